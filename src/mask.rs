@@ -5,6 +5,7 @@
 //! their borders as polygons.
 
 mod outline;
+mod png;
 mod polygon;
 mod resample;
 mod runs;
@@ -17,6 +18,7 @@ use hotcoco::types::Rle;
 use ocelli_tracking::BoundingBox;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
+pub use self::png::read_mask_png;
 pub use outline::Outline;
 pub(crate) use outline::distance_to_segment;
 pub use resample::MaskResampler;

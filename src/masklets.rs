@@ -1,8 +1,9 @@
 //! Objects with masks that keep their identity through a video, by SAM 3's memory tracker.
 //!
-//! A [`MaskDetector`] turns each frame into a [`MaskFrame`]: its features, and detections with masks. A [`MaskTracker`]
-//! follows the objects of a stream, frame by frame; a [`MaskSession`] runs through a video in any direction, and takes
-//! clicks. Detector and tracker can run on different threads, so that the next frame is detected while this one is tracked.
+//! A [`VideoSession`] runs through a video file, a folder or pushed frames in any direction, and takes texts, boxes, clicks and
+//! masks. For streams, a [`MaskDetector`] turns each frame into a [`MaskFrame`]: its features, and detections with masks; a
+//! [`MaskTracker`] follows the objects, frame by frame. Detector and tracker can run on different threads, so that the next
+//! frame is detected while this one is tracked, as a [`MaskStream`] does.
 //!
 //! Which detections start objects, which memories an object reads and what is shown is decided by
 //! [`MaskletSession`](crate::tracking::masklets::MaskletSession), one for each class: classes never suppress each other, as in
@@ -36,12 +37,15 @@
 //!
 //! Known deviations from Meta's `sam3` 0.1.4: frames are not rounded to 16 bits before the backbone; the memories of one
 //! frame are rounded to bfloat16 in host memory alone, and stay as precise as the engine's on a device; a run shows a clicked
-//! object on its frame exactly as the click did.
+//! object on its frame exactly as the click did; a [`VideoSession`] keeps the objects of a box, refuses clicks on an object
+//! that was removed, and takes clicks and masks without a text.
 
 mod bank;
 mod detect;
+mod given;
 mod graphs;
 mod network;
+#[cfg(not(target_family = "wasm"))]
 mod session;
 #[cfg(not(target_family = "wasm"))]
 mod stream;
@@ -49,12 +53,14 @@ mod track;
 mod tracked;
 
 pub use detect::{MaskDetector, MaskFrame};
+pub use given::{GivenObject, GivenShape};
 #[doc(hidden)]
-pub use network::{FrameNetwork, MaskletNetwork};
+pub use network::{FrameNetwork, MaskFrames, MaskletNetwork};
 pub use ocelli_tracking::masklets::{
-    Click, DetectorPrompt, MaskletOptions, ObjectId, Retention, RunDirection, VideoShape,
+    Click, DetectorPrompt, MaskletOptions, ObjectId, ObjectPrompt, Retention, RunDirection, VideoShape,
 };
-pub use session::MaskSession;
+#[cfg(not(target_family = "wasm"))]
+pub use session::{KeepFeatures, SessionRun, SessionSource, VideoSession, VideoSessionOptions};
 #[cfg(not(target_family = "wasm"))]
 pub use stream::MaskStream;
 pub use track::MaskTracker;

@@ -37,6 +37,12 @@ pub struct FrameOutcome {
     pub detections: Vec<Detection>,
     /// The tracks; empty without a tracker.
     pub tracks: Vec<Track>,
+    /// The ids of tracks that earlier frames showed and that turned out to be false; only of a
+    /// [`MaskStream`](crate::masklets::MaskStream) that does not hold frames back.
+    pub retracted: Vec<u64>,
+    /// The tracks of a second tracker on the same detections, for a
+    /// [comparison](crate::masklets::MaskStream::with_comparison).
+    pub compared: Vec<Track>,
     /// Labels by class id.
     pub labels: Arc<[Arc<str>]>,
     /// The unmodified frame, if a sink asked for it.

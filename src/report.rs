@@ -98,6 +98,9 @@ pub struct FrameReport {
     pub detections: Vec<DetectionRecord>,
     /// By id; empty without a tracker.
     pub tracks: Vec<TrackRecord>,
+    /// The ids of tracks that earlier frames had and that turned out to be false; omitted if there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub retracted: Vec<u64>,
 }
 
 /// A track in one frame.
@@ -152,6 +155,7 @@ impl From<&FrameOutcome> for FrameReport {
             detected: outcome.detected,
             detections: outcome.detections.iter().map(Into::into).collect(),
             tracks: outcome.tracks.iter().map(|track| TrackRecord::new(track, &outcome.labels)).collect(),
+            retracted: outcome.retracted.clone(),
         }
     }
 }

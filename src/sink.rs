@@ -1,11 +1,16 @@
-//! Where results go: videos, picture sequences, JSON lines, MOTChallenge, MCAP and YOLO files, crops, windows and pipes, behind one trait.
+//! Where results go: videos, picture sequences, JSON lines, MOTChallenge, MOTS, YouTube-VIS, MCAP and YOLO files, masks, crops,
+//! windows and pipes, behind one trait.
 
 mod crops;
+mod cutouts;
 mod grid;
 mod json_lines;
 mod lines;
+mod mask_pngs;
 mod mcap;
 mod mot;
+mod mots;
+mod objects;
 mod picture;
 mod raw;
 #[cfg(not(target_family = "wasm"))]
@@ -13,6 +18,7 @@ mod video;
 #[cfg(not(target_family = "wasm"))]
 mod window;
 mod yolo;
+mod youtube_vis;
 
 use std::ops::BitOr;
 
@@ -20,10 +26,13 @@ use crate::outcome::FrameOutcome;
 use ocelli_error::Result;
 
 pub use crops::{Crops, folder_name};
+pub use cutouts::Cutouts;
 pub use grid::Grid;
 pub use json_lines::JsonLines;
+pub use mask_pngs::MaskPngs;
 pub use mcap::McapFile;
 pub use mot::MotFile;
+pub use mots::MotsFile;
 pub use picture::{PictureSequence, check_picture_file, write_picture};
 pub use raw::{RawOrder, RawWriter};
 #[cfg(not(target_family = "wasm"))]
@@ -31,6 +40,7 @@ pub use video::{create_video, video_formats};
 #[cfg(not(target_family = "wasm"))]
 pub use window::open_window;
 pub use yolo::YoloLabels;
+pub use youtube_vis::YouTubeVis;
 
 /// The pictures that a sink needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

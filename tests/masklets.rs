@@ -4,6 +4,7 @@
 mod refusals;
 mod replay;
 mod runs;
+mod sessions;
 
 use crate::parity::each_case;
 use crate::parity::golden::Golden;

@@ -13,7 +13,7 @@ use std::sync::{Mutex, PoisonError};
 use crate::run::{Place, outcome};
 
 const OCELLI: &str = env!("CARGO_BIN_EXE_ocelli");
-const PAGES: [&str; 19] = [
+const PAGES: [&str; 20] = [
     "accuracy",
     "architecture",
     "browser",
@@ -27,6 +27,7 @@ const PAGES: [&str; 19] = [
     "gpus",
     "images",
     "labelling",
+    "memory",
     "performance",
     "python",
     "reference",
@@ -35,12 +36,16 @@ const PAGES: [&str; 19] = [
     "video",
 ];
 /// Flags for output files and folders.
-const OUTPUTS: [&str; 12] = [
+const OUTPUTS: [&str; 16] = [
     "-o",
     "--output",
     "--json",
     "--jsonl",
     "--mot",
+    "--mots",
+    "--youtube-vis",
+    "--davis",
+    "--cutouts",
     "--mcap",
     "--crops",
     "--save-txt",
@@ -79,6 +84,11 @@ fn commands_about_images() {
 #[test]
 fn commands_about_labelling() {
     run_page("labelling");
+}
+
+#[test]
+fn commands_about_memory() {
+    run_page("memory");
 }
 
 #[test]
@@ -225,6 +235,13 @@ fn run_page(name: &str) {
     prepare(&place);
     if name == "video" {
         let drawn = "ocelli video --classes person car --scene-size 480x360 --max-frames 20 -o street.mp4";
+        let ended = outcome(&mut shell(&place, drawn));
+        assert_eq!(ended.status, Some(0), "{ended:?}");
+    }
+    if name == "memory" {
+        // A small random model with a tracker.
+        crate::checkpoints::copy(&place, "tracker", "sam3");
+        let drawn = "ocelli video --classes person car --scene-size 96x72 --max-frames 4 -o frames/%06d.png";
         let ended = outcome(&mut shell(&place, drawn));
         assert_eq!(ended.status, Some(0), "{ended:?}");
     }

@@ -1,8 +1,12 @@
 //! `ocelli video --memory` on a small random model, whose objects are as random.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::Value;
+use image::{GrayImage, Luma, Rgb, RgbImage};
+use ocelli::Mask;
+use ocelli::draw::track_color;
+use ocelli::mask::read_mask_png;
+use serde_json::{Value, json};
 
 use crate::checkpoints::copy;
 use crate::run::{Place, refusal};
@@ -73,6 +77,202 @@ fn objects_keep_their_identity_and_have_masks() {
     assert_eq!(place.read("again.jsonl"), place.read("tracks.jsonl"), "threads change nothing");
 }
 
+/// A folder of six pictures and one of masks, in which objects 1 and 3 are blocks.
+fn place_with_objects() -> Place {
+    let place = place();
+    for number in 0..6u32 {
+        let pixel = |x: u32, y: u32| Rgb([(x * 37 % 251) as u8, (y * 3 + number * 20) as u8, (x ^ y) as u8]);
+        place.folder("pictures");
+        let picture = RgbImage::from_fn(96, 72, pixel);
+        picture.save(place.path(&format!("pictures/{number:05}.png"))).expect("it can be written to");
+    }
+    place.folder("masks");
+    let block = |x: u32, y: u32| match (x, y) {
+        (8..40, 10..60) => 1,
+        (56..90, 20..50) => 3,
+        _ => 0,
+    };
+    let masks = GrayImage::from_fn(96, 72, |x, y| Luma([block(x, y)]));
+    masks.save(place.path("masks/00000.png")).expect("it can be written to");
+    // Annotations of later frames do not count.
+    masks.save(place.path("masks/00003.png")).expect("it can be written to");
+    place
+}
+
+const OBJECTS: [&str; 7] = ["video", "--model", "model", "--video", "pictures", "--memory", "--fps=10"];
+
+/// The masks of the tracks of a frame, by id.
+fn masks(frame: &Value) -> BTreeMap<u64, Mask> {
+    let mask = |track: &Value| {
+        let detection = &frame["detections"][track["detection"].as_u64()? as usize];
+        let mask: Mask = serde_json::from_value(detection["mask"].clone()).expect("COCO's run lengths");
+        Some((track["id"].as_u64()?, mask))
+    };
+    let masks = list(frame, "tracks").iter().filter_map(mask);
+    masks.filter(|(_, mask)| mask.area() > 0).collect()
+}
+
+/// Two objects of the user are followed, and every output has the masks of the JSON lines.
+#[test]
+fn every_output_has_the_same_masks() {
+    let place = place_with_objects();
+    let outputs = "--init-masks masks --jsonl t.jsonl --mots mots.txt --youtube-vis vis.json --davis davis \
+                   --cutouts cut -o drawn/%06d.png";
+    let outputs: Vec<&str> = outputs.split_whitespace().collect();
+    let table = place.succeed(OCELLI, &[&OBJECTS[..], &outputs].concat());
+    assert!(table.contains("object"), "{table}");
+    let frames: Vec<BTreeMap<u64, Mask>> = frames(&place, "t.jsonl").iter().map(masks).collect();
+    assert_eq!(frames.len(), 6);
+    let given: BTreeMap<u64, Mask> = read_mask_png(&place.path("masks/00000.png"))
+        .expect("it is a PNG")
+        .into_iter()
+        .map(|(id, mask)| (u64::from(id), mask))
+        .collect();
+    assert_eq!(frames[0], given, "the first frame shows what was given");
+    assert!(frames.iter().all(|frame| frame.keys().all(|id| [1, 3].contains(id))));
+
+    let mots = String::from_utf8(place.read("mots.txt")).expect("text");
+    let mut lines = mots.lines();
+    for (index, frame) in frames.iter().enumerate() {
+        for (id, mask) in frame {
+            let line = format!("{} {id} 1 72 96 {}", index + 1, mask.counts());
+            assert_eq!(lines.next(), Some(line.as_str()));
+        }
+        let davis: BTreeMap<u64, Mask> = read_mask_png(&place.path(&format!("davis/{index:05}.png")))
+            .expect("it was written")
+            .into_iter()
+            .map(|(id, mask)| (u64::from(id), mask))
+            .collect();
+        assert_eq!(&davis, frame, "frame {index} of davis");
+    }
+    assert_eq!(lines.next(), None);
+
+    let vis = place.json("vis.json");
+    assert_eq!(vis["videos"][0]["file_names"][5], "00005.png");
+    for annotation in list(&vis, "annotations") {
+        let id = annotation["id"].as_u64().expect("an id");
+        let read: Vec<Option<Mask>> =
+            serde_json::from_value(annotation["segmentations"].clone()).expect("run lengths or null");
+        let expected: Vec<Option<Mask>> = frames.iter().map(|frame| frame.get(&id).cloned()).collect();
+        assert_eq!(read, expected, "object {id}");
+    }
+
+    for (index, frame) in frames.iter().enumerate() {
+        let source =
+            image::open(place.path(&format!("pictures/{index:05}.png"))).expect("a picture").to_rgb8();
+        for (id, mask) in frame {
+            let cut = place.path(&format!("cut/object/track-{id:04}/{index:06}.png"));
+            let cut = image::open(cut).expect("it was written").to_rgba8();
+            let [left, top, right, bottom] = mask.bounding_box().expect("it has pixels").to_xyxy();
+            assert_eq!((cut.width() as f32, cut.height() as f32), (right - left, bottom - top));
+            assert_eq!(cut.pixels().filter(|pixel| pixel.0[3] == 255).count() as u64, mask.area());
+            let corner = source.get_pixel(left as u32, top as u32).0;
+            assert_eq!(cut.get_pixel(0, 0).0[..3], corner, "the colours are those of the picture");
+        }
+    }
+
+    // Masks are drawn in the colours of the objects.
+    let source = image::open(place.path("pictures/00000.png")).expect("a picture").to_rgb8();
+    let drawn = image::open(place.path("drawn/000000.png")).expect("a picture").to_rgb8();
+    let distance =
+        |a: [u8; 3], b: [u8; 3]| -> u32 { a.iter().zip(b).map(|(a, b)| u32::from(a.abs_diff(b))).sum() };
+    for (id, (x, y)) in [(1, (24, 45)), (3, (72, 44))] {
+        let (before, after) = (source.get_pixel(x, y).0, drawn.get_pixel(x, y).0);
+        let color = track_color(id);
+        assert!(distance(after, color) < distance(before, color), "object {id}: {before:?} became {after:?}");
+    }
+    assert_eq!(drawn.get_pixel(48, 68), source.get_pixel(48, 68), "the background is as it was");
+}
+
+#[test]
+fn objects_are_clicked_in_a_file() {
+    let place = place_with_objects();
+    let clicks = |frame: u64, object: u64, class: &str| {
+        let points = [[30 + 9 * object, 36], [90, 70 - object]];
+        json!({"frame": frame, "object": object, "points": points, "labels": [1, 0], "class": class})
+            .to_string()
+    };
+    let lines: Vec<String> = [(0, 1, "dog"), (0, 2, "red car"), (3, 4, "dog"), (4, 1, "dog")]
+        .map(|(frame, object, class)| clicks(frame, object, class))
+        .into();
+    place.write("points.jsonl", lines.join("\n"));
+    let run = |more: &[&str]| {
+        place.succeed(
+            OCELLI,
+            &[&OBJECTS[..], &["--points", "points.jsonl", "--jsonl", "t.jsonl"], more].concat(),
+        )
+    };
+    run(&[]);
+    let all = frames(&place, "t.jsonl");
+    assert_eq!(all.len(), 6);
+    let mut labels: BTreeMap<u64, BTreeSet<String>> = BTreeMap::new();
+    for frame in &all {
+        let number = frame["frame"].as_u64().expect("a number");
+        for track in list(frame, "tracks") {
+            let id = track["id"].as_u64().expect("an id");
+            assert!(number >= 3 || id != 4, "object 4 comes with frame 3: {frame}");
+            labels.entry(id).or_default().insert(track["label"].as_str().expect("a label").to_owned());
+        }
+    }
+    for (id, label) in [(1, "dog"), (2, "red car"), (4, "dog")] {
+        if let Some(found) = labels.get(&id) {
+            assert_eq!(found.iter().collect::<Vec<_>>(), [label], "object {id}");
+        }
+    }
+    assert!(labels.len() >= 2, "random weights show too few of the objects to mean something: {labels:?}");
+    let first = place.read("t.jsonl");
+    run(&["--sequential"]);
+    assert_eq!(place.read("t.jsonl"), first, "threads change nothing");
+}
+
+/// Without hotstart frames leave at once, and what turns out to be false is retracted: what is left is what a run with hotstart
+/// shows.
+#[test]
+fn false_objects_are_retracted_in_the_lines() {
+    let place = place();
+    let run = |more: &[&str]| {
+        place.succeed(OCELLI, &[&RUN[..], &["--max-frames", "12", "--jsonl", "t.jsonl"], more].concat());
+        frames(&place, "t.jsonl")
+    };
+    let ids = |frames: &[Value], key: &str| -> BTreeSet<u64> {
+        let lists = frames.iter().filter_map(|frame| frame[key].as_array()).flatten();
+        lists.filter_map(|one| one["id"].as_u64().or(one.as_u64())).collect()
+    };
+    let held = run(&[]);
+    assert!(held.iter().all(|frame| frame.get("retracted").is_none()), "nothing false was shown");
+    let live = run(&["--no-hotstart"]);
+    assert_eq!(live.len(), 12);
+    let (shown, retracted) = (ids(&live, "tracks"), ids(&live, "retracted"));
+    assert!(!retracted.is_empty() && retracted.is_subset(&shown), "{retracted:?} of {shown:?}");
+    assert_eq!(&shown - &retracted, ids(&held, "tracks"));
+    for (number, frame) in live.iter().enumerate() {
+        for id in frame["retracted"].as_array().into_iter().flatten() {
+            let later = &live[number..];
+            assert!(!ids(later, "tracks").contains(&id.as_u64().expect("an id")), "{id} is shown again");
+        }
+    }
+}
+
+#[test]
+fn both_trackers_are_compared() {
+    let place = place();
+    let compare = ["--max-frames", "7", "--track", "--min-hits", "1", "--jsonl", "t.jsonl"];
+    let table = place.succeed(OCELLI, &[&RUN[..], &compare].concat());
+    let start = table.find("comparison").unwrap_or_else(|| panic!("no comparison: {table}"));
+    let rows: BTreeMap<&str, Vec<f64>> = table[start..]
+        .lines()
+        .skip(1)
+        .map(|line| {
+            let numbers = line.split_whitespace().rev().take(2).filter_map(|word| word.parse().ok());
+            (line.split("  ").next().expect("a name").trim(), numbers.collect())
+        })
+        .collect();
+    let boxes: usize = frames(&place, "t.jsonl").iter().map(|frame| list(frame, "tracks").len()).sum();
+    // Numbers are read from the right: ByteTrack, memory.
+    assert_eq!(rows["boxes"][1], boxes as f64, "{table}");
+    assert!(rows["boxes"][0] > 0.0 && rows["tracks"][0] > 0.0, "{table}");
+}
+
 #[test]
 fn what_cannot_be_followed_is_refused() {
     let place = place();
@@ -93,9 +293,42 @@ fn what_cannot_be_followed_is_refused() {
                 &["detection only", "export the checkpoint again"],
             ),
             refusal("video|--classes|dog|--memory", 1, &["memory tracker", "has no tracker"]),
-            refusal("video|--classes|dog|--memory|--track", 2, &["--memory", "--track"]),
+            refusal(
+                "video|--classes|dog|--memory|--track|--appearance",
+                2,
+                &["--appearance", "leave out --memory"],
+            ),
             refusal("video|--classes|dog|--memory|--detect-every|2", 2, &["--memory", "--detect-every"]),
             refusal("video|--classes|dog|--memory|--track-thresh|0.4", 2, &["--track-thresh", "add --track"]),
         ],
     );
+}
+
+#[test]
+fn objects_that_cannot_be_given_are_refused() {
+    let place = place_with_objects();
+    place.write("click.json", r#"{"frame": 0, "object": 1, "points": [[20, 30]]}"#);
+    place.write("late.json", r#"{"frame": 9, "object": 2, "points": [[20, 30]]}"#);
+    place.write("outside.json", r#"{"frame": 0, "object": 1, "points": [[20, 300]]}"#);
+    place.folder("empty");
+    place.folder("small");
+    GrayImage::from_pixel(4, 4, Luma([1])).save(place.path("small/0.png")).expect("it can be written to");
+    let objects = OBJECTS.join("|");
+    let case = |more: &str| format!("{objects}|{more}");
+    let cases = [
+        ("video|--video|pictures|--points|click.json".to_owned(), 2, vec!["--memory"]),
+        ("video|--classes|dog|--no-hotstart".to_owned(), 2, vec!["--memory"]),
+        ("video|--classes|dog|--mots|m.txt".to_owned(), 2, vec!["--mots", "add --memory"]),
+        ("video|--classes|dog|--track|--davis|d".to_owned(), 2, vec!["--davis", "--masks"]),
+        (case("--classes|dog|--points|click.json"), 2, vec!["--points", "leave out --classes"]),
+        (case("--track|--points|click.json"), 2, vec!["--track", "leave it out"]),
+        (case("--points|none.json"), 2, vec!["none.json"]),
+        (case("--points|outside.json"), 2, vec!["object 1, frame 0", "20,300", "96×72"]),
+        (case("--init-masks|empty"), 2, vec!["--init-masks, empty", "no PNG with an object"]),
+        (case("--init-masks|small"), 2, vec!["frame 0", "4×4", "96×72"]),
+        (case("--init-masks|masks|--davis|masks"), 2, vec!["--davis, masks", "input images"]),
+        (case("--points|late.json"), 1, vec!["frame 9, where object 2 is given"]),
+    ];
+    let cases: Vec<_> = cases.iter().map(|(line, status, words)| refusal(line, *status, words)).collect();
+    place.refuses(OCELLI, &cases);
 }

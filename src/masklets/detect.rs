@@ -4,8 +4,11 @@ use ocelli_engines::Tensor;
 use ocelli_tracking::masklets::{Detection, LogitMask, MaskletOptions};
 
 use super::graphs::Sizes;
-use crate::detector::{Detector, EmbeddedPrompts, ImageEncoder, ImageFeatures, PromptDecoder, Stages};
+use crate::detector::{
+    Detector, EmbeddedPrompts, ImageEncoder, ImageFeatures, PromptDecoder, Stages, TextEmbedder,
+};
 use crate::frame_view::FrameView;
+use crate::image::Image;
 use crate::postprocess::PostProcessOptions;
 use crate::timing::StageTimes;
 use ocelli_error::Result;
@@ -35,7 +38,8 @@ impl MaskFrame {
 pub struct MaskDetector {
     encoder: ImageEncoder,
     decoder: PromptDecoder,
-    prompts: EmbeddedPrompts,
+    /// `None`: frames get features, and no detections.
+    prompts: Option<EmbeddedPrompts>,
     features: ImageFeatures,
     side: usize,
 }
@@ -48,19 +52,52 @@ impl MaskDetector {
     /// [`ErrorKind::Mismatch`](crate::ErrorKind::Mismatch) if the model has no tracker, or the detector was built without
     /// masks; errors of loading the graphs.
     pub fn new(detector: Detector, prompts: EmbeddedPrompts, options: &MaskletOptions) -> Result<Self> {
-        let sizes = Sizes::of(detector.model())?;
-        let Stages { mut encoder, mut decoder, .. } = detector.into_stages();
-        decoder.set_post_processing(PostProcessOptions {
+        let (mut new, _) = Self::without_prompts(detector)?;
+        new.set_thresholds(options)?;
+        new.require_masks()?;
+        new.set_prompts(Some(prompts));
+        new.encoder.load()?;
+        new.decoder.load()?;
+        Ok(new)
+    }
+
+    /// Computes features alone, for objects that are clicked or given as masks; and what embeds texts later.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Mismatch`](crate::ErrorKind::Mismatch) if the model has no tracker.
+    pub(super) fn without_prompts(detector: Detector) -> Result<(Self, TextEmbedder)> {
+        let side = 4 * Sizes::of(detector.model())?.grid;
+        let Stages { text, mut encoder, decoder, .. } = detector.into_stages();
+        encoder.set_hidden(true);
+        encoder.set_masks(false);
+        Ok((Self { encoder, decoder, prompts: None, features: ImageFeatures::default(), side }, text))
+    }
+
+    pub(super) fn set_thresholds(&mut self, options: &MaskletOptions) -> Result<()> {
+        self.decoder.set_post_processing(PostProcessOptions {
             score_threshold: options.detection_threshold,
             nms_iou: None,
             ..PostProcessOptions::default()
-        })?;
-        decoder.require_masks()?;
-        encoder.set_hidden(true);
-        encoder.load()?;
-        decoder.load()?;
-        let features = ImageFeatures::default();
-        Ok(Self { encoder, decoder, prompts, features, side: 4 * sizes.grid })
+        })
+    }
+
+    pub(super) fn require_masks(&self) -> Result<()> {
+        self.decoder.require_masks()
+    }
+
+    pub(super) fn set_prompts(&mut self, prompts: Option<EmbeddedPrompts>) {
+        self.encoder.set_masks(prompts.is_some());
+        self.prompts = prompts;
+    }
+
+    /// Encodes exemplars, which are boxes in this image.
+    pub(super) fn keep_exemplars(
+        &mut self,
+        image: &Image,
+        prompts: &EmbeddedPrompts,
+    ) -> Result<EmbeddedPrompts> {
+        self.encoder.encode_into(image, &mut self.features, &mut StageTimes::default())?;
+        self.decoder.keep_exemplars(&self.features, prompts)
     }
 
     /// Detects in an image, and adds the times of the stages to `times`.
@@ -73,13 +110,26 @@ impl MaskDetector {
         frame: &mut MaskFrame,
         times: &mut StageTimes,
     ) -> Result<()> {
+        self.run_into(image, true, frame, times)
+    }
+
+    /// Computes the features of an image and, if it `detects`, what is looked for.
+    pub(super) fn run_into<'i>(
+        &mut self,
+        image: impl Into<FrameView<'i>>,
+        detects: bool,
+        frame: &mut MaskFrame,
+        times: &mut StageTimes,
+    ) -> Result<()> {
         self.features.swap_hidden(&mut frame.hidden);
         self.encoder.encode_into(image, &mut self.features, times)?;
         frame.detections.clear();
-        frame.detections.resize_with(self.prompts.len(), Vec::new);
-        for found in self.decoder.decode_logits(&self.features, &self.prompts, times)? {
-            let mask = LogitMask::new(self.side, self.side, found.logits)?;
-            frame.detections[found.class_id].push(Detection { score: found.score, mask });
+        if let Some(prompts) = self.prompts.as_ref().filter(|_| detects) {
+            frame.detections.resize_with(prompts.len(), Vec::new);
+            for found in self.decoder.decode_logits(&self.features, prompts, times)? {
+                let mask = LogitMask::new(self.side, self.side, found.logits)?;
+                frame.detections[found.class_id].push(Detection { score: found.score, mask });
+            }
         }
         self.features.swap_hidden(&mut frame.hidden);
         Ok(())

@@ -337,6 +337,16 @@ impl Bank {
     }
 }
 
+/// Provides frames by their numbers.
+#[doc(hidden)]
+pub trait MaskFrames {
+    /// A frame, until the next one is asked for.
+    ///
+    /// # Errors
+    /// If it cannot be read or computed.
+    fn frame(&mut self, number: usize) -> Result<&MaskFrame>;
+}
+
 /// The network of one class, with frames from `source`.
 #[doc(hidden)]
 pub struct FrameNetwork<'n> {
@@ -346,10 +356,8 @@ pub struct FrameNetwork<'n> {
     pub bank: &'n mut Bank,
     /// The class whose detections the session gets.
     pub class_id: usize,
-    /// Fills a frame by its number.
-    pub source: &'n mut dyn FnMut(usize, &mut MaskFrame) -> Result<()>,
-    /// The buffer of frames.
-    pub frame: &'n mut MaskFrame,
+    /// The frames.
+    pub source: &'n mut dyn MaskFrames,
 }
 
 impl MaskNetwork for FrameNetwork<'_> {
@@ -357,8 +365,7 @@ impl MaskNetwork for FrameNetwork<'_> {
         if self.network.current() == Some(frame) {
             return Ok(());
         }
-        (self.source)(frame, self.frame)?;
-        self.network.set_frame(frame, self.frame)
+        self.network.set_frame(frame, self.source.frame(frame)?)
     }
 
     fn detect(&mut self, _frame: usize) -> Result<Vec<Detection>> {

@@ -1,112 +1,290 @@
-//! Objects in a video whose frames can be read in any order.
+//! A video with objects that are found by text, boxes, clicks or masks, and followed in both directions.
 
+mod features;
+mod run;
+mod source;
+
+use std::collections::BTreeSet;
+
+use ocelli_tracking::BoundingBox;
 use ocelli_tracking::masklets::{
-    Click, DetectorPrompt, MaskletOptions, MaskletSession, ObjectId, Retention, RunDirection, ShownFrame,
-    VideoShape,
+    Click, DetectorPrompt, MaskletOptions, MaskletSession, ObjectId, Retention, RunDirection, VideoShape,
 };
 
-use super::detect::MaskFrame;
+use super::given::to_bits;
 use super::network::{Bank, FrameNetwork, MaskletNetwork};
-use super::track::open;
+use super::track::{MaskTracker, open};
 use super::tracked::{TrackedFrame, join};
 use crate::detector::Detector;
-use ocelli_error::Result;
+use crate::image::Image;
+use crate::mask::Mask;
+use crate::prompt::{Prompt, Prompts};
+use ocelli_error::{Error, ErrorKind, Result};
 
-/// Follows the objects of one class through a video: forward and backward, with clicks and removals between runs.
+use features::Frames;
+pub use features::KeepFeatures;
+pub use run::SessionRun;
+pub use source::SessionSource;
+
+/// Options of a [`VideoSession`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct VideoSessionOptions {
+    /// Thresholds and limits of the tracker; SAM 3's for the model by default.
+    pub masklets: MaskletOptions,
+    /// Where the backbone's features of frames are kept, so that a frame that is passed again is not computed again.
+    pub keep_features: KeepFeatures,
+    /// The most frames whose features are kept (32).
+    pub kept_frames: usize,
+}
+
+impl VideoSessionOptions {
+    /// The defaults for the model of a detector.
+    pub fn new(detector: &Detector) -> Self {
+        let masklets = MaskTracker::options(detector.model());
+        Self { masklets, keep_features: KeepFeatures::None, kept_frames: 32 }
+    }
+}
+
+/// A video in which objects are found, followed, corrected and removed, as in SAM 3's video predictor.
 ///
-/// `source` fills a frame by its number, mostly with a [`MaskDetector`](super::MaskDetector). It is called again for a frame
-/// that was left; features are kept for the current frame alone.
-pub struct MaskSession<S> {
+/// [`add_text`](Self::add_text), [`add_exemplars`](Self::add_exemplars) and [`add_box`](Self::add_box) start the session over and
+/// find objects; [`add_points`](Self::add_points) and [`add_mask`](Self::add_mask) refine them and add others.
+/// [`propagate`](Self::propagate) follows all of them: the first run after a text detects in every frame; a run after clicks
+/// follows the clicked objects alone, and one after a removal shows what is left. A session that only has clicks and masks detects
+/// nothing, and each run follows all objects. Dropping the session frees everything.
+///
+/// ```no_run
+/// use ocelli::masklets::{Click, RunDirection, SessionSource, VideoSession, VideoSessionOptions};
+/// use ocelli::{Detector, ModelSource};
+///
+/// # fn main() -> ocelli::Result<()> {
+/// let model = ModelSource::Folder("sam3".into());
+/// let detector = Detector::builder().with_model(model).with_masks(true).build()?;
+/// let options = VideoSessionOptions::new(&detector);
+/// let mut session = VideoSession::new(detector, SessionSource::open("street.mp4")?, options)?;
+/// session.add_text(0, "person")?;
+/// for frame in session.propagate(RunDirection::Forward, None, None)? {
+///     let frame = frame?;
+///     println!("frame {}: {} people", frame.frame, frame.objects.len());
+/// }
+/// // Person 1 lost an arm on frame 40: a click adds it there, and the next run carries it on.
+/// session.add_points(1, 40, &[Click { x: 0.4, y: 0.6, is_foreground: true }])?;
+/// for frame in session.propagate(RunDirection::Forward, Some(40), None)? {
+///     println!("{:?}", frame?.objects);
+/// }
+/// # Ok(())
+/// # }
+/// ```
+///
+/// **Memory.** What is remembered of an object grows with the frames that a run has passed: a memory of P² × 64 numbers and a
+/// mask of (4P)² numbers for each, 1.7 MB at 1008 pixels (P = 72), with the memories on the device of the engines if they share
+/// one. Features of frames are bounded by [`kept_frames`](VideoSessionOptions::kept_frames): 1024 × P² numbers each, and
+/// (4P)² for each detection, 21 MB and 0.3 MB at 1008 pixels. A video file is read again from its start where a run goes back;
+/// 16 pictures are kept for that. Pushed frames stay in memory, 3 bytes a pixel. For streams without end, and for several classes,
+/// use [`MaskTracker`] or [`MaskStream`](super::MaskStream), whose memory is bounded.
+pub struct VideoSession {
     session: MaskletSession,
     network: MaskletNetwork,
     bank: Bank,
-    frame: MaskFrame,
-    source: S,
+    frames: Frames,
+    options: MaskletOptions,
+    /// Objects that the user removed.
+    removed: BTreeSet<ObjectId>,
 }
 
-impl<S: FnMut(usize, &mut MaskFrame) -> Result<()>> MaskSession<S> {
-    /// A session without a prompt, on the engines of `detector`.
+impl VideoSession {
+    /// A session without objects. The detector has to be built with masks for texts, exemplars and boxes.
     ///
     /// # Errors
-    /// As [`MaskTracker::new`](super::MaskTracker::new).
-    pub fn new(detector: &Detector, video: VideoShape, options: MaskletOptions, source: S) -> Result<Self> {
-        let network = open(detector, &options)?;
-        let session = MaskletSession::new(video, Retention::Video, options)?;
+    /// [`ErrorKind::Mismatch`] if the model has no tracker; [`ErrorKind::InvalidArgument`] for options out of range; errors of the
+    /// source and of loading the graphs.
+    pub fn new(detector: Detector, source: SessionSource, options: VideoSessionOptions) -> Result<Self> {
+        let network = open(&detector, &options.masklets)?;
+        let session = MaskletSession::new(source.shape(), Retention::Video, options.masklets)?;
         let bank = network.bank();
-        Ok(Self { session, network, bank, frame: MaskFrame::default(), source })
+        let frames = Frames::new(detector, source, &options)?;
+        Ok(Self { session, network, bank, frames, options: options.masklets, removed: BTreeSet::new() })
     }
 
-    fn parts(&mut self) -> (&mut MaskletSession, FrameNetwork<'_>) {
-        let Self { session, network, bank, frame, source } = self;
-        (session, FrameNetwork { network, bank, class_id: 0, source, frame })
+    /// The number of frames.
+    pub fn frame_count(&self) -> usize {
+        self.shape().frames.unwrap_or(0)
     }
 
-    /// Starts over: finds the objects of one frame. A run passes that frame again.
+    /// Width and height of the frames in pixels.
+    pub fn size(&self) -> (usize, usize) {
+        (self.shape().width, self.shape().height)
+    }
+
+    /// The objects that are tracked.
+    pub fn objects(&self) -> Vec<ObjectId> {
+        self.session.objects()
+    }
+
+    /// An id that no object of this session ever had.
+    pub fn next_object(&self) -> ObjectId {
+        let after = self.removed.last().map_or(0, |last| last + 1);
+        self.session.next_object().max(after)
+    }
+
+    /// Appends a frame to a [pushed](SessionSource::pushed) video, and returns its number. A run goes on over it when it is
+    /// asked for again.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument) if there is no such frame; errors of the source and
-    /// of the graphs, after which the session has to be prompted again.
-    pub fn prompt(&mut self, frame: usize) -> Result<TrackedFrame> {
+    /// [`ErrorKind::InvalidArgument`] if the frame has another size, or the video is not pushed.
+    pub fn push(&mut self, image: Image) -> Result<usize> {
+        let number = self.frames.push(image)?;
+        self.session.set_frame_count(number + 1);
+        Ok(number)
+    }
+
+    /// Starts over: finds the objects that a text describes on a frame. Runs look for them in every frame.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] if there is no such frame or the text is blank; [`ErrorKind::Mismatch`] if the detector was
+    /// built without masks; errors of the source and of the graphs, after which the session has to be started over.
+    pub fn add_text(&mut self, frame: usize, text: impl AsRef<str>) -> Result<TrackedFrame> {
+        self.start_over(frame, Prompt::new(text), DetectorPrompt::Text)
+    }
+
+    /// Starts over: finds objects like those in the boxes of a prompt, which are in this frame, in pixels. Runs look for
+    /// them in every frame. A prompt with a text as well is more reliable.
+    ///
+    /// # Errors
+    /// As [`add_text`](Self::add_text); [`ErrorKind::InvalidArgument`] if the prompt has no boxes, or one is outside the frame.
+    pub fn add_exemplars(&mut self, frame: usize, prompt: Prompt) -> Result<TrackedFrame> {
+        if prompt.exemplars().is_empty() {
+            return Err(invalid("the prompt has no exemplars: expected at least one box"));
+        }
+        self.start_over(frame, prompt, DetectorPrompt::Text)
+    }
+
+    /// Starts over: finds what is in a box of this frame, in pixels, and objects like it. Runs follow them without looking for
+    /// others, and hold no frames back: nothing can show that an object is false.
+    ///
+    /// # Errors
+    /// As [`add_exemplars`](Self::add_exemplars).
+    pub fn add_box(&mut self, frame: usize, bbox: BoundingBox) -> Result<TrackedFrame> {
+        self.start_over(frame, Prompt::visual("object").with_exemplar(bbox, true), DetectorPrompt::Box)
+    }
+
+    fn start_over(&mut self, frame: usize, prompt: Prompt, kind: DetectorPrompt) -> Result<TrackedFrame> {
+        self.check_frame(frame)?;
+        let prompts = Prompts::new([prompt])?;
+        let mut options = self.options;
+        if kind == DetectorPrompt::Box {
+            // The reference removes these objects after 8 frames, because no detection matches them.
+            options.hotstart_frames = 0;
+        }
+        let session = MaskletSession::new(self.shape(), Retention::Video, options)?;
+        self.frames.set_prompts(Some((&prompts, kind)), frame)?;
+        (self.session, self.removed) = (session, BTreeSet::new());
         self.network.forget_frame();
         let (session, mut network) = self.parts();
-        let step = session.prompt(DetectorPrompt::Text, frame, &mut network)?;
-        let mut shown = joined(step.shown)?;
-        Ok(shown.pop().unwrap_or(TrackedFrame { frame, objects: Vec::new() }))
+        let step = session.prompt(kind, frame, &mut network)?;
+        let shown = step.shown.into_iter().next();
+        shown.map_or(Ok(TrackedFrame::empty(frame)), |shown| join(vec![shown]))
     }
 
-    /// Plans a run, in place of one that has not ended: from `start`, by default the first frame with results, over
+    /// Clicks on an object of a frame: one that is tracked is refined, another one is added under this id. With a text,
+    /// exemplars or a box, the frame has to have been shown. The next run shows this mask on this frame. More clicks on the
+    /// same frame refine the mask that it has by then: give earlier clicks again where they should still count.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] if there are no clicks, no such frame or no results of it, or if the object was removed;
+    /// errors of the source and of the graphs.
+    pub fn add_points(&mut self, object: ObjectId, frame: usize, clicks: &[Click]) -> Result<TrackedFrame> {
+        self.check_frame(frame)?;
+        self.check_object(object)?;
+        let (session, mut network) = self.parts();
+        let shown = session.click(frame, object, clicks, &mut network)?;
+        join(vec![shown])
+    }
+
+    /// Adds an object by its mask on a frame, where the next run shows this mask. With a text, exemplars or a box, the frame
+    /// has to have been shown.
+    ///
+    /// # Errors
+    /// As [`add_points`](Self::add_points); [`ErrorKind::InvalidArgument`] if the object is tracked already, or the mask is not
+    /// as large as the video or has too few pixels.
+    pub fn add_mask(&mut self, object: ObjectId, frame: usize, mask: &Mask) -> Result<TrackedFrame> {
+        self.check_frame(frame)?;
+        self.check_object(object)?;
+        let mask = to_bits(mask);
+        let (session, mut network) = self.parts();
+        let shown = session.add_mask(frame, object, &mask, &mut network)?;
+        join(vec![shown])
+    }
+
+    /// Follows the objects, in place of a run that has not ended: from `start`, by default the first frame with results, over
     /// `max_frames` more frames, by default to the end of the video. A backward run begins with the frame before the start.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument) if there is no prompt or no such frame.
+    /// [`ErrorKind::InvalidArgument`] if there is nothing to follow or no such frame.
     pub fn propagate(
         &mut self,
         direction: RunDirection,
         start: Option<usize>,
         max_frames: Option<usize>,
-    ) -> Result<()> {
-        self.session.propagate(direction, start, max_frames)
+    ) -> Result<SessionRun<'_>> {
+        self.session.propagate(direction, start, max_frames)?;
+        Ok(SessionRun::new(self))
     }
 
-    /// Processes the next frame of the run, and returns the frames that leave now; `None` at the end of the run.
+    /// Removes an object from all frames; its id is not used again.
     ///
     /// # Errors
-    /// As [`prompt`](Self::prompt).
-    pub fn advance(&mut self) -> Result<Option<Vec<TrackedFrame>>> {
-        let (session, mut network) = self.parts();
-        session.advance(&mut network)?.map(|step| joined(step.shown)).transpose()
+    /// [`ErrorKind::InvalidArgument`] if there is no such object, or not any more.
+    pub fn remove(&mut self, object: ObjectId) -> Result<()> {
+        self.check_object(object)?;
+        if !self.session.remove_object(object) {
+            let tracked = self.objects();
+            return Err(invalid(format!("there is no object {object}: expected one of {tracked:?}")));
+        }
+        self.removed.insert(object);
+        Ok(())
     }
 
-    /// Clicks on an object of a frame that was shown: one that is tracked is refined, another one is added under this id. The
-    /// next run tracks clicked objects alone, and shows this mask on this frame. More clicks on the same frame refine the mask
-    /// that it has by then: give earlier clicks again where they should still count.
+    /// Forgets what was asked for, all objects and all results. Features that are kept stay.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument) if there are no clicks or no results of that frame;
-    /// errors of the source and of the graphs.
-    pub fn add_points(&mut self, frame: usize, id: ObjectId, clicks: &[Click]) -> Result<TrackedFrame> {
-        let (session, mut network) = self.parts();
-        let shown = session.click(frame, id, clicks, &mut network)?;
-        join(vec![shown])
-    }
-
-    /// Removes an object from all frames. Returns whether there was one.
-    pub fn remove(&mut self, id: ObjectId) -> bool {
-        self.session.remove_object(id)
-    }
-
-    /// Forgets the prompt, all objects and all results.
-    pub fn reset(&mut self) {
-        self.session.reset();
+    /// None are expected.
+    pub fn reset(&mut self) -> Result<()> {
+        self.session = MaskletSession::new(self.shape(), Retention::Video, self.options)?;
+        self.removed.clear();
         self.network.forget_frame();
+        self.frames.set_prompts(None, 0)
     }
 
-    /// The ids of the objects that are tracked.
-    pub fn objects(&self) -> Vec<ObjectId> {
-        self.session.objects()
+    fn parts(&mut self) -> (&mut MaskletSession, FrameNetwork<'_>) {
+        let Self { session, network, bank, frames, .. } = self;
+        (session, FrameNetwork { network, bank, class_id: 0, source: frames })
+    }
+
+    fn shape(&self) -> VideoShape {
+        self.frames.shape()
+    }
+
+    fn check_frame(&self, frame: usize) -> Result<()> {
+        let count = self.frame_count();
+        if frame < count {
+            return Ok(());
+        }
+        Err(invalid(format!("frame {frame} is not in the video: expected 0 to {}", count.saturating_sub(1))))
+    }
+
+    fn check_object(&self, object: ObjectId) -> Result<()> {
+        if self.removed.contains(&object) || self.session.removed().contains(&object) {
+            let next = self.next_object();
+            let text =
+                format!("object {object} was removed: expected one that is tracked, or a new one, {next}");
+            return Err(invalid(text));
+        }
+        Ok(())
     }
 }
 
-fn joined(shown: Vec<ShownFrame>) -> Result<Vec<TrackedFrame>> {
-    shown.into_iter().map(|shown| join(vec![shown])).collect()
+fn invalid(message: impl AsRef<str>) -> Error {
+    Error::new(ErrorKind::InvalidArgument, message)
 }

@@ -7,9 +7,11 @@ use std::thread;
 use std::time::Instant;
 
 use image::RgbImage;
-use ocelli_tracking::{Track, TrackState};
+use ocelli_tracking::masklets::{Candidate, suppress};
+use ocelli_tracking::{BoundingBox, ByteTracker, Track, TrackState, TrackerDetection};
 
 use super::detect::{MaskDetector, MaskFrame};
+use super::given::{Given, GivenObject};
 use super::network::MaskletNetwork;
 use super::track::{MaskTracker, open};
 use super::tracked::TrackedFrame;
@@ -41,6 +43,10 @@ pub struct MaskStream<'d> {
     network: MaskletNetwork,
     labels: Arc<[Arc<str>]>,
     options: MaskletOptions,
+    /// Objects in place of detections.
+    given: Option<Vec<GivenObject>>,
+    /// Follows the same detections, for a comparison.
+    comparison: Option<ByteTracker>,
     sequential: bool,
     drawing: Option<Drawing<'d>>,
     redaction: Option<Redaction>,
@@ -75,24 +81,70 @@ impl<'d> MaskStream<'d> {
         let network = open(&detector, &options)?;
         let labels = prompts.labels();
         let detector = MaskDetector::new(detector, prompts, &options)?;
-        Ok(Self {
+        Ok(Self::of(detector, network, labels, options, None))
+    }
+
+    /// Follows objects that are given, in place of those that a detector finds: nothing is detected, and frames leave at once.
+    /// The ids are those of the objects plus 1.
+    ///
+    /// # Errors
+    /// As [`MaskTracker::of_objects`]; [`ErrorKind::InvalidArgument`] if there are no objects, or one has no label.
+    pub fn of_objects(
+        detector: Detector,
+        labels: impl IntoIterator<Item = Arc<str>>,
+        given: Vec<GivenObject>,
+        options: MaskletOptions,
+    ) -> Result<Self> {
+        options.validate()?;
+        let labels: Arc<[Arc<str>]> = labels.into_iter().collect();
+        let invalid = |message: String| Err(Error::new(ErrorKind::InvalidArgument, message));
+        if given.is_empty() {
+            return invalid("no objects are given: expected at least one".into());
+        }
+        if let Some(object) = given.iter().find(|object| object.class_id >= labels.len()) {
+            let (id, class_id) = (object.id, object.class_id);
+            return invalid(format!("object {id}: there is no label {class_id}"));
+        }
+        let network = open(&detector, &options)?;
+        let (detector, _) = MaskDetector::without_prompts(detector)?;
+        Ok(Self::of(detector, network, labels, options, Some(given)))
+    }
+
+    fn of(
+        detector: MaskDetector,
+        network: MaskletNetwork,
+        labels: Arc<[Arc<str>]>,
+        options: MaskletOptions,
+        given: Option<Vec<GivenObject>>,
+    ) -> Self {
+        Self {
             detector,
             network,
             labels,
             options,
+            given,
+            comparison: None,
             sequential: false,
             drawing: None,
             redaction: None,
             observer: None,
             cancellation: Cancellation::new(),
             stats: StatsRecorder::new(),
-        })
+        }
     }
 
     /// Whether one frame is detected and tracked before the next one is read; off by default. The results are the same.
     #[must_use]
     pub fn with_sequential(mut self, sequential: bool) -> Self {
         self.sequential = sequential;
+        self
+    }
+
+    /// Follows the boxes around the masks of the detections with a tracker of boxes as well, whose tracks are
+    /// [compared](FrameOutcome::compared).
+    #[must_use]
+    pub fn with_comparison(mut self, tracker: ByteTracker) -> Self {
+        self.comparison = Some(tracker);
         self
     }
 
@@ -137,8 +189,8 @@ impl<'d> MaskStream<'d> {
     /// Runs to the end of the source.
     ///
     /// # Errors
-    /// Those of the source, of a graph and of a sink, and [`ErrorKind::InvalidArgument`] if the size of the frames changes. All
-    /// sinks are finished, and frames before the error are kept.
+    /// Those of the source, of a graph and of a sink, and [`ErrorKind::InvalidArgument`] if the size of the frames changes, or an
+    /// object is given on a frame that does not come. All sinks are finished, and frames before the error are kept.
     pub fn run(self, source: impl Source, sinks: &mut [Box<dyn Sink + '_>]) -> Result<RunSummary> {
         let Self { detector, network, labels, options, sequential, .. } = self;
         let pictures = sinks.iter().map(Sink::pictures).fold(Pictures::default(), |all, one| all | one);
@@ -149,6 +201,9 @@ impl<'d> MaskStream<'d> {
             tracker: None,
             options,
             labels,
+            classes: classes_of(self.given.as_deref()),
+            given: self.given.map(by_frame),
+            comparison: self.comparison,
             pictures,
             drawing: self.drawing,
             redaction: self.redaction,
@@ -161,11 +216,50 @@ impl<'d> MaskStream<'d> {
         };
         let ran = if sequential { in_turn(&mut input, &mut output) } else { overlapped(input, &mut output) };
         let ran = ran.and_then(|()| output.flush());
+        let ran = ran.and_then(|()| output.check_given(cancellation.is_cancelled()));
         let finished = output.finish();
         stats.end();
         ran.and(finished)?;
         Ok(RunSummary { cancelled: cancellation.is_cancelled(), stats: stats.snapshot() })
     }
+}
+
+/// The boxes of the detections that objects are matched with.
+fn boxes(frame: &MaskFrame, options: &MaskletOptions, (width, height): (u32, u32)) -> Vec<TrackerDetection> {
+    let side = options.mask_side() as f32;
+    let mut boxes = Vec::new();
+    for (class_id, detections) in frame.detections().iter().enumerate() {
+        let candidate = |(index, found): (usize, &ocelli_tracking::masklets::Detection)| Candidate {
+            index,
+            score: found.score,
+            mask: found.mask.positive(),
+        };
+        let kept = suppress(detections.iter().enumerate().map(candidate).collect(), options);
+        boxes.extend(kept.into_iter().filter_map(|Candidate { score, mask, .. }| {
+            let [left, top, right, bottom] = mask.bounds()?.map(|edge| edge as f32);
+            let bbox = BoundingBox::new(left, top, right, bottom);
+            let bbox = bbox.scaled(width as f32 / side, height as f32 / side);
+            Some(TrackerDetection { bbox, score, class_id })
+        }));
+    }
+    boxes
+}
+
+/// The labels of objects that are given, by id.
+fn classes_of(given: Option<&[GivenObject]>) -> BTreeMap<u64, usize> {
+    let mut classes = BTreeMap::new();
+    for object in given.unwrap_or_default() {
+        classes.entry(u64::from(object.id)).or_insert(object.class_id);
+    }
+    classes
+}
+
+fn by_frame(given: Vec<GivenObject>) -> BTreeMap<u64, Vec<GivenObject>> {
+    let mut frames = BTreeMap::<u64, Vec<GivenObject>>::new();
+    for object in given {
+        frames.entry(object.frame).or_default().push(object);
+    }
+    frames
 }
 
 fn in_turn(input: &mut Input<'_, impl Source>, output: &mut Output<'_, '_, '_>) -> Result<()> {
@@ -262,6 +356,11 @@ struct Output<'r, 's, 'd> {
     tracker: Option<MaskTracker>,
     options: MaskletOptions,
     labels: Arc<[Arc<str>]>,
+    /// The labels of objects that are given.
+    classes: BTreeMap<u64, usize>,
+    /// Objects that are given, by frame; those of frames that have come are taken out.
+    given: Option<BTreeMap<u64, Vec<GivenObject>>>,
+    comparison: Option<ByteTracker>,
     pictures: Pictures,
     drawing: Option<Drawing<'d>>,
     redaction: Option<Redaction>,
@@ -282,7 +381,10 @@ impl Output<'_, '_, '_> {
         let size = (item.frame.image.width(), item.frame.image.height());
         if let Some(network) = self.network.take() {
             let video = VideoShape { frames: None, width: size.0 as usize, height: size.1 as usize };
-            self.tracker = Some(MaskTracker::on(network, self.labels.len(), video, self.options)?);
+            self.tracker = Some(match self.given {
+                None => MaskTracker::on(network, self.labels.len(), video, self.options)?,
+                Some(_) => MaskTracker::on(network, 1, video, self.options)?.without_detections(),
+            });
         }
         let (was, now) = (*self.size.get_or_insert(size), size);
         if was != now {
@@ -293,7 +395,13 @@ impl Output<'_, '_, '_> {
             return Err(Error::new(ErrorKind::InvalidArgument, message));
         }
         let tracker = self.tracker.as_mut().expect("it was made with the first frame");
-        let shown = tracker.push(&item.detected)?;
+        let given = self.given.as_mut().and_then(|given| given.remove(&item.frame.index));
+        let given = Given::new(given.iter().flatten());
+        let shown =
+            tracker.push_with(&item.detected, &given.prompts()).map_err(|error| match given.is_empty() {
+                true => error,
+                false => Error::new(error.kind(), format!("frame {}: {error}", item.frame.index)),
+            })?;
         self.stats.stage(Stage::Track, start.elapsed());
         let mut outcome = FrameOutcome {
             index: item.frame.index,
@@ -307,11 +415,25 @@ impl Output<'_, '_, '_> {
             ..FrameOutcome::default()
         };
         outcome.times = item.times;
+        if let Some(tracker) = &mut self.comparison {
+            let boxes = boxes(&item.detected, &self.options, size);
+            outcome.compared = tracker.update(&boxes, 1.0).to_vec();
+        }
         let is_needed = self.pictures != Pictures::default();
         let picture = is_needed.then(|| std::mem::replace(&mut item.frame.image, Frame::default().image));
         self.held.push_back(Held { outcome, picture, entered: item.entered.unwrap_or(start) });
         self.write_all(shown)?;
         Ok(item)
+    }
+
+    /// Checks that each object was given on a frame that came.
+    fn check_given(&self, was_cancelled: bool) -> Result<()> {
+        let late = self.given.as_ref().and_then(|given| given.first_key_value());
+        let Some((frame, objects)) = late.filter(|_| !was_cancelled) else { return Ok(()) };
+        let id = objects.first().map_or(0, |object| u64::from(object.id) + 1);
+        let message =
+            format!("frame {frame}, where object {id} is given, is not among the frames that were read");
+        Err(Error::new(ErrorKind::InvalidArgument, message))
     }
 
     /// Writes the frames that are held back.
@@ -330,7 +452,11 @@ impl Output<'_, '_, '_> {
 
     fn write(&mut self, held: Held, shown: TrackedFrame) -> Result<()> {
         let Held { mut outcome, picture, entered } = held;
-        for (index, object) in shown.objects.into_iter().enumerate() {
+        outcome.retracted = shown.retracted.iter().map(|id| id + 1).collect();
+        for (index, mut object) in shown.objects.into_iter().enumerate() {
+            if let Some(&class_id) = self.classes.get(&object.id) {
+                object.class_id = class_id;
+            }
             let (first, hits) = self.seen.entry(object.id).or_insert((shown.frame, 0));
             *hits += 1;
             outcome.tracks.push(Track {

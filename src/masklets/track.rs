@@ -1,11 +1,12 @@
 //! Following the objects of a stream.
 
 use ocelli_tracking::masklets::{
-    DetectorPrompt, MaskletOptions, MaskletSession, Retention, RunDirection, ShownFrame, Step, VideoShape,
+    DetectorPrompt, MaskletOptions, MaskletSession, ObjectPrompt, Retention, RunDirection, ShownFrame,
+    VideoShape,
 };
 
 use super::detect::MaskFrame;
-use super::network::{Bank, FrameNetwork, MaskletNetwork};
+use super::network::{Bank, FrameNetwork, MaskFrames, MaskletNetwork};
 use super::tracked::{TrackedFrame, join};
 use crate::detector::Detector;
 use crate::model::Model;
@@ -14,7 +15,9 @@ use ocelli_error::{Error, ErrorKind, Result};
 /// Follows the objects of all classes through a stream of frames, forward.
 ///
 /// Frames leave [hotstart_frames](MaskletOptions::hotstart_frames) − 1 frames late, so that objects that turn out to be false
-/// are never shown; without hotstart they leave at once. Memory is bounded for each object, however long the stream is.
+/// are never shown. Without [holds_back](MaskletOptions::holds_back) they leave at once, and
+/// [retracted](TrackedFrame::retracted) names the objects that turned out to be false. Memory is bounded for each object,
+/// however long the stream is.
 pub struct MaskTracker {
     network: MaskletNetwork,
     classes: Vec<Class>,
@@ -23,8 +26,17 @@ pub struct MaskTracker {
     count: usize,
     /// The frames that the video has, if it is known.
     frames: Option<usize>,
-    /// Stays empty: frames are pushed.
-    buffer: MaskFrame,
+    /// Whether detections start objects; if not, objects are given.
+    detects: bool,
+}
+
+/// Frames are pushed: none is asked for.
+struct Pushed;
+
+impl MaskFrames for Pushed {
+    fn frame(&mut self, number: usize) -> Result<&MaskFrame> {
+        Err(Error::new(ErrorKind::Internal, format!("frame {number} of a stream is asked for again")))
+    }
 }
 
 struct Class {
@@ -54,6 +66,19 @@ impl MaskTracker {
         Self::on(open(detector, &options)?, classes, video, options)
     }
 
+    /// A tracker for objects that are given, with [`push_with`](Self::push_with), in place of detections. Frames leave at once.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn of_objects(detector: &Detector, video: VideoShape, options: MaskletOptions) -> Result<Self> {
+        Ok(Self::on(open(detector, &options)?, 1, video, options)?.without_detections())
+    }
+
+    pub(super) fn without_detections(mut self) -> Self {
+        self.detects = false;
+        self
+    }
+
     /// A tracker for so many classes on loaded graphs.
     pub(super) fn on(
         network: MaskletNetwork,
@@ -66,8 +91,7 @@ impl MaskTracker {
             Ok(Class { session, bank: network.bank() })
         };
         let classes = (0..classes).map(class).collect::<Result<_>>()?;
-        let (frames, buffer) = (video.frames, MaskFrame::default());
-        Ok(Self { network, classes, options, count: 0, frames, buffer })
+        Ok(Self { network, classes, options, count: 0, frames: video.frames, detects: true })
     }
 
     /// The options of the sessions.
@@ -86,6 +110,20 @@ impl MaskTracker {
     /// [`ErrorKind::InvalidArgument`] for more frames than the video has, or a frame of another detector;
     /// [`ErrorKind::Execution`] if a graph fails. After an error the tracker cannot go on.
     pub fn push(&mut self, frame: &MaskFrame) -> Result<Vec<TrackedFrame>> {
+        self.push_with(frame, &[])
+    }
+
+    /// As [`push`](Self::push), with clicks and masks of objects on this frame, for a tracker [of
+    /// objects](Self::of_objects).
+    ///
+    /// # Errors
+    /// As [`push`](Self::push); [`ErrorKind::InvalidArgument`] if the tracker is one of detections, there are no clicks, a mask
+    /// has another size than the video or is that of an object that is tracked already.
+    pub fn push_with(
+        &mut self,
+        frame: &MaskFrame,
+        objects: &[ObjectPrompt<'_>],
+    ) -> Result<Vec<TrackedFrame>> {
         let number = self.count;
         if self.frames.is_some_and(|frames| number >= frames) {
             let message =
@@ -94,28 +132,32 @@ impl MaskTracker {
         }
         self.network.set_frame(number, frame)?;
         self.count += 1;
-        let Self { network, classes, buffer, .. } = self;
-        let mut shown = Vec::with_capacity(classes.len());
+        let Self { network, classes, detects, options, .. } = self;
+        let (mut shown, mut retracted) = (Vec::with_capacity(classes.len()), Vec::new());
+        let count = classes.len() as u64;
         for (class_id, Class { session, bank }) in classes.iter_mut().enumerate() {
-            let mut source = |number: usize, _: &mut MaskFrame| {
-                let message = format!("frame {number} of a stream is asked for again");
-                Err(Error::new(ErrorKind::Internal, message))
-            };
-            let mut network = FrameNetwork {
-                network: &mut *network,
-                bank,
-                class_id,
-                source: &mut source,
-                frame: &mut *buffer,
-            };
+            let mut network = FrameNetwork { network: &mut *network, bank, class_id, source: &mut Pushed };
             if number == 0 {
-                // The frame of the prompt is the first of the run, too.
-                session.prompt(DetectorPrompt::Text, 0, &mut network)?;
+                if *detects {
+                    // The frame of the prompt is the first of the run, too.
+                    session.prompt(DetectorPrompt::Text, 0, &mut network)?;
+                }
                 session.propagate(RunDirection::Forward, None, None)?;
             }
-            shown.push(session.advance(&mut network)?.map_or_else(Vec::new, |step: Step| step.shown));
+            let Some(step) = session.advance_with(objects, &mut network)? else {
+                shown.push(Vec::new());
+                continue;
+            };
+            shown.push(step.shown);
+            let removed = step.report.map(|report| report.removed).filter(|_| !options.holds_back);
+            let removed = removed.into_iter().flatten();
+            retracted.extend(removed.map(|id| u64::from(id) * count + class_id as u64));
         }
-        join_classes(shown)
+        let mut frames = join_classes(shown)?;
+        if let Some(frame) = frames.first_mut() {
+            frame.retracted = retracted;
+        }
+        Ok(frames)
     }
 
     /// Ends the stream: the frames that are held back.

@@ -30,6 +30,16 @@ pub struct TrackedFrame {
     pub frame: usize,
     /// By class, then by id.
     pub objects: Vec<TrackedObject>,
+    /// The ids of objects that earlier frames showed and that turned out to be false on this frame. Only where frames are not
+    /// [held back](ocelli_tracking::masklets::MaskletOptions::holds_back); otherwise such objects are never shown.
+    pub retracted: Vec<u64>,
+}
+
+impl TrackedFrame {
+    /// A frame without objects.
+    pub(super) fn empty(frame: usize) -> Self {
+        Self { frame, objects: Vec::new(), retracted: Vec::new() }
+    }
 }
 
 /// Joins what the sessions of all classes show of one frame.
@@ -50,7 +60,7 @@ pub(super) fn join(shown: Vec<ShownFrame>) -> Result<TrackedFrame> {
             objects.push(TrackedObject { id, class_id, score: object.score, bbox, mask });
         }
     }
-    Ok(TrackedFrame { frame, objects })
+    Ok(TrackedFrame { objects, ..TrackedFrame::empty(frame) })
 }
 
 fn to_mask(mask: &BitMask) -> Result<Mask> {

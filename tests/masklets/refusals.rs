@@ -1,8 +1,10 @@
 //! Models and frames that a tracker refuses.
 
 use ocelli::export::{Checkpoint, ExportOptions};
-use ocelli::masklets::{MaskDetector, MaskFrame, MaskTracker, VideoShape};
-use ocelli::{Detector, EngineKind, ErrorKind, Model, Prompts, stages::TextCacheFile};
+use ocelli::masklets::{
+    MaskDetector, MaskFrame, MaskTracker, SessionSource, VideoSession, VideoSessionOptions, VideoShape,
+};
+use ocelli::{Detector, EngineKind, ErrorKind, Image, Model, Prompts, stages::TextCacheFile};
 
 use super::replay::embedded;
 use crate::parity::exported::{Exported, Outcome};
@@ -32,8 +34,12 @@ fn models_without_a_tracker_are_refused() -> Outcome<()> {
         let options = MaskTracker::options(detector.model());
         let error = MaskTracker::new(&detector, 1, VIDEO, options).map(|_| ()).expect_err(text);
         let prompts = detector.prepare(&Prompts::new(["dog"])?)?;
+        let session_options = VideoSessionOptions::new(&detector);
         let other = MaskDetector::new(detector, prompts, &options).map(|_| ()).expect_err(text);
-        for error in [error, other] {
+        let detector = self::detector(&exported, masks)?;
+        let source = SessionSource::pushed(Image::from_rgb8(2, 1, vec![0; 6])?);
+        let session = VideoSession::new(detector, source, session_options).map(|_| ()).expect_err(text);
+        for error in [error, other, session] {
             assert_eq!(error.kind(), ErrorKind::Mismatch, "{error}");
             assert!(error.to_string().contains(text) && error.to_string().contains("model"), "{error}");
         }

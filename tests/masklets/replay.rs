@@ -1,12 +1,14 @@
 //! A golden session, run on exported graphs.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ocelli::engines::Tensor;
 use ocelli::export::ExportOptions;
 use ocelli::masklets::{
-    DetectorPrompt, FrameNetwork, MaskDetector, MaskFrame, MaskTracker, MaskletNetwork, MaskletOptions,
-    Retention, RunDirection, TrackedFrame, VideoShape,
+    DetectorPrompt, FrameNetwork, MaskDetector, MaskFrame, MaskFrames, MaskTracker, MaskletNetwork,
+    MaskletOptions, Retention, RunDirection, SessionSource, TrackedFrame, VideoShape,
 };
 use ocelli::tracking::masklets::{
     Detection, EncodeBatch, FrameReport, LogitMask, MaskNetwork, MaskPromptBatch, MaskletSession,
@@ -68,11 +70,29 @@ impl<'g> Replay<'g> {
 
     /// A frame with its features and its drawn detections.
     pub fn frame(&self, frame: usize) -> Outcome<MaskFrame> {
+        let (hidden, detections) = self.parts(frame)?;
+        Ok(MaskFrame::new(hidden, vec![detections]))
+    }
+
+    fn parts(&self, frame: usize) -> Outcome<(Tensor, Vec<Detection>)> {
         let hidden = self.golden.tensor(&format!("{frame}.hidden")).clone();
         let side = self.options().mask_side();
         let drawn = self.golden.value("detections")[frame].as_array().ok_or("no detections")?;
-        let detections = drawn.iter().map(|drawn| paint(side, drawn)).collect::<Outcome<_>>()?;
-        Ok(MaskFrame::new(hidden, vec![detections]))
+        Ok((hidden, drawn.iter().map(|drawn| paint(side, drawn)).collect::<Outcome<_>>()?))
+    }
+
+    /// The frames as the source of a session, which adds to `count` for each frame that it computes.
+    pub fn source(&self, count: &Arc<AtomicUsize>) -> Outcome<SessionSource> {
+        let video = self.video();
+        let frames = 0..video.frames.unwrap_or(0);
+        let frames = frames.map(|frame| self.parts(frame)).collect::<Outcome<Vec<_>>>()?;
+        let count = Arc::clone(count);
+        Ok(SessionSource::features(video, move |number, target| {
+            count.fetch_add(1, Ordering::Relaxed);
+            let (hidden, detections) = frames[number].clone();
+            *target = MaskFrame::new(hidden, vec![detections]);
+            Ok(())
+        }))
     }
 
     /// A detector of the same model; its own graphs are not used.
@@ -85,18 +105,8 @@ impl<'g> Replay<'g> {
     pub fn run(&self, report: &mut Report, mode: Loop) -> Outcome<()> {
         let mut network = MaskletNetwork::load(&self.model, &self.factory)?;
         let mut bank = network.bank();
-        let mut buffer = MaskFrame::default();
-        let mut source = |frame: usize, target: &mut MaskFrame| {
-            *target = self.frame(frame).expect("the golden has every frame");
-            Ok(())
-        };
-        let inner = FrameNetwork {
-            network: &mut network,
-            bank: &mut bank,
-            class_id: 0,
-            source: &mut source,
-            frame: &mut buffer,
-        };
+        let mut source = Drawn { replay: self, frame: MaskFrame::default() };
+        let inner = FrameNetwork { network: &mut network, bank: &mut bank, class_id: 0, source: &mut source };
         let mut checked =
             Checked { inner, golden: self.golden, mode, report, steps: 0, batches: BTreeMap::new() };
         let mut session = MaskletSession::new(self.video(), Retention::Window, self.options())?;
@@ -121,6 +131,19 @@ impl<'g> Replay<'g> {
         shown.extend(tracker.finish()?);
         compare_shown(report, self.golden, &shown);
         Ok(())
+    }
+}
+
+/// The frames of a golden.
+struct Drawn<'r, 'g> {
+    replay: &'r Replay<'g>,
+    frame: MaskFrame,
+}
+
+impl MaskFrames for Drawn<'_, '_> {
+    fn frame(&mut self, number: usize) -> ocelli::Result<&MaskFrame> {
+        self.frame = self.replay.frame(number).expect("the golden has every frame");
+        Ok(&self.frame)
     }
 }
 

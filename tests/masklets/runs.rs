@@ -1,6 +1,10 @@
 //! Runs through a video in any order, clicks, and pictures.
 
-use ocelli::masklets::{Click, MaskFrame, MaskSession, MaskTracker, RunDirection, TrackedFrame};
+use std::sync::Arc;
+
+use ocelli::masklets::{
+    Click, MaskFrame, MaskTracker, RunDirection, TrackedFrame, VideoSession, VideoSessionOptions,
+};
 use ocelli::{Image, ImageView, StageTimes};
 
 use super::replay::{compare_shown, eager, embedded, mask_detector};
@@ -8,14 +12,14 @@ use crate::parity::exported::Outcome;
 use crate::parity::golden::Golden;
 use crate::parity::report::Report;
 
-type Source<'s> = Box<dyn FnMut(usize, &mut MaskFrame) -> ocelli::Result<()> + 's>;
-
-fn to_end(session: &mut MaskSession<Source<'_>>) -> Outcome<Vec<TrackedFrame>> {
-    let mut shown = Vec::new();
-    while let Some(frames) = session.advance()? {
-        shown.extend(frames);
-    }
-    Ok(shown)
+/// All frames of a run.
+pub fn frames(
+    session: &mut VideoSession,
+    direction: RunDirection,
+    start: Option<usize>,
+    most: Option<usize>,
+) -> Outcome<Vec<TrackedFrame>> {
+    Ok(session.propagate(direction, start, most)?.collect::<ocelli::Result<_>>()?)
 }
 
 #[test]
@@ -25,31 +29,28 @@ fn a_session_runs_clicks_removes_and_starts_over() {
         let golden = Golden::of_session("tracker");
         let replay = embedded(&golden)?;
         let detector = replay.detector()?;
-        let source: Source<'_> = Box::new(|frame, target| {
-            *target = replay.frame(frame).expect("the golden has every frame");
-            Ok(())
-        });
-        let mut session = MaskSession::new(&detector, replay.video(), replay.options(), source)?;
-        report.expect("a run needs a prompt", session.propagate(RunDirection::Forward, None, None).is_err());
-        let first = session.prompt(0)?;
+        let mut options = VideoSessionOptions::new(&detector);
+        options.masklets = replay.options();
+        let mut session = VideoSession::new(detector, replay.source(&Arc::default())?, options)?;
+        let refused = session.propagate(RunDirection::Forward, None, None).is_err();
+        report.expect("a run needs a prompt", refused);
+        let first = session.add_text(0, "dog")?;
         report.expect("the prompt shows its objects", first.objects.len() == 2);
-        session.propagate(RunDirection::Forward, None, None)?;
-        let shown = to_end(&mut session)?;
+        let shown = frames(&mut session, RunDirection::Forward, None, None)?;
         compare_shown(report, &golden, &shown);
 
         // A click changes its object alone, on its frame and in the run that follows.
         let before = &shown[2];
         let click = |x, y, is_foreground| Click { x, y, is_foreground };
-        let clicked = session.add_points(2, 1, &[click(0.2, 0.8, true), click(0.7, 0.7, false)])?;
+        let clicked = session.add_points(1, 2, &[click(0.2, 0.8, true), click(0.7, 0.7, false)])?;
         let area = |frame: &TrackedFrame, id: u64| {
             frame.objects.iter().find(|object| object.id == id).map(|object| object.mask.area())
         };
         report.expect("the click changed the mask", area(&clicked, 1) != area(before, 1));
         report.expect("the click kept the others", clicked.objects.iter().any(|object| object.id == 0));
-        session.propagate(RunDirection::Forward, Some(2), Some(2))?;
-        let partial = to_end(&mut session)?;
-        let frames: Vec<usize> = partial.iter().map(|frame| frame.frame).collect();
-        report.expect(format!("the partial run has 3 frames: {frames:?}"), frames == [2, 3, 4]);
+        let partial = frames(&mut session, RunDirection::Forward, Some(2), Some(2))?;
+        let numbers: Vec<usize> = partial.iter().map(|frame| frame.frame).collect();
+        report.expect(format!("the partial run has 3 frames: {numbers:?}"), numbers == [2, 3, 4]);
         let areas = (area(&partial[0], 1), area(&clicked, 1));
         report.expect(format!("the run shows the clicked mask: {areas:?}"), partial[0] == clicked);
 
@@ -61,25 +62,24 @@ fn a_session_runs_clicks_removes_and_starts_over() {
             (4, &[click(0.1, 0.1, false)]),
         ];
         for (frame, clicks) in corrections {
-            let refined = session.add_points(frame, 1, clicks)?;
-            session.propagate(RunDirection::Forward, Some(2), Some(2))?;
-            let run = to_end(&mut session)?;
+            let refined = session.add_points(1, frame, clicks)?;
+            let run = frames(&mut session, RunDirection::Forward, Some(2), Some(2))?;
             let areas = (area(&run[frame - 2], 1), area(&refined, 1));
             let text = format!("frame {frame}, {clicks:?}: the run shows the refined mask: {areas:?}");
             report.expect(text, run[frame - 2] == refined && areas.0 > Some(0));
         }
 
-        report.expect("there is no object 9", !session.remove(9));
-        report.expect("object 0 is removed", session.remove(0) && !session.objects().contains(&0));
-        session.reset();
+        report.expect("there is no object 9", session.remove(9).is_err());
+        session.remove(0)?;
+        report.expect("object 0 is removed", !session.objects().contains(&0));
+        session.reset()?;
         report.expect("nothing is left", session.objects().is_empty());
-        session.prompt(3)?;
-        session.propagate(RunDirection::Both, None, None)?;
-        let frames: Vec<usize> = to_end(&mut session)?.iter().map(|frame| frame.frame).collect();
-        report.expect(format!("both directions: {frames:?}"), frames == [3, 4, 5, 6, 7, 8, 9, 2, 1, 0]);
-        session.prompt(0)?;
-        session.propagate(RunDirection::Forward, None, None)?;
-        compare_shown(report, &golden, &to_end(&mut session)?);
+        session.add_text(3, "dog")?;
+        let both = frames(&mut session, RunDirection::Both, None, None)?;
+        let numbers: Vec<usize> = both.iter().map(|frame| frame.frame).collect();
+        report.expect(format!("both directions: {numbers:?}"), numbers == [3, 4, 5, 6, 7, 8, 9, 2, 1, 0]);
+        session.add_text(0, "dog")?;
+        compare_shown(report, &golden, &frames(&mut session, RunDirection::Forward, None, None)?);
         Ok(())
     });
     report.finish("a session");

@@ -113,6 +113,6 @@ pub use network::{
 pub use options::MaskletOptions;
 pub use output::{ShownFrame, ShownObject};
 pub use report::{BankReport, FrameReport, ReadMemory, ReadPointer};
-pub use requests::{DetectorPrompt, Retention, RunDirection, VideoShape};
+pub use requests::{DetectorPrompt, ObjectPrompt, Retention, RunDirection, VideoShape};
 pub use run::Step;
 pub use session::MaskletSession;

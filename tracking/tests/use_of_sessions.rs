@@ -3,8 +3,8 @@
 use crate::scene::{SIDE, Scene, options, random_scene, rectangle};
 use ocelli_tracking::ErrorKind;
 use ocelli_tracking::masklets::{
-    Click, DetectorPrompt, LogitMask, MaskletOptions, MaskletSession, ObjectId, Retention, RunDirection,
-    VideoShape,
+    BitMask, Click, DetectorPrompt, LogitMask, MaskletOptions, MaskletSession, ObjectId, ObjectPrompt,
+    Retention, RunDirection, VideoShape,
 };
 
 /// One object that is always there, and detected on every frame.
@@ -148,6 +148,96 @@ fn a_run_shows_the_masks_of_clicks() {
     assert!(failures.is_empty(), "{failures:#?}");
 }
 
+/// Without a text, clicks and masks are followed from their frames on, and nothing is held back or removed.
+#[test]
+fn objects_are_given_in_place_of_a_text() {
+    let mut given = BitMask::empty(SIDE, SIDE);
+    (4..8).for_each(|x| (4..8).for_each(|y| given.insert(x, y)));
+    let click = [Click { x: 0.5, y: 0.5, is_foreground: true }];
+    let mut session = session(Some(30), Retention::Video, options(true));
+    let mut scene = steady();
+    let shown = session.add_mask(3, 5, &given, &mut scene).expect("the scene does not fail");
+    assert_eq!((shown.objects[0].id, &shown.objects[0].mask, shown.objects[0].score), (5, &given, 1.0));
+    session.click(7, 2, &click, &mut scene).expect("the scene does not fail");
+    assert_eq!((session.objects(), session.next_object()), (vec![5, 2], 6));
+    for (direction, expected) in [
+        (RunDirection::Forward, (3..30).collect::<Vec<_>>()),
+        (RunDirection::Both, (3..30).chain([2, 1, 0]).collect()),
+    ] {
+        session.propagate(direction, None, None).expect("there are objects");
+        let mut frames = Vec::new();
+        while let Some(step) = session.advance(&mut scene).expect("the scene does not fail") {
+            let [shown] = &step.shown[..] else { panic!("frames leave at once") };
+            // The scene draws both objects at one place, where the pixels are those of the first one.
+            let areas: Vec<_> = shown.objects.iter().map(|object| (object.id, object.mask.area())).collect();
+            match shown.frame {
+                3 => assert_eq!((areas[1], &shown.objects[1].mask), ((5, 16), &given), "as it was given"),
+                frame => assert_eq!(areas.len(), 2, "frame {frame}: {areas:?}"),
+            }
+            frames.push(shown.frame);
+        }
+        assert_eq!(frames, expected, "{direction:?}");
+    }
+    assert!(session.remove_object(5) && session.removed().is_empty());
+    session.propagate(RunDirection::Forward, None, None).expect("there is an object");
+    while let Some(step) = session.advance(&mut scene).expect("the scene does not fail") {
+        let ids: Vec<_> = step.shown[0].objects.iter().map(|object| object.id).collect();
+        assert_eq!(ids, [2], "frame {}", step.frame);
+    }
+}
+
+/// A stream without a text takes objects with its frames, in bounded memory.
+#[test]
+fn a_stream_takes_objects_with_its_frames() {
+    let mut given = BitMask::empty(SIDE, SIDE);
+    (0..4).for_each(|x| (0..4).for_each(|y| given.insert(x, y)));
+    let click = [Click { x: 0.5, y: 0.5, is_foreground: true }];
+    let (mut session, mut scene) = (session(None, Retention::Window, options(true)), steady());
+    session.propagate(RunDirection::Forward, None, None).expect("objects come with the frames");
+    for frame in 0..200 {
+        let prompts = match frame {
+            2 => vec![ObjectPrompt::Mask { id: 0, mask: &given }],
+            50 => vec![
+                ObjectPrompt::Clicks { id: 0, clicks: &click },
+                ObjectPrompt::Clicks { id: 1, clicks: &click },
+            ],
+            _ => Vec::new(),
+        };
+        let step = session.advance_with(&prompts, &mut scene).expect("the scene does not fail");
+        let step = step.expect("a stream goes on");
+        let ids: Vec<_> = step.shown[0].objects.iter().map(|object| object.id).collect();
+        let expected: &[ObjectId] = match frame {
+            0..2 => &[],
+            2..50 => &[0],
+            _ => &[0, 1],
+        };
+        assert_eq!(ids, expected, "frame {frame}");
+        let [memories, pointers] = session.slots_in_use();
+        assert!(memories <= 20 && pointers <= 40, "frame {frame}: {memories}, {pointers}");
+    }
+}
+
+/// Without holding back, frames leave at once, and the report names objects that were shown and turned out to be false.
+#[test]
+fn false_objects_are_shown_and_retracted() {
+    let mut options = options(true);
+    options.holds_back = false;
+    // Detected once: object 0 is unmatched from then on.
+    let detections =
+        |frame: usize| if frame == 0 { vec![(0.9, rectangle([2, 2, 9, 9]))] } else { Vec::new() };
+    let mut scene = Scene::new(detections, |_, _| Some(rectangle([2, 2, 9, 9])));
+    let mut session = session(None, Retention::Window, options);
+    session.prompt(DetectorPrompt::Text, 0, &mut scene).expect("the scene does not fail");
+    session.propagate(RunDirection::Forward, None, None).expect("the session has a prompt");
+    for frame in 0..12 {
+        let step = session.advance(&mut scene).expect("the scene does not fail").expect("it goes on");
+        let shown: Vec<_> = step.shown.iter().map(|shown| (shown.frame, shown.objects.len())).collect();
+        assert_eq!(shown, [(frame, usize::from(frame < 8))], "it is shown until it is removed");
+        let removed = step.report.expect("a full run has reports").removed;
+        assert_eq!(removed, if frame == 8 { vec![0] } else { Vec::new() }, "frame {frame}");
+    }
+}
+
 #[test]
 fn what_cannot_be_done_is_said() {
     let click = |x: f32| [Click { x, y: 0.5, is_foreground: true }];
@@ -158,10 +248,16 @@ fn what_cannot_be_done_is_said() {
     let mut errors = vec![
         kept.propagate(RunDirection::Forward, None, None).expect_err("there is no prompt"),
         kept.prompt(DetectorPrompt::Text, 5, &mut scene).expect_err("there is no frame 5"),
-        kept.click(1, 0, &click(0.5), &mut scene).expect_err("frame 1 was not shown"),
+        kept.click(5, 0, &click(0.5), &mut scene).expect_err("there is no frame 5"),
         kept.click(1, 0, &[], &mut scene).expect_err("there are no clicks"),
         kept.click(1, 0, &click(1.5), &mut scene).expect_err("a click beside the frame"),
+        kept.add_mask(1, 0, &BitMask::empty(8, 8), &mut scene).expect_err("another size"),
+        kept.add_mask(1, 0, &BitMask::empty(SIDE, SIDE), &mut scene).expect_err("no pixels"),
     ];
+    kept.prompt(DetectorPrompt::Text, 0, &mut scene).expect("the scene does not fail");
+    errors.push(kept.click(1, 0, &click(0.5), &mut scene).expect_err("frame 1 was not shown"));
+    let given = [ObjectPrompt::Clicks { id: 0, clicks: &click(0.5) }];
+    errors.push(kept.advance_with(&given, &mut scene).expect_err("the session has a prompt"));
     for session in [&mut live, &mut window] {
         session.prompt(DetectorPrompt::Text, 0, &mut scene).expect("the scene does not fail");
     }
@@ -173,9 +269,13 @@ fn what_cannot_be_done_is_said() {
     let expected = [
         "the session has no prompt: expected a prompt before a run",
         "frame 5 is not in the video: expected 0 to 4",
+        "frame 5 is not in the video: expected 0 to 4",
+        "expected at least one click with coordinates of 0 to 1",
+        "expected at least one click with coordinates of 0 to 1",
+        "the mask of object 0 has 8 × 8 pixels: expected 16 × 16, as the video",
+        "the mask of object 0 on frame 1 has too few pixels to be followed",
         "frame 1 has no results: expected a click on a frame that was shown",
-        "expected at least one click with coordinates of 0 to 1",
-        "expected at least one click with coordinates of 0 to 1",
+        "the session has a prompt: expected clicks and masks on frames that were shown",
         "the video is a live source: expected a forward run",
         "shown frames were not kept: expected clicks in a session with Retention::Video",
         "earlier frames were not kept: expected one run, or a session with Retention::Video",

@@ -1,7 +1,9 @@
 //! `ocelli video`.
 
 mod benchmark;
+mod comparison;
 mod delivery;
+mod given;
 mod live_view;
 mod memory;
 mod mqtt;
@@ -21,15 +23,19 @@ use clap::{Args, ValueEnum};
 use image::RgbImage;
 use ocelli::atomic_file::write_atomically;
 use ocelli::draw::{Annotator, Overlay, OverlayOptions};
+use ocelli::masklets::GivenObject;
 use ocelli::sink::JsonLines;
 use ocelli::source::SeveralStates;
+use ocelli::stages::EmbeddedPrompts;
 use ocelli::{
-    Cancellation, DetectorBuilder, Pipeline, PipelineBuilder,
+    Cancellation, DetectorBuilder, Pipeline, PipelineBuilder, Prompt, Prompts,
     pipeline::{FrameOutcome, FramePolicy, Latency, MotionGate, RunSummary, StatsRecorder},
     source::SourceInfo,
 };
 use ocelli_datasets::label::ClassMap;
 
+use self::comparison::Comparison;
+use self::given::{Given, GivenArgs};
 use self::progress::LiveProgress;
 use self::sinks::{SinkArgs, Sinks};
 use self::source::SourceArgs;
@@ -104,17 +110,23 @@ pub struct VideoArgs {
     detector: DetectorArgs,
     #[command(flatten)]
     screen: ScreenArgs,
-    /// Track instances from frame to frame
+    /// Track instances from frame to frame; with --memory, compare the two in a table
     #[arg(long, help_heading = "Tracking")]
     track: bool,
     /// Follow objects with masks by the model's memory of them; needs a model with a tracker, such as SAM 3. Objects start at a
     /// score of 0.7, or of --confidence, and results leave 14 frames late
     #[arg(
         long,
-        conflicts_with_all = ["track", "detect_every", "class_budget", "when_moving", "latency", "policy"],
+        conflicts_with_all = ["detect_every", "class_budget", "when_moving", "latency", "policy"],
         help_heading = "Tracking"
     )]
     memory: bool,
+    /// With --memory: write each frame at once, for live use; objects that turn out to be false are named in the JSON lines of
+    /// a later frame ("retracted")
+    #[arg(long, requires = "memory", help_heading = "Tracking")]
+    no_hotstart: bool,
+    #[command(flatten)]
+    given: GivenArgs,
     #[command(flatten)]
     tracker: TrackerArgs,
     /// Estimate how the camera moves, and move the tracks with it
@@ -190,7 +202,11 @@ pub fn run(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<()> {
         text.push(b'\n');
         return print(|out| out.write_all(&text));
     }
-    let classes = requested_classes(args, log)?;
+    let given = args.given.read()?;
+    let classes = match &given {
+        Some(given) => given_classes(args, given)?,
+        None => requested_classes(args, log)?,
+    };
     if let Some(flag) = args.tracker.first_given().filter(|_| !args.track) {
         return Err(usage(format!("{flag} is an option of the tracker: add --track")));
     }
@@ -204,9 +220,26 @@ pub fn run(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<()> {
     if args.appearance && !args.track {
         return Err(usage("--appearance finds tracks again: add --track"));
     }
+    if args.memory && (args.camera_motion || args.appearance) {
+        return Err(usage(
+            "--camera-motion and --appearance are options of --track alone: leave out --memory",
+        ));
+    }
+    if given.is_some() && args.track {
+        return Err(usage(
+            "--track compares what is detected, and with objects of yours nothing is: leave it out",
+        ));
+    }
     let has_tracks = args.has_tracks();
     if args.sinks.trails.is_some_and(|frames| frames > 0) && !has_tracks {
         return Err(usage("--trails draws the paths of tracks: add --track"));
+    }
+    if let Some((flag, _)) = args.sinks.of_masks().into_iter().find(|(_, path)| path.is_some()) {
+        if !args.memory && !(args.track && args.masks) {
+            return Err(usage(format!(
+                "{flag} writes masks of tracks: add --memory, or --track and --masks"
+            )));
+        }
     }
     let zones = args.sinks.zones.as_deref().map(ZonesFile::read).transpose()?;
     if zones.as_ref().is_some_and(ZonesFile::counts) && !has_tracks {
@@ -245,7 +278,9 @@ pub fn run(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<()> {
         }
         args.sinks.check_several()?;
     }
-    args.sinks.check_against(&opened.files, args.stats.as_deref())?;
+    let mut read = opened.files.clone();
+    read.extend(args.given.files());
+    args.sinks.check_against(&read, args.stats.as_deref())?;
     let info = opened.info().clone();
     let several = states.as_ref().map(SeveralStates::snapshot).unwrap_or_default();
     let mut source_names: Vec<String> = several.into_iter().map(|state| state.name).collect();
@@ -269,17 +304,26 @@ pub fn run(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<()> {
         status(log, &format!("{} has sound, which is not copied to the output", info.name));
     }
 
-    let prompts = prompts(&classes, &args.exemplar)?;
+    let prompts = match &given {
+        Some(given) => Prompts::new(given.labels.iter().map(|label| Prompt::visual(label.clone())))?,
+        None => prompts(&classes, &args.exemplar)?,
+    };
     let labels: Vec<&str> = prompts.iter().map(|prompt| &**prompt.label()).collect();
     let redaction = args.privacy.redaction(&labels)?;
     if !source.is_drawn() {
         args.detector.model.announce_built_in(&prompts, log);
     }
     let (mut detector, loading) = load(builder, log)?;
-    let mut embedded = detector.prepare(&prompts)?;
-    if let Some(path) = &args.exemplar_image {
-        embedded = embed_exemplars(path, &mut detector, &prompts)?;
-    }
+    let wanted = match given {
+        Some(given) => Wanted::Objects(given.labels.clone(), given.objects(info.size)?),
+        None => {
+            let mut embedded = detector.prepare(&prompts)?;
+            if let Some(path) = &args.exemplar_image {
+                embedded = embed_exemplars(path, &mut detector, &prompts)?;
+            }
+            Wanted::Prompts(embedded)
+        }
+    };
     drop(loading);
     status(log, &format!("engine: {}", detector.engine()));
     interrupted()?;
@@ -292,14 +336,18 @@ pub fn run(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<()> {
         classes: prompts.len(),
         stats: StatsRecorder::new(),
         counts: Arc::default(),
+        comparison: (args.memory && args.track).then(Arc::default),
         states,
         counting,
     };
-    if args.memory {
-        let end =
-            memory::run(&job, detector, embedded, redaction, opened.source, &mut sinks.all, &cancellation);
-        return job.conclude(end, &sinks, &cancellation);
-    }
+    let embedded = match wanted {
+        Wanted::Prompts(embedded) if !args.memory => embedded,
+        wanted => {
+            let end =
+                memory::run(&job, detector, wanted, redaction, opened.source, &mut sinks.all, &cancellation);
+            return job.conclude(end, &sinks, &cancellation);
+        }
+    };
     let mut pipeline = job.options(Pipeline::builder_embedded(detector, embedded), cancellation.clone());
     if args.track {
         pipeline = pipeline.with_tracker(tracker);
@@ -348,6 +396,22 @@ fn motion_gate(args: &VideoArgs) -> anyhow::Result<Option<MotionGate>> {
     Ok(Some(MotionGate::new(interval)?))
 }
 
+/// What is looked for, or followed.
+enum Wanted {
+    Prompts(EmbeddedPrompts),
+    /// Objects with their labels.
+    Objects(Vec<Arc<str>>, Vec<GivenObject>),
+}
+
+/// The classes of objects that are given in place of classes.
+fn given_classes(args: &VideoArgs, given: &Given) -> anyhow::Result<ClassMap> {
+    if args.coco || !args.classes.is_empty() || !args.exemplar.is_empty() {
+        let why = "they follow objects of yours, and nothing is detected: leave out --classes, --coco and --exemplar";
+        return Err(usage(format!("--points, --init-masks: {why}")));
+    }
+    Ok(ClassMap::from_names(given.labels.iter().map(|label| &**label)))
+}
+
 fn requested_classes(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<ClassMap> {
     if args.coco {
         return Ok(coco_classes());
@@ -375,6 +439,8 @@ struct Job<'a> {
     classes: usize,
     stats: StatsRecorder,
     counts: Arc<Mutex<Counts>>,
+    /// With `--memory` and `--track`.
+    comparison: Option<Arc<Mutex<Comparison>>>,
     /// How several sources are doing.
     states: Option<SeveralStates>,
     counting: Option<Counting>,
@@ -429,9 +495,12 @@ impl Job<'_> {
     /// Counts and reports the frames that were written.
     fn observer(&self) -> impl FnMut(&FrameOutcome) + Send + use<> {
         let mut progress = LiveProgress::new(self.log, &self.info, &self.stats);
-        let counts = Arc::clone(&self.counts);
+        let (counts, comparison) = (Arc::clone(&self.counts), self.comparison.clone());
         move |outcome| {
             counts.lock().unwrap_or_else(PoisonError::into_inner).add(outcome);
+            if let Some(comparison) = &comparison {
+                comparison.lock().unwrap_or_else(PoisonError::into_inner).add(outcome);
+            }
             progress.frame();
         }
     }
@@ -491,6 +560,10 @@ impl Job<'_> {
                 true => status(self.log, "nothing was detected"),
                 false => print(|out| out.write_all(counts.table(self.args.has_tracks()).as_bytes()))?,
             }
+            if let Some(comparison) = &self.comparison {
+                let table = comparison.lock().unwrap_or_else(PoisonError::into_inner).table();
+                print(|out| out.write_all(table.as_bytes()))?;
+            }
             let tables = self.counting.as_ref().map(Counting::tables).unwrap_or_default();
             print(|out| out.write_all(tables.as_bytes()))?;
         }
@@ -533,9 +606,10 @@ impl Job<'_> {
         if error.is_none() {
             let written = |path: &Path| status(self.log, &format!("→ {}", path.display()));
             let SinkArgs { output, jsonl, mot, mcap, crops, save_txt, events, .. } = &self.args.sinks;
-            let files =
-                [output, jsonl, mot, mcap, crops, save_txt, events, &self.args.stats].into_iter().flatten();
-            files.filter(|path| *path != Path::new("-") && path.exists()).for_each(|path| written(path));
+            let files = [output, jsonl, mot, mcap, crops, save_txt, events, &self.args.stats];
+            let files = files.into_iter().flatten().map(PathBuf::as_path);
+            let files = files.chain(self.args.sinks.of_masks().into_iter().filter_map(|(_, path)| path));
+            files.filter(|path| *path != Path::new("-") && path.exists()).for_each(written);
             if self.args.sinks.is_empty() {
                 status(
                     self.log,

@@ -6,7 +6,7 @@ use crate::masklets::network::{EncodeBatch, EncodeObject, MaskNetwork, MemoryKin
 use crate::masklets::output::Masks;
 use crate::masklets::track::track_groups;
 use crate::masklets::tracks::Tracks;
-use crate::masklets::{BankReport, Click, ObjectId, fill_holes, prompts};
+use crate::masklets::{BankReport, BitMask, Click, ObjectId, fill_holes, prompts};
 use ocelli_error::Result;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,6 +30,26 @@ impl Tracks {
         let group = groups.iter_mut().rfind(|group| group.position(id).is_some());
         let group = group.expect("the object is in a group, which was added above if there was none");
         prompts::click(group, frame, id, clicks, options, slots, network)
+    }
+
+    /// Adds an object by a mask of the size of the video, in a group of its own; false if the network would see no pixel of it.
+    pub(crate) fn add_mask(
+        &mut self,
+        frame: usize,
+        id: ObjectId,
+        mask: &BitMask,
+        network: &mut impl MaskNetwork,
+    ) -> Result<bool> {
+        let Self { options, video, slots, .. } = self;
+        let side = options.memory_side();
+        let small = prompts::resized(mask, [side, side]);
+        if small.is_empty() {
+            return Ok(false);
+        }
+        let group = prompts::start_group(frame, vec![(id, small)], *video, options, slots, network)?;
+        self.groups.push(group);
+        self.identities.click(id, frame);
+        Ok(true)
     }
 
     /// What is shown of the objects among `ids` that are clicked on a frame: masks at the size of the video, and scores. Holes

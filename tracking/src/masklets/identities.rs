@@ -42,6 +42,11 @@ impl Identities {
         &self.removed
     }
 
+    /// The id of the next new object.
+    pub(crate) fn next(&self) -> ObjectId {
+        self.next
+    }
+
     pub(crate) fn scores(&self) -> BTreeMap<ObjectId, f32> {
         self.known.iter().filter_map(|(&id, identity)| Some((id, identity.score?))).collect()
     }

@@ -25,6 +25,9 @@ pub struct MaskletOptions {
     pub max_objects: usize,
     /// For how many frames results are held back, and objects can be removed as false (15; 0: not at all).
     pub hotstart_frames: usize,
+    /// Whether results are held back during the hotstart (true). If not, frames leave at once, and an object that turns out to
+    /// be false has been shown: [`FrameReport::removed`](crate::masklets::FrameReport::removed) names it.
+    pub holds_back: bool,
     /// An object that is unmatched on this many frames during its hotstart is removed (8).
     pub hotstart_unmatched: usize,
     /// An object that shares this many detections with an elder object during its hotstart is removed (8).
@@ -79,6 +82,7 @@ impl Default for MaskletOptions {
             new_object_threshold: 0.7,
             max_objects: 10_000,
             hotstart_frames: 15,
+            holds_back: true,
             hotstart_unmatched: 8,
             hotstart_duplicates: 8,
             hide_only_within_hotstart: true,

@@ -30,7 +30,7 @@ pub struct ShownFrame {
 pub(crate) type Masks = BTreeMap<ObjectId, Vec<u32>>;
 
 /// A frame that was processed.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct FrameOutput {
     pub(crate) frame: usize,
     pub(crate) masks: Masks,

@@ -183,7 +183,7 @@ pub(crate) fn stored_masks<'a>(
     video: [usize; 2],
     side: usize,
 ) -> Vec<LogitMask> {
-    let mut masks: Vec<BitMask> = masks.map(|mask| at_video_size(mask, video)).collect();
+    let mut masks: Vec<BitMask> = masks.map(|mask| resized(mask, video)).collect();
     for index in 1..masks.len() {
         let (earlier, later) = masks.split_at_mut(index);
         earlier.iter_mut().for_each(|mask| mask.subtract(&later[0]));
@@ -192,12 +192,13 @@ pub(crate) fn stored_masks<'a>(
 }
 
 fn stored_mask(mask: &BitMask, video: [usize; 2], side: usize) -> LogitMask {
-    signed(&at_video_size(mask, video)).resized_antialiased(side, side)
+    signed(&resized(mask, video)).resized_antialiased(side, side)
 }
 
-fn at_video_size(mask: &BitMask, [width, height]: [usize; 2]) -> BitMask {
-    let resized = LogitMask::of_foreground(mask, [0.0, 1.0]).resized_antialiased(width, height);
-    BitMask::from_fn(width, height, |x, y| resized.values()[y * width + x] > 0.5)
+/// A mask at another size: pixels of which it has more than half.
+pub(crate) fn resized(mask: &BitMask, [width, height]: [usize; 2]) -> BitMask {
+    let shares = LogitMask::of_foreground(mask, [0.0, 1.0]).resized_antialiased(width, height);
+    BitMask::from_fn(width, height, |x, y| shares.values()[y * width + x] > 0.5)
 }
 
 fn signed(mask: &BitMask) -> LogitMask {

@@ -1,5 +1,7 @@
 //! What is asked of a session.
 
+use crate::masklets::{BitMask, Click, ObjectId};
+
 /// The video of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VideoShape {
@@ -21,8 +23,8 @@ pub enum Retention {
     /// What the run may still read: each object costs at most
     /// [`conditioning_frames`](crate::masklets::MaskletOptions::conditioning_frames) + [`memory_frames`](crate::masklets::MaskletOptions::memory_frames) memory
     /// slots (10), `conditioning_frames` + [`pointer_frames`](crate::masklets::MaskletOptions::pointer_frames) pointer slots (20) and
-    /// `conditioning_frames` masks (4), however long the video is. The session runs once, in one direction, and takes no
-    /// clicks.
+    /// `conditioning_frames` masks (4), however long the video is. The session runs once, in one direction, and takes clicks
+    /// with the frames of its run alone, if it has no prompt.
     Window,
 }
 
@@ -44,4 +46,23 @@ pub enum DetectorPrompt {
     Text,
     /// A box without text: on its frame alone.
     Box,
+}
+
+/// An object of a stream, clicked or given on a frame.
+#[derive(Clone, Copy, Debug)]
+pub enum ObjectPrompt<'a> {
+    /// Clicks: an object that is tracked is refined, another one is added.
+    Clicks {
+        /// The object.
+        id: ObjectId,
+        /// At least one.
+        clicks: &'a [Click],
+    },
+    /// The mask of a new object.
+    Mask {
+        /// The object.
+        id: ObjectId,
+        /// Of the size of the video.
+        mask: &'a BitMask,
+    },
 }

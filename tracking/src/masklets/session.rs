@@ -1,21 +1,27 @@
 //! A session: prompts, runs through the video, and what they show.
 
+mod objects;
+
 use crate::masklets::bank::Course;
 use crate::masklets::history::{Action, Propagation, next_propagation};
-use crate::masklets::network::{Click, MaskNetwork};
+use crate::masklets::network::MaskNetwork;
 use crate::masklets::output::{FrameOutput, ShownFrame};
-use crate::masklets::requests::{DetectorPrompt, Retention, RunDirection, VideoShape};
+use crate::masklets::requests::{DetectorPrompt, ObjectPrompt, Retention, RunDirection, VideoShape};
 use crate::masklets::run::{Order, Run, Step};
 use crate::masklets::tracks::Tracks;
 use crate::masklets::{FrameReport, MaskletOptions, ObjectId};
 use ocelli_error::{Error, ErrorKind, Result};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+/// The score of an object on a frame on which it is given as a mask.
+const GIVEN_SCORE: f32 = 1.0;
+
 /// A video in which objects are found and followed.
 ///
 /// [`prompt`](Self::prompt) starts it over. [`propagate`](Self::propagate) plans a run, and each [`advance`](Self::advance)
 /// processes one frame of it and returns the frames that leave the hotstart buffer. Clicks and removals come between runs, or
-/// between the frames of one. After an error of the network the session has to be prompted again.
+/// between the frames of one. A session without a prompt follows the objects that are clicked or given as masks: nothing is
+/// detected, held back or removed as false. After an error of the network the session has to be prompted again.
 #[derive(Clone, Debug)]
 pub struct MaskletSession {
     video: VideoShape,
@@ -25,6 +31,8 @@ pub struct MaskletSession {
     history: Vec<Action>,
     first_output: Option<usize>,
     cache: BTreeMap<usize, FrameOutput>,
+    /// Masks that the user gave, as run lengths at the size of the video, by frame and object.
+    given: BTreeMap<(usize, ObjectId), Vec<u32>>,
     planned: VecDeque<Planned>,
     run: Option<Run>,
 }
@@ -59,6 +67,7 @@ impl MaskletSession {
             history: Vec::new(),
             first_output: None,
             cache: BTreeMap::new(),
+            given: BTreeMap::new(),
             planned: VecDeque::new(),
             run: None,
         })
@@ -71,8 +80,14 @@ impl MaskletSession {
         self.history.clear();
         self.first_output = None;
         self.cache.clear();
+        self.given.clear();
         self.planned.clear();
         self.run = None;
+    }
+
+    /// Changes the number of frames of a video that grows. A run that was planned before ends where it would have ended.
+    pub fn set_frame_count(&mut self, frames: usize) {
+        self.video.frames = Some(frames);
     }
 
     /// The ids of the objects that are tracked.
@@ -83,6 +98,11 @@ impl MaskletSession {
     /// The objects that were removed as false.
     pub fn removed(&self) -> &BTreeSet<ObjectId> {
         self.tracks.identities.removed()
+    }
+
+    /// An id that no object ever had.
+    pub fn next_object(&self) -> ObjectId {
+        self.tracks.identities.next()
     }
 
     /// What was asked of the session since its prompt.
@@ -134,7 +154,8 @@ impl MaskletSession {
         start: Option<usize>,
         max_frames: Option<usize>,
     ) -> Result<()> {
-        if self.first_output.is_none() {
+        let is_stream = self.retention == Retention::Window && self.prompt.is_none();
+        if self.first_output.is_none() && !is_stream {
             return Err(invalid("the session has no prompt: expected a prompt before a run"));
         }
         start.map_or(Ok(()), |start| self.check_frame(start))?;
@@ -163,6 +184,25 @@ impl MaskletSession {
     /// # Errors
     /// Errors of the network; [`ErrorKind::InvalidArgument`] if a partial run meets a frame without earlier results.
     pub fn advance(&mut self, network: &mut impl MaskNetwork) -> Result<Option<Step>> {
+        self.advance_with(&[], network)
+    }
+
+    /// As [`advance`](Self::advance) in a session without a prompt, with objects that are clicked or given as masks on this
+    /// frame, after the others were tracked: what a stream needs, whose frames are not passed again.
+    ///
+    /// # Errors
+    /// As [`advance`](Self::advance), [`click`](Self::click) and [`add_mask`](Self::add_mask);
+    /// [`ErrorKind::InvalidArgument`] if the session has a prompt.
+    pub fn advance_with(
+        &mut self,
+        prompts: &[ObjectPrompt<'_>],
+        network: &mut impl MaskNetwork,
+    ) -> Result<Option<Step>> {
+        if !prompts.is_empty() && self.prompt.is_some() {
+            return Err(invalid(
+                "the session has a prompt: expected clicks and masks on frames that were shown",
+            ));
+        }
         loop {
             if self.run.is_none() && !self.begin_planned() {
                 return Ok(None);
@@ -177,7 +217,7 @@ impl MaskletSession {
             };
             return match kind {
                 Propagation::Full => self.advance_full(frame, is_reverse, network),
-                Propagation::Partial(ids) => self.advance_partial(frame, is_reverse, &ids, network),
+                Propagation::Partial(ids) => self.advance_partial(frame, is_reverse, ids, prompts, network),
                 Propagation::Fetch => self.fetch(frame),
             }
             .map(Some);
@@ -202,6 +242,7 @@ impl MaskletSession {
         self.tracks.remove(&BTreeSet::from([id]));
         self.history.push(Action::Remove { id });
         self.tracks.identities.forget_score(id);
+        self.given.retain(|(_, given), _| *given != id);
         let held_back = self.run.iter_mut().flat_map(|run| &mut run.buffer);
         self.cache.values_mut().chain(held_back).for_each(|output| {
             output.masks.remove(&id);
@@ -209,55 +250,10 @@ impl MaskletSession {
         true
     }
 
-    /// Clicks on an object of a frame: one that is tracked is refined, another one is added under this id. The next run then
-    /// tracks only clicked objects.
-    ///
-    /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if there are no clicks or no results of that frame, or there are too many objects;
-    /// errors of the network.
-    pub fn click(
-        &mut self,
-        frame: usize,
-        id: ObjectId,
-        clicks: &[Click],
-        network: &mut impl MaskNetwork,
-    ) -> Result<ShownFrame> {
-        if clicks.is_empty()
-            || !clicks.iter().all(|click| (0.0..=1.0).contains(&click.x) && (0.0..=1.0).contains(&click.y))
-        {
-            return Err(invalid("expected at least one click with coordinates of 0 to 1"));
-        }
-        if self.retention == Retention::Window {
-            return Err(invalid(
-                "shown frames were not kept: expected clicks in a session with Retention::Video",
-            ));
-        }
-        if !self.cache.contains_key(&frame) {
-            return Err(invalid(format!(
-                "frame {frame} has no results: expected a click on a frame that was shown"
-            )));
-        }
-        let is_tracked = self.tracks.ids().contains(&id);
-        if !is_tracked && self.tracks.ids().len() >= self.tracks.options.max_objects {
-            let text = format!("max_objects is {}: no object can be added", self.tracks.options.max_objects);
-            return Err(invalid(text));
-        }
-        network.load(frame)?;
-        self.tracks.click(frame, id, clicks, network)?;
-        self.history.push(if is_tracked { Action::Refine { frame, id } } else { Action::Add { frame, id } });
-        let (masks, scores) = self.tracks.clicked(frame, &BTreeSet::from([id]));
-        for output in self.cache.values_mut() {
-            output.hidden.remove(&id);
-        }
-        let output = self.cached(frame)?;
-        output.masks.extend(masks);
-        output.tracker_scores.extend(scores);
-        self.show_cached(frame)
-    }
-
     fn begin_planned(&mut self) -> bool {
         let Some(planned) = self.planned.pop_front() else { return false };
         let kind = match self.retention {
+            _ if self.prompt.is_none() => Propagation::Partial(self.tracks.ids().into_iter().collect()),
             Retention::Video => next_propagation(&self.history, self.video.frames),
             Retention::Window => Propagation::Full,
         };
@@ -311,7 +307,8 @@ impl MaskletSession {
         network: &mut impl MaskNetwork,
     ) -> Result<Step> {
         let (report, output) = self.process(frame, is_reverse, network)?;
-        let delay = self.tracks.options.hotstart_frames;
+        let options = &self.tracks.options;
+        let delay = if options.holds_back { options.hotstart_frames } else { 0 };
         let mut leaving = Vec::new();
         if let Some(run) = &mut self.run {
             run.buffer.push_back(output);
@@ -343,19 +340,40 @@ impl MaskletSession {
         &mut self,
         frame: usize,
         is_reverse: bool,
-        ids: &BTreeSet<ObjectId>,
+        ids: BTreeSet<ObjectId>,
+        prompts: &[ObjectPrompt<'_>],
         network: &mut impl MaskNetwork,
     ) -> Result<Step> {
         network.load(frame)?;
         let course = self.course(is_reverse);
-        let (banks, masks, scores) = self.tracks.track_only(frame, course, ids, network)?;
-        let output = self.cached(frame)?;
+        // Objects of a stream may have come since the run began.
+        let ids = if self.prompt.is_none() { self.tracks.ids().into_iter().collect() } else { ids };
+        let (banks, masks, mut scores) = self.tracks.track_only(frame, course, &ids, network)?;
+        if self.prompt.is_none() {
+            // Below the score of what is clicked or given on the frame, in the same order.
+            let (_, clicked) = self.tracks.clicked(frame, &ids);
+            let tracked = scores.iter_mut().filter(|(id, _)| !clicked.contains_key(id));
+            tracked.for_each(|(_, score)| *score /= 1.0 + score.abs());
+        }
+        let given = self.given.range((frame, 0)..=(frame, ObjectId::MAX));
+        let given: Vec<_> = given.map(|((_, id), mask)| (*id, mask.clone())).collect();
+        let output = self.results(frame)?;
         output.masks.extend(masks);
         // The reference compares these logits with the probabilities of the other objects. On a clicked frame it does that in
         // place of the score of the click, and fills holes at another size: the mask would not be the one of the click.
         output.tracker_scores.extend(scores);
+        for (id, mask) in given.into_iter().filter(|(id, _)| ids.contains(id)) {
+            output.masks.insert(id, mask);
+            output.tracker_scores.insert(id, GIVEN_SCORE);
+        }
         output.masks.retain(|id, _| !output.hidden.contains(id));
+        prompts.iter().try_for_each(|prompt| self.give(frame, prompt, network))?;
         let shown = vec![self.show_cached(frame)?];
+        if self.retention == Retention::Window {
+            self.cache.clear();
+            self.given.clear();
+            self.tracks.forget_unneeded(frame, course);
+        }
         Ok(Step { frame, report: None, banks, shown })
     }
 
@@ -366,6 +384,16 @@ impl MaskletSession {
             ShownFrame { frame, objects: Vec::new() }
         };
         Ok(Step { frame, report: None, banks: Vec::new(), shown: vec![shown] })
+    }
+
+    /// The results of a frame; without a prompt a frame that was not shown has none yet.
+    fn results(&mut self, frame: usize) -> Result<&mut FrameOutput> {
+        if self.prompt.is_some() {
+            return self.cached(frame);
+        }
+        self.first_output = Some(self.first_output.map_or(frame, |first| first.min(frame)));
+        let empty = || FrameOutput { frame, ..FrameOutput::default() };
+        Ok(self.cache.entry(frame).or_insert_with(empty))
     }
 
     fn cached(&mut self, frame: usize) -> Result<&mut FrameOutput> {

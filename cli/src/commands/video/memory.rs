@@ -2,15 +2,16 @@
 
 use ocelli::draw::Redaction;
 use ocelli::masklets::{MaskStream, MaskTracker};
-use ocelli::{Cancellation, Detector, Sink, Source, pipeline::RunSummary, stages::EmbeddedPrompts};
+use ocelli::tracking::ByteTracker;
+use ocelli::{Cancellation, Detector, Sink, Source, pipeline::RunSummary};
 
-use super::Job;
+use super::{Job, Wanted};
 
 /// Follows the objects of a source.
 pub fn run(
     job: &Job<'_>,
     detector: Detector,
-    prompts: EmbeddedPrompts,
+    wanted: Wanted,
     redaction: Option<Redaction>,
     source: impl Source,
     sinks: &mut [Box<dyn Sink + '_>],
@@ -21,12 +22,20 @@ pub fn run(
         options.detection_threshold = score;
         options.new_object_threshold = score;
     }
-    let mut stream = MaskStream::new(detector, prompts, options)?
+    options.holds_back = !job.args.no_hotstart;
+    let stream = match wanted {
+        Wanted::Prompts(prompts) => MaskStream::new(detector, prompts, options)?,
+        Wanted::Objects(labels, objects) => MaskStream::of_objects(detector, labels, objects, options)?,
+    };
+    let mut stream = stream
         .with_sequential(job.args.sequential)
         .with_cancellation(cancellation.clone())
         .with_stats(job.stats.clone())
         .with_drawing(job.drawing())
         .with_observer(job.observer());
+    if job.args.track {
+        stream = stream.with_comparison(ByteTracker::builder().options(job.args.tracker.options()?).build()?);
+    }
     if let Some(redaction) = redaction {
         stream = stream.with_redaction(redaction);
     }

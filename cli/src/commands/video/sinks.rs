@@ -6,7 +6,8 @@ use crate::output::with_flag;
 use clap::Args;
 use ocelli::image::has_image_extension;
 use ocelli::sink::{
-    Crops, Grid, JsonLines, McapFile, MotFile, PictureSequence, RawOrder, RawWriter, open_window,
+    Crops, Cutouts, Grid, JsonLines, MaskPngs, McapFile, MotFile, MotsFile, PictureSequence, RawOrder,
+    RawWriter, YouTubeVis, open_window,
 };
 use ocelli::{Cancellation, Error, Sink, source::SourceInfo};
 
@@ -34,6 +35,18 @@ pub struct SinkArgs {
     /// Tracks (without --track, detections) as MOTChallenge text; - is stdout
     #[arg(long, value_name = "FILE")]
     pub mot: Option<PathBuf>,
+    /// Masks of tracks as MOTS text, as its evaluation reads them; - is stdout
+    #[arg(long, value_name = "FILE")]
+    pub mots: Option<PathBuf>,
+    /// Masks of tracks as a data set of YouTube-VIS, in JSON
+    #[arg(long, value_name = "FILE")]
+    pub youtube_vis: Option<PathBuf>,
+    /// Masks of tracks as a PNG per frame whose pixels are the ids, as DAVIS and YouTube-VOS have them
+    #[arg(long, value_name = "DIR")]
+    pub davis: Option<PathBuf>,
+    /// Each tracked object cut out along its mask: PNGs with alpha, in folders by class and track
+    #[arg(long, value_name = "DIR")]
+    pub cutouts: Option<PathBuf>,
     /// Detections as a recording of ROS 2 (MCAP): vision_msgs/Detection2DArray on /detections; - is stdout
     #[arg(long, value_name = "FILE")]
     pub mcap: Option<PathBuf>,
@@ -84,7 +97,18 @@ impl SinkArgs {
     pub fn is_empty(&self) -> bool {
         let files =
             [&self.output, &self.jsonl, &self.mot, &self.mcap, &self.crops, &self.save_txt, &self.zones];
-        files.iter().all(|file| file.is_none()) && !self.display && self.mjpeg.is_none()
+        let has_masks = self.of_masks().iter().any(|(_, path)| path.is_some());
+        files.iter().all(|file| file.is_none()) && !has_masks && !self.display && self.mjpeg.is_none()
+    }
+
+    /// The outputs that need tracks with masks.
+    pub fn of_masks(&self) -> [(&'static str, Option<&Path>); 4] {
+        [
+            ("--mots", self.mots.as_deref()),
+            ("--youtube-vis", self.youtube_vis.as_deref()),
+            ("--davis", self.davis.as_deref()),
+            ("--cutouts", self.cutouts.as_deref()),
+        ]
     }
 
     /// Checks the arguments before anything is opened.
@@ -93,13 +117,15 @@ impl SinkArgs {
     /// For conflicting arguments; as [`check_output_file`].
     pub fn check(&self) -> anyhow::Result<()> {
         let is_stdout = |path: &Option<PathBuf>| path.as_deref() == Some(Path::new("-"));
-        if [&self.output, &self.jsonl, &self.mot, &self.mcap, &self.events]
+        if [&self.output, &self.jsonl, &self.mot, &self.mots, &self.mcap, &self.events]
             .iter()
             .filter(|path| is_stdout(path))
             .count()
             > 1
         {
-            return Err(usage("only one of -o, --jsonl, --mot, --mcap and --events can go to stdout"));
+            return Err(usage(
+                "only one of -o, --jsonl, --mot, --mots, --mcap and --events can go to stdout",
+            ));
         }
         if is_stdout(&self.output) && self.raw_out.is_none() {
             return Err(usage("-o - writes raw frames: add --raw-out bgr or --raw-out rgb"));
@@ -110,6 +136,8 @@ impl SinkArgs {
         for (flag, path) in [
             ("--jsonl", &self.jsonl),
             ("--mot", &self.mot),
+            ("--mots", &self.mots),
+            ("--youtube-vis", &self.youtube_vis),
             ("--mcap", &self.mcap),
             ("--events", &self.events),
         ] {
@@ -131,12 +159,20 @@ impl SinkArgs {
             [("--output", output), ("--jsonl", self.jsonl.as_deref()), ("--mot", self.mot.as_deref())];
         let more =
             [("--mcap", self.mcap.as_deref()), ("--stats", stats), ("--events", self.events.as_deref())];
-        for (flag, path) in files.into_iter().chain(more) {
+        for (flag, path) in files.into_iter().chain(more).chain(self.of_masks()) {
             let Some(path) = path.filter(|path| path.canonicalize().is_ok_and(|path| read.contains(&path)))
             else {
                 continue;
             };
             return Err(usage(format!("{flag}, {}: it is the input; name another path", path.display())));
+        }
+        let holds_input = |folder: &Path| {
+            let folder = folder.canonicalize().ok();
+            folder.is_some_and(|folder| read.iter().any(|path| path.parent() == Some(&folder)))
+        };
+        if let Some(folder) = self.davis.as_deref().filter(|folder| holds_input(folder)) {
+            let why = "the folder contains input images, which could be overwritten; name another folder";
+            return Err(usage(format!("--davis, {}: {why}", folder.display())));
         }
         let Some(target) = output.filter(|path| *path != Path::new("-") && is_sequence(path)) else {
             return Ok(());
@@ -168,7 +204,9 @@ impl SinkArgs {
     /// # Errors
     /// If one cannot.
     pub fn check_several(&self) -> anyhow::Result<()> {
-        for (flag, path) in [("--mot", &self.mot), ("--crops", &self.crops), ("--save-txt", &self.save_txt)] {
+        let boxes = [("--mot", &self.mot), ("--crops", &self.crops), ("--save-txt", &self.save_txt)];
+        let boxes = boxes.map(|(flag, path)| (flag, path.as_deref()));
+        for (flag, path) in boxes.into_iter().chain(self.of_masks()) {
             if path.is_some() {
                 let why = "it does not tell several sources apart: use --jsonl, or run once for each source";
                 return Err(usage(format!("{flag}: {why}")));
@@ -231,9 +269,22 @@ impl SinkArgs {
         if let Some(folder) = &self.save_txt {
             sinks.all.push(Box::new(label_files(folder)?));
         }
+        if let Some(folder) = &self.cutouts {
+            sinks.all.push(Box::new(Cutouts::create(folder).map_err(with_flag("--cutouts"))?));
+        }
+        if let Some(folder) = &self.davis {
+            sinks.all.push(Box::new(MaskPngs::create(folder).map_err(with_flag("--davis"))?));
+        }
+        if let Some(path) = &self.youtube_vis {
+            sinks.all.push(Box::new(YouTubeVis::create(path)));
+        }
         // Lines last: a frame that they list is complete in the other outputs.
         if let Some(path) = &self.mot {
             sinks.all.push(Box::new(MotFile::create(path, tracked)?));
+            sinks.stdout |= path == stdout;
+        }
+        if let Some(path) = &self.mots {
+            sinks.all.push(Box::new(MotsFile::create(path)?));
             sinks.stdout |= path == stdout;
         }
         if let Some(path) = &self.mcap {

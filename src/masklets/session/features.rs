@@ -1,0 +1,130 @@
+//! The features of a session's frames: computed, kept, or computed again.
+
+use std::collections::VecDeque;
+
+use ocelli_engines::Tensor;
+use ocelli_tracking::masklets::{DetectorPrompt, VideoShape};
+
+use super::VideoSessionOptions;
+use super::source::{Pictures, SessionSource};
+use crate::detector::{Detector, TextEmbedder};
+use crate::image::Image;
+use crate::masklets::detect::{MaskDetector, MaskFrame};
+use crate::masklets::network::MaskFrames;
+use crate::prompt::Prompts;
+use crate::timing::StageTimes;
+use ocelli_error::Result;
+
+/// Where the backbone's features of frames are kept. With engines on the CPU, device and host are one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum KeepFeatures {
+    /// In the memory of the backbone's device.
+    Device,
+    /// In host memory; they are copied to the device when they are needed.
+    Host,
+    /// Nowhere: a frame that is passed again is computed again.
+    #[default]
+    None,
+}
+
+/// The frames of a session.
+pub(super) struct Frames {
+    source: SessionSource,
+    detector: MaskDetector,
+    text: TextEmbedder,
+    /// What is looked for, and on which frame it was asked for.
+    asked: Option<(DetectorPrompt, usize)>,
+    keep: KeepFeatures,
+    most: usize,
+    /// The frames used least recently first.
+    kept: VecDeque<(usize, MaskFrame)>,
+    /// The current frame, if it is not kept.
+    current: MaskFrame,
+}
+
+impl Frames {
+    pub(super) fn new(
+        detector: Detector,
+        source: SessionSource,
+        options: &VideoSessionOptions,
+    ) -> Result<Self> {
+        let (detector, text) = MaskDetector::without_prompts(detector)?;
+        let keep = if options.kept_frames == 0 { KeepFeatures::None } else { options.keep_features };
+        let (most, current) = (options.kept_frames, MaskFrame::default());
+        let mut frames =
+            Self { source, detector, text, asked: None, keep, most, kept: VecDeque::new(), current };
+        frames.detector.set_thresholds(&options.masklets)?;
+        Ok(frames)
+    }
+
+    pub(super) fn shape(&self) -> VideoShape {
+        self.source.shape()
+    }
+
+    pub(super) fn push(&mut self, image: Image) -> Result<usize> {
+        self.source.push(image)
+    }
+
+    /// Changes what is looked for; exemplars are boxes in `frame`.
+    pub(super) fn set_prompts(
+        &mut self,
+        asked: Option<(&Prompts, DetectorPrompt)>,
+        frame: usize,
+    ) -> Result<()> {
+        let Some((prompts, kind)) = asked else {
+            self.detector.set_prompts(None);
+            self.asked = None;
+            return Ok(());
+        };
+        self.detector.require_masks()?;
+        let mut embedded = self.text.embed(prompts)?;
+        let has_exemplars = prompts.iter().any(|prompt| !prompt.exemplars().is_empty());
+        if has_exemplars && !matches!(self.source.pictures, Pictures::Features(_)) {
+            embedded = self.detector.keep_exemplars(self.source.read(frame)?.image(), &embedded)?;
+        }
+        self.detector.set_prompts(Some(embedded));
+        self.asked = Some((kind, frame));
+        // Their detections are those of another prompt.
+        self.kept.clear();
+        Ok(())
+    }
+
+    fn compute(&mut self, number: usize) -> Result<()> {
+        if let Pictures::Features(source) = &mut self.source.pictures {
+            return source(number, &mut self.current);
+        }
+        let detects = match self.asked {
+            Some((DetectorPrompt::Text, _)) => true,
+            Some((DetectorPrompt::Box, frame)) => frame == number,
+            None => false,
+        };
+        let picture = self.source.read(number)?;
+        self.detector.run_into(picture.image(), detects, &mut self.current, &mut StageTimes::default())
+    }
+}
+
+impl MaskFrames for Frames {
+    fn frame(&mut self, number: usize) -> Result<&MaskFrame> {
+        if let Some(place) = self.kept.iter().position(|(kept, _)| *kept == number) {
+            let found = self.kept.remove(place).expect("it was found there");
+            self.kept.push_back(found);
+        } else {
+            self.compute(number)?;
+            if self.keep == KeepFeatures::None {
+                return Ok(&self.current);
+            }
+            // The buffers of the frame that goes are those of the next one.
+            let freed = if self.kept.len() >= self.most { self.kept.pop_front() } else { None };
+            let freed = freed.map(|(_, frame)| frame).unwrap_or_default();
+            let mut frame = std::mem::replace(&mut self.current, freed);
+            if self.keep == KeepFeatures::Host && frame.hidden.device().is_some() {
+                let mut host = Tensor::empty();
+                frame.hidden.copy_to_host_into(&mut host)?;
+                // The next frame is computed where this one was.
+                self.current.hidden = std::mem::replace(&mut frame.hidden, host);
+            }
+            self.kept.push_back((number, frame));
+        }
+        Ok(self.kept.back().map_or(&self.current, |(_, frame)| frame))
+    }
+}

@@ -1,0 +1,244 @@
+//! The pictures of a session.
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+
+use ocelli_tracking::masklets::VideoShape;
+
+use crate::frame::Frame;
+use crate::image::{Image, has_image_extension};
+use crate::masklets::detect::MaskFrame;
+use crate::source::{Source, natural_order, open_video};
+use ocelli_error::{Error, ErrorKind, Result};
+
+/// Pictures that are kept when a run goes back in a video that is read from its start.
+const KEPT_PICTURES: usize = 16;
+
+/// Fills a frame by its number.
+type FeatureSource = Box<dyn FnMut(usize, &mut MaskFrame) -> Result<()> + Send>;
+
+/// The frames of a [`VideoSession`](super::VideoSession).
+pub struct SessionSource {
+    pub(super) name: String,
+    pub(super) shape: VideoShape,
+    pub(super) pictures: Pictures,
+}
+
+pub(super) enum Pictures {
+    /// Picture files.
+    Files(Vec<PathBuf>),
+    /// A source that is opened again to go back.
+    Reopened(Reopened),
+    /// Frames in memory.
+    Pushed(Vec<Image>),
+    /// Features from elsewhere.
+    Features(FeatureSource),
+}
+
+impl SessionSource {
+    /// A video file, or a folder of pictures in natural order.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] for a folder without pictures, and as [`open_video`].
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        if !path.is_dir() {
+            let path = path.to_owned();
+            return Self::reopened(move || open_video(&path));
+        }
+        let entries = path.read_dir().map_err(|error| Error::io("cannot read the folder", path, error))?;
+        let mut files: Vec<PathBuf> =
+            entries.flatten().map(|entry| entry.path()).filter(|path| has_image_extension(path)).collect();
+        natural_order(&mut files);
+        if files.is_empty() {
+            return Err(invalid(format!("{}: the folder has no pictures", path.display())));
+        }
+        Self::pictures(path.display().to_string(), files)
+    }
+
+    /// Picture files in this order; `name` stands for the video in messages.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] if there are none; what [`Image::open`] returns for the first one.
+    pub fn pictures(name: impl Into<String>, files: Vec<PathBuf>) -> Result<Self> {
+        let name = name.into();
+        let Some(first) = files.first() else {
+            return Err(invalid(format!("{name}: expected at least one picture")));
+        };
+        let first = Image::open(first)?;
+        let shape = shape(files.len(), first.width(), first.height());
+        Ok(Self { name, shape, pictures: Pictures::Files(files) })
+    }
+
+    /// A source that `open` opens from its start, again each time when a run goes back.
+    ///
+    /// # Errors
+    /// Those of `open` and of the source; [`ErrorKind::InvalidData`] if it has no frames.
+    pub fn reopened(mut open: impl FnMut() -> Result<Box<dyn Source>> + Send + 'static) -> Result<Self> {
+        let mut source = open()?;
+        let (name, count) = (source.info().name.clone(), source.info().frame_count);
+        let mut frame = Frame::default();
+        if !source.read_into(&mut frame)? {
+            return Err(Error::new(ErrorKind::InvalidData, format!("{name}: the video has no frames")));
+        }
+        let (width, height) = (frame.image.width(), frame.image.height());
+        let count = match count {
+            Some(count) => usize::try_from(count).unwrap_or(usize::MAX).max(1),
+            None => {
+                let mut count = 1;
+                while source.skip(&mut frame)? {
+                    count += 1;
+                }
+                source = open()?;
+                if !source.read_into(&mut frame)? {
+                    count = 1;
+                }
+                count
+            }
+        };
+        let recent = VecDeque::from([(0, std::mem::take(&mut frame).image)]);
+        let reopened = Reopened { open: Box::new(open), source, next: 1, recent };
+        let shape = shape(count, width, height);
+        Ok(Self { name, shape, pictures: Pictures::Reopened(reopened) })
+    }
+
+    /// A video that begins with this frame; [`VideoSession::push`](super::VideoSession::push) appends the others.
+    pub fn pushed(first: Image) -> Self {
+        let shape = shape(1, first.width(), first.height());
+        Self { name: "pushed frames".into(), shape, pictures: Pictures::Pushed(vec![first]) }
+    }
+
+    /// Frames whose features and detections come from elsewhere.
+    #[doc(hidden)]
+    pub fn features(
+        shape: VideoShape,
+        source: impl FnMut(usize, &mut MaskFrame) -> Result<()> + Send + 'static,
+    ) -> Self {
+        Self { name: "features".into(), shape, pictures: Pictures::Features(Box::new(source)) }
+    }
+
+    /// Size and number of the frames.
+    pub fn shape(&self) -> VideoShape {
+        self.shape
+    }
+
+    /// The picture of a frame, of the size of the first one.
+    pub(super) fn read(&mut self, number: usize) -> Result<Picture<'_>> {
+        let count = self.shape.frames.unwrap_or(0);
+        let (name, picture) = match &mut self.pictures {
+            Pictures::Files(files) => {
+                let file =
+                    files.get(number).ok_or_else(|| missing(&self.name, number, files.len(), count))?;
+                (file.display().to_string(), Picture::Owned(Image::open(file)?))
+            }
+            Pictures::Reopened(video) => {
+                (self.name.clone(), Picture::Borrowed(video.read(&self.name, number, count)?))
+            }
+            Pictures::Pushed(frames) => {
+                let had = frames.len();
+                let frame = frames.get(number).ok_or_else(|| missing(&self.name, number, had, count))?;
+                (self.name.clone(), Picture::Borrowed(frame))
+            }
+            Pictures::Features(_) => {
+                return Err(Error::new(ErrorKind::Internal, "features have no pictures"));
+            }
+        };
+        check_size(&name, number, picture.image(), self.shape)?;
+        Ok(picture)
+    }
+
+    pub(super) fn push(&mut self, image: Image) -> Result<usize> {
+        let Pictures::Pushed(frames) = &mut self.pictures else {
+            return Err(invalid(format!(
+                "{}: frames can be pushed to a session that began with one",
+                self.name
+            )));
+        };
+        check_size(&self.name, frames.len(), &image, self.shape)?;
+        frames.push(image);
+        self.shape.frames = Some(frames.len());
+        Ok(frames.len() - 1)
+    }
+}
+
+/// A picture of a frame.
+pub(super) enum Picture<'p> {
+    Owned(Image),
+    Borrowed(&'p Image),
+}
+
+impl Picture<'_> {
+    pub(super) fn image(&self) -> &Image {
+        match self {
+            Self::Owned(image) => image,
+            Self::Borrowed(image) => image,
+        }
+    }
+}
+
+/// A source that is read forward, and opened again to go back.
+pub(super) struct Reopened {
+    open: Box<dyn FnMut() -> Result<Box<dyn Source>> + Send>,
+    source: Box<dyn Source>,
+    /// The frame that the source provides next.
+    next: usize,
+    /// Frames that were read, by number.
+    recent: VecDeque<(usize, Image)>,
+}
+
+impl Reopened {
+    fn read(&mut self, name: &str, number: usize, count: usize) -> Result<&Image> {
+        let mut first = number;
+        if !self.recent.iter().any(|(at, _)| *at == number) {
+            if number < self.next {
+                self.source = (self.open)()?;
+                self.next = 0;
+                // The next frame is probably the one before.
+                first = (number + 1).saturating_sub(KEPT_PICTURES);
+            }
+            self.recent.clear();
+            while self.next <= number {
+                let mut frame = Frame::default();
+                let is_wanted = self.next >= first;
+                let found =
+                    if is_wanted { self.source.read_into(&mut frame) } else { self.source.skip(&mut frame) };
+                if !found? {
+                    return Err(missing(name, number, self.next, count));
+                }
+                if is_wanted {
+                    self.recent.push_back((self.next, frame.image));
+                }
+                self.next += 1;
+            }
+        }
+        let found = self.recent.iter().find(|(at, _)| *at == number);
+        found.map(|(_, image)| image).ok_or_else(|| missing(name, number, self.next, count))
+    }
+}
+
+fn shape(frames: usize, width: u32, height: u32) -> VideoShape {
+    VideoShape { frames: Some(frames), width: width as usize, height: height as usize }
+}
+
+fn missing(name: &str, number: usize, found: usize, announced: usize) -> Error {
+    let message = format!(
+        "frame {number}, {name}: the video ends after {found} of the {announced} frames that it announces; limit the run \
+         with max_frames, or repair the file"
+    );
+    Error::new(ErrorKind::InvalidData, message)
+}
+
+fn check_size(name: &str, number: usize, image: &Image, shape: VideoShape) -> Result<()> {
+    let (width, height) = (image.width() as usize, image.height() as usize);
+    if (width, height) == (shape.width, shape.height) {
+        return Ok(());
+    }
+    Err(invalid(format!(
+        "frame {number}, {name}: it has {width}×{height} pixels, the first frame {}×{}; a session needs frames of one size",
+        shape.width, shape.height
+    )))
+}
+
+fn invalid(message: impl AsRef<str>) -> Error {
+    Error::new(ErrorKind::InvalidArgument, message)
+}

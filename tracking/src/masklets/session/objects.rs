@@ -1,0 +1,160 @@
+//! Objects that the user clicks or gives as masks.
+
+use crate::masklets::network::{Click, MaskNetwork};
+use crate::masklets::output::ShownFrame;
+use crate::masklets::requests::{ObjectPrompt, Retention};
+use crate::masklets::session::{Action, GIVEN_SCORE, MaskletSession, invalid};
+use crate::masklets::{BitMask, ObjectId};
+use ocelli_error::Result;
+use std::collections::BTreeSet;
+
+impl MaskletSession {
+    /// Clicks on an object of a frame: one that is tracked is refined, another one is added under this id. The next run then
+    /// tracks only objects that were clicked or given.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if there are no clicks, no such frame, or too
+    /// many objects, or if the session has a prompt and no results of that frame; errors of the network.
+    pub fn click(
+        &mut self,
+        frame: usize,
+        id: ObjectId,
+        clicks: &[Click],
+        network: &mut impl MaskNetwork,
+    ) -> Result<ShownFrame> {
+        check_clicks(clicks)?;
+        self.check_shown(frame)?;
+        network.load(frame)?;
+        self.give_clicks(frame, id, clicks, network)?;
+        self.show_cached(frame)
+    }
+
+    /// Adds an object by its mask on a frame, of the size of the video. The next run then tracks only objects that were
+    /// clicked or given, and shows this mask on this frame.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if the object is tracked already, the mask has
+    /// another size or too few pixels, and as [`click`](Self::click).
+    pub fn add_mask(
+        &mut self,
+        frame: usize,
+        id: ObjectId,
+        mask: &BitMask,
+        network: &mut impl MaskNetwork,
+    ) -> Result<ShownFrame> {
+        self.check_shown(frame)?;
+        network.load(frame)?;
+        self.give_mask(frame, id, mask, network)?;
+        self.show_cached(frame)
+    }
+
+    /// Adds or refines an object on the loaded frame.
+    pub(super) fn give(
+        &mut self,
+        frame: usize,
+        prompt: &ObjectPrompt<'_>,
+        network: &mut impl MaskNetwork,
+    ) -> Result<()> {
+        match *prompt {
+            ObjectPrompt::Clicks { id, clicks } => {
+                check_clicks(clicks)?;
+                self.give_clicks(frame, id, clicks, network)
+            }
+            ObjectPrompt::Mask { id, mask } => self.give_mask(frame, id, mask, network),
+        }
+    }
+
+    fn give_clicks(
+        &mut self,
+        frame: usize,
+        id: ObjectId,
+        clicks: &[Click],
+        network: &mut impl MaskNetwork,
+    ) -> Result<()> {
+        let is_tracked = self.check_room(id)?;
+        self.tracks.click(frame, id, clicks, network)?;
+        self.history.push(if is_tracked { Action::Refine { frame, id } } else { Action::Add { frame, id } });
+        self.given.remove(&(frame, id));
+        let (masks, scores) = self.tracks.clicked(frame, &BTreeSet::from([id]));
+        self.unhide(id);
+        let output = self.results(frame)?;
+        output.masks.extend(masks);
+        output.tracker_scores.extend(scores);
+        Ok(())
+    }
+
+    fn give_mask(
+        &mut self,
+        frame: usize,
+        id: ObjectId,
+        mask: &BitMask,
+        network: &mut impl MaskNetwork,
+    ) -> Result<()> {
+        let (width, height) = (self.video.width, self.video.height);
+        if (mask.width(), mask.height()) != (width, height) {
+            let text = format!(
+                "the mask of object {id} has {} × {} pixels: expected {width} × {height}, as the video",
+                mask.width(),
+                mask.height()
+            );
+            return Err(invalid(text));
+        }
+        if self.check_room(id)? {
+            return Err(invalid(format!(
+                "object {id} is tracked already: expected a mask of a new object; clicks refine this one"
+            )));
+        }
+        if !self.tracks.add_mask(frame, id, mask, network)? {
+            let text = format!("the mask of object {id} on frame {frame} has too few pixels to be followed");
+            return Err(invalid(text));
+        }
+        self.history.push(Action::Add { frame, id });
+        self.given.insert((frame, id), mask.runs());
+        self.unhide(id);
+        let output = self.results(frame)?;
+        output.masks.insert(id, mask.runs());
+        output.tracker_scores.insert(id, GIVEN_SCORE);
+        Ok(())
+    }
+
+    /// Shows an object on all frames from now on.
+    fn unhide(&mut self, id: ObjectId) {
+        for output in self.cache.values_mut() {
+            output.hidden.remove(&id);
+        }
+    }
+
+    /// Whether the object is tracked; if not, whether it can be added.
+    fn check_room(&self, id: ObjectId) -> Result<bool> {
+        let ids = self.tracks.ids();
+        let is_tracked = ids.contains(&id);
+        if !is_tracked && ids.len() >= self.tracks.options.max_objects {
+            let text = format!("max_objects is {}: no object can be added", self.tracks.options.max_objects);
+            return Err(invalid(text));
+        }
+        Ok(is_tracked)
+    }
+
+    fn check_shown(&self, frame: usize) -> Result<()> {
+        self.check_frame(frame)?;
+        if self.retention == Retention::Window {
+            return Err(invalid(
+                "shown frames were not kept: expected clicks in a session with Retention::Video",
+            ));
+        }
+        if self.prompt.is_some() && !self.cache.contains_key(&frame) {
+            return Err(invalid(format!(
+                "frame {frame} has no results: expected a click on a frame that was shown"
+            )));
+        }
+        Ok(())
+    }
+}
+
+fn check_clicks(clicks: &[Click]) -> Result<()> {
+    let is_inside = |click: &Click| (0.0..=1.0).contains(&click.x) && (0.0..=1.0).contains(&click.y);
+    if clicks.is_empty() || !clicks.iter().all(is_inside) {
+        return Err(invalid("expected at least one click with coordinates of 0 to 1"));
+    }
+    Ok(())
+}
