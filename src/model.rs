@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ocelli_engines::Engine;
-use ocelli_export::contract::{Manifest, Precision, Target, Thresholds, file};
+use ocelli_export::contract::{Manifest, Precision, Target, Thresholds, TrackerSizes, file};
 use ocelli_export::{Checkpoint, ExportOptions, Pruning, export};
 use sha2::{Digest, Sha256};
 
@@ -352,6 +352,28 @@ impl Model {
     pub fn with_manifest(mut self, change: impl FnOnce(&mut Manifest)) -> Self {
         change(&mut self.manifest);
         self
+    }
+
+    /// The sizes of the tracker, which `purpose` needs.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Mismatch`] if the model has none.
+    pub(crate) fn tracker(&self, purpose: &str) -> Result<TrackerSizes> {
+        let Some(tracker) = self.manifest.tracker else {
+            let why = match self.manifest.detection_only {
+                true => {
+                    "this model was exported for detection only, and a tracker follows masks; export the checkpoint again \
+                         with masks"
+                }
+                false => {
+                    "this model has no tracker; export a checkpoint that has one, such as Meta's sam3.pt or \
+                          facebook/sam3, and do not leave it out"
+                }
+            };
+            let message = format!("{purpose}, {}: {why}", self.folder.display());
+            return Err(Error::new(ErrorKind::Mismatch, message));
+        };
+        Ok(tracker)
     }
 
     /// Whether the model has this file.

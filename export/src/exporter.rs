@@ -211,7 +211,7 @@ impl ExportOptions {
             false => format!(";keep={}", list(self.keep_fp32.iter().map(ToString::to_string).collect())),
         };
         let screen = if self.screen { ";screen" } else { "" };
-        let tracker = if self.has_tracker(checkpoint) { ";tracker" } else { "" };
+        let tracker = if self.has_tracker(checkpoint) { ";tracker 2" } else { "" };
         let ranges = self.calibration.as_ref().map_or(String::new(), |it| format!(";{}", it.fingerprint()));
         let observes = if self.observes { ";observes" } else { "" };
         format!(
