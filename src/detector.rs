@@ -1,7 +1,7 @@
 //! From an image and prompts to detections.
 
-// Dependencies: features ← engine_io ← text, encode ← chunk_prompts, exemplars, masks, screen ← decode ← appearance, stages
-// ← builder.
+// Dependencies: features ← engine_io ← text, encode, segment ← chunk_prompts, exemplars, masks, screen ← decode ← appearance,
+// stages ← builder.
 mod appearance;
 mod builder;
 mod chunk_prompts;
@@ -12,6 +12,7 @@ mod exemplars;
 mod features;
 mod masks;
 mod screen;
+mod segment;
 mod stages;
 mod text;
 
@@ -21,7 +22,7 @@ use crate::frame_view::FrameView;
 use crate::mask::SemanticMap;
 use crate::model::Model;
 use crate::postprocess::PostProcessOptions;
-use crate::prompt::Prompts;
+use crate::prompt::{ObjectPrompt, Prompts};
 use crate::timing::{Instant, StageTimes, milliseconds_since};
 use ocelli_error::Result;
 
@@ -30,6 +31,7 @@ pub use decode::PromptDecoder;
 pub use encode::{Backbone, ImagePreprocessor};
 pub use features::ImageFeatures;
 pub use screen::{ScreenCalibration, Screening};
+pub use segment::{ObjectMask, ObjectSegmenter};
 pub use stages::{ImageEncoder, Stages};
 pub use text::{EmbeddedPrompts, TextCacheFile, TextEmbedder};
 
@@ -95,8 +97,8 @@ impl Detector {
         Ok(Detections { items, semantic, times })
     }
 
-    /// Computes the features of an image, for [`detect_features`](Self::detect_features): each further search in the same
-    /// image costs the decoder alone.
+    /// Computes the features of an image, for [`detect_features`](Self::detect_features) and [`segment`](Self::segment): each
+    /// further search in the same image, and each click, costs a decoder alone.
     ///
     /// ```
     /// # use ocelli::{Detector, Image, Prompts};
@@ -115,8 +117,65 @@ impl Detector {
     /// [`prepare`](Self::prepare).
     pub fn encode<'i>(&mut self, image: impl Into<FrameView<'i>>) -> Result<ImageFeatures> {
         let mut features = ImageFeatures::default();
-        self.stages.encoder.encode_into(image, &mut features, &mut StageTimes::default())?;
-        Ok(features)
+        let encoder = &mut self.stages.encoder;
+        encoder.set_hidden(self.model.manifest().tracker.is_some());
+        let encoded = encoder.encode_into(image, &mut features, &mut StageTimes::default());
+        encoder.set_hidden(false);
+        encoded.map(|()| features)
+    }
+
+    /// The mask of each object that clicks, a box or a mask show, in the features of an image that this detector has
+    /// [encoded](Self::encode): SAM's promptable segmentation.
+    ///
+    /// The model needs a tracker, as Meta's and facebook/sam3 have, and the detector is [built with
+    /// masks](DetectorBuilder::with_masks) if it exports a checkpoint. Several objects are decoded together, each as if it were
+    /// alone. The first call for an image also computes what all clicks in it share.
+    ///
+    /// ```no_run
+    /// use ocelli::{Detector, Image, ModelSource, ObjectPrompt};
+    ///
+    /// # fn main() -> ocelli::Result<()> {
+    /// let model = ModelSource::Folder("sam3".into());
+    /// let mut detector = Detector::builder().with_model(model).with_masks(true).build()?;
+    /// let features = detector.encode(&Image::open("street.jpg")?)?;
+    /// let clicked = ObjectPrompt::new("dog").with_point(310.0, 220.0, true);
+    /// let found = detector.segment(&features, &[clicked.clone()])?;
+    ///
+    /// let refined = clicked.with_point(350.0, 80.0, false).with_logits(found[0].logits.clone());
+    /// let found = detector.segment(&features, &[refined])?;
+    /// println!("{} pixels, IoU {:.2}", found[0].mask.area(), found[0].predicted_iou);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) for a prompt that does not [fit](ObjectPrompt::check) the image,
+    /// [`Mismatch`](crate::ErrorKind::Mismatch) for a model without a tracker,
+    /// [`Execution`](crate::ErrorKind::Execution) if a graph fails.
+    pub fn segment(&mut self, features: &ImageFeatures, objects: &[ObjectPrompt]) -> Result<Vec<ObjectMask>> {
+        self.stages.segmenter.segment(features, objects)
+    }
+
+    /// As [`segment`](Self::segment), with three masks for each object, in the model's order: often a part, the object, and a
+    /// group of objects. The caller chooses, for instance by the predicted IoU.
+    ///
+    /// # Errors
+    /// As [`segment`](Self::segment).
+    pub fn segment_multimask(
+        &mut self,
+        features: &ImageFeatures,
+        objects: &[ObjectPrompt],
+    ) -> Result<Vec<[ObjectMask; 3]>> {
+        self.stages.segmenter.segment_multimask(features, objects)
+    }
+
+    /// Loads everything that [`segment`](Self::segment) needs, so that errors are returned before an image is encoded.
+    ///
+    /// # Errors
+    /// [`Mismatch`](crate::ErrorKind::Mismatch) for a model without a tracker, and the errors of [`prepare`](Self::prepare).
+    pub fn prepare_segment(&mut self) -> Result<()> {
+        self.stages.segmenter.load()?;
+        self.stages.encoder.load()
     }
 
     /// As [`detect`](Self::detect), in the features of an image that this detector has [encoded](Self::encode).

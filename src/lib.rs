@@ -24,6 +24,7 @@
 //! |---|---|
 //! | [`Image`], [`ImageView`], [`FrameView`] | pixels: owned, borrowed, borrowed in the format of a camera |
 //! | [`Prompts`], [`Prompt`] | the classes to detect |
+//! | [`ObjectPrompt`], [`ObjectMask`] | one object of a picture: clicks, a box or a mask in, its mask out |
 //! | [`Model`] | graphs exported from a SAM3 checkpoint; the default is a small built-in model of drawn scenes ([`builtin`]) |
 //! | [`EngineKind`], [`EngineFactory`](engine::EngineFactory) | what runs the graphs: the engine inside the program, OpenVINO, ONNX Runtime on the CPU, CUDA, TensorRT, WebGPU, Core ML, or your own engine |
 //! | [`Detector`], [`DetectorBuilder`] | an image in, [`Detections`] out |
@@ -82,7 +83,7 @@ pub use ocelli_tracking::BoundingBox;
 
 pub use cancellation::Cancellation;
 pub use detection::Detection;
-pub use detector::{Detections, Detector, DetectorBuilder};
+pub use detector::{Detections, Detector, DetectorBuilder, ObjectMask};
 pub use engine::EngineKind;
 pub use frame::Frame;
 pub use frame_view::{FrameView, PixelFormat};
@@ -91,7 +92,7 @@ pub use mask::Mask;
 pub use model::{Model, ModelSource};
 pub use ocelli_error::{Error, ErrorKind, Result};
 pub use pipeline::{Pipeline, PipelineBuilder};
-pub use prompt::{Exemplar, Prompt, Prompts};
+pub use prompt::{Exemplar, ObjectPrompt, Prompt, Prompts};
 pub use sink::Sink;
 pub use source::Source;
 pub use timing::StageTimes;

@@ -8,7 +8,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ocelli_export::contract::{Manifest, Thresholds, file};
+use ocelli_export::contract::{Manifest, Thresholds, TrackerSizes, file};
 
 use crate::cache::cache_folder;
 use crate::tokenizer::{Tokenizer, TokenizerConfig};
@@ -148,6 +148,28 @@ impl Model {
             Some(memory) => memory.0(name),
             None => std::fs::read(self.file(name)),
         }
+    }
+
+    /// The sizes of the tracker, which `purpose` needs.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Mismatch`] if the model has none.
+    pub(crate) fn tracker(&self, purpose: &str) -> Result<TrackerSizes> {
+        let Some(tracker) = self.manifest.tracker else {
+            let why = match self.manifest.detection_only {
+                true => {
+                    "this model was exported for detection only, and a tracker follows masks; export the checkpoint again \
+                         with masks"
+                }
+                false => {
+                    "this model has no tracker; export a checkpoint that has one, such as Meta's sam3.pt or \
+                          facebook/sam3, and do not leave it out"
+                }
+            };
+            let message = format!("{purpose}, {}: {why}", self.folder.display());
+            return Err(Error::new(ErrorKind::Mismatch, message));
+        };
+        Ok(tracker)
     }
 
     /// Whether the model has this file.

@@ -1,8 +1,10 @@
-//! What to detect: text prompts, exemplar boxes, or both.
+//! What to detect: text prompts, exemplar boxes, or both. An [`ObjectPrompt`] is one object of a picture instead.
 //!
 //! The models are trained with text and with a few exemplar boxes in the image at hand, wanted and unwanted, together with
 //! the class name or the word `visual`. The built-in model knows one wanted and one unwanted box. No model is trained with
 //! boxes in other images.
+
+mod object;
 
 use std::sync::Arc;
 
@@ -10,6 +12,9 @@ use ocelli_tracking::BoundingBox;
 
 use crate::tokenizer::collapse_white_space;
 use ocelli_error::{Error, ErrorKind, Result};
+
+pub(crate) use object::EncodedObject;
+pub use object::ObjectPrompt;
 
 /// The text of a prompt that has exemplars only.
 pub const VISUAL: &str = "visual";

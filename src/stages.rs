@@ -2,6 +2,6 @@
 //! are its parts.
 
 pub use crate::detector::{
-    Backbone, EmbeddedPrompts, ImageEncoder, ImageFeatures, ImagePreprocessor, PromptDecoder,
-    ScreenCalibration, Screening, Stages, TextCacheFile, TextEmbedder,
+    Backbone, EmbeddedPrompts, ImageEncoder, ImageFeatures, ImagePreprocessor, ObjectSegmenter,
+    PromptDecoder, ScreenCalibration, Screening, Stages, TextCacheFile, TextEmbedder,
 };

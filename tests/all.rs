@@ -1,6 +1,7 @@
 //! Tests across crates: parity with the reference, from an image to detections, the pipeline, engines on devices.
 
 mod checkpoints;
+mod clicks;
 mod cuda_kernels;
 mod device_kernels;
 mod device_path;

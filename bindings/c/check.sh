@@ -58,6 +58,8 @@ build gcc g++ gcc
 "$work/test-c-gcc" "$picture" "$names" >"$work/of-c.txt"
 "$work/test-cpp-gcc" "$picture"
 "$work/test-plain-gcc" "$picture"
+"$OCELLI" export --quiet --checkpoint "$root/tests/golden/parity/tracker" --output "$work/tracker" --force
+"$work/test-c-gcc" "$picture" "$names" clicks "$work/tracker"
 # The program of docs/embedding.md, in a folder with the picture that it names.
 awk '$0 == "```cpp" {on = 1; next} /^```$/ {if (on) exit} on' "$root/docs/embedding.md" >"$work/guide.cpp"
 g++ -std=c++17 "${warnings[@]}" "$work/guide.cpp" -o "$work/guide" "${link[@]}"
@@ -104,6 +106,7 @@ diff <(grep -v '^{' "$work/of-c.txt") <(grep -v '^{' "$work/of-clang.txt")
 step "AddressSanitizer and UndefinedBehaviorSanitizer"
 build clang clang++ asan -fsanitize=address,undefined -fno-sanitize-recover=all
 "$work/test-c-asan" "$picture" "$names" >/dev/null
+"$work/test-c-asan" "$picture" "$names" clicks "$work/tracker"
 "$work/test-cpp-asan" "$picture"
 
 step "memory over 1000 frames"

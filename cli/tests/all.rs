@@ -5,6 +5,7 @@
 mod arguments;
 mod build_engine;
 mod checkpoints;
+mod clicks;
 #[cfg(unix)]
 mod docs;
 mod engines;

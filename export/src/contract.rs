@@ -125,6 +125,11 @@ pub mod tensor {
     pub const OBJECT_SCORE: &str = "object_score";
     /// f32 `[B]`, the predicted IoU of the mask, of absent objects too; of `mask_iou` `[n, m]`.
     pub const IOU: &str = "iou";
+    /// f32 `[B, 4, 4P, 4P]`, logits of absent objects too: the mask for prompts that are not ambiguous, then three for those
+    /// that are.
+    pub const ALL_MASKS: &str = "all_masks";
+    /// f32 `[B, 4]`, the predicted IoU of each of [`ALL_MASKS`].
+    pub const ALL_IOU: &str = "all_iou";
     /// f32 `[B, D]`.
     pub const POINTER: &str = "pointer";
     /// f32 `[B, K, 2]`, x and y in pixels of the square input.

@@ -13,6 +13,7 @@ use super::encode::{Backbone, ImagePreprocessor};
 use super::features::ImageFeatures;
 use super::masks::MaskOutputs;
 use super::screen::Screening;
+use super::segment::ObjectSegmenter;
 use super::stages::{ImageEncoder, Stages};
 use super::text::{TextCacheFile, TextEmbedder};
 use crate::Cancellation;
@@ -399,7 +400,8 @@ impl DetectorBuilder {
         let decoder =
             PromptDecoder::new(&model, factory.clone(), post, class_chunk, mask_outputs, screen_threshold);
         let engine = factory.description();
-        let stages = Stages { text, encoder: ImageEncoder::new(preprocessor, backbone), decoder };
+        let segmenter = ObjectSegmenter::new(&model, factory.clone());
+        let stages = Stages { text, encoder: ImageEncoder::new(preprocessor, backbone), decoder, segmenter };
         Ok(Detector { model, stages, features: ImageFeatures::default(), engine, factory })
     }
 

@@ -163,6 +163,7 @@ impl Backbone {
         self.load()?;
         let start = Instant::now();
         features.size = size;
+        features.clicks.take();
         let official = self.model.manifest().prompting == Prompting::Official;
         let device = self.engines.last().and_then(Engine::device);
         features.tensors.iter_mut().for_each(|tensor| move_to(tensor, device.as_ref()));
@@ -181,6 +182,8 @@ impl Backbone {
         if self.is_with_hidden {
             move_to(hidden, device.as_ref());
             outputs.push((tensor::HIDDEN, hidden));
+        } else {
+            *hidden = Tensor::empty();
         }
         match self.engines.as_mut_slice() {
             [whole] => whole.run(&[(tensor::PIXEL_VALUES, pixels)], &mut outputs)?,

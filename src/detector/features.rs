@@ -1,9 +1,12 @@
 //! The features of an image, in memory and in a file.
 
 use std::io::{self, Read, Write};
+use std::sync::OnceLock;
 
 use ocelli_engines::Tensor;
 use ocelli_export::contract::{Manifest, tensor};
+
+use super::segment::ClickFeatures;
 
 /// The index of `image_prompt` among the [features](ImageFeatures).
 pub(super) const IMAGE_PROMPT: usize = 3;
@@ -21,13 +24,20 @@ pub struct ImageFeatures {
     pub(super) tensors: [Tensor; 4],
     /// `hidden` `[1, hidden, P, P]`, if a tracker needs it; not in files.
     pub(super) hidden: Tensor,
+    /// What clicks need, from `hidden`, once there was one; not in files.
+    pub(super) clicks: OnceLock<ClickFeatures>,
     /// Pixels of the image: width, height.
     pub(super) size: (u32, u32),
 }
 
 impl Default for ImageFeatures {
     fn default() -> Self {
-        Self { tensors: std::array::from_fn(|_| Tensor::empty()), hidden: Tensor::empty(), size: (0, 0) }
+        Self {
+            tensors: std::array::from_fn(|_| Tensor::empty()),
+            hidden: Tensor::empty(),
+            clicks: OnceLock::new(),
+            size: (0, 0),
+        }
     }
 }
 
@@ -103,6 +113,9 @@ impl ImageFeatures {
         let corrupt = || io::Error::new(io::ErrorKind::InvalidData, "corrupt image features");
         let sides = number(from)?;
         self.size = (sides as u32, (sides >> 32) as u32);
+        // Those of another image must not be taken for those of this one.
+        self.hidden = Tensor::empty();
+        self.clicks.take();
         for tensor in &mut self.tensors {
             let rank = number(from)?;
             if rank > 8 {

@@ -5,6 +5,7 @@ use ocelli_engines::{Device, Tensor};
 use super::decode::PromptDecoder;
 use super::encode::{Backbone, ImagePreprocessor};
 use super::features::ImageFeatures;
+use super::segment::ObjectSegmenter;
 use super::text::TextEmbedder;
 use crate::frame_view::FrameView;
 use crate::timing::StageTimes;
@@ -35,6 +36,8 @@ pub struct Stages {
     pub encoder: ImageEncoder,
     /// Finds the instances of prompts in features.
     pub decoder: PromptDecoder,
+    /// Finds the masks of clicked objects in features.
+    pub segmenter: ObjectSegmenter,
 }
 
 /// Computes the features of images: preprocessing and backbone, with the buffer between them.
@@ -74,8 +77,9 @@ impl ImageEncoder {
         self.backbone.set_masks(masks);
     }
 
-    /// As [`Backbone::set_hidden`].
-    pub(crate) fn set_hidden(&mut self, hidden: bool) {
+    /// Whether the next images get the features that an [`ObjectSegmenter`] and a tracker need, which only a model with a
+    /// tracker has.
+    pub fn set_hidden(&mut self, hidden: bool) {
         self.backbone.set_hidden(hidden);
     }
 

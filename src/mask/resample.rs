@@ -6,8 +6,16 @@ use ocelli_error::{Error, ErrorKind, Result};
 /// Pixels with a probability above this are in the mask.
 const THRESHOLD: f32 = 0.5;
 /// If both ends of a stretch are farther than this from the threshold on the same side, so are all pixels between: more
-/// than the rounding error of an interpolation between 0 and 1.
+/// than the rounding error of an interpolation between numbers of at most 1.
 const MARGIN: f32 = 1e-5;
+
+/// What is compared with what.
+#[derive(Clone, Copy, Debug)]
+struct Limit {
+    threshold: f32,
+    /// More than the rounding error of an interpolation.
+    margin: f32,
+}
 
 /// Makes masks from logits on the model's grid and reuses its buffers.
 ///
@@ -17,8 +25,8 @@ const MARGIN: f32 = 1e-5;
 /// small image.
 #[derive(Debug, Default)]
 pub struct MaskResampler {
-    /// [grid column, grid row], 0 to 1.
-    probabilities: Vec<f32>,
+    /// [grid column, grid row], probabilities or logits.
+    values: Vec<f32>,
     /// One image column at the grid's rows.
     column: Vec<f32>,
     columns: Axis,
@@ -38,6 +46,35 @@ impl MaskResampler {
     /// [`ErrorKind::Mismatch`] if the number of logits is not that of the grid, [`ErrorKind::Execution`] if one is NaN,
     /// [`ErrorKind::InvalidArgument`] if the image has no pixels or more than fit in `u32`.
     pub fn run(&mut self, logits: &[f32], grid_size: (usize, usize), image_size: (u32, u32)) -> Result<Mask> {
+        let probability = |logit: f32| 1.0 / (1.0 + (-logit).exp());
+        let limit = Limit { threshold: THRESHOLD, margin: MARGIN };
+        self.resample(logits, grid_size, image_size, limit, probability)
+    }
+
+    /// As [`run`](Self::run), in the order of the reference for clicks: the logits are interpolated, and those above 0 are in
+    /// the mask.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn run_logits(
+        &mut self,
+        logits: &[f32],
+        grid_size: (usize, usize),
+        image_size: (u32, u32),
+    ) -> Result<Mask> {
+        let largest = logits.iter().fold(0.0_f32, |largest, logit| largest.max(logit.abs()));
+        let limit = Limit { threshold: 0.0, margin: MARGIN * largest };
+        self.resample(logits, grid_size, image_size, limit, |logit| logit)
+    }
+
+    fn resample(
+        &mut self,
+        logits: &[f32],
+        grid_size: (usize, usize),
+        image_size: (u32, u32),
+        limit: Limit,
+        value: impl Fn(f32) -> f32,
+    ) -> Result<Mask> {
         let (grid_width, grid_height) = grid_size;
         let (width, height) = image_size;
         check_size(width, height)?;
@@ -47,31 +84,31 @@ impl MaskResampler {
                 format!("mask head output, masks: expected {grid_width}×{grid_height} logits, got {found}");
             return Err(Error::new(ErrorKind::Mismatch, message));
         }
-        self.take_probabilities(logits, grid_width)?;
+        self.take_values(logits, grid_width, value)?;
         self.columns.prepare(grid_width, width);
         self.rows.prepare(grid_height, height);
 
         let mut runs = RunBuilder::default();
         for sample in &self.columns.samples {
-            let below = &self.probabilities[sample.below * grid_height..][..grid_height];
-            let above = &self.probabilities[sample.above * grid_height..][..grid_height];
+            let below = &self.values[sample.below * grid_height..][..grid_height];
+            let above = &self.values[sample.above * grid_height..][..grid_height];
             self.column.clear();
             self.column.extend(below.iter().zip(above).map(|(&below, &above)| sample.mix(below, above)));
-            push_column(&self.column, &self.rows, &mut runs);
+            push_column(&self.column, &self.rows, limit, &mut runs);
         }
         Ok(Mask::from_runs(runs, width, height))
     }
 
-    fn take_probabilities(&mut self, logits: &[f32], grid_width: usize) -> Result<()> {
+    fn take_values(&mut self, logits: &[f32], grid_width: usize, value: impl Fn(f32) -> f32) -> Result<()> {
         let grid_height = logits.len() / grid_width;
-        self.probabilities.clear();
-        self.probabilities.resize(logits.len(), 0.0);
+        self.values.clear();
+        self.values.resize(logits.len(), 0.0);
         let mut sum = 0.0;
         for (y, row) in logits.chunks_exact(grid_width).enumerate() {
             for (x, &logit) in row.iter().enumerate() {
-                let probability = 1.0 / (1.0 + (-logit).exp());
-                self.probabilities[x * grid_height + y] = probability;
-                sum += probability;
+                let value = value(logit);
+                self.values[x * grid_height + y] = value;
+                sum += value;
             }
         }
         if sum.is_nan() {
@@ -83,17 +120,17 @@ impl MaskResampler {
     }
 }
 
-fn push_column(column: &[f32], rows: &Axis, runs: &mut RunBuilder) {
+fn push_column(column: &[f32], rows: &Axis, Limit { threshold, margin }: Limit, runs: &mut RunBuilder) {
     for stretch in &rows.stretches {
         let samples = &rows.samples[stretch.clone()];
         let (below, above) = (column[samples[0].below], column[samples[0].above]);
-        if below.min(above) > THRESHOLD + MARGIN {
+        if below.min(above) > threshold + margin {
             runs.push(true, samples.len() as u32);
-        } else if below.max(above) < THRESHOLD - MARGIN {
+        } else if below.max(above) < threshold - margin {
             runs.push(false, samples.len() as u32);
         } else {
             for sample in samples {
-                runs.push(sample.mix(below, above) > THRESHOLD, 1);
+                runs.push(sample.mix(below, above) > threshold, 1);
             }
         }
     }

@@ -70,6 +70,34 @@ fn a_resampler_adapts_to_another_grid() {
     }
 }
 
+/// The tracker's resize of logits is another implementation of the same rule.
+#[test]
+fn interpolated_logits_above_0_are_inside() {
+    use ocelli_tracking::masklets::LogitMask;
+    let mut resampler = MaskResampler::new();
+    let mut failures = Vec::new();
+    for (step, scale) in [(37, 0.001), (53, 1.0), (71, 900.0)] {
+        let logits: Vec<f32> = (0..48).map(|i| ((i * step % 97) as f32 - 48.3) * scale / 7.0).collect();
+        let reference = LogitMask::new(8, 6, logits.clone()).expect("48 logits");
+        for (width, height) in [(8, 6), (61, 47), (5, 90), (3, 2)] {
+            let found = resampler.run_logits(&logits, (8, 6), (width, height)).expect("48 logits");
+            let bits = reference.resized_positive(width as usize, height as usize);
+            let pixels = (0..width * height).map(|i| (i % width, i / width));
+            let expected: Vec<u8> =
+                pixels.map(|(x, y)| u8::from(bits.contains(x as usize, y as usize))).collect();
+            if found.to_bitmap() != expected {
+                failures.push(format!("step {step}, scale {scale}, {width} × {height}"));
+            }
+        }
+        let probabilities = resampler.run(&logits, (8, 6), (61, 47)).expect("48 logits");
+        let logits = resampler.run_logits(&logits, (8, 6), (61, 47)).expect("48 logits");
+        if scale >= 1.0 && probabilities == logits {
+            failures.push(format!("step {step}: probabilities and logits have the same border"));
+        }
+    }
+    report(&failures);
+}
+
 #[test]
 fn area_box_and_bitmap_equal_pycocotools() {
     let mut failures = Vec::new();

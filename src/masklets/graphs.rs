@@ -6,7 +6,7 @@ use ocelli_export::contract::{file, tensor};
 use crate::detector::engine_io::{make_readable_on, move_to};
 use crate::engine::EngineFactory;
 use crate::model::Model;
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::Result;
 
 /// The sizes of a model with a tracker.
 #[derive(Clone, Copy, Debug)]
@@ -27,23 +27,9 @@ impl Sizes {
     /// The sizes of a model.
     ///
     /// # Errors
-    /// [`ErrorKind::Mismatch`] if it has no tracker.
+    /// [`Mismatch`](crate::ErrorKind::Mismatch) if it has no tracker.
     pub(super) fn of(model: &Model) -> Result<Self> {
-        let manifest = model.manifest();
-        let Some(tracker) = manifest.tracker else {
-            let why = match manifest.detection_only {
-                true => {
-                    "this model was exported for detection only, and a tracker follows masks; export the checkpoint again \
-                         with masks"
-                }
-                false => {
-                    "this model has no tracker; export a checkpoint that has one, such as Meta's sam3.pt or \
-                          facebook/sam3, and do not leave it out"
-                }
-            };
-            let message = format!("memory tracker, {}: {why}", model.folder().display());
-            return Err(Error::new(ErrorKind::Mismatch, message));
-        };
+        let (manifest, tracker) = (model.manifest(), model.tracker("memory tracker")?);
         Ok(Self {
             grid: manifest.grid(),
             image: manifest.imgsz,

@@ -201,7 +201,7 @@ impl PipelineBuilder {
 
 /// Embeds the prompts, releases the text encoder, then loads the other engines.
 fn load(detector: Detector, prompts: PromptInput) -> Result<DetectorParts> {
-    let Stages { mut text, mut encoder, mut decoder } = detector.into_stages();
+    let Stages { mut text, mut encoder, mut decoder, .. } = detector.into_stages();
     let prompts = match prompts {
         PromptInput::Prompts(prompts) => text.embed(&prompts)?,
         PromptInput::Embedded(prompts) => prompts,

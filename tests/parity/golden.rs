@@ -83,6 +83,15 @@ impl Golden {
         Self::read_file(name, folder, "session.safetensors")
     }
 
+    /// Reads the clicks on a picture, `clicks.safetensors` beside a golden of the memory tracker.
+    ///
+    /// # Panics
+    /// As [`open`](Self::open).
+    pub fn of_clicks(name: &'static str) -> Self {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/parity").join(name);
+        Self::read_file(name, folder, "clicks.safetensors")
+    }
+
     fn read(name: &'static str, folder: PathBuf) -> Self {
         Self::read_file(name, folder, "golden.safetensors")
     }

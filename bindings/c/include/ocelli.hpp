@@ -332,6 +332,43 @@ class Features {
     detail::Handle<ocelli_features, ocelli_features_free> handle;
 };
 
+/// Objects in a picture that are shown by clicks, boxes and masks, not named. They are known by their numbers, from 0.
+class Objects {
+  public:
+#ifndef OCELLI_NO_EXCEPTIONS
+    Objects() : Objects(create()) {}
+#endif
+    explicit Objects(ocelli_objects *owned) : handle(owned) {}
+
+    static Returned<Objects> create() {
+        return detail::returned(detail::made<Objects, ocelli_objects>(
+            [&](ocelli_objects **out) { return ocelli_objects_create(out); }));
+    }
+    /// Adds an object. It needs a point on it, a box or a mask.
+    Returned<void> add(const std::string &label = {}) {
+        return detail::done(ocelli_objects_add(handle.get(), detail::or_null(label)));
+    }
+    /// Adds a click, on the object or on what is not.
+    Returned<void> add_point(std::size_t object, float x, float y, bool positive = true) {
+        return detail::done(ocelli_objects_add_point(handle.get(), object, x, y, positive ? 1 : 0));
+    }
+    Returned<void> set_box(std::size_t object, const Box &box) {
+        return detail::done(ocelli_objects_set_box(handle.get(), object, box.x1, box.y1, box.x2, box.y2));
+    }
+    /// Sets a rough mask: a byte for each pixel of the picture, row by row, 0 outside.
+    Returned<void> set_mask(std::size_t object, const std::uint8_t *pixels, std::uint32_t width, std::uint32_t height) {
+        return detail::done(ocelli_objects_set_mask(handle.get(), object, pixels, width, height));
+    }
+    /// Refines detection `index` of a result of Detector::segment.
+    Returned<void> refine(std::size_t object, const Result &result, std::size_t index) {
+        return detail::done(ocelli_objects_refine(handle.get(), object, result.get(), index));
+    }
+    ocelli_objects *get() const { return handle.get(); }
+
+  private:
+    detail::Handle<ocelli_objects, ocelli_objects_free> handle;
+};
+
 /// A detector. Calls from several threads are done one after the other.
 class Detector {
   public:
@@ -360,6 +397,12 @@ class Detector {
     Returned<Result> detect(const Features &features, const Prompts &prompts) {
         return detail::returned(detail::made<Result, ocelli_result>([&](ocelli_result **out) {
             return ocelli_detector_detect_features(handle.get(), features.get(), prompts.get(), out);
+        }));
+    }
+    /// The masks of objects that are shown: one for each object, or three.
+    Returned<Result> segment(const Features &features, const Objects &objects, bool multimask = false) {
+        return detail::returned(detail::made<Result, ocelli_result>([&](ocelli_result **out) {
+            return ocelli_detector_segment(handle.get(), features.get(), objects.get(), multimask ? 1 : 0, out);
         }));
     }
     /// Loads the engines and encodes the names, so that the first picture does not wait for it.

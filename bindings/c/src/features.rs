@@ -19,7 +19,7 @@ use crate::text::check_place;
 /// The features of a picture. The detector that made them may be freed before.
 pub struct ocelli_features(());
 
-static FEATURES: Registry<ocelli_features, (ImageFeatures, Duration)> = Registry::new("features");
+pub(crate) static FEATURES: Registry<ocelli_features, (ImageFeatures, Duration)> = Registry::new("features");
 
 /// Computes the features of a picture: the costly part, which does not depend on the prompts.
 ///

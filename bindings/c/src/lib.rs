@@ -11,7 +11,7 @@
 //! |---|---|
 //! | `status` | the status of each function, the last error |
 //! | `handle`, `sized`, `text` | what C passes: handles, structs, strings |
-//! | `frame`, `image`, `prompts` | what a detector gets |
+//! | `frame`, `image`, `prompts`, `objects` | what a detector gets |
 //! | `options`, `detector`, `tracker`, `pipeline` | what works |
 //! | `results` | what they find |
 
@@ -22,6 +22,7 @@ mod features;
 mod frame;
 mod handle;
 mod image;
+mod objects;
 mod options;
 mod pipeline;
 mod prompts;

@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use ocelli::report::FrameReport;
+use ocelli::tracking::masklets::LogitMask;
 use ocelli::tracking::{Track, TrackState};
 use ocelli::{Detection, Detections, Error, ErrorKind, Mask, Result, pipeline::FrameOutcome};
 
@@ -25,6 +26,8 @@ struct Found {
     labels: Vec<CString>,
     /// The runs of each detection's mask.
     counts: Vec<Option<CString>>,
+    /// What refines each detection's mask, if it is an answer to clicks.
+    logits: Vec<LogitMask>,
     json: OnceLock<CString>,
 }
 
@@ -145,10 +148,14 @@ sized::versioned!(ocelli_result_info, ocelli_detection, ocelli_track);
 
 /// A result of a pipeline.
 pub(crate) fn add(outcome: FrameOutcome) -> *mut ocelli_result {
+    add_with(outcome, Vec::new())
+}
+
+fn add_with(outcome: FrameOutcome, logits: Vec<LogitMask>) -> *mut ocelli_result {
     let labels = outcome.labels.iter().map(|label| c_string(label)).collect();
     let counts = |detection: &Detection| detection.mask.as_ref().map(|mask| c_string(mask.counts()));
     let counts = outcome.detections.iter().map(counts).collect();
-    RESULTS.add(Found { outcome, labels, counts, json: OnceLock::new() })
+    RESULTS.add(Found { outcome, labels, counts, logits, json: OnceLock::new() })
 }
 
 /// A result of a detector.
@@ -158,10 +165,33 @@ pub(crate) fn of_detections(
     time: Duration,
     size: (u32, u32),
 ) -> *mut ocelli_result {
+    of_objects(found, Vec::new(), labels, time, size)
+}
+
+/// An answer to clicks: detections, and the logits of each.
+pub(crate) fn of_objects(
+    found: Detections,
+    logits: Vec<LogitMask>,
+    labels: Arc<[Arc<str>]>,
+    time: Duration,
+    size: (u32, u32),
+) -> *mut ocelli_result {
     let mut outcome = FrameOutcome::default();
     (outcome.time, outcome.size, outcome.detected) = (time, size, true);
     (outcome.times, outcome.detections, outcome.labels) = (found.times, found.items, labels);
-    add(outcome)
+    add_with(outcome, logits)
+}
+
+/// The logits of an answer to clicks.
+///
+/// # Errors
+/// `InvalidArgument` for a handle that is not open, another result, and an index that there is not.
+pub(crate) fn logits(result: *const ocelli_result, index: usize) -> Result<LogitMask> {
+    let found = RESULTS.find(result)?;
+    if found.logits.is_empty() {
+        return Err(invalid("result has no masks of ocelli_detector_segment: expected one of its results"));
+    }
+    at(&found.logits, index, "detections").cloned()
 }
 
 /// A result of a tracker.

@@ -1,4 +1,4 @@
-/* Tests of the C interface: test PICTURE CLASSES [TURNS|one-frame]
+/* Tests of the C interface: test PICTURE CLASSES [TURNS|one-frame|clicks MODEL]
  *
  * CLASSES are names with commas between them. The detections are printed for a comparison with the program. The loop that
  * looks for leaks goes around TURNS times. one-frame is for valgrind. */
@@ -99,6 +99,26 @@ static size_t decode_counts(const char *text, uint8_t *pixels, uint32_t width, u
     return place == (size_t)width * height ? inside : 0;
 }
 
+/* The built-in model has no tracker. */
+static void objects_are_refused(ocelli_detector *detector, const ocelli_features *features, const ocelli_result *result) {
+    ocelli_objects *objects = NULL;
+    ocelli_result *none = NULL;
+    REFUSED("objects is null", ocelli_objects_create(NULL));
+    OK(ocelli_objects_create(&objects));
+    REFUSED("object is 0: there are 0", ocelli_objects_add_point(objects, 0, 1, 1, 1));
+    OK(ocelli_objects_add(objects, "dog"));
+    REFUSED("object is 1: there are 1", ocelli_objects_set_box(objects, 1, 0, 0, 9, 9));
+    REFUSED("pixels is null", ocelli_objects_set_mask(objects, 0, NULL, 4, 4));
+    REFUSED("no masks of ocelli_detector_segment", ocelli_objects_refine(objects, 0, result, 0));
+    OK(ocelli_objects_add_point(objects, 0, 5, 5, 1));
+    REFUSED("result is null", ocelli_detector_segment(detector, features, objects, 0, NULL));
+    REFUSED("features is null", ocelli_detector_segment(detector, NULL, objects, 0, &none));
+    FAILS(OCELLI_MISMATCH, "has no tracker", ocelli_detector_segment(detector, features, objects, 0, &none));
+    OK(ocelli_objects_free(objects));
+    REFUSED("objects", ocelli_detector_segment(detector, features, objects, 0, &none));
+    OK(ocelli_objects_free(NULL));
+}
+
 static void results_and_masks(void) {
     ocelli_detector *detector = new_detector(1);
     ocelli_result *result = NULL;
@@ -151,6 +171,7 @@ static void results_and_masks(void) {
         }
         OK(ocelli_result_free(again));
     }
+    objects_are_refused(detector, features, result);
     OK(ocelli_features_free(features));
     REFUSED("features", ocelli_detector_detect_features(detector, features, prompts, &again));
     REFUSED("features is null", ocelli_detector_detect_features(detector, NULL, prompts, &again));
@@ -690,6 +711,64 @@ static void all(int turns) {
     REFUSED("not an open handle", ocelli_detector_free(detector));
 }
 
+/* Clicks with a model that has a tracker: one mask, three, and one that is refined. */
+static void clicks(const char *model) {
+    ocelli_detector *detector = NULL;
+    ocelli_detector_options options;
+    OK(ocelli_detector_options_init(&options, sizeof options));
+    options.engine = "embedded";
+    options.model = model;
+    OK(ocelli_detector_create(&options, &detector));
+    ocelli_features *features = NULL;
+    OK(ocelli_detector_encode(detector, &frame, &features));
+    ocelli_objects *objects = NULL;
+    OK(ocelli_objects_create(&objects));
+    OK(ocelli_objects_add(objects, "dog"));
+    OK(ocelli_objects_add(objects, NULL));
+    OK(ocelli_objects_add_point(objects, 0, frame.width / 2.0f, frame.height / 2.0f, 1));
+    OK(ocelli_objects_set_box(objects, 1, 10, 10, frame.width / 2.0f, frame.height / 2.0f));
+    ocelli_result *one = NULL, *three = NULL, *refined = NULL;
+    OK(ocelli_detector_segment(detector, features, objects, 0, &one));
+    OK(ocelli_detector_segment(detector, features, objects, 1, &three));
+    CHECK(ocelli_result_detection_count(one) == 2 && ocelli_result_detection_count(three) == 6);
+    const ocelli_detection dog = detection_at(one, 0), other = detection_at(one, 1);
+    CHECK(strcmp(dog.label, "dog") == 0 && dog.class_id == 0 && dog.mask_width == frame.width && dog.score > 0);
+    CHECK(strcmp(other.label, "object") == 0 && other.class_id == 1 && other.mask_counts != NULL);
+    int best = 0;
+    for (size_t i = 0; i < 3; i++) best |= strcmp(detection_at(three, i).mask_counts, dog.mask_counts) == 0;
+    CHECK(best);
+
+    OK(ocelli_objects_add_point(objects, 0, 5, 5, 0));
+    OK(ocelli_objects_refine(objects, 0, one, 0));
+    REFUSED("there are 2 detections", ocelli_objects_refine(objects, 0, one, 2));
+    OK(ocelli_detector_segment(detector, features, objects, 0, &refined));
+    CHECK(strcmp(detection_at(refined, 0).mask_counts, dog.mask_counts) != 0);
+    CHECK(strcmp(detection_at(refined, 1).mask_counts, other.mask_counts) == 0);
+
+    /* A mask of the picture in place of everything else. */
+    const size_t size = (size_t)frame.width * frame.height;
+    uint8_t *pixels = calloc(size, 1);
+    ocelli_objects *masked = NULL;
+    OK(ocelli_objects_create(&masked));
+    OK(ocelli_objects_add(masked, NULL));
+    REFUSED("nothing shows where it is", ocelli_detector_segment(detector, features, masked, 0, &refined));
+    memset(pixels, 1, size / 2);
+    OK(ocelli_objects_set_mask(masked, 0, pixels, frame.width, frame.height));
+    ocelli_result *of_mask = NULL;
+    OK(ocelli_detector_segment(detector, features, masked, 0, &of_mask));
+    OK(ocelli_objects_add_point(masked, 0, (float)frame.width, 5, 1));
+    REFUSED("is outside the picture", ocelli_detector_segment(detector, features, masked, 0, &of_mask));
+    free(pixels);
+    OK(ocelli_result_free(of_mask));
+    OK(ocelli_result_free(refined));
+    OK(ocelli_result_free(three));
+    OK(ocelli_result_free(one));
+    OK(ocelli_objects_free(masked));
+    OK(ocelli_objects_free(objects));
+    OK(ocelli_features_free(features));
+    OK(ocelli_detector_free(detector));
+}
+
 int main(int argc, char **argv) {
     if (argc < 3) {
         fprintf(stderr, "usage: test PICTURE CLASSES [TURNS|one-frame]\n");
@@ -705,6 +784,8 @@ int main(int argc, char **argv) {
 
     if (argc > 3 && strcmp(argv[3], "one-frame") == 0)
         one_frame();
+    else if (argc > 4 && strcmp(argv[3], "clicks") == 0)
+        clicks(argv[4]);
     else
         all(argc > 3 ? atoi(argv[3]) : 2);
     OK(ocelli_prompts_free(prompts));

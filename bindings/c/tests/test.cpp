@@ -96,6 +96,13 @@ static void detecting(const ocelli::Prompts &prompts, const ocelli::Image &image
     const ocelli::Result result = take(detector.detect(image, prompts));
     const ocelli::Features features = take(detector.encode(image));
     CHECK(take(detector.detect(features, prompts)).detections().size() == result.detections().size());
+    ocelli::Objects objects = take(ocelli::Objects::create());
+    take(objects.add("dog"));
+    take(objects.add_point(0, 5, 5));
+    take(objects.set_box(0, {1, 1, 9, 9}));
+    fails(OCELLI_INVALID_ARGUMENT, "there are 1 objects", [&] { return objects.add_point(1, 5, 5, false); });
+    fails(OCELLI_INVALID_ARGUMENT, "ocelli_detector_segment", [&] { return objects.refine(0, result, 0); });
+    fails(OCELLI_MISMATCH, "has no tracker", [&] { return detector.segment(features, objects); });
     const std::vector<ocelli::Detection> found = result.detections();
     CHECK(!found.empty() && found[0].label == "tree" && found[0].score > 0.5f && !found[0].mask_counts.empty());
     CHECK(result.tracks().empty() && result.json().find("\"label\":\"dog\"") != std::string::npos);

@@ -7,6 +7,7 @@ use ocelli::{Detections, FrameView, stages::ImageFeatures};
 use pyo3::prelude::*;
 
 use crate::error::OrRaise;
+use crate::objects::{MaskParts, ObjectParts, mask_parts, objects};
 use crate::options::DetectorOptions;
 use crate::pixels::{CopiedPixels, Pixels};
 use crate::prompts::{PromptParts, prompts};
@@ -136,6 +137,28 @@ impl Detector {
         let found = self.worker.call(py, move |detector| detector.detect_features(&features, &prompts))?;
         let found = found.or_raise(py)?;
         found_arrays(py, &found.items, Some(&found.times))
+    }
+
+    /// The masks of each object that is shown: one, or three.
+    fn segment<'py>(
+        &self,
+        py: Python<'py>,
+        features: &Features,
+        shown: Vec<ObjectParts<'py>>,
+        multimask: bool,
+    ) -> PyResult<Vec<Vec<MaskParts<'py>>>> {
+        let objects = objects(py, shown)?;
+        let features = features.0.clone();
+        let found = self.worker.call(py, move |detector| match multimask {
+            true => detector
+                .segment_multimask(&features, &objects)
+                .map(|found| found.into_iter().map(Vec::from).collect::<Vec<_>>()),
+            false => detector
+                .segment(&features, &objects)
+                .map(|found| found.into_iter().map(|mask| vec![mask]).collect()),
+        })?;
+        let found = found.or_raise(py)?;
+        found.iter().map(|masks| masks.iter().map(|mask| mask_parts(py, mask)).collect()).collect()
     }
 
     /// Detects in one image, with exemplars that are boxes in another one.

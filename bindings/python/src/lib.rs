@@ -8,6 +8,7 @@ mod error;
 mod evaluate;
 mod export;
 mod label;
+mod objects;
 mod options;
 mod pictures;
 mod pipeline;

@@ -59,6 +59,54 @@ def test_features_are_searched_again(masking: ocelli.Detector, park: np.ndarray)
         assert masking.detect_features(features, classes) == masking.detect(park, classes)
 
 
+@pytest.fixture(scope="module")
+def clicking(tmp_path_factory: pytest.TempPathFactory) -> ocelli.Detector:
+    """A small random model with a tracker."""
+    folder = tmp_path_factory.mktemp("tracker") / "exported"
+    ocelli.export(Path(__file__).parents[3] / "tests" / "golden" / "parity" / "tracker", folder)
+    return ocelli.Detector(folder, engine="embedded")
+
+
+def test_objects_are_segmented_by_clicks_boxes_and_masks(clicking: ocelli.Detector, park: np.ndarray) -> None:
+    features = clicking.encode(park)
+    height, width = park.shape[:2]
+    click = ocelli.ObjectPrompt(points=[(width / 2, height / 2)])
+    box = ocelli.ObjectPrompt(box=(10, 10, width / 2, height / 2), negative_points=[(5, 5)])
+    first, second = clicking.segment(features, [click, box])
+    assert first.mask.to_array().shape == (height, width) and 0 < first.mask.area < width * height
+    assert 0 <= first.predicted_iou <= 1 and first.logits.ndim == 2
+    assert second.mask != first.mask
+    (alone,) = clicking.segment(features, click)
+    assert (alone.mask, alone.predicted_iou) == (first.mask, first.predicted_iou)
+    (three,) = clicking.segment(features, click, multimask=True)
+    assert len(three) == 3 and first.mask in [one.mask for one in three]
+    assert first.predicted_iou == max(one.predicted_iou for one in three)
+    again = ocelli.ObjectPrompt(points=click.points, negative_points=[(5, 5)], mask=first)
+    (refined,) = clicking.segment(features, again)
+    assert refined.mask != first.mask
+    for mask in (first.mask, first.mask.to_array()):
+        (from_mask,) = clicking.segment(features, ocelli.ObjectPrompt(mask=mask))
+        assert from_mask.mask.area > 0
+
+
+def test_objects_that_are_not_shown_are_refused(
+    clicking: ocelli.Detector, masking: ocelli.Detector, park: np.ndarray
+) -> None:
+    features = clicking.encode(park)
+    for prompt, words in [
+        (ocelli.ObjectPrompt(), "nothing shows where it is"),
+        (ocelli.ObjectPrompt(negative_points=[(1, 1)]), "nothing shows where it is"),
+        (ocelli.ObjectPrompt(points=[(-1, 1)], label="dog"), 'object "dog": point -1,1 is outside'),
+        (ocelli.ObjectPrompt(points=[(1, 2, 3)]), "expected two numbers"),
+        (ocelli.ObjectPrompt(box=(1, 2, 3)), "expected four numbers"),
+        (ocelli.ObjectPrompt(mask=np.ones((3, 4))), "the mask prompt has 4 × 3 pixels"),
+    ]:
+        with pytest.raises(ocelli.InvalidArgument, match=words):
+            clicking.segment(features, prompt)
+    with pytest.raises(ocelli.Mismatch, match="has no tracker"):
+        masking.segment(masking.encode(park), ocelli.ObjectPrompt(points=[(5, 5)]))
+
+
 def test_columns_rows_and_indices(detector: ocelli.Detector, park: np.ndarray) -> None:
     found = detector.detect(park, PARK_CLASSES)
     n = len(found)

@@ -45,7 +45,7 @@ def test_the_guide_names_everything() -> None:
     words = set(re.findall(r"`([A-Za-z_]+)`", GUIDE))
     known = set(dir(ocelli)) | set(dir(ocelli.Detections)) | set(dir(ocelli.Video)) | set(dir(ocelli.Detector))
     known |= set(dir(ocelli.Mask)) | set(dir(ocelli.Tracker)) | set(ocelli.Detections.__slots__)
-    known |= set(dir(ocelli.VideoFrame))
+    known |= set(dir(ocelli.VideoFrame)) | set(dir(ocelli.ObjectMask)) | set(dir(ocelli.ObjectPrompt))
     extras = {"ocelli", "cpu", "cuda", "video", "supervision", "ray", "progress", "KeyboardInterrupt"}
     extras |= {"Labeler", "unfinished"}
     assert words <= known | extras, words - known - extras

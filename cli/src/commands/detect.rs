@@ -1,5 +1,6 @@
 //! `ocelli detect`.
 
+mod clicks;
 mod outputs;
 mod semantic;
 mod sheet;
@@ -12,14 +13,14 @@ use ocelli::draw::{Annotator, Redaction};
 use ocelli::image::has_image_extension;
 use ocelli::report::DetectionRecord;
 use ocelli::sink::{Crops, YoloLabels};
-use ocelli::{Detection, Detections, Detector, Error, Image, Prompts, stages::EmbeddedPrompts};
+use ocelli::{Detection, Detections, Detector, Error, Image, ObjectPrompt, Prompts, stages::EmbeddedPrompts};
 
 use self::outputs::{Outputs, check_image_file, stems};
 use self::semantic::SemanticFolder;
 use self::sheet::ContactSheet;
 use crate::args::{
-    DETECTION, DartArgs, ExemplarArg, INPUT, OUTPUT, PrivacyArgs, ScreenArgs, built_in_model_help, class_map,
-    coco_classes, embed_exemplars, label_files, prompts, thresholds,
+    DETECTION, DartArgs, ExemplarArg, INPUT, OUTPUT, ObjectArgs, PrivacyArgs, ScreenArgs,
+    built_in_model_help, class_map, coco_classes, embed_exemplars, label_files, prompts, thresholds,
 };
 use crate::output::with_flag;
 use crate::report::{ImageReport, Report, TableOptions, timings, write_table};
@@ -36,7 +37,8 @@ pub const AFTER_HELP: &str = concat!(
 Examples:
   ocelli detect --image street.jpg --classes person \"red car\" -o found.png
   ocelli detect --image holiday/ --classes dog,cat -o found/ --json found.json
-  ocelli detect --image shelf.jpg --exemplar 40,60,120,210 -o found.png"
+  ocelli detect --image shelf.jpg --exemplar 40,60,120,210 -o found.png
+  ocelli detect --image shelf.jpg --point 80,130 --model sam3/ -o found.png"
 );
 
 /// Arguments of `ocelli detect` and `demo-image`.
@@ -87,6 +89,8 @@ pub struct DetectArgs {
     #[arg(long, help_heading = DETECTION)]
     masks: bool,
     #[command(flatten)]
+    objects: ObjectArgs,
+    #[command(flatten)]
     detector: DetectorArgs,
     #[command(flatten)]
     screen: ScreenArgs,
@@ -106,14 +110,22 @@ const POLYGON_TOLERANCE: f32 = 1.0;
 
 /// Detects in all images.
 pub fn run(args: &DetectArgs, log: &LogArgs) -> anyhow::Result<()> {
-    let (prompts, thresholds) = requested_prompts(args, log)?;
-    let labels: Vec<&str> = prompts.iter().map(|prompt| &**prompt.label()).collect();
+    let objects = args.objects.objects()?;
+    let (prompts, thresholds) = match objects.is_empty() {
+        true => requested_prompts(args, log)?,
+        false => (Prompts::default(), Vec::new()),
+    };
+    let classes = prompts.iter().map(|prompt| &**prompt.label());
+    let labels: Vec<&str> = classes.chain(objects.iter().map(|object| &**object.label())).collect();
     let redaction = args.privacy.redaction(&labels)?;
     let files = image_files(args)?;
     if files.len() > 1 && !args.exemplar.is_empty() && args.exemplar_image.is_none() {
         return Err(usage(
             "--exemplar is a box in pixels of one image: name that image with --exemplar-image to find more in several",
         ));
+    }
+    if !objects.is_empty() {
+        clicks::check(args, &objects, &files)?;
     }
     let outputs = args.output.as_deref().map(|target| Outputs::plan(target, &files)).transpose()?;
     if let Some(path) = &args.sheet {
@@ -126,14 +138,17 @@ pub fn run(args: &DetectArgs, log: &LogArgs) -> anyhow::Result<()> {
     let crops = crops.map_err(with_flag("--crops"))?;
     let labels = args.save_txt.as_deref().map(label_files).transpose()?;
     let semantic = args.semantic.as_deref().map(|folder| SemanticFolder::plan(folder, &files)).transpose()?;
-    let builder =
-        args.detector.detector()?.with_masks(args.masks).with_semantic_maps(args.semantic.is_some());
+    let masks = args.masks || !objects.is_empty();
+    let builder = args.detector.detector()?.with_masks(masks).with_semantic_maps(args.semantic.is_some());
     let builder = args.screen.apply(builder.with_class_confidence(thresholds));
     let builder = args.dart.apply(builder, &args.detector.model)?;
     args.dart.announce(false, log);
     args.detector.model.announce_built_in(&prompts, log);
     let (mut detector, loading) = load(builder, log)?;
-    detector.prepare(&prompts)?;
+    match objects.is_empty() {
+        true => drop(detector.prepare(&prompts)?),
+        false => detector.prepare_segment()?,
+    }
     let embedded = match &args.exemplar_image {
         Some(path) => Some(embed_exemplars(path, &mut detector, &prompts)?),
         None => None,
@@ -154,6 +169,7 @@ pub fn run(args: &DetectArgs, log: &LogArgs) -> anyhow::Result<()> {
         args,
         log,
         prompts,
+        objects,
         redaction,
         embedded,
         outputs,
@@ -176,8 +192,8 @@ pub fn run(args: &DetectArgs, log: &LogArgs) -> anyhow::Result<()> {
 fn requested_prompts(args: &DetectArgs, log: &LogArgs) -> anyhow::Result<(Prompts, Vec<(usize, f32)>)> {
     if args.classes.is_empty() && args.exemplar.is_empty() && !args.coco {
         return Err(usage(
-            "nothing to detect: name classes with --classes, use those of COCO with --coco, or box an example with \
-             --exemplar",
+            "nothing to detect: name classes with --classes, use those of COCO with --coco, box an example with --exemplar, or \
+             click on an object with --point",
         ));
     }
     let classes = if args.coco { coco_classes() } else { class_map(&args.classes, log)? };
@@ -204,6 +220,8 @@ struct Job<'a> {
     args: &'a DetectArgs,
     log: &'a LogArgs,
     prompts: Prompts,
+    /// What is searched for in place of the prompts, if there are any.
+    objects: Vec<ObjectPrompt>,
     /// The classes to blur or to black out.
     redaction: Option<Redaction>,
     /// Set if the exemplars are in another image.
@@ -232,6 +250,9 @@ impl Job<'_> {
             progress.message(&file.to_string_lossy());
             let found = Image::open(file).and_then(|image| {
                 let found = match &self.embedded {
+                    _ if !self.objects.is_empty() => {
+                        clicks::segment(detector, &image, &self.objects, self.args, self.log)
+                    }
                     Some(embedded) => detector.detect_embedded(&image, embedded),
                     None => detector.detect(&image, &self.prompts),
                 };

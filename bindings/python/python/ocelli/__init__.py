@@ -24,6 +24,7 @@ from ._errors import (
     Unavailable,
 )
 from ._jobs import evaluate, export, label
+from ._objects import ObjectMask, ObjectPrompt
 from ._ocelli import __version__, read_image, vocabulary
 from ._pictures import ImageLike
 from ._results import Detection, Detections, Mask, Track
@@ -48,6 +49,8 @@ __all__ = [
     "Io",
     "Mask",
     "Mismatch",
+    "ObjectMask",
+    "ObjectPrompt",
     "Prompt",
     "Track",
     "Tracker",

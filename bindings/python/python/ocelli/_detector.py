@@ -6,16 +6,15 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, TypedDict, Unpack, cast
+from typing import Any, Literal, TypeAlias, TypedDict, Unpack, cast, overload
 
 from . import _ocelli
 from ._errors import InvalidArgument
+from ._objects import Box, ObjectMask, ObjectPrompt
 from ._pictures import ImageLike, is_file, pixels
 from ._results import Detections
 
 PathLike: TypeAlias = str | os.PathLike[str]
-Box: TypeAlias = Sequence[float]
-"""Left, top, right and bottom edge in pixels."""
 Precision: TypeAlias = Literal["auto", "fp32", "fp16", "bf16", "int8"]
 ChannelOrder: TypeAlias = Literal["rgb", "bgr"]
 
@@ -272,6 +271,43 @@ class Detector:
         prompts = as_prompts(classes)
         found = self._native.detect_features(features._native, [prompt._parts() for prompt in prompts])
         return Detections._from_native(found, features.size, [prompt.name for prompt in prompts])
+
+    @overload
+    def segment(
+        self,
+        features: Features,
+        objects: ObjectPrompt | Sequence[ObjectPrompt],
+        *,
+        multimask: Literal[False] = False,
+    ) -> list[ObjectMask]: ...
+    @overload
+    def segment(
+        self,
+        features: Features,
+        objects: ObjectPrompt | Sequence[ObjectPrompt],
+        *,
+        multimask: Literal[True],
+    ) -> list[list[ObjectMask]]: ...
+    def segment(
+        self,
+        features: Features,
+        objects: ObjectPrompt | Sequence[ObjectPrompt],
+        *,
+        multimask: bool = False,
+    ) -> list[ObjectMask] | list[list[ObjectMask]]:
+        """The mask of each object that clicks, a box or a mask show, in a picture that this detector has encoded.
+
+        The model needs a tracker, as Meta's `sam3.pt` and facebook/sam3 have; pass `masks=True` to the detector if it exports a
+        checkpoint. Objects are independent of each other. With `multimask`, three masks for each object, such as a part, the
+        whole and a group.
+        """
+        given = [objects] if isinstance(objects, ObjectPrompt) else objects
+        parts = [one._parts() for one in given]
+        found = [
+            [ObjectMask._from_native(mask) for mask in masks]
+            for masks in self._native.segment(features._native, parts, multimask)
+        ]
+        return found if multimask else [masks[0] for masks in found]
 
 
 class Features:

@@ -13,6 +13,14 @@ __version__: str
 _Path: TypeAlias = str | PathLike[str]
 _Prompt: TypeAlias = tuple[str | None, str | None, Sequence[tuple[Sequence[float], bool]]]
 _Mask: TypeAlias = tuple[str, int, int]
+_Object: TypeAlias = tuple[
+    str,
+    Sequence[tuple[float, float, bool]],
+    Sequence[float] | None,
+    _Mask | None,
+    npt.NDArray[np.float32] | None,
+]
+_ObjectMask: TypeAlias = tuple[_Mask, float, float, npt.NDArray[np.float32]]
 _Found: TypeAlias = tuple[
     npt.NDArray[np.float32],
     npt.NDArray[np.float32],
@@ -41,6 +49,9 @@ class Detector:
     def detect(self, image: object, classes: Sequence[_Prompt], channel_order: str) -> _Found: ...
     def encode(self, image: object, channel_order: str) -> Features: ...
     def detect_features(self, features: Features, classes: Sequence[_Prompt]) -> _Found: ...
+    def segment(
+        self, features: Features, shown: Sequence[_Object], multimask: bool
+    ) -> list[list[_ObjectMask]]: ...
     def detect_like(
         self, image: object, classes: Sequence[_Prompt], channel_order: str, exemplar_image: object
     ) -> _Found: ...

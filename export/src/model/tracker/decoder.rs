@@ -156,6 +156,18 @@ impl<'w> Plan<'w> {
         self.mask(g, [&kernel, upscaled], &iou, &token)
     }
 
+    /// All four masks with their predicted IoU, for clicks on a picture.
+    pub(super) fn all_masks(&self, g: &mut Graph<'w>, decoded: &Decoded, upscaled: &Value) {
+        let (count, side) = (Dim::from(MASKS.len()), Dim::from(4 * self.grid()));
+        let ious = self.ious(g, decoded);
+        let kernels: Vec<Value> = (0..MASKS.len()).map(|mask| self.mask_kernel(g, decoded, mask)).collect();
+        let kernels = g.concat(&kernels.iter().collect::<Vec<_>>(), 1, MASKS.len());
+        let logits = g.matmul(&kernels, upscaled);
+        let logits = g.reshape(&logits, &[OBJECTS, count, side, side]);
+        g.output(tensor::ALL_MASKS, &logits, &[OBJECTS, count, side, side]);
+        g.output(tensor::ALL_IOU, &ious, &[OBJECTS, count]);
+    }
+
     fn mask(&self, g: &mut Graph<'w>, [kernel, upscaled]: [&Value; 2], iou: &Value, token: &Value) -> Mask {
         let side = Dim::from(4 * self.grid());
         let logits = g.matmul(kernel, upscaled);

@@ -89,6 +89,7 @@ impl<'w> Plan<'w> {
         // The pointer stays with the first mask, stable or not.
         mask.token = g.choose(&is_ambiguous, &mask.token, &first.token);
         self.object_outputs(g, &decoded, &mask);
+        self.all_masks(g, &decoded, &upscaled);
         graph
     }
 

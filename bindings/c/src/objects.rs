@@ -1,0 +1,177 @@
+//! Objects that are shown by clicks, boxes and masks.
+
+use std::ffi::{c_char, c_int};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ocelli::{BoundingBox, Detections, Mask, ObjectMask, ObjectPrompt, Result};
+
+use crate::detector::{DETECTORS, ocelli_detector};
+use crate::features::{FEATURES, ocelli_features};
+use crate::handle::Registry;
+use crate::results;
+use crate::results::ocelli_result;
+use crate::status::{done, invalid, ocelli_status};
+use crate::text::{check_place, optional_text, values};
+
+/// Objects in a picture that are shown by clicks, boxes and masks, not named. An object is known by its number, from 0.
+pub struct ocelli_objects(());
+
+static OBJECTS: Registry<ocelli_objects, Mutex<Vec<ObjectPrompt>>> = Registry::new("objects");
+
+/// Creates an empty list of objects. Free it with `ocelli_objects_free`.
+///
+/// Pointers: `objects` points to a handle to write.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ocelli_objects_create(objects: *mut *mut ocelli_objects) -> ocelli_status {
+    done(|| {
+        check_place(objects, "objects")?;
+        let created = OBJECTS.add(Mutex::default());
+        // SAFETY: not null, and the caller's to be written.
+        unsafe { objects.write(created) };
+        Ok(())
+    })
+}
+
+/// Adds an object, which the functions below describe: it needs a point on it, a box or a mask. `label` is its name in results;
+/// null for "object".
+///
+/// Pointers: `label` is a string or null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ocelli_objects_add(
+    objects: *mut ocelli_objects,
+    label: *const c_char,
+) -> ocelli_status {
+    done(|| {
+        // SAFETY: the caller passes a string or null.
+        let label = unsafe { optional_text(label, "label") }?.unwrap_or("object");
+        let objects = OBJECTS.find(objects)?;
+        objects.lock().unwrap_or_else(PoisonError::into_inner).push(ObjectPrompt::new(label));
+        Ok(())
+    })
+}
+
+/// Adds a click to an object, in pixels of the picture. `positive` is 1 for a point on the object, 0 for one that is not.
+#[unsafe(no_mangle)]
+pub extern "C" fn ocelli_objects_add_point(
+    objects: *mut ocelli_objects,
+    object: usize,
+    x: f32,
+    y: f32,
+    positive: c_int,
+) -> ocelli_status {
+    done(|| change(objects, object, |prompt| Ok(prompt.with_point(x, y, positive != 0))))
+}
+
+/// Sets the box around an object, in pixels of the picture.
+#[unsafe(no_mangle)]
+pub extern "C" fn ocelli_objects_set_box(
+    objects: *mut ocelli_objects,
+    object: usize,
+    x1: f32,
+    y1: f32,
+    x2: f32,
+    y2: f32,
+) -> ocelli_status {
+    done(|| change(objects, object, |prompt| Ok(prompt.with_box(BoundingBox::new(x1, y1, x2, y2)))))
+}
+
+/// Sets a rough mask of an object: a byte for each pixel of the picture, row by row, 0 outside.
+///
+/// Pointers: `pixels` points to `width` times `height` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ocelli_objects_set_mask(
+    objects: *mut ocelli_objects,
+    object: usize,
+    pixels: *const u8,
+    width: u32,
+    height: u32,
+) -> ocelli_status {
+    done(|| {
+        let count = width as usize * height as usize;
+        // SAFETY: the caller passes as many bytes.
+        let pixels = unsafe { values(pixels, count, "pixels") }?;
+        let mask = Mask::from_bitmap(pixels, width, height)?;
+        change(objects, object, |prompt| Ok(prompt.with_mask(mask)))
+    })
+}
+
+/// Refines the answer of `ocelli_detector_segment` that is detection `index` of `result`: the clicks of the object are the
+/// earlier ones and new ones.
+#[unsafe(no_mangle)]
+pub extern "C" fn ocelli_objects_refine(
+    objects: *mut ocelli_objects,
+    object: usize,
+    result: *const ocelli_result,
+    index: usize,
+) -> ocelli_status {
+    done(|| {
+        let logits = results::logits(result, index)?;
+        change(objects, object, |prompt| Ok(prompt.with_logits(logits)))
+    })
+}
+
+fn change(
+    objects: *const ocelli_objects,
+    object: usize,
+    change: impl FnOnce(ObjectPrompt) -> Result<ObjectPrompt>,
+) -> Result<()> {
+    let objects = OBJECTS.find(objects)?;
+    let mut objects = objects.lock().unwrap_or_else(PoisonError::into_inner);
+    let count = objects.len();
+    let prompt = objects
+        .get_mut(object)
+        .ok_or_else(|| invalid(format!("object is {object}: there are {count} objects")))?;
+    *prompt = change(prompt.clone())?;
+    Ok(())
+}
+
+/// Finds the masks of objects in a picture whose features this detector has computed.
+///
+/// The model needs a tracker, as Meta's sam3.pt and facebook/sam3 have; set `masks` in the options if the detector exports a
+/// checkpoint. The result has a detection for each object, in order: `class_id` is the object's number, `score` how well the
+/// mask is expected to fit. Objects whose mask has no pixels are left out. With `multimask` 1, it has three for each object.
+///
+/// Pointers: `result` points to a handle to write.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ocelli_detector_segment(
+    detector: *mut ocelli_detector,
+    features: *const ocelli_features,
+    objects: *const ocelli_objects,
+    multimask: c_int,
+    result: *mut *mut ocelli_result,
+) -> ocelli_status {
+    done(|| {
+        check_place(result, "result")?;
+        let open = DETECTORS.find(detector)?;
+        let encoded = FEATURES.find(features)?;
+        let (features, time) = &*encoded;
+        let objects = OBJECTS.find(objects)?.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let found: Vec<Vec<ObjectMask>> = {
+            let mut detector = open.detector.lock().unwrap_or_else(PoisonError::into_inner);
+            match multimask {
+                0 => detector.segment(features, &objects)?.into_iter().map(|mask| vec![mask]).collect(),
+                _ => detector.segment_multimask(features, &objects)?.into_iter().map(Vec::from).collect(),
+            }
+        };
+        let (mut items, mut logits) = (Vec::new(), Vec::new());
+        for (index, (object, masks)) in objects.iter().zip(found).enumerate() {
+            for mask in masks {
+                let Some(item) = mask.to_detection(index, object.label().clone()) else { continue };
+                items.push(item);
+                logits.push(mask.logits);
+            }
+        }
+        let found = Detections { items, ..Detections::default() };
+        let labels: Arc<[Arc<str>]> = objects.iter().map(|object| object.label().clone()).collect();
+        let created = results::of_objects(found, logits, labels, *time, features.size());
+        // SAFETY: not null, and the caller's to be written.
+        unsafe { result.write(created) };
+        Ok(())
+    })
+}
+
+/// Frees objects; does nothing with a null pointer.
+#[unsafe(no_mangle)]
+pub extern "C" fn ocelli_objects_free(objects: *mut ocelli_objects) -> ocelli_status {
+    done(|| OBJECTS.remove(objects).map(drop))
+}

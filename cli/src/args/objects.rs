@@ -1,0 +1,323 @@
+//! `--point "x,y[:no][@name]"`, `--box-prompt "x1,y1,x2,y2[@name]"` and `--mask-prompt FILE[@name]`.
+
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use clap::Args;
+use ocelli::{BoundingBox, Image, Mask, ObjectPrompt};
+
+use super::DETECTION;
+use crate::output::with_flag;
+use crate::usage;
+
+/// What is about classes, not about single objects.
+const OF_CLASSES: [&str; 8] = [
+    "classes",
+    "coco",
+    "exemplar",
+    "exemplar_image",
+    "semantic",
+    "screen",
+    "nms_iou",
+    "class_agnostic_nms_iou",
+];
+/// The label of an object without a name.
+const OBJECT: &str = "object";
+
+/// Objects that are shown, not named.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = DETECTION)]
+pub struct ObjectArgs {
+    /// Click on an object in place of --classes, in pixels: x,y. Its mask is found. Append :no for a click on what is not the
+    /// object, and @name with several objects
+    #[arg(long, num_args = 1.., value_name = "POINT", conflicts_with_all = OF_CLASSES)]
+    point: Vec<PointArg>,
+    /// Box around an object whose mask is to be found, in pixels: x1,y1,x2,y2. Append @name to add clicks to one of several
+    #[arg(long, num_args = 1.., value_name = "BOX", conflicts_with_all = OF_CLASSES)]
+    box_prompt: Vec<BoxArg>,
+    /// Rough mask of an object, to be refined: a PNG as large as the image, black outside. Append @name as for --point
+    #[arg(long, num_args = 1.., value_name = "FILE", conflicts_with_all = OF_CLASSES)]
+    mask_prompt: Vec<MaskArg>,
+    /// Three masks for each of these objects, such as a part, the whole and a group; the score is the predicted IoU
+    #[arg(long)]
+    pub multimask: bool,
+}
+
+/// A value of `--point`.
+#[derive(Clone, Debug, PartialEq)]
+struct PointArg {
+    x: f32,
+    y: f32,
+    positive: bool,
+    name: Option<String>,
+}
+
+/// A value of `--box-prompt`.
+#[derive(Clone, Debug, PartialEq)]
+struct BoxArg {
+    bbox: BoundingBox,
+    name: Option<String>,
+}
+
+/// A value of `--mask-prompt`.
+#[derive(Clone, Debug, PartialEq)]
+struct MaskArg {
+    file: PathBuf,
+    name: Option<String>,
+}
+
+/// The text before `@` and the name after it; no name is `None`, an empty one an error.
+fn with_name(text: &str) -> Option<(&str, Option<String>)> {
+    match text.split_once('@') {
+        Some((_, "")) => None,
+        Some((rest, name)) => Some((rest, Some(name.to_owned()))),
+        None => Some((text, None)),
+    }
+}
+
+fn numbers<const N: usize>(text: &str) -> Option<[f32; N]> {
+    let number = |part: &str| part.trim().parse::<f32>().ok().filter(|number| number.is_finite());
+    text.split(',').map(number).collect::<Option<Vec<f32>>>()?.try_into().ok()
+}
+
+impl FromStr for PointArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parsed = with_name(text).and_then(|(rest, name)| {
+            let (place, positive) = match rest.split_once(':') {
+                Some((place, "no")) => (place, false),
+                Some((place, "yes")) => (place, true),
+                Some(_) => return None,
+                None => (rest, true),
+            };
+            let [x, y] = numbers(place)?;
+            Some(Self { x, y, positive, name })
+        });
+        let wrong = "expected x,y in pixels, then :no for a click beside the object, then @name";
+        parsed.ok_or_else(|| wrong.to_owned())
+    }
+}
+
+impl FromStr for BoxArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parsed = with_name(text).and_then(|(rest, name)| Some((numbers::<4>(rest)?, name)));
+        let (edges, name) = parsed.ok_or("expected x1,y1,x2,y2 in pixels, then @name")?;
+        let bbox = BoundingBox::from(edges);
+        if !bbox.has_area() {
+            return Err("the box has no area: expected x1 < x2 and y1 < y2".into());
+        }
+        Ok(Self { bbox, name })
+    }
+}
+
+impl FromStr for MaskArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        // A file may have an @ in its name.
+        let (file, name) = match text.rsplit_once('@') {
+            Some((file, name)) if !name.is_empty() && !Path::new(text).exists() => {
+                (file, Some(name.to_owned()))
+            }
+            _ => (text, None),
+        };
+        Ok(Self { file: file.into(), name })
+    }
+}
+
+/// What belongs to one name.
+#[derive(Default)]
+struct Shown {
+    name: Option<String>,
+    points: Vec<PointArg>,
+    boxes: Vec<BoundingBox>,
+    masks: Vec<PathBuf>,
+}
+
+impl ObjectArgs {
+    /// The objects, in the order in which their names appear among points, boxes and masks. What has no name is one object;
+    /// boxes alone, or masks alone, are one object each.
+    ///
+    /// # Errors
+    /// Wrong usage, such as two boxes around one object; a mask that cannot be read.
+    pub fn objects(&self) -> anyhow::Result<Vec<ObjectPrompt>> {
+        let mut objects = Vec::new();
+        for shown in self.by_name() {
+            objects.extend(shown.into_objects()?);
+        }
+        if self.multimask && objects.is_empty() {
+            return Err(usage("--multimask is about objects: add --point, --box-prompt or --mask-prompt"));
+        }
+        Ok(objects)
+    }
+
+    fn by_name(&self) -> Vec<Shown> {
+        let mut all: Vec<Shown> = Vec::new();
+        let mut of = |name: &Option<String>, add: &mut dyn FnMut(&mut Shown)| {
+            let known = all.iter().position(|shown| shown.name == *name);
+            let index = known.unwrap_or_else(|| {
+                all.push(Shown { name: name.clone(), ..Shown::default() });
+                all.len() - 1
+            });
+            add(&mut all[index]);
+        };
+        for point in &self.point {
+            of(&point.name, &mut |shown| shown.points.push(point.clone()));
+        }
+        for one in &self.box_prompt {
+            of(&one.name, &mut |shown| shown.boxes.push(one.bbox));
+        }
+        for mask in &self.mask_prompt {
+            of(&mask.name, &mut |shown| shown.masks.push(mask.file.clone()));
+        }
+        all
+    }
+}
+
+impl Shown {
+    fn into_objects(self) -> anyhow::Result<Vec<ObjectPrompt>> {
+        let Self { name, points, boxes, masks } = self;
+        let label = name.as_deref().unwrap_or(OBJECT);
+        let numbered = |index: usize| ObjectPrompt::new(format!("{OBJECT} {}", index + 1));
+        match (name.is_none() && points.is_empty(), boxes.as_slice(), masks.as_slice()) {
+            (true, [_, _, ..], []) => {
+                let of_box = |(index, bbox)| numbered(index).with_box(bbox);
+                Ok(boxes.into_iter().enumerate().map(of_box).collect())
+            }
+            (true, [], [_, _, ..]) => {
+                let of_mask =
+                    |(index, file): (usize, &PathBuf)| Ok(numbered(index).with_mask(read_mask(file)?));
+                masks.iter().enumerate().map(of_mask).collect()
+            }
+            (_, [_, _, ..], _) | (_, _, [_, _, ..]) => {
+                let (flag, count) = if boxes.len() > 1 {
+                    ("--box-prompt", boxes.len())
+                } else {
+                    ("--mask-prompt", masks.len())
+                };
+                Err(usage(format!(
+                    "{flag}: {count} for object \"{label}\", which has one; say with @name at the end of each point, box and \
+                     mask which belong together"
+                )))
+            }
+            _ => {
+                let mut object = ObjectPrompt::new(label);
+                for point in points {
+                    object = object.with_point(point.x, point.y, point.positive);
+                }
+                if let Some(bbox) = boxes.into_iter().next() {
+                    object = object.with_box(bbox);
+                }
+                if let Some(file) = masks.first() {
+                    object = object.with_mask(read_mask(file)?);
+                }
+                Ok(vec![object])
+            }
+        }
+    }
+}
+
+/// The pixels of an image that are not black.
+fn read_mask(file: &Path) -> anyhow::Result<Mask> {
+    let image = Image::open(file).map_err(with_flag("--mask-prompt"))?;
+    let pixels = image.into_rgb_image();
+    let inside: Vec<u8> = pixels.pixels().map(|pixel| u8::from(pixel.0 != [0; 3])).collect();
+    Ok(Mask::from_bitmap(&inside, pixels.width(), pixels.height()).map_err(with_flag("--mask-prompt"))?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed<T: FromStr>(texts: &[&str]) -> Vec<T> {
+        texts.iter().filter_map(|text| text.parse().ok()).collect()
+    }
+
+    #[test]
+    fn parsing() {
+        let good = [
+            ("1,2", (1.0, 2.0, true, None)),
+            (" 1.5, -2:no", (1.5, -2.0, false, None)),
+            ("1,2:yes@the dog", (1.0, 2.0, true, Some("the dog"))),
+            ("1,2@a:b", (1.0, 2.0, true, Some("a:b"))),
+        ];
+        for (text, expected) in good {
+            let point = text.parse::<PointArg>();
+            let found = point.as_ref().map(|it| (it.x, it.y, it.positive, it.name.as_deref()));
+            assert_eq!(found, Ok(expected), "{text}");
+        }
+        for text in ["", "1", "1,2,3", "a,b", "1,nan", "1,2:maybe", "1,2@", "1:2"] {
+            assert!(text.parse::<PointArg>().is_err(), "{text}");
+        }
+        for text in ["", "1,2,3", "3,2,1,4", "1,2,3,4:no", "1,2,3,4@", "1,2,inf,4"] {
+            assert!(text.parse::<BoxArg>().is_err(), "{text}");
+        }
+        let mask = |file: &str, name: Option<&str>| MaskArg { file: file.into(), name: name.map(Into::into) };
+        for (text, expected) in [
+            ("mask.png", mask("mask.png", None)),
+            ("mask.png@dog", mask("mask.png", Some("dog"))),
+            ("a@b/mask.png@dog", mask("a@b/mask.png", Some("dog"))),
+            ("mask.png@", mask("mask.png@", None)),
+        ] {
+            assert_eq!(text.parse::<MaskArg>(), Ok(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn points_and_boxes_become_objects_by_their_names() {
+        let bbox = |edges: [f32; 4]| BoundingBox::from(edges);
+        let (first, second) = (bbox([1.0, 2.0, 3.0, 4.0]), bbox([5.0, 6.0, 7.0, 8.0]));
+        type Case<'c> = (&'c [&'c str], &'c [&'c str], Result<Vec<ObjectPrompt>, &'c str>);
+        let object = ObjectPrompt::new;
+        let cases: [Case<'_>; 8] = [
+            (&[], &[], Ok(vec![])),
+            (
+                &["1,2", "3,4:no"],
+                &["1,2,3,4"],
+                Ok(vec![
+                    object(OBJECT).with_point(1.0, 2.0, true).with_point(3.0, 4.0, false).with_box(first),
+                ]),
+            ),
+            (
+                &["1,2@dog", "3,4@cat", "5,6:no@dog"],
+                &[],
+                Ok(vec![
+                    object("dog").with_point(1.0, 2.0, true).with_point(5.0, 6.0, false),
+                    object("cat").with_point(3.0, 4.0, true),
+                ]),
+            ),
+            (
+                &[],
+                &["1,2,3,4", "5,6,7,8"],
+                Ok(vec![object("object 1").with_box(first), object("object 2").with_box(second)]),
+            ),
+            (
+                &["1,2"],
+                &["5,6,7,8@dog"],
+                Ok(vec![object(OBJECT).with_point(1.0, 2.0, true), object("dog").with_box(second)]),
+            ),
+            (&["1,2"], &["1,2,3,4", "5,6,7,8"], Err("2 for object \"object\"")),
+            (&[], &["1,2,3,4@dog", "5,6,7,8@dog"], Err("2 for object \"dog\"")),
+            (
+                &["1,2@dog"],
+                &["1,2,3,4", "5,6,7,8@dog"],
+                Ok(vec![
+                    object("dog").with_point(1.0, 2.0, true).with_box(second),
+                    object(OBJECT).with_box(first),
+                ]),
+            ),
+        ];
+        for (points, boxes, expected) in cases {
+            let arguments =
+                ObjectArgs { point: parsed(points), box_prompt: parsed(boxes), ..ObjectArgs::default() };
+            match (arguments.objects(), expected) {
+                (Ok(found), Ok(expected)) => assert_eq!(found, expected, "{points:?} {boxes:?}"),
+                (Err(error), Err(word)) => assert!(error.to_string().contains(word), "{error}"),
+                (found, expected) => panic!("{points:?} {boxes:?}: {found:?}, expected {expected:?}"),
+            }
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! `--point`, `--box-prompt` and `--mask-prompt`: the masks of objects that are shown, not named.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use ocelli::{
+    Detections, Detector, Error, ErrorKind, Image, ModelSource, ObjectMask, ObjectPrompt, Result, StageTimes,
+};
+
+use super::DetectArgs;
+use crate::{LogArgs, status, usage};
+
+/// Checks what can be checked before a model is loaded.
+///
+/// # Errors
+/// Wrong usage: several images, a prompt that does not fit the image, a model that has no tracker.
+pub fn check(args: &DetectArgs, objects: &[ObjectPrompt], files: &[PathBuf]) -> anyhow::Result<()> {
+    let [file] = files else {
+        return Err(usage(
+            "--point, --box-prompt and --mask-prompt are in pixels of one image: name one with --image",
+        ));
+    };
+    let model = &args.detector.model;
+    if model.source() == ModelSource::Builtin && model.trt.is_none() && model.trt_enc_dec.is_none() {
+        let message = "clicks, the built-in model: it has no tracker, which finds the masks; name a checkpoint that has one \
+                       with --model, such as Meta's sam3.pt or facebook/sam3";
+        return Err(Error::new(ErrorKind::Mismatch, message).into());
+    }
+    let image = Image::open(file)?;
+    let size = (image.width(), image.height());
+    let fits = |object: &ObjectPrompt| object.check(size).map_err(|error| about(file, &error));
+    Ok(objects.iter().try_for_each(fits)?)
+}
+
+fn about(file: &Path, error: &Error) -> Error {
+    Error::new(error.kind(), format!("{}: {error}", file.display()))
+}
+
+/// The masks of the objects as detections: the class is the number of the object, the score the predicted IoU.
+///
+/// # Errors
+/// As [`Detector::segment`].
+pub fn segment(
+    detector: &mut Detector,
+    image: &Image,
+    objects: &[ObjectPrompt],
+    args: &DetectArgs,
+    log: &LogArgs,
+) -> Result<Detections> {
+    let (start, mut times) = (Instant::now(), StageTimes::default());
+    let elapsed = || start.elapsed().as_secs_f64() * 1e3;
+    let features = detector.encode(image)?;
+    times.backbone = elapsed();
+    let found: Vec<Vec<ObjectMask>> = if args.objects.multimask {
+        detector.segment_multimask(&features, objects)?.into_iter().map(Vec::from).collect()
+    } else {
+        detector.segment(&features, objects)?.into_iter().map(|mask| vec![mask]).collect()
+    };
+    times.total = elapsed();
+    times.decode = times.total - times.backbone;
+    let mut items = Vec::new();
+    for (index, (object, masks)) in objects.iter().zip(found).enumerate() {
+        let before = items.len();
+        items.extend(masks.iter().filter_map(|mask| mask.to_detection(index, object.label().clone())));
+        if items.len() == before {
+            status(log, &format!("object \"{}\": its mask has no pixels; try other points", object.label()));
+        }
+    }
+    if let Some(least) = args.detector.confidence {
+        items.retain(|item| item.score > least);
+    }
+    items.sort_by(|a, b| b.score.total_cmp(&a.score));
+    items.truncate(args.detector.max_det.unwrap_or(usize::MAX));
+    Ok(Detections { items, semantic: Vec::new(), times })
+}
