@@ -8,7 +8,7 @@ use ocelli::engines::Tensor;
 use ocelli::export::ExportOptions;
 use ocelli::masklets::{
     DetectorPrompt, FrameNetwork, MaskDetector, MaskFrame, MaskFrames, MaskTracker, MaskletNetwork,
-    MaskletOptions, Retention, RunDirection, TrackedFrame, VideoShape,
+    MaskletOptions, Retention, RunDirection, SessionSource, TrackedFrame, VideoShape,
 };
 use ocelli::tracking::masklets::{
     Detection, EncodeBatch, FrameReport, LogitMask, MaskNetwork, MaskPromptBatch, MaskletSession,
