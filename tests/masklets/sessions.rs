@@ -3,14 +3,16 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use ocelli::masklets::{
     Click, KeepFeatures, MaskFrame, MaskTracker, ObjectPrompt, RunDirection, SessionSource, TrackedFrame,
     VideoSession, VideoSessionOptions, VideoShape,
 };
+use ocelli::pipeline::FrameOutcome;
 use ocelli::source::{PictureFiles, SourceInfo, natural_order};
 use ocelli::tracking::masklets::BitMask;
-use ocelli::{BoundingBox, Detector, ErrorKind, Frame, Image, Mask, Prompt, Source, StageTimes};
+use ocelli::{BoundingBox, Detector, ErrorKind, Frame, Image, Mask, Prompt, Sink, Source, StageTimes};
 
 use super::replay::{Replay, eager, embedded};
 use super::runs::frames;
@@ -122,6 +124,44 @@ fn sources_and_kept_features_change_nothing() -> Outcome<()> {
         let found = (first, run);
         assert!(*expected.get_or_insert_with(|| found.clone()) == found, "{name}: other results");
     }
+    Ok(())
+}
+
+/// A file is opened again where a run goes back; the frames are those of the file.
+#[test]
+#[cfg_attr(without_video, ignore = "needs the video library")]
+fn a_video_file_is_read_in_any_order() -> Outcome<()> {
+    let golden = Golden::of_session("tracker");
+    let replay = embedded(&golden)?;
+    let place = tempfile::tempdir()?;
+    let file = place.path().join("street.mp4");
+    let mut sink = ocelli::sink::create_video(&file, 10.0)?;
+    for number in 0..20 {
+        let mut outcome = FrameOutcome::default();
+        (outcome.index, outcome.time) = (number, Duration::from_millis(100 * number));
+        outcome.size = SIZE;
+        outcome.annotated = Some(picture(number as usize, SIZE));
+        sink.write(&outcome)?;
+    }
+    sink.finish()?;
+    // The encoder changes pixels: the same frames as pictures.
+    let mut source = ocelli::source::open_video(&file)?;
+    let (mut frame, mut files) = (Frame::default(), Vec::new());
+    while source.read_into(&mut frame)? {
+        files.push(place.path().join(format!("{}.png", frame.index)));
+        ocelli::sink::write_picture(files.last().expect("just pushed"), &frame.image)?;
+    }
+    assert_eq!(files.len(), 20);
+    let run = |source: SessionSource| -> Outcome<Vec<TrackedFrame>> {
+        let mut session = session(&replay, source)?;
+        assert_eq!(session.frame_count(), 20);
+        session.add_mask(0, 18, &left_half())?;
+        frames(&mut session, RunDirection::Both, None, None)
+    };
+    let of_file = run(SessionSource::open(&file)?)?;
+    let numbers: Vec<usize> = of_file.iter().map(|frame| frame.frame).collect();
+    assert_eq!(numbers, [18, 19].into_iter().chain((0..18).rev()).collect::<Vec<_>>());
+    assert!(of_file == run(SessionSource::pictures("street", files)?)?, "other frames");
     Ok(())
 }
 
