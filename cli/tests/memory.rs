@@ -256,7 +256,8 @@ fn false_objects_are_retracted_in_the_lines() {
 #[test]
 fn both_trackers_are_compared() {
     let place = place();
-    let compare = ["--max-frames", "7", "--track", "--min-hits", "1", "--jsonl", "t.jsonl"];
+    let compare =
+        ["--max-frames", "7", "--track", "--track-thresh", "0.02", "--min-hits", "1", "--jsonl", "t.jsonl"];
     let table = place.succeed(OCELLI, &[&RUN[..], &compare].concat());
     let start = table.find("comparison").unwrap_or_else(|| panic!("no comparison: {table}"));
     let rows: BTreeMap<&str, Vec<f64>> = table[start..]
@@ -327,7 +328,7 @@ fn objects_that_cannot_be_given_are_refused() {
         (case("--init-masks|empty"), 2, vec!["--init-masks, empty", "no PNG with an object"]),
         (case("--init-masks|small"), 2, vec!["frame 0", "4×4", "96×72"]),
         (case("--init-masks|masks|--davis|masks"), 2, vec!["--davis, masks", "input images"]),
-        (case("--points|late.json"), 1, vec!["frame 9, where object 2 is given"]),
+        (case("--points|late.json"), 2, vec!["frame 9, where object 2 is given"]),
     ];
     let cases: Vec<_> = cases.iter().map(|(line, status, words)| refusal(line, *status, words)).collect();
     place.refuses(OCELLI, &cases);

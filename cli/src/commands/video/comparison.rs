@@ -119,12 +119,13 @@ mod tests {
     #[test]
     fn changes_of_identity_are_counted_for_each_tracker() {
         let mut comparison = Comparison::default();
-        let frames: [(&[(u64, usize, f32)], &[(u64, usize, f32)]); 4] = [
+        let frames: [(&[(u64, usize, f32)], &[(u64, usize, f32)]); 5] = [
             (&[(1, 0, 0.0), (2, 1, 50.0)], &[(1, 0, 1.0), (2, 1, 50.0)]),
             // Another class, and too far.
             (&[(1, 0, 0.0), (2, 1, 50.0)], &[(3, 0, 50.0), (1, 0, 6.0)]),
             // Object 1 goes on as another track, and the track of object 2 as another object.
             (&[(1, 0, 0.0), (5, 1, 50.0)], &[(4, 0, 0.0), (2, 1, 50.0)]),
+            (&[(1, 0, 0.0)], &[(4, 0, 0.0)]),
             (&[(1, 0, 0.0)], &[(4, 0, 0.0)]),
         ];
         for (memory, boxes) in frames {
@@ -137,7 +138,7 @@ mod tests {
             table.lines().map(|line| line.split_whitespace().rev().take(2).collect()).collect();
         assert_eq!(
             rows,
-            [["ByteTrack", "memory"], ["4", "3"], ["1.8", "2.3"], ["7", "7"], ["5", "5"], ["1", "1"]],
+            [["ByteTrack", "memory"], ["4", "3"], ["2.0", "2.7"], ["8", "8"], ["6", "6"], ["1", "1"]],
             "{table}"
         );
     }
