@@ -328,8 +328,12 @@ fn objects_that_cannot_be_given_are_refused() {
         (case("--init-masks|empty"), 2, vec!["--init-masks, empty", "no PNG with an object"]),
         (case("--init-masks|small"), 2, vec!["frame 0", "4×4", "96×72"]),
         (case("--init-masks|masks|--davis|masks"), 2, vec!["--davis, masks", "input images"]),
-        (case("--points|late.json"), 2, vec!["frame 9, where object 2 is given"]),
     ];
     let cases: Vec<_> = cases.iter().map(|(line, status, words)| refusal(line, *status, words)).collect();
     place.refuses(OCELLI, &cases);
+
+    // Known at the end of the video alone.
+    let late = place.run(OCELLI, &[&OBJECTS[..], &["--points", "late.json"]].concat());
+    let text = "frame 9, where object 2 is given, is not among the frames that were read";
+    assert!(late.status == Some(2) && late.stderr.contains(text), "{late:?}");
 }

@@ -234,12 +234,10 @@ pub fn run(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<()> {
     if args.sinks.trails.is_some_and(|frames| frames > 0) && !has_tracks {
         return Err(usage("--trails draws the paths of tracks: add --track"));
     }
-    if let Some((flag, _)) = args.sinks.of_masks().into_iter().find(|(_, path)| path.is_some()) {
-        if !args.memory && !(args.track && args.masks) {
-            return Err(usage(format!(
-                "{flag} writes masks of tracks: add --memory, or --track and --masks"
-            )));
-        }
+    let has_masks = args.memory || args.track && args.masks;
+    let of_masks = args.sinks.of_masks().into_iter().find(|(_, path)| path.is_some());
+    if let Some((flag, _)) = of_masks.filter(|_| !has_masks) {
+        return Err(usage(format!("{flag} writes masks of tracks: add --memory, or --track and --masks")));
     }
     let zones = args.sinks.zones.as_deref().map(ZonesFile::read).transpose()?;
     if zones.as_ref().is_some_and(ZonesFile::counts) && !has_tracks {
