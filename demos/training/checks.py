@@ -4,7 +4,7 @@
     python checks.py
 
 Each check compares with a reference: scipy's assignment, pycocotools' precision, Pillow's pasting, a checkpoint written
-and read. Prints a line for each and exits with an error if one fails.
+and read, `transformers`' tracker. Prints a line for each and exits with an error if one fails.
 """
 
 from __future__ import annotations
@@ -20,8 +20,10 @@ import torch
 from safetensors.torch import load_file
 
 import calibrate
+import evaluate_tracks
 from batches import Planner, realise
 from checkpoints import load_portable, pack, save_portable, unpack
+from clips import FRAMES, draw_clips
 from degradation import cosines, jpeg
 from drawing import choose_backgrounds, compose, draw
 from finish import PREFIX, blend
@@ -34,6 +36,8 @@ from precision import Evaluation, box_overlaps
 from sprites import SIDE, load_sprites
 from together import Together, start_others
 from tokenizer import CONTEXT, SHIPPED, load_tokenizer
+from tracker import MEMORY_WIDTH, Tracker
+from train_tracker import choose_objects, follow
 from vocabulary import KNOWN, KNOWN_NAMES, VOCABULARY
 
 CPU = torch.device("cpu")
@@ -308,10 +312,109 @@ def check_together() -> str:
     raise AssertionError("a lost process was not noticed")
 
 
+def small_tracker() -> Tracker:
+    """A tracker with random values, also where they start as nothing."""
+    torch.manual_seed(3)
+    tracker = Tracker(224).eval()
+    with torch.no_grad():
+        for value in tracker.parameters():
+            value.add_(0.05 * torch.randn(value.shape))
+    return tracker
+
+
+@torch.no_grad()
+def check_tracker() -> str:
+    """The steps of the tracker against the modules of `transformers`, object by object."""
+    tracker = small_tracker()
+    model, grid = tracker.modules_of, tracker.grid
+    levels = [torch.randn(1, 128, side, side) for side in (4 * grid, 2 * grid, grid)]
+    frames = tracker.features(levels).of(torch.zeros(2, dtype=torch.long))
+    memories, pointers = torch.randn(2, 3, grid ** 2, MEMORY_WIDTH), torch.randn(2, 2, 128)
+    times, ages = torch.tensor([[6, 0, 1]] * 2), torch.tensor([[1.0, 3.0]] * 2)
+    image = tracker.attend(frames.query, memories, times, pointers, ages / 15)
+    decoded = tracker.decode(image, frames)
+    masks = torch.randn(2, 4 * grid, 4 * grid)
+    memory = tracker.memory(frames, masks, torch.tensor([True, False]), False)
+    worst = 0.0
+
+    def compare(ours: torch.Tensor, theirs: torch.Tensor) -> None:
+        nonlocal worst
+        worst = max(worst, float((ours - theirs).abs().max() / theirs.abs().max()))
+
+    for row in range(2):
+        of_times = model.memory_temporal_positional_encoding[times[row]][:, 0]
+        places = (tracker.memory_places[0] + of_times).reshape(-1, 1, MEMORY_WIDTH)
+        given = [pointer[None] for pointer in pointers[row]]
+        of_pointers, of_ages = model._process_object_pointers([1, 3], given, 16, 1, 128, "cpu")
+        theirs = model.memory_attention(
+            current_vision_features=levels[2].flatten(2).permute(2, 0, 1),
+            current_vision_position_embeddings=tracker.pixel_places.transpose(0, 1),
+            memory=torch.cat([memories[row].reshape(-1, 1, MEMORY_WIDTH), of_pointers]),
+            memory_posision_embeddings=torch.cat([places, of_ages]), num_object_pointer_tokens=len(of_pointers))
+        compare(image[row].flatten(1), theirs.reshape(grid ** 2, 128).T)
+        none = torch.zeros(1, 1, 1, 2), -torch.ones(1, 1, 1, dtype=torch.int32)
+        points, dense = model.prompt_encoder(*none, None, None)
+        places = model.get_image_wide_positional_embeddings()
+        found, ious, tokens, score = model.mask_decoder(
+            image_embeddings=image[row:row + 1], image_positional_embeddings=places,
+            sparse_prompt_embeddings=points, dense_prompt_embeddings=dense, multimask_output=True,
+            high_resolution_features=[frames.fine[:1], frames.middle[:1]])
+        for ours, theirs in ((decoded.masks[row, 1:], found), (decoded.ious[row, 1:], ious),
+                             (decoded.tokens[row, 1:], tokens), (decoded.score[row], score)):
+            compare(ours, theirs.reshape(ours.shape))
+        fine = torch.nn.functional.interpolate(masks[row][None, None], (16 * grid,) * 2, mode="bilinear")
+        theirs, _ = model.memory_encoder(levels[2], fine.sigmoid() * 20 - 10)
+        theirs = theirs.flatten(2)[0].T + (model.occlusion_spatial_embedding_parameter if row else 0)
+        compare(memory[row], theirs)
+    assert worst < 1e-4, worst
+    return f"within {worst:.0e}"
+
+
+def check_clips() -> str:
+    """Things move, some are hidden for a while, and following them gives every trained part a gradient."""
+    rng, tracker = np.random.default_rng(5), small_tracker()
+    clips = draw_clips(rng, load_sprites(80, CPU), 4, 224)
+    back = clips.reversed()
+    assert torch.equal(back.pixels[:, 0], clips.pixels[:, FRAMES - 1])
+    assert torch.equal(back.reversed().owner, clips.owner)
+    objects = choose_objects(rng, clips, 4 * tracker.grid, 12)
+    changed = (objects.masks[0] - objects.masks[-1]).abs().sum((1, 2)) > objects.masks[0].sum((1, 2)) * 0.5
+    hidden = (objects.seen < 0.3 * objects.seen[0]).any(0)
+    assert changed.sum() >= 3 and hidden.sum() >= 1, (changed, hidden)
+    levels = [[torch.randn(4, 128, side, side) for side in (64, 32, 16)] for _ in range(FRAMES)]
+    follow(rng, tracker, levels, objects, 0.5).total.backward()
+    # Clicks are not trained.
+    idle = [name for name, value in tracker.named_parameters() if value.requires_grad
+            and (value.grad is None or not value.grad.any()) and "point_embed" not in name]
+    allowed = ("no_memory_embedding", "no_memory_positional_encoding", "occlusion_spatial", "no_object_pointer")
+    assert not [name for name in idle if not any(word in name for word in allowed)], idle
+    return f"{int(changed.sum())} of {len(objects.clip)} objects move, {int(hidden.sum())} are hidden"
+
+
+def check_tracks() -> str:
+    """Figures of tracks that are known: an id that changes half-way, during which the object is hidden."""
+    box = [10, 10, 30, 30]
+    truth = [[{"id": 0, "label": "dog", "box": box, "seen": box, "visible": 0.0 if 8 <= frame < 12 else 1.0}]
+             for frame in range(20)]
+    for kept in (True, False):
+        tracks = [[] if 8 <= frame < 12 else [{"id": 1 if kept or frame < 8 else 2, "label": "dog", "box": box}]
+                  for frame in range(20)]
+        frames = list(evaluate_tracks.prepared(truth, tracks))
+        hits, misses, alarms, association = evaluate_tracks.hota(frames).T
+        assert (hits == 16).all() and not misses.any() and not alarms.any()
+        assert np.allclose(association / hits, 1.0 if kept else 0.5)
+        assert evaluate_tracks.identity(frames) == (16 if kept else 8, 16, 16)
+        ids = evaluate_tracks.matched_ids(truth, tracks)
+        assert evaluate_tracks.switches(ids) == (not kept)
+        assert evaluate_tracks.occlusions(truth, ids) == (1, kept, not kept)
+    return "an id that is kept, and one that is not"
+
+
 def main() -> None:
     torch.set_num_threads(1)
     for check in (check_words, check_assignment, check_precision, check_jpeg, check_drawing, check_calibration,
-                  check_blend, check_missed, check_step_and_checkpoint, check_together):
+                  check_blend, check_missed, check_tracker, check_clips, check_tracks, check_step_and_checkpoint,
+                  check_together):
         print(f"{check.__name__}: {check()}", flush=True)
 
 

@@ -30,6 +30,16 @@ PREFIX = "detector."
 FOLDER_FILES = ("config.json", "model.safetensors", "tokenizer.json")
 
 
+def halves(values: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The values in f16; raises `SystemExit` if one exceeds its range."""
+    stored = {name: value.half().contiguous() if value.is_floating_point() else value
+              for name, value in values.items()}
+    for name, value in stored.items():
+        if not torch.isfinite(value).all():
+            raise SystemExit(f"error: {name}: a weight is too large for f16 or no number; train with a lower rate")
+    return stored
+
+
 def write_model(model: TrainingModel, weights: dict[str, Tensor], words: Path, output: Path) -> None:
     """Writes the folder; raises `SystemExit` if a weight exceeds the range of f16."""
     detector = {name[len(PREFIX):]: value for name, value in weights.items() if name.startswith(PREFIX)}
@@ -38,11 +48,7 @@ def write_model(model: TrainingModel, weights: dict[str, Tensor], words: Path, o
         whole = {name: value.float().cpu() for name, value in detector.items()}
         model.detector.save_pretrained(folder, state_dict=whole)
         file = folder / "model.safetensors"
-        stored = {name: value.half() if value.is_floating_point() else value for name, value in load_file(file).items()}
-        for name, value in stored.items():
-            if not torch.isfinite(value).all():
-                raise SystemExit(f"error: {name}: a weight is too large for f16 or no number; train with a lower rate")
-        save_file(stored, file, metadata={"format": "pt"})
+        save_file(halves(load_file(file)), file, metadata={"format": "pt"})
         (folder / "tokenizer.json").write_bytes(words.read_bytes())
 
     write_folder(output, write)
