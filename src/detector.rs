@@ -118,7 +118,8 @@ impl Detector {
     pub fn encode<'i>(&mut self, image: impl Into<FrameView<'i>>) -> Result<ImageFeatures> {
         let mut features = ImageFeatures::default();
         let encoder = &mut self.stages.encoder;
-        encoder.set_hidden(self.model.manifest().tracker.is_some());
+        encoder.load()?;
+        encoder.set_hidden(encoder.has_hidden());
         let encoded = encoder.encode_into(image, &mut features, &mut StageTimes::default());
         encoder.set_hidden(false);
         encoded.map(|()| features)

@@ -234,9 +234,8 @@ fn models_without_a_tracker_are_refused() -> Outcome<()> {
         let mut detector = detector(&exported, Runner::Embedded)?;
         let object = [ObjectPrompt::new("it").with_point(30.0, 20.0, true)];
         let features = detector.encode(&picture(0))?;
-        let refused = [detector.segment(&features, &object).map(|_| ()), detector.prepare_segment()]
-            .map(Result::unwrap_err);
-        for error in refused {
+        let refused = [detector.segment(&features, &object).map(|_| ()), detector.prepare_segment()];
+        for error in refused.map(|refused| refused.expect_err(text)) {
             assert_eq!(error.kind(), ErrorKind::Mismatch, "{error}");
             assert!(error.to_string().starts_with("clicks, ") && error.to_string().contains(text), "{error}");
         }

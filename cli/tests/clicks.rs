@@ -110,7 +110,7 @@ fn what_cannot_be_clicked_is_refused() {
         (clicked("--point|1,1|--classes|dog"), 2, &["--point", "--classes"]),
         (clicked("--point|1,1|--nms|0.5"), 2, &["--point", "--nms"]),
         (clicked("--point|1,1|--blur|dog"), 2, &["--blur, dog", "object"]),
-        (clicked("--point|1,1|small.png"), 2, &["of one image"]),
+        ("detect|scene.png|small.png|--model|model|--point|1,1".into(), 2, &["of one image"]),
         (
             "detect|--image|scene.png|--point|1,1".into(),
             1,

@@ -265,6 +265,8 @@ pub fn free_dimensions(graph: &str) -> Vec<FreeDimension> {
             (tensor::MASKS, &[(0, dim::OBJECTS)]),
             (tensor::OBJECT_SCORE, &[(0, dim::OBJECTS)]),
             (tensor::IOU, &[(0, dim::OBJECTS)]),
+            (tensor::ALL_MASKS, &[(0, dim::OBJECTS)]),
+            (tensor::ALL_IOU, &[(0, dim::OBJECTS)]),
             (tensor::POINTER, &[(0, dim::OBJECTS)]),
         ],
         file::MEMORY_ENCODER => &[

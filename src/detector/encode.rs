@@ -143,6 +143,11 @@ impl Backbone {
         self.is_with_hidden = hidden;
     }
 
+    /// Whether the loaded graph has these features: an engine file may have been built without them.
+    pub(crate) fn has_hidden(&self) -> bool {
+        self.engines.last().is_some_and(|engine| engine.spec().output(tensor::HIDDEN).is_some())
+    }
+
     /// Whether the detector was built with masks or semantic maps.
     pub fn supports_masks(&self) -> bool {
         self.masks

@@ -109,8 +109,7 @@ impl ObjectSegmenter {
         self.model.tracker("clicks")?;
         let load = |name| self.model.load_graph(&self.factory, name);
         let graphs = Graphs { features: load(file::TRACK_FEATURES)?, points: load(file::TRACK_POINTS)? };
-        let outputs = &graphs.points.spec().outputs;
-        if !outputs.iter().any(|output| output.name == tensor::ALL_MASKS) {
+        if graphs.points.spec().output(tensor::ALL_MASKS).is_none() {
             let folder = self.model.folder().display();
             let message = format!(
                 "clicks, {folder}: this model was exported by an earlier version, whose tracker takes clicks in videos only; \
@@ -206,8 +205,8 @@ impl Graphs {
             return Ok(known);
         }
         if features.hidden.is_empty() {
-            let message =
-                "clicks: these features have no part for clicks; encode the picture with Detector::encode";
+            let message = "clicks: these features have no part for clicks; encode the picture with Detector::encode, on a \
+                           backbone that has the output hidden";
             return Err(Error::new(ErrorKind::InvalidArgument, message));
         }
         let device = self.device();

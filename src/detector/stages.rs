@@ -83,6 +83,11 @@ impl ImageEncoder {
         self.backbone.set_hidden(hidden);
     }
 
+    /// Whether the [loaded](Self::load) backbone has these features.
+    pub(crate) fn has_hidden(&self) -> bool {
+        self.backbone.has_hidden()
+    }
+
     /// Whether the detector was built with masks or semantic maps.
     pub fn supports_masks(&self) -> bool {
         self.backbone.supports_masks()

@@ -65,6 +65,11 @@ BEHAVIOUR = [
     Fault("the camera's motion is not applied", "src/pipeline/stages.rs",
           "            tracker.compensate(&motion);\n", "            let _ = motion;\n",
           "tracks_survive_a_shaken_camera"),
+    Fault("the corners of a box are clicks", "src/prompt/object.rs",
+          "const CORNERS: [i64; 2] = [2, 3];", "const CORNERS: [i64; 2] = [1, 1];",
+          "masks_are_those_of_transformers"),
+    Fault("clicks are answered from the picture before", "src/detector/encode.rs",
+          "        features.clicks.take();\n", "", "features_are_kept_and_belong_to_their_picture"),
 ]
 
 PARITY = "every_output_of_every_graph"
@@ -110,6 +115,10 @@ EXPORTER = [
     Fault("an unstable mask of several points is kept", "export/src/model/tracker/prompts.rs",
           'let takes_best = g.both("Or", &is_ambiguous, &is_unstable);',
           'let takes_best = g.both("And", &is_ambiguous, &is_unstable);', TRACKER),
+    Fault("the mask of a click that is not ambiguous is one of the three", "export/src/model/tracker/decoder.rs",
+          "(0..MASKS.len()).map(|mask| self.mask_kernel(g, decoded, mask))",
+          "[1, 1, 2, 3].into_iter().map(|mask| self.mask_kernel(g, decoded, mask))",
+          "the_first_mask_is_that_of_transformers"),
     Fault("the pointer of several points is the best mask's", "export/src/model/tracker/prompts.rs",
           "mask.token = g.choose(&is_ambiguous, &mask.token, &first.token);",
           "mask.token = g.choose(&takes_best, &mask.token, &first.token);", TRACKER),

@@ -161,6 +161,11 @@ typedef struct ocelli_features ocelli_features;
 typedef struct ocelli_image ocelli_image;
 
 /**
+ * Objects in a picture that are shown by clicks, boxes and masks, not named. An object is known by its number, from 0.
+ */
+typedef struct ocelli_objects ocelli_objects;
+
+/**
  * A detector and a tracker that work on several frames at a time, on threads of their own. Any thread may push frames, and
  * any receive results.
  */
@@ -706,6 +711,81 @@ enum ocelli_status ocelli_image_frame(const struct ocelli_image *image,
  * Frees an image; does nothing with a null pointer.
  */
 enum ocelli_status ocelli_image_free(struct ocelli_image *image);
+
+/**
+ * Creates an empty list of objects. Free it with `ocelli_objects_free`.
+ *
+ * Pointers: `objects` points to a handle to write.
+ */
+enum ocelli_status ocelli_objects_create(struct ocelli_objects **objects);
+
+/**
+ * Adds an object, which the functions below describe: it needs a point on it, a box or a mask. `label` is its name in results;
+ * null for "object".
+ *
+ * Pointers: `label` is a string or null.
+ */
+enum ocelli_status ocelli_objects_add(struct ocelli_objects *objects,
+                                      const char *label);
+
+/**
+ * Adds a click to an object, in pixels of the picture. `positive` is 1 for a point on the object, 0 for one that is not.
+ */
+enum ocelli_status ocelli_objects_add_point(struct ocelli_objects *objects,
+                                            size_t object,
+                                            float x,
+                                            float y,
+                                            int positive);
+
+/**
+ * Sets the box around an object, in pixels of the picture.
+ */
+enum ocelli_status ocelli_objects_set_box(struct ocelli_objects *objects,
+                                          size_t object,
+                                          float x1,
+                                          float y1,
+                                          float x2,
+                                          float y2);
+
+/**
+ * Sets a rough mask of an object: a byte for each pixel of the picture, row by row, 0 outside.
+ *
+ * Pointers: `pixels` points to `width` times `height` bytes.
+ */
+enum ocelli_status ocelli_objects_set_mask(struct ocelli_objects *objects,
+                                           size_t object,
+                                           const uint8_t *pixels,
+                                           uint32_t width,
+                                           uint32_t height);
+
+/**
+ * Refines the answer of `ocelli_detector_segment` that is detection `index` of `result`: the clicks of the object are the
+ * earlier ones and new ones.
+ */
+enum ocelli_status ocelli_objects_refine(struct ocelli_objects *objects,
+                                         size_t object,
+                                         const struct ocelli_result *result,
+                                         size_t index);
+
+/**
+ * Finds the masks of objects in a picture whose features this detector has computed.
+ *
+ * The model needs a tracker, as Meta's sam3.pt and facebook/sam3 have; set `masks` in the options if the detector exports a
+ * checkpoint. The result has a detection for each object, in order: `class_id` is the object's number, `score` how well the
+ * mask is expected to fit. Objects whose mask has no pixels are left out. With `multimask` 1, it has three for each object.
+ *
+ * Pointers: `result` points to a handle to write.
+ */
+enum ocelli_status ocelli_detector_segment(struct ocelli_detector *detector,
+                                           const struct ocelli_features *features,
+                                           const struct ocelli_objects *objects,
+                                           int multimask,
+                                           struct ocelli_result **result);
+
+/**
+ * Frees objects; does nothing with a null pointer.
+ */
+enum ocelli_status ocelli_objects_free(struct ocelli_objects *objects);
 
 /**
  * Sets the defaults: the built-in model, the engine that `auto` takes, no masks. Pass sizeof(ocelli_detector_options).

@@ -97,9 +97,13 @@ static void detecting(const ocelli::Prompts &prompts, const ocelli::Image &image
     const ocelli::Features features = take(detector.encode(image));
     CHECK(take(detector.detect(features, prompts)).detections().size() == result.detections().size());
     ocelli::Objects objects = take(ocelli::Objects::create());
-    take(objects.add("dog"));
-    take(objects.add_point(0, 5, 5));
-    take(objects.set_box(0, {1, 1, 9, 9}));
+#ifdef OCELLI_NO_EXCEPTIONS
+    CHECK(objects.add("dog") && objects.add_point(0, 5, 5) && objects.set_box(0, {1, 1, 9, 9}));
+#else
+    objects.add("dog");
+    objects.add_point(0, 5, 5);
+    objects.set_box(0, {1, 1, 9, 9});
+#endif
     fails(OCELLI_INVALID_ARGUMENT, "there are 1 objects", [&] { return objects.add_point(1, 5, 5, false); });
     fails(OCELLI_INVALID_ARGUMENT, "ocelli_detector_segment", [&] { return objects.refine(0, result, 0); });
     fails(OCELLI_MISMATCH, "has no tracker", [&] { return detector.segment(features, objects); });

@@ -57,13 +57,21 @@ def opened(folder: Path) -> Sam3TrackerModel:
     return model
 
 
+def embeddings(model: Sam3TrackerModel, pixels: Tensor) -> list[Tensor]:
+    """The features of a picture. `get_image_embeddings` adds the embedding of no memory to the neck's fourth map, which nothing
+    reads; Meta's code, and `transformers` for a video, add it to the third."""
+    maps = model.get_image_embeddings(pixels)
+    assert torch.equal(maps[2], model.vision_encoder(pixels).fpn_hidden_states[2]), "transformers was corrected"
+    return [*maps[:2], maps[2] + model.no_memory_embedding.view(1, -1, 1, 1)]
+
+
 def run(model: Sam3TrackerModel, features: list[Tensor], inputs: dict[str, Tensor]) -> dict[str, Tensor]:
     names = dict(input_points="points", input_labels="labels", input_boxes="box", input_masks="mask_prompt")
     # A picture, an object; the object is the batch of masks.
     prompt = {key: inputs[name][None, None] for key, name in names.items() if name in inputs}
     outputs = {}
     decoder = model.mask_decoder
-    threshold = decoder.dynamic_multimask_stability_thresh
+    threshold = model.config.mask_decoder_config.dynamic_multimask_stability_thresh
     for name, several, least in (("first", False, 0.0), ("one", False, threshold), ("three", True, threshold)):
         decoder.dynamic_multimask_stability_thresh = least
         found = model(image_embeddings=[map.clone() for map in features], multimask_output=several, **prompt)
@@ -82,7 +90,7 @@ def run(model: Sam3TrackerModel, features: list[Tensor], inputs: dict[str, Tenso
 def cases(model: Sam3TrackerModel, pixels: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
     image = pixels.shape[-1]
     side = 4 * image // 14
-    features = model.get_image_embeddings(pixels)
+    features = embeddings(model, pixels)
     size = torch.tensor(SIZE, dtype=torch.float32)
     spots = lambda count: (torch.rand(count, 2, generator=generator) * size).floor() / size * image
     golden: dict[str, Tensor] = {}

@@ -129,7 +129,11 @@ impl<'w> Plan<'w> {
         let x = g.gelu(&x, false);
         let x = g.upscale_with(&x, &format!("{DECODER}.upscale_conv2"), fine);
         let x = g.gelu(&x, false);
-        g.reshape(&x, &[x.dims[0], x.dims[1], (side * side).into()])
+        // By way of tokens: OpenVINO's convolutions have the channels last, and to bring the whole map into the other order took
+        // a seventh of a click. The last transposition becomes part of the product that follows.
+        let x = g.transpose(&x, &[0, 2, 3, 1]);
+        let x = g.reshape(&x, &[x.dims[0], (side * side).into(), x.dims[3]]);
+        g.transpose(&x, &[0, 2, 1])
     }
 
     /// The best of the three masks for ambiguous prompts, by predicted IoU.
