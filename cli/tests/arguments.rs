@@ -238,7 +238,7 @@ fn spellings_of_dart_are_accepted_or_refused_with_the_reason() {
     let refused = [
         (format!("{detect}--compile"), 2, &["--compile is for PyTorch"][..]),
         (format!("{detect}--compile|max-autotune"), 2, &["--compile is for PyTorch"]),
-        (format!("{detect}--benchmark"), 2, &["--benchmark", "--sequential"]),
+        (format!("{detect}--benchmark"), 2, &["--benchmark is an option of `ocelli video`"]),
         (format!("{detect}--detection-only|--masks"), 2, &["--detection-only", "--masks"]),
         (format!("{detect}--model|plain|--skip-blocks|3"), 2, &["--skip-blocks has block 3", "whole image"]),
         (format!("{detect}--mask-blocks|1"), 2, &["--mask-blocks", "25:attn"]),

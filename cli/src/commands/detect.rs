@@ -94,6 +94,8 @@ pub struct DetectArgs {
     detector: DetectorArgs,
     #[command(flatten)]
     screen: ScreenArgs,
+    #[arg(long, hide = true)]
+    benchmark: bool,
     #[command(flatten)]
     dart: DartArgs,
 }
@@ -110,6 +112,11 @@ const POLYGON_TOLERANCE: f32 = 1.0;
 
 /// Detects in all images.
 pub fn run(args: &DetectArgs, log: &LogArgs) -> anyhow::Result<()> {
+    if args.benchmark {
+        return Err(usage(
+            "--benchmark is an option of `ocelli video`: it times each engine on a video or a folder of images",
+        ));
+    }
     let objects = args.objects.objects()?;
     let (prompts, thresholds) = match objects.is_empty() {
         true => requested_prompts(args, log)?,
