@@ -15,7 +15,8 @@ use clap::Args;
 use ocelli::builtin::vocabulary;
 use ocelli::tensorrt::NativeTensorRt;
 use ocelli::{
-    Cancellation, Detector, DetectorBuilder, EngineKind, Error, ModelSource, Prompt, Prompts, Result,
+    Cancellation, Detector, DetectorBuilder, EngineKind, Error, ErrorKind, ModelSource, Prompt, Prompts,
+    Result,
     cache::cache_folder,
     engine::PrepareEngines,
     stages::{Screening, TextCacheFile},
@@ -143,6 +144,18 @@ impl ModelArgs {
     /// The model: the built-in one if none is named.
     pub fn source(&self) -> ModelSource {
         self.model.clone().map_or(ModelSource::Builtin, ModelSource::named)
+    }
+
+    /// Refuses the built-in model, before it is loaded, for what needs a tracker.
+    pub(crate) fn check_tracker(&self, what: &str) -> Result<()> {
+        if self.source() != ModelSource::Builtin || self.trt.is_some() || self.trt_enc_dec.is_some() {
+            return Ok(());
+        }
+        let message = format!(
+            "{what}, the built-in model: it has no tracker; name a checkpoint that has one with --model, such as Meta's \
+             sam3.pt or facebook/sam3"
+        );
+        Err(Error::new(ErrorKind::Mismatch, message))
     }
 
     /// Says on stderr that the built-in model runs, if nobody asked for it by name, and which of the classes it does not

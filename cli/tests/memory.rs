@@ -293,7 +293,7 @@ fn what_cannot_be_followed_is_refused() {
                 1,
                 &["detection only", "export the checkpoint again"],
             ),
-            refusal("video|--classes|dog|--memory", 1, &["memory tracker", "has no tracker"]),
+            refusal("video|--classes|dog|--memory", 1, &["--memory, the built-in model: it has no tracker"]),
             refusal(
                 "video|--classes|dog|--memory|--track|--appearance",
                 2,

@@ -4,6 +4,7 @@ mod benchmark;
 mod comparison;
 mod delivery;
 mod given;
+mod job;
 mod live_view;
 mod memory;
 mod mqtt;
@@ -16,35 +17,29 @@ mod webhook;
 mod zones;
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use image::RgbImage;
-use ocelli::atomic_file::write_atomically;
-use ocelli::draw::{Annotator, Overlay, OverlayOptions};
 use ocelli::masklets::GivenObject;
 use ocelli::sink::JsonLines;
 use ocelli::source::SeveralStates;
 use ocelli::stages::EmbeddedPrompts;
 use ocelli::{
-    Cancellation, DetectorBuilder, Pipeline, PipelineBuilder, Prompt, Prompts,
-    pipeline::{FrameOutcome, FramePolicy, Latency, MotionGate, RunSummary, StatsRecorder},
-    source::SourceInfo,
+    Cancellation, DetectorBuilder, Pipeline, Prompt, Prompts,
+    pipeline::{MotionGate, StatsRecorder},
 };
 use ocelli_datasets::label::ClassMap;
 
-use self::comparison::Comparison;
 use self::given::{Given, GivenArgs};
-use self::progress::LiveProgress;
-use self::sinks::{SinkArgs, Sinks};
+use self::job::Job;
+use self::sinks::SinkArgs;
 use self::source::SourceArgs;
 #[cfg(feature = "test-support")]
 pub use self::source::parse_sources;
-use self::summary::{Counts, RunReport, SourceReport, source_line, stage_table};
 #[cfg(feature = "test-support")]
 pub use self::zones::parse_zones;
-use self::zones::{Counting, ZoneDrawing, ZoneSink, ZonesFile};
+use self::zones::{Counting, ZoneSink, ZonesFile};
 use crate::args::{
     DETECTION, DartArgs, ExemplarArg, OUTPUT, PERFORMANCE, PrivacyArgs, ScreenArgs, built_in_model_help,
     class_map, coco_classes, embed_exemplars, prompts, thresholds,
@@ -248,6 +243,9 @@ pub fn run(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<()> {
     }
     let gate = motion_gate(args)?;
     let tracker = args.tracker.options()?;
+    if args.memory {
+        args.detector.model.check_tracker("--memory")?;
+    }
     let builder = detector(args, &args.detector, &classes)?;
     args.dart.announce(args.benchmark, log);
     let cancellation = Cancellation::new();
@@ -426,195 +424,4 @@ fn requested_classes(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<ClassMap
         )));
     }
     Ok(classes)
-}
-
-/// A run over a source.
-struct Job<'a> {
-    args: &'a VideoArgs,
-    log: &'a LogArgs,
-    info: SourceInfo,
-    engine: String,
-    classes: usize,
-    stats: StatsRecorder,
-    counts: Arc<Mutex<Counts>>,
-    /// With `--memory` and `--track`.
-    comparison: Option<Arc<Mutex<Comparison>>>,
-    /// How several sources are doing.
-    states: Option<SeveralStates>,
-    counting: Option<Counting>,
-}
-
-impl Job<'_> {
-    fn options(&self, mut pipeline: PipelineBuilder, cancellation: Cancellation) -> PipelineBuilder {
-        let args = self.args;
-        pipeline = pipeline
-            .with_sequential(args.sequential)
-            .with_cancellation(cancellation)
-            .with_stats(self.stats.clone())
-            .with_drawing(self.drawing())
-            .with_observer(self.observer());
-        if let Some(policy) = args.policy.filter(|_| self.states.is_none()) {
-            pipeline = pipeline.with_policy(match policy {
-                Policy::All => FramePolicy::All,
-                Policy::Latest => FramePolicy::Latest,
-            });
-        }
-        if let Some(goal) = args.latency {
-            pipeline = pipeline.with_latency(match goal {
-                LatencyGoal::Low => Latency::Low,
-                LatencyGoal::Balanced => Latency::Balanced,
-                LatencyGoal::Throughput => Latency::Throughput,
-            });
-        }
-        if let Some(frames) = args.detect_every {
-            pipeline = pipeline.with_detect_every(frames);
-        }
-        if let Some(classes) = args.class_budget {
-            pipeline = pipeline.with_class_budget(classes);
-        }
-        pipeline
-    }
-
-    /// Draws results into pictures.
-    fn drawing(&self) -> impl FnMut(&mut RgbImage, &FrameOutcome) -> ocelli::Result<()> + Send + use<> {
-        let sinks = &self.args.sinks;
-        let options =
-            OverlayOptions { tracks: self.args.has_tracks(), trail_frames: sinks.trails.unwrap_or(0) };
-        let mut overlay = Overlay::new(Annotator::new(), options);
-        let mut zones = self.counting.as_ref().filter(|_| sinks.draw_zones).map(ZoneDrawing::new);
-        move |image, outcome| {
-            if let Some(zones) = &mut zones {
-                zones.draw(image, outcome)?;
-            }
-            overlay.draw(image, outcome)
-        }
-    }
-
-    /// Counts and reports the frames that were written.
-    fn observer(&self) -> impl FnMut(&FrameOutcome) + Send + use<> {
-        let mut progress = LiveProgress::new(self.log, &self.info, &self.stats);
-        let (counts, comparison) = (Arc::clone(&self.counts), self.comparison.clone());
-        move |outcome| {
-            counts.lock().unwrap_or_else(PoisonError::into_inner).add(outcome);
-            if let Some(comparison) = &comparison {
-                comparison.lock().unwrap_or_else(PoisonError::into_inner).add(outcome);
-            }
-            progress.frame();
-        }
-    }
-
-    /// Reports how a run has ended. Finished frames are summarized even after an error.
-    fn conclude(
-        &self,
-        end: anyhow::Result<RunSummary>,
-        sinks: &Sinks<'_>,
-        cancellation: &Cancellation,
-    ) -> anyhow::Result<()> {
-        let end = end.and_then(|run| self.check_any_frame(&run));
-        let summarized = self.summarize(sinks, cancellation, end.as_ref().err());
-        end.and(summarized)?;
-        interrupted()?;
-        self.check_sources()
-    }
-
-    /// Reports that the source provided no frame, which is an error if a result was asked for.
-    fn check_any_frame(&self, run: &RunSummary) -> anyhow::Result<()> {
-        if run.stats.frames_in > 0 || run.cancelled {
-            return Ok(());
-        }
-        let name = &self.info.name;
-        let why = match self.args.source.start {
-            Some(_) => format!("no frame was read, {name}: it ends before --start"),
-            None => format!("no frame was read, {name}: it is empty"),
-        };
-        if self.args.sinks.is_empty() && self.args.stats.is_none() {
-            status(self.log, &why);
-            return Ok(());
-        }
-        anyhow::bail!("{why}; no result was written");
-    }
-
-    /// Reports the sources that failed, which is an error with `--strict`.
-    fn check_sources(&self) -> anyhow::Result<()> {
-        let states = self.states.as_ref().map(SeveralStates::snapshot).unwrap_or_default();
-        let failed = states.iter().filter(|state| state.error.is_some()).count();
-        if failed > 0 && self.args.strict {
-            anyhow::bail!("{failed} of {} sources failed: see above", states.len());
-        }
-        Ok(())
-    }
-
-    /// Prints the tables and writes the file of `--stats`.
-    fn summarize(
-        &self,
-        sinks: &Sinks<'_>,
-        cancellation: &Cancellation,
-        error: Option<&anyhow::Error>,
-    ) -> anyhow::Result<()> {
-        let stats = self.stats.snapshot();
-        let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        if stats.frames_out > 0 && !sinks.stdout && self.args.stats.as_deref() != Some(Path::new("-")) {
-            match counts.is_empty() {
-                true => status(self.log, "nothing was detected"),
-                false => print(|out| out.write_all(counts.table(self.args.has_tracks()).as_bytes()))?,
-            }
-            if let Some(comparison) = &self.comparison {
-                let table = comparison.lock().unwrap_or_else(PoisonError::into_inner).table();
-                print(|out| out.write_all(table.as_bytes()))?;
-            }
-            let tables = self.counting.as_ref().map(Counting::tables).unwrap_or_default();
-            print(|out| out.write_all(tables.as_bytes()))?;
-        }
-        if stats.frames_out > 0 {
-            status(self.log, stage_table(&stats).trim_end());
-            if self.args.when_moving.is_some() {
-                let share = 100.0 * counts.still_frames as f64 / stats.frames_out as f64;
-                let skipped = counts.still_frames;
-                status(
-                    self.log,
-                    &format!("without motion: {skipped} frames, {share:.0} %, kept their detections"),
-                );
-            }
-        }
-        let states = self.states.as_ref().map(SeveralStates::snapshot).unwrap_or_default();
-        for state in &states {
-            status(self.log, &source_line(state));
-        }
-        if let Some(path) = &self.args.stats {
-            let report = RunReport {
-                video: &self.info.name,
-                size: self.info.size,
-                frame_rate: self.info.frame_rate,
-                engine: &self.engine,
-                classes: self.classes,
-                sources: states.iter().map(SourceReport::from).collect(),
-                frames_without_motion: self.args.when_moving.map(|_| counts.still_frames),
-                cancelled: cancellation.is_cancelled(),
-                error: error.map(ToString::to_string),
-                stats: &stats,
-            };
-            let mut text = serde_json::to_vec_pretty(&report)?;
-            text.push(b'\n');
-            if path == Path::new("-") {
-                print(|out| out.write_all(&text))?;
-            } else {
-                write_atomically(path, |file| std::io::Write::write_all(file, &text))?;
-            }
-        }
-        if error.is_none() {
-            let written = |path: &Path| status(self.log, &format!("→ {}", path.display()));
-            let SinkArgs { output, jsonl, mot, mcap, crops, save_txt, events, .. } = &self.args.sinks;
-            let files = [output, jsonl, mot, mcap, crops, save_txt, events, &self.args.stats];
-            let files = files.into_iter().flatten().map(PathBuf::as_path);
-            let files = files.chain(self.args.sinks.of_masks().into_iter().filter_map(|(_, path)| path));
-            files.filter(|path| *path != Path::new("-") && path.exists()).for_each(written);
-            if self.args.sinks.is_empty() {
-                status(
-                    self.log,
-                    "hint: write the annotated video with -o out.mp4, or show it with --display",
-                );
-            }
-        }
-        Ok(())
-    }
 }

@@ -3,9 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use ocelli::{
-    Detections, Detector, Error, ErrorKind, Image, ModelSource, ObjectMask, ObjectPrompt, Result, StageTimes,
-};
+use ocelli::{Detections, Detector, Error, Image, ObjectMask, ObjectPrompt, Result, StageTimes};
 
 use super::DetectArgs;
 use crate::{LogArgs, status, usage};
@@ -20,12 +18,7 @@ pub fn check(args: &DetectArgs, objects: &[ObjectPrompt], files: &[PathBuf]) -> 
             "--point, --box-prompt and --mask-prompt are in pixels of one image: name one with --image",
         ));
     };
-    let model = &args.detector.model;
-    if model.source() == ModelSource::Builtin && model.trt.is_none() && model.trt_enc_dec.is_none() {
-        let message = "clicks, the built-in model: it has no tracker, which finds the masks; name a checkpoint that has one \
-                       with --model, such as Meta's sam3.pt or facebook/sam3";
-        return Err(Error::new(ErrorKind::Mismatch, message).into());
-    }
+    args.detector.model.check_tracker("clicks")?;
     let image = Image::open(file)?;
     let size = (image.width(), image.height());
     let fits = |object: &ObjectPrompt| object.check(size).map_err(|error| about(file, &error));
