@@ -1,4 +1,4 @@
-//! How a camera moved between two frames, from the frames themselves.
+//! The motion of a camera between two frames, from the frames themselves.
 //!
 //! Corners of the picture are followed by pyramidal Lucas-Kanade flow, and the similarity (shift, turn, scale) that most of
 //! them agree on is the camera's motion; the others are on objects that move. It is the recipe of BoT-SORT's sparse optical

@@ -35,7 +35,7 @@ pub use segment::{ObjectMask, ObjectSegmenter};
 pub use stages::{ImageEncoder, Stages};
 pub use text::{EmbeddedPrompts, TextCacheFile, TextEmbedder};
 
-/// What was found in one image.
+/// The detections of one image.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Detections {
     /// The highest score first.
@@ -43,7 +43,7 @@ pub struct Detections {
     /// The pixels of each class that was found, by class id; empty unless the detector was built
     /// [with semantic maps](DetectorBuilder::with_semantic_maps).
     pub semantic: Vec<SemanticMap>,
-    /// How long it took.
+    /// The times of the stages.
     pub times: StageTimes,
 }
 

@@ -26,7 +26,7 @@ use ocelli_tracking::BoundingBox;
 use palette::{DARK, text_color_on};
 use text::{Line, Typeface};
 
-/// How detections are drawn. Sizes that are not set are proportional to the picture, so that a thumbnail and an 8K picture
+/// Options of drawing detections. Sizes that are not set are proportional to the picture, so that a thumbnail and an 8K picture
 /// look alike when shown at the same size.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]

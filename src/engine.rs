@@ -52,7 +52,7 @@ pub struct EngineOptions {
     pub tf32: bool,
 }
 
-/// What a function that [compiles a model](crate::DetectorBuilder::with_prepared_engines) needs.
+/// The request to a function that [compiles a model](crate::DetectorBuilder::with_prepared_engines).
 #[non_exhaustive]
 pub struct PrepareEngines<'r> {
     /// The model.

@@ -49,7 +49,7 @@ pub struct FrameOutcome {
     pub clean: Option<Image>,
     /// The frame with the results drawn in, if a sink asked for it.
     pub annotated: Option<Image>,
-    /// How long the stages took.
+    /// The times of the stages.
     pub times: StageTimes,
 }
 

@@ -34,7 +34,7 @@ pub struct PreprocessConfig {
     pub imgsz: usize,
     /// Subtracted from red, green and blue, on a scale from 0 to 1.
     pub mean: [f32; 3],
-    /// What red, green and blue are divided by afterwards.
+    /// The divisors of red, green and blue afterwards.
     pub std: [f32; 3],
     /// Where the resize rounds to 8 bits.
     pub rounding: Rounding,

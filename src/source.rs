@@ -37,7 +37,7 @@ fn time_of(index: u64, frame_rate: f64) -> Duration {
     Duration::try_from_secs_f64(index as f64 / frame_rate).unwrap_or(Duration::MAX)
 }
 
-/// What is known about a stream before its first frame.
+/// The properties of a stream that are known before its first frame.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct SourceInfo {
@@ -62,7 +62,7 @@ pub struct SourceInfo {
 /// Provides frames, one after the other. Two methods are required; implement [`skip`](Self::skip) if a frame can be
 /// skipped faster than read.
 pub trait Source: Send {
-    /// What is known about the stream.
+    /// The properties of the stream.
     fn info(&self) -> &SourceInfo;
 
     /// Reads the next frame into `frame`, reusing its buffer. Returns `false` at the end of the stream, after which it

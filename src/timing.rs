@@ -1,4 +1,4 @@
-//! How long the stages of one image take.
+//! Times of the stages of one image.
 
 #[cfg(not(target_family = "wasm"))]
 pub(crate) use std::time::Instant;

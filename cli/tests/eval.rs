@@ -140,6 +140,38 @@ fn saved_predictions_give_the_same_figures() {
     assert!(figure(&boxed, "/models/0/from_truth_boxes/mask_iou") > 0.4, "{boxed}");
 }
 
+/// Against the masks that `ocelli detect --box-prompt` finds for the same boxes.
+#[test]
+fn masks_of_annotated_boxes() {
+    let place = Place::new();
+    data_set(&place, 2);
+    crate::checkpoints::copy(&place, "tracker", "tracker");
+    let model = ["--model", "tracker", "--engine", "embedded"];
+    let report = evaluate(&place, &[&DATA_SET[..], &model[..], &["--protocol", "box-to-mask"]].concat());
+    let truth = place.json("annotations.json");
+    let list = |key: &str| truth[key].as_array().expect("a list").clone();
+    let (mut ious, mut without) = (Vec::new(), 0);
+    for object in list("annotations") {
+        let images = list("images");
+        let image = images.iter().find(|image| image["id"] == object["image_id"]).expect("it is listed");
+        let file = format!("pictures/{}", image["file_name"].as_str().expect("a name"));
+        let [x, y, w, h] = [0, 1, 2, 3].map(|edge| object["bbox"][edge].as_f64().expect("a number"));
+        let bbox = format!("{x},{y},{},{}", x + w, y + h);
+        let detect = ["detect", "--image", &file, "--box-prompt", &bbox, "--json", "found.json"];
+        place.succeed(OCELLI, &[&detect[..], &model[..]].concat());
+        let mask = |value: &Value| serde_json::from_value::<ocelli::Mask>(value.clone()).expect("a mask");
+        let found = &place.json("found.json")["images"][0]["detections"][0]["mask"];
+        without += u32::from(found.is_null());
+        let iou = |found| mask(&object["segmentation"]).iou(&mask(found)).expect("masks of one picture");
+        ious.push(if found.is_null() { 0.0 } else { iou(found) });
+    }
+    let mean = ious.iter().sum::<f64>() / ious.len() as f64;
+    let given = |name: &str| figure(&report, &format!("/models/0/from_truth_boxes/{name}"));
+    assert!(mean > 0.0 && (given("mask_iou") - mean).abs() < 1e-9, "{report}, expected {mean}");
+    assert_eq!((given("things"), given("without_mask")), (ious.len() as f64, f64::from(without)));
+    assert_eq!((report["protocol"].as_str(), figure(&report, "/images")), (Some("box-to-mask"), 2.0));
+}
+
 #[test]
 fn images_that_cannot_be_read_are_listed_and_the_others_count() {
     let place = Place::new();
@@ -235,6 +267,12 @@ fn invalid_arguments_are_refused() {
         (format!("{pictures}--classes|wombat"), 2, &["wombat", "no such category", "cat, dog, car, banana"]),
         (format!("{pictures}--classes|a=wombat"), 2, &["wombat", "no such category"]),
         (format!("{pictures}--protocol|coco"), 2, &["coco", "practical", "dart"]),
+        (format!("{pictures}--protocol|box-to-mask"), 1, &["the built-in model", "no tracker"]),
+        (
+            format!("{set}--predictions|boxes.json|--protocol|box-to-mask"),
+            2,
+            &["--protocol box-to-mask detects nothing: remove --predictions"],
+        ),
         (format!("{pictures}--confidence|7"), 2, &["--confidence", "0 to 1"]),
         (format!("{pictures}--model|nowhere"), 2, &["nowhere", "no such folder"]),
         (format!("{pictures}--model|empty"), 2, &["empty", "model.json"]),

@@ -49,7 +49,7 @@ pub use report::{Importance, PruneReport, PruneStep, PruneWork};
 pub use subject::PartTimes;
 pub use units::Unit;
 
-/// What the search keeps low.
+/// The quantity that the search keeps low.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Objective {
@@ -85,18 +85,18 @@ impl FromStr for Objective {
     }
 }
 
-/// How to search.
+/// Options of a search.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PruneOptions {
     /// Whether whole blocks are removed; otherwise branches (false).
     pub whole_blocks: bool,
-    /// How many blocks or branches are removed (8).
+    /// The number of blocks or branches to remove (8).
     pub num_prune: usize,
     /// Blocks and branches that stay, besides the blocks with attention over the whole image (none).
     pub protect: Vec<Unit>,
     /// The blocks and branches that may be removed; all if it is empty (empty).
     pub candidates: Vec<Unit>,
-    /// What the search keeps low.
+    /// The quantity that the search keeps low.
     pub objective: Objective,
     /// Detections above this score count. The default, `None`, is the model's own threshold.
     pub score_threshold: Option<f32>,
@@ -139,7 +139,7 @@ pub struct PruneInput<'i> {
     pub factory: &'i EngineFactory,
     /// Image files like those that the model is for.
     pub images: &'i [PathBuf],
-    /// What is searched for in every image.
+    /// The prompts for every image.
     pub prompts: &'i Prompts,
     /// The file that keeps measurements, created if missing.
     pub journal: &'i Path,

@@ -60,7 +60,7 @@ use stages::{Pass, Side};
 pub use ocelli::tensorrt::{Limits, VerificationSummary};
 pub use report::{DetectionReport, Failure, OutputReport, VerificationReport};
 
-/// What is compared, and how strictly.
+/// The comparison and its limits.
 #[derive(Clone, Debug, PartialEq)]
 pub struct VerificationOptions {
     /// The graphs to compare besides the backbone and the encoder-decoder, which are always compared (none).
@@ -76,7 +76,7 @@ pub struct VerificationOptions {
     pub max_classes: usize,
     /// Detections above this score are kept. The default, `None`, is the model's own threshold.
     pub score_threshold: Option<f32>,
-    /// How far a candidate may be from the reference.
+    /// The limits of a candidate's differences from the reference.
     pub limits: Limits,
 }
 
@@ -108,7 +108,7 @@ pub struct VerificationProgress {
 /// A callback that is called before each run. An error from it ends the verification.
 pub type ReportProgress<'r> = dyn FnMut(&VerificationProgress) -> Result<()> + 'r;
 
-/// What is compared with the reference.
+/// The candidate of a comparison.
 #[derive(Clone, Debug)]
 pub struct Candidate<'c> {
     /// The model that has its graphs.

@@ -15,7 +15,7 @@ pub trait Engine: Send {
     /// The inputs and outputs: names, element types, shapes with named dynamic axes.
     fn spec(&self) -> &EngineSpec;
 
-    /// What runs the network and where, for display: `ONNX Runtime 1.31.1, CPU, 2 threads`.
+    /// The library and the hardware, for display: `ONNX Runtime 1.31.1, CPU, 2 threads`.
     fn description(&self) -> &str;
 
     /// The device on which inputs and outputs may be, besides host memory; `None` by default.

@@ -52,7 +52,7 @@ pub struct Library {
     pub python_packages: &'static [&'static str],
     /// The extra of the Python package `ocelli` that installs it.
     pub python_extra: Option<&'static str>,
-    /// How to install it; error messages end with this.
+    /// The remedy if it is missing; error messages end with this.
     pub remedy: &'static str,
     /// Loads a file and returns the version it states, or one line that says why it cannot be used.
     pub version: fn(&Path) -> Result<String, String>,
@@ -155,11 +155,11 @@ pub struct Candidate {
     pub place: Place,
     /// The library, or the folder that was searched if it holds none.
     pub path: PathBuf,
-    /// What the search found there.
+    /// The outcome of the search there.
     pub finding: Finding,
 }
 
-/// What a place holds.
+/// The contents of a place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Finding {

@@ -50,7 +50,7 @@ impl FromStr for NormEps {
     }
 }
 
-/// How a [`Checkpoint`] is opened; the [`Default`] needs nothing but the path.
+/// Options of opening a [`Checkpoint`]; the [`Default`] needs nothing but the path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CheckpointOptions {
     tokenizer: Option<PathBuf>,
@@ -82,7 +82,7 @@ impl CheckpointOptions {
         self
     }
 
-    /// What stands after a phrase, for a text encoder of MobileCLIP; others ignore it.
+    /// The padding after a phrase, for a text encoder of MobileCLIP; others ignore it.
     #[must_use]
     pub fn with_text_padding(mut self, padding: TextPadding) -> Self {
         self.text_padding = padding;

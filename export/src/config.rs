@@ -88,7 +88,7 @@ pub enum TextEncoder {
     MobileClip(MobileClip),
 }
 
-/// What is special about MobileCLIP.
+/// The settings of MobileCLIP alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MobileClip {
     /// Whether the first and the last layer mix tokens with convolutions.
@@ -97,7 +97,7 @@ pub struct MobileClip {
     pub kernel: usize,
     /// Rows of the position table.
     pub positions: usize,
-    /// What stands after a phrase.
+    /// The padding after a phrase.
     pub padding: TextPadding,
 }
 

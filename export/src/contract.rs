@@ -391,7 +391,7 @@ impl FromStr for Precision {
     }
 }
 
-/// What stands after a phrase, for text encoders whose result depends on it.
+/// The padding after a phrase, for text encoders whose result depends on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TextPadding {
@@ -414,7 +414,7 @@ impl FromStr for TextPadding {
     }
 }
 
-/// How an image becomes [`tensor::PIXEL_VALUES`]: resized to the square without keeping the aspect ratio.
+/// The way of an image to [`tensor::PIXEL_VALUES`]: resized to the square without keeping the aspect ratio.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Preprocessing {
     /// The name of the filter: always `bilinear-antialias`.
@@ -479,10 +479,10 @@ pub struct Manifest {
     pub context_length: usize,
     /// Token ids for the start, the end and the padding of a phrase.
     pub special_tokens: SpecialTokens,
-    /// What stands after a phrase, if the text encoder's result depends on it.
+    /// The padding after a phrase, if the text encoder's result depends on it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text_padding: Option<TextPadding>,
-    /// How images are prepared.
+    /// The preparation of images.
     pub preprocessing: Preprocessing,
     /// Default thresholds.
     pub thresholds: Thresholds,

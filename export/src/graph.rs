@@ -163,7 +163,7 @@ struct Initializer<'w> {
     rounded: Option<Element>,
 }
 
-/// How the weight of a linear layer is written, and what multiplies it.
+/// The form in which the weight of a linear layer is written, and the operator that multiplies it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum LinearForm {
     /// Floating point.
@@ -206,7 +206,7 @@ pub(crate) struct Graph<'w> {
     role: Option<Role>,
     /// The part of the model that the nodes added next belong to.
     block: Option<Block>,
-    /// How often a name has been given, so that names stay unique.
+    /// The number of uses of a name, so that names stay unique.
     names: HashMap<String, usize>,
     /// Small constants by type, shape and bytes: each is written once.
     constants: HashMap<(i32, Vec<usize>, Vec<u8>), Value>,

@@ -140,7 +140,7 @@ impl Pruning {
         }
     }
 
-    /// What these and `others` remove together. A branch of a block that goes as a whole is not listed.
+    /// The branches that these and `others` remove together. A branch of a block that goes as a whole is not listed.
     #[must_use]
     pub(crate) fn with(&self, others: &Self) -> Self {
         let mut both = self.clone();

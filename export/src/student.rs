@@ -88,7 +88,7 @@ impl Student {
         self.stages.last().map_or(0, |stage| stage.width)
     }
 
-    /// What to call it, with the size where it is a known one: `RepViT-M2.3`.
+    /// Its name, with the size where it is a known one: `RepViT-M2.3`.
     pub fn name(&self) -> String {
         let widths: Vec<usize> = self.stages.iter().map(|stage| stage.width).collect();
         let size = match (self.family, widths.as_slice()) {

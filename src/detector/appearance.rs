@@ -1,4 +1,4 @@
-//! What detections look like, in the backbone's own features.
+//! The appearance of detections, in the backbone's own features.
 
 use ocelli_tracking::{Appearances, BoundingBox};
 

@@ -21,7 +21,7 @@ pub(super) struct ChunkShape {
     rows: usize,
     /// L.
     text_tokens: usize,
-    /// What follows the text: the CLS token, or the exemplars and the CLS token.
+    /// The tokens after the text: the CLS token, or the exemplars and the CLS token.
     appended: usize,
     /// T: the sum, or the engine's fixed number.
     tokens: usize,

@@ -16,7 +16,7 @@ use crate::postprocess::Candidate;
 use crate::timing::{Instant, StageTimes, milliseconds_since};
 use ocelli_error::Result;
 
-/// What the mask head computes.
+/// The outputs of the mask head.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MaskOutputs {
     pub(super) masks: bool,
@@ -37,7 +37,7 @@ pub(super) struct MaskInputs {
     pub(super) encoded: Tensor,
 }
 
-/// What the mask head needs of one class, in memory that it can read.
+/// The inputs of the mask head for one class, in memory that it can read.
 struct ClassInputs {
     prompt_features: Tensor,
     prompt_mask: Tensor,

@@ -44,7 +44,7 @@ pub struct Redaction {
 struct Held {
     class: usize,
     bbox: BoundingBox,
-    /// How many frames ago it was found, of those that were searched for its class.
+    /// The number of frames since it was found, of those that were searched for its class.
     age: u32,
 }
 

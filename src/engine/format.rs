@@ -1,4 +1,4 @@
-//! What a model asks of an engine.
+//! The requirements of a model on its engine.
 
 use ocelli_export::contract::{Manifest, Precision, Target};
 

@@ -9,7 +9,7 @@ pub(super) fn entries_fit(bytes: &[u8]) -> bool {
     directory(bytes).is_none_or(|mut sizes| sizes.all(|size| size <= bytes.len() as u64))
 }
 
-/// What the values of each entry take, in bytes.
+/// The size of the values of each entry, in bytes.
 fn directory(bytes: &[u8]) -> Option<impl Iterator<Item = u64>> {
     let is_little = match bytes.get(..2)? {
         b"II" => true,

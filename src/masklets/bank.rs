@@ -1,4 +1,4 @@
-//! What is remembered of objects: memories in one tensor, pointers in host memory.
+//! The memory of objects: memories in one tensor, pointers in host memory.
 
 use ocelli_engines::{Device, ElementType, Tensor};
 use ocelli_tracking::masklets::{MemorySlot, PointerSlot};

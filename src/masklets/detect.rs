@@ -13,7 +13,7 @@ use crate::postprocess::PostProcessOptions;
 use crate::timing::StageTimes;
 use ocelli_error::Result;
 
-/// What the tracker needs of a frame. The buffers are reused.
+/// A frame's features and detections, for the tracker. The buffers are reused.
 #[derive(Debug, Default)]
 pub struct MaskFrame {
     /// `[1, hidden, P, P]`, the backbone's last features, on its device if it has one.

@@ -1,4 +1,4 @@
-//! What leaves a tracker.
+//! The results of a tracker.
 
 use ocelli_tracking::BoundingBox;
 use ocelli_tracking::masklets::{BitMask, ShownFrame};

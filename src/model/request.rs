@@ -37,7 +37,7 @@ pub struct ModelRequest {
     pub imgsz: Option<usize>,
     /// Number format of the export; 32-bit floating point by default. It cannot differ from an exported folder's.
     pub precision: Option<Precision>,
-    /// How the export writes attention; ignored for an exported folder.
+    /// The operators of attention in the export; ignored for an exported folder.
     pub target: Target,
     /// Whether masks are needed; without them the export leaves out the mask head.
     pub masks: bool,

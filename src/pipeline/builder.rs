@@ -80,21 +80,21 @@ impl PipelineBuilder {
         self
     }
 
-    /// What to do with frames when a queue is full. By default [`run`](Self::run) uses [`FramePolicy::Latest`] for live
+    /// The treatment of frames when a queue is full. By default [`run`](Self::run) uses [`FramePolicy::Latest`] for live
     /// sources; everything else uses [`FramePolicy::All`].
     pub fn with_policy(mut self, policy: FramePolicy) -> Self {
         self.config.policy = Some(policy);
         self
     }
 
-    /// How many frames may wait before each stage, 1 to 1024. The default is 2, or 1 with [`FramePolicy::Latest`].
+    /// The number of frames that may wait before each stage, 1 to 1024. The default is 2, or 1 with [`FramePolicy::Latest`].
     /// Deeper queues add latency, and add throughput only if the stages' times vary.
     pub fn with_queue_depth(mut self, frames: usize) -> Self {
         self.config.queue_depth = Some(frames);
         self
     }
 
-    /// What to favour: frames per second, or results soon after the frame. The default is [`Latency::Balanced`] for live
+    /// The goal: frames per second, or results soon after the frame. The default is [`Latency::Balanced`] for live
     /// sources in [`run`](Self::run), else [`Latency::Throughput`]. The results of frames that are not dropped are the same.
     pub fn with_latency(mut self, latency: Latency) -> Self {
         self.config.latency = Some(latency);
@@ -143,7 +143,7 @@ impl PipelineBuilder {
         self
     }
 
-    /// How results are drawn when a sink asks for [`annotated`](crate::sink::Pictures::annotated) pictures. By default
+    /// Draws results when a sink asks for [`annotated`](crate::sink::Pictures::annotated) pictures. By default
     /// an [`Annotator`] draws the detections.
     pub fn with_drawing(
         mut self,

@@ -13,7 +13,7 @@ const QUEUE_DEPTH: usize = 2;
 /// Beyond this, more waiting frames only cost memory and latency.
 const MAX_QUEUE_DEPTH: usize = 1024;
 
-/// What to do with a frame when the next queue is full.
+/// The treatment of a frame when the next queue is full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum FramePolicy {
@@ -25,7 +25,7 @@ pub enum FramePolicy {
     Latest,
 }
 
-/// How long a frame may wait so that more frames pass.
+/// The trade between a frame's time in queues and frames per second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Latency {

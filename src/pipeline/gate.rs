@@ -3,7 +3,7 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How often a blocked thread checks whether it should still wait: cancellation does not wake it.
+/// The interval at which a blocked thread checks whether it should still wait: cancellation does not wake it.
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Counts the frames that have entered and not left.

@@ -13,7 +13,7 @@ const SAMPLES: usize = 8;
 /// A cell has changed if it differs by this many levels of luma, and by this many times its own noise.
 const LEAST_CHANGE: f32 = 4.0;
 const NOISES: f32 = 5.0;
-/// How fast the estimate of the noise follows, in levels a frame.
+/// The rate at which the estimate of the noise follows, in levels a frame.
 const NOISE_STEP: f32 = 0.08;
 /// A cell that differs by this many times as much has motion, without others around it.
 const STRONG: f32 = 3.0;

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use super::FramePolicy;
 use super::stats::{Stage, StatsRecorder};
 
-/// How often a blocked thread checks whether it should still wait: cancellation does not wake it.
+/// The interval at which a blocked thread checks whether it should still wait: cancellation does not wake it.
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// A bounded queue of waiting items.

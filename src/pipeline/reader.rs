@@ -13,9 +13,9 @@ use crate::frame::Frame;
 use crate::source::Source;
 use ocelli_error::{ErrorKind, Result};
 
-/// How often a wait for a frame checks for cancellation.
+/// The interval at which a wait for a frame checks for cancellation.
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
-/// How long a run that has ended waits for a read that has not.
+/// The time that a run which has ended waits for a read that has not.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The thread of a source.

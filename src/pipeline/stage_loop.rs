@@ -16,7 +16,7 @@ use ocelli_error::{Error, ErrorKind, Result};
 /// A stage, and its work on one frame.
 pub(super) type StageWork = (Stage, Box<dyn FnMut(&mut Job) -> Result<()> + Send>);
 
-/// What the threads of a pipeline share: its queues, its buffers, and why it ended.
+/// The state that the threads of a pipeline share: its queues, its buffers, and why it ended.
 pub(super) struct StageLoop {
     /// The queues in the order in which a frame passes them.
     pub(super) queues: Vec<Queue<Job>>,

@@ -1,4 +1,4 @@
-//! What each stage does with one frame.
+//! The work of each stage on one frame.
 //!
 //! Pipelined and sequential runs give bit-identical results because each stage sees its frames in the same order in both.
 
@@ -185,7 +185,7 @@ pub(super) struct DecodeStage {
     shared: Arc<StageLoop>,
 }
 
-/// What is remembered from frame to frame of a source.
+/// The state of a source from frame to frame.
 struct Stream {
     budget: Option<ClassBudget>,
     tracker: Option<ByteTracker>,

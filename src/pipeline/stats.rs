@@ -99,7 +99,7 @@ pub struct QueueStats {
     pub mean: f64,
     /// The most frames that ever waited.
     pub max: usize,
-    /// How many frames may wait.
+    /// The number of frames that may wait.
     pub capacity: usize,
 }
 
@@ -132,7 +132,7 @@ pub struct PipelineStats {
     pub stages: Vec<StageStats>,
 }
 
-/// How many of the last frames `fps_now` covers.
+/// The number of the last frames that `fps_now` covers.
 const RECENT: usize = 32;
 
 /// Records the statistics of a pipeline. Pass a clone to

@@ -157,9 +157,9 @@ struct Capture {
     next: u64,
     /// The container, if the stream is a file.
     file: Option<Container>,
-    /// How long a read may take, if the stream comes through a network.
+    /// The time limit of a read, if the stream comes through a network.
     timeout: Option<Duration>,
-    /// How often the decoder recovered from a failure.
+    /// The number of failures from which the decoder recovered.
     failures: u64,
 }
 

@@ -9,7 +9,7 @@ use crate::cancellation::Cancellation;
 use crate::frame::Frame;
 use ocelli_error::{Error, ErrorKind, Result};
 
-/// How often a wait checks for cancellation.
+/// The interval at which a wait checks for cancellation.
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// When to try to reconnect, and for how long.
@@ -22,7 +22,7 @@ pub struct ReconnectingOptions {
     pub first_delay: Duration,
     /// The longest delay.
     pub longest_delay: Duration,
-    /// How long to keep trying after a loss until the next frame arrives; zero never reconnects.
+    /// The time to keep trying after a loss until the next frame arrives; zero never reconnects.
     pub give_up_after: Duration,
 }
 

@@ -17,7 +17,7 @@ const KEYS: [&str; 14] = [
     "session",
     "signature",
 ];
-/// What stands in the place of a secret.
+/// The text in the place of a secret.
 const HIDDEN: &str = "…";
 
 /// The text without the passwords and tokens of the addresses in it, for everything that leaves the program: messages, logs,

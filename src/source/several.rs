@@ -10,7 +10,7 @@ use crate::frame::{Frame, Origin};
 use crate::pipeline::{Stage, guard};
 use ocelli_error::{Error, ErrorKind, Result};
 
-/// How often a wait for a frame checks for cancellation.
+/// The interval at which a wait for a frame checks for cancellation.
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 /// How long a stream that is dropped waits for the threads of its sources: less than a run waits for its source.
 const PATIENCE: Duration = Duration::from_millis(800);
@@ -21,7 +21,7 @@ const MAX_SOURCES: usize = 1024;
 pub struct Feed {
     /// Its name in results; unique.
     pub name: String,
-    /// How many turns it gets for each of a source of weight 1, from 1 on. Of no effect between recorded sources that keep
+    /// The turns that it gets for each of a source of weight 1, from 1 on. Of no effect between recorded sources that keep
     /// every frame: they play side by side.
     pub weight: u32,
     /// Its frames.
@@ -50,11 +50,11 @@ pub struct Several {
     cancellation: Cancellation,
 }
 
-/// How the sources of [`Several`] are doing; clones show the same.
+/// The states of the sources of [`Several`]; clones show the same.
 #[derive(Clone)]
 pub struct SeveralStates(Arc<Shared>);
 
-/// How one of several sources is doing.
+/// The state of one of several sources.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FeedState {
@@ -331,7 +331,7 @@ impl std::fmt::Debug for SeveralStates {
 
 /// Whose turn it is: the one that has had the least turns for its weight (stride scheduling).
 struct Turns {
-    /// What a turn costs.
+    /// The cost of a turn.
     costs: Vec<f64>,
     /// What the turns of each have cost.
     spent: Vec<f64>,

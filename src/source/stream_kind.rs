@@ -6,7 +6,7 @@ const FILES: [&str; 12] =
 /// Protocols that transfer files; all others transfer streams.
 const OF_FILES: [&str; 6] = ["file", "ftp", "ftps", "http", "https", "sftp"];
 
-/// How a stream behind a URL behaves.
+/// The behaviour of a stream behind a URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum StreamKind {

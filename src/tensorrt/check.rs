@@ -16,7 +16,7 @@ fn mismatch(message: String) -> Error {
     Error::new(ErrorKind::Mismatch, message)
 }
 
-/// How to repair it: build the engine again.
+/// The remedy: build the engine again.
 fn rebuild(sidecar: &Sidecar) -> String {
     format!("build it again from {}", sidecar.model.display())
 }

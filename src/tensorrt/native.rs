@@ -54,7 +54,7 @@ impl fmt::Display for Gpu {
     }
 }
 
-/// How an engine is built.
+/// Options of building an engine.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PlanRequest {
     /// The compute capabilities to build for; the GPU of this machine if empty.

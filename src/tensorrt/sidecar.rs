@@ -18,7 +18,7 @@ use ocelli_error::{Error, ErrorKind, Result};
 pub struct Sidecar {
     /// Of this file.
     pub format_version: u32,
-    /// What wrote it: `ocelli` and its version.
+    /// The program that wrote it: `ocelli` and its version.
     pub writer: String,
     /// Which graph the engine is.
     pub graph: ModelGraph,
@@ -41,14 +41,14 @@ pub struct Sidecar {
     pub tensorrt: BuiltBy,
     /// Number format of the large matrix products.
     pub precision: String,
-    /// What stays in 32 bits in half precision, as in `model.json`.
+    /// The kinds of computation that stay in 32 bits in half precision, as in `model.json`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mixed_precision: Option<serde_json::Value>,
     /// The sizes of its inputs.
     pub shapes: EngineShapes,
-    /// How it was built.
+    /// The options that it was built with.
     pub options: BuildSettings,
-    /// How it compared with its ONNX file; `None` if its GPU was not present when it was built. Such an engine must be verified
+    /// The comparison with its ONNX file; `None` if its GPU was not present when it was built. Such an engine must be verified
     /// before it runs.
     pub verified: Option<VerificationSummary>,
 }
@@ -103,7 +103,7 @@ impl From<DimensionRange> for DimensionSizes {
     }
 }
 
-/// How an engine was built.
+/// The options that an engine was built with.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BuildSettings {
     /// The most GPU memory that one layer may use, in bytes; `None` for all of it.

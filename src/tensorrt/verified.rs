@@ -1,4 +1,4 @@
-//! What the numeric gate found, as an engine's sidecar records it.
+//! The result of the numeric gate, as an engine's sidecar records it.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use ocelli_error::{Error, Result};
 
-/// How far a candidate may be from the reference.
+/// The limits of a candidate's differences from the reference.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Limits {
     /// The least cosine of features and logits, for each input (0.999).
@@ -47,12 +47,12 @@ impl Limits {
     }
 }
 
-/// What an accepted verification leaves in an engine's sidecar.
+/// The record of an accepted verification in an engine's sidecar.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct VerificationSummary {
-    /// What the reference ran on.
+    /// The reference's engine and device.
     pub reference: String,
-    /// What the engine ran on.
+    /// The engine's library and device.
     pub candidate: String,
     /// The least cosine of each output.
     pub cosine: BTreeMap<String, f64>,
@@ -70,6 +70,6 @@ pub struct VerificationSummary {
     pub random_inputs: usize,
     /// Of the random numbers and the scenes.
     pub seed: u64,
-    /// How far it was allowed to be off.
+    /// The limits that it was held to.
     pub limits: Limits,
 }

@@ -1,10 +1,10 @@
-//! What detections look like.
+//! The appearance of detections.
 
 use std::collections::BTreeMap;
 
 use crate::track::TrackerDetection;
 
-/// What the detections of one frame look like: a feature vector for each, of which the direction counts.
+/// The appearance of the detections of one frame: a feature vector for each, of which the direction counts.
 ///
 /// [`ByteTracker::update_with`](crate::ByteTracker::update_with) compares them with those of the tracks. The buffer is reused.
 #[derive(Debug, Clone, Default)]
@@ -56,7 +56,7 @@ fn normalize(vector: &mut [f32]) {
 const LATEST_LOOK: f32 = 0.1;
 const LATEST_OF_CLASS: f32 = 0.02;
 
-/// What a track looks like: the direction of a running mean.
+/// The appearance of a track: the direction of a running mean.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Look(Vec<f32>);
 
@@ -90,7 +90,7 @@ impl Look {
     }
 }
 
-/// What is typical of each class: a running mean of its detections. Features of a detector say first of all what class an
+/// The typical appearance of each class: a running mean of its detections. Features of a detector say first of all what class an
 /// object is of; what tells two of a class apart is the rest.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct TypicalLooks(BTreeMap<usize, Vec<f32>>);

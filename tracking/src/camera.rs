@@ -2,7 +2,7 @@
 
 use ocelli_error::{Error, ErrorKind, Result};
 
-/// How the picture moved from one frame to the next because the camera did: a map of points that keeps lines straight.
+/// The motion of the picture from one frame to the next because the camera moved: a map of points that keeps lines straight.
 ///
 /// [`ByteTracker::compensate`](crate::ByteTracker::compensate) applies it to the tracks.
 #[derive(Debug, Clone, Copy, PartialEq)]

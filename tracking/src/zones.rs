@@ -57,7 +57,7 @@ pub struct ZoneOptions {
     /// How far beyond a line or an edge the anchor has to be before it has changed sides, in the unit of the boxes. An
     /// anchor that wavers by less counts once.
     pub margin: f32,
-    /// How long a track may be missing before it has left all zones.
+    /// The time that a track may be missing before it has left all zones.
     pub patience: Duration,
 }
 
@@ -79,7 +79,7 @@ pub enum Direction {
     Out,
 }
 
-/// What has happened to a track.
+/// An event of a track.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum ZoneEventKind {
@@ -94,7 +94,7 @@ pub enum ZoneEventKind {
 /// An event of a [`ZoneCounter`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ZoneEvent {
-    /// What has happened.
+    /// The event.
     pub kind: ZoneEventKind,
     /// When: the time of the frame in which it was seen; for a track that vanished, of the last one with it.
     pub time: Duration,
@@ -118,7 +118,7 @@ pub struct LineCounts {
 pub struct ZoneCounts {
     /// Tracks inside now.
     pub inside: u64,
-    /// How often a track has entered.
+    /// The number of times that a track has entered.
     pub entered: u64,
     /// The time inside of all visits that have ended.
     pub dwell: Duration,
@@ -148,7 +148,7 @@ pub struct ZoneCounter {
     events: Vec<ZoneEvent>,
 }
 
-/// What is remembered of a track.
+/// The state of a track.
 #[derive(Clone, Debug)]
 struct Seen {
     class_id: usize,

@@ -128,7 +128,7 @@ typedef enum ocelli_policy {
 } ocelli_policy;
 
 /**
- * How long a frame may wait so that more frames pass.
+ * The trade between a frame's time in queues and frames per second.
  */
 typedef enum ocelli_latency {
     /**

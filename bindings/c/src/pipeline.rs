@@ -49,7 +49,7 @@ pub enum ocelli_policy {
     OCELLI_LATEST = 1,
 }
 
-/// How long a frame may wait so that more frames pass.
+/// The trade between a frame's time in queues and frames per second.
 #[repr(C)]
 pub enum ocelli_latency {
     /// Queues between all stages.

@@ -65,6 +65,12 @@ fn run(
     }
     let protocol: Protocol =
         arguments.protocol.parse().map_err(|why| options::invalid("protocol", &format!("{why}")))?;
+    if protocol == Protocol::BoxToMask {
+        return Err(options::invalid(
+            "protocol",
+            "box-to-mask is evaluated by the program: ocelli eval --protocol box-to-mask",
+        ));
+    }
     let task = open(arguments)?;
     let mut report = EvalReport {
         truth: task.description.clone(),

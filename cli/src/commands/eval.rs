@@ -26,7 +26,8 @@ ocelli eval --images <DIR> --annotations <FILE> [OPTIONS]
 #[command(after_help = "\
 Average precision is computed as by pycocotools. Every class is detected in every image. Figures of different protocols \
 cannot be compared: practical keeps scores above 0.01, applies NMS at 0.7 and keeps the best 300 per image; dart keeps \
-every score, without NMS, and the best 100.
+every score, without NMS, and the best 100; box-to-mask, the evaluation of EfficientSAM3, detects nothing but gives \
+the box of each instance to the model's tracker and compares the masks.
 
 Examples:
   ocelli eval --scenes 500
@@ -51,7 +52,7 @@ pub struct EvalArgs {
     /// Compare two models (folders as for --model, or built-in) or COCO results files
     #[arg(long, num_args = 2, value_names = ["A", "B"], conflicts_with = "model", help_heading = INPUT)]
     compare: Vec<PathBuf>,
-    /// Which detections count: practical or dart
+    /// Which detections count: practical or dart; or box-to-mask: the mask of each annotated box, by a model with a tracker
     #[arg(long, default_value = "practical", value_name = "NAME", help_heading = DETECTION)]
     protocol: Protocol,
     /// Evaluate only these categories; PHRASE=CATEGORY sets the text prompt of one
@@ -162,7 +163,25 @@ pub fn run(args: &EvalArgs, log: &LogArgs) -> anyhow::Result<()> {
     }
 }
 
+impl EvalArgs {
+    /// Whether annotated boxes are given, and masks are what is compared.
+    fn gives_boxes(&self) -> bool {
+        self.exemplars_from_truth || self.protocol == Protocol::BoxToMask
+    }
+}
+
 fn check(args: &EvalArgs) -> anyhow::Result<()> {
+    if args.protocol == Protocol::BoxToMask {
+        let others = [
+            ("--predictions", args.predictions.is_some()),
+            ("--exemplars-from-truth", args.exemplars_from_truth),
+            ("--save-predictions", args.save_predictions.is_some()),
+            ("--screen", args.screen.screen.is_some()),
+        ];
+        if let Some((flag, _)) = others.into_iter().find(|(_, given)| *given) {
+            return Err(usage(format!("--protocol box-to-mask detects nothing: remove {flag}")));
+        }
+    }
     if args.annotations.is_none() && args.scenes.is_none() {
         let what = "nothing to evaluate: name --images and --annotations, or use --scenes 100";
         return Err(usage(what));
@@ -202,12 +221,11 @@ fn detect_all(
         progress.message(images.name(id));
         match images.read(id) {
             Ok(image) => {
-                let from_truth = args.exemplars_from_truth;
-                let instances = if from_truth { images.truth.instances(id) } else { Vec::new() };
+                let instances = if args.gives_boxes() { images.truth.instances(id) } else { Vec::new() };
                 // The models alternate, so that a slow period of the machine affects both.
                 let turns = (0..contenders.len()).map(|turn| (turn + number) % contenders.len());
                 for turn in turns.collect::<Vec<_>>() {
-                    contenders[turn].detect(id, &image, &instances, task, from_truth)?;
+                    contenders[turn].detect(id, &image, &instances, task, args)?;
                 }
                 images.ids.push(id);
             }
@@ -262,7 +280,7 @@ fn intervals(
     contenders: &[Contender],
 ) -> anyhow::Result<[Option<[f64; 2]>; 2]> {
     let [first, second] = contenders else { return Ok([None; 2]) };
-    if args.exemplars_from_truth {
+    if args.gives_boxes() {
         return Ok([None; 2]);
     }
     let predictions = [first.predictions(), second.predictions()];

@@ -1,13 +1,11 @@
-//! Mask IoU of instances whose annotated boxes are the exemplars.
+//! Mask IoU of instances whose annotated boxes are given.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
 use super::Instance;
-use ocelli::Detection;
-use ocelli::Result;
-use ocelli::{Prompt, Prompts};
+use ocelli::{Detection, Mask, ObjectPrompt, Prompt, Prompts, Result};
 
 /// Mean mask IoU over instances whose annotated boxes are given to the detector as exemplars, each as a separate class
 /// without a text prompt.
@@ -16,7 +14,8 @@ use ocelli::{Prompt, Prompts};
 /// Crowds and instances without a mask are left out.
 ///
 /// DART measures masks on COCO this way (as EfficientSAM3 does), with one difference: it gives the box to SAM's interactive
-/// head, which is trained to return the boxed instance only. The detector's graphs do not have this head.
+/// head, which is trained to return the boxed instance only. [`objects`](Self::objects) and [`add_masks`](Self::add_masks) are
+/// for that head, which is part of a model's tracker.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ExemplarMasks {
     /// The mean over all instances, 0 to 1; `None` if there are no instances.
@@ -24,7 +23,7 @@ pub struct ExemplarMasks {
     /// Number of instances.
     #[serde(rename = "things")]
     pub instances: usize,
-    /// Number of instances without a detection.
+    /// Number of instances without a detection, or with an empty mask.
     pub without_mask: usize,
     /// The mean over the instances of each category, by its id.
     pub per_class: BTreeMap<u64, f64>,
@@ -58,11 +57,38 @@ impl ExemplarMasks {
     /// # Errors
     /// [`Mismatch`](ocelli::ErrorKind::Mismatch) if the masks have different sizes.
     pub fn add(&mut self, instances: &[Instance], found: &[Detection]) -> Result<()> {
-        for (class, instance) in instances.iter().enumerate() {
+        let masks = instances.iter().enumerate().map(|(class, instance)| {
             let overlap = |detection: &&Detection| detection.bbox.iou(&instance.bbox);
             let own = found.iter().filter(|one| one.class_id == class && overlap(one) > 0.0);
-            let nearest = own.max_by(|a, b| overlap(a).total_cmp(&overlap(b)));
-            let iou = match (nearest.and_then(|one| one.mask.as_ref()), &instance.mask) {
+            own.max_by(|a, b| overlap(a).total_cmp(&overlap(b))).and_then(|one| one.mask.as_ref())
+        });
+        self.count(instances, masks)
+    }
+
+    /// An object for each instance, shown by its box.
+    pub fn objects(instances: &[Instance]) -> Vec<ObjectPrompt> {
+        instances.iter().map(|instance| ObjectPrompt::new("boxed").with_box(instance.bbox)).collect()
+    }
+
+    /// Adds an image: its instances, and the masks of their [`objects`](Self::objects).
+    ///
+    /// # Errors
+    /// [`Mismatch`](ocelli::ErrorKind::Mismatch) if the masks have different sizes.
+    pub fn add_masks<'m>(
+        &mut self,
+        instances: &[Instance],
+        masks: impl IntoIterator<Item = &'m Mask>,
+    ) -> Result<()> {
+        self.count(instances, masks.into_iter().map(|mask| Some(mask).filter(|mask| mask.area() > 0)))
+    }
+
+    fn count<'m>(
+        &mut self,
+        instances: &[Instance],
+        masks: impl Iterator<Item = Option<&'m Mask>>,
+    ) -> Result<()> {
+        for (instance, mask) in instances.iter().zip(masks) {
+            let iou = match (mask, &instance.mask) {
                 (Some(ours), Some(theirs)) => ours.iou(theirs)?,
                 _ => {
                     self.without_mask += 1;

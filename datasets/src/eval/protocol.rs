@@ -10,9 +10,9 @@ use ocelli::{Error, ErrorKind};
 
 /// Which detections count. Figures of different protocols cannot be compared.
 ///
-/// With both protocols, every class is looked for in every image.
+/// With `practical` and `dart`, every class is looked for in every image.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Protocol {
     /// As in practical use: scores above 0.01, suppression at an IoU of 0.7 within a class, the best 300 detections of an image.
@@ -20,6 +20,9 @@ pub enum Protocol {
     Practical,
     /// As in DART's paper: scores above 0, no suppression, the best 100 detections of an image.
     Dart,
+    /// As in EfficientSAM3's evaluation: nothing is detected; the model's tracker is given the annotated box of each instance,
+    /// and its mask is compared with the annotated one.
+    BoxToMask,
 }
 
 impl Protocol {
@@ -27,6 +30,7 @@ impl Protocol {
     pub fn post_processing(self) -> PostProcessOptions {
         let options = PostProcessOptions::default();
         match self {
+            Self::BoxToMask => options,
             Self::Practical => PostProcessOptions {
                 score_threshold: 0.01,
                 nms_iou: Some(0.7),
@@ -47,6 +51,7 @@ impl Protocol {
         match self {
             Self::Practical => "practical: scores above 0.01, suppression 0.7, the best 300 of an image",
             Self::Dart => "dart: every score, no suppression, the best 100 of an image",
+            Self::BoxToMask => "box-to-mask: the mask of each annotated box, by the tracker's mask decoder",
         }
     }
 }
@@ -56,6 +61,7 @@ impl fmt::Display for Protocol {
         f.write_str(match self {
             Self::Practical => "practical",
             Self::Dart => "dart",
+            Self::BoxToMask => "box-to-mask",
         })
     }
 }
@@ -67,9 +73,11 @@ impl FromStr for Protocol {
         match name.to_lowercase().as_str() {
             "practical" => Ok(Self::Practical),
             "dart" => Ok(Self::Dart),
+            "box-to-mask" => Ok(Self::BoxToMask),
             _ => {
-                let message =
-                    format!("protocol {name}: no such protocol; the protocols are practical and dart");
+                let message = format!(
+                    "protocol {name}: no such protocol; the protocols are practical, dart and box-to-mask"
+                );
                 Err(Error::new(ErrorKind::InvalidArgument, message).about("protocol"))
             }
         }

@@ -82,7 +82,7 @@ fn write_model(writer: &mut impl Write, model: &ModelReport) -> io::Result<()> {
     if let Some(masks) = &model.from_truth_boxes {
         writeln!(
             writer,
-            "  with their boxes as exemplars   mask IoU {}   {} instances, {} not detected",
+            "  given their boxes   mask IoU {}   {} instances, {} without a mask",
             fraction(masks.mask_iou),
             masks.instances,
             masks.without_mask

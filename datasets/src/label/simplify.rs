@@ -11,7 +11,7 @@ const TOLERANCE: f32 = 0.5;
 /// The least IoU of a polygon and its mask.
 const LEAST_IOU: f64 = 0.99;
 
-/// How a polygon covers pixels.
+/// The pixels that a polygon covers.
 #[derive(Clone, Copy)]
 pub(super) struct Coverage {
     /// The position within a pixel that decides whether the pixel is inside.

@@ -104,7 +104,7 @@ pub fn open_image(path: &Path) -> Result<Image> {
     Image::decode(&bytes, &path.display().to_string())
 }
 
-/// What is wrong with a tar file.
+/// The fault of a tar file.
 fn problem_of(path: &Path) -> Result<Error> {
     let tar = TarFile::open(path)?;
     let problem = tar.problem().unwrap_or("it was changed; run this again to label its images");

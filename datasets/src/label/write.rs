@@ -49,7 +49,7 @@ pub struct Summary {
     pub added: Vec<PathBuf>,
 }
 
-/// How often a class occurs in a data set.
+/// The number of occurrences of a class in a data set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClassCount {
     /// The name of the class.

@@ -76,7 +76,7 @@ pub fn check_written(path: &Path) -> Result<()> {
     Written::load(Path::new("."), path).map(drop)
 }
 
-/// Whose a file is.
+/// The owner of a file: Ocelli or the person.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
     /// It does not exist and was never written.
@@ -223,7 +223,7 @@ impl Written {
         Ok(())
     }
 
-    /// Whose a file is.
+    /// The owner of a file: Ocelli or the person.
     pub fn owner(&self, file: &str) -> Result<Owner> {
         Ok(self.owner_of(file, hash_on_disk(&self.root.join(file))?.as_deref()))
     }

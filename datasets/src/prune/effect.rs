@@ -1,4 +1,4 @@
-//! What a removal changes.
+//! The effect of a removal.
 
 use ocelli::Detection;
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,7 @@ const UNMOVED_IOU: f32 = 0.9;
 /// The 0.975 quantile of the normal distribution.
 const QUANTILE: f64 = 1.959_964;
 
-/// What a removal changes in one image. In 32 bits, so that it is the same when it is read from a file.
+/// The effect of a removal in one image. In 32 bits, so that it is the same when it is read from a file.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Measurement {
     pub relative_l2: f32,
@@ -28,7 +28,7 @@ impl Measurement {
     }
 }
 
-/// How the detections differ from those of the whole model.
+/// The differences of the detections from those of the whole model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DetectionEffect {
     /// Detections of the whole model.
@@ -71,7 +71,7 @@ impl DetectionEffect {
     }
 }
 
-/// What a removal changes, over all images.
+/// The effect of a removal, over all images.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Effect {
     /// The distance of `fpn_2`, which detections are decoded from, from the whole model's, relative to its length: the mean of

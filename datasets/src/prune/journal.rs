@@ -15,7 +15,7 @@ use super::PruneInput;
 use super::effect::Measurement;
 use super::subject::PartTimes;
 
-/// What measurements depend on besides the branches that are removed.
+/// The conditions of a measurement besides the branches that are removed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Identity {
     /// The version of the format.

@@ -10,12 +10,12 @@ use super::effect::Effect;
 use super::plot;
 use super::{Objective, PartTimes, Unit};
 
-/// What a block or a branch is worth.
+/// The importance of a block or a branch.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Importance {
-    /// What is removed, alone.
+    /// The block or branch, removed alone.
     pub unit: Unit,
-    /// What that changes.
+    /// Its effect.
     pub effect: Effect,
     /// The time that it takes, in milliseconds.
     pub saved_ms: f64,
@@ -24,13 +24,13 @@ pub struct Importance {
 /// A backbone of the search, from the whole one on.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PruneStep {
-    /// What was removed last; `None` for the whole backbone.
+    /// The last removal; `None` for the whole backbone.
     pub removed: Option<Unit>,
     /// All blocks that are removed.
     pub skip_blocks: Vec<usize>,
     /// All branches that are removed besides, as `25:attn`.
     pub mask_blocks: Vec<String>,
-    /// What all removals change.
+    /// The effect of all removals.
     pub effect: Effect,
     /// The time of the backbone, in milliseconds: that of its parts.
     pub backbone_ms: f64,
@@ -63,26 +63,26 @@ pub struct PruneWork {
     pub whole_pass_runs: u64,
 }
 
-/// What a search found. Everything but the times is the same in every run on one machine.
+/// The result of a search. Everything but the times is the same in every run on one machine.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PruneReport {
     /// Hash of the checkpoint's weights.
     pub weights_sha256: String,
     /// Side of the model's input.
     pub imgsz: usize,
-    /// What ran it.
+    /// The engine.
     pub engine: String,
     /// The image files.
     pub images: Vec<String>,
-    /// What was searched for in them.
+    /// The prompts.
     pub classes: Vec<String>,
     /// Detections above this score count.
     pub score_threshold: f32,
-    /// What the search kept low.
+    /// The quantity that the search kept low.
     pub objective: Objective,
     /// Whether whole blocks were removed; otherwise branches.
     pub whole_blocks: bool,
-    /// How long the parts of the whole backbone take.
+    /// The times of the parts of the whole backbone.
     pub times: PartTimes,
     /// Blocks and branches, each removed alone, front to back.
     pub importance: Vec<Importance>,

@@ -61,7 +61,7 @@ impl PartTimes {
     }
 }
 
-/// What the whole model finds in an image.
+/// The features and detections of the whole model in an image.
 struct Reference {
     /// `fpn_2`, `[1, D, P, P]`.
     features: Vec<f32>,
@@ -152,7 +152,7 @@ impl<'i> Subject<'i> {
         self.global_blocks
     }
 
-    /// How many branches have run.
+    /// The number of branches that have run.
     pub fn branch_runs(&self) -> u64 {
         self.chain.runs.len() as u64
     }

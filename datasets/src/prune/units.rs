@@ -1,4 +1,4 @@
-//! What can be removed: blocks, and branches of blocks.
+//! Units that can be removed: blocks, and branches of blocks.
 
 use std::collections::BTreeSet;
 use std::fmt;

@@ -24,13 +24,13 @@ pub(super) struct Input {
     pub(super) size: (u32, u32),
     /// The text prompts that are looked for, and behind them one with exemplars.
     pub(super) prompts: Prompts,
-    /// How many text prompts there are.
+    /// The number of text prompts.
     pub(super) classes: usize,
-    /// How many classes the candidate decodes at a time.
+    /// The number of classes that the candidate decodes at a time.
     pub(super) chunk: usize,
 }
 
-/// What the backbone is given.
+/// The inputs of the backbone.
 #[derive(Debug)]
 pub(super) enum Pixels {
     /// An image with objects to detect.

@@ -16,7 +16,7 @@ pub(super) struct Recorded {
     pub(super) tensor: Tensor,
 }
 
-/// What the engines of a detector returned. Clones share it.
+/// The outputs of a detector's engines. Clones share them.
 #[derive(Clone, Default)]
 pub(super) struct Recording(Arc<Mutex<State>>);
 

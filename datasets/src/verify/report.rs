@@ -10,7 +10,7 @@ use ocelli::model::ModelGraph;
 /// Failures that the table lists. The others are counted.
 const SHOWN: usize = 12;
 
-/// How one output compares, over all inputs.
+/// The comparison of one output, over all inputs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct OutputReport {
     /// The graph that returns it. A backbone in two parts counts as one.
@@ -31,7 +31,7 @@ pub struct OutputReport {
     pub finite: bool,
 }
 
-/// How scores, boxes and detections compare.
+/// The comparison of scores, boxes and detections.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct DetectionReport {
     /// Detections above this score are kept.
@@ -78,7 +78,7 @@ pub struct VerificationReport {
     pub candidate: String,
     /// The graphs that the candidate replaces.
     pub graphs: Vec<ModelGraph>,
-    /// How far the candidate may be from the reference.
+    /// The limits of the candidate's differences from the reference.
     pub limits: Limits,
     /// Seed of the random pixels and the scenes.
     pub seed: u64,

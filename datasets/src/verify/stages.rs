@@ -35,7 +35,7 @@ pub(super) struct Output {
     pub(super) tensor: Tensor,
 }
 
-/// What one side returned for one input.
+/// The outputs of one side for one input.
 #[derive(Debug, Default)]
 pub(super) struct Pass {
     pub(super) features: ImageFeatures,
@@ -189,7 +189,7 @@ impl Side {
         pass.push(ModelGraph::MaskHead, tensor::SEMANTIC, semantic)
     }
 
-    /// What the graphs returned, and the detections.
+    /// The outputs of the graphs, and the detections.
     ///
     /// Values that are not finite are an error of the decoder and a finding of the comparison.
     fn run_decoder(

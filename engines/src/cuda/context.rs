@@ -1,4 +1,4 @@
-//! What all buffers and streams of one device share.
+//! The parts that all buffers and streams of one device share.
 
 use super::staging::StagingPool;
 use super::usage;

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub(super) const LARGEST_PIECE: usize = 16 << 20;
 /// The size of the smallest piece, in bytes.
 const SMALLEST_PIECE: usize = 64 << 10;
-/// How many idle pieces the pool keeps.
+/// The number of idle pieces that the pool keeps.
 const MOST_IDLE: usize = 16;
 
 /// A piece of page-locked memory, from a [`StagingPool`].

@@ -22,12 +22,12 @@ pub(super) struct Usage<E> {
 }
 
 impl<E> Usage<E> {
-    /// What a read on this stream has to wait for.
+    /// The events that a read on this stream has to wait for.
     pub(super) fn before_reading(&self, stream: u64) -> impl Iterator<Item = &E> {
         self.last_write.iter().filter(move |mark| mark.stream != stream).map(|mark| &mark.event)
     }
 
-    /// What a write on this stream has to wait for.
+    /// The events that a write on this stream has to wait for.
     pub(super) fn before_writing(&self, stream: u64) -> impl Iterator<Item = &E> {
         self.marks().filter(move |mark| mark.stream != stream).map(|mark| &mark.event)
     }

@@ -9,7 +9,7 @@ use ocelli_error::{Error, ErrorKind, Result};
 use ocelli_onnx::schema::GraphProto;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// How many operators an error lists; the others are counted.
+/// The most operators that an error lists; the others are counted.
 const LISTED_OPERATORS: usize = 8;
 
 /// ONNX Runtime's own operators, which few other providers support.

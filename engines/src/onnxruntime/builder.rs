@@ -13,7 +13,7 @@ use ort::session::builder::{AutoDevicePolicy, GraphOptimizationLevel, SessionBui
 use std::io::Cursor;
 use std::path::Path;
 
-/// How far ONNX Runtime optimises the model before it runs.
+/// The optimisations of ONNX Runtime before a model runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum OptimizationLevel {
     /// None, for debugging.
@@ -123,7 +123,7 @@ impl OnnxRuntimeBuilder {
         self
     }
 
-    /// How far the model is optimised; [`OptimizationLevel::All`] by default.
+    /// The optimisations of the model; [`OptimizationLevel::All`] by default.
     pub fn with_optimization(mut self, level: OptimizationLevel) -> Self {
         self.optimization = level;
         self

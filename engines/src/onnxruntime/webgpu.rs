@@ -91,7 +91,7 @@ pub(super) fn take_error() -> Option<String> {
     ERROR.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
 
-/// What to do if the provider does not start for this reason.
+/// The remedy if the provider does not start for this reason.
 pub(super) fn remedy(reason: &str) -> &'static str {
     if reason.contains("found no device") {
         "; ONNX Runtime finds GPUs through the system (on Linux in /sys/class/drm); with \

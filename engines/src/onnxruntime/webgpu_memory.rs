@@ -231,7 +231,7 @@ impl fmt::Debug for WebGpuDevice {
 }
 
 impl WebGpuBuffer {
-    /// What ONNX Runtime takes as the address of a tensor in this buffer.
+    /// The value that ONNX Runtime takes as the address of a tensor in this buffer.
     pub(crate) fn handle(&self) -> u64 {
         self.handle.as_ptr() as u64
     }

@@ -34,7 +34,7 @@ impl OpenVinoDevice {
         }
     }
 
-    /// What to do if the device is missing.
+    /// The remedy if the device is missing.
     pub(super) fn remedy(self) -> &'static str {
         match self {
             Self::Gpu { .. } => {

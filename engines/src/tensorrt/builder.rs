@@ -103,7 +103,7 @@ impl<'b> TensorRtBuilder<'b> {
         self
     }
 
-    /// How long to search for fast kernels, 0 to 5; TensorRT's default is 3.
+    /// The effort of the search for fast kernels, 0 to 5; TensorRT's default is 3.
     pub fn with_optimization_level(mut self, level: u8) -> Self {
         self.options.optimization_level = Some(level);
         self

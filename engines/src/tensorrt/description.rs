@@ -115,7 +115,7 @@ fn merge(expected: &TensorSpec, own: &TensorSpec) -> Option<TensorSpec> {
     Some(TensorSpec::new(own.name.clone(), own.element_type, dims.collect::<Option<Vec<_>>>()?))
 }
 
-/// What TensorRT's reason for refusing a plan means.
+/// The meaning of TensorRT's reason for refusing a plan.
 pub(super) fn meaning(reason: &str) -> &'static str {
     let known = [
         ("magicTag", "it is not a plan of this TensorRT"),

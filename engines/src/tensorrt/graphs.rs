@@ -3,7 +3,7 @@
 use crate::cuda::CudaGraph;
 use ocelli_error::Error;
 
-/// How many runs are remembered. Callers reuse a few sets of tensors.
+/// The number of runs that are remembered. Callers reuse a few sets of tensors.
 const MOST_REMEMBERED: usize = 8;
 /// How often a run is enqueued before it is captured: TensorRT prepares for new shapes in the first run with them, and a run
 /// that does not repeat is not worth capturing.
@@ -25,7 +25,7 @@ struct Remembered {
     graph: Option<CudaGraph>,
 }
 
-/// What to do with a run.
+/// The treatment of a run.
 #[derive(Debug)]
 pub(super) enum Action<'g> {
     Enqueue,
@@ -39,7 +39,7 @@ impl Graphs {
         Self { remembered: Vec::new(), is_off: !is_on }
     }
 
-    /// What to do with a run with these addresses, which is remembered.
+    /// The treatment of a run with these addresses, which is remembered.
     pub(super) fn next(&mut self, addresses: &[u64]) -> Action<'_> {
         if self.is_off {
             return Action::Enqueue;

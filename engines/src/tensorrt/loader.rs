@@ -11,7 +11,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// How a plan is loaded; from [`TensorRtEngine::loader`].
+/// Options of loading a plan; from [`TensorRtEngine::loader`].
 pub struct TensorRtLoader {
     tensorrt: TensorRt,
     device: Arc<CudaDevice>,

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// How many errors are kept.
+/// The number of errors that are kept.
 const KEPT: usize = 32;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub(super) struct Log {
 
 #[derive(Debug)]
 struct Recent {
-    /// How many errors were logged, including those that are no longer kept.
+    /// The number of errors that were logged, including those that are no longer kept.
     count: usize,
     errors: VecDeque<String>,
 }

@@ -20,7 +20,7 @@ pub struct Adapter {
     pub driver: Option<String>,
 }
 
-/// What an adapter is.
+/// The kind of an adapter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AdapterKind {

@@ -147,7 +147,7 @@ impl View {
         Self { file: 0, format, shape: shape.to_vec(), strides, offset: 0, range: (0, 0) }
     }
 
-    /// How many numbers it has.
+    /// The number of its elements.
     pub(crate) fn count(&self) -> usize {
         self.shape.iter().product()
     }

@@ -1,4 +1,4 @@
-//! What a file is, by the names of its tensors.
+//! The family of a file, by the names of its tensors.
 
 use std::fmt;
 

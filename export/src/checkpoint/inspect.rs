@@ -1,4 +1,4 @@
-//! What a checkpoint is, without exporting it.
+//! A description of a checkpoint, without exporting it.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -29,7 +29,7 @@ pub struct Inspection {
     pub config: Option<ModelConfig>,
     /// The blocks and branches that it lacks because it was pruned.
     pub pruning: Pruning,
-    /// What is good to know before an export.
+    /// Remarks to read before an export.
     pub notes: Vec<String>,
     /// Why it cannot be exported, if so.
     pub problem: Option<String>,

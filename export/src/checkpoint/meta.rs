@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use super::container::View;
 
-/// How a tensor changes.
+/// The change of a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
     /// Only the name.

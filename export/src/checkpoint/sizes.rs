@@ -300,7 +300,7 @@ impl Shapes<'_> {
         size.copied().ok_or_else(|| invalid(format!("no tensor {start}*{end}")))
     }
 
-    /// How many layers follow `prefix`: one more than the largest number.
+    /// The number of layers after `prefix`: one more than the largest index.
     pub(super) fn count(&self, prefix: &str) -> usize {
         layer_count(self.0.keys().map(String::as_str), prefix)
     }

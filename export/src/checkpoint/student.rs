@@ -85,7 +85,7 @@ pub(super) fn student(shapes: &Shapes<'_>) -> Result<Student> {
     Ok(Student { family, origin, stem, stages })
 }
 
-/// How many stages follow `start`: `stages_0`, or `layers.0`.
+/// The number of stages after `start`: `stages_0`, or `layers.0`.
 fn stage_count(shapes: &Shapes<'_>, start: &str) -> Result<usize> {
     match (0..).take_while(|i| shapes.first(&format!("{ROOT}.{start}{i}.")).is_some()).take(16).count() {
         0 => Err(invalid(format!("no tensor {ROOT}.{start}0"))),

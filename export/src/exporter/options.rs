@@ -1,4 +1,4 @@
-//! What an export writes.
+//! Options of an export.
 
 use std::collections::BTreeSet;
 
@@ -140,7 +140,8 @@ impl ExportOptions {
         self
     }
 
-    /// Adds [`file::SCREEN`](crate::contract::file::SCREEN): the encoder-decoder on a grid of half the side, which rules out classes that are absent.
+    /// Adds [`file::SCREEN`](crate::contract::file::SCREEN): the encoder-decoder on a grid of half the side, which rules out
+    /// classes that are absent.
     #[must_use]
     pub fn with_screen(mut self, screen: bool) -> Self {
         self.screen = screen;

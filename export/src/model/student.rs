@@ -15,7 +15,7 @@ use crate::mixed_precision::{Block, Family};
 use crate::student::{ADAPTERS, Conv, HEAD, Layer, Nonlinearity};
 use ocelli_error::Result;
 
-/// What linear attention adds to its divisor, so that 0 / 0 is 0.
+/// The number that linear attention adds to its divisor, so that 0 / 0 is 0.
 const LINEAR_ATTENTION_EPS: f32 = 1e-15;
 
 impl<'w> Plan<'w> {

@@ -25,7 +25,7 @@ const LIMIT: f32 = 1e-3;
 /// model at its own size.
 const SOFTWARE_IMGSZ: usize = 56;
 
-/// What the check of a WebGPU adapter has found.
+/// The result of the check of a WebGPU adapter.
 ///
 /// It is remembered in the cache folder for the adapter with its driver, the provider, ONNX Runtime and the exporter: if one
 /// of them changes, the adapter is checked again.

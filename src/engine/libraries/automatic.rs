@@ -12,7 +12,7 @@ use super::{EngineFactory, EngineKind, EngineOptions, load_onnxruntime, probe, s
 use crate::engine::ModelFormat;
 use ocelli_error::{Error, Result};
 
-/// What `auto` tries, best first: `docs/performance.md` has the measurements. The last needs no library.
+/// The engines that `auto` tries, best first: `docs/performance.md` has the measurements. The last needs no library.
 const CANDIDATES: [EngineKind; 4] =
     [EngineKind::Cuda { ordinal: 0 }, OPENVINO, EngineKind::Cpu, EngineKind::Embedded];
 

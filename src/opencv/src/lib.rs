@@ -1,4 +1,4 @@
-//! What Ocelli uses of OpenCV: [`Capture`] reads video files, cameras and streams, [`Writer`] writes video files, [`Window`]
+//! The parts of OpenCV that Ocelli uses: [`Capture`] reads video files, cameras and streams, [`Writer`] writes video files, [`Window`]
 //! shows frames.
 //!
 //! OpenCV and what it needs are hundreds of shared libraries, so they are loaded when a video is first opened: [`OpenCv`] is

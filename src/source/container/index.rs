@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::{MAX_ELEMENTS, bytes_at, iso, matroska};
 
-/// What the structure of a file says about the times of its frames.
+/// The times of the frames of a file, from its structure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum FrameIndex<T> {
     /// The time of each frame of the first video track.

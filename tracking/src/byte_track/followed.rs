@@ -20,7 +20,7 @@ pub(super) struct Followed {
     pub(super) track: Track,
     pub(super) filter: BoxFilter,
     votes: ClassVotes,
-    /// What it looks like, if the detector says so.
+    /// Its appearance, if the detector has one.
     pub(super) look: Look,
     /// Consecutive updates in which it overlapped an older track.
     pub(super) frames_covered: u32,

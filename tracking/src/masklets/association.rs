@@ -14,7 +14,7 @@ pub struct Candidate {
     pub mask: BitMask,
 }
 
-/// What an association found; detections are named by [`Candidate::index`].
+/// The result of an association; detections are named by [`Candidate::index`].
 #[derive(Default)]
 pub(crate) struct Association {
     /// Objects with a mask that no detection overlaps enough.

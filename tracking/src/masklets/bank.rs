@@ -28,7 +28,7 @@ impl Course {
     }
 }
 
-/// What a group reads on a frame: frames of the group.
+/// The memories that a group reads on a frame: frames of the group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Selection {
     /// Frames and rows of the temporal table, conditioning frames first, then the farthest first.

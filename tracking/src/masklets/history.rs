@@ -1,4 +1,4 @@
-//! What was asked of a session, which decides what the next propagation does.
+//! The actions of a session, which decide what the next propagation does.
 
 use crate::masklets::ObjectId;
 use std::collections::BTreeSet;
@@ -34,7 +34,7 @@ pub enum Action {
     },
 }
 
-/// What a run through a video does.
+/// The kind of a run through a video.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Propagation {
     /// Detects and tracks everything.

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The score of a removed object.
 const REMOVED_SCORE: f32 = -1e4;
 
-/// What is known of an object.
+/// The record of an object.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Identity {
     /// The frame of its birth.
@@ -30,7 +30,7 @@ pub(crate) struct Identities {
     next: ObjectId,
 }
 
-/// What became of the objects on a frame.
+/// The fate of the objects on a frame.
 #[derive(Default)]
 pub(crate) struct Verdict {
     pub(crate) removed: BTreeSet<ObjectId>,

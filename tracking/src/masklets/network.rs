@@ -1,4 +1,4 @@
-//! What a masklet session asks of the network.
+//! The network that a masklet session uses.
 
 use crate::masklets::{BitMask, LogitMask};
 use ocelli_error::Result;
@@ -15,7 +15,7 @@ pub struct Detection {
     pub mask: LogitMask,
 }
 
-/// What the mask decoder says of an object on a frame.
+/// The mask decoder's output for an object on a frame.
 #[derive(Clone, Debug)]
 pub struct TrackedMask {
     /// The mask; -1024 everywhere if the object score is not above 0.
@@ -122,7 +122,7 @@ pub struct PointPrompt<'a> {
     pub pointer: PointerSlot,
 }
 
-/// How masks become memory.
+/// The way of masks into memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemoryKind {
     /// Logits: resized to the memory side, clamped to at most -10 where the object does not keep its mask, σ·20 − 10.

@@ -1,4 +1,4 @@
-//! What a session shows.
+//! The results of a session.
 
 use crate::masklets::{BitMask, ObjectId};
 use ocelli_error::Result;

@@ -1,4 +1,4 @@
-//! What a session decided on a frame.
+//! The decisions of a session on a frame.
 
 use crate::masklets::{ObjectId, PointerOrigin};
 use std::collections::BTreeMap;
@@ -23,11 +23,11 @@ pub struct ReadPointer {
     pub frame: usize,
     /// Where the pointer of the group's first object comes from.
     pub origin: PointerOrigin,
-    /// How many frames back it is, or its rank.
+    /// The number of frames back, or its rank.
     pub distance: usize,
 }
 
-/// What a group of objects read to be tracked on a frame.
+/// The memories that a group of objects read to be tracked on a frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BankReport {
     /// The frame.
@@ -38,7 +38,7 @@ pub struct BankReport {
     pub memories: Vec<ReadMemory>,
     /// The pointers.
     pub pointers: Vec<ReadPointer>,
-    /// What pointer distances are divided by.
+    /// The divisor of pointer distances.
     pub divisor: usize,
 }
 
@@ -50,7 +50,7 @@ pub struct FrameReport {
     pub frame: usize,
     /// Whether the run goes backward.
     pub is_reverse: bool,
-    /// What each tracked group read.
+    /// The memories that each tracked group read.
     pub banks: Vec<BankReport>,
     /// The detections that are left after the threshold and the suppression.
     pub detections: Vec<usize>,

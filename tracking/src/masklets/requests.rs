@@ -1,4 +1,4 @@
-//! What is asked of a session.
+//! The requests to a session.
 
 use crate::masklets::{BitMask, Click, ObjectId};
 
@@ -13,7 +13,7 @@ pub struct VideoShape {
     pub height: usize,
 }
 
-/// What a session remembers of frames that it has left.
+/// The memory of a session for frames that it has left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Retention {
     /// Everything: each object costs one memory slot, one pointer slot, one mask and its shown mask as run lengths a frame.
@@ -39,7 +39,7 @@ pub enum RunDirection {
     Both,
 }
 
-/// What the detector looks for.
+/// The detector's prompt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DetectorPrompt {
     /// A text: on every frame.

@@ -5,14 +5,14 @@ use crate::masklets::output::FrameOutput;
 use crate::masklets::{BankReport, FrameReport, ShownFrame};
 use std::collections::VecDeque;
 
-/// What happened on one frame of a run.
+/// The events of one frame of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
     /// The frame that was processed.
     pub frame: usize,
     /// The decisions; `None` if the run is partial or shows earlier results.
     pub report: Option<FrameReport>,
-    /// What the groups of a partial run read.
+    /// The memories that the groups of a partial run read.
     pub banks: Vec<BankReport>,
     /// The frames that leave now.
     pub shown: Vec<ShownFrame>,

@@ -105,7 +105,7 @@ impl MaskletSession {
         self.tracks.identities.next()
     }
 
-    /// What was asked of the session since its prompt.
+    /// The actions of the session since its prompt.
     pub fn history(&self) -> &[Action] {
         &self.history
     }
@@ -115,12 +115,12 @@ impl MaskletSession {
         &self.tracks.options
     }
 
-    /// How many memory slots and pointer slots the network needs: the indices are below these.
+    /// The memory slots and pointer slots that the network needs: the indices are below these.
     pub fn slot_counts(&self) -> [usize; 2] {
         [self.tracks.slots.memories.capacity(), self.tracks.slots.pointers.capacity()]
     }
 
-    /// How many memory slots and pointer slots are in use.
+    /// The memory slots and pointer slots in use.
     pub fn slots_in_use(&self) -> [usize; 2] {
         [self.tracks.slots.memories.in_use(), self.tracks.slots.pointers.in_use()]
     }

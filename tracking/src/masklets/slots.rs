@@ -20,7 +20,7 @@ impl SlotPool {
         self.free.push(slot);
     }
 
-    /// How many indices were ever in use at a time.
+    /// The most indices that were ever in use at a time.
     pub(crate) fn capacity(&self) -> usize {
         self.capacity
     }

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use ocelli::{Detector, Error, Image, ModelSource, Prompts, StageTimes};
 use ocelli_datasets::eval::{
-    ExemplarMasks, Instance, ModelReport, Overlap, Predictions, TimingSummary, Truth, average_precision,
-    precision_recall,
+    ExemplarMasks, Instance, ModelReport, Overlap, Predictions, Protocol, TimingSummary, Truth,
+    average_precision, precision_recall,
 };
 
 use super::EvalArgs;
@@ -78,8 +78,8 @@ pub fn open(args: &EvalArgs, truth: &Truth, task: &Task, log: &LogArgs) -> anyho
     }
     let open = |path: &PathBuf| {
         if path.is_file() {
-            if args.exemplars_from_truth {
-                return Err(usage("--exemplars-from-truth needs models: --compare names a results file"));
+            if args.gives_boxes() {
+                return Err(usage("annotated boxes are given to models, and --compare names a results file"));
             }
             return Contender::predicted(path, truth, task);
         }
@@ -107,11 +107,14 @@ impl Contender {
         task: &Task,
         log: &LogArgs,
     ) -> anyhow::Result<Self> {
+        if args.protocol == Protocol::BoxToMask {
+            model.check_tracker("--protocol box-to-mask")?;
+        }
         let mut builder = args
             .screen
             .apply(model.detector()?)
             .with_post_processing(args.protocol.post_processing())
-            .with_masks(args.masks || args.exemplars_from_truth);
+            .with_masks(args.masks || args.gives_boxes());
         if let Some(imgsz) = args.imgsz {
             builder = builder.with_imgsz(imgsz);
         }
@@ -119,8 +122,10 @@ impl Contender {
             builder = builder.with_class_chunk(classes);
         }
         let (mut detector, loading) = load(builder, log)?;
-        if !args.exemplars_from_truth {
-            detector.prepare(&task.prompts)?;
+        match args.protocol {
+            Protocol::BoxToMask => detector.prepare_segment()?,
+            _ if args.exemplars_from_truth => {}
+            _ => drop(detector.prepare(&task.prompts)?),
         }
         drop(loading);
         Ok(Self::new(name, Some(detector), Predictions::default()))
@@ -155,12 +160,21 @@ impl Contender {
         image: &Image,
         instances: &[Instance],
         task: &Task,
-        exemplars_from_truth: bool,
+        args: &EvalArgs,
     ) -> anyhow::Result<()> {
         let Some(detector) = &mut self.detector else { return Ok(()) };
         let instances = ExemplarMasks::eligible(instances.to_vec(), image.width(), image.height());
-        let prompts = match exemplars_from_truth {
-            true if instances.is_empty() => return Ok(()),
+        let failed =
+            |error: Error| Error::new(error.kind(), format!("{}, image {image_id}: {error}", self.name));
+        if args.gives_boxes() && instances.is_empty() {
+            return Ok(());
+        }
+        if args.protocol == Protocol::BoxToMask {
+            let features = detector.encode(image).map_err(failed)?;
+            let found = detector.segment(&features, &ExemplarMasks::objects(&instances)).map_err(failed)?;
+            return Ok(self.masks.add_masks(&instances, found.iter().map(|one| &one.mask))?);
+        }
+        let prompts = match args.exemplars_from_truth {
             true => &ExemplarMasks::prompts(&instances)?,
             false => &task.prompts,
         };
@@ -168,11 +182,9 @@ impl Contender {
             detector.detect(image, prompts)?;
             self.warm = true;
         }
-        let found = detector
-            .detect(image, prompts)
-            .map_err(|e| Error::new(e.kind(), format!("{}, image {image_id}: {e}", self.name)))?;
+        let found = detector.detect(image, prompts).map_err(failed)?;
         self.times.push(found.times);
-        if exemplars_from_truth {
+        if args.exemplars_from_truth {
             self.masks.add(&instances, &found.items)?;
         } else {
             self.predictions.push_detections(image_id, &found.items, &task.category_ids);
@@ -188,7 +200,7 @@ impl Contender {
             timing_ms: TimingSummary::of(&self.times),
             ..ModelReport::default()
         };
-        if args.exemplars_from_truth {
+        if args.gives_boxes() {
             report.from_truth_boxes = Some(self.masks);
             return Ok(report);
         }

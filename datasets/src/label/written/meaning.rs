@@ -1,4 +1,4 @@
-//! What the lines of a label file mean: its format and its classes.
+//! The meaning of the lines of a label file: its format and its classes.
 
 use std::collections::HashMap;
 
@@ -30,7 +30,7 @@ impl ClassHashes {
     }
 }
 
-/// What the lines of a file mean: its format and its classes.
+/// The meaning of the lines of a file: its format and its classes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::label) struct Meaning {
     /// `None` for a file without labels, such as `data.yaml`.

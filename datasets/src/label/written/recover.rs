@@ -1,4 +1,4 @@
-//! What a stop left behind.
+//! Repairs after a stop.
 
 use std::collections::HashMap;
 use std::io;

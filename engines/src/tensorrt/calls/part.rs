@@ -120,7 +120,7 @@ pub(super) struct Range {
     pub(super) max: Sizes,
 }
 
-/// What a build calls as it proceeds, from any thread.
+/// The functions that a build calls as it proceeds, from any thread.
 #[repr(C)]
 pub(super) struct Progress {
     pub(super) caller: *mut c_void,
@@ -285,7 +285,7 @@ fn table(path: &Path, wanted: Product) -> std::result::Result<&'static Table, St
     Ok(table)
 }
 
-/// What a part states: the table's version, and the headers that it was built with.
+/// The statement of a part: the table's version, and the headers that it was built with.
 fn version(path: &Path, wanted: Product) -> std::result::Result<String, String> {
     table(path, wanted).map(|table| format!("{VERSION}, with the headers of {wanted} {}", headers(table).1))
 }

@@ -12,7 +12,7 @@ const MAX_VISITED: usize = 1 << 21;
 /// The longest key, and the longest text that is kept, in bytes.
 const MAX_TEXT: usize = 1024;
 
-/// What the file holds.
+/// The contents of the file.
 pub(super) struct Content {
     pub(super) groups: BTreeMap<String, Vec<(String, View)>>,
     pub(super) attributes: Vec<(String, Attribute)>,

@@ -1,4 +1,4 @@
-//! What detections look like.
+//! The appearance of detections.
 
 use super::{built, detection, eager, ids};
 use crate::{Appearances, ByteTracker, TrackerDetection};
