@@ -153,10 +153,42 @@ impl Placer {
 }
 
 /// Whether a copy has the picture of this size and time. File systems round the time of a copy: FAT to two seconds, others to
-/// a second, 10 ms, a microsecond or 100 ns. A time that is not round is compared as it is.
+/// a second, 10 ms, 1 ms, a microsecond or 100 ns. A time that is not round is compared as it is.
 pub(super) fn has_picture(copy: &Path, name: &str, (bytes, changed): (u64, u64)) -> bool {
     let (there, time) = identity(copy);
     let is_rounded = |unit: u64| time.is_multiple_of(unit) && time.abs_diff(changed) < unit;
-    let units = [2_000_000_000, 1_000_000_000, 10_000_000, 1_000, 100, 1];
+    let units = [2_000_000_000, 1_000_000_000, 10_000_000, 1_000_000, 1_000, 100, 1];
     (is_converted(name) || there == bytes) && units.into_iter().any(is_rounded)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, UNIX_EPOCH};
+
+    use super::*;
+
+    #[test]
+    fn a_rounded_time_is_that_of_the_picture_and_another_one_is_not() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("a.png");
+        let source: u64 = 1_764_000_001_234_567_891;
+        let second = 1_000_000_000;
+        let units = [2 * second, second, 10_000_000, 1_000_000, 1_000, 100, 1];
+        // Some round down, some up.
+        let rounded = units.map(|unit| [source / unit * unit, source.div_ceil(unit) * unit]);
+        let cases = rounded.into_iter().flatten().map(|time| (time, true));
+        let others =
+            [source + 1, source + second, source - 1_500_000_003, source / second * second + 4 * second];
+        for (time, expected) in cases.chain(others.map(|time| (time, false))) {
+            std::fs::write(&path, "1234").expect("a temporary folder");
+            let file = std::fs::File::options().write(true).open(&path);
+            let set = file.and_then(|file| file.set_modified(UNIX_EPOCH + Duration::from_nanos(time)));
+            set.expect("it is there");
+            let now = identity(&path).1;
+            if now == time {
+                assert_eq!(has_picture(&path, "a.png", (4, source)), expected, "{time}");
+                assert!(!has_picture(&path, "a.png", (5, source)), "{time}: another size");
+            }
+        }
+    }
 }
