@@ -99,8 +99,14 @@ print(":".join(sorted({os.path.dirname(f) for p in folders for g in ("/nvidia/*/
   export OCELLI_BENCH_COMMIT
   small=$home/model/small
   if [ ! -d "$small" ]; then
-    small=$home/src/builtin
-    cat "$small"/weights-{1,2}/weights.bin >"$small/model.safetensors"
+    # Beside its work and not in the sources: another run could be reading it there.
+    small=$work/built-in
+    if [ ! -f "$small/model.safetensors" ]; then
+      mkdir -p "$small"
+      cp "$home"/src/builtin/{config,tokenizer}.json "$small/"
+      cat "$home"/src/builtin/weights-{1,2}/weights.bin >"$small/model.safetensors.new"
+      mv "$small/model.safetensors"{.new,}
+    fi
   fi
   # Without CLIP's tokenizer, one with a smaller vocabulary will do.
   tokenizer=$home/model/tokenizer.json

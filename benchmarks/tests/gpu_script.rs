@@ -59,6 +59,7 @@ fn a_complete_run_on_the_cpu() {
     let more = ["--video-classes", "2", "--rounds", "1", "--runs", "3", "--seconds", "1", "--frames", "4"];
     let said = run(&[&settings[..], &more[..], &["--phase", "check"]].concat());
     assert!(said.contains("probe-cpu done") && said.contains("probe-cuda failed"), "{said}");
+    assert!(work.join("built-in/model.safetensors").is_file(), "the model is not in the folder of the work");
     let said = run(&["--phase", "export", "--minutes", "5"]);
     assert!(said.contains("export-onnxruntime-fp32-224 done") && !said.contains("halves"), "{said}");
     let said = run(&[]);
