@@ -6,7 +6,11 @@ mod replay;
 mod runs;
 mod sessions;
 
+use ocelli::export::ExportOptions;
+use ocelli::export::contract::Target;
+
 use crate::parity::each_case;
+use crate::parity::exported::Runner;
 use crate::parity::golden::Golden;
 use crate::parity::report::Report;
 use replay::{Loop, Replay};
@@ -37,6 +41,22 @@ fn whole_sessions() {
     let mut report = Report::with_tolerance(1e-3);
     replay_all(&mut report, Loop::Closed);
     report.finish("whole sessions");
+}
+
+/// On a device the memories stay there: `memory_encoder` writes them, and what tracking copies back are masks, scores, IoU and
+/// pointers. The limit is the error of sine and cosine that WebGPU allows.
+#[test]
+#[ignore = "needs a software GPU: tests/fetch-software-gpu.sh"]
+fn webgpu_keeps_memories_on_the_device() {
+    let mut report = Report::with_tolerance(1e-3);
+    let golden = Golden::of_session("tracker");
+    let options = ExportOptions::default().with_target(Target::TensorRt);
+    report.check("tracker on webgpu".to_owned(), |report| {
+        let replay = Replay::new(&golden, Runner::WebGpu, &options)?;
+        report.expect("the memories are on the device", replay.keeps_memories_on_a_device()?);
+        replay.run(report, Loop::Closed)
+    });
+    report.finish("memories on WebGPU");
 }
 
 /// What the goldens have to have, so that the tests above mean something.

@@ -6,11 +6,12 @@
 use std::collections::BTreeSet;
 
 use crate::parity::each_case;
-use crate::parity::exported::{Exported, Outcome};
+use crate::parity::exported::{Exported, Outcome, Runner};
 use crate::parity::golden::{Golden, f32s};
 use crate::parity::report::Report;
 use ocelli::engines::Tensor;
-use ocelli::export::contract::{file, tensor};
+use ocelli::export::ExportOptions;
+use ocelli::export::contract::{Target, file, tensor};
 use ocelli::tracking::masklets::{LogitMask, prompted_masks};
 
 const NAMES: [&str; 2] = ["tracker", "tracker_odd"];
@@ -76,17 +77,32 @@ fn every_output_of_the_tracker() {
     for golden in goldens() {
         report.expect("objects are present in some cases and absent in others", has_both_signs(&golden));
         for (case, runner, options) in each_case(&golden) {
-            for (graph, name, count) in GRAPHS {
-                report.check(format!("{case}, {name}"), |report| {
-                    let mut model = Exported::on(runner, &golden.open_checkpoint()?, &options)?;
-                    let found = compare_cases(report, &golden, &mut model, graph, name)?;
-                    report.expect(format!("{name} has {count} cases"), found == count);
-                    Ok(())
-                });
-            }
+            compare_graphs(&mut report, &golden, &case, runner, &options);
         }
     }
     report.finish("every output of the tracker");
+}
+
+fn compare_graphs(report: &mut Report, golden: &Golden, case: &str, runner: Runner, options: &ExportOptions) {
+    for (graph, name, count) in GRAPHS {
+        report.check(format!("{case}, {name}"), |report| {
+            let mut model = Exported::on(runner, &golden.open_checkpoint()?, options)?;
+            let found = compare_cases(report, golden, &mut model, graph, name)?;
+            report.expect(format!("{name} has {count} cases"), found == count);
+            Ok(())
+        });
+    }
+}
+
+#[test]
+#[ignore = "needs a software GPU: tests/fetch-software-gpu.sh"]
+fn every_output_of_the_tracker_on_webgpu() {
+    let mut report = Report::with_tolerance(1.0 / 2048.0);
+    let options = ExportOptions::default().with_target(Target::TensorRt);
+    for golden in goldens() {
+        compare_graphs(&mut report, &golden, &format!("{} on webgpu", golden.name), Runner::WebGpu, &options);
+    }
+    report.finish("every output of the tracker on WebGPU");
 }
 
 fn has_both_signs(golden: &Golden) -> bool {

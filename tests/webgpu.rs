@@ -75,7 +75,7 @@ fn features_stay_on_the_adapter() {
     let runtime = OnnxRuntime::load(None).expect("`make setup` was run");
     let probe = WebGpu::load(None).and_then(|webgpu| webgpu.provider(0)).expect("the adapter starts");
     runtime.try_provider(&probe).expect("the adapter starts");
-    let device = WebGpuDevice::open(&runtime, "the adapter").expect("the provider has memory");
+    let device = WebGpuDevice::open(&runtime, &probe, "the adapter").expect("the provider has memory");
     let detector = |device: Option<Arc<WebGpuDevice>>| {
         let started = started.clone();
         let factory = EngineFactory::custom("WebGPU", move |graph: &Path| {

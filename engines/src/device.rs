@@ -82,6 +82,15 @@ impl Device {
         }
     }
 
+    /// The device as a WebGPU adapter.
+    #[cfg(not(target_family = "wasm"))]
+    pub(crate) fn as_webgpu(&self) -> Option<&Arc<WebGpuDevice>> {
+        match &self.0 {
+            AnyDevice::Cuda(_) => None,
+            AnyDevice::WebGpu(device) => Some(device),
+        }
+    }
+
     /// The kind of memory of a WebGPU adapter, for ONNX Runtime.
     #[cfg(not(target_family = "wasm"))]
     pub(crate) fn webgpu_memory(&self) -> Option<Arc<Memory>> {
@@ -140,6 +149,16 @@ impl Device {
             }
             #[allow(unreachable_patterns, reason = "without CUDA there is one kind of device")]
             _ => Err(self.other_device()),
+        }
+    }
+
+    /// Copies to the start of a buffer of this device; what follows in the buffer is unspecified. When this returns, `bytes`
+    /// can be reused.
+    pub(crate) fn fill(&self, buffer: &DeviceBuffer, bytes: &[u8]) -> Result<()> {
+        match (&self.0, &buffer.0) {
+            #[cfg(not(target_family = "wasm"))]
+            (AnyDevice::WebGpu(device), AnyBuffer::WebGpu(buffer)) => device.fill(buffer, bytes),
+            _ => self.copy_to_device(buffer, 0, bytes),
         }
     }
 

@@ -80,6 +80,7 @@ pub mod library;
 #[cfg(not(target_family = "wasm"))]
 pub mod onnxruntime;
 pub mod openvino;
+mod row_writer;
 pub mod spec;
 mod tensor;
 pub mod tensorrt;
@@ -90,5 +91,6 @@ pub use cpu::{cpu_has_vnni, default_threads};
 pub use device::{Device, Transferred};
 pub use engine::Engine;
 pub use ocelli_error::{Error, ErrorKind, Result};
+pub use row_writer::RowWriter;
 pub use spec::{Dim, DimensionRange, EngineSpec, TensorSpec};
 pub use tensor::{DeviceSlice, Element, ElementType, Tensor};

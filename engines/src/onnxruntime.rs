@@ -26,6 +26,7 @@ mod call;
 mod device_tensors;
 mod provider;
 mod registration;
+mod row_merge;
 mod session;
 mod webgpu;
 #[allow(unsafe_code)]
@@ -37,6 +38,7 @@ pub(crate) use call::Memory;
 pub use provider::{
     CoreMlOptions, CudaOptions, ExecutionProvider, OtherProvider, TensorRtOptions, WebGpuOptions,
 };
+pub(crate) use row_merge::RowMerge;
 pub use session::OnnxRuntimeEngine;
 pub(crate) use webgpu_memory::WebGpuBuffer;
 pub use webgpu_memory::WebGpuDevice;

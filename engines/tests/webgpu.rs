@@ -5,15 +5,21 @@
 use crate::copies::{copied, on_host};
 use crate::models::{F32, Model};
 use ocelli_engines::conformance::{self, Tolerance};
-use ocelli_engines::onnxruntime::{OnnxRuntime, OnnxRuntimeBuilder, OnnxRuntimeEngine, WebGpuDevice};
+use ocelli_engines::onnxruntime::{
+    ExecutionProvider, OnnxRuntime, OnnxRuntimeBuilder, OnnxRuntimeEngine, WebGpuDevice,
+};
 use ocelli_engines::webgpu::{WebGpu, adapters};
-use ocelli_engines::{ElementType, Engine, ErrorKind, Tensor, Transferred};
+use ocelli_engines::{ElementType, Engine, ErrorKind, RowWriter, Tensor, Transferred};
 use std::sync::Arc;
+
+fn provider() -> ExecutionProvider {
+    let webgpu = WebGpu::load(None).unwrap_or_else(|error| panic!("{error}"));
+    webgpu.provider(0).unwrap_or_else(|error| panic!("{error}"))
+}
 
 fn builder() -> OnnxRuntimeBuilder {
     let runtime = OnnxRuntime::load(None).unwrap_or_else(|error| panic!("{error}"));
-    let webgpu = WebGpu::load(None).unwrap_or_else(|error| panic!("{error}"));
-    let provider = webgpu.provider(0).unwrap_or_else(|error| panic!("{error}"));
+    let provider = provider();
     runtime.try_provider(&provider).unwrap_or_else(|error| panic!("{error}"));
     OnnxRuntimeEngine::builder(&runtime).with_provider(provider).with_threads(1)
 }
@@ -31,7 +37,7 @@ fn passes_the_conformance_suite() {
 fn device() -> Arc<WebGpuDevice> {
     let _ = builder();
     let runtime = OnnxRuntime::load(None).unwrap_or_else(|error| panic!("{error}"));
-    WebGpuDevice::open(&runtime, "the adapter").unwrap_or_else(|error| panic!("{error}"))
+    WebGpuDevice::open(&runtime, &provider(), "the adapter").unwrap_or_else(|error| panic!("{error}"))
 }
 
 #[test]
@@ -102,6 +108,45 @@ fn parts_of_tensors_are_copied_and_the_rest_stays() {
             rows.row(row).expect("there are three")
         );
     }
+}
+
+#[test]
+#[ignore = "needs a software GPU: tests/fetch-software-gpu.sh"]
+fn rows_are_written_on_the_device() {
+    let device = device();
+    let numbers = |rows: usize, first: f32| {
+        Tensor::f32(&[rows, 100, 3], (0..rows * 300).map(|at| first + at as f32).collect()).expect("fits")
+    };
+    let (mut expected, source) = (numbers(7, 0.0), numbers(4, 10_000.0));
+    let (mut target, on_device) = (copied(&device, &expected), copied(&device, &source));
+    // A smaller tensor in a buffer that was larger is written without reading the rest back.
+    let (mut reused, before) = (copied(&device, &source), device.transferred());
+    reused.copy_from_host(&Tensor::f32(&[1], vec![2.5]).expect("fits")).expect("it is copied");
+    assert_eq!(device.transferred(), Transferred { to_device: before.to_device + 4, ..before });
+    assert_eq!(on_host(&reused).as_f32().expect("f32"), [2.5]);
+    let mut rounding = RowWriter::rounding();
+    let exact = Tensor::f32(&[1, 2, 2], vec![1.0 + 3.0 / 256.0, -0.1, 1.0 + 1.0 / 256.0, 0.0]).expect("fits");
+    let mut rounded = copied(&device, &exact);
+    rounding.write(&mut rounded, &copied(&device, &exact), &[(0, 0)]).expect("there is one row");
+    assert_eq!(on_host(&rounded).as_f32().expect("f32"), [1.0 + 4.0 / 256.0, -0.100_097_656, 1.0, 0.0]);
+    let (mut writer, mut on_the_host) = (RowWriter::default(), RowWriter::default());
+    let mut copied_bytes = Vec::new();
+    for rows in [&[(0, 3)][..], &[(6, 0), (2, 1), (5, 1)], &[], &[(4, 3)]] {
+        let before = device.transferred();
+        writer.write(&mut target, &on_device, rows).expect("the rows are there");
+        let after = device.transferred();
+        copied_bytes.push((after.to_device - before.to_device, after.to_host - before.to_host));
+        on_the_host.write(&mut expected, &source, rows).expect("the rows are there");
+        assert_eq!(on_host(&target), expected, "{rows:?}");
+    }
+    // Seven numbers of rows, and seven flags.
+    assert_eq!(copied_bytes, [(7 * 8 + 7, 0); 4]);
+    for rows in [(7, 0), (0, 4)] {
+        let error = writer.write(&mut target, &on_device, &[rows]).expect_err("there is no such row");
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+        assert!(on_the_host.write(&mut expected, &source, &[rows]).is_err(), "{rows:?}");
+    }
+    assert_eq!(on_host(&target), expected);
 }
 
 #[test]

@@ -190,7 +190,7 @@ impl OnnxRuntimeMaker {
     /// Starts the adapter, and compares it with the CPU before its first use.
     fn start_webgpu(options: &EngineOptions, ordinal: usize) -> Result<Self> {
         let (runtime, webgpu) = WebGpuChoice::start(options, ordinal)?;
-        let device = WebGpuDevice::open(&runtime, &webgpu.adapter.name)?;
+        let device = WebGpuDevice::open(&runtime, &webgpu.provider, &webgpu.adapter.name)?;
         let bytes = webgpu.webgpu.path().metadata().map_or(0, |metadata| metadata.len());
         let maker = Self {
             runtime,

@@ -1,6 +1,6 @@
 //! The memory of objects: memories in one tensor, pointers in host memory.
 
-use ocelli_engines::{Device, ElementType, Tensor};
+use ocelli_engines::{Device, ElementType, RowWriter, Tensor};
 use ocelli_tracking::masklets::{MemorySlot, PointerSlot};
 
 use ocelli_error::{Error, ErrorKind, Result};
@@ -20,11 +20,23 @@ pub(super) struct MemoryBank {
     width: usize,
     /// `[slot, D]`.
     pointers: Vec<f32>,
+    writer: RowWriter,
 }
 
 impl MemoryBank {
     pub(super) fn new(device: Option<Device>, row: [usize; 2], width: usize) -> Self {
-        Self { memories: Tensor::empty(), device, row, width, pointers: Vec::new() }
+        Self {
+            memories: Tensor::empty(),
+            device,
+            row,
+            width,
+            pointers: Vec::new(),
+            writer: RowWriter::rounding(),
+        }
+    }
+
+    pub(super) fn device(&self) -> Option<&Device> {
+        self.device.as_ref()
     }
 
     /// `[S, P·P, memory width]`.
@@ -37,20 +49,31 @@ impl MemoryBank {
         if self.memories.is_empty() { 0 } else { self.memories.shape()[0] }
     }
 
-    /// Writes row `index` of `memory` `[B, P·P, memory width]` into the slot. In host memory it is rounded to bfloat16, as the
-    /// reference keeps memories.
-    pub(super) fn write_memory(&mut self, slot: MemorySlot, memory: &Tensor, index: usize) -> Result<()> {
-        self.grow(slot.0 + 1)?;
-        let count = self.row[0] * self.row[1];
-        let (to, from) = (slot.0 * count, index * count);
-        if self.memories.device().is_some() || memory.device().is_some() {
-            return self.memories.copy_elements(to, memory, from, count);
+    /// Writes the rows of `memory` `[B, P·P, memory width]` into these slots, in this order. They are rounded to bfloat16, as the
+    /// reference keeps memories, but on NVIDIA GPUs.
+    pub(super) fn write_memories(&mut self, slots: &[MemorySlot], memory: &Tensor) -> Result<()> {
+        let Some(last) = slots.iter().max() else { return Ok(()) };
+        if memory.shape() != [slots.len(), self.row[0], self.row[1]] {
+            return Err(mismatch("memories", memory));
         }
-        let source = memory.as_f32()?.get(from..from + count);
-        let source = source.ok_or_else(|| mismatch("memories", memory))?;
-        let target = &mut self.memories.as_f32_mut()?[to..to + count];
-        target.iter_mut().zip(source).for_each(|(target, value)| *target = to_bf16(*value));
+        self.grow(last.0 + 1)?;
+        if self.memories.device().is_some() || memory.device().is_some() {
+            let rows: Vec<_> = slots.iter().enumerate().map(|(row, slot)| (slot.0, row)).collect();
+            return self.writer.write(&mut self.memories, memory, &rows);
+        }
+        let count = self.row[0] * self.row[1];
+        let (target, source) = (self.memories.as_f32_mut()?, memory.as_f32()?);
+        for (slot, source) in slots.iter().zip(source.chunks_exact(count)) {
+            let target = &mut target[slot.0 * count..][..count];
+            target.iter_mut().zip(source).for_each(|(target, value)| *target = to_bf16(*value));
+        }
         Ok(())
+    }
+
+    /// Writes a memory `[P·P, memory width]` that is in host memory into a slot.
+    pub(super) fn set_memory(&mut self, slot: MemorySlot, memory: &Tensor) -> Result<()> {
+        let row = Tensor::f32(&[1, self.row[0], self.row[1]], memory.as_f32()?.to_vec());
+        self.write_memories(&[slot], &row.map_err(|_| mismatch("memories", memory))?)
     }
 
     /// One memory, in host memory.
@@ -131,15 +154,17 @@ mod tests {
         let mut capacities = Vec::new();
         for slot in [0, 3, 8, 9, 40] {
             let value = slot as f32;
-            bank.write_memory(MemorySlot(slot), &rows(&[-1.0, -1.0, value, value + 0.5]), 1)
-                .expect("it fits");
+            bank.write_memories(&[MemorySlot(slot)], &rows(&[value, value + 0.5])).expect("it fits");
             capacities.push(bank.rows());
         }
         assert_eq!(capacities, [8, 8, 16, 16, 41]);
         for slot in [0, 3, 8, 9, 40] {
             assert_eq!(memory(&bank, slot), [slot as f32, slot as f32 + 0.5], "slot {slot}");
         }
-        assert!(bank.write_memory(MemorySlot(0), &rows(&[1.0, 2.0]), 1).is_err(), "there is one row");
+        bank.write_memories(&[MemorySlot(2), MemorySlot(1)], &rows(&[1.0, 2.0, 3.0, 4.0])).expect("two rows");
+        assert_eq!((memory(&bank, 2), memory(&bank, 1)), (vec![1.0, 2.0], vec![3.0, 4.0]));
+        let error = bank.write_memories(&[MemorySlot(0), MemorySlot(1)], &rows(&[1.0, 2.0]));
+        assert!(error.is_err(), "there is one row");
     }
 
     #[test]

@@ -248,10 +248,8 @@ impl MaskletNetwork {
             ],
             &mut [(tensor::MEMORY, &mut outputs.memory)],
         )?;
-        for (index, object) in batch.objects.iter().enumerate() {
-            bank.write_memory(object.slot, &outputs.memory, index)?;
-        }
-        Ok(())
+        let slots: Vec<_> = batch.objects.iter().map(|object| object.slot).collect();
+        bank.write_memories(&slots, &outputs.memory)
     }
 }
 
@@ -310,12 +308,12 @@ impl Bank {
         self.0.memory(slot)
     }
 
-    /// Replaces a memory.
+    /// Replaces a memory by one in host memory.
     ///
     /// # Errors
     /// [`ErrorKind::Mismatch`] if it has another size.
     pub fn set_memory(&mut self, slot: MemorySlot, memory: &Tensor) -> Result<()> {
-        self.0.write_memory(slot, memory, 0)
+        self.0.set_memory(slot, memory)
     }
 
     /// A pointer.
@@ -329,6 +327,11 @@ impl Bank {
     /// [`ErrorKind::Mismatch`] if it has another size.
     pub fn set_pointer(&mut self, slot: PointerSlot, pointer: &Tensor) -> Result<()> {
         self.0.write_pointer(slot, pointer, 0)
+    }
+
+    /// The device of the memories; `None` for host memory.
+    pub fn device(&self) -> Option<&ocelli_engines::Device> {
+        self.0.device()
     }
 
     /// The number of memories that it has space for.

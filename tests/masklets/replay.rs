@@ -51,11 +51,15 @@ impl<'g> Replay<'g> {
             Runner::OnnxRuntime => EngineKind::Cpu,
             Runner::Embedded => EngineKind::Embedded,
             Runner::OpenVino => "openvino".parse()?,
-            Runner::WebGpu => return Err("the sessions run on CPUs".into()),
+            Runner::WebGpu => EngineKind::WebGpu { ordinal: 0 },
         };
         let factory =
             EngineFactory::start(&EngineOptions { kind, threads: Some(1), ..EngineOptions::default() })?;
         Ok(Self { golden, _exported: exported, model, factory })
+    }
+
+    pub fn keeps_memories_on_a_device(&self) -> Outcome<bool> {
+        Ok(MaskletNetwork::load(&self.model, &self.factory)?.bank().device().is_some())
     }
 
     pub fn options(&self) -> MaskletOptions {
@@ -230,6 +234,11 @@ impl Checked<'_, '_> {
         reference
     }
 
+    /// The bytes copied from the device of the memories so far; `None` if they are in host memory.
+    fn bytes_to_host(&self) -> Option<u64> {
+        self.inner.bank.device().map(|device| device.transferred().to_host)
+    }
+
     fn pointer(&mut self, id: u32, name: &str, slot: ocelli::tracking::masklets::PointerSlot) -> Outcome<()> {
         let ours = self.inner.bank.pointer(slot).ok_or("the pointer was not written")?.to_vec();
         let reference = self.compare(id, name, &[ours.len()], ours);
@@ -290,7 +299,19 @@ impl MaskNetwork for Checked<'_, '_> {
     fn track(&mut self, batch: &TrackBatch) -> ocelli::Result<Vec<TrackedMask>> {
         let key = (batch.objects[0].memories.len() as u64, batch.objects[0].pointers.len() as u64);
         *self.batches.entry(key).or_default() += batch.objects.len() as u64;
+        let before = self.bytes_to_host();
         let mut tracked = self.inner.track(batch)?;
+        if let Some(before) = before {
+            // The masks, the object score, the IoU and the pointer of each object.
+            let side = tracked.first().map_or(0, |tracked| tracked.mask.width());
+            let width = self.inner.bank.pointer(batch.objects[0].pointer).map_or(0, <[f32]>::len);
+            let expected = batch.objects.len() * 4 * (side * side + 2 + width);
+            let copied = self.bytes_to_host().unwrap_or(0) - before;
+            self.report.expect(
+                format!("tracking copies {copied} bytes to the host, not {expected}"),
+                copied == expected as u64,
+            );
+        }
         for (object, found) in batch.objects.iter().zip(&mut tracked) {
             let side = found.mask.width();
             let mask = self.compare(object.id, "masks", &[side, side], found.mask.values().to_vec());
@@ -318,7 +339,10 @@ impl MaskNetwork for Checked<'_, '_> {
     }
 
     fn encode(&mut self, batch: &EncodeBatch<'_>) -> ocelli::Result<()> {
+        let before = self.bytes_to_host();
         self.inner.encode(batch)?;
+        let after = self.bytes_to_host();
+        self.report.expect(format!("memories stay on the device: {before:?}, {after:?}"), before == after);
         // The engine's error, besides that of rounding to the 8 bits of a bfloat16.
         let tolerance = if self.mode == Loop::Open { 1e-4 } else { 1e-3 };
         for object in &batch.objects {

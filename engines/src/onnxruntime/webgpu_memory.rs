@@ -5,7 +5,7 @@
 //! a buffer but a copy to the host.
 
 use super::call::{self, Memory, check};
-use super::provider::WEBGPU;
+use super::provider::{ExecutionProvider, WEBGPU};
 use super::{OnnxRuntime, webgpu};
 use crate::device::Transferred;
 use crate::tensor::ElementType;
@@ -27,6 +27,7 @@ const GRANULARITY: usize = 16;
 pub struct WebGpuDevice {
     name: String,
     runtime: OnnxRuntime,
+    provider: ExecutionProvider,
     memory: Arc<Memory>,
     /// The provider's own, which ONNX Runtime keeps for the life of the process.
     allocator: NonNull<sys::OrtAllocator>,
@@ -53,11 +54,12 @@ unsafe impl Send for WebGpuBuffer {}
 unsafe impl Sync for WebGpuBuffer {}
 
 impl WebGpuDevice {
-    /// The memory of the adapter of a provider that [was started](OnnxRuntime::try_provider); `name` is the adapter's.
+    /// The memory of the adapter of a provider of WebGPU that [was started](OnnxRuntime::try_provider); `name` is the
+    /// adapter's.
     ///
     /// # Errors
     /// [`ErrorKind::Unavailable`] if the provider is not started, or has no memory of its own.
-    pub fn open(runtime: &OnnxRuntime, name: &str) -> Result<Arc<Self>> {
+    pub fn open(runtime: &OnnxRuntime, provider: &ExecutionProvider, name: &str) -> Result<Arc<Self>> {
         let unavailable = |reason: &dyn fmt::Display| {
             Error::new(ErrorKind::Unavailable, format!("WebGPU adapter {name}: {reason}"))
         };
@@ -79,6 +81,7 @@ impl WebGpuDevice {
         Ok(Arc::new(Self {
             name: format!("{name} (WebGPU)"),
             runtime: runtime.clone(),
+            provider: provider.clone(),
             memory: Arc::new(memory),
             allocator,
             bytes_to_device: AtomicU64::new(0),
@@ -103,6 +106,14 @@ impl WebGpuDevice {
     /// The number of buffers allocated so far. In a steady state it does not grow.
     pub fn allocations(&self) -> usize {
         self.allocations.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn runtime(&self) -> &OnnxRuntime {
+        &self.runtime
+    }
+
+    pub(super) fn provider(&self) -> &ExecutionProvider {
+        &self.provider
     }
 
     pub(crate) fn memory(&self) -> &Arc<Memory> {
@@ -136,8 +147,13 @@ impl WebGpuDevice {
             let mut whole = vec![0; buffer.bytes];
             self.copy_to_host(buffer, 0, &mut whole)?;
             whole[offset..end].copy_from_slice(bytes);
-            return self.copy_to_device(buffer, 0, &whole);
+            return self.fill(buffer, &whole);
         }
+        self.fill(buffer, bytes)
+    }
+
+    /// Writes the bytes at the start of a buffer, and zeros or nothing up to the next multiple of 16.
+    pub(crate) fn fill(&self, buffer: &WebGpuBuffer, bytes: &[u8]) -> Result<()> {
         let copied = buffer.value(bytes.len()).and_then(|target| {
             let source = TensorRef::from_array_view((vec![bytes.len()], bytes))?;
             // SAFETY: both are of this size and live until the call returns.

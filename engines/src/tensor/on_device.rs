@@ -173,7 +173,8 @@ impl Tensor {
             return Ok(());
         }
         if let Some((device, slice)) = self.on_device() {
-            return device.copy_to_device(slice.buffer, slice.offset, bytes);
+            // It has the buffer for itself, from its start.
+            return device.fill(slice.buffer, bytes);
         }
         self.fill_bytes(|own| {
             own.copy_from_slice(bytes);

@@ -82,7 +82,10 @@ impl<'w> Plan<'w> {
         let points = g.size_of(&labels, 1);
         let is_ambiguous = g.compare("LessOrEqual", &points, &one);
         let is_unstable = self.is_unstable(g, &first.logits);
-        let takes_best = g.both("Or", &is_ambiguous, &is_unstable);
+        // WebGPU has no `Or`.
+        let [is_clear, is_stable] = [&is_ambiguous, &is_unstable].map(|it| g.unary("Not", it));
+        let takes_first = g.both("And", &is_clear, &is_stable);
+        let takes_best = g.unary("Not", &takes_first);
         let of_mask = g.reshape(&takes_best, &[OBJECTS, 1.into(), 1.into()]);
         mask.logits = g.choose(&of_mask, &mask.logits, &first.logits);
         mask.iou = g.choose(&takes_best, &mask.iou, &first.iou);
