@@ -253,6 +253,26 @@ fn false_objects_are_retracted_in_the_lines() {
     }
 }
 
+/// The random model finds one object of a class: of two that are given the second is one too many. Whom the limit drops is tested
+/// where it is decided, in `tracking`.
+#[test]
+fn objects_are_limited() {
+    let place = place_with_objects();
+    let object =
+        |object: u32, x: u32| json!({"frame": 0, "object": object, "points": [[x, 30]], "class": "dog"});
+    place.write("two.json", &json!([object(1, 20), object(2, 70)]).to_string());
+    let objects = [&OBJECTS[..], &["--points", "two.json", "--max-objects"]].concat();
+    place.succeed(OCELLI, &[&objects[..], &["2"]].concat());
+    let case = |limit: &str| format!("{}|{limit}", objects.join("|"));
+    place.refuses(
+        OCELLI,
+        &[
+            refusal(&case("1"), 2, &["max_objects is 1: no object can be added"]),
+            refusal(&case("0"), 2, &["--max-objects"]),
+        ],
+    );
+}
+
 #[test]
 fn both_trackers_are_compared() {
     let place = place();
@@ -319,6 +339,7 @@ fn objects_that_cannot_be_given_are_refused() {
     let cases = [
         ("video|--video|pictures|--points|click.json".to_owned(), 2, vec!["--memory"]),
         ("video|--classes|dog|--no-hotstart".to_owned(), 2, vec!["--memory"]),
+        ("video|--classes|dog|--max-objects|3".to_owned(), 2, vec!["--memory"]),
         ("video|--classes|dog|--mots|m.txt".to_owned(), 2, vec!["--mots", "add --memory"]),
         ("video|--classes|dog|--track|--davis|d".to_owned(), 2, vec!["--davis", "--masks"]),
         (case("--classes|dog|--points|click.json"), 2, vec!["--points", "leave out --classes"]),

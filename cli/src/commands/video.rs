@@ -16,6 +16,7 @@ mod summary;
 mod webhook;
 mod zones;
 
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -120,6 +121,10 @@ pub struct VideoArgs {
     /// a later frame ("retracted")
     #[arg(long, requires = "memory", help_heading = "Tracking")]
     no_hotstart: bool,
+    /// With --memory: follow at most N objects of a class at a time, as each costs time; those that are followed stay, and of
+    /// new ones those with the highest scores start [default: 10000]
+    #[arg(long, value_name = "N", requires = "memory", help_heading = "Tracking")]
+    max_objects: Option<NonZeroUsize>,
     #[command(flatten)]
     given: GivenArgs,
     #[command(flatten)]

@@ -23,6 +23,9 @@ pub fn run(
         options.new_object_threshold = score;
     }
     options.holds_back = !job.args.no_hotstart;
+    if let Some(objects) = job.args.max_objects {
+        options.max_objects = objects.get();
+    }
     let stream = match wanted {
         Wanted::Prompts(prompts) => MaskStream::new(detector, prompts, options)?,
         Wanted::Objects(labels, objects) => MaskStream::of_objects(detector, labels, objects, options)?,
