@@ -1,6 +1,7 @@
 //! Sessions as a caller uses them: memory, live sources, errors.
 
 use crate::scene::{SIDE, Scene, options, random_scene, rectangle};
+use crate::test_random::Random;
 use ocelli_tracking::ErrorKind;
 use ocelli_tracking::masklets::{
     BitMask, Click, DetectorPrompt, LogitMask, MaskletOptions, MaskletSession, ObjectId, ObjectPrompt,
@@ -298,4 +299,97 @@ fn masks_of_another_size_are_refused() {
         (error.kind(), error.to_string().as_str()),
         (ErrorKind::Mismatch, "the network gave a mask of 8 × 8: expected 16 × 16")
     );
+}
+
+/// Frames come one by one, and are followed as they come. A session that forgets all but the last 20 decides, reads and shows the
+/// same as one that keeps everything, whatever is clicked, removed and passed again in between.
+#[test]
+fn a_growing_video_can_be_forgotten() {
+    const WINDOW: usize = 20;
+    let (mut clicks, mut removals, mut objects) = (0, 0, 0);
+    for seed in 0..40u64 {
+        let mut random = Random::new(seed);
+        let options = options(!seed.is_multiple_of(3));
+        let start = || {
+            let mut scene = random_scene(seed);
+            let mut session = session(Some(1), Retention::Video, options);
+            session.prompt(DetectorPrompt::Text, 0, &mut scene).expect("the scene does not fail");
+            (session, scene)
+        };
+        let mut both = [start(), start()];
+        for frame in 1..120_usize {
+            let first = (frame + 1).saturating_sub(WINDOW);
+            let mut runs = vec![(frame, 0)];
+            let tracked = both[0].0.objects();
+            let click = Click { x: 0.5, y: 0.5, is_foreground: true };
+            let clicked = match random.below(12) {
+                0 if !tracked.is_empty() => Some(tracked[random.below(tracked.len())]),
+                1 => Some(both[0].0.next_object()),
+                _ => None,
+            };
+            // The detector's conditioning frames near a click become ordinary ones, and earlier ones are read in their place.
+            let at = frame.saturating_sub(1 + random.below(3));
+            let removed = if random.below(30) == 0 { tracked.first().copied() } else { None };
+            if clicked.is_some() {
+                clicks += 1;
+                runs.push((at, frame - at));
+            }
+            let mut answers = Vec::new();
+            for (index, (session, scene)) in both.iter_mut().enumerate() {
+                session.set_frame_count(frame + 1);
+                if index == 1 {
+                    session.forget_before(first);
+                }
+                let mut steps = Vec::new();
+                for (run, &(start, more)) in runs.iter().enumerate() {
+                    if let Some(id) = clicked.filter(|_| run == 1) {
+                        session.click(at, id, &[click], scene).expect("the frame was shown");
+                    }
+                    session.propagate(RunDirection::Forward, Some(start), Some(more)).expect("a prompt");
+                    while let Some(mut step) = session.advance(scene).expect("the scene does not fail") {
+                        // Attention does not depend on the order, which is another one if there are no others.
+                        let reports = step.report.iter_mut().flat_map(|report| &mut report.banks);
+                        for bank in reports.chain(&mut step.banks) {
+                            bank.memories.sort_by_key(|memory| memory.frame);
+                            bank.pointers.sort_by_key(|pointer| pointer.frame);
+                        }
+                        // Of those it lists more.
+                        let lists = step.report.iter_mut().flat_map(|report| &mut report.conditioning_frames);
+                        lists.for_each(|frames| frames.retain(|frame| *frame >= first));
+                        let is_full = step.report.is_some();
+                        assert!(
+                            run == 1 || is_full,
+                            "seed {seed}, frame {frame}: a new frame is detected in"
+                        );
+                        steps.push(step);
+                    }
+                }
+                if let Some(id) = removed.filter(|id| Some(*id) != clicked) {
+                    removals += usize::from(session.remove_object(id) && index == 0);
+                }
+                answers.push(steps);
+            }
+            assert_eq!(answers[0], answers[1], "seed {seed}, frame {frame}");
+            objects = objects.max(tracked.len());
+        }
+        let session = &both[1].0;
+        let [memories, pointers] = session.slots_in_use();
+        let count = session.objects().len();
+        assert!(
+            memories <= (26 + WINDOW) * count && pointers <= (36 + WINDOW) * count,
+            "seed {seed}: {memories} memories and {pointers} pointers of {count} objects"
+        );
+        assert!(session.history().len() < 12, "seed {seed}: {:?}", session.history());
+        let (session, scene) = &mut both[1];
+        let click = Click { x: 0.5, y: 0.5, is_foreground: true };
+        let error = session.click(99, 1000, &[click], scene).expect_err("frame 99 was forgotten");
+        assert!(error.to_string().contains("frame 99 was forgotten: expected 100"), "{error}");
+        session.propagate(RunDirection::Backward, Some(103), None).expect("a prompt");
+        let mut passed = Vec::new();
+        while let Some(step) = session.advance(scene).expect("the scene does not fail") {
+            passed.push(step.frame);
+        }
+        assert_eq!(passed, [102, 101, 100], "a backward run ends where the video begins");
+    }
+    assert!(clicks > 100 && removals > 20 && objects > 2, "{clicks} clicks, {removals} removals, {objects}");
 }

@@ -182,9 +182,15 @@ impl Group {
         }
     }
 
-    /// Drops the frames that are in neither list; of those that are in `pointers` alone, the memories. Only conditioning
-    /// frames, which a run passes again without tracking, keep their masks.
-    pub(crate) fn keep_only(&mut self, memories: &[usize], pointers: &[usize], slots: &mut Slots) {
+    /// Drops the frames that are in neither list; of those that are in `pointers` alone, the memories. Before `masks_from`,
+    /// only conditioning frames, which a run passes again without tracking, keep their masks.
+    pub(crate) fn keep_only(
+        &mut self,
+        memories: &[usize],
+        pointers: &[usize],
+        masks_from: usize,
+        slots: &mut Slots,
+    ) {
         let dropped: Vec<usize> = self
             .frames
             .keys()
@@ -198,7 +204,8 @@ impl Group {
         for (_, entry) in self.frames.iter_mut().filter(|(frame, _)| !memories.contains(frame)) {
             entry.objects.iter_mut().for_each(|object| slots.release_memory(object));
         }
-        for entry in self.frames.values_mut().filter(|entry| !entry.is_conditioning) {
+        let without_mask = self.frames.range_mut(..masks_from).filter(|(_, entry)| !entry.is_conditioning);
+        for (_, entry) in without_mask {
             entry.objects.iter_mut().for_each(|object| object.mask = None);
         }
     }
@@ -290,7 +297,7 @@ mod tests {
     fn dropped_frames_give_their_slots_back() {
         let mut slots = Slots::default();
         let mut group = group(&mut slots);
-        group.keep_only(&[0, 16], &[16, 17], &mut slots);
+        group.keep_only(&[0, 16], &[16, 17], usize::MAX, &mut slots);
         assert_eq!(group.frames.keys().copied().collect::<Vec<_>>(), [0, 16, 17]);
         assert_eq!((slots.memories.in_use(), slots.pointers.in_use()), (4, 6));
         let masks =

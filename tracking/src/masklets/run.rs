@@ -37,16 +37,16 @@ pub(crate) enum Order {
 }
 
 impl Order {
-    /// The frame `start` and `max_frames` more, or as many before it.
+    /// The frame `start` and `max_frames` more, or as many before it, in a video from its `first` frame on.
     pub(crate) fn new(
         is_reverse: bool,
         start: usize,
         max_frames: Option<usize>,
-        frame_count: Option<usize>,
+        (first, frame_count): (usize, Option<usize>),
     ) -> Self {
         let max_frames = max_frames.or(frame_count).unwrap_or(usize::MAX);
         if is_reverse {
-            return Self::Backward { end: start, last: start.saturating_sub(max_frames) };
+            return Self::Backward { end: start, last: start.saturating_sub(max_frames).max(first) };
         }
         let last = frame_count.map_or(usize::MAX, |count| count - 1);
         Self::Forward { next: start, last: start.saturating_add(max_frames).min(last) }
@@ -87,13 +87,13 @@ mod tests {
     #[test]
     fn a_run_has_the_start_and_so_many_more_frames() {
         let frames = |is_reverse, start, most| -> Vec<usize> {
-            let mut order = Order::new(is_reverse, start, most, Some(8));
+            let mut order = Order::new(is_reverse, start, most, (1, Some(8)));
             std::iter::from_fn(|| order.next()).collect()
         };
         assert_eq!(frames(false, 3, Some(2)), [3, 4, 5]);
         assert_eq!(frames(false, 5, None), [5, 6, 7]);
         assert_eq!(frames(true, 5, Some(2)), [4, 3]);
-        assert_eq!(frames(true, 3, None), [2, 1, 0]);
+        assert_eq!(frames(true, 3, None), [2, 1], "the first frame is 1");
         assert!(frames(true, 0, None).is_empty());
         assert!(frames(true, 4, Some(0)).is_empty());
     }

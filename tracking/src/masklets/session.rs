@@ -35,6 +35,10 @@ pub struct MaskletSession {
     given: BTreeMap<(usize, ObjectId), Vec<u32>>,
     planned: VecDeque<Planned>,
     run: Option<Run>,
+    /// The first frame that was not forgotten.
+    first_kept: usize,
+    /// The first frame that the video had not when it was prompted.
+    first_appended: Option<usize>,
 }
 
 /// A run that has not begun.
@@ -70,6 +74,8 @@ impl MaskletSession {
             given: BTreeMap::new(),
             planned: VecDeque::new(),
             run: None,
+            first_kept: 0,
+            first_appended: None,
         })
     }
 
@@ -83,11 +89,34 @@ impl MaskletSession {
         self.given.clear();
         self.planned.clear();
         self.run = None;
+        self.first_appended = None;
     }
 
-    /// Changes the number of frames of a video that grows. A run that was planned before ends where it would have ended.
+    /// Changes the number of frames of a video that grows. A run that was planned before ends where it would have ended. The
+    /// first run over a frame that was appended detects on it, whatever the run does on others.
     pub fn set_frame_count(&mut self, frames: usize) {
+        let appended = self.video.frames.filter(|before| *before < frames);
+        self.first_appended = self.first_appended.or(appended);
         self.video.frames = Some(frames);
+    }
+
+    /// Forgets the frames before this one, but what runs over the others may read of them: at most
+    /// [`conditioning_frames`](MaskletOptions::conditioning_frames) + [`memory_frames`](MaskletOptions::memory_frames) +
+    /// [`click_window`](MaskletOptions::click_window) memories of each object (26). They cannot be clicked, shown or passed again.
+    pub fn forget_before(&mut self, frame: usize) {
+        if frame <= self.first_kept {
+            return;
+        }
+        self.first_kept = frame;
+        self.cache = self.cache.split_off(&frame);
+        self.given = self.given.split_off(&(frame, 0));
+        self.first_output = self.first_output.map(|first| first.max(frame));
+        self.tracks.forget_before(frame, self.course(false));
+        // What the next run does follows from the last two runs and what came after them.
+        let is_run = |action: &Action| matches!(action, Action::Propagate { .. });
+        let runs = self.history.iter().enumerate().rev().filter(|(_, action)| is_run(action));
+        let first = runs.map(|(index, _)| index).nth(1);
+        self.history.drain(..first.unwrap_or(0));
     }
 
     /// The ids of the objects that are tracked.
@@ -215,7 +244,12 @@ impl MaskletSession {
                 self.run = None;
                 continue;
             };
+            self.check_frame(frame)?;
+            let is_new = self.first_appended.is_some_and(|first| frame >= first)
+                && self.prompt.is_some()
+                && !self.cache.contains_key(&frame);
             return match kind {
+                _ if is_new => self.advance_full(frame, is_reverse, network),
                 Propagation::Full => self.advance_full(frame, is_reverse, network),
                 Propagation::Partial(ids) => self.advance_partial(frame, is_reverse, ids, prompts, network),
                 Propagation::Fetch => self.fetch(frame),
@@ -259,7 +293,8 @@ impl MaskletSession {
         };
         self.history.push(Action::Propagate { kind: kind.clone(), start: planned.start });
         let start = planned.start.or(self.first_output).unwrap_or(0);
-        let order = Order::new(planned.is_reverse, start, planned.max_frames, self.video.frames);
+        let order =
+            Order::new(planned.is_reverse, start, planned.max_frames, (self.first_kept, self.video.frames));
         self.run = Some(Run { kind, order, buffer: VecDeque::new() });
         true
     }
@@ -416,6 +451,10 @@ impl MaskletSession {
 
     fn check_frame(&self, frame: usize) -> Result<()> {
         match self.video.frames {
+            _ if frame < self.first_kept => Err(invalid(format!(
+                "frame {frame} was forgotten: expected {} or a later one",
+                self.first_kept
+            ))),
             Some(count) if frame >= count => {
                 Err(invalid(format!("frame {frame} is not in the video: expected 0 to {}", count - 1)))
             }

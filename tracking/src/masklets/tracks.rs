@@ -301,11 +301,27 @@ impl Tracks {
         report.tracker_scores = output.tracker_scores.clone();
     }
 
+    /// Drops what runs over `frame` and later frames do not read.
+    pub(crate) fn forget_before(&mut self, frame: usize, course: Course) {
+        for group in &mut self.groups {
+            let needed = needed_after(group, frame.saturating_sub(1), course, &self.options);
+            let mut kept: Vec<usize> = group.frames.range(frame..).map(|(&at, _)| at).collect();
+            // A click may make the conditioning frames near it ordinary ones; earlier ones are read in their place.
+            let near = frame.saturating_sub(self.options.click_window);
+            let conditioning = group.conditioning_frames();
+            let far =
+                conditioning.iter().rev().filter(|at| **at < near).take(self.options.conditioning_frames);
+            kept.extend(far.chain(conditioning.iter().filter(|at| (near..frame).contains(*at))));
+            let [memories, pointers] = needed.map(|needed| [needed, kept.clone()].concat());
+            group.keep_only(&memories, &pointers, frame, &mut self.slots);
+        }
+    }
+
     /// Drops what a run that goes on after `frame` does not read.
     pub(crate) fn forget_unneeded(&mut self, frame: usize, course: Course) {
         for group in &mut self.groups {
             let [memories, pointers] = needed_after(group, frame, course, &self.options);
-            group.keep_only(&memories, &pointers, &mut self.slots);
+            group.keep_only(&memories, &pointers, usize::MAX, &mut self.slots);
         }
     }
 }
