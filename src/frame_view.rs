@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::image::{Image, ImageView};
+use crate::preprocess::nv12;
 use ocelli_error::{Error, ErrorKind, Result};
 
 /// The pixel format of a [`FrameView`].
@@ -84,6 +85,29 @@ impl<'a> FrameView<'a> {
             _ => invalid(format!("{} bytes are too few for a stride of {}", self.data.len(), self.stride)),
         }
     }
+
+    /// A copy of the pixels in RGB.
+    ///
+    /// # Errors
+    /// As [`check`](Self::check).
+    pub fn to_image(&self) -> Result<Image> {
+        self.check()?;
+        let row = self.width as usize * 3;
+        let mut rgb = Vec::new();
+        if self.format == PixelFormat::Nv12 {
+            nv12::to_rgb_into(self, &mut rgb);
+            return Image::from_rgb8(self.width, self.height, rgb);
+        }
+        rgb.resize(row * self.height as usize, 0);
+        for (to, from) in rgb.chunks_exact_mut(row).zip(self.data.chunks(self.stride)) {
+            match self.format {
+                PixelFormat::Gray8 => to.chunks_exact_mut(3).zip(from).for_each(|(to, grey)| to.fill(*grey)),
+                PixelFormat::Bgr8 => swap_red_and_blue(&from[..row], to),
+                _ => to.copy_from_slice(&from[..row]),
+            }
+        }
+        Image::from_rgb8(self.width, self.height, rgb)
+    }
 }
 
 impl<'a> From<ImageView<'a>> for FrameView<'a> {
@@ -123,6 +147,26 @@ impl std::fmt::Debug for FrameView<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Two pixels a row and two rows, with padding.
+    #[test]
+    fn copies_are_in_rgb() {
+        use PixelFormat::{Bgr8, Gray8, Nv12, Rgb8};
+        let cases: [(PixelFormat, &[u8], usize, [u8; 12]); 4] = [
+            (Rgb8, &[1, 2, 3, 4, 5, 6, 0, 7, 8, 9, 10, 11, 12], 7, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]),
+            (Bgr8, &[3, 2, 1, 6, 5, 4, 0, 9, 8, 7, 12, 11, 10], 7, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]),
+            (Gray8, &[1, 2, 0, 3, 4, 0, 9, 9, 9], 3, [1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4]),
+            // Without colour: luma 16 is black, 235 white.
+            (Nv12, &[16, 235, 0, 235, 16, 0, 128, 128], 3, [0, 0, 0, 255, 255, 255, 255, 255, 255, 0, 0, 0]),
+        ];
+        for (format, data, stride, expected) in cases {
+            let view = FrameView { data, width: 2, height: 2, stride, format, timestamp: Duration::ZERO };
+            let found = view.to_image().map(|image| (image.width(), image.height(), image.into_rgb8()));
+            assert_eq!(found.map_err(|error| error.to_string()), Ok((2, 2, expected.to_vec())), "{format:?}");
+            let short = FrameView { data: &data[..5], ..view };
+            assert!(short.to_image().is_err(), "{format:?}");
+        }
+    }
 
     #[test]
     fn sizes_are_checked() {

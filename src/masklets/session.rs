@@ -23,6 +23,7 @@ use ocelli_error::{Error, ErrorKind, Result};
 
 use features::Frames;
 pub use features::KeepFeatures;
+use run::Run;
 pub use run::SessionRun;
 pub use source::SessionSource;
 
@@ -91,6 +92,7 @@ pub struct VideoSession {
     options: MaskletOptions,
     /// Objects that the user removed.
     removed: BTreeSet<ObjectId>,
+    run: Run,
 }
 
 impl VideoSession {
@@ -104,7 +106,26 @@ impl VideoSession {
         let session = MaskletSession::new(source.shape(), Retention::Video, options.masklets)?;
         let bank = network.bank();
         let frames = Frames::new(detector, source, &options)?;
-        Ok(Self { session, network, bank, frames, options: options.masklets, removed: BTreeSet::new() })
+        let (removed, run) = (BTreeSet::new(), Run::default());
+        Ok(Self { session, network, bank, frames, options: options.masklets, removed, run })
+    }
+
+    /// Goes on to another video, without objects. The engines stay loaded; everything else of the video before is freed.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] if the video has no pixels or no frames; the session then has the video before.
+    pub fn open(&mut self, source: SessionSource) -> Result<()> {
+        let session = MaskletSession::new(source.shape(), Retention::Video, self.options)?;
+        self.frames.set_source(source);
+        self.bank = self.network.bank();
+        self.start(session);
+        self.frames.set_prompts(None, 0)
+    }
+
+    /// Replaces all objects and results.
+    fn start(&mut self, session: MaskletSession) {
+        (self.session, self.removed, self.run) = (session, BTreeSet::new(), Run::default());
+        self.network.forget_frame();
     }
 
     /// The number of frames.
@@ -179,8 +200,7 @@ impl VideoSession {
         }
         let session = MaskletSession::new(self.shape(), Retention::Video, options)?;
         self.frames.set_prompts(Some((&prompts, kind)), frame)?;
-        (self.session, self.removed) = (session, BTreeSet::new());
-        self.network.forget_frame();
+        self.start(session);
         let (session, mut network) = self.parts();
         let step = session.prompt(kind, frame, &mut network)?;
         let shown = step.shown.into_iter().next();
@@ -229,7 +249,17 @@ impl VideoSession {
         max_frames: Option<usize>,
     ) -> Result<SessionRun<'_>> {
         self.session.propagate(direction, start, max_frames)?;
-        Ok(SessionRun::new(self))
+        self.run = Run::default();
+        Ok(SessionRun(self))
+    }
+
+    /// The next frame of the run, as [`SessionRun`] returns it, for callers that cannot hold the iterator; `None` at its end,
+    /// and if there is none.
+    ///
+    /// # Errors
+    /// Errors of the source and of the graphs, after which the run has ended.
+    pub fn next_frame(&mut self) -> Option<Result<TrackedFrame>> {
+        SessionRun(self).next()
     }
 
     /// Removes an object from all frames; its id is not used again.
@@ -251,9 +281,8 @@ impl VideoSession {
     /// # Errors
     /// None are expected.
     pub fn reset(&mut self) -> Result<()> {
-        self.session = MaskletSession::new(self.shape(), Retention::Video, self.options)?;
-        self.removed.clear();
-        self.network.forget_frame();
+        let session = MaskletSession::new(self.shape(), Retention::Video, self.options)?;
+        self.start(session);
         self.frames.set_prompts(None, 0)
     }
 

@@ -301,6 +301,44 @@ fn boxes_and_exemplars_start_over() -> Outcome<()> {
     Ok(())
 }
 
+/// A run goes on where its iterator was dropped, and ends where another one or another video begins.
+#[test]
+fn a_run_is_taken_up_again() -> Outcome<()> {
+    let golden = Golden::of_session("tracker");
+    let replay = embedded(&golden)?;
+    let pictures = folder(6, &[]);
+    let mut session = session(&replay, SessionSource::open(pictures.path())?)?;
+    assert!(session.next_frame().is_none(), "there is no run");
+    session.add_text(0, "dog")?;
+    let whole = frames(&mut session, RunDirection::Forward, None, None)?;
+    session.add_text(0, "dog")?;
+    let mut parts = Vec::new();
+    parts.extend(session.propagate(RunDirection::Forward, None, None)?.next().transpose()?);
+    assert!(!parts[0].objects.is_empty(), "there is an object to remove");
+    parts.extend(session.next_frame().transpose()?);
+    assert!(parts[..] == whole[..2], "other frames than those of one run");
+    // The hotstart buffer left at once, before the object was removed.
+    session.remove(u32::try_from(parts[0].objects[0].id)?)?;
+    while let Some(frame) = session.next_frame().transpose()? {
+        assert!(frame.objects.iter().all(|object| object.id != parts[0].objects[0].id), "a removed object");
+        parts.push(frame);
+    }
+    assert_eq!(parts.iter().map(|frame| frame.frame).collect::<Vec<_>>(), [0, 1, 2, 3, 4, 5]);
+
+    session.add_mask(9, 0, &left_half())?;
+    session.propagate(RunDirection::Forward, None, None)?.next().transpose()?;
+    session.open(SessionSource::pushed(picture(3, (40, 30))))?;
+    assert!(session.next_frame().is_none(), "the run was over the other video");
+    assert_eq!((session.frame_count(), session.size(), session.objects()), (1, (40, 30), Vec::new()));
+    session.open(SessionSource::open(pictures.path())?)?;
+    session.add_text(0, "dog")?;
+    assert!(
+        frames(&mut session, RunDirection::Forward, None, None)? == whole,
+        "the first video, found again"
+    );
+    Ok(())
+}
+
 /// What cannot be done is said in one line.
 #[test]
 fn wrong_use_of_a_session_is_an_error() -> Outcome<()> {

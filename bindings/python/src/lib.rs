@@ -16,6 +16,7 @@ mod pixels;
 mod program;
 mod prompts;
 mod results;
+mod session;
 mod tracker;
 mod waiting;
 
@@ -40,6 +41,8 @@ mod _ocelli {
     use super::program::{run_program, set_python_packages, without_secrets};
     #[pymodule_export]
     use super::results::{detections_json, frame_json, mask_area, mask_from_array, mask_to_array};
+    #[pymodule_export]
+    use super::session::VideoSession;
     #[pymodule_export]
     use super::tracker::Tracker;
     use super::*;

@@ -45,7 +45,7 @@ pub(crate) fn run_program(
 }
 
 /// The functions of `ocelli._decode`.
-struct PythonVideos(Py<PyAny>);
+pub(crate) struct PythonVideos(pub(crate) Py<PyAny>);
 
 impl Videos for PythonVideos {
     fn library(&self) -> Option<String> {

@@ -39,6 +39,32 @@ def masking() -> ocelli.Detector:
 
 
 @pytest.fixture(scope="session")
+def tracker_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small random model with a tracker."""
+    folder = tmp_path_factory.mktemp("tracker") / "exported"
+    ocelli.export(ROOT / "tests" / "golden" / "parity" / "tracker_odd", folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def noise_frames() -> list[npt.NDArray[np.uint8]]:
+    """Six frames of 96 x 72 pixels in which that model finds several objects."""
+    noise = np.random.default_rng(9)
+    return [noise.integers(0, 256, (9, 12, 3), np.uint8).repeat(8, 0).repeat(8, 1) for _ in range(6)]
+
+
+@pytest.fixture(scope="session")
+def noise_folder(noise_frames: list[npt.NDArray[np.uint8]], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same as pictures."""
+    import PIL.Image
+
+    path = tmp_path_factory.mktemp("noise")
+    for number, frame in enumerate(noise_frames):
+        PIL.Image.fromarray(frame).save(path / f"{number:05d}.png")
+    return path
+
+
+@pytest.fixture(scope="session")
 def program() -> Run:
     """Runs one of the installed programs."""
 

@@ -60,11 +60,8 @@ def test_features_are_searched_again(masking: ocelli.Detector, park: np.ndarray)
 
 
 @pytest.fixture(scope="module")
-def clicking(tmp_path_factory: pytest.TempPathFactory) -> ocelli.Detector:
-    """A small random model with a tracker."""
-    folder = tmp_path_factory.mktemp("tracker") / "exported"
-    ocelli.export(Path(__file__).parents[3] / "tests" / "golden" / "parity" / "tracker", folder)
-    return ocelli.Detector(folder, engine="embedded")
+def clicking(tracker_model: Path) -> ocelli.Detector:
+    return ocelli.Detector(tracker_model, engine="embedded")
 
 
 def test_objects_are_segmented_by_clicks_boxes_and_masks(clicking: ocelli.Detector, park: np.ndarray) -> None:

@@ -11,6 +11,7 @@ import pytest
 from conftest import ROOT, SCENES
 
 import ocelli
+import ocelli.sam3
 
 GUIDE = (ROOT / "docs" / "python.md").read_text()
 # The page that shows one program in all languages.
@@ -45,7 +46,8 @@ def test_the_guide_names_everything() -> None:
     words = set(re.findall(r"`([A-Za-z_]+)`", GUIDE))
     known = set(dir(ocelli)) | set(dir(ocelli.Detections)) | set(dir(ocelli.Video)) | set(dir(ocelli.Detector))
     known |= set(dir(ocelli.Mask)) | set(dir(ocelli.Tracker)) | set(ocelli.Detections.__slots__)
+    known |= set(dir(ocelli.VideoSession)) | set(dir(ocelli.TrackedFrame)) | set(dir(ocelli.sam3))
     known |= set(dir(ocelli.VideoFrame)) | set(dir(ocelli.ObjectMask)) | set(dir(ocelli.ObjectPrompt))
     extras = {"ocelli", "cpu", "cuda", "video", "supervision", "ray", "progress", "KeyboardInterrupt"}
-    extras |= {"Labeler", "unfinished"}
+    extras |= {"Labeler", "unfinished", "OCELLI_TENSORRT"}
     assert words <= known | extras, words - known - extras

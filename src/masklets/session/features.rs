@@ -61,6 +61,12 @@ impl Frames {
         self.source.shape()
     }
 
+    /// Changes the video; what was kept of the one before is freed.
+    pub(super) fn set_source(&mut self, source: SessionSource) {
+        self.source = source;
+        self.kept.clear();
+    }
+
     pub(super) fn push(&mut self, image: Image) -> Result<usize> {
         self.source.push(image)
     }

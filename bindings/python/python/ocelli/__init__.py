@@ -6,7 +6,8 @@
     found = detector.detect("street.jpg", ["person", "red apple"])
     print(found.xyxy, found.confidence, found.class_name)
 
-`Detector` finds the instances of any classes in a picture, `Video` in a stream of frames, `Tracker` follows them.
+`Detector` finds the instances of any classes in a picture, `Video` in a stream of frames, `Tracker` follows them; a
+`VideoSession` follows objects with masks through a video, by SAM 3's memory tracker.
 `export`, `label` and `evaluate` are the programs of the same names. Errors are subclasses of `ocelli.Error`.
 """
 
@@ -28,6 +29,7 @@ from ._objects import ObjectMask, ObjectPrompt
 from ._ocelli import __version__, read_image, vocabulary
 from ._pictures import ImageLike
 from ._results import Detection, Detections, Mask, Track
+from ._session import TrackedFrame, VideoSession
 from ._tracker import Tracker
 from ._video import Video, VideoFrame
 
@@ -53,10 +55,12 @@ __all__ = [
     "ObjectPrompt",
     "Prompt",
     "Track",
+    "TrackedFrame",
     "Tracker",
     "Unavailable",
     "Video",
     "VideoFrame",
+    "VideoSession",
     "__version__",
     "evaluate",
     "export",

@@ -323,7 +323,7 @@ def _open(source: VideoSource, fps: float | None) -> tuple[_Frames | None, float
         return _read(_decode.open_video(str(source)), fps)
     if isinstance(source, (str, os.PathLike)):
         name = os.fspath(source)
-        pictures = _pictures(name)
+        pictures = picture_files(name)
         if pictures is not None:
             rate = fps or _PICTURE_RATE
             return (_Frame(index / rate, path, path) for index, path in enumerate(pictures)), rate, False
@@ -356,7 +356,7 @@ def _file(image: ImageLike) -> str | None:
     return os.fspath(image) if isinstance(image, (str, os.PathLike)) else None
 
 
-def _pictures(name: str) -> list[str] | None:
+def picture_files(name: str) -> list[str] | None:
     """The pictures of a folder, a pattern or a file, in natural order; None for a video."""
     if os.path.isdir(name):
         found = [
