@@ -5,6 +5,7 @@ mod run;
 mod source;
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 use ocelli_tracking::BoundingBox;
 use ocelli_tracking::masklets::{
@@ -37,13 +38,16 @@ pub struct VideoSessionOptions {
     pub keep_features: KeepFeatures,
     /// The most frames whose features are kept (32).
     pub kept_frames: usize,
+    /// The latest frames of a [pushed](SessionSource::pushed) video that the session has, at least 1; earlier ones leave it with
+    /// their results (`None`: all frames stay).
+    pub window: Option<usize>,
 }
 
 impl VideoSessionOptions {
     /// The defaults for the model of a detector.
     pub fn new(detector: &Detector) -> Self {
         let masklets = MaskTracker::options(detector.model());
-        Self { masklets, keep_features: KeepFeatures::None, kept_frames: 32 }
+        Self { masklets, keep_features: KeepFeatures::None, kept_frames: 32, window: None }
     }
 }
 
@@ -82,14 +86,16 @@ impl VideoSessionOptions {
 /// mask of (4P)² numbers for each, 1.7 MB at 1008 pixels (P = 72), with the memories on the device of the engines if they share
 /// one. Features of frames are bounded by [`kept_frames`](VideoSessionOptions::kept_frames): 1024 × P² numbers each, and
 /// (4P)² for each detection, 21 MB and 0.3 MB at 1008 pixels. A video file is read again from its start where a run goes back;
-/// 16 pictures are kept for that. Pushed frames stay in memory, 3 bytes a pixel. For streams without end, and for several classes,
-/// use [`MaskTracker`] or [`MaskStream`](super::MaskStream), whose memory is bounded.
+/// 16 pictures are kept for that. Pushed frames stay in memory, 3 bytes a pixel. All of that is bounded by a
+/// [`window`](VideoSessionOptions::window): an object then costs 1.7 MB for each of its frames and at most 26 others. For several
+/// classes in one run use [`MaskTracker`] or [`MaskStream`](super::MaskStream), whose memory is bounded.
 pub struct VideoSession {
     session: MaskletSession,
     network: MaskletNetwork,
     bank: Bank,
     frames: Frames,
     options: MaskletOptions,
+    window: Option<usize>,
     /// Objects that the user removed.
     removed: BTreeSet<ObjectId>,
     run: Run,
@@ -102,12 +108,16 @@ impl VideoSession {
     /// [`ErrorKind::Mismatch`] if the model has no tracker; [`ErrorKind::InvalidArgument`] for options out of range; errors of the
     /// source and of loading the graphs.
     pub fn new(detector: Detector, source: SessionSource, options: VideoSessionOptions) -> Result<Self> {
+        if options.window == Some(0) {
+            return Err(invalid("a window of 0 frames: expected at least 1"));
+        }
         let network = open(&detector, &options.masklets)?;
         let session = MaskletSession::new(source.shape(), Retention::Video, options.masklets)?;
         let bank = network.bank();
         let frames = Frames::new(detector, source, &options)?;
         let (removed, run) = (BTreeSet::new(), Run::default());
-        Ok(Self { session, network, bank, frames, options: options.masklets, removed, run })
+        let (window, options) = (options.window, options.masklets);
+        Ok(Self { session, network, bank, frames, options, window, removed, run })
     }
 
     /// Goes on to another video, without objects. The engines stay loaded; everything else of the video before is freed.
@@ -123,14 +133,21 @@ impl VideoSession {
     }
 
     /// Replaces all objects and results.
-    fn start(&mut self, session: MaskletSession) {
+    fn start(&mut self, mut session: MaskletSession) {
+        session.forget_before(self.frames.first());
         (self.session, self.removed, self.run) = (session, BTreeSet::new(), Run::default());
         self.network.forget_frame();
     }
 
-    /// The number of frames.
+    /// The number of frames, those that left included.
     pub fn frame_count(&self) -> usize {
         self.shape().frames.unwrap_or(0)
+    }
+
+    /// The frames that can be prompted, clicked and passed: all, or the latest of a video with a
+    /// [`window`](VideoSessionOptions::window).
+    pub fn frames(&self) -> Range<usize> {
+        self.frames.first()..self.frame_count()
     }
 
     /// Width and height of the frames in pixels.
@@ -149,14 +166,20 @@ impl VideoSession {
         self.session.next_object().max(after)
     }
 
-    /// Appends a frame to a [pushed](SessionSource::pushed) video, and returns its number. A run goes on over it when it is
-    /// asked for again.
+    /// Appends a frame to a [pushed](SessionSource::pushed) video, and returns its number. `propagate(Forward, number, 0)`
+    /// then follows the objects to it, and with a text finds those that appear there. With a
+    /// [`window`](VideoSessionOptions::window) the frames before [`frames`](Self::frames) leave the session; what was seen in
+    /// them is remembered as far as the tracker reads it, and the results in the window are those of a session without one.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidArgument`] if the frame has another size, or the video is not pushed.
     pub fn push(&mut self, image: Image) -> Result<usize> {
         let number = self.frames.push(image)?;
         self.session.set_frame_count(number + 1);
+        if let Some(first) = self.window.and_then(|window| (number + 1).checked_sub(window)) {
+            self.frames.forget_before(first);
+            self.session.forget_before(first);
+        }
         Ok(number)
     }
 
@@ -248,6 +271,7 @@ impl VideoSession {
         start: Option<usize>,
         max_frames: Option<usize>,
     ) -> Result<SessionRun<'_>> {
+        start.map_or(Ok(()), |start| self.check_frame(start))?;
         self.session.propagate(direction, start, max_frames)?;
         self.run = Run::default();
         Ok(SessionRun(self))
@@ -296,11 +320,16 @@ impl VideoSession {
     }
 
     fn check_frame(&self, frame: usize) -> Result<()> {
-        let count = self.frame_count();
-        if frame < count {
+        let frames = self.frames();
+        if frames.contains(&frame) {
             return Ok(());
         }
-        Err(invalid(format!("frame {frame} is not in the video: expected 0 to {}", count.saturating_sub(1))))
+        let last = frames.end.saturating_sub(1);
+        Err(invalid(if frame < frames.start {
+            format!("frame {frame} has left the window: expected {} to {last}", frames.start)
+        } else {
+            format!("frame {frame} is not in the video: expected {} to {last}", frames.start)
+        }))
     }
 
     fn check_object(&self, object: ObjectId) -> Result<()> {

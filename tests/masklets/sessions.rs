@@ -414,3 +414,49 @@ fn wrong_use_of_a_session_is_an_error() -> Outcome<()> {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
     Ok(())
 }
+
+/// A live session: frames are pushed and followed one by one. With a window the results are the same, and what left it is said.
+#[test]
+fn a_window_bounds_a_live_session() -> Outcome<()> {
+    const WINDOW: usize = 4;
+    let golden = Golden::of_session("tracker");
+    let replay = embedded(&golden)?;
+    let click = [Click { x: 0.4, y: 0.5, is_foreground: true }];
+    let mut all = Vec::new();
+    for window in [None, Some(WINDOW)] {
+        let detector = replay.detector()?;
+        let mut options = options(&replay, &detector);
+        (options.window, options.keep_features) = (window, KeepFeatures::Host);
+        let mut session = VideoSession::new(detector, SessionSource::pushed(picture(0, SIZE)), options)?;
+        let mut shown = vec![session.add_text(0, "dog")?];
+        assert!(!shown[0].objects.is_empty(), "there is an object to follow");
+        for number in 1..14 {
+            assert_eq!(session.push(picture(number, SIZE))?, number);
+            shown.extend(frames(&mut session, RunDirection::Forward, Some(number), Some(0))?);
+            if number == 9 {
+                shown.push(session.add_points(7, 8, &click)?);
+                shown.extend(frames(&mut session, RunDirection::Forward, Some(8), None)?);
+            }
+        }
+        let first = window.map_or(0, |window| 14 - window);
+        assert_eq!((session.frames(), session.frame_count()), (first..14, 14));
+        if window.is_some() {
+            let text = "frame 9 has left the window: expected 10 to 13";
+            let errors = [
+                session.add_points(7, 9, &click).expect_err("it left").to_string(),
+                session.add_text(9, "dog").expect_err("it left").to_string(),
+                session.propagate(RunDirection::Forward, Some(9), None).err().expect("it left").to_string(),
+            ];
+            assert_eq!(errors, [text; 3]);
+            let back = frames(&mut session, RunDirection::Backward, Some(13), None)?;
+            assert_eq!(back.iter().map(|frame| frame.frame).collect::<Vec<_>>(), [12, 11, 10]);
+            assert!(!session.add_text(11, "dog")?.objects.is_empty(), "it starts over in the window");
+            let again = frames(&mut session, RunDirection::Both, None, None)?;
+            assert_eq!(again.iter().map(|frame| frame.frame).collect::<Vec<_>>(), [11, 12, 13, 10]);
+        }
+        all.push(shown);
+    }
+    assert!(all[0].iter().filter(|frame| !frame.objects.is_empty()).count() > 10, "little is shown: {all:?}");
+    assert!(all[0] == all[1], "the window changes what is found");
+    Ok(())
+}

@@ -71,6 +71,17 @@ impl Frames {
         self.source.push(image)
     }
 
+    /// Drops the pushed pictures before this frame, and their features.
+    pub(super) fn forget_before(&mut self, frame: usize) {
+        self.source.forget_before(frame);
+        self.kept.retain(|(kept, _)| *kept >= frame);
+    }
+
+    /// The first frame that was not dropped.
+    pub(super) fn first(&self) -> usize {
+        self.source.first()
+    }
+
     /// Changes what is looked for; exemplars are boxes in `frame`.
     pub(super) fn set_prompts(
         &mut self,

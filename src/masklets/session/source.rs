@@ -29,8 +29,8 @@ pub(super) enum Pictures {
     Files(Vec<PathBuf>),
     /// A source that is opened again to go back.
     Reopened(Reopened),
-    /// Frames in memory.
-    Pushed(Vec<Image>),
+    /// Frames in memory, the first of them with its number.
+    Pushed(usize, VecDeque<Image>),
     /// Features from elsewhere.
     Features(FeatureSource),
 }
@@ -105,7 +105,7 @@ impl SessionSource {
     /// A video that begins with this frame; [`VideoSession::push`](super::VideoSession::push) appends the others.
     pub fn pushed(first: Image) -> Self {
         let shape = shape(1, first.width(), first.height());
-        Self { name: "pushed frames".into(), shape, pictures: Pictures::Pushed(vec![first]) }
+        Self { name: "pushed frames".into(), shape, pictures: Pictures::Pushed(0, VecDeque::from([first])) }
     }
 
     /// Frames whose features and detections come from elsewhere.
@@ -134,9 +134,9 @@ impl SessionSource {
             Pictures::Reopened(video) => {
                 (self.name.clone(), Picture::Borrowed(video.read(&self.name, number, count)?))
             }
-            Pictures::Pushed(frames) => {
-                let had = frames.len();
-                let frame = frames.get(number).ok_or_else(|| missing(&self.name, number, had, count))?;
+            Pictures::Pushed(first, frames) => {
+                let frame = number.checked_sub(*first).and_then(|index| frames.get(index));
+                let frame = frame.ok_or_else(|| missing(&self.name, number, count, count))?;
                 (self.name.clone(), Picture::Borrowed(frame))
             }
             Pictures::Features(_) => {
@@ -148,16 +148,30 @@ impl SessionSource {
     }
 
     pub(super) fn push(&mut self, image: Image) -> Result<usize> {
-        let Pictures::Pushed(frames) = &mut self.pictures else {
+        let Pictures::Pushed(first, frames) = &mut self.pictures else {
             return Err(invalid(format!(
                 "{}: frames can be pushed to a session that began with one",
                 self.name
             )));
         };
-        check_size(&self.name, frames.len(), &image, self.shape)?;
-        frames.push(image);
-        self.shape.frames = Some(frames.len());
-        Ok(frames.len() - 1)
+        let number = *first + frames.len();
+        check_size(&self.name, number, &image, self.shape)?;
+        frames.push_back(image);
+        self.shape.frames = Some(number + 1);
+        Ok(number)
+    }
+
+    /// Drops the pushed pictures before this frame.
+    pub(super) fn forget_before(&mut self, frame: usize) {
+        if let Pictures::Pushed(first, frames) = &mut self.pictures {
+            frames.drain(..frame.saturating_sub(*first).min(frames.len()));
+            *first = frame.max(*first);
+        }
+    }
+
+    /// The first frame that was not dropped.
+    pub(super) fn first(&self) -> usize {
+        if let Pictures::Pushed(first, _) = self.pictures { first } else { 0 }
     }
 }
 
