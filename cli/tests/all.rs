@@ -12,6 +12,7 @@ mod engines;
 mod eval;
 #[cfg(feature = "fonts")]
 mod fonts;
+mod interactive;
 mod label;
 mod memory;
 mod programs;

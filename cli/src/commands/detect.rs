@@ -1,6 +1,7 @@
 //! `ocelli detect`.
 
 mod clicks;
+mod interactive;
 mod outputs;
 mod semantic;
 mod sheet;
@@ -38,6 +39,7 @@ Examples:
   ocelli detect --image street.jpg --classes person \"red car\" -o found.png
   ocelli detect --image holiday/ --classes dog,cat -o found/ --json found.json
   ocelli detect --image shelf.jpg --exemplar 40,60,120,210 -o found.png
+  ocelli detect --image shelf.jpg --interactive -o found.png
   ocelli detect --image shelf.jpg --point 80,130 --model sam3/ -o found.png"
 );
 
@@ -94,6 +96,16 @@ pub struct DetectArgs {
     detector: DetectorArgs,
     #[command(flatten)]
     screen: ScreenArgs,
+    /// Type what to find, line by line: the image is computed once, and each line costs its search alone
+    #[arg(
+        long,
+        conflicts_with_all = [
+            "classes", "coco", "exemplar", "exemplar_image", "point", "box_prompt", "mask_prompt", "sheet", "json", "crops",
+            "save_txt", "semantic", "blur", "redact"
+        ],
+        help_heading = DETECTION
+    )]
+    interactive: bool,
     #[arg(long, hide = true)]
     benchmark: bool,
     #[command(flatten)]
@@ -116,6 +128,9 @@ pub fn run(args: &DetectArgs, log: &LogArgs) -> anyhow::Result<()> {
         return Err(usage(
             "--benchmark is an option of `ocelli video`: it times each engine on a video or a folder of images",
         ));
+    }
+    if args.interactive {
+        return interactive::run(args, &image_files(args)?, log);
     }
     let objects = args.objects.objects()?;
     let (prompts, thresholds) = match objects.is_empty() {

@@ -1,0 +1,108 @@
+//! `--interactive`: one image, and phrases from a prompt line.
+
+use std::io::{BufRead, IsTerminal, Lines, StdinLock};
+use std::path::PathBuf;
+
+use ocelli::draw::Annotator;
+use ocelli::{Detections, Image, Prompts};
+use rustyline::error::ReadlineError;
+use rustyline::history::MemHistory;
+use rustyline::{Config, Editor};
+
+use super::DetectArgs;
+use super::outputs::Outputs;
+use crate::output::{diagnostic, one_line};
+use crate::report::{ImageReport, TableOptions, timings, write_table};
+use crate::{LogArgs, load, print, status, usage};
+
+const WHAT_TO_TYPE: &str =
+    "type what to find, several separated by commas; an empty line, exit or Ctrl-D ends it";
+
+/// Detects what is typed, until the end of the input. The features of the image are computed once.
+pub fn run(args: &DetectArgs, files: &[PathBuf], log: &LogArgs) -> anyhow::Result<()> {
+    let [file] = files else {
+        return Err(usage("--interactive searches one image: name one with --image"));
+    };
+    let image = Image::open(file)?;
+    let outputs = args.output.as_deref().map(|target| Outputs::plan(target, files)).transpose()?;
+    let builder = args.screen.apply(args.detector.detector()?.with_masks(args.masks));
+    let builder = args.dart.apply(builder, &args.detector.model)?;
+    args.dart.announce(false, log);
+    args.detector.model.announce_built_in(&Prompts::default(), log);
+    let (mut detector, loading) = load(builder, log)?;
+    let features = detector.encode(&image)?;
+    drop(loading);
+    status(log, &format!("engine: {}", detector.engine()));
+    if let Some(outputs) = &outputs {
+        outputs.create_folder()?;
+    }
+    let mut lines = Input::open()?;
+    if lines.is_typed() {
+        status(log, WHAT_TO_TYPE);
+    }
+    while let Some(line) = lines.next()? {
+        let phrases: Vec<&str> = line.split(',').map(str::trim).filter(|phrase| !phrase.is_empty()).collect();
+        if phrases.is_empty() || matches!(phrases[..], ["exit" | "quit"]) {
+            break;
+        }
+        let found = Prompts::new(phrases.iter().copied()).and_then(|prompts| {
+            args.detector.model.announce_unknown(phrases.iter().copied(), log);
+            detector.detect_features(&features, &prompts)
+        });
+        match found {
+            Ok(found) => {
+                let report = ImageReport {
+                    file: file.to_string_lossy().into_owned(),
+                    width: image.width(),
+                    height: image.height(),
+                    detections: found.items.iter().map(Into::into).collect(),
+                    timing_ms: timings(&found.times),
+                };
+                print(|out| write_table(out, &report, TableOptions::default()))?;
+                if let Some(outputs) = &outputs {
+                    status(log, &format!("→ {}", draw(outputs, &image, &found)?.display()));
+                }
+            }
+            // The next line may do better.
+            Err(error) => diagnostic(&format!("error: {}", one_line(&error.to_string()))),
+        }
+    }
+    Ok(())
+}
+
+fn draw(outputs: &Outputs, image: &Image, found: &Detections) -> anyhow::Result<PathBuf> {
+    let mut annotated = image.clone().into_rgb_image();
+    Annotator::new().annotate(&mut annotated, &found.items)?;
+    Ok(outputs.write(0, &annotated)?.to_owned())
+}
+
+/// Lines that are typed, with a history, or those of a pipe.
+enum Input {
+    Typed(Box<Editor<(), MemHistory>>),
+    Piped(Lines<StdinLock<'static>>),
+}
+
+impl Input {
+    fn open() -> anyhow::Result<Self> {
+        if !std::io::stdin().is_terminal() {
+            return Ok(Self::Piped(std::io::stdin().lock().lines()));
+        }
+        let config = Config::builder().auto_add_history(true).build();
+        Ok(Self::Typed(Box::new(Editor::with_history(config, MemHistory::new())?)))
+    }
+
+    fn is_typed(&self) -> bool {
+        matches!(self, Self::Typed(_))
+    }
+
+    fn next(&mut self) -> anyhow::Result<Option<String>> {
+        match self {
+            Self::Piped(lines) => Ok(lines.next().transpose()?),
+            Self::Typed(editor) => match editor.readline("find> ") {
+                Ok(line) => Ok(Some(line)),
+                Err(ReadlineError::Eof | ReadlineError::Interrupted) => Ok(None),
+                Err(error) => Err(error.into()),
+            },
+        }
+    }
+}
