@@ -28,7 +28,7 @@ mod tracks;
 mod vis;
 mod vis_ap;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use ocelli::{Error, ErrorKind, Result};
@@ -85,9 +85,14 @@ pub fn evaluate(truth: &[PathBuf], predictions: &Path) -> Result<VideoReport> {
             report.tracks = Some(TrackReport::new(first, sequences, Vec::new())?);
         }
         VideoFormat::Mots => {
+            let all = layout::sequences(first, predictions, &mut report.notes)?;
+            let mut known = BTreeSet::new();
+            for files in &all {
+                known.extend(mots::classes(files)?);
+            }
             let (mut sequences, mut classes) = (Vec::new(), BTreeMap::<u64, Vec<TrackCounts>>::new());
-            for files in layout::sequences(first, predictions, &mut report.notes)? {
-                let counts = mots::count(&files, &mut report.notes)?;
+            for files in all {
+                let counts = mots::count(&files, &known, &mut report.notes)?;
                 sequences.push((files.name, counts.values().cloned().sum()));
                 for (class, counts) in counts {
                     classes.entry(class).or_default().push(counts);

@@ -95,9 +95,13 @@ impl ClearCounts {
         self.overlap += other.overlap;
     }
 
+    /// 0 without objects, as TrackEval has it for one sequence.
     pub(super) fn mota(&self) -> f64 {
+        if self.hits + self.misses == 0 {
+            return 0.0;
+        }
         let right = self.hits as f64 - self.false_positives as f64 - self.switches as f64;
-        right / ((self.hits + self.misses) as f64).max(1.0)
+        right / (self.hits + self.misses) as f64
     }
 
     pub(super) fn motp(&self) -> f64 {

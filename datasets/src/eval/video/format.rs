@@ -65,9 +65,16 @@ impl VideoFormat {
                 return Ok(Self::Davis);
             }
             let files = truth_files(truth)?;
-            let file = files.values().next();
-            let file = file.ok_or_else(|| invalid(format!("neither PNGs nor text files in it; {KNOWN}")))?;
-            return Self::of_text(file);
+            if files.is_empty() {
+                return Err(invalid(format!("neither PNGs nor text files in it; {KNOWN}")));
+            }
+            // A sequence without objects is an empty file.
+            for path in files.values() {
+                if let Some(line) = first_line(path)? {
+                    return Self::of_line(path, &line);
+                }
+            }
+            return Err(invalid("all files in it are empty: there is nothing to compare with".into()));
         }
         let bytes = std::fs::read(truth).map_err(|e| Error::io("cannot read the ground truth", truth, e))?;
         match bytes.iter().find(|byte| !byte.is_ascii_whitespace()) {
@@ -86,25 +93,30 @@ impl VideoFormat {
                 }
             }
             Some(b'[') => Err(invalid(format!("it is a list, as results are; {KNOWN}"))),
-            _ => Self::of_text(truth),
+            Some(_) => {
+                let line = first_line(truth)?.unwrap_or_default();
+                Self::of_line(truth, &line)
+            }
+            None => Err(invalid("it is empty: there is nothing to compare with".into())),
         }
     }
 
-    fn of_text(path: &Path) -> Result<Self> {
-        let invalid = |why: &str| Error::new(ErrorKind::InvalidData, format!("{}: {why}", path.display()));
-        let lines = lines(path)?;
-        let Some((_, line)) = lines.first() else {
-            return Err(invalid("it is empty: there is nothing to compare with"));
-        };
+    fn of_line(path: &Path, line: &str) -> Result<Self> {
         if line.contains(',') {
             return Ok(Self::Mot);
         }
         if line.split_whitespace().count() == 6 {
             return Ok(Self::Mots);
         }
-        Err(invalid(
-            "neither MOTChallenge text (frame,id,left,top,width,height,score,class) nor MOTS text (frame id class height width \
-             rle)",
-        ))
+        let message = format!(
+            "{}: neither MOTChallenge text (frame,id,left,top,width,height,score,class) nor MOTS text (frame id class height \
+             width rle)",
+            path.display()
+        );
+        Err(Error::new(ErrorKind::InvalidData, message))
     }
+}
+
+fn first_line(path: &Path) -> Result<Option<String>> {
+    Ok(lines(path)?.into_iter().next().map(|(_, line)| line))
 }

@@ -22,14 +22,23 @@ struct Line {
 
 type Frames = BTreeMap<u64, Vec<Line>>;
 
+/// The classes of the ground truth of one sequence.
+pub(super) fn classes(files: &SequenceFiles) -> Result<BTreeSet<u64>> {
+    Ok(classes_of(&read(&files.truth, files)?))
+}
+
+fn classes_of(frames: &Frames) -> BTreeSet<u64> {
+    frames.values().flatten().map(|line| line.class).filter(|class| *class != IGNORE).collect()
+}
+
 /// Counts each class of the ground truth in one sequence.
-pub(super) fn count(files: &SequenceFiles, notes: &mut Vec<String>) -> Result<BTreeMap<u64, TrackCounts>> {
+pub(super) fn count(
+    files: &SequenceFiles,
+    classes: &BTreeSet<u64>,
+    notes: &mut Vec<String>,
+) -> Result<BTreeMap<u64, TrackCounts>> {
     let (truth, found) = (read(&files.truth, files)?, read(&files.predictions, files)?);
-    let classes = |frames: &Frames| -> BTreeSet<u64> {
-        frames.values().flatten().map(|line| line.class).filter(|class| *class != IGNORE).collect()
-    };
-    let (classes, others) = (classes(&truth), classes(&found));
-    for class in others.difference(&classes) {
+    for class in classes_of(&found).difference(classes) {
         notes.push(format!(
             "{}: the ground truth has no class {class}, not evaluated",
             files.predictions.display()
