@@ -72,7 +72,7 @@ def check(program: str, seeds: int, tools: Path | None) -> None:
                 figures += sum(len(values) for values in wanted.values())
                 failures += len(wrong)
                 for line in wrong:
-                    print(f"seed {seed}, {case['name']}: {line}")
+                    print(f"seed {seed}, {case['name']}: {line}", flush=True)
     print(f"{figures} figures of {seeds} seeds, {failures} differ by more than {TOLERANCE}")
     sys.exit(failures > 0)
 

@@ -158,7 +158,9 @@ fn track_table(tracks: &TrackReport, per_class: bool) -> Table {
     let heading = ["HOTA", "DetA", "AssA", "LocA", "MOTA", "MOTP", "IDF1", "objects", "FP", "FN", "switches"];
     let mut table = vec![row("", heading)];
     let mut add = |name: &str, of: &TrackFigures| {
-        let shares = [of.hota, of.det_a, of.ass_a, of.loc_a, of.mota, of.motp, of.idf1].map(Some);
+        let shares = [of.hota, of.det_a, of.ass_a, of.loc_a, of.mota, of.motp, of.idf1];
+        // Without an object they say nothing.
+        let shares = shares.map(|share| (of.objects > 0).then_some(share));
         let counts = [of.objects, of.false_positives, of.false_negatives, of.id_switches];
         let mut line = figures(name, shares);
         line.extend(counts.map(|count| count.to_string()));
@@ -193,8 +195,10 @@ fn cgf1_table(overlaps: [(&str, &Option<CgF1>); 2]) -> Table {
     let mut table = vec![row("", heading)];
     for (name, of) in overlaps.into_iter().filter_map(|(name, figures)| Some((name, figures.as_ref()?))) {
         let micro = [of.positive_micro_f1, of.positive_micro_f1_50, of.positive_micro_f1_75];
-        let values = [of.cgf1, of.cgf1_50, of.cgf1_75, of.il_mcc].into_iter().chain(micro).map(Some);
-        let mut line = figures(name, values);
+        let mut line = figures(name, [of.cgf1, of.cgf1_50, of.cgf1_75].map(Some));
+        // Published as a fraction.
+        line.push(format!("{:.3}", of.il_mcc));
+        line.extend(micro.map(|share| percent(Some(share))));
         line.extend([of.cases, of.positive_cases].map(|count| count.to_string()));
         table.push(line);
     }
