@@ -111,6 +111,46 @@ fn figures_of_predictions_equal_those_of_pycocotools() {
     assert_eq!(figure(&dogs, "/classes"), 1.0);
 }
 
+/// The figures are compared where they are computed, in `ocelli-datasets`.
+#[test]
+fn tracks_and_masks_in_videos() {
+    let place = Place::new();
+    let folder = golden().with_file_name("video_eval");
+    let text = std::fs::read(folder.join("expected.json")).expect("it is in the repository");
+    let cases: Value = serde_json::from_slice(&text).expect("JSON");
+    let path = |file: &Value| folder.join("data").join(file.as_str().expect("a path")).display().to_string();
+    for case in cases["cases"].as_array().expect("a list") {
+        let truth: Vec<String> = case["truth"].as_array().expect("a list").iter().map(path).collect();
+        let predictions = path(&case["predictions"]);
+        let mut arguments = vec!["--video", "--predictions", &predictions, "--truth"];
+        arguments.extend(truth.iter().map(String::as_str));
+        let report = evaluate(&place, &arguments);
+        for (part, figures) in case["expected"].as_object().expect("figures by part") {
+            let (name, expected) = figures.as_object().and_then(|all| all.iter().next()).expect("a figure");
+            let found = figure(&report, &format!("{part}/{name}"));
+            assert!((found - expected.as_f64().expect("a number")).abs() < 1e-9, "{part}/{name}: {found}");
+        }
+        let table =
+            place.succeed(OCELLI, &[&["eval", "--per-class", "--json", "x.json"], &arguments[..]].concat());
+        assert!(table.contains(&predictions) && !table.contains("NaN"), "{table}");
+        assert_eq!(place.json("x.json"), report);
+    }
+    place.write("tracks.txt", "1,1,0,0,10,10,1,-1,-1,-1\n");
+    place.write("words.txt", "some words\n");
+    place.write("folder/A.txt", "");
+    let rows = [
+        ("eval|--video|--truth|tracks.txt", 2, &["--predictions"][..]),
+        ("eval|--truth|tracks.txt|--predictions|tracks.txt", 2, &["--video"]),
+        ("eval|--video|--truth|tracks.txt|--predictions|tracks.txt|--masks", 2, &["--masks"]),
+        ("eval|--video|--truth|words.txt|--predictions|tracks.txt", 1, &["words.txt", "MOTChallenge text"]),
+        ("eval|--video|--truth|tracks.txt|--predictions|folder", 1, &["no predictions of sequence tracks"]),
+        ("eval|--video|--truth|folder|--predictions|folder", 1, &["nothing to compare with"]),
+    ];
+    let rows: Vec<_> =
+        rows.iter().map(|(arguments, status, words)| refusal(arguments, *status, words)).collect();
+    place.refuses(OCELLI, &rows);
+}
+
 #[test]
 fn saved_predictions_give_the_same_figures() {
     let place = Place::new();

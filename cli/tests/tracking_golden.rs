@@ -1,20 +1,19 @@
 //! `ocelli track` on sequences with crossings, occlusions, misses and false positives, against PyPI's `trackers`.
 //!
 //! The sequences, the figures of the peer and the script that generates both are in `tests/golden/tracking`. The figures
-//! here are computed by [`scores`], which is checked against `motmetrics`. `cargo test -p ocelli-cli tracking_golden --
+//! here are those of `ocelli eval --video`, and are compared with those of `motmetrics`. `cargo test -p ocelli-cli tracking_golden --
 //! --nocapture` prints them.
 
 #![allow(clippy::print_stdout, reason = "the figures are worth seeing when all is well, too")]
 
-mod scores;
-
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use ocelli::tracking::{MotBox, read_mot};
+use ocelli_datasets::eval::video::{ObjectBox, Role, TrackBox, TrackCounts, TrackSequence};
 use serde_json::Value;
 
 use crate::run::Place;
-use scores::{Counts, score};
 
 const OCELLI: &str = env!("CARGO_BIN_EXE_ocelli");
 
@@ -38,21 +37,41 @@ fn flags(golden: &Value, setting: &str) -> Vec<String> {
     options.iter().flat_map(|(flag, value)| [flag.clone(), value.to_string()]).collect()
 }
 
-/// The counts of `motmetrics`.
-fn counted(entry: &Value) -> Counts {
-    let count = |name: &str| entry[name].as_u64().expect("a count");
-    Counts {
-        objects: count("objects"),
-        tracked: count("tracked"),
-        misses: count("misses"),
-        false_alarms: count("false_alarms"),
-        switches: count("switches"),
-        identity_hits: count("identity_hits"),
+/// MOTA and IDF1 of the sums of `motmetrics`' counts.
+fn of_counts<'g>(entries: impl Iterator<Item = &'g Value> + Clone) -> (f64, f64) {
+    let sum = |name: &str| -> f64 {
+        entries.clone().map(|entry| entry[name].as_u64().expect("a count") as f64).sum()
+    };
+    let wrong = sum("misses") + sum("false_alarms") + sum("switches");
+    (1.0 - wrong / sum("objects"), 2.0 * sum("identity_hits") / (sum("objects") + sum("tracked")))
+}
+
+fn of_sequences<'c>(counts: impl Iterator<Item = &'c TrackCounts>) -> (f64, f64) {
+    let figures = counts.cloned().sum::<TrackCounts>().figures();
+    (figures.mota, figures.idf1)
+}
+
+/// Counts of one sequence.
+fn score(truth: &[MotBox], tracks: &[MotBox]) -> TrackCounts {
+    let mut frames: BTreeMap<u32, (Vec<ObjectBox>, Vec<TrackBox>)> = BTreeMap::new();
+    let of = |one: &MotBox| (one.id.expect("truth and tracks have ids"), one.bbox.to_ltwh().map(f64::from));
+    for one in truth {
+        let (id, ltwh) = of(one);
+        frames.entry(one.frame).or_default().0.push(ObjectBox { id, ltwh, role: Role::Counts });
     }
+    for one in tracks {
+        let (id, ltwh) = of(one);
+        frames.entry(one.frame).or_default().1.push(TrackBox { id, ltwh });
+    }
+    let mut sequence = TrackSequence::default();
+    for (objects, tracks) in frames.values() {
+        sequence.push_boxes(objects, tracks).expect("ids are unique");
+    }
+    TrackCounts::of(&sequence)
 }
 
 /// For each committed sequence: its name, the counts of `ocelli track`, the golden's entry.
-fn measure(golden: &Value, setting: &str) -> Vec<(String, Counts, Value)> {
+fn measure(golden: &Value, setting: &str) -> Vec<(String, TrackCounts, Value)> {
     let place = Place::new();
     let sequences = golden["sequences"].as_object().expect("sequences by name");
     let measured = sequences.iter().map(|(name, entry)| {
@@ -76,9 +95,10 @@ fn the_scores_are_those_of_motmetrics() {
     let mut failures = Vec::new();
     for setting in ["defaults", "tuned"] {
         for (name, ours, entry) in measure(&golden, setting) {
-            let theirs = counted(&entry["ocelli"]);
+            let ours = of_sequences(std::iter::once(&ours));
+            let theirs = of_counts(std::iter::once(&entry["ocelli"]));
             let near = |a: f64, b: f64| (a - b).abs() <= 1e-3;
-            if !near(ours.mota(), theirs.mota()) || !near(ours.idf1(), theirs.idf1()) {
+            if !near(ours.0, theirs.0) || !near(ours.1, theirs.1) {
                 failures.push(format!("{name}, {setting}: {ours:?}, motmetrics {theirs:?}"));
             }
         }
@@ -93,9 +113,9 @@ fn accuracy_is_at_least_that_of_the_peer() {
     for setting in ["defaults", "tuned"] {
         let measured = measure(&golden, setting);
         assert!(measured.len() >= 8, "only {} sequences", measured.len());
-        let ours: Counts = measured.iter().map(|(_, counts, _)| *counts).sum();
-        let peer: Counts = measured.iter().map(|(_, _, entry)| counted(&entry["trackers"])).sum();
-        for (what, ours, peer) in [("MOTA", ours.mota(), peer.mota()), ("IDF1", ours.idf1(), peer.idf1())] {
+        let ours = of_sequences(measured.iter().map(|(_, counts, _)| counts));
+        let peer = of_counts(measured.iter().map(|(_, _, entry)| &entry["trackers"]));
+        for (what, ours, peer) in [("MOTA", ours.0, peer.0), ("IDF1", ours.1, peer.1)] {
             println!("{setting}: {what} {ours:.3}, trackers {peer:.3}");
             if ours < peer {
                 failures.push(format!("{setting}: {what} {ours:.4}, trackers {peer:.4}"));

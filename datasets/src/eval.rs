@@ -3,6 +3,7 @@
 //! A [`Truth`] has the annotated instances of images, a [`Protocol`] says which detections count, and [`Predictions`] are the
 //! detections, collected from a detector or read from a file. [`average_precision`] compares them as pycocotools does,
 //! [`precision_recall`] at one score threshold, and [`ExemplarMasks`] measures masks of instances whose boxes are exemplars.
+//! [`video`] evaluates tracks, and masks in videos.
 //!
 //! ```
 //! use ocelli_datasets::eval::{Overlap, Predictions, TruthBuilder, average_precision};
@@ -32,6 +33,7 @@ mod report;
 mod table;
 mod timing;
 mod truth;
+pub mod video;
 
 pub use accuracy::{Accuracy, ClassAccuracy, Overlap, average_precision};
 pub use exemplars::ExemplarMasks;

@@ -12,6 +12,14 @@ class Fault(typing.NamedTuple):
 
 
 BEHAVIOUR = [
+    Fault("HOTA's matches ignore how long objects and tracks are together", "datasets/src/eval/video/hota.rs",
+          "alignment(rows[place / width], columns[place % width]) * overlap",
+          "alignment(rows[place / width], columns[place % width]).min(0.0) + overlap",
+          "figures_are_those_of_the_field_s_own_evaluations"),
+    Fault("tracks on distractors are wrong", "datasets/src/eval/video/tracks.rs",
+          "is_kept[column] = objects[row].role != Role::Distractor;",
+          "is_kept[column] = objects[row].role != Role::Distractor || true;",
+          "a_track_on_a_distractor_neither_counts_nor_is_wrong"),
     Fault("a source that waits hides the end", "src/pipeline/reader.rs",
           "Err(RecvTimeoutError::Timeout) if self.shared.is_stopping() => return None,",
           "Err(RecvTimeoutError::Timeout) if false => return None,",

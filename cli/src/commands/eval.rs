@@ -3,6 +3,7 @@
 mod contender;
 mod images;
 mod screen;
+mod video;
 
 use std::path::{Path, PathBuf};
 
@@ -22,6 +23,7 @@ use crate::{LogArgs, ModelArgs, Progress, check_output_file, interrupted, print,
 ocelli eval --images <DIR> --annotations <FILE> [OPTIONS]
        ocelli eval --annotations <FILE> --predictions <FILE> [OPTIONS]
        ocelli eval --scenes <N> [OPTIONS]
+       ocelli eval --video --truth <PATH> --predictions <PATH> [OPTIONS]
        ocelli eval --calibrate-screen <DIR> --classes <NAME>... [OPTIONS]")]
 #[command(after_help = "\
 Average precision is computed as by pycocotools. Every class is detected in every image. Figures of different protocols \
@@ -29,12 +31,18 @@ cannot be compared: practical keeps scores above 0.01, applies NMS at 0.7 and ke
 every score, without NMS, and the best 100; box-to-mask, the evaluation of EfficientSAM3, detects nothing but gives \
 the box of each instance to the model's tracker and compares the masks.
 
+With --video the format of the ground truth decides the figures. MOTChallenge or MOTS text: HOTA, MOTA, IDF1. YouTube-VIS \
+JSON: average precision of tracks as well, and cgF1 if it is one of SA-Co's videos. Folders of PNGs as in DAVIS: J and F. \
+SA-Co's images: cgF1. They equal those of TrackEval, YouTube-VIS, DAVIS and sam3.
+
 Examples:
   ocelli eval --scenes 500
   ocelli eval --images val2017/ --annotations instances_val2017.json \\
     --model sam3/ --protocol dart
   ocelli eval --annotations instances.json --predictions found.json
   ocelli eval --scenes 100 --compare built-in pruned/
+  ocelli eval --video --truth MOT17-02/gt/gt.txt --predictions tracks.txt
+  ocelli eval --video --truth DAVIS/Annotations/480p --predictions masks/
   ocelli eval --calibrate-screen frames/ --model sam3/ --classes person car dog")]
 pub struct EvalArgs {
     /// Folder of the annotated images
@@ -46,9 +54,24 @@ pub struct EvalArgs {
     /// Evaluate on N drawn scenes, the same on every machine
     #[arg(long, value_name = "N", conflicts_with = "images", help_heading = INPUT)]
     scenes: Option<u32>,
-    /// Evaluate a COCO results file instead of a model
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["images", "compare"], help_heading = INPUT)]
+    /// Evaluate a COCO results file instead of a model; with --video, tracks or masks in the form of the ground truth
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["images", "compare"], help_heading = INPUT)]
     predictions: Option<PathBuf>,
+    /// Evaluate tracks or masks in videos: --truth and --predictions
+    #[arg(
+        long,
+        requires_all = ["truth", "predictions"],
+        conflicts_with_all = [
+            "annotations", "scenes", "protocol", "classes", "masks", "exemplars_from_truth", "screen", "calibrate_screen",
+            "confidence", "max_images", "model", "engine", "imgsz", "class_chunk",
+        ],
+        help_heading = INPUT
+    )]
+    video: bool,
+    /// Ground truth of --video: MOTChallenge or MOTS text, or a folder of it for each sequence; YouTube-VIS JSON; a folder of
+    /// PNGs as in DAVIS; SA-Co JSON, of one or several annotators
+    #[arg(long, num_args = 1.., value_name = "PATH", requires = "video", help_heading = INPUT)]
+    truth: Vec<PathBuf>,
     /// Compare two models (folders as for --model, or built-in) or COCO results files
     #[arg(long, num_args = 2, value_names = ["A", "B"], conflicts_with = "model", help_heading = INPUT)]
     compare: Vec<PathBuf>,
@@ -127,6 +150,9 @@ pub fn run(args: &EvalArgs, log: &LogArgs) -> anyhow::Result<()> {
     if let Some(folder) = &args.calibrate_screen {
         return screen::calibrate(args, folder.as_deref(), log);
     }
+    if args.video {
+        return video::run(args, log);
+    }
     check(args)?;
     let mut images = Images::open(args, log)?;
     let task = Task::new(args, &images.truth)?;
@@ -183,7 +209,8 @@ fn check(args: &EvalArgs) -> anyhow::Result<()> {
         }
     }
     if args.annotations.is_none() && args.scenes.is_none() {
-        let what = "nothing to evaluate: name --images and --annotations, or use --scenes 100";
+        let what =
+            "nothing to evaluate: name --images and --annotations, use --scenes 100, or --video for tracks";
         return Err(usage(what));
     }
     if args.scenes == Some(0) || args.max_images == Some(0) {

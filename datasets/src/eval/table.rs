@@ -131,7 +131,7 @@ fn write_classes(writer: &mut impl Write, model: &ModelReport) -> io::Result<()>
 }
 
 /// Writes rows of cells, the first column aligned to the left, the others to the right.
-fn write_columns(writer: &mut impl Write, rows: &[Vec<String>]) -> io::Result<()> {
+pub(super) fn write_columns(writer: &mut impl Write, rows: &[Vec<String>]) -> io::Result<()> {
     let columns = rows.first().map_or(0, Vec::len);
     let widest = |column: usize| rows.iter().map(|row| row[column].width()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..columns).map(widest).collect();
@@ -147,7 +147,7 @@ fn write_columns(writer: &mut impl Write, rows: &[Vec<String>]) -> io::Result<()
     Ok(())
 }
 
-fn percent(value: Option<f64>) -> String {
+pub(super) fn percent(value: Option<f64>) -> String {
     value.map_or_else(|| "–".into(), |value| format!("{:.1}", 100.0 * value))
 }
 
@@ -159,6 +159,6 @@ fn fraction(value: Option<f64>) -> String {
     value.map_or_else(|| "–".into(), |value| format!("{value:.3}"))
 }
 
-fn printable(text: &str) -> String {
+pub(super) fn printable(text: &str) -> String {
     text.chars().map(|letter| if letter.is_control() { '\u{FFFD}' } else { letter }).collect()
 }

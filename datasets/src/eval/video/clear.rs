@@ -1,0 +1,156 @@
+//! MOTA and its counts: Bernardin & Stiefelhagen, "Evaluating Multiple Object Tracking Performance: The CLEAR MOT
+//! Metrics", 2008. IDF1: Ristani et al., "Performance Measures and a Data Set for Multi-Target, Multi-Camera Tracking", 2016.
+
+use std::collections::BTreeMap;
+
+use super::TrackSequence;
+use super::tracks::assign;
+
+/// The least overlap of a match.
+const LEAST: f64 = 0.5;
+
+/// Counts of CLEAR MOT; those of sequences and classes add up.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct ClearCounts {
+    pub(super) hits: u64,
+    pub(super) misses: u64,
+    pub(super) false_positives: u64,
+    pub(super) switches: u64,
+    pub(super) mostly_tracked: u64,
+    pub(super) partly_tracked: u64,
+    pub(super) mostly_lost: u64,
+    pub(super) fragmentations: u64,
+    pub(super) overlap: f64,
+}
+
+/// Where an object was found, and how often.
+#[derive(Clone, Copy, Default)]
+struct Followed {
+    frames: u64,
+    found: u64,
+    last: Option<usize>,
+    /// In the previous frame that had objects and tracks.
+    just: Option<usize>,
+    begun: u64,
+}
+
+impl ClearCounts {
+    pub(super) fn of(sequence: &TrackSequence) -> Self {
+        let row_of = sequence.places(|frame| &frame.objects);
+        let column_of = sequence.places(|frame| &frame.tracks);
+        let mut counts = Self::default();
+        let mut followed = vec![Followed::default(); row_of.len()];
+        for frame in &sequence.frames {
+            let rows: Vec<usize> = frame.objects.iter().map(|id| row_of[id]).collect();
+            let columns: Vec<usize> = frame.tracks.iter().map(|id| column_of[id]).collect();
+            rows.iter().for_each(|&row| followed[row].frames += 1);
+            let width = columns.len();
+            // A match of the previous frame is kept before all others.
+            let score = |(place, &overlap): (usize, &f64)| {
+                let is_kept = followed[rows[place / width]].just == Some(columns[place % width]);
+                let score = if is_kept { 1000.0 + overlap } else { overlap };
+                if overlap < LEAST - f64::EPSILON { 0.0 } else { score }
+            };
+            let scores: Vec<f64> = frame.overlaps.iter().enumerate().map(score).collect();
+            let mut pairs = assign(&scores, rows.len(), width);
+            pairs.retain(|(row, column)| scores[row * width + column] > f64::EPSILON);
+            counts.hits += pairs.len() as u64;
+            counts.misses += (rows.len() - pairs.len()) as u64;
+            counts.false_positives += (width - pairs.len()) as u64;
+            if rows.is_empty() || columns.is_empty() {
+                continue;
+            }
+            let before: Vec<Option<usize>> = followed.iter_mut().map(|one| one.just.take()).collect();
+            for (row, column) in pairs {
+                counts.overlap += frame.overlaps[row * width + column];
+                let (place, track) = (rows[row], columns[column]);
+                let object = &mut followed[place];
+                counts.switches += u64::from(object.last.is_some_and(|last| last != track));
+                object.begun += u64::from(before[place].is_none());
+                (object.last, object.just) = (Some(track), Some(track));
+                object.found += 1;
+            }
+        }
+        for object in &followed {
+            let share = object.found as f64 / object.frames as f64;
+            match share {
+                share if share > 0.8 => counts.mostly_tracked += 1,
+                share if share >= 0.2 => counts.partly_tracked += 1,
+                _ => counts.mostly_lost += 1,
+            }
+            counts.fragmentations += object.begun.saturating_sub(1);
+        }
+        counts
+    }
+
+    pub(super) fn add(&mut self, other: &Self) {
+        self.hits += other.hits;
+        self.misses += other.misses;
+        self.false_positives += other.false_positives;
+        self.switches += other.switches;
+        self.mostly_tracked += other.mostly_tracked;
+        self.partly_tracked += other.partly_tracked;
+        self.mostly_lost += other.mostly_lost;
+        self.fragmentations += other.fragmentations;
+        self.overlap += other.overlap;
+    }
+
+    /// 0 without objects, as TrackEval has it for one sequence.
+    pub(super) fn mota(&self) -> f64 {
+        if self.hits + self.misses == 0 {
+            return 0.0;
+        }
+        let right = self.hits as f64 - self.false_positives as f64 - self.switches as f64;
+        right / (self.hits + self.misses) as f64
+    }
+
+    pub(super) fn motp(&self) -> f64 {
+        self.overlap / (self.hits as f64).max(1.0)
+    }
+}
+
+/// Counts of the identity figures; those of sequences and classes add up.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct IdentityCounts {
+    hits: u64,
+    objects: u64,
+    tracks: u64,
+}
+
+impl IdentityCounts {
+    pub(super) fn of(sequence: &TrackSequence) -> Self {
+        let row_of = sequence.places(|frame| &frame.objects);
+        let column_of = sequence.places(|frame| &frame.tracks);
+        let mut counts = Self::default();
+        let mut together: BTreeMap<(usize, usize), u64> = BTreeMap::new();
+        for frame in &sequence.frames {
+            counts.objects += frame.objects.len() as u64;
+            counts.tracks += frame.tracks.len() as u64;
+            let width = frame.tracks.len();
+            for (place, _) in frame.overlaps.iter().enumerate().filter(|(_, overlap)| **overlap >= LEAST) {
+                let pair = (row_of[&frame.objects[place / width]], column_of[&frame.tracks[place % width]]);
+                *together.entry(pair).or_default() += 1;
+            }
+        }
+        let width = column_of.len();
+        let mut frames = vec![0.0; row_of.len() * width];
+        together.iter().for_each(|(&(row, column), &count)| frames[row * width + column] = count as f64);
+        // More pairs are never worse, so that the sum of an assignment without costs is that of TrackEval's with them.
+        let pairs = assign(&frames, row_of.len(), width);
+        counts.hits = pairs.iter().map(|pair| together.get(pair).copied().unwrap_or(0)).sum();
+        counts
+    }
+
+    pub(super) fn add(&mut self, other: &Self) {
+        self.hits += other.hits;
+        self.objects += other.objects;
+        self.tracks += other.tracks;
+    }
+
+    /// IDF1, recall and precision.
+    pub(super) fn figures(&self) -> [f64; 3] {
+        let share = |of: f64| self.hits as f64 / of.max(1.0);
+        let (objects, tracks) = (self.objects as f64, self.tracks as f64);
+        [share(0.5 * (objects + tracks)), share(objects), share(tracks)]
+    }
+}

@@ -1,0 +1,374 @@
+//! J and F of DAVIS, of folders with a PNG for each frame whose pixels are the numbers of objects.
+//!
+//! Perazzi et al., CVPR 2016, and Caelles et al., "The 2019 DAVIS Challenge on VOS", 2019; computed as by DAVIS' toolkit.
+
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use ocelli::mask::read_mask_png;
+use ocelli::{Error, ErrorKind, Result};
+
+use super::boundary::Boundary;
+use super::layout::entries;
+use super::tracks::assign;
+
+/// The number of pixels whose object is unknown.
+const VOID: u16 = 255;
+/// DAVIS refuses more objects in predictions without the ids of the ground truth.
+const MOST_PROPOSALS: usize = 20;
+
+/// J and F, 0 to 1, each the mean over all objects of all sequences.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct JAndFFigures {
+    /// The mean of `j_mean` and `f_mean`.
+    pub j_and_f: f64,
+    /// Mean IoU over the frames.
+    pub j_mean: f64,
+    /// The share of frames with an IoU above 0.5.
+    pub j_recall: f64,
+    /// Mean IoU in the first quarter of the frames minus that in the last.
+    pub j_decay: f64,
+    /// Mean F of boundaries over the frames.
+    pub f_mean: f64,
+    /// The share of frames with an F above 0.5.
+    pub f_recall: f64,
+    /// Mean F in the first quarter of the frames minus that in the last.
+    pub f_decay: f64,
+}
+
+/// J and F of one object.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ObjectJAndF {
+    /// The name of its sequence.
+    pub sequence: String,
+    /// Its number in the ground truth.
+    pub object: u16,
+    /// The figures.
+    #[serde(flatten)]
+    pub figures: JAndFFigures,
+}
+
+/// J and F of one of DAVIS' tasks.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct JAndF {
+    /// Means over all objects.
+    #[serde(flatten)]
+    pub figures: JAndFFigures,
+    /// Each object.
+    pub objects: Vec<ObjectJAndF>,
+}
+
+/// What is compared: the figures, or why there are none.
+pub(super) struct Compared {
+    /// Numbers are ids: the objects of the first frame were given. Without the first and the last frame.
+    pub(super) semi_supervised: Result<JAndF, String>,
+    /// Numbers are arbitrary: the best assignment to the objects counts. Void pixels are left out.
+    pub(super) unsupervised: Result<JAndF, String>,
+}
+
+/// The PNGs of one sequence.
+struct Folder {
+    name: String,
+    frames: Vec<(PathBuf, PathBuf)>,
+}
+
+/// Whether a folder has PNGs, or folders with PNGs.
+pub(super) fn is_layout(folder: &Path) -> Result<bool> {
+    for path in entries(folder)? {
+        if is_png(&path) || (path.is_dir() && entries(&path)?.iter().any(|path| is_png(path))) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn is_png(path: &Path) -> bool {
+    path.is_file() && path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("png"))
+}
+
+/// The frames of each sequence of the ground truth, with the file of the same name among the predictions.
+fn folders(truth: &Path, predictions: &Path) -> Result<Vec<Folder>> {
+    let pngs = |folder: &Path| -> Result<Vec<PathBuf>> {
+        Ok(entries(folder)?.into_iter().filter(|path| is_png(path)).collect())
+    };
+    let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let mut sequences = vec![(name(truth), truth.to_owned(), predictions.to_owned())];
+    if pngs(truth)?.is_empty() {
+        let inside = entries(truth)?.into_iter().filter(|path| path.is_dir());
+        sequences = inside.map(|path| (name(&path), path.clone(), predictions.join(name(&path)))).collect();
+    }
+    let mut folders = Vec::new();
+    for (name, truth, predictions) in sequences {
+        let truths = pngs(&truth)?;
+        if truths.is_empty() {
+            continue;
+        }
+        if !predictions.is_dir() {
+            let message =
+                format!("no predictions of sequence {name}, {}: no such folder", predictions.display());
+            return Err(Error::new(ErrorKind::Mismatch, message));
+        }
+        let pair = |path: PathBuf| {
+            let file = predictions.join(path.file_name().unwrap_or_default());
+            (path, file)
+        };
+        folders.push(Folder { name, frames: truths.into_iter().map(pair).collect() });
+    }
+    Ok(folders)
+}
+
+/// J and F of a pair for each frame.
+#[derive(Clone, Default)]
+struct Values {
+    j: Vec<f64>,
+    f: Vec<f64>,
+}
+
+/// The masks of one frame, ready to be compared.
+struct Shape {
+    bitmap: Vec<u8>,
+    area: usize,
+    boundary: Boundary,
+}
+
+impl Shape {
+    fn new(bitmap: Vec<u8>, width: usize, height: usize) -> Self {
+        let area = bitmap.iter().filter(|&&pixel| pixel != 0).count();
+        let boundary = Boundary::new(&bitmap, width, height);
+        Self { bitmap, area, boundary }
+    }
+
+    fn iou(&self, other: &Self) -> f64 {
+        let common = self.bitmap.iter().zip(&other.bitmap).filter(|(a, b)| **a & **b != 0).count();
+        let either = self.area + other.area - common;
+        if either == 0 { 1.0 } else { common as f64 / either as f64 }
+    }
+}
+
+/// The numbers of a PNG, row by row.
+struct Numbers {
+    pixels: Vec<u16>,
+    size: (usize, usize),
+}
+
+fn read(path: &Path) -> Result<Numbers> {
+    let objects = read_mask_png(path)?;
+    let Some((_, first)) = objects.first() else {
+        let size = image::image_dimensions(path)
+            .map_err(|e| Error::new(ErrorKind::InvalidData, format!("{}: {e}", path.display())))?;
+        let size = (size.0 as usize, size.1 as usize);
+        return Ok(Numbers { pixels: vec![0; size.0 * size.1], size });
+    };
+    let size = (first.width() as usize, first.height() as usize);
+    let mut pixels = vec![0; size.0 * size.1];
+    for (number, mask) in &objects {
+        for span in mask.spans() {
+            for y in span.top..span.bottom {
+                pixels[y as usize * size.0 + span.x as usize] = *number;
+            }
+        }
+    }
+    Ok(Numbers { pixels, size })
+}
+
+impl Numbers {
+    fn shape(&self, number: Option<u16>, void: Option<&Numbers>) -> Shape {
+        let is_void = |at: usize| void.is_some_and(|void| void.pixels[at] == VOID);
+        let inside = |(at, &pixel): (usize, &u16)| u8::from(Some(pixel) == number && !is_void(at));
+        Shape::new(self.pixels.iter().enumerate().map(inside).collect(), self.size.0, self.size.1)
+    }
+}
+
+/// Compares folders of masks with the ground truth. Every object of the first frame of a sequence counts.
+pub(super) fn compare(truth: &Path, predictions: &Path) -> Result<Compared> {
+    let folders = folders(truth, predictions)?;
+    let mut given: Result<Vec<ObjectJAndF>, String> = Ok(Vec::new());
+    let mut free: Result<Vec<ObjectJAndF>, String> = Ok(Vec::new());
+    for folder in &folders {
+        let sequence = Sequence::read(folder)?;
+        for (all, figures) in
+            [(&mut given, sequence.semi_supervised()?), (&mut free, sequence.unsupervised()?)]
+        {
+            match (&mut *all, figures) {
+                (Ok(all), Ok(figures)) => all.extend(figures),
+                (Ok(_), Err(why)) => *all = Err(format!("sequence {}: {why}", folder.name)),
+                _ => {}
+            }
+        }
+    }
+    Ok(Compared { semi_supervised: given.map(JAndF::of), unsupervised: free.map(JAndF::of) })
+}
+
+/// One sequence: its files, and the numbers in them.
+struct Sequence<'f> {
+    folder: &'f Folder,
+    /// Objects are numbered from 1 to this.
+    objects: u16,
+    /// The highest number of the predictions, and without the first and the last frame.
+    found: u16,
+    found_inside: u16,
+    /// Whether the first and the last frame have predictions.
+    is_whole: bool,
+}
+
+impl<'f> Sequence<'f> {
+    fn read(folder: &'f Folder) -> Result<Self> {
+        let (mut found, mut found_inside) = (0, 0);
+        let last = folder.frames.len() - 1;
+        let mut is_whole = true;
+        for (place, (truth, predictions)) in folder.frames.iter().enumerate() {
+            if !predictions.is_file() {
+                if place == 0 || place == last {
+                    is_whole = false;
+                    continue;
+                }
+                let message =
+                    format!("no prediction of {}, {}: no such file", truth.display(), predictions.display());
+                return Err(Error::new(ErrorKind::Mismatch, message));
+            }
+            let highest = read_mask_png(predictions)?.last().map_or(0, |(number, _)| *number);
+            found = found.max(highest);
+            if place != 0 && place != last {
+                found_inside = found_inside.max(highest);
+            }
+        }
+        let first = &folder.frames[0].0;
+        let objects = read(first)?.pixels.into_iter().filter(|&number| number != VOID).max().unwrap_or(0);
+        if objects == 0 {
+            let message = format!(
+                "{}: no object in the first frame: there is nothing to compare with",
+                first.display()
+            );
+            return Err(Error::new(ErrorKind::InvalidData, message));
+        }
+        Ok(Self { folder, objects, found, found_inside, is_whole })
+    }
+
+    fn frame(&self, place: usize) -> Result<(Numbers, Numbers)> {
+        let (truth_path, path) = &self.folder.frames[place];
+        let (truth, found) = (read(truth_path)?, read(path)?);
+        if truth.size != found.size {
+            let (a, b) = (found.size, truth.size);
+            let message = format!(
+                "{}: {}×{} pixels, {} has {}×{}",
+                path.display(),
+                a.0,
+                a.1,
+                truth_path.display(),
+                b.0,
+                b.1
+            );
+            return Err(Error::new(ErrorKind::Mismatch, message));
+        }
+        Ok((truth, found))
+    }
+
+    fn semi_supervised(&self) -> Result<Result<Vec<ObjectJAndF>, String>> {
+        let frames = self.folder.frames.len();
+        if self.found_inside > self.objects {
+            let (number, objects) = (self.found_inside, self.objects);
+            return Ok(Err(format!(
+                "the predictions have object {number}, the ground truth {objects} objects"
+            )));
+        }
+        if frames < 3 {
+            return Ok(Err(format!("{frames} frames; the first and the last do not count")));
+        }
+        let mut values = vec![Values::default(); usize::from(self.objects)];
+        for place in 1..frames - 1 {
+            let (truth, found) = self.frame(place)?;
+            for (values, number) in values.iter_mut().zip(1..=self.objects) {
+                let (object, found) = (truth.shape(Some(number), None), found.shape(Some(number), None));
+                values.j.push(found.iou(&object));
+                values.f.push(found.boundary.f_measure(&object.boundary));
+            }
+        }
+        Ok(Ok(self.figures(values)))
+    }
+
+    fn unsupervised(&self) -> Result<Result<Vec<ObjectJAndF>, String>> {
+        if !self.is_whole {
+            return Ok(Err("no prediction of the first or the last frame".into()));
+        }
+        let most = usize::from(self.found);
+        if most > MOST_PROPOSALS {
+            return Ok(Err(format!(
+                "the predictions have object {most}, DAVIS allows numbers up to {MOST_PROPOSALS}"
+            )));
+        }
+        let objects = usize::from(self.objects);
+        // Numbers that are not used stand for empty masks, which are right where an object is hidden.
+        let proposals = most.max(objects);
+        let mut values = vec![Values::default(); proposals * objects]; // [proposal, object]
+        for place in 0..self.folder.frames.len() {
+            let (truth, found) = self.frame(place)?;
+            let shapes: Vec<Shape> =
+                (1..=self.objects).map(|number| truth.shape(Some(number), Some(&truth))).collect();
+            for proposal in 0..proposals {
+                let shape = found.shape(Some(proposal as u16 + 1), Some(&truth));
+                for (object, other) in shapes.iter().enumerate() {
+                    let values = &mut values[proposal * objects + object];
+                    values.j.push(shape.iou(other));
+                    values.f.push(shape.boundary.f_measure(&other.boundary));
+                }
+            }
+        }
+        let scores: Vec<f64> =
+            values.iter().map(|values| (mean(&values.j) + mean(&values.f)) / 2.0).collect();
+        let mut of_object = vec![Values::default(); objects];
+        for (proposal, object) in assign(&scores, proposals, objects) {
+            of_object[object] = values[proposal * objects + object].clone();
+        }
+        Ok(Ok(self.figures(of_object)))
+    }
+
+    fn figures(&self, values: Vec<Values>) -> Vec<ObjectJAndF> {
+        let of = |(place, values): (usize, Values)| ObjectJAndF {
+            sequence: self.folder.name.clone(),
+            object: place as u16 + 1,
+            figures: JAndFFigures::of(&values),
+        };
+        values.into_iter().enumerate().map(of).collect()
+    }
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
+/// Mean, share above a half, and the mean of the first quarter minus that of the last.
+fn statistics(values: &[f64]) -> [f64; 3] {
+    let above = values.iter().filter(|value| **value > 0.5).count() as f64 / values.len() as f64;
+    let last = values.len() as f64 - 1.0;
+    // The toolkit keeps these places in 8 bits, and its decay is another one above 256 frames.
+    let place = |quarter: usize| (1.0 + last * quarter as f64 / 4.0 + 1e-10).round_ties_even() as usize - 1;
+    let part = |quarter: usize| mean(&values[place(quarter)..=place(quarter + 1)]);
+    [mean(values), above, part(0) - part(3)]
+}
+
+impl JAndFFigures {
+    fn of(values: &Values) -> Self {
+        let ([j_mean, j_recall, j_decay], [f_mean, f_recall, f_decay]) =
+            (statistics(&values.j), statistics(&values.f));
+        Self { j_and_f: (j_mean + f_mean) / 2.0, j_mean, j_recall, j_decay, f_mean, f_recall, f_decay }
+    }
+}
+
+impl JAndF {
+    fn of(objects: Vec<ObjectJAndF>) -> Self {
+        let mean = |of: fn(&JAndFFigures) -> f64| {
+            objects.iter().map(|one| of(&one.figures)).sum::<f64>() / objects.len() as f64
+        };
+        let figures = JAndFFigures {
+            j_and_f: mean(|one| one.j_and_f),
+            j_mean: mean(|one| one.j_mean),
+            j_recall: mean(|one| one.j_recall),
+            j_decay: mean(|one| one.j_decay),
+            f_mean: mean(|one| one.f_mean),
+            f_recall: mean(|one| one.f_recall),
+            f_decay: mean(|one| one.f_decay),
+        };
+        Self { figures, objects }
+    }
+}

@@ -1,0 +1,144 @@
+//! Tracks of masks of one category in one video, compared: the figures of YouTube-VIS and of SA-Co's videos.
+
+use std::collections::BTreeSet;
+
+use ocelli::Result;
+
+use super::cgf1::{Case, LEAST_SCORE};
+use super::vis::{MaskTrack, Vis};
+use super::vis_ap::{Class, ClassInVideo, Object, Track, accuracy};
+use super::{CgF1, TrackCounts, TrackSequence};
+use crate::eval::Accuracy;
+
+/// What is compared of a data set.
+pub(super) struct Compared {
+    pub(super) accuracy: Accuracy,
+    /// For each category that has objects, by name.
+    pub(super) counts: Vec<(String, TrackCounts)>,
+    pub(super) cgf1: Option<CgF1>,
+}
+
+/// Objects and tracks of one category in one video.
+struct Cell<'a> {
+    objects: Vec<&'a MaskTrack>,
+    tracks: Vec<&'a MaskTrack>,
+    /// Pixels that an object and a track have in common. // [object, track, frame]
+    common: Vec<Vec<u64>>,
+}
+
+/// Pixels of each frame.
+fn areas(track: &MaskTrack) -> Vec<u64> {
+    track.masks.iter().map(|mask| mask.as_ref().map_or(0, ocelli::Mask::area)).collect()
+}
+
+impl<'a> Cell<'a> {
+    fn new(truth: &'a Vis, found: &'a Vis, video: u64, category: u64) -> Result<Self> {
+        let of = |vis: &'a Vis| -> Vec<&'a MaskTrack> {
+            vis.tracks.iter().filter(|track| track.video == video && track.category == category).collect()
+        };
+        let (objects, tracks) = (of(truth), of(found));
+        let mut common = Vec::with_capacity(objects.len() * tracks.len());
+        for object in &objects {
+            for track in &tracks {
+                let frames = object.masks.iter().zip(&track.masks).map(|pair| match pair {
+                    (Some(a), Some(b)) => a.intersection_area(b),
+                    _ => Ok(0),
+                });
+                common.push(frames.collect::<Result<Vec<u64>>>()?);
+            }
+        }
+        Ok(Self { objects, tracks, common })
+    }
+
+    /// IoU over all frames; `of_nothing` if neither has a pixel. // [track, object]
+    fn overlaps(&self, of_nothing: f64) -> Vec<f64> {
+        let sums = |tracks: &[&MaskTrack]| -> Vec<u64> {
+            tracks.iter().map(|track| areas(track).iter().sum()).collect()
+        };
+        let (objects, tracks) = (sums(&self.objects), sums(&self.tracks));
+        let overlap = |track: usize, object: usize| {
+            let common: u64 = self.common[object * tracks.len() + track].iter().sum();
+            let either = objects[object] + tracks[track] - common;
+            if either == 0 { of_nothing } else { common as f64 / either as f64 }
+        };
+        (0..tracks.len())
+            .flat_map(|track| (0..objects.len()).map(move |object| (track, object)))
+            .map(|(track, object)| overlap(track, object))
+            .collect()
+    }
+
+    fn in_video(&self) -> ClassInVideo {
+        ClassInVideo {
+            objects: self
+                .objects
+                .iter()
+                .map(|one| Object { is_crowd: one.is_crowd, area: one.area })
+                .collect(),
+            tracks: self.tracks.iter().map(|one| Track { score: one.score, area: one.area }).collect(),
+            overlaps: self.overlaps(0.0),
+        }
+    }
+
+    fn counts(&self, frames: usize) -> Result<TrackCounts> {
+        let [object_areas, track_areas] = [&self.objects, &self.tracks]
+            .map(|tracks| tracks.iter().map(|one| areas(one)).collect::<Vec<_>>());
+        let mut sequence = TrackSequence::default();
+        for frame in 0..frames {
+            let seen = |tracks: &[&MaskTrack]| -> Vec<usize> {
+                (0..tracks.len()).filter(|&place| tracks[place].masks[frame].is_some()).collect()
+            };
+            let (rows, columns) = (seen(&self.objects), seen(&self.tracks));
+            let overlap = |row: usize, column: usize| {
+                let common = self.common[row * self.tracks.len() + column][frame];
+                let either = object_areas[row][frame] + track_areas[column][frame] - common;
+                common as f64 / either.max(1) as f64
+            };
+            let overlaps = rows.iter().flat_map(|&row| columns.iter().map(move |&column| (row, column)));
+            let overlaps = overlaps.map(|(row, column)| overlap(row, column)).collect();
+            let ids = |places: Vec<usize>| places.into_iter().map(|place| place as u64).collect();
+            sequence.push(ids(rows), ids(columns), overlaps)?;
+        }
+        Ok(TrackCounts::of(&sequence))
+    }
+
+    fn case(&self) -> Case {
+        let overlaps = self.overlaps(1.0);
+        let width = self.objects.len();
+        let rows: Vec<usize> =
+            (0..self.tracks.len()).filter(|&row| self.tracks[row].score >= LEAST_SCORE).collect();
+        let columns: Vec<usize> = (0..width).filter(|&column| !self.objects[column].is_crowd).collect();
+        Case::new(&super::tracks::part(&overlaps, width, &rows, &columns), rows.len(), columns.len())
+    }
+}
+
+/// Compares tracks with ground truth.
+pub(super) fn compare(truth: &Vis, found: &Vis) -> Result<Compared> {
+    let mut videos: Vec<_> = truth.videos.iter().collect();
+    videos.sort_by_key(|video| video.id);
+    let mut categories: Vec<_> = truth.categories.iter().collect();
+    categories.sort_by_key(|category| category.id);
+    let prompts: Option<BTreeSet<(u64, u64)>> = truth.prompts.as_ref().map(|prompts| {
+        let tracks = truth.tracks.iter().chain(&found.tracks).map(|track| (track.video, track.category));
+        prompts.iter().copied().chain(tracks).collect()
+    });
+    let (mut classes, mut counts, mut cases) = (Vec::new(), Vec::new(), Vec::new());
+    for category in categories {
+        let (mut in_videos, mut of_class) = (Vec::new(), Vec::new());
+        for video in &videos {
+            let cell = Cell::new(truth, found, video.id, category.id)?;
+            in_videos.push(cell.in_video());
+            if prompts.as_ref().is_some_and(|prompts| prompts.contains(&(video.id, category.id))) {
+                cases.push(cell.case());
+            }
+            if !cell.objects.is_empty() || !cell.tracks.is_empty() {
+                of_class.push(cell.counts(video.frames())?);
+            }
+        }
+        classes.push(Class { id: category.id, name: category.name.clone(), videos: in_videos });
+        if !of_class.is_empty() {
+            counts.push((category.name.clone(), of_class.into_iter().sum()));
+        }
+    }
+    let cgf1 = prompts.map(|_| CgF1::of(&cases));
+    Ok(Compared { accuracy: accuracy(&classes), counts, cgf1 })
+}

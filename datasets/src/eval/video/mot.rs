@@ -1,0 +1,133 @@
+//! Boxes of tracks as MOTChallenge text, preprocessed as its evaluation does.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use ocelli::{Error, ErrorKind, Result};
+
+use super::layout::{SequenceFiles, lines};
+use super::tracks::repeated;
+use super::{ObjectBox, Role, TrackBox, TrackCounts, TrackSequence};
+
+/// The classes of MOT16, MOT17 and MOT20: 1 is pedestrian.
+const CLASSES: std::ops::RangeInclusive<i64> = 1..=13;
+const PEDESTRIAN: i64 = 1;
+/// Person on a vehicle, static person, distractor, reflection; in MOT20 other vehicles as well.
+const DISTRACTORS: [i64; 4] = [2, 7, 8, 12];
+const NON_MOT_VEHICLE: i64 = 6;
+
+/// One line. Numbers are `f64` here, as in other evaluations, and not `f32` as in the tracker.
+struct Line {
+    frame: u64,
+    id: u64,
+    ltwh: [f64; 4],
+    /// The seventh number without its decimals: 0 for an annotation that does not count.
+    flag: i64,
+    class: Option<i64>,
+}
+
+/// Counts one sequence. `notes` says how classes were understood.
+pub(super) fn count(files: &SequenceFiles, notes: &mut Vec<String>) -> Result<TrackCounts> {
+    let [truth, found] = [&files.truth, &files.predictions].map(|path| read(path, files));
+    let (truth, found) = (truth?, found?);
+    let invalid =
+        |why: String| Error::new(ErrorKind::InvalidData, format!("{}: {why}", files.truth.display()));
+    let has_classes = truth.iter().any(|line| line.class.is_some_and(|class| class > 0));
+    if has_classes {
+        if let Some(line) =
+            truth.iter().find(|line| !line.class.is_some_and(|class| CLASSES.contains(&class)))
+        {
+            let class = line.class.map_or("none".to_owned(), |class| class.to_string());
+            return Err(invalid(format!(
+                "frame {}: class {class}; expected MOTChallenge's classes, 1 to 13, or -1 in every line",
+                line.frame
+            )));
+        }
+        if let Some(line) = found.iter().find(|line| line.class.is_some_and(|class| class > PEDESTRIAN)) {
+            let message = format!(
+                "{}: frame {}: class {}; MOTChallenge's evaluation is of pedestrians, class 1, alone",
+                files.predictions.display(),
+                line.frame,
+                line.class.unwrap_or_default()
+            );
+            return Err(Error::new(ErrorKind::Mismatch, message));
+        }
+    }
+    let note = match has_classes {
+        true => "MOTChallenge's classes: pedestrians count, and tracks on distractors are removed",
+        false => "no classes in the ground truth: every box counts whose seventh number is not 0",
+    };
+    if !notes.iter().any(|known| known == note) {
+        notes.push(note.to_owned());
+    }
+    let is_mot20 = files.name.starts_with("MOT20");
+    let role = |line: &Line| {
+        let class = line.class.unwrap_or(PEDESTRIAN);
+        if has_classes && (DISTRACTORS.contains(&class) || (is_mot20 && class == NON_MOT_VEHICLE)) {
+            return Role::Distractor;
+        }
+        let counts = line.flag != 0 && (!has_classes || class == PEDESTRIAN);
+        if counts { Role::Counts } else { Role::Ignored }
+    };
+    let mut frames: BTreeMap<u64, (Vec<ObjectBox>, Vec<TrackBox>)> = BTreeMap::new();
+    for line in &truth {
+        let object = ObjectBox { id: line.id, ltwh: line.ltwh, role: role(line) };
+        frames.entry(line.frame).or_default().0.push(object);
+    }
+    for line in &found {
+        frames.entry(line.frame).or_default().1.push(TrackBox { id: line.id, ltwh: line.ltwh });
+    }
+    let mut sequence = TrackSequence::default();
+    for (frame, (objects, tracks)) in &frames {
+        let ids = [
+            (&files.truth, objects.iter().map(|one| one.id).collect::<Vec<_>>()),
+            (&files.predictions, tracks.iter().map(|one| one.id).collect()),
+        ];
+        for (path, ids) in ids {
+            if let Some(id) = repeated(&ids) {
+                let message = format!("{}: frame {frame} has id {id} twice", path.display());
+                return Err(Error::new(ErrorKind::InvalidData, message));
+            }
+        }
+        sequence.push_boxes(objects, tracks)?;
+    }
+    Ok(TrackCounts::of(&sequence))
+}
+
+fn read(path: &Path, files: &SequenceFiles) -> Result<Vec<Line>> {
+    let lines = lines(path)?.into_iter().map(|(number, text)| {
+        let line = parse(&text).map_err(|why| {
+            let message = format!("{}, line {number}: {why}", path.display());
+            Error::new(ErrorKind::InvalidData, message)
+        })?;
+        files.check_frame(path, line.frame)?;
+        Ok(line)
+    });
+    lines.collect()
+}
+
+fn parse(text: &str) -> Result<Line, String> {
+    const LAYOUT: &str = "frame,id,left,top,width,height,score,class";
+    let fields: Vec<&str> = text.split(',').map(str::trim).collect();
+    if fields.len() < 6 {
+        return Err(format!("{} numbers; expected {LAYOUT} separated by commas", fields.len()));
+    }
+    let number = |place: usize| match fields[place].parse::<f64>() {
+        Ok(value) if value.is_finite() => Ok(value),
+        _ => Err(format!("number {} is {:?}; expected a finite number", place + 1, fields[place])),
+    };
+    let integer = |place: usize, what: &str, least: f64| {
+        let value = number(place)?;
+        let is_valid = value >= least && value <= (1u64 << 53) as f64 && value.fract() == 0.0;
+        if is_valid {
+            Ok(value as u64)
+        } else {
+            Err(format!("the {what} is {value}; expected an integer from {least}"))
+        }
+    };
+    let ltwh = [number(2)?, number(3)?, number(4)?, number(5)?];
+    let flag = if fields.len() > 6 { number(6)?.trunc() as i64 } else { 1 };
+    let class = if fields.len() > 7 { Some(number(7)?.trunc() as i64) } else { None };
+    let class = class.filter(|&class| class != -1);
+    Ok(Line { frame: integer(0, "frame", 1.0)?, id: integer(1, "id", 0.0)?, ltwh, flag, class })
+}

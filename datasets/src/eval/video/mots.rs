@@ -1,0 +1,149 @@
+//! Masks of tracks as MOTS text: `frame id class height width rle`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use hotcoco::mask as codec;
+use ocelli::{Error, ErrorKind, Mask, Result};
+
+use super::layout::{SequenceFiles, lines};
+use super::tracks::{matches_above_half, part, repeated};
+use super::{TrackCounts, TrackSequence};
+
+/// The class of regions in which tracks do not count.
+const IGNORE: u64 = 10;
+
+#[derive(Clone)]
+struct Line {
+    id: u64,
+    class: u64,
+    mask: Mask,
+}
+
+type Frames = BTreeMap<u64, Vec<Line>>;
+
+/// The classes of the ground truth of one sequence.
+pub(super) fn classes(files: &SequenceFiles) -> Result<BTreeSet<u64>> {
+    Ok(classes_of(&read(&files.truth, files)?))
+}
+
+fn classes_of(frames: &Frames) -> BTreeSet<u64> {
+    frames.values().flatten().map(|line| line.class).filter(|class| *class != IGNORE).collect()
+}
+
+/// Counts each class of the ground truth in one sequence.
+pub(super) fn count(
+    files: &SequenceFiles,
+    classes: &BTreeSet<u64>,
+    notes: &mut Vec<String>,
+) -> Result<BTreeMap<u64, TrackCounts>> {
+    let (truth, found) = (read(&files.truth, files)?, read(&files.predictions, files)?);
+    for class in classes_of(&found).difference(classes) {
+        notes.push(format!(
+            "{}: the ground truth has no class {class}, not evaluated",
+            files.predictions.display()
+        ));
+    }
+    classes.iter().map(|&class| Ok((class, count_class(&truth, &found, class)?))).collect()
+}
+
+fn count_class(truth: &Frames, found: &Frames, class: u64) -> Result<TrackCounts> {
+    let mut sequence = TrackSequence::default();
+    let frames: BTreeSet<&u64> = truth.keys().chain(found.keys()).collect();
+    for frame in frames {
+        let of = |frames: &Frames, class: u64| -> Vec<Line> {
+            let lines = frames.get(frame).into_iter().flatten();
+            lines.filter(|line| line.class == class).cloned().collect()
+        };
+        let (objects, tracks, ignored) = (of(truth, class), of(found, class), of(truth, IGNORE));
+        let (rows, columns) = (objects.len(), tracks.len());
+        let mut overlaps = Vec::with_capacity(rows * columns);
+        for object in &objects {
+            for track in &tracks {
+                overlaps.push(object.mask.iou(&track.mask)?);
+            }
+        }
+        // A track without an object, and with more than half of it in ignored regions, is removed.
+        let region = union(&ignored)?;
+        let mut is_kept = vec![true; columns];
+        let matched: BTreeSet<usize> =
+            matches_above_half(&overlaps, rows, columns, -10_000.0).into_iter().map(|pair| pair.1).collect();
+        for column in (0..columns).filter(|column| !matched.contains(column)) {
+            let mask = &tracks[column].mask;
+            let common = region.as_ref().map_or(Ok(0), |region| mask.intersection_area(region))?;
+            is_kept[column] = common as f64 / mask.area().max(1) as f64 <= 0.5 + f64::EPSILON;
+        }
+        let kept: Vec<usize> = (0..columns).filter(|&column| is_kept[column]).collect();
+        let overlaps = part(&overlaps, columns, &(0..rows).collect::<Vec<_>>(), &kept);
+        let ids = kept.iter().map(|&column| tracks[column].id).collect();
+        sequence.push(objects.iter().map(|one| one.id).collect(), ids, overlaps)?;
+    }
+    Ok(TrackCounts::of(&sequence))
+}
+
+/// The pixels of any of the masks.
+fn union(lines: &[Line]) -> Result<Option<Mask>> {
+    let invalid = |e: hotcoco::Error| {
+        Error::new(ErrorKind::InvalidData, format!("ignored regions: {e}")).with_source(e)
+    };
+    let Some(first) = lines.first() else { return Ok(None) };
+    let (width, height) = (first.mask.width(), first.mask.height());
+    let runs = lines.iter().map(|line| codec::rle_from_string(line.mask.counts(), height, width));
+    let runs = runs.collect::<Result<Vec<_>, _>>().map_err(invalid)?;
+    let merged = codec::merge(&runs, false).map_err(invalid)?;
+    Mask::from_run_lengths(&merged.counts, width, height).map(Some)
+}
+
+fn read(path: &Path, files: &SequenceFiles) -> Result<Frames> {
+    let invalid = |why: String| Error::new(ErrorKind::InvalidData, format!("{}, {why}", path.display()));
+    let mut frames = Frames::new();
+    let mut size = None;
+    for (number, text) in lines(path)? {
+        let (frame, line) = parse(&text).map_err(|why| invalid(format!("line {number}: {why}")))?;
+        files.check_frame(path, frame)?;
+        let of_line = (line.mask.width(), line.mask.height());
+        let (width, height) = *size.get_or_insert(of_line);
+        if of_line != (width, height) {
+            let (w, h) = of_line;
+            return Err(invalid(format!("line {number}: a mask of {w}×{h}, others are of {width}×{height}")));
+        }
+        frames.entry(frame).or_default().push(line);
+    }
+    for (frame, lines) in &frames {
+        let ids: Vec<u64> = lines.iter().filter(|line| line.class != IGNORE).map(|line| line.id).collect();
+        if let Some(id) = repeated(&ids) {
+            return Err(invalid(format!("frame {frame}: id {id} appears twice")));
+        }
+        for (place, line) in lines.iter().enumerate() {
+            for other in &lines[..place] {
+                let are_regions = line.class == IGNORE && other.class == IGNORE;
+                if !are_regions && line.mask.intersection_area(&other.mask)? > 0 {
+                    let why = format!(
+                        "frame {frame}: the masks of {} and {} have common pixels",
+                        other.id, line.id
+                    );
+                    return Err(invalid(why + "; in MOTS a pixel belongs to one object"));
+                }
+            }
+        }
+    }
+    Ok(frames)
+}
+
+fn parse(text: &str) -> Result<(u64, Line), String> {
+    let fields: Vec<&str> = text.split_whitespace().collect();
+    let [frame, id, class, height, width, counts] = fields[..] else {
+        return Err(format!("{} fields; expected `frame id class height width rle`", fields.len()));
+    };
+    let integer = |what: &str, text: &str| {
+        text.parse::<u64>().map_err(|_| format!("the {what} is {text:?}; expected an integer"))
+    };
+    let frame = integer("frame", frame)?;
+    if frame == 0 {
+        return Err("frame 0; frames are from 1".into());
+    }
+    let side = |what, text| integer(what, text).map(|side| u32::try_from(side).unwrap_or(u32::MAX));
+    let (width, height) = (side("width", width)?, side("height", height)?);
+    let mask = Mask::from_counts(counts, width, height).map_err(|e| e.to_string())?;
+    Ok((frame, Line { id: integer("id", id)?, class: integer("class", class)?, mask }))
+}

@@ -1,0 +1,216 @@
+//! SA-Co: images with a text prompt each, annotated by one or several people, and COCO results.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use hotcoco::types::Segmentation;
+use serde::Deserialize;
+use serde_json::Value;
+
+use ocelli::{Error, ErrorKind, Mask, Result};
+
+use super::CgF1;
+use super::cgf1::{Case, LEAST_SCORE};
+use super::vis::{is_true, mask};
+
+#[derive(Deserialize)]
+struct File {
+    images: Vec<Image>,
+    #[serde(default)]
+    annotations: Vec<Record>,
+    #[serde(default)]
+    categories: Vec<Category>,
+}
+
+#[derive(Deserialize)]
+struct Category {
+    id: u64,
+}
+
+#[derive(Deserialize)]
+struct Image {
+    id: u64,
+    width: u32,
+    height: u32,
+    #[serde(default)]
+    is_instance_exhaustive: Value,
+}
+
+#[derive(Deserialize)]
+struct Record {
+    image_id: u64,
+    category_id: u64,
+    score: Option<f64>,
+    #[serde(default)]
+    iscrowd: Value,
+    bbox: Option<[f64; 4]>,
+    segmentation: Option<Segmentation>,
+}
+
+/// An object or a prediction.
+struct Instance {
+    category: u64,
+    bbox: Option<[f64; 4]>,
+    mask: Option<Mask>,
+}
+
+/// The instances of each image.
+type Instances = BTreeMap<u64, Vec<Instance>>;
+
+/// The figures of boxes and of masks, for what the predictions have.
+pub(super) struct Compared {
+    pub(super) bbox: Option<CgF1>,
+    pub(super) segm: Option<CgF1>,
+}
+
+fn parse<T: serde::de::DeserializeOwned>(path: &Path, bytes: &[u8]) -> Result<T> {
+    serde_json::from_slice(bytes)
+        .map_err(|e| Error::new(ErrorKind::InvalidData, format!("{}: {e}", path.display())))
+}
+
+fn read(path: &Path) -> Result<Vec<u8>> {
+    std::fs::read(path).map_err(|e| Error::io("cannot read", path, e))
+}
+
+/// Compares results with the annotations of one person, or with those of several, of which the best counts in each image.
+pub(super) fn compare(truth: &[PathBuf], predictions: &Path) -> Result<Compared> {
+    let files = truth.iter().map(|path| parse::<File>(path, &read(path)?)).collect::<Result<Vec<_>>>()?;
+    let Some(first) = files.first() else {
+        return Err(Error::new(ErrorKind::InvalidArgument, "no ground truth"));
+    };
+    let incomplete: BTreeSet<u64> = files
+        .iter()
+        .flat_map(|file| &file.images)
+        .filter(|image| !is_true(&image.is_instance_exhaustive))
+        .map(|image| image.id)
+        .collect();
+    let wanted: BTreeSet<u64> =
+        first.images.iter().map(|image| image.id).filter(|id| !incomplete.contains(id)).collect();
+    if wanted.is_empty() {
+        let message = format!(
+            "{}: no image has \"is_instance_exhaustive\": there is nothing to compare with",
+            truth[0].display()
+        );
+        return Err(Error::new(ErrorKind::InvalidData, message));
+    }
+    let sizes: BTreeMap<u64, (u32, u32)> =
+        first.images.iter().map(|image| (image.id, (image.width, image.height))).collect();
+    let categories: BTreeSet<u64> = first.categories.iter().map(|category| category.id).collect();
+    let records: Vec<Record> = parse(predictions, &read(predictions)?)?;
+    let has_masks = records.iter().all(|record| record.segmentation.is_some());
+    let has_boxes = records.iter().all(|record| record.bbox.is_some() || record.segmentation.is_some());
+    if !has_boxes {
+        let message =
+            format!("{}: there are results with neither bbox nor segmentation", predictions.display());
+        return Err(Error::new(ErrorKind::InvalidData, message));
+    }
+    if let Some(place) = records.iter().position(|record| !record.score.is_some_and(f64::is_finite)) {
+        let message = format!("{}, entry {}: it has no score", predictions.display(), place + 1);
+        return Err(Error::new(ErrorKind::InvalidData, message));
+    }
+    let counts = |one: &Record| one.score.is_some_and(|score| score >= LEAST_SCORE);
+    let found = instances(predictions, records, counts, &sizes, &categories)?;
+    let mut objects = Vec::new();
+    let mut have_masks = has_masks;
+    for (path, file) in truth.iter().zip(files) {
+        let ids: BTreeSet<u64> = file.images.iter().map(|image| image.id).collect();
+        if let Some(id) = wanted.difference(&ids).next() {
+            let message =
+                format!("{}: it has no image {id}, which {} has", path.display(), truth[0].display());
+            return Err(Error::new(ErrorKind::Mismatch, message));
+        }
+        have_masks &= file.annotations.iter().all(|record| record.segmentation.is_some());
+        let counts = |one: &Record| !is_true(&one.iscrowd);
+        objects.push(instances(path, file.annotations, counts, &sizes, &categories)?);
+    }
+    let figures = |overlap: fn(&Instance, &Instance) -> Result<f64>| -> Result<CgF1> {
+        let cases =
+            wanted.iter().map(|id| case(*id, &objects, &found, overlap)).collect::<Result<Vec<_>>>()?;
+        Ok(CgF1::of(&cases))
+    };
+    let bbox = Some(figures(|found, object| Ok(box_overlap(found, object)))?);
+    let segm = match have_masks {
+        true => Some(figures(mask_overlap)?),
+        false => None,
+    };
+    Ok(Compared { bbox, segm })
+}
+
+/// The case of one image, with the annotations that agree most with the predictions.
+fn case(
+    id: u64,
+    objects: &[Instances],
+    found: &Instances,
+    overlap: fn(&Instance, &Instance) -> Result<f64>,
+) -> Result<Case> {
+    let of = |instances: &'_ Instances| instances.get(&id).map_or(0, Vec::len);
+    let mut cases = Vec::with_capacity(objects.len());
+    for objects in objects {
+        let mut overlaps = Vec::new();
+        for one in found.get(&id).into_iter().flatten() {
+            for object in objects.get(&id).into_iter().flatten() {
+                overlaps.push(overlap(one, object)?);
+            }
+        }
+        cases.push(Case::new(&overlaps, of(found), of(objects)));
+    }
+    Ok(Case::best(cases).expect("there is at least one file of ground truth"))
+}
+
+/// The instances of each image that count, in the order of `sam3`: by category, then by place in the file.
+fn instances(
+    path: &Path,
+    records: Vec<Record>,
+    counts: impl Fn(&Record) -> bool,
+    sizes: &BTreeMap<u64, (u32, u32)>,
+    categories: &BTreeSet<u64>,
+) -> Result<Instances> {
+    let mut instances = Instances::new();
+    for (place, record) in records.into_iter().enumerate().filter(|(_, record)| counts(record)) {
+        let refuse = |kind, why: String| {
+            Err(Error::new(kind, format!("{}, entry {}: {why}", path.display(), place + 1)))
+        };
+        let Some(&(width, height)) = sizes.get(&record.image_id) else {
+            return refuse(ErrorKind::Mismatch, format!("the ground truth has no image {}", record.image_id));
+        };
+        if !categories.contains(&record.category_id) {
+            let why = format!("the ground truth has no category {}", record.category_id);
+            return refuse(ErrorKind::Mismatch, why);
+        }
+        let mask = match mask(record.segmentation.as_ref(), width, height) {
+            Ok(mask) => mask,
+            Err(why) => return refuse(ErrorKind::InvalidData, format!("segmentation: {why}")),
+        };
+        let of_mask = || {
+            let bbox = mask.as_ref()?.bounding_box();
+            Some(bbox.map_or([0.0; 4], |bbox| bbox.to_ltwh().map(f64::from)))
+        };
+        let bbox = record.bbox.or_else(of_mask);
+        instances.entry(record.image_id).or_default().push(Instance {
+            category: record.category_id,
+            bbox,
+            mask,
+        });
+    }
+    instances.values_mut().for_each(|list| list.sort_by_key(|one| one.category));
+    Ok(instances)
+}
+
+fn mask_overlap(found: &Instance, object: &Instance) -> Result<f64> {
+    match (&found.mask, &object.mask) {
+        (Some(found), Some(object)) => found.iou(object),
+        _ => Ok(0.0),
+    }
+}
+
+/// IoU of boxes, computed step by step as pycocotools does.
+fn box_overlap(found: &Instance, object: &Instance) -> f64 {
+    let (Some(a), Some(b)) = (found.bbox, object.bbox) else { return 0.0 };
+    let side = |at: usize| f64::min(a[at] + a[at + 2], b[at] + b[at + 2]) - f64::max(a[at], b[at]);
+    let (width, height) = (side(0), side(1));
+    if width <= 0.0 || height <= 0.0 {
+        return 0.0;
+    }
+    let common = width * height;
+    common / (a[2] * a[3] + b[2] * b[3] - common)
+}

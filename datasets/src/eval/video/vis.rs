@@ -1,0 +1,260 @@
+//! YouTube-VIS: ground truth, and tracks as a results list or as a data set.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+
+use hotcoco::types::Segmentation;
+use serde::Deserialize;
+use serde_json::Value;
+
+use ocelli::{Error, ErrorKind, Mask, Result};
+
+use super::layout::entries;
+
+/// Tracks of all videos.
+#[derive(Default)]
+pub(super) struct Vis {
+    pub(super) videos: Vec<Video>,
+    pub(super) categories: Vec<Category>,
+    pub(super) tracks: Vec<MaskTrack>,
+    /// The text prompts of each video, by video and category, if it is a data set of SA-Co.
+    pub(super) prompts: Option<Vec<(u64, u64)>>,
+}
+
+#[derive(Clone, Deserialize)]
+pub(super) struct Video {
+    pub(super) id: u64,
+    width: u32,
+    height: u32,
+    length: Option<usize>,
+    #[serde(default)]
+    file_names: Vec<String>,
+}
+
+#[derive(Clone, Deserialize)]
+pub(super) struct Category {
+    pub(super) id: u64,
+    pub(super) name: String,
+}
+
+pub(super) struct MaskTrack {
+    pub(super) video: u64,
+    pub(super) category: u64,
+    /// 1 in ground truth.
+    pub(super) score: f64,
+    pub(super) is_crowd: bool,
+    /// One for each frame.
+    pub(super) masks: Vec<Option<Mask>>,
+    /// Mean over the frames in which it is seen, in pixels.
+    pub(super) area: f64,
+}
+
+#[derive(Deserialize)]
+struct File {
+    videos: Vec<Video>,
+    #[serde(default)]
+    categories: Vec<Category>,
+    annotations: Option<Vec<Record>>,
+    video_np_pairs: Option<Vec<Prompt>>,
+}
+
+#[derive(Deserialize)]
+struct Prompt {
+    video_id: u64,
+    category_id: u64,
+}
+
+#[derive(Deserialize)]
+struct Record {
+    video_id: u64,
+    category_id: u64,
+    score: Option<f64>,
+    #[serde(default)]
+    iscrowd: Value,
+    segmentations: Option<Vec<Option<Segmentation>>>,
+    areas: Option<Vec<Option<f64>>>,
+}
+
+impl Video {
+    pub(super) fn frames(&self) -> usize {
+        self.length.unwrap_or(self.file_names.len())
+    }
+
+    /// The folder of its frames.
+    fn name(&self) -> Option<&str> {
+        self.file_names.first()?.split_once('/').map(|(folder, _)| folder)
+    }
+}
+
+/// Whether a JSON value stands for yes: `true`, or a number that is not 0.
+pub(super) fn is_true(value: &Value) -> bool {
+    value.as_bool().unwrap_or_else(|| value.as_f64().is_some_and(|number| number != 0.0))
+}
+
+fn invalid(path: &Path, why: impl std::fmt::Display) -> Error {
+    Error::new(ErrorKind::InvalidData, format!("{}: {why}", path.display()))
+}
+
+impl Vis {
+    /// Ground truth.
+    pub(super) fn truth(path: &Path, bytes: &[u8]) -> Result<Self> {
+        let file: File = serde_json::from_slice(bytes).map_err(|e| invalid(path, e))?;
+        let Some(records) = file.annotations else {
+            return Err(invalid(
+                path,
+                "it has no \"annotations\": it is a list of videos without ground truth",
+            ));
+        };
+        if file.videos.is_empty() || file.categories.is_empty() {
+            return Err(invalid(path, "it has no \"videos\" or no \"categories\""));
+        }
+        let prompts = file.video_np_pairs;
+        let prompts = prompts.map(|list| list.iter().map(|one| (one.video_id, one.category_id)).collect());
+        let mut vis = Self { videos: file.videos, categories: file.categories, tracks: Vec::new(), prompts };
+        vis.add(path, records, false)?;
+        if vis.tracks.is_empty() && vis.prompts.is_none() {
+            return Err(invalid(path, "it has no annotation: there is nothing to compare with"));
+        }
+        Ok(vis)
+    }
+
+    /// Tracks: a results list, a data set as `ocelli video` writes it, or a folder with such a data set for each video.
+    pub(super) fn predictions(path: &Path, truth: &Self) -> Result<Self> {
+        let (videos, categories) = (truth.videos.clone(), truth.categories.clone());
+        let mut vis = Self { videos, categories, ..Self::default() };
+        if !path.is_dir() {
+            vis.add_file(path, None)?;
+            return Ok(vis);
+        }
+        for video in &truth.videos {
+            let name = video.name().map_or_else(|| video.id.to_string(), str::to_owned);
+            let file = path.join(format!("{name}.json"));
+            if !file.is_file() {
+                let known = entries(path)?.len();
+                let message = format!(
+                    "no predictions of video {name}, {}: no such file; the folder has {known} files",
+                    file.display()
+                );
+                return Err(Error::new(ErrorKind::Mismatch, message));
+            }
+            vis.add_file(&file, Some(video.id))?;
+        }
+        Ok(vis)
+    }
+
+    fn add_file(&mut self, path: &Path, video: Option<u64>) -> Result<()> {
+        let bytes = std::fs::read(path).map_err(|e| Error::io("cannot read the predictions", path, e))?;
+        if bytes.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[') {
+            let records: Vec<Record> = serde_json::from_slice(&bytes).map_err(|e| invalid(path, e))?;
+            return self.add(path, records, true);
+        }
+        let file: File = serde_json::from_slice(&bytes).map_err(|e| invalid(path, e))?;
+        // Ids are the file's own: names decide.
+        let only = match &self.videos[..] {
+            [only] => Some(only.id),
+            _ => None,
+        };
+        let (Some(video), [_]) = (video.or(only), &file.videos[..]) else {
+            let message = format!(
+                "{}: a data set of {} videos, the ground truth has {}; expected a list of results with video_id, or a folder \
+                 with NAME.json for each video",
+                path.display(),
+                file.videos.len(),
+                self.videos.len()
+            );
+            return Err(Error::new(ErrorKind::Mismatch, message));
+        };
+        let mut ids = HashMap::new();
+        for category in &file.categories {
+            let Some(known) = self.categories.iter().find(|known| known.name == category.name) else {
+                let message =
+                    format!("{}: the ground truth has no category {:?}", path.display(), category.name);
+                return Err(Error::new(ErrorKind::Mismatch, message));
+            };
+            ids.insert(category.id, known.id);
+        }
+        let mut records = file.annotations.unwrap_or_default();
+        for (place, record) in records.iter_mut().enumerate() {
+            record.video_id = video;
+            let id = ids.get(&record.category_id);
+            record.category_id = *id.ok_or_else(|| {
+                invalid(path, format!("annotation {}: its category has no name", place + 1))
+            })?;
+        }
+        self.add(path, records, true)
+    }
+
+    fn add(&mut self, path: &Path, records: Vec<Record>, has_score: bool) -> Result<()> {
+        let videos: BTreeMap<u64, &Video> = self.videos.iter().map(|video| (video.id, video)).collect();
+        if videos.len() != self.videos.len() {
+            return Err(invalid(path, "two videos have one id"));
+        }
+        for (place, record) in records.into_iter().enumerate() {
+            let refuse = |kind, why: String| {
+                Err(Error::new(kind, format!("{}, entry {}: {why}", path.display(), place + 1)))
+            };
+            let Some(video) = videos.get(&record.video_id) else {
+                return refuse(
+                    ErrorKind::Mismatch,
+                    format!("the ground truth has no video {}", record.video_id),
+                );
+            };
+            if !self.categories.iter().any(|category| category.id == record.category_id) {
+                let why = format!("the ground truth has no category {}", record.category_id);
+                return refuse(ErrorKind::Mismatch, why);
+            }
+            let score = match record.score.filter(|score| score.is_finite()) {
+                Some(score) if has_score => score,
+                None if has_score => return refuse(ErrorKind::InvalidData, "it has no score".into()),
+                _ => 1.0,
+            };
+            let Some(segmentations) = record.segmentations else {
+                return refuse(ErrorKind::InvalidData, "it has no \"segmentations\"".into());
+            };
+            if segmentations.len() != video.frames() {
+                let (found, frames) = (segmentations.len(), video.frames());
+                let why = format!("{found} masks, but video {} has {frames} frames", video.id);
+                return refuse(ErrorKind::Mismatch, why);
+            }
+            let mut masks = Vec::with_capacity(segmentations.len());
+            for (frame, segmentation) in segmentations.into_iter().enumerate() {
+                match mask(segmentation.as_ref(), video.width, video.height) {
+                    Ok(mask) => masks.push(mask),
+                    Err(why) => return refuse(ErrorKind::InvalidData, format!("frame {}: {why}", frame + 1)),
+                }
+            }
+            let areas: Vec<f64> = match record.areas.filter(|_| !has_score) {
+                Some(areas) => areas.into_iter().flatten().collect(),
+                None => masks.iter().flatten().map(|mask| mask.area() as f64).collect(),
+            };
+            let areas: Vec<f64> = areas.into_iter().filter(|area| *area != 0.0).collect();
+            let area = areas.iter().sum::<f64>() / areas.len().max(1) as f64;
+            self.tracks.push(MaskTrack {
+                video: record.video_id,
+                category: record.category_id,
+                score,
+                is_crowd: is_true(&record.iscrowd),
+                masks,
+                area,
+            });
+        }
+        Ok(())
+    }
+}
+
+/// A mask of the video's size; an empty list is none.
+pub(super) fn mask(
+    segmentation: Option<&Segmentation>,
+    width: u32,
+    height: u32,
+) -> Result<Option<Mask>, String> {
+    let Some(segmentation) = segmentation else { return Ok(None) };
+    if segmentation.polygons().is_some_and(|polygons| polygons.is_empty()) {
+        return Ok(None);
+    }
+    let rle = segmentation.to_rle(height, width).map_err(|e| e.to_string())?;
+    if (rle.w, rle.h) != (width, height) {
+        return Err(format!("a mask of {}×{}; expected {width}×{height}", rle.w, rle.h));
+    }
+    Mask::from_run_lengths(&rle.counts, width, height).map(Some).map_err(|e| e.to_string())
+}
