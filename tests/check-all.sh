@@ -48,6 +48,8 @@ bash bindings/python/check.sh
 step "the Python package, as released, on a machine with Python alone"
 bash bindings/python/check.sh --wheel-only release
 bash bindings/python/clean_root.sh target/python-package/wheel/ocelli-*.whl target/clean-root
+step "Meta's video predictor, beside its interface in the Python package"
+bash tests/meta/check.sh target/python-package/wheel/ocelli-*.whl target/meta
 step "the C library"
 bash bindings/c/check.sh
 step "the page in the browser"

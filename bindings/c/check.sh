@@ -56,10 +56,10 @@ build() {
 step "C and C++, gcc"
 build gcc g++ gcc
 "$work/test-c-gcc" "$picture" "$names" >"$work/of-c.txt"
-"$work/test-cpp-gcc" "$picture"
-"$work/test-plain-gcc" "$picture"
-"$OCELLI" export --quiet --checkpoint "$root/tests/golden/parity/tracker" --output "$work/tracker" --force
-"$work/test-c-gcc" "$picture" "$names" clicks "$work/tracker"
+"$OCELLI" export --quiet --checkpoint "$root/tests/golden/parity/tracker_odd" --output "$work/tracker" --force
+"$work/test-c-gcc" "$picture" "$names" tracker "$work/tracker"
+"$work/test-cpp-gcc" "$picture" "$work/tracker"
+"$work/test-plain-gcc" "$picture" "$work/tracker"
 # The program of docs/embedding.md, in a folder with the picture that it names.
 awk '$0 == "```cpp" {on = 1; next} /^```$/ {if (on) exit} on' "$root/docs/embedding.md" >"$work/guide.cpp"
 g++ -std=c++17 "${warnings[@]}" "$work/guide.cpp" -o "$work/guide" "${link[@]}"
@@ -100,14 +100,14 @@ step "C and C++, clang"
 build clang clang++ clang
 "$work/test-c-clang" "$picture" "$names" >"$work/of-clang.txt"
 diff <(grep -v '^{' "$work/of-c.txt") <(grep -v '^{' "$work/of-clang.txt")
-"$work/test-cpp-clang" "$picture"
-"$work/test-plain-clang" "$picture"
+"$work/test-cpp-clang" "$picture" "$work/tracker"
+"$work/test-plain-clang" "$picture" "$work/tracker"
 
 step "AddressSanitizer and UndefinedBehaviorSanitizer"
 build clang clang++ asan -fsanitize=address,undefined -fno-sanitize-recover=all
 "$work/test-c-asan" "$picture" "$names" >/dev/null
-"$work/test-c-asan" "$picture" "$names" clicks "$work/tracker"
-"$work/test-cpp-asan" "$picture"
+"$work/test-c-asan" "$picture" "$names" tracker "$work/tracker"
+"$work/test-cpp-asan" "$picture" "$work/tracker"
 
 step "memory over 1000 frames"
 "$work/test-c-gcc" "$picture" dog 1000 >/dev/null

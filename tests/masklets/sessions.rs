@@ -307,7 +307,10 @@ fn a_run_is_taken_up_again() -> Outcome<()> {
     let golden = Golden::of_session("tracker");
     let replay = embedded(&golden)?;
     let pictures = folder(6, &[]);
-    let mut session = session(&replay, SessionSource::open(pictures.path())?)?;
+    let detector = replay.detector()?;
+    let mut options = options(&replay, &detector);
+    options.keep_features = KeepFeatures::Host;
+    let mut session = VideoSession::new(detector, SessionSource::open(pictures.path())?, options)?;
     assert!(session.next_frame().is_none(), "there is no run");
     session.add_text(0, "dog")?;
     let whole = frames(&mut session, RunDirection::Forward, None, None)?;
@@ -327,9 +330,16 @@ fn a_run_is_taken_up_again() -> Outcome<()> {
 
     session.add_mask(9, 0, &left_half())?;
     session.propagate(RunDirection::Forward, None, None)?.next().transpose()?;
-    session.open(SessionSource::pushed(picture(3, (40, 30))))?;
+    let other = || SessionSource::pushed(picture(3, (40, 30)));
+    session.open(other())?;
     assert!(session.next_frame().is_none(), "the run was over the other video");
     assert_eq!((session.frame_count(), session.size(), session.objects()), (1, (40, 30), Vec::new()));
+    let clicks = [Click { x: 0.2, y: 0.3, is_foreground: true }];
+    let alone = self::session(&replay, other())?.add_points(0, 0, &clicks)?;
+    assert!(
+        !alone.objects.is_empty() && session.add_points(0, 0, &clicks)? == alone,
+        "the other video's features"
+    );
     session.open(SessionSource::open(pictures.path())?)?;
     session.add_text(0, "dog")?;
     assert!(

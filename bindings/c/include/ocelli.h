@@ -67,7 +67,7 @@ typedef enum ocelli_status {
      */
     OCELLI_NOT_READY = 9,
     /**
-     * No error: the pipeline was closed, and all results were received.
+     * No error: the pipeline was closed, or the run of a session has ended, and all results were received.
      */
     OCELLI_ENDED = 10,
 } ocelli_status;
@@ -146,6 +146,24 @@ typedef enum ocelli_latency {
 } ocelli_latency;
 
 /**
+ * Where a run goes.
+ */
+typedef enum ocelli_direction {
+    /**
+     * To the end of the video.
+     */
+    OCELLI_FORWARD = 0,
+    /**
+     * To its start, from the frame before the first one.
+     */
+    OCELLI_BACKWARD = 1,
+    /**
+     * Forward, then backward.
+     */
+    OCELLI_BOTH = 2,
+} ocelli_direction;
+
+/**
  * A detector. Calls from several threads are done one after the other.
  */
 typedef struct ocelli_detector ocelli_detector;
@@ -180,6 +198,16 @@ typedef struct ocelli_prompts ocelli_prompts;
  * What was found in a picture. Strings that it returns are valid until it is freed.
  */
 typedef struct ocelli_result ocelli_result;
+
+/**
+ * A video in which objects are found, followed, corrected and removed, by SAM 3's memory tracker. Calls from several threads
+ * are done one after the other.
+ *
+ * Its results have a detection with a mask for each object, and a track whose `id` is the object's number, the same in all
+ * frames; the other fields of a track say nothing. `index` of their info is the number of the frame. An object's score is
+ * that of the detection that started it, 1 if it was clicked.
+ */
+typedef struct ocelli_session ocelli_session;
 
 /**
  * A tracker.
@@ -552,7 +580,7 @@ typedef struct ocelli_track {
      */
     size_t detection;
     /**
-     * The number of the track, from 1, the same in all frames.
+     * The number of the track, from 1, the same in all frames; of an object of a session its number, from 0.
      */
     uint64_t id;
     /**
@@ -976,6 +1004,147 @@ const char *ocelli_result_json(const struct ocelli_result *result);
  * Frees a result; does nothing with a null pointer.
  */
 enum ocelli_status ocelli_result_free(struct ocelli_result *result);
+
+/**
+ * Creates a session on a video file, or on a folder of pictures of one size. Free it with `ocelli_session_free`.
+ *
+ * `options` are those of a detector; its model has to have a tracker. `masks` has no effect, and `confidence` replaces both
+ * thresholds: of detections that start objects, 0.7, and of those that keep them, 0.5.
+ *
+ * Pointers: `options` points to a struct whose size is set; `path` is a string; `session` points to a handle to write.
+ */
+enum ocelli_status ocelli_session_create(const struct ocelli_detector_options *options,
+                                         const char *path,
+                                         struct ocelli_session **session);
+
+/**
+ * Creates a session on a video that begins with this frame; `ocelli_session_push` appends others, which stay in memory.
+ *
+ * `options` as for `ocelli_session_create`.
+ *
+ * Pointers: `options` points to a struct whose size is set; `first` as for `ocelli_detector_detect`; `session` points to a handle to
+ * write.
+ */
+enum ocelli_status ocelli_session_create_pushed(const struct ocelli_detector_options *options,
+                                                const struct ocelli_frame *first,
+                                                struct ocelli_session **session);
+
+/**
+ * Appends a frame to a video of `ocelli_session_create_pushed`. A run goes on over it when it is asked for again.
+ *
+ * `index` receives the number of the frame; it may be null.
+ *
+ * Pointers: `frame` as for `ocelli_detector_detect`; `index` is null or points to a number to write.
+ */
+enum ocelli_status ocelli_session_push(struct ocelli_session *session, const struct ocelli_frame *frame, size_t *index);
+
+/**
+ * The number of frames; 0 after an error.
+ */
+size_t ocelli_session_frame_count(const struct ocelli_session *session);
+
+/**
+ * A number that no object of this session ever had; 0 after an error.
+ */
+uint32_t ocelli_session_next_object(const struct ocelli_session *session);
+
+/**
+ * Starts over: finds the objects that a text describes on a frame. Runs look for them in every frame.
+ *
+ * Free the result with `ocelli_result_free`.
+ *
+ * Pointers: `text` is a string; `result` points to a handle to write.
+ */
+enum ocelli_status ocelli_session_add_text(struct ocelli_session *session,
+                                           size_t frame,
+                                           const char *text,
+                                           struct ocelli_result **result);
+
+/**
+ * Starts over: finds what is in a box of this frame, in pixels, and objects like it. Runs follow them without looking for others.
+ *
+ * Free the result with `ocelli_result_free`.
+ *
+ * Pointers: `result` points to a handle to write.
+ */
+enum ocelli_status ocelli_session_add_box(struct ocelli_session *session,
+                                          size_t frame,
+                                          float x1,
+                                          float y1,
+                                          float x2,
+                                          float y2,
+                                          struct ocelli_result **result);
+
+/**
+ * Clicks on an object of a frame: one that is tracked is refined, another one is added under this number.
+ *
+ * `points` has x and y of each click, in pixels; `positive` has 1 for a click on the object and 0 for one beside it, or is null
+ * if all are on it. With a text or a box, the frame has to have been shown. More clicks on the same frame refine the mask that it
+ * has by then. Free the result with `ocelli_result_free`.
+ *
+ * Pointers: `points` points to 2 x `count` numbers; `positive` is null or points to `count` numbers; `result` points to a handle to
+ * write.
+ */
+enum ocelli_status ocelli_session_add_points(struct ocelli_session *session,
+                                             uint32_t object,
+                                             size_t frame,
+                                             const float *points,
+                                             const int *positive,
+                                             size_t count,
+                                             struct ocelli_result **result);
+
+/**
+ * Adds an object by its mask on a frame, where the next run shows this mask: a byte for each pixel of the video, row by row, 0
+ * outside. With a text or a box, the frame has to have been shown.
+ *
+ * Free the result with `ocelli_result_free`.
+ *
+ * Pointers: `pixels` points to `width` times `height` bytes; `result` points to a handle to write.
+ */
+enum ocelli_status ocelli_session_add_mask(struct ocelli_session *session,
+                                           uint32_t object,
+                                           size_t frame,
+                                           const uint8_t *pixels,
+                                           uint32_t width,
+                                           uint32_t height,
+                                           struct ocelli_result **result);
+
+/**
+ * Plans a run over the frames, in place of a run that has not ended: `ocelli_session_next` returns them.
+ *
+ * `direction` is an ocelli_direction. The run begins at frame `start`, below 0 at the first one with results, and passes over at
+ * most `max_frames` more frames each way, below 0 to the end of the video.
+ */
+enum ocelli_status ocelli_session_propagate(struct ocelli_session *session,
+                                            uint32_t direction,
+                                            int64_t start,
+                                            int64_t max_frames);
+
+/**
+ * The next frame of the run: with a text 14 frames late, so that objects that turn out to be false are never shown.
+ *
+ * `OCELLI_ENDED` at the end of the run, and if there is none. After an error the run has ended; the frames that were held back
+ * come before it. Free the result with `ocelli_result_free`.
+ *
+ * Pointers: `result` points to a handle to write.
+ */
+enum ocelli_status ocelli_session_next(struct ocelli_session *session,
+                                       struct ocelli_result **result);
+
+/**
+ * Removes an object from all frames; its number is not used again.
+ */
+enum ocelli_status ocelli_session_remove(struct ocelli_session *session, uint32_t object);
+
+/**
+ * Forgets what was asked for, all objects and all results.
+ */
+enum ocelli_status ocelli_session_reset(struct ocelli_session *session);
+
+/**
+ * Frees a session; does nothing with a null pointer.
+ */
+enum ocelli_status ocelli_session_free(struct ocelli_session *session);
 
 /**
  * The text of the last error on this thread: one line that says what failed, on which input, and what to do. Empty if

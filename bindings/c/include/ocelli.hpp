@@ -481,10 +481,10 @@ struct PipelineOptions {
     std::function<void(const std::optional<Error> &)> on_end;
 };
 
-/// What `Pipeline::receive` returns: a result, or why there is none.
+/// What `Pipeline::receive` and `Session::next` return: a result, or why there is none.
 struct Received {
     std::optional<Result> result;
-    /// The pipeline was closed, and all results were received.
+    /// The pipeline was closed, or the run of the session has ended, and all results were received.
     bool ended = false;
 
     explicit operator bool() const { return result.has_value(); }
@@ -614,6 +614,107 @@ class Pipeline {
     // Freed after the handle, whose thread uses them.
     std::unique_ptr<Calls> calls;
     detail::Handle<ocelli_pipeline, ocelli_pipeline_free> handle;
+};
+
+/// A click on an object, or beside it, in pixels.
+struct Click {
+    float x = 0, y = 0;
+    bool positive = true;
+};
+
+/// A video in which objects are found, followed, corrected and removed, by SAM 3's memory tracker. Its results have a detection
+/// with a mask for each object, and a track whose `id` is the object's number.
+class Session {
+  public:
+#ifndef OCELLI_NO_EXCEPTIONS
+    Session(const DetectorOptions &options, const std::string &path) : Session(create(options, path)) {}
+    Session(const DetectorOptions &options, const ocelli_frame &first) : Session(create(options, first)) {}
+#endif
+    explicit Session(ocelli_session *owned) : handle(owned) {}
+
+    /// On a video file or a folder of pictures.
+    static Returned<Session> create(const DetectorOptions &options, const std::string &path) {
+        const ocelli_detector_options given = options.c();
+        return detail::returned(detail::made<Session, ocelli_session>(
+            [&](ocelli_session **out) { return ocelli_session_create(&given, path.c_str(), out); }));
+    }
+    /// On a video that begins with this frame; `push` appends others.
+    static Returned<Session> create(const DetectorOptions &options, const ocelli_frame &first) {
+        const ocelli_detector_options given = options.c();
+        return detail::returned(detail::made<Session, ocelli_session>(
+            [&](ocelli_session **out) { return ocelli_session_create_pushed(&given, &first, out); }));
+    }
+    /// Appends a frame, and returns its number.
+    Returned<std::size_t> push(const ocelli_frame &frame) {
+        std::size_t index = 0;
+        const ocelli_status status = ocelli_session_push(handle.get(), &frame, &index);
+        using Index = Expected<std::size_t>;
+        return detail::returned(status == OCELLI_OK ? Index(index) : Index(Error::last(status)));
+    }
+    std::size_t frame_count() const { return ocelli_session_frame_count(handle.get()); }
+    /// A number that no object of this session ever had.
+    std::uint32_t next_object() const { return ocelli_session_next_object(handle.get()); }
+
+    /// Starts over: finds the objects that a text describes on a frame. Runs look for them in every frame.
+    Returned<Result> add_text(std::size_t frame, const std::string &text) {
+        return found([&](ocelli_result **out) {
+            return ocelli_session_add_text(handle.get(), frame, text.c_str(), out);
+        });
+    }
+    /// Starts over: finds what is in a box of this frame, and objects like it. Runs follow them without looking for others.
+    Returned<Result> add_box(std::size_t frame, const Box &box) {
+        return found([&](ocelli_result **out) {
+            return ocelli_session_add_box(handle.get(), frame, box.x1, box.y1, box.x2, box.y2, out);
+        });
+    }
+    /// Clicks on an object of a frame: one that is tracked is refined, another one is added under this number.
+    Returned<Result> add_points(std::uint32_t object, std::size_t frame, const std::vector<Click> &clicks) {
+        std::vector<float> points;
+        std::vector<int> positive;
+        for (const Click &click : clicks) {
+            points.insert(points.end(), {click.x, click.y});
+            positive.push_back(click.positive ? 1 : 0);
+        }
+        return found([&](ocelli_result **out) {
+            return ocelli_session_add_points(handle.get(), object, frame, points.data(), positive.data(), clicks.size(),
+                                             out);
+        });
+    }
+    /// Adds an object by its mask on a frame: a byte for each pixel of the video, row by row, 0 outside.
+    Returned<Result> add_mask(std::uint32_t object, std::size_t frame, const std::uint8_t *pixels, std::uint32_t width,
+                              std::uint32_t height) {
+        return found([&](ocelli_result **out) {
+            return ocelli_session_add_mask(handle.get(), object, frame, pixels, width, height, out);
+        });
+    }
+    /// Plans a run, in place of one that has not ended: from `start`, by default the first frame with results, over
+    /// `max_frames` more frames each way, by default to the ends of the video.
+    Returned<void> propagate(ocelli_direction direction = OCELLI_BOTH, std::int64_t start = -1,
+                             std::int64_t max_frames = -1) {
+        return detail::done(ocelli_session_propagate(handle.get(), direction, start, max_frames));
+    }
+    /// The next frame of the run, or that it has ended.
+    Returned<Received> next() {
+        ocelli_result *result = nullptr;
+        const ocelli_status status = ocelli_session_next(handle.get(), &result);
+        Received received;
+        received.ended = status == OCELLI_ENDED;
+        if (status == OCELLI_OK) received.result.emplace(result);
+        using Outcome = Expected<Received>;
+        const bool failed = status != OCELLI_OK && status != OCELLI_ENDED;
+        return detail::returned(failed ? Outcome(Error::last(status)) : Outcome(std::move(received)));
+    }
+    /// Removes an object from all frames; its number is not used again.
+    Returned<void> remove(std::uint32_t object) { return detail::done(ocelli_session_remove(handle.get(), object)); }
+    /// Forgets what was asked for, all objects and all results.
+    Returned<void> reset() { return detail::done(ocelli_session_reset(handle.get())); }
+
+  private:
+    template <class Make> static Returned<Result> found(Make make) {
+        return detail::returned(detail::made<Result, ocelli_result>(make));
+    }
+
+    detail::Handle<ocelli_session, ocelli_session_free> handle;
 };
 
 } // namespace ocelli

@@ -12,7 +12,7 @@
 //! | `status` | the status of each function, the last error |
 //! | `handle`, `sized`, `text` | what C passes: handles, structs, strings |
 //! | `frame`, `image`, `prompts`, `objects` | what a detector gets |
-//! | `options`, `detector`, `tracker`, `pipeline` | what works |
+//! | `options`, `detector`, `tracker`, `pipeline`, `session` | what works |
 //! | `results` | what they find |
 
 #![allow(non_camel_case_types, reason = "the names are those of the C header")]
@@ -27,6 +27,7 @@ mod options;
 mod pipeline;
 mod prompts;
 mod results;
+mod session;
 mod sized;
 mod status;
 mod text;

@@ -162,6 +162,22 @@ pub(crate) unsafe fn builder(options: *const ocelli_detector_options) -> Result<
     Ok(builder.with_masks(options.masks != 0))
 }
 
+/// The confidence that was set.
+///
+/// # Errors
+/// `InvalidArgument` for a wrong size.
+///
+/// # Safety
+/// As [`builder`].
+pub(crate) unsafe fn confidence(options: *const ocelli_detector_options) -> Result<Option<f32>> {
+    if options.is_null() {
+        return Ok(None);
+    }
+    // SAFETY: the caller's promise.
+    let options = unsafe { sized::read(options, ocelli_detector_options::DEFAULT) }?;
+    Ok(unless_negative(options.confidence))
+}
+
 /// A number that was set: those below 0 stand for the default. NaN is passed on, and refused where it is used.
 pub(crate) fn unless_negative(number: f32) -> Option<f32> {
     if number < 0.0 { None } else { Some(number) }

@@ -4,6 +4,7 @@ use std::ffi::{CString, c_char};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use ocelli::masklets::{TrackedFrame, TrackedObject};
 use ocelli::report::FrameReport;
 use ocelli::tracking::masklets::LogitMask;
 use ocelli::tracking::{Track, TrackState};
@@ -116,7 +117,7 @@ pub struct ocelli_track {
     pub class_id: usize,
     /// The number of its detection in this frame; SIZE_MAX if it was not detected.
     pub detection: usize,
-    /// The number of the track, from 1, the same in all frames.
+    /// The number of the track, from 1, the same in all frames; of an object of a session its number, from 0.
     pub id: u64,
     /// Left edge in pixels; the box may extend beyond the picture.
     pub x1: f32,
@@ -198,6 +199,30 @@ pub(crate) fn logits(result: *const ocelli_result, index: usize) -> Result<Logit
 pub(crate) fn of_tracks(tracks: &[Track], labels: Arc<[Arc<str>]>) -> *mut ocelli_result {
     let mut outcome = FrameOutcome::default();
     (outcome.tracks, outcome.labels) = (tracks.to_vec(), labels);
+    add(outcome)
+}
+
+/// A frame of a session: a detection and a track for each object.
+pub(crate) fn of_frame(found: TrackedFrame, label: &Arc<str>, size: (u32, u32)) -> *mut ocelli_result {
+    let mut outcome = FrameOutcome::default();
+    (outcome.index, outcome.size, outcome.detected) = (found.frame as u64, size, true);
+    outcome.labels = [label.clone()].into();
+    for (index, object) in found.objects.into_iter().enumerate() {
+        let TrackedObject { id, class_id, score, bbox, mask } = object;
+        outcome.tracks.push(Track {
+            id,
+            class_id,
+            score,
+            bbox,
+            age_frames: 0.0,
+            hits: 1,
+            state: TrackState::Tracked,
+            velocity: [0.0; 2],
+            frames_since_seen: 0.0,
+            detection: Some(index),
+        });
+        outcome.detections.push(Detection { class_id, label: label.clone(), score, bbox, mask: Some(mask) });
+    }
     add(outcome)
 }
 

@@ -32,7 +32,7 @@ pub enum ocelli_status {
     OCELLI_INTERNAL = 8,
     /// No error: there is no result yet, or no room for a frame.
     OCELLI_NOT_READY = 9,
-    /// No error: the pipeline was closed, and all results were received.
+    /// No error: the pipeline was closed, or the run of a session has ended, and all results were received.
     OCELLI_ENDED = 10,
 }
 

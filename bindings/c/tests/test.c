@@ -1,4 +1,4 @@
-/* Tests of the C interface: test PICTURE CLASSES [TURNS|one-frame|clicks MODEL]
+/* Tests of the C interface: test PICTURE CLASSES [TURNS|one-frame|tracker MODEL]
  *
  * CLASSES are names with commas between them. The detections are printed for a comparison with the program. The loop that
  * looks for leaks goes around TURNS times. one-frame is for valgrind. */
@@ -769,9 +769,147 @@ static void clicks(const char *model) {
     OK(ocelli_detector_free(detector));
 }
 
+static ocelli_track track_at(const ocelli_result *result, size_t index) {
+    ocelli_track found = {.struct_size = sizeof found};
+    OK(ocelli_result_get_track(result, index, &found));
+    return found;
+}
+
+static uint64_t number_of(const ocelli_result *result) {
+    ocelli_result_info info = {.struct_size = sizeof info};
+    OK(ocelli_result_get_info(result, &info));
+    CHECK(info.width == frame.width && info.height == frame.height && info.detected == 1);
+    return info.index;
+}
+
+/* Whether a frame has an object; its detection is that of its track. */
+static int has_object(const ocelli_result *result, uint64_t id) {
+    const size_t count = ocelli_result_track_count(result);
+    CHECK(ocelli_result_detection_count(result) == count);
+    for (size_t i = 0; i < count; i++) {
+        const ocelli_track track = track_at(result, i);
+        CHECK(track.detection == i && detection_at(result, i).mask_counts != NULL);
+        if (track.id == id) return 1;
+    }
+    return 0;
+}
+
+/* The frames of a run are these; returns in how many an object is. */
+static int run_over(ocelli_session *session, const uint64_t *frames, size_t count, uint64_t object) {
+    int with_object = 0;
+    for (size_t i = 0; i < count; i++) {
+        ocelli_result *shown = NULL;
+        OK(ocelli_session_next(session, &shown));
+        CHECK(number_of(shown) == frames[i]);
+        with_object += has_object(shown, object);
+        OK(ocelli_result_free(shown));
+    }
+    return with_object;
+}
+
+/* Sessions with a model that has a tracker: frames that are pushed, a folder of pictures, and what is refused. */
+static void sessions(const char *model, const char *picture) {
+    ocelli_detector_options options;
+    OK(ocelli_detector_options_init(&options, sizeof options));
+    options.engine = "embedded";
+    ocelli_session *session = NULL;
+    ocelli_result *first = NULL, *clicked = NULL, *masked = NULL, *of_box = NULL, *of_folder = NULL, *none = NULL;
+    FAILS(OCELLI_MISMATCH, "has no tracker", ocelli_session_create_pushed(&options, &frame, &session));
+    options.model = model;
+    /* It finds something in any picture. */
+    options.confidence = 0;
+    REFUSED("session is null", ocelli_session_create_pushed(&options, &frame, NULL));
+    REFUSED("ocelli_frame is null", ocelli_session_create_pushed(&options, NULL, &session));
+    REFUSED("path is null", ocelli_session_create(&options, NULL, &session));
+    OK(ocelli_session_create_pushed(&options, &frame, &session));
+    CHECK(ocelli_session_next(session, &none) == OCELLI_ENDED && none == NULL);
+    REFUSED("the session has no prompt", ocelli_session_propagate(session, OCELLI_BOTH, -1, -1));
+    size_t pushed = 0;
+    OK(ocelli_session_push(session, &frame, &pushed));
+    OK(ocelli_session_push(session, &frame, NULL));
+    CHECK(pushed == 1 && ocelli_session_frame_count(session) == 3 && ocelli_session_next_object(session) == 0);
+
+    OK(ocelli_session_add_text(session, 1, "red apple", &first));
+    CHECK(number_of(first) == 1 && has_object(first, 0) && strcmp(detection_at(first, 0).label, "red apple") == 0);
+    OK(ocelli_session_propagate(session, OCELLI_BOTH, -1, -1));
+    CHECK(run_over(session, (const uint64_t[]){1, 2, 0}, 3, 0) == 3);
+    CHECK(ocelli_session_next(session, &none) == OCELLI_ENDED && none == NULL);
+    const float points[] = {frame.width / 2.0f, frame.height / 2.0f, 5, 5};
+    const int positive[] = {1, 0};
+    OK(ocelli_session_add_points(session, 7, 1, points, positive, 2, &clicked));
+    CHECK(has_object(clicked, 7) && has_object(clicked, 0) && ocelli_session_next_object(session) == 8);
+    OK(ocelli_session_propagate(session, OCELLI_FORWARD, 1, 0));
+    CHECK(run_over(session, (const uint64_t[]){1}, 1, 7) == 1);
+    CHECK(ocelli_session_next(session, &none) == OCELLI_ENDED);
+    OK(ocelli_session_remove(session, 7));
+    OK(ocelli_session_propagate(session, OCELLI_BACKWARD, 2, -1));
+    CHECK(run_over(session, (const uint64_t[]){1, 0}, 2, 7) == 0);
+    OK(ocelli_session_add_box(session, 0, 10, 10, frame.width / 2.0f, frame.height / 2.0f, &of_box));
+
+    OK(ocelli_session_reset(session));
+    const size_t size = (size_t)frame.width * frame.height;
+    uint8_t *pixels = calloc(size, 1);
+    memset(pixels, 1, size / 2);
+    OK(ocelli_session_add_mask(session, 3, 0, pixels, frame.width, frame.height, &masked));
+    CHECK(has_object(masked, 3) && strcmp(detection_at(masked, 0).label, "object") == 0);
+    uint8_t *found = calloc(size, 1);
+    OK(ocelli_result_get_mask(masked, 0, found, size, 0, 1));
+    CHECK(memcmp(found, pixels, size) == 0);
+    OK(ocelli_session_remove(session, 3));
+
+    REFUSED("object 3 was removed", ocelli_session_remove(session, 3));
+    REFUSED("object 3 was removed", ocelli_session_add_points(session, 3, 0, points, NULL, 2, &none));
+    REFUSED("there is no object 9", ocelli_session_remove(session, 9));
+    REFUSED("frame 3 is not in the video: expected 0 to 2", ocelli_session_add_text(session, 3, "dog", &none));
+    REFUSED("frame 3 is not in the video", ocelli_session_add_points(session, 1, 3, points, NULL, 2, &none));
+    REFUSED("frame 3 is not in the video", ocelli_session_propagate(session, OCELLI_BOTH, 3, -1));
+    REFUSED("direction is 3", ocelli_session_propagate(session, 3, -1, -1));
+    REFUSED("points is null", ocelli_session_add_points(session, 1, 0, NULL, NULL, 2, &none));
+    REFUSED("text is null", ocelli_session_add_text(session, 0, NULL, &none));
+    REFUSED("result is null", ocelli_session_add_text(session, 0, "dog", NULL));
+    REFUSED("pixels is null", ocelli_session_add_mask(session, 1, 0, NULL, 4, 4, &none));
+    REFUSED("4 × 4 pixels", ocelli_session_add_mask(session, 1, 0, pixels, 4, 4, &none));
+    ocelli_frame small = frame;
+    small.width /= 2;
+    REFUSED("frames of one size", ocelli_session_push(session, &small, NULL));
+    CHECK(none == NULL);
+    OK(ocelli_session_free(session));
+    REFUSED("not an open handle", ocelli_session_free(session));
+    REFUSED("not an open handle", ocelli_session_add_text(session, 0, "dog", &none));
+    CHECK(ocelli_session_frame_count(session) == 0 && ocelli_last_status() == OCELLI_INVALID_ARGUMENT);
+
+    /* The same from a folder, whose last picture vanishes. */
+    char folder[] = "/tmp/ocelli-test-XXXXXX", paths[3][64];
+    CHECK(mkdtemp(folder) != NULL);
+    REFUSED("the folder has no pictures", ocelli_session_create(&options, folder, &session));
+    for (int i = 0; i < 3; i++) {
+        snprintf(paths[i], sizeof paths[i], "%s/%d.png", folder, i);
+        CHECK(symlink(picture, paths[i]) == 0);
+    }
+    OK(ocelli_session_create(&options, folder, &session));
+    OK(ocelli_session_add_text(session, 1, "red apple", &of_folder));
+    CHECK(same_detections(of_folder, first) && strcmp(ocelli_result_json(of_folder), ocelli_result_json(first)) == 0);
+    REFUSED("frames can be pushed to", ocelli_session_push(session, &frame, NULL));
+    CHECK(unlink(paths[2]) == 0);
+    OK(ocelli_session_propagate(session, OCELLI_FORWARD, 0, -1));
+    CHECK(run_over(session, (const uint64_t[]){0, 1}, 2, 0) == 2);
+    FAILS(OCELLI_IO, "2.png", ocelli_session_next(session, &none));
+    CHECK(ocelli_session_next(session, &none) == OCELLI_ENDED && none == NULL);
+    OK(ocelli_session_free(session));
+    OK(ocelli_session_free(NULL));
+    CHECK(unlink(paths[0]) == 0 && unlink(paths[1]) == 0 && rmdir(folder) == 0);
+    free(found);
+    free(pixels);
+    OK(ocelli_result_free(of_folder));
+    OK(ocelli_result_free(of_box));
+    OK(ocelli_result_free(masked));
+    OK(ocelli_result_free(clicked));
+    OK(ocelli_result_free(first));
+}
+
 int main(int argc, char **argv) {
     if (argc < 3) {
-        fprintf(stderr, "usage: test PICTURE CLASSES [TURNS|one-frame]\n");
+        fprintf(stderr, "usage: test PICTURE CLASSES [TURNS|one-frame|tracker MODEL]\n");
         return 2;
     }
     versions();
@@ -784,9 +922,10 @@ int main(int argc, char **argv) {
 
     if (argc > 3 && strcmp(argv[3], "one-frame") == 0)
         one_frame();
-    else if (argc > 4 && strcmp(argv[3], "clicks") == 0)
+    else if (argc > 4 && strcmp(argv[3], "tracker") == 0) {
         clicks(argv[4]);
-    else
+        sessions(argv[4], argv[1]);
+    } else
         all(argc > 3 ? atoi(argv[3]) : 2);
     OK(ocelli_prompts_free(prompts));
     OK(ocelli_image_free(image));

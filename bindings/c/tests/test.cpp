@@ -1,4 +1,5 @@
-// Tests of the C++ classes: test PICTURE. Compiled with exceptions, and without (OCELLI_NO_EXCEPTIONS).
+// Tests of the C++ classes: test PICTURE MODEL, which has a tracker. Compiled with exceptions, and without (OCELLI_NO_EXCEPTIONS).
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <iostream>
@@ -193,14 +194,61 @@ static void streaming(const ocelli::Prompts &prompts, const ocelli::Image &image
     CHECK(results >= 1 && ends == 1);
 }
 
+static void following(const std::string &model, const ocelli::Image &image) {
+    ocelli::DetectorOptions options = embedded();
+    fails(OCELLI_MISMATCH, "has no tracker", [&] { return ocelli::Session::create(options, image.frame()); });
+    options.model = model;
+    options.confidence = 0.0f;
+    fails(OCELLI_IO, "/nowhere", [&] { return ocelli::Session::create(options, "/nowhere"); });
+    const ocelli_frame frame = image.frame();
+    ocelli::Session moved = take(ocelli::Session::create(options, frame));
+    ocelli::Session session = std::move(moved);
+    CHECK(take(session.push(frame)) == 1 && session.frame_count() == 2 && session.next_object() == 0);
+    const ocelli::Result first = take(session.add_text(0, "red apple"));
+    CHECK(first.detections().size() == 1 && first.detections()[0].label == "red apple");
+    CHECK(first.tracks().size() == 1 && first.tracks()[0].id == 0 && first.tracks()[0].detection == 0);
+    const float width = static_cast<float>(frame.width), height = static_cast<float>(frame.height);
+    CHECK(take(session.add_points(4, 0, {{width / 2, height / 2}, {5, 5, false}})).tracks().back().id == 4);
+    CHECK(session.next_object() == 5);
+    take(session.add_box(0, {10, 10, width / 2, height / 2}));
+    std::vector<std::uint8_t> mask(std::size_t{frame.width} * frame.height);
+    std::fill(mask.begin(), mask.begin() + static_cast<std::ptrdiff_t>(mask.size() / 2), std::uint8_t{1});
+#ifdef OCELLI_NO_EXCEPTIONS
+    CHECK(session.reset());
+#else
+    session.reset();
+#endif
+    const ocelli::Result given = take(session.add_mask(2, 0, mask.data(), frame.width, frame.height));
+    CHECK(take(given.mask(0, 1)) == mask);
+#ifdef OCELLI_NO_EXCEPTIONS
+    CHECK(session.propagate(OCELLI_FORWARD, 0, 1));
+#else
+    session.propagate(OCELLI_FORWARD, 0, 1);
+#endif
+    for (std::uint64_t number = 0; number < 2; ++number) {
+        const ocelli::Received shown = take(session.next());
+        CHECK(shown && shown->info().index == number);
+    }
+    CHECK(take(session.next()).ended);
+#ifdef OCELLI_NO_EXCEPTIONS
+    CHECK(session.remove(2));
+#else
+    session.remove(2);
+#endif
+    fails(OCELLI_INVALID_ARGUMENT, "object 2 was removed", [&] { return session.remove(2); });
+    fails(OCELLI_INVALID_ARGUMENT, "frame 2 is not in the video", [&] { return session.add_text(2, "dog"); });
+    fails(OCELLI_INVALID_ARGUMENT, "session is null", [&] { return moved.next(); });
+}
+
 int main(int argc, char **argv) {
-    if (argc != 2) return 2;
+    if (argc != 3) return 2;
     const ocelli::Image image = take(ocelli::Image::open(argv[1]));
     const ocelli::Prompts prompts = take(ocelli::Prompts::create({"dog", "tree"}));
     CHECK(!ocelli::version().empty());
     detecting(prompts, image);
     tracking();
     streaming(prompts, image);
+    following(argv[2], image);
 #ifndef OCELLI_NO_EXCEPTIONS
     constructors(argv[1]);
     a_callback_throws(prompts, image.frame());

@@ -97,10 +97,15 @@ def test_the_calls_of_the_example(ask: Any, tracker_model: Path, noise_folder: P
     assert gone not in ids(ask.run())
 
 
-def test_boxes_and_directions(ask: Any) -> None:
+def test_boxes_and_directions(ask: Any, tracker_model: Path, noise_folder: Path) -> None:
     box, label = [[0.1, 0.1, 0.5, 0.6]], [1]
     assert len(checked(ask("add_prompt", frame_index=2, bounding_boxes=box, bounding_box_labels=label))["out_obj_ids"])
-    assert list(ask.run()) == [2, 3, 4, 5, 1, 0]
+    frames = ask.run()
+    assert list(frames) == [2, 3, 4, 5, 1, 0]
+    session = ocelli.VideoSession(tracker_model, noise_folder, engine="embedded", threads=1, confidence=0.0)
+    session.add_box(2, (0.1 * WIDTH, 0.1 * HEIGHT, 0.6 * WIDTH, 0.7 * HEIGHT))
+    for expected in session.propagate():
+        assert np.array_equal(expected.masks, frames[expected.index]["out_binary_masks"])
     assert list(ask.run(propagation_direction="backward", start_frame_index=2, max_frame_num_to_track=1)) == [1]
     several = dict(bounding_boxes=[*box, [0.7, 0.7, 0.2, 0.2]], bounding_box_labels=[1, 0])
     assert len(checked(ask("add_prompt", frame_index=2, text="dog", **several))["out_obj_ids"])
@@ -128,6 +133,11 @@ def test_sessions_are_independent(predictor: Sam3VideoPredictor, noise_folder: P
     assert lengths == [COUNT, 1, 2]
     for name in [*names, names[0]]:
         assert predictor.handle_request(dict(type="close_session", session_id=name)) == {"is_success": True}
+    # One model is left, for the next session.
+    left = predictor._idle
+    predictor.start_session(str(noise_folder), names[0])
+    assert left is not None and predictor._sessions[names[0]].video is left
+    predictor.close_session(names[0])
 
 
 def test_what_is_refused(ask: Any, predictor: Sam3VideoPredictor, tmp_path: Path) -> None:
@@ -169,6 +179,24 @@ def test_what_is_refused(ask: Any, predictor: Sam3VideoPredictor, tmp_path: Path
     assert not failures
     # The predictor goes on.
     assert len(checked(ask("add_prompt", frame_index=0, text="dog"))["out_obj_ids"])
+
+
+def test_disambiguation_can_be_switched_off(tracker_model: Path, noise_frames: list[Any]) -> None:
+    runs: dict[bool, list[list[int]]] = {}
+    # Long enough for objects to be removed as false.
+    frames = noise_frames * 3
+    for on in (True, False):
+        predictor = build_sam3_video_predictor(
+            checkpoint_path=tracker_model, apply_temporal_disambiguation=on, engine="embedded", confidence=0.0
+        )
+        name = predictor.start_session(frames)["session_id"]
+        predictor.add_prompt(name, 0, "dog")
+        runs[on] = [answer["outputs"]["out_obj_ids"].tolist() for answer in predictor.propagate_in_video(name)]
+    session = ocelli.VideoSession(
+        tracker_model, frames, temporal_disambiguation=False, engine="embedded", confidence=0.0
+    )
+    session.add_text(0, "dog")
+    assert runs[False] == [frame.object_ids.tolist() for frame in session.propagate()] != runs[True]
 
 
 def test_models_that_do_not_fit(masking: ocelli.Detector, tracker_model: Path) -> None:

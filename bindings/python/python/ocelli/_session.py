@@ -255,7 +255,8 @@ class VideoSession:
         default to both ends of the video. A backward run begins with the frame before the start; `both` runs forward first.
 
         With a text, frames leave 14 frames late, so that objects that turn out to be false are never shown. After an error the run
-        has ended; the frames that were held back come before it.
+        has ended; the frames that were held back come before it. Ctrl-C drops the frame that is being computed: ask for the run
+        again.
         """
         first = None if start is None else _at_least_0("start", start)
         most = None if max_frames is None else _at_least_0("max_frames", max_frames)

@@ -8,6 +8,7 @@ program. What differs:
 - A text with boxes finds objects like those in the boxes in all frames, and may have several boxes.
 - What a single box finds is kept, however long no detection matches it.
 - A run shows a clicked object on its frame exactly as the click did.
+- `frame_stats` of the outputs is None.
 - Points are clicks: labels are 1 and 0. Coordinates are 0 to 1, as in Meta's requests.
 - What Meta's code asserts is `ocelli.InvalidArgument` here. A second session at the same time loads the model again.
 """
