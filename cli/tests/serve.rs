@@ -1,5 +1,6 @@
 //! Runs `ocelli serve` with the built-in model, and talks to it.
 
+mod clicks;
 mod client;
 mod gallery;
 mod label_studio;

@@ -83,8 +83,8 @@ impl ImageEncoder {
         self.backbone.set_hidden(hidden);
     }
 
-    /// Whether the [loaded](Self::load) backbone has these features.
-    pub(crate) fn has_hidden(&self) -> bool {
+    /// Whether the [loaded](Self::load) backbone has these features: an engine file may have been built without them.
+    pub fn has_hidden(&self) -> bool {
         self.backbone.has_hidden()
     }
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# `ocelli serve` with Chromium, a real Label Studio, promtool and several clients: check.sh OCELLI FOLDER [page|studio|metrics|load…]
+# `ocelli serve` with Chromium, a real Label Studio, promtool and several clients: check.sh OCELLI FOLDER [page|clicks|studio|metrics|load…]
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 program=$(realpath "$1")
@@ -34,6 +34,17 @@ page() {
   stop
 }
 
+clicks() {
+  [ -d "$folder/node_modules/playwright-core" ] || (cd "$folder" && npm install --silent --no-save playwright-core@1.65.1)
+  # A small random model with a tracker.
+  rm -rf "$folder/tracker"
+  mkdir "$folder/tracker"
+  cp "$here"/../golden/parity/tracker/{config.json,model.safetensors,tokenizer.json} "$folder/tracker"
+  start --model "$folder/tracker"
+  PLAYWRIGHT=$folder node "$here/clicks.mjs" "$address" "$here/../../demos/scenes/park.png" "$folder"
+  stop
+}
+
 studio() {
   [ -x "$folder/studio/bin/label-studio" ] ||
     { python3 -m venv "$folder/studio" && "$folder/studio/bin/pip" install -q "label-studio==1.23.2"; }
@@ -53,6 +64,6 @@ load() {
   python3 "$here/load.py" "$program" "$scenes" 15
 }
 
-for check in "${@:-page studio metrics load}"; do
+for check in "${@:-page clicks studio metrics load}"; do
   for one in $check; do "$one"; done
 done

@@ -5,55 +5,10 @@
 
 import assert from "node:assert/strict";
 import { readFile, writeFile } from "node:fs/promises";
-import { createRequire } from "node:module";
-import path from "node:path";
 
-const { chromium } = createRequire(`${path.resolve(process.env.PLAYWRIGHT)}/package.json`)("playwright-core");
-const [url, picture, folder] = process.argv.slice(2);
+import { change, close, count, folder, names, open, picture, step, text } from "./browser.mjs";
+
 const NAMES = "person, tree, dog, butterfly, bicycle, kite, moon";
-
-const browser = await chromium.launch({
-  executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
-  args: ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync", "--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream"],
-});
-const problems = [];
-
-async function open(options = {}) {
-  const context = await browser.newContext({ viewport: { width: 1280, height: 860 }, permissions: ["clipboard-read", "clipboard-write", "camera"], ...options });
-  const page = await context.newPage();
-  page.setDefaultTimeout(30_000);
-  page.on("pageerror", (error) => problems.push(`error on the page: ${error.stack}`));
-  page.on("console", (message) => { if (message.type() === "error" && !/status of (4|5)\d\d|net::ERR_FAILED/.test(message.text())) problems.push(`console: ${message.text()}`); });
-  page.on("request", (request) => { if (!request.url().startsWith(url) && !/^(blob|data):/.test(request.url())) problems.push(`foreign request: ${request.url()}`); });
-  await page.goto(url);
-  await page.waitForFunction(() => document.getElementById("about").textContent !== "");
-  return page;
-}
-
-const text = (page, id) => page.locator(`#${id}`).textContent();
-const count = (page, id) => page.locator(`#${id} li`).count();
-// Waits until the answer to the last change is shown.
-const settled = (page) => page.waitForFunction(() => /found in|nothing|Nothing|Type what/.test(document.getElementById("status").textContent));
-async function change(page, work) {
-  await page.evaluate(() => { document.getElementById("status").textContent = ""; });
-  await work();
-  await settled(page);
-}
-
-async function step(name, work) {
-  const start = Date.now();
-  await work();
-  console.log(`ok ${name} (${Date.now() - start} ms)`);
-}
-
-async function names(page) {
-  const nameless = await page.evaluate(() => [...document.querySelectorAll("button, input, select, canvas, img, [role=tabpanel]")].filter((element) => {
-    const labels = element.labels?.length, id = element.getAttribute("aria-labelledby");
-    const name = element.getAttribute("aria-label") || (id && document.getElementById(id)?.textContent) || (labels && element.labels[0].textContent) || element.textContent;
-    return element.tagName === "IMG" ? !element.hasAttribute("alt") : !name?.trim();
-  }).map((element) => element.outerHTML.slice(0, 120)));
-  assert.deepEqual(nameless, [], "elements without a name");
-}
 
 await step("an example where the page is empty", async () => {
   const page = await open();
@@ -65,6 +20,7 @@ await step("an example where the page is empty", async () => {
   const found = await page.locator("#found .row").allTextContents();
   for (const name of fitting) assert.ok(found.some((row) => row.startsWith(name)), `${name} is found: ${found}`);
   assert.ok(await page.locator("#drop").isHidden());
+  assert.ok(await page.locator("#click").isHidden(), "the built-in model takes no clicks");
   await page.screenshot({ path: `${folder}/example.png` });
   await page.route("**/page/example.png", (route) => route.abort());
   await page.reload();
@@ -393,6 +349,5 @@ await step("a phone, dark", async () => {
   await dark.context().close();
 });
 
-await browser.close();
-assert.deepEqual(problems, []);
+await close();
 console.log("the page works");

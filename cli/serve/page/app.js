@@ -1,6 +1,7 @@
 // The page: what is asked, what was found, and the three places to look at.
 
 import { Camera } from "/page/camera.js";
+import { Clicks } from "/page/clicks.js";
 import { asText, download, extension, stem } from "/page/formats.js";
 import { Gallery } from "/page/gallery.js";
 import { api, detect, rows } from "/page/server.js";
@@ -56,7 +57,7 @@ async function search() {
   const asked = question();
   if (!asked.classes.length && !examples.some((example) => example.wanted)) {
     showFound(null);
-    say(examples.length ? "Add a wanted example, or a name." : "Type what to find.");
+    if (!clicks.isOn) say(examples.length ? "Add a wanted example, or a name." : about.clicks ? "Type what to find, or click on objects." : "Type what to find.");
     return;
   }
   request = new AbortController();
@@ -76,28 +77,55 @@ async function search() {
   }
 }
 
+// The classes of the results: those that were asked for, then those of clicked objects that have other names.
+function classes() {
+  const asked = names();
+  const searched = asked.length || !found ? asked : [...new Set(found.detections.map((one) => one.label))];
+  return [...new Set([...searched, ...clicks.objects.map((_, at) => clicks.nameOf(at))])];
+}
+
+// What was found by name and by clicks, or null.
+function results() {
+  const clicked = view === "picture" ? clicks.detections(classes()) : [];
+  if (!clicked.length) return found;
+  const { width, height } = picture;
+  return { width, height, timing_ms: clicks.timing, ...found, detections: [...(found?.detections ?? []), ...clicked] };
+}
+
+// The same with colours: an object has its own.
+function shown() {
+  const searched = found?.detections.length ?? 0, first = names().length;
+  return (results()?.detections ?? []).map((one, number) => ({ ...one, color: colorOf(number < searched ? one.class_id : first + number - searched) }));
+}
+
 const shownBoxes = () => [
   ...examples.map(({ box, wanted }) => ({ box, label: wanted ? "+" : "−", color: wanted ? "#1f8a4c" : "#b3382c", dashed: true, editable: true })),
-  ...(found?.detections ?? []).map((one, number) => ({ box: one.box, label: one.label, score: one.score, color: colorOf(one.class_id), mask: one.mask, drawn: one.drawn, dim: highlighted >= 0 && highlighted !== number })),
+  ...clicks.boxes,
+  ...shown().map((one, number) => ({ ...one, dim: highlighted >= 0 && highlighted !== number })),
 ];
 
 function paint(selected = stage.selected) {
   const boxes = shownBoxes();
+  stage.marks = clicks.marks;
   stage.set(highlighted >= 0 ? boxes.filter((one) => !one.dim) : boxes, highlighted >= 0 ? -1 : selected);
-  const count = found?.detections.length ?? 0;
-  $("stage").setAttribute("aria-label", picture ? `${picture.name}, ${count} found: ${[...new Set((found?.detections ?? []).map((one) => one.label))].join(", ") || "nothing"}` : "The picture");
+  const all = shown();
+  $("stage").setAttribute("aria-label", picture ? `${picture.name}, ${all.length} found: ${[...new Set(all.map((one) => one.label))].join(", ") || "nothing"}${clicks.isOn ? `; ${clicks.object ? clicks.describe() : `a click begins object ${clicks.objects.length + 1}`}` : ""}` : "The picture");
 }
 
 function showFound(result) {
   found = result;
+  showResults();
+}
+
+function showResults() {
   highlighted = -1;
-  $("panel-found").hidden = !found || view === "gallery";
+  $("panel-found").hidden = !results() || view === "gallery";
   listFound();
   if (view === "picture") paint();
 }
 
 function listFound() {
-  const items = (found?.detections ?? []).map((one) => ({ color: colorOf(one.class_id), text: one.label, number: one.score.toFixed(2) }));
+  const items = shown().map(({ color, label, score }) => ({ color, text: label, number: score.toFixed(2) }));
   rows($("found"), items, {
     pressed: highlighted,
     choose: (at) => {
@@ -114,7 +142,7 @@ function listFound() {
 function showExamples() {
   rows($("examples"), examples.map(({ wanted, class: of }) => ({ color: wanted ? "#1f8a4c" : "#b3382c", text: `${wanted ? "Wanted" : "Unwanted"} example${of ? ` of ${of}` : ""}` })), {
     pressed: stage.selected,
-    choose: (at) => { highlighted = -1; paint(at); showExamples(); $("stage").focus(); },
+    choose: (at) => { clicks.toggle(false); highlighted = -1; paint(at); showExamples(); $("stage").focus(); },
     remove: removeExample,
   });
 }
@@ -131,9 +159,18 @@ let drawing = "";
 
 function setDrawing(kind) {
   drawing = drawing === kind ? "" : kind;
-  for (const one of ["wanted", "unwanted"]) $(`draw-${one}`).setAttribute("aria-pressed", String(drawing === one));
-  $("stage").classList.toggle("look", !drawing && !examples.length);
+  if (drawing) clicks.toggle(false);
+  showMode();
   if (drawing) say("Draw a box around the example, or press Enter for one in the middle.");
+}
+
+function showMode() {
+  for (const one of ["wanted", "unwanted"]) $(`draw-${one}`).setAttribute("aria-pressed", String(drawing === one));
+  $("click").setAttribute("aria-pressed", String(clicks.isOn));
+  $("stage").classList.toggle("look", !drawing && !clicks.isOn && !examples.length);
+  $("stage-keys").hidden = clicks.isOn;
+  $("click-keys").hidden = !clicks.isOn;
+  $("stage").setAttribute("aria-describedby", clicks.isOn ? "click-keys" : "stage-keys");
 }
 
 function addExample(box) {
@@ -149,15 +186,34 @@ function addExample(box) {
 
 const stage = new Stage($("stage"), {
   drawsOver: true,
-  mayDraw: () => (drawing === "wanted" ? "#1f8a4c" : drawing === "unwanted" ? "#b3382c" : null),
-  draw: addExample,
+  mayDraw: () => (clicks.isOn || drawing === "wanted" ? "#1f8a4c" : drawing === "unwanted" ? "#b3382c" : null),
+  mayClick: () => clicks.isOn,
+  click: (point, isPositive) => clicks.add(point, isPositive),
+  draw: (box) => (clicks.isOn ? clicks.addBox(box) : addExample(box)),
   change: (number, box) => { examples[number].box = box; },
   commit: changed,
   select: () => showExamples(),
   remove: removeExample,
 });
 
+const clicks = new Clicks({
+  picture: () => picture,
+  limits: () => about.limits,
+  classes: names,
+  say,
+  fail,
+  changed: () => { showMode(); showResults(); },
+});
+
+$("click").addEventListener("click", () => {
+  if (drawing) setDrawing(drawing);
+  stage.select(-1);
+  clicks.toggle();
+  if (clicks.isOn) $("stage").focus({ preventScroll: true });
+});
+
 $("stage").addEventListener("keydown", (event) => {
+  if (clicks.isOn && picture && clicks.key(event)) return;
   if (event.key === "Enter" && drawing && picture) {
     const { width, height } = picture;
     addExample([width * 0.35, height * 0.35, width * 0.65, height * 0.65]);
@@ -185,7 +241,8 @@ async function open(file) {
   }
   fail("");
   examples = [];
-  showFound(null);
+  clicks.clear();
+  found = null;
   picture = { file, name: file.name || "picture", bitmap, width: bitmap.width, height: bitmap.height };
   $("drop").hidden = true;
   $("picture").hidden = false;
@@ -193,6 +250,7 @@ async function open(file) {
   setDrawing("");
   showExamples();
   show("picture");
+  clicks.show();
   changed();
 }
 
@@ -225,7 +283,7 @@ for (const id of ["names", "confidence", "overlap", "masks"]) $(id).addEventList
 
 $("copy").addEventListener("click", async () => {
   try {
-    await navigator.clipboard.writeText(asText($("format").value, picture.name, found, question().classes));
+    await navigator.clipboard.writeText(asText($("format").value, picture.name, results(), classes()));
     say("Copied.");
   } catch {
     fail("The browser does not let this page copy: download the file.");
@@ -233,12 +291,10 @@ $("copy").addEventListener("click", async () => {
 });
 $("download").addEventListener("click", () => {
   const format = $("format").value;
-  const classes = question().classes;
-  download(new Blob([asText(format, picture.name, found, classes.length ? classes : ["visual"])], { type: "text/plain" }), `${stem(picture.name)}.${extension[format]}`);
+  download(new Blob([asText(format, picture.name, results(), classes())], { type: "text/plain" }), `${stem(picture.name)}.${extension[format]}`);
 });
 $("download-picture").addEventListener("click", async () => {
-  const boxes = found.detections.map((one) => ({ ...one, color: colorOf(one.class_id) }));
-  download(await annotated(picture.bitmap, picture.width, picture.height, boxes), `${stem(picture.name)}-found.png`);
+  download(await annotated(picture.bitmap, picture.width, picture.height, shown()), `${stem(picture.name)}-found.png`);
 });
 
 const camera = new Camera($("camera"), {
@@ -288,6 +344,7 @@ function show(next) {
   if (view !== "camera") camera.stop();
   $("panel-ask").hidden = view === "gallery";
   $("examples").hidden = view !== "picture";
+  if (view !== "picture") clicks.toggle(false);
   say("");
   fail("");
   showFound(null);
@@ -320,6 +377,7 @@ async function begin() {
   $("overlap").value = about.nms;
   if (!about.masks) Object.assign($("masks"), { checked: false, disabled: true });
   $("tab-gallery").hidden = !about.gallery;
+  $("click").hidden = !about.clicks;
   if (about.vocabulary.length) {
     $("vocabulary").hidden = false;
     $("vocabulary-names").replaceChildren(...about.vocabulary.map((name) => {

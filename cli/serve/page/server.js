@@ -12,17 +12,21 @@ export async function api(path, options = {}) {
 
 const pause = (seconds) => new Promise((resolve) => setTimeout(resolve, seconds * 1000));
 
+export const detect = (file, question, signal) => ask("/v1/detect", file, question, signal);
+export const segment = (file, shown, signal) => ask("/v1/segment", file, shown, signal);
+
 // Asks again while the server is busy, as it says.
-export async function detect(file, question, signal) {
+async function ask(path, file, question, signal) {
   for (let tries = 0; ; tries++) {
     const form = new FormData();
     form.append("request", JSON.stringify(question));
     form.append("image", file);
     try {
-      return await api("/v1/detect", { method: "POST", body: form, signal });
+      return await api(path, { method: "POST", body: form, signal });
     } catch (error) {
       if (error.status !== 503 || tries === 5) throw error;
       await pause(error.retryAfter || 1);
+      signal?.throwIfAborted();
     }
   }
 }

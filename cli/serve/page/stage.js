@@ -94,6 +94,37 @@ export function drawBoxes(context, boxes, scale, selected = -1) {
   });
 }
 
+// Draws clicks, and the cursor of the keyboard.
+function drawMarks(context, marks, scale) {
+  const unit = Math.max(1, window.devicePixelRatio || 1);
+  context.textAlign = "center";
+  context.font = `700 ${12 * unit}px system-ui, sans-serif`;
+  for (const { at, color, text, dim, isCursor } of marks) {
+    const [x, y] = at.map((value) => value * scale);
+    context.beginPath();
+    if (isCursor) {
+      for (const [width, style] of [[5, "#fff"], [2, "#000"]]) {
+        [context.lineWidth, context.strokeStyle] = [width * unit, style];
+        for (const [dx, dy] of [[14, 0], [0, 14]]) {
+          context.moveTo(x - dx * unit, y - dy * unit);
+          context.lineTo(x + dx * unit, y + dy * unit);
+        }
+        context.stroke();
+      }
+      continue;
+    }
+    context.globalAlpha = dim ? 0.45 : 1;
+    context.arc(x, y, 7.5 * unit, 0, 7);
+    [context.fillStyle, context.strokeStyle, context.lineWidth] = [color, "#fff", 1.5 * unit];
+    context.fill();
+    context.stroke();
+    context.fillStyle = "#fff";
+    context.fillText(text, x, y + unit);
+    context.globalAlpha = 1;
+  }
+  context.textAlign = "start";
+}
+
 // The picture with its boxes as a file.
 export function annotated(source, width, height, boxes) {
   const canvas = document.createElement("canvas");
@@ -105,19 +136,21 @@ export function annotated(source, width, height, boxes) {
 }
 
 export class Stage {
-  // `on` has draw(box), change(number, box), commit(), select(number), remove(number) and mayDraw().
+  // `on` has draw(box), change(number, box), commit(), select(number), remove(number), mayDraw(), and for clicks
+  // click(point, isPositive) and mayClick().
   constructor(canvas, on = {}) {
-    Object.assign(this, { canvas, on, source: null, width: 0, height: 0, boxes: [], selected: -1, drag: null });
+    Object.assign(this, { canvas, on, source: null, width: 0, height: 0, boxes: [], marks: [], selected: -1, drag: null });
     new ResizeObserver(() => this.draw()).observe(canvas.parentElement);
     canvas.addEventListener("pointerdown", (event) => this.down(event));
     canvas.addEventListener("pointermove", (event) => this.move(event));
     canvas.addEventListener("pointerup", () => this.up());
+    canvas.addEventListener("contextmenu", (event) => this.menu(event));
     canvas.addEventListener("pointercancel", () => { this.drag = null; this.draw(); });
     canvas.addEventListener("keydown", (event) => this.key(event));
   }
 
   show(source, width, height) {
-    Object.assign(this, { source, width, height, boxes: [], selected: -1, drag: null });
+    Object.assign(this, { source, width, height, boxes: [], marks: [], selected: -1, drag: null });
     this.draw();
   }
 
@@ -143,6 +176,7 @@ export class Stage {
     context.imageSmoothingQuality = "high";
     context.drawImage(this.source, 0, 0, this.canvas.width, this.canvas.height);
     drawBoxes(context, this.boxes, this.scale, this.selected);
+    drawMarks(context, this.marks, this.scale);
     if (this.drag?.kind === "draw") drawBoxes(context, [{ box: this.drag.box, color: this.drag.color ?? "#888888", label: "", dashed: true }], this.scale);
   }
 
@@ -178,7 +212,7 @@ export class Stage {
       this.select(hit.number);
       if (this.boxes[hit.number].editable) this.drag = { kind: hit.horizontal === undefined ? "move" : "corner", ...hit, at, box: [...this.boxes[hit.number].box] };
     } else if (color) {
-      this.drag = { kind: "draw", at, box: [...at, ...at], color };
+      this.drag = { kind: "draw", at, box: [...at, ...at], color, isNegative: event.altKey };
     } else {
       this.select(-1);
     }
@@ -212,10 +246,19 @@ export class Stage {
     if (drag.kind === "draw") {
       const [x1, y1, x2, y2] = drag.box;
       if (x2 - x1 >= 3 && y2 - y1 >= 3) this.on.draw?.(drag.box);
+      else if (this.on.mayClick?.()) this.on.click(drag.at, !drag.isNegative);
       this.draw();
     } else {
       this.on.commit?.();
     }
+  }
+
+  // A right click, or a long touch; the menu key has no place in the picture.
+  menu(event) {
+    if (!this.source || !this.on.mayClick?.() || event.pointerType === "" && event.button !== 2) return;
+    event.preventDefault();
+    this.drag = null;
+    this.on.click(this.point(event), false);
   }
 
   shifted([x1, y1, x2, y2], dx, dy) {

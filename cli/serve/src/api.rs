@@ -13,7 +13,7 @@ use serde_json::json;
 use crate::app::App;
 use crate::metrics::Now;
 use crate::problem::{Problem, json_response};
-use crate::{detect, example, gallery, guard, label_studio, page, video};
+use crate::{detect, example, gallery, guard, label_studio, page, segment, video};
 
 /// The description of the API.
 pub(crate) const OPENAPI: &str = include_str!("openapi.json");
@@ -28,6 +28,7 @@ pub(crate) fn router(app: &Arc<App>) -> Router {
         .route("/openapi.json", get(openapi))
         .route("/v1/about", get(about))
         .route("/v1/detect", post(detect::detect))
+        .route("/v1/segment", post(segment::segment))
         .route("/v1/video", get(video::video))
         .route("/v1/gallery", get(gallery::list))
         .route("/v1/gallery/{id}", get(gallery::read).put(gallery::save))
@@ -81,6 +82,7 @@ async fn about(State(app): State<Arc<App>>) -> Response {
         "model": app.about.model,
         "vocabulary": app.about.vocabulary,
         "masks": app.about.masks,
+        "clicks": app.about.clicks,
         "confidence": app.about.confidence,
         "nms": app.about.nms,
         "gallery": app.gallery.is_some(),
@@ -90,6 +92,8 @@ async fn about(State(app): State<Arc<App>>) -> Response {
             "pixels": limits.pixels,
             "classes": limits.classes,
             "exemplars": limits.exemplars,
+            "objects": limits.objects,
+            "points": limits.points,
             "seconds": limits.time.as_secs_f64(),
         },
     });

@@ -39,6 +39,8 @@ pub(crate) struct About {
     /// The names that the model knows, if they are few.
     pub vocabulary: Vec<&'static str>,
     pub masks: bool,
+    /// Whether the model answers clicks.
+    pub clicks: bool,
     pub confidence: f32,
     pub nms: f32,
 }

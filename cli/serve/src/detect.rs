@@ -1,5 +1,6 @@
 //! `POST /v1/detect`.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::body::Bytes;
@@ -7,8 +8,8 @@ use axum::extract::multipart::{Multipart, MultipartError};
 use axum::extract::{FromRequest, Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::Response;
-use ocelli::Cancellation;
 use ocelli::report::{DetectionRecord, timings};
+use ocelli::{Cancellation, Detection};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -16,6 +17,7 @@ use crate::app::App;
 use crate::connections::Ends;
 use crate::engine::{Asking, Found};
 use crate::limits::Limits;
+use crate::places::Place;
 use crate::problem::{Problem, json_response};
 use crate::request::{Asked, Question};
 
@@ -28,20 +30,40 @@ pub(crate) struct Answer {
     timing_ms: Map<String, Value>,
 }
 
-impl From<Found> for Answer {
-    fn from(found: Found) -> Self {
+impl From<Found<Vec<Detection>>> for Answer {
+    fn from(found: Found<Vec<Detection>>) -> Self {
         Self {
             width: found.width,
             height: found.height,
-            detections: found.detections.iter().map(Into::into).collect(),
+            detections: found.items.iter().map(Into::into).collect(),
             timing_ms: timings(&found.times),
         }
     }
 }
 
+/// What is asked about a picture, from both forms of a request. The limits come first.
+pub(crate) trait Asks: Sized + Send + 'static {
+    /// The picture file and the question, from JSON.
+    fn of_json(body: &[u8], limits: &Limits) -> Result<(Option<Bytes>, Self), Problem>;
+
+    /// The same, from the names and contents of the fields of a form.
+    fn of_form(fields: Vec<(String, Bytes)>, limits: &Limits) -> Result<(Option<Bytes>, Self), Problem>;
+}
+
 /// Detects in one picture.
 pub(crate) async fn detect(State(app): State<Arc<App>>, request: Request) -> Result<Response, Problem> {
     let client = ends_of(&request)?.client;
+    let (picture, question, _slot) = asked::<Question>(&app, client, request).await?;
+    let found = app.engine.ask(client, picture, question).await?;
+    off_the_workers(move |_| Ok(json_response(StatusCode::OK, &Answer::from(found)))).await
+}
+
+/// Reads a request about a picture. Returns it with the place to work in.
+pub(crate) async fn asked<Q: Asks>(
+    app: &App,
+    client: IpAddr,
+    request: Request,
+) -> Result<(Bytes, Q, Place), Problem> {
     let kind = request.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     let kind = kind.unwrap_or_default().split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     let limits = app.config.limits.clone();
@@ -50,11 +72,11 @@ pub(crate) async fn detect(State(app): State<Arc<App>>, request: Request) -> Res
     let (picture, question) = match kind.as_str() {
         "application/json" => {
             let body = body(request).await?;
-            off_the_workers(move |_| Asked::from_json(&body)?.into_parts(&limits)).await?
+            off_the_workers(move |_| Q::of_json(&body, &limits)).await?
         }
         "multipart/form-data" => {
             let fields = fields(request, &limits).await?;
-            off_the_workers(move |_| of_form(fields, &limits)).await?
+            off_the_workers(move |_| Q::of_form(fields, &limits)).await?
         }
         _ => {
             let message = "expected application/json or multipart/form-data as the content type";
@@ -63,10 +85,9 @@ pub(crate) async fn detect(State(app): State<Arc<App>>, request: Request) -> Res
     };
     let picture = picture.filter(|picture| !picture.is_empty());
     let picture = picture.ok_or_else(|| Problem::bad("image is missing: expected a picture file"))?;
-    let _slot = app.slots.take(client)?;
+    let slot = app.slots.take(client)?;
     drop(place);
-    let found = app.engine.ask(client, picture, question).await?;
-    off_the_workers(move |_| Ok(json_response(StatusCode::OK, &Answer::from(found)))).await
+    Ok((picture, question, slot))
 }
 
 /// Runs what takes long on a thread that may wait, so that other requests are answered meanwhile. The token is cancelled
@@ -110,20 +131,28 @@ async fn fields(request: Request, limits: &Limits) -> Result<Vec<(String, Bytes)
     Ok(fields)
 }
 
-/// A form with the picture in `image`, and the question in `request` as JSON or in a field for each option.
-fn of_form(fields: Vec<(String, Bytes)>, limits: &Limits) -> Result<(Option<Bytes>, Question), Problem> {
-    let (mut picture, mut asked) = (None, Asked::default());
-    for (name, value) in fields {
-        match name.as_str() {
-            "image" => picture = Some(value),
-            "request" => asked = Asked::from_json(&value)?,
-            _ => {
-                let text = std::str::from_utf8(&value);
-                asked
-                    .set(&name, text.map_err(|_| Problem::bad(format!("{name}: expected text in UTF-8")))?)?;
-            }
-        }
-        asked.check_counts(limits)?;
+impl Asks for Question {
+    fn of_json(body: &[u8], limits: &Limits) -> Result<(Option<Bytes>, Self), Problem> {
+        Asked::from_json(body)?.into_parts(limits)
     }
-    Ok((picture, asked.question(limits)?))
+
+    /// The picture is in `image`, and the question in `request` as JSON or in a field for each option.
+    fn of_form(fields: Vec<(String, Bytes)>, limits: &Limits) -> Result<(Option<Bytes>, Self), Problem> {
+        let (mut picture, mut asked) = (None, Asked::default());
+        for (name, value) in fields {
+            match name.as_str() {
+                "image" => picture = Some(value),
+                "request" => asked = Asked::from_json(&value)?,
+                _ => {
+                    let text = std::str::from_utf8(&value);
+                    asked.set(
+                        &name,
+                        text.map_err(|_| Problem::bad(format!("{name}: expected text in UTF-8")))?,
+                    )?;
+                }
+            }
+            asked.check_counts(limits)?;
+        }
+        Ok((picture, asked.question(limits)?))
+    }
 }

@@ -22,6 +22,7 @@ use crate::metrics::Metrics;
 use crate::problem::Problem;
 use crate::queue::{Awaited, Queue};
 use crate::request::Question;
+use crate::segment::{ObjectRecord, Shown};
 
 /// Decoded pictures that wait for the backbone.
 const AHEAD: usize = 2;
@@ -29,19 +30,49 @@ const AHEAD: usize = 2;
 const MOST_DECODERS: usize = 4;
 
 /// What was found in a picture. In `times`, `total` is from the start of the backbone's stage, with the wait for the next.
-pub(crate) struct Found {
+pub(crate) struct Found<T> {
     pub width: u32,
     pub height: u32,
-    pub detections: Vec<Detection>,
+    pub items: T,
     pub times: StageTimes,
 }
 
-/// A question that waits, and who asked it.
+/// A task that waits, and who waits for it.
 pub(crate) struct Job {
     picture: Bytes,
-    question: Question,
-    reply: oneshot::Sender<Result<Found>>,
+    task: Task,
     withdrawn: Cancellation,
+}
+
+/// Where an answer goes.
+type Reply<T> = oneshot::Sender<Result<Found<T>>>;
+
+/// What is asked about a picture.
+enum Task {
+    Detect(Question, Reply<Vec<Detection>>),
+    Segment(Shown, Reply<Vec<ObjectRecord>>),
+}
+
+impl Task {
+    /// Whether it needs the features that masks of detections are computed from.
+    fn masks(&self) -> bool {
+        matches!(self, Self::Detect(question, _) if question.masks)
+    }
+
+    /// Refuses what does not fit a picture of `size` (width, height), before its features are computed.
+    fn check(&self, size: (u32, u32)) -> Result<()> {
+        match self {
+            Self::Detect(..) => Ok(()),
+            Self::Segment(shown, _) => shown.check(size),
+        }
+    }
+
+    fn fail(self, error: Error) {
+        match self {
+            Self::Detect(_, reply) => drop(reply.send(Err(error))),
+            Self::Segment(_, reply) => drop(reply.send(Err(error))),
+        }
+    }
 }
 
 impl Awaited for Job {
@@ -97,10 +128,11 @@ impl Engine {
                 (queue.clone(), sender.clone(), known.clone(), limits.clone());
             threads.push(named("decode", move || decode_all(&queue, &sender, &known, &limits)));
         }
-        let Stages { text, encoder, decoder, .. } = detector.into_stages();
-        let mut first = BackboneStage::new(encoder, known, metrics.clone(), limits.clone());
+        let clicks = detector.model().manifest().tracker.is_some();
+        let Stages { text, encoder, decoder, segmenter, .. } = detector.into_stages();
+        let mut first = BackboneStage::new(encoder, clicks, known, metrics.clone(), limits.clone());
         threads.push(named("backbone", move || first.run(&receiver, &encoded)));
-        let mut second = PromptStage::new(text, decoder, metrics, limits.clone());
+        let mut second = PromptStage::new(text, decoder, segmenter, metrics, limits.clone());
         threads.push(named("prompts", move || second.run(&to_search)));
         Self { queue, threads: Mutex::new(threads) }
     }
@@ -111,10 +143,29 @@ impl Engine {
         client: IpAddr,
         picture: Bytes,
         question: Question,
-    ) -> std::result::Result<Found, Problem> {
+    ) -> std::result::Result<Found<Vec<Detection>>, Problem> {
+        self.answer(client, picture, |reply| Task::Detect(question, reply)).await
+    }
+
+    /// Waits for the masks of objects that are shown in a picture. Dropping the future withdraws the question.
+    pub async fn segment(
+        &self,
+        client: IpAddr,
+        picture: Bytes,
+        shown: Shown,
+    ) -> std::result::Result<Found<Vec<ObjectRecord>>, Problem> {
+        self.answer(client, picture, |reply| Task::Segment(shown, reply)).await
+    }
+
+    async fn answer<T>(
+        &self,
+        client: IpAddr,
+        picture: Bytes,
+        task: impl FnOnce(Reply<T>) -> Task,
+    ) -> std::result::Result<Found<T>, Problem> {
         let (reply, answer) = oneshot::channel();
         let asking = Asking::default();
-        self.queue.push(client, Job { picture, question, reply, withdrawn: asking.token() });
+        self.queue.push(client, Job { picture, task: task(reply), withdrawn: asking.token() });
         match answer.await {
             Ok(found) => Ok(found?),
             Err(_) => Err(Problem::stopping()),
@@ -145,12 +196,15 @@ fn named(name: &str, work: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
 fn decode_all(queue: &Queue<Job>, decoded: &SyncSender<Decoded>, known: &KnownPictures, limits: &Limits) {
     while let Some(job) = queue.pop() {
         let key: Key = Sha256::digest(&job.picture).into();
-        let image = match known.contains(&key, job.question.masks) {
+        let image = match known.contains(&key, job.task.masks()) {
             true => Ok(None),
-            false => decode(&job.picture, limits).map(Some),
+            false => decode(&job.picture, limits).and_then(|image| {
+                job.task.check((image.width(), image.height()))?;
+                Ok(Some(image))
+            }),
         };
         match image {
-            Err(error) => drop(job.reply.send(Err(error))),
+            Err(error) => job.task.fail(error),
             Ok(image) => {
                 if decoded.send(Decoded { key, image, job }).is_err() {
                     return;

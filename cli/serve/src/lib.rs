@@ -42,6 +42,7 @@ mod places;
 mod problem;
 mod queue;
 mod request;
+mod segment;
 mod server;
 mod video;
 

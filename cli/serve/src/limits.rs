@@ -2,10 +2,12 @@
 //! gallery. Each comes before the work that grows with what it limits.
 
 use std::fmt;
+use std::marker::PhantomData;
 use std::time::Duration;
 
 use axum::http::{HeaderMap, StatusCode, header};
 use ocelli::{Error, ErrorKind, Image, Result};
+use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, SeqAccess, Visitor};
 
 use crate::problem::Problem;
@@ -14,6 +16,8 @@ use crate::problem::Problem;
 const MAX_NAME: usize = 200;
 /// Names that are kept while a request is read: short ones take ten times the memory of their text.
 const MOST_NAMES: usize = 100_000;
+/// Objects that are kept while a request is read, as `{}` takes forty times the memory of its text.
+const MOST_OBJECTS: usize = 10_000;
 /// Tags of a labelling configuration that name an image or have labels.
 const MOST_TAGS: usize = 16;
 /// Fields of a form besides one for each class and exemplar.
@@ -30,6 +34,10 @@ pub struct Limits {
     pub classes: usize,
     /// Exemplar boxes of a request. Default 32.
     pub exemplars: usize,
+    /// Objects that a request shows by clicks and boxes. Default 32.
+    pub objects: usize,
+    /// Clicks of a request. Default 256.
+    pub points: usize,
     /// Detections of an answer; of more, those with the highest scores are kept. Also the new boxes of a correction. Default
     /// 1000.
     pub detections: usize,
@@ -49,6 +57,8 @@ impl Default for Limits {
             pixels: 50_000_000,
             classes: 100,
             exemplars: 32,
+            objects: 32,
+            points: 256,
             detections: 1000,
             queue: 64,
             connections: 512,
@@ -143,6 +153,25 @@ impl Limits {
         }
     }
 
+    /// Refuses more objects than the limit.
+    pub(crate) fn check_objects(&self, count: usize) -> Result<()> {
+        match count > self.objects {
+            true => refuse(format!(
+                "too many objects: expected at most {}; ask in several requests",
+                self.objects
+            )),
+            false => Ok(()),
+        }
+    }
+
+    /// Refuses more clicks than the limit.
+    pub(crate) fn check_points(&self, count: usize) -> Result<()> {
+        match count > self.points {
+            true => refuse(format!("too many points: expected at most {} for all objects", self.points)),
+            false => Ok(()),
+        }
+    }
+
     /// Refuses a form with more fields than it can need.
     pub(crate) fn check_fields(&self, count: usize) -> Result<()> {
         match count > self.classes + self.exemplars + MORE_FIELDS {
@@ -212,6 +241,33 @@ pub(crate) fn names<'d, D: Deserializer<'d>>(from: D) -> std::result::Result<Vec
         }
     }
     from.deserialize_any(Names)
+}
+
+/// Reads a list of objects. A list that no limit allows is not kept.
+pub(crate) fn short_list<'d, D: Deserializer<'d>, T: Deserialize<'d>>(
+    from: D,
+) -> std::result::Result<Vec<T>, D::Error> {
+    struct List<T>(PhantomData<T>);
+    impl<'d, T: Deserialize<'d>> Visitor<'d> for List<T> {
+        type Value = Vec<T>;
+
+        fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+            formatter.write_str("a list of objects")
+        }
+
+        fn visit_seq<S: SeqAccess<'d>>(self, mut list: S) -> std::result::Result<Self::Value, S::Error> {
+            let mut objects = Vec::new();
+            while let Some(object) = list.next_element()? {
+                if objects.len() == MOST_OBJECTS {
+                    let message = format!("too many objects: expected at most {MOST_OBJECTS}");
+                    return Err(S::Error::custom(message));
+                }
+                objects.push(object);
+            }
+            Ok(objects)
+        }
+    }
+    from.deserialize_seq(List(PhantomData))
 }
 
 /// The names of a text that separates them by commas.

@@ -136,7 +136,7 @@ impl Metrics {
             histogram.write(text, "ocelli_stage_seconds", &format!("stage=\"{stage}\""))?;
         }
         let counters = [
-            ("ocelli_pictures_total", "Pictures in which was detected.", &self.pictures),
+            ("ocelli_pictures_total", "Pictures that were searched or clicked.", &self.pictures),
             ("ocelli_failures_total", "Pictures on which the detector failed.", &self.failures),
             ("ocelli_detections_total", "Detected instances.", &self.detections),
             ("ocelli_frames_received_total", "Video frames that arrived.", &self.frames_received),

@@ -159,12 +159,14 @@ async fn cancelled(cancellation: &Cancellation) {
 
 impl About {
     fn of(detector: &Detector, config: &ServeConfig) -> Self {
-        let thresholds = detector.model().manifest().thresholds;
+        let manifest = detector.model().manifest();
+        let thresholds = manifest.thresholds;
         Self {
             engine: detector.engine().to_owned(),
             model: config.model.clone(),
             vocabulary: if config.model == BUILT_IN { vocabulary().to_vec() } else { Vec::new() },
             masks: config.masks,
+            clicks: manifest.tracker.is_some(),
             confidence: thresholds.confidence,
             nms: thresholds.nms,
         }

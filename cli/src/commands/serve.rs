@@ -130,7 +130,7 @@ fn config(args: &ServeArgs) -> anyhow::Result<ServeConfig> {
         queue: args.queue,
         connections: args.connections,
         time,
-        exemplars: Limits::default().exemplars,
+        ..Limits::default()
     };
     let model = args.detector.model.model.as_ref();
     let defaults = ServeConfig::default();

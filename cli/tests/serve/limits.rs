@@ -292,6 +292,45 @@ fn answers_have_the_best_detections() {
     assert!(of_json[0]["score"].as_f64() > of_json[1]["score"].as_f64(), "{of_json}");
 }
 
+/// Clicks have the limits of every request, and their own.
+#[test]
+fn objects_and_points() {
+    let place = Place::new();
+    crate::checkpoints::copy(&place, "tracker", "model");
+    let limits = ["--model", "model", "--max-bytes", "400000", "--max-pixels", "200000"];
+    let server = &Running::start(&place, &limits);
+    let (picture, large) = (base64(&scene(0)), base64(&png(600, 600)));
+    let shown = |count: usize| json!(vec![json!({"points": [[10, 10]]}); count]);
+    let clicked = |count: usize| json!([{"points": vec![[10, 10]; count]}, {"points": [[5, 5]]}]);
+    let bodies: Vec<(&str, Value, &str, Expected)> = vec![
+        ("bytes", shown(1), &large, (413, "limit")),
+        ("pixels", shown(1), &large, (400, "is too large")),
+        ("objects", shown(33), &picture, (400, "at most 32")),
+        ("objects within the limit", shown(32), &picture, (200, "predicted_iou")),
+        ("objects that are not kept", json!(vec![json!({}); 20_000]), &picture, (400, "at most 10000")),
+        ("points", clicked(256), &picture, (400, "at most 256")),
+        ("points within the limit", clicked(255), &picture, (200, "predicted_iou")),
+    ];
+    let mut rows = Vec::new();
+    for (limit, objects, image, expected) in bodies {
+        let filler = if limit == "bytes" { "x".repeat(500_000) } else { String::new() };
+        let body = value(json!({"image": format!("{image}{filler}"), "objects": objects}));
+        let work = move || said(&server.send(&format!("POST /v1/segment HTTP/1.1\r\n{JSON}"), &body));
+        rows.push(Row { road: "JSON, clicks", limit, work: Box::new(work), expected });
+    }
+    let (many, few) = (shown(33).to_string(), shown(1).to_string());
+    let fields: Vec<(&str, Vec<Field<'_>>, Expected)> = vec![
+        ("objects", vec![("image", b"x"), ("objects", many.as_bytes())], (400, "at most 32")),
+        ("fields", vec![("objects", few.as_bytes()); 400], (400, "too many fields")),
+    ];
+    for (limit, fields, expected) in fields {
+        let (kind, body) = form(&fields);
+        let work = move || said(&server.send(&format!("POST /v1/segment HTTP/1.1\r\n{kind}"), &body));
+        rows.push(Row { road: "form, clicks", limit, work: Box::new(work), expected });
+    }
+    check(server, 2, rows);
+}
+
 /// A list of classes is refused by its length before it is compared, and before a long one is kept.
 #[test]
 fn a_hundred_thousand_classes_hold_nobody_up() {

@@ -8,19 +8,23 @@ use std::time::Instant;
 
 use ocelli::postprocess::PostProcessOptions;
 use ocelli::{
-    Detection, Error, ErrorKind, Image, Result, StageTimes,
-    stages::{ImageEncoder, ImageFeatures, PromptDecoder, TextEmbedder},
+    Cancellation, Detection, Error, ErrorKind, Image, ObjectMask, Result, StageTimes,
+    stages::{ImageEncoder, ImageFeatures, ObjectSegmenter, PromptDecoder, TextEmbedder},
 };
 
-use super::{Decoded, Found, Job, Key, decode};
+use super::{Decoded, Found, Job, Key, Reply, Task, decode};
 use crate::limits::Limits;
 use crate::metrics::Metrics;
 use crate::queue::Awaited;
+use crate::request::Question;
+use crate::segment::{ObjectRecord, Shown};
 
 /// New phrases that are kept in memory.
 const PHRASES: usize = 2_000;
 /// Pictures whose features are kept: the next request is often about the same picture with other words.
 const PICTURES: usize = 2;
+/// Objects whose masks are computed at once.
+const TOGETHER: usize = 16;
 
 /// The pictures whose features are known, for the threads that decode: their keys, and whether their features are
 /// enough for masks.
@@ -55,6 +59,8 @@ pub(super) struct Encoded {
 /// Computes features, and keeps those of the last pictures.
 pub(super) struct BackboneStage {
     encoder: ImageEncoder,
+    /// Whether the model takes clicks. Their features cost the backbone nothing, so that every picture has them.
+    clicks: bool,
     /// The oldest first.
     pictures: VecDeque<(Key, Arc<Picture>)>,
     known: Arc<KnownPictures>,
@@ -65,11 +71,12 @@ pub(super) struct BackboneStage {
 impl BackboneStage {
     pub fn new(
         encoder: ImageEncoder,
+        clicks: bool,
         known: Arc<KnownPictures>,
         metrics: Arc<Metrics>,
         limits: Limits,
     ) -> Self {
-        Self { encoder, pictures: VecDeque::new(), known, metrics, limits }
+        Self { encoder, clicks, pictures: VecDeque::new(), known, metrics, limits }
     }
 
     /// Works until no more pictures come, or nobody takes them.
@@ -89,7 +96,7 @@ impl BackboneStage {
                 Err(error) => {
                     self.forget();
                     self.metrics.failed();
-                    drop(job.reply.send(Err(error)));
+                    job.task.fail(error);
                 }
             }
         }
@@ -108,7 +115,7 @@ impl BackboneStage {
         job: &Job,
         times: &mut StageTimes,
     ) -> Result<Arc<Picture>> {
-        let masks = job.question.masks && self.encoder.supports_masks();
+        let masks = job.task.masks() && self.encoder.supports_masks();
         let is_enough = |picture: &Picture| !masks || picture.features.support_masks();
         let known = self.pictures.iter().find(|(known, picture)| *known == key && is_enough(picture));
         if let Some((_, picture)) = known {
@@ -120,6 +127,8 @@ impl BackboneStage {
             None => decode(&job.picture, &self.limits)?,
         };
         self.encoder.set_masks(masks);
+        self.encoder.load()?;
+        self.encoder.set_hidden(self.clicks && self.encoder.has_hidden());
         self.pictures.retain(|(known, _)| *known != key);
         // The buffers of the oldest picture are used again, unless it is still searched.
         let oldest = if self.pictures.len() < PICTURES { None } else { self.pictures.pop_front() };
@@ -136,10 +145,11 @@ impl BackboneStage {
     }
 }
 
-/// Searches features for the prompts of a question.
+/// Searches features for the prompts of a question, or for the objects that are shown.
 pub(super) struct PromptStage {
     text: TextEmbedder,
     decoder: PromptDecoder,
+    segmenter: ObjectSegmenter,
     options: PostProcessOptions,
     metrics: Arc<Metrics>,
     limits: Limits,
@@ -149,45 +159,102 @@ impl PromptStage {
     pub fn new(
         mut text: TextEmbedder,
         decoder: PromptDecoder,
+        segmenter: ObjectSegmenter,
         metrics: Arc<Metrics>,
         limits: Limits,
     ) -> Self {
         text.keep_in_memory(PHRASES);
         let options = decoder.post_processing().clone();
-        Self { text, decoder, options, metrics, limits }
+        Self { text, decoder, segmenter, options, metrics, limits }
     }
 
     /// Answers until no more pictures come.
     pub fn run(&mut self, encoded: &Receiver<Encoded>) {
-        while let Ok(Encoded { picture, job, start, mut times }) = encoded.recv() {
+        while let Ok(Encoded { picture, job, start, times }) = encoded.recv() {
             if job.is_abandoned() {
                 continue;
             }
-            let found = catch_unwind(AssertUnwindSafe(|| self.search(&picture, &job, &mut times)));
-            times.total = start.elapsed().as_secs_f64() * 1e3;
-            let (width, height) = picture.size;
-            // The backbone's stage may use its buffers again.
-            drop(picture);
-            let found = found.unwrap_or_else(|_| Err(panicked()));
-            let found = found.map(|detections| Found { width, height, detections, times });
-            match &found {
-                Ok(found) => self.metrics.observe(&found.times, found.detections.len()),
-                Err(error) if error.kind() == ErrorKind::Cancelled => {}
-                Err(_) => self.metrics.failed(),
+            let (Job { task, withdrawn, .. }, since) = (job, (start, times));
+            match task {
+                Task::Detect(question, reply) => {
+                    self.answer(picture, since, reply, |stage, picture, times| {
+                        let found = stage.search(picture, &question, &withdrawn, times)?;
+                        let count = found.len();
+                        Ok((found, count))
+                    })
+                }
+                Task::Segment(shown, reply) => self.answer(picture, since, reply, |stage, picture, times| {
+                    Ok((stage.segment(picture, &shown, &withdrawn, times)?, 0))
+                }),
             }
-            drop(job.reply.send(found));
         }
     }
 
-    fn search(&mut self, picture: &Picture, job: &Job, times: &mut StageTimes) -> Result<Vec<Detection>> {
+    /// Sends what `work` finds; it also returns the number of detections.
+    fn answer<T>(
+        &mut self,
+        picture: Arc<Picture>,
+        (start, mut times): (Instant, StageTimes),
+        reply: Reply<T>,
+        work: impl FnOnce(&mut Self, &Picture, &mut StageTimes) -> Result<(T, usize)>,
+    ) {
+        let found = catch_unwind(AssertUnwindSafe(|| work(self, &picture, &mut times)));
+        times.total = start.elapsed().as_secs_f64() * 1e3;
+        let (width, height) = picture.size;
+        // The backbone's stage may use its buffers again.
+        drop(picture);
+        let found = found.unwrap_or_else(|_| Err(panicked()));
+        match &found {
+            Ok((_, count)) => self.metrics.observe(&times, *count),
+            Err(error) if matches!(error.kind(), ErrorKind::Cancelled | ErrorKind::InvalidArgument) => {}
+            Err(_) => self.metrics.failed(),
+        }
+        drop(reply.send(found.map(|(items, _)| Found { width, height, items, times })));
+    }
+
+    fn search(
+        &mut self,
+        picture: &Picture,
+        question: &Question,
+        withdrawn: &Cancellation,
+        times: &mut StageTimes,
+    ) -> Result<Vec<Detection>> {
         let start = Instant::now();
-        let embedded = self.text.embed(&job.question.prompts)?;
+        let embedded = self.text.embed(&question.prompts)?;
         times.text = start.elapsed().as_secs_f64() * 1e3;
-        let options = job.question.thresholds.over(&self.options, &self.limits);
+        let options = question.thresholds.over(&self.options, &self.limits);
         self.decoder.set_post_processing(options)?;
-        self.decoder.set_masks(job.question.masks);
-        self.decoder.set_cancellation(job.withdrawn.clone());
+        self.decoder.set_masks(question.masks);
+        self.decoder.set_cancellation(withdrawn.clone());
         self.decoder.decode(&picture.features, &embedded, times)
+    }
+
+    fn segment(
+        &mut self,
+        picture: &Picture,
+        shown: &Shown,
+        withdrawn: &Cancellation,
+        times: &mut StageTimes,
+    ) -> Result<Vec<ObjectRecord>> {
+        let start = Instant::now();
+        let mut records = Vec::new();
+        for (number, objects) in shown.objects.chunks(TOGETHER).enumerate() {
+            if withdrawn.is_cancelled() {
+                return Err(Error::new(ErrorKind::Cancelled, "nobody waits for these masks any more"));
+            }
+            let masks: Vec<Vec<ObjectMask>> = if shown.multimask {
+                let found = self.segmenter.segment_multimask(&picture.features, objects)?;
+                found.into_iter().map(Vec::from).collect()
+            } else {
+                let found = self.segmenter.segment(&picture.features, objects)?;
+                found.into_iter().map(|mask| vec![mask]).collect()
+            };
+            for (index, masks) in (number * TOGETHER..).zip(masks) {
+                records.extend(masks.into_iter().map(|mask| ObjectRecord::new(index, mask)));
+            }
+        }
+        times.decode = start.elapsed().as_secs_f64() * 1e3;
+        Ok(records)
     }
 }
 

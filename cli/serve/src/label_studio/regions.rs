@@ -1,6 +1,6 @@
 //! Detections as the regions of a prediction.
 
-use ocelli::{Cancellation, Mask, Prompts};
+use ocelli::{Cancellation, Detection, Mask, Prompts};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -42,12 +42,12 @@ struct Outline {
 pub(super) fn regions(
     config: &LabelConfig,
     prompts: &Prompts,
-    found: &Found,
+    found: &Found<Vec<Detection>>,
     withdrawn: &Cancellation,
 ) -> Result<(Vec<Region>, f32), Problem> {
     let (width, height) = (found.width, found.height);
     let mut regions = Vec::new();
-    for (number, detection) in found.detections.iter().enumerate() {
+    for (number, detection) in found.items.iter().enumerate() {
         let phrase = prompts[detection.class_id].phrase();
         for control in &config.controls {
             let Some(label) = control.label_of(phrase) else { continue };
@@ -72,11 +72,11 @@ pub(super) fn regions(
             }
         }
     }
-    let score = found.detections.iter().map(|one| one.score).fold(f32::INFINITY, f32::min);
+    let score = found.items.iter().map(|one| one.score).fold(f32::INFINITY, f32::min);
     Ok((regions, if score.is_finite() { score } else { 0.0 }))
 }
 
-fn outlines(shape: Shape, detection: &ocelli::Detection, (width, height): (u32, u32)) -> Vec<Outline> {
+fn outlines(shape: Shape, detection: &Detection, (width, height): (u32, u32)) -> Vec<Outline> {
     let x = |pixels: f32| f64::from(pixels) / f64::from(width) * 100.0;
     let y = |pixels: f32| f64::from(pixels) / f64::from(height) * 100.0;
     let with = |fields: Value| match fields {
