@@ -34,6 +34,7 @@ struct SessionOptions {
     temporal_disambiguation: bool,
     keep_features: Option<String>,
     kept_frames: usize,
+    window: Option<usize>,
 }
 
 /// Where frames come from: a first frame, picture files, or a video that `videos` opens by its name.
@@ -123,6 +124,7 @@ impl VideoSession {
             let engine = detector.engine().to_owned();
             let mut given = VideoSessionOptions::new(&detector);
             (given.keep_features, given.kept_frames) = (keep, options.kept_frames);
+            given.window = options.window;
             if !options.temporal_disambiguation {
                 let patch_grid = given.masklets.patch_grid;
                 given.masklets = MaskletOptions::without_temporal_disambiguation();
@@ -137,6 +139,11 @@ impl VideoSession {
         })?;
         let (session, engine) = built.or_raise(py)?;
         Ok(Self { worker: Worker::start(py, session)?, engine })
+    }
+
+    /// The first frame, and the one after the last, that can be prompted, clicked and passed.
+    fn frames(&self, py: Python<'_>) -> PyResult<(usize, usize)> {
+        self.worker.call(py, |session| (session.frames().start, session.frames().end))
     }
 
     /// A description of the engine.

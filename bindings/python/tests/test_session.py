@@ -136,6 +136,23 @@ def test_runs_take_the_place_of_each_other(session: ocelli.VideoSession, noise_f
     assert [frame.index for frame in session.propagate()] == [0, 1, 2]
 
 
+def test_a_window_of_pushed_frames(tracker_model: Path, noise_frames: list[Frame]) -> None:
+    shown: list[list[ocelli.TrackedFrame]] = []
+    for window in (None, 3):
+        session = ocelli.VideoSession(tracker_model, noise_frames[:1], window=window, **OPTIONS)
+        frames = [session.add_text(0, "dog")]
+        for frame in noise_frames[1:]:
+            number = session.push(frame)
+            frames.extend(session.propagate("forward", start=number, max_frames=0))
+        shown.append(frames)
+        assert (session.frames, session.frame_count) == (range(0 if window is None else 3, 6), 6)
+    assert len(shown[0]) == 6 and all(same(one, other) for one, other in zip(*shown, strict=True))
+    with pytest.raises(ocelli.InvalidArgument, match="frame 2 has left the window: expected 3 to 5"):
+        session.add_points(0, 2, [(1, 1)])
+    with pytest.raises(ocelli.InvalidArgument, match="window is 0"):
+        ocelli.VideoSession(tracker_model, noise_frames[:1], window=0, **OPTIONS)
+
+
 def test_other_threads_run_meanwhile(tracker_model: Path, noise_frames: list[Frame]) -> None:
     """The second frame waits for another Python thread, which needs the GIL."""
     asked, passed = threading.Event(), threading.Event()

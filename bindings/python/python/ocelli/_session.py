@@ -92,6 +92,7 @@ class VideoSession:
         temporal_disambiguation: bool = True,
         keep_features: Literal["device", "host"] | None = None,
         kept_frames: int = 32,
+        window: int | None = None,
         **detector: Unpack[DetectorKeywords],
     ) -> None:
         """Opens the model and the video.
@@ -101,11 +102,15 @@ class VideoSession:
         detections. Frames then leave 14 frames late.
         keep_features: where the features of the last `kept_frames` frames are kept, so that a frame that is passed again is not
         computed again: in the memory of the backbone's device or of the host; by default nowhere.
+        window: of pushed frames, how many of the latest the session has; earlier ones leave it with their results, and the
+        others are what they would be without. By default all stay.
         further arguments: those of `Detector`. `confidence` replaces both thresholds: of detections that start objects, 0.7, and
         of those that keep them, 0.5.
         """
         if kept_frames < 0:
             raise InvalidArgument(f"kept_frames is {kept_frames}: expected at least 0")
+        if window is not None and window < 1:
+            raise InvalidArgument(f"window is {window}: expected at least 1, or None for all frames")
         self._order: ChannelOrder = channel_order
         self._label = "object"
         self._run: object = None
@@ -113,6 +118,7 @@ class VideoSession:
             "temporal_disambiguation": temporal_disambiguation,
             "keep_features": keep_features,
             "kept_frames": kept_frames,
+            "window": window,
         }
         parts, others = self._source(source)
         self._native = _ocelli.VideoSession(DetectorOptions(model, **detector).native, parts, options)
@@ -163,6 +169,11 @@ class VideoSession:
     def frame_count(self) -> int:
         """The number of frames."""
         return self._native.state()[0]
+
+    @property
+    def frames(self) -> range:
+        """The frames that can be prompted, clicked and passed: all, or those of the window."""
+        return range(*self._native.frames())
 
     @property
     def size(self) -> tuple[int, int]:
