@@ -33,6 +33,20 @@ BEHAVIOUR = [
           "            if !is_watched(followed.track.class_id) {\n                followed.frames_unwatched",
           "            if false && !is_watched(followed.track.class_id) {\n                followed.frames_unwatched",
           "tracks_of_classes_that_were_not_looked_for"),
+    Fault("objects are followed through the images of a video alone", "datasets/src/label/job/videos.rs",
+          "            follow(&mut tracker, &mut instances);",
+          "            if file.is_some() { follow(&mut tracker, &mut instances); }",
+          "tracks_those_of_the_whole_video"),
+    Fault("frames that are held back are written after a stop", "datasets/src/label/job/videos.rs",
+          "if ended.is_ok() && !cancellation.is_cancelled() {", "if ended.is_ok() {",
+          "masks_follow_the_memory_of_a_model"),
+    Fault("a frame is written over what a person edited", "datasets/src/label/video.rs",
+          "    write_picture(picture, &frame.image)?;",
+          "    let mut bytes = std::io::Cursor::new(Vec::new());\n"
+          "    let pixels = frame.image.clone().into_rgb_image();\n"
+          "    pixels.write_to(&mut bytes, image::ImageFormat::Jpeg).expect(\"memory\");\n"
+          "    std::fs::write(picture, bytes.into_inner()).map_err(cannot)?;",
+          "every_nth_frame_is_written_once"),
     Fault("each connection restarts the deadline", "src/source/reconnecting.rs",
           "                    self.has_frame = false;\n                    self.source = Some(source);",
           "                    self.has_frame = false;\n                    self.loss = None;\n"
