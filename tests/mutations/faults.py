@@ -37,9 +37,10 @@ BEHAVIOUR = [
           "            follow(&mut tracker, &mut instances);",
           "            if file.is_some() { follow(&mut tracker, &mut instances); }",
           "tracks_those_of_the_whole_video"),
-    Fault("frames that are held back are written after a stop", "datasets/src/label/job/videos.rs",
-          "if ended.is_ok() && !cancellation.is_cancelled() {", "if ended.is_ok() {",
-          "masks_follow_the_memory_of_a_model"),
+    Fault("frames that moved keep their tracks", "datasets/src/label/job.rs",
+          "let is_elsewhere = entry.frame != file.frame.as_ref().map(|frame| frame.index);",
+          "let is_elsewhere = false;",
+          "corrections_stay_whatever_else_is_labelled"),
     Fault("a frame is written over what a person edited", "datasets/src/label/video.rs",
           "    write_picture(picture, &frame.image)?;",
           "    let mut bytes = std::io::Cursor::new(Vec::new());\n"

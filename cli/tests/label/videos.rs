@@ -251,11 +251,19 @@ fn corrections_stay_whatever_else_is_labelled() {
         assert_eq!(*videos.entry(instance).or_insert(video.clone()), video, "object {instance:?}");
     }
 
-    // A picture that is added before others moves these: their objects are followed by another way.
-    place.write("b/drive/000000a.png", place.read("b/drive/000000.png"));
+    // Pictures that are added before others move these: their objects are followed to them by another way.
+    for letter in ["a", "b", "c", "d"] {
+        place.write(&format!("b/drive/000000{letter}.png"), place.read("b/drive/000000.png"));
+    }
     let moved = place.run(OCELLI, &arguments("b/drive", "set", &more));
-    assert!(moved.status == Some(0) && !moved.stderr.contains("0 images to label"), "{moved:?}");
-    assert_eq!(label("drive_000000"), mine);
+    let words = "3 images to label, 1 done before";
+    assert!(moved.status == Some(0) && moved.stderr.contains(words), "one is new, two are moved: {moved:?}");
+    for name in ["drive_000000", "drive_000004"] {
+        assert_eq!(label(name), mine);
+    }
+    let images = list(&place.json("set/annotations.json"), "images");
+    let moved = images.iter().find(|image| image["file_name"] == "train/drive_000004.png");
+    assert_eq!(moved.map(|image| image["frame_index"].clone()), Some(json!(8)));
 }
 
 #[test]
