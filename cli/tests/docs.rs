@@ -245,6 +245,12 @@ fn run_page(name: &str) {
         let ended = outcome(&mut shell(&place, drawn));
         assert_eq!(ended.status, Some(0), "{ended:?}");
     }
+    if name == "labelling" {
+        let drawn =
+            "ocelli video --classes person car --scene-size 320x240 --max-frames 6 -o frames/%06d.png";
+        let ended = outcome(&mut shell(&place, drawn));
+        assert_eq!(ended.status, Some(0), "{ended:?}");
+    }
     let text = read_page(name);
     let mut failures = String::new();
     for block in blocks(&text) {

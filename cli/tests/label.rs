@@ -7,6 +7,7 @@ mod formats;
 mod refusals;
 mod stopped;
 mod tars;
+mod videos;
 
 use ocelli::Mask;
 use serde_json::Value;

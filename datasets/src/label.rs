@@ -4,6 +4,8 @@
 //! to which class. A [`LabelJob`] labels the images and appends a line for each to a journal in the output folder. It can be
 //! stopped at any time: opening the job again continues after the last complete line.
 //!
+//! [`LabelVideo`] makes images of the frames of videos, whose objects [`LabelJob::run_videos`] follows.
+//!
 //! Images may be members of tar files, such as WebDataset's shards: they are read in place and named after tar and member.
 //!
 //! [`LabelJob::finish`] writes everything else in the folder (label files, `annotations.json`, `data.yaml`, review pages) from
@@ -47,10 +49,13 @@ mod simplify;
 mod source;
 mod stop;
 mod tar_file;
+mod tracks;
+mod video;
 mod voc;
 mod write;
 mod written;
 mod yolo;
+mod youtube_vis;
 
 pub use class_map::{Class, ClassExemplar, ClassMap, ExemplarImage, MergeGroup};
 pub use correct::{CorrectedSet, LabelledInstance, Labels, SetImage};
@@ -63,8 +68,9 @@ pub use job::{Existing, LabelEvent, LabelJob};
 pub use journal::check_journal;
 pub use low_memory::SPILL_BYTES;
 pub use merge::merge;
-pub use settings::{DataSetOptions, Format, ImageMode, LabelSettings};
+pub use settings::{DataSetOptions, Format, ImageMode, LabelSettings, Tracking};
 pub use source::open_image;
+pub use video::{LabelVideo, VideoFrame};
 pub use write::{ClassCount, Summary};
 #[cfg(feature = "test-support")]
 #[doc(hidden)]

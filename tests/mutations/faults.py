@@ -41,6 +41,21 @@ BEHAVIOUR = [
           "            if !is_watched(followed.track.class_id) {\n                followed.frames_unwatched",
           "            if false && !is_watched(followed.track.class_id) {\n                followed.frames_unwatched",
           "tracks_of_classes_that_were_not_looked_for"),
+    Fault("objects are followed through the images of a video alone", "datasets/src/label/job/videos.rs",
+          "            follow(&mut tracker, &mut instances);",
+          "            if file.is_some() { follow(&mut tracker, &mut instances); }",
+          "tracks_those_of_the_whole_video"),
+    Fault("frames that moved keep their tracks", "datasets/src/label/job.rs",
+          "let is_elsewhere = entry.frame != file.frame.as_ref().map(|frame| frame.index);",
+          "let is_elsewhere = false;",
+          "corrections_stay_whatever_else_is_labelled"),
+    Fault("a frame is written over what a person edited", "datasets/src/label/video.rs",
+          "    write_picture(picture, &frame.image)?;",
+          "    let mut bytes = std::io::Cursor::new(Vec::new());\n"
+          "    let pixels = frame.image.clone().into_rgb_image();\n"
+          "    pixels.write_to(&mut bytes, image::ImageFormat::Jpeg).expect(\"memory\");\n"
+          "    std::fs::write(picture, bytes.into_inner()).map_err(cannot)?;",
+          "every_nth_frame_is_written_once"),
     Fault("each connection restarts the deadline", "src/source/reconnecting.rs",
           "                    self.has_frame = false;\n                    self.source = Some(source);",
           "                    self.has_frame = false;\n                    self.loss = None;\n"

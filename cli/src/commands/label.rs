@@ -1,21 +1,23 @@
 //! `ocelli label`.
 
 mod shard;
+mod video;
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
-use ocelli::{Error, ErrorKind};
+use ocelli::{Cancellation, Error, ErrorKind};
 use ocelli_datasets::label::{
     ClassMap, DataSetOptions, Existing, Format, ImageMode, ImageSet, LabelEvent, LabelJob, LabelSettings,
-    SPILL_BYTES, Summary, find_images, merge,
+    LabelVideo, SPILL_BYTES, Summary, find_images, merge,
 };
 
 use self::shard::ShardArg;
+use self::video::VideoArgs;
 use crate::args::{DETECTION, INPUT, OUTPUT, PERFORMANCE, class_map};
 use crate::output::diagnostic;
-use crate::{DetectorArgs, LogArgs, Progress, interrupted, load, print, status, usage};
+use crate::{DetectorArgs, LogArgs, Progress, cancel_on_interrupt, interrupted, load, print, status, usage};
 
 /// Shown after the options of `ocelli label --help`.
 const AFTER_HELP: &str = "\
@@ -29,6 +31,7 @@ the labels, and DIR/data.yaml is the file for trainers.
 Examples:
   ocelli label --images photos/ --classes person \"red car\" -o set --model sam3/
   ocelli label --images photos/ --map classes.yaml --format coco -o set --model sam3/ --review
+  ocelli label --video drive.mp4 --classes person car --every 30 -o set --model sam3/
   ocelli label --images photos/ --classes dog -o part-1 --model sam3/ --shard 1/2
   ocelli label merge part-1 part-2 -o set";
 
@@ -48,12 +51,14 @@ pub struct LabelArgs {
     #[arg(
         long,
         aliases = ["source", "image"],
-        required = true,
+        required_unless_present = "video",
         num_args = 1..,
         value_name = "PATH",
         help_heading = INPUT
     )]
     images: Vec<PathBuf>,
+    #[command(flatten)]
+    video: VideoArgs,
     /// Classes: words or short phrases, separated by spaces or commas, or a file such as classes.txt
     #[arg(
         long,
@@ -71,7 +76,7 @@ pub struct LabelArgs {
     /// Folder of the data set, created if missing; {shard} in it is the number of the --shard
     #[arg(long, short, required = true, value_name = "DIR", help_heading = OUTPUT)]
     output: Option<PathBuf>,
-    /// yolo, yolo-seg, coco, voc and masks, separated by commas
+    /// yolo, yolo-seg, coco, voc and masks, with --video also youtube-vis, separated by commas
     #[arg(long, default_value = "yolo", value_delimiter = ',', value_name = "FORMATS", help_heading = OUTPUT)]
     format: Vec<Format>,
     #[command(flatten)]
@@ -92,7 +97,7 @@ struct FileArgs {
     /// Copy images into the data set
     #[arg(long, conflicts_with = "no_images")]
     copy: bool,
-    /// Do not add images to the data set [default with coco and masks alone]
+    /// Do not add images to the data set [default with coco and masks alone, without --video]
     #[arg(long, alias = "no-pictures")]
     no_images: bool,
     /// Share of images for validation, chosen by a hash of their names
@@ -186,7 +191,7 @@ pub fn run(args: &LabelArgs, log: &LogArgs) -> anyhow::Result<()> {
             let merged = merge(&args.shards, &args.output, &mut stop_if_interrupted);
             interrupted()?;
             let merged = merged?;
-            report_changes(log, &merged);
+            report_changes(log, &merged, "--images");
             report(&args.output, &merged, false)
         }
         None => label(args, log),
@@ -207,9 +212,16 @@ fn label(args: &LabelArgs, log: &LogArgs) -> anyhow::Result<()> {
     let workers = workers(args)?;
     let spill_bytes = spill_bytes(args)?;
     LabelJob::check_output(output)?;
-    let builder = args.detector.detector()?.with_masks(settings.masks);
+    let videos = args.video.find(output)?;
+    if args.video.memory {
+        args.detector.model.check_tracker("--memory")?;
+    }
+    let builder = args.detector.detector()?.with_masks(settings.masks || args.video.memory);
     let builder = builder.with_post_processing(settings.post_processing_for(output));
-    let images = ImageSet::new(find_images(&args.images, output)?);
+    let images = match args.video.video.is_empty() {
+        true => find_images(&args.images, output)?,
+        false => Vec::new(),
+    };
     if args.detector.model.model.is_none() {
         return Err(usage(
             "--model is missing: name the folder of a checkpoint or an exported model; the built-in model, which knows \
@@ -220,6 +232,11 @@ fn label(args: &LabelArgs, log: &LogArgs) -> anyhow::Result<()> {
     args.detector.model.announce_unknown(classes.flat_map(|class| &class.phrases).map(String::as_str), log);
 
     let (detector, loading) = load(builder, log)?;
+    settings.check_tracking(detector.model())?;
+    let videos = args.video.read(videos, output);
+    interrupted()?;
+    let videos = videos?;
+    let images = ImageSet::new(videos.iter().flat_map(LabelVideo::images).cloned().chain(images));
     let WorkArgs { restart, discard_corrections, .. } = args.work;
     let existing = Existing { restart, discard_corrections };
     let mut job = LabelJob::open(output, detector.model(), &settings, &options, images, shard, existing)?;
@@ -250,12 +267,17 @@ fn label(args: &LabelArgs, log: &LogArgs) -> anyhow::Result<()> {
 
     let progress = Progress::new(log, todo as u64);
     let mut done = 0;
+    let damage = |video: &LabelVideo| Some(named(video.path(), video.damage()?));
+    let mut broken: Vec<String> = videos.iter().filter_map(damage).collect();
     let mut on_event = |event: LabelEvent<'_>| {
         match event {
             LabelEvent::Done { name, .. } => {
                 done += 1;
                 progress.message(name);
                 progress.step();
+            }
+            LabelEvent::Failed { path, error } if videos.iter().any(|video| video.path() == path) => {
+                broken.push(named(path, error));
             }
             LabelEvent::Failed { path, error } => {
                 progress.error(&named(path, error));
@@ -267,6 +289,11 @@ fn label(args: &LabelArgs, log: &LogArgs) -> anyhow::Result<()> {
     };
     let ended = match args.work.low_memory {
         _ if todo == 0 => Ok(()),
+        _ if !videos.is_empty() => {
+            let cancellation = Cancellation::new();
+            cancel_on_interrupt(&cancellation);
+            job.run_videos(detector, &videos, &cancellation, &mut on_event)
+        }
         true => job.run_in_low_memory(detector, spill_bytes, &mut on_event),
         false => job.run(detector, workers, &mut on_event),
     };
@@ -288,7 +315,7 @@ fn label(args: &LabelArgs, log: &LogArgs) -> anyhow::Result<()> {
         status(log, &format!("peak memory: {:.0} MB", bytes as f64 / 1e6));
     }
     let summary = summary?;
-    report_changes(log, &summary);
+    report_changes(log, &summary, if videos.is_empty() { "--images" } else { "--video" });
     if args.files.review.is_none() && (todo > 0 || restart) && output.join("review").is_dir() {
         let review = output.join("review");
         status(
@@ -307,18 +334,29 @@ fn label(args: &LabelArgs, log: &LogArgs) -> anyhow::Result<()> {
             ),
         );
     }
-    report(output, &summary, args.work.strict)
+    report(output, &summary, args.work.strict)?;
+    match &broken[..] {
+        [] => Ok(()),
+        [one] => anyhow::bail!("{one}; the frames before are labelled"),
+        [first, ..] => {
+            let (broken, all) = (broken.len(), videos.len());
+            anyhow::bail!(
+                "{broken} of {all} videos end early; the frames before are labelled; the first: {first}"
+            )
+        }
+    }
 }
 
-/// Says which images are not as the person might expect.
-fn report_changes(log: &LogArgs, summary: &Summary) {
+/// Says which images are not as the person might expect. `flag` names images.
+fn report_changes(log: &LogArgs, summary: &Summary, flag: &str) {
+    let kept = format!("labelled earlier, not named by {flag} now: labels and copies stay");
+    let left_out = format!(
+        "left out, with their labels, as the classes are others now: not named by {flag}, or not readable"
+    );
     let cases = [
-        (&summary.kept, "labelled earlier, not named by --images now: labels and copies stay"),
+        (&summary.kept, kept.as_str()),
         (&summary.removed, "removed from the data set with their labels, because the files are gone"),
-        (
-            &summary.left_out,
-            "left out, with their labels, as the classes are others now: not named by --images, or not readable",
-        ),
+        (&summary.left_out, &left_out),
         (&summary.corrected, "with labels that a person corrected: these stay"),
         (&summary.outdated, "with labels for an earlier picture, which was replaced since: check these"),
         (&summary.edited, "whose picture was edited in the data set: picture and labels stay"),
@@ -332,8 +370,8 @@ fn report_changes(log: &LogArgs, summary: &Summary) {
 
 /// An error that names its file.
 fn named(path: &Path, error: &Error) -> String {
-    let (path, error) = (path.to_string_lossy(), error.to_string());
-    if error.contains(&*path) { error } else { format!("{path}: {error}") }
+    let (name, error) = (path.file_name().unwrap_or_default().to_string_lossy(), error.to_string());
+    if error.contains(&*name) { error } else { format!("{}: {error}", path.display()) }
 }
 
 fn data_set_options(args: &LabelArgs) -> anyhow::Result<DataSetOptions> {
@@ -341,13 +379,18 @@ fn data_set_options(args: &LabelArgs) -> anyhow::Result<DataSetOptions> {
     formats.extend(args.files.mask_files.then_some(Format::Masks));
     formats.sort_unstable();
     formats.dedup();
-    let is_without_images = !formats.iter().any(|format| !matches!(format, Format::Coco | Format::Masks));
+    let is_of_images = |format: &Format| !matches!(format, Format::Coco | Format::Masks | Format::YoutubeVis);
+    let is_without_images = !formats.iter().any(is_of_images);
+    if formats.contains(&Format::YoutubeVis) && args.video.video.is_empty() {
+        return Err(usage("--format youtube-vis follows objects through videos: name one with --video"));
+    }
     let files = &args.files;
     let images = match (files.link, files.copy, files.no_images) {
         (true, ..) => ImageMode::Link,
         (_, true, _) => ImageMode::Copy,
         (_, _, true) => ImageMode::None,
-        _ if is_without_images => ImageMode::None,
+        // Frames are nowhere else.
+        _ if is_without_images && args.video.video.is_empty() => ImageMode::None,
         _ => ImageMode::Link,
     };
     if !(0.0..1.0).contains(&files.val_share) {
@@ -376,7 +419,7 @@ fn data_set_options(args: &LabelArgs) -> anyhow::Result<DataSetOptions> {
         review_below: files.review_below,
     };
     options.check()?;
-    let in_need = |format: &&Format| matches!(format, Format::YoloSeg | Format::Masks);
+    let in_need = |format: &&Format| matches!(format, Format::YoloSeg | Format::Masks | Format::YoutubeVis);
     if let Some(format) = options.formats.iter().find(in_need).filter(|_| files.no_masks) {
         return Err(usage(format!("--format {format} needs masks: leave --no-masks out")));
     }
@@ -407,6 +450,7 @@ fn settings(args: &LabelArgs, options: &DataSetOptions, log: &LogArgs) -> anyhow
         class_agnostic_nms: args.detector.class_agnostic_nms,
         min_area: args.files.min_area,
         masks: !args.files.no_masks && options.formats.iter().any(|format| format.needs_masks()),
+        tracking: args.video.tracking(args.detector.confidence),
         ..defaults
     })
 }

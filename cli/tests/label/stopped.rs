@@ -13,10 +13,17 @@ const PICTURES: usize = 60;
 #[cfg(unix)]
 fn stop_after(place: &Place, signal: &str, lines: usize) -> Outcome {
     let more = [&ALL_FORMATS[..], &["--strict", "--review", "6"]].concat();
-    let mut child = place.start(OCELLI, &arguments("stopped", &more));
+    let is_time = || journal_lines(&place.path("stopped")) >= lines;
+    stop_when(place, &arguments("stopped", &more), signal, is_time)
+}
+
+/// Starts the program and sends it `signal` when it is time, unless it has ended by then.
+#[cfg(unix)]
+pub fn stop_when(place: &Place, arguments: &[&str], signal: &str, is_time: impl Fn() -> bool) -> Outcome {
+    let mut child = place.start(OCELLI, arguments);
     loop {
         let ended = child.try_wait().expect("it was started");
-        if ended.is_some() || journal_lines(&place.path("stopped")) >= lines {
+        if ended.is_some() || is_time() {
             break;
         }
         // Polling: nothing signals a new line.

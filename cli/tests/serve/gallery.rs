@@ -193,6 +193,74 @@ fn coco_alone_is_corrected_and_labelled_again() {
     assert!(said.contains("no token: every user of this machine can see and correct the data set"), "{said}");
 }
 
+/// Objects of a video keep their numbers when a person corrects them, and what a person draws is another object.
+#[test]
+fn tracks_survive_corrections() {
+    let place = Place::new();
+    let drawn = "video -q --classes person car --scene-size 320x240 --max-frames 9 -o drive/%06d.png";
+    place.succeed(OCELLI, &drawn.split(' ').collect::<Vec<_>>());
+    let label = |every: &str| {
+        let run = "label --quiet --model built-in --engine embedded --video drive --classes person,car --val-share 0 \
+                   --format coco,youtube-vis -o set --every";
+        place.succeed(OCELLI, &run.split_whitespace().chain([every]).collect::<Vec<_>>());
+    };
+    label("4");
+    let of = |index: u64| -> Vec<Value> {
+        let coco = place.json("set/annotations.json");
+        let images = coco["images"].as_array().expect("a list");
+        let image = images.iter().find(|image| image["frame_index"] == index).expect("it is there");
+        let all = coco["annotations"].as_array().expect("a list").iter();
+        all.filter(|one| one["image_id"] == image["id"]).cloned().collect()
+    };
+    let before = of(4);
+    assert!(before.len() > 1 && before[0]["track_id"].is_u64(), "{before:?}");
+    let server = Running::start(&place, &["--gallery", "set"]);
+    let list = server.get("/v1/gallery").json();
+    let image =
+        list["images"].as_array().expect("a list").iter().find(|image| image["name"] == "drive_000004.png");
+    let address = format!("/v1/gallery/{}", image.expect("it is there")["id"].as_str().expect("an id"));
+    let labels = server.get(&address).json();
+    // The first one moves, the second one becomes another class, others are removed, and one is added.
+    let second = &labels["instances"][1];
+    let class = 1 - second["class_id"].as_u64().expect("an id");
+    let instances = json!([
+        {"line": 0, "class_id": labels["instances"][0]["class_id"], "box": [5, 6, 25, 36]},
+        {"line": 1, "class_id": class, "box": second["box"]},
+        {"class_id": 1, "box": [10, 20, 42, 36]},
+    ]);
+    let head = format!("PUT {address} HTTP/1.1\r\nContent-Type: application/json");
+    let body = json!({"version": labels["version"], "instances": instances});
+    let saved = server.send(&head, body.to_string().as_bytes());
+    assert_eq!(saved.status, 200, "{}", saved.text());
+    let keys = ["track_id", "category_id", "bbox", "area"];
+    let shown = |all: &[Value]| all.iter().map(|one| keys.map(|key| one[key].clone())).collect::<Vec<_>>();
+    let after = of(4);
+    let tracks = [before[0]["track_id"].clone(), before[1]["track_id"].clone(), Value::Null];
+    assert_eq!(after.iter().map(|one| one["track_id"].clone()).collect::<Vec<_>>(), tracks);
+    assert!(after.iter().all(|one| one["instance_id"].is_u64()), "{after:?}");
+    let elsewhere: Vec<Value> =
+        [0, 8].into_iter().flat_map(&of).map(|one| one["instance_id"].clone()).collect();
+    assert!(!elsewhere.contains(&after[2]["instance_id"]), "a new object: {after:?}");
+    // The other file, and a run with more frames.
+    for every in ["4", "2"] {
+        let vis = place.json("set/youtube_vis.json");
+        let at = vis["videos"][0]["file_names"].as_array().expect("a list");
+        let at = at.iter().position(|name| name == "train/drive_000004.png").expect("it is there");
+        let objects = vis["annotations"].as_array().expect("a list").iter();
+        let mut boxes: Vec<String> = objects
+            .map(|one| one["bboxes"][at].clone())
+            .filter(|bbox| !bbox.is_null())
+            .map(|b| b.to_string())
+            .collect();
+        let mut expected: Vec<String> = after.iter().map(|one| one["bbox"].to_string()).collect();
+        boxes.sort();
+        expected.sort();
+        assert_eq!(boxes, expected);
+        label(every);
+        assert_eq!(shown(&of(4)), shown(&after), "--every {every}");
+    }
+}
+
 /// Lines that a person did not touch are kept, whatever they have.
 #[test]
 fn lines_without_area_are_kept() {

@@ -6,11 +6,21 @@ use serde::Serialize;
 
 use super::record::{Instance, Record};
 use super::simplify::{Coverage, simplest};
+use super::tracks::{Objects, Videos};
 
 #[derive(Serialize)]
 struct Category<'a> {
     id: usize,
     name: &'a str,
+}
+
+/// A video, as CocoVID has it.
+#[derive(Serialize)]
+struct CocoVideo<'a> {
+    id: u64,
+    name: &'a str,
+    width: u32,
+    height: u32,
 }
 
 #[derive(Serialize)]
@@ -19,6 +29,14 @@ struct CocoImage<'a> {
     file_name: &'a str,
     width: u32,
     height: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    video_id: Option<u64>,
+    /// The place among the images of the video, as CocoVID's loaders count, from 0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    frame_id: Option<usize>,
+    /// The index of the frame in the video, from 0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    frame_index: Option<u64>,
 }
 
 #[derive(Serialize)]
@@ -32,6 +50,12 @@ struct Annotation<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     segmentation: Option<Segmentation<'a>>,
     score: f64,
+    /// The number of the object in its video.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    track_id: Option<u64>,
+    /// The number of the object in the data set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    instance_id: Option<u64>,
 }
 
 #[derive(Serialize)]
@@ -42,24 +66,42 @@ enum Segmentation<'a> {
 }
 
 /// Writes the file: categories, then images, then annotations, each in the order of their ids.
-pub(super) struct CocoWriter<W: Write> {
+pub(super) struct CocoWriter<'v, W: Write> {
     out: W,
     polygons: bool,
     /// Number of entries of the current list.
     entries: u64,
     annotations: u64,
+    videos: &'v Videos,
+    objects: Objects,
 }
 
-impl<W: Write> CocoWriter<W> {
-    pub fn begin<'a>(mut out: W, names: impl Iterator<Item = &'a str>, polygons: bool) -> io::Result<Self> {
+impl<'v, W: Write> CocoWriter<'v, W> {
+    pub fn begin<'a>(
+        mut out: W,
+        names: impl Iterator<Item = &'a str>,
+        polygons: bool,
+        videos: &'v Videos,
+    ) -> io::Result<Self> {
         let categories: Vec<_> = names.enumerate().map(|(i, name)| Category { id: i + 1, name }).collect();
         write!(
             out,
             "{{\"info\":{{\"description\":\"labelled by ocelli\"}},\"licenses\":[],\n\"categories\":"
         )?;
         serde_json::to_writer(&mut out, &categories)?;
+        let described: Vec<_> = videos
+            .iter()
+            .map(|video| {
+                let (width, height) = video.size;
+                CocoVideo { id: video.id, name: &video.name, width, height }
+            })
+            .collect();
+        if !described.is_empty() {
+            write!(out, ",\n\"videos\":")?;
+            serde_json::to_writer(&mut out, &described)?;
+        }
         write!(out, ",\n\"images\":[")?;
-        Ok(Self { out, polygons, entries: 0, annotations: 0 })
+        Ok(Self { out, polygons, entries: 0, annotations: 0, videos, objects: Objects::default() })
     }
 
     fn entry(&mut self, entry: &impl Serialize) -> io::Result<()> {
@@ -70,7 +112,17 @@ impl<W: Write> CocoWriter<W> {
 
     /// Adds the image with this id, from 1.
     pub fn image(&mut self, id: u64, file_name: &str, record: &Record) -> io::Result<()> {
-        self.entry(&CocoImage { id, file_name, width: record.width, height: record.height })
+        let place = self.videos.place(&record.name);
+        let place = place.as_ref();
+        self.entry(&CocoImage {
+            id,
+            file_name,
+            width: record.width,
+            height: record.height,
+            video_id: place.map(|place| place.video),
+            frame_id: place.map(|place| place.place),
+            frame_index: place.map(|place| place.index),
+        })
     }
 
     /// Ends the list of images and starts the annotations.
@@ -104,6 +156,7 @@ impl<W: Write> CocoWriter<W> {
             }
         };
         self.annotations += 1;
+        let instance_id = self.object(record, instance);
         self.entry(&Annotation {
             id: self.annotations,
             image_id,
@@ -113,12 +166,21 @@ impl<W: Write> CocoWriter<W> {
             iscrowd: 0,
             segmentation,
             score: rounded(f64::from(instance.score), 1e5),
+            track_id: instance.track,
+            instance_id,
         })
     }
 
     /// Leaves out the instances of an image, whose ids stay free.
     pub fn skip(&mut self, record: &Record) {
         self.annotations += record.instances.len() as u64;
+        record.instances.iter().for_each(|instance| _ = self.object(record, instance));
+    }
+
+    /// The number of the object that an instance in a frame shows.
+    fn object(&mut self, record: &Record, instance: &Instance) -> Option<u64> {
+        let place = self.videos.place(&record.name)?;
+        Some(self.objects.number(place.video, instance.track))
     }
 
     /// Ends the file.
@@ -127,7 +189,7 @@ impl<W: Write> CocoWriter<W> {
     }
 }
 
-fn rounded(value: f64, scale: f64) -> f64 {
+pub(super) fn rounded(value: f64, scale: f64) -> f64 {
     (value * scale).round() / scale
 }
 
@@ -143,10 +205,13 @@ mod tests {
             score: 0.123_456_7,
             bbox: [0.0, 0.5, 2.005, 2.0],
             mask: mask.map(Into::into),
+            track: None,
         };
         let mask = ocelli::Mask::from_bitmap(&[1, 1, 0, 0, 0, 1, 1, 0, 0, 0], 5, 2).expect("5 × 2");
         let mut out = Vec::new();
-        let mut coco = CocoWriter::begin(&mut out, ["dog", "a \"b\""].into_iter(), false).expect("memory");
+        let videos = Videos::default();
+        let mut coco =
+            CocoWriter::begin(&mut out, ["dog", "a \"b\""].into_iter(), false, &videos).expect("memory");
         let records =
             [record(vec![instance(None)]), record(vec![]), record(vec![instance(Some(mask.counts()))])];
         for (i, record) in records.iter().enumerate() {

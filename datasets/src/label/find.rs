@@ -76,16 +76,19 @@ const PATTERN: [char; 4] = ['*', '?', '[', '{'];
 /// Adds a file, or the images of a tar file.
 fn add(path: PathBuf, relative: PathBuf, found: &mut Vec<FoundImage>) -> Result<()> {
     if !has_tar_extension(&path) || !path.is_file() {
-        found.push(FoundImage { path, relative });
+        found.push(FoundImage { path, relative, frame: None });
         return Ok(());
     }
     let tar = TarFile::open(&path)?;
     let folder = relative.with_extension("");
-    let image =
-        |name: &str| FoundImage { path: member_path(&path, name), relative: member_path(&folder, name) };
+    let image = |name: &str| FoundImage {
+        path: member_path(&path, name),
+        relative: member_path(&folder, name),
+        frame: None,
+    };
     found.extend(tar.names().map(image));
     if tar.problem().is_some() {
-        found.push(FoundImage { path, relative });
+        found.push(FoundImage { path, relative, frame: None });
     }
     Ok(())
 }
@@ -149,7 +152,7 @@ fn walk(root: &Path, output: Option<&Path>, found: &mut Vec<FoundImage>) -> Resu
                 folders.push_back(path);
             } else if is_image(&path) {
                 let relative = path.strip_prefix(root).unwrap_or(&path).to_owned();
-                found.push(FoundImage { path, relative });
+                found.push(FoundImage { path, relative, frame: None });
             }
         }
     }

@@ -7,6 +7,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use super::video::VideoFrame;
 use ocelli::image::has_unsupported_extension;
 use ocelli::{Error, ErrorKind, Result};
 
@@ -17,6 +18,8 @@ pub struct FoundImage {
     pub path: PathBuf,
     /// Its path below the input folder: its name in the data set, unless two images would have the same name.
     pub relative: PathBuf,
+    /// The frame of a video that it is.
+    pub frame: Option<VideoFrame>,
 }
 
 /// An image of a data set.
@@ -26,6 +29,8 @@ pub struct ImageFile {
     pub path: PathBuf,
     /// Its name: a relative path with `/` as separator. Names differ in more than their extension.
     pub name: String,
+    /// The frame of a video that it is.
+    pub frame: Option<VideoFrame>,
 }
 
 /// The images of a data set, ordered by name.
@@ -52,7 +57,7 @@ impl ImageSet {
         let mut seen = HashSet::new();
         let mut numbers: HashMap<String, u32> = HashMap::new();
         let mut files = Vec::new();
-        for FoundImage { path, relative } in found {
+        for FoundImage { path, relative, frame } in found {
             let path = std::path::absolute(&path).unwrap_or(path);
             if !seen.insert(path.clone()) {
                 continue;
@@ -72,7 +77,7 @@ impl ImageSet {
                 *number += 1;
                 name = format!("{stem}-{number}{extension}");
             }
-            files.push(ImageFile { path, name });
+            files.push(ImageFile { path, name, frame });
         }
         files.sort_by(|a, b| a.name.cmp(&b.name));
         Self { files }
@@ -101,18 +106,40 @@ impl ImageSet {
 
     /// The names of the images for validation: about `share` of them, chosen by a hash of the name, so that new images do
     /// not change the split of others. With two images or more, neither split is empty.
+    ///
+    /// Frames of a video look like their neighbours: all of them are in one split, by the hash of the first one's name. Of a
+    /// video that is alone, the end is for validation.
     pub(super) fn validation(&self, share: f64) -> HashSet<&str> {
-        let hash = |file: &ImageFile| hash_of(&file.name, 8);
+        let mut first_frames: HashMap<&str, (u64, &str)> = HashMap::new();
+        for file in &self.files {
+            let Some(frame) = &file.frame else { continue };
+            let first = first_frames.entry(&frame.video).or_insert((frame.index, &file.name));
+            *first = (*first).min((frame.index, &file.name));
+        }
+        let count = self.files.len();
+        if share > 0.0 && count > 1 && first_frames.len() == 1 && self.files.iter().all(|f| f.frame.is_some())
+        {
+            let mut frames: Vec<&ImageFile> = self.files.iter().collect();
+            frames.sort_by_key(|file| file.frame.as_ref().map(|frame| frame.index));
+            let last = ((share * count as f64).round() as usize).clamp(1, count - 1);
+            return frames[count - last..].iter().map(|file| file.name.as_str()).collect();
+        }
+        let hash = |file: &ImageFile| {
+            let first = file.frame.as_ref().and_then(|frame| first_frames.get(frame.video.as_str()));
+            hash_of(first.map_or(&file.name, |(_, name)| name), 8)
+        };
         let limit = (share * 2f64.powi(64)) as u64;
         let mut chosen: HashSet<&str> =
             self.files.iter().filter(|file| hash(file) < limit).map(|file| file.name.as_str()).collect();
-        if share > 0.0 && self.files.len() > 1 {
-            let by_hash = |a: &&ImageFile, b: &&ImageFile| hash(a).cmp(&hash(b));
+        if share > 0.0 && count > 1 {
+            let with = |wanted: Option<u64>| {
+                let files = self.files.iter().filter(move |file| Some(hash(file)) == wanted);
+                files.map(|file| file.name.as_str())
+            };
             if chosen.is_empty() {
-                chosen.extend(self.files.iter().min_by(by_hash).map(|file| file.name.as_str()));
-            } else if chosen.len() == self.files.len() {
-                let last = self.files.iter().max_by(by_hash);
-                last.map(|file| chosen.remove(file.name.as_str()));
+                chosen.extend(with(self.files.iter().map(hash).min()));
+            } else if chosen.len() == count {
+                with(self.files.iter().map(hash).max()).for_each(|name| _ = chosen.remove(name));
             }
         }
         chosen
@@ -200,7 +227,7 @@ mod tests {
     use super::*;
 
     fn found(relative: &str, root: &str) -> FoundImage {
-        FoundImage { path: Path::new(root).join(relative), relative: relative.into() }
+        FoundImage { path: Path::new(root).join(relative), relative: relative.into(), frame: None }
     }
 
     #[test]
@@ -237,6 +264,25 @@ mod tests {
         for (count, share, expected) in [(2, 0.000_001, 1), (2, 0.999_999, 1), (1, 0.000_001, 0)] {
             let set = ImageSet::from_named(set.files()[..count].to_vec());
             assert_eq!(set.validation(share).len(), expected, "{count} images, {share}");
+        }
+        let frame = |video: &str, index: u64| ImageFile {
+            path: PathBuf::new(),
+            name: format!("{video}_{index:06}.jpg"),
+            frame: Some(VideoFrame { video: video.into(), index }),
+        };
+        let videos = |names: &[&str]| {
+            let frames = names.iter().flat_map(|name| (0..20).map(|at| frame(name, 10 * at)));
+            ImageSet::from_named(frames.collect())
+        };
+        let one = videos(&["a"]);
+        let mut end: Vec<&str> = one.validation(0.1).into_iter().collect();
+        end.sort_unstable();
+        assert_eq!(end, ["a_000180.jpg", "a_000190.jpg"], "the end of a video that is alone");
+        let two = videos(&["a", "b"]);
+        for share in [0.1, 0.9] {
+            let chosen = two.validation(share);
+            assert_eq!(chosen.len(), 20, "one of two videos, {share}");
+            assert!(chosen.iter().all(|name| name[..1] == chosen.iter().next().expect("20")[..1]));
         }
         // The hashes must never change: data sets grow over months.
         assert_eq!((hash_of("a/b.png", 0), hash_of("a/b.png", 8)), HASHES);

@@ -1,13 +1,12 @@
 //! Labels images one after the other, with a line in the journal for each.
 
-use std::collections::{BTreeMap, HashMap};
+mod run;
+mod videos;
+
+use std::collections::HashMap;
 use std::path::Path;
 
-use ocelli::{
-    Detection, Detector, Error, ErrorKind, Model, Result, StageTimes,
-    prompt::MAX_CLASSES,
-    stages::{ImageFeatures, Stages},
-};
+use ocelli::{Error, ErrorKind, Model, Result, prompt::MAX_CLASSES};
 use serde_json::Value;
 
 use super::class_map::{ClassMap, ExemplarImage};
@@ -17,20 +16,15 @@ use super::journal::{Entry, Journal, source_hash};
 use super::known::KnownImages;
 use super::merge::classes_of;
 use super::placer::{Placer, label_files};
-use super::prefetch::{Prepared, Preparer, in_order};
-use super::prompts::LabelPrompts;
+use super::prefetch::Prepared;
 use super::record::{Record, identity};
 use super::refine::Refiner;
 use super::saved::Saved;
-use super::settings::{DataSetOptions, Format, LabelSettings};
+use super::settings::{DataSetOptions, Format, LabelSettings, Tracking};
 use super::source::is_member;
-use super::write::{COCO_FILES, Summary, write_data_set};
+use super::write::{Summary, whole_files, write_data_set};
 use super::written::{ClassHashes, Meaning, Written};
-
-/// After this many failures of the engine in a row, the images are not the cause.
-const MAX_ENGINE_FAILURES: usize = 5;
-/// Decoded images that wait for the detector, for each decoding thread.
-const AHEAD: usize = 2;
+pub(super) use run::read;
 
 /// What happens to the data set that is in the output folder already.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -56,7 +50,7 @@ pub enum LabelEvent<'a> {
         /// Number of instances in it.
         instances: usize,
     },
-    /// An image cannot be labelled.
+    /// An image cannot be labelled, or a video not be read to its end.
     Failed {
         /// The file.
         path: &'a Path,
@@ -79,6 +73,7 @@ pub struct LabelJob {
     pub(super) classes: ClassMap,
     refiner: Refiner,
     pub(super) masks: bool,
+    tracking: Option<Tracking>,
     placer: Placer,
     engine_failures: usize,
 }
@@ -111,6 +106,7 @@ impl LabelJob {
         shard: Option<Shard>,
         existing: Existing,
     ) -> Result<Self> {
+        settings.check_tracking(model)?;
         Self::open_described(
             root,
             &settings.describe(model.manifest()),
@@ -133,11 +129,13 @@ impl LabelJob {
         Existing { restart, discard_corrections }: Existing,
     ) -> Result<Self> {
         options.check()?;
-        let in_need = [Format::YoloSeg, Format::Masks].into_iter().find(|format| options.has(*format));
+        let in_need = [Format::YoloSeg, Format::Masks, Format::YoutubeVis];
+        let in_need = in_need.into_iter().find(|format| options.has(*format));
         if let Some(format) = in_need.filter(|_| !settings.masks) {
             let message = format!("format {format} needs masks, but masks is false in the label settings");
             return Err(Error::new(ErrorKind::InvalidArgument, message));
         }
+        check_tracking(settings, options, &whole, shard)?;
         check_exemplars(&settings.classes, &whole)?;
         let phrases = settings.classes.classes.iter().map(|class| class.phrases.len()).sum::<usize>();
         let classes = settings.classes.classes.len();
@@ -205,7 +203,7 @@ impl LabelJob {
             let others = ["", "segments/"]
                 .into_iter()
                 .flat_map(|below| ["classes.txt", "data.yaml"].map(|name| format!("{below}{name}")))
-                .chain(COCO_FILES.map(|(file, _)| file.to_owned()));
+                .chain(whole_files().map(|(file, _)| file.to_owned()));
             let meant = |file: String| meaning_of(options, classes.all, &file).map(|meaning| (file, meaning));
             written.discard_corrections(files.chain(others).filter_map(meant))?;
             saved = Saved::discard(root)?;
@@ -278,6 +276,7 @@ impl LabelJob {
             classes: settings.classes.clone(),
             refiner: Refiner::new(settings),
             masks: settings.masks,
+            tracking: settings.tracking,
             engine_failures: 0,
         };
         job.find_todo()?;
@@ -292,7 +291,9 @@ impl LabelJob {
                 continue;
             };
             let now = identity(&file.path);
-            if entry.failed || entry.classes.is_some() || entry.identity != now {
+            // Its place among the frames of a folder: objects are followed to it by another way.
+            let is_elsewhere = entry.frame != file.frame.as_ref().map(|frame| frame.index);
+            if entry.failed || entry.classes.is_some() || entry.identity != now || is_elsewhere {
                 // Its labels describe the picture that stays in the data set.
                 if !self.placer.is_frozen(&file.name, &entry, now)? {
                     self.todo.push(file.clone());
@@ -302,17 +303,20 @@ impl LabelJob {
                 }
             } else if entry.source != source_hash(&file.path) {
                 // The same image at another path keeps its instances.
-                let record = Record { source: file.path.clone(), ..self.journal.read(&entry)? };
+                let record = self.journal.read(&entry)?;
+                let record = Record { source: file.path.clone(), frame: file.frame.clone(), ..record };
                 self.journal.append(&record)?;
             }
         }
         Ok(())
     }
 
-    /// The images whose name is not the end of their path: another image has it, or trainers cannot use it.
+    /// The images whose name is not the end of their path: another image has it, or trainers cannot use it. Frames of videos
+    /// are not among them.
     pub fn renamed(&self) -> Vec<(&Path, &str)> {
-        let files =
-            self.set.files().iter().filter(|file| !is_member(&file.path) && !file.path.ends_with(&file.name));
+        let files = self.set.files().iter().filter(|file| {
+            file.frame.is_none() && !is_member(&file.path) && !file.path.ends_with(&file.name)
+        });
         files.map(|file| (file.path.as_path(), file.name.as_str())).collect()
     }
 
@@ -329,129 +333,6 @@ impl LabelJob {
     /// Number of images that are not labelled yet.
     pub fn pending(&self) -> usize {
         self.todo.len()
-    }
-
-    /// Labels the pending images. They are decoded on `threads` threads ahead of the detector.
-    ///
-    /// An image that cannot be labelled is reported and recorded, and the job continues. An error of `on_event` ends the
-    /// job; finished images are kept.
-    ///
-    /// # Errors
-    /// The error of `on_event`, [`ErrorKind::Io`] if the output cannot be written, the error of a model or an engine that
-    /// cannot be loaded, and the error of an engine that fails for several images in a row.
-    pub fn run(
-        &mut self,
-        detector: Detector,
-        threads: usize,
-        on_event: &mut dyn FnMut(LabelEvent<'_>) -> Result<()>,
-    ) -> Result<()> {
-        let preparer = Preparer::new(detector.model().manifest());
-        let Stages { mut text, mut encoder, mut decoder, .. } = detector.into_stages();
-        let mut features = ImageFeatures::default();
-        let mut label = |job: &mut Self, first: usize, todo: Vec<ImageFile>| {
-            let stages = (&mut text, &mut encoder, &mut decoder);
-            let mut prompts = LabelPrompts::new(&job.classes, first, &todo, &preparer, stages, false)?;
-            encoder.load()?;
-            decoder.load()?;
-            in_order(
-                todo.len(),
-                threads,
-                threads * AHEAD,
-                |i| read(&preparer, &todo[i]),
-                |i, image| {
-                    on_event(LabelEvent::Waiting)?;
-                    let (identity, prepared) = image.unwrap_or_else(|panicked| ((0, 0), Err(panicked)));
-                    let found = prepared.and_then(|prepared| {
-                        let (size, mut times) = (prepared.size, StageTimes::default());
-                        encoder.encode_pixels_into(&prepared.pixels, size, &mut features, &mut times)?;
-                        preparer.recycle(prepared);
-                        let found = prompts.decode(&mut text, &todo[i], &features, &mut decoder);
-                        found.map(|found| (size, found))
-                    });
-                    job.finish_image(&todo[i], identity, found, (first, prompts.classes()), on_event)
-                },
-            )
-        };
-        let groups = self.take_todo();
-        let ended = groups.into_iter().try_for_each(|(first, todo)| label(self, first, todo));
-        ended.and(self.stopped())
-    }
-
-    /// The pending images by the first class that is looked for in them.
-    pub(super) fn take_todo(&mut self) -> BTreeMap<usize, Vec<ImageFile>> {
-        let mut groups = BTreeMap::<usize, Vec<ImageFile>>::new();
-        for file in std::mem::take(&mut self.todo) {
-            // An image that changed is labelled with all classes.
-            let is_same = |entry: &&Entry| !entry.failed && entry.identity == identity(&file.path);
-            let known = self.journal.entry(&file.name).filter(is_same).and_then(|entry| entry.classes);
-            groups.entry(known.unwrap_or(0) as usize).or_default().push(file);
-        }
-        groups
-    }
-
-    /// Writes what waits to be written, so that finished images are complete after an error, too.
-    pub(super) fn stopped(&mut self) -> Result<()> {
-        self.placer.written.commit()
-    }
-
-    /// Records the detections in an image, or that it failed. `identity` is that of the file before it was read, and
-    /// `classes` has the class of each prompt; classes before `first` were not looked for.
-    pub(super) fn finish_image(
-        &mut self,
-        file: &ImageFile,
-        identity: (u64, u64),
-        found: Result<((u32, u32), Vec<Detection>)>,
-        (first, classes): (usize, &[usize]),
-        on_event: &mut dyn FnMut(LabelEvent<'_>) -> Result<()>,
-    ) -> Result<()> {
-        let mut record = Record {
-            name: file.name.clone(),
-            source: file.path.to_string_lossy().into_owned().into(),
-            identity,
-            validation: Some(self.placer.settle(&file.name)?),
-            ..Record::default()
-        };
-        match found {
-            Ok(((width, height), detections)) => {
-                self.engine_failures = 0;
-                (record.width, record.height) = (width, height);
-                record.instances = self.refiner.instances(classes, detections);
-                self.add_known(first, &mut record)?;
-                // A person may have corrected it since this run started.
-                let is_frozen = match self.journal.entry(&file.name) {
-                    Some(entry) => self.placer.is_frozen(&file.name, entry, identity)?,
-                    None => false,
-                };
-                if !is_frozen {
-                    self.journal.append(&record)?;
-                    self.placer.place(&record)?;
-                }
-                on_event(LabelEvent::Done { name: &file.name, instances: record.instances.len() })
-            }
-            Err(error) => {
-                let is_engine = error.kind() == ErrorKind::Execution;
-                self.engine_failures = if is_engine { self.engine_failures + 1 } else { 0 };
-                if self.engine_failures == MAX_ENGINE_FAILURES {
-                    return Err(error);
-                }
-                record.error = Some(error.to_string());
-                self.journal.append(&record)?;
-                on_event(LabelEvent::Failed { path: &file.path, error: &error })
-            }
-        }
-    }
-
-    /// Adds the instances of an earlier run to those of the classes that were added since.
-    fn add_known(&mut self, first: usize, record: &mut Record) -> Result<()> {
-        let Some(entry) = self.journal.entry(&record.name).filter(|_| first > 0).cloned() else {
-            return Ok(());
-        };
-        // An image that changed since is labelled with all classes by the next run.
-        record.classes = (entry.identity != record.identity).then_some(0);
-        let known = self.journal.read(&entry)?.instances;
-        record.instances.extend(known.into_iter().filter(|instance| instance.class < first));
-        record.instances.sort_by(|a, b| b.score.total_cmp(&a.score));
-        Ok(())
     }
 
     pub(super) fn folder(&self) -> &OutputFolder {
@@ -480,16 +361,6 @@ impl LabelJob {
     }
 }
 
-/// Reads an image. Its identity is taken first: if the file is replaced meanwhile, the next run labels it again.
-pub(super) fn read(preparer: &Preparer, file: &ImageFile) -> Result<ReadImage> {
-    let identity = identity(&file.path);
-    if file.path.to_str().is_none() {
-        let message = "its path is not UTF-8; rename the file or its folder";
-        return Ok((identity, Err(Error::new(ErrorKind::InvalidArgument, message))));
-    }
-    Ok((identity, preparer.prepare(&file.path)))
-}
-
 /// What a file below the output folder is to mean; `None` if this data set does not write it.
 pub(super) fn meaning_of(options: &DataSetOptions, classes: u64, file: &str) -> Option<Meaning> {
     let meaning = |format| Some(Meaning { format, classes });
@@ -504,10 +375,11 @@ pub(super) fn meaning_of(options: &DataSetOptions, classes: u64, file: &str) -> 
     match file {
         _ if file.starts_with("voc/Annotations/") && has(Format::Voc) => meaning(Some(Format::Voc)),
         _ if file.starts_with("masks/") && has(Format::Masks) => meaning(Some(Format::Masks)),
-        _ if COCO_FILES.iter().any(|(name, _)| *name == file) && has(Format::Coco) => {
-            meaning(Some(Format::Coco))
+        _ => {
+            let mut files = whole_files();
+            let format = files.find_map(|(name, format)| (name == file && has(format)).then_some(format));
+            format.and_then(|format| meaning(Some(format)))
         }
-        _ => None,
     }
 }
 
@@ -571,7 +443,33 @@ fn remember_images(known: &mut KnownImages, journal: Option<&mut Journal>) -> Re
         journal.entries().map(|(name, entry)| (name.clone(), entry.clone())).collect();
     for (name, entry) in entries {
         let path = journal.read(&entry)?.source;
-        known.add(&ImageFile { path, name }, entry.described.unwrap_or(entry.identity));
+        known.add(&ImageFile { path, name, frame: None }, entry.described.unwrap_or(entry.identity));
+    }
+    Ok(())
+}
+
+/// Checks that objects are followed through videos, and only there.
+fn check_tracking(
+    settings: &LabelSettings,
+    options: &DataSetOptions,
+    whole: &ImageSet,
+    shard: Option<Shard>,
+) -> Result<()> {
+    let refuse = |message: String| Err(Error::new(ErrorKind::InvalidArgument, message));
+    if settings.tracking.is_none() {
+        if whole.files().iter().any(|file| file.frame.is_some()) {
+            return refuse("tracking is missing: images are frames of videos".into());
+        }
+        if options.has(Format::YoutubeVis) {
+            return refuse(format!(
+                "format {} needs videos, through which it follows objects",
+                Format::YoutubeVis
+            ));
+        }
+        return Ok(());
+    };
+    if shard.is_some() {
+        return refuse("shard: objects are followed through whole videos, which have no shards".into());
     }
     Ok(())
 }

@@ -43,6 +43,8 @@ pub(super) struct Entry {
     pub classes: Option<u32>,
     /// [`Record::validation`].
     pub validation: Option<bool>,
+    /// The index of the frame of a video that it is.
+    pub frame: Option<u64>,
     /// Whether it could not be labelled.
     pub failed: bool,
     /// The identity of its last line with instances.
@@ -193,6 +195,8 @@ impl Journal {
                     let started = match (key.as_str(), there.as_str()) {
                         ("masks", "false") => "with formats of boxes, this has a format with masks".into(),
                         ("masks", _) => "with a format with masks, this has formats of boxes".into(),
+                        ("tracker", "unset") => "with images, this has videos".into(),
+                        ("tracker", _) if here == "unset" => "with videos, this has images".into(),
                         _ => format!("with {key} {there}, this is {here}"),
                     };
                     let message = format!(
@@ -246,6 +250,7 @@ impl Journal {
             source: source_hash(&record.source),
             classes: record.classes,
             validation: record.validation,
+            frame: record.frame.as_ref().map(|frame| frame.index),
             failed: record.error.is_some(),
             described,
             earlier,

@@ -112,7 +112,8 @@ pub fn merge(
 
     OutputFolder::check(output)?;
     let mut files = Vec::with_capacity(shard_of.len());
-    let named = shard_of.keys().map(|name| ImageFile { path: PathBuf::new(), name: name.clone() });
+    let named =
+        shard_of.keys().map(|name| ImageFile { path: PathBuf::new(), name: name.clone(), frame: None });
     if ImageSet::from_named(named.collect()).names_sha256() != expected {
         let message = format!(
             "cannot merge, {}: the images of its shards are not those of the job; restart the shards and label them \
@@ -149,7 +150,8 @@ pub fn merge(
         check_cancelled()?;
         let part = &mut parts[*part];
         let entry = part.journal.entry(name).cloned().expect("its name came from this journal");
-        files.push(ImageFile { path: part.journal.read(&entry)?.source, name: name.clone() });
+        let path = part.journal.read(&entry)?.source;
+        files.push(ImageFile { path, name: name.clone(), frame: None });
     }
     let set = ImageSet::from_named(files);
     let mut placer = Placer::new(written, folder.root(), &options, &set, &classes);

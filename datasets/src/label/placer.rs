@@ -1,5 +1,6 @@
 //! Writes each image and its label file to their paths in the data set.
 
+mod links;
 mod pictures;
 mod proposals;
 
@@ -25,7 +26,9 @@ use super::stop::before_write;
 use super::write::COCO_FILE;
 use super::written::{ClassHashes, Meaning, Owner, Written, hash_of_text, hash_on_disk, part_path};
 use super::{voc, yolo};
+use links::link;
 use pictures::has_picture;
+pub(super) use pictures::is_time_of;
 
 /// Writes images and label files.
 pub(super) struct Placer {
@@ -337,11 +340,12 @@ impl Placer {
         }
         // Nothing can link to a member of a tar file: it is copied.
         let is_any_link = self.options.images == ImageMode::Link && !is_converted && !is_member(source);
-        let is_hard = is_any_link && self.options.has(Format::Coco) && !self.links_are_symbolic;
+        let may_be_hard = self.is_linked_hard(source);
+        let is_hard = is_any_link && may_be_hard && !self.links_are_symbolic;
         let is_link = is_any_link && !is_hard;
         let is_right = match is_link {
             true => {
-                let is_same = self.options.has(Format::Coco) && is_copy && identity(&path) == now;
+                let is_same = may_be_hard && is_copy && identity(&path) == now;
                 is_same || std::fs::read_link(&path).is_ok_and(|target| target == *source)
             }
             false => {
@@ -381,22 +385,6 @@ impl Placer {
         placed
             .inspect_err(|_| drop(before_write().and_then(|()| std::fs::remove_file(&part))))
             .map_err(resumable)
-    }
-
-    /// Makes a hard link. If the file system refuses, links are symbolic from now on.
-    fn hard_link(&mut self, source: &Path, part: &Path) -> bool {
-        let made = source.canonicalize().and_then(|source| std::fs::hard_link(source, part));
-        if let Err(e) = &made
-            && e.kind() != io::ErrorKind::NotFound
-        {
-            self.links_are_symbolic = true;
-            tracing::warn!(
-                "{}: hard links to the images are not possible ({e}), so links are symbolic, which supervision's COCO loader \
-                 refuses; copy the images for it",
-                self.root.display()
-            );
-        }
-        made.is_ok()
     }
 
     pub fn create_folder_of(&mut self, path: &Path) -> Result<()> {
@@ -503,16 +491,6 @@ fn copy(source: &Path, (part, path): (&Path, &Path), is_converted: bool, changed
     // Without the time, the image is copied again by the next run.
     drop(to.set_modified(UNIX_EPOCH + Duration::from_nanos(changed)));
     to.sync_all().map_err(cannot)
-}
-
-#[cfg(unix)]
-fn link(source: &Path, path: &Path) -> io::Result<()> {
-    std::os::unix::fs::symlink(source, path)
-}
-
-#[cfg(windows)]
-fn link(source: &Path, path: &Path) -> io::Result<()> {
-    std::os::windows::fs::symlink_file(source, path)
 }
 
 /// Adds to an I/O error that no work is lost.

@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
+use ocelli::image::Image;
 use ocelli::preprocess::{PreprocessConfig, Preprocessor};
 use ocelli::{Error, ErrorKind, Result};
 use ocelli_engines::Tensor;
@@ -38,7 +39,11 @@ impl Preparer {
 
     /// Decodes and preprocesses an image.
     pub fn prepare(&self, path: &Path) -> Result<Prepared> {
-        let image = open_image(path)?;
+        self.prepare_image(&open_image(path)?)
+    }
+
+    /// Preprocesses an image.
+    pub fn prepare_image(&self, image: &Image) -> Result<Prepared> {
         let mut preprocessor = match take(&self.preprocessors) {
             Some(preprocessor) => preprocessor,
             None => Preprocessor::new(self.config)?,

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use ocelli::Mask;
 
 use super::source::member_identity;
+use super::video::VideoFrame;
 
 /// An instance of a class in an image.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -22,6 +23,9 @@ pub struct Instance {
     /// The mask as COCO's compressed run lengths, if a format needs masks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mask: Option<String>,
+    /// In a frame of a video, the number of the object in all frames of this video, from 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub track: Option<u64>,
 }
 
 /// One image, with its instances or the reason why it could not be labelled.
@@ -49,6 +53,9 @@ pub struct Record {
     /// The number of classes that were looked for, the first ones, if classes were added since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub classes: Option<u32>,
+    /// The frame of a video that it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub frame: Option<VideoFrame>,
 }
 
 impl Record {

@@ -54,9 +54,21 @@ impl Refiner {
                 continue;
             }
             let mask = detection.mask.map(|mask| mask.counts().to_owned());
-            kept.push((Instance { class, score: detection.score, bbox: bbox.to_xyxy(), mask }, bbox));
+            let instance =
+                Instance { class, score: detection.score, bbox: bbox.to_xyxy(), mask, track: None };
+            kept.push((instance, bbox));
         }
         kept.into_iter().map(|(instance, _)| instance).collect()
+    }
+
+    /// The least area of an instance of a class, in pixels.
+    pub fn min_area(&self, class: usize) -> f64 {
+        self.limits[class].min_area
+    }
+
+    /// The lowest threshold of any class.
+    pub fn lowest_threshold(&self) -> f32 {
+        self.limits.iter().map(|limits| limits.threshold).fold(1.0, f32::min)
     }
 
     /// The smallest IoU of the groups that contain both classes.

@@ -8,11 +8,11 @@ use ocelli_export::contract::Manifest;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::class_map::ClassMap;
+use super::class_map::{Class, ClassMap};
 use super::folder::journal_path;
 use super::journal::is_growing;
 use ocelli::postprocess::PostProcessOptions;
-use ocelli::{Error, ErrorKind, Result};
+use ocelli::{Error, ErrorKind, Model, Result};
 
 /// The format of a data set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -29,6 +29,9 @@ pub enum Format {
     Voc,
     /// `masks/`: a folder for each image with a PNG for each instance, white where its mask is.
     Masks,
+    /// `youtube_vis.json`: the videos, and for each object a list with a mask, a box and an area, or `null`, for each image of
+    /// its video.
+    YoutubeVis,
 }
 
 impl Format {
@@ -46,6 +49,7 @@ impl fmt::Display for Format {
             Self::Coco => "coco",
             Self::Voc => "voc",
             Self::Masks => "masks",
+            Self::YoutubeVis => "youtube-vis",
         })
     }
 }
@@ -60,9 +64,10 @@ impl FromStr for Format {
             "coco" => Ok(Self::Coco),
             "voc" | "pascal-voc" => Ok(Self::Voc),
             "masks" => Ok(Self::Masks),
+            "youtube-vis" | "ytvis" => Ok(Self::YoutubeVis),
             _ => {
                 let message = format!(
-                    "format {name}: no such format; the formats are yolo, yolo-seg, coco, voc, masks"
+                    "format {name}: no such format; the formats are yolo, yolo-seg, coco, voc, masks, youtube-vis"
                 );
                 Err(Error::new(ErrorKind::InvalidArgument, message))
             }
@@ -85,6 +90,31 @@ pub enum ImageMode {
     None,
 }
 
+/// How objects are followed through the frames of a video.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Tracking {
+    /// By their boxes, with [`ByteTracker`](ocelli::tracking::ByteTracker). The labels of a frame are those that an image would
+    /// get; each instance starts a track or continues one.
+    Boxes,
+    /// By the model's memory of them, with [`MaskStream`](ocelli::masklets::MaskStream), which decides which objects there are:
+    /// of the thresholds and suppressions of the settings, none applies.
+    Memory {
+        /// Objects start, and are kept alive, by detections above this score; `None`: by SAM 3's thresholds.
+        score_threshold: Option<f32>,
+    },
+}
+
+impl fmt::Display for Tracking {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Boxes => f.write_str("bytetrack"),
+            Self::Memory { score_threshold: None } => f.write_str("memory"),
+            Self::Memory { score_threshold: Some(score) } => write!(f, "memory from {score}"),
+        }
+    }
+}
+
 /// The settings that determine the labels. Runs with the same settings find the same instances in an image.
 #[derive(Clone, Debug)]
 pub struct LabelSettings {
@@ -101,12 +131,22 @@ pub struct LabelSettings {
     pub min_area: f64,
     /// Whether instances have masks.
     pub masks: bool,
+    /// How objects are followed, if the images are frames of videos.
+    pub tracking: Option<Tracking>,
 }
 
 impl LabelSettings {
     /// The default settings for these classes, without masks.
     pub fn new(classes: ClassMap) -> Self {
-        Self { classes, confidence: 0.3, nms: 0.7, class_agnostic_nms: None, min_area: 0.0, masks: false }
+        Self {
+            classes,
+            confidence: 0.3,
+            nms: 0.7,
+            class_agnostic_nms: None,
+            min_area: 0.0,
+            masks: false,
+            tracking: None,
+        }
     }
 
     /// The post-processing options of the detector: the thresholds of the phrases, and the largest suppression limit of any
@@ -150,6 +190,33 @@ impl LabelSettings {
         options
     }
 
+    /// Checks that a model can follow objects as these settings want it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Mismatch`] for [`Tracking::Memory`] with a model without a tracker; [`ErrorKind::InvalidArgument`] if a class
+    /// has several phrases or exemplars then.
+    pub fn check_tracking(&self, model: &Model) -> Result<()> {
+        if !matches!(self.tracking, Some(Tracking::Memory { .. })) {
+            return Ok(());
+        }
+        if model.manifest().tracker.is_none() {
+            let message = format!(
+                "memory tracker, {}: this model has no tracker; name a checkpoint that has one, such as Meta's sam3.pt or \
+                 facebook/sam3, and do not leave it out",
+                model.folder().display()
+            );
+            return Err(Error::new(ErrorKind::Mismatch, message));
+        }
+        let is_one_phrase = |class: &&Class| class.phrases.len() == 1 && class.exemplars.is_empty();
+        match self.classes.classes.iter().find(|class| !is_one_phrase(class)) {
+            None => Ok(()),
+            Some(class) => {
+                let why = "the memory tracker follows what one phrase finds: expected one, and no exemplars";
+                Err(Error::new(ErrorKind::InvalidArgument, format!("class \"{}\": {why}", class.name)))
+            }
+        }
+    }
+
     /// Everything that determines the labels, including the model, for the first line of the journal.
     pub(super) fn describe(&self, model: &Manifest) -> Value {
         let of_half: &[&str] =
@@ -163,7 +230,7 @@ impl LabelSettings {
             .chain(of_half)
             .filter_map(|&key| model.get(key).map(|value| (key.to_owned(), value.clone())))
             .collect();
-        json!({
+        let mut described = json!({
             "model": model,
             "confidence": self.confidence,
             "nms": self.nms,
@@ -172,7 +239,11 @@ impl LabelSettings {
             "masks": self.masks,
             "classes": self.classes.classes,
             "merge": self.classes.merge,
-        })
+        });
+        if let Some(tracking) = self.tracking {
+            described["tracker"] = tracking.to_string().into();
+        }
+        described
     }
 }
 

@@ -54,7 +54,7 @@ mod tests {
 
     #[test]
     fn coordinates_count_from_one() {
-        let instance = |bbox| Instance { class: 0, score: 0.5, bbox, mask: None };
+        let instance = |bbox| Instance { class: 0, score: 0.5, bbox, mask: None, track: None };
         let instances = vec![instance([0.0, 9.6, 4.4, 20.0]), instance([19.9, 0.2, 20.0, 0.4])];
         let record = Record { width: 20, height: 20, instances, ..Record::default() };
         let text = annotation(&record, &["a <b> & c".into()], "x/y.png");

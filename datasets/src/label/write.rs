@@ -15,8 +15,10 @@ use super::record::{Record, identity};
 use super::review::Review;
 use super::settings::Format;
 use super::stop::before_write;
+use super::tracks::Videos;
 use super::written::{Owner, Written};
 use super::yolo;
+use super::youtube_vis::{YOUTUBE_VIS_FILE, write_youtube_vis};
 use ocelli::atomic_file::write_atomically;
 use ocelli::{Error, ErrorKind, Result};
 
@@ -115,7 +117,8 @@ pub(super) fn write_data_set(
     summary.left_out = placer.known.take_left_out(|name| journal.entry(name).is_some_and(Entry::is_labelled));
 
     // What stays is in COCO's file, too.
-    let kept = summary.kept.iter().map(|name| ImageFile { path: PathBuf::new(), name: name.clone() });
+    let kept =
+        summary.kept.iter().map(|name| ImageFile { path: PathBuf::new(), name: name.clone(), frame: None });
     let all = ImageSet::from_named(set.files().iter().cloned().chain(kept).collect());
 
     for file in set.files() {
@@ -184,9 +187,7 @@ pub(super) fn write_data_set(
         }
     }
     placer.written.commit().map_err(resumable)?;
-    if options.has(Format::Coco) {
-        summary.files.extend(place_coco_files(root, journal, &all, placer, classes)?);
-    }
+    summary.files.extend(place_whole_files(root, journal, &all, placer, classes)?);
     summary.added = placer.proposals()?.into_iter().map(|file| root.join(file)).collect();
     let path = root.join("failed.csv");
     if failed.is_empty() {
@@ -258,8 +259,14 @@ pub(super) const COCO_FILE: &str = "annotations.json";
 pub(super) const COCO_FILES: [(&str, Option<bool>); 3] =
     [(COCO_FILE, None), ("annotations_train.json", Some(false)), ("annotations_val.json", Some(true))];
 
-/// Writes COCO's files, except for those that the person changed. Returns their paths.
-pub(super) fn place_coco_files(
+/// The files that have the labels of all images, and their formats.
+pub(super) fn whole_files() -> impl Iterator<Item = (&'static str, Format)> {
+    let of_coco = COCO_FILES.into_iter().map(|(file, _)| (file, Format::Coco));
+    of_coco.chain([(YOUTUBE_VIS_FILE, Format::YoutubeVis)])
+}
+
+/// Writes the files that have the labels of all images, except for those that the person changed. Returns their paths.
+pub(super) fn place_whole_files(
     root: &Path,
     journal: &mut Journal,
     set: &ImageSet,
@@ -271,36 +278,44 @@ pub(super) fn place_coco_files(
     };
     let has_validation = set.files().iter().any(is_in_validation);
     let mut files = Vec::new();
-    for (file, split) in COCO_FILES {
-        if split.is_some() && !has_validation {
-            placer.written.remove(file)?;
-        } else {
-            files.push(place_coco(root, journal, set, placer, classes, (file, split))?);
+    if placer.options.has(Format::Coco) {
+        let videos = Videos::of(journal, set)?;
+        for (file, split) in COCO_FILES {
+            if split.is_some() && !has_validation {
+                placer.written.remove(file)?;
+                continue;
+            }
+            let write = |out: &mut dyn Write, placer: &Placer| {
+                write_coco(out, journal, (set, &videos), placer, classes, split)
+            };
+            files.push(place_whole(root, placer, (file, Format::Coco), write)?);
         }
+    }
+    if placer.options.has(Format::YoutubeVis) {
+        let write =
+            |out: &mut dyn Write, placer: &Placer| write_youtube_vis(out, journal, set, placer, classes);
+        files.push(place_whole(root, placer, (YOUTUBE_VIS_FILE, Format::YoutubeVis), write)?);
     }
     placer.written.commit().map_err(resumable)?;
     Ok(files)
 }
 
-fn place_coco(
+fn place_whole(
     root: &Path,
-    journal: &mut Journal,
-    set: &ImageSet,
     placer: &mut Placer,
-    classes: &ClassMap,
-    (file, split): (&str, Option<bool>),
+    (file, format): (&str, Format),
+    write: impl FnOnce(&mut dyn Write, &Placer) -> io::Result<()>,
 ) -> Result<PathBuf> {
     let path = root.join(file);
     if path.metadata().is_ok_and(|there| !there.is_file()) {
         // A device or a pipe.
-        write_atomically(&path, |mut file| write_coco(&mut file, journal, set, placer, classes, split))
-            .map_err(resumable)?;
+        write_atomically(&path, |mut file| write(&mut file, placer)).map_err(resumable)?;
         return Ok(path);
     }
-    let meaning = placer.meaning(Some(Format::Coco));
+    let meaning = placer.meaning(Some(format));
     // The names in the file need the placer, without its record.
     let mut written = std::mem::replace(&mut placer.written, Written::new(root, &path));
-    let placed = written.place(file, meaning, |out| write_coco(out, journal, set, placer, classes, split));
+    let placed = written.place(file, meaning, |out| write(out, placer));
     placer.written = written;
     let (owner, hash) = placed.map_err(resumable)?;
     placer.written.commit().map_err(resumable)?;
@@ -328,12 +343,13 @@ fn count(classes: &mut [ClassCount], record: &Record) {
 pub(super) fn write_coco(
     out: &mut dyn Write,
     journal: &mut Journal,
-    set: &ImageSet,
+    (set, videos): (&ImageSet, &Videos),
     placer: &Placer,
     classes: &ClassMap,
     split: Option<bool>,
 ) -> io::Result<()> {
-    let mut coco = CocoWriter::begin(out, classes.names(), placer.options.polygons)?;
+    let videos = &videos.only(|name| split.is_none_or(|validation| placer.is_validation(name) == validation));
+    let mut coco = CocoWriter::begin(out, classes.names(), placer.options.polygons, videos)?;
     // Two passes over the journal instead of all instances in memory.
     for pass in 0..2 {
         let mut id = 0;

@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn boxes_are_centre_and_size_as_shares() {
-        let instance = |class, bbox| Instance { class, score: 0.5, bbox, mask: None };
+        let instance = |class, bbox| Instance { class, score: 0.5, bbox, mask: None, track: None };
         let text = label_file(
             &record(vec![
                 instance(3, [20.0, 10.0, 60.0, 50.0]),

@@ -14,7 +14,7 @@ use crate::label::journal::Journal;
 use crate::label::known::KnownImages;
 use crate::label::record::{Instance, Record};
 use crate::label::saved::SavedLabels;
-use crate::label::write::{COCO_FILE, COCO_FILES, place_coco_files};
+use crate::label::write::{COCO_FILE, place_whole_files, whole_files};
 use crate::label::written::Owner;
 use crate::label::yolo;
 
@@ -32,9 +32,12 @@ struct ImageName {
 impl Opened {
     /// Refuses files that another program changed: they cannot be written, and what the journal has is not what is in them.
     pub(super) fn check_coco(&self) -> Result<()> {
-        for (file, _) in COCO_FILES {
+        for (file, format) in whole_files() {
             let path = self.folder.root().join(file);
-            if path.is_file() && self.placer.written.owner(file)? == Owner::Person {
+            if self.placer.options.has(format)
+                && path.is_file()
+                && self.placer.written.owner(file)? == Owner::Person
+            {
                 let message = format!(
                     "gallery, {}: another program changed it, so it cannot be corrected here; correct it there, or move it \
                      away and label again to get the file that was written",
@@ -97,12 +100,12 @@ impl Opened {
             let entry = journal.entry(&image.name).cloned();
             let record = entry.map(|entry| journal.read_labelled(&entry)).transpose()?.flatten();
             if record.is_some_and(|record| in_coco.contains(&self.placer.coco_name(&record))) {
-                files.push(ImageFile { path: image.source.clone(), name: image.name.clone() });
+                files.push(ImageFile { path: image.source.clone(), name: image.name.clone(), frame: None });
             }
         }
         let classes = crate::label::ClassMap::from_names(set.classes());
         let root = self.folder.root().to_owned();
-        place_coco_files(&root, journal, &ImageSet::from_named(files), &mut self.placer, &classes).map(drop)
+        place_whole_files(&root, journal, &ImageSet::from_named(files), &mut self.placer, &classes).map(drop)
     }
 }
 
@@ -166,7 +169,7 @@ fn changed(record: &Record, wanted: &LabelledInstance, has_masks: bool) -> Resul
         |bitmap: Vec<u8>| Mask::from_bitmap(&bitmap, size.0, size.1).map(|mask| mask.counts().to_owned());
     let Some(before) = wanted.line.and_then(|line| record.instances.get(line)) else {
         let mask = has_masks.then(|| mask_of(rectangle(bbox, size))).transpose()?;
-        return Ok(Instance { class: wanted.class, score: 1.0, bbox, mask });
+        return Ok(Instance { class: wanted.class, score: 1.0, bbox, mask, track: None });
     };
     if before.bbox.iter().zip(wanted.bbox.to_xyxy()).all(|(before, after)| (before - after).abs() <= SAME) {
         let score = if before.class == wanted.class { before.score } else { 1.0 };
@@ -176,7 +179,7 @@ fn changed(record: &Record, wanted: &LabelledInstance, has_masks: bool) -> Resul
         Some(mask) => Some(mask_of(moved(&mask.to_bitmap(), size, before.bbox, bbox))?),
         None => has_masks.then(|| mask_of(rectangle(bbox, size))).transpose()?,
     };
-    Ok(Instance { class: wanted.class, score: 1.0, bbox, mask })
+    Ok(Instance { class: wanted.class, score: 1.0, bbox, mask, track: before.track })
 }
 
 /// The pixels whose middle is in a box; at least one.

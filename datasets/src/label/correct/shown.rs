@@ -34,7 +34,13 @@ pub(in crate::label) fn as_corrected(placer: &Placer, record: Record) -> Result<
         let same = found.iter().position(|(text, _)| text == line.text());
         instances.push(match same {
             Some(at) => found.swap_remove(at).1.clone(),
-            None => Instance { class: line.class(), score: 1.0, bbox: line.bbox().to_xyxy(), mask: None },
+            None => Instance {
+                class: line.class(),
+                score: 1.0,
+                bbox: line.bbox().to_xyxy(),
+                mask: None,
+                track: None,
+            },
         });
     }
     Ok(Record { instances, ..record })

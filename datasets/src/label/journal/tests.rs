@@ -4,8 +4,13 @@ use super::*;
 use crate::label::record::Instance;
 
 fn record(name: &str, width: u32) -> Record {
-    let instance =
-        Instance { class: 1, score: 0.1 + 0.2, bbox: [0.1, 2.0, 33.3, 4.4], mask: Some("PPYo0".into()) };
+    let instance = Instance {
+        class: 1,
+        score: 0.1 + 0.2,
+        bbox: [0.1, 2.0, 33.3, 4.4],
+        mask: Some("PPYo0".into()),
+        track: None,
+    };
     let (source, instances) = (PathBuf::from("/x").join(name), vec![instance]);
     let identity = (1, 2);
     Record { name: name.into(), source, identity, width, height: 2, instances, ..Record::default() }
@@ -94,7 +99,7 @@ fn names_and_classes_of_a_journal_are_checked() {
     let path = folder.path().join("journal");
     let settings = json!({"classes": [{"name": "dog"}, {"name": "cat"}]});
     let of_class = |class| Record {
-        instances: vec![Instance { class, score: 0.5, bbox: [0.0; 4], mask: None }],
+        instances: vec![Instance { class, score: 0.5, bbox: [0.0; 4], mask: None, track: None }],
         ..record("a", 5)
     };
     for (record, word) in [

@@ -156,9 +156,17 @@ impl Placer {
 /// a second, 10 ms, 1 ms, a microsecond or 100 ns. A time that is not round is compared as it is.
 pub(super) fn has_picture(copy: &Path, name: &str, (bytes, changed): (u64, u64)) -> bool {
     let (there, time) = identity(copy);
-    let is_rounded = |unit: u64| time.is_multiple_of(unit) && time.abs_diff(changed) < unit;
-    let units = [2_000_000_000, 1_000_000_000, 10_000_000, 1_000_000, 1_000, 100, 1];
-    (is_converted(name) || there == bytes) && units.into_iter().any(is_rounded)
+    (is_converted(name) || there == bytes) && is_rounded(time, changed)
+}
+
+/// Whether a picture is there with this time, which the file system may have rounded.
+pub(in crate::label) fn is_time_of((bytes, time): (u64, u64), changed: u64) -> bool {
+    bytes > 0 && is_rounded(time, changed)
+}
+
+fn is_rounded(time: u64, changed: u64) -> bool {
+    let units: [u64; 7] = [2_000_000_000, 1_000_000_000, 10_000_000, 1_000_000, 1_000, 100, 1];
+    units.into_iter().any(|unit| time.is_multiple_of(unit) && time.abs_diff(changed) < unit)
 }
 
 #[cfg(test)]

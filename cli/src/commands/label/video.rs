@@ -1,0 +1,147 @@
+//! `--video`: frames of videos as images, with objects that are followed from frame to frame.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use ocelli::image::has_image_extension;
+use ocelli::source::{PictureFiles, natural_order};
+use ocelli::{Result, Source};
+use ocelli_datasets::label::{LabelVideo, Tracking};
+
+use crate::args::INPUT;
+use crate::host::{VideoInput, open_video};
+use crate::{expand_images, usage};
+
+/// Every tenth frame is an image by default: neighbours look alike, and trainers learn little from the others.
+const EVERY: u64 = 10;
+/// Frames per second of pictures, which nothing here depends on.
+const FRAME_RATE: f64 = 30.0;
+/// Files of a folder that are videos.
+const EXTENSIONS: [&str; 10] = ["mp4", "mov", "mkv", "avi", "webm", "m4v", "mpg", "mpeg", "ts", "wmv"];
+
+/// Videos.
+#[derive(Args, Debug)]
+pub struct VideoArgs {
+    /// Videos in place of images: files, folders of them, or folders with the frames of one as pictures
+    #[arg(
+        long,
+        num_args = 1..,
+        conflicts_with_all = ["images", "shard", "low_memory", "workers"],
+        value_name = "VIDEO",
+        help_heading = INPUT
+    )]
+    pub video: Vec<PathBuf>,
+    /// With --video: every Nth frame becomes an image of the data set, and objects are followed through all frames
+    /// [default: 10]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, help_heading = INPUT)]
+    every: Option<u64>,
+    /// With --video: follow objects by their boxes, with ByteTrack; this is the default
+    #[arg(long, conflicts_with = "memory", help_heading = "Tracking")]
+    track: bool,
+    /// With --video: follow the objects of one video by the model's memory of them; needs a model with a tracker, such as
+    /// SAM 3. Objects start at a score of 0.7, or of --confidence
+    #[arg(long, help_heading = "Tracking")]
+    pub memory: bool,
+}
+
+impl VideoArgs {
+    /// How objects are followed; `None` without videos.
+    pub fn tracking(&self, confidence: Option<f32>) -> Option<Tracking> {
+        let tracking =
+            if self.memory { Tracking::Memory { score_threshold: confidence } } else { Tracking::Boxes };
+        (!self.video.is_empty()).then_some(tracking)
+    }
+
+    /// Finds the videos, and checks the arguments.
+    ///
+    /// # Errors
+    /// If a file or a folder is none, or an argument is out of range.
+    pub fn find(&self, output: &Path) -> anyhow::Result<Vec<Found>> {
+        // Not `requires` of clap: it does not ask for what conflicts with --images.
+        let alone = [("--every", self.every.is_some()), ("--track", self.track), ("--memory", self.memory)];
+        if let Some((flag, _)) = alone.iter().find(|(_, is_given)| *is_given && self.video.is_empty()) {
+            return Err(usage(format!("{flag} is for videos: name one with --video in place of --images")));
+        }
+        if self.every == Some(0) {
+            return Err(usage("--every is 0: expected 1 for every frame, 10 for every tenth frame"));
+        }
+        let mut found = Vec::new();
+        for path in &self.video {
+            if is_inside(path, output) {
+                let why = "it is in the output folder; choose another output folder";
+                return Err(usage(format!("--video, {}: {why}", path.display())));
+            }
+            if path.is_dir() {
+                found.extend(in_folder(path)?);
+            } else if !path.exists() {
+                return Err(usage(format!("no video, {}: no such file or folder", path.display())));
+            } else if has_image_extension(path) && !has_extension(path, &["gif"]) {
+                let why =
+                    "it is a picture: name it with --images, or the folder of a video's frames with --video";
+                return Err(usage(format!("--video, {}: {why}", path.display())));
+            } else {
+                found.push(Found { path: path.clone(), pictures: Vec::new() });
+            }
+        }
+        if self.memory && found.len() > 1 {
+            return Err(usage(
+                "--memory follows the objects of one video: name one; another run adds the next",
+            ));
+        }
+        Ok(found)
+    }
+
+    /// Reads the videos once: counts their frames, and writes those that are images.
+    pub fn read(&self, found: Vec<Found>, output: &Path) -> Result<Vec<LabelVideo>> {
+        let videos = found.into_iter().map(|found| (found.path.clone(), found.opener()));
+        LabelVideo::read_all(output, videos, self.every.unwrap_or(EVERY), &mut super::stop_if_interrupted)
+    }
+}
+
+/// A video.
+pub struct Found {
+    path: PathBuf,
+    /// Its frames, if it is a folder of pictures.
+    pictures: Vec<PathBuf>,
+}
+
+impl Found {
+    fn opener(self) -> Box<dyn Fn() -> Result<Box<dyn Source>> + Send + Sync> {
+        let Self { path, pictures } = self;
+        Box::new(move || match pictures.is_empty() {
+            true => open_video(VideoInput::File(&path)),
+            false => {
+                let source = PictureFiles::new(path.display().to_string(), pictures.clone(), FRAME_RATE)?;
+                Ok(Box::new(source))
+            }
+        })
+    }
+}
+
+/// The videos in a folder, or the one whose frames are in it.
+fn in_folder(folder: &Path) -> anyhow::Result<Vec<Found>> {
+    let entries = folder.read_dir().map_err(|e| ocelli::Error::io("cannot read the folder", folder, e))?;
+    let mut videos: Vec<PathBuf> = entries
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| path.is_file() && has_extension(path, &EXTENSIONS))
+        .collect();
+    natural_order(&mut videos);
+    if !videos.is_empty() {
+        return Ok(videos.into_iter().map(|path| Found { path, pictures: Vec::new() }).collect());
+    }
+    let mut pictures = expand_images(&[folder.to_owned()]).map_err(|e| usage(format!("--video: {e}")))?;
+    natural_order(&mut pictures);
+    let pictures = pictures.into_iter().map(|path| std::path::absolute(&path).unwrap_or(path)).collect();
+    Ok(vec![Found { path: folder.to_owned(), pictures }])
+}
+
+fn has_extension(path: &Path, extensions: &[&str]) -> bool {
+    let extension = path.extension().map(|extension| extension.to_string_lossy().to_lowercase());
+    extension.is_some_and(|extension| extensions.contains(&extension.as_str()))
+}
+
+fn is_inside(path: &Path, folder: &Path) -> bool {
+    let folder = folder.canonicalize();
+    folder.is_ok_and(|folder| path.canonicalize().is_ok_and(|path| path.starts_with(folder)))
+}

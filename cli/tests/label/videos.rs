@@ -1,0 +1,441 @@
+//! `ocelli label --video`: frames of videos as images, with objects that are followed.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use ocelli::Mask;
+use serde_json::{Value, json};
+
+use super::OCELLI;
+use super::data_set::{differences, journal_lines, tree};
+use super::stopped::stop_when;
+use crate::checkpoints::copy;
+use crate::run::{Place, refusal};
+
+/// Draws a video as a folder of pictures.
+fn frames(place: &Place, folder: &str, size: &str, count: usize) {
+    let output = format!("{folder}/%06d.png");
+    let (count, classes) = (count.to_string(), ["person", "car"]);
+    let drawn = ["video", "-q", "--scene-size", size, "--max-frames", &count, "-o", &output, "--classes"];
+    place.succeed(OCELLI, &[&drawn[..], &classes].concat());
+}
+
+/// The arguments of a run over `video`, followed by others.
+fn arguments<'a>(video: &'a str, output: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    let whole = ["label", "--model", "built-in", "--video", video, "--classes", "person,car", "-o", output];
+    [&whole, more].concat()
+}
+
+fn list(value: &Value, key: &str) -> Vec<Value> {
+    value[key].as_array().unwrap_or_else(|| panic!("no list {key} in {value}")).clone()
+}
+
+/// The annotations of a COCO file by the index of the frame.
+fn by_frame(coco: &Value) -> BTreeMap<u64, Vec<Value>> {
+    let annotations = list(coco, "annotations");
+    let of =
+        |image: &Value| annotations.iter().filter(|one| one["image_id"] == image["id"]).cloned().collect();
+    let images = list(coco, "images").into_iter();
+    images.map(|image| (image["frame_index"].as_u64().expect("an index"), of(&image))).collect()
+}
+
+/// The lines of JSON of `ocelli video`, as (track, class, score) of each frame.
+fn tracks(place: &Place, file: &str) -> Vec<Vec<(u64, u64, f64)>> {
+    let text = String::from_utf8(place.read(file)).expect("JSON is text");
+    let of = |line: &str| {
+        let frame: Value = serde_json::from_str(line).expect("a line is JSON");
+        let shown = |track: &Value| {
+            let detection = &frame["detections"][track["detection"].as_u64()? as usize];
+            Some((track["id"].as_u64()?, track["class_id"].as_u64()?, detection["score"].as_f64()?))
+        };
+        let mut shown: Vec<_> = list(&frame, "tracks").iter().filter_map(shown).collect();
+        shown.sort_by(|a, b| a.partial_cmp(b).expect("numbers"));
+        shown
+    };
+    text.lines().map(of).collect()
+}
+
+/// The same of annotations.
+fn tracks_of(annotations: &[Value]) -> Vec<(u64, u64, f64)> {
+    let shown = |one: &Value| {
+        Some((one["track_id"].as_u64()?, one["category_id"].as_u64()? - 1, one["score"].as_f64()?))
+    };
+    let mut shown: Vec<_> = annotations.iter().filter_map(shown).collect();
+    shown.sort_by(|a, b| a.partial_cmp(b).expect("numbers"));
+    shown
+}
+
+#[test]
+fn labels_are_those_of_images_and_tracks_those_of_the_whole_video() {
+    let place = Place::new();
+    frames(&place, "drive", "480x360", 33);
+    place.succeed(OCELLI, &arguments("drive", "set", &["--format", "yolo,coco,youtube-vis", "--every", "8"]));
+    let coco = place.json("set/annotations.json");
+    let found = by_frame(&coco);
+    assert_eq!(found.keys().copied().collect::<Vec<_>>(), [0, 8, 16, 24, 32]);
+    let (images, annotations) = (list(&coco, "images"), list(&coco, "annotations"));
+    assert_eq!(list(&coco, "videos"), [json!({"id": 1, "name": "drive", "width": 480, "height": 360})]);
+    for (number, image) in images.iter().enumerate() {
+        // The end of the only video is for validation.
+        let split = if number == 4 { "val" } else { "train" };
+        let name = format!("{split}/drive_{:06}.png", 8 * number);
+        assert_eq!((&image["file_name"], &image["video_id"]), (&json!(name), &json!(1)));
+        assert_eq!(image["frame_id"], number, "CocoVID counts the images of a video");
+        let source = place.read(&format!("drive/{:06}.png", 8 * number));
+        assert_eq!(place.read(&format!("set/images/{name}")), source);
+        // YOLO's training files have no place for tracks.
+        let label = String::from_utf8(place.read(&format!("set/labels/{}", name.replace(".png", ".txt"))));
+        let label = label.expect("labels are text");
+        assert!(label.lines().all(|line| line.split(' ').count() == 5), "{label}");
+        assert_eq!(label.lines().count(), found[&(8 * number as u64)].len(), "{name}");
+    }
+
+    // The same pictures as images.
+    for index in found.keys() {
+        place.write(&format!("pictures/drive_{index:06}.png"), place.read(&format!("drive/{index:06}.png")));
+    }
+    let alone = "label --model built-in --classes person,car --images pictures -o alone --format coco";
+    place.succeed(OCELLI, &alone.split(' ').collect::<Vec<_>>());
+    let alone = list(&place.json("alone/annotations.json"), "annotations");
+    assert!(alone.len() > 10, "too few instances to mean something: {alone:?}");
+    let same = |one: &Value| {
+        ["image_id", "category_id", "bbox", "area", "segmentation", "score"].map(|key| one[key].clone())
+    };
+    assert!(annotations.iter().map(same).eq(alone.iter().map(same)), "{annotations:?}, {alone:?}");
+
+    // Every frame was followed, and not those alone that are images.
+    let video = "video --video drive --classes person car --track --track-thresh 0.3 --new-track-thresh 0.3 --min-hits 1 \
+                 --jsonl tracks.jsonl";
+    place.succeed(OCELLI, &video.split_whitespace().collect::<Vec<_>>());
+    let whole = tracks(&place, "tracks.jsonl");
+    for (index, annotations) in &found {
+        assert_eq!(
+            tracks_of(annotations).len(),
+            annotations.len(),
+            "each instance has a track: {annotations:?}"
+        );
+        assert_eq!(tracks_of(annotations), whole[*index as usize], "frame {index}");
+    }
+    let ids = |of: u64| found[&of].iter().map(|one| one["track_id"].as_u64()).collect::<Vec<_>>();
+    assert!(ids(8).iter().any(|id| ids(24).contains(id)), "no object lasts: {found:?}");
+
+    // An id for each object of the data set, the same in the files of the splits.
+    let mut known = BTreeMap::new();
+    let parts = ["set/annotations_train.json", "set/annotations_val.json"].map(|part| place.json(part));
+    for one in annotations.iter().chain(parts.iter().flat_map(|part| part["annotations"].as_array().unwrap()))
+    {
+        let id = known.entry(one["track_id"].as_u64()).or_insert(one["instance_id"].clone());
+        assert_eq!(*id, one["instance_id"], "{one}");
+    }
+    let mut numbers: Vec<u64> = known.values().filter_map(Value::as_u64).collect();
+    numbers.sort_unstable();
+    assert_eq!(numbers, (1..=known.len() as u64).collect::<Vec<_>>());
+    assert_eq!(
+        (&parts[1]["images"][0]["frame_id"], &parts[1]["images"][0]["frame_index"]),
+        (&json!(0), &json!(32))
+    );
+    assert_eq!(parts[1]["videos"][0]["id"], 1);
+
+    check_youtube_vis(&place.json("set/youtube_vis.json"), &coco);
+}
+
+/// Checks that the file has the masks and boxes of COCO's, by object.
+fn check_youtube_vis(vis: &Value, coco: &Value) {
+    let found = by_frame(coco);
+    let names: Vec<Value> = list(coco, "images").iter().map(|image| image["file_name"].clone()).collect();
+    assert_eq!(vis["videos"][0]["file_names"], json!(names));
+    assert_eq!((&vis["videos"][0]["length"], &vis["categories"]), (&json!(names.len()), &coco["categories"]));
+    let mut shown = 0;
+    for (number, object) in list(vis, "annotations").iter().enumerate() {
+        assert_eq!((&object["id"], &object["video_id"]), (&json!(number + 1), &json!(1)));
+        let masks: Vec<Option<Mask>> =
+            serde_json::from_value(object["segmentations"].clone()).expect("run lengths or null");
+        for (place, annotations) in found.values().enumerate() {
+            let one = annotations.iter().find(|one| one["track_id"] == object["track_id"]);
+            let key = |key: &str| one.map_or(Value::Null, |one| one[key].clone());
+            assert_eq!((&object["bboxes"][place], &object["areas"][place]), (&key("bbox"), &key("area")));
+            assert_eq!(json!(masks[place]), key("segmentation"), "{object}");
+            if let Some(one) = one {
+                assert_eq!(one["category_id"], object["category_id"]);
+                shown += 1;
+            }
+        }
+    }
+    assert_eq!(shown, list(coco, "annotations").len());
+}
+
+#[test]
+#[cfg(unix)]
+fn a_stopped_run_goes_on_with_the_same_tracks() {
+    let place = Place::new();
+    frames(&place, "drive", "320x240", 30);
+    let more = ["--format", "yolo,coco,youtube-vis", "--every", "2"];
+    place.succeed(OCELLI, &arguments("drive", "whole", &more));
+    let run = arguments("drive", "stopped", &more);
+    for (signal, lines, status) in [("-KILL", 3, None), ("-INT", 6, Some(130)), ("-KILL", 10, None)] {
+        let ended = stop_when(&place, &run, signal, || journal_lines(&place.path("stopped")) >= lines);
+        // On a busy machine it may have ended before.
+        assert!(ended.status == status || ended.status == Some(0), "{ended:?}");
+        let said = ended.stderr.contains("continues from there");
+        assert_eq!(said, ended.status == Some(130), "{ended:?}");
+    }
+    let first = place.read("stopped/.ocelli-label/journal.jsonl");
+    let again = place.run(OCELLI, &run);
+    assert!(again.status == Some(0) && again.stderr.contains("done before"), "{again:?}");
+    assert_eq!(differences(&place.path("stopped"), &place.path("whole")), [""; 0]);
+    let journal = place.read("stopped/.ocelli-label/journal.jsonl");
+    let whole = first.iter().rposition(|byte| *byte == b'\n').expect("lines") + 1;
+    assert_eq!(journal[..whole], first[..whole]);
+    assert_eq!(journal_lines(&place.path("stopped")), 16, "no image is labelled twice");
+}
+
+#[test]
+fn corrections_stay_whatever_else_is_labelled() {
+    let place = Place::new();
+    frames(&place, "a/drive", "320x240", 9);
+    frames(&place, "b/drive", "480x360", 9);
+    let more = ["--every", "4", "--format", "yolo,coco", "--val-share", "0"];
+    place.succeed(OCELLI, &arguments("b/drive", "set", &more));
+    let mine = "1 0.5 0.5 0.25 0.125\n";
+    for name in ["drive_000000", "drive_000004"] {
+        let label = format!("set/labels/train/{name}.txt");
+        assert_ne!(place.read(&label), mine.as_bytes());
+        place.write(&label, mine);
+    }
+    let label =
+        |name: &str| String::from_utf8(place.read(&format!("set/labels/train/{name}.txt"))).expect("text");
+    // More frames, and a video of the same name, which is named first and is another one.
+    for run in [
+        arguments("b/drive", "set", &["--every", "2", "--format", "yolo,coco", "--val-share", "0"]),
+        [&arguments("a/drive", "set", &[])[..], &["--video", "b/drive"], &more].concat(),
+        [&arguments("a/drive", "set", &[])[..], &more].concat(),
+    ] {
+        let ran = place.run(OCELLI, &run);
+        assert_eq!(ran.status, Some(0), "{ran:?}");
+        let is_named = run.contains(&"b/drive");
+        let reported = ran.stderr.contains("2 images with labels that a person corrected");
+        assert_eq!(reported, is_named, "{ran:?}");
+        for name in ["drive_000000", "drive_000004"] {
+            assert_eq!(label(name), mine, "{run:?}");
+            let picture = place.read(&format!("set/images/train/{name}.png"));
+            assert_eq!(picture, place.read(&format!("b/drive/{}.png", &name[6..])), "{run:?}");
+        }
+    }
+    let coco = place.json("set/annotations.json");
+    let images = list(&coco, "images");
+    let of_video = |path: &str| -> Vec<(Value, Value)> {
+        let videos = list(&coco, "videos");
+        let size = if path == "a" { 320 } else { 480 };
+        let video = videos.iter().find(|video| video["width"] == size).expect("it is there");
+        let images = images.iter().filter(|image| image["video_id"] == video["id"] && image["width"] == size);
+        images.map(|image| (image["frame_index"].clone(), image["frame_id"].clone())).collect()
+    };
+    let places = |frames: &[u64]| -> Vec<(Value, Value)> {
+        frames.iter().enumerate().map(|(place, frame)| (json!(frame), json!(place))).collect()
+    };
+    assert_eq!(of_video("a"), places(&[0, 4, 8]));
+    assert_eq!(of_video("b"), places(&[0, 2, 4, 6, 8]));
+    assert_eq!(images.len(), 8);
+    let names: Vec<&str> =
+        coco["videos"].as_array().unwrap().iter().filter_map(|v| v["name"].as_str()).collect();
+    assert_eq!(names, ["drive", "drive-2"]);
+    // Objects of two videos are never one.
+    let number = |one: &Value| (one["instance_id"].as_u64(), one["image_id"].as_u64());
+    let annotations = list(&coco, "annotations");
+    let video_of = |image: Option<u64>| {
+        images.iter().find(|one| one["id"].as_u64() == image).map(|one| one["video_id"].clone())
+    };
+    let mut videos: BTreeMap<Option<u64>, Value> = BTreeMap::new();
+    for (instance, image) in annotations.iter().map(number) {
+        let video = video_of(image).expect("its image is there");
+        assert_eq!(*videos.entry(instance).or_insert(video.clone()), video, "object {instance:?}");
+    }
+
+    // Pictures that are added before others move these: their objects are followed to them by another way.
+    for letter in ["a", "b", "c", "d"] {
+        place.write(&format!("b/drive/000000{letter}.png"), place.read("b/drive/000000.png"));
+    }
+    let moved = place.run(OCELLI, &arguments("b/drive", "set", &more));
+    let words = "3 images to label, 1 done before";
+    assert!(moved.status == Some(0) && moved.stderr.contains(words), "one is new, two are moved: {moved:?}");
+    for name in ["drive_000000", "drive_000004"] {
+        assert_eq!(label(name), mine);
+    }
+    let images = list(&place.json("set/annotations.json"), "images");
+    let moved = images.iter().find(|image| image["file_name"] == "train/drive_000004.png");
+    assert_eq!(moved.map(|image| image["frame_index"].clone()), Some(json!(8)));
+}
+
+#[test]
+fn masks_follow_the_memory_of_a_model() {
+    let place = Place::new();
+    copy(&place, "tracker", "model");
+    // The tracker of random weights does not follow what the detector finds: after eight frames its objects are removed.
+    frames(&place, "short", "96x72", 7);
+    frames(&place, "long", "96x72", 40);
+    let label = |video: &'static str, output: &'static str, more: &'static str| {
+        let run =
+            "label --model model --classes dog,car --confidence 0.02 --format coco,yolo-seg,youtube-vis";
+        let run = run.split(' ').chain(["--video", video, "-o", output]);
+        run.chain(more.split(' ')).collect::<Vec<_>>()
+    };
+    place.succeed(OCELLI, &label("short", "set", "--memory --every 2"));
+    let video =
+        "video --model model --classes dog car --confidence 0.02 --video short --memory --jsonl tracks.jsonl";
+    place.succeed(OCELLI, &video.split(' ').collect::<Vec<_>>());
+    let whole = tracks(&place, "tracks.jsonl");
+    let coco = place.json("set/annotations.json");
+    let found = by_frame(&coco);
+    assert_eq!(found.keys().copied().collect::<Vec<_>>(), [0, 2, 4, 6]);
+    for (index, annotations) in &found {
+        assert_eq!(tracks_of(annotations), whole[*index as usize], "frame {index}");
+    }
+    assert!(list(&coco, "annotations").len() >= 6, "random weights show too few objects to mean something");
+    check_youtube_vis(&place.json("set/youtube_vis.json"), &coco);
+    let other = place.run(OCELLI, &label("short", "set", "--every 2"));
+    other.is_refusal(1, &["tracker", "bytetrack", "--restart"]).unwrap_or_else(|e| panic!("{e}"));
+
+    // What is held back when a run is stopped is not written: it is not what the whole run shows.
+    #[cfg(unix)]
+    {
+        place.succeed(OCELLI, &label("long", "whole", "--memory --every 1"));
+        let stopped = label("long", "stopped", "--memory --every 1");
+        let ended = stop_when(&place, &stopped, "-INT", || journal_lines(&place.path("stopped")) >= 3);
+        // On a busy machine it may have ended before.
+        assert!(matches!(ended.status, Some(130 | 0)), "{ended:?}");
+        place.succeed(OCELLI, &stopped);
+        assert_eq!(differences(&place.path("stopped"), &place.path("whole")), [""; 0]);
+    }
+}
+
+#[test]
+#[cfg_attr(without_video, ignore = "needs the video library")]
+fn a_video_file_gives_pictures_with_stable_names() {
+    let place = Place::new();
+    let draw = |name: &str| {
+        let drawn = format!("video -q --classes person car --scene-size 320x240 --max-frames 25 -o {name}");
+        place.succeed(OCELLI, &drawn.split(' ').collect::<Vec<_>>());
+    };
+    draw("drive.mp4");
+    draw("cut.avi");
+    let more = ["--format", "yolo"];
+    place.succeed(OCELLI, &arguments("drive.mp4", "set", &more));
+    let before = tree(&place.path("set"));
+    let pictures: Vec<&str> = before
+        .keys()
+        .filter(|path| path.starts_with("images"))
+        .filter_map(|path| path.file_name()?.to_str())
+        .collect();
+    let expected = [0, 10, 20].map(|index| format!("drive_{index:06}.jpg"));
+    assert_eq!(pictures, expected);
+    let picture = image::open(place.path("set/images/train/drive_000010.jpg")).expect("it is a picture");
+    assert_eq!((picture.width(), picture.height()), (320, 240));
+    let link = place.path("set/images/train/drive_000010.jpg").symlink_metadata().expect("it is there");
+    assert!(link.is_file(), "the set can be moved without what is beside it");
+    // Pictures that were written stay, and so does one that a person edited in the set.
+    let edited = place.path("set/images/train/drive_000000.jpg");
+    std::fs::remove_file(&edited).expect("it is there");
+    picture.save(&edited).expect("it can be written to");
+    let edited_bytes = std::fs::read(&edited).expect("it was written");
+    let again = place.run(OCELLI, &arguments("drive.mp4", "set", &more));
+    assert!(again.stderr.contains("0 images to label, 3 done before"), "{again:?}");
+    assert!(again.stderr.contains("1 image whose picture was edited"), "{again:?}");
+    assert_eq!(std::fs::read(&edited).expect("it is there"), edited_bytes);
+    // Another video in its place: everything is labelled again.
+    let opened = std::fs::File::options().write(true).open(place.path("drive.mp4")).expect("it is there");
+    let later = std::time::SystemTime::now() + std::time::Duration::from_secs(100);
+    opened.set_modified(later).expect("its time can be set");
+    let again = place.run(OCELLI, &arguments("drive.mp4", "set", &more));
+    assert!(again.stderr.contains("2 images to label"), "{again:?}");
+    assert_eq!(std::fs::read(&edited).expect("it is there"), edited_bytes);
+
+    // A recording that was cut off.
+    let whole = place.read("cut.avi");
+    place.write("cut.avi", &whole[..whole.len() * 6 / 10]);
+    let cut = place.run(OCELLI, &arguments("cut.avi", "cut", &more));
+    let errors: Vec<&str> = cut.stderr.lines().filter(|line| line.starts_with("error: ")).collect();
+    assert_eq!((cut.status, errors.len()), (Some(1), 1), "{cut:?}");
+    let words = ["cut.avi", "truncated", "of 25 frames were read", "the frames before are labelled"];
+    assert!(words.iter().all(|word| errors[0].contains(word)), "{cut:?}");
+    let labels = |set: &str| tree(&place.path(set)).keys().filter(|path| path.starts_with("labels")).count();
+    let kept = labels("cut");
+    assert!((1..3).contains(&kept) && place.path("cut/data.yaml").is_file(), "{kept} are labelled");
+    place.write("cut.avi", &whole);
+    place.succeed(OCELLI, &arguments("cut.avi", "cut", &more));
+    assert_eq!(labels("cut"), 3);
+
+    // A folder of videos.
+    place.folder("videos");
+    for (from, to) in [("drive.mp4", "videos/one.mp4"), ("cut.avi", "videos/two.avi")] {
+        std::fs::copy(place.path(from), place.path(to)).expect("it can be copied");
+    }
+    place.succeed(OCELLI, &arguments("videos", "both", &["--format", "coco", "--every", "20"]));
+    let names: Vec<Value> = list(&place.json("both/annotations.json"), "videos")
+        .iter()
+        .map(|video| video["name"].clone())
+        .collect();
+    assert_eq!(names, ["one", "two"]);
+}
+
+#[test]
+fn what_cannot_be_labelled_is_refused() {
+    let place = Place::new();
+    copy(&place, "plain", "plain");
+    frames(&place, "drive", "96x72", 6);
+    place.folder("empty");
+    place.write("empty.mp4", "");
+    place.write("map.yaml", "classes: [{name: vehicle, phrases: [car, van]}]");
+    copy(&place, "tracker", "model");
+    let run = |more: &str| format!("label|--model|built-in|--classes|dog|-o|out|{more}");
+    let rows: [(String, i32, &[&str]); 17] = [
+        (run("--video|drive|--images|drive"), 2, &["--video", "--images"]),
+        (run("--video|drive|--every|0"), 2, &["--every is 0", "10 for every tenth"]),
+        (run("--video|drive|--every|-3"), 2, &["--every", "-3"]),
+        (run("--video|drive|--format|mp4"), 2, &["--format", "mp4", "youtube-vis"]),
+        (run("--video|drive|--format|youtube-vis|--no-masks"), 2, &["youtube-vis", "--no-masks"]),
+        (run("--video|drive|--shard|1/2"), 2, &["--video", "--shard"]),
+        (run("--video|drive|--low-memory"), 2, &["--video", "--low-memory"]),
+        (run("--video|drive|--track|--memory"), 2, &["--track", "--memory"]),
+        (run("--video|nowhere"), 2, &["nowhere", "no such file or folder"]),
+        (run("--video|empty"), 2, &["--video", "empty", "contains none"]),
+        (run("--video|drive/000000.png"), 2, &["--video, drive/000000.png", "--images"]),
+        (run("--images|drive|--every|3"), 2, &["--every", "--video"]),
+        (run("--images|drive|--memory"), 2, &["--memory", "--video"]),
+        (run("--images|drive|--format|youtube-vis"), 2, &["youtube-vis", "--video"]),
+        (run("--video|drive|--memory"), 1, &["--memory, the built-in model: it has no tracker"]),
+        (
+            "label|--model|plain|--classes|dog|-o|out|--video|drive|--memory".into(),
+            1,
+            &["memory tracker", "no tracker", "facebook/sam3"],
+        ),
+        (
+            "label|--model|model|--map|map.yaml|-o|out|--video|drive|--memory".into(),
+            2,
+            &["class \"vehicle\"", "one phrase"],
+        ),
+    ];
+    let rows: Vec<_> = rows.iter().map(|(line, status, words)| refusal(line, *status, words)).collect();
+    place.refuses(OCELLI, &rows);
+    if cfg!(not(without_video)) {
+        place.refuses(OCELLI, &[refusal(&run("--video|empty.mp4"), 1, &["empty.mp4", "empty"])]);
+    }
+
+    // A picture among the frames that cannot be read ends the video, and keeps what was labelled.
+    place.write("drive/000004.png", "hello");
+    let broken = place.run(OCELLI, &arguments("drive", "broken", &["--every", "1", "--val-share", "0"]));
+    assert_eq!(broken.status, Some(1), "{broken:?}");
+    let last = broken.stderr.lines().last().unwrap_or_default();
+    assert!(last.contains("000004.png") && last.contains("the frames before are labelled"), "{broken:?}");
+    let labels = std::fs::read_dir(place.path("broken/labels/train")).expect("it was written").count();
+    assert_eq!(labels, 4);
+    assert!(Path::new(&place.path("broken/data.yaml")).is_file());
+    frames(&place, "drive", "96x72", 6);
+    place.succeed(OCELLI, &arguments("drive", "broken", &["--every", "1", "--val-share", "0"]));
+    assert_eq!(std::fs::read_dir(place.path("broken/labels/train")).expect("it was written").count(), 6);
+
+    // A set of images is not continued with videos.
+    let images = "label --model built-in --images drive --classes person,car -o images";
+    place.succeed(OCELLI, &images.split(' ').collect::<Vec<_>>());
+    let mixed = place.run(OCELLI, &arguments("drive", "images", &[]));
+    mixed.is_refusal(1, &["started with images, this has videos"]).unwrap_or_else(|e| panic!("{e}"));
+}

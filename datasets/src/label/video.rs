@@ -1,0 +1,334 @@
+//! Videos in place of images: every Nth frame is an image of the data set.
+//!
+//! The frames of a video file are written below the folder of the data set's state, as pictures with the time of the video,
+//! by which they are known to be up to date. From then on they are images as others are: what a person makes of one stays.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, UNIX_EPOCH};
+
+use ocelli::sink::write_picture;
+use ocelli::{Error, ErrorKind, Frame, Result, Source};
+use serde::{Deserialize, Serialize};
+
+use super::folder::STATE_FOLDER;
+use super::images::{FoundImage, hash_of};
+use super::placer::is_time_of;
+use super::record::identity;
+use super::stop::before_write;
+
+/// Which frame of which video an image is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VideoFrame {
+    /// The path of the video: a file, or a folder of pictures.
+    pub video: String,
+    /// The index of the frame in the video, from 0.
+    pub index: u64,
+}
+
+type Open = Box<dyn Fn() -> Result<Box<dyn Source>> + Send + Sync>;
+
+/// A video whose frames become images of a data set.
+pub struct LabelVideo {
+    path: PathBuf,
+    name: String,
+    frames: u64,
+    images: Vec<FoundImage>,
+    damage: Option<Error>,
+    open: Open,
+}
+
+impl LabelVideo {
+    /// Reads videos, each of them once: counts their frames, and writes every `every`th frame as a picture below the folder of
+    /// the data set, unless it is there. A frame is named after its video and its index: `street_000120.jpg`. With a folder
+    /// of pictures as a video, the images are these pictures.
+    ///
+    /// `open` opens a video from its start, and is called again to follow its objects. A video that is named twice counts
+    /// once. An error of `check_cancelled`, which is called for each frame, ends it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] if `every` is 0; [`ErrorKind::InvalidData`] for a video without frames, and the error of
+    /// one that cannot be opened; [`ErrorKind::Io`] if a frame cannot be written; the error of `check_cancelled`.
+    pub fn read_all(
+        output: &Path,
+        videos: impl IntoIterator<Item = (PathBuf, Open)>,
+        every: u64,
+        check_cancelled: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<Vec<Self>> {
+        if every == 0 {
+            return Err(Error::argument("every", 0, "1 for every frame, 10 for every tenth frame"));
+        }
+        let (mut seen, mut taken) = (HashSet::new(), HashSet::new());
+        let mut read = Vec::new();
+        for (path, open) in videos {
+            let path = std::path::absolute(&path).unwrap_or(path);
+            if !seen.insert(path.clone()) {
+                continue;
+            }
+            let own = if path.is_dir() { path.file_name() } else { path.file_stem() };
+            let own = own.map_or_else(|| "video".into(), |stem| stem.to_string_lossy().into_owned());
+            let (mut stem, mut number) = (own.clone(), 1);
+            while !taken.insert(stem.to_lowercase()) {
+                number += 1;
+                stem = format!("{own}-{number}");
+            }
+            read.push(Self::read(output, path, (&own, &stem), every, open, check_cancelled)?);
+        }
+        Ok(read)
+    }
+
+    fn read(
+        output: &Path,
+        path: PathBuf,
+        (own, stem): (&str, &str),
+        every: u64,
+        open: Open,
+        check_cancelled: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<Self> {
+        let refuse = |kind: ErrorKind, why: &str| {
+            Err(Error::new(kind, format!("cannot label the video, {}: {why}", path.display())))
+        };
+        let Some(name) = path.to_str().map(str::to_owned) else {
+            return refuse(
+                ErrorKind::InvalidArgument,
+                "its path is not UTF-8; rename the file or its folder",
+            );
+        };
+        let has_pictures = path.is_dir();
+        let folder = frames_folder(output, &name);
+        let changed = identity(&path).1;
+        let mut source = open()?;
+        let (mut frame, mut frames, mut images, mut damage) = (Frame::default(), 0, Vec::new(), None);
+        loop {
+            check_cancelled()?;
+            let is_image = u64::is_multiple_of(frames, every);
+            let picture = folder.join(format!("{own}_{frames:06}.jpg"));
+            let is_missing = is_image && !has_pictures && !is_time_of(identity(&picture), changed);
+            let found = if is_missing { source.read_into(&mut frame) } else { source.skip(&mut frame) };
+            match found {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(error) => {
+                    damage = Some(error);
+                    break;
+                }
+            }
+            if is_missing {
+                write_frame(&picture, &frame, changed)?;
+            }
+            if is_image {
+                let path = frame.file.as_deref().filter(|_| has_pictures).map_or(picture, Path::to_owned);
+                let extension =
+                    path.extension().map_or("jpg".into(), |extension| extension.to_string_lossy());
+                images.push(FoundImage {
+                    relative: format!("{stem}_{frames:06}.{extension}").into(),
+                    frame: Some(VideoFrame { video: name.clone(), index: frames }),
+                    path,
+                });
+            }
+            frames += 1;
+        }
+        match damage {
+            Some(error) if frames == 0 => Err(error),
+            None if frames == 0 => refuse(ErrorKind::InvalidData, "it has no frames"),
+            damage => Ok(Self { path, name, frames, images, damage, open }),
+        }
+    }
+
+    /// The path of the video.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The path of the video, as frames name it.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The number of frames that can be read.
+    pub fn frames(&self) -> u64 {
+        self.frames
+    }
+
+    /// The frames that are images, for [`ImageSet::new`](super::ImageSet::new).
+    pub fn images(&self) -> &[FoundImage] {
+        &self.images
+    }
+
+    /// Why the video cannot be read to its end.
+    pub fn damage(&self) -> Option<&Error> {
+        self.damage.as_ref()
+    }
+
+    pub(super) fn open(&self) -> Result<Box<dyn Source>> {
+        (self.open)()
+    }
+
+    pub(super) fn ends_early(&self, frame: u64) -> Error {
+        let message = format!(
+            "frame {frame}, {}: the video ends before it, and had {} frames; it was changed meanwhile: run this again",
+            self.name, self.frames
+        );
+        Error::new(ErrorKind::InvalidData, message)
+    }
+}
+
+/// The folder of the pictures of a video. Videos of one name in different folders have different ones.
+fn frames_folder(output: &Path, video: &str) -> PathBuf {
+    let output = std::path::absolute(output).unwrap_or_else(|_| output.to_owned());
+    output.join(STATE_FOLDER).join("frames").join(format!("{:016x}", hash_of(video, 0)))
+}
+
+/// Writes a frame as a new file: the one that it replaces may be linked into the data set, where a person edited it.
+fn write_frame(picture: &Path, frame: &Frame, changed: u64) -> Result<()> {
+    let cannot = |e| Error::io("cannot write the frame", picture, e);
+    before_write().map_err(cannot)?;
+    if let Some(folder) = picture.parent() {
+        std::fs::create_dir_all(folder).map_err(cannot)?;
+    }
+    write_picture(picture, &frame.image)?;
+    let file = File::options().write(true).open(picture).map_err(cannot)?;
+    file.set_modified(UNIX_EPOCH + Duration::from_nanos(changed)).map_err(cannot)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use ocelli::Image;
+    use ocelli::source::SourceInfo;
+
+    use super::*;
+
+    /// A video of grey frames, which counts those that are decoded.
+    struct Grey {
+        info: SourceInfo,
+        next: u64,
+        /// The number of frames, and whether it is damaged after them.
+        frames: (u64, bool),
+        decoded: Arc<AtomicUsize>,
+    }
+
+    impl Source for Grey {
+        fn info(&self) -> &SourceInfo {
+            &self.info
+        }
+
+        fn read_into(&mut self, frame: &mut Frame) -> Result<bool> {
+            self.decoded.fetch_add(1, Ordering::SeqCst);
+            frame.image = Image::from_rgb8(8, 8, vec![self.next as u8 * 20; 192])?;
+            self.skip(frame)
+        }
+
+        fn skip(&mut self, _: &mut Frame) -> Result<bool> {
+            self.next += 1;
+            match self.frames {
+                (frames, true) if self.next > frames => {
+                    Err(Error::new(ErrorKind::InvalidData, "it is damaged"))
+                }
+                (frames, _) => Ok(self.next <= frames),
+            }
+        }
+    }
+
+    struct Place {
+        folder: tempfile::TempDir,
+        decoded: Arc<AtomicUsize>,
+    }
+
+    impl Place {
+        fn new() -> Self {
+            Self { folder: tempfile::tempdir().expect("a temporary folder"), decoded: Arc::default() }
+        }
+
+        fn read(&self, videos: &[&str], frames: (u64, bool), every: u64) -> Result<Vec<LabelVideo>> {
+            let videos = videos.iter().map(|name| {
+                let decoded = Arc::clone(&self.decoded);
+                let open = move || -> Result<Box<dyn Source>> {
+                    let (info, decoded) = (SourceInfo::default(), Arc::clone(&decoded));
+                    Ok(Box::new(Grey { info, next: 0, frames, decoded }))
+                };
+                let path = self.folder.path().join(name);
+                std::fs::create_dir_all(path.parent().expect("it has one")).expect("a temporary folder");
+                if !path.exists() {
+                    std::fs::write(&path, name).expect("a temporary folder");
+                }
+                (path, Box::new(open) as Open)
+            });
+            LabelVideo::read_all(&self.folder.path().join("set"), videos, every, &mut || Ok(()))
+        }
+    }
+
+    fn names(video: &LabelVideo) -> Vec<String> {
+        video.images().iter().map(|image| image.relative.to_string_lossy().into_owned()).collect()
+    }
+
+    #[test]
+    fn every_nth_frame_is_written_once() {
+        let place = Place::new();
+        let read = || place.read(&["a.mp4"], (7, false), 3).expect("it can be read").remove(0);
+        let video = read();
+        assert_eq!(names(&video), ["a_000000.jpg", "a_000003.jpg", "a_000006.jpg"]);
+        assert_eq!((video.frames(), place.decoded.load(Ordering::SeqCst)), (7, 3));
+        let frames: Vec<_> = video.images().iter().filter_map(|image| image.frame.as_ref()).collect();
+        assert!(frames.iter().map(|frame| frame.index).eq([0, 3, 6]));
+        let picture = &video.images()[1].path;
+        let grey = |path: &Path| Image::open(path).expect("it was written").as_rgb8()[0];
+        assert!(grey(picture).abs_diff(60) < 3, "frame 3");
+        assert_eq!(identity(picture).1, identity(video.path()).1, "it has the time of the video");
+        // What is linked into the data set and edited there is not written to.
+        let linked = place.folder.path().join("linked.jpg");
+        std::fs::hard_link(picture, &linked).expect("a temporary folder");
+        read();
+        assert_eq!(place.decoded.load(Ordering::SeqCst), 3, "they are there");
+        std::fs::write(&linked, "mine").expect("a temporary folder");
+        read();
+        assert_eq!(place.decoded.load(Ordering::SeqCst), 4, "one is not that of the video any more");
+        assert_eq!(std::fs::read(&linked).ok().as_deref(), Some(&b"mine"[..]));
+        assert!(grey(picture).abs_diff(60) < 3, "it was written again");
+        let file = File::options().write(true).open(video.path()).expect("it is there");
+        file.set_modified(UNIX_EPOCH + Duration::from_secs(1_000_000_000)).expect("its time can be set");
+        read();
+        assert_eq!(place.decoded.load(Ordering::SeqCst), 7, "the video is another one");
+    }
+
+    #[test]
+    fn videos_of_one_name_have_pictures_of_their_own() {
+        let place = Place::new();
+        let videos = ["x/a.mp4", "y/A.avi", "x/a.mp4", "b.mp4"];
+        let read = place.read(&videos, (2, false), 5).expect("they can be read");
+        let found: Vec<Vec<String>> = read.iter().map(names).collect();
+        assert_eq!(found, [["a_000000.jpg"], ["A-2_000000.jpg"], ["b_000000.jpg"]]);
+        let paths: HashSet<&Path> = read.iter().map(|video| &*video.images()[0].path).collect();
+        assert_eq!(paths.len(), 3);
+    }
+
+    #[test]
+    fn what_can_be_read_of_a_video_counts() {
+        let place = Place::new();
+        let cases: [((u64, bool), u64, Result<(u64, bool), &str>); 6] = [
+            ((4, false), 2, Ok((4, false))),
+            ((4, true), 2, Ok((4, true))),
+            ((1, true), 1, Ok((1, true))),
+            ((0, true), 1, Err("it is damaged")),
+            ((0, false), 1, Err("it has no frames")),
+            ((4, false), 0, Err("every is 0")),
+        ];
+        let mut failures = Vec::new();
+        for (frames, every, expected) in cases {
+            let read = place.read(&["a.mp4"], frames, every);
+            let found = read.map(|read| (read[0].frames(), read[0].damage().is_some()));
+            let fits = match (&found, expected) {
+                (Ok(found), Ok(expected)) => *found == expected,
+                (Err(error), Err(part)) => error.to_string().contains(part),
+                _ => false,
+            };
+            if !fits {
+                failures.push(format!("{frames:?}, every {every}: {found:?}, expected {expected:?}"));
+            }
+        }
+        assert!(failures.is_empty(), "{}", failures.join("\n"));
+    }
+}
