@@ -7,6 +7,7 @@ mod label_studio;
 mod limits;
 mod load;
 mod refusals;
+mod sessions;
 
 use std::io::Write;
 use std::path::Path;
@@ -133,7 +134,7 @@ fn the_page_the_description_and_the_metrics_are_served() {
     for (path, methods) in paths {
         let methods = methods.as_object().expect("it has methods").keys().filter(|key| *key != "parameters");
         for method in methods.map(|method| method.to_uppercase()) {
-            let path = path.replace("{id}", "0").replace("{file}", "app.js");
+            let path = path.replace("{id}", "0").replace("{file}", "app.js").replace("{object}", "0");
             let reply = server.send(&format!("{method} {path} HTTP/1.1"), b"");
             assert!(
                 reply.status != 405 && !reply.text().contains("nothing at this address"),

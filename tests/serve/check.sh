@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# `ocelli serve` with Chromium, a real Label Studio, promtool and several clients: check.sh OCELLI FOLDER [page|clicks|studio|metrics|load…]
+# `ocelli serve` with Chromium, a real Label Studio, promtool and several clients: check.sh OCELLI FOLDER [page|clicks|guide|studio|metrics|load…]
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 program=$(realpath "$1")
@@ -45,6 +45,22 @@ clicks() {
   stop
 }
 
+# The requests of the guide with curl.
+guide() {
+  rm -rf "$folder/guide"
+  mkdir -p "$folder/guide/model" "$folder/guide/frames"
+  cp "$here"/../golden/parity/tracker/{config.json,model.safetensors,tokenizer.json} "$folder/guide/model"
+  for name in street.jpg frames/{1,2,3}.jpg; do cp "$here/../../demos/scenes/street.png" "$folder/guide/$name"; done
+  start --model "$folder/guide/model"
+  # Blocks of the shell that have curl.
+  awk '/^```sh/ { block = ""; inside = 1; next } /^```/ { if (inside && block ~ /curl/) printf "%s", block; inside = 0 } inside { block = block $0 "\n" }' \
+    "$here/../../docs/serve.md" | sed "s|http://127.0.0.1:8080|${address%/}|g; s|curl |curl -f |g" >"$folder/guide/requests.sh"
+  [ "$(grep -c curl "$folder/guide/requests.sh")" -ge 10 ]
+  (cd "$folder/guide" && bash -euo pipefail -x requests.sh >answers 2>requests.log) || { cat "$folder/guide/requests.log"; exit 1; }
+  [ "$(grep -c '^{"frame":.*"mask"' "$folder/guide/answers")" = 4 ]
+  stop
+}
+
 studio() {
   [ -x "$folder/studio/bin/label-studio" ] ||
     { python3 -m venv "$folder/studio" && "$folder/studio/bin/pip" install -q "label-studio==1.23.2"; }
@@ -64,6 +80,6 @@ load() {
   python3 "$here/load.py" "$program" "$scenes" 15
 }
 
-for check in "${@:-page clicks studio metrics load}"; do
+for check in "${@:-page clicks guide studio metrics load}"; do
   for one in $check; do "$one"; done
 done

@@ -13,7 +13,7 @@ use serde_json::json;
 use crate::app::App;
 use crate::metrics::Now;
 use crate::problem::{Problem, json_response};
-use crate::{detect, example, gallery, guard, label_studio, page, segment, video};
+use crate::{detect, example, gallery, guard, label_studio, page, segment, sessions, video};
 
 /// The description of the API.
 pub(crate) const OPENAPI: &str = include_str!("openapi.json");
@@ -34,6 +34,7 @@ pub(crate) fn router(app: &Arc<App>) -> Router {
         .route("/v1/gallery/{id}", get(gallery::read).put(gallery::save))
         .route("/v1/gallery/{id}/image", get(gallery::image))
         .route("/v1/gallery/{id}/thumbnail", get(gallery::thumbnail))
+        .nest("/v1/sessions", sessions::routes::router())
         .nest("/label-studio", label_studio::router())
         .fallback(nothing_here)
         .method_not_allowed_fallback(wrong_method)
@@ -66,6 +67,7 @@ async fn metrics(State(app): State<Arc<App>>) -> Response {
         waiting: app.engine.waiting(),
         free_slots: app.slots.free(),
         arriving: app.bodies.taken(),
+        sessions: app.sessions.count(),
         engine: &app.about.engine,
         model: &app.about.model,
     };
@@ -94,6 +96,9 @@ async fn about(State(app): State<Arc<App>>) -> Response {
             "exemplars": limits.exemplars,
             "objects": limits.objects,
             "points": limits.points,
+            "sessions": limits.sessions,
+            "session_bytes": limits.session_bytes,
+            "session_seconds": limits.session_idle.as_secs_f64(),
             "seconds": limits.time.as_secs_f64(),
         },
     });

@@ -11,6 +11,7 @@ use crate::guard::TokenHash;
 use crate::label_studio::Pictures;
 use crate::metrics::Metrics;
 use crate::places::Places;
+use crate::sessions::Sessions;
 
 /// The state of a server.
 pub(crate) struct App {
@@ -24,6 +25,7 @@ pub(crate) struct App {
     pub videos: Places,
     /// For requests that wait or run.
     pub slots: Places,
+    pub sessions: Sessions,
     pub gallery: Option<Arc<Gallery>>,
     pub pictures: Pictures,
     pub about: About,

@@ -118,7 +118,7 @@ pub(crate) async fn body(request: Request) -> Result<Bytes, Problem> {
 }
 
 /// The fields of a form: name and content.
-async fn fields(request: Request, limits: &Limits) -> Result<Vec<(String, Bytes)>, Problem> {
+pub(crate) async fn fields(request: Request, limits: &Limits) -> Result<Vec<(String, Bytes)>, Problem> {
     let broken = |error: MultipartError| Problem::new(error.status(), error.body_text());
     let mut form = Multipart::from_request(request, &())
         .await

@@ -215,7 +215,7 @@ fn decode_all(queue: &Queue<Job>, decoded: &SyncSender<Decoded>, known: &KnownPi
 }
 
 /// Decodes a picture. No file makes the thread end.
-fn decode(bytes: &[u8], limits: &Limits) -> Result<Image> {
+pub(crate) fn decode(bytes: &[u8], limits: &Limits) -> Result<Image> {
     catch_unwind(|| {
         limits.check_picture(bytes)?;
         Image::decode(bytes, "the request")

@@ -44,6 +44,7 @@ mod queue;
 mod request;
 mod segment;
 mod server;
+mod sessions;
 mod video;
 
 pub use config::{LabelStudio, ServeConfig, random_token};

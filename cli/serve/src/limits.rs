@@ -41,6 +41,12 @@ pub struct Limits {
     /// Detections of an answer; of more, those with the highest scores are kept. Also the new boxes of a correction. Default
     /// 1000.
     pub detections: usize,
+    /// Sessions that are open at the same time, each with a model of its own. One client has at most half of them. Default 2.
+    pub sessions: usize,
+    /// Bytes of the frames and objects of a session. Default 2 GiB.
+    pub session_bytes: u64,
+    /// A session that is not used for this long ends. Default 10 minutes.
+    pub session_idle: Duration,
     /// Requests that wait or run at the same time, and as many whose bodies arrive; one more is answered with 503. Videos take
     /// at most half of them. One client has at most half of each. Default 64.
     pub queue: usize,
@@ -60,6 +66,9 @@ impl Default for Limits {
             objects: 32,
             points: 256,
             detections: 1000,
+            sessions: 2,
+            session_bytes: 2 << 30,
+            session_idle: Duration::from_secs(600),
             queue: 64,
             connections: 512,
             time: Duration::from_secs(60),
@@ -77,6 +86,8 @@ impl Limits {
         for (name, value) in [
             ("queue", self.queue),
             ("connections", self.connections),
+            ("sessions", self.sessions),
+            ("session_bytes", usize::try_from(self.session_bytes).unwrap_or(usize::MAX)),
             ("max_bytes", self.body_bytes),
             ("max_classes", self.classes),
             ("max_detections", self.detections),
@@ -90,8 +101,10 @@ impl Limits {
             let expected = format_args!("at most {MOST_NAMES}");
             return Err(Error::argument("max_classes", self.classes, expected));
         }
-        if self.time.is_zero() {
-            return refuse("timeout is 0: expected a number of seconds above 0".into());
+        for (name, time) in [("timeout", self.time), ("session_idle", self.session_idle)] {
+            if time.is_zero() {
+                return refuse(format!("{name} is 0: expected a number of seconds above 0"));
+            }
         }
         Ok(())
     }

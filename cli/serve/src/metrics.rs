@@ -87,6 +87,7 @@ pub(crate) struct Now<'a> {
     pub waiting: usize,
     pub free_slots: usize,
     pub arriving: usize,
+    pub sessions: usize,
     pub engine: &'a str,
     pub model: &'a str,
 }
@@ -152,6 +153,7 @@ impl Metrics {
             ("ocelli_free_slots", "Requests that are accepted before 503.", now.free_slots as i64),
             ("ocelli_arriving", "Requests whose body arrives.", now.arriving as i64),
             ("ocelli_videos", "Open video connections.", self.videos.0.load(Relaxed)),
+            ("ocelli_sessions", "Open sessions.", now.sessions as i64),
             ("ocelli_connections", "Open connections.", self.connections.0.load(Relaxed)),
         ];
         for (name, help, value) in gauges {

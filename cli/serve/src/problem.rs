@@ -40,7 +40,11 @@ impl Problem {
 
     /// 503: try again in a second.
     pub fn busy() -> Self {
-        let message = "too many requests at the same time; try again after the seconds in Retry-After";
+        Self::full("too many requests at the same time; try again after the seconds in Retry-After")
+    }
+
+    /// 503 for another reason, which may pass in a second.
+    pub fn full(message: impl Into<String>) -> Self {
         Self { retry_after: Some(1), ..Self::new(StatusCode::SERVICE_UNAVAILABLE, message) }
     }
 

@@ -97,18 +97,43 @@ struct ShownObject {
 
 /// Answers clicks on one picture.
 pub(crate) async fn segment(State(app): State<Arc<App>>, request: Request) -> Result<Response, Problem> {
-    if !app.about.clicks {
-        let message = format!(
-            "clicks, {}: this model has no tracker; start the server with a checkpoint that has one, such as Meta's sam3.pt or \
-             facebook/sam3",
-            app.about.model
-        );
-        return Err(Problem::bad(message));
-    }
+    check_tracker(&app, "clicks")?;
     let client = ends_of(&request)?.client;
     let (picture, shown, _slot) = asked::<Shown>(&app, client, request).await?;
     let found = app.engine.segment(client, picture, shown).await?;
     off_the_workers(move |_| Ok(json_response(StatusCode::OK, &Answer::from(found)))).await
+}
+
+/// Refuses what needs a model with a tracker, if there is none.
+pub(crate) fn check_tracker(app: &App, purpose: &str) -> Result<(), Problem> {
+    if app.about.clicks {
+        return Ok(());
+    }
+    let message = format!(
+        "{purpose}, {}: this model has no tracker; start the server with a checkpoint that has one, such as Meta's sam3.pt or \
+         facebook/sam3",
+        app.about.model
+    );
+    Err(Problem::bad(message))
+}
+
+/// Points, each with whether the object is there. A label is 1 on the object, 0 beside it; all are on it by default.
+///
+/// # Errors
+/// The reason.
+pub(crate) fn labelled(
+    points: Vec<[f32; 2]>,
+    labels: Option<Vec<u8>>,
+) -> Result<Vec<([f32; 2], bool)>, String> {
+    let labels = labels.unwrap_or_else(|| vec![1; points.len()]);
+    if labels.len() != points.len() {
+        let (labels, points) = (labels.len(), points.len());
+        return Err(format!("labels has {labels} numbers: expected one for each of the {points} points"));
+    }
+    if let Some(label) = labels.iter().find(|label| **label > 1) {
+        return Err(format!("labels has {label}: expected 1 on the object, 0 beside it"));
+    }
+    Ok(points.into_iter().zip(labels).map(|(point, label)| (point, label == 1)).collect())
 }
 
 impl From<Found<Vec<ObjectRecord>>> for Answer {
@@ -138,25 +163,12 @@ impl AskedObjects {
 
 impl ShownObject {
     fn prompt(self, index: usize) -> Result<ObjectPrompt> {
-        let refuse =
-            |why: String| Err(Error::new(ErrorKind::InvalidArgument, format!("object {index}: {why}")));
-        let Self { points, labels, bbox } = self;
-        let labels = labels.unwrap_or_else(|| vec![1; points.len()]);
-        if labels.len() != points.len() {
-            return refuse(format!(
-                "labels has {} numbers: expected one for each of the {} points",
-                labels.len(),
-                points.len()
-            ));
-        }
-        if let Some(label) = labels.iter().find(|label| **label > 1) {
-            return refuse(format!("labels has {label}: expected 1 on the object, 0 beside it"));
-        }
+        let refuse = |why| Error::new(ErrorKind::InvalidArgument, format!("object {index}: {why}"));
         let mut prompt = ObjectPrompt::new(index.to_string());
-        for ([x, y], label) in points.into_iter().zip(labels) {
-            prompt = prompt.with_point(x, y, label == 1);
+        for ([x, y], is_positive) in labelled(self.points, self.labels).map_err(refuse)? {
+            prompt = prompt.with_point(x, y, is_positive);
         }
-        Ok(match bbox {
+        Ok(match self.bbox {
             None => prompt,
             Some([x1, y1, x2, y2]) => prompt.with_box(BoundingBox::new(x1, y1, x2, y2)),
         })

@@ -18,6 +18,7 @@ use crate::guard::TokenHash;
 use crate::label_studio::Pictures;
 use crate::metrics::Metrics;
 use crate::places::Places;
+use crate::sessions::{Load, Sessions};
 
 /// How often a cancellation is looked at.
 const TICK: Duration = Duration::from_millis(50);
@@ -29,6 +30,7 @@ pub struct Bound {
     address: SocketAddr,
     gallery: Option<Arc<Gallery>>,
     pictures: Pictures,
+    load: Option<Load>,
 }
 
 /// A server that listens.
@@ -58,13 +60,19 @@ impl Bound {
             Error::new(ErrorKind::Io, message).with_source(error)
         })?;
         let address = listener.local_addr().map_err(|error| cannot_listen(&config, error))?;
-        Ok(Self { config, listener, address, gallery, pictures })
+        Ok(Self { config, listener, address, gallery, pictures, load: None })
+    }
+
+    /// Serves sessions as well: each loads a detector of its own, with masks.
+    #[must_use]
+    pub fn with_sessions(self, load: impl Fn() -> Result<Detector> + Send + Sync + 'static) -> Self {
+        Self { load: Some(Arc::new(load)), ..self }
     }
 
     /// Starts the engine's threads. The detector is loaded by the first request, unless it was
     /// [prepared](Detector::prepare).
     pub fn with(self, detector: Detector) -> Server {
-        let Self { config, listener, address, gallery, pictures } = self;
+        let Self { config, listener, address, gallery, pictures, load } = self;
         let about = About::of(&detector, &config);
         let metrics = Arc::new(Metrics::default());
         let engine = Engine::start(detector, metrics.clone(), &config.limits);
@@ -74,6 +82,7 @@ impl Bound {
             bodies: Places::new(config.limits.queue),
             videos: Places::new(config.limits.queue.div_ceil(2)),
             slots: Places::new(config.limits.queue),
+            sessions: Sessions::new(load, &config.limits),
             engine,
             metrics,
             gallery,
@@ -118,6 +127,7 @@ impl Server {
         let served = runtime.block_on(serve(listener, app.clone(), &stop, cancellation));
         app.engine.stop();
         runtime.shutdown_timeout(Duration::from_secs(1));
+        app.sessions.join();
         served.map_err(|error| cannot_listen(&app.config, error))
     }
 }
@@ -146,6 +156,7 @@ async fn serve(
     let open_ones =
         connections::serve(listener, router(&app), &settings, open, cancelled(cancellation)).await?;
     stop.send_replace(true);
+    app.sessions.stop();
     drop(tokio::time::timeout(app.config.limits.time, open_ones.close()).await);
     Ok(())
 }

@@ -59,6 +59,15 @@ pub struct ServeArgs {
     /// Most open connections, half of them from one address; any more wait
     #[arg(long, default_value_t = Limits::default().connections, allow_negative_numbers = true, value_name = "N", help_heading = PERFORMANCE)]
     connections: usize,
+    /// Most sessions that are open at the same time, half of them from one address; each loads the model again
+    #[arg(long, default_value_t = Limits::default().sessions, allow_negative_numbers = true, value_name = "N", help_heading = PERFORMANCE)]
+    sessions: usize,
+    /// Most memory for the frames and objects of a session, in bytes
+    #[arg(long, default_value_t = Limits::default().session_bytes, allow_negative_numbers = true, value_name = "BYTES", help_heading = PERFORMANCE)]
+    session_bytes: u64,
+    /// A session that is not used for this long ends, in seconds
+    #[arg(long, default_value_t = Limits::default().session_idle.as_secs_f64(), allow_negative_numbers = true, value_name = "SECONDS", help_heading = PERFORMANCE)]
+    session_idle: f64,
     /// Longest time for a request, in seconds
     #[arg(long, default_value_t = Limits::default().time.as_secs_f64(), allow_negative_numbers = true, value_name = "SECONDS", help_heading = PERFORMANCE)]
     timeout: f64,
@@ -92,6 +101,8 @@ pub fn run(args: &ServeArgs, log: &LogArgs) -> anyhow::Result<()> {
         );
     }
     let builder = args.detector.detector()?.with_masks(!args.no_masks);
+    let of_sessions = builder.clone();
+    let bound = bound.with_sessions(move || of_sessions.clone().build());
     let first = Prompts::new(["person"])?;
     args.detector.model.announce_built_in(&first, log);
     let (mut detector, loading) = load(builder, log)?;
@@ -119,9 +130,10 @@ fn config(args: &ServeArgs) -> anyhow::Result<ServeConfig> {
     if token.is_none() && !args.listen.ip().is_loopback() {
         token = Some(random_token()?);
     }
-    let time = Duration::try_from_secs_f64(args.timeout).map_err(|_| {
-        crate::usage(format!("--timeout is {}: expected a number of seconds above 0", args.timeout))
-    })?;
+    let seconds = |flag: &str, seconds: f64| {
+        Duration::try_from_secs_f64(seconds)
+            .map_err(|_| crate::usage(format!("{flag} is {seconds}: expected a number of seconds above 0")))
+    };
     let limits = Limits {
         body_bytes: args.max_bytes,
         pixels: args.max_pixels,
@@ -129,7 +141,10 @@ fn config(args: &ServeArgs) -> anyhow::Result<ServeConfig> {
         detections: args.detector.max_det.unwrap_or(Limits::default().detections),
         queue: args.queue,
         connections: args.connections,
-        time,
+        sessions: args.sessions,
+        session_bytes: args.session_bytes,
+        session_idle: seconds("--session-idle", args.session_idle)?,
+        time: seconds("--timeout", args.timeout)?,
         ..Limits::default()
     };
     let model = args.detector.model.model.as_ref();

@@ -1,0 +1,267 @@
+//! Videos whose objects are found, followed, corrected and removed by requests, each with a thread and a model of its own.
+
+pub(crate) mod asked;
+pub(crate) mod routes;
+mod worker;
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use axum::http::StatusCode;
+use ocelli::{Detector, Result};
+use serde::Serialize;
+use tokio::sync::oneshot;
+
+use self::worker::Worker;
+use crate::config::random_token;
+use crate::limits::Limits;
+use crate::places::Places;
+use crate::problem::Problem;
+
+/// Loads the model for a session.
+pub(crate) type Load = Arc<dyn Fn() -> Result<Detector> + Send + Sync>;
+/// What a session's thread does next.
+type Work = Box<dyn FnOnce(&mut Worker) + Send>;
+
+/// The sessions that are open.
+pub(crate) struct Sessions {
+    load: Option<Load>,
+    places: Places,
+    limits: Limits,
+    open: Mutex<HashMap<String, Arc<Session>>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+/// A session, for requests.
+pub(crate) struct Session {
+    id: String,
+    work: Mutex<Sender<Work>>,
+    seen: Arc<Seen>,
+}
+
+/// What is known of a session while its thread works.
+#[derive(Default)]
+pub(crate) struct Seen {
+    state: Mutex<State>,
+    /// Whether a run is under way.
+    is_running: AtomicBool,
+    has_ended: AtomicBool,
+}
+
+/// A session in JSON.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct State {
+    pub id: String,
+    /// Whether a run is under way.
+    pub running: bool,
+    /// The first frame that the session has.
+    pub first_frame: usize,
+    /// The number of frames, those that left included.
+    pub frames: usize,
+    /// Of a frame, in pixels; 0 before the first.
+    pub width: u32,
+    pub height: u32,
+    pub objects: Vec<u32>,
+    /// Frames that runs have passed.
+    pub passed: usize,
+    /// About how much memory its frames and objects take.
+    pub bytes: u64,
+}
+
+/// A run that is under way, until it is dropped.
+pub(crate) struct Running(Arc<Seen>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.is_running.store(false, SeqCst);
+    }
+}
+
+impl Seen {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the session is to end.
+    pub fn has_ended(&self) -> bool {
+        self.has_ended.load(SeqCst)
+    }
+}
+
+impl Sessions {
+    /// Without `load`, sessions are refused.
+    pub fn new(load: Option<Load>, limits: &Limits) -> Self {
+        Self {
+            load,
+            places: Places::new(limits.sessions),
+            limits: limits.clone(),
+            open: Mutex::default(),
+            threads: Mutex::default(),
+        }
+    }
+
+    /// The sessions that have not ended.
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Arc<Session>>> {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.retain(|_, session| !session.seen.has_ended());
+        open
+    }
+
+    /// Opens a session without frames. Of a session with a `window`, that many frames are kept.
+    ///
+    /// # Errors
+    /// 503 if there are too many, or all of the client's share are open.
+    pub fn open(&self, client: IpAddr, window: Option<usize>) -> Result<Arc<Session>, Problem> {
+        let load = self.load.clone().ok_or_else(|| Problem::missing("this server has no sessions"))?;
+        let place = self.places.take(client).map_err(|_| {
+            let message = format!(
+                "too many sessions: expected at most {}, half of them from one address; end one, or wait until an unused one ends",
+                self.limits.sessions
+            );
+            Problem::full(message)
+        })?;
+        let id = random_token()?;
+        let seen = Arc::new(Seen::default());
+        seen.lock().id.clone_from(&id);
+        let (sender, work) = channel();
+        let mut worker = Worker::new(load, window, self.limits.clone(), seen.clone());
+        let idle = self.limits.session_idle;
+        let thread = std::thread::Builder::new().name("session".into()).spawn(move || {
+            // Given back when the memory is.
+            let _place = place;
+            serve(&mut worker, &work, idle);
+            drop(worker);
+        });
+        let failed = |error| {
+            Problem::new(StatusCode::SERVICE_UNAVAILABLE, format!("no thread for a session: {error}"))
+        };
+        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        threads.retain(|thread| !thread.is_finished());
+        threads.push(thread.map_err(failed)?);
+        let session = Arc::new(Session { id: id.clone(), work: Mutex::new(sender), seen });
+        self.lock().insert(id, session.clone());
+        Ok(session)
+    }
+
+    /// How many have not ended.
+    pub fn count(&self) -> usize {
+        self.lock().len()
+    }
+
+    /// The session with this id.
+    ///
+    /// # Errors
+    /// 404 if there is none, or not any more.
+    pub fn get(&self, id: &str) -> Result<Arc<Session>, Problem> {
+        self.lock().get(id).cloned().ok_or_else(gone)
+    }
+
+    /// Ends a session after the frame at hand.
+    ///
+    /// # Errors
+    /// 404 if there is none, or not any more.
+    pub fn end(&self, id: &str) -> Result<(), Problem> {
+        let session = self.lock().remove(id).ok_or_else(gone)?;
+        session.seen.has_ended.store(true, SeqCst);
+        Ok(())
+    }
+
+    /// Ends all sessions after the frames at hand.
+    pub fn stop(&self) {
+        for (_, session) in self.lock().drain() {
+            session.seen.has_ended.store(true, SeqCst);
+        }
+    }
+
+    /// Waits for the ends of their threads.
+    pub fn join(&self) {
+        self.stop();
+        let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        threads.into_iter().for_each(|thread| drop(thread.join()));
+    }
+}
+
+/// Does what requests ask for, until nobody has asked for anything for the time `idle`.
+fn serve(worker: &mut Worker, work: &Receiver<Work>, idle: std::time::Duration) {
+    let seen = worker.seen().clone();
+    while let Ok(work) = work.recv_timeout(idle) {
+        if seen.has_ended() {
+            break;
+        }
+        work(worker);
+    }
+    seen.has_ended.store(true, SeqCst);
+}
+
+impl Session {
+    /// What is known of it now.
+    pub fn state(&self) -> State {
+        State { running: self.seen.is_running.load(SeqCst), ..self.seen.lock().clone() }
+    }
+
+    /// Waits for the session's thread to do something.
+    ///
+    /// # Errors
+    /// 409 while a run is under way; those of `work`.
+    pub async fn ask<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Worker) -> Result<T, Problem> + Send + 'static,
+    ) -> Result<T, Problem> {
+        if self.seen.is_running.load(SeqCst) {
+            return Err(running());
+        }
+        let (reply, answer) = oneshot::channel();
+        self.send(Box::new(move |worker| {
+            // Nobody waits for what was withdrawn.
+            if !reply.is_closed() {
+                drop(reply.send(caught(worker, work)));
+            }
+        }))?;
+        answer.await.map_err(|_| gone())?
+    }
+
+    /// Begins a run, of which there is one at a time.
+    ///
+    /// # Errors
+    /// 409 while another is under way.
+    pub fn begin(&self) -> Result<Running, Problem> {
+        match self.seen.is_running.swap(true, SeqCst) {
+            true => Err(running()),
+            false => Ok(Running(self.seen.clone())),
+        }
+    }
+
+    /// Gives the thread something to do.
+    fn send(&self, work: Work) -> Result<(), Problem> {
+        self.work.lock().unwrap_or_else(PoisonError::into_inner).send(work).map_err(|_| gone())
+    }
+}
+
+/// Does something with a session, and notes what is known afterwards.
+fn caught<T>(
+    worker: &mut Worker,
+    work: impl FnOnce(&mut Worker) -> Result<T, Problem>,
+) -> Result<T, Problem> {
+    let done = catch_unwind(AssertUnwindSafe(|| work(worker))).unwrap_or_else(|_| {
+        Err(Problem::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "the session failed; see the log, and open another",
+        ))
+    });
+    worker.note();
+    done
+}
+
+fn gone() -> Problem {
+    Problem::missing("there is no such session, or not any more: it was ended, or not used for too long")
+}
+
+fn running() -> Problem {
+    let message = "a run is under way: wait for its end, or close its connection";
+    Problem::new(StatusCode::CONFLICT, message)
+}
