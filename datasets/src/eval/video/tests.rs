@@ -208,6 +208,13 @@ fn what_cannot_be_compared_is_refused() {
         png(&format!("nothing/{frame}.png"), 4, 0);
         png(&format!("small/{frame}.png"), 3, 1);
     }
+    text("huge.txt", "1,1,0,0,1e300,1e300,1\n");
+    text(
+        "saco-huge.json",
+        r#"{"images":[{"id":1,"width":2,"height":2,"is_instance_exhaustive":1}],
+        "categories":[{"id":1}],"annotations":[{"image_id":1,"category_id":1,"bbox":[0,0,1e300,1e300]}]}"#,
+    );
+    text("saco-found.json", r#"[{"image_id":1,"category_id":1,"score":1,"bbox":[0,0,1e300,1e300]}]"#);
     png("frames/0.png", 4, 1);
     png("many/0.png", 4, 30);
     png("many/1.png", 4, 30);
@@ -226,6 +233,7 @@ fn what_cannot_be_compared_is_refused() {
         ("mot.txt", "twice.txt", invalid, "twice.txt: frame 1 has id 1 twice"),
         ("mot.txt", "short.txt", invalid, "short.txt, line 1: 5 numbers"),
         ("mot.txt", "nan.txt", invalid, "number 5 is \"nan\""),
+        ("mot.txt", "huge.txt", invalid, "number 5 is \"1e300\""),
         ("odd.txt", "mot.txt", invalid, "class 99"),
         ("people.txt", "car.txt", mismatch, "class 3; MOTChallenge's evaluation is of pedestrians"),
         ("seq", "found", mismatch, "frame 2, but seqinfo.ini has 1 frames"),
@@ -259,6 +267,8 @@ fn what_cannot_be_compared_is_refused() {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
     let two = run(place.path(), &["mot.txt", "mot.txt"], "mot.txt").expect_err("one is enough");
     assert_eq!(two.kind(), ErrorKind::InvalidArgument);
+    let report = run(place.path(), &["saco-huge.json"], "saco-found.json").expect("boxes are finite");
+    assert_eq!(report.cgf1_bbox.map(|figures| figures.f1), Some(0.0), "areas are not");
     // No track at all is an answer, and a bad one.
     let report = run(place.path(), &["mot.txt"], "empty.txt").expect("an empty file is valid");
     assert_eq!(report.tracks.map(|tracks| (tracks.all.hota, tracks.all.false_negatives)), Some((0.0, 1)));
