@@ -39,10 +39,11 @@ chmod 777 target/fonts
 OCELLI_TEST_FONT=$PWD/target/fonts/usr/share/fonts/truetype/wqy/wqy-microhei.ttc \
   cargo test --workspace --exclude ocelli-python "${features[@]}" --test all -- --ignored the_fonts_of_the_system
 step "figures of videos, beside the evaluations of others"
-target/checkers/bin/pip install -q "numpy==2.4.6" "scipy==1.17.1" "pillow==13.0.0" "pycocotools==2.0.11" "trackeval==1.3.0" \
-  "opencv-python-headless==5.0.0.93" "scikit-image" "tqdm" "typing_extensions"
-target/checkers/bin/pip install -q --no-deps "sam3==0.1.4"
-target/checkers/bin/python tests/golden/video_eval/make.py --check target/debug/ocelli --seeds 20
+python3 -m venv target/video-eval
+target/video-eval/bin/pip install -q --no-deps "trackeval==1.3.0" "sam3==0.1.4"
+target/video-eval/bin/pip install -q "numpy==2.4.6" "scipy==1.17.1" "pycocotools==2.0.11" pillow opencv-python-headless \
+  scikit-image tqdm typing_extensions
+target/video-eval/bin/python tests/golden/video_eval/make.py --check target/debug/ocelli --seeds 20
 step "the Python package"
 bash bindings/python/check.sh
 step "the Python package, as released, on a machine with Python alone"

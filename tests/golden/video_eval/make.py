@@ -4,8 +4,8 @@
     python make.py [--tools DIR]                        writes data/ and expected.json beside this script
     python make.py --check OCELLI [--seeds N] [--tools DIR]   compares the program with them on other seeds
 
-Needs numpy, scipy, pillow, pycocotools, trackeval, opencv-python-headless, scikit-image, tqdm, and sam3 without its
-dependencies. `--tools` is a folder with checkouts of `youtubevos/cocoapi` and `davis2017-evaluation`, which are not on PyPI:
+Needs numpy, scipy, pillow, pycocotools, opencv-python-headless, scikit-image, tqdm, typing_extensions, and trackeval and sam3
+without their dependencies. `--tools` is a folder with checkouts of `youtubevos/cocoapi` and `davis2017-evaluation`, which are not on PyPI:
 see `peers.py`.
 """
 

@@ -242,6 +242,11 @@ impl<'f> Sequence<'f> {
             );
             return Err(Error::new(ErrorKind::InvalidData, message));
         }
+        if objects > VOID {
+            let message =
+                format!("{}: object {objects}; numbers of DAVIS are up to {}", first.display(), VOID - 1);
+            return Err(Error::new(ErrorKind::InvalidData, message));
+        }
         Ok(Self { folder, objects, found, found_inside, is_whole })
     }
 

@@ -77,7 +77,12 @@ impl HotaCounts {
         for (frame, (rows, columns)) in sequence.frames.iter().zip(&frames) {
             let width = columns.len();
             let score = |(place, overlap): (usize, &f64)| {
-                alignment(rows[place / width], columns[place % width]) * overlap
+                // Most pairs have nothing in common.
+                if *overlap == 0.0 {
+                    0.0
+                } else {
+                    alignment(rows[place / width], columns[place % width]) * overlap
+                }
             };
             let scores: Vec<f64> = frame.overlaps.iter().enumerate().map(score).collect();
             for (row, column) in assign(&scores, rows.len(), width) {

@@ -113,7 +113,7 @@ fn parse(text: &str) -> Result<Line, String> {
         return Err(format!("{} numbers; expected {LAYOUT} separated by commas", fields.len()));
     }
     let number = |place: usize| match fields[place].parse::<f64>() {
-        Ok(value) if value.is_finite() => Ok(value),
+        Ok(value) if value.abs() <= f64::from(f32::MAX) => Ok(value),
         _ => Err(format!("number {} is {:?}; expected a finite number", place + 1, fields[place])),
     };
     let integer = |place: usize, what: &str, least: f64| {

@@ -212,5 +212,6 @@ fn box_overlap(found: &Instance, object: &Instance) -> f64 {
         return 0.0;
     }
     let common = width * height;
-    common / (a[2] * a[3] + b[2] * b[3] - common)
+    let overlap = common / (a[2] * a[3] + b[2] * b[3] - common);
+    if overlap.is_finite() { overlap } else { 0.0 }
 }

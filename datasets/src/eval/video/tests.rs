@@ -208,6 +208,13 @@ fn what_cannot_be_compared_is_refused() {
         png(&format!("nothing/{frame}.png"), 4, 0);
         png(&format!("small/{frame}.png"), 3, 1);
     }
+    text("huge.txt", "1,1,0,0,1e300,1e300,1\n");
+    text(
+        "saco-huge.json",
+        r#"{"images":[{"id":1,"width":2,"height":2,"is_instance_exhaustive":1}],
+        "categories":[{"id":1}],"annotations":[{"image_id":1,"category_id":1,"bbox":[0,0,1e300,1e300]}]}"#,
+    );
+    text("saco-found.json", r#"[{"image_id":1,"category_id":1,"score":1,"bbox":[0,0,1e300,1e300]}]"#);
     png("frames/0.png", 4, 1);
     png("many/0.png", 4, 30);
     png("many/1.png", 4, 30);
@@ -226,6 +233,7 @@ fn what_cannot_be_compared_is_refused() {
         ("mot.txt", "twice.txt", invalid, "twice.txt: frame 1 has id 1 twice"),
         ("mot.txt", "short.txt", invalid, "short.txt, line 1: 5 numbers"),
         ("mot.txt", "nan.txt", invalid, "number 5 is \"nan\""),
+        ("mot.txt", "huge.txt", invalid, "number 5 is \"1e300\""),
         ("odd.txt", "mot.txt", invalid, "class 99"),
         ("people.txt", "car.txt", mismatch, "class 3; MOTChallenge's evaluation is of pedestrians"),
         ("seq", "found", mismatch, "frame 2, but seqinfo.ini has 1 frames"),
@@ -259,7 +267,50 @@ fn what_cannot_be_compared_is_refused() {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
     let two = run(place.path(), &["mot.txt", "mot.txt"], "mot.txt").expect_err("one is enough");
     assert_eq!(two.kind(), ErrorKind::InvalidArgument);
+    let report = run(place.path(), &["saco-huge.json"], "saco-found.json").expect("boxes are finite");
+    assert_eq!(report.cgf1_bbox.map(|figures| figures.f1), Some(0.0), "areas are not");
     // No track at all is an answer, and a bad one.
     let report = run(place.path(), &["mot.txt"], "empty.txt").expect("an empty file is valid");
     assert_eq!(report.tracks.map(|tracks| (tracks.all.hota, tracks.all.false_negatives)), Some((0.0, 1)));
+}
+
+#[test]
+fn crowds_annotators_and_kept_matches() {
+    // A worse match of the previous frame is kept.
+    let mut sequence = TrackSequence::default();
+    sequence.push(vec![1], vec![5], vec![0.6]).expect("ids are unique");
+    sequence.push(vec![1], vec![5, 6], vec![0.6, 0.9]).expect("ids are unique");
+    let figures = TrackCounts::of(&sequence).figures();
+    assert_eq!((figures.id_switches, figures.false_positives), (0, 1));
+
+    let place = tempfile::tempdir().expect("a temporary folder");
+    let write = |name: &str, value: &Value| {
+        std::fs::write(place.path().join(name), value.to_string()).expect("it can be written to");
+    };
+    // Several tracks on a crowd are not wrong, though their scores are higher.
+    let mut truth = data_set((1, "dog"), None);
+    let mut crowd = truth["annotations"][0].clone();
+    crowd["iscrowd"] = json!(1);
+    crowd["segmentations"] = json!([null, {"size": [4, 4], "counts": [8, 8]}]);
+    crowd["areas"] = json!([null, 8]);
+    truth["annotations"].as_array_mut().expect("a list").push(crowd.clone());
+    write("truth.json", &truth);
+    crowd["score"] = json!(0.9);
+    let mut found = json!([crowd.clone(), crowd, truth["annotations"][0]]);
+    found[2]["score"] = json!(0.5);
+    write("tracks.json", &found);
+    let report = run(place.path(), &["truth.json"], "tracks.json").expect("it is valid");
+    let ap = report.segm.and_then(|accuracy| accuracy.ap);
+    assert!(ap.is_some_and(|ap| ap > 0.999), "{ap:?}");
+
+    // Of two annotators the one counts who, as the predictions, has nothing.
+    let image = json!([{"id": 1, "width": 4, "height": 4, "is_instance_exhaustive": 1}]);
+    let object = json!([{"image_id": 1, "category_id": 1, "bbox": [0, 0, 2, 2]}]);
+    write("one.json", &json!({"images": image, "categories": [{"id": 1}], "annotations": object}));
+    write("none.json", &json!({"images": image, "categories": [{"id": 1}], "annotations": []}));
+    write("found.json", &json!([]));
+    for (truth, positive) in [(vec!["one.json"], 1), (vec!["one.json", "none.json"], 0)] {
+        let report = run(place.path(), &truth, "found.json").expect("it is valid");
+        assert_eq!(report.cgf1_bbox.map(|figures| figures.positive_cases), Some(positive), "{truth:?}");
+    }
 }

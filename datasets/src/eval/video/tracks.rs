@@ -90,6 +90,10 @@ impl TrackSequence {
     pub fn push_boxes(&mut self, objects: &[ObjectBox], tracks: &[TrackBox]) -> Result<()> {
         let overlaps: Vec<f64> =
             objects.iter().flat_map(|one| tracks.iter().map(|track| box_iou(one.ltwh, track.ltwh))).collect();
+        if overlaps.iter().any(|overlap| !overlap.is_finite()) {
+            let message = format!("frame {} of the sequence: a box is not finite", self.frames.len() + 1);
+            return Err(Error::new(ErrorKind::InvalidArgument, message));
+        }
         let columns = tracks.len();
         let mut is_kept = vec![true; columns];
         for (row, column) in matches_above_half(&overlaps, objects.len(), columns, 0.0) {
@@ -155,5 +159,6 @@ fn box_iou(a: [f64; 4], b: [f64; 4]) -> f64 {
     if area_a <= f64::EPSILON || area_b <= f64::EPSILON || either <= f64::EPSILON {
         return 0.0;
     }
-    common / either
+    // Rounding can make it more.
+    (common / either).min(1.0)
 }

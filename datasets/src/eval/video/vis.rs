@@ -204,7 +204,8 @@ impl Vis {
                 return refuse(ErrorKind::Mismatch, why);
             }
             let score = match record.score.filter(|score| score.is_finite()) {
-                Some(score) if has_score => score,
+                // 0 and -0 are equal.
+                Some(score) if has_score => score + 0.0,
                 None if has_score => return refuse(ErrorKind::InvalidData, "it has no score".into()),
                 _ => 1.0,
             };

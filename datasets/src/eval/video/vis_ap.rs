@@ -147,8 +147,8 @@ fn matches(video: &ClassInVideo, range: [f64; 2]) -> Vec<Fate> {
         let Track { score, area } = video.tracks[track];
         let mut fate =
             Fate { score, rank, is_hit: [false; LEVELS], is_ignored: [is_outside(area, range); LEVELS] };
-        for at in 0..LEVELS {
-            let (mut best, mut found) = (level(at).min(1.0 - 1e-10), None);
+        for (at, least) in (0..LEVELS).map(level).enumerate() {
+            let (mut best, mut found) = (least.min(1.0 - 1e-10), None);
             for &object in &objects {
                 let one = &video.objects[object];
                 if is_taken[object][at] && !one.is_crowd {
