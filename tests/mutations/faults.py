@@ -93,6 +93,21 @@ BEHAVIOUR = [
           "masks_are_those_of_transformers"),
     Fault("clicks are answered from the picture before", "src/detector/encode.rs",
           "        features.clicks.take();\n", "", "features_are_kept_and_belong_to_their_picture"),
+    Fault("a click computes the picture again", "cli/serve/src/engine/stages.rs",
+          "let is_enough = |picture: &Picture| !masks ||", "let is_enough = |picture: &Picture| masks &&",
+          "a_second_click_costs_the_decoder_alone"),
+    Fault("a run goes on without its client", "cli/serve/src/sessions/worker.rs",
+          "if lines.blocking_send(line.into()).is_err() || is_last {",
+          "if lines.blocking_send(line.into()).is_err() && is_last || is_last {",
+          "a_run_ends_with_its_client_and_with_its_session"),
+    Fault("sessions that are not used stay", "cli/serve/src/sessions.rs",
+          "work.recv_timeout(idle)", "work.recv_timeout(idle * 1000)", "a_session_that_is_not_used_ends"),
+    Fault("sessions take any memory", "cli/serve/src/sessions/worker.rs",
+          "if bytes <= self.limits.session_bytes {", "if bytes < u64::MAX {",
+          "sessions_and_their_memory_are_limited"),
+    Fault("a list of files is a video", "cli/serve/src/sessions/upload.rs",
+          "Some([0x1a, 0x45, 0xdf, 0xa3, ..]) => true,", "Some([0x1a | b'#', 0x45 | b'E', 0xdf | b'X', ..]) => true,",
+          "lists_of_other_files_are_no_videos"),
 ]
 
 PARITY = "every_output_of_every_graph"

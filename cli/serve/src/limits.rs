@@ -125,6 +125,11 @@ impl Limits {
     /// Refuses a picture with too many pixels, or what is no picture, at the cost of reading its header.
     pub(crate) fn check_picture(&self, bytes: &[u8]) -> Result<()> {
         let (width, height) = Image::declared_size(bytes, "the request")?;
+        self.check_pixels(width, height)
+    }
+
+    /// Refuses a picture or a video of a size beyond the limit.
+    pub(crate) fn check_pixels(&self, width: u32, height: u32) -> Result<()> {
         if u64::from(width) * u64::from(height) > self.pixels {
             let message = format!(
                 "cannot read the image, the request: {width}x{height} is too large; expected at most {:.1} megapixels",

@@ -2,6 +2,7 @@
 
 pub(crate) mod asked;
 pub(crate) mod routes;
+mod upload;
 mod worker;
 
 use std::collections::HashMap;
@@ -17,6 +18,7 @@ use ocelli::{Detector, Result};
 use serde::Serialize;
 use tokio::sync::oneshot;
 
+use self::upload::Upload;
 use self::worker::Worker;
 use crate::config::random_token;
 use crate::limits::Limits;
@@ -112,11 +114,16 @@ impl Sessions {
         open
     }
 
-    /// Opens a session without frames. Of a session with a `window`, that many frames are kept.
+    /// Opens a session with a video, or without frames. Of a session with a `window`, that many frames are kept.
     ///
     /// # Errors
     /// 503 if there are too many, or all of the client's share are open.
-    pub fn open(&self, client: IpAddr, window: Option<usize>) -> Result<Arc<Session>, Problem> {
+    pub fn open(
+        &self,
+        client: IpAddr,
+        window: Option<usize>,
+        video: Option<Upload>,
+    ) -> Result<Arc<Session>, Problem> {
         let load = self.load.clone().ok_or_else(|| Problem::missing("this server has no sessions"))?;
         let place = self.places.take(client).map_err(|_| {
             let message = format!(
@@ -129,7 +136,8 @@ impl Sessions {
         let seen = Arc::new(Seen::default());
         seen.lock().id.clone_from(&id);
         let (sender, work) = channel();
-        let mut worker = Worker::new(load, window, self.limits.clone(), seen.clone());
+        let mut worker = Worker::new(load, window, video, self.limits.clone(), seen.clone());
+        worker.note();
         let idle = self.limits.session_idle;
         let thread = std::thread::Builder::new().name("session".into()).spawn(move || {
             // Given back when the memory is.

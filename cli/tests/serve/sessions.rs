@@ -179,6 +179,61 @@ fn sessions_are_those_of_the_library() {
     server.wait_for("ocelli_sessions", 0.0);
 }
 
+#[test]
+#[cfg_attr(without_video, ignore = "needs the video library")]
+fn a_video_file_is_a_session() {
+    let place = place();
+    for (size, file) in [("96x72", "street.mp4"), ("128x96", "large.mp4")] {
+        let drawn = format!("video|--quiet|--classes|dog|--scene-size|{size}|--max-frames|5|-o|{file}");
+        place.succeed(OCELLI, &drawn.split('|').collect::<Vec<_>>());
+    }
+    let server = Running::start(&place, &["--model", "model", "--max-pixels", "8000"]);
+    let open = |fields: &[(&str, &[u8])]| {
+        let (kind, body) = form(fields);
+        server.send(&format!("POST /v1/sessions HTTP/1.1\r\n{kind}"), &body)
+    };
+    let [video, large] = ["street.mp4", "large.mp4"].map(|file| place.read(file));
+    let refused: [(&[(&str, &[u8])], &str); 5] = [
+        (&[("video", &large)], "128x96 is too large"),
+        (&[("video", b"#EXTM3U\nfile:///etc/passwd")], "expected a file in MP4"),
+        (&[("video", b"\0\0\0\x20ftypisom\0\0\0\0")], "the request"),
+        (&[("video", &video), ("window", b"3")], "no window beside it"),
+        (&[("video", &video), ("image", &frame(0))], "no images"),
+    ];
+    for (fields, words) in refused {
+        let reply = open(fields);
+        assert!(
+            reply.status == 400 && reply.text().contains(words),
+            "{words}: {} {}",
+            reply.status,
+            reply.text()
+        );
+        assert!(!reply.text().contains("ocelli-"), "the name of a file: {}", reply.text());
+    }
+    let opened = open(&[("video", &video)]);
+    assert_eq!(opened.status, 201, "{}", opened.text());
+    let state = opened.json();
+    assert_eq!((&state["frames"], &state["width"], &state["height"]), (&json!(5), &json!(96), &json!(72)));
+    let address = format!("/v1/sessions/{}", state["id"].as_str().expect("it has one"));
+    let frames = format!("POST {address}/frames HTTP/1.1\r\nContent-Type: image/png");
+    let pushed = server.send(&frames, &frame(0));
+    assert!(pushed.status == 400 && pushed.text().contains("has a video"), "{}", pushed.text());
+
+    let model = ModelSource::Folder(place.path("model"));
+    let builder = Detector::builder().with_model(model).with_engine(EngineKind::Embedded).with_masks(true);
+    let detector = builder.build().expect("the model was exported");
+    let options = VideoSessionOptions::new(&detector);
+    let source = SessionSource::open(place.path("street.mp4")).expect("it was drawn");
+    let mut expected = VideoSession::new(detector, source, options).expect("it has a tracker");
+    let shown = server.post(&format!("{address}/prompts"), &json!({"frame": 3, "points": [[20, 30]]}));
+    assert_eq!(shown.status, 200, "{}", shown.text());
+    let click = Click { x: 20.0 / 96.0, y: 30.0 / 72.0, is_foreground: true };
+    expected.add_points(0, 3, &[click]).expect("it is on the frame");
+    let all = lines(&server.post(&format!("{address}/propagate"), &json!({"direction": "both"})));
+    assert_eq!(all, run(&mut expected, RunDirection::Both, None));
+    assert!(all.len() >= 5, "{all:?}");
+}
+
 /// Begins a run, and waits for its first line.
 fn begin(server: &Running, address: &str) -> BufReader<std::net::TcpStream> {
     let mut stream = BufReader::new(server.begin(&format!("POST {address}/propagate HTTP/1.1"), b"", 0));
@@ -261,17 +316,13 @@ fn what_a_session_does_not_take_is_refused() {
     };
     let show = |asked: Value| server.post(&format!("{address}/prompts"), &asked);
     let run = |asked: Value| server.post(&format!("{address}/propagate"), &asked);
-    let (kind, unknown) = form(&[("video", b"x")]);
+    let (kind, unknown) = form(&[("film", b"x")]);
     let empty_mask = json!({"size": [5, 5], "counts": "i0"});
     let rows = [
         (built_in.post("/v1/sessions", &json!({})), 400, "sessions, built-in: this model has no tracker"),
         (server.post("/v1/sessions", &json!({"window": 0})), 400, "window is 0"),
         (server.post("/v1/sessions", &json!({"frames": 3})), 400, "unknown field"),
-        (
-            server.send(&format!("POST /v1/sessions HTTP/1.1\r\n{kind}"), &unknown),
-            400,
-            "video: no such field",
-        ),
+        (server.send(&format!("POST /v1/sessions HTTP/1.1\r\n{kind}"), &unknown), 400, "film: no such field"),
         (push(b"x"), 400, "not an image"),
         (push(large.get_ref()), 400, "is too large"),
         (push(other.get_ref()), 400, "frames of one size"),

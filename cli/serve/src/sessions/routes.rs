@@ -14,6 +14,7 @@ use serde_json::json;
 use tokio::sync::{mpsc, oneshot};
 
 use super::asked::{AskedPrompt, AskedRun, AskedSession, read};
+use super::upload::Upload;
 use super::worker::Worker;
 use super::{Session, caught};
 use crate::app::App;
@@ -34,35 +35,44 @@ pub(crate) fn router() -> Router<Arc<App>> {
         .route("/{id}/objects/{object}", delete(remove))
 }
 
-/// Opens a session, with the pictures of a form as its frames.
+/// Opens a session, with the video or the pictures of a form as its frames.
 async fn open(State(app): State<Arc<App>>, request: Request) -> Result<Response, Problem> {
     check_tracker(&app, "sessions")?;
     let client = ends_of(&request)?.client;
     let place = app.bodies.take(client)?;
-    let (asked, pictures): (AskedSession, _) = match is_form(&request) {
+    let (asked, pictures, video): (AskedSession, _, _) = match is_form(&request) {
         true => {
-            let (mut asked, mut pictures) = (AskedSession::default(), Vec::new());
+            let (mut asked, mut pictures, mut video) = (AskedSession::default(), Vec::new(), None);
             for (name, value) in fields(request, &app.config.limits).await? {
                 match name.as_str() {
                     "image" => pictures.push(value),
+                    "video" => video = Some(value),
                     "window" => asked.window = Some(read(&value)?),
                     _ => {
                         return Err(Problem::bad(format!(
-                            "{name}: no such field; the fields are image, window"
+                            "{name}: no such field; the fields are video, image, window"
                         )));
                     }
                 }
             }
-            (asked, pictures)
+            (asked, pictures, video)
         }
-        false => (read(&body(request).await?)?, Vec::new()),
+        false => (read(&body(request).await?)?, Vec::new(), None),
     };
+    if video.is_some() && (asked.window.is_some() || !pictures.is_empty()) {
+        return Err(Problem::bad("a video has all frames: expected no images and no window beside it"));
+    }
     if asked.window == Some(0) {
         return Err(Problem::bad("window is 0: expected at least 1"));
     }
     let _slot = app.slots.take(client)?;
     drop(place);
-    let session = app.sessions.open(client, asked.window)?;
+    let limits = app.config.limits.clone();
+    let upload = match video {
+        Some(video) => Some(off_the_workers(move |_| Upload::open(&video, &limits)).await?),
+        None => None,
+    };
+    let session = app.sessions.open(client, asked.window, upload)?;
     if let Err(problem) = append(&session, pictures, &app.config.limits).await {
         drop(app.sessions.end(&session.id));
         return Err(problem);

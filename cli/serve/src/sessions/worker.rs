@@ -8,12 +8,17 @@ use axum::http::StatusCode;
 use ocelli::masklets::{Click, RunDirection, SessionSource, TrackedFrame, VideoSession, VideoSessionOptions};
 use ocelli::{BoundingBox, Error, ErrorKind, Image, Mask, Result};
 use serde::Serialize;
+use tempfile::TempPath;
 use tokio::sync::mpsc::Sender;
 
 use super::asked::{AskedRun, Shows};
+use super::upload::Upload;
 use super::{Load, Seen};
 use crate::limits::Limits;
 use crate::problem::Problem;
+
+/// Pictures of a video file that a session has in memory.
+const KEPT_PICTURES: usize = 16;
 
 /// The session, and what it needs until it has a frame.
 pub(crate) struct Worker {
@@ -23,7 +28,11 @@ pub(crate) struct Worker {
     seen: Arc<Seen>,
     /// Frames that came before the model was loaded.
     waiting: Vec<Image>,
+    /// A video, before the model was loaded.
+    video: Option<SessionSource>,
     session: Option<VideoSession>,
+    /// The file of a video, which outlives the session.
+    file: Option<TempPath>,
     /// Bytes of an object in a frame that a run has passed.
     object_bytes: u64,
     /// The frames that runs have passed.
@@ -60,14 +69,23 @@ impl From<TrackedFrame> for FrameRecord {
 }
 
 impl Worker {
-    pub fn new(load: Load, window: Option<usize>, limits: Limits, seen: Arc<Seen>) -> Self {
+    pub fn new(
+        load: Load,
+        window: Option<usize>,
+        video: Option<Upload>,
+        limits: Limits,
+        seen: Arc<Seen>,
+    ) -> Self {
+        let (video, file) = video.map(|Upload { source, file }| (source, file)).unzip();
         Self {
             load,
             window,
             limits,
             seen,
             waiting: Vec::new(),
+            video,
             session: None,
+            file,
             object_bytes: 0,
             passed: BTreeSet::new(),
         }
@@ -82,6 +100,11 @@ impl Worker {
     /// # Errors
     /// 413 if the session has no room for it; 400 if it has another size than the first.
     pub fn push(&mut self, image: Image) -> Result<(), Problem> {
+        if self.file.is_some() {
+            return Err(Problem::bad(
+                "the session has a video: frames can be appended to a session without one",
+            ));
+        }
         let size = (image.width(), image.height());
         // With a window an earlier frame leaves.
         let is_full = self.window.is_some_and(|window| self.frames().len() >= window);
@@ -110,7 +133,7 @@ impl Worker {
     /// The session, once it has a frame. The model is loaded the first time.
     fn session(&mut self) -> Result<&mut VideoSession> {
         if self.session.is_none() {
-            if self.waiting.is_empty() {
+            if self.waiting.is_empty() && self.video.is_none() {
                 let message = "the session has no frames: push one first";
                 return Err(Error::new(ErrorKind::InvalidArgument, message));
             }
@@ -121,8 +144,9 @@ impl Worker {
             let mut options = VideoSessionOptions::new(&detector);
             options.window = self.window;
             let mut waiting = std::mem::take(&mut self.waiting).into_iter();
-            let first = waiting.next().expect("it is not empty");
-            let mut session = VideoSession::new(detector, SessionSource::pushed(first), options)?;
+            let pushed = || SessionSource::pushed(waiting.next().expect("it is not empty without a video"));
+            let source = self.video.take().unwrap_or_else(pushed);
+            let mut session = VideoSession::new(detector, source, options)?;
             for image in waiting {
                 session.push(image)?;
             }
@@ -247,17 +271,24 @@ impl Worker {
     /// About how much memory the frames and objects take.
     fn bytes(&self) -> u64 {
         let objects = self.session.as_ref().map_or(0, |session| session.objects().len() as u64);
-        self.frames().len() as u64 * picture_bytes(self.size())
+        let most = if self.file.is_some() { KEPT_PICTURES } else { usize::MAX };
+        self.frames().len().min(most) as u64 * picture_bytes(self.size())
             + objects * self.passed.len() as u64 * self.object_bytes
     }
 
     fn frames(&self) -> std::ops::Range<usize> {
-        self.session.as_ref().map_or(0..self.waiting.len(), VideoSession::frames)
+        match (&self.session, &self.video) {
+            (Some(session), _) => session.frames(),
+            (None, Some(video)) => 0..video.shape().frames.unwrap_or(0),
+            (None, None) => 0..self.waiting.len(),
+        }
     }
 
     fn size(&self) -> (u32, u32) {
-        match &self.session {
-            Some(session) => (session.size().0 as u32, session.size().1 as u32),
+        let of_video = |video: &SessionSource| (video.shape().width, video.shape().height);
+        let size = self.session.as_ref().map(VideoSession::size).or(self.video.as_ref().map(of_video));
+        match size {
+            Some((width, height)) => (width as u32, height as u32),
             None => self.waiting.first().map_or((0, 0), |first| (first.width(), first.height())),
         }
     }
