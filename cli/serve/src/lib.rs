@@ -19,6 +19,9 @@
 //! queue that serves the clients in turn. Threads decode the pictures ahead of one thread that owns the engine. A client
 //! that goes away gives its slot back, and its picture is skipped.
 //!
+//! A video session ([`Bound::with_sessions`]) has a thread and a detector of its own, which requests give work to; a run sends
+//! its frames as they are found, and ends when its client goes away.
+//!
 //! Nothing that a client sends becomes a path. The only addresses that are fetched are pictures of the
 //! [Label Studio](LabelStudio) that the configuration names.
 

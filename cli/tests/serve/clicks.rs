@@ -82,7 +82,7 @@ fn clicks_are_answered_as_by_the_program() {
                 let same =
                     [("object", "class_id"), ("box", "box"), ("predicted_iou", "score"), ("mask", "mask")];
                 for (key, name) in same {
-                    if found[key].to_string() != expected[name].to_string() {
+                    if found[key] != expected[name] {
                         wrong.push(format!("{flags}, {road}, {key}: {} {}", found[key], expected[name]));
                     }
                 }

@@ -181,11 +181,13 @@ impl PromptStage {
                         let found = stage.search(picture, &question, &withdrawn, times)?;
                         let count = found.len();
                         Ok((found, count))
-                    })
+                    });
                 }
-                Task::Segment(shown, reply) => self.answer(picture, since, reply, |stage, picture, times| {
-                    Ok((stage.segment(picture, &shown, &withdrawn, times)?, 0))
-                }),
+                Task::Segment(shown, reply) => {
+                    self.answer(picture, since, reply, |stage, picture, times| {
+                        Ok((stage.segment(picture, &shown, &withdrawn, times)?, 0))
+                    });
+                }
             }
         }
     }

@@ -50,12 +50,12 @@ impl Upload {
 
 /// Whether a file starts as a container that holds its frames itself.
 fn is_whole_video(bytes: &[u8]) -> bool {
-    match bytes.get(..12) {
-        Some([b'R', b'I', b'F', b'F', _, _, _, _, b'A', b'V', b'I', b' ']) => true,
-        Some([0x1a, 0x45, 0xdf, 0xa3, ..]) => true,
-        Some([_, _, _, _, b'f', b't', b'y', b'p', ..]) => true,
-        _ => false,
-    }
+    matches!(
+        bytes,
+        [b'R', b'I', b'F', b'F', _, _, _, _, b'A', b'V', b'I', b' ', ..]
+            | [0x1a, 0x45, 0xdf, 0xa3, ..]
+            | [_, _, _, _, b'f', b't', b'y', b'p', ..]
+    )
 }
 
 #[cfg(test)]
@@ -71,7 +71,7 @@ mod tests {
             (b"RIFF\0\0\0\0WEBPVP8 ", false),
             (b"#EXTM3U\nfile:///etc/passwd", false),
             (b"ffconcat version 1.0\nfile /etc/passwd", false),
-            (b"\0\0ftyp", false),
+            (b"\0\0ftypisom\0\0", false),
         ];
         for (bytes, is_whole) in cases {
             assert_eq!(is_whole_video(bytes), is_whole, "{}", String::from_utf8_lossy(bytes));
