@@ -270,7 +270,7 @@ fn objects_are_limited() {
     let place = place_with_objects();
     let object =
         |object: u32, x: u32| json!({"frame": 0, "object": object, "points": [[x, 30]], "class": "dog"});
-    place.write("two.json", &json!([object(1, 20), object(2, 70)]).to_string());
+    place.write("two.json", json!([object(1, 20), object(2, 70)]).to_string());
     let objects = [&OBJECTS[..], &["--points", "two.json", "--max-objects"]].concat();
     place.succeed(OCELLI, &[&objects[..], &["2"]].concat());
     let case = |limit: &str| format!("{}|{limit}", objects.join("|"));
