@@ -172,16 +172,22 @@ async fn propagate(
     let (begun, has_begun) = oneshot::channel();
     let (lines, mut written) = mpsc::channel::<Bytes>(1);
     session.send(Box::new(move |worker: &mut Worker| {
-        let _running = running;
-        let start = caught(worker, |worker| worker.begin(&run));
-        let goes_on = start.is_ok();
+        // It ends before its client is told, who may ask for the next thing at once.
+        let running = running;
+        if let Err(problem) = caught(worker, |worker| worker.begin(&run)) {
+            drop(running);
+            drop(begun.send(Err(problem)));
+            return;
+        }
         // Nobody waits for the run if this cannot be sent.
-        if begun.send(start).is_ok() && goes_on {
+        if begun.send(Ok(())).is_ok() {
             drop(caught(worker, |worker| {
                 worker.run(&lines);
                 Ok(())
             }));
         }
+        drop(running);
+        drop(lines);
     }))?;
     has_begun.await.map_err(|_| Problem::stopping())??;
     let (mut sender, streamed) = Channel::<Bytes, Infallible>::new(1);
