@@ -163,7 +163,7 @@ mod tests {
             let view = FrameView { data, width: 2, height: 2, stride, format, timestamp: Duration::ZERO };
             let found = view.to_image().map(|image| (image.width(), image.height(), image.into_rgb8()));
             assert_eq!(found.map_err(|error| error.to_string()), Ok((2, 2, expected.to_vec())), "{format:?}");
-            let short = FrameView { data: &data[..5], ..view };
+            let short = FrameView { data: &data[..4], ..view };
             assert!(short.to_image().is_err(), "{format:?}");
         }
     }

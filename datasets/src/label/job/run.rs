@@ -20,15 +20,15 @@ const MAX_ENGINE_FAILURES: usize = 5;
 /// Decoded images that wait for the detector, for each decoding thread.
 pub(super) const AHEAD: usize = 2;
 
-/// The stages of a detector that looks for the classes of a data set.
-pub(super) struct Looker {
+/// The stages of a detector that finds the classes of a data set.
+pub(super) struct LabelStages {
     text: TextEmbedder,
     encoder: ImageEncoder,
     decoder: PromptDecoder,
     features: ImageFeatures,
 }
 
-impl Looker {
+impl LabelStages {
     pub fn new(detector: Detector) -> Self {
         let Stages { text, encoder, decoder, .. } = detector.into_stages();
         Self { text, encoder, decoder, features: ImageFeatures::default() }
@@ -84,9 +84,9 @@ impl LabelJob {
         on_event: &mut dyn FnMut(LabelEvent<'_>) -> Result<()>,
     ) -> Result<()> {
         let preparer = Preparer::new(detector.model().manifest());
-        let mut looker = Looker::new(detector);
+        let mut label_stages = LabelStages::new(detector);
         let mut label = |job: &mut Self, first: usize, todo: Vec<ImageFile>| {
-            let mut prompts = looker.prompts((&job.classes, first), &todo, &preparer)?;
+            let mut prompts = label_stages.prompts((&job.classes, first), &todo, &preparer)?;
             in_order(
                 todo.len(),
                 threads,
@@ -95,8 +95,9 @@ impl LabelJob {
                 |i, image| {
                     on_event(LabelEvent::Waiting)?;
                     let (identity, prepared) = image.unwrap_or_else(|panicked| ((0, 0), Err(panicked)));
-                    let found = prepared
-                        .and_then(|prepared| looker.look(&mut prompts, (&todo[i], prepared), &preparer));
+                    let found = prepared.and_then(|prepared| {
+                        label_stages.look(&mut prompts, (&todo[i], prepared), &preparer)
+                    });
                     job.finish_image(&todo[i], identity, found, (first, prompts.classes()), on_event)
                 },
             )

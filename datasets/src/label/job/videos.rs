@@ -11,7 +11,7 @@ use ocelli::{
     BoundingBox, Cancellation, Detection, Detector, Error, ErrorKind, Frame, Prompt, Prompts, Result, Source,
 };
 
-use super::run::{AHEAD, Looker};
+use super::run::{AHEAD, LabelStages};
 use super::{LabelEvent, LabelJob};
 use crate::label::class_map::Class;
 use crate::label::images::ImageFile;
@@ -72,13 +72,13 @@ impl LabelJob {
         on_event: &mut dyn FnMut(LabelEvent<'_>) -> Result<()>,
     ) -> Result<()> {
         let preparer = Preparer::new(detector.model().manifest());
-        let mut looker = Looker::new(detector);
+        let mut label_stages = LabelStages::new(detector);
         let all: Vec<ImageFile> = pending.values().flat_map(BTreeMap::values).cloned().collect();
-        let mut prompts = looker.prompts((&self.classes, 0), &all, &preparer)?;
+        let mut prompts = label_stages.prompts((&self.classes, 0), &all, &preparer)?;
         for video in videos {
             let Some(pending) = pending.remove(video.name()) else { continue };
             let mut broken = None;
-            let seeing = (&mut looker, &mut prompts, &preparer);
+            let seeing = (&mut label_stages, &mut prompts, &preparer);
             let ended = self.follow_boxes_in((video, &pending), seeing, &mut broken, on_event);
             match broken {
                 Some(error) => on_event(LabelEvent::Failed { path: video.path(), error: &error })?,
@@ -92,7 +92,7 @@ impl LabelJob {
     fn follow_boxes_in(
         &mut self,
         (video, pending): (&LabelVideo, &Pending),
-        (looker, prompts, preparer): (&mut Looker, &mut LabelPrompts, &Preparer),
+        (label_stages, prompts, preparer): (&mut LabelStages, &mut LabelPrompts, &Preparer),
         broken: &mut Option<Error>,
         on_event: &mut dyn FnMut(LabelEvent<'_>) -> Result<()>,
     ) -> Result<()> {
@@ -122,10 +122,10 @@ impl LabelJob {
             on_event(LabelEvent::Waiting)?;
             let file = pending.get(&(number as u64));
             if has_masks {
-                looker.set_masks(file.is_some());
+                label_stages.set_masks(file.is_some());
             }
             let found = frame.and_then(|(identity, prepared)| {
-                let found = looker.look(prompts, (file.unwrap_or(&between), prepared), preparer)?;
+                let found = label_stages.look(prompts, (file.unwrap_or(&between), prepared), preparer)?;
                 Ok((identity, found))
             });
             let (identity, (size, detections)) = match found {
