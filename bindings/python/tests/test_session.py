@@ -182,7 +182,7 @@ def test_other_threads_run_meanwhile(tracker_model: Path, noise_frames: list[Fra
     from ocelli._detector import DetectorOptions
 
     source = {"name": "video", "frame": None, "channel_order": "rgb", "files": None, "videos": Videos}
-    options = {"temporal_disambiguation": True, "keep_features": None, "kept_frames": 0}
+    options = {"temporal_disambiguation": True, "keep_features": None, "kept_frames": 0, "window": None}
     native = _ocelli.VideoSession(DetectorOptions(tracker_model, **OPTIONS).native, source, options)
     thread.start()
     native.add_mask(0, 0, (as_mask(LEFT).counts, WIDTH, HEIGHT))
