@@ -183,6 +183,15 @@ impl VideoSession {
         Ok(number)
     }
 
+    /// The picture of a frame, of the size of the video.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] if there is no such frame; as [`SessionSource::picture`].
+    pub fn picture(&mut self, frame: usize) -> Result<Image> {
+        self.check_frame(frame)?;
+        self.frames.picture(frame)
+    }
+
     /// Starts over: finds the objects that a text describes on a frame. Runs look for them in every frame.
     ///
     /// # Errors

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use image::RgbImage;
 use ocelli_tracking::masklets::{Candidate, suppress};
-use ocelli_tracking::{BoundingBox, ByteTracker, Track, TrackState, TrackerDetection};
+use ocelli_tracking::{BoundingBox, ByteTracker, TrackerDetection};
 
 use super::detect::{MaskDetector, MaskFrame};
 use super::given::{Given, GivenObject};
@@ -17,7 +17,6 @@ use super::track::{MaskTracker, open};
 use super::tracked::TrackedFrame;
 use super::{MaskletOptions, VideoShape};
 use crate::cancellation::Cancellation;
-use crate::detection::Detection;
 use crate::detector::{Detector, EmbeddedPrompts};
 use crate::draw::Redaction;
 use crate::frame::Frame;
@@ -450,36 +449,19 @@ impl Output<'_, '_, '_> {
         Ok(())
     }
 
-    fn write(&mut self, held: Held, shown: TrackedFrame) -> Result<()> {
+    fn write(&mut self, held: Held, mut shown: TrackedFrame) -> Result<()> {
         let Held { mut outcome, picture, entered } = held;
-        outcome.retracted = shown.retracted.iter().map(|id| id + 1).collect();
-        for (index, mut object) in shown.objects.into_iter().enumerate() {
+        let (frame, seen) = (shown.frame, &mut self.seen);
+        for object in &mut shown.objects {
             if let Some(&class_id) = self.classes.get(&object.id) {
                 object.class_id = class_id;
             }
-            let (first, hits) = self.seen.entry(object.id).or_insert((shown.frame, 0));
-            *hits += 1;
-            outcome.tracks.push(Track {
-                id: object.id + 1,
-                class_id: object.class_id,
-                score: object.score,
-                bbox: object.bbox,
-                age_frames: (shown.frame - *first) as f32,
-                hits: *hits,
-                state: TrackState::Tracked,
-                velocity: [0.0; 2],
-                frames_since_seen: 0.0,
-                detection: Some(index),
-            });
-            outcome.detections.push(Detection {
-                class_id: object.class_id,
-                label: self.labels[object.class_id].clone(),
-                score: object.score,
-                bbox: object.bbox,
-                mask: Some(object.mask),
-            });
         }
-        outcome.tracks.sort_by_key(|track| track.id);
+        shown.add_to(&mut outcome, |id| {
+            let (first, hits) = seen.entry(id).or_insert((frame, 0));
+            *hits += 1;
+            (frame - *first, *hits)
+        })?;
         if let Some(picture) = picture {
             let start = Instant::now();
             self.draw(picture, &mut outcome)?;

@@ -1,9 +1,13 @@
 //! The results of a tracker.
 
-use ocelli_tracking::BoundingBox;
-use ocelli_tracking::masklets::{BitMask, ShownFrame};
+use std::sync::Arc;
 
+use ocelli_tracking::masklets::{BitMask, ShownFrame};
+use ocelli_tracking::{BoundingBox, Track, TrackState};
+
+use crate::detection::Detection;
 use crate::mask::Mask;
+use crate::outcome::FrameOutcome;
 use ocelli_error::{Error, ErrorKind, Result};
 
 /// An object of a frame.
@@ -36,6 +40,57 @@ pub struct TrackedFrame {
 }
 
 impl TrackedFrame {
+    /// The results as the [sinks](crate::sink) take them: a [detection](FrameOutcome::detections) with a mask for each object, and a
+    /// [track](FrameOutcome::tracks) with its identity, counted from 1. `labels` are those of the classes; `size` is that of the
+    /// video in pixels.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] if a class has no label.
+    pub fn into_outcome(self, labels: Arc<[Arc<str>]>, size: (u32, u32)) -> Result<FrameOutcome> {
+        let mut outcome = FrameOutcome {
+            index: self.frame as u64,
+            size,
+            detected: true,
+            labels,
+            ..FrameOutcome::default()
+        };
+        self.add_to(&mut outcome, |_| (0, 1))?;
+        Ok(outcome)
+    }
+
+    /// Adds the objects to an outcome with labels. `seen` returns the frames since an object's first one, and the number of frames
+    /// that have shown it.
+    pub(super) fn add_to(
+        self,
+        outcome: &mut FrameOutcome,
+        mut seen: impl FnMut(u64) -> (usize, u32),
+    ) -> Result<()> {
+        outcome.retracted = self.retracted.iter().map(|id| id + 1).collect();
+        for (index, object) in self.objects.into_iter().enumerate() {
+            let TrackedObject { id, class_id, score, bbox, mask } = object;
+            let label = outcome.labels.get(class_id).cloned().ok_or_else(|| {
+                let message = format!("object {id}: class {class_id} has no label");
+                Error::new(ErrorKind::InvalidArgument, message)
+            })?;
+            let (age, hits) = seen(id);
+            outcome.tracks.push(Track {
+                id: id + 1,
+                class_id,
+                score,
+                bbox,
+                age_frames: age as f32,
+                hits,
+                state: TrackState::Tracked,
+                velocity: [0.0; 2],
+                frames_since_seen: 0.0,
+                detection: Some(index),
+            });
+            outcome.detections.push(Detection { class_id, label, score, bbox, mask: Some(mask) });
+        }
+        outcome.tracks.sort_by_key(|track| track.id);
+        Ok(())
+    }
+
     /// A frame without objects.
     pub(super) fn empty(frame: usize) -> Self {
         Self { frame, objects: Vec::new(), retracted: Vec::new() }

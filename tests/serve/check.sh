@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# `ocelli serve` with Chromium, a real Label Studio, promtool and several clients: check.sh OCELLI FOLDER [page|clicks|guide|studio|metrics|load…]
+# `ocelli serve` with Chromium, a real Label Studio, promtool and several clients: check.sh OCELLI FOLDER [page|clicks|video|guide|studio|metrics|load…]
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 program=$(realpath "$1")
@@ -22,26 +22,54 @@ stop() {
   wait $server || [ $? = 130 ]
 }
 
-page() {
+# Playwright for a check in Chromium.
+browser() {
   [ -d "$folder/node_modules/playwright-core" ] || (cd "$folder" && npm install --silent --no-save playwright-core@1.65.1)
+}
+
+# A data set, and a small random model with a tracker.
+data_set() {
   rm -rf "$folder/pictures" "$folder/set"
   mkdir "$folder/pictures"
   cp "$scenes"/0[0-5].png "$folder/pictures"
   "$program" label --quiet --engine embedded --model built-in --images "$folder/pictures" -o "$folder/set" \
-    --classes "cake,house,wine glass,tv,bottle,orange" >/dev/null
+    --classes "cake,house,wine glass,tv,bottle,orange" "$@" >/dev/null
+}
+
+tracker() {
+  rm -rf "$folder/tracker"
+  mkdir "$folder/tracker"
+  cp "$here"/../golden/parity/tracker/{config.json,model.safetensors,tokenizer.json} "$folder/tracker"
+}
+
+page() {
+  browser
+  data_set
   start --gallery "$folder/set"
   PLAYWRIGHT=$folder node "$here/page.mjs" "$address" "$here/../../demos/scenes/park.png" "$folder"
   stop
 }
 
 clicks() {
-  [ -d "$folder/node_modules/playwright-core" ] || (cd "$folder" && npm install --silent --no-save playwright-core@1.65.1)
-  # A small random model with a tracker.
-  rm -rf "$folder/tracker"
-  mkdir "$folder/tracker"
-  cp "$here"/../golden/parity/tracker/{config.json,model.safetensors,tokenizer.json} "$folder/tracker"
-  start --model "$folder/tracker"
+  browser
+  tracker
+  data_set --format yolo-seg
+  start --model "$folder/tracker" --gallery "$folder/set"
   PLAYWRIGHT=$folder node "$here/clicks.mjs" "$address" "$here/../../demos/scenes/park.png" "$folder"
+  stop
+}
+
+# A drawn video in the server's folder, and another one to upload.
+video() {
+  browser
+  tracker
+  rm -rf "$folder/videos" "$folder/upload.mp4"
+  mkdir -p "$folder/videos/street"
+  for output in "$folder/videos/street/%03d.png" "$folder/upload.mp4"; do
+    "$program" video --quiet --engine embedded --classes dog --scene-size 320x240 --max-frames 40 -o "$output"
+  done
+  start --model "$folder/tracker" --videos "$folder/videos"
+  PLAYWRIGHT=$folder node "$here/video.mjs" "$address" "$folder/upload.mp4" "$folder"
   stop
 }
 
@@ -80,6 +108,6 @@ load() {
   python3 "$here/load.py" "$program" "$scenes" 15
 }
 
-for check in "${@:-page clicks guide studio metrics load}"; do
+for check in "${@:-page clicks video guide studio metrics load}"; do
   for one in $check; do "$one"; done
 done

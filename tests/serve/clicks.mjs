@@ -128,6 +128,7 @@ await step("the keyboard alone", async () => {
   const keys = await open({}, watch);
   const status = (pattern) => keys.waitForFunction((pattern) => new RegExp(pattern).test(document.getElementById("status").textContent), pattern);
   await keys.setInputFiles("#file", picture);
+  await keys.locator("#click").waitFor();
   await keys.locator("#click").focus();
   await keys.keyboard.press("Enter");
   assert.equal(await keys.evaluate(() => document.activeElement.id), "stage");
@@ -153,6 +154,51 @@ await step("the keyboard alone", async () => {
   await keys.keyboard.press("Escape");
   assert.equal(await keys.locator("#click").getAttribute("aria-pressed"), "false");
   await keys.context().close();
+});
+
+await step("a wrong mask of a data set is mended by clicks", async () => {
+  const gallery = await open({}, watch);
+  await gallery.locator("#tab-gallery").click();
+  await gallery.locator("#thumbnails button").first().click();
+  await gallery.waitForFunction(() => !document.getElementById("gallery-editor").hidden);
+  const on = async (x, y, options = {}) => {
+    const box = await gallery.locator("#editor").boundingBox();
+    return gallery.locator("#editor").click({ position: { x: box.width * x, y: box.height * y }, ...options });
+  };
+  const boxes = await count(gallery, "found");
+  assert.ok(boxes > 0);
+  await gallery.locator("#found .row").first().click();
+  const before = await gallery.evaluate(() => document.getElementById("editor").toDataURL());
+  await gallery.keyboard.press("m");
+  assert.equal(await gallery.locator("#label-clicks").getAttribute("aria-pressed"), "true");
+  await change(gallery, () => on(0.4, 0.4), "^The mask fits");
+  const [[first]] = [await asked(gallery)];
+  assert.deepEqual([first.points.length, first.labels, first.box.length], [1, [1], 4], "the box that is there says which object is meant");
+  await change(gallery, () => on(0.9, 0.9, { modifiers: ["Alt"] }), "^The mask fits");
+  assert.deepEqual((await asked(gallery))[0].labels, [1, 0]);
+  assert.notEqual(await gallery.evaluate(() => document.getElementById("editor").toDataURL()), before);
+  // Another object, by a click alone.
+  await gallery.keyboard.press("n");
+  await change(gallery, () => on(0.7, 0.3), "^The mask fits");
+  assert.equal((await asked(gallery))[0].box, undefined);
+  assert.equal(await count(gallery, "found"), boxes + 1);
+  await gallery.locator("#label-undo").click();
+  assert.equal(await count(gallery, "found"), boxes);
+  await change(gallery, () => on(0.7, 0.3), "^The mask fits");
+  await gallery.screenshot({ path: `${folder}/gallery-clicks.png` });
+  await names(gallery);
+  await change(gallery, () => gallery.keyboard.press("Control+s"), "^Saved");
+  const saved = await gallery.evaluate(async () => {
+    const { images } = await (await fetch("/v1/gallery")).json();
+    return (await fetch(`/v1/gallery/${images[0].id}`)).json();
+  });
+  assert.ok(saved.corrected && saved.instances.length === boxes + 1);
+  assert.ok(saved.instances.every((one) => one.polygon.length > 2));
+  await gallery.keyboard.press("Escape");
+  assert.equal(await gallery.locator("#label-clicks").getAttribute("aria-pressed"), "false");
+  await gallery.keyboard.press("Escape");
+  assert.ok(await gallery.locator("#gallery-list").isVisible());
+  await gallery.context().close();
 });
 
 await step("a phone, dark", async () => {

@@ -1,4 +1,4 @@
-// The page: what is asked, what was found, and the three places to look at.
+// The page: what is asked, what was found, and the tabs.
 
 import { Camera } from "/page/camera.js";
 import { Clicks } from "/page/clicks.js";
@@ -6,6 +6,7 @@ import { asText, download, extension, stem } from "/page/formats.js";
 import { Gallery } from "/page/gallery.js";
 import { api, detect, rows } from "/page/server.js";
 import { annotated, colorOf, Stage } from "/page/stage.js";
+import { Video } from "/page/video.js";
 
 const $ = (id) => document.getElementById(id);
 const DELAY = 350;
@@ -119,7 +120,7 @@ function showFound(result) {
 
 function showResults() {
   highlighted = -1;
-  $("panel-found").hidden = !results() || view === "gallery";
+  $("panel-found").hidden = !results() || view === "gallery" || view === "video";
   listFound();
   if (view === "picture") paint();
 }
@@ -276,7 +277,7 @@ $("example").addEventListener("click", async () => {
 const drop = $("main");
 for (const kind of ["dragenter", "dragover"]) drop.addEventListener(kind, (event) => { event.preventDefault(); $("drop").classList.add("over"); });
 for (const kind of ["dragleave", "drop"]) drop.addEventListener(kind, () => $("drop").classList.remove("over"));
-drop.addEventListener("drop", (event) => { event.preventDefault(); open([...event.dataTransfer.files].find((file) => file.type.startsWith("image/"))); });
+drop.addEventListener("drop", (event) => { event.preventDefault(); const file = (kind) => [...event.dataTransfer.files].find((file) => file.type.startsWith(kind)); view === "video" ? video.upload(file("video/")) : open(file("image/")); });
 document.addEventListener("paste", (event) => open([...(event.clipboardData?.files ?? [])].find((file) => file.type.startsWith("image/"))));
 
 for (const id of ["names", "confidence", "overlap", "masks"]) $(id).addEventListener("input", changed);
@@ -331,24 +332,27 @@ $("camera-start").addEventListener("click", startCamera);
 $("camera-stop").addEventListener("click", () => camera.stop());
 $("camera-which").addEventListener("change", () => { if (camera.stream) startCamera(); });
 
-const gallery = new Gallery({ say, fail, thresholds, limits: () => about.limits });
+const video = new Video({ say, fail, about: () => about });
+
+const gallery = new Gallery({ say, fail, thresholds, limits: () => about.limits, hasClicks: () => about.clicks });
 
 function show(next) {
   view = next;
-  for (const one of ["picture", "camera", "gallery"]) {
+  for (const one of ["picture", "video", "camera", "gallery"]) {
     const tab = $(`tab-${one}`), isShown = one === view;
     tab.setAttribute("aria-selected", String(isShown));
     tab.tabIndex = isShown ? 0 : -1;
     $(`view-${one}`).hidden = !isShown;
   }
   if (view !== "camera") camera.stop();
-  $("panel-ask").hidden = view === "gallery";
+  $("panel-ask").hidden = view === "gallery" || view === "video";
   $("examples").hidden = view !== "picture";
   if (view !== "picture") clicks.toggle(false);
   say("");
   fail("");
   showFound(null);
   gallery.visible(view === "gallery");
+  video.visible(view === "video");
   if (view === "picture") changed();
 }
 
@@ -378,6 +382,7 @@ async function begin() {
   if (!about.masks) Object.assign($("masks"), { checked: false, disabled: true });
   $("tab-gallery").hidden = !about.gallery;
   $("click").hidden = !about.clicks;
+  $("tab-video").hidden = !about.sessions;
   if (about.vocabulary.length) {
     $("vocabulary").hidden = false;
     $("vocabulary-names").replaceChildren(...about.vocabulary.map((name) => {
@@ -395,7 +400,8 @@ async function begin() {
   try {
     $("names").value = sessionStorage.getItem("names") ?? "";
   } catch { /* a private window */ }
-  changed();
+  if (about.sessions && location.hash.startsWith("#session=")) show("video");
+  else changed();
 }
 
 begin();

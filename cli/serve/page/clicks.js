@@ -1,7 +1,7 @@
 // Objects that are shown by clicks and boxes: what was clicked, the masks that came back, and how a change is taken back.
 
 import { rows, segment } from "/page/server.js";
-import { colorOf } from "/page/stage.js";
+import { colorOf, movedCursor } from "/page/stage.js";
 
 const $ = (id) => document.getElementById(id);
 const POSITIVE = "#1f8a4c", NEGATIVE = "#b3382c";
@@ -191,14 +191,12 @@ export class Clicks {
 
   // Keys on the picture: arrows move a cursor, Enter clicks. Returns whether the key was one of these.
   key(event) {
-    const { width, height } = this.on.picture();
-    const step = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[event.key];
-    const at = this.cursor ?? [width / 2, height / 2];
-    if (step) {
-      const size = Math.max(1, Math.round(Math.max(width, height) / (event.shiftKey ? 20 : 100)));
-      const inside = (value, most) => Math.min(Math.max(Math.round(value), 0), most - 1);
-      this.cursor = [inside(at[0] + step[0] * size, width), inside(at[1] + step[1] * size, height)];
-      this.on.say(`Cursor at ${this.cursor.join(", ")}.`);
+    const picture = this.on.picture();
+    const at = this.cursor ?? [picture.width / 2, picture.height / 2];
+    const moved = movedCursor(event, at, picture);
+    if (moved) {
+      this.cursor = moved;
+      this.on.say(`Cursor at ${moved.join(", ")}.`);
       this.on.changed();
     } else if (event.key === "Enter" || event.key === " ") {
       this.cursor = at;

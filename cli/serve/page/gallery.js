@@ -1,17 +1,21 @@
 // A labelled data set: its images, and the boxes of one of them to correct.
 
-import { api, detect, rows } from "/page/server.js";
+import { api, detect, rows, segment } from "/page/server.js";
 import { colorOf, Stage } from "/page/stage.js";
 
 const $ = (id) => document.getElementById(id);
 
 export class Gallery {
-  constructor({ say, fail, thresholds, limits }) {
-    Object.assign(this, { say, fail, thresholds, limits, classes: [], images: [], total: 0, open: null, boxes: [], undo: [], isChanged: false, isVisible: false, turn: 0, keys: 0 });
+  constructor({ say, fail, thresholds, limits, hasClicks }) {
+    Object.assign(this, { say, fail, thresholds, limits, hasClicks, isClicking: false, classes: [], images: [], total: 0, open: null, boxes: [], undo: [], isChanged: false, isVisible: false, turn: 0, keys: 0 });
+    const isClicking = () => this.isClicking;
     this.stage = new Stage($("editor"), {
+      get drawsOver() { return isClicking(); },
       mayDraw: () => colorOf(this.classId()),
-      draw: (box) => this.add(box),
-      change: (number, box) => Object.assign(this.boxes[number], { box, moved: true }),
+      mayClick: isClicking,
+      click: (point, isPositive) => this.click(point, isPositive),
+      draw: (box) => (this.isClicking ? this.ask({ points: [], labels: [], box }) : this.add(box)),
+      change: (number, box) => Object.assign(this.boxes[number], { box, moved: true, mask: undefined, asked: undefined }),
       commit: () => this.changed(),
       select: (number) => this.select(number),
       remove: (number) => this.remove(number),
@@ -25,6 +29,7 @@ export class Gallery {
     $("label-undo").addEventListener("click", () => this.takeBack());
     $("label-save").addEventListener("click", () => this.save());
     $("label-detect").addEventListener("click", () => this.suggest());
+    $("label-clicks").addEventListener("click", () => this.toggle());
     $("label-class").addEventListener("change", () => this.setClass());
     document.addEventListener("keydown", (event) => this.key(event));
     window.addEventListener("beforeunload", (event) => { if (this.isChanged) event.preventDefault(); });
@@ -33,6 +38,7 @@ export class Gallery {
   visible(isVisible) {
     this.isVisible = isVisible;
     $("panel-labels").hidden = !isVisible || !this.open;
+    $("label-clicks").hidden = !this.hasClicks();
     if (!isVisible) return;
     if (!this.images.length) this.load(0);
     if (this.open) this.list();
@@ -60,6 +66,54 @@ export class Gallery {
       item.append(button);
       return item;
     }));
+  }
+
+  // Whether clicks give masks.
+  toggle(isClicking = !this.isClicking) {
+    this.isClicking = isClicking;
+    $("label-clicks").setAttribute("aria-pressed", String(isClicking));
+    $("editor").setAttribute("aria-describedby", isClicking ? "editor-clicks" : "editor-keys");
+    $("editor-clicks").hidden = !isClicking;
+    $("editor-keys").hidden = isClicking;
+    if (isClicking) this.say(this.stage.selected < 0 ? "Click on an object that has no box yet, or select a box first to mend its mask." : "Click on what belongs to the selected object; right click, or Alt and click, on what does not.");
+    if (this.open) this.paint();
+    $("editor").focus({ preventScroll: true });
+  }
+
+  // A click on the selected object, or on one that has no box yet.
+  click([x, y], isPositive) {
+    const { selected } = this.stage, one = this.boxes[selected];
+    if (!one && !isPositive) return this.fail("Click on the object first, then on what is not part of it.");
+    const { width, height } = this.open.labels;
+    // The edge is not a pixel.
+    const point = [Math.min(x, width - 0.01), Math.min(y, height - 0.01)].map((value) => Math.floor(value * 100) / 100);
+    // The box of an object that was there says which one is meant.
+    const before = one?.asked ?? { points: [], labels: [], ...(one ? { box: one.box } : {}) };
+    this.ask({ ...before, points: [...before.points, point], labels: [...before.labels, Number(isPositive)] }, selected);
+  }
+
+  // Asks for the mask of an object, and gives it to a box or makes a new one.
+  async ask(asked, number = -1) {
+    if (this.isAsking) return;
+    const { open } = this, key = this.boxes[number]?.key;
+    this.isAsking = true;
+    this.say("Looking…");
+    try {
+      const answer = await segment(open.blob, { objects: [asked] });
+      if (this.open !== open) return;
+      const [{ box, mask, predicted_iou: fits }] = answer.objects;
+      const at = key === undefined ? this.boxes.length : this.boxes.findIndex((one) => one.key === key);
+      if (!box || at < 0) return this.say("The mask has no pixels: try another click.");
+      if (at === this.boxes.length) this.boxes.push({ key: ++this.keys, class_id: this.classId() });
+      Object.assign(this.boxes[at], { box, mask, asked });
+      this.changed(at);
+      this.fail("");
+      this.say(`The mask fits with ${fits.toFixed(2)}, ${Math.round(answer.timing_ms.total)} ms. Save keeps it.`);
+    } catch (error) {
+      this.fail(error.message);
+    } finally {
+      this.isAsking = false;
+    }
   }
 
   mayLeave() {
@@ -106,7 +160,9 @@ export class Gallery {
   }
 
   paint(selected = this.stage.selected) {
-    const boxes = this.boxes.map((one) => ({ ...one, label: this.classes[one.class_id] ?? "?", color: colorOf(one.class_id), editable: true, polygon: one.moved ? undefined : one.polygon }));
+    const boxes = this.boxes.map((one) => ({ ...one, label: this.classes[one.class_id] ?? "?", color: colorOf(one.class_id), editable: true, polygon: one.moved || one.mask ? undefined : one.polygon }));
+    const { points = [], labels = [] } = this.isClicking ? this.boxes[selected]?.asked ?? {} : {};
+    this.stage.marks = points.map((at, number) => ({ at, color: labels[number] ? "#1f8a4c" : "#b3382c", text: labels[number] ? "+" : "−" }));
     this.stage.set(boxes, selected);
     this.list();
   }
@@ -132,7 +188,9 @@ export class Gallery {
 
   select(number) {
     if (this.boxes[number]) $("label-class").value = this.boxes[number].class_id;
-    this.list();
+    // The clicks that are drawn are those on the selected object.
+    if (this.isClicking) this.paint(number);
+    else this.list();
   }
 
   // Remembers what was there before a change.
@@ -159,6 +217,10 @@ export class Gallery {
 
   addInMiddle() {
     if (!this.open) return;
+    if (this.isClicking) {
+      this.stage.select(-1);
+      return this.say("The next click begins another object.");
+    }
     const { width, height } = this.open.labels;
     this.add([width * 0.4, height * 0.4, width * 0.6, height * 0.6]);
     $("editor").focus();
@@ -213,7 +275,7 @@ export class Gallery {
     this.isSaving = true;
     try {
       const sent = JSON.stringify(this.boxes), keys = this.boxes.map((one) => one.key);
-      const instances = this.boxes.map(({ line, class_id, box }) => ({ ...(line === undefined || line === null ? {} : { line }), class_id, box }));
+      const instances = this.boxes.map(({ line, class_id, box, mask }) => ({ ...(line === undefined || line === null ? {} : { line }), class_id, box, ...(mask ? { mask } : {}) }));
       const labels = await api(`/v1/gallery/${open.image.id}`, { method: "PUT", headers: { "content-type": "application/json" }, body: JSON.stringify({ version: open.labels.version, instances }) });
       if (this.open === open) {
         if (JSON.stringify(this.boxes) === sent) this.take(labels);
@@ -249,6 +311,7 @@ export class Gallery {
   leave() {
     if (!this.mayLeave()) return;
     this.turn++;
+    if (this.isClicking) this.toggle(false);
     const at = this.open?.at ?? 0;
     [this.open, this.isChanged] = [null, false];
     $("gallery-list").hidden = false;
@@ -267,7 +330,7 @@ export class Gallery {
     }
     if ((event.ctrlKey || event.metaKey) && event.key === "z") return this.takeBack();
     if (event.ctrlKey || event.metaKey || event.altKey || /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName)) return;
-    const work = { n: () => this.addInMiddle(), "[": () => this.step(-1), "]": () => this.step(1), Escape: () => this.leave() }[event.key];
+    const work = { n: () => this.addInMiddle(), "[": () => this.step(-1), "]": () => this.step(1), Escape: () => (this.isClicking ? this.toggle(false) : this.leave()), ...(this.hasClicks() ? { m: () => this.toggle() } : {}) }[event.key];
     if (work) {
       event.preventDefault();
       work();

@@ -25,6 +25,15 @@ export function runLengths(counts) {
 
 export const maskArea = (mask) => runLengths(mask.counts).reduce((sum, run, at) => sum + (at % 2 ? run : 0), 0);
 
+// Where an arrow key moves a cursor in a picture, with Shift in larger steps; null for other keys.
+export function movedCursor(event, [x, y], { width, height }) {
+  const step = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[event.key];
+  if (!step) return null;
+  const size = Math.max(1, Math.round(Math.max(width, height) / (event.shiftKey ? 20 : 100)));
+  const inside = (value, most) => Math.min(Math.max(Math.round(value), 0), most - 1);
+  return [inside(x + step[0] * size, width), inside(y + step[1] * size, height)];
+}
+
 // A mask as a canvas in one colour.
 function maskCanvas(mask, color) {
   const [height, width] = mask.size;

@@ -34,6 +34,7 @@ pub(crate) fn router(app: &Arc<App>) -> Router {
         .route("/v1/gallery/{id}", get(gallery::read).put(gallery::save))
         .route("/v1/gallery/{id}/image", get(gallery::image))
         .route("/v1/gallery/{id}/thumbnail", get(gallery::thumbnail))
+        .route("/v1/videos", get(sessions::routes::videos))
         .nest("/v1/sessions", sessions::routes::router())
         .nest("/label-studio", label_studio::router())
         .fallback(nothing_here)
@@ -88,6 +89,8 @@ async fn about(State(app): State<Arc<App>>) -> Response {
         "confidence": app.about.confidence,
         "nms": app.about.nms,
         "gallery": app.gallery.is_some(),
+        "sessions": app.about.clicks && app.sessions.can_open(),
+        "videos": app.config.videos.is_some(),
         "example": example::NAMES,
         "limits": {
             "bytes": limits.body_bytes,

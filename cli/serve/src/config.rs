@@ -27,6 +27,8 @@ pub struct ServeConfig {
     pub masks: bool,
     /// A labelled data set to look at and to correct.
     pub gallery: Option<PathBuf>,
+    /// A folder whose videos, and folders of pictures, clients open in sessions.
+    pub videos: Option<PathBuf>,
     /// The Label Studio whose pictures are fetched.
     pub label_studio: Option<LabelStudio>,
 }
@@ -50,6 +52,7 @@ impl Default for ServeConfig {
             model: BUILT_IN.into(),
             masks: true,
             gallery: None,
+            videos: None,
             label_studio: None,
         }
     }

@@ -112,6 +112,12 @@ pub(crate) fn ends_of(request: &Request) -> Result<Ends, Problem> {
         .ok_or_else(|| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "a connection without an address"))
 }
 
+/// A parameter of the address, as it is there.
+pub(crate) fn parameter<'r>(request: &'r Request, name: &str) -> Option<&'r str> {
+    let pairs = request.uri().query().unwrap_or_default().split('&');
+    pairs.filter_map(|pair| pair.split_once('=')).find(|(key, _)| *key == name).map(|(_, value)| value)
+}
+
 /// The whole body, within the limit. The caller holds a place for it.
 pub(crate) async fn body(request: Request) -> Result<Bytes, Problem> {
     Bytes::from_request(request, &()).await.map_err(|error| Problem::new(error.status(), error.body_text()))

@@ -11,13 +11,13 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use image::ImageFormat;
 use image::imageops::FilterType;
-use ocelli::{BoundingBox, ErrorKind, Image, Result};
+use ocelli::{BoundingBox, ErrorKind, Image, Mask, Result};
 use ocelli_datasets::label::{CorrectedSet, LabelledInstance, Labels, SetImage};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::app::App;
-use crate::detect::{body, ends_of, off_the_workers};
+use crate::detect::{body, ends_of, off_the_workers, parameter};
 use crate::limits::Limits;
 use crate::problem::{Problem, json_response};
 
@@ -112,7 +112,7 @@ fn rounded(value: f32) -> f64 {
     (f64::from(value) * 100.0).round() / 100.0
 }
 
-fn not_encoded(error: image::ImageError) -> ocelli::Error {
+pub(crate) fn not_encoded(error: image::ImageError) -> ocelli::Error {
     ocelli::Error::new(ErrorKind::Execution, format!("cannot encode an image: {error}")).with_source(error)
 }
 
@@ -140,8 +140,7 @@ pub(crate) async fn list(
     request: Request,
 ) -> std::result::Result<Response, Problem> {
     let gallery = gallery(&app)?;
-    let query = request.uri().query().unwrap_or_default();
-    let from = query.split('&').find_map(|pair| pair.strip_prefix("from=")).unwrap_or("0");
+    let from = parameter(&request, "from").unwrap_or("0");
     let wrong = |_| Problem::bad("from: expected the number of an image, from 0");
     let from: usize = from.parse().map_err(wrong)?;
     let listed = with_files(&app, ends_of(&request)?.client, move || {
@@ -196,6 +195,8 @@ struct CorrectedInstance {
     class_id: usize,
     #[serde(rename = "box")]
     bbox: [f32; 4],
+    /// Pixels that replace what it has; the box is theirs.
+    mask: Option<Mask>,
 }
 
 /// Saves the labels of an image.
@@ -222,7 +223,13 @@ pub(crate) async fn save(
         let instance = |one: &CorrectedInstance| {
             let [x1, y1, x2, y2] = one.bbox;
             let bbox = BoundingBox::new(x1, y1, x2, y2);
-            LabelledInstance { line: one.line, class: one.class_id, bbox, polygon: None }
+            LabelledInstance {
+                line: one.line,
+                class: one.class_id,
+                bbox,
+                polygon: None,
+                mask: one.mask.clone(),
+            }
         };
         let instances: Vec<LabelledInstance> = correction.instances.iter().map(instance).collect();
         let _saving = gallery.saving.lock().unwrap_or_else(PoisonError::into_inner);

@@ -4,10 +4,12 @@
 //! prompts; the tags say whether a prediction is a rectangle, a polygon or a brush mask. `hostname` and `access_token`, which
 //! it sends as well, are ignored: pictures are fetched from the Label Studio that the server was started with.
 
+mod drawn;
 mod labels;
 mod pictures;
 mod regions;
 mod tasks;
+mod video;
 
 use std::sync::Arc;
 
@@ -19,15 +21,17 @@ use axum::response::Response;
 use axum::routing::{get, post};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::app::App;
 use crate::detect::{body, ends_of, off_the_workers};
 use crate::problem::{Problem, json_response};
-use crate::request::Asked;
+use crate::request::{Asked, Question};
+use crate::segment::check_tracker;
+use drawn::{Context, Drawn};
 use labels::LabelConfig;
 pub(crate) use pictures::Pictures;
-use regions::{Region, regions};
+use regions::{Region, drawn_regions, regions};
 use tasks::Task;
 
 /// The routes of the protocol.
@@ -108,6 +112,14 @@ async fn is_training() -> Response {
 struct Predict {
     tasks: Vec<Task>,
     label_config: String,
+    #[serde(default)]
+    params: Params,
+}
+
+#[derive(Default, Deserialize)]
+struct Params {
+    /// What a person drew with a smart tool; without it the labels of the configuration are searched for.
+    context: Option<Context>,
 }
 
 fn read<T: DeserializeOwned>(bytes: &Bytes) -> Result<T, Problem> {
@@ -139,9 +151,24 @@ struct Predictions {
 /// task needs a person.
 #[derive(Serialize)]
 struct Prediction {
-    result: Vec<Region>,
+    result: Regions,
     score: f32,
     model_version: String,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Regions {
+    Image(Vec<Region>),
+    Video(Vec<Value>),
+}
+
+/// What is looked for in the pictures.
+enum Wanted {
+    Labels(Question),
+    Drawn(Drawn),
+    /// Rectangles that were drawn in a video; without one, the labels are looked for.
+    Video(Vec<Drawn>),
 }
 
 /// The predictions for some tasks. A picture that cannot be fetched or read has none, and the log says why; if that is so
@@ -149,32 +176,65 @@ struct Prediction {
 async fn predict(State(app): State<Arc<App>>, request: Request) -> Result<Response, Problem> {
     let client = ends_of(&request)?.client;
     let (limits, has_masks) = (app.config.limits.clone(), app.about.masks);
-    let (tasks, config, question) = arrived(&app, request, move |asked: Predict| {
+    let (tasks, config, wanted) = arrived(&app, request, move |asked: Predict| {
         let config = LabelConfig::parse(&asked.label_config, &limits)?;
+        if config.video.is_some() {
+            let drawn = asked.params.context.map(Context::drawn_in_video).unwrap_or_default();
+            limits.check_objects(drawn.len())?;
+            return Ok((asked.tasks, Arc::new(config), Wanted::Video(drawn)));
+        }
+        if let Some(drawn) = asked.params.context.and_then(Context::drawn) {
+            limits.check_points(drawn.points.len())?;
+            return Ok((asked.tasks, Arc::new(config), Wanted::Drawn(drawn)));
+        }
         let asks = config.asks();
         if asks.masks && !has_masks {
             return Err(Problem::bad("polygons and brushes need masks, but the server runs without masks"));
         }
         let question = Asked::of_classes(asks.phrases, asks.masks).question(&limits)?;
-        Ok((asked.tasks, Arc::new(config), question))
+        Ok((asked.tasks, Arc::new(config), Wanted::Labels(question)))
     })
     .await?;
+    match wanted {
+        Wanted::Drawn(_) => check_tracker(&app, "smart tools")?,
+        Wanted::Video(_) => check_tracker(&app, "videos")?,
+        Wanted::Labels(_) => {}
+    }
     let _slot = app.slots.take(client)?;
     let mut results = Vec::new();
     let (mut failures, mut problem) = (0, None);
     for task in &tasks {
         let found = async {
+            if let (Wanted::Video(drawn), Some((control, address))) = (&wanted, task.video(&config)) {
+                let video = app.pictures.get(address).await?;
+                let (regions, score) = video::predict(&app, client, control, video, drawn).await?;
+                return Ok((Regions::Video(regions), score));
+            }
             let picture = app.pictures.get(task.picture(&config)?).await?;
-            let found = app.engine.ask(client, picture, question.clone()).await?;
-            let (config, prompts) = (config.clone(), question.prompts.clone());
-            off_the_workers(move |withdrawn| regions(&config, &prompts, &found, withdrawn)).await
+            let config = config.clone();
+            let (regions, score) = match &wanted {
+                Wanted::Video(_) => {
+                    return Err(Problem::bad("a task has no video under the name that the configuration has"));
+                }
+                Wanted::Labels(question) => {
+                    let found = app.engine.ask(client, picture, question.clone()).await?;
+                    let prompts = question.prompts.clone();
+                    off_the_workers(move |withdrawn| regions(&config, &prompts, &found, withdrawn)).await
+                }
+                Wanted::Drawn(drawn) => {
+                    let found = app.engine.segment(client, picture, drawn.shown()).await?;
+                    let label = drawn.label.clone();
+                    off_the_workers(move |withdrawn| drawn_regions(&config, &label, found, withdrawn)).await
+                }
+            }?;
+            Ok((Regions::Image(regions), score))
         };
         let predicted = match found.await {
             Ok((result, score)) => Prediction { result, score, model_version: version(&app) },
             Err(failed) => {
                 tracing::warn!("Label Studio, task {}: {}", task.id.0, failed.message);
                 (failures, problem) = (failures + 1, Some(failed));
-                Prediction { result: Vec::new(), score: 0.0, model_version: version(&app) }
+                Prediction { result: Regions::Image(Vec::new()), score: 0.0, model_version: version(&app) }
             }
         };
         results.push(predicted);

@@ -27,6 +27,7 @@ pub(crate) async fn file(Path(name): Path<String>) -> Result<Response, Problem> 
         "server.js" => answer(SCRIPT, include_str!("../page/server.js")),
         "gallery.js" => answer(SCRIPT, include_str!("../page/gallery.js")),
         "clicks.js" => answer(SCRIPT, include_str!("../page/clicks.js")),
+        "video.js" => answer(SCRIPT, include_str!("../page/video.js")),
         "camera.js" => answer(SCRIPT, include_str!("../page/camera.js")),
         "example.png" => {
             let picture = off_the_workers(|_| Ok(example::picture()?)).await?;

@@ -38,11 +38,11 @@ impl Shown {
 pub(crate) struct ObjectRecord {
     /// The index of the object in the request.
     object: usize,
-    mask: Mask,
+    pub mask: Mask,
     /// Around the mask; null if it has no pixels.
     #[serde(rename = "box")]
-    bbox: Option<[f32; 4]>,
-    predicted_iou: f64,
+    pub bbox: Option<[f32; 4]>,
+    pub predicted_iou: f64,
     object_score: f64,
 }
 

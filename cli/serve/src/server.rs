@@ -18,6 +18,7 @@ use crate::guard::TokenHash;
 use crate::label_studio::Pictures;
 use crate::metrics::Metrics;
 use crate::places::Places;
+use crate::sessions::opened::listed;
 use crate::sessions::{Load, Sessions};
 
 /// How often a cancellation is looked at.
@@ -46,11 +47,12 @@ impl Bound {
     ///
     /// # Errors
     /// [`ErrorKind::InvalidArgument`] for an address that other machines reach without a token and for other options out
-    /// of range; [`ErrorKind::Io`] if the port is taken; the errors of the gallery.
+    /// of range; [`ErrorKind::Io`] if the port is taken or the folder of videos cannot be read; the errors of the gallery.
     pub fn new(config: ServeConfig) -> Result<Self> {
         config.check()?;
         let gallery = config.gallery.as_deref().map(|root| Gallery::open(root, config.limits.clone()));
         let gallery = gallery.transpose()?.map(Arc::new);
+        listed(config.videos.as_deref()).map_err(|error| error.about("videos"))?;
         let pictures = Pictures::new(config.label_studio.as_ref(), config.limits.body_bytes)?;
         let listener = TcpListener::bind(config.listen).map_err(|error| {
             let message = format!(

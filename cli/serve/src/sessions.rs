@@ -1,8 +1,10 @@
 //! Videos whose objects are found, followed, corrected and removed by requests, each with a thread and a model of its own.
 
 pub(crate) mod asked;
+mod export;
+pub(crate) mod opened;
+mod results;
 pub(crate) mod routes;
-mod upload;
 mod worker;
 
 use std::collections::HashMap;
@@ -14,13 +16,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use axum::http::StatusCode;
-use ocelli::{Detector, Result};
+use ocelli::{Detector, Image, Result};
 use serde::Serialize;
 use tokio::sync::oneshot;
 
-use self::upload::Upload;
+use self::opened::{Opened, PICTURE_RATE, VideoFile};
+use self::results::{Changes, Results};
 use self::worker::Worker;
 use crate::config::random_token;
+use crate::detect::off_the_workers;
 use crate::limits::Limits;
 use crate::places::Places;
 use crate::problem::Problem;
@@ -44,12 +48,15 @@ pub(crate) struct Session {
     id: String,
     work: Mutex<Sender<Work>>,
     seen: Arc<Seen>,
+    /// Its video; a session without one has the frames that clients push.
+    file: Option<Arc<VideoFile>>,
 }
 
 /// What is known of a session while its thread works.
 #[derive(Default)]
 pub(crate) struct Seen {
     state: Mutex<State>,
+    results: Mutex<Results>,
     /// Whether a run is under way.
     is_running: AtomicBool,
     has_ended: AtomicBool,
@@ -73,6 +80,12 @@ pub(crate) struct State {
     pub passed: usize,
     /// About how much memory its frames and objects take.
     pub bytes: u64,
+    /// Frames per second of its video.
+    pub frame_rate: f64,
+    /// The name of a video of the server's folder.
+    pub video: Option<String>,
+    #[serde(flatten)]
+    pub changes: Changes,
 }
 
 /// A run that is under way, until it is dropped.
@@ -87,6 +100,10 @@ impl Drop for Running {
 impl Seen {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn results(&self) -> MutexGuard<'_, Results> {
+        self.results.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether the session is to end.
@@ -107,6 +124,11 @@ impl Sessions {
         }
     }
 
+    /// Whether the server has sessions.
+    pub fn can_open(&self) -> bool {
+        self.load.is_some()
+    }
+
     /// The sessions that have not ended.
     fn lock(&self) -> MutexGuard<'_, HashMap<String, Arc<Session>>> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
@@ -122,7 +144,7 @@ impl Sessions {
         &self,
         client: IpAddr,
         window: Option<usize>,
-        video: Option<Upload>,
+        video: Option<Opened>,
     ) -> Result<Arc<Session>, Problem> {
         let load = self.load.clone().ok_or_else(|| Problem::missing("this server has no sessions"))?;
         let place = self.places.take(client).map_err(|_| {
@@ -134,9 +156,15 @@ impl Sessions {
         })?;
         let id = random_token()?;
         let seen = Arc::new(Seen::default());
-        seen.lock().id.clone_from(&id);
+        let (source, file) = video.map(|Opened { source, file }| (source, Arc::new(file))).unzip();
+        {
+            let mut state = seen.lock();
+            state.id.clone_from(&id);
+            state.frame_rate = file.as_ref().map_or(PICTURE_RATE, |file| file.frame_rate);
+            state.video = file.as_ref().and_then(|file| file.name.clone());
+        }
         let (sender, work) = channel();
-        let mut worker = Worker::new(load, window, video, self.limits.clone(), seen.clone());
+        let mut worker = Worker::new(load, window, source, self.limits.clone(), seen.clone());
         worker.note();
         let idle = self.limits.session_idle;
         let thread = std::thread::Builder::new().name("session".into()).spawn(move || {
@@ -151,7 +179,7 @@ impl Sessions {
         let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
         threads.retain(|thread| !thread.is_finished());
         threads.push(thread.map_err(failed)?);
-        let session = Arc::new(Session { id: id.clone(), work: Mutex::new(sender), seen });
+        let session = Arc::new(Session { id: id.clone(), work: Mutex::new(sender), seen, file });
         self.lock().insert(id, session.clone());
         Ok(session)
     }
@@ -207,9 +235,45 @@ fn serve(worker: &mut Worker, work: &Receiver<Work>, idle: std::time::Duration) 
 }
 
 impl Session {
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
     /// What is known of it now.
     pub fn state(&self) -> State {
-        State { running: self.seen.is_running.load(SeqCst), ..self.seen.lock().clone() }
+        let state = self.seen.lock().clone();
+        let changes = self.results().changes(state.objects.iter().map(|id| u64::from(*id)));
+        State { running: self.seen.is_running.load(SeqCst), changes, ..state }
+    }
+
+    /// What was found, as it is now.
+    pub fn results(&self) -> MutexGuard<'_, Results> {
+        self.seen.results()
+    }
+
+    /// Somebody uses the session.
+    ///
+    /// # Errors
+    /// 404 if it has ended.
+    pub fn touch(&self) -> Result<(), Problem> {
+        self.send(Box::new(|_| ()))
+    }
+
+    /// The picture of a frame. That of a video can be had during a run.
+    ///
+    /// # Errors
+    /// 409 if the frames were pushed and a run is under way; 400 if there is no such frame.
+    pub async fn picture(&self, frame: usize) -> Result<Image, Problem> {
+        let State { first_frame, frames, .. } = self.seen.lock().clone();
+        if !(first_frame..frames).contains(&frame) {
+            let message = format!("frame {frame}: expected one from {first_frame}, below {frames}");
+            return Err(Problem::missing(message));
+        }
+        let Some(file) = self.file.clone() else {
+            return self.ask(move |worker| worker.picture(frame)).await;
+        };
+        self.touch()?;
+        off_the_workers(move |_| Ok(file.picture(frame)?)).await
     }
 
     /// Waits for the session's thread to do something.

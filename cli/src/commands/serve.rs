@@ -18,7 +18,7 @@ pub const AFTER_HELP: &str = concat!(
 
 Examples:
   ocelli serve --model sam3/
-  ocelli serve --model sam3/ --gallery set/
+  ocelli serve --model sam3/ --gallery set/ --videos videos/
   ocelli serve --model sam3/ --listen 0.0.0.0:8080 --host robot.local
   ocelli serve --model sam3/ --listen 127.0.0.1:9090 --label-studio http://127.0.0.1:8080"
 );
@@ -46,6 +46,9 @@ pub struct ServeArgs {
     /// Data set of `ocelli label` to look at and to correct
     #[arg(long, value_name = "DIR", help_heading = INPUT)]
     gallery: Option<PathBuf>,
+    /// Folder whose videos, and folders of pictures, can be opened on the page and by requests
+    #[arg(long, value_name = "DIR", help_heading = INPUT)]
+    videos: Option<PathBuf>,
     /// Label Studio whose pictures are fetched, http://HOST:PORT; its token is in the environment as LABEL_STUDIO_API_KEY
     #[arg(long, value_name = "URL", help_heading = INPUT)]
     label_studio: Option<String>,
@@ -157,6 +160,7 @@ fn config(args: &ServeArgs) -> anyhow::Result<ServeConfig> {
         model: model.map_or(defaults.model, |path| path.to_string_lossy().into_owned()),
         masks: !args.no_masks,
         gallery: args.gallery.clone(),
+        videos: args.videos.clone(),
         label_studio: args
             .label_studio
             .as_ref()

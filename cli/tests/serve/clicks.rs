@@ -15,7 +15,7 @@ fn seconds(server: &Running, stage: &str) -> f64 {
     sum.unwrap_or_else(|| panic!("{start}: {text}"))
 }
 
-fn place() -> Place {
+pub(super) fn place() -> Place {
     let place = Place::new();
     copy(&place, "tracker", "model");
     place.write("scene.png", scene(3));

@@ -16,7 +16,7 @@ const JSON: &str = "Content-Type: application/json";
 const SIZE: [u32; 2] = [96, 72];
 
 /// A place with an exported model.
-fn place() -> Place {
+pub(super) fn place() -> Place {
     let place = Place::new();
     copy(&place, "tracker", "checkpoint");
     place.succeed(OCELLI, &["export", "--quiet", "--checkpoint", "checkpoint", "--output", "model"]);
@@ -24,7 +24,7 @@ fn place() -> Place {
 }
 
 /// A block that moves over a pattern.
-fn frame(number: u32) -> Vec<u8> {
+pub(super) fn frame(number: u32) -> Vec<u8> {
     let pixel = |x: u32, y: u32| match (x.wrapping_sub(10 + 5 * number) < 24, (20..50).contains(&y)) {
         (true, true) => image::Rgb([250, 60, 20]),
         _ => image::Rgb([(x * 2) as u8, (y * 3) as u8, ((x * y) % 251) as u8]),
@@ -41,19 +41,19 @@ fn images(frames: std::ops::Range<u32>) -> (String, Vec<u8>) {
 }
 
 /// Opens a session with frames; returns its address.
-fn open(server: &Running, frames: std::ops::Range<u32>) -> String {
+pub(super) fn open(server: &Running, frames: std::ops::Range<u32>) -> String {
     let (kind, body) = images(frames);
     let reply = server.send(&format!("POST /v1/sessions HTTP/1.1\r\n{kind}"), &body);
     assert_eq!(reply.status, 201, "{}", reply.text());
     format!("/v1/sessions/{}", reply.json()["id"].as_str().expect("it has one"))
 }
 
-fn delete(server: &Running, address: &str) -> Reply {
+pub(super) fn delete(server: &Running, address: &str) -> Reply {
     server.send(&format!("DELETE {address} HTTP/1.1"), b"")
 }
 
 /// The parts of a body that was sent piece by piece.
-fn chunks(mut body: &[u8]) -> Vec<String> {
+pub(super) fn chunks(mut body: &[u8]) -> Vec<String> {
     let mut chunks = Vec::new();
     loop {
         let end = body.windows(2).position(|two| two == b"\r\n").expect("a chunk has a length");
@@ -69,7 +69,7 @@ fn chunks(mut body: &[u8]) -> Vec<String> {
 }
 
 /// The lines of a run, each of which was sent by itself.
-fn lines(reply: &Reply) -> Vec<Value> {
+pub(super) fn lines(reply: &Reply) -> Vec<Value> {
     assert_eq!(
         (reply.status, reply.header("content-type")),
         (200, Some("application/x-ndjson")),
@@ -235,7 +235,7 @@ fn a_video_file_is_a_session() {
 }
 
 /// Begins a run, and waits for its first line.
-fn begin(server: &Running, address: &str) -> BufReader<std::net::TcpStream> {
+pub(super) fn begin(server: &Running, address: &str) -> BufReader<std::net::TcpStream> {
     let mut stream = BufReader::new(server.begin(&format!("POST {address}/propagate HTTP/1.1"), b"", 0));
     let mut line = String::new();
     while !line.starts_with("{\"frame\":0,") {

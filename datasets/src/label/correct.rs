@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use ocelli::{BoundingBox, Error, ErrorKind, Result};
+use ocelli::{BoundingBox, Error, ErrorKind, Mask, Result};
 
 use super::class_map::ClassMap;
 use super::folder::{Contents, OutputFolder, STATE_FOLDER};
@@ -83,6 +83,9 @@ pub struct LabelledInstance {
     /// The points of its polygon or of its mask's outline, `[x, y]` in pixels, if it has one. Ignored when it is saved: what
     /// the line has moves with the box, and a new instance in a data set with masks is a rectangle.
     pub polygon: Option<Vec<[f32; 2]>>,
+    /// Pixels that a person gives it, as large as the upright image: they replace what the line has, and the box is theirs. `None`
+    /// in labels that are read.
+    pub mask: Option<Mask>,
 }
 
 /// An open data set.
@@ -287,7 +290,8 @@ impl CorrectedSet {
     }
 
     /// Saves the labels of an image: those of `instances` whose line is named keep what was not changed, the others are new,
-    /// and lines that are not named are removed. The label files are the person's from then on.
+    /// and lines that are not named are removed. A [mask](LabelledInstance::mask) becomes the polygon of its line, or its box where
+    /// lines are boxes. The label files are the person's from then on.
     ///
     /// In a data set of COCO alone, the labels of this image are the person's, and `annotations.json` is written again with
     /// them: now, by later runs and by merges. The mask of an instance moves with its box.
@@ -301,6 +305,7 @@ impl CorrectedSet {
         let current = self.current()?;
         let image = &current.current_image(image)?;
         let mut opened = current.open_locked(folder, image)?;
+        let instances = &with_boxes_of_masks(image, instances)?;
         if current.is_coco {
             return current.save_in_coco(opened, image, version, instances);
         }
@@ -411,6 +416,26 @@ impl Opened {
         }
         self.placer.written.write_for_person(meant)
     }
+}
+
+/// The instances, those with a mask with its box.
+fn with_boxes_of_masks(image: &SetImage, instances: &[LabelledInstance]) -> Result<Vec<LabelledInstance>> {
+    let with_box = |(number, instance): (usize, &LabelledInstance)| {
+        let mut instance = instance.clone();
+        if let Some(mask) = &instance.mask {
+            let is_large = (mask.width(), mask.height()) == (image.width, image.height);
+            let bbox = mask.bounding_box().filter(|_| is_large);
+            instance.bbox = bbox.ok_or_else(|| {
+                let message = format!(
+                    "instance {number}: expected a mask of {} × {} pixels, some of them in it",
+                    image.width, image.height
+                );
+                Error::new(ErrorKind::InvalidArgument, message)
+            })?;
+        }
+        Ok(instance)
+    };
+    instances.iter().enumerate().map(with_box).collect()
 }
 
 /// Notes that the person saw the picture that the labels are beside now: they are not those of an earlier one any more.

@@ -121,7 +121,13 @@ fn a_frozen_picture_freezes_all_formats() {
 }
 
 fn new_box() -> LabelledInstance {
-    LabelledInstance { line: None, class: 0, bbox: BoundingBox::new(1.0, 1.0, 20.0, 20.0), polygon: None }
+    LabelledInstance {
+        line: None,
+        class: 0,
+        bbox: BoundingBox::new(1.0, 1.0, 20.0, 20.0),
+        polygon: None,
+        mask: None,
+    }
 }
 
 #[test]

@@ -56,7 +56,7 @@ fn what_is_saved_after_a_stopped_restart_is_complete_or_refused() {
             let labels = set.labels(&image).expect("it is labelled");
             let is_ended = place.label_and_stop(&Run { existing: RESTART, ..run.clone() }, writes);
             let bbox = BoundingBox::new(0.0, 0.0, 32.0, 16.0);
-            let drawn = LabelledInstance { line: None, class: 0, bbox, polygon: None };
+            let drawn = LabelledInstance { line: None, class: 0, bbox, polygon: None, mask: None };
             let saved = set.save(&image, &labels.version, &[drawn]);
             let files = ["set/labels/train/a.txt", "set/segments/labels/train/a.txt"];
             let texts = files.map(|file| place.read(file).unwrap_or_default());

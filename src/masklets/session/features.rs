@@ -71,6 +71,10 @@ impl Frames {
         self.source.push(image)
     }
 
+    pub(super) fn picture(&mut self, number: usize) -> Result<Image> {
+        self.source.picture(number)
+    }
+
     /// Drops the pushed pictures before this frame, and their features.
     pub(super) fn forget_before(&mut self, frame: usize) {
         self.source.forget_before(frame);

@@ -122,6 +122,18 @@ impl SessionSource {
         self.shape
     }
 
+    /// The picture of a frame. Of a video file the frames from the one that was read last are at hand; going back more than a few
+    /// frames reads it from its start.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidData`] if the video ends before it; errors of reading the frame, and if its size is not that of the first.
+    pub fn picture(&mut self, frame: usize) -> Result<Image> {
+        Ok(match self.read(frame)? {
+            Picture::Owned(image) => image,
+            Picture::Borrowed(image) => image.clone(),
+        })
+    }
+
     /// The picture of a frame, of the size of the first one.
     pub(super) fn read(&mut self, number: usize) -> Result<Picture<'_>> {
         let count = self.shape.frames.unwrap_or(0);

@@ -54,6 +54,35 @@ impl Control {
     }
 }
 
+impl Control {
+    /// Whether it has a label; any if there is none.
+    pub fn has_label(&self, label: &str) -> bool {
+        label.is_empty() || self.labels.iter().any(|(known, _)| known == label)
+    }
+
+    /// The label of an object that has none.
+    pub fn first_label(&self) -> Option<&str> {
+        self.labels.first().map(|(label, _)| label.as_str())
+    }
+}
+
+/// A tag for rectangles in a video, with the labels of the `Labels` tag for the same video.
+#[derive(Debug)]
+pub(super) struct VideoControl {
+    pub from_name: String,
+    pub to_name: String,
+    labels: Vec<(String, Vec<String>)>,
+}
+
+impl VideoControl {
+    /// The phrases that are looked for, each with its label.
+    pub fn phrases(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.labels
+            .iter()
+            .flat_map(|(label, phrases)| phrases.iter().map(move |phrase| (&**label, &**phrase)))
+    }
+}
+
 /// What the detector is asked.
 pub(super) struct Asks {
     pub phrases: Vec<String>,
@@ -64,8 +93,11 @@ pub(super) struct Asks {
 #[derive(Debug)]
 pub(super) struct LabelConfig {
     pub controls: Vec<Control>,
-    /// The names of the image tags, and the keys of the task's data that they show.
+    /// Rectangles in a video.
+    pub video: Option<VideoControl>,
+    /// The names of the image and video tags, and the keys of the task's data that they show.
     images: Vec<(String, String)>,
+    videos: Vec<(String, String)>,
 }
 
 impl LabelConfig {
@@ -76,7 +108,9 @@ impl LabelConfig {
     pub fn parse(xml: &str, limits: &Limits) -> Result<Self, Problem> {
         let wrong = |error: String| Problem::bad(format!("labelling configuration: {error}"));
         let mut reader = Reader::from_str(xml);
-        let mut config = Self { controls: Vec::new(), images: Vec::new() };
+        let mut config = Self { controls: Vec::new(), video: None, images: Vec::new(), videos: Vec::new() };
+        // The labels of videos, by the names of their tags.
+        let (mut rectangles, mut labels_of_videos) = (Vec::new(), Vec::new());
         loop {
             let event = reader.read_event().map_err(|error| wrong(error.to_string()))?;
             let (tag, is_open) = match &event {
@@ -86,29 +120,49 @@ impl LabelConfig {
                 _ => continue,
             };
             let name = String::from_utf8_lossy(tag.local_name().as_ref()).into_owned();
-            let is_image = name.eq_ignore_ascii_case("image");
+            let is = |known: &str| name.eq_ignore_ascii_case(known);
+            let (is_image, is_video) = (is("image"), is("video"));
+            let (is_rectangle, is_list) = (is("videorectangle"), is("labels"));
             let shape = Shape::of_tag(&name);
-            if is_image || shape.is_some() {
-                limits.check_tags(config.controls.len() + config.images.len() + 1)?;
+            if is_image || is_video || is_rectangle || is_list || shape.is_some() {
+                let known = config.controls.len() + config.images.len() + config.videos.len();
+                limits.check_tags(known + rectangles.len() + labels_of_videos.len() + 1)?;
             }
             if let Some(shape) = shape {
                 let from_name = attribute(tag, "name")?.unwrap_or_default();
                 let to_name = attribute(tag, "toName")?.unwrap_or_default();
                 let labels = if is_open { read_labels(&mut reader, &name, limits)? } else { Vec::new() };
                 config.controls.push(Control { shape, from_name, to_name, labels });
-            } else if is_image {
+            } else if is_image || is_video {
                 let value = attribute(tag, "value")?.unwrap_or_default();
                 let key = value.trim_start_matches('$').to_owned();
-                config.images.push((attribute(tag, "name")?.unwrap_or_default(), key));
+                let all = if is_image { &mut config.images } else { &mut config.videos };
+                all.push((attribute(tag, "name")?.unwrap_or_default(), key));
+            } else if is_rectangle {
+                rectangles.push((attribute(tag, "name")?, attribute(tag, "toName")?));
+            } else if is_list {
+                let to_name = attribute(tag, "toName")?;
+                let labels = if is_open { read_labels(&mut reader, &name, limits)? } else { Vec::new() };
+                labels_of_videos.push((to_name, labels));
+            }
+        }
+        for (from_name, to_name) in rectangles {
+            let labels = labels_of_videos.iter().filter(|(of, _)| *of == to_name);
+            let labels: Vec<_> = labels.flat_map(|(_, labels)| labels.clone()).collect();
+            let (Some(from_name), Some(to_name)) = (from_name, to_name) else { continue };
+            if !labels.is_empty() && config.videos.iter().any(|(name, _)| *name == to_name) {
+                config.video.get_or_insert(VideoControl { from_name, to_name, labels });
             }
         }
         let images = &config.images;
         config.controls.retain(|control| {
             !control.labels.is_empty() && images.iter().any(|(name, _)| *name == control.to_name)
         });
-        if config.controls.is_empty() {
+        if config.controls.is_empty() && config.video.is_none() {
             return Err(wrong(
-                "expected RectangleLabels, PolygonLabels or BrushLabels with labels, for an Image".into(),
+                "expected RectangleLabels, PolygonLabels or BrushLabels with labels, for an Image; or VideoRectangle and Labels, \
+                 for a Video"
+                    .into(),
             ));
         }
         Ok(config)
@@ -121,6 +175,16 @@ impl LabelConfig {
         let phrases = all.filter(|phrase| known.insert(phrase.to_ascii_lowercase())).cloned().collect();
         let masks = self.controls.iter().any(|control| control.shape != Shape::Rectangle);
         Asks { phrases, masks }
+    }
+
+    /// The address of the video in the data of a task; `None` without a tag for videos.
+    pub fn video_of<'c, 'd>(
+        &'c self,
+        data: impl Fn(&str) -> Option<&'d str>,
+    ) -> Option<(&'c VideoControl, &'d str)> {
+        let control = self.video.as_ref()?;
+        let (_, key) = self.videos.iter().find(|(name, _)| *name == control.to_name)?;
+        Some((control, data(key).filter(|video| !video.is_empty())?))
     }
 
     /// The address of the picture in the data of a task.
@@ -202,6 +266,15 @@ mod tests {
         assert!(asks.masks);
         assert_eq!(config.controls[0].label_of("Red Apple"), Some("Fruit"));
         assert_eq!(config.controls[1].label_of("dog"), None);
+        let video = r#"<View><Video name="v" value="$clip"/><VideoRectangle name="box" toName="v"/>
+          <Labels name="l" toName="v"><Label value="Car" predicted_values="car, truck"/></Labels>
+          <Labels name="o" toName="other"><Label value="no"/></Labels></View>"#;
+        let of_video = LabelConfig::parse(video, &limits).expect("it is a configuration");
+        let (control, address) =
+            of_video.video_of(|key| (key == "clip").then_some("a.mp4")).expect("a video");
+        assert_eq!((&*control.from_name, &*control.to_name, address), ("box", "v", "a.mp4"));
+        assert_eq!(control.phrases().collect::<Vec<_>>(), [("Car", "car"), ("Car", "truck")]);
+        assert!(of_video.video_of(|_| None).is_none() && config.video_of(|_| Some("x")).is_none());
         let data = [("photo", "/data/a.png"), ("image", "no")];
         let text_of = |key: &str| data.iter().find(|(known, _)| *known == key).map(|(_, text)| *text);
         let picture = config.picture_of(text_of);

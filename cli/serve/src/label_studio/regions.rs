@@ -1,12 +1,13 @@
 //! Detections as the regions of a prediction.
 
-use ocelli::{Cancellation, Detection, Mask, Prompts};
+use ocelli::{BoundingBox, Cancellation, Detection, Mask, Prompts};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::labels::{LabelConfig, Shape};
+use super::labels::{Control, LabelConfig, Shape};
 use crate::engine::Found;
 use crate::problem::Problem;
+use crate::segment::ObjectRecord;
 
 /// The largest distance of a polygon from the mask's border, in pixels.
 const TOLERANCE: f32 = 1.0;
@@ -45,35 +46,77 @@ pub(super) fn regions(
     found: &Found<Vec<Detection>>,
     withdrawn: &Cancellation,
 ) -> Result<(Vec<Region>, f32), Problem> {
-    let (width, height) = (found.width, found.height);
     let mut regions = Vec::new();
     for (number, detection) in found.items.iter().enumerate() {
         let phrase = prompts[detection.class_id].phrase();
-        for control in &config.controls {
-            let Some(label) = control.label_of(phrase) else { continue };
-            if withdrawn.is_cancelled() {
-                return Err(Problem::stopping());
-            }
-            let kind = control.shape.kind();
-            let outlines = outlines(control.shape, detection, (width, height));
-            for (part, mut value) in outlines.into_iter().enumerate() {
-                value.fields.insert(kind.to_owned(), json!([label]));
-                regions.push(Region {
-                    id: format!("{}-{number}-{part}", control.from_name),
-                    from_name: control.from_name.clone(),
-                    to_name: control.to_name.clone(),
-                    kind,
-                    original_width: width,
-                    original_height: height,
-                    image_rotation: 0,
-                    score: detection.score,
-                    value,
-                });
-            }
-        }
+        let labelled =
+            config.controls.iter().filter_map(|control| Some((control, control.label_of(phrase)?)));
+        add(&mut regions, labelled, number, detection, (found.width, found.height), withdrawn)?;
     }
     let score = found.items.iter().map(|one| one.score).fold(f32::INFINITY, f32::min);
     Ok((regions, if score.is_finite() { score } else { 0.0 }))
+}
+
+/// The regions of an object that was drawn, in the tags for masks that have its label, and its predicted IoU.
+pub(super) fn drawn_regions(
+    config: &LabelConfig,
+    label: &str,
+    found: Found<Vec<ObjectRecord>>,
+    withdrawn: &Cancellation,
+) -> Result<(Vec<Region>, f32), Problem> {
+    let mut regions = Vec::new();
+    let (size, mut score) = ((found.width, found.height), 0.0);
+    for (number, object) in found.items.into_iter().enumerate() {
+        let Some([x1, y1, x2, y2]) = object.bbox else { continue };
+        score = object.predicted_iou as f32;
+        let bbox = BoundingBox::new(x1, y1, x2, y2);
+        let detection = Detection { class_id: 0, label: label.into(), score, bbox, mask: Some(object.mask) };
+        let with_masks = config.controls.iter().filter(|control| control.shape != Shape::Rectangle);
+        let labelled =
+            with_masks.filter(|control| control.has_label(label)).filter_map(|control| match label {
+                "" => Some((control, control.first_label()?)),
+                label => Some((control, label)),
+            });
+        add(&mut regions, labelled, number, &detection, size, withdrawn)?;
+    }
+    if regions.is_empty() && score > 0.0 {
+        let message = format!("a smart tool needs BrushLabels or PolygonLabels with the label \"{label}\"");
+        return Err(Problem::bad(message));
+    }
+    Ok((regions, score))
+}
+
+/// Adds the regions of an instance for tags, each with its label there.
+fn add<'c>(
+    regions: &mut Vec<Region>,
+    labelled: impl Iterator<Item = (&'c Control, &'c str)>,
+    number: usize,
+    detection: &Detection,
+    (width, height): (u32, u32),
+    withdrawn: &Cancellation,
+) -> Result<(), Problem> {
+    for (control, label) in labelled {
+        if withdrawn.is_cancelled() {
+            return Err(Problem::stopping());
+        }
+        let kind = control.shape.kind();
+        let outlines = outlines(control.shape, detection, (width, height));
+        for (part, mut value) in outlines.into_iter().enumerate() {
+            value.fields.insert(kind.to_owned(), json!([label]));
+            regions.push(Region {
+                id: format!("{}-{number}-{part}", control.from_name),
+                from_name: control.from_name.clone(),
+                to_name: control.to_name.clone(),
+                kind,
+                original_width: width,
+                original_height: height,
+                image_rotation: 0,
+                score: detection.score,
+                value,
+            });
+        }
+    }
+    Ok(())
 }
 
 fn outlines(shape: Shape, detection: &Detection, (width, height): (u32, u32)) -> Vec<Outline> {

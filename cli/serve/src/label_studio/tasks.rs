@@ -5,7 +5,7 @@ use std::fmt;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use super::labels::LabelConfig;
+use super::labels::{LabelConfig, VideoControl};
 use crate::problem::Problem;
 
 /// Keys of the data of a task.
@@ -22,9 +22,16 @@ pub(super) struct Task {
 impl Task {
     /// The address of the picture.
     pub fn picture(&self, config: &LabelConfig) -> Result<&str, Problem> {
-        config.picture_of(|key| {
-            self.data.0.iter().find(|(known, _)| known == key).map(|(_, text)| text.0.as_str())
-        })
+        config.picture_of(|key| self.text(key))
+    }
+
+    /// The address of the video, with the tag for it.
+    pub fn video<'c>(&self, config: &'c LabelConfig) -> Option<(&'c VideoControl, &str)> {
+        config.video_of(|key| self.text(key))
+    }
+
+    fn text(&self, key: &str) -> Option<&str> {
+        self.data.0.iter().find(|(known, _)| known == key).map(|(_, text)| text.0.as_str())
     }
 }
 

@@ -14,6 +14,15 @@ use crate::segment::labelled;
 pub(crate) struct AskedSession {
     /// The latest frames that it keeps; all by default.
     pub window: Option<usize>,
+    /// A video of the server's folder.
+    pub video: Option<String>,
+}
+
+/// A name for an object.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct AskedName {
+    pub name: String,
 }
 
 /// What is shown on a frame.

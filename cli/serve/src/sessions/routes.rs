@@ -9,20 +9,26 @@ use axum::extract::{Path, Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
-use http_body_util::channel::Channel;
+use http_body_util::channel::{Channel, Sender};
+use image::codecs::jpeg::JpegEncoder;
 use serde_json::json;
 use tokio::sync::{mpsc, oneshot};
 
-use super::asked::{AskedPrompt, AskedRun, AskedSession, read};
-use super::upload::Upload;
+use super::asked::{AskedName, AskedPrompt, AskedRun, AskedSession, read};
+use super::export::{Export, Form};
+use super::opened::{self, Opened};
 use super::worker::Worker;
 use super::{Session, caught};
 use crate::app::App;
-use crate::detect::{body, ends_of, fields, off_the_workers};
+use crate::detect::{body, ends_of, fields, off_the_workers, parameter};
 use crate::engine::decode;
+use crate::gallery::not_encoded;
 use crate::limits::Limits;
 use crate::problem::{Problem, json_response};
 use crate::segment::check_tracker;
+
+/// The quality of pictures of frames, 1 to 100.
+const PICTURE_QUALITY: u8 = 85;
 
 /// The routes below `/v1/sessions`.
 pub(crate) fn router() -> Router<Arc<App>> {
@@ -30,9 +36,20 @@ pub(crate) fn router() -> Router<Arc<App>> {
         .route("/", post(open))
         .route("/{id}", get(state).delete(end))
         .route("/{id}/frames", post(push))
+        .route("/{id}/frames/{frame}", get(picture))
+        .route("/{id}/results", get(results))
+        .route("/{id}/download", get(download))
         .route("/{id}/prompts", post(show))
         .route("/{id}/propagate", post(propagate))
-        .route("/{id}/objects/{object}", delete(remove))
+        .route("/{id}/objects/{object}", delete(remove).put(rename))
+}
+
+/// The videos of the server's folder.
+pub(crate) async fn videos(State(app): State<Arc<App>>, request: Request) -> Result<Response, Problem> {
+    let _slot = app.slots.take(ends_of(&request)?.client)?;
+    let folder = app.config.videos.clone();
+    let videos = off_the_workers(move |_| Ok(opened::listed(folder.as_deref())?)).await?;
+    Ok(json_response(StatusCode::OK, &json!({"videos": videos})))
 }
 
 /// Opens a session, with the video or the pictures of a form as its frames.
@@ -40,13 +57,13 @@ async fn open(State(app): State<Arc<App>>, request: Request) -> Result<Response,
     check_tracker(&app, "sessions")?;
     let client = ends_of(&request)?.client;
     let place = app.bodies.take(client)?;
-    let (asked, pictures, video): (AskedSession, _, _) = match is_form(&request) {
+    let (asked, pictures, upload): (AskedSession, _, _) = match is_form(&request) {
         true => {
-            let (mut asked, mut pictures, mut video) = (AskedSession::default(), Vec::new(), None);
+            let (mut asked, mut pictures, mut upload) = (AskedSession::default(), Vec::new(), None);
             for (name, value) in fields(request, &app.config.limits).await? {
                 match name.as_str() {
                     "image" => pictures.push(value),
-                    "video" => video = Some(value),
+                    "video" => upload = Some(value),
                     "window" => asked.window = Some(read(&value)?),
                     _ => {
                         return Err(Problem::bad(format!(
@@ -55,11 +72,11 @@ async fn open(State(app): State<Arc<App>>, request: Request) -> Result<Response,
                     }
                 }
             }
-            (asked, pictures, video)
+            (asked, pictures, upload)
         }
         false => (read(&body(request).await?)?, Vec::new(), None),
     };
-    if video.is_some() && (asked.window.is_some() || !pictures.is_empty()) {
+    if (upload.is_some() || asked.video.is_some()) && (asked.window.is_some() || !pictures.is_empty()) {
         return Err(Problem::bad("a video has all frames: expected no images and no window beside it"));
     }
     if asked.window == Some(0) {
@@ -68,11 +85,16 @@ async fn open(State(app): State<Arc<App>>, request: Request) -> Result<Response,
     let _slot = app.slots.take(client)?;
     drop(place);
     let limits = app.config.limits.clone();
-    let upload = match video {
-        Some(video) => Some(off_the_workers(move |_| Upload::open(&video, &limits)).await?),
-        None => None,
-    };
-    let session = app.sessions.open(client, asked.window, upload)?;
+    let folder = app.config.videos.clone();
+    let video = off_the_workers(move |_| match (upload, asked.video) {
+        (Some(bytes), _) => Opened::upload(&bytes, &limits).map(Some),
+        (None, Some(name)) => match folder {
+            Some(folder) => Opened::of_folder(&folder, &name, &limits).map(Some),
+            None => Err(Problem::missing("the server was started without a folder of videos")),
+        },
+        (None, None) => Ok(None),
+    });
+    let session = app.sessions.open(client, asked.window, video.await?)?;
     if let Err(problem) = append(&session, pictures, &app.config.limits).await {
         drop(app.sessions.end(&session.id));
         return Err(problem);
@@ -138,12 +160,14 @@ async fn show(
     let (frame, shows) = off_the_workers(move |_| read::<AskedPrompt>(&body)?.shows(&limits)).await?;
     let _slot = app.slots.take(client)?;
     drop(place);
-    let (found, object) = session.ask(move |worker| worker.show(frame, shows)).await?;
-    let mut answer = json!(found);
+    let (line, object) = session.ask(move |worker| worker.show(frame, shows)).await?;
+    let mut answer = line.to_vec();
     if let Some(object) = object {
-        answer["object"] = json!(object);
+        // Before the closing brace and the line's end.
+        answer.truncate(answer.len() - 2);
+        answer.extend_from_slice(format!(",\"object\":{object}}}\n").as_bytes());
     }
-    Ok(json_response(StatusCode::OK, &answer))
+    Ok(([(header::CONTENT_TYPE, "application/json")], answer).into_response())
 }
 
 async fn remove(
@@ -154,6 +178,131 @@ async fn remove(
     let object = object.parse().map_err(|_| Problem::missing("objects have numbers"))?;
     session.ask(move |worker| worker.remove(object)).await?;
     Ok(json_response(StatusCode::OK, &session.state()))
+}
+
+/// Names an object; an empty name takes its name away. This can be done during a run.
+async fn rename(
+    State(app): State<Arc<App>>,
+    Path((id, object)): Path<(String, String)>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let session = app.sessions.get(&id)?;
+    let client = ends_of(&request)?.client;
+    let _place = app.bodies.take(client)?;
+    let AskedName { name } = read(&body(request).await?)?;
+    let name = name.split_whitespace().collect::<Vec<_>>().join(" ");
+    app.config.limits.check_names([name.as_str()])?;
+    let object: u32 = object.parse().map_err(|_| Problem::missing("objects have numbers"))?;
+    let is_known = session.state().objects.contains(&object) || session.results().has(u64::from(object));
+    if !is_known {
+        return Err(Problem::missing(format!("there is no object {object}")));
+    }
+    session.touch()?;
+    session.results().rename(u64::from(object), name);
+    Ok(json_response(StatusCode::OK, &session.state()))
+}
+
+/// The picture of a frame, as a JPEG.
+async fn picture(
+    State(app): State<Arc<App>>,
+    Path((id, frame)): Path<(String, String)>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let session = app.sessions.get(&id)?;
+    let frame = frame.parse().map_err(|_| Problem::missing("frames have numbers"))?;
+    let _slot = app.slots.take(ends_of(&request)?.client)?;
+    let picture = session.picture(frame).await?;
+    let jpeg = off_the_workers(move |_| {
+        let mut bytes = Vec::new();
+        let encoder = JpegEncoder::new_with_quality(&mut bytes, PICTURE_QUALITY);
+        let encoded = picture.into_rgb_image().write_with_encoder(encoder);
+        encoded.map_err(|error| Problem::from(not_encoded(error)))?;
+        Ok(bytes)
+    });
+    let headers = [(header::CONTENT_TYPE, "image/jpeg"), (header::CACHE_CONTROL, "private, max-age=600")];
+    Ok((headers, jpeg.await?).into_response())
+}
+
+/// The frames that have results, a line each: those that changed after the revision `?since=`, by default all.
+async fn results(
+    State(app): State<Arc<App>>,
+    Path(id): Path<String>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let session = app.sessions.get(&id)?;
+    let since = parameter(&request, "since").unwrap_or("0").parse();
+    let since = since.map_err(|_| Problem::bad("since: expected a revision of the session"))?;
+    let _slot = app.slots.take(ends_of(&request)?.client)?;
+    let lines = off_the_workers(move |_| Ok(session.results().since(since)));
+    Ok(([(header::CONTENT_TYPE, "application/x-ndjson")], lines.await?).into_response())
+}
+
+/// The results as a file: `?format=mp4`, `youtube-vis` or `masks`.
+async fn download(
+    State(app): State<Arc<App>>,
+    Path(id): Path<String>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let session = app.sessions.get(&id)?;
+    let form = Form::named(parameter(&request, "format").unwrap_or_default())?;
+    let place = app.videos.take(ends_of(&request)?.client)?;
+    session.touch()?;
+    let begun = session.clone();
+    let export = off_the_workers(move |_| {
+        let state = begun.state();
+        let results = begun.results().snapshot();
+        Export::new(form, results, (state.width, state.height), state.frame_rate)
+    });
+    let export = export.await?;
+    let (mut sender, streamed) = Channel::<Bytes, Problem>::new(1);
+    // It may take longer than a request: the answer begins now.
+    tokio::task::spawn_blocking(move || {
+        let _place = place;
+        if let Err(problem) = send(export, form, &session, &mut sender) {
+            tracing::warn!("an export failed: {}", problem.message);
+            sender.abort(problem);
+        }
+    });
+    let (name, kind) = form.file();
+    let headers = [
+        (header::CONTENT_TYPE, kind.to_owned()),
+        (header::CONTENT_DISPOSITION, format!("attachment; filename=\"{name}\"")),
+    ];
+    Ok((headers, Body::new(streamed)).into_response())
+}
+
+/// Writes an export, and sends it. It ends when nobody takes it any more.
+fn send(
+    export: Export,
+    form: Form,
+    session: &Arc<Session>,
+    sender: &mut Sender<Bytes, Problem>,
+) -> Result<(), Problem> {
+    let runtime = tokio::runtime::Handle::current();
+    let gone = |_| Problem::missing("nobody takes it any more");
+    // A source of its own: others look at other frames meanwhile.
+    let mut source = match (&session.file, form) {
+        (Some(file), Form::Mp4) => Some(file.source()?),
+        _ => None,
+    };
+    let mut exported = export.write(|frame| {
+        session.touch()?;
+        // Nothing is sent of an empty part, but that somebody takes it is seen.
+        runtime.block_on(sender.send_data(Bytes::new())).map_err(gone)?;
+        Ok(match &mut source {
+            _ if form != Form::Mp4 => None,
+            Some(source) => Some(source.picture(frame)?),
+            None => Some(runtime.block_on(session.picture(frame))?),
+        })
+    })?;
+    let failed = |error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, format!("cannot read it: {error}"));
+    loop {
+        let part = exported.read().map_err(failed)?;
+        if part.is_empty() {
+            return Ok(());
+        }
+        runtime.block_on(sender.send_data(part.into())).map_err(gone)?;
+    }
 }
 
 /// Follows the objects: each frame is a line of the answer. A client that goes away ends the run.

@@ -6,13 +6,10 @@ use std::sync::Arc;
 use axum::body::Bytes;
 use axum::http::StatusCode;
 use ocelli::masklets::{Click, RunDirection, SessionSource, TrackedFrame, VideoSession, VideoSessionOptions};
-use ocelli::{BoundingBox, Error, ErrorKind, Image, Mask, Result};
-use serde::Serialize;
-use tempfile::TempPath;
+use ocelli::{BoundingBox, Error, ErrorKind, Image, Result};
 use tokio::sync::mpsc::Sender;
 
 use super::asked::{AskedRun, Shows};
-use super::upload::Upload;
 use super::{Load, Seen};
 use crate::limits::Limits;
 use crate::problem::Problem;
@@ -31,61 +28,31 @@ pub(crate) struct Worker {
     /// A video, before the model was loaded.
     video: Option<SessionSource>,
     session: Option<VideoSession>,
-    /// The file of a video, which outlives the session.
-    file: Option<TempPath>,
+    /// Whether the frames are those of a video.
+    has_video: bool,
     /// Bytes of an object in a frame that a run has passed.
     object_bytes: u64,
     /// The frames that runs have passed.
     passed: BTreeSet<usize>,
 }
 
-/// A frame of a run, in JSON.
-#[derive(Serialize)]
-pub(crate) struct FrameRecord {
-    frame: usize,
-    objects: Vec<ObjectRecord>,
-}
-
-#[derive(Serialize)]
-struct ObjectRecord {
-    object: u64,
-    score: f64,
-    #[serde(rename = "box")]
-    bbox: [f64; 4],
-    mask: Mask,
-}
-
-impl From<TrackedFrame> for FrameRecord {
-    fn from(frame: TrackedFrame) -> Self {
-        let rounded = |value: f32, scale: f64| (f64::from(value) * scale).round() / scale;
-        let objects = frame.objects.into_iter().map(|object| ObjectRecord {
-            object: object.id,
-            score: rounded(object.score, 1e5),
-            bbox: object.bbox.to_xyxy().map(|edge| rounded(edge, 1e2)),
-            mask: object.mask,
-        });
-        Self { frame: frame.frame, objects: objects.collect() }
-    }
-}
-
 impl Worker {
     pub fn new(
         load: Load,
         window: Option<usize>,
-        video: Option<Upload>,
+        video: Option<SessionSource>,
         limits: Limits,
         seen: Arc<Seen>,
     ) -> Self {
-        let (video, file) = video.map(|Upload { source, file }| (source, file)).unzip();
         Self {
             load,
             window,
             limits,
             seen,
             waiting: Vec::new(),
+            has_video: video.is_some(),
             video,
             session: None,
-            file,
             object_bytes: 0,
             passed: BTreeSet::new(),
         }
@@ -100,7 +67,7 @@ impl Worker {
     /// # Errors
     /// 413 if the session has no room for it; 400 if it has another size than the first.
     pub fn push(&mut self, image: Image) -> Result<(), Problem> {
-        if self.file.is_some() {
+        if self.has_video {
             return Err(Problem::bad(
                 "the session has a video: frames can be appended to a session without one",
             ));
@@ -113,6 +80,7 @@ impl Worker {
             session.push(image)?;
             let frames = session.frames();
             self.passed.retain(|frame| frames.contains(frame));
+            self.seen.results().forget_before(frames.start);
             return Ok(());
         }
         if let Some(first) = self.waiting.first().filter(|first| (first.width(), first.height()) != size) {
@@ -155,15 +123,31 @@ impl Worker {
         Ok(self.session.as_mut().expect("it was made above"))
     }
 
-    /// Shows an object or a text. Returns the frame, and the id of an object that was shown by itself.
+    /// The picture of a pushed frame.
+    ///
+    /// # Errors
+    /// Those of the session.
+    pub fn picture(&mut self, frame: usize) -> Result<Image, Problem> {
+        if let Some(picture) = self.waiting.get(frame) {
+            return Ok(picture.clone());
+        }
+        Ok(self.session()?.picture(frame)?)
+    }
+
+    /// Shows an object or a text. Returns the frame as a line, and the id of an object that was shown by itself.
     ///
     /// # Errors
     /// Those of the session; 413 if it has no room for another object.
-    pub fn show(&mut self, frame: usize, shows: Shows) -> Result<(FrameRecord, Option<u32>), Problem> {
+    pub fn show(&mut self, frame: usize, shows: Shows) -> Result<(Bytes, Option<u32>), Problem> {
         self.check_room(0)?;
         let session = self.session()?;
         let (width, height) = session.size();
+        let before = session.objects();
         let mut shown = None;
+        let text = match &shows {
+            Shows::Text(text) => Some(text.clone()),
+            _ => None,
+        };
         let found = match shows {
             Shows::Text(text) => session.add_text(frame, text),
             Shows::Box([x1, y1, x2, y2]) => session.add_box(frame, BoundingBox::new(x1, y1, x2, y2)),
@@ -197,12 +181,23 @@ impl Worker {
             }
         };
         // A text or a box starts over.
-        if shown.is_none() {
-            self.passed.clear();
+        match shown {
+            None => {
+                self.passed.clear();
+                self.seen.results().start_over(text);
+            }
+            Some(object) if found.is_ok() && !before.contains(&object) => {
+                self.seen.results().begin(u64::from(object))
+            }
+            Some(_) => {}
         }
-        let found = found?;
+        Ok((self.keep(found?), shown))
+    }
+
+    /// Keeps a frame for everybody who looks at the session. Returns its line.
+    fn keep(&mut self, found: TrackedFrame) -> Bytes {
         self.passed.insert(found.frame);
-        Ok((found.into(), shown))
+        self.seen.results().keep(found)
     }
 
     /// Begins a run.
@@ -224,23 +219,36 @@ impl Worker {
             };
             let (line, is_last) = match next {
                 Ok(None) => return,
-                Ok(Some(frame)) => (serde_json::to_vec(&frame), false),
-                Err(problem) => (serde_json::to_vec(&serde_json::json!({"error": problem.message})), true),
+                Ok(Some(line)) => (line, false),
+                Err(problem) => (format!("{}\n", serde_json::json!({"error": problem.message})).into(), true),
             };
-            let mut line = line.expect("numbers and text have a JSON form");
-            line.push(b'\n');
             self.note();
-            if lines.blocking_send(line.into()).is_err() || is_last {
+            if lines.blocking_send(line).is_err() || is_last {
                 return;
             }
         }
     }
 
-    fn next_frame(&mut self) -> Result<Option<FrameRecord>, Problem> {
+    /// Makes a run without sending its frames, which are in the results; until its end, or until the session is ended.
+    ///
+    /// # Errors
+    /// Those of the session; 404 if it was ended.
+    pub fn run_to_end(&mut self, run: &AskedRun) -> Result<(), Problem> {
+        self.begin(run)?;
+        loop {
+            if self.seen.has_ended() {
+                return Err(Problem::missing("the session was ended"));
+            }
+            if self.next_frame()?.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn next_frame(&mut self) -> Result<Option<Bytes>, Problem> {
         self.check_room(0)?;
         let Some(found) = self.session()?.next_frame().transpose()? else { return Ok(None) };
-        self.passed.insert(found.frame);
-        Ok(Some(found.into()))
+        Ok(Some(self.keep(found)))
     }
 
     /// Removes an object.
@@ -250,8 +258,10 @@ impl Worker {
     pub fn remove(&mut self, object: u32) -> Result<(), Problem> {
         self.session()?.remove(object).map_err(|error| match error.kind() {
             ErrorKind::InvalidArgument => Problem::missing(error.to_string()),
-            _ => error.into(),
-        })
+            _ => Problem::from(error),
+        })?;
+        self.seen.results().remove(u64::from(object));
+        Ok(())
     }
 
     /// Refuses what would make the session too large.
@@ -271,9 +281,10 @@ impl Worker {
     /// About how much memory the frames and objects take.
     fn bytes(&self) -> u64 {
         let objects = self.session.as_ref().map_or(0, |session| session.objects().len() as u64);
-        let most = if self.file.is_some() { KEPT_PICTURES } else { usize::MAX };
+        let most = if self.has_video { KEPT_PICTURES } else { usize::MAX };
         self.frames().len().min(most) as u64 * picture_bytes(self.size())
             + objects * self.passed.len() as u64 * self.object_bytes
+            + self.seen.results().bytes()
     }
 
     fn frames(&self) -> std::ops::Range<usize> {

@@ -64,7 +64,7 @@ impl Opened {
         let instance = |(number, one): (usize, &Instance)| {
             let bbox = box_of(one.bbox);
             let polygon = record.mask(one).and_then(|mask| yolo::polygon(&mask));
-            LabelledInstance { line: Some(number), class: one.class, bbox, polygon }
+            LabelledInstance { line: Some(number), class: one.class, bbox, polygon, mask: None }
         };
         Ok(Labels {
             version: version_of(set, image, record)?,
@@ -167,6 +167,11 @@ fn changed(record: &Record, wanted: &LabelledInstance, has_masks: bool) -> Resul
     let bbox = clipped(&wanted.bbox, size).to_xyxy();
     let mask_of =
         |bitmap: Vec<u8>| Mask::from_bitmap(&bitmap, size.0, size.1).map(|mask| mask.counts().to_owned());
+    let track = wanted.line.and_then(|line| record.instances.get(line)?.track);
+    if let Some(mask) = &wanted.mask {
+        let mask = Some(mask.counts().to_owned());
+        return Ok(Instance { class: wanted.class, score: 1.0, bbox, mask, track });
+    }
     let Some(before) = wanted.line.and_then(|line| record.instances.get(line)) else {
         let mask = has_masks.then(|| mask_of(rectangle(bbox, size))).transpose()?;
         return Ok(Instance { class: wanted.class, score: 1.0, bbox, mask, track: None });
@@ -179,7 +184,7 @@ fn changed(record: &Record, wanted: &LabelledInstance, has_masks: bool) -> Resul
         Some(mask) => Some(mask_of(moved(&mask.to_bitmap(), size, before.bbox, bbox))?),
         None => has_masks.then(|| mask_of(rectangle(bbox, size))).transpose()?,
     };
-    Ok(Instance { class: wanted.class, score: 1.0, bbox, mask, track: before.track })
+    Ok(Instance { class: wanted.class, score: 1.0, bbox, mask, track })
 }
 
 /// The pixels whose middle is in a box; at least one.

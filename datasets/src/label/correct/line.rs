@@ -5,6 +5,7 @@ use std::fmt::Write;
 use ocelli::BoundingBox;
 
 use super::super::settings::Format;
+use super::super::yolo;
 use super::LabelledInstance;
 
 /// A box is the same if no edge moved by more pixels: the page rounds.
@@ -81,7 +82,8 @@ impl Line {
     }
 
     pub fn into_instance(self, number: usize) -> LabelledInstance {
-        LabelledInstance { line: Some(number), class: self.class, bbox: self.bbox, polygon: self.polygon }
+        let Self { class, bbox, polygon, .. } = self;
+        LabelledInstance { line: Some(number), class, bbox, polygon, mask: None }
     }
 
     /// The line after the instance was changed; what was not changed keeps its digits.
@@ -117,8 +119,10 @@ pub(super) fn changed(
     let mut text = String::new();
     for instance in instances {
         let line = match instance.line.and_then(|line| lines.get(line)) {
-            Some(line) => line.changed(instance, size),
-            None => new_line(instance, format, size),
+            Some(line) if instance.mask.is_none() || format != Format::YoloSeg => {
+                line.changed(instance, size)
+            }
+            _ => new_line(instance, format, size),
         };
         text.push_str(&line);
         text.push('\n');
@@ -156,6 +160,7 @@ pub(super) fn followed(
     for instance in instances {
         match instance.line.and_then(|line| Some((boxes.get(line)?, *polygon_of.get(line)?))) {
             None => put(&new_line(instance, Format::YoloSeg, size)),
+            Some(_) if instance.mask.is_some() => put(&new_line(instance, Format::YoloSeg, size)),
             Some((_, None)) => {}
             Some((before, Some(at))) => {
                 // The polygon moves as the box does.
@@ -182,6 +187,9 @@ fn new_line(instance: &LabelledInstance, format: Format, size: (u32, u32)) -> St
     let bbox = clipped(&instance.bbox, size);
     match format {
         Format::YoloSeg => {
+            if let Some(polygon) = instance.mask.as_ref().and_then(yolo::polygon) {
+                return polygon_line(instance.class, polygon.into_iter(), size);
+            }
             let [x1, y1, x2, y2] = bbox.to_xyxy();
             polygon_line(instance.class, [[x1, y1], [x2, y1], [x2, y2], [x1, y2]].into_iter(), size)
         }

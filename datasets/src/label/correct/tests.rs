@@ -1,9 +1,10 @@
 //! Corrections that are saved, and runs that come after them.
 
-use ocelli::{BoundingBox, ErrorKind};
+use ocelli::{BoundingBox, ErrorKind, Mask};
 
 use super::super::corrections::{Place, Run, text_of};
 use super::super::{DataSetOptions, Existing, Format};
+use super::line::Line;
 use super::{CorrectedSet, LabelledInstance};
 
 fn options(formats: &[Format]) -> DataSetOptions {
@@ -12,7 +13,7 @@ fn options(formats: &[Format]) -> DataSetOptions {
 
 fn new(class: usize, edges: [f32; 4]) -> LabelledInstance {
     let [x1, y1, x2, y2] = edges;
-    LabelledInstance { line: None, class, bbox: BoundingBox::new(x1, y1, x2, y2), polygon: None }
+    LabelledInstance { line: None, class, bbox: BoundingBox::new(x1, y1, x2, y2), polygon: None, mask: None }
 }
 
 fn labelled(formats: &[Format]) -> (Place, Run, CorrectedSet) {
@@ -149,4 +150,77 @@ fn tables_and_review_pages_have_the_labels_as_they_are() {
         // The line that was found keeps its score, and is not certain.
         assert!(page.contains(",0.90000,3,"), "{page}");
     }
+}
+
+/// A disc of pixels around a point.
+fn disc(centre: [i64; 2], radius: i64, (width, height): (u32, u32)) -> Mask {
+    let is_in = |x: u32, y: u32| {
+        (i64::from(x) - centre[0]).pow(2) + (i64::from(y) - centre[1]).pow(2) <= radius * radius
+    };
+    let pixels: Vec<u8> = (0..width * height).map(|at| u8::from(is_in(at % width, at / width))).collect();
+    Mask::from_bitmap(&pixels, width, height).expect("it has the size")
+}
+
+#[test]
+fn a_mask_replaces_what_an_instance_had() {
+    for formats in
+        [&[Format::Yolo][..], &[Format::YoloSeg], &[Format::Yolo, Format::YoloSeg], &[Format::Coco]]
+    {
+        let (place, run, set) = labelled(formats);
+        let image = set.images()[0].clone();
+        let size = (image.width, image.height);
+        let labels = set.labels(&image).expect("there are labels");
+        let (found, fresh) = (disc([40, 40], 9, size), disc([15, 20], 7, size));
+        let mut instances = labels.instances.clone();
+        instances[0].mask = Some(found.clone());
+        // The box that comes with a mask does not count.
+        instances.push(LabelledInstance { mask: Some(fresh.clone()), ..new(1, [0.0, 0.0, 1.0, 1.0]) });
+        let small =
+            LabelledInstance { mask: Some(disc([5, 5], 3, (20, 20))), ..new(1, [0.0, 0.0, 9.0, 9.0]) };
+        let empty = LabelledInstance { mask: Some(disc([-50, 5], 3, size)), ..new(1, [0.0, 0.0, 9.0, 9.0]) };
+        for wrong in [small, empty] {
+            let refused = set.save(&image, &labels.version, &[wrong]).expect_err("it is wrong");
+            assert_eq!(refused.kind(), ErrorKind::InvalidArgument, "{refused}");
+        }
+        let saved = set.save(&image, &labels.version, &instances).expect("it can be saved");
+        for (instance, mask) in saved.instances.iter().zip([&found, &fresh]) {
+            let expected = mask.bounding_box().expect("it has pixels").to_xyxy();
+            let is_near = instance.bbox.to_xyxy().iter().zip(expected).all(|(a, b)| (a - b).abs() <= 1.0);
+            assert!(is_near, "{formats:?}: {:?}, expected {expected:?}", instance.bbox);
+            assert_eq!(
+                instance.polygon.is_some(),
+                formats.len() == 1 && formats[0] != Format::Yolo,
+                "{formats:?}"
+            );
+        }
+        let after = set.labels(&image).expect("there are labels");
+        assert_eq!(after, saved);
+        if formats.contains(&Format::YoloSeg) {
+            let file =
+                if formats.len() == 1 { "set/labels/train/a.txt" } else { "set/segments/labels/train/a.txt" };
+            let text = place.read(file).expect("it was written");
+            let lines = Line::parse_all(&text, size).expect("they are polygons");
+            let areas: Vec<f32> = lines
+                .into_iter()
+                .map(|line| area_of(&line.into_instance(0).polygon.expect("a polygon")))
+                .collect();
+            // A trainer fills the pixels whose middles the polygon goes around.
+            for (area, mask) in areas.iter().zip([&found, &fresh]) {
+                assert!((area / mask.area() as f32 - 0.9).abs() < 0.1, "{areas:?}, {}", mask.area());
+            }
+            assert_eq!(areas.len(), 2, "{text}");
+        }
+        // Later runs leave it.
+        place.images(&[("a.png", 50)]);
+        place.label(&run).expect("the images can be labelled");
+        let kept = CorrectedSet::open(&place.path("set")).expect("it is a data set");
+        let kept = kept.labels(&kept.images()[0].clone()).expect("there are labels");
+        assert_eq!(kept.instances, saved.instances, "{formats:?}");
+    }
+}
+
+/// By the shoelace formula.
+pub(super) fn area_of(points: &[[f32; 2]]) -> f32 {
+    let next = points.iter().cycle().skip(1);
+    (points.iter().zip(next).map(|([x1, y1], [x2, y2])| x1 * y2 - x2 * y1).sum::<f32>() / 2.0).abs()
 }

@@ -213,7 +213,7 @@ impl Sequence {
             self.next += 1;
             let left = (self.next % 40) as f32;
             let bbox = BoundingBox::new(left, 1.0, left + 20.0, 20.0);
-            shown.push(LabelledInstance { line: None, class: 0, bbox, polygon: None });
+            shown.push(LabelledInstance { line: None, class: 0, bbox, polygon: None, mask: None });
         }
         let saved = set.save(&image, &labels.version, &shown);
         self.log.push(format!("saves {}: {:?}", image.name, saved.as_ref().err()));

@@ -6,6 +6,7 @@ use ocelli::{BoundingBox, ErrorKind};
 use serde_json::Value;
 
 use super::*;
+use crate::label::correct::tests::area_of;
 use crate::label::corrections::{Place, Run, stopping};
 use crate::label::{DataSetOptions, Existing, Format, Shard, merge};
 
@@ -49,13 +50,7 @@ fn annotations(place: &Place, file: &str) -> BTreeMap<String, Vec<(u64, Value, f
 
 fn new(class: usize, edges: [f32; 4]) -> LabelledInstance {
     let [x1, y1, x2, y2] = edges;
-    LabelledInstance { line: None, class, bbox: BoundingBox::new(x1, y1, x2, y2), polygon: None }
-}
-
-/// By the shoelace formula.
-fn area_of(points: &[[f32; 2]]) -> f32 {
-    let next = points.iter().cycle().skip(1);
-    (points.iter().zip(next).map(|([x1, y1], [x2, y2])| x1 * y2 - x2 * y1).sum::<f32>() / 2.0).abs()
+    LabelledInstance { line: None, class, bbox: BoundingBox::new(x1, y1, x2, y2), polygon: None, mask: None }
 }
 
 /// The found instance gets another class, and one is added.

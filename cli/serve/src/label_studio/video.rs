@@ -1,0 +1,188 @@
+//! Predictions for videos: rectangles with a key frame for each frame of an object.
+//!
+//! A video is followed in a session of its own, which ends with the request. Without a drawing, each phrase of the labels is looked
+//! for in all frames; a rectangle that a person drew becomes a mask on its first key frame, which is followed to the end.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use axum::body::Bytes;
+use image::ImageFormat;
+use ocelli::masklets::TrackedFrame;
+use serde_json::{Value, json};
+
+use super::drawn::Drawn;
+use super::labels::VideoControl;
+use crate::app::App;
+use crate::detect::off_the_workers;
+use crate::gallery::not_encoded;
+use crate::problem::Problem;
+use crate::segment::Shown;
+use crate::sessions::Session;
+use crate::sessions::asked::{AskedRun, Shows};
+use crate::sessions::opened::Opened;
+
+/// A session that ends when nobody waits for the prediction any more.
+struct Own<'a> {
+    app: &'a App,
+    session: Arc<Session>,
+}
+
+impl Drop for Own<'_> {
+    fn drop(&mut self) {
+        drop(self.app.sessions.end(self.session.id()));
+    }
+}
+
+/// The regions of a video, and the lowest score of an object.
+pub(super) async fn predict(
+    app: &App,
+    client: IpAddr,
+    control: &VideoControl,
+    video: Bytes,
+    drawn: &[Drawn],
+) -> Result<(Vec<Value>, f32), Problem> {
+    let limits = app.config.limits.clone();
+    let opened = off_the_workers(move |_| Opened::upload(&video, &limits)).await?;
+    let own = Own { app, session: app.sessions.open(client, None, Some(opened))? };
+    let mut objects = Vec::new();
+    if drawn.is_empty() {
+        for (label, phrase) in control.phrases() {
+            let text = phrase.to_owned();
+            own.session.ask(move |worker| worker.show(0, Shows::Text(text))).await?;
+            own.follow(0).await?;
+            objects.extend(own.found(|_| label.to_owned()));
+        }
+    } else {
+        let first = drawn.iter().map(|one| one.frame).min().unwrap_or(0);
+        for (number, one) in (0..).zip(drawn) {
+            let mask = own.mask_of(client, one).await?;
+            let (frame, shows) = (one.frame, Shows::Mask(Some(number), mask));
+            own.session.ask(move |worker| worker.show(frame, shows)).await?;
+        }
+        own.follow(first).await?;
+        objects = own.found(|id| drawn.get(id as usize).map_or_else(String::new, |one| one.label.clone()));
+    }
+    let state = own.session.state();
+    let duration = state.frames as f64 / state.frame_rate;
+    let score = objects.iter().map(|object| object.score).fold(f32::INFINITY, f32::min);
+    let regions = objects.into_iter().enumerate().map(|(number, object)| {
+        json!({
+            "id": format!("{}-{number}", control.from_name),
+            "from_name": control.from_name,
+            "to_name": control.to_name,
+            "type": "videorectangle",
+            "score": object.score,
+            "value": {
+                "framesCount": state.frames,
+                "duration": duration,
+                "sequence": object.sequence,
+                "labels": [object.label],
+            },
+        })
+    });
+    Ok((regions.collect(), if score.is_finite() { score } else { 0.0 }))
+}
+
+/// An object with its key frames.
+struct Followed {
+    label: String,
+    score: f32,
+    sequence: Vec<Value>,
+}
+
+impl Own<'_> {
+    async fn follow(&self, start: usize) -> Result<(), Problem> {
+        let run = AskedRun { start: Some(start), ..AskedRun::default() };
+        self.session.ask(move |worker| worker.run_to_end(&run)).await
+    }
+
+    /// The mask of a rectangle on its frame.
+    async fn mask_of(&self, client: IpAddr, drawn: &Drawn) -> Result<ocelli::Mask, Problem> {
+        let picture = self.session.picture(drawn.frame).await?;
+        let (width, height) = (picture.width(), picture.height());
+        let png = off_the_workers(move |_| {
+            let mut png = std::io::Cursor::new(Vec::new());
+            picture.into_rgb_image().write_to(&mut png, ImageFormat::Png).map_err(not_encoded)?;
+            Ok(Bytes::from(png.into_inner()))
+        });
+        let shown: Shown = drawn.shown_in((width, height));
+        let found = self.app.engine.segment(client, png.await?, shown).await?;
+        let object = found.items.into_iter().next().filter(|object| object.bbox.is_some());
+        let nothing = || Problem::bad(format!("frame {}: nothing is in the rectangle", drawn.frame + 1));
+        Ok(object.ok_or_else(nothing)?.mask)
+    }
+
+    /// The objects that the session has followed.
+    fn found(&self, label: impl Fn(u64) -> String) -> Vec<Followed> {
+        let state = self.session.state();
+        let frames = self.session.results().snapshot().frames;
+        let mut ids: Vec<u64> = frames.iter().flat_map(|frame| &frame.objects).map(|one| one.id).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        let size = (state.width as f32, state.height as f32);
+        let followed = |id| {
+            let (score, sequence) = sequence(&frames, id, size, state.frame_rate);
+            Followed { label: label(id), score, sequence }
+        };
+        ids.into_iter().map(followed).collect()
+    }
+}
+
+/// The highest score of an object, and its key frames: Label Studio counts frames from 1, and draws an object from a key frame to
+/// the next if the first is enabled.
+fn sequence(frames: &[TrackedFrame], id: u64, size: (f32, f32), frame_rate: f64) -> (f32, Vec<Value>) {
+    let mut score = 0.0_f32;
+    let mut sequence = Vec::new();
+    for (at, frame) in frames.iter().enumerate() {
+        let Some(object) = frame.objects.iter().find(|one| one.id == id) else { continue };
+        score = score.max(object.score);
+        let next = frames.get(at + 1).filter(|next| next.frame == frame.frame + 1);
+        let goes_on = next.is_some_and(|next| next.objects.iter().any(|one| one.id == id));
+        let share = |pixels: f32, side: f32| f64::from(pixels) / f64::from(side) * 100.0;
+        let [x1, y1, x2, y2] = object.bbox.to_xyxy();
+        sequence.push(json!({
+            "frame": frame.frame + 1,
+            "enabled": goes_on,
+            "rotation": 0,
+            "x": share(x1, size.0),
+            "y": share(y1, size.1),
+            "width": share(x2 - x1, size.0),
+            "height": share(y2 - y1, size.1),
+            "time": frame.frame as f64 / frame_rate,
+        }));
+    }
+    (score, sequence)
+}
+
+#[cfg(test)]
+mod tests {
+    use ocelli::masklets::TrackedObject;
+    use ocelli::{BoundingBox, Mask};
+
+    use super::*;
+
+    #[test]
+    fn an_object_is_drawn_where_it_is_and_not_in_its_gaps() {
+        let frame = |number: usize, is_there: bool| {
+            let object = TrackedObject {
+                id: 4,
+                class_id: 0,
+                score: 0.1 * number as f32,
+                bbox: BoundingBox::new(10.0, 20.0, 60.0, 40.0),
+                mask: Mask::from_bitmap(&[1], 1, 1).expect("one pixel"),
+            };
+            let objects = if is_there { vec![object] } else { Vec::new() };
+            TrackedFrame { frame: number, objects, retracted: Vec::new() }
+        };
+        let frames = [frame(2, true), frame(3, true), frame(4, false), frame(5, true), frame(6, true)];
+        let (score, sequence) = sequence(&frames, 4, (100.0, 200.0), 10.0);
+        assert!((score - 0.6).abs() < 1e-6);
+        let keys = |key: &str| sequence.iter().map(|one| one[key].clone()).collect::<Vec<_>>();
+        assert_eq!(keys("frame"), [3, 4, 6, 7]);
+        assert_eq!(keys("enabled"), [true, false, true, false]);
+        assert_eq!(keys("time")[0], 0.2);
+        let [x, y, w, h] = ["x", "y", "width", "height"].map(|key| keys(key)[0].as_f64().expect("a number"));
+        assert_eq!([x, y, w, h].map(f64::round), [10.0, 10.0, 50.0, 10.0]);
+    }
+}

@@ -1,0 +1,192 @@
+//! The video of a session: a file that a client sends, or one of the server's folder.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use ocelli::image::has_image_extension;
+use ocelli::masklets::SessionSource;
+use ocelli::source::open_video;
+use ocelli::{Error, ErrorKind, Image, Result};
+use tempfile::TempPath;
+
+use crate::limits::Limits;
+use crate::problem::Problem;
+
+/// Endings of the files of a folder that are listed.
+const ENDINGS: [&str; 6] = ["mp4", "mov", "mkv", "webm", "avi", "m4v"];
+/// Frames per second of a folder of pictures, and of pushed frames.
+pub(crate) const PICTURE_RATE: f64 = 25.0;
+
+/// A video that was opened: its frames for the session, and the file for those who look at it.
+pub(crate) struct Opened {
+    pub source: SessionSource,
+    pub file: VideoFile,
+}
+
+/// The file of a session's video, or a folder of pictures.
+pub(crate) struct VideoFile {
+    /// The name of a video of the server's folder; none of an upload.
+    pub name: Option<String>,
+    /// Frames per second.
+    pub frame_rate: f64,
+    path: PathBuf,
+    /// Removes the file of an upload.
+    _upload: Option<TempPath>,
+    /// Is read beside the session's own source, which a run reads in its own order.
+    shown: Mutex<Option<SessionSource>>,
+}
+
+impl Opened {
+    /// Opens a video file in memory. Containers that can name other files or addresses are refused, as the video library would
+    /// open these.
+    ///
+    /// # Errors
+    /// 400 for what is no video, for another container, and for more pixels than the limit; 500 if there is no video library, or no
+    /// room for the file.
+    pub fn upload(bytes: &[u8], limits: &Limits) -> Result<Self, Problem> {
+        if !is_whole_video(bytes) {
+            return Err(Problem::bad("video: expected a file in MP4, MOV, Matroska, WebM or AVI"));
+        }
+        let failed =
+            |error: std::io::Error| Error::new(ErrorKind::Io, format!("cannot keep the video: {error}"));
+        let mut file = tempfile::Builder::new().prefix("ocelli-").tempfile().map_err(failed)?;
+        file.write_all(bytes).map_err(failed)?;
+        let file = file.into_temp_path();
+        let path = file.to_path_buf();
+        // The name of the file is nobody's business.
+        let opened = Self::open(path.clone(), None, Some(file), limits).map_err(|error| {
+            let message = error.to_string().replace(&*path.to_string_lossy(), "the request");
+            Error::new(error.kind(), message)
+        })?;
+        Ok(opened)
+    }
+
+    /// Opens a video of a folder by the name that [`videos_in`] lists.
+    ///
+    /// # Errors
+    /// 404 if it is not listed; errors of reading it.
+    pub fn of_folder(folder: &Path, name: &str, limits: &Limits) -> Result<Self, Problem> {
+        if !videos_in(folder)?.iter().any(|known| known == name) {
+            return Err(Problem::missing(format!("video {name}: the server's folder has none of this name")));
+        }
+        Ok(Self::open(folder.join(name), Some(name.to_owned()), None, limits)?)
+    }
+
+    fn open(path: PathBuf, name: Option<String>, upload: Option<TempPath>, limits: &Limits) -> Result<Self> {
+        let mut frame_rate = PICTURE_RATE;
+        if !path.is_dir() {
+            let first = open_video(&path)?;
+            if let Some((width, height)) = first.info().size {
+                limits.check_pixels(width, height)?;
+            }
+            frame_rate = first.info().frame_rate.unwrap_or(PICTURE_RATE);
+        }
+        let source = SessionSource::open(&path)?;
+        let shape = source.shape();
+        limits.check_pixels(shape.width as u32, shape.height as u32)?;
+        let file = VideoFile { name, frame_rate, path, _upload: upload, shown: Mutex::default() };
+        Ok(Self { source, file })
+    }
+}
+
+impl VideoFile {
+    /// The picture of a frame.
+    ///
+    /// # Errors
+    /// Those of [`SessionSource::picture`].
+    pub fn picture(&self, frame: usize) -> Result<Image> {
+        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        let source = match &mut *shown {
+            Some(source) => source,
+            none => none.insert(self.source()?),
+        };
+        source.picture(frame)
+    }
+
+    /// The frames from the first, for somebody else.
+    ///
+    /// # Errors
+    /// Those of [`SessionSource::open`].
+    pub fn source(&self) -> Result<SessionSource> {
+        SessionSource::open(&self.path)
+    }
+}
+
+/// The names of the videos in a folder, and of its folders of pictures.
+///
+/// # Errors
+/// [`ErrorKind::Io`] if it cannot be read.
+pub(crate) fn videos_in(folder: &Path) -> Result<Vec<String>> {
+    let entries = folder.read_dir().map_err(|error| Error::io("cannot read the folder", folder, error))?;
+    let is_video = |path: &Path| match path.is_dir() {
+        true => path.read_dir().is_ok_and(|mut files| {
+            files.any(|file| file.is_ok_and(|file| has_image_extension(&file.path())))
+        }),
+        false => path
+            .extension()
+            .is_some_and(|ending| ENDINGS.iter().any(|known| ending.eq_ignore_ascii_case(known))),
+    };
+    let name = |path: &Path| Some(path.file_name()?.to_str()?.to_owned());
+    let videos = entries.flatten().map(|entry| entry.path()).filter(|path| is_video(path));
+    let mut names: Vec<String> =
+        videos.filter_map(|path| name(&path)).filter(|name| !name.starts_with('.')).collect();
+    names.sort();
+    Ok(names)
+}
+
+/// The videos of the server's folder, if it has one.
+pub(crate) fn listed(folder: Option<&Path>) -> Result<Vec<String>> {
+    folder.map_or_else(|| Ok(Vec::new()), videos_in)
+}
+
+/// Whether a file starts as a container that holds its frames itself.
+fn is_whole_video(bytes: &[u8]) -> bool {
+    matches!(
+        bytes,
+        [b'R', b'I', b'F', b'F', _, _, _, _, b'A', b'V', b'I', b' ', ..]
+            | [0x1a, 0x45, 0xdf, 0xa3, ..]
+            | [_, _, _, _, b'f', b't', b'y', b'p', ..]
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_other_files_are_no_videos() {
+        let cases: [(&[u8], bool); 7] = [
+            (b"\0\0\0\x20ftypisom\0\0", true),
+            (b"\x1a\x45\xdf\xa3\x9fB\x86\x81\x01B\xf7\x81\x01", true),
+            (b"RIFF\0\0\0\0AVI LIST", true),
+            (b"RIFF\0\0\0\0WEBPVP8 ", false),
+            (b"#EXTM3U\nfile:///etc/passwd", false),
+            (b"ffconcat version 1.0\nfile /etc/passwd", false),
+            (b"\0\0ftypisom\0\0", false),
+        ];
+        for (bytes, is_whole) in cases {
+            assert_eq!(is_whole_video(bytes), is_whole, "{}", String::from_utf8_lossy(bytes));
+        }
+    }
+
+    #[test]
+    fn a_folder_lists_its_videos_and_folders_of_pictures_alone() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = |name: &str| folder.path().join(name);
+        for name in ["frames", "empty"] {
+            std::fs::create_dir(path(name)).expect("it is new");
+        }
+        for name in ["b.MP4", "a.mkv", "notes.txt", ".hidden.mp4", "list.m3u8", "frames/1.png", "empty/1.txt"]
+        {
+            std::fs::write(path(name), b"").expect("it is new");
+        }
+        assert_eq!(videos_in(folder.path()).expect("it can be read"), ["a.mkv", "b.MP4", "frames"]);
+        assert!(videos_in(&path("none")).is_err());
+        let limits = Limits::default();
+        for name in ["../b.MP4", "frames/../b.MP4", "notes.txt", "", ".", "/etc/passwd"] {
+            let refused = Opened::of_folder(folder.path(), name, &limits).err().expect("it is not listed");
+            assert_eq!(refused.status, 404, "{name}");
+        }
+    }
+}
