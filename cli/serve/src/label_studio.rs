@@ -214,7 +214,9 @@ async fn predict(State(app): State<Arc<App>>, request: Request) -> Result<Respon
             let config = config.clone();
             let (regions, score) = match &wanted {
                 Wanted::Video(_) => {
-                    return Err(Problem::bad("a task has no video under the name that the configuration has"));
+                    return Err(Problem::bad(
+                        "a task has no video under the name that the configuration has",
+                    ));
                 }
                 Wanted::Labels(question) => {
                     let found = app.engine.ask(client, picture, question.clone()).await?;

@@ -146,20 +146,20 @@ mod tests {
     fn points_and_a_rectangle_are_one_object() {
         let context = r#"{"result": [
             {"type": "rectanglelabels", "original_width": 200, "original_height": 100,
-             "value": {"x": 10, "y": 20, "width": 50, "height": 40, "rectanglelabels": ["Cat"]}},
+             "value": {"x": 12.5, "y": 25, "width": 50, "height": 25, "rectanglelabels": ["Cat"]}},
             {"type": "keypointlabels", "is_positive": true, "original_width": 200, "original_height": 100,
-             "value": {"x": 30, "y": 100, "width": 0.3, "keypointlabels": ["Dog"]}},
+             "value": {"x": 37.5, "y": 100, "width": 0.3, "keypointlabels": ["Dog"]}},
             {"type": "keypointlabels", "is_positive": false, "original_width": 200, "original_height": 100,
-             "value": {"x": 5, "y": 5, "keypointlabels": []}},
+             "value": {"x": 6.25, "y": 6.25, "keypointlabels": []}},
             {"type": "brushlabels", "value": {"format": "rle", "rle": [1, 2], "brushlabels": ["Fish"]}}
         ]}"#;
         let context: Context = serde_json::from_str(context).expect("it is what Label Studio sends");
         let drawn = context.drawn().expect("it has points");
         assert_eq!(drawn.label, "Dog");
         let expected = ObjectPrompt::new("0")
-            .with_point(60.0, 99.99, true)
-            .with_point(10.0, 5.0, false)
-            .with_box(BoundingBox::new(20.0, 20.0, 120.0, 60.0));
+            .with_point(75.0, 99.99, true)
+            .with_point(12.5, 6.25, false)
+            .with_box(BoundingBox::new(25.0, 25.0, 125.0, 50.0));
         assert_eq!(format!("{:?}", drawn.shown().objects), format!("{:?}", [expected]));
         let video = r#"{"result": [{"type": "videorectangle", "value": {"labels": ["Car"], "sequence": [
             {"frame": 9, "x": 1, "y": 1, "width": 1, "height": 1, "enabled": false},

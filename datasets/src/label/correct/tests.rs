@@ -169,6 +169,12 @@ fn a_mask_replaces_what_an_instance_had() {
         let (place, run, set) = labelled(formats);
         let image = set.images()[0].clone();
         let size = (image.width, image.height);
+        if formats.len() == 2 {
+            // A polygon that is the box's.
+            place.write("set/labels/train/a.txt", "0 0.500000 0.500000 0.312500 0.312500\n");
+            let triangle = "0 0.343750 0.343750 0.656250 0.343750 0.656250 0.656250\n";
+            place.write("set/segments/labels/train/a.txt", triangle);
+        }
         let labels = set.labels(&image).expect("there are labels");
         let (found, fresh) = (disc([40, 40], 9, size), disc([15, 20], 7, size));
         let mut instances = labels.instances.clone();

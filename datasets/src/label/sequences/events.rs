@@ -1,6 +1,6 @@
 //! What a person, a disk and a run do.
 
-use ocelli::{BoundingBox, ErrorKind};
+use ocelli::{BoundingBox, ErrorKind, Mask};
 
 use super::{CorrectedSet, NAMES, Run};
 use super::{
@@ -201,7 +201,7 @@ impl Sequence {
         Some(Page { set, image, labels, picture })
     }
 
-    /// Saves what the page has, with boxes removed, added or as they are. It may be refused, if something changed.
+    /// Saves what the page has, with boxes removed, added, as they are, or with a mask from clicks. It may be refused, if something changed.
     pub(super) fn save(&mut self) -> Result<(), String> {
         let page = match self.page.take() {
             Some(page) => Some(page),
@@ -214,6 +214,9 @@ impl Sequence {
             let left = (self.next % 40) as f32;
             let bbox = BoundingBox::new(left, 1.0, left + 20.0, 20.0);
             shown.push(LabelledInstance { line: None, class: 0, bbox, polygon: None, mask: None });
+        }
+        if self.below(3) == 0 {
+            shown.iter_mut().for_each(|one| with_mask(one, (image.width, image.height)));
         }
         let saved = set.save(&image, &labels.version, &shown);
         self.log.push(format!("saves {}: {:?}", image.name, saved.as_ref().err()));
@@ -325,5 +328,18 @@ impl Sequence {
             true => Ok(()),
             false => Err(format!("{file}: the edited picture was overwritten")),
         }
+    }
+}
+
+/// Gives an instance a mask in place of its box: the pixels that the box touches.
+fn with_mask(one: &mut LabelledInstance, (width, height): (u32, u32)) {
+    let [x1, y1, x2, y2] = one.bbox.to_xyxy();
+    let columns = x1.max(0.0) as u32..(x2.ceil() as u32).min(width);
+    let rows = y1.max(0.0) as u32..(y2.ceil() as u32).min(height);
+    let is_in = |at: u32| columns.contains(&(at % width)) && rows.contains(&(at / width));
+    let pixels: Vec<u8> = (0..width * height).map(|at| u8::from(is_in(at))).collect();
+    let mask = Mask::from_bitmap(&pixels, width, height).expect("it has the size");
+    if let Some(bbox) = mask.bounding_box() {
+        (one.bbox, one.mask) = (bbox, Some(mask));
     }
 }
