@@ -296,11 +296,7 @@ fn wrong_usage_is_refused() {
             ),
             refusal("serve|--listen|127.0.0.1:0|--queue|0", 2, &["queue is 0", "--queue"]),
             refusal("serve|--listen|127.0.0.1:0|--timeout|-1", 2, &["--timeout is -1"]),
-            refusal(
-                "serve|--listen|127.0.0.1:0|--videos|none",
-                1,
-                &["--videos", "cannot read the folder none"],
-            ),
+            refusal("serve|--listen|127.0.0.1:0|--videos|none", 2, &["videos, none: no such folder"]),
             refusal("serve|--listen|127.0.0.1:0|--gallery|none", 2, &["gallery, none: no such folder"]),
             refusal(
                 "serve|--listen|127.0.0.1:0|--gallery|empty",

@@ -52,7 +52,11 @@ impl Bound {
         config.check()?;
         let gallery = config.gallery.as_deref().map(|root| Gallery::open(root, config.limits.clone()));
         let gallery = gallery.transpose()?.map(Arc::new);
-        listed(config.videos.as_deref()).map_err(|error| error.about("videos"))?;
+        if let Some(folder) = config.videos.as_deref().filter(|folder| !folder.is_dir()) {
+            let message = format!("videos, {}: no such folder", folder.display());
+            return Err(Error::new(ErrorKind::InvalidArgument, message).about("videos"));
+        }
+        listed(config.videos.as_deref())?;
         let pictures = Pictures::new(config.label_studio.as_ref(), config.limits.body_bytes)?;
         let listener = TcpListener::bind(config.listen).map_err(|error| {
             let message = format!(
