@@ -92,7 +92,9 @@ guide() {
 studio() {
   [ -x "$folder/studio/bin/label-studio" ] ||
     { python3 -m venv "$folder/studio" && "$folder/studio/bin/pip" install -q "label-studio==1.23.2"; }
-  "$folder/studio/bin/python" "$here/label_studio.py" "$program" "$scenes"/0[0-9].png
+  tracker
+  "$program" video --quiet --engine embedded --classes dog --scene-size 96x72 --max-frames 10 -o "$folder/clip.mp4"
+  "$folder/studio/bin/python" "$here/label_studio.py" "$program" "$folder/tracker" "$folder/clip.mp4" "$scenes"/0[0-9].png
 }
 
 metrics() {

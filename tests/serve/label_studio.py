@@ -1,6 +1,7 @@
-"""`ocelli serve` as the backend of a real Label Studio: a project with pictures, predictions fetched, shown and accepted.
+"""`ocelli serve` as the backend of a real Label Studio: a project with pictures, predictions fetched, shown and accepted; smart
+tools and a video with a model that has a tracker.
 
-usage: python label_studio.py OCELLI PICTURE...: with the Python of an environment that has label-studio.
+usage: python label_studio.py OCELLI TRACKER VIDEO PICTURE...: with the Python of an environment that has label-studio.
 """
 
 import json
@@ -17,12 +18,15 @@ import urllib.request
 import numpy
 from label_studio_sdk.converter.brush import decode_rle
 
-program, pictures = pathlib.Path(sys.argv[1]).resolve(), [pathlib.Path(name).resolve() for name in sys.argv[2:]]
+program, tracker, video, *pictures = [pathlib.Path(name).resolve() for name in sys.argv[1:]]
 TOKEN = "0123456789abcdef0123456789abcdef01234567"
 CONFIG = """<View><Image name="image" value="$image"/>
 <RectangleLabels name="box" toName="image"><Label value="House"/><Label value="Food" predicted_values="hot dog, cake"/></RectangleLabels>
 <PolygonLabels name="outline" toName="image"><Label value="House"/></PolygonLabels>
 <BrushLabels name="mask" toName="image"><Label value="House"/></BrushLabels></View>"""
+SMART = CONFIG.replace("</View>", """<KeyPointLabels name="point" toName="image"><Label value="House" smart="true"/></KeyPointLabels></View>""")
+CLIP = """<View><Video name="clip" value="$video"/><VideoRectangle name="box" toName="clip" smart="true"/>
+<Labels name="label" toName="clip"><Label value="Dog"/></Labels></View>"""
 
 
 def free_port():
@@ -75,25 +79,67 @@ def wait_until(what, check, seconds=600):
     raise SystemExit(f"no {what} after {seconds} s")
 
 
+def serve(server_token, log, *options):
+    """Starts a server with this token of Label Studio."""
+    command = [program, "serve", "--engine", "embedded", "--listen", "127.0.0.1:0", "--label-studio", studio, *options]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=os.environ | {"LABEL_STUDIO_API_KEY": server_token})
+    return server, server.stdout.readline().strip() + "label-studio"
+
+
+def project_with(config, files, kind):
+    """A project with these files as tasks."""
+    project = call("POST", "/api/projects", {"title": "check", "label_config": config})["id"]
+    parts = []
+    for file in files:
+        head = f'--b\r\nContent-Disposition: form-data; name="{file.name}"; filename="{file.name}"\r\nContent-Type: {kind}\r\n\r\n'
+        parts.append(head.encode() + file.read_bytes() + b"\r\n")
+    call("POST", f"/api/projects/{project}/import", b"".join(parts) + b"--b--\r\n", "multipart/form-data; boundary=b")
+    return project
+
+
+def connect(backend, project, is_interactive):
+    connected = call("POST", "/api/ml", {"url": backend, "project": project, "title": "Ocelli", "is_interactive": is_interactive})
+    assert connected["state"] == "CO", connected
+    return connected["id"]
+
+
+def check_smart_tools(log):
+    """What a person draws goes through Label Studio to the server, and the answer comes back."""
+    server, backend = serve(TOKEN, log, "--model", str(tracker))
+    try:
+        for config, file, kind, drawn in (
+            (SMART, pictures[0], "image/png", {"type": "keypointlabels", "from_name": "point", "to_name": "image", "is_positive": True,
+             "original_width": 320, "original_height": 240, "image_rotation": 0, "id": "a",
+             "value": {"x": 40, "y": 40, "width": 0.5, "keypointlabels": ["House"]}}),
+            (CLIP, video, "video/mp4", {"type": "videorectangle", "from_name": "box", "to_name": "clip", "id": "a",
+             "value": {"framesCount": 10, "duration": 0.4, "labels": ["Dog"],
+                       "sequence": [{"frame": 3, "enabled": True, "rotation": 0, "x": 10, "y": 10, "width": 60, "height": 60, "time": 0.08}]}}),
+        ):
+            project = project_with(config, [file], kind)
+            ml = connect(backend, project, True)
+            [task] = call("GET", f"/api/tasks?project={project}&fields=all")["tasks"]
+            answer = call("POST", f"/api/ml/{ml}/interactive-annotating", {"task": task["id"], "context": {"result": [drawn]}})
+            regions = answer["data"]["result"]
+            kinds = {region["type"] for region in regions}
+            if kind == "image/png":
+                assert kinds == {"brushlabels", "polygonlabels"}, kinds
+                assert any(decode_rle(region["value"]["rle"]).any() for region in regions if region["type"] == "brushlabels")
+            else:
+                [region] = regions
+                assert kinds == {"videorectangle"} and region["value"]["labels"] == ["Dog"], region
+                assert region["value"]["sequence"][0]["frame"] == 3
+        print("smart tools and a video: drawn, answered and shown")
+    finally:
+        server.terminate()
+        assert server.wait() == 130
+
+
 def check_with(server_token, log):
     """Serves with this token of Label Studio, and checks a project."""
-    server = subprocess.Popen(
-        [program, "serve", "--engine", "embedded", "--listen", "127.0.0.1:0", "--label-studio", studio],
-        stdout=subprocess.PIPE,
-        stderr=log,
-        text=True,
-        env=os.environ | {"LABEL_STUDIO_API_KEY": server_token},
-    )
+    server, backend = serve(server_token, log)
     try:
-        backend = server.stdout.readline().strip() + "label-studio"
-        project = call("POST", "/api/projects", {"title": "check", "label_config": CONFIG})["id"]
-        parts = []
-        for picture in pictures:
-            head = f'--b\r\nContent-Disposition: form-data; name="{picture.name}"; filename="{picture.name}"\r\nContent-Type: image/png\r\n\r\n'
-            parts.append(head.encode() + picture.read_bytes() + b"\r\n")
-        call("POST", f"/api/projects/{project}/import", b"".join(parts) + b"--b--\r\n", "multipart/form-data; boundary=b")
-        connected = call("POST", "/api/ml", {"url": backend, "project": project, "title": "Ocelli", "is_interactive": False})
-        assert connected["state"] == "CO", connected
+        project = project_with(CONFIG, pictures, "image/png")
+        connect(backend, project, False)
         everything = {"selectedItems": {"all": True, "excluded": []}}
         call("POST", f"/api/dm/actions?id=retrieve_tasks_predictions&project={project}", everything)
         ours = lambda: [one for one in call("GET", f"/api/predictions?project={project}") if one["model_version"].startswith("ocelli")]
@@ -134,6 +180,7 @@ with open(pathlib.Path(folder.name) / "log", "w") as log:
     try:
         wait_until("Label Studio", lambda: running.poll() is None and urllib.request.urlopen(f"{studio}/health", timeout=5).status == 200)
         check_with(TOKEN, log)
+        check_smart_tools(log)
         # A personal access token, which is exchanged for one that lives shortly.
         personal = call("POST", "/api/token/", {})["token"]
         check_with(personal, log)
