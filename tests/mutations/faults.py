@@ -112,7 +112,7 @@ BEHAVIOUR = [
           "(kept.line, kept.revision) = (line(&kept.frame), self.revision);",
           "kept.line = line(&kept.frame);", "a_client_that_asks_for_changes_has_what_there_is"),
     Fault("videos beside the folder are opened", "cli/serve/src/sessions/opened.rs",
-          "if !videos_in(folder)?.iter().any(|known| known == name) {",
+          "if !listed(Some(folder))?.iter().any(|known| known == name) {",
           "if !folder.join(name).exists() {", "a_folder_lists_its_videos_and_folders_of_pictures_alone"),
     Fault("a mask leaves the polygon that was there", "datasets/src/label/correct/line.rs",
           "if instance.mask.is_none() || format != Format::YoloSeg", "if true",

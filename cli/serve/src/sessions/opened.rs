@@ -54,12 +54,8 @@ impl Opened {
         file.write_all(bytes).map_err(failed)?;
         let file = file.into_temp_path();
         let path = file.to_path_buf();
-        // The name of the file is nobody's business.
-        let opened = Self::open(path.clone(), None, Some(file), limits).map_err(|error| {
-            let message = error.to_string().replace(&*path.to_string_lossy(), "the request");
-            Error::new(error.kind(), message)
-        })?;
-        Ok(opened)
+        let opened = Self::open(path.clone(), None, Some(file), limits);
+        Ok(opened.map_err(|error| without_path(&error, &path, "the request"))?)
     }
 
     /// Opens a video of a folder by the name that [`videos_in`] lists.
@@ -67,10 +63,12 @@ impl Opened {
     /// # Errors
     /// 404 if it is not listed; errors of reading it.
     pub fn of_folder(folder: &Path, name: &str, limits: &Limits) -> Result<Self, Problem> {
-        if !videos_in(folder)?.iter().any(|known| known == name) {
+        if !listed(Some(folder))?.iter().any(|known| known == name) {
             return Err(Problem::missing(format!("video {name}: the server's folder has none of this name")));
         }
-        Ok(Self::open(folder.join(name), Some(name.to_owned()), None, limits)?)
+        let path = folder.join(name);
+        let opened = Self::open(path.clone(), Some(name.to_owned()), None, limits);
+        Ok(opened.map_err(|error| without_path(&error, &path, name))?)
     }
 
     fn open(path: PathBuf, name: Option<String>, upload: Option<TempPath>, limits: &Limits) -> Result<Self> {
@@ -113,6 +111,11 @@ impl VideoFile {
     }
 }
 
+/// Where files lie is nobody's business.
+fn without_path(error: &Error, path: &Path, name: &str) -> Error {
+    Error::new(error.kind(), error.to_string().replace(&*path.to_string_lossy(), name))
+}
+
 /// The names of the videos in a folder, and of its folders of pictures.
 ///
 /// # Errors
@@ -137,7 +140,8 @@ pub(crate) fn videos_in(folder: &Path) -> Result<Vec<String>> {
 
 /// The videos of the server's folder, if it has one.
 pub(crate) fn listed(folder: Option<&Path>) -> Result<Vec<String>> {
-    folder.map_or_else(|| Ok(Vec::new()), videos_in)
+    let Some(folder) = folder else { return Ok(Vec::new()) };
+    videos_in(folder).map_err(|error| without_path(&error, folder, "of videos"))
 }
 
 /// Whether a file starts as a container that holds its frames itself.
