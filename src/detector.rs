@@ -1,7 +1,7 @@
 //! From an image and prompts to detections.
 
 // Dependencies: features ← engine_io ← text, encode, segment ← chunk_prompts, exemplars, masks, screen ← decode ← appearance,
-// stages ← builder.
+// stages ← tiled ← builder.
 mod appearance;
 mod builder;
 mod chunk_prompts;
@@ -15,6 +15,7 @@ mod screen;
 mod segment;
 mod stages;
 mod text;
+mod tiled;
 
 use crate::detection::Detection;
 use crate::engine::EngineFactory;
@@ -23,6 +24,7 @@ use crate::mask::SemanticMap;
 use crate::model::Model;
 use crate::postprocess::PostProcessOptions;
 use crate::prompt::{ObjectPrompt, Prompts};
+use crate::tiles::{Regions, Tiling, WholePicture};
 use crate::timing::{Instant, StageTimes, milliseconds_since};
 use ocelli_error::Result;
 
@@ -33,6 +35,7 @@ pub use features::ImageFeatures;
 pub use screen::{ScreenCalibration, Screening};
 pub use segment::{ObjectMask, ObjectSegmenter};
 pub use stages::{ImageEncoder, Stages};
+pub use tiled::{SearchStages, TiledSearch};
 pub use text::{EmbeddedPrompts, TextCacheFile, TextEmbedder};
 
 /// The detections of one image.
@@ -55,6 +58,8 @@ pub struct Detector {
     model: Model,
     stages: Stages,
     features: ImageFeatures,
+    /// Searches large pictures, if the detector was built with tiles.
+    tiles: Option<TiledSearch>,
     engine: String,
     factory: EngineFactory,
 }
@@ -88,6 +93,9 @@ impl Detector {
         image: impl Into<FrameView<'i>>,
         prompts: &EmbeddedPrompts,
     ) -> Result<Detections> {
+        if self.tiles.is_some() {
+            return self.detect_regions(&mut WholePicture::new(image)?, prompts);
+        }
         let start = Instant::now();
         let mut times = StageTimes::default();
         self.stages.encoder.encode_into(image, &mut self.features, &mut times)?;
@@ -95,6 +103,29 @@ impl Detector {
         let semantic = self.stages.decoder.take_semantic_maps();
         times.total = milliseconds_since(start);
         Ok(Detections { items, semantic, times })
+    }
+
+    /// As [`detect_embedded`](Self::detect_embedded), in a picture that is read in parts, for instance from a
+    /// [`PictureFile`](crate::tiles::PictureFile): with [tiles](DetectorBuilder::with_tiling) if the detector was built with them.
+    ///
+    /// # Errors
+    /// As [`detect`](Self::detect), and those of the picture.
+    pub fn detect_regions(
+        &mut self,
+        picture: &mut dyn Regions,
+        prompts: &EmbeddedPrompts,
+    ) -> Result<Detections> {
+        let mut times = StageTimes::default();
+        let stages = (&mut self.stages.encoder, &mut self.stages.decoder);
+        match &mut self.tiles {
+            Some(tiles) => tiles.detect(stages, picture, prompts, &mut times),
+            None => TiledSearch::detect_whole(stages, picture, prompts, &mut self.features, &mut times),
+        }
+    }
+
+    /// How large pictures are cut, if the detector was built with tiles.
+    pub fn tiling(&self) -> Option<Tiling> {
+        self.tiles.as_ref().map(TiledSearch::tiling)
     }
 
     /// Computes the features of an image, for [`detect_features`](Self::detect_features) and [`segment`](Self::segment): each
@@ -259,6 +290,11 @@ impl Detector {
     /// ([`Model::load_graph`](crate::Model::load_graph)).
     pub fn engine_factory(&self) -> &EngineFactory {
         &self.factory
+    }
+
+    /// Takes the search in tiles, for what goes on with the stages alone.
+    pub(crate) fn take_tiles(&mut self) -> Option<TiledSearch> {
+        self.tiles.take()
     }
 
     /// The stages, to run them on different threads.

@@ -30,6 +30,7 @@
 //! | [`Detector`], [`DetectorBuilder`] | an image in, [`Detections`] out |
 //! | [`masklets`] | objects with masks that keep their identity through a video, by SAM 3's memory tracker |
 //! | [`Pipeline`] | frames of a [`Source`] or pushed by your program, detected and [tracked](tracking) on several threads, to [`Sink`]s |
+//! | [`tiles`] | pictures that are larger than what the model sees |
 //! | [`draw::Annotator`] | boxes, labels and masks drawn into a picture |
 //! | [`Error`], [`ErrorKind`] | what failed, on which input, and what to do |
 //!
@@ -55,6 +56,7 @@ pub mod draw;
 pub mod engine;
 mod frame;
 mod frame_view;
+pub mod geo;
 pub mod image;
 pub mod mask;
 pub mod masklets;
@@ -73,6 +75,7 @@ pub mod source;
 pub mod stages;
 pub mod tensorrt;
 mod text_cache;
+pub mod tiles;
 mod timing;
 pub mod tokenizer;
 

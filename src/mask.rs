@@ -159,12 +159,17 @@ impl Mask {
     /// # Errors
     /// [`ErrorKind::Mismatch`] if their sizes differ.
     pub fn intersection_area(&self, other: &Self) -> Result<u64> {
-        if (self.width, self.height) != (other.width, other.height) {
-            let sizes = [self, other].map(|mask| format!("{}×{}", mask.width, mask.height));
-            let message = format!("masks of {} and {}: expected masks of the same size", sizes[0], sizes[1]);
-            return Err(Error::new(ErrorKind::Mismatch, message));
-        }
+        self.check_same_size(other)?;
         Ok(runs::common_pixels(&self.rle().counts, &other.rle().counts))
+    }
+
+    fn check_same_size(&self, other: &Self) -> Result<()> {
+        if (self.width, self.height) == (other.width, other.height) {
+            return Ok(());
+        }
+        let sizes = [self, other].map(|mask| format!("{}×{}", mask.width, mask.height));
+        let message = format!("masks of {} and {}: expected masks of the same size", sizes[0], sizes[1]);
+        Err(Error::new(ErrorKind::Mismatch, message))
     }
 
     /// Intersection over union, 0 to 1; 0 if both are empty.
@@ -175,6 +180,50 @@ impl Mask {
         let common = self.intersection_area(other)?;
         let union = self.area() + other.area() - common;
         Ok(common as f64 / union.max(1) as f64)
+    }
+
+    /// The number of pixels of the mask in a box, whose edges are rounded to pixels.
+    pub(crate) fn area_in(&self, bbox: &BoundingBox) -> u64 {
+        let [left, top, right, bottom] = bbox.to_xyxy().map(|edge| edge.round().max(0.0) as u32);
+        let columns = self.spans().skip_while(|span| span.x < left).take_while(|span| span.x < right);
+        columns.map(|span| u64::from(span.bottom.min(bottom).saturating_sub(span.top.max(top)))).sum()
+    }
+
+    /// The mask of a part of a picture of `size` (width, height) as a mask of the picture; `at` is the part's left and top edge.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] if the part is not inside the picture.
+    pub fn placed(&self, at: (u32, u32), size: (u32, u32)) -> Result<Self> {
+        let (width, height) = size;
+        let pixels = check_size(width, height)?;
+        let fits = |at: u32, length: u32, all: u32| at.checked_add(length).is_some_and(|end| end <= all);
+        if !fits(at.0, self.width, width) || !fits(at.1, self.height, height) {
+            let message = format!(
+                "mask of {}×{} at {},{}: it is outside the picture of {width}×{height} pixels",
+                self.width, self.height, at.0, at.1
+            );
+            return Err(Error::new(ErrorKind::InvalidArgument, message));
+        }
+        let (mut runs, mut end) = (RunBuilder::default(), 0);
+        for span in self.spans() {
+            let start = (span.x + at.0) * height + span.top + at.1;
+            runs.push(false, start - end);
+            runs.push(true, span.bottom - span.top);
+            end = start + span.bottom - span.top;
+        }
+        runs.push(false, pixels - end);
+        Ok(Self::from_runs(runs, width, height))
+    }
+
+    /// The pixels in one of two masks or in both.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Mismatch`] if their sizes differ.
+    pub fn union(&self, other: &Self) -> Result<Self> {
+        self.check_same_size(other)?;
+        let joined = codec::merge(&[self.rle(), other.rle()], false);
+        let joined = joined.expect("masks of the same size can be joined");
+        Ok(Self { counts: codec::rle_to_string(&joined), ..*self })
     }
 
     /// The smallest box around the mask, `None` if it is empty.
@@ -207,6 +256,11 @@ impl Mask {
     /// Parts that touch at a corner only are separate. [`Outline::simplified`] reduces the points.
     pub fn outlines(&self) -> Vec<Outline> {
         outline::trace(self)
+    }
+
+    /// The border of each connected part, with those of its holes.
+    pub fn parts(&self) -> Vec<(Outline, Vec<Outline>)> {
+        polygon::with_holes(self.outlines())
     }
 
     /// The mask as polygons for COCO and YOLO files, one for each connected part.

@@ -23,6 +23,7 @@ use crate::frame_view::{FrameView, PixelFormat};
 use fast_image_resize::pixels::U8x3;
 use ocelli_error::{Error, ErrorKind, Result};
 use resize::Resize;
+pub(crate) use resize::WidthReducer;
 
 #[cfg(not(target_family = "wasm"))]
 pub use gpu::DevicePreprocessor;

@@ -3,5 +3,5 @@
 
 pub use crate::detector::{
     Backbone, EmbeddedPrompts, ImageEncoder, ImageFeatures, ImagePreprocessor, ObjectSegmenter,
-    PromptDecoder, ScreenCalibration, Screening, Stages, TextCacheFile, TextEmbedder,
+    PromptDecoder, ScreenCalibration, Screening, SearchStages, Stages, TextCacheFile, TextEmbedder, TiledSearch,
 };

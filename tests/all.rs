@@ -23,6 +23,7 @@ mod screen;
 mod tensorrt;
 mod tensorrt_build;
 mod tensorrt_plan;
+mod tiles;
 mod tokenizer_golden;
 mod tracker_parity;
 mod verify;

@@ -6,6 +6,7 @@ mod exemplar;
 mod files;
 mod objects;
 mod privacy;
+mod tiles;
 mod tracker;
 mod verification;
 
@@ -36,6 +37,7 @@ pub(crate) use files::label_files;
 pub use files::{check_output_file, expand_images};
 pub use objects::ObjectArgs;
 pub use privacy::PrivacyArgs;
+pub use tiles::TileArgs;
 pub use tracker::TrackerArgs;
 pub use verification::VerificationArgs;
 

@@ -20,6 +20,7 @@ mod prune;
 mod run;
 #[cfg(all(unix, feature = "serve"))]
 mod serve;
+mod tiles;
 mod track;
 mod tracking_golden;
 mod webgpu;

@@ -87,11 +87,13 @@ pub struct SceneOptions {
     pub noisy: f64,
     /// The labels of the pictograms; all of [`vocabulary`] if empty.
     pub labels: Vec<String>,
+    /// The longer sides of the pictograms in pixels, log-uniformly distributed; `None` for 0.14 to 0.5 of the scene's shorter side.
+    pub sizes: Option<RangeInclusive<u32>>,
 }
 
 impl Default for SceneOptions {
     fn default() -> Self {
-        Self { width: 448, height: 336, objects: 1..=8, kinds: 1..=5, noisy: 0.3, labels: Vec::new() }
+        Self { width: 448, height: 336, objects: 1..=8, kinds: 1..=5, noisy: 0.3, labels: Vec::new(), sizes: None }
     }
 }
 
@@ -121,6 +123,9 @@ impl SceneGenerator {
                 ));
             }
         }
+        if options.sizes.as_ref().is_some_and(|sizes| sizes.is_empty() || *sizes.start() == 0) {
+            return refused(format!("sizes is {:?}: expected a range of at least 1 pixel", options.sizes));
+        }
         if !(0.0..=1.0).contains(&options.noisy) {
             return refused(format!("noisy is {}: expected a share from 0 to 1", options.noisy));
         }
@@ -147,9 +152,13 @@ impl SceneGenerator {
         let kind_count = random.integer(self.options.kinds.clone()) as usize;
         let kinds = random.sample(&self.pictograms, kind_count);
         let side = f64::from(width.min(height));
+        let (smallest, largest) = match &self.options.sizes {
+            Some(sizes) => (f64::from(*sizes.start()), f64::from(*sizes.end())),
+            None => (side * 0.14, side * 0.5),
+        };
         for _ in 0..random.integer(self.options.objects.clone()) {
             let kind = kinds[random.below(kinds.len())];
-            let size = random.log_uniform(side * 0.14, side * 0.5) as u32;
+            let size = random.log_uniform(smallest, largest) as u32;
             if let Some(sprite) = prepare(&mut random, pictogram::sprite(kind), size) {
                 drawing.place(&mut random, &sprite, kind);
             }
@@ -242,12 +251,14 @@ impl Drawing {
 
     fn finish(self) -> Scene {
         let (width, height) = (self.pixels.width(), self.pixels.height());
-        let mut bitmap = vec![0; self.owners.len()];
         let objects = self.placed.iter().zip(1u32..).filter_map(|(placed, owner)| {
-            for (pixel, &shown) in bitmap.iter_mut().zip(&self.owners) {
-                *pixel = u8::from(shown == owner);
-            }
-            let mask = Mask::from_bitmap(&bitmap, width, height).expect("one byte for each pixel");
+            let [left, top, right, bottom] = placed.area.map(|edge| edge as u32);
+            let rows = self.owners.chunks_exact(width as usize);
+            let rows = rows.skip(top as usize).take((bottom - top) as usize);
+            let shown = rows.flat_map(|row| &row[left as usize..right as usize]);
+            let bitmap: Vec<u8> = shown.map(|&shown| u8::from(shown == owner)).collect();
+            let mask = Mask::from_bitmap(&bitmap, right - left, bottom - top).ok()?;
+            let mask = mask.placed((left, top), (width, height)).expect("it is drawn inside the scene");
             let bbox = mask.bounding_box()?;
             Some(SceneObject { label: vocabulary()[placed.kind], bbox, mask })
         });

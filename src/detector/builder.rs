@@ -16,11 +16,13 @@ use super::screen::Screening;
 use super::segment::ObjectSegmenter;
 use super::stages::{ImageEncoder, Stages};
 use super::text::{TextCacheFile, TextEmbedder};
+use super::tiled::TiledSearch;
 use crate::Cancellation;
 use crate::engine::{EngineFactory, EngineKind, EngineOptions, ModelFormat, PrepareEngines};
 use crate::model::{Model, ModelRequest, ModelSource};
 use crate::postprocess::{PostProcessOptions, PostProcessor};
 use crate::tensorrt::{EngineFiles, NativeTensorRt};
+use crate::tiles::Tiling;
 use ocelli_error::{Error, ErrorKind, Result};
 
 /// Classes that are decoded at once by default; `benchmarks/README.md` has the measurements.
@@ -57,6 +59,7 @@ pub struct DetectorBuilder {
     tensorrt_library: Option<PathBuf>,
     fast_precision: bool,
     screening: Option<Screening>,
+    tiling: Option<Tiling>,
 }
 
 impl DetectorBuilder {
@@ -114,6 +117,16 @@ impl DetectorBuilder {
     pub fn with_screening(mut self, screening: Screening) -> Self {
         self.screening = Some(screening);
         self.request.screen = true;
+        self
+    }
+
+    /// Searches pictures that are larger than the model's input in [tiles](crate::tiles), too; off by default.
+    ///
+    /// It applies to [`detect`](Detector::detect), [`detect_embedded`](Detector::detect_embedded) and
+    /// [`detect_regions`](Detector::detect_regions). The [cancellation token](Self::with_cancellation) ends the search then.
+    #[must_use]
+    pub fn with_tiling(mut self, tiling: impl Into<Option<Tiling>>) -> Self {
+        self.tiling = tiling.into();
         self
     }
 
@@ -293,7 +306,7 @@ impl DetectorBuilder {
         self
     }
 
-    /// Cancels the export of a checkpoint into the cache.
+    /// Cancels the export of a checkpoint into the cache, and the search of a picture in [tiles](Self::with_tiling).
     #[must_use]
     pub fn with_cancellation(mut self, cancellation: Cancellation) -> Self {
         self.cancellation = cancellation;
@@ -324,6 +337,7 @@ impl DetectorBuilder {
         }
         // The caller's thresholds are checked before a model is exported.
         PostProcessor::new(self.post.clone())?;
+        let tiles = self.tiling.map(TiledSearch::new).transpose()?;
         let engines = self.open_engines()?;
         self.check_screening(engines.is_some())?;
         let format = self.model_format();
@@ -397,12 +411,15 @@ impl DetectorBuilder {
         let text = TextEmbedder::new(&model, factory.clone(), &self.text_cache)?;
         let preprocessor = ImagePreprocessor::new(&model)?;
         let backbone = Backbone::new(&model, factory.clone(), masks);
-        let decoder =
+        let mut decoder =
             PromptDecoder::new(&model, factory.clone(), post, class_chunk, mask_outputs, screen_threshold);
+        if tiles.is_some() {
+            decoder.set_cancellation(self.cancellation);
+        }
         let engine = factory.description();
         let segmenter = ObjectSegmenter::new(&model, factory.clone());
         let stages = Stages { text, encoder: ImageEncoder::new(preprocessor, backbone), decoder, segmenter };
-        Ok(Detector { model, stages, features: ImageFeatures::default(), engine, factory })
+        Ok(Detector { model, stages, features: ImageFeatures::default(), tiles, engine, factory })
     }
 
     /// The first pass has no fixed number of classes.

@@ -127,6 +127,12 @@ impl PromptDecoder {
         self.copies = HostCopies::default();
     }
 
+    /// The sides of the model's input and of its patches, in pixels.
+    pub(super) fn input(&self) -> (usize, usize) {
+        let manifest = self.model.manifest();
+        (manifest.imgsz, manifest.patch_size)
+    }
+
     /// The thresholds and limits.
     pub fn post_processing(&self) -> &PostProcessOptions {
         self.post.options()

@@ -48,7 +48,7 @@ pub struct ImageEncoder {
 }
 
 impl ImageEncoder {
-    pub(super) fn new(preprocessor: ImagePreprocessor, backbone: Backbone) -> Self {
+    pub(crate) fn new(preprocessor: ImagePreprocessor, backbone: Backbone) -> Self {
         Self { preprocessor, backbone, pixels: Tensor::empty() }
     }
 
@@ -103,10 +103,21 @@ impl ImageEncoder {
         features: &mut ImageFeatures,
         times: &mut StageTimes,
     ) -> Result<()> {
-        self.load()?;
         let image = image.into();
+        self.encode_view_into(image, (image.width, image.height), features, times)
+    }
+
+    /// As [`encode_into`](Self::encode_into), of an image of `size` (width, height) whose view may have been reduced.
+    pub(super) fn encode_view_into(
+        &mut self,
+        image: FrameView<'_>,
+        size: (u32, u32),
+        features: &mut ImageFeatures,
+        times: &mut StageTimes,
+    ) -> Result<()> {
+        self.load()?;
         self.preprocessor.run_into(image, &mut self.pixels, times)?;
-        self.backbone.run_into(&self.pixels, (image.width, image.height), features, times)
+        self.backbone.run_into(&self.pixels, size, features, times)
     }
 
     /// Computes the features of `pixels` [1, 3, S, S] that were preprocessed elsewhere, from an image of `size` (width,

@@ -46,22 +46,27 @@ pub(super) fn open(path: &Path) -> Result<Image> {
 
 /// Decodes a file in memory; errors call it `name`.
 pub(super) fn decode(bytes: &[u8], name: &str) -> Result<Image> {
+    decode_up_to(bytes, name, MAX_PIXELS)
+}
+
+/// As [`decode`], with another limit for the number of pixels.
+pub(crate) fn decode_up_to(bytes: &[u8], name: &str, most_pixels: u64) -> Result<Image> {
     let format = recognise(bytes).map_err(|why| invalid(name, &why))?;
-    guarded(name, || decode_as(format, bytes, name))
+    guarded(name, || decode_as(format, bytes, name, most_pixels))
 }
 
 /// Runs a decoder of another project. A panic of it is an error of the file: the images beside it can be read.
-fn guarded<T>(name: &str, decode: impl FnOnce() -> Result<T>) -> Result<T> {
+pub(crate) fn guarded<T>(name: &str, decode: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(decode)).unwrap_or_else(|_| {
         Err(invalid(name, "the decoder fails on this file; save it anew with another program"))
     })
 }
 
-fn decode_as(format: ImageFormat, bytes: &[u8], name: &str) -> Result<Image> {
+fn decode_as(format: ImageFormat, bytes: &[u8], name: &str, most_pixels: u64) -> Result<Image> {
     let failed = |error: ImageError| invalid(name, &reason(&error)).with_source(error);
 
     let (width, height) = decoder(bytes, format, 0).map_err(failed)?.dimensions();
-    check_size(width, height).map_err(|why| invalid(name, &why))?;
+    check_size(width, height, most_pixels).map_err(|why| invalid(name, &why))?;
     let mut decoder = decoder(bytes, format, u64::from(width) * u64::from(height)).map_err(failed)?;
 
     let orientation = orientation(&mut decoder);
@@ -125,14 +130,14 @@ fn recognise(bytes: &[u8]) -> Result<ImageFormat, String> {
 }
 
 /// Refuses empty images and images that would fill the memory.
-fn check_size(width: u32, height: u32) -> Result<(), String> {
+fn check_size(width: u32, height: u32, most_pixels: u64) -> Result<(), String> {
     if width == 0 || height == 0 {
         return Err(format!("{width}x{height} has no pixels"));
     }
-    if width > MAX_SIDE || height > MAX_SIDE || u64::from(width) * u64::from(height) > MAX_PIXELS {
+    if width > MAX_SIDE || height > MAX_SIDE || u64::from(width) * u64::from(height) > most_pixels {
         return Err(format!(
             "{width}x{height} is too large: expected at most {MAX_SIDE} pixels a side and {} megapixels",
-            MAX_PIXELS / 1_000_000
+            most_pixels / 1_000_000
         ));
     }
     Ok(())
@@ -180,7 +185,7 @@ pub(super) fn into_rgb8(picture: DynamicImage) -> Vec<u8> {
     }
 }
 
-fn invalid(name: &str, why: &str) -> Error {
+pub(crate) fn invalid(name: &str, why: &str) -> Error {
     Error::new(ErrorKind::InvalidData, format!("cannot read the image, {name}: {why}"))
 }
 

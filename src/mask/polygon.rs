@@ -2,24 +2,30 @@
 
 use super::Outline;
 
+/// Each part with its holes.
+pub(super) fn with_holes(outlines: Vec<Outline>) -> Vec<(Outline, Vec<Outline>)> {
+    let (holes, parts): (Vec<Outline>, Vec<Outline>) = outlines.into_iter().partition(|o| o.is_hole);
+    let mut parts: Vec<(Outline, Vec<Outline>)> = parts.into_iter().map(|part| (part, Vec::new())).collect();
+    for hole in holes {
+        // A part can lie in a hole of another: a hole belongs to the smallest part around it.
+        let inside = middle_of_pixel_in(&hole);
+        let around = (0..parts.len()).filter(|&part| contains(&parts[part].0.points, inside));
+        let own = around.min_by(|&a, &b| parts[a].0.area().total_cmp(&parts[b].0.area()));
+        parts[own.expect("a part surrounds each of its holes")].1.push(hole);
+    }
+    parts
+}
+
 /// One ring for each part, its holes joined to its border.
 pub(super) fn join_holes(outlines: Vec<Outline>, tolerance: f32) -> Vec<Vec<[f32; 2]>> {
-    let (holes, parts): (Vec<Outline>, Vec<Outline>) = outlines.into_iter().partition(|o| o.is_hole);
-    let mut of_part: Vec<Vec<&Outline>> = vec![Vec::new(); parts.len()];
-    for hole in &holes {
-        // A part can lie in a hole of another: a hole belongs to the smallest part around it.
-        let around = (0..parts.len()).filter(|&part| contains(&parts[part].points, middle_of_pixel_in(hole)));
-        let own = around.min_by(|&a, &b| parts[a].area().total_cmp(&parts[b].area()));
-        of_part[own.expect("a part surrounds each of its holes")].push(hole);
-    }
-    let join = |(part, holes): (&Outline, &Vec<&Outline>)| {
+    let join = |(part, holes): (Outline, Vec<Outline>)| {
         let mut ring = part.simplified(tolerance).points;
         for hole in holes {
             insert(&mut ring, &hole.simplified(tolerance).points);
         }
         ring
     };
-    parts.iter().zip(&of_part).map(join).collect()
+    with_holes(outlines).into_iter().map(join).collect()
 }
 
 /// Inserts a detour at the point of the ring nearest to the hole: to the hole, around it, and back.

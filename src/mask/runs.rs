@@ -11,10 +11,10 @@ pub(super) struct RunBuilder {
 }
 
 impl RunBuilder {
-    /// Adds `length` pixels, at least one, that are all inside or all outside the mask.
+    /// Adds `length` pixels that are all inside or all outside the mask.
     #[inline]
     pub(super) fn push(&mut self, inside: bool, length: u32) {
-        if inside == self.inside {
+        if inside == self.inside || length == 0 {
             self.length += length;
         } else {
             self.counts.push(self.length);

@@ -11,7 +11,7 @@ use crate::frame_view::FrameView;
 use crate::image::Image;
 use crate::postprocess::PostProcessOptions;
 use crate::timing::StageTimes;
-use ocelli_error::Result;
+use ocelli_error::{Error, ErrorKind, Result};
 
 /// A frame's features and detections, for the tracker. The buffers are reused.
 #[derive(Debug, Default)]
@@ -67,6 +67,10 @@ impl MaskDetector {
     /// [`ErrorKind::Mismatch`](crate::ErrorKind::Mismatch) if the model has no tracker.
     pub(super) fn without_prompts(detector: Detector) -> Result<(Self, TextEmbedder)> {
         let side = 4 * Sizes::of(detector.model())?.grid;
+        if detector.tiling().is_some() {
+            let message = "tile: the memory tracker follows what it sees in whole frames: build the detector without tiles";
+            return Err(Error::new(ErrorKind::InvalidArgument, message).about("tile"));
+        }
         let Stages { text, mut encoder, decoder, .. } = detector.into_stages();
         encoder.set_hidden(true);
         encoder.set_masks(false);

@@ -185,7 +185,7 @@ impl PipelineBuilder {
     /// error.
     pub fn run(self, source: impl Source + 'static, sinks: &mut [Box<dyn Sink + '_>]) -> Result<RunSummary> {
         self.config.check()?;
-        let parts = load(self.detector, self.prompts)?;
+        let parts = load(self.detector, self.prompts, &self.config)?;
         pulled::run(self.config, parts, self.drawing, self.observer, source, sinks)
     }
 
@@ -195,12 +195,19 @@ impl PipelineBuilder {
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) for invalid options; what [`Detector::prepare`] returns.
     pub fn build(self) -> Result<Pipeline> {
         self.config.check()?;
-        Pipeline::start(self.config, load(self.detector, self.prompts)?)
+        let parts = load(self.detector, self.prompts, &self.config)?;
+        Pipeline::start(self.config, parts)
     }
 }
 
 /// Embeds the prompts, releases the text encoder, then loads the other engines.
-fn load(detector: Detector, prompts: PromptInput) -> Result<DetectorParts> {
+fn load(mut detector: Detector, prompts: PromptInput, config: &PipelineConfig) -> Result<DetectorParts> {
+    let tiles = detector.take_tiles();
+    if tiles.is_some() && (config.class_budget.is_some() || config.appearance) {
+        let other = if config.appearance { "appearance" } else { "class_budget" };
+        let message = format!("tile: a frame in tiles has no features of its own, which {other} needs: leave one of them out");
+        return Err(Error::new(ErrorKind::InvalidArgument, message).about("tile"));
+    }
     let Stages { mut text, mut encoder, mut decoder, .. } = detector.into_stages();
     let prompts = match prompts {
         PromptInput::Prompts(prompts) => text.embed(&prompts)?,
@@ -214,5 +221,5 @@ fn load(detector: Detector, prompts: PromptInput) -> Result<DetectorParts> {
     encoder.load()?;
     decoder.load()?;
     let (preprocessor, backbone) = encoder.into_halves();
-    Ok(DetectorParts { preprocessor, backbone, decoder, prompts })
+    Ok(DetectorParts { preprocessor, backbone, decoder, tiles, prompts })
 }

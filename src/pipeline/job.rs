@@ -24,6 +24,8 @@ pub(super) struct Job {
     pub(super) ticket: Option<Ticket>,
     /// The frame's picture, as long as a stage needs it.
     pub(super) picture: Option<Image>,
+    /// Whether the detector is to search the picture in tiles.
+    pub(super) in_tiles: bool,
     /// The frame, reduced, if the camera's motion is estimated.
     pub(super) reduced: Option<ReducedFrame>,
     /// The backbone's input, if the detector is to run on this frame.
@@ -116,6 +118,7 @@ impl Buffers {
             waited: Duration::ZERO,
             ticket: None,
             picture: None,
+            in_tiles: false,
             reduced: None,
             pixels: None,
             features: None,

@@ -15,12 +15,15 @@ use super::stage_loop::StageLoop;
 use super::stats::Stage;
 use crate::camera_motion::CameraMotionEstimator;
 use crate::detection::Detection;
-use crate::detector::{Backbone, EmbeddedPrompts, ImagePreprocessor, PromptDecoder};
+use crate::detector::{
+    Backbone, EmbeddedPrompts, ImageEncoder, ImagePreprocessor, PromptDecoder, TiledSearch,
+};
 use crate::draw::Redaction;
 use crate::frame_view::FrameView;
 use crate::image::Image;
 use crate::outcome::FrameOutcome;
 use crate::sink::Pictures;
+use crate::tiles::WholePicture;
 use ocelli_error::Result;
 
 /// Draws results into a picture.
@@ -31,6 +34,8 @@ pub(super) struct DetectorParts {
     pub(super) preprocessor: ImagePreprocessor,
     pub(super) backbone: Backbone,
     pub(super) decoder: PromptDecoder,
+    /// Set if frames are searched in tiles.
+    pub(super) tiles: Option<TiledSearch>,
     pub(super) prompts: EmbeddedPrompts,
 }
 
@@ -43,11 +48,17 @@ impl DetectorParts {
         keep_picture: bool,
         shared: &Arc<StageLoop>,
     ) -> Result<(PreprocessStage, BackboneStage, DecodeStage)> {
-        let Self { preprocessor, backbone, decoder, prompts } = self;
+        let Self { preprocessor, backbone, decoder, tiles, prompts } = self;
         // Checked here, so that the stream of each source can make its own.
         config.tracker.map(|options| options.validate()).transpose()?;
         let slots = config.class_budget.filter(|&slots| slots < prompts.len());
         let every = config.detect_every;
+        // What searches in tiles runs all stages itself.
+        let (front, tiles) = match tiles {
+            None => (Some((preprocessor, backbone)), None),
+            Some(search) => (None, Some((search, ImageEncoder::new(preprocessor, backbone)))),
+        };
+        let (preprocessor, backbone) = front.unzip();
         let preprocess = PreprocessStage {
             preprocessor,
             every,
@@ -60,6 +71,8 @@ impl DetectorParts {
         };
         let decode = DecodeStage {
             decoder,
+            tiles,
+            keep_picture,
             streams: Vec::new(),
             tracker: config.tracker,
             slots,
@@ -77,7 +90,8 @@ impl DetectorParts {
 
 /// Preprocesses the frames that the detector runs on.
 pub(super) struct PreprocessStage {
-    preprocessor: ImagePreprocessor,
+    /// `None` if frames are searched in tiles.
+    preprocessor: Option<ImagePreprocessor>,
     /// The detector runs on every `every`th frame.
     every: u64,
     /// Frames until the detector runs again, for each source.
@@ -117,10 +131,17 @@ impl PreprocessStage {
         let until_next = &mut self.until_next[source];
         // A frame without motion does not put the next look off.
         *until_next = if detect { self.every - 1 } else { until_next.saturating_sub(1) };
+        let Some(preprocessor) = &mut self.preprocessor else {
+            job.in_tiles = detect;
+            if detect && job.picture.is_none() {
+                job.picture = Some(view.to_image()?);
+            }
+            return Ok(());
+        };
         if detect {
             let start = Instant::now();
             let pixels = job.pixels.insert(self.shared.buffers.pixels.take());
-            self.preprocessor.run_into(view, pixels, &mut job.outcome.times)?;
+            preprocessor.run_into(view, pixels, &mut job.outcome.times)?;
             self.shared.stats.stage(Stage::Preprocess, start.elapsed());
         }
         Ok(())
@@ -139,7 +160,7 @@ impl PreprocessStage {
     pub(super) fn run_picture(&mut self, job: &mut Job) -> Result<()> {
         let picture = job.picture.take().expect("the source has put it there");
         let done = self.run(job, (&picture).into());
-        if self.keep_picture {
+        if self.keep_picture || job.in_tiles {
             job.picture = Some(picture);
         } else {
             self.shared.buffers.pictures.give(picture);
@@ -149,16 +170,17 @@ impl PreprocessStage {
 }
 
 pub(super) struct BackboneStage {
-    backbone: Backbone,
+    /// `None` if frames are searched in tiles.
+    backbone: Option<Backbone>,
     shared: Arc<StageLoop>,
 }
 
 impl BackboneStage {
     pub(super) fn run(&mut self, job: &mut Job) -> Result<()> {
-        let Some(pixels) = job.pixels.take() else { return Ok(()) };
+        let (Some(backbone), Some(pixels)) = (&mut self.backbone, job.pixels.take()) else { return Ok(()) };
         let start = Instant::now();
         let features = job.features.insert(self.shared.buffers.features.take());
-        self.backbone.run_into(&pixels, job.outcome.size, features, &mut job.outcome.times)?;
+        backbone.run_into(&pixels, job.outcome.size, features, &mut job.outcome.times)?;
         self.shared.buffers.pixels.give(pixels);
         self.shared.stats.stage(Stage::Backbone, start.elapsed());
         Ok(())
@@ -168,6 +190,10 @@ impl BackboneStage {
 /// Encoder-decoder, post-processing and tracker.
 pub(super) struct DecodeStage {
     decoder: PromptDecoder,
+    /// What searches frames in tiles, if they are.
+    tiles: Option<(TiledSearch, ImageEncoder)>,
+    /// Whether a later stage needs the picture.
+    keep_picture: bool,
     prompts: EmbeddedPrompts,
     /// One for each source.
     streams: Vec<Stream>,
@@ -230,7 +256,27 @@ impl DecodeStage {
         Ok(())
     }
 
+    /// Searches a frame in tiles, if it is to be.
+    fn search(&mut self, job: &mut Job) -> Result<()> {
+        let (Some((search, encoder)), true) = (&mut self.tiles, job.in_tiles) else { return Ok(()) };
+        let start = Instant::now();
+        let picture = job.picture.take().expect("it was kept because it is searched in tiles");
+        let stages = (encoder, &mut self.decoder);
+        let found = WholePicture::new(&picture)
+            .and_then(|mut whole| search.detect(stages, &mut whole, &self.prompts, &mut job.outcome.times))?;
+        job.outcome.detected = true;
+        job.outcome.detections = found.items;
+        if self.keep_picture {
+            job.picture = Some(picture);
+        } else {
+            self.shared.buffers.pictures.give(picture);
+        }
+        self.shared.stats.stage(Stage::Decode, start.elapsed());
+        Ok(())
+    }
+
     fn decode(&mut self, job: &mut Job) -> Result<()> {
+        self.search(job)?;
         let Some(features) = job.features.take() else { return Ok(()) };
         let start = Instant::now();
         let Stream { budget, tracker, .. } = &mut self.streams[job.outcome.source_number()];

@@ -156,6 +156,36 @@ impl RepeatedChroma {
     }
 }
 
+/// The first of the two passes, for pictures that come in parts.
+pub(crate) struct WidthReducer {
+    side: u32,
+    resizer: Resizer,
+}
+
+impl WidthReducer {
+    /// Resizes rows to `side` pixels.
+    pub(crate) fn new(side: u32) -> Self {
+        Self { side, resizer: Resizer::new() }
+    }
+
+    /// Resizes `rows` [height, width, rgb] into `reduced` [height, S, rgb]. The second pass over all rows of a picture gives what
+    /// [`Preprocessor`](super::Preprocessor) makes of the picture.
+    pub(crate) fn run_into(
+        &mut self,
+        rows: &[u8],
+        (width, height): (u32, u32),
+        reduced: &mut [u8],
+    ) -> Result<()> {
+        let source = TypedImageRef::<U8x3>::from_buffer(width, height, rows).map_err(failed)?;
+        let mut target = TypedImage::<U8x3>::from_buffer(self.side, height, reduced).map_err(failed)?;
+        self.resizer.resize_typed(&source, &mut target, &one_pass()).map_err(failed)
+    }
+}
+
+fn one_pass() -> ResizeOptions {
+    ResizeOptions::new().resize_alg(ResizeAlg::Convolution(FilterType::Bilinear)).use_alpha(false)
+}
+
 /// Resizes `source` in one direction after the other, rounding to the pixel type in between.
 ///
 /// The library can do both passes in one call, but with 8 bits it then starts with the vertical one.
@@ -166,8 +196,7 @@ fn two_passes<P: PixelTrait>(
     side: u32,
 ) -> Result<()> {
     use fast_image_resize::ImageView as _;
-    let options =
-        ResizeOptions::new().resize_alg(ResizeAlg::Convolution(FilterType::Bilinear)).use_alpha(false);
+    let options = one_pass();
     square.resize(side as usize * side as usize, P::default());
     let mut square = TypedImage::from_pixels_slice(side, side, square).map_err(failed)?;
 

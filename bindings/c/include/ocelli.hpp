@@ -296,6 +296,9 @@ struct DetectorOptions {
     std::uint32_t imgsz = 0, threads = 0, class_chunk = 0, max_detections = 0;
     std::optional<float> confidence, nms, class_agnostic_nms;
     bool masks = false;
+    bool tile_auto = false;
+    std::uint32_t tile_width = 0, tile_height = 0;
+    std::optional<float> tile_overlap;
 
     /// For C; valid as long as this.
     ocelli_detector_options c() const {
@@ -318,6 +321,10 @@ struct DetectorOptions {
         options.nms = nms.value_or(options.nms);
         options.class_agnostic_nms = class_agnostic_nms.value_or(options.class_agnostic_nms);
         options.masks = masks ? 1 : 0;
+        options.tile_auto = tile_auto ? 1 : 0;
+        options.tile_width = tile_width;
+        options.tile_height = tile_height;
+        options.tile_overlap = tile_overlap.value_or(options.tile_overlap);
         return options;
     }
 };

@@ -3,6 +3,7 @@
 use std::ffi::c_char;
 
 use ocelli::export::contract::Precision;
+use ocelli::tiles::{TileSize, Tiling};
 use ocelli::{Detector, DetectorBuilder, EngineKind, ModelSource, Result, stages::TextCacheFile};
 
 use crate::sized;
@@ -49,9 +50,17 @@ pub struct ocelli_detector_options {
     pub class_agnostic_nms: f32,
     /// 1 if detections have masks.
     pub masks: u32,
+    /// 1 to search large pictures in overlapping tiles as well, whose size depends on the objects that are found.
+    pub tile_auto: u32,
+    /// The width of these tiles in pixels instead; 0 for no tiles, or with `tile_auto`.
+    pub tile_width: u32,
+    /// The height of the tiles; 0 for `tile_width`.
+    pub tile_height: u32,
+    /// The least overlap of neighbouring tiles, as a share of their side; below 0 for a fifth.
+    pub tile_overlap: f32,
 }
 
-sized::versioned!(ocelli_detector_options);
+sized::versioned!(ocelli_detector_options, before tile_auto);
 
 impl ocelli_detector_options {
     const DEFAULT: Self = Self {
@@ -73,7 +82,26 @@ impl ocelli_detector_options {
         nms: -1.0,
         class_agnostic_nms: -1.0,
         masks: 0,
+        tile_auto: 0,
+        tile_width: 0,
+        tile_height: 0,
+        tile_overlap: -1.0,
     };
+
+    /// How large pictures are cut, if they are.
+    fn tiling(&self) -> Result<Option<Tiling>> {
+        let size = match (self.tile_auto != 0, self.tile_width, self.tile_height) {
+            (false, 0, 0) => return Ok(None),
+            (true, 0, 0) => TileSize::Auto,
+            (true, ..) => {
+                return Err(invalid("tile_auto and tile_width: expected one of them".into()));
+            }
+            (false, side, 0) => TileSize::square(side),
+            (false, width, height) => TileSize::Pixels { width, height },
+        };
+        let overlap = unless_negative(self.tile_overlap).unwrap_or(Tiling::OVERLAP);
+        Ok(Some(Tiling::new(size).with_overlap(overlap)))
+    }
 }
 
 /// Sets the defaults: the built-in model, the engine that `auto` takes, no masks. Pass sizeof(ocelli_detector_options).
@@ -159,7 +187,7 @@ pub(crate) unsafe fn builder(options: *const ocelli_detector_options) -> Result<
             builder = set(builder, share);
         }
     }
-    Ok(builder.with_masks(options.masks != 0))
+    Ok(builder.with_masks(options.masks != 0).with_tiling(options.tiling()?))
 }
 
 /// The confidence that was set.

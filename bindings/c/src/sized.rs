@@ -21,8 +21,15 @@ pub(crate) unsafe trait Versioned: Copy {
     const FIRST: usize;
 }
 
-/// Declares structs that C passes, all of whose fields are in the first version.
+/// Declares structs that C passes: with all fields in the first version, or with those before a field that was added.
 macro_rules! versioned {
+    ($name:ident, before $added:ident) => {
+        // SAFETY: declared with `repr(C)`, `struct_size` first, numbers and pointers only, and checked for padding below.
+        unsafe impl $crate::sized::Versioned for $name {
+            const NAME: &'static str = stringify!($name);
+            const FIRST: usize = std::mem::offset_of!(Self, $added);
+        }
+    };
     ($($name:ident),*) => {$(
         // SAFETY: declared with `repr(C)`, `struct_size` first, numbers and pointers only, and checked for padding below.
         unsafe impl $crate::sized::Versioned for $name {

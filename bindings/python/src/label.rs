@@ -89,6 +89,7 @@ impl LabelArguments {
             class_agnostic_nms,
             min_area: self.min_area,
             masks: self.masks && data_set.formats.iter().any(|format| format.needs_masks()),
+            tiling: detector.tiling()?,
             ..defaults
         })
     }

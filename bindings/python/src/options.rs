@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use ocelli::{
     DetectorBuilder, EngineKind, Error, ErrorKind, ModelSource, Result,
     stages::{Screening, TextCacheFile},
+    tiles::Tiling,
 };
 use ocelli_export::contract::Precision;
 use pyo3::prelude::*;
@@ -34,6 +35,8 @@ pub(crate) struct DetectorOptions {
     tf32: bool,
     screen: bool,
     screen_threshold: Option<f32>,
+    tile: Option<String>,
+    tile_overlap: f32,
 }
 
 impl DetectorOptions {
@@ -55,6 +58,16 @@ impl DetectorOptions {
     /// The name of the model for reports.
     pub(crate) fn model_name(&self) -> String {
         self.model.as_ref().map_or_else(|| ModelSource::BUILT_IN.into(), |path| path.display().to_string())
+    }
+
+    /// How large pictures are cut, if they are.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] for a wrong size or overlap.
+    pub(crate) fn tiling(&self) -> Result<Option<Tiling>> {
+        let Some(tile) = &self.tile else { return Ok(None) };
+        let tiling = Tiling::new(tile.parse()?).with_overlap(self.tile_overlap);
+        tiling.check().map(|()| Some(tiling))
     }
 
     /// A builder with these options.
@@ -89,6 +102,7 @@ impl DetectorOptions {
         .with_masks(self.masks)
         .with_class_agnostic_nms(self.class_agnostic_nms)
         .with_max_detections(self.max_detections)
+        .with_tiling(self.tiling()?)
         .with_cpu_fallback(self.allow_partial)
         .with_tf32(self.tf32);
         builder = match self.precision.as_deref() {

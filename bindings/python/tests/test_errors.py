@@ -29,6 +29,8 @@ def test_there_is_an_exception_for_each_kind() -> None:
         ({"nms": -0.5}, ocelli.InvalidArgument, "nms is -0.5"),
         ({"threads": 0}, ocelli.InvalidArgument, "threads is 0"),
         ({"screen": 1.5}, ocelli.InvalidArgument, "screen is 1.5"),
+        ({"tile": 8}, ocelli.InvalidArgument, "tile is 8: expected auto, or a size of at least 32 pixels"),
+        ({"tile": "auto", "tile_overlap": 2}, ocelli.InvalidArgument, "tile_overlap is 2: expected 0 to 0.8"),
         ({"imgsz": 99}, ocelli.InvalidArgument, "99"),
         ({"class_chunk": 0}, ocelli.InvalidArgument, "class_chunk is 0"),
         ({"precision": "fp7"}, ocelli.InvalidArgument, "precision"),

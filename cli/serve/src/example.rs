@@ -37,6 +37,7 @@ fn scene() -> Result<Scene> {
         kinds: 4..=4,
         noisy: 0.0,
         labels: NAMES.map(str::to_owned).into(),
+        sizes: None,
     };
     Ok(SceneGenerator::new(SEED, options)?.scene(0))
 }

@@ -11,7 +11,7 @@ use crate::output::with_flag;
 use crate::usage;
 
 /// What is about classes, not about single objects.
-const OF_CLASSES: [&str; 8] = [
+const OF_CLASSES: [&str; 9] = [
     "classes",
     "coco",
     "exemplar",
@@ -20,6 +20,7 @@ const OF_CLASSES: [&str; 8] = [
     "screen",
     "nms_iou",
     "class_agnostic_nms_iou",
+    "tile",
 ];
 /// The label of an object without a name.
 const OBJECT: &str = "object";

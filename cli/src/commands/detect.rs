@@ -1,6 +1,7 @@
 //! `ocelli detect`.
 
 mod clicks;
+mod geo;
 mod interactive;
 mod outputs;
 mod semantic;
@@ -14,13 +15,15 @@ use ocelli::draw::{Annotator, Redaction};
 use ocelli::image::has_image_extension;
 use ocelli::report::DetectionRecord;
 use ocelli::sink::{Crops, YoloLabels};
+use ocelli::tiles::{PictureFile, Regions};
 use ocelli::{Detection, Detections, Detector, Error, Image, ObjectPrompt, Prompts, stages::EmbeddedPrompts};
 
+use self::geo::GeoJson;
 use self::outputs::{Outputs, check_image_file, stems};
 use self::semantic::SemanticFolder;
 use self::sheet::ContactSheet;
 use crate::args::{
-    DETECTION, DartArgs, ExemplarArg, INPUT, OUTPUT, ObjectArgs, PrivacyArgs, ScreenArgs,
+    DETECTION, DartArgs, ExemplarArg, INPUT, OUTPUT, ObjectArgs, PrivacyArgs, ScreenArgs, TileArgs,
     built_in_model_help, class_map, coco_classes, embed_exemplars, label_files, prompts, thresholds,
 };
 use crate::output::with_flag;
@@ -73,6 +76,9 @@ pub struct DetectArgs {
     /// Semantic maps: a black and white PNG per image and class
     #[arg(long, value_name = "DIR", help_heading = OUTPUT)]
     semantic: Option<PathBuf>,
+    /// Each detection as a polygon in the coordinates of its GeoTIFF
+    #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
+    geojson: Option<PathBuf>,
     #[command(flatten)]
     privacy: PrivacyArgs,
     /// Text prompts: words or short phrases, separated by spaces or commas, or a file: classes.txt, or YAML with thresholds
@@ -96,12 +102,14 @@ pub struct DetectArgs {
     detector: DetectorArgs,
     #[command(flatten)]
     screen: ScreenArgs,
+    #[command(flatten)]
+    tiles: TileArgs,
     /// Type what to find, line by line: the image is computed once, and each line costs its search alone
     #[arg(
         long,
         conflicts_with_all = [
             "classes", "coco", "exemplar", "exemplar_image", "point", "box_prompt", "mask_prompt", "sheet", "json", "crops",
-            "save_txt", "semantic", "blur", "redact"
+            "save_txt", "semantic", "geojson", "blur", "redact", "tile"
         ],
         help_heading = DETECTION
     )]
@@ -156,24 +164,28 @@ pub fn run(args: &DetectArgs, log: &LogArgs) -> anyhow::Result<()> {
     if let Some(path) = args.json.as_deref().filter(|path| *path != Path::new("-")) {
         check_output_file("--json", path)?;
     }
+    let geojson = args.geojson.as_deref().map(|path| GeoJson::plan(path, &files)).transpose()?;
     let crops = args.crops.as_deref().map(|folder| Crops::create(folder, false)).transpose();
     let crops = crops.map_err(with_flag("--crops"))?;
     let labels = args.save_txt.as_deref().map(label_files).transpose()?;
     let semantic = args.semantic.as_deref().map(|folder| SemanticFolder::plan(folder, &files)).transpose()?;
     let masks = args.masks || !objects.is_empty();
     let builder = args.detector.detector()?.with_masks(masks).with_semantic_maps(args.semantic.is_some());
-    let builder = args.screen.apply(builder.with_class_confidence(thresholds));
+    let builder = args.tiles.apply(args.screen.apply(builder.with_class_confidence(thresholds)));
     let builder = args.dart.apply(builder, &args.detector.model)?;
     args.dart.announce(false, log);
     args.detector.model.announce_built_in(&prompts, log);
     let (mut detector, loading) = load(builder, log)?;
-    match objects.is_empty() {
-        true => drop(detector.prepare(&prompts)?),
-        false => detector.prepare_segment()?,
-    }
+    let prepared = match objects.is_empty() {
+        true => Some(detector.prepare(&prompts)?),
+        false => {
+            detector.prepare_segment()?;
+            None
+        }
+    };
     let embedded = match &args.exemplar_image {
         Some(path) => Some(embed_exemplars(path, &mut detector, &prompts)?),
-        None => None,
+        None => prepared,
     };
     drop(loading);
     status(log, &format!("engine: {}", detector.engine()));
@@ -196,6 +208,7 @@ pub fn run(args: &DetectArgs, log: &LogArgs) -> anyhow::Result<()> {
         embedded,
         outputs,
         semantic,
+        geojson,
         crops,
         labels,
         stems,
@@ -237,6 +250,20 @@ fn image_files(args: &DetectArgs) -> anyhow::Result<Vec<PathBuf>> {
     Ok(expand_images(&paths)?)
 }
 
+/// An image that was searched.
+struct Picture {
+    /// Width and height.
+    size: (u32, u32),
+    /// The pixels, if they are needed further.
+    image: Option<Image>,
+}
+
+impl From<Image> for Picture {
+    fn from(image: Image) -> Self {
+        Self { size: (image.width(), image.height()), image: Some(image) }
+    }
+}
+
 /// A run over all images.
 struct Job<'a> {
     args: &'a DetectArgs,
@@ -246,10 +273,11 @@ struct Job<'a> {
     objects: Vec<ObjectPrompt>,
     /// The classes to blur or to black out.
     redaction: Option<Redaction>,
-    /// Set if the exemplars are in another image.
+    /// The encoded prompts, unless objects are searched for.
     embedded: Option<EmbeddedPrompts>,
     outputs: Option<Outputs>,
     semantic: Option<SemanticFolder>,
+    geojson: Option<GeoJson>,
     crops: Option<Crops>,
     labels: Option<YoloLabels>,
     /// A unique name for each image.
@@ -270,20 +298,8 @@ impl Job<'_> {
                 return Err(e.into());
             }
             progress.message(&file.to_string_lossy());
-            let found = Image::open(file).and_then(|image| {
-                let found = match &self.embedded {
-                    _ if !self.objects.is_empty() => {
-                        clicks::segment(detector, &image, &self.objects, self.args, self.log)
-                    }
-                    Some(embedded) => detector.detect_embedded(&image, embedded),
-                    None => detector.detect(&image, &self.prompts),
-                };
-                found
-                    .map(|found| (image, found))
-                    .map_err(|e| Error::new(e.kind(), format!("{}: {e}", file.display())))
-            });
-            match found {
-                Ok((image, found)) => self.present(&annotator, number, file, image, &found, &progress)?,
+            match self.detect(detector, file) {
+                Ok((picture, found)) => self.present(&annotator, number, file, picture, &found, &progress)?,
                 Err(e) if files.len() > 1 => {
                     failed += 1;
                     progress.error(&e);
@@ -302,6 +318,30 @@ impl Job<'_> {
         }
     }
 
+    /// Detects in one image. One that is searched in tiles stays in the file, unless something is drawn into it or cut out
+    /// of it.
+    fn detect(&self, detector: &mut Detector, file: &Path) -> ocelli::Result<(Picture, Detections)> {
+        let about = |e: Error| Error::new(e.kind(), format!("{}: {e}", file.display()));
+        let Some(embedded) = &self.embedded else {
+            let image = Image::open(file)?;
+            let found = clicks::segment(detector, &image, &self.objects, self.args, self.log);
+            return Ok((image.into(), found.map_err(about)?));
+        };
+        if detector.tiling().is_some() && !self.needs_pixels() {
+            let mut picture = PictureFile::open(file)?;
+            let found = detector.detect_regions(&mut picture, embedded).map_err(about)?;
+            return Ok((Picture { size: picture.size(), image: None }, found));
+        }
+        let image = Image::open(file)?;
+        let found = detector.detect_embedded(&image, embedded).map_err(about)?;
+        Ok((image.into(), found))
+    }
+
+    /// Whether something is drawn into images or cut out of them.
+    fn needs_pixels(&self) -> bool {
+        self.outputs.is_some() || self.args.sheet.is_some() || self.crops.is_some()
+    }
+
     /// Whether stdout has the tables and not the JSON.
     fn prints_tables(&self) -> bool {
         self.args.json.as_deref() != Some(Path::new("-"))
@@ -313,14 +353,14 @@ impl Job<'_> {
         annotator: &Annotator,
         number: usize,
         file: &Path,
-        image: Image,
+        Picture { size, image }: Picture,
         found: &Detections,
         progress: &Progress,
     ) -> anyhow::Result<()> {
         let report = ImageReport {
             file: file.to_string_lossy().into_owned(),
-            width: image.width(),
-            height: image.height(),
+            width: size.0,
+            height: size.1,
             detections: found.items.iter().map(|one| self.record(one)).collect(),
             timing_ms: timings(&found.times),
         };
@@ -333,9 +373,28 @@ impl Job<'_> {
                 progress.status(&format!("→ {}", path.display()));
             }
         }
-        if let Some(labels) = &self.labels {
-            labels.write_labels(&self.stems[number], (image.width(), image.height()), &found.items)?;
+        if let Some(geojson) = &mut self.geojson {
+            geojson.add(number, file, &found.items);
         }
+        if let Some(labels) = &self.labels {
+            labels.write_labels(&self.stems[number], size, &found.items)?;
+        }
+        self.report.images.push(report);
+        match image {
+            Some(image) => self.draw(annotator, number, image, found, progress),
+            None => Ok(()),
+        }
+    }
+
+    /// Writes what has pixels of the image.
+    fn draw(
+        &mut self,
+        annotator: &Annotator,
+        number: usize,
+        image: Image,
+        found: &Detections,
+        progress: &Progress,
+    ) -> anyhow::Result<()> {
         let image = match &self.redaction {
             Some(redaction) => {
                 let mut pixels = image.into_rgb_image();
@@ -358,7 +417,6 @@ impl Job<'_> {
                 self.sheet.add(&annotated);
             }
         }
-        self.report.images.push(report);
         Ok(())
     }
 
@@ -377,6 +435,10 @@ impl Job<'_> {
     fn write_summaries(&self) -> anyhow::Result<()> {
         if let Some(path) = &self.args.sheet {
             self.sheet.write(path)?;
+            status(self.log, &format!("→ {}", path.display()));
+        }
+        if let Some(geojson) = &self.geojson {
+            let path = geojson.write()?;
             status(self.log, &format!("→ {}", path.display()));
         }
         match self.args.json.as_deref() {

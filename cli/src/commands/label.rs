@@ -15,7 +15,7 @@ use ocelli_datasets::label::{
 
 use self::shard::ShardArg;
 use self::video::VideoArgs;
-use crate::args::{DETECTION, INPUT, OUTPUT, PERFORMANCE, class_map};
+use crate::args::{DETECTION, INPUT, OUTPUT, PERFORMANCE, TileArgs, class_map};
 use crate::output::diagnostic;
 use crate::{DetectorArgs, LogArgs, Progress, cancel_on_interrupt, interrupted, load, print, status, usage};
 
@@ -84,6 +84,8 @@ pub struct LabelArgs {
     #[command(flatten)]
     work: WorkArgs,
     #[command(flatten)]
+    tiles: TileArgs,
+    #[command(flatten)]
     detector: DetectorArgs,
 }
 
@@ -138,7 +140,7 @@ struct WorkArgs {
     #[arg(long, help_heading = OUTPUT)]
     discard_corrections: bool,
     /// Load one part of the model at a time and keep features on disk in between
-    #[arg(long)]
+    #[arg(long, conflicts_with = "tile")]
     low_memory: bool,
     /// Disk space for features, with --low-memory [default: 4]
     #[arg(
@@ -217,7 +219,7 @@ fn label(args: &LabelArgs, log: &LogArgs) -> anyhow::Result<()> {
         args.detector.model.check_tracker("--memory")?;
     }
     let builder = args.detector.detector()?.with_masks(settings.masks || args.video.memory);
-    let builder = builder.with_post_processing(settings.post_processing_for(output));
+    let builder = args.tiles.apply(builder.with_post_processing(settings.post_processing_for(output)));
     let images = match args.video.video.is_empty() {
         true => find_images(&args.images, output)?,
         false => Vec::new(),
@@ -451,6 +453,7 @@ fn settings(args: &LabelArgs, options: &DataSetOptions, log: &LogArgs) -> anyhow
         min_area: args.files.min_area,
         masks: !args.files.no_masks && options.formats.iter().any(|format| format.needs_masks()),
         tracking: args.video.tracking(args.detector.confidence),
+        tiling: args.tiles.tiling(),
         ..defaults
     })
 }

@@ -42,8 +42,8 @@ pub use self::source::parse_sources;
 pub use self::zones::parse_zones;
 use self::zones::{Counting, ZoneSink, ZonesFile};
 use crate::args::{
-    DETECTION, DartArgs, ExemplarArg, OUTPUT, PERFORMANCE, PrivacyArgs, ScreenArgs, built_in_model_help,
-    class_map, coco_classes, embed_exemplars, prompts, thresholds,
+    DETECTION, DartArgs, ExemplarArg, OUTPUT, PERFORMANCE, PrivacyArgs, ScreenArgs, TileArgs,
+    built_in_model_help, class_map, coco_classes, embed_exemplars, prompts, thresholds,
 };
 use crate::{
     DetectorArgs, LogArgs, TrackerArgs, cancel_on_interrupt, check_output_file, interrupted, load, print,
@@ -106,6 +106,8 @@ pub struct VideoArgs {
     detector: DetectorArgs,
     #[command(flatten)]
     screen: ScreenArgs,
+    #[command(flatten)]
+    tiles: TileArgs,
     /// Track instances from frame to frame; with --memory, compare the two in a table
     #[arg(long, help_heading = "Tracking")]
     track: bool,
@@ -113,7 +115,7 @@ pub struct VideoArgs {
     /// score of 0.7, or of --confidence, and results leave 14 frames late
     #[arg(
         long,
-        conflicts_with_all = ["detect_every", "class_budget", "when_moving", "latency", "policy"],
+        conflicts_with_all = ["detect_every", "class_budget", "when_moving", "latency", "policy", "tile"],
         help_heading = "Tracking"
     )]
     memory: bool,
@@ -376,7 +378,7 @@ fn detector(
     classes: &ClassMap,
 ) -> anyhow::Result<DetectorBuilder> {
     let builder = detector.detector()?.with_masks(args.masks || args.memory);
-    let builder = args.screen.apply(builder.with_class_confidence(thresholds(classes)));
+    let builder = args.tiles.apply(args.screen.apply(builder.with_class_confidence(thresholds(classes))));
     args.dart.apply(builder, &detector.model)
 }
 

@@ -6,7 +6,7 @@ mod videos;
 use std::collections::HashMap;
 use std::path::Path;
 
-use ocelli::{Error, ErrorKind, Model, Result, prompt::MAX_CLASSES};
+use ocelli::{Error, ErrorKind, Model, Result, prompt::MAX_CLASSES, tiles::Tiling};
 use serde_json::Value;
 
 use super::class_map::{ClassMap, ExemplarImage};
@@ -74,6 +74,7 @@ pub struct LabelJob {
     refiner: Refiner,
     pub(super) masks: bool,
     tracking: Option<Tracking>,
+    pub(super) tiling: Option<Tiling>,
     placer: Placer,
     engine_failures: usize,
 }
@@ -277,6 +278,7 @@ impl LabelJob {
             refiner: Refiner::new(settings),
             masks: settings.masks,
             tracking: settings.tracking,
+            tiling: settings.tiling,
             engine_failures: 0,
         };
         job.find_todo()?;

@@ -38,16 +38,20 @@ impl LabelJob {
     /// masks.
     ///
     /// # Errors
-    /// As [`run`](Self::run).
+    /// As [`run`](Self::run), and [`ErrorKind::InvalidArgument`] for images in tiles.
     pub fn run_in_low_memory(
         &mut self,
         detector: Detector,
         spill_bytes: u64,
         on_event: &mut dyn FnMut(LabelEvent<'_>) -> Result<()>,
     ) -> Result<()> {
+        if self.tiling.is_some() {
+            let message = "tile: an image in tiles has many features, which low memory would keep on disk: leave one of them out";
+            return Err(Error::new(ErrorKind::InvalidArgument, message).about("tile"));
+        }
         let each = ImageFeatures::bytes_on_disk(detector.model().manifest(), self.masks);
         let batch = usize::try_from(spill_bytes / each).unwrap_or(usize::MAX).max(1);
-        let preparer = Preparer::new(detector.model().manifest());
+        let preparer = Preparer::new(detector.model().manifest(), false);
         let Stages { mut text, mut encoder, mut decoder, .. } = detector.into_stages();
         let path = self.folder().spill_path();
         let cannot = |e: std::io::Error| {

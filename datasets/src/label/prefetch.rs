@@ -19,6 +19,15 @@ pub(super) struct Prepared {
     pub pixels: Tensor,
     /// Width and height of the upright image.
     pub size: (u32, u32),
+    /// A frame that is searched in tiles.
+    pub frame: Option<Image>,
+}
+
+impl Prepared {
+    /// An image that stays in its file until it is searched in tiles.
+    fn in_file() -> Self {
+        Self { pixels: Tensor::empty(), size: (0, 0), frame: None }
+    }
 }
 
 /// Decodes and preprocesses images with pooled buffers. Only the model's square input waits for the detector, so memory use
@@ -27,14 +36,29 @@ pub(super) struct Preparer {
     config: PreprocessConfig,
     preprocessors: Mutex<Vec<Preprocessor>>,
     tensors: Mutex<Vec<Tensor>>,
+    /// Whether images are searched in tiles.
+    tiles: bool,
 }
 
 impl Preparer {
-    pub fn new(manifest: &Manifest) -> Self {
+    pub fn new(manifest: &Manifest, tiles: bool) -> Self {
         let mut config = PreprocessConfig::new(manifest.imgsz);
         config.mean = manifest.preprocessing.mean;
         config.std = manifest.preprocessing.std;
-        Self { config, preprocessors: Mutex::default(), tensors: Mutex::default() }
+        Self { config, preprocessors: Mutex::default(), tensors: Mutex::default(), tiles }
+    }
+
+    /// As [`prepare`](Self::prepare), for a search; nothing is read yet if the search is in tiles.
+    pub fn prepare_file(&self, path: &Path) -> Result<Prepared> {
+        if self.tiles { Ok(Prepared::in_file()) } else { self.prepare(path) }
+    }
+
+    /// As [`prepare_image`](Self::prepare_image), for a search; the frame itself if the search is in tiles.
+    pub fn prepare_frame(&self, frame: &Image) -> Result<Prepared> {
+        if self.tiles {
+            return Ok(Prepared { frame: Some(frame.clone()), ..Prepared::in_file() });
+        }
+        self.prepare_image(frame)
     }
 
     /// Decodes and preprocesses an image.
@@ -53,7 +77,7 @@ impl Preparer {
         let size = (image.width(), image.height());
         preprocessor.run_into(image.view(), pixels.reset_f32(&[1, 3, side, side]))?;
         put(&self.preprocessors, preprocessor);
-        Ok(Prepared { pixels, size })
+        Ok(Prepared { pixels, size, frame: None })
     }
 
     /// Returns the buffer of an image to the pool.

@@ -105,15 +105,20 @@ impl LabelPrompts {
         features: &ImageFeatures,
         decoder: &mut PromptDecoder,
     ) -> Result<Vec<Detection>> {
+        match self.of(text, file)? {
+            Some(prompts) => decoder.decode(features, prompts, &mut StageTimes::default()),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// The prompts of an image, which is the current one from now on; `None` if there is nothing to look for.
+    pub fn of(&mut self, text: &mut TextEmbedder, file: &ImageFile) -> Result<Option<&EmbeddedPrompts>> {
         if !self.is_uniform {
             self.current = ImagePrompts::of(&self.map, self.first, &file.name)?;
             self.embedded = embed(text, &self.current)?;
             self.add_exemplars_from_files();
         }
-        match &self.embedded {
-            Some(prompts) => decoder.decode(features, prompts, &mut StageTimes::default()),
-            None => Ok(Vec::new()),
-        }
+        Ok(self.embedded.as_ref())
     }
 }
 

@@ -12,6 +12,7 @@ use super::class_map::{Class, ClassMap};
 use super::folder::journal_path;
 use super::journal::is_growing;
 use ocelli::postprocess::PostProcessOptions;
+use ocelli::tiles::Tiling;
 use ocelli::{Error, ErrorKind, Model, Result};
 
 /// The format of a data set.
@@ -133,6 +134,8 @@ pub struct LabelSettings {
     pub masks: bool,
     /// How objects are followed, if the images are frames of videos.
     pub tracking: Option<Tracking>,
+    /// How large images are cut, if they are.
+    pub tiling: Option<Tiling>,
 }
 
 impl LabelSettings {
@@ -146,6 +149,7 @@ impl LabelSettings {
             min_area: 0.0,
             masks: false,
             tracking: None,
+            tiling: None,
         }
     }
 
@@ -194,10 +198,14 @@ impl LabelSettings {
     ///
     /// # Errors
     /// [`ErrorKind::Mismatch`] for [`Tracking::Memory`] with a model without a tracker; [`ErrorKind::InvalidArgument`] if a class
-    /// has several phrases or exemplars then.
+    /// has several phrases or exemplars, or images are searched in tiles then.
     pub fn check_tracking(&self, model: &Model) -> Result<()> {
         if !matches!(self.tracking, Some(Tracking::Memory { .. })) {
             return Ok(());
+        }
+        if self.tiling.is_some() {
+            let message = "tile: the memory tracker follows what it sees in whole frames: leave one of them out";
+            return Err(Error::new(ErrorKind::InvalidArgument, message).about("tile"));
         }
         if model.manifest().tracker.is_none() {
             let message = format!(
@@ -242,6 +250,10 @@ impl LabelSettings {
         });
         if let Some(tracking) = self.tracking {
             described["tracker"] = tracking.to_string().into();
+        }
+        if let Some(tiling) = self.tiling {
+            described["tile"] = tiling.size().to_string().into();
+            described["tile-overlap"] = tiling.overlap().into();
         }
         described
     }

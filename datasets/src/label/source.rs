@@ -9,6 +9,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use ocelli::image::Image;
+use ocelli::tiles::PictureFile;
 use ocelli::{Error, ErrorKind, Result};
 
 use super::tar_file::TarFile;
@@ -102,6 +103,14 @@ pub fn open_image(path: &Path) -> Result<Image> {
     };
     let bytes = TarFile::open(tar)?.read(&name).map_err(|e| Error::io("cannot read the image", path, e))?;
     Image::decode(&bytes, &path.display().to_string())
+}
+
+/// Opens an image for a search in tiles: a file is read in parts where its format allows it, a member of a tar file at once.
+pub(super) fn open_regions(path: &Path) -> Result<PictureFile> {
+    match tar_of(path) {
+        None if !(has_tar_extension(path) && path.is_file()) => PictureFile::open(path),
+        _ => open_image(path).map(PictureFile::from),
+    }
 }
 
 /// The fault of a tar file.

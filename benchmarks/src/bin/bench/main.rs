@@ -10,6 +10,7 @@ mod lines;
 mod memory;
 mod precision;
 mod report;
+mod tiles;
 mod track;
 mod video;
 
@@ -30,6 +31,7 @@ enum Bench {
     Memory(memory::Arguments),
     Precision(precision::Arguments),
     Checkpoint(checkpoint::Arguments),
+    Tiles(tiles::Arguments),
     Report(report::Arguments),
 }
 
@@ -43,6 +45,7 @@ fn main() -> ExitCode {
         Bench::Memory(args) => cli::run::<Bench>(&args.log, || memory::run(&args)),
         Bench::Precision(args) => cli::run::<Bench>(&args.log, || precision::run(&args)),
         Bench::Checkpoint(args) => cli::run::<Bench>(&args.log, || checkpoint::run(&args)),
+        Bench::Tiles(args) => cli::run::<Bench>(&args.log, || tiles::run(&args)),
         Bench::Report(args) => cli::run::<Bench>(&args.log, || report::run(&args)),
     }
 }

@@ -17,6 +17,8 @@ from ._results import Detections
 PathLike: TypeAlias = str | os.PathLike[str]
 Precision: TypeAlias = Literal["auto", "fp32", "fp16", "bf16", "int8"]
 ChannelOrder: TypeAlias = Literal["rgb", "bgr"]
+Tile: TypeAlias = Literal["auto"] | int | tuple[int, int]
+"""The size of tiles in pixels: a side, width and height, or auto."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +92,8 @@ class LabelKeywords(EngineKeywords, total=False):
     confidence: float | None
     nms: float | None
     class_agnostic_nms: float | None
+    tile: Tile | None
+    tile_overlap: float
 
 
 class DetectorKeywords(LabelKeywords, total=False):
@@ -115,6 +119,7 @@ class DetectorOptions:
             if number is not None and number < 1:
                 raise InvalidArgument(f"{name} is {number}: expected at least 1")
         screen = options.get("screen", False)
+        tile = options.get("tile")
         self.native: dict[str, Any] = {
             **dict.fromkeys(DetectorKeywords.__optional_keys__),
             "model": model,
@@ -122,7 +127,9 @@ class DetectorOptions:
             "masks": False,
             "allow_partial": False,
             "tf32": False,
+            "tile_overlap": 0.2,
             **options,
+            "tile": "x".join(str(side) for side in tile) if isinstance(tile, tuple) else tile and str(tile),
             "screen": screen is not False,
             "screen_threshold": None if isinstance(screen, bool) else float(screen),
         }
@@ -163,6 +170,8 @@ class Detector:
         allow_partial: bool = False,
         tf32: bool = False,
         screen: bool | float = False,
+        tile: Tile | None = None,
+        tile_overlap: float = 0.2,
     ) -> None:
         """Opens the model and loads the engine's library.
 
@@ -182,6 +191,8 @@ class Detector:
         allow_partial: whether operators that the engine lacks run on the CPU.
         tf32: whether CUDA may multiply in TF32.
         screen: whether a coarse first pass rules out absent classes; a number from 0 to 1 is its threshold.
+        tile: size of the overlapping tiles in which large pictures are searched as well; none by default.
+        tile_overlap: least overlap of neighbouring tiles, as a share of their side.
         """
         options = DetectorOptions(
             model,
@@ -204,6 +215,8 @@ class Detector:
             allow_partial=allow_partial,
             tf32=tf32,
             screen=screen,
+            tile=tile,
+            tile_overlap=tile_overlap,
         )
         self._native = _ocelli.Detector(options.native)
 

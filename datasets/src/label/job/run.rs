@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use ocelli::{
     Detection, Detector, Error, ErrorKind, Result, StageTimes,
-    stages::{ImageEncoder, ImageFeatures, PromptDecoder, Stages, TextEmbedder},
+    stages::{ImageEncoder, ImageFeatures, PromptDecoder, Stages, TextEmbedder, TiledSearch},
+    tiles::{PictureFile, Regions, Tiling},
 };
 
 use super::{LabelEvent, LabelJob, ReadImage};
@@ -14,6 +15,7 @@ use crate::label::journal::Entry;
 use crate::label::prefetch::{Prepared, Preparer, in_order};
 use crate::label::prompts::LabelPrompts;
 use crate::label::record::{Record, identity};
+use crate::label::source::open_regions;
 
 /// After this many failures of the engine in a row, the images are not the cause.
 const MAX_ENGINE_FAILURES: usize = 5;
@@ -26,12 +28,14 @@ pub(super) struct LabelStages {
     encoder: ImageEncoder,
     decoder: PromptDecoder,
     features: ImageFeatures,
+    tiles: Option<TiledSearch>,
 }
 
 impl LabelStages {
-    pub fn new(detector: Detector) -> Self {
+    pub fn new(detector: Detector, tiling: Option<Tiling>) -> Result<Self> {
         let Stages { text, encoder, decoder, .. } = detector.into_stages();
-        Self { text, encoder, decoder, features: ImageFeatures::default() }
+        let tiles = tiling.map(TiledSearch::new).transpose()?;
+        Ok(Self { text, encoder, decoder, features: ImageFeatures::default(), tiles })
     }
 
     /// The prompts for the classes from `first` on in these images, with everything loaded.
@@ -61,6 +65,20 @@ impl LabelStages {
         preparer: &Preparer,
     ) -> Result<((u32, u32), Vec<Detection>)> {
         let (size, mut times) = (prepared.size, StageTimes::default());
+        if let Some(tiles) = &mut self.tiles {
+            let mut picture = match prepared.frame {
+                Some(frame) => PictureFile::from(frame),
+                None => open_regions(&file.path)?,
+            };
+            let found = match prompts.of(&mut self.text, file)? {
+                Some(prompts) => {
+                    let stages = (&mut self.encoder, &mut self.decoder);
+                    tiles.detect(stages, &mut picture, prompts, &mut times)?.items
+                }
+                None => Vec::new(),
+            };
+            return Ok((picture.size(), found));
+        }
         self.encoder.encode_pixels_into(&prepared.pixels, size, &mut self.features, &mut times)?;
         preparer.recycle(prepared);
         let found = prompts.decode(&mut self.text, file, &self.features, &mut self.decoder)?;
@@ -83,8 +101,8 @@ impl LabelJob {
         threads: usize,
         on_event: &mut dyn FnMut(LabelEvent<'_>) -> Result<()>,
     ) -> Result<()> {
-        let preparer = Preparer::new(detector.model().manifest());
-        let mut label_stages = LabelStages::new(detector);
+        let preparer = Preparer::new(detector.model().manifest(), self.tiling.is_some());
+        let mut label_stages = LabelStages::new(detector, self.tiling)?;
         let mut label = |job: &mut Self, first: usize, todo: Vec<ImageFile>| {
             let mut prompts = label_stages.prompts((&job.classes, first), &todo, &preparer)?;
             in_order(
@@ -207,5 +225,5 @@ pub(in crate::label) fn read(preparer: &Preparer, file: &ImageFile) -> Result<Re
         let message = "its path is not UTF-8; rename the file or its folder";
         return Ok((identity, Err(Error::new(ErrorKind::InvalidArgument, message))));
     }
-    Ok((identity, preparer.prepare(&file.path)))
+    Ok((identity, preparer.prepare_file(&file.path)))
 }

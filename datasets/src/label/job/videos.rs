@@ -71,8 +71,8 @@ impl LabelJob {
         mut pending: HashMap<String, Pending>,
         on_event: &mut dyn FnMut(LabelEvent<'_>) -> Result<()>,
     ) -> Result<()> {
-        let preparer = Preparer::new(detector.model().manifest());
-        let mut label_stages = LabelStages::new(detector);
+        let preparer = Preparer::new(detector.model().manifest(), self.tiling.is_some());
+        let mut label_stages = LabelStages::new(detector, self.tiling)?;
         let all: Vec<ImageFile> = pending.values().flat_map(BTreeMap::values).cloned().collect();
         let mut prompts = label_stages.prompts((&self.classes, 0), &all, &preparer)?;
         for video in videos {
@@ -113,7 +113,7 @@ impl LabelJob {
             let mut opened = opened.lock().unwrap_or_else(PoisonError::into_inner);
             let (source, frame) = &mut *opened;
             match source.read_into(frame)? {
-                true => Ok((identity, preparer.prepare_image(&frame.image)?)),
+                true => Ok((identity, preparer.prepare_frame(&frame.image)?)),
                 false => Err(video.ends_early(number as u64)),
             }
         };

@@ -1,0 +1,33 @@
+//! `--tile` and `--tile-overlap`.
+
+use clap::Args;
+use ocelli::DetectorBuilder;
+use ocelli::tiles::{TileSize, Tiling};
+
+use super::DETECTION;
+
+/// How large pictures are cut.
+#[derive(Args, Clone, Copy, Debug, Default)]
+#[command(next_help_heading = DETECTION)]
+pub struct TileArgs {
+    /// Search large pictures in overlapping tiles as well, for objects that are small in them: auto, or the side of a tile in
+    /// pixels such as 1024 or 1024x768
+    #[arg(long, value_name = "SIZE")]
+    tile: Option<TileSize>,
+    /// Least overlap of neighbouring tiles, as a share of their side [default: 0.2]
+    #[arg(long, id = "tile_overlap", requires = "tile", allow_negative_numbers = true, value_name = "SHARE")]
+    overlap: Option<f32>,
+}
+
+impl TileArgs {
+    /// The tiling, if there is one.
+    pub fn tiling(&self) -> Option<Tiling> {
+        let overlap = self.overlap.unwrap_or(Tiling::OVERLAP);
+        self.tile.map(|size| Tiling::new(size).with_overlap(overlap))
+    }
+
+    /// Adds the tiles to a detector's options.
+    pub fn apply(&self, builder: DetectorBuilder) -> DetectorBuilder {
+        builder.with_tiling(self.tiling())
+    }
+}

@@ -1,0 +1,143 @@
+//! `--tile` and `--geojson`, with the built-in model on drawn scenes.
+
+use std::fs::File;
+
+use ocelli_datasets::scenes::{SceneGenerator, SceneOptions};
+use serde_json::Value;
+use tiff::encoder::{TiffEncoder, colortype};
+use tiff::tags::Tag;
+
+use crate::run::{Place, refusal};
+
+const OCELLI: &str = env!("CARGO_BIN_EXE_ocelli");
+/// What is drawn, small in a picture of this side.
+const SIDE: u32 = 900;
+const NAMES: [&str; 3] = ["dog", "pizza", "tree"];
+
+/// The pixels of a picture with objects of 40 to 70 pixels, and how many there are.
+fn picture() -> (Vec<u8>, usize) {
+    let options = SceneOptions {
+        width: SIDE,
+        height: SIDE,
+        objects: 12..=12,
+        kinds: 3..=3,
+        noisy: 0.0,
+        labels: NAMES.map(str::to_owned).into(),
+        sizes: Some(40..=70),
+    };
+    let scene = SceneGenerator::new(3, options).expect("valid options").scene(0);
+    (scene.image.into_rgb8(), scene.objects.len())
+}
+
+/// Writes a TIFF file with the tags of GeoTIFF for an EPSG code, in strips.
+fn write_geotiff(place: &Place, name: &str, keys: [u16; 12], scale: f64, origin: [f64; 2]) -> usize {
+    let (pixels, objects) = picture();
+    let file = File::create(place.path(name)).expect("the temporary folder can be written to");
+    let mut encoder = TiffEncoder::new(file).expect("it can be written");
+    let mut image = encoder.new_image::<colortype::RGB8>(SIDE, SIDE).expect("a size");
+    image.rows_per_strip(50).expect("nothing was written yet");
+    let tags = image.encoder();
+    tags.write_tag(Tag::Unknown(33550), &[scale, scale, 0.0][..]).expect("it can be written");
+    let point = [0.0, 0.0, 0.0, origin[0], origin[1], 0.0];
+    tags.write_tag(Tag::Unknown(33922), &point[..]).expect("it can be written");
+    let header = [1, 1, 0, 3];
+    let keys: Vec<u16> = header.into_iter().chain(keys).collect();
+    tags.write_tag(Tag::Unknown(34735), &keys[..]).expect("it can be written");
+    image.write_data(&pixels).expect("all pixels");
+    objects
+}
+
+/// Keys of a projected coordinate system.
+fn utm(epsg: u16) -> [u16; 12] {
+    [1024, 0, 1, 1, 1025, 0, 1, 1, 3072, 0, 1, epsg]
+}
+
+fn list<'a>(value: &'a Value, key: &str) -> &'a [Value] {
+    value[key].as_array().map_or(&[], Vec::as_slice)
+}
+
+#[test]
+fn a_geotiff_in_tiles_becomes_geojson() {
+    let place = Place::new();
+    let objects = write_geotiff(&place, "roofs.tif", utm(25832), 0.5, [400_000.0, 5_700_000.0]);
+    let detect = |more: &str| {
+        let all = format!("detect --image roofs.tif --classes dog pizza tree --json found.json {more}");
+        place.succeed(OCELLI, &all.split(' ').collect::<Vec<_>>());
+        list(&place.json("found.json")["images"][0], "detections").to_vec()
+    };
+    let whole = detect("--geojson whole.geojson");
+    let found = detect("--tile 300 --tile-overlap 0.25 --masks --geojson roofs.geojson");
+    assert!(found.len() * 10 >= objects * 8, "{} of {objects}", found.len());
+    assert!(whole.len() * 2 < found.len(), "{} without tiles", whole.len());
+    // The pixels are read again for what is drawn.
+    assert_eq!(detect("--tile 300 --tile-overlap 0.25 --masks -o drawn.png"), found);
+
+    let map = place.json("roofs.geojson");
+    assert_eq!(map["crs"]["properties"]["name"], "urn:ogc:def:crs:EPSG::25832");
+    assert_eq!((&map["type"], list(&map, "features").len()), (&"FeatureCollection".into(), found.len()));
+    for (feature, detection) in list(&map, "features").iter().zip(&found) {
+        assert_eq!(feature["properties"]["label"], detection["label"]);
+        assert_eq!(feature["properties"]["image"], "roofs.tif");
+        let polygon = match feature["geometry"]["type"].as_str() {
+            Some("Polygon") => &feature["geometry"]["coordinates"],
+            _ => &feature["geometry"]["coordinates"][0],
+        };
+        let corner = |axis: usize| polygon[0][0][axis].as_f64().expect("a number");
+        let edge = |index: usize| detection["box"][index].as_f64().expect("a number");
+        // A mask may reach a little beyond its box.
+        let (x, y) = ((corner(0) - 400_000.0) / 0.5, (5_700_000.0 - corner(1)) / 0.5);
+        assert!(x > edge(0) - 9.0 && x < edge(2) + 9.0, "{x}, {detection}");
+        assert!(y > edge(1) - 9.0 && y < edge(3) + 9.0, "{y}, {detection}");
+    }
+}
+
+#[test]
+fn what_cannot_be_cut_or_placed_is_refused() {
+    let place = Place::new();
+    write_geotiff(&place, "utm.tif", utm(25832), 0.5, [400_000.0, 5_700_000.0]);
+    write_geotiff(&place, "other.tif", utm(25833), 0.5, [400_000.0, 5_700_000.0]);
+    let (pixels, _) = picture();
+    let plain = image::RgbImage::from_raw(SIDE, SIDE, pixels).expect("all pixels");
+    plain.save(place.path("plain.png")).expect("it can be written");
+    let detect = "detect|--image|plain.png|--classes|dog|";
+    let with = |more: &str| format!("{detect}{more}");
+    let cases = [
+        (with("--tile|8"), 2, vec!["--tile", "at least 32 pixels"]),
+        (with("--tile|huge"), 2, vec!["--tile", "such as 1024 or 1024x768"]),
+        (with("--tile-overlap|0.5"), 2, vec!["--tile"]),
+        (with("--tile|auto|--tile-overlap|1"), 1, vec!["--tile-overlap is 1: expected 0 to 0.8"]),
+        ("detect|--image|plain.png|--point|9,9|--tile|auto".to_owned(), 2, vec!["--tile", "cannot be used"]),
+        (with("--geojson|out.geojson"), 1, vec!["--geojson, georeference, plain.png", "no GeoTIFF"]),
+        (with("--geojson|none/out.geojson"), 1, vec!["--geojson, none/out.geojson", "does not exist"]),
+        (
+            "detect|--image|utm.tif|other.tif|--classes|dog|--geojson|out.geojson".to_owned(),
+            1,
+            vec!["--geojson, other.tif", "EPSG:25833", "EPSG:25832"],
+        ),
+        (
+            "label|--images|plain.png|--classes|dog|--model|built-in|-o|set|--low-memory|--tile|auto".to_owned(),
+            2,
+            vec!["--tile", "cannot be used"],
+        ),
+    ];
+    let cases: Vec<_> = cases.iter().map(|(run, status, words)| refusal(run, *status, words)).collect();
+    place.refuses(OCELLI, &cases);
+    assert!(!place.path("out.geojson").exists() && !place.path("set").exists());
+}
+
+#[test]
+fn a_data_set_is_labelled_in_tiles() {
+    let place = Place::new();
+    let objects = write_geotiff(&place, "a.tif", utm(25832), 0.5, [0.0, 0.0]);
+    let label = |more: &str| {
+        let all = format!("label --images a.tif --classes dog pizza tree --model built-in -o set --format coco {more}");
+        place.run(OCELLI, &all.split(' ').collect::<Vec<_>>())
+    };
+    let first = label("--tile 300 --no-masks");
+    assert_eq!(first.status, Some(0), "{}", first.stderr);
+    let found = list(&place.json("set/annotations.json"), "annotations").len();
+    assert!(found * 10 >= objects * 8, "{found} of {objects}");
+    let other = label("--no-masks");
+    assert_eq!(other.status, Some(1), "{}", other.stdout);
+    assert!(other.stderr.contains("tile") && other.stderr.contains("--restart"), "{}", other.stderr);
+}

@@ -1,0 +1,224 @@
+//! Searching a large picture in tiles.
+
+use ocelli_error::Result;
+
+use super::Detections;
+use super::decode::PromptDecoder;
+use super::features::ImageFeatures;
+use super::stages::ImageEncoder;
+use super::text::EmbeddedPrompts;
+use crate::prompt::Prompt;
+use crate::tiles::{Merge, Region, Regions, Seen, TileSize, Tiling, busiest, moved, size_for};
+use crate::timing::{Instant, StageTimes, milliseconds_since};
+
+/// Detects in large pictures with the stages of a detector: in tiles and in the whole picture.
+///
+/// Tiles are searched one after the other in the same buffers, so that memory does not depend on their number. Class ids are those
+/// of the prompts. An exemplar is encoded in the smallest tile that has all exemplars of its class, and is searched for in
+/// all tiles.
+pub struct TiledSearch {
+    tiling: Tiling,
+    features: ImageFeatures,
+}
+
+/// The stages that search a picture.
+pub type SearchStages<'s> = (&'s mut ImageEncoder, &'s mut PromptDecoder);
+
+impl TiledSearch {
+    /// A search with empty buffers.
+    ///
+    /// # Errors
+    /// As [`Tiling::check`].
+    pub fn new(tiling: Tiling) -> Result<Self> {
+        tiling.check()?;
+        Ok(Self { tiling, features: ImageFeatures::default() })
+    }
+
+    /// How pictures are cut.
+    pub fn tiling(&self) -> Tiling {
+        self.tiling
+    }
+
+    /// Detects in a picture, and adds the times of the stages to `times`.
+    ///
+    /// # Errors
+    /// As [`PromptDecoder::decode`], and those of the picture.
+    pub fn detect(
+        &mut self,
+        stages: SearchStages<'_>,
+        picture: &mut dyn Regions,
+        prompts: &EmbeddedPrompts,
+        times: &mut StageTimes,
+    ) -> Result<Detections> {
+        let (start, before) = (Instant::now(), times.total);
+        let (encoder, decoder) = stages;
+        let (side, patch) = decoder.input();
+        let size = picture.size();
+        let stages = (&mut *encoder, &mut *decoder);
+        let whole = Self::detect_whole(stages, picture, prompts, &mut self.features, times)?;
+        let levels = match self.tiling.size() {
+            _ if size.0.max(size.1) as usize <= side => Vec::new(),
+            TileSize::Pixels { width, height } => self.tiling.levels(size, (width, height)),
+            TileSize::Auto => {
+                let stages = (&mut *encoder, &mut *decoder);
+                let mut sizes = self.first_pass(stages, picture, (prompts, &whole.items), times)?;
+                let tile = size_for(&mut sizes, side, patch);
+                self.tiling.levels(size, (tile, tile))
+            }
+        };
+        let done = |mut found: Detections, times: &mut StageTimes| {
+            times.total = before + milliseconds_since(start);
+            found.times = *times;
+            found
+        };
+        if levels.is_empty() {
+            return Ok(done(whole, times));
+        }
+        let mut merge = Merge::default();
+        add(&mut merge, whole, Region::whole(size), size)?;
+        let prompts = self.keep_exemplars((encoder, decoder), picture, prompts, &levels, times)?;
+        for tile in levels.into_iter().flatten() {
+            let found = self.search_tile((encoder, decoder), picture, tile, &prompts, times)?;
+            add(&mut merge, found, tile, size)?;
+        }
+        let (items, semantic) = merge.finish(decoder.post_processing())?;
+        Ok(done(Detections { items, semantic, times: *times }, times))
+    }
+
+    /// Detects in the whole picture at once.
+    pub(super) fn detect_whole(
+        (encoder, decoder): SearchStages<'_>,
+        picture: &mut dyn Regions,
+        prompts: &EmbeddedPrompts,
+        features: &mut ImageFeatures,
+        times: &mut StageTimes,
+    ) -> Result<Detections> {
+        let (start, before) = (Instant::now(), times.total);
+        encode_whole(encoder, decoder.input().0, picture, features, times)?;
+        let items = decoder.decode(features, prompts, times)?;
+        let semantic = decoder.take_semantic_maps();
+        times.total = before + milliseconds_since(start);
+        Ok(Detections { items, semantic, times: *times })
+    }
+
+    fn search_tile(
+        &mut self,
+        (encoder, decoder): SearchStages<'_>,
+        picture: &mut dyn Regions,
+        tile: Region,
+        prompts: &EmbeddedPrompts,
+        times: &mut StageTimes,
+    ) -> Result<Detections> {
+        encoder.encode_into(picture.region(tile)?, &mut self.features, times)?;
+        let items = decoder.decode(&self.features, prompts, times)?;
+        let semantic = decoder.take_semantic_maps();
+        Ok(Detections { items, semantic, times: StageTimes::default() })
+    }
+
+    /// The sizes of the objects in the whole picture and in the busiest tile of each quarter, which has as many pixels as the
+    /// model's input, and of the wanted exemplars.
+    fn first_pass(
+        &mut self,
+        (encoder, decoder): SearchStages<'_>,
+        picture: &mut dyn Regions,
+        (prompts, whole): (&EmbeddedPrompts, &[crate::Detection]),
+        times: &mut StageTimes,
+    ) -> Result<Vec<f32>> {
+        let (side, size) = (decoder.input().0, picture.size());
+        let tiles = self.tiling.grid(size, (side as u32, side as u32));
+        let probes = busiest(&tiles, &picture.whole(side as u32)?, size);
+        let exemplars = prompts.classes.iter().filter(|class| class.kept_exemplars.is_none());
+        let exemplars = exemplars.flat_map(|class| class.prompt.exemplars()).filter(|one| one.wanted);
+        let boxes = exemplars.map(|one| one.bbox).chain(whole.iter().map(|found| found.bbox));
+        let mut sizes: Vec<f32> = boxes.map(|bbox| bbox.area().sqrt()).collect();
+        let levels = [probes];
+        let prompts = self.keep_exemplars((encoder, decoder), picture, prompts, &levels, times)?;
+        let [probes] = levels;
+        for tile in probes {
+            let found = self.search_tile((encoder, decoder), picture, tile, &prompts, times)?;
+            for detection in found.items {
+                let detection = crate::Detection { mask: None, ..detection };
+                sizes.extend(Seen::new(detection, tile, size)?.complete_size());
+            }
+        }
+        Ok(sizes)
+    }
+
+    /// The prompts with the exemplars of each class as encoded in one tile, or in the whole picture if no tile has all of
+    /// them.
+    fn keep_exemplars(
+        &mut self,
+        (encoder, decoder): SearchStages<'_>,
+        picture: &mut dyn Regions,
+        prompts: &EmbeddedPrompts,
+        levels: &[Vec<Region>],
+        times: &mut StageTimes,
+    ) -> Result<EmbeddedPrompts> {
+        let mut kept = prompts.clone();
+        let mut places: Vec<(Option<Region>, usize)> = Vec::new();
+        for (class, embedded) in prompts.classes.iter().enumerate() {
+            if embedded.kept_exemplars.is_none() && !embedded.prompt.exemplars().is_empty() {
+                places.push((place_of(&embedded.prompt, levels), class));
+            }
+        }
+        // From the top down, as a file is read.
+        places.sort_by_key(|(place, class)| (place.map(|tile| (tile.y, tile.x, tile.width)), *class));
+        for group in places.chunk_by(|a, b| a.0 == b.0) {
+            let place = group[0].0;
+            let offset = place.map_or((0.0, 0.0), |tile| (tile.x as f32, tile.y as f32));
+            match place {
+                Some(tile) => encoder.encode_into(picture.region(tile)?, &mut self.features, times)?,
+                None => encode_whole(encoder, decoder.input().0, picture, &mut self.features, times)?,
+            }
+            let shifted = group.iter().map(|&(_, class)| {
+                let mut embedded = prompts.classes[class].clone();
+                embedded.prompt = shifted(&embedded.prompt, offset);
+                embedded
+            });
+            let shifted = EmbeddedPrompts { classes: shifted.collect() };
+            let encoded = decoder.keep_exemplars(&self.features, &shifted)?;
+            for (&(_, class), encoded) in group.iter().zip(encoded.classes) {
+                kept.classes[class].kept_exemplars = encoded.kept_exemplars;
+            }
+        }
+        Ok(kept)
+    }
+}
+
+fn encode_whole(
+    encoder: &mut ImageEncoder,
+    side: usize,
+    picture: &mut dyn Regions,
+    features: &mut ImageFeatures,
+    times: &mut StageTimes,
+) -> Result<()> {
+    let size = picture.size();
+    encoder.encode_view_into(picture.whole(side as u32)?, size, features, times)
+}
+
+/// The tile of the lowest level that has all exemplars of a prompt, of several the one around whose middle they are.
+fn place_of(prompt: &Prompt, levels: &[Vec<Region>]) -> Option<Region> {
+    let boxes = || prompt.exemplars().iter().map(|exemplar| exemplar.bbox);
+    let eccentricity = |tile: &Region| -> f32 {
+        let [x, y, ..] = tile.to_box().to_cxcywh();
+        boxes().map(|bbox| (bbox.to_cxcywh()[0] - x).abs().max((bbox.to_cxcywh()[1] - y).abs())).sum()
+    };
+    levels.iter().find_map(|tiles| {
+        let all = tiles.iter().filter(|tile| boxes().all(|bbox| tile.contains(&bbox)));
+        all.min_by(|a, b| eccentricity(a).total_cmp(&eccentricity(b))).copied()
+    })
+}
+
+/// The prompt in a tile that starts at `offset`.
+fn shifted(prompt: &Prompt, (x, y): (f32, f32)) -> Prompt {
+    let bare = Prompt::new(prompt.phrase()).with_label(prompt.label().clone());
+    let exemplars = prompt.exemplars().iter();
+    exemplars.fold(bare, |prompt, one| prompt.with_exemplar(moved(one.bbox, -x, -y), one.wanted))
+}
+
+fn add(merge: &mut Merge, found: Detections, tile: Region, picture: (u32, u32)) -> Result<()> {
+    for detection in found.items {
+        merge.add(Seen::new(detection, tile, picture)?);
+    }
+    found.semantic.into_iter().try_for_each(|map| merge.add_semantic(map, tile, picture))
+}

@@ -1,0 +1,316 @@
+//! Pictures that are larger than what the model sees, in overlapping tiles.
+//!
+//! A model resizes every picture to its square input: of a picture of 8192 pixels, an object of 30 pixels is one or two pixels
+//! there. With a [`Tiling`], a [`Detector`](crate::Detector) also searches [tiles](Region) of the picture, and tiles of four times
+//! the size, and so on up to the whole picture. What is found several times is one detection.
+//!
+//! ```
+//! use ocelli::{Detector, Image, Prompts, tiles::{TileSize, Tiling}};
+//!
+//! # fn main() -> ocelli::Result<()> {
+//! let tiling = Tiling::new(TileSize::square(400)).with_overlap(0.25);
+//! let mut detector = Detector::builder().with_tiling(tiling).build()?;
+//! let found = detector.detect(&Image::open("demos/scenes/park.png")?, &Prompts::new(["dog"])?)?;
+//! assert_eq!(found.len(), 2);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A picture no larger than the model's input, and one that a single tile covers, gives exactly what it gives without tiles.
+//! [`Regions`] is where the pixels come from: a picture in memory, or a file that is read in parts.
+
+mod band;
+mod file;
+mod merge;
+mod rows;
+mod scale;
+
+use std::fmt;
+use std::str::FromStr;
+
+use ocelli_tracking::BoundingBox;
+
+use crate::frame_view::{FrameView, PixelFormat};
+use crate::image::Image;
+use ocelli_error::{Error, ErrorKind, Result};
+
+pub use file::{MAX_TILED_PIXELS, PictureFile};
+pub(crate) use rows::{TiffTags, has_tiff_start};
+pub(crate) use merge::{Merge, Seen};
+pub(crate) use scale::{busiest, size_for};
+
+/// The smallest side of a tile, in pixels.
+pub const MIN_TILE: u32 = 32;
+/// The largest overlap of tiles, as a share of their side.
+pub const MAX_OVERLAP: f32 = 0.8;
+/// A level of tiles has this many times the side of the one below.
+const LEVEL_FACTOR: u32 = 4;
+/// The whole picture is at least this many times as large as the tiles of the highest level.
+const LEAST_STEP_TO_WHOLE: u32 = 2;
+
+/// The size of tiles.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TileSize {
+    /// For each picture by the sizes of the objects that are found in the whole picture and in a few tiles: a small one has
+    /// about two patches of the model.
+    #[default]
+    Auto,
+    /// In pixels of the picture, at least [`MIN_TILE`] each.
+    Pixels {
+        /// The width.
+        width: u32,
+        /// The height.
+        height: u32,
+    },
+}
+
+impl TileSize {
+    /// Square tiles.
+    pub fn square(side: u32) -> Self {
+        Self::Pixels { width: side, height: side }
+    }
+}
+
+impl FromStr for TileSize {
+    type Err = Error;
+
+    /// Reads `auto`, `1024` or `1024x768`.
+    fn from_str(text: &str) -> Result<Self> {
+        let number = |text: &str| text.parse::<u32>().ok().filter(|&side| side >= MIN_TILE);
+        let size = match text.split_once(['x', '×']) {
+            _ if text == "auto" => return Ok(Self::Auto),
+            Some((width, height)) => number(width).zip(number(height)),
+            None => number(text).map(|side| (side, side)),
+        };
+        let expected = format!("auto, or a size of at least {MIN_TILE} pixels such as 1024 or 1024x768");
+        let (width, height) = size.ok_or_else(|| Error::argument("tile", text, expected))?;
+        Ok(Self::Pixels { width, height })
+    }
+}
+
+impl fmt::Display for TileSize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Pixels { width, height } if width == height => write!(f, "{width}"),
+            Self::Pixels { width, height } => write!(f, "{width}x{height}"),
+        }
+    }
+}
+
+/// How large pictures are cut into tiles.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Tiling {
+    size: TileSize,
+    overlap: f32,
+}
+
+impl Default for Tiling {
+    fn default() -> Self {
+        Self::new(TileSize::Auto)
+    }
+}
+
+impl Tiling {
+    /// The default [overlap](Self::overlap).
+    pub const OVERLAP: f32 = 0.2;
+
+    /// Tiles of this size that overlap by a fifth.
+    pub fn new(size: TileSize) -> Self {
+        Self { size, overlap: Self::OVERLAP }
+    }
+
+    /// Sets the least overlap of neighbours, as a share of a tile's side, 0 to [`MAX_OVERLAP`]. An object of up to this size is
+    /// whole in one of the tiles.
+    #[must_use]
+    pub fn with_overlap(mut self, overlap: f32) -> Self {
+        self.overlap = overlap;
+        self
+    }
+
+    /// The size of the tiles.
+    pub fn size(&self) -> TileSize {
+        self.size
+    }
+
+    /// The least overlap of neighbours, as a share of a tile's side.
+    pub fn overlap(&self) -> f32 {
+        self.overlap
+    }
+
+    /// Checks size and overlap.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] for a side below [`MIN_TILE`] or an overlap outside 0 to [`MAX_OVERLAP`].
+    pub fn check(&self) -> Result<()> {
+        if let TileSize::Pixels { width, height } = self.size
+            && width.min(height) < MIN_TILE
+        {
+            return Err(Error::argument("tile", self.size, format!("at least {MIN_TILE} pixels a side")));
+        }
+        if !(0.0..=MAX_OVERLAP).contains(&self.overlap) {
+            return Err(Error::argument("tile_overlap", self.overlap, format!("0 to {MAX_OVERLAP}")));
+        }
+        Ok(())
+    }
+
+    /// The tiles of a picture in reading order, those of the given size first and larger ones after them; empty if one tile
+    /// covers the picture.
+    pub(crate) fn levels(&self, (width, height): (u32, u32), tile: (u32, u32)) -> Vec<Vec<Region>> {
+        let (mut tile, mut levels) = (tile, Vec::new());
+        let covers = |tile: (u32, u32), factor: u32| {
+            tile.0.saturating_mul(factor) >= width && tile.1.saturating_mul(factor) >= height
+        };
+        while !covers(tile, if levels.is_empty() { 1 } else { LEAST_STEP_TO_WHOLE }) {
+            levels.push(self.grid((width, height), tile));
+            tile = (tile.0.saturating_mul(LEVEL_FACTOR), tile.1.saturating_mul(LEVEL_FACTOR));
+        }
+        levels
+    }
+
+    /// Tiles of one size that cover a picture.
+    pub(crate) fn grid(&self, (width, height): (u32, u32), tile: (u32, u32)) -> Vec<Region> {
+        let columns = starts(width, tile.0, self.overlap);
+        let rows = starts(height, tile.1, self.overlap);
+        let (tile_width, tile_height) = (tile.0.min(width), tile.1.min(height));
+        let row = |y: u32| {
+            columns.iter().map(move |&x| Region { x, y, width: tile_width, height: tile_height })
+        };
+        rows.into_iter().flat_map(row).collect()
+    }
+}
+
+/// The starts of tiles along one side, spread evenly: the first tile starts with the picture and the last ends with it.
+fn starts(length: u32, tile: u32, overlap: f32) -> Vec<u32> {
+    if tile >= length {
+        return vec![0];
+    }
+    let step = (f64::from(tile) * (1.0 - f64::from(overlap))).floor().max(1.0);
+    let (free, gaps) = (u64::from(length - tile), (f64::from(length - tile) / step).ceil().max(1.0) as u64);
+    (0..=gaps).map(|index| (free * index / gaps) as u32).collect()
+}
+
+/// A rectangle of a picture, in pixels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Region {
+    /// The left edge.
+    pub x: u32,
+    /// The top edge.
+    pub y: u32,
+    /// The width, at least 1.
+    pub width: u32,
+    /// The height, at least 1.
+    pub height: u32,
+}
+
+impl Region {
+    /// All of a picture of `size` (width, height).
+    pub fn whole((width, height): (u32, u32)) -> Self {
+        Self { x: 0, y: 0, width, height }
+    }
+
+    /// Width and height.
+    pub fn size(&self) -> (u32, u32) {
+        (self.width, self.height)
+    }
+
+    /// The column after the last.
+    pub fn right(&self) -> u32 {
+        self.x + self.width
+    }
+
+    /// The row after the last.
+    pub fn bottom(&self) -> u32 {
+        self.y + self.height
+    }
+
+    pub(crate) fn to_box(self) -> BoundingBox {
+        BoundingBox::new(self.x as f32, self.y as f32, self.right() as f32, self.bottom() as f32)
+    }
+
+    /// Whether a box lies inside.
+    pub(crate) fn contains(&self, bbox: &BoundingBox) -> bool {
+        let own = self.to_box();
+        bbox.x1 >= own.x1 && bbox.y1 >= own.y1 && bbox.x2 <= own.x2 && bbox.y2 <= own.y2
+    }
+}
+
+/// A box moved by some pixels.
+pub(crate) fn moved(bbox: BoundingBox, x: f32, y: f32) -> BoundingBox {
+    BoundingBox::new(bbox.x1 + x, bbox.y1 + y, bbox.x2 + x, bbox.y2 + y)
+}
+
+/// The pixels of a picture, in parts. A detector asks for tiles from the top to the bottom, a few times over.
+pub trait Regions {
+    /// Width and height in pixels.
+    fn size(&self) -> (u32, u32);
+
+    /// The pixels of a region inside the picture.
+    ///
+    /// # Errors
+    /// If they cannot be read.
+    fn region(&mut self, region: Region) -> Result<FrameView<'_>>;
+
+    /// The whole picture in its height; its width may be reduced to `side` pixels, as
+    /// [`Preprocessor`](crate::preprocess::Preprocessor) does it.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    fn whole(&mut self, side: u32) -> Result<FrameView<'_>>;
+}
+
+/// A picture in memory.
+pub struct WholePicture<'a> {
+    view: FrameView<'a>,
+    /// The pixels in RGB, if tiles of the view are no views.
+    converted: Option<Image>,
+}
+
+impl<'a> WholePicture<'a> {
+    /// The pixels of an image or a frame.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] if the frame has too few bytes.
+    pub fn new(image: impl Into<FrameView<'a>>) -> Result<Self> {
+        let view = image.into();
+        view.check()?;
+        Ok(Self { view, converted: None })
+    }
+}
+
+impl Regions for WholePicture<'_> {
+    fn size(&self) -> (u32, u32) {
+        (self.view.width, self.view.height)
+    }
+
+    fn region(&mut self, region: Region) -> Result<FrameView<'_>> {
+        if self.view.format == PixelFormat::Nv12 {
+            // The planes of a tile are not next to each other.
+            if self.converted.is_none() {
+                self.converted = Some(self.view.to_image()?);
+            }
+            let image = self.converted.as_ref().expect("it was converted");
+            return part_of(image.into(), region);
+        }
+        part_of(self.view, region)
+    }
+
+    fn whole(&mut self, _side: u32) -> Result<FrameView<'_>> {
+        Ok(self.view)
+    }
+}
+
+/// A part of a view whose pixels have one plane.
+pub(crate) fn part_of(view: FrameView<'_>, region: Region) -> Result<FrameView<'_>> {
+    if region.right() > view.width || region.bottom() > view.height {
+        let (width, height) = (view.width, view.height);
+        let message = format!("{region:?} is outside the picture of {width} × {height} pixels");
+        return Err(Error::new(ErrorKind::InvalidArgument, message));
+    }
+    let pixel = if view.format == PixelFormat::Gray8 { 1 } else { 3 };
+    let start = region.y as usize * view.stride + region.x as usize * pixel;
+    Ok(FrameView { data: &view.data[start..], width: region.width, height: region.height, ..view })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,110 @@
+//! A band of rows of a picture that is read from the top to the bottom.
+
+use super::{Region, Regions, part_of};
+use crate::frame_view::FrameView;
+use crate::image::{Image, ImageView};
+use crate::preprocess::WidthReducer;
+use ocelli_error::Result;
+
+/// Rows that are reduced at once.
+const ROWS_AT_ONCE: usize = 64;
+
+/// The rows of a picture from the top.
+pub(super) trait Rows {
+    /// Width and height in pixels.
+    fn size(&self) -> (u32, u32);
+
+    /// Starts with the first row again.
+    fn restart(&mut self) -> Result<()>;
+
+    /// Appends the next rows to `rows`, [row, width, rgb]: at least one, of which some may be below the picture's last row.
+    fn append_to(&mut self, rows: &mut Vec<u8>) -> Result<()>;
+}
+
+/// The rows that the last region needed, and what was read with them.
+pub(super) struct Band<R> {
+    rows: R,
+    /// The row with which the band starts.
+    first: u32,
+    /// [row, width, rgb]
+    data: Vec<u8>,
+    /// The picture with a reduced width, and this width.
+    reduced: Option<(u32, Image)>,
+}
+
+impl<R: Rows> Band<R> {
+    /// A band of a picture whose rows were not read yet.
+    pub(super) fn new(rows: R) -> Self {
+        Self { rows, first: 0, data: Vec::new(), reduced: None }
+    }
+
+    fn row_bytes(&self) -> usize {
+        self.rows.size().0 as usize * 3
+    }
+
+    /// The row after the last in the band.
+    fn end(&self) -> u32 {
+        self.first + (self.data.len() / self.row_bytes()) as u32
+    }
+
+    fn restart(&mut self) -> Result<()> {
+        self.data.clear();
+        self.first = 0;
+        self.rows.restart()
+    }
+
+    /// Reads on, without the rows above `top`.
+    fn read_on(&mut self, top: u32) -> Result<()> {
+        let unused = top.min(self.end()) - self.first;
+        self.data.drain(..unused as usize * self.row_bytes());
+        self.first += unused;
+        self.rows.append_to(&mut self.data)
+    }
+
+    fn reduce(&mut self, side: u32) -> Result<Image> {
+        let (width, height) = self.rows.size();
+        let (row, mut reducer) = (self.row_bytes(), WidthReducer::new(side));
+        let mut reduced = Image::from_rgb8(side, height, vec![0; side as usize * height as usize * 3])?;
+        let mut left = reduced.reset_rgb8(side, height)?;
+        self.restart()?;
+        let mut next = 0;
+        while next < height {
+            while self.end() < height.min(next + ROWS_AT_ONCE as u32) {
+                self.read_on(next)?;
+            }
+            let count = (self.end().min(height) - next) as usize;
+            let from = &self.data[(next - self.first) as usize * row..][..count * row];
+            let (to, rest) = left.split_at_mut(count * side as usize * 3);
+            reducer.run_into(from, (width, count as u32), to)?;
+            (left, next) = (rest, next + count as u32);
+        }
+        Ok(reduced)
+    }
+}
+
+impl<R: Rows> Regions for Band<R> {
+    fn size(&self) -> (u32, u32) {
+        self.rows.size()
+    }
+
+    fn region(&mut self, region: Region) -> Result<FrameView<'_>> {
+        if region.y < self.first {
+            self.restart()?;
+        }
+        let (width, height) = self.size();
+        while self.end() < region.bottom().min(height) {
+            self.read_on(region.y)?;
+        }
+        let rows = self.end().min(height) - self.first;
+        let view = ImageView::new(width, rows, &self.data)?;
+        part_of(view.into(), Region { y: region.y - self.first, ..region })
+    }
+
+    fn whole(&mut self, side: u32) -> Result<FrameView<'_>> {
+        let reduced = match self.reduced.take() {
+            Some(known) if known.0 == side => known,
+            _ => (side, self.reduce(side)?),
+        };
+        Ok((&self.reduced.insert(reduced).1).into())
+    }
+}

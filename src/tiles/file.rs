@@ -1,0 +1,125 @@
+//! A picture file of any size, read in parts where its format allows.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::Path;
+
+use super::band::Band;
+use super::rows::{FileRows, NamedRows, PngRows, Refused, TiffRows, is_tiff};
+use super::{Region, Regions};
+use crate::frame_view::FrameView;
+use crate::image::{Image, MAX_FILE_BYTES, decode_up_to, invalid};
+use ocelli_error::{Error, Result};
+
+/// The most pixels of a picture that is searched in tiles: those of a mask.
+pub const MAX_TILED_PIXELS: u64 = u32::MAX as u64;
+
+/// A picture file for a search in tiles.
+///
+/// A PNG is decoded row by row, and a TIFF by its strips or tiles: in memory are the rows of one row of tiles, and the picture in
+/// the width of the model's input. The rest is decoded at once: JPEG and the other formats, interlaced PNG, files with an EXIF
+/// orientation, and TIFF with separate planes or rare sample formats; this takes three bytes for each pixel.
+pub struct PictureFile(Source);
+
+enum Source {
+    Png(Band<NamedRows<PngRows>>),
+    Tiff(Band<NamedRows<TiffRows>>),
+    Whole(Image),
+}
+
+impl PictureFile {
+    /// Opens a file and reads its header; a file that is not read in parts is decoded.
+    ///
+    /// # Errors
+    /// As [`Image::open`], with [`MAX_TILED_PIXELS`] as the limit, and without one for the bytes of a file that is read in
+    /// parts.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let name = path.display().to_string();
+        let failed = |error| Error::io("cannot read the image", path, error);
+        let mut file = File::open(path).map_err(failed)?;
+        let mut start = Vec::new();
+        if file.metadata().map_err(failed)?.is_file() {
+            file.by_ref().take(8).read_to_end(&mut start).map_err(failed)?;
+        }
+        let opened = match &start[..] {
+            [0x89, b'P', b'N', b'G', ..] => in_rows(PngRows::open, &file, &name).map(Source::Png),
+            start if is_tiff(start) => in_rows(TiffRows::open, &file, &name).map(Source::Tiff),
+            _ => Err(None),
+        };
+        match opened {
+            Ok(source) => Ok(Self(source)),
+            Err(Some(error)) => Err(error),
+            Err(None) => {
+                if !start.is_empty() {
+                    file.seek(SeekFrom::Start(0)).map_err(failed)?;
+                }
+                let mut bytes = Vec::new();
+                file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
+                decode_up_to(&bytes, &name, MAX_TILED_PIXELS).map(|image| Self(Source::Whole(image)))
+            }
+        }
+    }
+
+    /// Whether the file is read in parts, so that memory does not grow with its height.
+    pub fn is_in_parts(&self) -> bool {
+        !matches!(self.0, Source::Whole(_))
+    }
+}
+
+/// The rows of a file, or `None` for a file that is not in rows.
+fn in_rows<R: FileRows>(
+    open: fn(&File) -> Result<R, Refused>,
+    file: &File,
+    name: &str,
+) -> Result<Band<NamedRows<R>>, Option<Error>> {
+    let opened = crate::image::guarded(name, || match open(file) {
+        Ok(rows) => Ok(Some(rows)),
+        Err(Refused::NotInRows) => Ok(None),
+        Err(refused) => Err(refused.about(name)),
+    });
+    let rows = opened.map_err(Some)?.ok_or(None)?;
+    let (width, height) = rows.size();
+    let pixels = u64::from(width) * u64::from(height);
+    if pixels == 0 || pixels > MAX_TILED_PIXELS {
+        let most = MAX_TILED_PIXELS / 1_000_000;
+        return Err(Some(invalid(name, &format!("{width}x{height}: expected 1 pixel to {most} megapixels"))));
+    }
+    Ok(Band::new(NamedRows { rows, name: name.to_owned() }))
+}
+
+impl Regions for PictureFile {
+    fn size(&self) -> (u32, u32) {
+        match &self.0 {
+            Source::Png(band) => band.size(),
+            Source::Tiff(band) => band.size(),
+            Source::Whole(image) => (image.width(), image.height()),
+        }
+    }
+
+    fn region(&mut self, region: Region) -> Result<FrameView<'_>> {
+        match &mut self.0 {
+            Source::Png(band) => band.region(region),
+            Source::Tiff(band) => band.region(region),
+            Source::Whole(image) => super::part_of((&*image).into(), region),
+        }
+    }
+
+    fn whole(&mut self, side: u32) -> Result<FrameView<'_>> {
+        match &mut self.0 {
+            Source::Png(band) => band.whole(side),
+            Source::Tiff(band) => band.whole(side),
+            Source::Whole(image) => Ok((&*image).into()),
+        }
+    }
+}
+
+impl From<Image> for PictureFile {
+    /// A picture that is decoded already.
+    fn from(image: Image) -> Self {
+        Self(Source::Whole(image))
+    }
+}
+
+#[cfg(test)]
+mod tests;
