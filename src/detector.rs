@@ -35,8 +35,8 @@ pub use features::ImageFeatures;
 pub use screen::{ScreenCalibration, Screening};
 pub use segment::{ObjectMask, ObjectSegmenter};
 pub use stages::{ImageEncoder, Stages};
-pub use tiled::{SearchStages, TiledSearch};
 pub use text::{EmbeddedPrompts, TextCacheFile, TextEmbedder};
+pub use tiled::{SearchStages, TiledSearch};
 
 /// The detections of one image.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -123,7 +123,7 @@ impl Detector {
         }
     }
 
-    /// How large pictures are cut, if the detector was built with tiles.
+    /// The tiles of large pictures, if the detector was built with them.
     pub fn tiling(&self) -> Option<Tiling> {
         self.tiles.as_ref().map(TiledSearch::tiling)
     }

@@ -64,7 +64,8 @@ impl GeoReference {
         let mut read = |tag| tags.numbers(tag);
         let (scale, points) = (read(PIXEL_SCALE)?, read(TIE_POINTS)?);
         let (matrix, keys) = (read(TRANSFORMATION)?, read(KEY_DIRECTORY)?);
-        Self::from_tags(scale.as_deref(), points.as_deref(), matrix.as_deref(), keys.as_deref()).map_err(refuse)
+        Self::from_tags(scale.as_deref(), points.as_deref(), matrix.as_deref(), keys.as_deref())
+            .map_err(refuse)
     }
 
     /// From the numbers of the tags.
@@ -92,7 +93,10 @@ impl GeoReference {
         let keys = keys.unwrap_or_default();
         let key = |wanted: u16| {
             let entries = keys.get(4..).unwrap_or_default().chunks_exact(4);
-            entries.into_iter().find(|entry| entry[0] == f64::from(wanted) && entry[1] == 0.0).map(|entry| entry[3])
+            entries
+                .into_iter()
+                .find(|entry| entry[0] == f64::from(wanted) && entry[1] == 0.0)
+                .map(|entry| entry[3])
         };
         let (code, is_geodetic) = match key(MODEL_TYPE) {
             Some(PROJECTED) => (key(PROJECTED_CRS), false),
@@ -100,7 +104,9 @@ impl GeoReference {
             _ => (None, false),
         };
         let Some(code) = code.filter(|&code| code > 0.0 && code != USER_DEFINED) else {
-            return Err("its coordinate system has no EPSG code; assign one, for instance with gdal_edit.py -a_srs");
+            return Err(
+                "its coordinate system has no EPSG code; assign one, for instance with gdal_edit.py -a_srs",
+            );
         };
         let whole = Self { epsg: code as u32, is_geodetic, affine };
         // The tags of such files are about the middles of pixels.

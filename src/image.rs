@@ -32,8 +32,8 @@ pub fn has_unsupported_extension(path: &Path) -> bool {
     path.extension().is_some_and(|e| UNSUPPORTED.contains(&e.to_string_lossy().to_lowercase().as_str()))
 }
 
-pub(crate) use decode::{decode_up_to, guarded, invalid};
 pub use decode::{MAX_FILE_BYTES, MAX_PIXELS, MAX_SIDE};
+pub(crate) use decode::{decode_up_to, guarded, invalid};
 
 /// An image that owns its pixels: 8-bit RGB, rows from the top without padding.
 ///

@@ -3,5 +3,6 @@
 
 pub use crate::detector::{
     Backbone, EmbeddedPrompts, ImageEncoder, ImageFeatures, ImagePreprocessor, ObjectSegmenter,
-    PromptDecoder, ScreenCalibration, Screening, SearchStages, Stages, TextCacheFile, TextEmbedder, TiledSearch,
+    PromptDecoder, ScreenCalibration, Screening, SearchStages, Stages, TextCacheFile, TextEmbedder,
+    TiledSearch,
 };

@@ -35,8 +35,8 @@ use crate::image::Image;
 use ocelli_error::{Error, ErrorKind, Result};
 
 pub use file::{MAX_TILED_PIXELS, PictureFile};
-pub(crate) use rows::{TiffTags, has_tiff_start};
 pub(crate) use merge::{Merge, Seen};
+pub(crate) use rows::{TiffTags, has_tiff_start};
 pub(crate) use scale::{busiest, size_for};
 
 /// The smallest side of a tile, in pixels.
@@ -98,7 +98,7 @@ impl fmt::Display for TileSize {
     }
 }
 
-/// How large pictures are cut into tiles.
+/// The tiles of large pictures: their size and their overlap.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tiling {
     size: TileSize,
@@ -173,9 +173,8 @@ impl Tiling {
         let columns = starts(width, tile.0, self.overlap);
         let rows = starts(height, tile.1, self.overlap);
         let (tile_width, tile_height) = (tile.0.min(width), tile.1.min(height));
-        let row = |y: u32| {
-            columns.iter().map(move |&x| Region { x, y, width: tile_width, height: tile_height })
-        };
+        let row =
+            |y: u32| columns.iter().map(move |&x| Region { x, y, width: tile_width, height: tile_height });
         rows.into_iter().flat_map(row).collect()
     }
 }
@@ -228,7 +227,7 @@ impl Region {
         BoundingBox::new(self.x as f32, self.y as f32, self.right() as f32, self.bottom() as f32)
     }
 
-    /// Whether a box lies inside.
+    /// True if a box lies inside.
     pub(crate) fn contains(&self, bbox: &BoundingBox) -> bool {
         let own = self.to_box();
         bbox.x1 >= own.x1 && bbox.y1 >= own.y1 && bbox.x2 <= own.x2 && bbox.y2 <= own.y2

@@ -5,7 +5,10 @@
 #![allow(clippy::print_stdout, reason = "the figures are interesting if the test passes, too")]
 
 use ocelli::tiles::{PictureFile, TileSize, Tiling};
-use ocelli::{BoundingBox, Detection, Detections, Detector, DetectorBuilder, Image, Prompt, Prompts, stages::TextCacheFile};
+use ocelli::{
+    BoundingBox, Detection, Detections, Detector, DetectorBuilder, Image, Prompt, Prompts,
+    stages::TextCacheFile,
+};
 use ocelli_datasets::scenes::{SceneGenerator, SceneOptions};
 
 const NAMES: [&str; 6] = ["dog", "car", "umbrella", "pizza", "tree", "clock"];
@@ -32,7 +35,14 @@ fn look(detector: &mut Detector, image: &Image) -> Detections {
 /// A picture of 25 scenes of 320 × 320 pixels, and what is in it.
 fn picture() -> (Image, Vec<(&'static str, BoundingBox)>) {
     let labels = NAMES.map(str::to_owned).to_vec();
-    let options = SceneOptions { width: 320, height: 320, objects: 2..=4, noisy: 0.0, labels, ..SceneOptions::default() };
+    let options = SceneOptions {
+        width: 320,
+        height: 320,
+        objects: 2..=4,
+        noisy: 0.0,
+        labels,
+        ..SceneOptions::default()
+    };
     let generator = SceneGenerator::new(5, options).expect("valid options");
     let (width, height) = (COLUMNS * 320, ROWS * 320);
     let mut image = Image::from_rgb8(width, height, vec![0; (width * height * 3) as usize]).expect("a size");
@@ -53,7 +63,7 @@ fn picture() -> (Image, Vec<(&'static str, BoundingBox)>) {
     (image, objects)
 }
 
-/// How many objects were found, and how many detections are of no object.
+/// The number of objects that were found, and of detections of no object.
 fn hits(found: &[Detection], objects: &[(&str, BoundingBox)]) -> (usize, usize) {
     let fits = |one: &Detection, object: &(&str, BoundingBox)| {
         *one.label == *object.0 && one.bbox.iou(&object.1) > 0.5
@@ -82,7 +92,11 @@ fn objects_that_are_small_in_a_large_picture_are_found() {
         image.to_rgb_image().save(&path).expect("it can be written");
         let mut file = PictureFile::open(&path).expect("it is an image");
         let embedded = detector.prepare(&prompts()).expect("they are encoded");
-        assert_eq!(detector.detect_regions(&mut file, &embedded).expect("it detects").items, found.items, "{size}");
+        assert_eq!(
+            detector.detect_regions(&mut file, &embedded).expect("it detects").items,
+            found.items,
+            "{size}"
+        );
     }
     assert!(whole * 3 < large, "{whole} without tiles, {large} with them");
 }
@@ -95,7 +109,9 @@ fn a_picture_that_needs_no_tiles_gives_the_same() {
     let scene = SceneGenerator::new(6, options).expect("valid options").scene(1).image;
     let small = SceneOptions { width: 224, height: 200, ..SceneOptions::default() };
     let small = SceneGenerator::new(6, small).expect("valid options").scene(0).image;
-    let with = |tiling: Option<Tiling>| builder().with_masks(true).with_semantic_maps(true).with_tiling(tiling).build();
+    let with = |tiling: Option<Tiling>| {
+        builder().with_masks(true).with_semantic_maps(true).with_tiling(tiling).build()
+    };
     let mut plain = with(None).expect("the built-in model runs");
     let sizes = [(TileSize::Auto, &small), (TileSize::square(64), &small), (TileSize::square(448), &scene)];
     for (size, image) in sizes {
@@ -111,11 +127,18 @@ fn a_picture_that_needs_no_tiles_gives_the_same() {
 #[cfg_attr(without_libraries, ignore = "needs ONNX Runtime: make setup")]
 fn masks_are_joined_across_tiles() {
     let options = SceneOptions {
-        width: 640, height: 640, objects: 3..=3, kinds: 1..=1, noisy: 0.0, labels: vec!["pizza".into()], sizes: None,
+        width: 640,
+        height: 640,
+        objects: 3..=3,
+        kinds: 1..=1,
+        noisy: 0.0,
+        labels: vec!["pizza".into()],
+        sizes: None,
     };
     let scene = SceneGenerator::new(11, options).expect("valid options").scene(2);
     let tiling = Tiling::new(TileSize::square(300));
-    let mut detector = builder().with_masks(true).with_semantic_maps(true).with_tiling(tiling).build().expect("it runs");
+    let mut detector =
+        builder().with_masks(true).with_semantic_maps(true).with_tiling(tiling).build().expect("it runs");
     let found = detector.detect(&scene.image, &Prompts::new(["pizza"]).expect("a name")).expect("it detects");
     assert_eq!(found.len(), scene.objects.len());
     for object in &scene.objects {

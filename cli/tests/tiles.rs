@@ -10,7 +10,7 @@ use tiff::tags::Tag;
 use crate::run::{Place, refusal};
 
 const OCELLI: &str = env!("CARGO_BIN_EXE_ocelli");
-/// What is drawn, small in a picture of this side.
+/// The side of the picture, in which the objects are small.
 const SIDE: u32 = 900;
 const NAMES: [&str; 3] = ["dog", "pizza", "tree"];
 
@@ -115,7 +115,8 @@ fn what_cannot_be_cut_or_placed_is_refused() {
             vec!["--geojson, other.tif", "EPSG:25833", "EPSG:25832"],
         ),
         (
-            "label|--images|plain.png|--classes|dog|--model|built-in|-o|set|--low-memory|--tile|auto".to_owned(),
+            "label|--images|plain.png|--classes|dog|--model|built-in|-o|set|--low-memory|--tile|auto"
+                .to_owned(),
             2,
             vec!["--tile", "cannot be used"],
         ),
@@ -130,7 +131,9 @@ fn a_data_set_is_labelled_in_tiles() {
     let place = Place::new();
     let objects = write_geotiff(&place, "a.tif", utm(25832), 0.5, [0.0, 0.0]);
     let label = |more: &str| {
-        let all = format!("label --images a.tif --classes dog pizza tree --model built-in -o set --format coco {more}");
+        let all = format!(
+            "label --images a.tif --classes dog pizza tree --model built-in -o set --format coco {more}"
+        );
         place.run(OCELLI, &all.split(' ').collect::<Vec<_>>())
     };
     let first = label("--tile 300 --no-masks");

@@ -93,7 +93,15 @@ pub struct SceneOptions {
 
 impl Default for SceneOptions {
     fn default() -> Self {
-        Self { width: 448, height: 336, objects: 1..=8, kinds: 1..=5, noisy: 0.3, labels: Vec::new(), sizes: None }
+        Self {
+            width: 448,
+            height: 336,
+            objects: 1..=8,
+            kinds: 1..=5,
+            noisy: 0.3,
+            labels: Vec::new(),
+            sizes: None,
+        }
     }
 }
 

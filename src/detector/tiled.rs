@@ -34,7 +34,7 @@ impl TiledSearch {
         Ok(Self { tiling, features: ImageFeatures::default() })
     }
 
-    /// How pictures are cut.
+    /// The tiles of large pictures.
     pub fn tiling(&self) -> Tiling {
         self.tiling
     }

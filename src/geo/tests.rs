@@ -30,7 +30,11 @@ fn pixels_are_placed_by_the_tags() {
     let (scale, origin) = (Some(&SCALE[..]), Some(&POINT[..]));
     let cases = [
         ("scale and tie point", of(scale, origin, None, &utm()), Ok((25832, [400_005.0, 5_699_995.0]))),
-        ("a tie point inside", of(scale, Some(&shifted), None, &utm()), Ok((25832, [400_003.0, 5_699_997.0]))),
+        (
+            "a tie point inside",
+            of(scale, Some(&shifted), None, &utm()),
+            Ok((25832, [400_003.0, 5_699_997.0])),
+        ),
         ("middles of pixels", of(scale, origin, None, &point), Ok((25832, [400_004.75, 5_699_995.125]))),
         ("a transformation", of(None, None, Some(&turned), &utm()), Ok((25832, [140.0, 230.0]))),
         ("degrees", of(scale, origin, None, &degrees), Ok((4326, [400_005.0, 5_699_995.0]))),
@@ -63,7 +67,12 @@ fn detection(mask: Option<Mask>) -> Detection {
 
 #[test]
 fn detections_become_polygons_whose_outer_rings_are_anticlockwise() {
-    let place = GeoReference::from_tags(Some(&[1.0, 1.0, 0.0]), Some(&[0.0, 0.0, 0.0, 0.0, 0.0, 0.0]), None, Some(&utm()));
+    let place = GeoReference::from_tags(
+        Some(&[1.0, 1.0, 0.0]),
+        Some(&[0.0, 0.0, 0.0, 0.0, 0.0, 0.0]),
+        None,
+        Some(&utm()),
+    );
     let place = place.expect("the tags are complete");
     let boxed = place.feature(&detection(None), 1.0, &[("image", "a.tif".into())]);
     let expected = json!({
@@ -74,7 +83,8 @@ fn detections_become_polygons_whose_outer_rings_are_anticlockwise() {
     assert_eq!(boxed, expected);
     // A ring around a hole, and a pixel beside it.
     let rows = ["#####.#", "#...#..", "#...#..", "#####.."];
-    let bitmap: Vec<u8> = rows.iter().flat_map(|row| row.bytes().map(|pixel| u8::from(pixel == b'#'))).collect();
+    let bitmap: Vec<u8> =
+        rows.iter().flat_map(|row| row.bytes().map(|pixel| u8::from(pixel == b'#'))).collect();
     let mask = Mask::from_bitmap(&bitmap, 7, 4).expect("a byte for each pixel");
     let found = place.feature(&detection(Some(mask)), 0.0, &[]);
     let geometry = &found["geometry"];

@@ -363,7 +363,9 @@ fn a_mask_of_a_part_is_placed_in_the_picture() {
     let expected = drawn(&[".......", "..#..#.", "..##.#.", ".....#."]);
     assert_eq!(part.placed((2, 1), (7, 4)).map_err(|error| error.to_string()), Ok(expected));
     assert_eq!(part.placed((0, 0), (4, 3)).map_err(|error| error.to_string()), Ok(part.clone()));
-    for (at, size) in [((1, 0), (4, 3)), ((0, 2), (9, 4)), ((u32::MAX, 0), (9, 9)), ((0, 0), (1 << 16, 1 << 16))] {
+    for (at, size) in
+        [((1, 0), (4, 3)), ((0, 2), (9, 4)), ((u32::MAX, 0), (9, 9)), ((0, 0), (1 << 16, 1 << 16))]
+    {
         let error = part.placed(at, size).map(|mask| mask.area()).expect_err("it does not fit");
         assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{at:?} {size:?}: {error}");
     }
@@ -376,9 +378,12 @@ fn unions_and_areas_in_boxes_count_pixels() {
     let (a, b) = (drawn(&["##..", "#...", "...."]), drawn(&["#...", ".##.", "...#"]));
     assert_eq!(a.union(&b).map_err(|error| error.to_string()), Ok(drawn(&["##..", "###.", "...#"])));
     assert_eq!(a.union(&drawn(&["##"])).expect_err("another size").kind(), ErrorKind::Mismatch);
-    for (edges, expected) in
-        [([0.0, 0.0, 4.0, 3.0], 4), ([0.0, 0.0, 1.0, 1.0], 1), ([1.0, 1.0, 4.0, 3.0], 3), ([-5.0, 1.6, 9.0, 9.0], 1)]
-    {
+    for (edges, expected) in [
+        ([0.0, 0.0, 4.0, 3.0], 4),
+        ([0.0, 0.0, 1.0, 1.0], 1),
+        ([1.0, 1.0, 4.0, 3.0], 3),
+        ([-5.0, 1.6, 9.0, 9.0], 1),
+    ] {
         assert_eq!(b.area_in(&BoundingBox::from(edges)), expected, "{edges:?}");
     }
 }

@@ -205,7 +205,9 @@ fn load(mut detector: Detector, prompts: PromptInput, config: &PipelineConfig) -
     let tiles = detector.take_tiles();
     if tiles.is_some() && (config.class_budget.is_some() || config.appearance) {
         let other = if config.appearance { "appearance" } else { "class_budget" };
-        let message = format!("tile: a frame in tiles has no features of its own, which {other} needs: leave one of them out");
+        let message = format!(
+            "tile: a frame in tiles has no features of its own, which {other} needs: leave one of them out"
+        );
         return Err(Error::new(ErrorKind::InvalidArgument, message).about("tile"));
     }
     let Stages { mut text, mut encoder, mut decoder, .. } = detector.into_stages();

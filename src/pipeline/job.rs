@@ -24,7 +24,7 @@ pub(super) struct Job {
     pub(super) ticket: Option<Ticket>,
     /// The frame's picture, as long as a stage needs it.
     pub(super) picture: Option<Image>,
-    /// Whether the detector is to search the picture in tiles.
+    /// Set if the detector is to search the picture in tiles.
     pub(super) in_tiles: bool,
     /// The frame, reduced, if the camera's motion is estimated.
     pub(super) reduced: Option<ReducedFrame>,

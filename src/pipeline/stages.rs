@@ -53,7 +53,7 @@ impl DetectorParts {
         config.tracker.map(|options| options.validate()).transpose()?;
         let slots = config.class_budget.filter(|&slots| slots < prompts.len());
         let every = config.detect_every;
-        // What searches in tiles runs all stages itself.
+        // A search in tiles runs all stages itself.
         let (front, tiles) = match tiles {
             None => (Some((preprocessor, backbone)), None),
             Some(search) => (None, Some((search, ImageEncoder::new(preprocessor, backbone)))),
@@ -190,9 +190,9 @@ impl BackboneStage {
 /// Encoder-decoder, post-processing and tracker.
 pub(super) struct DecodeStage {
     decoder: PromptDecoder,
-    /// What searches frames in tiles, if they are.
+    /// The search in tiles and the encoder, if frames are searched in tiles.
     tiles: Option<(TiledSearch, ImageEncoder)>,
-    /// Whether a later stage needs the picture.
+    /// Set if a later stage needs the picture.
     keep_picture: bool,
     prompts: EmbeddedPrompts,
     /// One for each source.

@@ -61,7 +61,7 @@ impl PictureFile {
         }
     }
 
-    /// Whether the file is read in parts, so that memory does not grow with its height.
+    /// True if the file is read in parts, so that memory does not grow with its height.
     pub fn is_in_parts(&self) -> bool {
         !matches!(self.0, Source::Whole(_))
     }

@@ -34,7 +34,7 @@ const BORDER_PIXELS: f32 = 1.0;
 pub(crate) struct Seen {
     detection: Detection,
     tile: BoundingBox,
-    /// Whether it reaches the border of its tile inside the picture.
+    /// Set if it reaches the border of its tile inside the picture.
     is_part: bool,
 }
 
@@ -58,7 +58,7 @@ impl Seen {
         (!self.is_part).then(|| self.detection.bbox.area().sqrt())
     }
 
-    /// Whether both are of the same object, of the same class.
+    /// True if both are of the same object, of the same class.
     fn is_same(&self, other: &Self) -> Result<bool> {
         let Some(shared) = self.tile.intersection(&other.tile) else { return Ok(false) };
         let visible = [self, other].map(|seen| seen.detection.bbox.intersection(&shared));

@@ -119,7 +119,7 @@ impl FileRows for PngRows {
     }
 }
 
-/// How samples of a TIFF file become RGB.
+/// The conversion of a TIFF file's samples to RGB.
 #[derive(Clone, Copy)]
 enum Samples {
     /// Grey or red, green, blue and then others.
@@ -183,7 +183,7 @@ pub(super) fn open_tiff(file: &File) -> Result<Decoder<BufReader<File>>, Refused
     Ok(Decoder::new(BufReader::new(file))?.with_limits(limits))
 }
 
-/// Whether a file starts as TIFF files do.
+/// True if a file starts as TIFF files do.
 pub(crate) fn has_tiff_start(mut file: &File) -> std::io::Result<bool> {
     let mut start = Vec::new();
     file.seek(SeekFrom::Start(0))?;
@@ -191,7 +191,7 @@ pub(crate) fn has_tiff_start(mut file: &File) -> std::io::Result<bool> {
     Ok(is_tiff(&start))
 }
 
-/// Whether these are the first bytes of a TIFF file.
+/// True for the first bytes of a TIFF file.
 pub(super) fn is_tiff(start: &[u8]) -> bool {
     matches!(start, [b'I', b'I', 42 | 43, 0, ..] | [b'M', b'M', 0, 42 | 43, ..])
 }

@@ -25,7 +25,8 @@ fn with_mask(edges: [u32; 4], bits: impl Fn(u32, u32) -> bool, region: Region) -
     let rows = (0..region.height).flat_map(|y| (0..region.width).map(move |x| (x + region.x, y + region.y)));
     let bitmap: Vec<u8> = rows.map(|(x, y)| u8::from(inside(x, y))).collect();
     let mask = Mask::from_bitmap(&bitmap, region.width, region.height).expect("a byte for each pixel");
-    let bbox = moved(BoundingBox::from(edges.map(|edge| edge as f32)), -(region.x as f32), -(region.y as f32));
+    let bbox =
+        moved(BoundingBox::from(edges.map(|edge| edge as f32)), -(region.x as f32), -(region.y as f32));
     let detection = Detection { class_id: 0, label: "dog".into(), score: 0.5, bbox, mask: Some(mask) };
     Seen::new(detection, region, PICTURE).expect("the tile is in the picture")
 }
@@ -107,17 +108,26 @@ fn an_object_that_several_tiles_see_is_one() {
     let cases: [(&str, Vec<Seen>, Vec<[f32; 4]>); 10] = [
         (
             "whole in both tiles",
-            vec![seen([460.0, 100.0, 540.0, 180.0], 0.8, left), seen([462.0, 98.0, 540.0, 182.0], 0.9, right)],
+            vec![
+                seen([460.0, 100.0, 540.0, 180.0], 0.8, left),
+                seen([462.0, 98.0, 540.0, 182.0], 0.9, right),
+            ],
             vec![[462.0, 98.0, 540.0, 182.0]],
         ),
         (
             "cut by one tile",
-            vec![seen([500.0, 100.0, 560.0, 200.0], 0.9, left), seen([500.0, 100.0, 640.0, 200.0], 0.6, right)],
+            vec![
+                seen([500.0, 100.0, 560.0, 200.0], 0.9, left),
+                seen([500.0, 100.0, 640.0, 200.0], 0.6, right),
+            ],
             vec![[500.0, 100.0, 640.0, 200.0]],
         ),
         (
             "cut by both tiles",
-            vec![seen([100.0, 100.0, 560.0, 200.0], 0.9, left), seen([440.0, 102.0, 900.0, 199.0], 0.6, right)],
+            vec![
+                seen([100.0, 100.0, 560.0, 200.0], 0.9, left),
+                seen([440.0, 102.0, 900.0, 199.0], 0.6, right),
+            ],
             vec![[100.0, 100.0, 900.0, 200.0]],
         ),
         (
@@ -131,27 +141,42 @@ fn an_object_that_several_tiles_see_is_one() {
         ),
         (
             "two beside each other",
-            vec![seen([300.0, 100.0, 495.0, 200.0], 0.9, left), seen([505.0, 100.0, 700.0, 200.0], 0.8, right)],
+            vec![
+                seen([300.0, 100.0, 495.0, 200.0], 0.9, left),
+                seen([505.0, 100.0, 700.0, 200.0], 0.8, right),
+            ],
             vec![[300.0, 100.0, 495.0, 200.0], [505.0, 100.0, 700.0, 200.0]],
         ),
         (
             "two that are cut at different heights",
-            vec![seen([300.0, 100.0, 560.0, 200.0], 0.9, left), seen([440.0, 230.0, 700.0, 330.0], 0.8, right)],
+            vec![
+                seen([300.0, 100.0, 560.0, 200.0], 0.9, left),
+                seen([440.0, 230.0, 700.0, 330.0], 0.8, right),
+            ],
             vec![[300.0, 100.0, 560.0, 200.0], [440.0, 230.0, 700.0, 330.0]],
         ),
         (
             "a small one in front of a large one",
-            vec![seen([100.0, 100.0, 400.0, 400.0], 0.9, whole), seen([200.0, 200.0, 260.0, 260.0], 0.8, left)],
+            vec![
+                seen([100.0, 100.0, 400.0, 400.0], 0.9, whole),
+                seen([200.0, 200.0, 260.0, 260.0], 0.8, left),
+            ],
             vec![[100.0, 100.0, 400.0, 400.0], [200.0, 200.0, 260.0, 260.0]],
         ),
         (
             "a small one in front of one that is cut",
-            vec![seen([200.0, 100.0, 560.0, 400.0], 0.9, left), seen([480.0, 200.0, 540.0, 260.0], 0.8, right)],
+            vec![
+                seen([200.0, 100.0, 560.0, 400.0], 0.9, left),
+                seen([480.0, 200.0, 540.0, 260.0], 0.8, right),
+            ],
             vec![[200.0, 100.0, 560.0, 400.0], [480.0, 200.0, 540.0, 260.0]],
         ),
         (
             "the tile's box is more exact than the whole picture's",
-            vec![seen([210.0, 210.0, 300.0, 290.0], 0.9, whole), seen([220.0, 215.0, 295.0, 290.0], 0.7, left)],
+            vec![
+                seen([210.0, 210.0, 300.0, 290.0], 0.9, whole),
+                seen([220.0, 215.0, 295.0, 290.0], 0.7, left),
+            ],
             vec![[220.0, 215.0, 295.0, 290.0]],
         ),
         (
@@ -163,10 +188,8 @@ fn an_object_that_several_tiles_see_is_one() {
     let mut wrong = Vec::new();
     for (what, all, expected) in cases {
         for order in [all.clone(), all.into_iter().rev().collect()] {
-            let found: Vec<[f32; 4]> = merged(order, &PostProcessOptions::default())
-                .iter()
-                .map(|one| one.bbox.to_xyxy())
-                .collect();
+            let found: Vec<[f32; 4]> =
+                merged(order, &PostProcessOptions::default()).iter().map(|one| one.bbox.to_xyxy()).collect();
             if found != expected {
                 wrong.push(format!("{what}: {found:?}, expected {expected:?}"));
             }
@@ -188,7 +211,10 @@ fn an_object_across_three_tiles_is_joined_and_keeps_the_highest_score() {
 fn masks_are_joined_and_tell_objects_apart() {
     let (left, right) = (tile(0, 560), tile(440, 560));
     let found = merged(
-        [with_mask([400, 100, 560, 200], |_, _| true, left), with_mask([440, 100, 700, 200], |_, _| true, right)],
+        [
+            with_mask([400, 100, 560, 200], |_, _| true, left),
+            with_mask([440, 100, 700, 200], |_, _| true, right),
+        ],
         &PostProcessOptions::default(),
     );
     let masks: Vec<&Mask> = found.iter().filter_map(|one| one.mask.as_ref()).collect();
@@ -209,14 +235,18 @@ fn limits_apply_to_the_whole_picture() {
             merge.add(one);
             merge.finish(&PostProcessOptions::default()).expect("no masks").0.remove(0)
         };
-        let cat = Detection { class_id: 1, ..other(seen([100.0, 100.0, 200.0, 202.0], 0.4, Region::whole(PICTURE))) };
+        let cat = Detection {
+            class_id: 1,
+            ..other(seen([100.0, 100.0, 200.0, 202.0], 0.4, Region::whole(PICTURE)))
+        };
         [
             seen([100.0, 100.0, 200.0, 200.0], 0.9, left),
             seen([700.0, 100.0, 800.0, 200.0], 0.5, right),
             Seen::new(cat, Region::whole(PICTURE), PICTURE).expect("no mask"),
         ]
     };
-    let count = |options: PostProcessOptions| merged(all(), &options).iter().map(|one| one.score).collect::<Vec<_>>();
+    let count =
+        |options: PostProcessOptions| merged(all(), &options).iter().map(|one| one.score).collect::<Vec<_>>();
     assert_eq!(count(PostProcessOptions::default()), [0.9, 0.5, 0.4]);
     assert_eq!(count(PostProcessOptions { max_detections: Some(1), ..Default::default() }), [0.9]);
     let agnostic = PostProcessOptions { class_agnostic_nms_iou: Some(0.7), ..Default::default() };

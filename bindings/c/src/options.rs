@@ -88,7 +88,7 @@ impl ocelli_detector_options {
         tile_overlap: -1.0,
     };
 
-    /// How large pictures are cut, if they are.
+    /// The tiles of large pictures, if there are any.
     fn tiling(&self) -> Result<Option<Tiling>> {
         let size = match (self.tile_auto != 0, self.tile_width, self.tile_height) {
             (false, 0, 0) => return Ok(None),

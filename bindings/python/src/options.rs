@@ -60,7 +60,7 @@ impl DetectorOptions {
         self.model.as_ref().map_or_else(|| ModelSource::BUILT_IN.into(), |path| path.display().to_string())
     }
 
-    /// How large pictures are cut, if they are.
+    /// The tiles of large pictures, if there are any.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidArgument`] for a wrong size or overlap.

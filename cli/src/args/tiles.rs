@@ -6,7 +6,7 @@ use ocelli::tiles::{TileSize, Tiling};
 
 use super::DETECTION;
 
-/// How large pictures are cut.
+/// The tiles of large pictures.
 #[derive(Args, Clone, Copy, Debug, Default)]
 #[command(next_help_heading = DETECTION)]
 pub struct TileArgs {

@@ -337,7 +337,7 @@ impl Job<'_> {
         Ok((image.into(), found))
     }
 
-    /// Whether something is drawn into images or cut out of them.
+    /// True if something is drawn into images or cut out of them.
     fn needs_pixels(&self) -> bool {
         self.outputs.is_some() || self.args.sheet.is_some() || self.crops.is_some()
     }

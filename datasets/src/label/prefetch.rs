@@ -36,7 +36,7 @@ pub(super) struct Preparer {
     config: PreprocessConfig,
     preprocessors: Mutex<Vec<Preprocessor>>,
     tensors: Mutex<Vec<Tensor>>,
-    /// Whether images are searched in tiles.
+    /// True if images are searched in tiles.
     tiles: bool,
 }
 

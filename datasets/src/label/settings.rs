@@ -134,7 +134,7 @@ pub struct LabelSettings {
     pub masks: bool,
     /// How objects are followed, if the images are frames of videos.
     pub tracking: Option<Tracking>,
-    /// How large images are cut, if they are.
+    /// The tiles of large images, if there are any.
     pub tiling: Option<Tiling>,
 }
 
@@ -204,7 +204,8 @@ impl LabelSettings {
             return Ok(());
         }
         if self.tiling.is_some() {
-            let message = "tile: the memory tracker follows what it sees in whole frames: leave one of them out";
+            let message =
+                "tile: the memory tracker follows what it sees in whole frames: leave one of them out";
             return Err(Error::new(ErrorKind::InvalidArgument, message).about("tile"));
         }
         if model.manifest().tracker.is_none() {

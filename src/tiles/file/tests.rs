@@ -167,7 +167,10 @@ fn corrupt_files_are_one_line() {
         let error = found.expect_err(name);
         let text = error.to_string();
         assert_eq!(error.kind(), ErrorKind::InvalidData, "{text}");
-        assert!(text.starts_with("cannot read the image, ") && text.contains(&format!("cut-{name}: ")), "{text}");
+        assert!(
+            text.starts_with("cannot read the image, ") && text.contains(&format!("cut-{name}: ")),
+            "{text}"
+        );
         assert_eq!(text.lines().count(), 1, "{text}");
     }
     std::fs::write(at("empty.png"), b"").expect("it can be written");

@@ -81,7 +81,7 @@ struct Line<'a> {
     machine: &'a Machine,
 }
 
-/// What one way found.
+/// The detections of one way.
 #[derive(Default, Deserialize)]
 struct Found {
     /// The picture, the class, x1, y1, x2, y2 and the score.
@@ -170,7 +170,9 @@ fn graphs(work: &Path) -> anyhow::Result<PathBuf> {
 fn write_text_features(work: &Path, prompts: &EmbeddedPrompts) -> anyhow::Result<()> {
     let features = prompts.text_features().flatten().flat_map(|value| value.to_le_bytes());
     let masks = prompts.text_masks().flatten().flat_map(|value| value.to_le_bytes());
-    for (name, bytes) in [("text_features.f32", features.collect::<Vec<u8>>()), ("text_masks.i64", masks.collect())] {
+    for (name, bytes) in
+        [("text_features.f32", features.collect::<Vec<u8>>()), ("text_masks.i64", masks.collect())]
+    {
         let path = work.join(name);
         std::fs::write(&path, bytes).with_context(|| format!("cannot write {}", path.display()))?;
     }
