@@ -12,6 +12,7 @@ use std::thread::JoinHandle;
 use axum::body::Bytes;
 use ocelli::{
     Cancellation, Detection, Detector, Error, ErrorKind, Image, Result, StageTimes, stages::Stages,
+    tiles::Tiling,
 };
 use sha2::{Digest, Sha256};
 use tokio::sync::oneshot;
@@ -57,6 +58,14 @@ impl Task {
     /// Whether it needs the features that masks of detections are computed from.
     fn masks(&self) -> bool {
         matches!(self, Self::Detect(question, _) if question.masks)
+    }
+
+    /// The tiles in which the picture is searched, with those of the server as the default.
+    fn tiling(&self, of_server: Option<Tiling>) -> Option<Tiling> {
+        match self {
+            Self::Detect(question, _) => question.tiles.over(of_server),
+            Self::Segment(..) => None,
+        }
     }
 
     /// Refuses what does not fit a picture of `size` (width, height), before its features are computed.
@@ -129,10 +138,13 @@ impl Engine {
             threads.push(named("decode", move || decode_all(&queue, &sender, &known, &limits)));
         }
         let clicks = detector.model().manifest().tracker.is_some();
+        let tiling = detector.tiling();
         let Stages { text, encoder, decoder, segmenter, .. } = detector.into_stages();
-        let mut first = BackboneStage::new(encoder, clicks, known, metrics.clone(), limits.clone());
+        let encoder = Arc::new(Mutex::new(encoder));
+        let mut first =
+            BackboneStage::new((encoder.clone(), tiling), clicks, known, metrics.clone(), limits.clone());
         threads.push(named("backbone", move || first.run(&receiver, &encoded)));
-        let mut second = PromptStage::new(text, decoder, segmenter, metrics, limits.clone());
+        let mut second = PromptStage::new((text, encoder, decoder, segmenter), metrics, limits.clone());
         threads.push(named("prompts", move || second.run(&to_search)));
         Self { queue, threads: Mutex::new(threads) }
     }

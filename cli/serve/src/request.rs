@@ -6,6 +6,7 @@ use axum::body::Bytes;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ocelli::postprocess::PostProcessOptions;
+use ocelli::tiles::{TileSize, Tiling};
 use ocelli::{BoundingBox, Error, ErrorKind, Prompt, Prompts, Result, prompt::VISUAL};
 use serde::Deserialize;
 
@@ -18,6 +19,23 @@ pub(crate) struct Question {
     pub prompts: Prompts,
     pub thresholds: Thresholds,
     pub masks: bool,
+    pub tiles: AskedTiles,
+}
+
+/// The tiles that replace those of the server.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct AskedTiles {
+    size: Option<Option<TileSize>>,
+    overlap: Option<f32>,
+}
+
+impl AskedTiles {
+    /// These, and the server's for the rest.
+    pub fn over(self, of_server: Option<Tiling>) -> Option<Tiling> {
+        let size = self.size.unwrap_or(of_server.map(|tiling| tiling.size()))?;
+        let overlap = self.overlap.or(of_server.map(|tiling| tiling.overlap()));
+        Some(Tiling::new(size).with_overlap(overlap.unwrap_or(Tiling::OVERLAP)))
+    }
 }
 
 /// Thresholds and limits that replace those of the server.
@@ -58,6 +76,9 @@ pub(crate) struct Asked {
     masks: bool,
     #[serde(default)]
     exemplars: Vec<ExemplarBox>,
+    /// `none`, `auto` or a size such as `1024x768`.
+    tile: Option<String>,
+    tile_overlap: Option<f32>,
 }
 
 /// A box around an example.
@@ -112,6 +133,8 @@ impl Asked {
                 self.max_detections =
                     Some(value.trim().parse().map_err(|_| wrong("a number of detections"))?);
             }
+            "tile" => self.tile = Some(value.trim().to_owned()),
+            "tile_overlap" => self.tile_overlap = Some(number()?),
             "masks" => self.masks = value.trim().parse().map_err(|_| wrong("true or false"))?,
             "exemplars" => {
                 let numbers =
@@ -126,7 +149,8 @@ impl Asked {
                 }
             }
             _ => {
-                let fields = "image, request, classes, confidence, nms, class_agnostic_nms, max_detections, masks, exemplars";
+                let fields = "image, request, classes, confidence, nms, class_agnostic_nms, max_detections, masks, exemplars, tile, \
+                              tile_overlap";
                 return Err(Problem::bad(format!("{name}: no such field; the fields are {fields}")));
             }
         }
@@ -158,7 +182,14 @@ impl Asked {
             class_agnostic_nms: self.class_agnostic_nms,
             max_detections: self.max_detections,
         };
-        Ok(Question { prompts, thresholds, masks: self.masks })
+        let size = match self.tile.as_deref() {
+            None => None,
+            Some("none") => Some(None),
+            Some(size) => Some(Some(size.parse()?)),
+        };
+        let tiles = AskedTiles { size, overlap: self.tile_overlap };
+        tiles.over(Some(Tiling::default())).map_or(Ok(()), |tiling| tiling.check())?;
+        Ok(Question { prompts, thresholds, masks: self.masks, tiles })
     }
 }
 

@@ -8,7 +8,7 @@ use clap::Args;
 use ocelli::{Cancellation, Prompts};
 use ocelli_serve::{Bound, LabelStudio, Limits, ServeConfig, random_token};
 
-use crate::args::{INPUT, PERFORMANCE, built_in_model_help};
+use crate::args::{INPUT, PERFORMANCE, TileArgs, built_in_model_help};
 use crate::{DetectorArgs, LogArgs, cancel_on_interrupt, interrupted, load, print, status};
 
 /// What `ocelli serve --help` prints after the options.
@@ -84,6 +84,8 @@ pub struct ServeArgs {
     #[arg(long, default_value_t = Limits::default().classes, allow_negative_numbers = true, value_name = "N", help_heading = PERFORMANCE)]
     max_classes: usize,
     #[command(flatten)]
+    tiles: TileArgs,
+    #[command(flatten)]
     detector: DetectorArgs,
 }
 
@@ -104,7 +106,9 @@ pub fn run(args: &ServeArgs, log: &LogArgs) -> anyhow::Result<()> {
         );
     }
     let builder = args.detector.detector()?.with_masks(!args.no_masks);
+    // Sessions follow objects through whole frames.
     let of_sessions = builder.clone();
+    let builder = args.tiles.apply(builder);
     let bound = bound.with_sessions(move || of_sessions.clone().build());
     let first = Prompts::new(["person"])?;
     args.detector.model.announce_built_in(&first, log);

@@ -9,7 +9,8 @@ use std::time::Instant;
 use ocelli::postprocess::PostProcessOptions;
 use ocelli::{
     Cancellation, Detection, Error, ErrorKind, Image, ObjectMask, Result, StageTimes,
-    stages::{ImageEncoder, ImageFeatures, ObjectSegmenter, PromptDecoder, TextEmbedder},
+    stages::{ImageEncoder, ImageFeatures, ObjectSegmenter, PromptDecoder, TextEmbedder, TiledSearch},
+    tiles::{Tiling, WholePicture},
 };
 
 use super::{Decoded, Found, Job, Key, Reply, Task, decode};
@@ -42,10 +43,18 @@ impl KnownPictures {
     }
 }
 
-/// The features of a picture.
+/// The features of a picture, or the picture itself if it is searched in tiles.
 struct Picture {
     size: (u32, u32),
     features: ImageFeatures,
+    in_tiles: Option<(Image, Tiling)>,
+}
+
+/// The encoder of both stages: a search in tiles runs it between prompts.
+type SharedEncoder = Arc<Mutex<ImageEncoder>>;
+
+fn locked(encoder: &SharedEncoder) -> MutexGuard<'_, ImageEncoder> {
+    encoder.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A job whose picture has features.
@@ -58,7 +67,9 @@ pub(super) struct Encoded {
 
 /// Computes features, and keeps those of the last pictures.
 pub(super) struct BackboneStage {
-    encoder: ImageEncoder,
+    encoder: SharedEncoder,
+    /// The tiles of questions without tiles of their own.
+    tiling: Option<Tiling>,
     /// Whether the model takes clicks. Their features cost the backbone nothing, so that every picture has them.
     clicks: bool,
     /// The oldest first.
@@ -70,13 +81,13 @@ pub(super) struct BackboneStage {
 
 impl BackboneStage {
     pub fn new(
-        encoder: ImageEncoder,
+        (encoder, tiling): (SharedEncoder, Option<Tiling>),
         clicks: bool,
         known: Arc<KnownPictures>,
         metrics: Arc<Metrics>,
         limits: Limits,
     ) -> Self {
-        Self { encoder, clicks, pictures: VecDeque::new(), known, metrics, limits }
+        Self { encoder, tiling, clicks, pictures: VecDeque::new(), known, metrics, limits }
     }
 
     /// Works until no more pictures come, or nobody takes them.
@@ -115,7 +126,15 @@ impl BackboneStage {
         job: &Job,
         times: &mut StageTimes,
     ) -> Result<Arc<Picture>> {
-        let masks = job.task.masks() && self.encoder.supports_masks();
+        if let Some(tiling) = job.task.tiling(self.tiling) {
+            let image = image.map_or_else(|| decode(&job.picture, &self.limits), Ok)?;
+            let size = (image.width(), image.height());
+            let (features, in_tiles) = (ImageFeatures::default(), Some((image, tiling)));
+            return Ok(Arc::new(Picture { size, features, in_tiles }));
+        }
+        let shared = self.encoder.clone();
+        let mut encoder = locked(&shared);
+        let masks = job.task.masks() && encoder.supports_masks();
         let is_enough = |picture: &Picture| !masks || picture.features.support_masks();
         let known = self.pictures.iter().find(|(known, picture)| *known == key && is_enough(picture));
         if let Some((_, picture)) = known {
@@ -126,19 +145,20 @@ impl BackboneStage {
             Some(image) => image,
             None => decode(&job.picture, &self.limits)?,
         };
-        self.encoder.set_masks(masks);
-        self.encoder.load()?;
-        self.encoder.set_hidden(self.clicks && self.encoder.has_hidden());
+        encoder.set_masks(masks);
+        encoder.load()?;
+        let has_hidden = self.clicks && encoder.has_hidden();
+        encoder.set_hidden(has_hidden);
         self.pictures.retain(|(known, _)| *known != key);
         // The buffers of the oldest picture are used again, unless it is still searched.
         let oldest = if self.pictures.len() < PICTURES { None } else { self.pictures.pop_front() };
         let oldest = oldest.and_then(|(_, picture)| Arc::try_unwrap(picture).ok());
         let mut features = oldest.map(|picture| picture.features).unwrap_or_default();
         let size = (image.width(), image.height());
-        self.encoder.encode_into(&image, &mut features, times)?;
-        let picture = Arc::new(Picture { size, features });
+        encoder.encode_into(&image, &mut features, times)?;
+        let picture = Arc::new(Picture { size, features, in_tiles: None });
         self.pictures.push_back((key, picture.clone()));
-        let never_masks = !self.encoder.supports_masks();
+        let never_masks = !encoder.supports_masks();
         let has_all = |picture: &Picture| never_masks || picture.features.support_masks();
         *self.known.lock() = self.pictures.iter().map(|(key, picture)| (*key, has_all(picture))).collect();
         Ok(picture)
@@ -148,6 +168,7 @@ impl BackboneStage {
 /// Searches features for the prompts of a question, or for the objects that are shown.
 pub(super) struct PromptStage {
     text: TextEmbedder,
+    encoder: SharedEncoder,
     decoder: PromptDecoder,
     segmenter: ObjectSegmenter,
     options: PostProcessOptions,
@@ -157,15 +178,18 @@ pub(super) struct PromptStage {
 
 impl PromptStage {
     pub fn new(
-        mut text: TextEmbedder,
-        decoder: PromptDecoder,
-        segmenter: ObjectSegmenter,
+        (mut text, encoder, decoder, segmenter): (
+            TextEmbedder,
+            SharedEncoder,
+            PromptDecoder,
+            ObjectSegmenter,
+        ),
         metrics: Arc<Metrics>,
         limits: Limits,
     ) -> Self {
         text.keep_in_memory(PHRASES);
         let options = decoder.post_processing().clone();
-        Self { text, decoder, segmenter, options, metrics, limits }
+        Self { text, encoder, decoder, segmenter, options, metrics, limits }
     }
 
     /// Answers until no more pictures come.
@@ -228,7 +252,14 @@ impl PromptStage {
         self.decoder.set_post_processing(options)?;
         self.decoder.set_masks(question.masks);
         self.decoder.set_cancellation(withdrawn.clone());
-        self.decoder.decode(&picture.features, &embedded, times)
+        let Some((image, tiling)) = &picture.in_tiles else {
+            return self.decoder.decode(&picture.features, &embedded, times);
+        };
+        let mut encoder = locked(&self.encoder);
+        encoder.set_masks(question.masks);
+        encoder.set_hidden(false);
+        let (mut search, mut whole) = (TiledSearch::new(*tiling)?, WholePicture::new(image)?);
+        Ok(search.detect((&mut *encoder, &mut self.decoder), &mut whole, &embedded, times)?.items)
     }
 
     fn segment(
