@@ -87,16 +87,14 @@ fn objects_that_are_small_in_a_large_picture_are_found() {
         println!("{size}: {hit} of {} objects, {wrong} wrong, without tiles {whole}", objects.len());
         assert!(hit * 100 >= objects.len() * 85 && wrong * 10 <= objects.len(), "{size}: {hit} and {wrong}");
         large = large.max(hit);
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let path = folder.path().join("large.png");
-        image.to_rgb_image().save(&path).expect("it can be written");
-        let mut file = PictureFile::open(&path).expect("it is an image");
-        let embedded = detector.prepare(&prompts()).expect("they are encoded");
-        assert_eq!(
-            detector.detect_regions(&mut file, &embedded).expect("it detects").items,
-            found.items,
-            "{size}"
-        );
+        if size == TileSize::square(320) {
+            let folder = tempfile::tempdir().expect("a temporary folder");
+            let path = folder.path().join("large.png");
+            image.to_rgb_image().save(&path).expect("it can be written");
+            let mut file = PictureFile::open(&path).expect("it is an image");
+            let embedded = detector.prepare(&prompts()).expect("they are encoded");
+            assert_eq!(detector.detect_regions(&mut file, &embedded).expect("it detects").items, found.items);
+        }
     }
     assert!(whole * 3 < large, "{whole} without tiles, {large} with them");
 }

@@ -290,6 +290,22 @@ typedef struct ocelli_detector_options {
      * 1 if detections have masks.
      */
     uint32_t masks;
+    /**
+     * 1 to search large pictures in overlapping tiles as well, whose size depends on the objects that are found.
+     */
+    uint32_t tile_auto;
+    /**
+     * The width of these tiles in pixels instead; 0 for no tiles, or with `tile_auto`.
+     */
+    uint32_t tile_width;
+    /**
+     * The height of the tiles; 0 for `tile_width`.
+     */
+    uint32_t tile_height;
+    /**
+     * The least overlap of neighbouring tiles, as a share of their side; below 0 for a fifth.
+     */
+    float tile_overlap;
 } ocelli_detector_options;
 
 /**

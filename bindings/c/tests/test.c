@@ -348,6 +348,14 @@ static void misuse(ocelli_detector *detector) {
     options.threads = 100000;
     REFUSED("threads", ocelli_detector_create(&options, &other));
     options.threads = 0;
+    options.tile_width = 8;
+    REFUSED("tile is 8", ocelli_detector_create(&options, &other));
+    options.tile_auto = 1;
+    REFUSED("expected one of them", ocelli_detector_create(&options, &other));
+    options.tile_width = 0;
+    options.tile_overlap = 2;
+    REFUSED("tile_overlap is 2", ocelli_detector_create(&options, &other));
+    options.tile_auto = 0;
     options.precision = "fp3";
     REFUSED("precision", ocelli_detector_create(&options, &other));
     options.precision = NULL;

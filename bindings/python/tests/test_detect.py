@@ -191,6 +191,17 @@ def test_a_first_pass_and_the_fastest_format(park: np.ndarray, detector: ocelli.
     assert len(drops_all.detect(park, PARK_CLASSES)) == 0
 
 
+def test_tiles_find_small_objects(park: np.ndarray) -> None:
+    small = np.zeros((900, 900, 3), np.uint8)
+    height, width, _ = park.shape
+    small[:height, :width] = park
+    whole = ocelli.Detector(engine="embedded").detect(small, PARK_CLASSES)
+    tiled = ocelli.Detector(engine="embedded", tile=(width, height), tile_overlap=0.1).detect(small, PARK_CLASSES)
+    assert len(tiled) >= 4 and len(tiled) >= len(whole)
+    same = ocelli.Detector(engine="embedded", tile=2000).detect(small, PARK_CLASSES)
+    assert same == whole
+
+
 def test_results_can_be_pickled(masking: ocelli.Detector, park: np.ndarray) -> None:
     found = masking.detect(park, PARK_CLASSES)
     for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1):

@@ -185,7 +185,8 @@ pub fn run(args: &DetectArgs, log: &LogArgs) -> anyhow::Result<()> {
     };
     let embedded = match &args.exemplar_image {
         Some(path) => Some(embed_exemplars(path, &mut detector, &prompts)?),
-        None => prepared,
+        // A search in tiles takes prompts that are encoded.
+        None => prepared.filter(|_| detector.tiling().is_some()),
     };
     drop(loading);
     status(log, &format!("engine: {}", detector.engine()));
@@ -273,7 +274,7 @@ struct Job<'a> {
     objects: Vec<ObjectPrompt>,
     /// The classes to blur or to black out.
     redaction: Option<Redaction>,
-    /// The encoded prompts, unless objects are searched for.
+    /// The encoded prompts, if the exemplars are in another image or images are searched in tiles.
     embedded: Option<EmbeddedPrompts>,
     outputs: Option<Outputs>,
     semantic: Option<SemanticFolder>,
@@ -322,24 +323,26 @@ impl Job<'_> {
     /// of it.
     fn detect(&self, detector: &mut Detector, file: &Path) -> ocelli::Result<(Picture, Detections)> {
         let about = |e: Error| Error::new(e.kind(), format!("{}: {e}", file.display()));
-        let Some(embedded) = &self.embedded else {
-            let image = Image::open(file)?;
-            let found = clicks::segment(detector, &image, &self.objects, self.args, self.log);
-            return Ok((image.into(), found.map_err(about)?));
-        };
-        if detector.tiling().is_some() && !self.needs_pixels() {
+        if let Some(embedded) = self.embedded.as_ref().filter(|_| self.stays_in_file(detector)) {
             let mut picture = PictureFile::open(file)?;
             let found = detector.detect_regions(&mut picture, embedded).map_err(about)?;
             return Ok((Picture { size: picture.size(), image: None }, found));
         }
         let image = Image::open(file)?;
-        let found = detector.detect_embedded(&image, embedded).map_err(about)?;
-        Ok((image.into(), found))
+        let found = match &self.embedded {
+            _ if !self.objects.is_empty() => {
+                clicks::segment(detector, &image, &self.objects, self.args, self.log)
+            }
+            Some(embedded) => detector.detect_embedded(&image, embedded),
+            None => detector.detect(&image, &self.prompts),
+        };
+        Ok((image.into(), found.map_err(about)?))
     }
 
-    /// True if something is drawn into images or cut out of them.
-    fn needs_pixels(&self) -> bool {
-        self.outputs.is_some() || self.args.sheet.is_some() || self.crops.is_some()
+    /// True if images are searched in tiles, and nothing is drawn into them or cut out of them.
+    fn stays_in_file(&self, detector: &Detector) -> bool {
+        let needs_pixels = self.outputs.is_some() || self.args.sheet.is_some() || self.crops.is_some();
+        detector.tiling().is_some() && !needs_pixels
     }
 
     /// Whether stdout has the tables and not the JSON.
