@@ -22,7 +22,7 @@ from sahi.predict import get_prediction, get_sliced_prediction
 from sahi.prediction import ObjectPrediction
 
 graphs, work, threads, width, height, *pictures = sys.argv[1:]
-LEAST_SCORE, NMS, CHUNK = 0.05, 0.7, 4
+LEAST_SCORE, NMS, CHUNK = 0.1, 0.7, 4
 Image.MAX_IMAGE_PIXELS = None
 
 options = onnxruntime.SessionOptions()

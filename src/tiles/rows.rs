@@ -137,7 +137,6 @@ pub(super) struct TiffRows {
     samples: Samples,
     /// The first of the next row of chunks.
     next: u32,
-    buffer: DecodingResult,
 }
 
 impl TiffRows {
@@ -168,7 +167,7 @@ impl TiffRows {
         if chunk.0 == 0 || chunk.1 == 0 {
             return Err(Refused::Corrupt("its strips or tiles have no pixels".into()));
         }
-        Ok(Self { decoder, size, chunk, samples, next: 0, buffer: DecodingResult::U8(Vec::new()) })
+        Ok(Self { decoder, size, chunk, samples, next: 0 })
     }
 }
 
@@ -256,7 +255,7 @@ impl FileRows for TiffRows {
         for column in 0..columns {
             let index = self.next * columns + column;
             let (data_width, data_height) = self.decoder.chunk_data_dimensions(index);
-            self.decoder.read_chunk_to_buffer(&mut self.buffer, index, data_width as usize)?;
+            let samples = self.decoder.read_chunk(index)?;
             let channels = match self.samples {
                 Samples::Channels(channels) => channels,
                 Samples::YCbCr => 3,
@@ -265,7 +264,7 @@ impl FileRows for TiffRows {
                 line.clear();
                 let range = y * data_width as usize * channels..(y + 1) * data_width as usize * channels;
                 let missing = || Refused::Corrupt("a strip or tile is too short".into());
-                match &self.buffer {
+                match &samples {
                     DecodingResult::U8(samples) => {
                         append_rgb(samples.get(range).ok_or_else(missing)?, channels, &mut line);
                     }
