@@ -85,7 +85,7 @@ fn objects_that_are_small_in_a_large_picture_are_found() {
         let found = look(&mut detector, &image);
         let (hit, wrong) = count(&found);
         println!("{size}: {hit} of {} objects, {wrong} wrong, without tiles {whole}", objects.len());
-        assert!(hit * 100 >= objects.len() * 85 && wrong * 10 <= objects.len(), "{size}: {hit} and {wrong}");
+        assert!(hit * 100 >= objects.len() * 85 && wrong * 6 <= objects.len(), "{size}: {hit} and {wrong}");
         large = large.max(hit);
         if size == TileSize::square(320) {
             let folder = tempfile::tempdir().expect("a temporary folder");
@@ -104,8 +104,8 @@ fn objects_that_are_small_in_a_large_picture_are_found() {
 #[cfg_attr(without_libraries, ignore = "needs ONNX Runtime: make setup")]
 fn a_picture_that_needs_no_tiles_gives_the_same() {
     let options = SceneOptions { labels: NAMES.map(str::to_owned).to_vec(), ..SceneOptions::default() };
+    let small = SceneOptions { width: 224, height: 200, ..options.clone() };
     let scene = SceneGenerator::new(6, options).expect("valid options").scene(1).image;
-    let small = SceneOptions { width: 224, height: 200, ..SceneOptions::default() };
     let small = SceneGenerator::new(6, small).expect("valid options").scene(0).image;
     let with = |tiling: Option<Tiling>| {
         builder().with_masks(true).with_semantic_maps(true).with_tiling(tiling).build()
