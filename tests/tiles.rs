@@ -6,7 +6,7 @@
 
 use ocelli::tiles::{PictureFile, TileSize, Tiling};
 use ocelli::{
-    BoundingBox, Detection, Detections, Detector, DetectorBuilder, Image, Prompt, Prompts,
+    BoundingBox, Detection, Detections, Detector, DetectorBuilder, Image, Pipeline, Prompt, Prompts,
     stages::TextCacheFile,
 };
 use ocelli_datasets::scenes::{SceneGenerator, SceneOptions};
@@ -167,4 +167,20 @@ fn an_exemplar_is_searched_for_in_all_tiles() {
     let outside = Prompt::visual("x").with_exemplar(BoundingBox::new(5000.0, 0.0, 5100.0, 90.0), true);
     let refused = detector.detect(&image, &Prompts::new([outside]).expect("an area"));
     assert!(refused.expect_err("it is outside").to_string().contains("is outside the image of 1600 × 1600"));
+}
+
+/// A frame of a video is searched as a picture is; what needs the features of a whole frame is refused.
+#[test]
+#[cfg_attr(without_libraries, ignore = "needs ONNX Runtime: make setup")]
+fn frames_are_searched_in_tiles() {
+    let (image, _) = picture();
+    let tiling = Tiling::new(TileSize::square(640));
+    let expected = look(&mut detector(tiling), &image).items;
+    let pipeline = Pipeline::builder(detector(tiling), prompts()).build().expect("it starts");
+    pipeline.push((&image).into()).expect("there is room");
+    let outcome = pipeline.recv().expect("it detects").expect("a frame was pushed");
+    assert!(outcome.detected && !expected.is_empty());
+    assert_eq!(outcome.detections, expected);
+    let refused = Pipeline::builder(detector(tiling), prompts()).with_class_budget(1).build();
+    assert!(refused.expect_err("a budget").to_string().starts_with("tile: "));
 }
