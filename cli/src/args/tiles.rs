@@ -15,14 +15,14 @@ pub struct TileArgs {
     #[arg(long, value_name = "SIZE")]
     tile: Option<TileSize>,
     /// Least overlap of neighbouring tiles, as a share of their side [default: 0.2]
-    #[arg(long, id = "tile_overlap", requires = "tile", allow_negative_numbers = true, value_name = "SHARE")]
-    overlap: Option<f32>,
+    #[arg(long, requires = "tile", allow_negative_numbers = true, value_name = "SHARE")]
+    tile_overlap: Option<f32>,
 }
 
 impl TileArgs {
     /// The tiling, if there is one.
     pub fn tiling(&self) -> Option<Tiling> {
-        let overlap = self.overlap.unwrap_or(Tiling::OVERLAP);
+        let overlap = self.tile_overlap.unwrap_or(Tiling::OVERLAP);
         self.tile.map(|size| Tiling::new(size).with_overlap(overlap))
     }
 
