@@ -10,7 +10,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use crate::detection::Detection;
-use crate::mask::Outline;
+use crate::mask::{Mask, Outline};
 use crate::tiles::{TiffTags, has_tiff_start};
 use ocelli_error::{Error, ErrorKind, Result};
 
@@ -153,7 +153,7 @@ impl GeoReference {
             [part].iter().chain(&holes).map(ring).collect::<Vec<_>>()
         };
         let mut polygons: Vec<Vec<Vec<[f64; 2]>>> =
-            detection.mask.iter().flat_map(|mask| mask.parts()).map(polygon).collect();
+            detection.mask.iter().flat_map(Mask::parts).map(polygon).collect();
         if polygons.is_empty() {
             let [x1, y1, x2, y2] = detection.bbox.to_xyxy();
             polygons.push(vec![self.ring(&[[x1, y1], [x2, y1], [x2, y2], [x1, y2]], false)]);

@@ -1,7 +1,6 @@
 use ocelli_tracking::BoundingBox;
 
 use super::*;
-use crate::mask::Mask;
 
 const SCALE: [f64; 3] = [0.5, 0.25, 0.0];
 const POINT: [f64; 6] = [0.0, 0.0, 0.0, 400_000.0, 5_700_000.0, 0.0];

@@ -22,8 +22,8 @@ pub const MAX_TILED_PIXELS: u64 = u32::MAX as u64;
 pub struct PictureFile(Source);
 
 enum Source {
-    Png(Band<NamedRows<PngRows>>),
-    Tiff(Band<NamedRows<TiffRows>>),
+    Png(Box<Band<NamedRows<PngRows>>>),
+    Tiff(Box<Band<NamedRows<TiffRows>>>),
     Whole(Image),
 }
 
@@ -72,7 +72,7 @@ fn in_rows<R: FileRows>(
     open: fn(&File) -> Result<R, Refused>,
     file: &File,
     name: &str,
-) -> Result<Band<NamedRows<R>>, Option<Error>> {
+) -> Result<Box<Band<NamedRows<R>>>, Option<Error>> {
     let opened = crate::image::guarded(name, || match open(file) {
         Ok(rows) => Ok(Some(rows)),
         Err(Refused::NotInRows) => Ok(None),
@@ -85,7 +85,7 @@ fn in_rows<R: FileRows>(
         let most = MAX_TILED_PIXELS / 1_000_000;
         return Err(Some(invalid(name, &format!("{width}x{height}: expected 1 pixel to {most} megapixels"))));
     }
-    Ok(Band::new(NamedRows { rows, name: name.to_owned() }))
+    Ok(Box::new(Band::new(NamedRows { rows, name: name.to_owned() })))
 }
 
 impl Regions for PictureFile {
