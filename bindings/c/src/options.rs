@@ -94,7 +94,7 @@ impl ocelli_detector_options {
             (false, 0, 0) => return Ok(None),
             (true, 0, 0) => TileSize::Auto,
             (true, ..) => {
-                return Err(invalid("tile_auto and tile_width: expected one of them".into()));
+                return Err(invalid("tile_auto and tile_width: expected one of them"));
             }
             (false, side, 0) => TileSize::square(side),
             (false, width, height) => TileSize::Pixels { width, height },
