@@ -105,13 +105,13 @@ fn what_cannot_be_cut_or_placed_is_refused() {
         (with("--tile|8"), 2, vec!["--tile", "at least 32 pixels"]),
         (with("--tile|huge"), 2, vec!["--tile", "such as 1024 or 1024x768"]),
         (with("--tile-overlap|0.5"), 2, vec!["--tile"]),
-        (with("--tile|auto|--tile-overlap|1"), 1, vec!["--tile-overlap is 1: expected 0 to 0.8"]),
+        (with("--tile|auto|--tile-overlap|1"), 2, vec!["--tile-overlap is 1: expected 0 to 0.8"]),
         ("detect|--image|plain.png|--point|9,9|--tile|auto".to_owned(), 2, vec!["--tile", "cannot be used"]),
         (with("--geojson|out.geojson"), 1, vec!["--geojson, georeference, plain.png", "no GeoTIFF"]),
         (with("--geojson|none/out.geojson"), 1, vec!["--geojson, none/out.geojson", "does not exist"]),
         (
             "detect|--image|utm.tif|other.tif|--classes|dog|--geojson|out.geojson".to_owned(),
-            1,
+            2,
             vec!["--geojson, other.tif", "EPSG:25833", "EPSG:25832"],
         ),
         (

@@ -104,7 +104,7 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
         status(&args.log, &format!("ocelli, tiles {name}"));
         let builder = Detector::builder()
             .with_open_model(Model::open(&graphs)?)
-            .with_engine(EngineKind::OnnxRuntime)
+            .with_engine(EngineKind::Cpu)
             .with_threads(args.threads)
             .with_confidence(LEAST_SCORE)
             .with_text_cache(TextCacheFile::None)
