@@ -1,0 +1,33 @@
+"""`python -m ocelli_training distill`."""
+
+from __future__ import annotations
+
+import warnings
+
+import torch
+import transformers
+
+from ..errors import InputError
+from .arguments import parse
+from .loop import Run, reproducible
+from .processes import Processes
+
+
+def main(arguments: list[str]) -> int:
+    """Runs a distillation; returns the exit status. Raises `InputError` for bad input."""
+    options = parse(arguments)
+    if options.threads:
+        torch.set_num_threads(options.threads)
+    transformers.logging.set_verbosity_error()
+    # Operators without a deterministic form: bilinear resizing on GPUs.
+    warnings.filterwarnings("ignore", message=".*does not have a deterministic implementation.*")
+    reproducible()
+    processes = Processes.start(options.device)
+    try:
+        status = Run(options, processes).run()
+    except InputError:
+        if processes.rank == 0 or processes.count == 1:
+            raise
+        return 1
+    processes.stop()
+    return status

@@ -1,0 +1,129 @@
+"""Runs: resume, several processes, accumulation, and what every phase trains."""
+
+from __future__ import annotations
+
+import signal
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from conftest import FULL, PRUNED, REP_VIT, SAM3, Distil, command, losses, rows, start
+
+from ocelli_training.__main__ import main
+from ocelli_training.distill.checkpoints import read_torch
+
+DETECTION = ["--detection-weight", "0.5", "--classes", "cat", "dog", "red car", "--classes-per-step", "2"]
+
+
+def test_a_killed_run_continues_at_the_exact_step(images: Path, tmp_path: Path, distil: Distil) -> None:
+    options = [*DETECTION, "--steps", "40", "--batch", "3", "--save-every", "4", "--flip", "0.5", "--rate", "1e-3"]
+    whole = distil("whole", FULL, *options)
+    killed = command(images, tmp_path / "killed", FULL, *options)
+    process = start(killed)
+    table = tmp_path / "killed" / "losses.csv"
+    while not table.exists() or len(table.read_text().splitlines()) < 8:
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL
+    step = read_torch(tmp_path / "killed" / "state.pt")["step"]
+    assert 4 <= step < 40
+    assert main([*killed, "--resume"]) == 0
+    assert np.array_equal(losses(rows(tmp_path / "killed")), losses(whole))
+    ours, theirs = (read_torch(tmp_path / name / "state.pt")["weights"] for name in ("killed", "whole"))
+    assert all(torch.equal(value, theirs[name]) for name, value in ours.items())
+
+
+def test_a_signal_saves_and_ends_after_the_step(images: Path, tmp_path: Path) -> None:
+    options = command(images, tmp_path / "run", PRUNED, "--steps", "100000", "--batch", "1")
+    process = start(options)
+    table = tmp_path / "run" / "losses.csv"
+    while not table.exists() or len(table.read_text().splitlines()) < 3:
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.01)
+    process.send_signal(signal.SIGTERM)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGTERM and "--resume continues" in output
+    assert read_torch(tmp_path / "run" / "state.pt")["step"] == int(rows(tmp_path / "run")[-1]["step"])
+
+
+def two(images: Path, folder: Path, *options: str) -> np.ndarray:
+    """The losses of two processes of torchrun."""
+    launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+    # torchrun names the module after -m by itself.
+    process = start(command(images, folder, [], *options), *launcher)
+    output, errors = process.communicate(timeout=240)
+    assert process.returncode == 0, output + errors
+    return losses(rows(folder))
+
+
+@pytest.mark.parametrize("phase", [PRUNED, FULL], ids=["pruned", "batch norms"])
+def test_two_processes_give_the_losses_of_one_with_the_doubled_batch(phase: list[str], images: Path, tmp_path: Path,
+                                                                     distil: Distil) -> None:
+    options = [*DETECTION, "--rate", "1e-3", "--steps", "5"]
+    one = losses(distil("one", phase, *options, "--batch", "6"))
+    shared = two(images, tmp_path / "two", *phase, *options, "--batch", "3")
+    assert np.allclose(shared, one, rtol=2e-4)
+    assert abs(one[-1, 1] / one[0, 1] - 1) > 0.01, "the losses hardly change, so that the comparison says nothing"
+
+
+def test_shards_give_the_losses_of_one_process(images: Path, tmp_path: Path, distil: Distil) -> None:
+    one = losses(distil("one", PRUNED, "--rate", "1e-3", "--batch", "6"))
+    options = [*PRUNED, "--rate", "1e-3", "--batch", "3", "--sharding", "fsdp"]
+    assert np.allclose(two(images, tmp_path / "two", *options), one, rtol=2e-4)
+    alone = read_torch(tmp_path / "one" / "pruned.pt")["pruned_state_dict"]
+    shards = read_torch(tmp_path / "two" / "pruned.pt")["pruned_state_dict"]
+    assert alone.keys() == shards.keys()
+    assert all(torch.allclose(value, alone[name], atol=1e-3) for name, value in shards.items())
+
+
+@pytest.mark.parametrize("phase", [PRUNED, [*FULL, "--running-norms"]], ids=["pruned", "full"])
+def test_accumulation_gives_the_losses_of_a_larger_batch(phase: list[str], distil: Distil) -> None:
+    one = losses(distil("one", phase, "--batch", "6", "--rate", "1e-3", "--clip", "0.5"))
+    parts = losses(distil("parts", phase, "--batch", "2", "--accumulate", "3", "--rate", "1e-3", "--clip", "0.5"))
+    assert np.allclose(parts, one, rtol=2e-4)
+
+
+@pytest.mark.parametrize("phase, trained", [("adapter", False), ("lora", True), ("full", True)])
+def test_each_phase_trains_its_part(phase: str, trained: bool, distil: Distil, tmp_path: Path) -> None:
+    start_from = tmp_path / "first" / "student.pt"
+    distil("first", FULL, "--steps", "1")
+    before = read_torch(start_from)["student_state_dict"]
+    found = distil("run", ["--phase", phase, *REP_VIT, "--student-weights", str(start_from)], "--steps", "12", "--rate", "1e-3")
+    after = read_torch(tmp_path / "run" / "student.pt")["student_state_dict"]
+    assert before.keys() == after.keys()
+    changed = {name for name, value in after.items() if not torch.equal(value, before[name])}
+    assert any(name.startswith("adapters.") for name in changed)
+    assert any(name.startswith("backbone.") for name in changed) == trained
+    statistics = {name for name in changed if "running_" in name}
+    assert bool(statistics) == (phase == "full")
+    assert float(found[-1]["loss"]) < 0.9 * float(found[0]["loss"])
+
+
+def test_levels_of_weight_0_are_left_out(distil: Distil, tmp_path: Path) -> None:
+    found = distil("run", PRUNED, "--level-weights", "0", "0", "1")
+    assert set(found[0]) == {"step", "loss", "fpn_2", "rate", "seconds"}
+    tensors = read_torch(tmp_path / "run" / "pruned.pt")["pruned_state_dict"]
+    before = read_torch(SAM3)["detector.backbone.vision_backbone.convs.0.conv_3x3.weight"]
+    assert torch.equal(tensors["convs.0.conv_3x3.weight"], before.float())
+
+
+def test_a_report_of_ocelli_prune_names_the_blocks(distil: Distil, tmp_path: Path) -> None:
+    report = tmp_path / "prune.json"
+    report.write_text('{"steps": [{"skip_blocks": [], "mask_blocks": []}, {"skip_blocks": [0], "mask_blocks": ["2:attn"]}]}')
+    by_report = distil("report", ["--phase", "pruned", "--prune", str(report)], "--steps", "1")
+    assert np.array_equal(losses(by_report), losses(distil("lists", PRUNED, "--steps", "1")))
+
+
+def test_a_run_leaves_its_plot_and_events(distil: Distil, tmp_path: Path, images: Path) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    found = distil("run", PRUNED, "--tensorboard", "--validation", str(images), "--validation-images", "3", "--save-every", "2")
+    assert [bool(row["validation"]) for row in found] == [False, True, False, True]
+    assert (tmp_path / "run" / "losses.png").stat().st_size > 5000
+    events = EventAccumulator(str(tmp_path / "run" / "tensorboard"))
+    events.Reload()
+    assert np.allclose([event.value for event in events.Scalars("loss")], [float(row["loss"]) for row in found])
