@@ -83,7 +83,7 @@ def environment() -> dict[str, str]:
     return os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT / "training")}
 
 
-def start(options: Sequence[str], *launcher: str) -> subprocess.Popen[str]:
+def start(options: Sequence[str]) -> subprocess.Popen[str]:
     """Starts a distillation as a program of its own."""
-    return subprocess.Popen([sys.executable, *launcher, "-m", "ocelli_training", *options], env=environment(), text=True,
+    return subprocess.Popen([sys.executable, "-m", "ocelli_training", *options], env=environment(), text=True,
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from conftest import FULL, PRUNED, REP_VIT, SAM3, Distil, command, losses, rows, start
+from conftest import FULL, PRUNED, REP_VIT, SAM3, Distil, command, environment, losses, rows, start
 
 from ocelli_training.__main__ import main
 from ocelli_training.distill.checkpoints import read_torch
@@ -50,34 +54,55 @@ def test_a_signal_saves_and_ends_after_the_step(images: Path, tmp_path: Path) ->
     assert read_torch(tmp_path / "run" / "state.pt")["step"] == int(rows(tmp_path / "run")[-1]["step"])
 
 
-def two(images: Path, folder: Path, *options: str) -> np.ndarray:
-    """The losses of two processes of torchrun."""
-    launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
-    # torchrun names the module after -m by itself.
-    process = start(command(images, folder, [], *options), *launcher)
-    output, errors = process.communicate(timeout=240)
-    assert process.returncode == 0, output + errors
-    return losses(rows(folder))
+SHARED = ["--rate", "1e-3", "--steps", "5"]
+# Runs of one process with six images at once, and of two with three each.
+COMPARED = {"pruned": [*PRUNED, *DETECTION, *SHARED], "batch norms": [*FULL, *DETECTION, *SHARED], "shards": [*PRUNED, *SHARED]}
 
 
-@pytest.mark.parametrize("phase", [PRUNED, FULL], ids=["pruned", "batch norms"])
-def test_two_processes_give_the_losses_of_one_with_the_doubled_batch(phase: list[str], images: Path, tmp_path: Path,
+def turn_back(folder: Path, step: int) -> None:
+    """Makes a finished run one that has its last steps before it."""
+    state = read_torch(folder / "state.pt")
+    torch.save(state | {"step": step}, folder / "turned.pt")
+    (folder / "turned.pt").replace(folder / "state.pt")
+
+
+@pytest.fixture(scope="module")
+def pair(images: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folders of all compared runs, by two processes that torchrun starts once."""
+    folder = tmp_path_factory.mktemp("pair")
+
+    def line(name: str, options: list[str], sharding: str, *more: str) -> str:
+        return json.dumps(command(images, folder / name, options, "--batch", "3", "--sharding", sharding, *more)) + "\n"
+
+    text = "".join(line(name, options, "fsdp" if name == "shards" else "ddp") for name, options in COMPARED.items())
+    assert main(command(images, folder / "alone", COMPARED["shards"], "--batch", "6")) == 0
+    turn_back(folder / "alone", 3)
+    (folder / "runs.txt").write_text(text + line("alone", COMPARED["shards"], "fsdp", "--resume"))
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(Path(__file__).with_name("pair.py"))]
+    found = subprocess.run([sys.executable, *launcher, str(folder / "runs.txt")], env=environment(), capture_output=True, text=True)
+    assert found.returncode == 0, found.stdout + found.stderr
+    return folder
+
+
+@pytest.mark.parametrize("name", COMPARED)
+def test_two_processes_give_the_losses_of_one_with_the_doubled_batch(name: str, pair: Path, tmp_path: Path,
                                                                      distil: Distil) -> None:
-    options = [*DETECTION, "--rate", "1e-3", "--steps", "5"]
-    one = losses(distil("one", phase, *options, "--batch", "6"))
-    shared = two(images, tmp_path / "two", *phase, *options, "--batch", "3")
-    assert np.allclose(shared, one, rtol=2e-4)
+    one = losses(distil("one", COMPARED[name], "--batch", "6"))
+    assert np.allclose(losses(rows(pair / name)), one, rtol=2e-4)
     assert abs(one[-1, 1] / one[0, 1] - 1) > 0.01, "the losses hardly change, so that the comparison says nothing"
+    alone, shared = (read_torch(folder / "state.pt")["weights"] for folder in (tmp_path / "one", pair / name))
+    assert alone.keys() == shared.keys()
+    assert all(torch.allclose(value.float(), alone[key].float(), atol=2e-3) for key, value in shared.items())
 
 
-def test_shards_give_the_losses_of_one_process(images: Path, tmp_path: Path, distil: Distil) -> None:
-    one = losses(distil("one", PRUNED, "--rate", "1e-3", "--batch", "6"))
-    options = [*PRUNED, "--rate", "1e-3", "--batch", "3", "--sharding", "fsdp"]
-    assert np.allclose(two(images, tmp_path / "two", *options), one, rtol=2e-4)
-    alone = read_torch(tmp_path / "one" / "pruned.pt")["pruned_state_dict"]
-    shards = read_torch(tmp_path / "two" / "pruned.pt")["pruned_state_dict"]
-    assert alone.keys() == shards.keys()
-    assert all(torch.allclose(value, alone[name], atol=1e-3) for name, value in shards.items())
+def test_shards_continue_in_one_process_and_the_other_way(images: Path, pair: Path, tmp_path: Path) -> None:
+    shutil.copytree(pair / "shards", tmp_path / "shards")
+    turn_back(tmp_path / "shards", 3)
+    assert main(command(images, tmp_path / "shards", COMPARED["shards"], "--batch", "6", "--resume")) == 0
+    # Both had the state after five steps and took the last two once more.
+    assert np.allclose(losses(rows(tmp_path / "shards")), losses(rows(pair / "alone")), rtol=2e-4)
+    moved = losses(rows(pair / "alone"))[3:, 1] / losses(rows(pair / "shards"))[3:, 1] - 1
+    assert (abs(moved) > 1e-3).all()
 
 
 @pytest.mark.parametrize("phase", [PRUNED, [*FULL, "--running-norms"]], ids=["pruned", "full"])

@@ -25,9 +25,8 @@ def main(arguments: list[str]) -> int:
     processes = Processes.start(options.device)
     try:
         status = Run(options, processes).run()
-    except InputError:
-        if processes.rank == 0 or processes.count == 1:
-            raise
-        return 1
+    except InputError as error:
+        # Another process may have another disk, or other images.
+        raise InputError(f"process {processes.rank}: {error}" if processes.count > 1 else str(error)) from error
     processes.stop()
     return status

@@ -47,14 +47,21 @@ def read_classes(given: list[str]) -> list[str]:
 
 
 class Stop:
-    """Whether a signal has asked the run to save and end."""
+    """Notes the signal that asks a run to save and end, while it is entered."""
 
     def __init__(self) -> None:
         self.signal = 0
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, self.ask)
+        self.before: dict[int, object] = {}
 
-    def ask(self, number: int, _: object) -> None:
+    def __enter__(self) -> Stop:
+        self.before = {number: signal.signal(number, self.note) for number in (signal.SIGINT, signal.SIGTERM)}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self.before.items():
+            signal.signal(number, handler)
+
+    def note(self, number: int, _: object) -> None:
         self.signal = number
 
 
@@ -95,7 +102,6 @@ class Run:
         self.step, self.total = 0, self.length(len(entries))
         if found is not None:
             self.restore(found)
-        self.stop = Stop()
         levels = (f"fpn_{level}" for level in range(LEVELS) if level not in unused)
         names = ["loss", *levels, *(DETECTION_WEIGHTS if self.head else ())]
         self.columns = names
@@ -250,6 +256,10 @@ class Run:
 
     def run(self) -> int:
         """All steps that are left; returns the exit status."""
+        with Stop() as stop:
+            return self.take_steps(stop)
+
+    def take_steps(self, stop: Stop) -> int:
         options, first = self.options, self.processes.rank == 0
         columns = ["step", *self.columns, *(["validation"] if self.validation else []), "rate", "seconds"]
         journal = Journal(self.folder, columns, self.step, options.tensorboard) if first else None
@@ -265,9 +275,9 @@ class Run:
             images = []
             self.step += 1
             # The signal travels with the losses, so that all processes end after the same step.
-            shared = self.processes.mean(torch.cat([total, total.new_tensor([float(self.stop.signal)])]))
+            shared = self.processes.mean(torch.cat([total, total.new_tensor([float(stop.signal)])]))
             *parts, asked = shared.tolist()
-            stopped = self.stop.signal or (signal.SIGTERM if asked else 0)
+            stopped = stop.signal or (signal.SIGTERM if asked else 0)
             if not math.isfinite(parts[0]):
                 raise InputError(f"the loss of step {self.step} is {parts[0]}; try a lower --rate, --clip 1, or --precision fp32")
             is_last = self.step == self.total or bool(stopped)

@@ -45,10 +45,11 @@ class Processes:
     rank: int
     count: int
     device: torch.device
+    has_joined: bool = False
 
     @staticmethod
     def start(device: str) -> Processes:
-        """Joins the other processes, with NCCL on GPUs and gloo on CPUs; alone if there are no others."""
+        """Joins the other processes, with NCCL on GPUs and gloo on CPUs, unless they are joined; alone if there are no others."""
         os.environ.update(from_slurm(dict(os.environ)))
         local = int(os.environ.get("LOCAL_RANK", "0"))
         count, rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
@@ -59,12 +60,13 @@ class Processes:
             place = torch.device("cuda", local)
         else:
             place = torch.device(device)
-        if count > 1:
+        joins = count > 1 and not distributed.is_initialized()
+        if joins:
             distributed.init_process_group("nccl" if device == "cuda" else "gloo")
-        return Processes(rank, count, place)
+        return Processes(rank, count, place, joins)
 
     def stop(self) -> None:
-        if self.count > 1:
+        if self.has_joined:
             distributed.destroy_process_group()
 
     def mean(self, values: Tensor) -> Tensor:
@@ -144,9 +146,12 @@ class Joined:
         return nullcontext()
 
     def states(self, optimizer: torch.optim.Optimizer) -> tuple[dict, dict]:
-        """The whole state of the student and of the optimizer, on the CPU; of shards, in the first process alone."""
+        """The whole state of the student and of the optimizer, by the names of tensors; of shards, in the first process alone.
+
+        A run can be continued by another number of processes, and by `ddp` after `fsdp` or the other way.
+        """
         if not self.is_sharded:
-            return self.student.state_dict(), optimizer.state_dict()
+            return self.student.state_dict(), relabelled(optimizer.state_dict(), dict(enumerate(self.trained())))
         from torch.distributed.checkpoint.state_dict import StateDictOptions, get_state_dict
 
         return get_state_dict(self.student, optimizer, options=StateDictOptions(full_state_dict=True, cpu_offload=True))
@@ -155,10 +160,19 @@ class Joined:
         """The opposite of `states`, with the whole states in every process."""
         if not self.is_sharded:
             self.student.load_state_dict(weights)
-            optimizer.load_state_dict(progress)
+            optimizer.load_state_dict(relabelled(progress, {name: index for index, name in enumerate(self.trained())}))
             return
         from torch.distributed.checkpoint.state_dict import StateDictOptions, set_state_dict
 
         set_state_dict(self.student, optimizer, model_state_dict=weights, optim_state_dict=progress,
                        options=StateDictOptions(full_state_dict=True))
 
+    def trained(self) -> list[str]:
+        """The names of what the optimizer has, in its order."""
+        return [name for name, value in self.student.named_parameters() if value.requires_grad]
+
+
+def relabelled(progress: dict, labels: dict) -> dict:
+    """The state of an optimizer with other labels for its tensors: names for numbers, or numbers for names."""
+    groups = [group | {"params": [labels[label] for label in group["params"]]} for group in progress["param_groups"]]
+    return {"state": {labels[label]: value for label, value in progress["state"].items()}, "param_groups": groups}
