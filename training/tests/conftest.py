@@ -50,7 +50,7 @@ def command(images: Path, output: Path, phase: Sequence[str], *more: str, teache
     """Options of a short run."""
     options = ["distill", "--teacher", str(teacher), "--images", str(images), "--output", str(output), *phase, "--device", "cpu",
                "--threads", "1", "--report-every", "100", *more]
-    if "--steps" not in more and "--epochs" not in more:
+    if not {"--steps", "--epochs"} & {*phase, *more}:
         options += ["--steps", "4"]
     return options
 

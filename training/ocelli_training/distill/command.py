@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
-
 import torch
 import transformers
 
 from ..errors import InputError
 from .arguments import parse
-from .loop import Run, reproducible
+from .loop import Run
 from .processes import Processes
 
 
@@ -19,9 +17,6 @@ def main(arguments: list[str]) -> int:
     if options.threads:
         torch.set_num_threads(options.threads)
     transformers.logging.set_verbosity_error()
-    # Operators without a deterministic form: bilinear resizing on GPUs.
-    warnings.filterwarnings("ignore", message=".*does not have a deterministic implementation.*")
-    reproducible()
     processes = Processes.start(options.device)
     try:
         status = Run(options, processes).run()

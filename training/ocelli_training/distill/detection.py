@@ -80,10 +80,11 @@ class DetectionHead(nn.Module):
         position = self.position(features.shape, features.device, features.dtype).expand(features.shape[0], -1, -1, -1)
         images = features.shape[0]
         empty = torch.zeros(images, 0, device=features.device)
-        alone = parts["geometry_encoder"](
-            box_embeddings=torch.zeros(images, 0, 4, device=features.device), box_mask=empty.bool(), box_labels=empty.long(),
-            img_feats=[features], img_pos_embeds=[position],
-        ).last_hidden_state
+        with torch.autocast(features.device.type, enabled=False):
+            alone = parts["geometry_encoder"](
+                box_embeddings=torch.zeros(images, 0, 4, device=features.device), box_mask=empty.bool(), box_labels=empty.long(),
+                img_feats=[features], img_pos_embeds=[position],
+            ).last_hidden_state
         rows = torch.arange(images, device=features.device).repeat_interleave(count)
         asked = classes.repeat(images)
         prompt = torch.cat([self.text[asked], alone[rows]], 1)
@@ -95,6 +96,8 @@ class DetectionHead(nn.Module):
             vision_pos_encoding=encoded.pos_embeds_flattened, spatial_shapes=torch.tensor([features.shape[-2:]]),
         )
         hidden = decoded.intermediate_hidden_states[-1:]
-        boxes = (inverse_sigmoid(decoded.reference_boxes[-1:]) + parts["detr_decoder"].box_head(hidden)).sigmoid()
+        with torch.autocast(features.device.type, enabled=False):
+            offset = parts["detr_decoder"].box_head(hidden.float())
+            boxes = (inverse_sigmoid(decoded.reference_boxes[-1:].float()) + offset).sigmoid()
         logits = parts["dot_product_scoring"](decoder_hidden_states=hidden, text_features=prompt, text_mask=mask)
         return Decoded(logits[0].squeeze(-1).float(), decoded.presence_logits[-1].squeeze(-1).float(), boxes[0].float())

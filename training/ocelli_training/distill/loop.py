@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import os
 import signal
 import time
 from pathlib import Path
@@ -304,10 +303,5 @@ class Run:
         if stopped:
             print(f"stopped after step {self.step} of {self.total}; the same command with --resume continues")
         else:
-            print(f"{file}: ocelli export --checkpoint {file} --base {self.options.teacher} --output graphs/")
-
-
-def reproducible() -> None:
-    """Makes sums independent of timing where PyTorch offers that."""
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    torch.use_deterministic_algorithms(True, warn_only=True)
+            side = f" --imgsz {self.teacher.side}" if self.options.imgsz else ""
+            print(f"{file}: ocelli export --checkpoint {file} --base {self.options.teacher}{side} --output graphs/")

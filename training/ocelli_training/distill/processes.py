@@ -56,8 +56,9 @@ class Processes:
         if device == "cuda":
             if not torch.cuda.is_available():
                 raise InputError("device is cuda: PyTorch finds no GPU here")
-            torch.cuda.set_device(local)
-            place = torch.device("cuda", local)
+            # Slurm may show each task its own GPU alone.
+            place = torch.device("cuda", local % torch.cuda.device_count())
+            torch.cuda.set_device(place)
         else:
             place = torch.device(device)
         joins = count > 1 and not distributed.is_initialized()

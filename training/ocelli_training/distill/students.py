@@ -39,7 +39,8 @@ class Adapter(nn.Module):
 def create(name: str, options: str | None) -> nn.Module:
     """A network of timm without its weights, for the first three stages. Raises `InputError` for an unknown one."""
     if not name.startswith(FAMILIES):
-        raise InputError(f"student: {name} is not one of {', '.join(f'{family}…' for family in FAMILIES)}, which ocelli export reads")
+        known = ", ".join(f"{family}…" for family in FAMILIES)
+        raise InputError(f"student: {name} is not one of {known}, which ocelli export reads")
     try:
         sizes = json.loads(options) if options else {}
         if not isinstance(sizes, dict):
