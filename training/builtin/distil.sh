@@ -62,8 +62,9 @@ END
     "$ocelli" export --checkpoint "${@:2}" --detection-only --force --output "$work/graphs/$1" >/dev/null
     "$ocelli" eval --images "$work/measured" --annotations "$work/measured/annotations.json" --model "$work/graphs/$1" \
       --json "$work/$1.json" >/dev/null
-    "$python" -c 'import json, sys; print(sys.argv[1], {k: v for k, v in json.load(open(sys.argv[2])).items() if k in ("ap", "ap50")})' \
-      "$1" "$work/$1.json"
+    "$python" -c 'import json, sys
+boxes = json.load(open(sys.argv[2]))["models"][0]["bbox"]
+print(sys.argv[1], *(f"{name} {boxes[name]:.4f}" for name in ("ap", "ap50")))' "$1" "$work/$1.json"
   }
   mkdir -p "$work/graphs"
   measure whole src/builtin
