@@ -51,6 +51,8 @@ bash bindings/python/check.sh --wheel-only release
 bash bindings/python/clean_root.sh target/python-package/wheel/ocelli-*.whl target/clean-root
 step "Meta's video predictor, beside its interface in the Python package"
 bash tests/meta/check.sh target/python-package/wheel/ocelli-*.whl target/meta
+step "distillation and the training of the built-in model"
+OCELLI=$PWD/target/debug/ocelli bash training/check.sh
 step "the C library"
 bash bindings/c/check.sh
 step "the page in the browser"

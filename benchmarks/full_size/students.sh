@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Students of the released sizes beside the vision transformer: random weights, OpenVINO, two threads.
 #
-#   OCELLI_BENCH_PYTHON   a Python that has demos/training/requirements.txt and timm
+#   OCELLI_BENCH_PYTHON   a Python that has training/requirements.txt and timm
 #   OCELLI_BENCH_WORK     where 12 GB of checkpoints and graphs go [default: target/full_size]
 #   OCELLI_BENCH_CLASSES  numbers of classes [default: 1 4]
 #   OCELLI_BENCH_RUNS     measured runs of each [default: 3]

@@ -13,7 +13,7 @@ use std::sync::{Mutex, PoisonError};
 use crate::run::{Place, outcome};
 
 const OCELLI: &str = env!("CARGO_BIN_EXE_ocelli");
-const PAGES: [&str; 20] = [
+const PAGES: [&str; 21] = [
     "accuracy",
     "architecture",
     "browser",
@@ -21,6 +21,7 @@ const PAGES: [&str; 20] = [
     "checkpoints",
     "cluster",
     "comparison",
+    "distillation",
     "embedding",
     "engines",
     "faults",
@@ -409,6 +410,13 @@ fn unknown_flags(command: &[String]) -> Vec<String> {
     flags.collect()
 }
 
+/// A flag of `python -m ocelli_training distill`.
+fn is_flag_of_training(flag: &str) -> bool {
+    let options = project().join("training/ocelli_training/distill/arguments.py");
+    let text = std::fs::read_to_string(options).expect("the package is in the repository");
+    text.contains(&format!("\"{}\"", flag.trim_end_matches(['.', ','])))
+}
+
 fn is_flag_somewhere(flag: &str) -> bool {
     let of_ocelli = [
         "detect",
@@ -425,7 +433,7 @@ fn is_flag_somewhere(flag: &str) -> bool {
         "serve",
         "completions",
     ];
-    of_ocelli.iter().any(|subcommand| help_lists(subcommand, flag))
+    of_ocelli.iter().any(|subcommand| help_lists(subcommand, flag)) || is_flag_of_training(flag)
 }
 
 fn help_lists(subcommand: &str, flag: &str) -> bool {

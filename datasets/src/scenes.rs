@@ -1,7 +1,7 @@
 //! Annotated scenes: pictograms that the built-in model knows, drawn on generated backgrounds.
 //!
 //! [`SceneGenerator`] draws images, [`MovingScene`] draws a video. Both need neither fonts nor files, and a seed gives the same
-//! pixels on every machine. The distribution is that of the model's held-out scenes (`demos/training/scenes.py`), whose
+//! pixels on every machine. The distribution is that of the model's held-out scenes (`training/builtin/scenes.py`), whose
 //! backgrounds, clutter and sizes are not in the training data.
 //!
 //! ```

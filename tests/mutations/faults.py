@@ -302,3 +302,30 @@ MASKLETS = [
     Fault("a third run passes the video again", "tracking/src/masklets/history.rs",
           "before.last().is_some_and(is_run) || ", "before.len() > 9 || ", "the_history_decides_what_a_run_does"),
 ]
+
+DISTILL = "training/ocelli_training/distill"
+TRAINING = [
+    Fault("a continued run takes its first images again", f"{DISTILL}/loop.py",
+          "positions = Positions(self.step, self.total,", "positions = Positions(0, self.total - self.step,",
+          "a_killed_run_continues_at_the_exact_step"),
+    Fault("a continued run forgets the optimizer", f"{DISTILL}/processes.py",
+          "optimizer.load_state_dict(relabelled(", "(lambda _: None)(relabelled(",
+          "a_killed_run_continues_at_the_exact_step"),
+    Fault("accumulated batches have the images of other processes", f"{DISTILL}/images.py",
+          "start = (part * self.processes + self.rank) * self.batch", "start = (part + self.rank) * self.batch",
+          "processes_and_accumulation_split_the_same_images"),
+    Fault("batch norms see the images of their process alone", f"{DISTILL}/processes.py",
+          "            part.__class__ = SharedBatchNorm2d", "            pass",
+          "two_processes_give_the_losses_of_one_with_the_doubled_batch"),
+    Fault("changes of low rank are lost in the saved file", f"{DISTILL}/low_rank.py",
+          "(value.double() + (b @ a).view(value.shape)).float()", "value.float()",
+          "changes_of_low_rank_are_merged_into_the_weights"),
+    Fault("masked branches stay", f"{DISTILL}/pruned.py", "        for block, branch in pruning.mask:\n            if branch ==",
+          "        for block, branch in ():\n            if branch ==", "a_pruned_trunk_gives_the_goldens_features"),
+    Fault("the last position is dropped for the class token's", f"{DISTILL}/names.py", "value[:, 1:]", "value[:, :-1]",
+          "a_teacher_gives_the_goldens_pyramid"),
+    Fault("images are not turned upright", f"{DISTILL}/images.py", "ImageOps.exif_transpose(file)", "file",
+          "images_are_prepared_as_by_sam3s_processor"),
+    Fault("a state of other settings is continued", f"{DISTILL}/state.py", "        if was != value:", "        if False:",
+          "runs_that_cannot_be_continued"),
+]

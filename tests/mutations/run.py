@@ -4,6 +4,7 @@
     tests/mutations/run.py behaviour     faults that do not hide each other, all in one build
     tests/mutations/run.py exporter      faults of the exporter, one build each (about a minute each)
     tests/mutations/run.py masklets      faults of masklet sessions, one build each (about ten seconds each)
+    tests/mutations/run.py training      faults of distillation (half a minute each), after training/check.sh
 
 Works on a copy in target/mutations; a fault whose tests all pass is printed, and the exit status is 1. A test that hangs
 for two minutes has noticed.
@@ -101,7 +102,28 @@ def judge(fault_list, programs):
     return missed
 
 
+def judge_training():
+    """The number of faults of distillation that no test noticed, one after the other."""
+    missed = 0
+    for fault in faults.TRAINING:
+        copy_tree()
+        inject(fault)
+        command = [BUILT / "training/venv/bin/python", "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "tests", "-k", fault.test]
+        done = subprocess.run(command, cwd=COPY / "training", env=dict(os.environ, PYTHONPATH=str(COPY / "training")),
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        # 1 is a failed test; other statuses are no tests, or none that could be collected.
+        if done.returncode not in (0, 1):
+            sys.exit(f"{fault.name}: {done.stdout}")
+        missed += done.returncode == 0
+        print(f"{fault.name}: {'fails' if done.returncode else 'NOT NOTICED by'} {fault.test}", flush=True)
+    return missed
+
+
 def main():
+    if sys.argv[1:] == ["training"]:
+        missed = judge_training()
+        print(f"{len(faults.TRAINING) - missed} of {len(faults.TRAINING)} faults were noticed")
+        sys.exit(1 if missed else 0)
     groups = {"behaviour": [faults.BEHAVIOUR], "exporter": [[fault] for fault in faults.EXPORTER],
               "masklets": [[fault] for fault in faults.MASKLETS]}
     if len(sys.argv) != 2 or sys.argv[1] not in groups:

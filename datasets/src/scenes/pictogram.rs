@@ -7,7 +7,7 @@ use ::image::ImageFormat;
 use crate::scenes::sprite::Sprite;
 use ocelli::{Error, ErrorKind, Result};
 
-/// Drawn by `demos/training/draw_pictograms.py`, in the order of the vocabulary.
+/// Drawn by `training/builtin/draw_pictograms.py`, in the order of the vocabulary.
 const SHEET: &[u8] = include_bytes!("pictograms.webp");
 const COLUMNS: u32 = 10;
 const CELL: u32 = 128;

@@ -26,7 +26,7 @@ from PIL import Image
 from pycocotools import mask as coco_mask
 
 HERE = Path(__file__).resolve().parent
-TRAINING = HERE.parents[2] / "demos" / "training"
+TRAINING = HERE.parents[2] / "training" / "builtin"
 sys.path.insert(0, str(TRAINING))
 
 from glyphs import load_glyphs  # noqa: E402

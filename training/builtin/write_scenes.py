@@ -20,11 +20,13 @@ from coco import Annotations, evaluation_scenes
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--count", type=int, default=500, help="number of scenes (default 500)")
+    parser.add_argument("--purpose", default="evaluation",
+                        help="evaluation (default), or validation: other scenes, for choices")
     parser.add_argument("--output", type=Path, required=True, help="folder to write; created if missing")
     arguments = parser.parse_args()
     arguments.output.mkdir(parents=True, exist_ok=True)
     annotations = Annotations()
-    for index, scene in enumerate(evaluation_scenes(arguments.count)):
+    for index, scene in enumerate(evaluation_scenes(arguments.count, purpose=arguments.purpose)):
         name = f"{index:04}.png"
         annotations.add(scene, name)
         Image.fromarray(scene.image).save(arguments.output / name)

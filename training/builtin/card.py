@@ -16,7 +16,7 @@ from pathlib import Path
 
 from reference import BUILTIN
 
-BEGIN, END = "<!-- figures: written by demos/training/card.py -->", "<!-- end of figures -->"
+BEGIN, END = "<!-- figures: written by training/builtin/card.py -->", "<!-- end of figures -->"
 CARD = BUILTIN / "README.md"
 # The figures of the card and their keys: percentages with one digit, shares with two, mask IoU with three.
 ROWS = (

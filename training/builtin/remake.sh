@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Regenerates everything that depends on the weights of the built-in model.
 #
-#   demos/training/remake.sh MODEL     installs the checkpoint folder MODEL (train.py's model/) as the built-in model first
-#   demos/training/remake.sh           with the current built-in model
+#   training/builtin/remake.sh MODEL     installs the checkpoint folder MODEL (train.py's model/) as the built-in model first
+#   training/builtin/remake.sh           with the current built-in model
 #
 # PYTHON is an interpreter with the packages of requirements.txt. Most of the time is for measuring. STEPS selects some of:
 # model goldens figures demo tests (default: all).
@@ -12,7 +12,7 @@ cd "$(dirname "$0")/../.."
 python="${PYTHON:-python3}"
 steps="${STEPS:-model goldens figures demo tests}"
 out=target/training/evaluation
-here=demos/training
+here=training/builtin
 want() { [[ " $steps " == *" $1 "* ]]; }
 
 if want model && [ $# -gt 0 ]; then

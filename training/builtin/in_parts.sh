@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Trains on a machine that is available for some minutes at a time and returns small files only.
 #
-#   demos/training/in_parts.sh 1 TARGET            the first part; writes to TARGET what the next one needs
-#   demos/training/in_parts.sh 2 TARGET BACK       continues from BACK, the target of the previous part
-#   demos/training/in_parts.sh 3 TARGET BACK       the last part: the model, its curves and first figures
+#   training/builtin/in_parts.sh 1 TARGET            the first part; writes to TARGET what the next one needs
+#   training/builtin/in_parts.sh 2 TARGET BACK       continues from BACK, the target of the previous part
+#   training/builtin/in_parts.sh 3 TARGET BACK       the last part: the model, its curves and first figures
 #
 # There may be more middle parts. PYTHON is the interpreter. MINUTES is the training time of this part and WHOLE that of
 # all; leave two minutes of a part for the rest. SIZES are the batch sizes to try, smallest first. START is a checkpoint

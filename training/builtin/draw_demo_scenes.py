@@ -25,7 +25,7 @@ from glyphs import load_glyphs
 from scenes import Canvas, Scene, held_out_random, overlaps, prepare_glyph
 from vocabulary import NAMES
 
-OUTPUT = Path(__file__).resolve().parents[1] / "scenes"
+OUTPUT = Path(__file__).resolve().parents[2] / "demos" / "scenes"
 
 
 def night(rng: random.Random, width: int, height: int) -> Image.Image:
