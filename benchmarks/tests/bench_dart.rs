@@ -8,10 +8,9 @@ use serde_json::Value;
 #[test]
 fn both_tables_are_measured() -> Result<(), Box<dyn std::error::Error>> {
     let place = tempfile::tempdir()?;
-    ocelli::builtin::write_checkpoint(&place.path().join("checkpoint")).or_else(|_| {
-        std::fs::create_dir(place.path().join("checkpoint"))?;
-        ocelli::builtin::write_checkpoint(&place.path().join("checkpoint"))
-    })?;
+    let checkpoint = place.path().join("checkpoint");
+    std::fs::create_dir(&checkpoint)?;
+    ocelli::builtin::write_checkpoint(&checkpoint)?;
     let run = |more: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_bench"));
         let folder = |name: &str| place.path().join(name);
@@ -26,12 +25,12 @@ fn both_tables_are_measured() -> Result<(), Box<dyn std::error::Error>> {
             "--threads",
             "1",
         ]);
-        command.args(["--class-counts", "1", "2", "20", "--ablation", "3", "--runs", "1", "--warm-up", "0"]);
-        command.args(more).arg("--model").arg(folder("checkpoint"));
+        command.args(["--class-counts", "1", "2", "20", "--runs", "1", "--warm-up", "0"]);
+        command.args(more).arg("--model").arg(&checkpoint);
         command.arg("--work").arg(folder("work")).arg("--output").arg(folder("output"));
         command.output()
     };
-    let output = run(&[])?;
+    let output = run(&["--ablation", "3"])?;
     let text = String::from_utf8(output.stdout)?;
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let cells =

@@ -166,7 +166,7 @@ fn wrong_arguments_are_refused() {
         ("--engine|magic", 2, &["magic"]),
         ("--output|nowhere/report.json", 1, &["--output", "nowhere"]),
         ("--optimise-split", 2, &["--optimise-split", "--images"]),
-        ("--second-engine|embedded", 2, &["--optimise-split"]),
+        ("--second-engine|embedded", 2, &["--second-engine is an option of --optimise-split"]),
         ("--export|photos", 2, &["--export, photos", "exists"]),
     ];
     // A flag of the base is replaced.

@@ -92,6 +92,16 @@ pub fn run(args: &CocoArgs, log: &LogArgs) -> anyhow::Result<()> {
             "nothing to do: name COCO's folder with --coco, --images and --annotations, or --video",
         ));
     }
+    // clap does not ask for --video where --coco, which excludes it, is given.
+    let of_videos = [
+        ("--track", args.track),
+        ("--output", args.output.is_some()),
+        ("--jsonl", args.jsonl.is_some()),
+        ("--class-budget", args.class_budget.is_some()),
+    ];
+    if let Some((flag, _)) = of_videos.into_iter().find(|(_, given)| *given) {
+        return Err(usage(format!("{flag} is an option of --video: leave it out, or name a video")));
+    }
     eval::run(&parsed("eval", given.into_iter())?, log)
 }
 

@@ -109,9 +109,9 @@ pub struct PruneArgs {
     /// Engine of the second half with --optimise-split [default: that of --engine]
     #[arg(long, requires = "optimise_split", value_name = "NAME", help_heading = MODEL)]
     second_engine: Option<String>,
-    /// Measured runs of each block with --optimise-split
-    #[arg(long, requires = "optimise_split", default_value_t = 5, allow_negative_numbers = true, value_name = "N", help_heading = SEARCH)]
-    runs: usize,
+    /// Measured runs of each block with --optimise-split [default: 5]
+    #[arg(long, requires = "optimise_split", allow_negative_numbers = true, value_name = "N", help_heading = SEARCH)]
+    runs: Option<usize>,
     /// Report as JSON; an SVG plot and the measurements are written beside it. With --optimise-split, the times
     #[arg(
         long,
@@ -239,6 +239,13 @@ fn scratch(args: &PruneArgs) -> &Path {
 }
 
 fn check(args: &PruneArgs) -> anyhow::Result<()> {
+    // clap does not ask for --optimise-split where --images, which excludes it, is given.
+    for (flag, given) in [("--second-engine", args.second_engine.is_some()), ("--runs", args.runs.is_some())]
+    {
+        if given {
+            return Err(usage(format!("{flag} is an option of --optimise-split: leave it out")));
+        }
+    }
     if args.max_images == 0 {
         return Err(usage("no image to search with: expected --max-images of at least 1"));
     }

@@ -10,9 +10,13 @@ use crate::{
     LogArgs, Progress, cancel_on_interrupt, check_output_file, class_names, interrupted, print, status, usage,
 };
 
+/// Measured runs of each block.
+const RUNS: usize = 5;
+
 /// Times the blocks, prints every place to split the backbone, and last the flag of the best one.
 pub fn run(args: &PruneArgs, log: &LogArgs) -> anyhow::Result<()> {
-    if args.runs == 0 {
+    let runs = args.runs.unwrap_or(RUNS);
+    if runs == 0 {
         return Err(usage("--runs is 0: expected at least 1"));
     }
     check_output_file("--output", &args.output)?;
@@ -52,7 +56,7 @@ pub fn run(args: &PruneArgs, log: &LogArgs) -> anyhow::Result<()> {
         imgsz: args.imgsz,
         factories: [&first, &second],
         classes: model.as_ref().zip(prompts.as_ref()),
-        runs: args.runs,
+        runs,
         scratch: scratch(args),
     };
     let mut bar = Bar::new(log);
