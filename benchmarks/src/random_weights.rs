@@ -13,6 +13,8 @@ use serde_json::{Map, Value, json};
 
 /// Names and shapes of the detector's tensors.
 const TENSORS: &str = include_str!("../full_size/tensors.txt");
+/// Names and shapes of the tensors of DART's student backbones, each list below a line `= NAME`.
+const STUDENTS: &str = include_str!("../full_size/students.txt");
 /// Names and shapes of the memory tracker's tensors.
 const TRACKER: &str = include_str!("../full_size/tracker.txt");
 /// `config.json`.
@@ -23,6 +25,27 @@ const PREFIX: &str = "detector_model.";
 const FOREIGN: &str = "tracker_model.no_memory_embedding 1 1 8\ntracker_neck.bias 8\n";
 /// Lets some queries of every class pass the default threshold, as in real use.
 const PRESENCE_BIAS: f32 = 2.0;
+
+/// A transformer: where the configuration counts its layers, and the prefix of their names.
+struct Transformer {
+    part: &'static str,
+    count: &'static str,
+    names: &'static str,
+}
+
+const IMAGE: Transformer = Transformer {
+    part: "vision_config/backbone_config",
+    count: "num_hidden_layers",
+    names: "backbone.layers.",
+};
+const TEXT: Transformer =
+    Transformer { part: "text_config", count: "num_hidden_layers", names: "text_model.encoder.layers." };
+const ENCODER: Transformer =
+    Transformer { part: "detr_encoder_config", count: "num_layers", names: "detr_encoder.layers." };
+const DECODER: Transformer =
+    Transformer { part: "detr_decoder_config", count: "num_layers", names: "detr_decoder.layers." };
+/// All but the exemplar encoder.
+const TRANSFORMERS: [Transformer; 4] = [IMAGE, TEXT, ENCODER, DECODER];
 
 struct Tensor {
     name: String,
@@ -43,7 +66,15 @@ pub fn write(folder: &Path) -> anyhow::Result<usize> {
 /// # Errors
 /// If a file cannot be written.
 pub fn write_shallow(folder: &Path, layers: usize) -> anyhow::Result<usize> {
-    write_layers(folder, layers, FOREIGN)
+    write_layers(folder, layers, &TRANSFORMERS, FOREIGN)
+}
+
+/// As [`write()`], with a text encoder of one layer: for measurements that never run it.
+///
+/// # Errors
+/// If a file cannot be written.
+pub fn write_without_text(folder: &Path) -> anyhow::Result<usize> {
+    write_layers(folder, 1, &[TEXT], FOREIGN)
 }
 
 /// As [`write_shallow()`] with two layers, and the whole memory tracker.
@@ -51,27 +82,43 @@ pub fn write_shallow(folder: &Path, layers: usize) -> anyhow::Result<usize> {
 /// # Errors
 /// If a file cannot be written.
 pub fn write_tracker(folder: &Path) -> anyhow::Result<usize> {
-    write_layers(folder, 2, TRACKER)
+    write_layers(folder, 2, &TRANSFORMERS, TRACKER)
 }
 
-fn write_layers(folder: &Path, layers: usize, others: &str) -> anyhow::Result<usize> {
+/// Writes a student backbone of DART with its adapters: `rep_vit_m2_3`, `tiny_vit_21m`, `efficient_vit_l2` or
+/// `efficient_vit_l1`. Returns the number of values.
+///
+/// # Errors
+/// If there is no such student, or the file cannot be written.
+pub fn write_student(path: &Path, name: &str) -> anyhow::Result<usize> {
+    let list = student(name)?;
+    write_tensors(path, &[], list)?;
+    Ok(tensors(list)?.iter().map(|tensor| tensor.shape.iter().product::<usize>()).sum())
+}
+
+fn student(name: &str) -> anyhow::Result<&'static str> {
+    let lists = STUDENTS.split("\n= ").skip(1).filter_map(|list| list.split_once('\n'));
+    let list = lists.into_iter().find(|(heading, _)| *heading == name);
+    Ok(list.with_context(|| format!("no student, {name}"))?.1)
+}
+
+fn write_layers(
+    folder: &Path,
+    layers: usize,
+    transformers: &[Transformer],
+    others: &str,
+) -> anyhow::Result<usize> {
     let mut config: Value = serde_json::from_str(CONFIG)?;
-    for (part, count) in [
-        ("vision_config/backbone_config", "num_hidden_layers"),
-        ("text_config", "num_hidden_layers"),
-        ("detr_encoder_config", "num_layers"),
-        ("detr_decoder_config", "num_layers"),
-    ] {
-        let part = config.pointer_mut(&format!("/detector_config/{part}")).context(part)?;
-        part[count] = layers.into();
+    for Transformer { part, count, .. } in transformers {
+        let of_part = config.pointer_mut(&format!("/detector_config/{part}")).context(*part)?;
+        of_part[count] = layers.into();
+        if *part == IMAGE.part {
+            of_part["global_attn_indexes"] = (1..layers).step_by(2).collect();
+        }
     }
-    let backbone = config.pointer_mut("/detector_config/vision_config/backbone_config");
-    backbone.context("no backbone_config")?["global_attn_indexes"] = (1..layers).step_by(2).collect();
     let tensors = tensors(TENSORS)?;
-    let transformers =
-        ["backbone.layers.", "text_model.encoder.layers.", "detr_encoder.layers.", "detr_decoder.layers."];
     let is_kept = |tensor: &Tensor| {
-        let rest = transformers.iter().find_map(|name| tensor.name.split_once(name));
+        let rest = transformers.iter().find_map(|one| tensor.name.split_once(one.names));
         let layer = rest.and_then(|(_, rest)| rest.split('.').next()?.parse::<usize>().ok());
         layer.is_none_or(|layer| layer < layers)
     };
@@ -86,7 +133,7 @@ fn write_model(folder: &Path, config: &str, tensors: &[Tensor], others: &str) ->
     Ok(tensors.iter().map(|tensor| tensor.shape.iter().product::<usize>()).sum())
 }
 
-/// Parses the list and expands each `{count}` in a name.
+/// Parses the list and expands each `{count}`, `{first..end}` or `{number,number}` in a name.
 fn tensors(list: &str) -> anyhow::Result<Vec<Tensor>> {
     let mut tensors = Vec::new();
     for line in list.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
@@ -96,14 +143,23 @@ fn tensors(list: &str) -> anyhow::Result<Vec<Tensor>> {
             fields.map(str::parse).collect::<Result<_, _>>().with_context(|| line.to_owned())?;
         match name.split_once('{').and_then(|(before, rest)| Some((before, rest.split_once('}')?))) {
             None => tensors.push(Tensor { name: name.to_owned(), shape }),
-            Some((before, (count, after))) => {
-                let count: usize = count.parse().with_context(|| line.to_owned())?;
+            Some((before, (numbers, after))) => {
+                let numbers = numbers_of(numbers).with_context(|| line.to_owned())?;
                 let one = |index| Tensor { name: format!("{before}{index}{after}"), shape: shape.clone() };
-                tensors.extend((0..count).map(one));
+                tensors.extend(numbers.into_iter().map(one));
             }
         }
     }
     Ok(tensors)
+}
+
+fn numbers_of(text: &str) -> Option<Vec<usize>> {
+    let number = |text: &str| text.parse::<usize>().ok();
+    match (text.split_once(".."), text.contains(',')) {
+        (Some((first, end)), _) => Some((number(first)?..number(end)?).collect()),
+        (None, true) => text.split(',').map(number).collect(),
+        (None, false) => Some((0..number(text)?).collect()),
+    }
 }
 
 fn write_tensors(path: &Path, own: &[Tensor], others: &str) -> anyhow::Result<()> {
@@ -140,9 +196,11 @@ fn distribution(name: &str, shape: &[usize]) -> (f32, f32) {
     let has = |word: &str| name.contains(word);
     if name == "detr_decoder.presence_head.layer3.bias" {
         (PRESENCE_BIAS, 0.0)
-    } else if name.ends_with("bias") {
+    } else if name.ends_with("running_var") {
+        (1.0, 0.0)
+    } else if name.ends_with("bias") || name.ends_with("running_mean") || name.ends_with("attention_biases") {
         (0.0, 0.02)
-    } else if has("norm") {
+    } else if has("norm") || shape.len() == 1 {
         (1.0, 0.05)
     } else if has("embed") && !has("projection") && !has("rpb") && !has("mask_embedder") {
         (0.0, 0.02)
@@ -183,6 +241,24 @@ mod tests {
         assert_eq!((tracker.len(), parameters / 1000), (329, 19_545));
         let config: Value = serde_json::from_str(CONFIG).expect("it is JSON");
         assert_eq!(config["detector_config"]["vision_config"]["backbone_config"]["num_hidden_layers"], 32);
+    }
+
+    #[test]
+    fn students_have_the_sizes_of_the_released_ones() {
+        // Parameters as timm 1.0.31 and DART's adapters have them, without the statistics of batch norms.
+        let sizes = [
+            ("rep_vit_m2_3", 18_541_160),
+            ("tiny_vit_21m", 14_009_820),
+            ("efficient_vit_l2", 9_549_984),
+            ("efficient_vit_l1", 7_656_736),
+        ];
+        for (name, expected) in sizes {
+            let all = tensors(student(name).expect("it is listed")).expect("it is a list of tensors");
+            let parameters = all.iter().filter(|tensor| !tensor.name.contains("running_"));
+            let parameters: usize = parameters.map(|tensor| tensor.shape.iter().product::<usize>()).sum();
+            assert_eq!(parameters / 10, expected / 10, "{name}");
+        }
+        assert!(student("rep_vit").is_err());
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 pub mod build_engine;
 pub mod classes;
+pub mod coco;
 pub mod completions;
 pub mod detect;
 pub mod doctor;

@@ -72,7 +72,7 @@ fn taken_out(arguments: &[OsString]) -> Result<Option<(OsString, Vec<OsString>)>
 }
 
 /// Refuses a value that the option does not have, which an error of the whole command line would not trace to the file.
-fn check_value(command: &Command, arguments: &[OsString]) -> Result<(), String> {
+pub(crate) fn check_value(command: &Command, arguments: &[OsString]) -> Result<(), String> {
     let name = std::iter::once(OsString::from(command.get_name()));
     let parsed = command.clone().try_get_matches_from(name.chain(arguments.iter().cloned()));
     match parsed.map_err(|error| (error.kind(), error.to_string())) {
@@ -85,8 +85,13 @@ fn check_value(command: &Command, arguments: &[OsString]) -> Result<(), String> 
     }
 }
 
-/// One option of the file as arguments; none if the command line has it as well, or one that contradicts it.
-fn option(command: &Command, key: &str, value: &Value, given: &[OsString]) -> Result<Vec<OsString>, String> {
+/// One option of a file as arguments; none if the command line has it as well, or one that contradicts it.
+pub(crate) fn option(
+    command: &Command,
+    key: &str,
+    value: &Value,
+    given: &[OsString],
+) -> Result<Vec<OsString>, String> {
     let long = key.replace('_', "-");
     let named = |argument: &&clap::Arg| {
         let aliases = argument.get_all_aliases().unwrap_or_default();

@@ -3,17 +3,21 @@
 use clap::Command;
 
 /// The options in the short help of commands that have many.
-const FIRST: [(&str, &str); 11] = [
+const FIRST: [(&str, &str); 12] = [
     ("detect", "image output json crops classes exemplar masks confidence model engine precision imgsz"),
     ("video", "video memory output jsonl mot display zones classes masks confidence model engine track"),
     ("serve", "listen token host gallery label-studio confidence model engine imgsz"),
     ("label", "images classes map output format review restart model engine"),
-    ("eval", "images annotations scenes predictions compare protocol classes masks json model engine"),
+    (
+        "eval",
+        "coco images annotations configs scenes predictions compare protocol classes masks json model engine",
+    ),
+    ("coco", "coco video protocol masks output json jsonl model engine"),
     ("track", "detections gaps output track-thresh match-thresh min-hits max-time-lost"),
     ("export", "checkpoint base imgsz target detection-only inspect output force precision calibrate"),
     ("build-engine", "model verify imgsz precision masks output force graphs max-classes max-exemplars"),
-    ("embed", "classes output model engine"),
-    ("prune", "model images classes num-prune objective output export engine"),
+    ("embed", "classes coco output model engine"),
+    ("prune", "model images classes num-prune objective optimise-split output export engine"),
     ("verify", "model candidate graphs engine scenes min-iou json"),
 ];
 /// The most lines of examples.

@@ -1,7 +1,7 @@
 //! What a program gets from another one that runs it in its own process, as Python's console scripts do.
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use ocelli::source::StreamKind;
@@ -54,6 +54,17 @@ pub(crate) fn set(host: Host) {
 /// The arguments of the program, its name first.
 pub(crate) fn arguments() -> Vec<OsString> {
     HOST.get().map_or_else(|| std::env::args_os().collect(), |host| host.arguments.clone())
+}
+
+/// The program to start for another process of this one.
+///
+/// # Errors
+/// If the system does not know where it is.
+pub(crate) fn executable() -> std::io::Result<PathBuf> {
+    match HOST.get().and_then(|host| host.arguments.first()) {
+        Some(script) => Ok(script.into()),
+        None => std::env::current_exe(),
+    }
 }
 
 /// What reads and writes videos in place of OpenCV.

@@ -33,11 +33,13 @@ mod commands;
 mod config;
 mod exit;
 mod flags;
+mod given;
 mod help;
 mod host;
 mod interrupt;
 mod loading;
 mod logging;
+mod memory;
 mod output;
 #[cfg(feature = "test-support")]
 #[doc(hidden)]

@@ -7,8 +7,8 @@ use clap::{CommandFactory, Parser, Subcommand};
 #[cfg(feature = "serve")]
 use crate::commands::serve;
 use crate::commands::{
-    build_engine, classes, completions, detect, doctor, embed, eval, export, label, man, prune, reference,
-    track, verify, video,
+    build_engine, classes, coco, completions, detect, doctor, embed, eval, export, label, man, prune,
+    reference, track, verify, video,
 };
 use crate::exit::status_of;
 use crate::host::{self, Host};
@@ -51,6 +51,9 @@ enum Command {
     Label(Box<label::LabelArgs>),
     /// Evaluate a model: average precision, recall, masks, time
     Eval(Box<eval::EvalArgs>),
+    /// COCO's eighty classes in one command: evaluate, or detect in a video
+    #[command(arg_required_else_help = true)]
+    Coco(Box<coco::CocoArgs>),
     /// Track detections from a file, without images
     Track(track::TrackArgs),
     /// Export a checkpoint to ONNX
@@ -144,6 +147,7 @@ fn ocelli() -> u8 {
         Command::Serve(args) => serve::run(&args, &log),
         Command::Label(args) => label::run(&args, &log),
         Command::Eval(args) => eval::run(&args, &log),
+        Command::Coco(args) => coco::run(&args, &log),
         Command::Track(args) => track::run(&args, &log),
         Command::Export(args) => export::run(&args, &log),
         Command::BuildEngine(args) => build_engine::run(&args, &log),

@@ -2,8 +2,8 @@
 
 use std::ffi::OsString;
 
-use clap::Parser;
 use clap::error::ErrorKind;
+use clap::{ArgMatches, Command, Parser};
 
 use crate::config::with_config;
 use crate::help::short;
@@ -22,9 +22,8 @@ pub fn parse<P: Parser>() -> P {
     let full_help =
         arguments.iter().any(|one| one == "--help") || arguments.get(1).is_some_and(|one| one == "help");
     let command = if full_help { P::command() } else { short(P::command()) };
-    let matches = command.try_get_matches_from(with_lists_apart(arguments.into_iter()));
-    let parsed =
-        matches.and_then(|matches| P::from_arg_matches(&matches).map_err(|e| e.format(&mut P::command())));
+    let parsed = matches_of(command, arguments)
+        .and_then(|matches| P::from_arg_matches(&matches).map_err(|e| e.format(&mut P::command())));
     match parsed {
         Ok(arguments) => arguments,
         Err(e) => match e.kind() {
@@ -37,6 +36,17 @@ pub fn parse<P: Parser>() -> P {
             }
         },
     }
+}
+
+/// Parses the arguments of a program, its name first.
+pub(crate) fn matches_of(program: Command, arguments: Vec<OsString>) -> Result<ArgMatches, clap::Error> {
+    program.try_get_matches_from(with_lists_apart(arguments.into_iter()))
+}
+
+/// A mistake in arguments as one line, without `error:`.
+pub(crate) fn line(mistake: &clap::Error) -> String {
+    let text = mistake.to_string();
+    summary(text.strip_prefix("error: ").unwrap_or(&text))
 }
 
 /// Puts a space before lists that start with a negative number, such as the box `-1,-1,20,20`, which clap would take for
@@ -57,7 +67,7 @@ fn with_lists_apart(arguments: impl Iterator<Item = OsString>) -> impl Iterator<
 }
 
 /// The text with the documented name where clap suggests a hidden alias.
-fn with_documented_name(text: &str, program: &clap::Command) -> String {
+fn with_documented_name(text: &str, program: &Command) -> String {
     let Some((before, rest)) = text.split_once("exists: '--") else { return text.to_owned() };
     let Some((suggested, after)) = rest.split_once('\'') else { return text.to_owned() };
     let running = crate::flags::running(program);

@@ -6,6 +6,7 @@ mod arguments;
 mod build_engine;
 mod checkpoints;
 mod clicks;
+mod coco;
 #[cfg(unix)]
 mod docs;
 mod engines;

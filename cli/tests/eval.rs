@@ -32,7 +32,7 @@ fn evaluate(place: &Place, arguments: &[&str]) -> Value {
 }
 
 /// A folder of drawn images with annotations, with gaps in the ids and a category without instances.
-fn data_set(place: &Place, count: u64) {
+pub fn data_set(place: &Place, count: u64) {
     let options =
         SceneOptions { labels: vec!["dog".into(), "cat".into(), "car".into()], ..SceneOptions::default() };
     let generator = SceneGenerator::new(5, options).expect("labels of the vocabulary");

@@ -290,11 +290,12 @@ fn doctor_reports_engines_libraries_and_cache() {
 }
 
 /// The commands that `ocelli --help` lists.
-const COMMANDS: [&str; 12] = [
+const COMMANDS: [&str; 13] = [
     "detect",
     "video",
     "label",
     "eval",
+    "coco",
     "track",
     "export",
     "build-engine",

@@ -101,6 +101,44 @@ fn a_search_that_is_killed_continues_and_exports() {
 }
 
 #[test]
+fn the_best_split_is_that_of_the_table_and_exports() {
+    let place = Place::new();
+    let printed = place.succeed(
+        OCELLI,
+        &[
+            "prune",
+            "--model",
+            "built-in",
+            "--optimise-split",
+            "--engine",
+            "embedded",
+            "--runs",
+            "1",
+            "--classes",
+            "dog",
+        ],
+    );
+    let report = place.json("split.json");
+    let points = report["points"].as_array().unwrap();
+    let of = |point: &Value, name: &str| point[name].as_f64().unwrap();
+    assert_eq!(
+        points.iter().map(|point| of(point, "split_block")).collect::<Vec<_>>(),
+        [1.0, 2.0, 3.0, 4.0, 5.0]
+    );
+    assert!(of(&report, "classes_ms") > 0.0 && report["classes"] == 1, "{report}");
+    let slower = |point: &Value| of(point, "first_ms").max(of(point, "second_ms"));
+    assert!(points.iter().all(|point| of(point, "frame_ms") == slower(point)), "{report}");
+    let least = points.iter().map(slower).fold(f64::INFINITY, f64::min);
+    assert_eq!(slower(&report["best"]), least, "{report}");
+    let flags: Vec<&str> = printed.lines().last().unwrap().split(' ').collect();
+    assert_eq!(flags, ["--split-block", &report["best"]["split_block"].to_string()]);
+    assert_eq!(printed.lines().filter(|line| line.ends_with("best")).count(), 1, "{printed}");
+    let export = ["export", "--checkpoint", "built-in", "--detection-only", "--output", "halves"];
+    place.succeed(OCELLI, &[&export[..], &flags[..]].concat());
+    assert!(place.path("halves/backbone_second.onnx").exists());
+}
+
+#[test]
 fn wrong_arguments_are_refused() {
     let place = place(1);
     place.folder("empty");
@@ -127,6 +165,8 @@ fn wrong_arguments_are_refused() {
         ("--objective|speed", 2, &["objective speed", "detections-per-ms"]),
         ("--engine|magic", 2, &["magic"]),
         ("--output|nowhere/report.json", 1, &["--output", "nowhere"]),
+        ("--optimise-split", 2, &["--optimise-split", "--images"]),
+        ("--second-engine|embedded", 2, &["--second-engine is an option of --optimise-split"]),
         ("--export|photos", 2, &["--export, photos", "exists"]),
     ];
     // A flag of the base is replaced.

@@ -24,6 +24,7 @@
 //! ```
 
 mod accuracy;
+mod configurations;
 mod exemplars;
 mod interval;
 mod precision_recall;
@@ -36,6 +37,7 @@ mod truth;
 pub mod video;
 
 pub use accuracy::{Accuracy, ClassAccuracy, Overlap, average_precision};
+pub use configurations::{ConfigurationReport, ConfigurationsReport};
 pub use exemplars::ExemplarMasks;
 pub use interval::difference_interval;
 pub use precision_recall::{MIN_IOU, PrecisionRecall, precision_recall};

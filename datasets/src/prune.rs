@@ -24,6 +24,7 @@ mod journal;
 mod least;
 mod plot;
 mod report;
+mod split;
 mod subject;
 #[cfg(test)]
 mod tests;
@@ -46,6 +47,7 @@ use subject::Subject;
 
 pub use effect::{DetectionEffect, Effect};
 pub use report::{Importance, PruneReport, PruneStep, PruneWork};
+pub use split::{BlockTimes, SplitInput, SplitPoint, SplitReport, best_split, optimise_split, split_points};
 pub use subject::PartTimes;
 pub use units::Unit;
 

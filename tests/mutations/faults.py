@@ -174,6 +174,19 @@ BEHAVIOUR = [
           "prompt.with_point(pixel(*x, width), pixel(*y, height), *is_positive)",
           "prompt.with_point(pixel(*y, width), pixel(*x, height), *is_positive)",
           "points_and_a_rectangle_are_one_object"),
+    Fault("an evaluation of other annotations is kept", "cli/src/commands/eval/configs.rs",
+          "for line in stamps(Path::new(value)) {", "for line in stamps(Path::new(value)).drain(..0) {",
+          "configurations_are_evaluated_once_each_in_a_process_of_its_own"),
+    Fault("an evaluation that failed is not tried again", "datasets/src/eval/configurations.rs",
+          "one.key == key && one.report.is_some() && one.error.is_none()", "one.key == key && one.report.is_some()",
+          "what_is_complete_is_found_again"),
+    Fault("the faster half decides where a backbone is split", "datasets/src/prune/split.rs",
+          "frame_ms: first_ms.max(second_ms) }\n    };\n    (1..blocks)",
+          "frame_ms: first_ms.min(second_ms) }\n    };\n    (1..blocks)",
+          "the_slower_half_is_made_as_fast_as_it_can_be"),
+    Fault("every prompt has the backbone's pass for itself for nothing", "benchmarks/src/bin/bench/dart.rs",
+          "let passes = [times(image, classes), times(one, classes)];",
+          "let passes = [image, times(one, classes)];", "both_tables_are_measured"),
 ]
 
 PARITY = "every_output_of_every_graph"

@@ -81,6 +81,7 @@ fn run(
         failed: Vec::new(),
         models: Vec::new(),
         difference: None,
+        peak_memory_mib: None,
     };
     let mut model = ModelReport::default();
     let (predictions, ids) = match &arguments.predictions {

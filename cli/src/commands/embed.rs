@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use ocelli::{Prompts, stages::TextCacheFile};
 
-use crate::args::{DETECTION, OUTPUT};
+use crate::args::{DETECTION, OUTPUT, coco_classes};
 use crate::{LogArgs, ModelArgs, check_output_file, class_names, load, print};
 
 /// Arguments of `ocelli embed`.
@@ -13,11 +13,22 @@ use crate::{LogArgs, ModelArgs, check_output_file, class_names, load, print};
 #[command(after_help = "\
 Example:
   ocelli embed --classes person \"red apple\" -o text.safetensors
-  ocelli detect --image a.jpg --classes person --text-cache text.safetensors")]
+  ocelli detect --image a.jpg --classes person --text-cache text.safetensors
+  ocelli embed --coco --model sam3/ -o coco.safetensors")]
 pub struct EmbedArgs {
     /// Text prompts: words or short phrases, separated by spaces or commas, or a file such as classes.txt
-    #[arg(long, alias = "class", required = true, num_args = 1.., value_name = "PHRASE", help_heading = DETECTION)]
+    #[arg(
+        long,
+        alias = "class",
+        required_unless_present = "coco",
+        num_args = 1..,
+        value_name = "PHRASE",
+        help_heading = DETECTION
+    )]
     classes: Vec<String>,
+    /// COCO's eighty classes, in COCO's order
+    #[arg(long, conflicts_with = "classes", help_heading = DETECTION)]
+    coco: bool,
     /// Text cache to write or extend
     #[arg(long, short, alias = "text-cache", value_name = "FILE", help_heading = OUTPUT)]
     output: PathBuf,
@@ -27,7 +38,10 @@ pub struct EmbedArgs {
 
 /// Encodes text prompts into a text cache.
 pub fn run(args: &EmbedArgs, log: &LogArgs) -> anyhow::Result<()> {
-    let prompts = Prompts::new(class_names(&args.classes, log)?)?;
+    let prompts = match args.coco {
+        true => Prompts::new(coco_classes().names())?,
+        false => Prompts::new(class_names(&args.classes, log)?)?,
+    };
     check_output_file("--output", &args.output)?;
     let builder = args.model.detector()?.with_text_cache(TextCacheFile::File(args.output.clone()));
     let (detector, loading) = load(builder, log)?;

@@ -1,5 +1,6 @@
 //! `ocelli eval`.
 
+mod configs;
 mod contender;
 mod images;
 mod screen;
@@ -15,12 +16,14 @@ use contender::{Contender, Task};
 use images::Images;
 
 use crate::args::{DETECTION, INPUT, MODEL, OUTPUT, ScreenArgs};
+use crate::memory::peak_memory;
 use crate::{LogArgs, ModelArgs, Progress, check_output_file, interrupted, print, status, usage};
 
 /// Arguments of `ocelli eval`.
 #[derive(Args, Debug)]
 #[command(override_usage = "\
 ocelli eval --images <DIR> --annotations <FILE> [OPTIONS]
+       ocelli eval --coco <DIR> [OPTIONS]
        ocelli eval --annotations <FILE> --predictions <FILE> [OPTIONS]
        ocelli eval --scenes <N> [OPTIONS]
        ocelli eval --video --truth <PATH> --predictions <PATH> [OPTIONS]
@@ -31,14 +34,18 @@ cannot be compared: practical keeps scores above 0.01, applies NMS at 0.7 and ke
 every score, without NMS, and the best 100; box-to-mask, the evaluation of EfficientSAM3, detects nothing but gives \
 the box of each instance to the model's tracker and compares the masks.
 
+--configs names a file of configurations, each a name with options of this command (`whole: {model: sam3/, engine: \
+onnxruntime}`), in YAML or JSON. Each is evaluated in a process of its own, and a table compares them; one that fails is a row \
+with its reason. With --json FILE, the same command continues after a stop. Options on the command line are those of all.
+
 With --video the format of the ground truth decides the figures. MOTChallenge or MOTS text: HOTA, MOTA, IDF1. YouTube-VIS \
 JSON: average precision of tracks as well, and cgF1 if it is one of SA-Co's videos. Folders of PNGs as in DAVIS: J and F. \
 SA-Co's images: cgF1. They equal those of TrackEval, YouTube-VIS, DAVIS and sam3.
 
 Examples:
   ocelli eval --scenes 500
-  ocelli eval --images val2017/ --annotations instances_val2017.json \\
-    --model sam3/ --protocol dart
+  ocelli eval --coco coco/ --model sam3/ --protocol dart
+  ocelli eval --coco coco/ --configs models.yaml --json report.json
   ocelli eval --annotations instances.json --predictions found.json
   ocelli eval --scenes 100 --compare built-in pruned/
   ocelli eval --video --truth MOT17-02/gt/gt.txt --predictions tracks.txt
@@ -51,6 +58,17 @@ pub struct EvalArgs {
     /// Ground truth: COCO annotations
     #[arg(long, value_name = "FILE", conflicts_with = "scenes", help_heading = INPUT)]
     annotations: Option<PathBuf>,
+    /// COCO's folder as it unpacks: the images in val2017/ and annotations/instances_val2017.json
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["images", "annotations", "scenes", "video"], help_heading = INPUT)]
+    coco: Option<PathBuf>,
+    /// Evaluate each configuration of a file, YAML or JSON with options of this command below each name, and print a table
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with_all = ["compare", "video", "calibrate_screen", "per_class", "save_predictions"],
+        help_heading = INPUT
+    )]
+    configs: Option<PathBuf>,
     /// Evaluate on N drawn scenes, the same on every machine
     #[arg(long, value_name = "N", conflicts_with = "images", help_heading = INPUT)]
     scenes: Option<u32>,
@@ -62,7 +80,7 @@ pub struct EvalArgs {
         long,
         requires_all = ["truth", "predictions"],
         conflicts_with_all = [
-            "annotations", "scenes", "protocol", "classes", "masks", "exemplars_from_truth", "screen", "calibrate_screen",
+            "annotations", "coco", "scenes", "protocol", "classes", "masks", "exemplars_from_truth", "screen", "calibrate_screen",
             "confidence", "max_images", "model", "engine", "imgsz", "class_chunk",
         ],
         help_heading = INPUT
@@ -94,7 +112,7 @@ pub struct EvalArgs {
         long,
         value_name = "DIR",
         num_args = 0..=1,
-        conflicts_with_all = ["images", "annotations", "predictions", "compare", "masks", "screen"],
+        conflicts_with_all = ["images", "annotations", "coco", "predictions", "compare", "masks", "screen"],
         help_heading = DETECTION
     )]
     calibrate_screen: Option<Option<PathBuf>>,
@@ -153,6 +171,9 @@ pub fn run(args: &EvalArgs, log: &LogArgs) -> anyhow::Result<()> {
     if args.video {
         return video::run(args, log);
     }
+    if let Some(path) = &args.configs {
+        return configs::run(args, path, log);
+    }
     check(args)?;
     let mut images = Images::open(args, log)?;
     let task = Task::new(args, &images.truth)?;
@@ -169,7 +190,10 @@ pub fn run(args: &EvalArgs, log: &LogArgs) -> anyhow::Result<()> {
         contenders[0].predictions().write(path)?;
         status(log, &format!("→ {}", path.display()));
     }
-    let report = report(args, &images, &task, contenders)?;
+    let is_model = contenders.iter().any(Contender::is_model);
+    let mut report = report(args, &images, &task, contenders)?;
+    report.peak_memory_mib =
+        peak_memory().filter(|_| is_model).map(|bytes| bytes as f64 / f64::from(1 << 20));
     match args.json.as_deref() {
         Some(path) if path == Path::new("-") => print(|out| report.write_json(out))?,
         json => {
@@ -190,6 +214,17 @@ pub fn run(args: &EvalArgs, log: &LogArgs) -> anyhow::Result<()> {
 }
 
 impl EvalArgs {
+    /// The file of the annotations, if images are evaluated.
+    fn annotations(&self) -> Option<PathBuf> {
+        let of_coco = |folder: &PathBuf| folder.join("annotations").join("instances_val2017.json");
+        self.coco.as_ref().map(of_coco).or_else(|| self.annotations.clone())
+    }
+
+    /// The folder of the images, if any is named.
+    fn images(&self) -> Option<PathBuf> {
+        self.coco.as_ref().map(|folder| folder.join("val2017")).or_else(|| self.images.clone())
+    }
+
     /// Whether annotated boxes are given, and masks are what is compared.
     fn gives_boxes(&self) -> bool {
         self.exemplars_from_truth || self.protocol == Protocol::BoxToMask
@@ -208,10 +243,22 @@ fn check(args: &EvalArgs) -> anyhow::Result<()> {
             return Err(usage(format!("--protocol box-to-mask detects nothing: remove {flag}")));
         }
     }
-    if args.annotations.is_none() && args.scenes.is_none() {
-        let what =
-            "nothing to evaluate: name --images and --annotations, use --scenes 100, or --video for tracks";
+    if args.annotations().is_none() && args.scenes.is_none() {
+        let what = "nothing to evaluate: name --images and --annotations, or COCO's folder with --coco, use --scenes 100, or \
+                    --video for tracks";
         return Err(usage(what));
+    }
+    if let Some(folder) = &args.coco {
+        let missing = |path: &Option<PathBuf>| path.clone().filter(|path| !path.exists());
+        let images = args.images().filter(|_| args.predictions.is_none());
+        if let Some(missing) = missing(&args.annotations()).or_else(|| missing(&images)) {
+            return Err(usage(format!(
+                "--coco, {}: {} does not exist; expected COCO's folder as it unpacks, val2017/ and \
+                 annotations/instances_val2017.json",
+                folder.display(),
+                missing.display()
+            )));
+        }
     }
     if args.scenes == Some(0) || args.max_images == Some(0) {
         return Err(usage("no image to evaluate: expected --scenes and --max-images of at least 1"));
@@ -291,6 +338,7 @@ fn report(
         failed: images.failed.clone(),
         models,
         difference: None,
+        peak_memory_mib: None,
     };
     let mut report = report.with_difference();
     if let Some(difference) = &mut report.difference {

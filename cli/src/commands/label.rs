@@ -16,6 +16,7 @@ use ocelli_datasets::label::{
 use self::shard::ShardArg;
 use self::video::VideoArgs;
 use crate::args::{DETECTION, INPUT, OUTPUT, PERFORMANCE, TileArgs, class_map};
+use crate::memory::peak_memory;
 use crate::output::diagnostic;
 use crate::{DetectorArgs, LogArgs, Progress, cancel_on_interrupt, interrupted, load, print, status, usage};
 
@@ -472,14 +473,6 @@ fn spill_bytes(args: &LabelArgs) -> anyhow::Result<u64> {
         Some(gigabytes) if gigabytes.is_finite() && gigabytes >= 0.0 => Ok((gigabytes * 1e9) as u64),
         Some(gigabytes) => Err(usage(format!("--spill is {gigabytes}: expected a number of gigabytes"))),
     }
-}
-
-/// Peak memory of the process; known on Linux only.
-fn peak_memory() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-    let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    Some(kilobytes * 1024)
 }
 
 /// Prints the contents of the data set. Images that failed are reported; they are an error with `strict`, and if no image

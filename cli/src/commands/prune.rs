@@ -1,9 +1,12 @@
 //! `ocelli prune`.
 
+mod split;
+
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use clap::builder::ArgPredicate;
 use ocelli::atomic_file::write_atomically;
 use ocelli::builtin::write_checkpoint;
 use ocelli::export::{Checkpoint, ExportOptions, MaskedBranch, export};
@@ -28,22 +31,35 @@ const SEARCH: &str = "Search";
 
 /// Arguments of `ocelli prune`.
 #[derive(Args, Debug)]
-#[command(override_usage = "ocelli prune --model <PATH> --images <DIR> --classes <PHRASE> [OPTIONS]")]
+#[command(override_usage = "\
+ocelli prune --model <PATH> --images <DIR> --classes <PHRASE> [OPTIONS]
+       ocelli prune --model <PATH> --optimise-split [OPTIONS]")]
 #[command(after_help = "\
 Each block of the image backbone and each of its branches (attn, mlp) is removed alone; then, again and again, the one whose \
 removal costs least. Blocks with attention over the whole image stay. After a stop, the same command continues: finished \
 measurements are beside the report.
 
+--optimise-split removes nothing: it times each block on the engines of the two halves of a backbone, and says for which \
+--split-block of `ocelli export` the slower half takes least. With --classes, the second half's engine decodes them as well.
+
 Examples:
   ocelli prune --model sam3/ --images photos/ --classes person car --output report.json
   ocelli prune --model sam3/ --images photos/ --classes person car --output report.json \\
-    --whole-blocks --num-prune 16 --export sam3-pruned/")]
+    --whole-blocks --num-prune 16 --export sam3-pruned/
+  ocelli prune --model sam3/ --optimise-split --classes person car --engine cuda:0 --second-engine cuda:1")]
 pub struct PruneArgs {
     /// Checkpoint: a Hugging Face folder, a file such as sam3.pt, or built-in
     #[arg(long, alias = "checkpoint", alias = "weights", value_name = "PATH", help_heading = INPUT)]
     model: PathBuf,
     /// Folder of images like those that the model is for; files and patterns work as well
-    #[arg(long, num_args = 1.., required = true, value_name = "DIR", help_heading = INPUT)]
+    #[arg(
+        long,
+        num_args = 1..,
+        required_unless_present = "optimise_split",
+        conflicts_with = "optimise_split",
+        value_name = "DIR",
+        help_heading = INPUT
+    )]
     images: Vec<PathBuf>,
     /// Use at most N images, evenly spaced in the sorted folder
     #[arg(long, default_value_t = 32, value_name = "N", help_heading = INPUT)]
@@ -54,7 +70,7 @@ pub struct PruneArgs {
         alias = "class",
         alias = "prompt",
         num_args = 1..,
-        required = true,
+        required_unless_present = "optimise_split",
         value_name = "PHRASE",
         help_heading = DETECTION
     )]
@@ -79,8 +95,32 @@ pub struct PruneArgs {
     /// The only blocks and branches that may be removed [default: all that are not protected]
     #[arg(long, num_args = 1.., value_delimiter = ',', value_name = "BLOCKS", help_heading = SEARCH)]
     candidates: Vec<Unit>,
-    /// Report as JSON; an SVG plot and the measurements are written beside it
-    #[arg(long, short, default_value = "prune.json", value_name = "FILE", help_heading = OUTPUT)]
+    /// Find the --split-block of `ocelli export` for which the slower half of the backbone takes least
+    #[arg(
+        long,
+        alias = "optimize-split",
+        conflicts_with_all = [
+            "num_prune", "whole_blocks", "objective", "protect", "candidates", "export", "step", "max_images", "memory",
+            "confidence",
+        ],
+        help_heading = SEARCH
+    )]
+    optimise_split: bool,
+    /// Engine of the second half with --optimise-split [default: that of --engine]
+    #[arg(long, requires = "optimise_split", value_name = "NAME", help_heading = MODEL)]
+    second_engine: Option<String>,
+    /// Measured runs of each block with --optimise-split [default: 5]
+    #[arg(long, requires = "optimise_split", allow_negative_numbers = true, value_name = "N", help_heading = SEARCH)]
+    runs: Option<usize>,
+    /// Report as JSON; an SVG plot and the measurements are written beside it. With --optimise-split, the times
+    #[arg(
+        long,
+        short,
+        default_value = "prune.json",
+        default_value_if("optimise_split", ArgPredicate::IsPresent, "split.json"),
+        value_name = "FILE",
+        help_heading = OUTPUT
+    )]
     output: PathBuf,
     /// Export the pruned model to this folder
     #[arg(long, value_name = "DIR", help_heading = OUTPUT)]
@@ -110,19 +150,13 @@ pub struct PruneArgs {
 
 /// Searches, and writes what was found.
 pub fn run(args: &PruneArgs, log: &LogArgs) -> anyhow::Result<()> {
+    if args.optimise_split {
+        return split::run(args, log);
+    }
     check(args)?;
     let builtin = tempfile::tempdir()?;
     let source = ModelSource::named(&args.model);
-    let path = match &source {
-        ModelSource::Builtin => {
-            write_checkpoint(builtin.path())?;
-            builtin.path()
-        }
-        _ => {
-            check_is_checkpoint(&args.model)?;
-            &args.model
-        }
-    };
+    let path = checkpoint_path(args, &source, builtin.path())?;
     let prompts = Prompts::new(class_names(&args.classes, log)?)?;
     let images = evenly(expand_images(&args.images)?, args.max_images);
     let checkpoint = Checkpoint::open(path)?;
@@ -136,14 +170,7 @@ pub fn run(args: &PruneArgs, log: &LogArgs) -> anyhow::Result<()> {
         memory_bytes: (args.memory * f64::from(1 << 30)) as u64,
     };
     options.check(&checkpoint)?;
-    let engine = EngineOptions {
-        kind: args.engine.parse()?,
-        threads: args.threads,
-        onnxruntime: args.onnxruntime.clone(),
-        openvino: args.openvino.clone(),
-        ..EngineOptions::default()
-    };
-    let factory = EngineFactory::start_for_model(&engine, &source)?;
+    let factory = EngineFactory::start_for_model(&engine_options(args, &args.engine)?, &source)?;
     status(log, &format!("engine: {}", factory.description()));
     let cancellation = Cancellation::new();
     cancel_on_interrupt(&cancellation);
@@ -154,10 +181,6 @@ pub fn run(args: &PruneArgs, log: &LogArgs) -> anyhow::Result<()> {
     drop(waiting);
 
     let journal = args.output.with_extension("measurements.jsonl");
-    let scratch = match args.output.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
     let input = PruneInput {
         checkpoint: &checkpoint,
         model: &model,
@@ -165,9 +188,9 @@ pub fn run(args: &PruneArgs, log: &LogArgs) -> anyhow::Result<()> {
         images: &images,
         prompts: &prompts,
         journal: &journal,
-        scratch,
+        scratch: scratch(args),
     };
-    let mut bar = Bar { log, bar: None, shown: 0, started: Instant::now() };
+    let mut bar = Bar::new(log);
     let report = search(input, &options, &mut |step| bar.show(step));
     drop(bar);
     if interrupted().is_err() {
@@ -183,7 +206,46 @@ pub fn run(args: &PruneArgs, log: &LogArgs) -> anyhow::Result<()> {
     }
 }
 
+/// The checkpoint; the built-in model is written into `folder`.
+fn checkpoint_path<'p>(
+    args: &'p PruneArgs,
+    source: &ModelSource,
+    folder: &'p Path,
+) -> anyhow::Result<&'p Path> {
+    if *source == ModelSource::Builtin {
+        write_checkpoint(folder)?;
+        return Ok(folder);
+    }
+    check_is_checkpoint(&args.model)?;
+    Ok(&args.model)
+}
+
+fn engine_options(args: &PruneArgs, engine: &str) -> anyhow::Result<EngineOptions> {
+    Ok(EngineOptions {
+        kind: engine.parse()?,
+        threads: args.threads,
+        onnxruntime: args.onnxruntime.clone(),
+        openvino: args.openvino.clone(),
+        ..EngineOptions::default()
+    })
+}
+
+/// The folder for graphs, beside the report.
+fn scratch(args: &PruneArgs) -> &Path {
+    match args.output.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
 fn check(args: &PruneArgs) -> anyhow::Result<()> {
+    // clap does not ask for --optimise-split where --images, which excludes it, is given.
+    for (flag, given) in [("--second-engine", args.second_engine.is_some()), ("--runs", args.runs.is_some())]
+    {
+        if given {
+            return Err(usage(format!("{flag} is an option of --optimise-split: leave it out")));
+        }
+    }
     if args.max_images == 0 {
         return Err(usage("no image to search with: expected --max-images of at least 1"));
     }
@@ -223,7 +285,11 @@ struct Bar<'l> {
     started: Instant,
 }
 
-impl Bar<'_> {
+impl<'l> Bar<'l> {
+    fn new(log: &'l LogArgs) -> Self {
+        Self { log, bar: None, shown: 0, started: Instant::now() }
+    }
+
     fn show(&mut self, step: &PruneProgress) -> ocelli::Result<()> {
         let bar = self.bar.get_or_insert_with(|| Progress::new(self.log, step.total));
         let left = (step.total - step.done.min(step.total)) as f64 / step.done.max(1) as f64;

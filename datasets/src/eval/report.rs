@@ -27,6 +27,9 @@ pub struct EvalReport {
     /// With two models, the figures of the second minus those of the first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub difference: Option<Difference>,
+    /// Peak memory of the process in MiB, if models ran in it and it is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub peak_memory_mib: Option<f64>,
 }
 
 /// The figures of one model.

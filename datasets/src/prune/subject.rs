@@ -280,7 +280,7 @@ fn relative_distance(a: &[f32], b: &[f32]) -> f64 {
 }
 
 /// Rounded to microseconds, so that it is the same when it is read from a file. Zero without values.
-fn median(mut values: Vec<f64>) -> f64 {
+pub(super) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).map_or(0.0, |value| (value * 1e3).round() / 1e3)
 }

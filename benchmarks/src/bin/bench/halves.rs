@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use ocelli::Image;
 use ocelli::builtin::EXAMPLE_CLASSES;
 use ocelli::engines::Tensor;
 use ocelli::export::contract::{Manifest, Precision, Target};
@@ -178,9 +179,14 @@ fn check(args: &Arguments) -> anyhow::Result<Duration> {
         .map_err(|e| cli::usage(format!("--seconds is {}: expected a number of seconds: {e}", args.seconds)))
 }
 
+/// An image of 1280 × 720.
+pub fn drawn_image() -> anyhow::Result<Image> {
+    Ok(MovingScene::new(1, &EXAMPLE_CLASSES[..4], 1280, 720, 1, 30.0)?.image(0))
+}
+
 /// The model's input for a drawn image, `[1, 3, S, S]`.
-fn drawn(manifest: &Manifest) -> anyhow::Result<Tensor> {
-    let image = MovingScene::new(1, &EXAMPLE_CLASSES[..4], 1280, 720, 1, 30.0)?.image(0);
+pub fn drawn(manifest: &Manifest) -> anyhow::Result<Tensor> {
+    let image = drawn_image()?;
     let mut config = PreprocessConfig::new(manifest.imgsz);
     config.mean = manifest.preprocessing.mean;
     config.std = manifest.preprocessing.std;

@@ -28,6 +28,15 @@ impl Lines {
     pub fn write(&self, line: &impl Serialize) -> anyhow::Result<()> {
         let text = serde_json::to_string(line)?;
         print(|out| writeln!(out, "{text}"))?;
+        self.keep_text(&text)
+    }
+
+    /// Writes a line to the file alone.
+    pub fn keep(&self, line: &impl Serialize) -> anyhow::Result<()> {
+        self.keep_text(&serde_json::to_string(line)?)
+    }
+
+    fn keep_text(&self, text: &str) -> anyhow::Result<()> {
         if let Some(mut file) = self.file.as_ref() {
             writeln!(file, "{text}")?;
         }

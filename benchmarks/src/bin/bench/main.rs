@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod checkpoint;
+mod dart;
 mod detect;
 mod engine;
 mod halves;
@@ -30,6 +31,7 @@ enum Bench {
     Halves(halves::Arguments),
     Memory(memory::Arguments),
     Precision(precision::Arguments),
+    Dart(dart::Arguments),
     Checkpoint(checkpoint::Arguments),
     Tiles(tiles::Arguments),
     Report(report::Arguments),
@@ -44,6 +46,7 @@ fn main() -> ExitCode {
         Bench::Halves(args) => cli::run::<Bench>(&args.log, || halves::run(&args)),
         Bench::Memory(args) => cli::run::<Bench>(&args.log, || memory::run(&args)),
         Bench::Precision(args) => cli::run::<Bench>(&args.log, || precision::run(&args)),
+        Bench::Dart(args) => cli::run::<Bench>(&args.log, || dart::run(&args)),
         Bench::Checkpoint(args) => cli::run::<Bench>(&args.log, || checkpoint::run(&args)),
         Bench::Tiles(args) => cli::run::<Bench>(&args.log, || tiles::run(&args)),
         Bench::Report(args) => cli::run::<Bench>(&args.log, || report::run(&args)),

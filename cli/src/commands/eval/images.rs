@@ -36,7 +36,7 @@ impl Images {
     pub fn open(args: &EvalArgs, log: &LogArgs) -> anyhow::Result<Self> {
         let has_model = args.compare.is_empty() || args.compare.iter().any(|path| !path.is_file());
         let needed = has_model && args.predictions.is_none();
-        let (truth, description, origin) = match (args.scenes, &args.annotations, &args.images) {
+        let (truth, description, origin) = match (args.scenes, args.annotations(), args.images()) {
             (Some(count), _, _) => {
                 let generator = SceneGenerator::new(SEED, SceneOptions::default())?;
                 let truth = draw_all(&generator, count, log)?;
@@ -45,7 +45,8 @@ impl Images {
             }
             (None, Some(path), folder) => {
                 let origin = match folder {
-                    Some(folder) if folder.is_dir() => Origin::Folder(folder.clone()),
+                    Some(_) if !needed && args.coco.is_some() => Origin::None,
+                    Some(folder) if folder.is_dir() => Origin::Folder(folder),
                     Some(folder) => {
                         let message = format!("no images, {}: no such folder", folder.display());
                         return Err(Error::new(ErrorKind::InvalidArgument, message).into());
@@ -56,7 +57,7 @@ impl Images {
                     }
                     None => Origin::None,
                 };
-                (Truth::open(path)?, path.display().to_string(), origin)
+                (Truth::open(&path)?, path.display().to_string(), origin)
             }
             (None, None, _) => unreachable!("`check` requires one of them"),
         };

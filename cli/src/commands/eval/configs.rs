@@ -1,0 +1,254 @@
+//! `--configs`: an evaluation of each configuration of a file, in a process of its own.
+
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant, UNIX_EPOCH};
+
+use anyhow::Context;
+use clap::CommandFactory;
+use ocelli::atomic_file::write_atomically;
+use ocelli_datasets::eval::{ConfigurationReport, ConfigurationsReport};
+use ocelli_export::read_text;
+use serde_json::{Map, Value};
+use sha2::{Digest, Sha256};
+
+use super::EvalArgs;
+use crate::config::{check_value, option};
+use crate::given::given_arguments;
+use crate::output::{diagnostic, one_line};
+use crate::program::Ocelli;
+use crate::{LogArgs, check_output_file, host, interrupted, print, status, usage};
+
+/// Options of the whole run, which a configuration cannot have.
+const OF_THE_RUN: [&str; 12] = [
+    "configs",
+    "json",
+    "save-predictions",
+    "config",
+    "per-class",
+    "compare",
+    "calibrate-screen",
+    "screen-keep",
+    "video",
+    "truth",
+    "quiet",
+    "verbose",
+];
+/// Options that change no figure.
+const OF_MESSAGES: [&str; 2] = ["--quiet", "--verbose"];
+/// Time that a process has to end after Ctrl-C, which a terminal sends to it as well.
+const GRACE: Duration = Duration::from_secs(2);
+/// Time between two looks at whether Ctrl-C was pressed.
+const POLL: Duration = Duration::from_millis(50);
+
+/// A configuration and its process.
+struct Configuration {
+    name: String,
+    key: String,
+    arguments: Vec<OsString>,
+}
+
+/// Evaluates every configuration of the file and prints a table. Those that the report of `--json` has are not evaluated again.
+pub fn run(args: &EvalArgs, path: &Path, log: &LogArgs) -> anyhow::Result<()> {
+    let file = args.json.as_deref().filter(|path| *path != Path::new("-"));
+    if let Some(file) = file {
+        check_output_file("--json", file)?;
+    }
+    let all = read(path)?;
+    let known = match file {
+        Some(file) if file.exists() => ConfigurationsReport::open(file)?,
+        _ => ConfigurationsReport::default(),
+    };
+    let folder = tempfile::tempdir()?;
+    let mut report = ConfigurationsReport::default();
+    for (number, configuration) in all.iter().enumerate() {
+        interrupted()?;
+        let place = format!("configuration {} of {}: {}", number + 1, all.len(), configuration.name);
+        if let Some(kept) = known.finished(&configuration.key) {
+            status(log, &format!("{place}, evaluated before"));
+            let (name, kept) = (configuration.name.clone(), kept.clone());
+            report.configurations.push(ConfigurationReport { name, ..kept });
+            continue;
+        }
+        status(log, &place);
+        report.configurations.push(evaluate(configuration, folder.path())?);
+        if let Some(file) = file {
+            // What the last run evaluated and this one has not reached stays.
+            let mut so_far = report.clone();
+            let reached = &all[..=number];
+            let others = known.configurations.iter().filter(|one| reached.iter().all(|it| it.key != one.key));
+            so_far.configurations.extend(others.cloned());
+            write_atomically(file, |out| so_far.write_json(out))?;
+        }
+    }
+    match args.json.as_deref() {
+        Some(path) if path == Path::new("-") => print(|out| report.write_json(out))?,
+        json => {
+            print(|out| report.write_table(out))?;
+            if let Some(path) = json {
+                write_atomically(path, |out| report.write_json(out))?;
+                status(log, &format!("→ {}", path.display()));
+            }
+        }
+    }
+    match report.configurations.iter().filter(|one| one.error.is_some()).count() {
+        0 => Ok(()),
+        failed => anyhow::bail!("{failed} of {} configurations failed: see above", all.len()),
+    }
+}
+
+/// The configurations of a file: YAML, or JSON, with the options of each below its name. The command line takes precedence.
+fn read(path: &Path) -> anyhow::Result<Vec<Configuration>> {
+    let refuse = |why: String| usage(format!("--configs, {}: {why}", path.display()));
+    let text = read_text(path, "the configurations")?;
+    let listed: Map<String, Value> = serde_saphyr::from_str(&text).map_err(|error| {
+        let said = error.to_string();
+        let said = said.lines().next().unwrap_or_default();
+        refuse(format!("expected YAML with the options of eval below each name, such as `whole: {{model: sam3/}}`: {said}"))
+    })?;
+    if listed.is_empty() {
+        return Err(refuse(
+            "no configuration; expected a name with options of eval, such as `whole: {model: sam3/}`".into(),
+        ));
+    }
+    let mut program = Ocelli::command();
+    program.build();
+    let command = program.find_subcommand("eval").expect("this is the command");
+    let given = given_arguments(&["configs", "json"])?;
+    let mut all = Vec::with_capacity(listed.len());
+    for (name, options) in &listed {
+        let refuse = |why: String| refuse(format!("{name}: {why}"));
+        let Some(options) = options.as_object() else {
+            return Err(refuse("expected options of eval, such as `model: sam3/`".into()));
+        };
+        let mut groups = vec![given.clone()];
+        for (key, value) in options {
+            if OF_THE_RUN.contains(&&*key.replace('_', "-")) {
+                return Err(refuse(format!("{key} is an option of the whole run: leave it out")));
+            }
+            let arguments = option(command, key, value, &given).map_err(refuse)?;
+            check_value(command, &arguments).map_err(|why| refuse(format!("{key}: {why}")))?;
+            groups.push(arguments);
+        }
+        let own = std::iter::once(OsString::from("eval")).chain(groups.iter().flatten().cloned());
+        let parsed = command.clone().try_get_matches_from(own);
+        parsed.map_err(|mistake| refuse(usage::line(&mistake)))?;
+        // The same options in another order are the same configuration.
+        let mut sorted = groups.clone();
+        sorted.sort();
+        all.push(Configuration { name: name.clone(), key: key(&sorted), arguments: groups.concat() });
+    }
+    Ok(all)
+}
+
+/// A hash of the options, the files that they name, and the version of the program.
+fn key(options: &[Vec<OsString>]) -> String {
+    let mut hash = Sha256::new();
+    let mut add = |text: &str| {
+        hash.update((text.len() as u64).to_le_bytes());
+        hash.update(text);
+    };
+    add(env!("CARGO_PKG_VERSION"));
+    for argument in options.iter().flatten().filter(|one| OF_MESSAGES.iter().all(|flag| *one != flag)) {
+        let text = argument.to_string_lossy();
+        add(&text);
+        let value =
+            text.split_once('=').filter(|_| text.starts_with("--")).map_or(&*text, |(_, value)| value);
+        for line in stamps(Path::new(value)) {
+            add(&line);
+        }
+    }
+    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Sizes and times of a file, or of what is in a folder, down to the folders in it; none for what is neither.
+fn stamps(path: &Path) -> Vec<String> {
+    let of = |path: &Path| {
+        let data = path.metadata().ok()?;
+        let changed = data.modified().ok()?.duration_since(UNIX_EPOCH).ok()?.as_nanos();
+        Some(format!("{} {} {changed}", path.display(), if data.is_dir() { 0 } else { data.len() }))
+    };
+    let inside = |folder: &PathBuf| -> Vec<PathBuf> {
+        std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
+    };
+    let own = inside(&path.to_owned());
+    let below: Vec<PathBuf> = own.iter().filter(|path| path.is_dir()).flat_map(inside).collect();
+    let mut all: Vec<String> = own.iter().chain(&below).filter_map(|path| of(path)).collect();
+    all.extend(of(path).filter(|_| !path.is_dir()));
+    all.sort();
+    all
+}
+
+/// Evaluates a configuration in its process. What it reports as errors appears with its name; the last one is the reason.
+fn evaluate(configuration: &Configuration, folder: &Path) -> anyhow::Result<ConfigurationReport> {
+    let json = folder.join("report.json");
+    if json.exists() {
+        std::fs::remove_file(&json)?;
+    }
+    let program = host::executable().context("cannot find this program")?;
+    let mut command = Command::new(&program);
+    command.arg("eval").args(&configuration.arguments).arg("--json").arg(&json);
+    let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
+    let mut child = child.with_context(|| format!("cannot start a process, {}", program.display()))?;
+    let lines = lines_of(&mut child);
+    let mut reason = None;
+    loop {
+        match lines.recv_timeout(POLL) {
+            Ok(line) => match line.strip_prefix("error: ") {
+                Some(error) => {
+                    diagnostic(&format!("error: {}: {error}", configuration.name));
+                    reason = Some(error.to_owned());
+                }
+                None => diagnostic(&line),
+            },
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => break,
+        }
+        if let Err(stop) = interrupted() {
+            end(&mut child)?;
+            return Err(stop.into());
+        }
+    }
+    let status = child.wait()?;
+    interrupted()?;
+    let error = (!status.success()).then(|| {
+        reason.unwrap_or_else(|| {
+            one_line(&format!("its process ended, {status}; for lack of memory the system ends one"))
+        })
+    });
+    let report = match std::fs::read(&json) {
+        Ok(text) => Some(serde_json::from_slice(&text)?),
+        Err(_) => None,
+    };
+    let Configuration { name, key, .. } = configuration;
+    Ok(ConfigurationReport { name: name.clone(), key: key.clone(), report, error })
+}
+
+/// The lines of stderr.
+fn lines_of(child: &mut Child) -> Receiver<String> {
+    let (send, lines) = mpsc::channel();
+    let stderr = BufReader::new(child.stderr.take().expect("it is piped"));
+    std::thread::spawn(move || {
+        for line in stderr.split(b'\n').map_while(Result::ok) {
+            if send.send(String::from_utf8_lossy(&line).trim_end().to_owned()).is_err() {
+                break;
+            }
+        }
+    });
+    lines
+}
+
+/// Waits a little for a process that Ctrl-C may have reached, then ends it.
+fn end(child: &mut Child) -> std::io::Result<()> {
+    let start = Instant::now();
+    while child.try_wait()?.is_none() {
+        if start.elapsed() > GRACE {
+            child.kill()?;
+        }
+        std::thread::sleep(POLL);
+    }
+    Ok(())
+}

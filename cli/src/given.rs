@@ -1,0 +1,106 @@
+//! The arguments that a command was given, to run another command with them.
+
+use std::ffi::OsString;
+
+use clap::parser::ValueSource;
+use clap::{ArgAction, ArgMatches, Command, CommandFactory};
+
+use crate::program::Ocelli;
+use crate::usage::{self, matches_of};
+
+/// The arguments of the command that this process runs, those of the file of `--config` included, without the options
+/// `except`, by their documented names.
+///
+/// # Errors
+/// If they are not those of a command of `ocelli`.
+pub(crate) fn given_arguments(except: &[&str]) -> anyhow::Result<Vec<OsString>> {
+    let mut program = Ocelli::command();
+    let arguments =
+        crate::config::with_config(&program, crate::host::arguments()).map_err(crate::exit::usage)?;
+    program.build();
+    let matches = matches_of(program.clone(), arguments).map_err(|e| crate::exit::usage(usage::line(&e)))?;
+    let (name, matches) = matches.subcommand().expect("a command runs");
+    let command = program.find_subcommand(name).expect("clap found it");
+    Ok(spelled(command, matches, except))
+}
+
+fn spelled(command: &Command, matches: &ArgMatches, except: &[&str]) -> Vec<OsString> {
+    let mut all = Vec::new();
+    for argument in command.get_arguments() {
+        let (id, long) = (argument.get_id().as_str(), argument.get_long().unwrap_or_default());
+        // The arguments of a list have been named before; `--help` and `--version` have no values.
+        let is_given = matches!(matches.try_contains_id(id), Ok(true))
+            && matches.value_source(id) == Some(ValueSource::CommandLine);
+        if !is_given || long.is_empty() || except.contains(&long) {
+            continue;
+        }
+        let flag = OsString::from(format!("--{long}"));
+        match argument.get_action() {
+            ArgAction::SetTrue => all.push(flag),
+            ArgAction::Count => all.extend((0..matches.get_count(id)).map(|_| flag.clone())),
+            action => {
+                let values: Vec<_> = matches.get_raw(id).unwrap_or_default().collect();
+                if matches!(action, ArgAction::Append) || values.len() != 1 {
+                    all.push(flag);
+                    all.extend(values.into_iter().map(OsString::from));
+                } else {
+                    // A value may start with a hyphen.
+                    let mut both = flag;
+                    both.push("=");
+                    both.push(values[0]);
+                    all.push(both);
+                }
+            }
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_are_given_again() {
+        let mut program = Ocelli::command();
+        program.build();
+        let cases: [(&[&str], &[&str]); 4] = [
+            (&["eval", "--scenes", "3"], &["--scenes=3"]),
+            (
+                &[
+                    "eval",
+                    "-q",
+                    "--conf=0.2",
+                    "--class",
+                    "dog",
+                    "--class",
+                    "red apple",
+                    "--masks",
+                    "--scenes",
+                    "2",
+                ],
+                &["--scenes=2", "--classes", "dog", "red apple", "--masks", "--confidence=0.2", "--quiet"],
+            ),
+            (
+                &["eval", "--screen", "--scenes", "2", "--weights=-m"],
+                &["--scenes=2", "--screen=calibrated", "--model=-m"],
+            ),
+            (
+                &["eval", "--json", "-", "-vv", "--scenes", "1", "--threads", "2"],
+                &["--scenes=1", "--threads=2", "--verbose", "--verbose"],
+            ),
+        ];
+        let mut wrong = Vec::new();
+        for (arguments, expected) in cases {
+            let all = std::iter::once("ocelli").chain(arguments.iter().copied()).map(OsString::from);
+            let matches = program.clone().try_get_matches_from(all).expect("they are valid");
+            let (name, matches) = matches.subcommand().expect("eval");
+            let command = program.find_subcommand(name).expect("eval");
+            let found = spelled(command, matches, &["json"]);
+            if found != expected {
+                wrong.push(format!("{arguments:?}: {found:?}, expected {expected:?}"));
+            }
+        }
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    }
+}
