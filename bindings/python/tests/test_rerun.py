@@ -58,6 +58,8 @@ def test_a_picture(park: Frame, masking: ocelli.Detector, tmp_path: Path) -> Non
     assert full["/ocelli/image/boxes:Boxes2D:class_ids"] == (found.class_id + 1).tolist()
     assert bytes(np.array(full["/ocelli/image:Image:buffer"][0], np.uint8)) == park.tobytes()
     assert bytes(np.array(empty["/ocelli/image:Image:buffer"][0], np.uint8)) == park[..., ::-1].tobytes()
+    models = [row["/ocelli/image:Image:format"][0]["color_model"] for row in (full, empty)]
+    assert models == [rr.ColorModel.RGB.value, rr.ColorModel.BGR.value]
     context = full["/ocelli/image:AnnotationContext:context"][0]
     assert {one["class_id"]: one["class_description"]["info"]["label"] for one in context} == {1: "dog", 2: "tree"}
 
