@@ -36,7 +36,7 @@ python3 -m venv "$work/fresh"
 (cd / && "$work/fresh/bin/ocelli" --version && "$work/fresh/bin/demo-image" --version && "$work/fresh/bin/demo-video" --version)
 
 step "with extras"
-"$work/fresh/bin/pip" install -q "$wheel[cpu,video,supervision,ray]" pytest pillow pycocotools mypy pyright nbclient ipykernel
+"$work/fresh/bin/pip" install -q "$wheel[cpu,video,supervision,ray,rerun]" "rerun-sdk[catalog]>=0.41" pytest pillow pycocotools mypy pyright nbclient ipykernel
 "$work/fresh/bin/mypy" python/ocelli
 # The types as a user of the wheel sees them.
 "$work/fresh/bin/mypy" --python-executable "$work/fresh/bin/python" examples overhead.py

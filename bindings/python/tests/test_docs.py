@@ -48,6 +48,6 @@ def test_the_guide_names_everything() -> None:
     known |= set(dir(ocelli.Mask)) | set(dir(ocelli.Tracker)) | set(ocelli.Detections.__slots__)
     known |= set(dir(ocelli.VideoSession)) | set(dir(ocelli.TrackedFrame)) | set(dir(ocelli.sam3))
     known |= set(dir(ocelli.VideoFrame)) | set(dir(ocelli.ObjectMask)) | set(dir(ocelli.ObjectPrompt))
-    extras = {"ocelli", "cpu", "cuda", "video", "supervision", "ray", "progress", "KeyboardInterrupt"}
-    extras |= {"Labeler", "unfinished", "OCELLI_TENSORRT"}
+    extras = {"ocelli", "cpu", "cuda", "video", "supervision", "ray", "rerun", "progress", "KeyboardInterrupt"}
+    extras |= {"Labeler", "unfinished", "OCELLI_TENSORRT", "VideoLog", "blueprint"}
     assert words <= known | extras, words - known - extras

@@ -15,6 +15,7 @@ from ._errors import InvalidArgument
 from ._pictures import ImageLike, pixels
 
 if TYPE_CHECKING:
+    import rerun
     import supervision
 
 FloatArray: TypeAlias = npt.NDArray[np.float32]
@@ -313,6 +314,30 @@ class Detections:
             tracker_id=self.tracker_id,
             data={"class_name": self.class_name},
         )
+
+    def log_to_rerun(
+        self,
+        image: ImageLike | None = None,
+        *,
+        entity: str = "ocelli",
+        recording: rerun.RecordingStream | None = None,
+        channel_order: Literal["rgb", "bgr"] = "rgb",
+        jpeg_quality: int | None = 80,
+    ) -> None:
+        """Logs the detections, and the picture if there is one, to the Rerun viewer or a recording: boxes with labels, masks,
+        and the latency of each stage. `ocelli.rerun` names the entities, has a layout for them, and logs videos.
+
+        entity: where to log.
+        recording: by default the one of `rerun.init`.
+        channel_order: of an image in an array.
+        jpeg_quality: 1 to 100, or None for the pixels as they are.
+
+        Raises `Unavailable` without the package `rerun-sdk`, `InvalidArgument` without a recording and for an image of another
+        size.
+        """
+        from .rerun import log_detections
+
+        log_detections(self, image, entity, recording, channel_order, jpeg_quality)
 
     def plot(
         self,
