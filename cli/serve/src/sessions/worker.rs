@@ -187,7 +187,7 @@ impl Worker {
                 self.seen.results().start_over(text);
             }
             Some(object) if found.is_ok() && !before.contains(&object) => {
-                self.seen.results().begin(u64::from(object))
+                self.seen.results().begin(u64::from(object));
             }
             Some(_) => {}
         }
