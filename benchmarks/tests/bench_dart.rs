@@ -44,16 +44,14 @@ fn both_tables_are_measured() -> Result<(), Box<dyn std::error::Error>> {
 
     let lines = std::fs::read_to_string(place.path().join("output/dart.jsonl"))?;
     let lines: Vec<Value> = lines.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
-    let number = |line: usize, pointer: &str| {
-        lines[line]
-            .pointer(pointer)
-            .and_then(Value::as_f64)
-            .unwrap_or_else(|| panic!("{pointer}: {}", lines[line]))
+    let number_of = |line: &Value, pointer: &str| {
+        line.pointer(pointer).and_then(Value::as_f64).unwrap_or_else(|| panic!("{pointer}: {line}"))
     };
+    let number = |line: usize, pointer: &str| number_of(&lines[line], pointer);
     assert_eq!(lines.len(), 7);
-    for line in 0..3 {
-        let frame = number(line, "/image/ms/p50") + number(line, "/prompts/ms/p50");
-        assert!((number(line, "/sequential_fps") * frame - 1e3).abs() < 1e-6, "{}", lines[line]);
+    for line in &lines[..3] {
+        let frame = number_of(line, "/image/ms/p50") + number_of(line, "/prompts/ms/p50");
+        assert!((number_of(line, "/sequential_fps") * frame - 1e3).abs() < 1e-6, "{line}");
     }
     assert_eq!(number(2, "/at_once"), 16.0, "at most");
     // A pass for each of three prompts runs the backbone three times.
