@@ -61,7 +61,7 @@ pub struct EvalArgs {
     /// COCO's folder as it unpacks: the images in val2017/ and annotations/instances_val2017.json
     #[arg(long, value_name = "DIR", conflicts_with_all = ["images", "annotations", "scenes", "video"], help_heading = INPUT)]
     coco: Option<PathBuf>,
-    /// Evaluate each configuration of a file, YAML or JSON with options of this command below each name, and print a table
+    /// Evaluate each configuration of a file and print a table; it is YAML or JSON, with options of this command below each name
     #[arg(
         long,
         value_name = "FILE",
