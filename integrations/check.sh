@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds and tests the nodes, beside other implementations of their protocols from PyPI:
-#   check.sh               everything: 80 s once it is built; the first time it compiles 340 crates
+#   check.sh               everything: 80 s once it is built; the first time it compiles 640 crates
 #   check.sh --goldens     writes the goldens of the serialisation anew
 # Programs on DDS run in a network namespace with nothing but its loopback interface; that needs root.
 set -euo pipefail
@@ -45,5 +45,12 @@ ip netns exec "$namespace" ip route add 224.0.0.0/4 dev lo
 step "ROS 2"
 CYCLONEDDS_URI='<CycloneDDS><Domain><General><Interfaces><NetworkInterface name="lo" multicast="true"/></Interfaces></General></Domain></CycloneDDS>' \
   ip netns exec "$namespace" "$python" ros2/tests/peer.py "$target/debug/ocelli-ros2" ../demos/scenes
+
+step dora
+rm -rf "$target/dataflows"
+mkdir "$target/dataflows"
+started=$SECONDS
+ip netns exec "$namespace" "$python" dora/tests/check.py "$target/debug/ocelli-dora" "$ocelli" ../demos/scenes "$target/dataflows"
+echo "dora: $((SECONDS - started)) s"
 
 step done

@@ -1,8 +1,8 @@
-"""Writes recordings with rosbags, runs `ocelli-mcap` and reads with rosbags what it wrote.
+"""Writes recordings with rosbags, runs `ocelli-mcap`, and reads with rosbags and MCAP's own reader what it wrote.
 
 check.py OCELLI-MCAP OCELLI SCENES FOLDER
 
-pip install rosbags==0.11.9 numpy==2.4.6 pillow==13.0.0
+pip install rosbags==0.11.9 mcap==1.6.0 numpy==2.4.6 pillow==13.0.0
 """
 
 import json
@@ -12,6 +12,7 @@ from io import BytesIO
 from pathlib import Path
 
 import numpy as np
+from mcap.reader import make_reader
 from PIL import Image as Picture
 from rosbags.highlevel import AnyReader
 from rosbags.rosbag2 import StoragePlugin, Writer
@@ -60,8 +61,23 @@ def write(bag, compressed):
     return next(bag.glob("*.mcap"))
 
 
+def validate(file):
+    """Checks a recording with the reader of the format's authors: checksums, and the summary against the messages."""
+    with file.open("rb") as stream:
+        reader = make_reader(stream, validate_crcs=True)
+        summary, counts = reader.get_summary(), {}
+        for schema, channel, message in reader.iter_messages(log_time_order=False):
+            assert (schema.encoding, channel.message_encoding) == ("ros2msg", "cdr"), (file, schema, channel)
+            assert message.log_time >= summary.statistics.message_start_time, (file, message.log_time)
+            counts[channel.id] = counts.get(channel.id, 0) + 1
+        assert reader.get_header().profile == "ros2", file
+        assert summary.statistics.channel_message_counts == counts, (file, counts, summary.statistics)
+        assert summary.statistics.message_count == sum(counts.values()) > 0, file
+
+
 def read(file):
     """The messages of a recording, by topic; the schemas are those in the file."""
+    validate(file)
     found = {}
     with AnyReader([file]) as reader:
         for connection, time, raw in reader.messages():

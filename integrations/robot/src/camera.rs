@@ -24,6 +24,25 @@ pub struct Pixels<'a> {
     pub timestamp: Duration,
 }
 
+impl<'a> Pixels<'a> {
+    /// Pixels whose rows follow each other without padding.
+    pub fn packed(
+        encoding: &'a str,
+        (width, height): (u32, u32),
+        data: &'a [u8],
+        timestamp: Duration,
+    ) -> Self {
+        let columns = width as usize;
+        let step = match encoding {
+            "rgb8" | "bgr8" | "8UC3" => 3 * columns,
+            "rgba8" | "bgra8" => 4 * columns,
+            "nv12" => columns.next_multiple_of(2),
+            _ => columns,
+        };
+        Self { encoding, width, height, step, data, timestamp }
+    }
+}
+
 /// A frame for the detector. It borrows the message's pixels; those with four bytes, which are converted into `converted`,
 /// are the exception.
 ///

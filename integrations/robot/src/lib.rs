@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`LiveDetector`] | a detector and a tracker whose classes, confidence and engine change while frames arrive |
 //! | [`Settings`] | what a node is started with |
+//! | [`parameters`] | the settings as parameters, which middlewares name, set and show |
 //! | [`camera`] | the pixels of a camera's message, borrowed where the format allows it |
 //! | [`messages`] | messages of ROS 2 and their definitions |
 //! | [`cdr`] | the serialisation of these messages in recordings |
@@ -15,6 +16,7 @@ mod definitions;
 mod live_detector;
 pub mod messages;
 mod newest;
+pub mod parameters;
 mod results;
 mod settings;
 

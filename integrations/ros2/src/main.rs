@@ -6,7 +6,6 @@ mod arguments;
 mod latencies;
 mod middleware;
 mod node;
-mod parameters;
 
 use std::process::ExitCode;
 

@@ -8,12 +8,11 @@ use futures::StreamExt;
 use futures::executor::block_on;
 use futures::future::{AbortHandle, Abortable};
 use ocelli_robot::messages::RosMessage;
+use ocelli_robot::parameters::Parameter;
 use ros2_client::dds::rustdds::{DomainParticipantBuilder, Topic};
 use ros2_client::qos::{Durability, History, WhenFull};
 use ros2_client::{Context, MessageTypeName, Name, Node, NodeName, NodeOptions, ParameterValue, QosProfile};
 use serde::de::DeserializeOwned;
-
-use crate::parameters::Parameter;
 
 /// Results that a subscriber may be behind by.
 const RESULTS: usize = 10;

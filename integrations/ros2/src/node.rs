@@ -9,12 +9,12 @@ use anyhow::{Context, bail};
 use ocelli::draw::Annotator;
 use ocelli::{FrameView, pipeline::FrameOutcome};
 use ocelli_robot::messages::{CompressedImage, Detection2DArray, Header, Image, LabelInfo, Time, VisionInfo};
+use ocelli_robot::parameters::{self, Parameter};
 use ocelli_robot::{LiveDetector, Newest, Settings, camera, detection_array, instance_image, label_info};
 
 use crate::arguments::Arguments;
 use crate::latencies::{self, Latencies};
 use crate::middleware::{Middleware, OnParameter, Publisher};
-use crate::parameters::{self, Parameter};
 
 /// How long the loop waits for an image before it looks at parameters and signals.
 const TURN: Duration = Duration::from_millis(20);
@@ -67,7 +67,7 @@ fn settings(arguments: &Arguments) -> anyhow::Result<(Settings, String)> {
                 bail!("{TRANSPORT} is {value}: expected raw or compressed");
             }
         } else if known.iter().any(|(known, _)| known == name) {
-            parameters::set(&mut settings, name, &parameters::from_yaml(name, value)?)?;
+            parameters::set(&mut settings, name, &parameters::from_json(name, value)?)?;
         } else if name != "use_sim_time" {
             tracing::warn!("there is no parameter {name}");
         }
@@ -282,7 +282,7 @@ fn handlers(
             return Err(format!("{TRANSPORT} is set at the start"));
         }
         let mut settings = current.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        parameters::set(&mut settings, name, value).map_err(|error| format!("{error:#}"))?;
+        parameters::set(&mut settings, name, value).map_err(|error| error.to_string())?;
         Ok(settings)
     };
     let changed = Arc::new(changed);

@@ -371,4 +371,5 @@ def measure(peer, picture, frames):
     expect(len(times) > frames * 0.8, "most images have results")
 
 
-main()
+if __name__ == "__main__":
+    main()

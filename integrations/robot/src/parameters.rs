@@ -1,17 +1,22 @@
-//! The parameters of the node and the settings that they stand for.
+//! The parameters of a node and the settings that they stand for.
 
-use anyhow::bail;
-use ocelli::ModelSource;
-use ocelli_robot::Settings;
+use ocelli::{Error, ErrorKind, ModelSource, Result};
 use serde_json::Value;
 
-/// A parameter's value, of the types that the node has.
+use crate::Settings;
+
+/// A parameter's value, of the types that nodes have.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Parameter {
+    /// True or false.
     Bool(bool),
+    /// A whole number.
     Integer(i64),
+    /// A number.
     Double(f64),
+    /// A text.
     Text(String),
+    /// A list of texts.
     Texts(Vec<String>),
 }
 
@@ -38,8 +43,8 @@ pub fn of(settings: &Settings, confidence: f32) -> Vec<(&'static str, Parameter)
 /// Sets a parameter.
 ///
 /// # Errors
-/// For an unknown parameter, another type, and values that [`Settings::check`] refuses.
-pub fn set(settings: &mut Settings, name: &str, value: &Parameter) -> anyhow::Result<()> {
+/// [`ErrorKind::InvalidArgument`] for an unknown parameter, another type, and values that [`Settings::check`] refuses.
+pub fn set(settings: &mut Settings, name: &str, value: &Parameter) -> Result<()> {
     let mut changed = settings.clone();
     match (name, value) {
         ("classes", Parameter::Texts(classes)) => changed.classes.clone_from(classes),
@@ -58,12 +63,16 @@ pub fn set(settings: &mut Settings, name: &str, value: &Parameter) -> anyhow::Re
         ("model", Parameter::Text(model)) => changed.model = ModelSource::named(model),
         ("threads", Parameter::Integer(threads)) => match usize::try_from(*threads) {
             Ok(threads) => changed.threads = Some(threads).filter(|threads| *threads > 0),
-            Err(_) => bail!("threads is {threads}: expected a number of threads, or 0 for all"),
+            Err(_) => {
+                return invalid(format!("threads is {threads}: expected a number of threads, or 0 for all"));
+            }
         },
         ("track", Parameter::Bool(track)) => changed.track = *track,
         (name, value) => match of(settings, 0.0).iter().find(|(known, _)| *known == name) {
-            Some((_, expected)) => bail!("{name} is {value:?}: expected a value like {expected:?}"),
-            None => bail!("there is no parameter {name}"),
+            Some((_, expected)) => {
+                return invalid(format!("{name} is {value:?}: expected a value like {expected:?}"));
+            }
+            None => return invalid(format!("there is no parameter {name}")),
         },
     }
     changed.check()?;
@@ -71,11 +80,11 @@ pub fn set(settings: &mut Settings, name: &str, value: &Parameter) -> anyhow::Re
     Ok(())
 }
 
-/// A parameter's value from YAML.
+/// A parameter's value from JSON or YAML.
 ///
 /// # Errors
-/// For values that no parameter has.
-pub fn from_yaml(name: &str, value: &Value) -> anyhow::Result<Parameter> {
+/// [`ErrorKind::InvalidArgument`] for values that no parameter has.
+pub fn from_json(name: &str, value: &Value) -> Result<Parameter> {
     Ok(match value {
         Value::Bool(value) => Parameter::Bool(*value),
         Value::Number(number) => match number.as_i64() {
@@ -86,8 +95,35 @@ pub fn from_yaml(name: &str, value: &Value) -> anyhow::Result<Parameter> {
         Value::Array(items) if items.iter().all(Value::is_string) => {
             Parameter::Texts(items.iter().filter_map(Value::as_str).map(str::to_owned).collect())
         }
-        other => bail!("{name} is {other}: expected a text, a list of texts, a number, true or false"),
+        other => {
+            return invalid(format!(
+                "{name} is {other}: expected a text, a list of texts, a number, true or false"
+            ));
+        }
     })
+}
+
+/// A parameter's value from a text, such as that of an environment variable: `person, red apple`, `0.5`, `true`.
+///
+/// # Errors
+/// [`ErrorKind::InvalidArgument`] for an unknown parameter and a text that is not a value of it.
+pub fn from_text(name: &str, text: &str) -> Result<Parameter> {
+    let text = text.trim();
+    let known = of(&Settings::default(), 0.0);
+    let Some((_, kind)) = known.iter().find(|(known, _)| *known == name) else {
+        return invalid(format!("there is no parameter {name}"));
+    };
+    let (parsed, expected) = match kind {
+        Parameter::Bool(_) => (text.to_lowercase().parse().map(Parameter::Bool).ok(), "true or false"),
+        Parameter::Integer(_) => (text.parse().map(Parameter::Integer).ok(), "a whole number"),
+        Parameter::Double(_) => (text.parse().map(Parameter::Double).ok(), "a number"),
+        Parameter::Text(_) | Parameter::Texts(_) => (Some(Parameter::Text(text.to_owned())), "a text"),
+    };
+    parsed.map_or_else(|| invalid(format!("{name} is {text:?}: expected {expected}")), Ok)
+}
+
+fn invalid<T>(message: String) -> Result<T> {
+    Err(Error::new(ErrorKind::InvalidArgument, message))
 }
 
 #[cfg(test)]
@@ -136,5 +172,28 @@ mod tests {
         }
         assert!(failures.is_empty(), "{}", failures.join("\n"));
         assert_eq!(settings, Settings::default());
+    }
+
+    #[test]
+    fn texts_become_values_of_the_type_of_the_parameter() {
+        let cases = [
+            ("classes", "person, red apple", Ok(Parameter::Text("person, red apple".into()))),
+            ("confidence", " 0.25 ", Ok(Parameter::Double(0.25))),
+            ("confidence", "1", Ok(Parameter::Double(1.0))),
+            ("threads", "2", Ok(Parameter::Integer(2))),
+            ("track", "False", Ok(Parameter::Bool(false))),
+            ("engine", "1", Ok(Parameter::Text("1".into()))),
+            ("threads", "two", Err("threads is \"two\": expected a whole number")),
+            ("masks", "maybe", Err("masks is \"maybe\": expected true or false")),
+            ("speed", "1", Err("there is no parameter speed")),
+        ];
+        let mut failures = Vec::new();
+        for (name, text, expected) in cases {
+            let found = from_text(name, text).map_err(|error| error.to_string());
+            if found.as_ref().map_err(String::as_str) != expected.as_ref().map_err(|error| *error) {
+                failures.push(format!("{name} = {text:?}: {found:?}"));
+            }
+        }
+        assert!(failures.is_empty(), "{}", failures.join("\n"));
     }
 }
