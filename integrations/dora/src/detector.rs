@@ -6,15 +6,13 @@ use anyhow::Context;
 use dora_node_api::arrow_v59::array::{Array, LargeStringArray, StringArray};
 use dora_node_api::{DoraArray, DoraNode, Event, Metadata, MetadataParameters, Parameter};
 use ocelli::{Error, ErrorKind, FrameView, Image};
-use ocelli_robot::{LiveDetector, Settings, camera, parameters};
+use ocelli_robot::{Failures, LiveDetector, Settings, camera, parameters};
 
 use crate::image::Picture;
 use crate::objects;
 
 /// The metadata that has the time of the image, in nanoseconds since 1970: dora's own is that of the results.
 pub const IMAGE_TIME: &str = "image_time_ns";
-/// The same failure is reported once in this time.
-const SILENCE: Duration = Duration::from_secs(5);
 
 /// Detects in images until the dataflow ends.
 ///
@@ -26,7 +24,7 @@ pub fn run() -> anyhow::Result<()> {
     let detector = LiveDetector::new(settings)?;
     let (mut node, mut events) = crate::join()?;
     tracing::info!("engine: {}; classes: {}", detector.engine(), detector.labels().join(", "));
-    let mut state = State { detector, converted: Vec::new(), last_failure: None };
+    let mut state = State { detector, converted: Vec::new(), failures: Failures::default() };
     while let Some(event) = events.recv() {
         match event {
             Event::Input { id, metadata, data } => match id.as_str() {
@@ -61,7 +59,7 @@ struct State {
     detector: LiveDetector,
     /// For images with four bytes per pixel.
     converted: Vec<u8>,
-    last_failure: Option<(String, Instant)>,
+    failures: Failures,
 }
 
 impl State {
@@ -78,7 +76,7 @@ impl State {
         let outcome = match outcome {
             Ok(outcome) => outcome,
             Err(error) => {
-                self.report(error.to_string());
+                self.report(&error.to_string());
                 return Ok(());
             }
         };
@@ -102,12 +100,9 @@ impl State {
     }
 
     /// Reports why an image has no results, the same reason once in a while.
-    fn report(&mut self, failure: String) {
-        let now = Instant::now();
-        let repeated = |(last, at): &(String, Instant)| *last == failure && now - *at < SILENCE;
-        if !self.last_failure.as_ref().is_some_and(repeated) {
+    fn report(&mut self, failure: &str) {
+        if self.failures.is_news(failure, Instant::now()) {
             tracing::warn!("no results for an image: {failure}");
-            self.last_failure = Some((failure, now));
         }
     }
 }

@@ -252,12 +252,17 @@ def main(program, ocelli, scenes, folder):
     written = (file.parent / "objects.jsonl").read_text()
     expect(written == expected.read_text() and '"counts"' in written, f"the JSON lines of `ocelli video`, {FRAMES} frames")
 
-    # A source that repeats and the newest image alone: the end comes from outside.
-    file = dataflow(folder / "newest", program, f"source {scenes} --repeat --frame-rate 200", 1)
-    run(dora, "run", "--stop-after", "4s", file, cwd=folder)
+    # All frames within less time than one takes.
+    file = dataflow(folder / "newest", program, f"source {images} --frame-rate 1000", 1)
+    run(dora, "run", file, cwd=folder)
     frames = [json.loads(line)["frame"] for line in (file.parent / "objects.jsonl").read_text().splitlines()]
-    expect(frames == sorted(set(frames)) and len(frames) > 1, "frames in order")
-    expect(frames[-1] > len(frames), f"of {frames[-1] + 1} frames the newest {len(frames)}")
+    expect(frames == sorted(set(frames)) and frames[-1] == FRAMES - 1, "the last frame of a fast source is detected")
+    expect(len(frames) < FRAMES, f"older ones are dropped: {len(frames)} of {FRAMES} have results")
+
+    # A source without an end is stopped from outside.
+    file = dataflow(folder / "endless", program, f"source {images} --repeat", 1)
+    run(dora, "run", "--stop-after", "3s", file, cwd=folder)
+    expect((file.parent / "objects.jsonl").read_text().endswith("}\n"), "a dataflow that is stopped has whole lines")
 
     peer = {
         "id": "peer",

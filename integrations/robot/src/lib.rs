@@ -9,10 +9,12 @@
 //! | [`messages`] | messages of ROS 2 and their definitions |
 //! | [`cdr`] | the serialisation of these messages in recordings |
 //! | [`Newest`] | a place for one frame: a newer one replaces it |
+//! | [`Failures`] | which failures to report, of those that repeat |
 
 pub mod camera;
 pub mod cdr;
 mod definitions;
+mod failures;
 mod live_detector;
 pub mod messages;
 mod newest;
@@ -20,6 +22,7 @@ pub mod parameters;
 mod results;
 mod settings;
 
+pub use failures::Failures;
 pub use live_detector::LiveDetector;
 pub use newest::Newest;
 pub use results::{detection_array, instance_image, label_info};

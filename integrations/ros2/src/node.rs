@@ -10,7 +10,9 @@ use ocelli::draw::Annotator;
 use ocelli::{FrameView, pipeline::FrameOutcome};
 use ocelli_robot::messages::{CompressedImage, Detection2DArray, Header, Image, LabelInfo, Time, VisionInfo};
 use ocelli_robot::parameters::{self, Parameter};
-use ocelli_robot::{LiveDetector, Newest, Settings, camera, detection_array, instance_image, label_info};
+use ocelli_robot::{
+    Failures, LiveDetector, Newest, Settings, camera, detection_array, instance_image, label_info,
+};
 
 use crate::arguments::Arguments;
 use crate::latencies::{self, Latencies};
@@ -92,7 +94,7 @@ struct Node {
     topic: String,
     last_image: Instant,
     is_silent: bool,
-    last_failure: Option<(String, Instant)>,
+    failures: Failures,
     latencies: Latencies,
     middleware: Middleware,
 }
@@ -147,7 +149,7 @@ impl Node {
             topic,
             last_image: Instant::now(),
             is_silent: false,
-            last_failure: None,
+            failures: Failures::default(),
             latencies: Latencies::default(),
             middleware,
         };
@@ -179,7 +181,7 @@ impl Node {
         }
         self.last_image = Instant::now();
         if let Err(error) = self.detect(&picture) {
-            self.report(error.to_string());
+            self.report(&error.to_string());
         }
     }
 
@@ -260,12 +262,9 @@ impl Node {
     }
 
     /// Reports why a frame has no results, the same reason once in a while.
-    fn report(&mut self, failure: String) {
-        let now = Instant::now();
-        let repeated = |(last, at): &(String, Instant)| *last == failure && now - *at < SILENCE;
-        if !self.last_failure.as_ref().is_some_and(repeated) {
+    fn report(&mut self, failure: &str) {
+        if self.failures.is_news(failure, Instant::now()) {
             tracing::warn!("no results for an image: {failure}");
-            self.last_failure = Some((failure, now));
         }
     }
 }
