@@ -95,13 +95,16 @@ pub struct PruneArgs {
     /// The only blocks and branches that may be removed [default: all that are not protected]
     #[arg(long, num_args = 1.., value_delimiter = ',', value_name = "BLOCKS", help_heading = SEARCH)]
     candidates: Vec<Unit>,
+    /// Measure candidates as if nothing were known from fewer removals: slower, seldom with another result
+    #[arg(long, help_heading = SEARCH)]
+    exhaustive: bool,
     /// Find the --split-block of `ocelli export` for which the slower half of the backbone takes least
     #[arg(
         long,
         alias = "optimize-split",
         conflicts_with_all = [
-            "num_prune", "whole_blocks", "objective", "protect", "candidates", "export", "step", "max_images", "memory",
-            "confidence",
+            "num_prune", "whole_blocks", "objective", "protect", "candidates", "exhaustive", "export", "step", "max_images",
+            "memory", "confidence",
         ],
         help_heading = SEARCH
     )]
@@ -167,6 +170,7 @@ pub fn run(args: &PruneArgs, log: &LogArgs) -> anyhow::Result<()> {
         candidates: args.candidates.clone(),
         objective: args.objective,
         score_threshold: args.confidence,
+        exhaustive: args.exhaustive,
         memory_bytes: (args.memory * f64::from(1 << 30)) as u64,
     };
     options.check(&checkpoint)?;

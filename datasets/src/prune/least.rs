@@ -32,21 +32,25 @@ impl Ord for Cost {
 /// The candidate whose cost, summed over all images, is the lowest; the first of equal ones. `cost` is asked for as few
 /// candidates and images as possible.
 ///
-/// The candidate with the lowest sum so far gets the next image. A sum never decreases, so the first candidate that has seen
-/// all images is the best.
+/// `floor` is at most what the images from the given one on cost. The candidate with the lowest sum so far and floor of the rest
+/// gets the next image, so the first candidate that has seen all images is the best. The floors decide how many images are
+/// asked for; the result is wrong only if one is above the true cost.
 pub(super) fn least(
     candidates: usize,
     images: usize,
+    floor: &dyn Fn(usize, usize) -> Cost,
     cost: &mut dyn FnMut(usize, usize) -> Result<Cost>,
 ) -> Result<Option<usize>> {
+    let none = Cost(0.0, 0.0);
     let mut open: BinaryHeap<_> =
-        (0..candidates).map(|candidate| Reverse((Cost(0.0, 0.0), candidate, 0))).collect();
-    while let Some(Reverse((sum, candidate, seen))) = open.pop() {
+        (0..candidates).map(|candidate| Reverse((floor(candidate, 0), candidate, 0, none))).collect();
+    while let Some(Reverse((_, candidate, seen, sum))) = open.pop() {
         if seen == images {
             return Ok(Some(candidate));
         }
-        let sum = sum.plus(cost(candidate, seen)?);
-        open.push(Reverse((sum, candidate, seen + 1)));
+        let (sum, seen) = (sum.plus(cost(candidate, seen)?), seen + 1);
+        let rest = if seen < images { floor(candidate, seen) } else { none };
+        open.push(Reverse((sum.plus(rest), candidate, seen, sum)));
     }
     Ok(None)
 }

@@ -458,6 +458,9 @@ fn less_work_than_whole_passes() {
         let start = Instant::now();
         let report = place.search(&options, &format!("{whole_blocks}-{num_prune}.jsonl"));
         let ours = start.elapsed().as_secs_f64();
+        let all = PruneOptions { exhaustive: true, ..options.clone() };
+        let all = place.search(&all, &format!("{whole_blocks}-{num_prune}-all.jsonl"));
+        assert_eq!(choices(&report), choices(&all), "the rule of experience chose something else");
 
         let folder = tempfile::tempdir().expect("a temporary folder");
         let exporting = ExportOptions::default().with_detection_only(true);
@@ -491,9 +494,10 @@ fn less_work_than_whole_passes() {
         let PruneWork { branch_runs, whole_pass_runs } = report.work;
         assert_eq!(chain.runs.len() as u64, whole_pass_runs, "the count of whole passes");
         println!(
-            "whole_blocks {whole_blocks}, {num_prune} removals: {branch_runs} runs of {whole_pass_runs} ({:.2}), {ours:.1} s of \
-             {whole:.1} s ({:.2})",
+            "whole_blocks {whole_blocks}, {num_prune} removals: {branch_runs} runs of {whole_pass_runs} ({:.2}, {:.2} exhaustive), \
+             {ours:.1} s of {whole:.1} s ({:.2})",
             branch_runs as f64 / whole_pass_runs as f64,
+            all.work.branch_runs as f64 / whole_pass_runs as f64,
             ours / whole
         );
     }
