@@ -13,8 +13,10 @@ use std::time::Instant;
 
 use ocelli::engines::Dim;
 use ocelli::engines::tensorrt::{ComputeCapability, DimensionRange, Plan, TensorRt, TensorRtBuilder};
-use ocelli::export::contract::{Manifest, Precision, Prompting, Target, dim, free_dimensions};
-use ocelli::export::{Branch, Checkpoint, ExportOptions, MaskedBranch, MixedPrecision, export};
+use ocelli::export::contract::{Manifest, Precision, Prompting, Target, dim, file, free_dimensions};
+use ocelli::export::{
+    Branch, Checkpoint, CheckpointOptions, ExportOptions, MaskedBranch, MixedPrecision, export,
+};
 use tempfile::TempDir;
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
@@ -70,6 +72,10 @@ fn tensorrt() -> TensorRt {
     TensorRt::load(None).expect("OCELLI_TENSORRT names TensorRT for RTX")
 }
 
+fn golden(folder: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("golden").join(folder)
+}
+
 /// A checkpoint, exported into a temporary folder.
 struct Exported {
     manifest: Manifest,
@@ -85,10 +91,13 @@ impl Exported {
             ocelli::builtin::write_checkpoint(&source)?;
             source
         } else {
-            Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/parity").join(checkpoint)
+            golden("parity").join(checkpoint)
         };
-        let manifest =
-            export(&Checkpoint::open(&source)?, options, &folder.path().join("model"), |_| Ok(()))?;
+        Self::of(&Checkpoint::open(&source)?, options, folder)
+    }
+
+    fn of(checkpoint: &Checkpoint, options: &ExportOptions, folder: TempDir) -> Outcome<Self> {
+        let manifest = export(checkpoint, options, &folder.path().join("model"), |_| Ok(()))?;
         Ok(Self { manifest, folder })
     }
 
@@ -175,6 +184,33 @@ fn every_graph_is_built() -> Outcome<()> {
             // One build for all generations, which takes no longer than for one.
             build_and_check(&tensorrt, &exported, (&model, graph), &GENERATIONS, &mut problems);
         }
+    }
+    assert!(problems.is_empty(), "{} problems:\n{}", problems.len(), problems.join("\n"));
+    Ok(())
+}
+
+/// Their image backbones: the other graphs are those of the base.
+#[test]
+#[ignore = "needs TensorRT for RTX (OCELLI_TENSORRT)"]
+fn every_student_is_built() -> Outcome<()> {
+    let tensorrt = tensorrt();
+    let goldens = golden("checkpoints");
+    let dart = CheckpointOptions::default().with_base(goldens.join("sam3/sam3.pt"));
+    let students = [
+        ("students/rep_vit.pt", &dart, Precision::Fp16),
+        ("students/rep_vit.pt", &dart, Precision::Fp32),
+        ("students/efficient_vit.pt", &dart, Precision::Fp16),
+        ("students/tiny_vit.pt", &dart, Precision::Fp16),
+        ("students/tiny_vit.pt", &dart, Precision::Bf16),
+        ("efficient_vit/efficient_vit.pt", &CheckpointOptions::default(), Precision::Fp16),
+    ];
+    let mut problems = Vec::new();
+    for (name, options, precision) in students {
+        let checkpoint = options.open(&goldens.join(name))?;
+        let export = ExportOptions::default().with_target(Target::TensorRt).with_precision(precision);
+        let exported = Exported::of(&checkpoint, &export, tempfile::tempdir()?)?;
+        let model = format!("{name}, {precision}");
+        build_and_check(&tensorrt, &exported, (&model, file::BACKBONE), &GENERATIONS, &mut problems);
     }
     assert!(problems.is_empty(), "{} problems:\n{}", problems.len(), problems.join("\n"));
     Ok(())

@@ -14,7 +14,7 @@ use std::path::Path;
 
 use ocelli::engines::tensorrt::{ComputeCapability, DimensionRange, TensorRt, TensorRtBuilder};
 use ocelli::export::contract::{Precision, Target, dim, file};
-use ocelli::export::{Calibration, Checkpoint, ExportOptions, MixedPrecision, export};
+use ocelli::export::{Calibration, Checkpoint, CheckpointOptions, ExportOptions, MixedPrecision, export};
 use ocelli::{
     Image,
     calibration::calibrate,
@@ -80,6 +80,18 @@ const OTHERS: [Promise; 4] = [
     promise(Precision::Bf16, MixedPrecision::AccumulateLinear, Some("single"), true),
 ];
 
+fn tensorrt() -> TensorRt {
+    TensorRt::load(None).expect("OCELLI_TENSORRT names TensorRT for RTX")
+}
+
+fn checkpoint() -> Outcome<TempDir> {
+    let folder = tempfile::tempdir()?;
+    random_weights::write_shallow(folder.path(), LAYERS)?;
+    let tokenizer = Path::new(env!("CARGO_MANIFEST_DIR")).join("../src/builtin/tokenizer.json");
+    std::fs::copy(tokenizer, folder.path().join(file::TOKENIZER))?;
+    Ok(folder)
+}
+
 /// The checkpoint, and TensorRT.
 struct Bench {
     folder: TempDir,
@@ -89,11 +101,8 @@ struct Bench {
 
 impl Bench {
     fn new() -> Outcome<Self> {
-        let folder = tempfile::tempdir()?;
-        random_weights::write_shallow(folder.path(), LAYERS)?;
-        let tokenizer = Path::new(env!("CARGO_MANIFEST_DIR")).join("../src/builtin/tokenizer.json");
-        std::fs::copy(tokenizer, folder.path().join(file::TOKENIZER))?;
-        let tensorrt = TensorRt::load(None).expect("OCELLI_TENSORRT names TensorRT for RTX");
+        let folder = checkpoint()?;
+        let tensorrt = tensorrt();
         let calibration = calibrate(
             &Checkpoint::open(folder.path())?,
             // The ranges have the same names at every size.
@@ -225,6 +234,28 @@ fn default_plans_fuse_attention_and_sum_in_32_bits() -> Outcome<()> {
     bench.check(&FP8, each_frame, &[BLACKWELL], &mut problems)?;
     bench.check(&INT8, each_frame, &[AMPERE, BLACKWELL], &mut problems)?;
     report(&problems);
+    Ok(())
+}
+
+/// The image backbones of DART's students at the released sizes. Every exact GELU is computed in the kernel of the
+/// convolution or product before it; EfficientViT's are approximate.
+#[test]
+#[ignore = "needs TensorRT for RTX (OCELLI_TENSORRT)"]
+fn default_plans_of_students_compute_gelu_with_the_product_before_it() -> Outcome<()> {
+    let (base, tensorrt) = (checkpoint()?, tensorrt());
+    for (name, gelus) in [("rep_vit_m2_3", 51), ("tiny_vit_21m", 19), ("efficient_vit_l2", 0)] {
+        let student = base.path().join("student.safetensors");
+        random_weights::write_student(&student, name)?;
+        let checkpoint = CheckpointOptions::default().with_base(base.path()).open(&student)?;
+        let options = ExportOptions::default().with_target(Target::TensorRt).with_precision(Precision::Fp16);
+        let exported = tempfile::tempdir()?;
+        let folder = exported.path().join("model");
+        export(&checkpoint, &options, &folder, |_| Ok(()))?;
+        let builder = TensorRtBuilder::new(&tensorrt).with_target(ADA);
+        let plan = PlanText::read(&builder.build(&folder.join(file::BACKBONE))?.bytes);
+        println!("| {name} | {} GELUs in the kernel of a product |", plan.gelus);
+        assert_eq!(plan.gelus, gelus, "{name}");
+    }
     Ok(())
 }
 

@@ -11,6 +11,8 @@ pub struct PlanText {
     /// Products with weights by the format of their sums, or by the format of their factors if that has 8 bits. Those that
     /// TensorRT has joined count as several.
     pub linear: BTreeMap<&'static str, usize>,
+    /// Exact GELUs in the kernel of the convolution or product before them.
+    pub gelus: usize,
     /// The largest tensor of fixed size in GPU memory between two kernels, in bytes, and its name.
     pub largest: (u64, String),
 }
@@ -41,6 +43,10 @@ impl PlanText {
             } else if let Some(record) = after(&line, "  function={ name=") {
                 let fused = ["_gemm_mha", "_gemv_mha"].iter().any(|kind| record.starts_with(kind));
                 calls.extend(fused.then(|| field(record, "fqn=").to_owned()));
+            } else if let Some(record) = after(&line, "  runtime_fusion={ name=") {
+                let kernel = field(record, "__myl_");
+                let is_product = ["Corr", "Fc"].iter().any(|kind| kernel.starts_with(kind));
+                found.gelus += usize::from(is_product && kernel.contains("Erf"));
             } else if let Some(record) = after(&line, "fully_connected={ ") {
                 products.push(Product::read(record));
             }
