@@ -4,7 +4,8 @@
 //! to the sinks. Each stage runs on its own thread behind a short queue, so while the backbone works on one frame, the
 //! next is being preprocessed and the previous one drawn. Frames leave in the order in which they entered, and their
 //! buffers are reused. The tracker runs on the encoder-decoder's thread: it takes microseconds, and which classes to
-//! decode next ([class budget](PipelineBuilder::with_class_budget)) depends on its tracks.
+//! decode next ([class budget](PipelineBuilder::with_class_budget)) depends on its tracks. With several
+//! [devices](PipelineBuilder::with_more_devices) each has a backbone and an encoder-decoder of its own, and the tracker has a thread.
 //!
 //! There are two ways to use it:
 //!

@@ -3,6 +3,7 @@
 //! Sleeping simulates work here: a network, a decoder, an encoder. No test sleeps to wait for something.
 
 mod builtin;
+mod devices;
 mod ends;
 mod fakes;
 mod flow;

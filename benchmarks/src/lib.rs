@@ -7,6 +7,7 @@
 pub mod agreement;
 pub mod bisect;
 pub mod contestant;
+pub mod devices;
 pub mod drawn_video;
 pub mod gpu_report;
 pub mod halves;

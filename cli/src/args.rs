@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use ocelli::builtin::vocabulary;
+use ocelli::engines::onnxruntime::default_threads;
 use ocelli::tensorrt::NativeTensorRt;
 use ocelli::{
     Cancellation, Detector, DetectorBuilder, EngineKind, Error, ErrorKind, ModelSource, Prompt, Prompts,
@@ -79,7 +80,7 @@ pub struct ModelArgs {
     /// auto, embedded, openvino, onnxruntime, cuda, tensorrt, onnxruntime-tensorrt, webgpu or coreml; cuda:1 is the second
     /// GPU, openvino:GPU Intel's. auto takes the first that is installed of cuda, openvino and onnxruntime, else embedded,
     /// which needs no library; webgpu if it is measured to be faster than these on the CPU. tensorrt builds its engines
-    /// into the cache once, which takes minutes
+    /// into the cache once, which takes minutes. `label`, `video` and `serve` take several devices: cuda:0,1
     #[arg(long, alias = "device", default_value = "auto", value_name = "NAME")]
     pub engine: String,
     /// Run operators that the engine lacks on the CPU, with a warning [default: fail]
@@ -306,6 +307,30 @@ fn parse_screening(text: &str) -> std::result::Result<Screening, String> {
 }
 
 impl DetectorArgs {
+    /// As [`detector`](Self::detector), for each device that `--engine` names. They share the threads.
+    ///
+    /// # Errors
+    /// As [`detector`](Self::detector), and for different engines, and engine files with several devices.
+    pub fn devices(&self) -> Result<Vec<DetectorBuilder>> {
+        let kinds = EngineKind::list(&self.model.engine)?;
+        let count = kinds.len();
+        if count == 1 {
+            return Ok(vec![self.detector()?]);
+        }
+        if self.model.trt.is_some() || self.model.trt_enc_dec.is_some() {
+            let message = "engine: engine files run on one GPU; name one, or leave the files out";
+            return Err(Error::new(ErrorKind::InvalidArgument, message).about("engine"));
+        }
+        let threads = self.model.threads.unwrap_or_else(default_threads);
+        let device = |kind: &EngineKind| {
+            let mut one = self.clone();
+            one.model.engine = kind.to_string();
+            one.model.threads = Some((threads / count).max(threads.min(1)));
+            one.detector()
+        };
+        kinds.iter().map(device).collect()
+    }
+
     /// A detector's options, from the arguments.
     ///
     /// # Errors

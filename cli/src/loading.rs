@@ -19,12 +19,30 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// # Errors
 /// As [`DetectorBuilder::build`], and [`Interrupted`].
 pub(crate) fn load(builder: DetectorBuilder, log: &LogArgs) -> anyhow::Result<(Detector, Progress)> {
+    let (mut detectors, loading) = load_devices(vec![builder], log)?;
+    Ok((detectors.remove(0), loading))
+}
+
+/// As [`load`], for each device.
+///
+/// # Errors
+/// As [`load`].
+pub(crate) fn load_devices(
+    builders: Vec<DetectorBuilder>,
+    log: &LogArgs,
+) -> anyhow::Result<(Vec<Detector>, Progress)> {
     let loading = Progress::waiting(log);
     let build = move || {
-        let built = builder.build_reporting(&|line| loading.announce(line));
-        built.map(|detector| (detector, loading))
+        let build = |builder: DetectorBuilder| builder.build_reporting(&|line| loading.announce(line));
+        let built: ocelli::Result<Vec<Detector>> = builders.into_iter().map(build).collect();
+        built.map(|detectors| (detectors, loading))
     };
     Ok(unless_stopped(build, interrupted)??)
+}
+
+/// The engines of these detectors, for people.
+pub(crate) fn engines(detectors: &[Detector]) -> String {
+    detectors.iter().map(Detector::engine).collect::<Vec<_>>().join(" and ")
 }
 
 /// The result of `work`, unless `check` stops it.

@@ -2,10 +2,10 @@
 //!
 //! Needs ONNX Runtime; `make setup` installs it.
 
-mod data_set;
+pub mod data_set;
 mod formats;
 mod refusals;
-mod stopped;
+pub mod stopped;
 mod tars;
 mod videos;
 

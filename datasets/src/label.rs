@@ -50,6 +50,7 @@ mod source;
 mod stop;
 mod tar_file;
 mod tracks;
+mod turns;
 mod video;
 mod voc;
 mod write;

@@ -1,6 +1,7 @@
 //! The names of the engines.
 
 use std::fmt;
+use std::mem::discriminant;
 use std::str::FromStr;
 
 use ocelli_engines::openvino::OpenVinoDevice;
@@ -67,6 +68,46 @@ impl EngineKind {
         "coreml",
     ];
 
+    /// Reads the engines of several devices, separated by commas: `cuda:0,cuda:1`, in short `cuda:0,1`, or
+    /// `embedded,embedded` for two instances on the CPU.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] for a name that is none, and for different engines or kinds of devices, whose results
+    /// differ in the last digits.
+    pub fn list(text: &str) -> Result<Vec<Self>> {
+        let mut kinds: Vec<Self> = Vec::new();
+        let mut name = "";
+        for item in text.split(',') {
+            let is_number = !item.is_empty() && item.bytes().all(|byte| byte.is_ascii_digit());
+            let kind: Self = match is_number && !name.is_empty() {
+                true => format!("{name}:{item}").parse()?,
+                false => item.parse()?,
+            };
+            if !is_number {
+                name = item.split(':').next().unwrap_or_default();
+            }
+            if let Some(first) = kinds.first().filter(|first| !first.is_like(kind)) {
+                let message = format!(
+                    "engine {text}: {first} and {kind} differ in the last digits of their results; expected devices of one \
+                     engine, such as cuda:0,1"
+                );
+                return Err(Error::new(ErrorKind::InvalidArgument, message).about("engine"));
+            }
+            kinds.push(kind);
+        }
+        Ok(kinds)
+    }
+
+    /// Whether both are the same engine on devices of one kind.
+    fn is_like(self, other: Self) -> bool {
+        match (self, other) {
+            (Self::OpenVino { device }, Self::OpenVino { device: other }) => {
+                discriminant(&device) == discriminant(&other)
+            }
+            _ => discriminant(&self) == discriminant(&other),
+        }
+    }
+
     /// The name, and the GPU's number if the engine runs on one.
     fn parts(self) -> (&'static str, Option<usize>) {
         match self {
@@ -108,6 +149,9 @@ impl FromStr for EngineKind {
             let message = format!("engine {text}: {why}");
             Err(Error::new(ErrorKind::InvalidArgument, message).about("engine"))
         };
+        if text.contains(',') {
+            return invalid("this is a list of devices; expected one");
+        }
         let lower = text.to_lowercase();
         if !lower.is_empty() && lower.bytes().all(|byte| byte.is_ascii_digit()) {
             return match lower.parse() {
@@ -192,6 +236,7 @@ mod tests {
             ("coreml", Ok(EngineKind::CoreMl)),
             ("mps", Ok(EngineKind::CoreMl)),
             ("cuda-native", Err("no such engine")),
+            ("cuda:0,1", Err("expected one")),
             ("", Err("no such engine")),
             (
                 "quick",
@@ -218,6 +263,42 @@ mod tests {
                 (Err(error), Err(expected)) => {
                     error.kind() == ErrorKind::InvalidArgument && error.to_string().contains(expected)
                 }
+                _ => false,
+            };
+            if !fits {
+                wrong.push(format!("{text}: expected {expected:?}, got {came:?}"));
+            }
+        }
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    }
+
+    #[test]
+    fn lists_name_devices_of_one_engine() {
+        let cuda =
+            |ordinals: &[usize]| ordinals.iter().map(|&ordinal| EngineKind::Cuda { ordinal }).collect();
+        let tensorrt =
+            |ordinals: &[usize]| ordinals.iter().map(|&ordinal| EngineKind::TensorRt { ordinal }).collect();
+        let gpu = |ordinal| EngineKind::OpenVino { device: OpenVinoDevice::Gpu { ordinal } };
+        let cases: [(&str, std::result::Result<Vec<EngineKind>, &str>); 12] = [
+            ("cuda", Ok(cuda(&[0]))),
+            ("cuda:0,1", Ok(cuda(&[0, 1]))),
+            ("cuda,1,3", Ok(cuda(&[0, 1, 3]))),
+            ("0,1", Ok(cuda(&[0, 1]))),
+            ("cuda:1,cuda:0", Ok(cuda(&[1, 0]))),
+            ("trt:0,1", Ok(tensorrt(&[0, 1]))),
+            ("embedded,embedded", Ok(vec![EngineKind::Embedded; 2])),
+            ("openvino:GPU.0,openvino:GPU.1", Ok(vec![gpu(0), gpu(1)])),
+            ("openvino,openvino:GPU", Err("differ in the last digits")),
+            ("embedded,onnxruntime", Err("differ in the last digits")),
+            ("embedded,1", Err("embedded takes no number")),
+            ("cuda:0,", Err("no such engine")),
+        ];
+        let mut wrong = Vec::new();
+        for (text, expected) in cases {
+            let came = EngineKind::list(text);
+            let fits = match (&came, &expected) {
+                (Ok(came), Ok(expected)) => came == expected,
+                (Err(error), Err(expected)) => error.to_string().contains(expected),
                 _ => false,
             };
             if !fits {

@@ -10,7 +10,7 @@ use super::stages::{DetectorParts, Drawing};
 use super::stats::StatsRecorder;
 use super::{FramePolicy, Latency};
 use crate::cancellation::Cancellation;
-use crate::detector::{Detector, EmbeddedPrompts, Stages};
+use crate::detector::{Detector, EmbeddedPrompts, Stages, TiledSearch};
 use crate::draw::{Annotator, Redaction};
 use crate::outcome::FrameOutcome;
 use crate::prompt::Prompts;
@@ -22,6 +22,7 @@ use ocelli_error::{Error, ErrorKind, Result};
 #[must_use]
 pub struct PipelineBuilder {
     detector: Detector,
+    more: Vec<Detector>,
     prompts: PromptInput,
     config: PipelineConfig,
     drawing: Drawing,
@@ -52,11 +53,19 @@ impl PipelineBuilder {
         let annotator = Annotator::new();
         Self {
             detector,
+            more: Vec::new(),
             prompts,
             config: PipelineConfig::default(),
             drawing: Box::new(move |picture, outcome| annotator.annotate(picture, &outcome.detections)),
             observer: None,
         }
+    }
+
+    /// Detectors of the same model with the same options on other devices: in [`run`](Self::run) they take turns with the first
+    /// one, frame by frame. Results are the same, in the same order.
+    pub fn with_more_devices(mut self, detectors: impl IntoIterator<Item = Detector>) -> Self {
+        self.more.extend(detectors);
+        self
     }
 
     /// Tracks detections from frame to frame; off by default.
@@ -185,7 +194,7 @@ impl PipelineBuilder {
     /// error.
     pub fn run(self, source: impl Source + 'static, sinks: &mut [Box<dyn Sink + '_>]) -> Result<RunSummary> {
         self.config.check()?;
-        let parts = load(self.detector, self.prompts, &self.config)?;
+        let parts = load(self.detector, self.more, self.prompts, &self.config)?;
         pulled::run(self.config, parts, self.drawing, self.observer, source, sinks)
     }
 
@@ -195,13 +204,34 @@ impl PipelineBuilder {
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) for invalid options; what [`Detector::prepare`] returns.
     pub fn build(self) -> Result<Pipeline> {
         self.config.check()?;
-        let parts = load(self.detector, self.prompts, &self.config)?;
-        Pipeline::start(self.config, parts)
+        if !self.more.is_empty() {
+            return Err(one_device("a pipeline that frames are pushed into"));
+        }
+        let mut parts = load(self.detector, self.more, self.prompts, &self.config)?;
+        Pipeline::start(self.config, parts.remove(0))
     }
 }
 
-/// Embeds the prompts, releases the text encoder, then loads the other engines.
-fn load(mut detector: Detector, prompts: PromptInput, config: &PipelineConfig) -> Result<DetectorParts> {
+/// Embeds the prompts, releases the text encoder, then loads the other engines, those of all devices at the same time.
+fn load(
+    mut detector: Detector,
+    more: Vec<Detector>,
+    prompts: PromptInput,
+    config: &PipelineConfig,
+) -> Result<Vec<DetectorParts>> {
+    if !more.is_empty() {
+        let others = [
+            (
+                config.class_budget.is_some(),
+                "class_budget, which chooses classes by what the frame before shows,",
+            ),
+            (config.sequential, "sequential"),
+            (config.latency == Some(Latency::Low), "latency low, which works on one frame at a time,"),
+        ];
+        if let Some((_, other)) = others.into_iter().find(|(is_set, _)| *is_set) {
+            return Err(one_device(other));
+        }
+    }
     let tiles = detector.take_tiles();
     if tiles.is_some() && (config.class_budget.is_some() || config.appearance) {
         let other = if config.appearance { "appearance" } else { "class_budget" };
@@ -210,18 +240,41 @@ fn load(mut detector: Detector, prompts: PromptInput, config: &PipelineConfig) -
         );
         return Err(Error::new(ErrorKind::InvalidArgument, message).about("tile"));
     }
-    let Stages { mut text, mut encoder, mut decoder, .. } = detector.into_stages();
+    let mut stages = detector.into_stages();
     let prompts = match prompts {
-        PromptInput::Prompts(prompts) => text.embed(&prompts)?,
+        PromptInput::Prompts(prompts) => stages.text.embed(&prompts)?,
         PromptInput::Embedded(prompts) => prompts,
     };
-    drop(text);
     if prompts.is_empty() {
         let message = "no prompts: expected at least one class to search for";
         return Err(Error::new(ErrorKind::InvalidArgument, message));
     }
+    let more = more.into_iter().map(|mut detector| (detector.take_tiles(), detector.into_stages()));
+    let more: Vec<_> = more.collect();
+    std::thread::scope(|scope| {
+        let prompts = &prompts;
+        let load = |(tiles, stages)| scope.spawn(move || load_device(stages, tiles, prompts.clone()));
+        let more: Vec<_> = more.into_iter().map(load).collect();
+        let mut loaded = vec![load_device(stages, tiles, prompts.clone())];
+        loaded.extend(more.into_iter().map(|thread| thread.join().expect("loading does not panic")));
+        loaded.into_iter().collect()
+    })
+}
+
+fn load_device(
+    stages: Stages,
+    tiles: Option<TiledSearch>,
+    prompts: EmbeddedPrompts,
+) -> Result<DetectorParts> {
+    let Stages { text, mut encoder, mut decoder, .. } = stages;
+    drop(text);
     encoder.load()?;
     decoder.load()?;
     let (preprocessor, backbone) = encoder.into_halves();
     Ok(DetectorParts { preprocessor, backbone, decoder, tiles, prompts })
+}
+
+fn one_device(what: &str) -> Error {
+    let message = format!("devices: {what} runs on one device; leave the others out");
+    Error::new(ErrorKind::InvalidArgument, message).about("devices")
 }

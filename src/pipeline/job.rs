@@ -20,6 +20,9 @@ pub(super) struct Job {
     /// Since when it waits for the next stage, and how long it has waited for all before.
     queued: Option<Instant>,
     waited: Duration,
+    /// Its place among all frames that were preprocessed, and the device that takes it, from 0.
+    pub(super) turn: u64,
+    pub(super) device: usize,
     /// Its place, if the number of frames in flight is limited.
     pub(super) ticket: Option<Ticket>,
     /// The frame's picture, as long as a stage needs it.
@@ -58,8 +61,9 @@ impl Job {
 pub(super) struct Buffers {
     pub(super) pictures: Pool<Image>,
     pub(super) reduced: Pool<ReducedFrame>,
-    pub(super) pixels: Pool<Tensor>,
-    pub(super) features: Pool<ImageFeatures>,
+    /// For each device, in whose memory they may be.
+    pub(super) pixels: Vec<Pool<Tensor>>,
+    pub(super) features: Vec<Pool<ImageFeatures>>,
     pub(super) appearances: Pool<Appearances>,
     outcomes: Pool<FrameOutcome>,
 }
@@ -91,12 +95,12 @@ impl<T> Pool<T> {
 
 impl Buffers {
     /// Pools that keep at most `capacity` buffers of each kind.
-    pub(super) fn new(capacity: usize) -> Self {
+    pub(super) fn new(capacity: usize, devices: usize) -> Self {
         Self {
             pictures: Pool::new(capacity, || Frame::default().image),
             reduced: Pool::new(capacity, ReducedFrame::default),
-            pixels: Pool::new(capacity, Tensor::empty),
-            features: Pool::new(capacity, ImageFeatures::default),
+            pixels: (0..devices).map(|_| Pool::new(capacity, Tensor::empty)).collect(),
+            features: (0..devices).map(|_| Pool::new(capacity, ImageFeatures::default)).collect(),
             appearances: Pool::new(capacity, Appearances::default),
             outcomes: Pool::new(capacity, FrameOutcome::default),
         }
@@ -116,6 +120,8 @@ impl Buffers {
             entered,
             queued: None,
             waited: Duration::ZERO,
+            turn: 0,
+            device: 0,
             ticket: None,
             picture: None,
             in_tiles: false,
@@ -131,8 +137,8 @@ impl Buffers {
     pub(super) fn recycle(&self, job: Job) {
         job.picture.into_iter().for_each(|picture| self.pictures.give(picture));
         job.reduced.into_iter().for_each(|reduced| self.reduced.give(reduced));
-        job.pixels.into_iter().for_each(|pixels| self.pixels.give(pixels));
-        job.features.into_iter().for_each(|features| self.features.give(features));
+        job.pixels.into_iter().for_each(|pixels| self.pixels[job.device].give(pixels));
+        job.features.into_iter().for_each(|features| self.features[job.device].give(features));
         job.appearances.into_iter().for_each(|appearances| self.appearances.give(appearances));
         self.recycle_outcome(job.outcome);
     }

@@ -10,7 +10,7 @@ use super::job::Job;
 use super::queue::Queue;
 use super::reader::{Reader, run_reader};
 use super::stage_loop::{StageLoop, StageWork, guard, join};
-use super::stages::{DetectorParts, DrawStage, Drawing};
+use super::stages::{DetectorParts, DrawStage, Drawing, into_stages};
 use super::stats::{PipelineStats, Stage};
 use super::{FramePolicy, Latency};
 use crate::outcome::FrameOutcome;
@@ -34,7 +34,7 @@ pub struct RunSummary {
 
 pub(super) fn run(
     config: PipelineConfig,
-    parts: DetectorParts,
+    parts: Vec<DetectorParts>,
     drawing: Drawing,
     observer: Option<Observer>,
     source: impl Source + 'static,
@@ -52,6 +52,7 @@ pub(super) fn run(
     let depth =
         if latency == Latency::Throughput { config.depth(policy) } else { config.queue_depth.unwrap_or(1) };
     let first = if policy == FramePolicy::Latest { 1 } else { depth };
+    let devices = parts.len();
     let queue = |stage, capacity, policy| Queue::before(stage, capacity, policy, &config.stats);
     let mut queues = Vec::new();
     if in_turn {
@@ -62,8 +63,13 @@ pub(super) fn run(
     } else {
         // Only frames that the backbone has not seen are dropped: later ones have cost too much.
         queues.push(queue(Stage::Preprocess, first, policy));
-        queues.push(queue(Stage::Backbone, depth, policy));
-        queues.push(queue(Stage::Decode, depth, FramePolicy::All));
+        // With several devices the place of a frame in the order is fixed when it is preprocessed.
+        let policy = if devices > 1 { FramePolicy::All } else { policy };
+        queues.extend((0..devices).map(|_| queue(Stage::Backbone, depth, policy)));
+        queues.extend((0..devices).map(|_| queue(Stage::Decode, depth, FramePolicy::All)));
+        if devices > 1 {
+            queues.push(queue(Stage::Track, depth, FramePolicy::All));
+        }
         if draws {
             queues.push(queue(Stage::Draw, depth, FramePolicy::All));
         }
@@ -71,19 +77,40 @@ pub(super) fn run(
     }
     // Frames in every queue and every stage, each with a second picture to draw into.
     let buffers = 2 * (depth + 1) * (queues.len() + 1);
-    let mut shared = StageLoop::new(queues, buffers, config.stats.clone(), config.cancellation.clone());
+    let (stats, cancellation) = (config.stats.clone(), config.cancellation.clone());
+    let mut shared = StageLoop::new(queues, buffers, devices, stats, cancellation);
     // Before the backbone the newest frame replaces older ones for as long as there is no room.
-    let gated = if policy == FramePolicy::Latest { Stage::Backbone } else { Stage::Preprocess };
+    let drops_late = policy == FramePolicy::Latest && devices == 1;
+    let gated = if drops_late { Stage::Backbone } else { Stage::Preprocess };
     shared.gate = (latency == Latency::Balanced && !in_turn).then(|| (gated, Gate::new()));
     let shared = Arc::new(shared);
 
-    let (mut preprocess, mut backbone, mut decode) =
-        parts.into_stages(&config, frame_rate, draws, &shared)?;
-    let mut stages: Vec<StageWork> = vec![
-        (Stage::Preprocess, Box::new(move |job| preprocess.run_picture(job))),
-        (Stage::Backbone, Box::new(move |job| backbone.run(job))),
-        (Stage::Decode, Box::new(move |job| decode.run(job))),
-    ];
+    let (mut preprocess, on_devices, mut track) = into_stages(parts, &config, frame_rate, draws, &shared)?;
+    let mut stages: Vec<StageWork> =
+        vec![(Stage::Preprocess, Box::new(move |job| preprocess.run_picture(job)))];
+    let (backbones, mut decoders): (Vec<_>, Vec<_>) = on_devices.into_iter().unzip();
+    for mut backbone in backbones {
+        stages.push((Stage::Backbone, Box::new(move |job| backbone.run(job))));
+    }
+    if devices == 1 {
+        let mut decode = decoders.remove(0);
+        let decode_and_track = move |job: &mut Job| {
+            let stream = track.stream(job);
+            decode.run(job, Some(stream))?;
+            track.run(job);
+            Ok(())
+        };
+        stages.push((Stage::Decode, Box::new(decode_and_track)));
+    } else {
+        for mut decode in decoders {
+            stages.push((Stage::Decode, Box::new(move |job| decode.run(job, None))));
+        }
+        let track_in_order = move |job: &mut Job| {
+            track.run(job);
+            Ok(())
+        };
+        stages.push((Stage::Track, Box::new(track_in_order)));
+    }
     if draws {
         let mut draw =
             DrawStage { drawing, pictures, redaction: config.redaction.clone(), shared: shared.clone() };

@@ -9,7 +9,7 @@ use super::gate::Gate;
 use super::job::Job;
 use super::queue::Queue;
 use super::stage_loop::{StageLoop, StageWork, guard, join};
-use super::stages::{DetectorParts, PreprocessStage};
+use super::stages::{DetectorParts, PreprocessStage, into_stages};
 use super::stats::{PipelineStats, Stage};
 use super::{FramePolicy, Latency};
 use crate::frame_view::FrameView;
@@ -62,19 +62,22 @@ impl Pipeline {
         // The results.
         queues.push(Queue::new(depth, policy));
         let (stats, cancellation) = (config.stats.clone(), config.cancellation.clone());
-        let mut shared = StageLoop::new(queues, 4 * (depth + 1), stats, cancellation);
+        let mut shared = StageLoop::new(queues, 4 * (depth + 1), 1, stats, cancellation);
         shared.gate = (latency == Latency::Balanced && !in_turn).then(|| (Stage::Backbone, Gate::new()));
         let shared = Arc::new(shared);
 
-        let (preprocess, mut backbone, mut decode) =
-            parts.into_stages(&config, config.frame_rate, false, &shared)?;
+        let (preprocess, mut devices, mut track) =
+            into_stages(vec![parts], &config, config.frame_rate, false, &shared)?;
+        let (mut backbone, mut decode) = devices.remove(0);
         let recorder = shared.clone();
         let mut others: Vec<StageWork> = vec![
             (Stage::Backbone, Box::new(move |job| backbone.run(job))),
             (
                 Stage::Decode,
                 Box::new(move |job| {
-                    decode.run(job)?;
+                    let stream = track.stream(job);
+                    decode.run(job, Some(stream))?;
+                    track.run(job);
                     job.outcome.times.total = job.entered.elapsed().as_secs_f64() * 1e3;
                     // Recorded before the result can be received, so that its receiver finds it in the statistics.
                     recorder.record_out(job);

@@ -1,8 +1,10 @@
 //! The loop that moves frames from stage to stage, and what its threads share.
 
 use std::any::Any;
+use std::collections::BTreeMap;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder as ThreadBuilder, JoinHandle};
 
@@ -18,15 +20,41 @@ pub(super) type StageWork = (Stage, Box<dyn FnMut(&mut Job) -> Result<()> + Send
 
 /// The state that the threads of a pipeline share: its queues, its buffers, and why it ended.
 pub(super) struct StageLoop {
-    /// The queues in the order in which a frame passes them.
+    /// The queues in the order in which a frame passes them. Of several devices each has its own before the backbone, and its
+    /// own before the decoder.
     pub(super) queues: Vec<Queue<Job>>,
     pub(super) buffers: Buffers,
     pub(super) stats: StatsRecorder,
     /// Limits the frames in flight from a stage on to what keeps the slowest of these stages busy.
     pub(super) gate: Option<(Stage, Arc<Gate>)>,
+    devices: usize,
+    /// The decoders that have not ended.
+    decoders: AtomicUsize,
     cancellation: Cancellation,
     abandoned: AtomicBool,
     failure: Mutex<Option<Error>>,
+}
+
+/// Puts the frames of several devices back in order.
+#[derive(Default)]
+struct InOrder {
+    next: u64,
+    /// Those that came before their turn.
+    early: BTreeMap<u64, Job>,
+}
+
+impl InOrder {
+    /// The next frame, waiting for it; `None` once it can no longer come.
+    fn pop(&mut self, input: &Queue<Job>) -> Option<Job> {
+        loop {
+            if let Some(job) = self.early.remove(&self.next) {
+                self.next += 1;
+                return Some(job);
+            }
+            let job = input.pop()?;
+            self.early.insert(job.turn, job);
+        }
+    }
 }
 
 impl StageLoop {
@@ -34,22 +62,25 @@ impl StageLoop {
     pub(super) fn new(
         queues: Vec<Queue<Job>>,
         buffers: usize,
+        devices: usize,
         stats: StatsRecorder,
         cancellation: Cancellation,
     ) -> Self {
+        stats.devices(devices);
         Self {
             queues,
-            buffers: Buffers::new(buffers),
+            buffers: Buffers::new(buffers, devices),
             stats,
             gate: None,
+            devices,
+            decoders: AtomicUsize::new(devices),
             cancellation,
             abandoned: AtomicBool::new(false),
             failure: Mutex::new(None),
         }
     }
 
-    /// Starts a thread for each stage: the first takes frames from the first queue and passes them to the second, and
-    /// so on.
+    /// Starts a thread for each stage: the first takes frames from the first queue, the second from the second, and so on.
     pub(super) fn start(self: &Arc<Self>, stages: Vec<StageWork>) -> Result<Vec<JoinHandle<()>>> {
         let mut threads = Vec::with_capacity(stages.len());
         for (position, work) in stages.into_iter().enumerate() {
@@ -68,19 +99,20 @@ impl StageLoop {
 
     /// Runs a stage until no more frames arrive or no more are taken.
     fn run_stage(&self, position: usize, (stage, mut work): StageWork) {
-        let (input, output) = (&self.queues[position], &self.queues[position + 1]);
+        let (input, outputs) = (&self.queues[position], &self.queues[self.outputs(stage, position)]);
+        let is_closed = || outputs.iter().any(Queue::is_closed);
+        let mut order = InOrder::default();
         loop {
             let mut ticket = None;
             if let Some((_, gate)) = self.gate.as_ref().filter(|(gated, _)| *gated == stage) {
-                ticket = gate.enter(
-                    || self.stats.frames_to_keep_busy(stage),
-                    || !self.is_stopping() && !output.is_closed(),
-                );
-                if ticket.is_none() && output.is_closed() {
+                ticket = gate
+                    .enter(|| self.stats.frames_to_keep_busy(stage), || !self.is_stopping() && !is_closed());
+                if ticket.is_none() && is_closed() {
                     break;
                 }
             }
-            let Some(mut job) = input.pop() else { break };
+            let next = if stage == Stage::Track { order.pop(input) } else { input.pop() };
+            let Some(mut job) = next else { break };
             job.taken();
             job.ticket = job.ticket.take().or(ticket);
             if self.is_stopping() && !self.is_decoded(input) {
@@ -93,12 +125,27 @@ impl StageLoop {
                 self.queues[..=position].iter().for_each(Queue::close);
                 break;
             }
+            let output = &outputs[job.device.min(outputs.len() - 1)];
             if !self.pass_on(job, output) {
                 break;
             }
         }
         input.close();
-        output.close();
+        let is_last = stage != Stage::Decode || self.decoders.fetch_sub(1, Ordering::Relaxed) == 1;
+        if is_last {
+            outputs.iter().for_each(Queue::close);
+        }
+    }
+
+    /// The queues that a stage passes frames to: one for each device from preprocessing, and one from all decoders.
+    fn outputs(&self, stage: Stage, position: usize) -> Range<usize> {
+        let devices = self.devices;
+        match stage {
+            Stage::Preprocess => position + 1..position + 1 + devices,
+            Stage::Backbone => position + devices..position + devices + 1,
+            Stage::Decode if devices > 1 => 2 * devices + 1..2 * devices + 2,
+            _ => position + 1..position + 2,
+        }
     }
 
     /// Runs all stages on one frame, on this thread.
@@ -128,7 +175,7 @@ impl StageLoop {
 
     /// Whether the frames in this queue are decoded and on their way to sinks, which get them even after cancellation.
     fn is_decoded(&self, queue: &Queue<Job>) -> bool {
-        matches!(queue.stage(), Some(Stage::Draw | Stage::Sinks))
+        matches!(queue.stage(), Some(Stage::Track | Stage::Draw | Stage::Sinks))
     }
 
     /// The frame that the detector was going to run on and the next frame would replace: its source's place among several.

@@ -39,59 +39,76 @@ pub(super) struct DetectorParts {
     pub(super) prompts: EmbeddedPrompts,
 }
 
-impl DetectorParts {
-    /// The stages from a frame to its results; `keep_picture` if a later stage needs the picture.
-    pub(super) fn into_stages(
-        self,
-        config: &PipelineConfig,
-        frame_rate: Option<f64>,
-        keep_picture: bool,
-        shared: &Arc<StageLoop>,
-    ) -> Result<(PreprocessStage, BackboneStage, DecodeStage)> {
-        let Self { preprocessor, backbone, decoder, tiles, prompts } = self;
-        // Checked here, so that the stream of each source can make its own.
-        config.tracker.map(|options| options.validate()).transpose()?;
-        let slots = config.class_budget.filter(|&slots| slots < prompts.len());
-        let every = config.detect_every;
+/// What runs on a device.
+pub(super) type OnDevice = (BackboneStage, DecodeStage);
+
+/// The stages from a frame to its results, those between preprocessing and tracking once for each device; `keep_picture` if
+/// a later stage needs the picture.
+pub(super) fn into_stages(
+    devices: Vec<DetectorParts>,
+    config: &PipelineConfig,
+    frame_rate: Option<f64>,
+    keep_picture: bool,
+    shared: &Arc<StageLoop>,
+) -> Result<(PreprocessStage, Vec<OnDevice>, TrackStage)> {
+    // Checked here, so that the stream of each source can make its own.
+    config.tracker.map(|options| options.validate()).transpose()?;
+    let first = devices.first().expect("a pipeline has a detector");
+    let (classes, labels) = (first.prompts.len(), first.prompts.labels());
+    let mut preprocessors = Vec::new();
+    let mut on_devices = Vec::new();
+    for DetectorParts { preprocessor, backbone, decoder, tiles, prompts } in devices {
         // A search in tiles runs all stages itself.
         let (front, tiles) = match tiles {
             None => (Some((preprocessor, backbone)), None),
             Some(search) => (None, Some((search, ImageEncoder::new(preprocessor, backbone)))),
         };
         let (preprocessor, backbone) = front.unzip();
-        let preprocess = PreprocessStage {
-            preprocessor,
-            every,
-            until_next: Vec::new(),
-            motion: config.motion.clone(),
-            watches: Vec::new(),
-            camera_motion: config.camera_motion && config.tracker.is_some(),
-            keep_picture,
-            shared: shared.clone(),
-        };
+        preprocessors.push(preprocessor);
         let decode = DecodeStage {
             decoder,
             tiles,
             keep_picture,
-            streams: Vec::new(),
-            tracker: config.tracker,
-            slots,
-            labels: prompts.labels(),
             prompts,
-            tracked: Vec::new(),
             appearance: config.appearance && config.tracker.is_some(),
-            keeps_detections: config.motion.is_some(),
-            frame_rate,
             shared: shared.clone(),
         };
-        Ok((preprocess, BackboneStage { backbone, shared: shared.clone() }, decode))
+        on_devices.push((BackboneStage { backbone, shared: shared.clone() }, decode));
     }
+    let preprocess = PreprocessStage {
+        preprocessors,
+        device: 0,
+        turn: 0,
+        every: config.detect_every,
+        until_next: Vec::new(),
+        motion: config.motion.clone(),
+        watches: Vec::new(),
+        camera_motion: config.camera_motion && config.tracker.is_some(),
+        keep_picture,
+        shared: shared.clone(),
+    };
+    let track = TrackStage {
+        streams: Vec::new(),
+        tracker: config.tracker,
+        slots: config.class_budget.filter(|&slots| slots < classes),
+        classes,
+        labels,
+        tracked: Vec::new(),
+        keeps_detections: config.motion.is_some(),
+        frame_rate,
+        shared: shared.clone(),
+    };
+    Ok((preprocess, on_devices, track))
 }
 
 /// Preprocesses the frames that the detector runs on.
 pub(super) struct PreprocessStage {
-    /// `None` if frames are searched in tiles.
-    preprocessor: Option<ImagePreprocessor>,
+    /// For each device; `None` if frames are searched in tiles.
+    preprocessors: Vec<Option<ImagePreprocessor>>,
+    /// The device that takes the next frame that the detector runs on: they take turns.
+    device: usize,
+    /// Frames so far.
+    turn: u64,
     /// The detector runs on every `every`th frame.
     every: u64,
     /// Frames until the detector runs again, for each source.
@@ -127,11 +144,16 @@ impl PreprocessStage {
         let is_due = self.until_next[source] == 0;
         let is_moving = self.is_moving(source, &view, job.outcome.time, is_due);
         let detect = is_due && is_moving;
+        (job.turn, job.device) = (self.turn, self.device);
+        self.turn += 1;
+        if detect {
+            self.device = (self.device + 1) % self.preprocessors.len();
+        }
         job.outcome.still = !is_moving;
         let until_next = &mut self.until_next[source];
         // A frame without motion does not put the next look off.
         *until_next = if detect { self.every - 1 } else { until_next.saturating_sub(1) };
-        let Some(preprocessor) = &mut self.preprocessor else {
+        let Some(preprocessor) = &mut self.preprocessors[job.device] else {
             job.in_tiles = detect;
             if detect && job.picture.is_none() {
                 job.picture = Some(view.to_image()?);
@@ -140,7 +162,7 @@ impl PreprocessStage {
         };
         if detect {
             let start = Instant::now();
-            let pixels = job.pixels.insert(self.shared.buffers.pixels.take());
+            let pixels = job.pixels.insert(self.shared.buffers.pixels[job.device].take());
             preprocessor.run_into(view, pixels, &mut job.outcome.times)?;
             self.shared.stats.stage(Stage::Preprocess, start.elapsed());
         }
@@ -179,15 +201,15 @@ impl BackboneStage {
     pub(super) fn run(&mut self, job: &mut Job) -> Result<()> {
         let (Some(backbone), Some(pixels)) = (&mut self.backbone, job.pixels.take()) else { return Ok(()) };
         let start = Instant::now();
-        let features = job.features.insert(self.shared.buffers.features.take());
+        let features = job.features.insert(self.shared.buffers.features[job.device].take());
         backbone.run_into(&pixels, job.outcome.size, features, &mut job.outcome.times)?;
-        self.shared.buffers.pixels.give(pixels);
+        self.shared.buffers.pixels[job.device].give(pixels);
         self.shared.stats.stage(Stage::Backbone, start.elapsed());
         Ok(())
     }
 }
 
-/// Encoder-decoder, post-processing and tracker.
+/// Encoder-decoder and post-processing.
 pub(super) struct DecodeStage {
     decoder: PromptDecoder,
     /// The search in tiles and the encoder, if frames are searched in tiles.
@@ -195,16 +217,22 @@ pub(super) struct DecodeStage {
     /// Set if a later stage needs the picture.
     keep_picture: bool,
     prompts: EmbeddedPrompts,
+    /// Whether the tracker is told what the detections look like.
+    appearance: bool,
+    shared: Arc<StageLoop>,
+}
+
+/// What depends on the frames before: the tracker, which classes are decoded, and the detections of frames without motion.
+pub(super) struct TrackStage {
     /// One for each source.
     streams: Vec<Stream>,
     tracker: Option<ByteTrackerOptions>,
     /// Classes to decode in a frame, if not all.
     slots: Option<usize>,
+    classes: usize,
     labels: Arc<[Arc<str>]>,
     /// The frame's detections as the tracker takes them.
     tracked: Vec<TrackerDetection>,
-    /// Whether the tracker is told what the detections look like.
-    appearance: bool,
     /// Whether frames without motion have the detections of the last look.
     keeps_detections: bool,
     frame_rate: Option<f64>,
@@ -212,7 +240,7 @@ pub(super) struct DecodeStage {
 }
 
 /// The state of a source from frame to frame.
-struct Stream {
+pub(super) struct Stream {
     budget: Option<ClassBudget>,
     tracker: Option<ByteTracker>,
     camera: CameraMotionEstimator,
@@ -224,36 +252,10 @@ struct Stream {
 }
 
 impl DecodeStage {
-    pub(super) fn run(&mut self, job: &mut Job) -> Result<()> {
-        job.outcome.labels = self.labels.clone();
-        let frame_rate = job.outcome.origin.as_ref().map_or(self.frame_rate, |origin| origin.frame_rate);
-        while self.streams.len() <= job.outcome.source_number() {
-            let build = |options| {
-                let tracker = ByteTracker::builder().options(options).build();
-                tracker.expect("the options were checked when the pipeline was built")
-            };
-            self.streams.push(Stream {
-                budget: self.slots.map(|slots| ClassBudget::new(slots, self.prompts.len())),
-                tracker: self.tracker.map(build),
-                camera: CameraMotionEstimator::default(),
-                frame_rate: None,
-                previous: None,
-                kept: Vec::new(),
-            });
-        }
-        self.streams[job.outcome.source_number()].frame_rate = frame_rate;
-        self.decode(job)?;
-        if self.keeps_detections {
-            let kept = &mut self.streams[job.outcome.source_number()].kept;
-            let FrameOutcome { detections, detected, still, .. } = &mut job.outcome;
-            match (*detected, *still) {
-                (true, _) => kept.clone_from(detections),
-                (false, true) => detections.clone_from(kept),
-                (false, false) => {}
-            }
-        }
-        self.track(job);
-        Ok(())
+    /// Decodes all classes, or those that the budget of the frame's source plans.
+    pub(super) fn run(&mut self, job: &mut Job, stream: Option<&mut Stream>) -> Result<()> {
+        self.search(job)?;
+        self.decode(job, stream)
     }
 
     /// Searches a frame in tiles, if it is to be.
@@ -275,18 +277,20 @@ impl DecodeStage {
         Ok(())
     }
 
-    fn decode(&mut self, job: &mut Job) -> Result<()> {
-        self.search(job)?;
+    fn decode(&mut self, job: &mut Job, stream: Option<&mut Stream>) -> Result<()> {
         let Some(features) = job.features.take() else { return Ok(()) };
         let start = Instant::now();
-        let Stream { budget, tracker, .. } = &mut self.streams[job.outcome.source_number()];
+        let (mut budget, tracker) = match stream {
+            Some(Stream { budget, tracker, .. }) => (budget.as_mut(), tracker.as_ref()),
+            None => (None, None),
+        };
         let FrameOutcome { times, detections, detected, searched, .. } = &mut job.outcome;
         *detected = true;
-        let passed = match &*budget {
+        let passed = match &budget {
             Some(_) => self.decoder.screen(&features, &self.prompts, times)?,
             None => None,
         };
-        let tracks = tracker.iter().flat_map(ByteTracker::tracks);
+        let tracks = tracker.into_iter().flat_map(ByteTracker::tracks);
         let tracked = tracks.map(|track| track.class_id);
         let classes = budget.as_mut().map(|budget| match &passed {
             Some(passed) => budget.plan_among(passed),
@@ -302,9 +306,50 @@ impl DecodeStage {
             let boxes = detections.iter().map(|detection| detection.bbox);
             self.decoder.appearances_into(&features, boxes, appearances)?;
         }
-        self.shared.buffers.features.give(features);
+        self.shared.buffers.features[job.device].give(features);
         self.shared.stats.stage(Stage::Decode, start.elapsed());
         Ok(())
+    }
+}
+
+impl TrackStage {
+    /// The state of the frame's source.
+    pub(super) fn stream(&mut self, job: &Job) -> &mut Stream {
+        let source = job.outcome.source_number();
+        while self.streams.len() <= source {
+            let build = |options| {
+                let tracker = ByteTracker::builder().options(options).build();
+                tracker.expect("the options were checked when the pipeline was built")
+            };
+            self.streams.push(Stream {
+                budget: self.slots.map(|slots| ClassBudget::new(slots, self.classes)),
+                tracker: self.tracker.map(build),
+                camera: CameraMotionEstimator::default(),
+                frame_rate: None,
+                previous: None,
+                kept: Vec::new(),
+            });
+        }
+        let frame_rate = job.outcome.origin.as_ref().map_or(self.frame_rate, |origin| origin.frame_rate);
+        let stream = &mut self.streams[source];
+        stream.frame_rate = frame_rate;
+        stream
+    }
+
+    /// Frames come in order.
+    pub(super) fn run(&mut self, job: &mut Job) {
+        job.outcome.labels = self.labels.clone();
+        let keeps_detections = self.keeps_detections;
+        let stream = self.stream(job);
+        if keeps_detections {
+            let FrameOutcome { detections, detected, still, .. } = &mut job.outcome;
+            match (*detected, *still) {
+                (true, _) => stream.kept.clone_from(detections),
+                (false, true) => detections.clone_from(&stream.kept),
+                (false, false) => {}
+            }
+        }
+        self.track(job);
     }
 
     fn track(&mut self, job: &mut Job) {

@@ -24,7 +24,7 @@ pub enum Stage {
     Backbone,
     /// Encoder-decoder, thresholds, suppression, masks.
     Decode,
-    /// The tracker, on the thread of [`Decode`](Self::Decode).
+    /// The tracker, on the thread of [`Decode`](Self::Decode) or, with several devices, on its own.
     Track,
     /// Drawing, if a sink asks for it.
     Draw,
@@ -35,6 +35,11 @@ pub enum Stage {
 impl Stage {
     const ALL: [Self; 7] =
         [Self::Source, Self::Preprocess, Self::Backbone, Self::Decode, Self::Track, Self::Draw, Self::Sinks];
+
+    /// How many of `devices` work at this stage at the same time.
+    fn parallel(self, devices: usize) -> f64 {
+        if matches!(self, Self::Backbone | Self::Decode) { devices.max(1) as f64 } else { 1.0 }
+    }
 
     /// The stage's name in statistics, for example `backbone`.
     pub fn name(self) -> &'static str {
@@ -83,9 +88,9 @@ pub struct StageStats {
     /// Time per frame, without waiting.
     #[serde(flatten)]
     pub ms: Quantiles,
-    /// The fraction of the time that the stage was working, 0 to 1; near 1 for the slowest stage.
+    /// The fraction of the time that the stage was working, 0 to 1, the mean of its devices; near 1 for the slowest stage.
     pub busy: f64,
-    /// The queue before the stage, if it has one.
+    /// The queue before the stage, if it has one; of several devices, that of the one that a frame was added for.
     pub queue: Option<QueueStats>,
 }
 
@@ -145,6 +150,8 @@ pub struct StatsRecorder(Arc<Mutex<Records>>);
 struct Records {
     first_in: Option<Instant>,
     ended: Option<Instant>,
+    /// Devices of the detector; 0 is one.
+    devices: usize,
     frames_in: u64,
     frames_out: u64,
     frames_detected: u64,
@@ -192,7 +199,8 @@ impl StatsRecorder {
         let stages = Stage::ALL.into_iter().filter(|&stage| records.stages[stage as usize].count() > 0);
         let stages = stages.map(|stage| {
             let histogram = &records.stages[stage as usize];
-            let busy = per_second(histogram.sum_ms() / 1e3, elapsed).min(1.0);
+            let busy = histogram.sum_ms() / 1e3 / stage.parallel(records.devices);
+            let busy = per_second(busy, elapsed).min(1.0);
             let queue = records.queues[stage as usize].map(|queue| queue.stats);
             StageStats { stage, ms: histogram.quantiles(), busy, queue }
         });
@@ -216,7 +224,7 @@ impl StatsRecorder {
         let mut records = self.lock();
         let restart = |queue: QueueRecord| QueueRecord::new(queue.stats.capacity, queue.stats.depth);
         let queues = records.queues.map(|queue| queue.map(restart));
-        *records = Records { queues, ..Records::default() };
+        *records = Records { queues, devices: records.devices, ..Records::default() };
     }
 
     fn lock(&self) -> MutexGuard<'_, Records> {
@@ -237,6 +245,10 @@ impl StatsRecorder {
         *recent = if *recent > 0.0 { 0.8 * *recent + 0.2 * ms } else { ms };
         drop(records);
         tracing::trace!(stage = stage.name(), ms = took.as_secs_f64() * 1e3, "stage");
+    }
+
+    pub(super) fn devices(&self, devices: usize) {
+        self.lock().devices = devices;
     }
 
     pub(super) fn queue(&self, stage: Stage, capacity: usize) {
@@ -285,12 +297,14 @@ impl StatsRecorder {
     }
 
     /// How many frames in flight keep the slowest stage busy, of those from `first` on: the times of all over its own, rounded
-    /// up.
+    /// up. Several devices share the frames of their stages.
     pub(super) fn frames_to_keep_busy(&self, first: Stage) -> usize {
         let records = self.lock();
-        let stages = &records.recent_ms[first as usize..];
-        let slowest = stages.iter().fold(0.0, |most: f64, ms| most.max(*ms));
-        if slowest > 0.0 { (stages.iter().sum::<f64>() / slowest).ceil() as usize } else { 1 }
+        let stages = Stage::ALL[first as usize..].iter().zip(&records.recent_ms[first as usize..]);
+        let slowest =
+            stages.fold(0.0, |most: f64, (stage, ms)| most.max(ms / stage.parallel(records.devices)));
+        let sum: f64 = records.recent_ms[first as usize..].iter().sum();
+        if slowest > 0.0 { (sum / slowest).ceil() as usize } else { records.devices.max(1) }
     }
 
     pub(crate) fn end(&self) {

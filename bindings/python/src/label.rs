@@ -179,7 +179,7 @@ fn run(
     match arguments.low_memory {
         _ if todo == 0 => {}
         true => job.run_in_low_memory(detector, SPILL_BYTES, &mut on_event)?,
-        false => job.run(detector, workers, &mut on_event)?,
+        false => job.run(vec![detector], workers, &mut on_event)?,
     }
     Ok((job.finish(&mut || stop())?, failures))
 }

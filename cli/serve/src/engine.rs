@@ -1,4 +1,4 @@
-//! One engine for all clients. A picture passes three stages, each on threads of its own: decoding, the backbone, and the
+//! One engine for all clients, or one on each of several devices, which take the next picture when they are free. A picture passes three stages, each on threads of its own: decoding, the backbone, and the
 //! prompts. While one picture is in one stage, the next is in the stage before.
 
 mod stages;
@@ -25,9 +25,9 @@ use crate::queue::{Awaited, Queue};
 use crate::request::Question;
 use crate::segment::{ObjectRecord, Shown};
 
-/// Decoded pictures that wait for the backbone.
+/// Decoded pictures that wait for the backbone, for each device.
 const AHEAD: usize = 2;
-/// Threads that decode.
+/// Threads that decode, for each device.
 const MOST_DECODERS: usize = 4;
 
 /// What was found in a picture. In `times`, `total` is from the start of the backbone's stage, with the wait for the next.
@@ -125,27 +125,32 @@ pub(crate) struct Engine {
 
 impl Engine {
     /// Starts the threads.
-    pub fn start(detector: Detector, metrics: Arc<Metrics>, limits: &Limits) -> Self {
+    pub fn start(detectors: Vec<Detector>, metrics: Arc<Metrics>, limits: &Limits) -> Self {
         let queue = Arc::new(Queue::new());
-        let (sender, receiver) = sync_channel(AHEAD);
-        let (encoded, to_search) = sync_channel(0);
-        let known = Arc::new(KnownPictures::default());
+        let devices = detectors.len();
+        let (sender, receiver) = sync_channel(AHEAD * devices);
+        let receiver = Arc::new(Mutex::new(receiver));
+        let known: Vec<_> = (0..devices).map(|_| Arc::new(KnownPictures::default())).collect();
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let mut threads = Vec::new();
-        for _ in 0..cores.div_ceil(2).min(MOST_DECODERS) {
+        for _ in 0..cores.div_ceil(2).min(MOST_DECODERS * devices) {
             let (queue, sender, known, limits) =
                 (queue.clone(), sender.clone(), known.clone(), limits.clone());
             threads.push(named("decode", move || decode_all(&queue, &sender, &known, &limits)));
         }
-        let clicks = detector.model().manifest().tracker.is_some();
-        let tiling = detector.tiling();
-        let Stages { text, encoder, decoder, segmenter, .. } = detector.into_stages();
-        let encoder = Arc::new(Mutex::new(encoder));
-        let mut first =
-            BackboneStage::new((encoder.clone(), tiling), clicks, known, metrics.clone(), limits.clone());
-        threads.push(named("backbone", move || first.run(&receiver, &encoded)));
-        let mut second = PromptStage::new((text, encoder, decoder, segmenter), metrics, limits.clone());
-        threads.push(named("prompts", move || second.run(&to_search)));
+        for (detector, known) in detectors.into_iter().zip(known) {
+            let (encoded, to_search) = sync_channel(0);
+            let clicks = detector.model().manifest().tracker.is_some();
+            let tiling = detector.tiling();
+            let Stages { text, encoder, decoder, segmenter, .. } = detector.into_stages();
+            let encoder = Arc::new(Mutex::new(encoder));
+            let (shared, limits) = ((encoder.clone(), tiling), limits.clone());
+            let mut first = BackboneStage::new(shared, clicks, known, metrics.clone(), limits.clone());
+            let receiver = receiver.clone();
+            threads.push(named("backbone", move || first.run(&receiver, &encoded)));
+            let mut second = PromptStage::new((text, encoder, decoder, segmenter), metrics.clone(), limits);
+            threads.push(named("prompts", move || second.run(&to_search)));
+        }
         Self { queue, threads: Mutex::new(threads) }
     }
 
@@ -205,10 +210,16 @@ fn named(name: &str, work: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
 }
 
 /// Decodes pictures until the queue is closed.
-fn decode_all(queue: &Queue<Job>, decoded: &SyncSender<Decoded>, known: &KnownPictures, limits: &Limits) {
+fn decode_all(
+    queue: &Queue<Job>,
+    decoded: &SyncSender<Decoded>,
+    known: &[Arc<KnownPictures>],
+    limits: &Limits,
+) {
     while let Some(job) = queue.pop() {
         let key: Key = Sha256::digest(&job.picture).into();
-        let image = match known.contains(&key, job.task.masks()) {
+        // Any device may take it.
+        let image = match known.iter().all(|known| known.contains(&key, job.task.masks())) {
             true => Ok(None),
             false => decode(&job.picture, limits).and_then(|image| {
                 job.task.check((image.width(), image.height()))?;

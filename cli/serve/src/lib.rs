@@ -16,7 +16,7 @@
 //! ```
 //!
 //! A request passes the checks of `guard` (host, origin, token), takes one of a limited number of slots, and waits in a
-//! queue that serves the clients in turn. Threads decode the pictures ahead of one thread that owns the engine. A client
+//! queue that serves the clients in turn. Threads decode the pictures ahead of the threads that own the engines. A client
 //! that goes away gives its slot back, and its picture is skipped.
 //!
 //! A video session ([`Bound::with_sessions`]) has a thread and a detector of its own, which requests give work to; a run sends

@@ -78,10 +78,21 @@ impl Bound {
     /// Starts the engine's threads. The detector is loaded by the first request, unless it was
     /// [prepared](Detector::prepare).
     pub fn with(self, detector: Detector) -> Server {
+        self.with_devices(detector, [])
+    }
+
+    /// As [`with`](Self::with), with detectors of the same model with the same options on more devices: each takes the next
+    /// request when it is free.
+    pub fn with_devices(self, detector: Detector, more: impl IntoIterator<Item = Detector>) -> Server {
         let Self { config, listener, address, gallery, pictures, load } = self;
-        let about = About::of(&detector, &config);
+        let mut about = About::of(&detector, &config);
+        let mut detectors = vec![detector];
+        for detector in more {
+            about.engine += &format!(" and {}", detector.engine());
+            detectors.push(detector);
+        }
         let metrics = Arc::new(Metrics::default());
-        let engine = Engine::start(detector, metrics.clone(), &config.limits);
+        let engine = Engine::start(detectors, metrics.clone(), &config.limits);
         let (stop, stopping) = watch::channel(false);
         let app = App {
             token: config.token.as_deref().map(TokenHash::new),

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
-use ocelli::{Cancellation, Error, ErrorKind};
+use ocelli::{Cancellation, DetectorBuilder, Error, ErrorKind};
 use ocelli_datasets::label::{
     ClassMap, DataSetOptions, Existing, Format, ImageMode, ImageSet, LabelEvent, LabelJob, LabelSettings,
     LabelVideo, SPILL_BYTES, Summary, find_images, merge,
@@ -16,9 +16,10 @@ use ocelli_datasets::label::{
 use self::shard::ShardArg;
 use self::video::VideoArgs;
 use crate::args::{DETECTION, INPUT, OUTPUT, PERFORMANCE, TileArgs, class_map};
+use crate::loading::{engines, load_devices};
 use crate::memory::peak_memory;
 use crate::output::diagnostic;
-use crate::{DetectorArgs, LogArgs, Progress, cancel_on_interrupt, interrupted, load, print, status, usage};
+use crate::{DetectorArgs, LogArgs, Progress, cancel_on_interrupt, interrupted, print, status, usage};
 
 /// Shown after the options of `ocelli label --help`.
 const AFTER_HELP: &str = "\
@@ -155,7 +156,7 @@ struct WorkArgs {
     /// Fail if an image could not be read, instead of listing it in failed.csv
     #[arg(long, help_heading = OUTPUT)]
     strict: bool,
-    /// Threads that decode images ahead of the detector [default: up to 4]
+    /// Threads that decode images ahead of the detector [default: up to 4 for each device]
     #[arg(long, allow_negative_numbers = true, value_name = "N")]
     workers: Option<usize>,
 }
@@ -179,7 +180,7 @@ struct MergeArgs {
 
 /// More decoders only wait for the disk.
 const MAX_WORKERS: usize = 64;
-/// The default: four decoders keep up with any engine.
+/// The default for each device: four decoders keep up with any engine.
 const DEFAULT_WORKERS: usize = 4;
 
 /// With more classes, those without instances are not listed.
@@ -212,15 +213,20 @@ fn label(args: &LabelArgs, log: &LogArgs) -> anyhow::Result<()> {
     let output = &shard::output_of(output, shard)?;
     let options = data_set_options(args)?;
     let settings = settings(args, &options, log)?;
-    let workers = workers(args)?;
     let spill_bytes = spill_bytes(args)?;
     LabelJob::check_output(output)?;
     let videos = args.video.find(output)?;
     if args.video.memory {
         args.detector.model.check_tracker("--memory")?;
     }
-    let builder = args.detector.detector()?.with_masks(settings.masks || args.video.memory);
-    let builder = args.tiles.apply(builder.with_post_processing(settings.post_processing_for(output)));
+    let builders = args.detector.devices()?;
+    one_device(args, builders.len())?;
+    let workers = workers(args, builders.len())?;
+    let configure = |builder: DetectorBuilder| {
+        let builder = builder.with_masks(settings.masks || args.video.memory);
+        args.tiles.apply(builder.with_post_processing(settings.post_processing_for(output)))
+    };
+    let builders = builders.into_iter().map(configure).collect();
     let images = match args.video.video.is_empty() {
         true => find_images(&args.images, output)?,
         false => Vec::new(),
@@ -234,19 +240,20 @@ fn label(args: &LabelArgs, log: &LogArgs) -> anyhow::Result<()> {
     let classes = settings.classes.classes.iter().filter(|class| class.exemplars.is_empty());
     args.detector.model.announce_unknown(classes.flat_map(|class| &class.phrases).map(String::as_str), log);
 
-    let (detector, loading) = load(builder, log)?;
-    settings.check_tracking(detector.model())?;
+    let (mut detectors, loading) = load_devices(builders, log)?;
+    let (engines, model) = (engines(&detectors), detectors[0].model().clone());
+    settings.check_tracking(&model)?;
     let videos = args.video.read(videos, output);
     interrupted()?;
     let videos = videos?;
     let images = ImageSet::new(videos.iter().flat_map(LabelVideo::images).cloned().chain(images));
     let WorkArgs { restart, discard_corrections, .. } = args.work;
     let existing = Existing { restart, discard_corrections };
-    let mut job = LabelJob::open(output, detector.model(), &settings, &options, images, shard, existing)?;
+    let mut job = LabelJob::open(output, &model, &settings, &options, images, shard, existing)?;
     drop(loading);
     let (all, todo) = (job.images(), job.pending());
     if todo > 0 {
-        status(log, &format!("engine: {}", detector.engine()));
+        status(log, &format!("engine: {engines}"));
     }
     let mut plan = format!("{} to label", count(todo, "image"));
     if todo < all {
@@ -295,10 +302,10 @@ fn label(args: &LabelArgs, log: &LogArgs) -> anyhow::Result<()> {
         _ if !videos.is_empty() => {
             let cancellation = Cancellation::new();
             cancel_on_interrupt(&cancellation);
-            job.run_videos(detector, &videos, &cancellation, &mut on_event)
+            job.run_videos(detectors, &videos, &cancellation, &mut on_event)
         }
-        true => job.run_in_low_memory(detector, spill_bytes, &mut on_event),
-        false => job.run(detector, workers, &mut on_event),
+        true => job.run_in_low_memory(detectors.remove(0), spill_bytes, &mut on_event),
+        false => job.run(detectors, workers, &mut on_event),
     };
     drop(progress);
     if interrupted().is_err() {
@@ -459,11 +466,23 @@ fn settings(args: &LabelArgs, options: &DataSetOptions, log: &LogArgs) -> anyhow
     })
 }
 
-fn workers(args: &LabelArgs) -> anyhow::Result<usize> {
+/// Refuses several devices for what runs on one.
+fn one_device(args: &LabelArgs, devices: usize) -> anyhow::Result<()> {
+    let flags = [("--low-memory", args.work.low_memory), ("--memory", args.video.memory)];
+    match flags.into_iter().find(|(_, is_given)| *is_given && devices > 1) {
+        Some((flag, _)) => Err(usage(format!("{flag} runs on one device: name one with --engine"))),
+        None => Ok(()),
+    }
+}
+
+fn workers(args: &LabelArgs, devices: usize) -> anyhow::Result<usize> {
     match args.work.workers {
         Some(workers) if (1..=MAX_WORKERS).contains(&workers) => Ok(workers),
         Some(workers) => Err(usage(format!("--workers is {workers}: expected 1 to {MAX_WORKERS}"))),
-        None => Ok(std::thread::available_parallelism().map_or(1, |cores| cores.get().min(DEFAULT_WORKERS))),
+        None => {
+            let most = (devices * DEFAULT_WORKERS).min(MAX_WORKERS);
+            Ok(std::thread::available_parallelism().map_or(1, |cores| cores.get().min(most)))
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use clap::Args;
@@ -9,7 +10,8 @@ use ocelli::{Cancellation, Prompts};
 use ocelli_serve::{Bound, LabelStudio, Limits, ServeConfig, random_token};
 
 use crate::args::{INPUT, PERFORMANCE, TileArgs, built_in_model_help};
-use crate::{DetectorArgs, LogArgs, cancel_on_interrupt, interrupted, load, print, status};
+use crate::loading::{engines, load_devices};
+use crate::{DetectorArgs, LogArgs, cancel_on_interrupt, interrupted, print, status};
 
 /// What `ocelli serve --help` prints after the options.
 pub const AFTER_HELP: &str = concat!(
@@ -105,19 +107,26 @@ pub fn run(args: &ServeArgs, log: &LogArgs) -> anyhow::Result<()> {
             "no token: every user of this machine can see and correct the data set; --token prevents that",
         );
     }
-    let builder = args.detector.detector()?.with_masks(!args.no_masks);
-    // Sessions follow objects through whole frames.
-    let of_sessions = builder.clone();
-    let builder = args.tiles.apply(builder);
-    let bound = bound.with_sessions(move || of_sessions.clone().build());
+    let builders = args.detector.devices()?;
+    let builders: Vec<_> = builders.into_iter().map(|builder| builder.with_masks(!args.no_masks)).collect();
+    // Sessions follow objects through whole frames; the devices take turns.
+    let (of_sessions, sessions) = (builders.clone(), AtomicUsize::new(0));
+    let bound = bound.with_sessions(move || {
+        let number = sessions.fetch_add(1, Ordering::Relaxed);
+        of_sessions[number % of_sessions.len()].clone().build()
+    });
+    let builders = builders.into_iter().map(|builder| args.tiles.apply(builder)).collect();
     let first = Prompts::new(["person"])?;
     args.detector.model.announce_built_in(&first, log);
-    let (mut detector, loading) = load(builder, log)?;
+    let (mut detectors, loading) = load_devices(builders, log)?;
     // A model or an engine that does not work is an error now, and the first request does not wait for it.
-    detector.prepare(&first)?;
+    for detector in &mut detectors {
+        detector.prepare(&first)?;
+    }
     drop(loading);
-    status(log, &format!("engine: {}", detector.engine()));
-    let server = bound.with(detector);
+    status(log, &format!("engine: {}", engines(&detectors)));
+    let detector = detectors.remove(0);
+    let server = bound.with_devices(detector, detectors);
     if has_new_token {
         status(log, "token: made for this run, as other machines reach this address; --token sets one");
     }

@@ -45,9 +45,10 @@ use crate::args::{
     DETECTION, DartArgs, ExemplarArg, OUTPUT, PERFORMANCE, PrivacyArgs, ScreenArgs, TileArgs,
     built_in_model_help, class_map, coco_classes, embed_exemplars, prompts, thresholds,
 };
+use crate::loading::{engines, load_devices};
 use crate::{
-    DetectorArgs, LogArgs, TrackerArgs, cancel_on_interrupt, check_output_file, interrupted, load, print,
-    status, usage,
+    DetectorArgs, LogArgs, TrackerArgs, cancel_on_interrupt, check_output_file, interrupted, print, status,
+    usage,
 };
 
 /// Reads the address of `--mqtt`, for the tests that feed it corrupt ones; whether it is valid.
@@ -253,7 +254,7 @@ pub fn run(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<()> {
     if args.memory {
         args.detector.model.check_tracker("--memory")?;
     }
-    let builder = detector(args, &args.detector, &classes)?;
+    let builders = detectors(args, &classes)?;
     args.dart.announce(args.benchmark, log);
     let cancellation = Cancellation::new();
     cancel_on_interrupt(&cancellation);
@@ -316,7 +317,9 @@ pub fn run(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<()> {
     if !source.is_drawn() {
         args.detector.model.announce_built_in(&prompts, log);
     }
-    let (mut detector, loading) = load(builder, log)?;
+    let (mut detectors, loading) = load_devices(builders, log)?;
+    let engine = engines(&detectors);
+    let mut detector = detectors.remove(0);
     let wanted = match given {
         Some(given) => Wanted::Objects(given.labels.clone(), given.objects(info.size)?),
         None => {
@@ -328,14 +331,14 @@ pub fn run(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<()> {
         }
     };
     drop(loading);
-    status(log, &format!("engine: {}", detector.engine()));
+    status(log, &format!("engine: {engine}"));
     interrupted()?;
 
     let job = Job {
         args,
         log,
         info,
-        engine: detector.engine().to_owned(),
+        engine,
         classes: prompts.len(),
         stats: StatsRecorder::new(),
         counts: Arc::default(),
@@ -351,7 +354,8 @@ pub fn run(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<()> {
             return job.conclude(end, &sinks, &cancellation);
         }
     };
-    let mut pipeline = job.options(Pipeline::builder_embedded(detector, embedded), cancellation.clone());
+    let pipeline = Pipeline::builder_embedded(detector, embedded).with_more_devices(detectors);
+    let mut pipeline = job.options(pipeline, cancellation.clone());
     if args.track {
         pipeline = pipeline.with_tracker(tracker);
     }
@@ -371,13 +375,30 @@ pub fn run(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<()> {
     job.conclude(end.map_err(anyhow::Error::from), &sinks, &cancellation)
 }
 
+/// The options of the detector on each device, from the arguments.
+fn detectors(args: &VideoArgs, classes: &ClassMap) -> anyhow::Result<Vec<DetectorBuilder>> {
+    let builders = args.detector.devices()?;
+    let of_one = [
+        ("--memory", args.memory),
+        ("--benchmark", args.benchmark),
+        ("--class-budget", args.class_budget.is_some()),
+        ("--sequential", args.sequential),
+        ("--latency low", matches!(args.latency, Some(LatencyGoal::Low))),
+    ];
+    if let Some((flag, _)) = of_one.into_iter().find(|(_, is_given)| *is_given && builders.len() > 1) {
+        return Err(usage(format!("{flag} runs on one device: name one with --engine")));
+    }
+    builders.into_iter().map(|builder| options(args, builder, &args.detector, classes)).collect()
+}
+
 /// A detector's options, from the arguments.
-fn detector(
+fn options(
     args: &VideoArgs,
+    builder: DetectorBuilder,
     detector: &DetectorArgs,
     classes: &ClassMap,
 ) -> anyhow::Result<DetectorBuilder> {
-    let builder = detector.detector()?.with_masks(args.masks || args.memory);
+    let builder = builder.with_masks(args.masks || args.memory);
     let builder = args.tiles.apply(args.screen.apply(builder.with_class_confidence(thresholds(classes))));
     args.dart.apply(builder, &detector.model)
 }

@@ -47,7 +47,10 @@ impl Reply {
 
 impl Running {
     pub fn start(place: &Place, more: &[&str]) -> Self {
-        let mut arguments = vec!["serve", "--engine", "embedded"];
+        let mut arguments = vec!["serve"];
+        if !more.contains(&"--engine") {
+            arguments.extend(["--engine", "embedded"]);
+        }
         if !more.contains(&"--listen") {
             arguments.extend(["--listen", "127.0.0.1:0"]);
         }

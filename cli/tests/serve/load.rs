@@ -64,3 +64,29 @@ fn two_hundred_clients_get_their_own_answers() {
     server.wait_for("ocelli_queue_depth", 0.0);
     assert_eq!(server.metric("ocelli_failures_total"), 0.0);
 }
+
+/// Questions about a few pictures come back to both devices, in any order.
+#[test]
+fn devices_give_the_answers_of_one() {
+    let place = Place::new();
+    let question = |number: usize| {
+        let classes: Vec<&str> = CLASSES.iter().copied().cycle().skip(number).take(2).collect();
+        json!({"image": base64(&scene(SCENES[number % SCENES.len()])), "classes": classes, "masks": number.is_multiple_of(2)})
+    };
+    let answers = |engine: &str| -> Vec<String> {
+        let server = Running::start(&place, &["--engine", engine]);
+        let ask =
+            |number: usize| server.post("/v1/detect", &question(number)).json()["detections"].to_string();
+        let answers = std::thread::scope(|scope| {
+            let ask = &ask;
+            let clients: Vec<_> = (0..24).map(|number| scope.spawn(move || ask(number))).collect();
+            clients.into_iter().map(|client| client.join().expect("it does not panic")).collect()
+        });
+        server.signal("-INT");
+        assert_eq!(server.end().0, Some(130));
+        answers
+    };
+    let one = answers("embedded");
+    assert!(one.iter().any(|answer| answer.len() > 100), "{one:?}");
+    assert_eq!(answers("embedded,embedded"), one);
+}

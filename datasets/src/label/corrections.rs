@@ -93,7 +93,7 @@ impl Place {
                 let identity = identity(&file.path);
                 let found = detect_all(&file.path, classes.iter().map(|class| run.classes[*class]));
                 if let Err(stop) =
-                    job.finish_image(&file, identity, found, (first, &classes), &mut |_| Ok(()))
+                    job.finish_image((&file, identity), found, (first, &classes), 0, &mut |_| Ok(()))
                 {
                     return job.stopped().and(Err(stop));
                 }
@@ -448,7 +448,7 @@ fn a_copy_is_made_once_and_stays_without_its_source() {
     let mut job = place.open(&run).expect("a new data set");
     for file in std::mem::take(&mut job.todo) {
         let found = detect(&file.path);
-        job.finish_image(&file, identity(&file.path), found, (0, &[0]), &mut |_| Ok(()))
+        job.finish_image((&file, identity(&file.path)), found, (0, &[0]), 0, &mut |_| Ok(()))
             .expect("there is room");
     }
     let first = inode();
@@ -489,7 +489,7 @@ fn an_image_that_is_replaced_while_it_is_read_is_labelled_again() {
     let file = job.todo.remove(0);
     let (before, found) = (identity(&file.path), detect(&file.path));
     place.image("a.png", 2);
-    job.finish_image(&file, before, found, (0, &[0]), &mut |_| Ok(())).expect("there is room");
+    job.finish_image((&file, before), found, (0, &[0]), 0, &mut |_| Ok(())).expect("there is room");
     drop(job.finish(&mut || Ok(())));
     place.label(&run).expect("the images can be labelled");
     assert_eq!(place.read("set/labels/train/a.txt"), Some(text_of(2, Format::Yolo)));

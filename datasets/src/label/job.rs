@@ -76,7 +76,8 @@ pub struct LabelJob {
     tracking: Option<Tracking>,
     pub(super) tiling: Option<Tiling>,
     placer: Placer,
-    engine_failures: usize,
+    /// In a row, by device.
+    engine_failures: HashMap<usize, usize>,
 }
 
 impl LabelJob {
@@ -279,7 +280,7 @@ impl LabelJob {
             masks: settings.masks,
             tracking: settings.tracking,
             tiling: settings.tiling,
-            engine_failures: 0,
+            engine_failures: HashMap::new(),
         };
         job.find_todo()?;
         Ok(job)

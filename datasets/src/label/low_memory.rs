@@ -107,7 +107,7 @@ impl LabelJob {
                         let found = prompts.decode(&mut text, file, &features, &mut decoder);
                         found.map(|found| (size, found))
                     });
-                    job.finish_image(file, identity, found, (first, prompts.classes()), on_event)?;
+                    job.finish_image((file, identity), found, (first, prompts.classes()), 0, on_event)?;
                 }
                 decoder.unload();
                 features = ImageFeatures::default();

@@ -21,6 +21,7 @@ struct ImagePrompts {
 }
 
 /// Encodes the prompts of the current image and decodes with them.
+#[derive(Clone)]
 pub(super) struct LabelPrompts {
     map: ClassMap,
     /// The classes from this one on are looked for.

@@ -5,6 +5,7 @@
 mod checkpoint;
 mod dart;
 mod detect;
+mod devices;
 mod engine;
 mod halves;
 mod lines;
@@ -25,6 +26,7 @@ use ocelli_cli as cli;
 #[command(name = "bench", version)]
 enum Bench {
     Detect(detect::Arguments),
+    Devices(devices::Arguments),
     Video(video::Arguments),
     Track(track::Arguments),
     Engine(engine::Arguments),
@@ -40,6 +42,7 @@ enum Bench {
 fn main() -> ExitCode {
     match cli::parse() {
         Bench::Detect(args) => cli::run::<Bench>(&args.log, || detect::run(&args)),
+        Bench::Devices(args) => cli::run::<Bench>(&args.log, || devices::run(&args)),
         Bench::Video(args) => cli::run::<Bench>(&args.log, || video::run(&args)),
         Bench::Track(args) => cli::run::<Bench>(&args.log, || track::run(&args)),
         Bench::Engine(args) => cli::run::<Bench>(&args.log, || engine::run(&args)),

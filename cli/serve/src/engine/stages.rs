@@ -91,8 +91,9 @@ impl BackboneStage {
     }
 
     /// Works until no more pictures come, or nobody takes them.
-    pub fn run(&mut self, decoded: &Receiver<Decoded>, encoded: &SyncSender<Encoded>) {
-        while let Ok(Decoded { key, image, job }) = decoded.recv() {
+    pub fn run(&mut self, decoded: &Mutex<Receiver<Decoded>>, encoded: &SyncSender<Encoded>) {
+        let next = || decoded.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        while let Ok(Decoded { key, image, job }) = next() {
             if job.is_abandoned() {
                 continue;
             }

@@ -8,7 +8,7 @@ use ocelli::pipeline::{PipelineStats, Stage, StatsRecorder};
 use ocelli::{Cancellation, EngineKind, Pipeline, Prompts};
 use ocelli_datasets::label::ClassMap;
 
-use super::{SourceArgs, VideoArgs, detector};
+use super::{SourceArgs, VideoArgs, options};
 use crate::{LogArgs, interrupted, load, print, status};
 
 /// Frames before the measurement.
@@ -59,7 +59,7 @@ pub fn run(
         let mut asked = args.detector.clone();
         (*name).clone_into(&mut asked.model.engine);
         let measure = |sequential: bool| -> anyhow::Result<(String, Times)> {
-            let (mut detector, loading) = load(detector(args, &asked, classes)?, log)?;
+            let (mut detector, loading) = load(options(args, asked.detector()?, &asked, classes)?, log)?;
             let embedded = detector.prepare(prompts)?;
             drop(loading);
             let engine = detector.engine().to_owned();

@@ -16,8 +16,9 @@ use crate::label::prefetch::{Prepared, Preparer, in_order};
 use crate::label::prompts::LabelPrompts;
 use crate::label::record::{Record, identity};
 use crate::label::source::open_regions;
+use crate::label::turns::Turns;
 
-/// After this many failures of the engine in a row, the images are not the cause.
+/// After this many failures of an engine in a row, the images are not the cause.
 const MAX_ENGINE_FAILURES: usize = 5;
 /// Decoded images that wait for the detector, for each decoding thread.
 pub(super) const AHEAD: usize = 2;
@@ -31,6 +32,27 @@ pub(super) struct LabelStages {
     tiles: Option<TiledSearch>,
 }
 
+/// A device's stages, and what they look for.
+pub(super) struct LabelDevice<'a> {
+    /// From 0.
+    pub number: usize,
+    pub stages: &'a mut LabelStages,
+    pub prompts: LabelPrompts,
+}
+
+/// What was found in an image.
+pub(super) type Found = ((u32, u32), Vec<Detection>);
+
+/// An image that a device has looked at: its number, its identity before it was read, what was found and the class of each
+/// prompt.
+struct Seen {
+    number: usize,
+    identity: (u64, u64),
+    found: Result<Found>,
+    classes: Vec<usize>,
+    device: usize,
+}
+
 impl LabelStages {
     pub fn new(detector: Detector, tiling: Option<Tiling>) -> Result<Self> {
         let Stages { text, encoder, decoder, .. } = detector.into_stages();
@@ -38,18 +60,21 @@ impl LabelStages {
         Ok(Self { text, encoder, decoder, features: ImageFeatures::default(), tiles })
     }
 
-    /// The prompts for the classes from `first` on in these images, with everything loaded.
-    pub fn prompts(
-        &mut self,
+    /// The devices with the prompts for the classes from `first` on in these images, and everything loaded.
+    pub fn devices<'a>(
+        all: &'a mut [Self],
         (map, first): (&ClassMap, usize),
         todo: &[ImageFile],
         preparer: &Preparer,
-    ) -> Result<LabelPrompts> {
-        let stages = (&mut self.text, &mut self.encoder, &mut self.decoder);
-        let prompts = LabelPrompts::new(map, first, todo, preparer, stages, false)?;
-        self.encoder.load()?;
-        self.decoder.load()?;
-        Ok(prompts)
+    ) -> Result<Vec<LabelDevice<'a>>> {
+        let Self { text, encoder, decoder, .. } = all.first_mut().ok_or_else(no_device)?;
+        let prompts = LabelPrompts::new(map, first, todo, preparer, (text, encoder, decoder), false)?;
+        let device = |(number, stages): (usize, &'a mut Self)| -> Result<LabelDevice<'a>> {
+            stages.encoder.load()?;
+            stages.decoder.load()?;
+            Ok(LabelDevice { number, stages, prompts: prompts.clone() })
+        };
+        all.iter_mut().enumerate().map(device).collect()
     }
 
     /// Whether the next images get masks, if the detector computes any.
@@ -63,7 +88,7 @@ impl LabelStages {
         prompts: &mut LabelPrompts,
         (file, prepared): (&ImageFile, Prepared),
         preparer: &Preparer,
-    ) -> Result<((u32, u32), Vec<Detection>)> {
+    ) -> Result<Found> {
         let (size, mut times) = (prepared.size, StageTimes::default());
         if let Some(tiles) = &mut self.tiles {
             let mut picture = match prepared.frame {
@@ -87,42 +112,66 @@ impl LabelStages {
 }
 
 impl LabelJob {
-    /// Labels the pending images. They are decoded on `threads` threads ahead of the detector.
+    /// Labels the pending images. They are decoded on `threads` threads ahead of the detector. Several detectors, of the same
+    /// model with the same options on different devices, take turns; the data set is the same.
     ///
     /// An image that cannot be labelled is reported and recorded, and the job continues. An error of `on_event` ends the
     /// job; finished images are kept. Frames of videos are labelled by [`run_videos`](Self::run_videos).
     ///
     /// # Errors
-    /// The error of `on_event`, [`ErrorKind::Io`] if the output cannot be written, the error of a model or an engine that
-    /// cannot be loaded, and the error of an engine that fails for several images in a row.
+    /// The error of `on_event`, [`ErrorKind::InvalidArgument`] without a detector, [`ErrorKind::Io`] if the output cannot be
+    /// written, the error of a model or an engine that cannot be loaded, and the error of an engine that fails for several
+    /// images in a row.
     pub fn run(
         &mut self,
-        detector: Detector,
+        detectors: Vec<Detector>,
         threads: usize,
         on_event: &mut dyn FnMut(LabelEvent<'_>) -> Result<()>,
     ) -> Result<()> {
-        let preparer = Preparer::new(detector.model().manifest(), self.tiling.is_some());
-        let mut label_stages = LabelStages::new(detector, self.tiling)?;
+        let (preparer, mut stages) = self.stages(detectors)?;
         let mut label = |job: &mut Self, first: usize, todo: Vec<ImageFile>| {
-            let mut prompts = label_stages.prompts((&job.classes, first), &todo, &preparer)?;
-            in_order(
-                todo.len(),
-                threads,
-                threads * AHEAD,
-                |i| read(&preparer, &todo[i]),
-                |i, image| {
-                    on_event(LabelEvent::Waiting)?;
-                    let (identity, prepared) = image.unwrap_or_else(|panicked| ((0, 0), Err(panicked)));
-                    let found = prepared.and_then(|prepared| {
-                        label_stages.look(&mut prompts, (&todo[i], prepared), &preparer)
-                    });
-                    job.finish_image(&todo[i], identity, found, (first, prompts.classes()), on_event)
-                },
-            )
+            let mut devices = LabelStages::devices(&mut stages, (&job.classes, first), &todo, &preparer)?;
+            let look = |device: &mut LabelDevice<'_>, (number, image): (usize, Result<ReadImage>)| {
+                let LabelDevice { stages, prompts, .. } = device;
+                let (identity, prepared) = image.unwrap_or_else(|panicked| ((0, 0), Err(panicked)));
+                let found =
+                    prepared.and_then(|prepared| stages.look(prompts, (&todo[number], prepared), &preparer));
+                let classes = prompts.classes().to_vec();
+                Seen { number, identity, found, classes, device: device.number }
+            };
+            let mut finish = |seen: Seen, on_event: &mut dyn FnMut(LabelEvent<'_>) -> Result<()>| {
+                let Seen { number, identity, found, classes, device } = seen;
+                job.finish_image((&todo[number], identity), found, (first, &classes), device, on_event)
+            };
+            std::thread::scope(|scope| {
+                let mut turns = Turns::start(scope, &mut devices, &look)?;
+                in_order(
+                    todo.len(),
+                    threads,
+                    threads * AHEAD,
+                    |i| read(&preparer, &todo[i]),
+                    |i, image| {
+                        on_event(LabelEvent::Waiting)?;
+                        turns.hand((i, image))?.map_or(Ok(()), |seen| finish(seen, on_event))
+                    },
+                )?;
+                while let Some(seen) = turns.next()? {
+                    finish(seen, on_event)?;
+                }
+                Ok(())
+            })
         };
         let groups = self.take_todo();
         let ended = groups.into_iter().try_for_each(|(first, todo)| label(self, first, todo));
         ended.and(self.stopped())
+    }
+
+    /// What prepares images, and the stages of the devices.
+    pub(super) fn stages(&self, detectors: Vec<Detector>) -> Result<(Preparer, Vec<LabelStages>)> {
+        let first = detectors.first().ok_or_else(no_device)?;
+        let preparer = Preparer::new(first.model().manifest(), self.tiling.is_some());
+        let stages = detectors.into_iter().map(|detector| LabelStages::new(detector, self.tiling));
+        Ok((preparer, stages.collect::<Result<_>>()?))
     }
 
     /// The pending images by the first class that is looked for in them.
@@ -146,16 +195,17 @@ impl LabelJob {
     /// `classes` has the class of each prompt; classes before `first` were not looked for.
     pub(in crate::label) fn finish_image(
         &mut self,
-        file: &ImageFile,
-        identity: (u64, u64),
-        found: Result<((u32, u32), Vec<Detection>)>,
+        (file, identity): (&ImageFile, (u64, u64)),
+        found: Result<Found>,
         (first, classes): (usize, &[usize]),
+        device: usize,
         on_event: &mut dyn FnMut(LabelEvent<'_>) -> Result<()>,
     ) -> Result<()> {
         let mut record = self.new_record(file, identity)?;
+        let failures = self.engine_failures.entry(device).or_default();
         match found {
             Ok(((width, height), detections)) => {
-                self.engine_failures = 0;
+                *failures = 0;
                 (record.width, record.height) = (width, height);
                 record.instances = self.refiner.instances(classes, detections);
                 self.add_known(first, &mut record)?;
@@ -163,8 +213,8 @@ impl LabelJob {
             }
             Err(error) => {
                 let is_engine = error.kind() == ErrorKind::Execution;
-                self.engine_failures = if is_engine { self.engine_failures + 1 } else { 0 };
-                if self.engine_failures == MAX_ENGINE_FAILURES {
+                *failures = if is_engine { *failures + 1 } else { 0 };
+                if *failures == MAX_ENGINE_FAILURES {
                     return Err(error);
                 }
                 record.error = Some(error.to_string());
@@ -216,6 +266,10 @@ impl LabelJob {
         record.instances.sort_by(|a, b| b.score.total_cmp(&a.score));
         Ok(())
     }
+}
+
+fn no_device() -> Error {
+    Error::new(ErrorKind::InvalidArgument, "no detector: expected at least one").about("detectors")
 }
 
 /// Reads an image. Its identity is taken first: if the file is replaced meanwhile, the next run labels it again.

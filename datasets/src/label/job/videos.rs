@@ -11,15 +11,20 @@ use ocelli::{
     BoundingBox, Cancellation, Detection, Detector, Error, ErrorKind, Frame, Prompt, Prompts, Result, Source,
 };
 
-use super::run::{AHEAD, LabelStages};
+use super::run::{AHEAD, Found, LabelDevice, LabelStages};
 use super::{LabelEvent, LabelJob};
 use crate::label::class_map::Class;
 use crate::label::images::ImageFile;
-use crate::label::prefetch::{Preparer, in_order};
-use crate::label::prompts::LabelPrompts;
+use crate::label::prefetch::{Prepared, Preparer, in_order};
 use crate::label::record::{Instance, Record, identity};
 use crate::label::settings::Tracking;
+use crate::label::turns::Turns;
 use crate::label::video::LabelVideo;
+
+/// A frame, with the identity of its image, or why it cannot be read.
+type ReadFrame = Result<((u64, u64), Prepared)>;
+/// A frame that a device has looked at: its number, what was found and the class of each prompt.
+type SeenFrame = (usize, Result<((u64, u64), Found)>, Vec<usize>);
 
 /// The images of a video that are not labelled yet, by the index of the frame.
 type Pending = BTreeMap<u64, ImageFile>;
@@ -27,17 +32,17 @@ type Pending = BTreeMap<u64, ImageFile>;
 impl LabelJob {
     /// Labels the pending images, which are frames of these videos. Objects are followed through all frames of a video from
     /// the first one on, so that their numbers do not depend on which images are pending. A video without pending images is
-    /// not read.
+    /// not read. Several detectors take turns, as in [`run`](Self::run), but not with [`Tracking::Memory`].
     ///
     /// A video that cannot be read to its end is [reported](LabelEvent::Failed), and the job continues with the next one. An
     /// error of `on_event` ends the job; finished images are kept. `cancellation` ends it, too.
     ///
     /// # Errors
-    /// The error of `on_event`; [`ErrorKind::InvalidArgument`] for several videos with [`Tracking::Memory`];
-    /// [`ErrorKind::Io`] if the output cannot be written; the error of a model that cannot be loaded.
+    /// The error of `on_event`; [`ErrorKind::InvalidArgument`] without a detector, and for several videos or detectors with
+    /// [`Tracking::Memory`]; [`ErrorKind::Io`] if the output cannot be written; the error of a model that cannot be loaded.
     pub fn run_videos(
         &mut self,
-        detector: Detector,
+        detectors: Vec<Detector>,
         videos: &[LabelVideo],
         cancellation: &Cancellation,
         on_event: &mut dyn FnMut(LabelEvent<'_>) -> Result<()>,
@@ -51,6 +56,11 @@ impl LabelJob {
         let ended = match (self.tracking, videos) {
             (Some(Tracking::Memory { score_threshold }), [video]) => match pending.remove(video.name()) {
                 Some(pending) => {
+                    let [detector] = <[Detector; 1]>::try_from(detectors).map_err(|_| {
+                        let message =
+                            "tracking, memory: objects are followed on one device: expected one detector";
+                        Error::new(ErrorKind::InvalidArgument, message).about("tracking")
+                    })?;
                     self.follow_masks(detector, (video, &pending), score_threshold, cancellation, on_event)
                 }
                 None => Ok(()),
@@ -59,26 +69,25 @@ impl LabelJob {
                 let message = "tracking, memory: objects are followed through one video: expected one";
                 Err(Error::new(ErrorKind::InvalidArgument, message).about("tracking"))
             }
-            _ => self.follow_boxes(detector, videos, pending, on_event),
+            _ => self.follow_boxes(detectors, videos, pending, on_event),
         };
         ended.and(self.stopped())
     }
 
     fn follow_boxes(
         &mut self,
-        detector: Detector,
+        detectors: Vec<Detector>,
         videos: &[LabelVideo],
         mut pending: HashMap<String, Pending>,
         on_event: &mut dyn FnMut(LabelEvent<'_>) -> Result<()>,
     ) -> Result<()> {
-        let preparer = Preparer::new(detector.model().manifest(), self.tiling.is_some());
-        let mut label_stages = LabelStages::new(detector, self.tiling)?;
+        let (preparer, mut stages) = self.stages(detectors)?;
         let all: Vec<ImageFile> = pending.values().flat_map(BTreeMap::values).cloned().collect();
-        let mut prompts = label_stages.prompts((&self.classes, 0), &all, &preparer)?;
+        let mut devices = LabelStages::devices(&mut stages, (&self.classes, 0), &all, &preparer)?;
         for video in videos {
             let Some(pending) = pending.remove(video.name()) else { continue };
             let mut broken = None;
-            let seeing = (&mut label_stages, &mut prompts, &preparer);
+            let seeing = (&mut devices[..], &preparer);
             let ended = self.follow_boxes_in((video, &pending), seeing, &mut broken, on_event);
             match broken {
                 Some(error) => on_event(LabelEvent::Failed { path: video.path(), error: &error })?,
@@ -92,7 +101,7 @@ impl LabelJob {
     fn follow_boxes_in(
         &mut self,
         (video, pending): (&LabelVideo, &Pending),
-        (label_stages, prompts, preparer): (&mut LabelStages, &mut LabelPrompts, &Preparer),
+        (devices, preparer): (&mut [LabelDevice<'_>], &Preparer),
         broken: &mut Option<Error>,
         on_event: &mut dyn FnMut(LabelEvent<'_>) -> Result<()>,
     ) -> Result<()> {
@@ -117,17 +126,20 @@ impl LabelJob {
                 false => Err(video.ends_early(number as u64)),
             }
         };
-        // One thread: frames are read in order.
-        in_order(last as usize + 1, 1, AHEAD, read, |number, frame| {
-            on_event(LabelEvent::Waiting)?;
+        let look = |device: &mut LabelDevice<'_>, (number, frame): (usize, ReadFrame)| -> SeenFrame {
+            let LabelDevice { stages, prompts, .. } = device;
             let file = pending.get(&(number as u64));
             if has_masks {
-                label_stages.set_masks(file.is_some());
+                stages.set_masks(file.is_some());
             }
             let found = frame.and_then(|(identity, prepared)| {
-                let found = label_stages.look(prompts, (file.unwrap_or(&between), prepared), preparer)?;
+                let found = stages.look(prompts, (file.unwrap_or(&between), prepared), preparer)?;
                 Ok((identity, found))
             });
+            (number, found, prompts.classes().to_vec())
+        };
+        let mut finish = |(number, found, classes): SeenFrame,
+                          on_event: &mut dyn FnMut(LabelEvent<'_>) -> Result<()>| {
             let (identity, (size, detections)) = match found {
                 Ok(found) => found,
                 Err(error) => {
@@ -135,12 +147,24 @@ impl LabelJob {
                     return Err(Error::new(ErrorKind::Cancelled, "the video cannot be read any further"));
                 }
             };
-            let mut instances = self.refiner.instances(prompts.classes(), detections);
+            let mut instances = self.refiner.instances(&classes, detections);
             follow(&mut tracker, &mut instances);
-            match file {
+            match pending.get(&(number as u64)) {
                 Some(file) => self.finish_frame((file, identity), size, instances, on_event),
                 None => Ok(()),
             }
+        };
+        std::thread::scope(|scope| {
+            let mut turns = Turns::start(scope, devices, &look)?;
+            // One thread: frames are read in order.
+            in_order(last as usize + 1, 1, AHEAD, read, |number, frame| {
+                on_event(LabelEvent::Waiting)?;
+                turns.hand((number, frame))?.map_or(Ok(()), |seen| finish(seen, on_event))
+            })?;
+            while let Some(seen) = turns.next()? {
+                finish(seen, on_event)?;
+            }
+            Ok(())
         })
     }
 
