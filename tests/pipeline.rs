@@ -6,6 +6,7 @@ mod builtin;
 mod ends;
 mod fakes;
 mod flow;
+mod low_memory;
 mod pushed;
 mod rate;
 mod several;

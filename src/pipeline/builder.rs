@@ -178,13 +178,21 @@ impl PipelineBuilder {
     /// kept and drawn only if a sink asks for them. Every sink is finished, however the run ends. A source that waits for
     /// its next frame does not hold up the end: a second after it, the thread of the source is detached.
     ///
+    /// A detector in [low memory](crate::DetectorBuilder::with_low_memory) processes groups of frames on the calling thread: 64,
+    /// or fewer whose pictures and features take 256 MiB.
+    ///
     /// # Errors
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) for invalid options; otherwise the first failure. A
     /// source's error is returned after all earlier frames have been written; an error in a later stage or a sink ends
     /// the run at once. A panic in a stage is reported as [`Execution`](crate::ErrorKind::Execution). Cancellation is not an
     /// error.
-    pub fn run(self, source: impl Source + 'static, sinks: &mut [Box<dyn Sink + '_>]) -> Result<RunSummary> {
+    pub fn run(
+        mut self,
+        source: impl Source + 'static,
+        sinks: &mut [Box<dyn Sink + '_>],
+    ) -> Result<RunSummary> {
         self.config.check()?;
+        self.config.low_memory = self.detector.is_in_low_memory();
         let parts = load(self.detector, self.prompts, &self.config)?;
         pulled::run(self.config, parts, self.drawing, self.observer, source, sinks)
     }
@@ -195,6 +203,10 @@ impl PipelineBuilder {
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) for invalid options; what [`Detector::prepare`] returns.
     pub fn build(self) -> Result<Pipeline> {
         self.config.check()?;
+        if self.detector.is_in_low_memory() {
+            let message = "low_memory: a frame that is pushed needs both halves of the model: leave it out";
+            return Err(Error::new(ErrorKind::InvalidArgument, message).about("low_memory"));
+        }
         let parts = load(self.detector, self.prompts, &self.config)?;
         Pipeline::start(self.config, parts)
     }
@@ -220,8 +232,10 @@ fn load(mut detector: Detector, prompts: PromptInput, config: &PipelineConfig) -
         let message = "no prompts: expected at least one class to search for";
         return Err(Error::new(ErrorKind::InvalidArgument, message));
     }
-    encoder.load()?;
-    decoder.load()?;
+    if !config.low_memory {
+        encoder.load()?;
+        decoder.load()?;
+    }
     let (preprocessor, backbone) = encoder.into_halves();
     Ok(DetectorParts { preprocessor, backbone, decoder, tiles, prompts })
 }

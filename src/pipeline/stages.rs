@@ -185,6 +185,10 @@ impl BackboneStage {
         self.shared.stats.stage(Stage::Backbone, start.elapsed());
         Ok(())
     }
+
+    pub(super) fn unload(&mut self) {
+        self.backbone.iter_mut().for_each(Backbone::unload);
+    }
 }
 
 /// Encoder-decoder, post-processing and tracker.
@@ -254,6 +258,10 @@ impl DecodeStage {
         }
         self.track(job);
         Ok(())
+    }
+
+    pub(super) fn unload(&mut self) {
+        self.decoder.unload();
     }
 
     /// Searches a frame in tiles, if it is to be.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use ocelli::{Cancellation, Prompts};
+use ocelli::{Cancellation, Image, Prompts};
 use ocelli_serve::{Bound, LabelStudio, Limits, ServeConfig, random_token};
 
 use crate::args::{INPUT, PERFORMANCE, TileArgs, built_in_model_help};
@@ -55,6 +55,12 @@ pub struct ServeArgs {
     /// Run without masks, which takes less memory
     #[arg(long, help_heading = PERFORMANCE)]
     no_masks: bool,
+    /// Keep one half of the model in memory at a time, which loads both for every new picture; sessions load a whole one
+    #[arg(long, conflicts_with = "tile", help_heading = PERFORMANCE)]
+    low_memory: bool,
+    /// Memory for the features of pictures, so that the next request about one skips the backbone; 0 keeps none
+    #[arg(long, default_value_t = Limits::default().feature_bytes >> 20, allow_negative_numbers = true, value_name = "MIB", help_heading = PERFORMANCE)]
+    feature_cache: usize,
     /// Most requests that wait or run at the same time, half of them from one address and half of them frames of videos; any more
     /// are answered with 503
     #[arg(long, default_value_t = Limits::default().queue, allow_negative_numbers = true, value_name = "N", help_heading = PERFORMANCE)]
@@ -108,13 +114,17 @@ pub fn run(args: &ServeArgs, log: &LogArgs) -> anyhow::Result<()> {
     let builder = args.detector.detector()?.with_masks(!args.no_masks);
     // Sessions follow objects through whole frames.
     let of_sessions = builder.clone();
-    let builder = args.tiles.apply(builder);
+    let builder = args.tiles.apply(builder).with_low_memory(args.low_memory);
     let bound = bound.with_sessions(move || of_sessions.clone().build());
     let first = Prompts::new(["person"])?;
     args.detector.model.announce_built_in(&first, log);
     let (mut detector, loading) = load(builder, log)?;
     // A model or an engine that does not work is an error now, and the first request does not wait for it.
     detector.prepare(&first)?;
+    if args.low_memory {
+        // Loads each half once.
+        detector.detect(&Image::from_rgb8(32, 32, vec![0; 3 * 32 * 32])?, &first)?;
+    }
     drop(loading);
     status(log, &format!("engine: {}", detector.engine()));
     let server = bound.with(detector);
@@ -146,6 +156,7 @@ fn config(args: &ServeArgs) -> anyhow::Result<ServeConfig> {
         pixels: args.max_pixels,
         classes: args.max_classes,
         detections: args.detector.max_det.unwrap_or(Limits::default().detections),
+        feature_bytes: args.feature_cache.saturating_mul(1 << 20),
         queue: args.queue,
         connections: args.connections,
         sessions: args.sessions,
