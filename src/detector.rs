@@ -20,6 +20,7 @@ mod tiled;
 use crate::detection::Detection;
 use crate::engine::EngineFactory;
 use crate::frame_view::FrameView;
+use crate::image::Image;
 use crate::mask::SemanticMap;
 use crate::model::Model;
 use crate::postprocess::PostProcessOptions;
@@ -31,11 +32,13 @@ use ocelli_error::Result;
 pub use builder::DetectorBuilder;
 pub use decode::PromptDecoder;
 pub use encode::{Backbone, ImagePreprocessor};
+pub(crate) use features::Group;
 pub use features::ImageFeatures;
 pub use screen::{ScreenCalibration, Screening};
 pub use segment::{ObjectMask, ObjectSegmenter};
 pub use stages::{ImageEncoder, Stages};
 pub use text::{EmbeddedPrompts, TextCacheFile, TextEmbedder};
+use tiled::encode_whole;
 pub use tiled::{SearchStages, TiledSearch};
 
 /// The detections of one image.
@@ -98,11 +101,38 @@ impl Detector {
         }
         let start = Instant::now();
         let mut times = StageTimes::default();
-        self.stages.encoder.encode_into(image, &mut self.features, &mut times)?;
-        let items = self.stages.decoder.decode(&self.features, prompts, &mut times)?;
-        let semantic = self.stages.decoder.take_semantic_maps();
+        self.stages.encoder_alone().encode_into(image, &mut self.features, &mut times)?;
         times.total = milliseconds_since(start);
-        Ok(Detections { items, semantic, times })
+        self.stages.detect(&self.features, prompts, times)
+    }
+
+    /// As [`detect_embedded`](Self::detect_embedded), in the next of several images: 64, or fewer whose features take 256 MiB, each
+    /// as a whole. The backbone runs on all of them at once; the iterator searches one image at a time, in order. It has no
+    /// results at the end of `images`, and the error of an image in its place.
+    ///
+    /// In [low memory](DetectorBuilder::with_low_memory), each half of the model is loaded once for a group.
+    pub fn detect_group(
+        &mut self,
+        images: &mut dyn Iterator<Item = Result<Image>>,
+        prompts: &EmbeddedPrompts,
+    ) -> impl ExactSizeIterator<Item = Result<Detections>> {
+        let (mut group, mut encoded) = (Group::default(), Vec::new());
+        while !group.is_full()
+            && let Some(image) = images.next()
+        {
+            let (start, mut times) = (Instant::now(), StageTimes::default());
+            let mut features = ImageFeatures::default();
+            let encoder = self.stages.encoder_alone();
+            let done = image.and_then(|image| encoder.encode_into(&image, &mut features, &mut times));
+            times.total = milliseconds_since(start);
+            group.add(features.bytes());
+            encoded.push(done.map(|()| (features, times)));
+        }
+        let stages = &mut self.stages;
+        encoded.into_iter().map(move |done| {
+            let (features, times) = done?;
+            stages.detect(&features, prompts, times)
+        })
     }
 
     /// As [`detect_embedded`](Self::detect_embedded), in a picture that is read in parts, for instance from a
@@ -115,12 +145,15 @@ impl Detector {
         picture: &mut dyn Regions,
         prompts: &EmbeddedPrompts,
     ) -> Result<Detections> {
-        let mut times = StageTimes::default();
-        let stages = (&mut self.stages.encoder, &mut self.stages.decoder);
-        match &mut self.tiles {
-            Some(tiles) => tiles.detect(stages, picture, prompts, &mut times),
-            None => TiledSearch::detect_whole(stages, picture, prompts, &mut self.features, &mut times),
+        let (start, mut times) = (Instant::now(), StageTimes::default());
+        if let Some(tiles) = &mut self.tiles {
+            let stages = (&mut self.stages.encoder, &mut self.stages.decoder);
+            return tiles.detect(stages, picture, prompts, &mut times);
         }
+        let side = self.stages.decoder.input().0;
+        encode_whole(self.stages.encoder_alone(), side, picture, &mut self.features, &mut times)?;
+        times.total = milliseconds_since(start);
+        self.stages.detect(&self.features, prompts, times)
     }
 
     /// The tiles of large pictures, if the detector was built with them.
@@ -148,7 +181,7 @@ impl Detector {
     /// [`prepare`](Self::prepare).
     pub fn encode<'i>(&mut self, image: impl Into<FrameView<'i>>) -> Result<ImageFeatures> {
         let mut features = ImageFeatures::default();
-        let encoder = &mut self.stages.encoder;
+        let encoder = self.stages.encoder_alone();
         encoder.load()?;
         encoder.set_hidden(encoder.has_hidden());
         let encoded = encoder.encode_into(image, &mut features, &mut StageTimes::default());
@@ -185,6 +218,7 @@ impl Detector {
     /// [`Mismatch`](crate::ErrorKind::Mismatch) for a model without a tracker,
     /// [`Execution`](crate::ErrorKind::Execution) if a graph fails.
     pub fn segment(&mut self, features: &ImageFeatures, objects: &[ObjectPrompt]) -> Result<Vec<ObjectMask>> {
+        self.stages.drop_encoder();
         self.stages.segmenter.segment(features, objects)
     }
 
@@ -198,6 +232,7 @@ impl Detector {
         features: &ImageFeatures,
         objects: &[ObjectPrompt],
     ) -> Result<Vec<[ObjectMask; 3]>> {
+        self.stages.drop_encoder();
         self.stages.segmenter.segment_multimask(features, objects)
     }
 
@@ -207,7 +242,7 @@ impl Detector {
     /// [`Mismatch`](crate::ErrorKind::Mismatch) for a model without a tracker, and the errors of [`prepare`](Self::prepare).
     pub fn prepare_segment(&mut self) -> Result<()> {
         self.stages.segmenter.load()?;
-        self.stages.encoder.load()
+        self.stages.encoder_alone().load()
     }
 
     /// As [`detect`](Self::detect), in the features of an image that this detector has [encoded](Self::encode).
@@ -218,10 +253,8 @@ impl Detector {
         let (start, mut times) = (Instant::now(), StageTimes::default());
         let embedded = self.stages.text.embed(prompts)?;
         times.text = milliseconds_since(start);
-        let items = self.stages.decoder.decode(features, &embedded, &mut times)?;
-        let semantic = self.stages.decoder.take_semantic_maps();
-        times.total = milliseconds_since(start);
-        Ok(Detections { items, semantic, times })
+        times.total = times.text;
+        self.stages.detect(features, &embedded, times)
     }
 
     /// Encodes prompts whose exemplars are boxes in `image`, to detect their instances in other images with
@@ -239,19 +272,25 @@ impl Detector {
         prompts: &Prompts,
     ) -> Result<EmbeddedPrompts> {
         let embedded = self.stages.text.embed(prompts)?;
-        self.stages.encoder.encode_into(image, &mut self.features, &mut StageTimes::default())?;
+        let encoder = self.stages.encoder_alone();
+        encoder.encode_into(image, &mut self.features, &mut StageTimes::default())?;
+        self.stages.drop_encoder();
         self.stages.decoder.keep_exemplars(&self.features, &embedded)
     }
 
     /// Loads everything that detecting `prompts` needs, so that the first image takes no longer than the others and errors
     /// are returned early. Returns the prompts for [`detect_embedded`](Self::detect_embedded) and
-    /// [`Pipeline::builder_embedded`](crate::Pipeline::builder_embedded).
+    /// [`Pipeline::builder_embedded`](crate::Pipeline::builder_embedded). In [low
+    /// memory](DetectorBuilder::with_low_memory), it encodes the prompts alone.
     ///
     /// # Errors
     /// [`Unavailable`](crate::ErrorKind::Unavailable), [`Io`](crate::ErrorKind::Io) or
     /// [`InvalidData`](crate::ErrorKind::InvalidData) if a file or a library is missing or corrupt.
     pub fn prepare(&mut self, prompts: &Prompts) -> Result<EmbeddedPrompts> {
         let embedded = self.stages.text.embed(prompts)?;
+        if self.stages.low_memory {
+            return Ok(embedded);
+        }
         let Stages { encoder, decoder, .. } = &mut self.stages;
         // An engine compiles a graph mostly on one thread.
         #[cfg(not(target_family = "wasm"))]
@@ -279,6 +318,11 @@ impl Detector {
     /// The model.
     pub fn model(&self) -> &Model {
         &self.model
+    }
+
+    /// Whether it was built for [low memory](DetectorBuilder::with_low_memory).
+    pub fn is_in_low_memory(&self) -> bool {
+        self.stages.low_memory
     }
 
     /// A description of the engine for users: `ONNX Runtime 1.31.1, CPU, 2 threads`.

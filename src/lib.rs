@@ -68,6 +68,7 @@ pub mod parsers;
 pub mod pipeline;
 pub mod postprocess;
 pub mod preprocess;
+pub mod process_memory;
 pub mod prompt;
 pub mod report;
 pub mod sink;

@@ -7,6 +7,7 @@ mod devices;
 mod ends;
 mod fakes;
 mod flow;
+mod low_memory;
 mod pushed;
 mod rate;
 mod several;

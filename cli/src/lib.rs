@@ -39,7 +39,6 @@ mod host;
 mod interrupt;
 mod loading;
 mod logging;
-mod memory;
 mod output;
 #[cfg(feature = "test-support")]
 #[doc(hidden)]

@@ -16,6 +16,7 @@ mod eval;
 mod fonts;
 mod interactive;
 mod label;
+mod low_memory;
 mod memory;
 mod programs;
 mod prune;

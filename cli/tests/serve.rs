@@ -2,6 +2,7 @@
 
 mod clicks;
 mod client;
+mod features;
 mod gallery;
 mod label_studio;
 mod limits;
@@ -294,6 +295,9 @@ fn wrong_usage_is_refused() {
                 2,
                 &["host \"http://a\"", "without http://"],
             ),
+            refusal("serve|--listen|127.0.0.1:0|--tile|8", 2, &["--tile", "at least 32 pixels"]),
+            refusal("serve|--listen|127.0.0.1:0|--tile|auto|--low-memory", 2, &["--tile", "cannot be used"]),
+            refusal("serve|--listen|127.0.0.1:0|--feature-cache|-1", 2, &["--feature-cache"]),
             refusal("serve|--listen|127.0.0.1:0|--queue|0", 2, &["queue is 0", "--queue"]),
             refusal("serve|--listen|127.0.0.1:0|--timeout|-1", 2, &["--timeout is -1"]),
             refusal("serve|--listen|127.0.0.1:0|--videos|none", 2, &["videos, none: no such folder"]),

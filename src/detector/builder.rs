@@ -60,6 +60,7 @@ pub struct DetectorBuilder {
     fast_precision: bool,
     screening: Option<Screening>,
     tiling: Option<Tiling>,
+    low_memory: bool,
 }
 
 impl DetectorBuilder {
@@ -127,6 +128,18 @@ impl DetectorBuilder {
     #[must_use]
     pub fn with_tiling(mut self, tiling: impl Into<Option<Tiling>>) -> Self {
         self.tiling = tiling.into();
+        self
+    }
+
+    /// Keeps one half of the model in memory at a time: the backbone, or what finds instances in its features; off by default.
+    /// The results are the same.
+    ///
+    /// A half is loaded when it is needed, which takes time. [`detect_group`](Detector::detect_group) and
+    /// [`PipelineBuilder::run`](crate::PipelineBuilder::run) load each once for a group of images. It does not go with
+    /// [tiles](Self::with_tiling).
+    #[must_use]
+    pub fn with_low_memory(mut self, low_memory: bool) -> Self {
+        self.low_memory = low_memory;
         self
     }
 
@@ -338,6 +351,10 @@ impl DetectorBuilder {
         // The caller's thresholds are checked before a model is exported.
         PostProcessor::new(self.post.clone())?;
         let tiles = self.tiling.map(TiledSearch::new).transpose()?;
+        if tiles.is_some() && self.low_memory {
+            let message = "low_memory: a search in tiles needs both halves of the model for each tile: leave one of them out";
+            return Err(Error::new(ErrorKind::InvalidArgument, message).about("low_memory"));
+        }
         let engines = self.open_engines()?;
         self.check_screening(engines.is_some())?;
         let format = self.model_format();
@@ -418,7 +435,8 @@ impl DetectorBuilder {
         }
         let engine = factory.description();
         let segmenter = ObjectSegmenter::new(&model, factory.clone());
-        let stages = Stages { text, encoder: ImageEncoder::new(preprocessor, backbone), decoder, segmenter };
+        let encoder = ImageEncoder::new(preprocessor, backbone);
+        let stages = Stages { text, encoder, decoder, segmenter, low_memory: self.low_memory };
         Ok(Detector { model, stages, features: ImageFeatures::default(), tiles, engine, factory })
     }
 

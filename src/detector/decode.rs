@@ -19,6 +19,7 @@ use crate::engine::EngineFactory;
 use crate::mask::SemanticMap;
 use crate::model::Model;
 use crate::postprocess::{Candidate, PostProcessOptions, PostProcessor, RawOutputs};
+use crate::process_memory::log_memory_after;
 use crate::timing::{Instant, StageTimes, milliseconds_since};
 use ocelli_error::{Error, ErrorKind, Result};
 
@@ -60,6 +61,8 @@ struct EncoderDecoder {
     boxes: Tensor,
     presence: Tensor,
     mask_inputs: MaskInputs,
+    /// Whether an image was decoded.
+    has_run: bool,
 }
 
 impl EncoderDecoder {
@@ -68,7 +71,7 @@ impl EncoderDecoder {
         let [logits, boxes, presence] = [Tensor::empty(), Tensor::empty(), Tensor::empty()];
         let mask_inputs = MaskInputs { queries: Tensor::empty(), encoded: Tensor::empty() };
         let prompts = ChunkPrompts::new(engine.device());
-        Ok(Self { engine, prompts, logits, boxes, presence, mask_inputs })
+        Ok(Self { engine, prompts, logits, boxes, presence, mask_inputs, has_run: false })
     }
 }
 
@@ -105,7 +108,8 @@ impl PromptDecoder {
     /// # Errors
     /// As [`EngineFactory::load`].
     pub fn load(&mut self) -> Result<()> {
-        if self.encoder_decoder.is_none() {
+        let is_new = self.encoder_decoder.is_none();
+        if is_new {
             self.encoder_decoder = Some(EncoderDecoder::load(&self.model, &self.factory)?);
         }
         if self.mask_outputs.any() && self.mask_head.is_none() {
@@ -114,17 +118,24 @@ impl PromptDecoder {
         if self.screen_threshold.is_some() && self.screen.is_none() {
             self.screen = Some(Screen::load(&self.model, &self.factory)?);
         }
+        if is_new {
+            log_memory_after("loading the decoder");
+        }
         Ok(())
     }
 
     /// Drops the engines and their buffers; they are loaded again when they are needed.
     pub fn unload(&mut self) {
+        let was_loaded = self.encoder_decoder.is_some();
         (self.encoder_decoder, self.exemplar_encoder, self.mask_head) = (None, None, None);
         if let Some((_, head)) = &mut self.paused {
             *head = None;
         }
         self.screen = None;
         self.copies = HostCopies::default();
+        if was_loaded {
+            log_memory_after("dropping the decoder");
+        }
     }
 
     /// The sides of the model's input and of its patches, in pixels.
@@ -333,6 +344,10 @@ impl PromptDecoder {
             Detection { mask, ..Detection::from_candidate(candidate, label) }
         }));
         times.decode += milliseconds_since(start) - (times.masks - masks_before);
+        let decoder = self.encoder_decoder.as_mut().expect("loaded above");
+        if !std::mem::replace(&mut decoder.has_run, true) {
+            log_memory_after("the decoder's first image");
+        }
         Ok(())
     }
 
@@ -385,7 +400,8 @@ impl PromptDecoder {
         exemplars: usize,
     ) -> Result<()> {
         let decoder = self.encoder_decoder.as_mut().expect("the caller has loaded it");
-        let EncoderDecoder { engine, prompts: chunk_prompts, logits, boxes, presence, mask_inputs } = decoder;
+        let EncoderDecoder { engine, prompts: chunk_prompts, logits, boxes, presence, mask_inputs, .. } =
+            decoder;
         let copies = &mut self.copies;
         let device = engine.device();
         let device = device.as_ref();

@@ -11,6 +11,7 @@ use crate::model::Model;
 #[cfg(not(target_family = "wasm"))]
 use crate::preprocess::DevicePreprocessor;
 use crate::preprocess::{PreprocessConfig, Preprocessor};
+use crate::process_memory::log_memory_after;
 use crate::timing::{Instant, StageTimes, milliseconds_since};
 use ocelli_error::{Error, ErrorKind, Result};
 
@@ -93,6 +94,8 @@ pub struct Backbone {
     is_with_hidden: bool,
     /// One graph, or two that run one after the other.
     engines: Vec<Box<dyn Engine>>,
+    /// Whether the engines have run.
+    has_run: bool,
     tokens: Tensor,
 }
 
@@ -105,6 +108,7 @@ impl Backbone {
             is_without_masks: false,
             is_with_hidden: false,
             engines: Vec::new(),
+            has_run: false,
             tokens: Tensor::empty(),
         }
     }
@@ -118,6 +122,8 @@ impl Backbone {
             let files = self.model.manifest().backbone_files();
             let load = |name| self.model.load_graph(&self.factory, name);
             self.engines = files.into_iter().map(load).collect::<Result<_>>()?;
+            self.has_run = false;
+            log_memory_after("loading the backbone");
         }
         Ok(())
     }
@@ -129,7 +135,10 @@ impl Backbone {
 
     /// Drops the engines; they are loaded again when they are needed.
     pub fn unload(&mut self) {
-        self.engines.clear();
+        if !self.engines.is_empty() {
+            self.engines.clear();
+            log_memory_after("dropping the backbone");
+        }
     }
 
     /// Whether the next images get the features that [masks](super::PromptDecoder::set_masks) are computed from. It makes no
@@ -203,6 +212,9 @@ impl Backbone {
             }
         }
         times.backbone += milliseconds_since(start);
+        if !std::mem::replace(&mut self.has_run, true) {
+            log_memory_after("the backbone's first image");
+        }
         Ok(())
     }
 }

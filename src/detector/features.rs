@@ -16,6 +16,25 @@ pub(super) const COARSE: usize = 2;
 /// The most values that a tensor in a file can have: a hundred times those of the largest model at its largest size.
 const MAX_VALUES: u64 = 1 << 34;
 
+/// Images whose features are in memory at once: 64 with 256 MiB of features.
+#[derive(Default)]
+pub(crate) struct Group {
+    images: usize,
+    bytes: usize,
+}
+
+impl Group {
+    pub(crate) fn is_full(&self) -> bool {
+        self.images >= 64 || self.bytes >= 256 << 20
+    }
+
+    /// Adds an image for which `bytes` are kept.
+    pub(crate) fn add(&mut self, bytes: usize) {
+        self.images += 1;
+        self.bytes += bytes;
+    }
+}
+
 /// The backbone's output for an image, on the backbone's device if it has one. The buffers are reused.
 #[derive(Debug)]
 pub struct ImageFeatures {
@@ -62,6 +81,13 @@ impl ImageFeatures {
     pub fn tensors(&self) -> impl Iterator<Item = (&'static str, &Tensor)> {
         let names = tensor::FPN.into_iter().chain([tensor::IMAGE_PROMPT]);
         names.zip(&self.tensors).filter(|(_, tensor)| !tensor.is_empty())
+    }
+
+    /// The bytes that they take, those for clicks included, on the device or in host memory.
+    pub fn bytes(&self) -> usize {
+        let clicks = self.clicks.get().into_iter().flat_map(ClickFeatures::tensors);
+        let tensors = self.tensors.iter().chain([&self.hidden]).chain(clicks);
+        tensors.map(|tensor| tensor.len() * tensor.element_type().size()).sum()
     }
 
     /// About how many bytes the features of an image of any size take in a file, with or without those for masks.

@@ -52,6 +52,12 @@ pub(super) struct ClickFeatures {
     pixel: Tensor,
 }
 
+impl ClickFeatures {
+    pub(super) fn tensors(&self) -> impl Iterator<Item = &Tensor> {
+        self.high_res.iter().chain([&self.pixel])
+    }
+}
+
 /// Finds the masks of objects that are shown by clicks, boxes and masks. The buffers are reused.
 pub struct ObjectSegmenter {
     model: Model,
@@ -119,6 +125,11 @@ impl ObjectSegmenter {
         }
         self.graphs = Some(graphs);
         Ok(())
+    }
+
+    /// Drops the graphs; they are loaded again when they are needed.
+    pub fn unload(&mut self) {
+        self.graphs = None;
     }
 
     /// The mask of each object, in the features of a picture.

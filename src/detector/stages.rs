@@ -2,13 +2,14 @@
 
 use ocelli_engines::{Device, Tensor};
 
+use super::Detections;
 use super::decode::PromptDecoder;
 use super::encode::{Backbone, ImagePreprocessor};
 use super::features::ImageFeatures;
 use super::segment::ObjectSegmenter;
-use super::text::TextEmbedder;
+use super::text::{EmbeddedPrompts, TextEmbedder};
 use crate::frame_view::FrameView;
-use crate::timing::StageTimes;
+use crate::timing::{Instant, StageTimes, milliseconds_since};
 use ocelli_error::Result;
 
 /// The stages of a [`Detector`](crate::Detector): text to embedded prompts, an image to features, both to detections.
@@ -38,6 +39,41 @@ pub struct Stages {
     pub decoder: PromptDecoder,
     /// Finds the masks of clicked objects in features.
     pub segmenter: ObjectSegmenter,
+    /// Whether one half of the model is in memory at a time.
+    pub(crate) low_memory: bool,
+}
+
+impl Stages {
+    /// The encoder; in low memory, what needs its features is dropped.
+    pub(super) fn encoder_alone(&mut self) -> &mut ImageEncoder {
+        if self.low_memory {
+            self.decoder.unload();
+            self.segmenter.unload();
+        }
+        &mut self.encoder
+    }
+
+    /// In low memory, drops the encoder.
+    pub(super) fn drop_encoder(&mut self) {
+        if self.low_memory {
+            self.encoder.unload();
+        }
+    }
+
+    /// Detects in features, and adds the time to `times`.
+    pub(super) fn detect(
+        &mut self,
+        features: &ImageFeatures,
+        prompts: &EmbeddedPrompts,
+        mut times: StageTimes,
+    ) -> Result<Detections> {
+        let start = Instant::now();
+        self.drop_encoder();
+        let items = self.decoder.decode(features, prompts, &mut times)?;
+        let semantic = self.decoder.take_semantic_maps();
+        times.total += milliseconds_since(start);
+        Ok(Detections { items, semantic, times })
+    }
 }
 
 /// Computes the features of images: preprocessing and backbone, with the buffer between them.

@@ -12,6 +12,7 @@ use super::engine_io::fixed_size;
 use crate::cache::{cache_folder, create_folder, short_hex};
 use crate::engine::EngineFactory;
 use crate::model::Model;
+use crate::process_memory::log_memory_after;
 use crate::prompt::{Prompt, Prompts};
 use crate::text_cache::{TextCache, TextCacheIdentity, TextFeatures};
 use crate::tokenizer::{TokenIds, Tokenizer};
@@ -162,6 +163,7 @@ impl TextEmbedder {
         }
         if !new.is_empty() {
             self.encode(&new)?;
+            log_memory_after("encoding the text prompts");
             if let Some(transient) = &mut self.transient {
                 transient.phrases.extend(new.iter().map(|(phrase, _)| (*phrase).to_owned()));
             } else {
@@ -184,6 +186,7 @@ impl TextEmbedder {
     /// Encodes phrases into the cache.
     fn encode(&mut self, phrases: &[(&str, TokenIds)]) -> Result<()> {
         let mut engine = self.model.load_graph(&self.factory, file::TEXT_ENCODER)?;
+        log_memory_after("loading the text encoder");
         let length = self.model.manifest().context_length;
         let (mut ids, mut mask, mut features) = (Tensor::empty(), Tensor::empty(), Tensor::empty());
         // A fixed number of rows is reached by repeating the last one.

@@ -86,7 +86,7 @@ impl TiledSearch {
     }
 
     /// Detects in the whole picture at once.
-    pub(super) fn detect_whole(
+    fn detect_whole(
         (encoder, decoder): SearchStages<'_>,
         picture: &mut dyn Regions,
         prompts: &EmbeddedPrompts,
@@ -185,7 +185,8 @@ impl TiledSearch {
     }
 }
 
-fn encode_whole(
+/// Computes the features of the whole picture.
+pub(super) fn encode_whole(
     encoder: &mut ImageEncoder,
     side: usize,
     picture: &mut dyn Regions,

@@ -187,13 +187,21 @@ impl PipelineBuilder {
     /// kept and drawn only if a sink asks for them. Every sink is finished, however the run ends. A source that waits for
     /// its next frame does not hold up the end: a second after it, the thread of the source is detached.
     ///
+    /// A detector in [low memory](crate::DetectorBuilder::with_low_memory) processes groups of frames on the calling thread: 64,
+    /// or fewer whose pictures and features take 256 MiB.
+    ///
     /// # Errors
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) for invalid options; otherwise the first failure. A
     /// source's error is returned after all earlier frames have been written; an error in a later stage or a sink ends
     /// the run at once. A panic in a stage is reported as [`Execution`](crate::ErrorKind::Execution). Cancellation is not an
     /// error.
-    pub fn run(self, source: impl Source + 'static, sinks: &mut [Box<dyn Sink + '_>]) -> Result<RunSummary> {
+    pub fn run(
+        mut self,
+        source: impl Source + 'static,
+        sinks: &mut [Box<dyn Sink + '_>],
+    ) -> Result<RunSummary> {
         self.config.check()?;
+        self.config.low_memory = self.detector.is_in_low_memory();
         let parts = load(self.detector, self.more, self.prompts, &self.config)?;
         pulled::run(self.config, parts, self.drawing, self.observer, source, sinks)
     }
@@ -206,6 +214,10 @@ impl PipelineBuilder {
         self.config.check()?;
         if !self.more.is_empty() {
             return Err(one_device("a pipeline that frames are pushed into"));
+        }
+        if self.detector.is_in_low_memory() {
+            let message = "low_memory: a frame that is pushed needs both halves of the model: leave it out";
+            return Err(Error::new(ErrorKind::InvalidArgument, message).about("low_memory"));
         }
         let mut parts = load(self.detector, self.more, self.prompts, &self.config)?;
         Pipeline::start(self.config, parts.remove(0))
@@ -226,6 +238,7 @@ fn load(
                 "class_budget, which chooses classes by what the frame before shows,",
             ),
             (config.sequential, "sequential"),
+            (config.low_memory, "low_memory"),
             (config.latency == Some(Latency::Low), "latency low, which works on one frame at a time,"),
         ];
         if let Some((_, other)) = others.into_iter().find(|(is_set, _)| *is_set) {
@@ -250,26 +263,31 @@ fn load(
         return Err(Error::new(ErrorKind::InvalidArgument, message));
     }
     let more = more.into_iter().map(|mut detector| (detector.take_tiles(), detector.into_stages()));
-    let more: Vec<_> = more.collect();
+    let (more, low_memory): (Vec<_>, _) = (more.collect(), config.low_memory);
     std::thread::scope(|scope| {
         let prompts = &prompts;
-        let load = |(tiles, stages)| scope.spawn(move || load_device(stages, tiles, prompts.clone()));
+        let load =
+            |(tiles, stages)| scope.spawn(move || load_device(stages, tiles, prompts.clone(), low_memory));
         let more: Vec<_> = more.into_iter().map(load).collect();
-        let mut loaded = vec![load_device(stages, tiles, prompts.clone())];
+        let mut loaded = vec![load_device(stages, tiles, prompts.clone(), low_memory)];
         loaded.extend(more.into_iter().map(|thread| thread.join().expect("loading does not panic")));
         loaded.into_iter().collect()
     })
 }
 
+/// The parts of one device, without their engines if `low_memory` is set.
 fn load_device(
     stages: Stages,
     tiles: Option<TiledSearch>,
     prompts: EmbeddedPrompts,
+    low_memory: bool,
 ) -> Result<DetectorParts> {
     let Stages { text, mut encoder, mut decoder, .. } = stages;
     drop(text);
-    encoder.load()?;
-    decoder.load()?;
+    if !low_memory {
+        encoder.load()?;
+        decoder.load()?;
+    }
     let (preprocessor, backbone) = encoder.into_halves();
     Ok(DetectorParts { preprocessor, backbone, decoder, tiles, prompts })
 }

@@ -54,6 +54,8 @@ pub(super) struct PipelineConfig {
     pub(super) redaction: Option<Redaction>,
     pub(super) class_budget: Option<usize>,
     pub(super) sequential: bool,
+    /// Whether the backbone and the decoder are in memory one after the other.
+    pub(super) low_memory: bool,
     pub(super) frame_rate: Option<f64>,
     pub(super) cancellation: Cancellation,
     pub(super) stats: StatsRecorder,
@@ -73,6 +75,7 @@ impl Default for PipelineConfig {
             redaction: None,
             class_budget: None,
             sequential: false,
+            low_memory: false,
             frame_rate: None,
             cancellation: Cancellation::new(),
             stats: StatsRecorder::new(),

@@ -51,6 +51,12 @@ impl Job {
         self.waited += self.queued.take().map_or(Duration::ZERO, |since| since.elapsed());
     }
 
+    /// The bytes of its picture and its features.
+    pub(super) fn bytes(&self) -> usize {
+        let picture = self.picture.as_ref().map_or(0, |picture| picture.as_rgb8().len());
+        picture + self.features.as_ref().map_or(0, ImageFeatures::bytes)
+    }
+
     /// How long it has waited for stages.
     pub(super) fn waited(&self) -> Duration {
         self.waited

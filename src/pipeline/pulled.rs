@@ -10,9 +10,12 @@ use super::job::Job;
 use super::queue::Queue;
 use super::reader::{Reader, run_reader};
 use super::stage_loop::{StageLoop, StageWork, guard, join};
-use super::stages::{DetectorParts, DrawStage, Drawing, into_stages};
+use super::stages::{
+    BackboneStage, DecodeStage, DetectorParts, DrawStage, Drawing, PreprocessStage, TrackStage, into_stages,
+};
 use super::stats::{PipelineStats, Stage};
 use super::{FramePolicy, Latency};
+use crate::detector::Group;
 use crate::outcome::FrameOutcome;
 use crate::sink::{Pictures, Sink};
 use crate::source::Source;
@@ -48,7 +51,7 @@ pub(super) fn run(
     let draws = pictures != Pictures::default();
 
     let latency = config.latency.unwrap_or(if info.live { Latency::Balanced } else { Latency::Throughput });
-    let in_turn = config.sequential || latency == Latency::Low;
+    let in_turn = config.sequential || config.low_memory || latency == Latency::Low;
     let depth =
         if latency == Latency::Throughput { config.depth(policy) } else { config.queue_depth.unwrap_or(1) };
     let first = if policy == FramePolicy::Latest { 1 } else { depth };
@@ -57,7 +60,7 @@ pub(super) fn run(
     let mut queues = Vec::new();
     if in_turn {
         // The newest frame waits for its turn; other frames are read when it is theirs.
-        if policy == FramePolicy::Latest && !config.sequential {
+        if policy == FramePolicy::Latest && !config.sequential && !config.low_memory {
             queues.push(queue(Stage::Preprocess, 1, policy));
         }
     } else {
@@ -86,20 +89,27 @@ pub(super) fn run(
     let shared = Arc::new(shared);
 
     let (mut preprocess, on_devices, mut track) = into_stages(parts, &config, frame_rate, draws, &shared)?;
+    let draw = draws.then(|| DrawStage {
+        drawing,
+        pictures,
+        redaction: config.redaction.clone(),
+        shared: shared.clone(),
+    });
+    let (mut backbones, mut decoders): (Vec<_>, Vec<_>) = on_devices.into_iter().unzip();
+    let mut output = Output { sinks, observer, shared: &shared };
+    if config.low_memory {
+        let stages = (preprocess, backbones.remove(0), decoders.remove(0), track, draw);
+        run_in_groups(source, stages, &mut output);
+        return summary(&shared);
+    }
     let mut stages: Vec<StageWork> =
         vec![(Stage::Preprocess, Box::new(move |job| preprocess.run_picture(job)))];
-    let (backbones, mut decoders): (Vec<_>, Vec<_>) = on_devices.into_iter().unzip();
     for mut backbone in backbones {
         stages.push((Stage::Backbone, Box::new(move |job| backbone.run(job))));
     }
     if devices == 1 {
         let mut decode = decoders.remove(0);
-        let decode_and_track = move |job: &mut Job| {
-            let stream = track.stream(job);
-            decode.run(job, Some(stream))?;
-            track.run(job);
-            Ok(())
-        };
+        let decode_and_track = move |job: &mut Job| decode_and_track(&mut decode, &mut track, job);
         stages.push((Stage::Decode, Box::new(decode_and_track)));
     } else {
         for mut decode in decoders {
@@ -111,13 +121,9 @@ pub(super) fn run(
         };
         stages.push((Stage::Track, Box::new(track_in_order)));
     }
-    if draws {
-        let mut draw =
-            DrawStage { drawing, pictures, redaction: config.redaction.clone(), shared: shared.clone() };
+    if let Some(mut draw) = draw {
         stages.push((Stage::Draw, Box::new(move |job| draw.run(job))));
     }
-
-    let mut output = Output { sinks, observer, shared: &shared };
     if in_turn && shared.queues.is_empty() {
         run_in_turn(source, stages, &mut output);
     } else if in_turn {
@@ -125,6 +131,19 @@ pub(super) fn run(
     } else {
         run_threads(source, stages, &mut output);
     }
+    summary(&shared)
+}
+
+/// The prompts of a frame, and what depends on the frames before, which decides which of them are decoded.
+fn decode_and_track(decode: &mut DecodeStage, track: &mut TrackStage, job: &mut Job) -> Result<()> {
+    let stream = track.stream(job);
+    decode.run(job, Some(stream))?;
+    track.run(job);
+    Ok(())
+}
+
+/// How a run has ended.
+fn summary(shared: &StageLoop) -> Result<RunSummary> {
     shared.stats.end();
     let stats = shared.stats.snapshot();
     tracing::debug!(
@@ -151,6 +170,61 @@ fn run_in_turn(source: impl Source + 'static, mut stages: Vec<StageWork>, output
                 if let Err(error) = done {
                     shared.fail(error);
                     break;
+                }
+            }
+            output.finish();
+            reader.end();
+        }
+        Err(error) => {
+            shared.fail(error);
+            output.finish();
+        }
+    }
+}
+
+/// Processes and writes groups of frames on this thread, with the backbone and the decoder in memory one after the other.
+fn run_in_groups(
+    source: impl Source + 'static,
+    stages: (PreprocessStage, BackboneStage, DecodeStage, TrackStage, Option<DrawStage>),
+    output: &mut Output<'_, '_>,
+) {
+    let shared = output.shared;
+    let (mut preprocess, mut backbone, mut decode, mut track, mut draw) = stages;
+    let mut run_group = |reader: &Reader, output: &mut Output<'_, '_>| -> Result<bool> {
+        let (mut group, mut jobs) = (Group::default(), Vec::new());
+        while !group.is_full()
+            && let Some(mut job) = reader.next()
+        {
+            guard(Stage::Preprocess, || preprocess.run_picture(&mut job))?;
+            guard(Stage::Backbone, || backbone.run(&mut job))?;
+            group.add(job.bytes());
+            jobs.push(job);
+        }
+        backbone.unload();
+        let is_empty = jobs.is_empty();
+        for mut job in jobs {
+            if shared.is_stopping() {
+                break;
+            }
+            guard(Stage::Decode, || decode_and_track(&mut decode, &mut track, &mut job))?;
+            if let Some(draw) = &mut draw {
+                guard(Stage::Draw, || draw.run(&mut job))?;
+            }
+            output.write(job)?;
+        }
+        decode.unload();
+        Ok(is_empty || shared.is_stopping())
+    };
+    match Reader::start(source, shared.clone()) {
+        Ok(reader) => {
+            loop {
+                match run_group(&reader, output) {
+                    Ok(false) => {}
+                    Ok(true) => break,
+                    Err(error) => {
+                        shared.fail(error);
+                        break;
+                    }
                 }
             }
             output.finish();

@@ -207,6 +207,10 @@ impl BackboneStage {
         self.shared.stats.stage(Stage::Backbone, start.elapsed());
         Ok(())
     }
+
+    pub(super) fn unload(&mut self) {
+        self.backbone.iter_mut().for_each(Backbone::unload);
+    }
 }
 
 /// Encoder-decoder and post-processing.
@@ -256,6 +260,10 @@ impl DecodeStage {
     pub(super) fn run(&mut self, job: &mut Job, stream: Option<&mut Stream>) -> Result<()> {
         self.search(job)?;
         self.decode(job, stream)
+    }
+
+    pub(super) fn unload(&mut self) {
+        self.decoder.unload();
     }
 
     /// Searches a frame in tiles, if it is to be.

@@ -44,13 +44,44 @@ pub struct Fakes {
     pub decode_panics: usize,
     /// The run, from 1, from which on classes are detected.
     pub found_from: usize,
+    /// Whether one half of the model is in memory at a time.
+    pub low_memory: bool,
+    /// The graphs that were loaded (+) and dropped (-).
+    pub events: Arc<Mutex<Vec<String>>>,
+}
+
+/// Notes when an engine is loaded and dropped.
+struct Loaded {
+    name: &'static str,
+    events: Arc<Mutex<Vec<String>>>,
+}
+
+impl Loaded {
+    fn new(name: &'static str, fakes: &Fakes) -> Self {
+        let loaded = Self { name, events: fakes.events.clone() };
+        loaded.note('+');
+        loaded
+    }
+
+    fn note(&self, sign: char) {
+        self.events
+            .lock()
+            .expect("no thread panics while it holds the lock")
+            .push(format!("{sign}{}", self.name));
+    }
+}
+
+impl Drop for Loaded {
+    fn drop(&mut self) {
+        self.note('-');
+    }
 }
 
 /// A detector with fake engines; its model folder is only needed while it is built.
 pub fn detector(fakes: &Fakes) -> Detector {
     let folder = folder();
     let model = Model::open(folder.path()).expect("the folder is a model");
-    let fakes = fakes.clone();
+    let (low_memory, fakes) = (fakes.low_memory, fakes.clone());
     let factory = EngineFactory::custom("fakes", move |graph: &Path| {
         let name = graph.file_name().and_then(|name| name.to_str()).expect("a graph has a name");
         Ok(match name {
@@ -67,6 +98,7 @@ pub fn detector(fakes: &Fakes) -> Detector {
         .with_engine_factory(factory)
         .with_text_cache(TextCacheFile::None)
         .with_class_chunk(100)
+        .with_low_memory(low_memory)
         .build()
         .expect("fakes load")
 }
@@ -148,7 +180,9 @@ fn backbone(fakes: &Fakes) -> FakeEngine {
             spec(tensor::IMAGE_PROMPT, ElementType::F32, &[1.into(), 1.into(), WIDTH.into()]),
         ],
     };
+    let loaded = Loaded::new("backbone", fakes);
     let engine = FakeEngine::new(spec, move |inputs, outputs| {
+        let _ = &loaded;
         runs += 1;
         trouble(runs, fails, panics)?;
         let level = inputs[0].1.as_f32()?[0];
@@ -181,7 +215,9 @@ fn encoder_decoder(fakes: &Fakes) -> FakeEngine {
             spec(tensor::PRESENCE, ElementType::F32, &[dim::CLASSES.into(), 1.into()]),
         ],
     };
+    let loaded = Loaded::new("decoder", fakes);
     let engine = FakeEngine::new(spec, move |inputs, outputs| {
+        let _ = &loaded;
         runs += 1;
         trouble(runs, fails, panics)?;
         let tensor_of = |wanted: &str| -> &Tensor {

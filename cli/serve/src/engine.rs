@@ -1,6 +1,7 @@
 //! One engine for all clients, or one on each of several devices, which take the next picture when they are free. A picture passes three stages, each on threads of its own: decoding, the backbone, and the
 //! prompts. While one picture is in one stage, the next is in the stage before.
 
+mod features;
 mod stages;
 
 use std::net::IpAddr;
@@ -17,7 +18,8 @@ use ocelli::{
 use sha2::{Digest, Sha256};
 use tokio::sync::oneshot;
 
-use self::stages::{BackboneStage, KnownPictures, PromptStage};
+use self::features::{FeatureCache, KnownPictures};
+use self::stages::{BackboneStage, PromptStage};
 use crate::limits::Limits;
 use crate::metrics::Metrics;
 use crate::problem::Problem;
@@ -142,13 +144,20 @@ impl Engine {
             let (encoded, to_search) = sync_channel(0);
             let clicks = detector.model().manifest().tracker.is_some();
             let tiling = detector.tiling();
-            let Stages { text, encoder, decoder, segmenter, .. } = detector.into_stages();
+            let alone = detector.is_in_low_memory().then(Arc::default);
+            let Stages { text, mut encoder, mut decoder, segmenter, .. } = detector.into_stages();
+            if alone.is_some() {
+                encoder.unload();
+                decoder.unload();
+            }
             let encoder = Arc::new(Mutex::new(encoder));
-            let (shared, limits) = ((encoder.clone(), tiling), limits.clone());
-            let mut first = BackboneStage::new(shared, clicks, known, metrics.clone(), limits.clone());
+            let cache = FeatureCache::new(limits.feature_bytes / devices, known, metrics.clone());
+            let of_first = (encoder.clone(), alone.clone(), tiling);
+            let mut first = BackboneStage::new(of_first, clicks, cache, metrics.clone(), limits.clone());
             let receiver = receiver.clone();
             threads.push(named("backbone", move || first.run(&receiver, &encoded)));
-            let mut second = PromptStage::new((text, encoder, decoder, segmenter), metrics.clone(), limits);
+            let of_second = (text, encoder, alone, decoder, segmenter);
+            let mut second = PromptStage::new(of_second, metrics.clone(), limits.clone());
             threads.push(named("prompts", move || second.run(&to_search)));
         }
         Self { queue, threads: Mutex::new(threads) }

@@ -47,6 +47,8 @@ pub struct Limits {
     pub session_bytes: u64,
     /// A session that is not used for this long ends. Default 10 minutes.
     pub session_idle: Duration,
+    /// Bytes of the features of pictures that are kept for further requests; 0 keeps none. Default 256 MiB.
+    pub feature_bytes: usize,
     /// Requests that wait or run at the same time, and as many whose bodies arrive; one more is answered with 503. Videos take
     /// at most half of them. One client has at most half of each. Default 64.
     pub queue: usize,
@@ -69,6 +71,7 @@ impl Default for Limits {
             sessions: 2,
             session_bytes: 2 << 30,
             session_idle: Duration::from_secs(600),
+            feature_bytes: 256 << 20,
             queue: 64,
             connections: 512,
             time: Duration::from_secs(60),

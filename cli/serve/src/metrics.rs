@@ -21,6 +21,10 @@ pub(crate) struct Metrics {
     pictures: AtomicU64,
     failures: AtomicU64,
     detections: AtomicU64,
+    /// Pictures whose features were kept from an earlier request.
+    pub feature_hits: AtomicU64,
+    /// Bytes of kept features.
+    pub feature_bytes: AtomicI64,
     pub frames_received: AtomicU64,
     pub frames_dropped: AtomicU64,
     pub frames_done: AtomicU64,
@@ -140,6 +144,7 @@ impl Metrics {
             ("ocelli_pictures_total", "Pictures that were searched or clicked.", &self.pictures),
             ("ocelli_failures_total", "Pictures on which the detector failed.", &self.failures),
             ("ocelli_detections_total", "Detected instances.", &self.detections),
+            ("ocelli_feature_cache_hits_total", "Pictures whose features were kept.", &self.feature_hits),
             ("ocelli_frames_received_total", "Video frames that arrived.", &self.frames_received),
             ("ocelli_frames_dropped_total", "Video frames that a newer one replaced.", &self.frames_dropped),
             ("ocelli_frames_done_total", "Video frames that were answered.", &self.frames_done),
@@ -152,6 +157,7 @@ impl Metrics {
             ("ocelli_queue_depth", "Pictures that wait for the engine.", now.waiting as i64),
             ("ocelli_free_slots", "Requests that are accepted before 503.", now.free_slots as i64),
             ("ocelli_arriving", "Requests whose body arrives.", now.arriving as i64),
+            ("ocelli_feature_cache_bytes", "Bytes of kept features.", self.feature_bytes.load(Relaxed)),
             ("ocelli_videos", "Open video connections.", self.videos.0.load(Relaxed)),
             ("ocelli_sessions", "Open sessions.", now.sessions as i64),
             ("ocelli_connections", "Open connections.", self.connections.0.load(Relaxed)),

@@ -16,15 +16,16 @@ use ocelli::image::has_image_extension;
 use ocelli::report::DetectionRecord;
 use ocelli::sink::{Crops, YoloLabels};
 use ocelli::tiles::{PictureFile, Regions};
-use ocelli::{Detection, Detections, Detector, Error, Image, ObjectPrompt, Prompts, stages::EmbeddedPrompts};
+use ocelli::{Detection, Detections, Detector, Image, ObjectPrompt, Prompts, stages::EmbeddedPrompts};
 
 use self::geo::GeoJson;
 use self::outputs::{Outputs, check_image_file, stems};
 use self::semantic::SemanticFolder;
 use self::sheet::ContactSheet;
 use crate::args::{
-    DETECTION, DartArgs, ExemplarArg, INPUT, OUTPUT, ObjectArgs, PrivacyArgs, ScreenArgs, TileArgs,
-    built_in_model_help, class_map, coco_classes, embed_exemplars, label_files, prompts, thresholds,
+    DETECTION, DartArgs, ExemplarArg, INPUT, OUTPUT, ObjectArgs, PERFORMANCE, PrivacyArgs, ScreenArgs,
+    TileArgs, built_in_model_help, class_map, coco_classes, embed_exemplars, label_files, prompts,
+    thresholds,
 };
 use crate::output::with_flag;
 use crate::report::{ImageReport, Report, TableOptions, timings, write_table};
@@ -114,6 +115,9 @@ pub struct DetectArgs {
         help_heading = DETECTION
     )]
     interactive: bool,
+    /// Keep one half of the model in memory at a time: groups of images pass the backbone, then the decoder
+    #[arg(long, conflicts_with = "tile", help_heading = PERFORMANCE)]
+    low_memory: bool,
     #[arg(long, hide = true)]
     benchmark: bool,
     #[command(flatten)]
@@ -171,6 +175,7 @@ pub fn run(args: &DetectArgs, log: &LogArgs) -> anyhow::Result<()> {
     let semantic = args.semantic.as_deref().map(|folder| SemanticFolder::plan(folder, &files)).transpose()?;
     let masks = args.masks || !objects.is_empty();
     let builder = args.detector.detector()?.with_masks(masks).with_semantic_maps(args.semantic.is_some());
+    let builder = builder.with_low_memory(args.low_memory);
     let builder = args.tiles.apply(args.screen.apply(builder.with_class_confidence(thresholds)));
     let builder = args.dart.apply(builder, &args.detector.model)?;
     args.dart.announce(false, log);
@@ -185,8 +190,8 @@ pub fn run(args: &DetectArgs, log: &LogArgs) -> anyhow::Result<()> {
     };
     let embedded = match &args.exemplar_image {
         Some(path) => Some(embed_exemplars(path, &mut detector, &prompts)?),
-        // A search in tiles takes prompts that are encoded.
-        None => prepared.filter(|_| detector.tiling().is_some()),
+        // A search in tiles and one of a group take prompts that are encoded.
+        None => prepared.filter(|_| detector.tiling().is_some() || args.low_memory),
     };
     drop(loading);
     status(log, &format!("engine: {}", detector.engine()));
@@ -274,7 +279,7 @@ struct Job<'a> {
     objects: Vec<ObjectPrompt>,
     /// The classes to blur or to black out.
     redaction: Option<Redaction>,
-    /// The encoded prompts, if the exemplars are in another image or images are searched in tiles.
+    /// The encoded prompts, if the exemplars are in another image, or images are searched in tiles or in groups.
     embedded: Option<EmbeddedPrompts>,
     outputs: Option<Outputs>,
     semantic: Option<SemanticFolder>,
@@ -293,21 +298,53 @@ impl Job<'_> {
         let progress = Progress::new(self.log, files.len() as u64);
         let annotator = Annotator::new();
         let mut failed = 0;
-        for (number, file) in files.iter().enumerate() {
-            if let Err(e) = interrupted() {
+        let stop_if_interrupted = |number: usize| {
+            interrupted().inspect_err(|_| {
                 progress.status(&format!("interrupted: {number} of {} images are done", files.len()));
-                return Err(e.into());
-            }
-            progress.message(&file.to_string_lossy());
-            match self.detect(detector, file) {
-                Ok((picture, found)) => self.present(&annotator, number, file, picture, &found, &progress)?,
+            })
+        };
+        let mut finish = |job: &mut Self, number: usize, outcome: ocelli::Result<(Picture, Detections)>| {
+            match outcome {
+                Ok((picture, found)) => {
+                    job.present(&annotator, number, &files[number], picture, &found, &progress)?;
+                }
                 Err(e) if files.len() > 1 => {
                     failed += 1;
                     progress.error(&e);
                 }
-                Err(e) => return Err(e.into()),
+                Err(e) => return Err(anyhow::Error::from(e)),
             }
             progress.step();
+            Ok(())
+        };
+        match self.embedded.clone().filter(|_| self.args.low_memory) {
+            Some(embedded) => {
+                let mut number = 0;
+                while number < files.len() {
+                    let mut images = files[number..].iter().map_while(|file| {
+                        progress.message(&file.to_string_lossy());
+                        interrupted().ok().map(|()| Image::open(file))
+                    });
+                    for found in detector.detect_group(&mut images, &embedded) {
+                        stop_if_interrupted(number)?;
+                        let file = &files[number];
+                        // Read again, as the images of a group would take more memory than their features.
+                        let outcome = Image::open(file)
+                            .and_then(|image| Ok((image.into(), found.map_err(|e| e.at(file))?)));
+                        finish(self, number, outcome)?;
+                        number += 1;
+                    }
+                    stop_if_interrupted(number)?;
+                }
+            }
+            None => {
+                for (number, file) in files.iter().enumerate() {
+                    stop_if_interrupted(number)?;
+                    progress.message(&file.to_string_lossy());
+                    let outcome = self.detect(detector, file);
+                    finish(self, number, outcome)?;
+                }
+            }
         }
         let empty = self.report.images.iter().filter(|image| image.detections.is_empty()).count();
         if self.prints_tables() && files.len() > 1 && empty > 0 {
@@ -322,10 +359,9 @@ impl Job<'_> {
     /// Detects in one image. One that is searched in tiles stays in the file, unless something is drawn into it or cut out
     /// of it.
     fn detect(&self, detector: &mut Detector, file: &Path) -> ocelli::Result<(Picture, Detections)> {
-        let about = |e: Error| Error::new(e.kind(), format!("{}: {e}", file.display()));
         if let Some(embedded) = self.embedded.as_ref().filter(|_| self.stays_in_file(detector)) {
             let mut picture = PictureFile::open(file)?;
-            let found = detector.detect_regions(&mut picture, embedded).map_err(about)?;
+            let found = detector.detect_regions(&mut picture, embedded).map_err(|e| e.at(file))?;
             return Ok((Picture { size: picture.size(), image: None }, found));
         }
         let image = Image::open(file)?;
@@ -336,7 +372,7 @@ impl Job<'_> {
             Some(embedded) => detector.detect_embedded(&image, embedded),
             None => detector.detect(&image, &self.prompts),
         };
-        Ok((image.into(), found.map_err(about)?))
+        Ok((image.into(), found.map_err(|e| e.at(file))?))
     }
 
     /// True if images are searched in tiles, and nothing is drawn into them or cut out of them.

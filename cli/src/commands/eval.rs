@@ -10,13 +10,13 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use ocelli::atomic_file::write_atomically;
+use ocelli::process_memory::ProcessMemory;
 use ocelli_datasets::eval::{EvalReport, Overlap, Protocol, Truth, difference_interval, write_report};
 
 use contender::{Contender, Task};
 use images::Images;
 
 use crate::args::{DETECTION, INPUT, MODEL, OUTPUT, ScreenArgs};
-use crate::memory::peak_memory;
 use crate::{LogArgs, ModelArgs, Progress, check_output_file, interrupted, print, status, usage};
 
 /// Arguments of `ocelli eval`.
@@ -192,8 +192,8 @@ pub fn run(args: &EvalArgs, log: &LogArgs) -> anyhow::Result<()> {
     }
     let is_model = contenders.iter().any(Contender::is_model);
     let mut report = report(args, &images, &task, contenders)?;
-    report.peak_memory_mib =
-        peak_memory().filter(|_| is_model).map(|bytes| bytes as f64 / f64::from(1 << 20));
+    let memory = ProcessMemory::now().filter(|_| is_model);
+    report.peak_memory_mib = memory.map(|memory| memory.peak as f64 / f64::from(1 << 20));
     match args.json.as_deref() {
         Some(path) if path == Path::new("-") => print(|out| report.write_json(out))?,
         json => {

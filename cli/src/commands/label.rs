@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
+use ocelli::process_memory::ProcessMemory;
 use ocelli::{Cancellation, DetectorBuilder, Error, ErrorKind};
 use ocelli_datasets::label::{
     ClassMap, DataSetOptions, Existing, Format, ImageMode, ImageSet, LabelEvent, LabelJob, LabelSettings,
@@ -17,7 +18,6 @@ use self::shard::ShardArg;
 use self::video::VideoArgs;
 use crate::args::{DETECTION, INPUT, OUTPUT, PERFORMANCE, TileArgs, class_map};
 use crate::loading::{engines, load_devices};
-use crate::memory::peak_memory;
 use crate::output::diagnostic;
 use crate::{DetectorArgs, LogArgs, Progress, cancel_on_interrupt, interrupted, print, status, usage};
 
@@ -321,8 +321,8 @@ fn label(args: &LabelArgs, log: &LogArgs) -> anyhow::Result<()> {
     ended?;
     let summary = job.finish(&mut stop_if_interrupted);
     interrupted()?;
-    if let Some(bytes) = peak_memory() {
-        status(log, &format!("peak memory: {:.0} MB", bytes as f64 / 1e6));
+    if let Some(memory) = ProcessMemory::now() {
+        status(log, &format!("peak memory: {:.0} MB", memory.peak as f64 / 1e6));
     }
     let summary = summary?;
     report_changes(log, &summary, if videos.is_empty() { "--images" } else { "--video" });

@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use clap::Args;
-use ocelli::{Cancellation, Prompts};
+use ocelli::{Cancellation, Image, Prompts};
 use ocelli_serve::{Bound, LabelStudio, Limits, ServeConfig, random_token};
 
 use crate::args::{INPUT, PERFORMANCE, TileArgs, built_in_model_help};
 use crate::loading::{engines, load_devices};
-use crate::{DetectorArgs, LogArgs, cancel_on_interrupt, interrupted, print, status};
+use crate::{DetectorArgs, LogArgs, cancel_on_interrupt, interrupted, print, status, usage};
 
 /// What `ocelli serve --help` prints after the options.
 pub const AFTER_HELP: &str = concat!(
@@ -57,6 +57,12 @@ pub struct ServeArgs {
     /// Run without masks, which takes less memory
     #[arg(long, help_heading = PERFORMANCE)]
     no_masks: bool,
+    /// Keep one half of the model in memory at a time, which loads both for every new picture; sessions load a whole one
+    #[arg(long, conflicts_with = "tile", help_heading = PERFORMANCE)]
+    low_memory: bool,
+    /// Memory for the features of pictures, so that the next request about one skips the backbone; 0 keeps none
+    #[arg(long, default_value_t = Limits::default().feature_bytes >> 20, allow_negative_numbers = true, value_name = "MIB", help_heading = PERFORMANCE)]
+    feature_cache: usize,
     /// Most requests that wait or run at the same time, half of them from one address and half of them frames of videos; any more
     /// are answered with 503
     #[arg(long, default_value_t = Limits::default().queue, allow_negative_numbers = true, value_name = "N", help_heading = PERFORMANCE)]
@@ -108,6 +114,9 @@ pub fn run(args: &ServeArgs, log: &LogArgs) -> anyhow::Result<()> {
         );
     }
     let builders = args.detector.devices()?;
+    if args.low_memory && builders.len() > 1 {
+        return Err(usage("--low-memory runs on one device: name one with --engine"));
+    }
     let builders: Vec<_> = builders.into_iter().map(|builder| builder.with_masks(!args.no_masks)).collect();
     // Sessions follow objects through whole frames; the devices take turns.
     let (of_sessions, sessions) = (builders.clone(), AtomicUsize::new(0));
@@ -115,13 +124,18 @@ pub fn run(args: &ServeArgs, log: &LogArgs) -> anyhow::Result<()> {
         let number = sessions.fetch_add(1, Ordering::Relaxed);
         of_sessions[number % of_sessions.len()].clone().build()
     });
-    let builders = builders.into_iter().map(|builder| args.tiles.apply(builder)).collect();
+    let configure = |builder| args.tiles.apply(builder).with_low_memory(args.low_memory);
+    let builders = builders.into_iter().map(configure).collect();
     let first = Prompts::new(["person"])?;
     args.detector.model.announce_built_in(&first, log);
     let (mut detectors, loading) = load_devices(builders, log)?;
     // A model or an engine that does not work is an error now, and the first request does not wait for it.
     for detector in &mut detectors {
         detector.prepare(&first)?;
+        if args.low_memory {
+            // Loads each half once.
+            detector.detect(&Image::from_rgb8(32, 32, vec![0; 3 * 32 * 32])?, &first)?;
+        }
     }
     drop(loading);
     status(log, &format!("engine: {}", engines(&detectors)));
@@ -148,13 +162,14 @@ fn config(args: &ServeArgs) -> anyhow::Result<ServeConfig> {
     }
     let seconds = |flag: &str, seconds: f64| {
         Duration::try_from_secs_f64(seconds)
-            .map_err(|_| crate::usage(format!("{flag} is {seconds}: expected a number of seconds above 0")))
+            .map_err(|_| usage(format!("{flag} is {seconds}: expected a number of seconds above 0")))
     };
     let limits = Limits {
         body_bytes: args.max_bytes,
         pixels: args.max_pixels,
         classes: args.max_classes,
         detections: args.detector.max_det.unwrap_or(Limits::default().detections),
+        feature_bytes: args.feature_cache.saturating_mul(1 << 20),
         queue: args.queue,
         connections: args.connections,
         sessions: args.sessions,

@@ -170,6 +170,9 @@ pub struct VideoArgs {
     /// Run one stage at a time; slower, with the same results
     #[arg(long, help_heading = PERFORMANCE)]
     sequential: bool,
+    /// Keep one half of the model in memory at a time: groups of frames pass the backbone, then the decoder; not for live use
+    #[arg(long, conflicts_with_all = ["memory", "tile", "latency", "policy", "benchmark"], help_heading = PERFORMANCE)]
+    low_memory: bool,
     /// Time the engine of --engine, or each that starts, one stage at a time and pipelined, and print a table
     #[arg(
         long,
@@ -398,7 +401,7 @@ fn options(
     detector: &DetectorArgs,
     classes: &ClassMap,
 ) -> anyhow::Result<DetectorBuilder> {
-    let builder = builder.with_masks(args.masks || args.memory);
+    let builder = builder.with_masks(args.masks || args.memory).with_low_memory(args.low_memory);
     let builder = args.tiles.apply(args.screen.apply(builder.with_class_confidence(thresholds(classes))));
     args.dart.apply(builder, &detector.model)
 }

@@ -1,8 +1,7 @@
 //! The stages that own the model's graphs: the backbone, and what searches its features for the prompts.
 
-use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc::{Receiver, SyncSender};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -13,6 +12,7 @@ use ocelli::{
     tiles::{Tiling, WholePicture},
 };
 
+use super::features::{FeatureCache, KEPT, Picture};
 use super::{Decoded, Found, Job, Key, Reply, Task, decode};
 use crate::limits::Limits;
 use crate::metrics::Metrics;
@@ -22,39 +22,21 @@ use crate::segment::{ObjectRecord, Shown};
 
 /// New phrases that are kept in memory.
 const PHRASES: usize = 2_000;
-/// Pictures whose features are kept: the next request is often about the same picture with other words.
-const PICTURES: usize = 2;
 /// Objects whose masks are computed at once.
 const TOGETHER: usize = 16;
-
-/// The pictures whose features are known, for the threads that decode: their keys, and whether their features are
-/// enough for masks.
-#[derive(Default)]
-pub(super) struct KnownPictures(Mutex<Vec<(Key, bool)>>);
-
-impl KnownPictures {
-    fn lock(&self) -> MutexGuard<'_, Vec<(Key, bool)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Whether a picture need not be decoded.
-    pub fn contains(&self, key: &Key, masks: bool) -> bool {
-        self.lock().iter().any(|(known, with_masks)| known == key && (*with_masks || !masks))
-    }
-}
-
-/// The features of a picture, or the picture itself if it is searched in tiles.
-struct Picture {
-    size: (u32, u32),
-    features: ImageFeatures,
-    in_tiles: Option<(Image, Tiling)>,
-}
 
 /// The encoder of both stages: a search in tiles runs it between prompts.
 type SharedEncoder = Arc<Mutex<ImageEncoder>>;
 
 fn locked(encoder: &SharedEncoder) -> MutexGuard<'_, ImageEncoder> {
     encoder.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Held while half of the model is loaded, if only one half may be. The encoder is locked after it.
+pub(super) type Alone = Option<Arc<Mutex<()>>>;
+
+fn alone(alone: &Alone) -> Option<MutexGuard<'_, ()>> {
+    alone.as_ref().map(|alone| alone.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// A job whose picture has features.
@@ -68,32 +50,39 @@ pub(super) struct Encoded {
 /// Computes features, and keeps those of the last pictures.
 pub(super) struct BackboneStage {
     encoder: SharedEncoder,
+    alone: Alone,
     /// The tiles of questions without tiles of their own.
     tiling: Option<Tiling>,
     /// Whether the model takes clicks. Their features cost the backbone nothing, so that every picture has them.
     clicks: bool,
-    /// The oldest first.
-    pictures: VecDeque<(Key, Arc<Picture>)>,
-    known: Arc<KnownPictures>,
+    cache: FeatureCache,
     metrics: Arc<Metrics>,
     limits: Limits,
 }
 
 impl BackboneStage {
     pub fn new(
-        (encoder, tiling): (SharedEncoder, Option<Tiling>),
+        (encoder, alone, tiling): (SharedEncoder, Alone, Option<Tiling>),
         clicks: bool,
-        known: Arc<KnownPictures>,
+        cache: FeatureCache,
         metrics: Arc<Metrics>,
         limits: Limits,
     ) -> Self {
-        Self { encoder, tiling, clicks, pictures: VecDeque::new(), known, metrics, limits }
+        Self { encoder, alone, tiling, clicks, cache, metrics, limits }
     }
 
     /// Works until no more pictures come, or nobody takes them.
     pub fn run(&mut self, decoded: &Mutex<Receiver<Decoded>>, encoded: &SyncSender<Encoded>) {
-        let next = || decoded.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        while let Ok(Decoded { key, image, job }) = next() {
+        loop {
+            let next = decoded.lock().unwrap_or_else(PoisonError::into_inner).recv_timeout(KEPT);
+            let Decoded { key, image, job } = match next {
+                Ok(decoded) => decoded,
+                Err(RecvTimeoutError::Timeout) => {
+                    self.cache.clear();
+                    continue;
+                }
+                Err(RecvTimeoutError::Disconnected) => return,
+            };
             if job.is_abandoned() {
                 continue;
             }
@@ -106,17 +95,12 @@ impl BackboneStage {
                     }
                 }
                 Err(error) => {
-                    self.forget();
+                    self.cache.clear();
                     self.metrics.failed();
                     job.task.fail(error);
                 }
             }
         }
-    }
-
-    fn forget(&mut self) {
-        self.pictures.clear();
-        self.known.lock().clear();
     }
 
     /// The picture of a job, with the features that its question needs.
@@ -133,35 +117,31 @@ impl BackboneStage {
             let (features, in_tiles) = (ImageFeatures::default(), Some((image, tiling)));
             return Ok(Arc::new(Picture { size, features, in_tiles }));
         }
-        let shared = self.encoder.clone();
-        let mut encoder = locked(&shared);
-        let masks = job.task.masks() && encoder.supports_masks();
-        let is_enough = |picture: &Picture| !masks || picture.features.support_masks();
-        let known = self.pictures.iter().find(|(known, picture)| *known == key && is_enough(picture));
-        if let Some((_, picture)) = known {
-            return Ok(picture.clone());
+        let (masks, now) = (job.task.masks(), Instant::now());
+        if let Some(picture) = self.cache.find(&key, masks, now) {
+            return Ok(picture);
         }
         // A picture that was known when it was to be decoded can be forgotten since.
         let image = match image {
             Some(image) => image,
             None => decode(&job.picture, &self.limits)?,
         };
+        let _alone = alone(&self.alone);
+        let mut encoder = locked(&self.encoder);
         encoder.set_masks(masks);
         encoder.load()?;
         let has_hidden = self.clicks && encoder.has_hidden();
         encoder.set_hidden(has_hidden);
-        self.pictures.retain(|(known, _)| *known != key);
-        // The buffers of the oldest picture are used again, unless it is still searched.
-        let oldest = if self.pictures.len() < PICTURES { None } else { self.pictures.pop_front() };
-        let oldest = oldest.and_then(|(_, picture)| Arc::try_unwrap(picture).ok());
-        let mut features = oldest.map(|picture| picture.features).unwrap_or_default();
+        let mut features = self.cache.make_room(&key);
         let size = (image.width(), image.height());
-        encoder.encode_into(&image, &mut features, times)?;
+        let encoded = encoder.encode_into(&image, &mut features, times);
+        if self.alone.is_some() {
+            encoder.unload();
+        }
+        encoded?;
+        let with_masks = !encoder.supports_masks() || features.support_masks();
         let picture = Arc::new(Picture { size, features, in_tiles: None });
-        self.pictures.push_back((key, picture.clone()));
-        let never_masks = !encoder.supports_masks();
-        let has_all = |picture: &Picture| never_masks || picture.features.support_masks();
-        *self.known.lock() = self.pictures.iter().map(|(key, picture)| (*key, has_all(picture))).collect();
+        self.cache.keep(key, picture.clone(), with_masks, now);
         Ok(picture)
     }
 }
@@ -170,6 +150,7 @@ impl BackboneStage {
 pub(super) struct PromptStage {
     text: TextEmbedder,
     encoder: SharedEncoder,
+    alone: Alone,
     decoder: PromptDecoder,
     segmenter: ObjectSegmenter,
     options: PostProcessOptions,
@@ -179,9 +160,10 @@ pub(super) struct PromptStage {
 
 impl PromptStage {
     pub fn new(
-        (mut text, encoder, decoder, segmenter): (
+        (mut text, encoder, alone, decoder, segmenter): (
             TextEmbedder,
             SharedEncoder,
+            Alone,
             PromptDecoder,
             ObjectSegmenter,
         ),
@@ -190,7 +172,7 @@ impl PromptStage {
     ) -> Self {
         text.keep_in_memory(PHRASES);
         let options = decoder.post_processing().clone();
-        Self { text, encoder, decoder, segmenter, options, metrics, limits }
+        Self { text, encoder, alone, decoder, segmenter, options, metrics, limits }
     }
 
     /// Answers until no more pictures come.
@@ -225,7 +207,16 @@ impl PromptStage {
         reply: Reply<T>,
         work: impl FnOnce(&mut Self, &Picture, &mut StageTimes) -> Result<(T, usize)>,
     ) {
+        let shared = self.alone.clone();
+        let alone = alone(&shared);
         let found = catch_unwind(AssertUnwindSafe(|| work(self, &picture, &mut times)));
+        if alone.is_some() {
+            self.decoder.unload();
+            self.segmenter.unload();
+            // A search in tiles has loaded it.
+            locked(&self.encoder).unload();
+        }
+        drop(alone);
         times.total = start.elapsed().as_secs_f64() * 1e3;
         let (width, height) = picture.size;
         // The backbone's stage may use its buffers again.

@@ -26,6 +26,7 @@ pub fn run(args: &DetectArgs, files: &[PathBuf], log: &LogArgs) -> anyhow::Resul
     let image = Image::open(file)?;
     let outputs = args.output.as_deref().map(|target| Outputs::plan(target, files)).transpose()?;
     let builder = args.screen.apply(args.detector.detector()?.with_masks(args.masks));
+    let builder = builder.with_low_memory(args.low_memory);
     let builder = args.dart.apply(builder, &args.detector.model)?;
     args.dart.announce(false, log);
     args.detector.model.announce_built_in(&Prompts::default(), log);

@@ -1,0 +1,144 @@
+//! The features of the last pictures: the next request is often about the same picture with other names.
+
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use ocelli::{Image, stages::ImageFeatures, tiles::Tiling};
+
+use super::Key;
+use crate::metrics::Metrics;
+
+/// Features that nobody asked for in this time are dropped.
+pub(super) const KEPT: Duration = Duration::from_secs(600);
+
+/// The features of a picture, or the picture itself if it is searched in tiles.
+#[derive(Default)]
+pub(super) struct Picture {
+    pub size: (u32, u32),
+    pub features: ImageFeatures,
+    pub in_tiles: Option<(Image, Tiling)>,
+}
+
+/// The pictures whose features are kept, for the threads that decode: their keys, and whether their features are enough for
+/// masks.
+#[derive(Default)]
+pub(super) struct KnownPictures(Mutex<Vec<(Key, bool)>>);
+
+impl KnownPictures {
+    fn lock(&self) -> MutexGuard<'_, Vec<(Key, bool)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a picture need not be decoded.
+    pub fn contains(&self, key: &Key, masks: bool) -> bool {
+        self.lock().iter().any(|(known, with_masks)| known == key && (*with_masks || !masks))
+    }
+}
+
+/// Features within a memory limit. Those that were used longest ago are dropped first.
+pub(super) struct FeatureCache {
+    /// Bytes.
+    limit: usize,
+    /// In the order of their last use.
+    kept: VecDeque<Kept>,
+    /// The bytes of the picture that was kept last; the next one often has as many.
+    last_bytes: usize,
+    /// The bytes that the metrics know of: they are those of all devices.
+    counted: i64,
+    known: Arc<KnownPictures>,
+    metrics: Arc<Metrics>,
+}
+
+struct Kept {
+    key: Key,
+    picture: Arc<Picture>,
+    /// Whether its features are enough for masks.
+    with_masks: bool,
+    used: Instant,
+}
+
+impl FeatureCache {
+    pub fn new(limit: usize, known: Arc<KnownPictures>, metrics: Arc<Metrics>) -> Self {
+        Self { limit, kept: VecDeque::new(), last_bytes: 0, counted: 0, known, metrics }
+    }
+
+    /// The picture, if features that are enough for the question are kept.
+    pub fn find(&mut self, key: &Key, masks: bool, now: Instant) -> Option<Arc<Picture>> {
+        self.kept.retain(|kept| now.duration_since(kept.used) < KEPT);
+        let is_enough = |kept: &Kept| kept.key == *key && (kept.with_masks || !masks);
+        let mut found = self.kept.remove(self.kept.iter().position(is_enough)?)?;
+        found.used = now;
+        let picture = found.picture.clone();
+        self.kept.push_back(found);
+        self.metrics.feature_hits.fetch_add(1, Relaxed);
+        Some(picture)
+    }
+
+    /// Makes room for a picture. Returns buffers of another one, if nobody searches it.
+    pub fn make_room(&mut self, key: &Key) -> ImageFeatures {
+        self.kept.retain(|kept| kept.key != *key);
+        self.drop_oldest(self.last_bytes).unwrap_or_default()
+    }
+
+    /// Keeps a picture, unless it is larger than the limit.
+    pub fn keep(&mut self, key: Key, picture: Arc<Picture>, with_masks: bool, now: Instant) {
+        let bytes = picture.features.bytes();
+        if bytes <= self.limit {
+            self.drop_oldest(bytes);
+            self.last_bytes = bytes;
+            self.kept.push_back(Kept { key, picture, with_masks, used: now });
+        }
+        self.publish();
+    }
+
+    /// Drops all.
+    pub fn clear(&mut self) {
+        self.kept.clear();
+        self.publish();
+    }
+
+    /// Drops pictures until there is room for `bytes`. Returns the features of one of them.
+    fn drop_oldest(&mut self, bytes: usize) -> Option<ImageFeatures> {
+        let mut buffers = None;
+        while self.bytes() + bytes > self.limit
+            && let Some(oldest) = self.kept.pop_front()
+        {
+            buffers = Arc::try_unwrap(oldest.picture).ok().map(|picture| picture.features).or(buffers);
+        }
+        buffers
+    }
+
+    fn bytes(&self) -> usize {
+        self.kept.iter().map(|kept| kept.picture.features.bytes()).sum()
+    }
+
+    fn publish(&mut self) {
+        *self.known.lock() = self.kept.iter().map(|kept| (kept.key, kept.with_masks)).collect();
+        let bytes = self.bytes() as i64;
+        self.metrics.feature_bytes.fetch_add(bytes - self.counted, Relaxed);
+        self.counted = bytes;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn features_that_nobody_asks_for_are_dropped() {
+        let (known, metrics) = (Arc::new(KnownPictures::default()), Arc::new(Metrics::default()));
+        let mut cache = FeatureCache::new(1, known.clone(), metrics.clone());
+        let (start, keys) = (Instant::now(), [[1; 32], [2; 32]]);
+        let later = |share: u32| start + KEPT * share / 4;
+        keys.iter().for_each(|key| cache.keep(*key, Arc::default(), false, start));
+        let mut finds = |key: &Key, masks, now| cache.find(key, masks, now).is_some();
+        assert!(finds(&keys[0], false, later(3)) && !finds(&keys[0], true, later(3)));
+        assert!(finds(&keys[0], false, later(5)) && !finds(&keys[1], false, later(5)));
+        assert!(!finds(&keys[0], false, later(9)));
+        assert_eq!(metrics.feature_hits.load(Relaxed), 2);
+        cache.keep(keys[1], Arc::default(), true, later(9));
+        assert!(known.contains(&keys[1], true) && !known.contains(&keys[0], false));
+    }
+}
