@@ -11,9 +11,9 @@
 //! - Costs are sums over images that cannot be negative, so the sum over some images is a lower bound. The candidate with the
 //!   lowest bound gets the next image, and the first one that has seen all of them is the best: the others are left at the
 //!   images that they have seen (uniform-cost search). Images in which removals cost most come first.
-//! - What is removed later moves the features further: an image that has not been seen counts with [`GROWTH`] times what the
-//!   same candidate cost in it after fewer removals, or what the removals before it cost. A candidate that was far from the
-//!   best once is not measured again. This alone is a rule of experience, and [`PruneOptions::exhaustive`] does without it.
+//! - What is removed later moves the features further: an image that has not been seen counts with 0.9 times what the same
+//!   candidate cost in it after fewer removals, or what the removals before it cost. A candidate that was far from the best once is
+//!   not measured again. This alone is a rule of experience, and [`PruneOptions::exhaustive`] does without it.
 //! - The first removal needs no measurement beyond those of the ranking.
 //!
 //! Every measurement is a line of a journal, so that a search that was stopped continues where it was. The result depends on
