@@ -4,7 +4,7 @@
 //! the one whose removal costs least, as DART's search and BlockPruner (arXiv 2406.10594) do. What a removal costs is
 //! measured on images, against the whole model: how far the features move, and which detections are lost, new or moved.
 //!
-//! The search removes what an exhaustive search would remove. It computes less:
+//! The search removes what an exhaustive search would remove, as far as the third rule holds. It computes less:
 //!
 //! - The backbone is a [chain of graphs](ocelli_export::export_chain). A candidate runs from its own branch on, from tokens
 //!   that are kept for each image. With less memory than all tokens need, evenly spaced ones are kept.

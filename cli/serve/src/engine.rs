@@ -1,5 +1,6 @@
-//! One engine for all clients, or one on each of several devices, which take the next picture when they are free. A picture passes three stages, each on threads of its own: decoding, the backbone, and the
-//! prompts. While one picture is in one stage, the next is in the stage before.
+//! One engine for all clients, or one on each of several devices, which take the next picture when they are free. A picture
+//! passes three stages, each on threads of its own: decoding, the backbone, and the prompts. While one picture is in one stage,
+//! the next is in the stage before.
 
 mod features;
 mod stages;
