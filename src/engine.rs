@@ -269,6 +269,16 @@ impl fmt::Debug for EngineFactory {
     }
 }
 
+/// The [threads](EngineOptions::threads) of each of several devices in a process, which share those of one.
+pub fn shared_threads(threads: Option<usize>, devices: usize) -> Option<usize> {
+    if devices < 2 {
+        return threads;
+    }
+    let all = threads.unwrap_or_else(default_threads);
+    // 0 stays what it is: an error.
+    Some((all / devices).max(all.min(1)))
+}
+
 fn threads(options: &EngineOptions) -> usize {
     options.threads.unwrap_or_else(default_threads)
 }

@@ -34,6 +34,16 @@ fn every_step_of_a_session() {
     report.finish("every step of a session");
 }
 
+/// Objects on two devices are those of the reference.
+#[test]
+fn sessions_on_two_devices() {
+    let mut report = Report::default();
+    for golden in NAMES.map(Golden::of_session) {
+        report.check(golden.name, |report| replay::embedded(&golden)?.run_on(2, report, Loop::Closed));
+    }
+    report.finish("sessions on two devices");
+}
+
 /// Every step starts from what the steps before it left.
 #[test]
 #[cfg_attr(without_libraries, ignore = "needs ONNX Runtime: make setup")]

@@ -14,13 +14,12 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use ocelli::builtin::vocabulary;
-use ocelli::engines::onnxruntime::default_threads;
 use ocelli::tensorrt::NativeTensorRt;
 use ocelli::{
     Cancellation, Detector, DetectorBuilder, EngineKind, Error, ErrorKind, ModelSource, Prompt, Prompts,
     Result,
     cache::cache_folder,
-    engine::PrepareEngines,
+    engine::{PrepareEngines, shared_threads},
     stages::{Screening, TextCacheFile},
 };
 use ocelli_export::contract::{Precision, Target};
@@ -321,11 +320,10 @@ impl DetectorArgs {
             let message = "engine: engine files run on one GPU; name one, or leave the files out";
             return Err(Error::new(ErrorKind::InvalidArgument, message).about("engine"));
         }
-        let threads = self.model.threads.unwrap_or_else(default_threads);
         let device = |kind: &EngineKind| {
             let mut one = self.clone();
             one.model.engine = kind.to_string();
-            one.model.threads = Some((threads / count).max(threads.min(1)));
+            one.model.threads = shared_threads(one.model.threads, count);
             one.detector()
         };
         kinds.iter().map(device).collect()

@@ -77,6 +77,24 @@ fn objects_keep_their_identity_and_have_masks() {
     assert_eq!(place.read("again.jsonl"), place.read("tracks.jsonl"), "threads change nothing");
 }
 
+/// Frames go to the devices in turn, and objects to the one with the fewest.
+#[test]
+fn objects_are_those_of_one_device() {
+    let place = place_with_objects();
+    let scene = [&RUN[..], &["--max-frames", "7"]].concat();
+    for run in [
+        &scene[..],
+        &[&scene[..], &["--no-hotstart", "--track"]].concat(),
+        &[&OBJECTS[..], &["--init-masks", "masks"]].concat(),
+    ] {
+        let lines =
+            |engine: &str| place.succeed(OCELLI, &[run, &["--jsonl", "-", "--engine", engine]].concat());
+        let (one, three) = (lines("embedded"), lines("embedded,embedded,embedded"));
+        assert!(one.lines().count() >= 6 && one.contains("\"mask\""), "{run:?}: {one}");
+        assert_eq!(three, one, "{run:?}");
+    }
+}
+
 /// A folder of six pictures and one of masks, in which objects 1 and 3 are blocks.
 fn place_with_objects() -> Place {
     let place = place();

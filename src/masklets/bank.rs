@@ -1,38 +1,116 @@
-//! The memory of objects: memories in one tensor, pointers in host memory.
+//! The memory of objects: memories on the devices that track them, pointers in host memory.
+
+use std::collections::HashMap;
 
 use ocelli_engines::{Device, ElementType, RowWriter, Tensor};
-use ocelli_tracking::masklets::{MemorySlot, PointerSlot};
+use ocelli_tracking::masklets::{MemorySlot, ObjectId, PointerSlot};
 
 use ocelli_error::{Error, ErrorKind, Result};
 
 /// The rows of the first allocation: what one object needs for a few frames.
 const FIRST_ROWS: usize = 8;
 
-/// The memories and pointers of the objects of one session, by slot. It grows by doubling; a session names no more slots
-/// than it needs at once.
+/// The memories and pointers of the objects of one session, by slot. An object has all its memories on one device.
 pub(super) struct MemoryBank {
+    pub(super) devices: Vec<DeviceMemories>,
+    /// Where the memory of each slot is.
+    pub(super) places: Vec<Option<Place>>,
+    pub(super) pointers: Pointers,
+    /// The device of each object.
+    pub(super) objects: HashMap<ObjectId, usize>,
+}
+
+/// Where a memory is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) device: usize,
+    pub(super) row: usize,
+}
+
+impl MemoryBank {
+    /// A bank on these devices (`None`: host memory); `row` is P·P and the width of a memory, `width` is D.
+    pub(super) fn new(
+        devices: impl IntoIterator<Item = Option<Device>>,
+        row: [usize; 2],
+        width: usize,
+    ) -> Self {
+        Self {
+            devices: devices.into_iter().map(|device| DeviceMemories::new(device, row)).collect(),
+            places: Vec::new(),
+            pointers: Pointers { width, values: Vec::new() },
+            objects: HashMap::new(),
+        }
+    }
+
+    /// The number of memories that fit, on all devices.
+    pub(super) fn rows(&self) -> usize {
+        self.devices.iter().map(DeviceMemories::rows).sum()
+    }
+
+    pub(super) fn place(&self, slot: MemorySlot) -> Option<Place> {
+        self.places.get(slot.0).copied().flatten()
+    }
+
+    /// The row of a device where the memory of a slot is written. What the slot had on another device is free then.
+    pub(super) fn claim(&mut self, slot: MemorySlot, device: usize) -> usize {
+        let before = self.place(slot);
+        if let Some(before) = before {
+            if before.device == device {
+                return before.row;
+            }
+            self.devices[before.device].free.push(before.row);
+        }
+        let memories = &mut self.devices[device];
+        let row = memories.free.pop().unwrap_or(memories.used);
+        memories.used = memories.used.max(row + 1);
+        if self.places.len() <= slot.0 {
+            self.places.resize(slot.0 + 1, None);
+        }
+        self.places[slot.0] = Some(Place { device, row });
+        row
+    }
+
+    /// Writes a memory `[P·P, memory width]` that is in host memory into a slot.
+    pub(super) fn set_memory(&mut self, slot: MemorySlot, memory: &Tensor) -> Result<()> {
+        let device = self.place(slot).map_or(0, |place| place.device);
+        let [patches, width] = self.devices[device].shape;
+        let memory = Tensor::f32(&[1, patches, width], memory.as_f32()?.to_vec())
+            .map_err(|_| mismatch("memories", memory))?;
+        let row = self.claim(slot, device);
+        self.devices[device].write(&[row], &memory)
+    }
+
+    /// One memory, in host memory.
+    pub(super) fn memory(&self, slot: MemorySlot) -> Result<Tensor> {
+        let place = self.place(slot).ok_or_else(|| {
+            let message = format!("memory slot {} was never written", slot.0);
+            Error::new(ErrorKind::InvalidArgument, message)
+        })?;
+        let row = self.devices[place.device].memories.row(place.row)?;
+        let mut host = Tensor::empty();
+        row.copy_to_host_into(&mut host)?;
+        Ok(host)
+    }
+}
+
+/// The memories on a device. They grow by doubling; a session names no more slots than it needs at once.
+pub(super) struct DeviceMemories {
     /// `[S, P·P, memory width]`, on the device of the engines if they share one.
     memories: Tensor,
     device: Option<Device>,
     /// P·P and the width of a memory.
-    row: [usize; 2],
-    /// D.
-    width: usize,
-    /// `[slot, D]`.
-    pointers: Vec<f32>,
+    shape: [usize; 2],
+    /// Rows that had a memory, and have none now.
+    free: Vec<usize>,
+    /// The rows that have had one.
+    used: usize,
     writer: RowWriter,
 }
 
-impl MemoryBank {
-    pub(super) fn new(device: Option<Device>, row: [usize; 2], width: usize) -> Self {
-        Self {
-            memories: Tensor::empty(),
-            device,
-            row,
-            width,
-            pointers: Vec::new(),
-            writer: RowWriter::rounding(),
-        }
+impl DeviceMemories {
+    fn new(device: Option<Device>, shape: [usize; 2]) -> Self {
+        let writer = RowWriter::rounding();
+        Self { memories: Tensor::empty(), device, shape, free: Vec::new(), used: 0, writer }
     }
 
     pub(super) fn device(&self) -> Option<&Device> {
@@ -45,43 +123,29 @@ impl MemoryBank {
     }
 
     /// The number of memories that fit.
-    pub(super) fn rows(&self) -> usize {
+    fn rows(&self) -> usize {
         if self.memories.is_empty() { 0 } else { self.memories.shape()[0] }
     }
 
-    /// Writes the rows of `memory` `[B, P·P, memory width]` into these slots, in this order. They are rounded to bfloat16, as the
+    /// Writes the rows of `memory` `[B, P·P, memory width]` into these rows, in this order. They are rounded to bfloat16, as the
     /// reference keeps memories, but on NVIDIA GPUs.
-    pub(super) fn write_memories(&mut self, slots: &[MemorySlot], memory: &Tensor) -> Result<()> {
-        let Some(last) = slots.iter().max() else { return Ok(()) };
-        if memory.shape() != [slots.len(), self.row[0], self.row[1]] {
+    pub(super) fn write(&mut self, rows: &[usize], memory: &Tensor) -> Result<()> {
+        let Some(last) = rows.iter().max() else { return Ok(()) };
+        if memory.shape() != [rows.len(), self.shape[0], self.shape[1]] {
             return Err(mismatch("memories", memory));
         }
-        self.grow(last.0 + 1)?;
+        self.grow(last + 1)?;
         if self.memories.device().is_some() || memory.device().is_some() {
-            let rows: Vec<_> = slots.iter().enumerate().map(|(row, slot)| (slot.0, row)).collect();
+            let rows: Vec<_> = rows.iter().enumerate().map(|(source, row)| (*row, source)).collect();
             return self.writer.write(&mut self.memories, memory, &rows);
         }
-        let count = self.row[0] * self.row[1];
+        let count = self.shape[0] * self.shape[1];
         let (target, source) = (self.memories.as_f32_mut()?, memory.as_f32()?);
-        for (slot, source) in slots.iter().zip(source.chunks_exact(count)) {
-            let target = &mut target[slot.0 * count..][..count];
+        for (row, source) in rows.iter().zip(source.chunks_exact(count)) {
+            let target = &mut target[row * count..][..count];
             target.iter_mut().zip(source).for_each(|(target, value)| *target = to_bf16(*value));
         }
         Ok(())
-    }
-
-    /// Writes a memory `[P·P, memory width]` that is in host memory into a slot.
-    pub(super) fn set_memory(&mut self, slot: MemorySlot, memory: &Tensor) -> Result<()> {
-        let row = Tensor::f32(&[1, self.row[0], self.row[1]], memory.as_f32()?.to_vec());
-        self.write_memories(&[slot], &row.map_err(|_| mismatch("memories", memory))?)
-    }
-
-    /// One memory, in host memory.
-    pub(super) fn memory(&self, slot: MemorySlot) -> Result<Tensor> {
-        let row = self.memories.row(slot.0)?;
-        let mut host = Tensor::empty();
-        row.copy_to_host_into(&mut host)?;
-        Ok(host)
     }
 
     /// Makes space for `least` memories.
@@ -92,28 +156,38 @@ impl MemoryBank {
         }
         let more = least.max(2 * rows).max(FIRST_ROWS);
         let mut larger = self.device.clone().map_or_else(Tensor::empty, Tensor::on);
-        larger.reset_to(ElementType::F32, &[more, self.row[0], self.row[1]])?;
-        larger.copy_elements(0, &self.memories, 0, rows * self.row[0] * self.row[1])?;
+        larger.reset_to(ElementType::F32, &[more, self.shape[0], self.shape[1]])?;
+        larger.copy_elements(0, &self.memories, 0, rows * self.shape[0] * self.shape[1])?;
         self.memories = larger;
         Ok(())
     }
+}
 
+/// The pointers of objects, by slot.
+pub(super) struct Pointers {
+    /// D.
+    width: usize,
+    /// `[slot, D]`.
+    values: Vec<f32>,
+}
+
+impl Pointers {
     /// Writes row `index` of `pointers` `[B, D]` into the slot.
-    pub(super) fn write_pointer(&mut self, slot: PointerSlot, pointers: &Tensor, index: usize) -> Result<()> {
+    pub(super) fn write(&mut self, slot: PointerSlot, pointers: &Tensor, index: usize) -> Result<()> {
         let width = self.width;
         let source = pointers.as_f32()?.get(index * width..(index + 1) * width);
         let source = source.ok_or_else(|| mismatch("pointers", pointers))?;
         let start = slot.0 * width;
-        if self.pointers.len() < start + width {
-            self.pointers.resize(start + width, 0.0);
+        if self.values.len() < start + width {
+            self.values.resize(start + width, 0.0);
         }
-        self.pointers[start..][..width].copy_from_slice(source);
+        self.values[start..][..width].copy_from_slice(source);
         Ok(())
     }
 
     /// One pointer; `None` if none was ever written there.
-    pub(super) fn pointer(&self, slot: PointerSlot) -> Option<&[f32]> {
-        self.pointers.get(slot.0 * self.width..(slot.0 + 1) * self.width)
+    pub(super) fn get(&self, slot: PointerSlot) -> Option<&[f32]> {
+        self.values.get(slot.0 * self.width..(slot.0 + 1) * self.width)
     }
 }
 
@@ -148,35 +222,53 @@ mod tests {
         memory.as_f32().expect("memories are f32").to_vec()
     }
 
+    fn write(bank: &mut MemoryBank, device: usize, slots: &[usize], values: &[f32]) {
+        let places: Vec<_> = slots.iter().map(|slot| bank.claim(MemorySlot(*slot), device)).collect();
+        bank.devices[device].write(&places, &rows(values)).expect("it fits");
+    }
+
     #[test]
     fn a_bank_doubles_and_keeps_what_it_has() {
-        let mut bank = MemoryBank::new(None, [2, 1], 3);
+        let mut bank = MemoryBank::new([None], [2, 1], 3);
         let mut capacities = Vec::new();
-        for slot in [0, 3, 8, 9, 40] {
+        for slot in [0, 3, 8, 9, 40, 1, 2, 4, 5] {
             let value = slot as f32;
-            bank.write_memories(&[MemorySlot(slot)], &rows(&[value, value + 0.5])).expect("it fits");
+            write(&mut bank, 0, &[slot], &[value, value + 0.5]);
             capacities.push(bank.rows());
         }
-        assert_eq!(capacities, [8, 8, 16, 16, 41]);
-        for slot in [0, 3, 8, 9, 40] {
+        assert_eq!(capacities, [8, 8, 8, 8, 8, 8, 8, 8, 16]);
+        for slot in [0, 3, 8, 9, 40, 1, 2, 4, 5] {
             assert_eq!(memory(&bank, slot), [slot as f32, slot as f32 + 0.5], "slot {slot}");
         }
-        bank.write_memories(&[MemorySlot(2), MemorySlot(1)], &rows(&[1.0, 2.0, 3.0, 4.0])).expect("two rows");
+        write(&mut bank, 0, &[2, 1], &[1.0, 2.0, 3.0, 4.0]);
         assert_eq!((memory(&bank, 2), memory(&bank, 1)), (vec![1.0, 2.0], vec![3.0, 4.0]));
-        let error = bank.write_memories(&[MemorySlot(0), MemorySlot(1)], &rows(&[1.0, 2.0]));
+        let error = bank.devices[0].write(&[0, 1], &rows(&[1.0, 2.0]));
         assert!(error.is_err(), "there is one row");
+        assert!(bank.memory(MemorySlot(7)).is_err(), "it was never written");
+    }
+
+    #[test]
+    fn a_slot_that_another_device_writes_leaves_its_row_to_the_next() {
+        let mut bank = MemoryBank::new([None, None], [2, 1], 3);
+        write(&mut bank, 0, &[0, 1], &[1.0, 2.0, 3.0, 4.0]);
+        write(&mut bank, 1, &[0], &[5.0, 6.0]);
+        assert_eq!(bank.place(MemorySlot(0)), Some(Place { device: 1, row: 0 }));
+        write(&mut bank, 0, &[2], &[7.0, 8.0]);
+        assert_eq!(bank.place(MemorySlot(2)), Some(Place { device: 0, row: 0 }), "the row that was left");
+        let all: Vec<_> = (0..3).map(|slot| memory(&bank, slot)).collect();
+        assert_eq!(all, [[5.0, 6.0], [3.0, 4.0], [7.0, 8.0]]);
     }
 
     #[test]
     fn pointers_are_kept_by_slot() {
-        let mut bank = MemoryBank::new(None, [2, 1], 3);
+        let mut all = Pointers { width: 3, values: Vec::new() };
         let pointers = Tensor::f32(&[2, 3], vec![1.0, 2.0, 3.0, 4.0, 5.0, 6.0]).expect("two pointers");
-        bank.write_pointer(PointerSlot(2), &pointers, 1).expect("it has two");
-        bank.write_pointer(PointerSlot(0), &pointers, 0).expect("it has two");
-        assert_eq!(bank.pointer(PointerSlot(2)), Some(&[4.0, 5.0, 6.0][..]));
-        assert_eq!(bank.pointer(PointerSlot(0)), Some(&[1.0, 2.0, 3.0][..]));
-        assert_eq!(bank.pointer(PointerSlot(3)), None);
-        assert!(bank.write_pointer(PointerSlot(0), &pointers, 2).is_err());
+        all.write(PointerSlot(2), &pointers, 1).expect("it has two");
+        all.write(PointerSlot(0), &pointers, 0).expect("it has two");
+        assert_eq!(all.get(PointerSlot(2)), Some(&[4.0, 5.0, 6.0][..]));
+        assert_eq!(all.get(PointerSlot(0)), Some(&[1.0, 2.0, 3.0][..]));
+        assert_eq!(all.get(PointerSlot(3)), None);
+        assert!(all.write(PointerSlot(0), &pointers, 2).is_err());
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::model::Model;
 use ocelli_error::Result;
 
 /// The sizes of a model with a tracker.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Sizes {
     /// P.
     pub(super) grid: usize,

@@ -1,13 +1,16 @@
 //! What a session asks for, computed by the graphs.
 
+use std::thread;
+
 use ocelli_engines::Tensor;
 use ocelli_export::contract::tensor;
 use ocelli_tracking::masklets::{
-    BitMask, Detection, EncodeBatch, LogitMask, MaskNetwork, MaskPromptBatch, MemoryKind, MemorySlot,
-    PointPrompt, PointerSlot, TrackBatch, TrackObject, TrackedMask, prompted_masks,
+    BitMask, Detection, EncodeBatch, EncodeObject, LogitMask, MaskNetwork, MaskPrompt, MaskPromptBatch,
+    MemoryKind, MemorySlot, ObjectId, PointPrompt, PointerSlot, TrackBatch, TrackObject, TrackedMask,
+    prompted_masks,
 };
 
-use super::bank::MemoryBank;
+use super::bank::{DeviceMemories, MemoryBank};
 use super::detect::MaskFrame;
 use super::graphs::Graphs;
 use crate::engine::EngineFactory;
@@ -17,16 +20,23 @@ use ocelli_error::{Error, ErrorKind, Result};
 /// The largest logit of a mask prompt.
 const MAX_PROMPT_LOGIT: f32 = 32.0;
 
-/// The tracker's graphs with the current frame and their inputs and outputs, which are reused.
+/// The tracker's graphs with the current frame, on each device that tracks.
 #[doc(hidden)]
 pub struct MaskletNetwork {
-    graphs: Graphs,
+    devices: Vec<DeviceNetwork>,
     /// The frame whose features are loaded.
     current: Option<usize>,
     /// Its detections, by class.
     detections: Vec<Vec<Detection>>,
+}
+
+/// The graphs on one device, with their inputs and outputs, which are reused.
+struct DeviceNetwork {
+    graphs: Graphs,
     inputs: Inputs,
     outputs: Outputs,
+    /// The objects that it tracks, on the frame before and so far on this one.
+    objects: [usize; 2],
 }
 
 /// Inputs in host memory.
@@ -62,16 +72,34 @@ impl MaskletNetwork {
     /// # Errors
     /// [`ErrorKind::Mismatch`] if it has none; else as [`Model::load_graph`].
     pub fn load(model: &Model, factory: &EngineFactory) -> Result<Self> {
-        let graphs = Graphs::load(model, factory)?;
-        let outputs =
-            Outputs { memory: graphs.device().map_or_else(Tensor::empty, Tensor::on), ..Outputs::default() };
-        Ok(Self { graphs, current: None, detections: Vec::new(), inputs: Inputs::default(), outputs })
+        let devices = vec![DeviceNetwork::load(model, factory)?];
+        Ok(Self { devices, current: None, detections: Vec::new() })
+    }
+
+    /// Loads the tracker on another device as well. Objects are tracked on the device that has the fewest when they appear.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load); [`ErrorKind::Mismatch`] for a model of other sizes.
+    pub fn add_device(&mut self, model: &Model, factory: &EngineFactory) -> Result<()> {
+        let new = DeviceNetwork::load(model, factory)?;
+        if self.devices.iter().any(|device| device.graphs.sizes != new.graphs.sizes) {
+            let message = "devices: the tracker of one is of another model; load the same model on each";
+            return Err(Error::new(ErrorKind::Mismatch, message).about("devices"));
+        }
+        self.devices.push(new);
+        Ok(())
     }
 
     /// A bank for a session.
     pub fn bank(&self) -> Bank {
-        let sizes = self.graphs.sizes;
-        Bank(MemoryBank::new(self.graphs.device(), [sizes.grid * sizes.grid, sizes.memory], sizes.width))
+        let sizes = self.devices[0].graphs.sizes;
+        let devices = self.devices.iter().map(|device| device.graphs.device());
+        Bank(MemoryBank::new(devices, [sizes.grid * sizes.grid, sizes.memory], sizes.width))
+    }
+
+    /// The objects that each device tracks, on the frame before or on this one.
+    pub fn objects(&self) -> Vec<usize> {
+        self.devices.iter().map(DeviceNetwork::object_count).collect()
     }
 
     pub(super) fn current(&self) -> Option<usize> {
@@ -91,7 +119,9 @@ impl MaskletNetwork {
                 format!("frame {number} has no features: expected one that a MaskDetector has filled");
             return Err(Error::new(ErrorKind::InvalidArgument, message));
         }
-        self.graphs.run_features(&frame.hidden)?;
+        let all = self.devices.iter_mut().map(|device| (device, ()));
+        at_once(all.collect(), |device, ()| device.graphs.run_features(&frame.hidden))?;
+        self.devices.iter_mut().for_each(|device| device.objects = [device.objects[1], 0]);
         self.detections.clone_from(&frame.detections);
         self.current = Some(number);
         Ok(())
@@ -99,35 +129,154 @@ impl MaskletNetwork {
 
     /// The engine that tracks, for display.
     pub(super) fn description(&self) -> &str {
-        self.graphs.step.description()
+        self.devices[0].graphs.step.description()
+    }
+
+    /// The device of an object: a new one gets the device with the fewest, in this network.
+    fn device_of(&mut self, object: ObjectId, bank: &mut MemoryBank) -> usize {
+        if let Some(device) = bank.objects.get(&object) {
+            return *device;
+        }
+        let counts = self.devices.iter().map(DeviceNetwork::object_count).enumerate();
+        let (device, _) = counts.min_by_key(|(_, count)| *count).expect("there is a device");
+        self.devices[device].objects[1] += 1;
+        bank.objects.insert(object, device);
+        device
+    }
+
+    /// Splits objects, given by their ids in order, by device: the indices of those of each.
+    fn split(&mut self, ids: impl Iterator<Item = ObjectId>, bank: &mut MemoryBank) -> Vec<Vec<usize>> {
+        let mut groups = vec![Vec::new(); self.devices.len()];
+        for (index, object) in ids.enumerate() {
+            groups[self.device_of(object, bank)].push(index);
+        }
+        groups
+    }
+
+    /// The devices that have objects, each with something for them.
+    fn with<T>(
+        &mut self,
+        groups: &[Vec<usize>],
+        each: impl IntoIterator<Item = T>,
+    ) -> Vec<(&mut DeviceNetwork, T)> {
+        let devices = self.devices.iter_mut().zip(each).zip(groups);
+        devices.filter(|(_, group)| !group.is_empty()).map(|(device, _)| device).collect()
     }
 
     fn track(&mut self, batch: &TrackBatch, bank: &mut MemoryBank) -> Result<Vec<TrackedMask>> {
-        let Self { graphs, inputs, outputs, .. } = self;
-        let count = batch.objects.len();
         let Some(first) = batch.objects.first() else { return Ok(Vec::new()) };
         let (memories, pointers) = (first.memories.len(), first.pointers.len());
-        let width = graphs.sizes.width;
         let is_equal =
             |object: &TrackObject| (object.memories.len(), object.pointers.len()) == (memories, pointers);
         if memories == 0 || !batch.objects.iter().all(is_equal) {
             return Err(mismatch(batch.frame, "expected a memory, and equally many of each object"));
         }
+        let groups = self.split(batch.objects.iter().map(|object| object.id), bank);
+        self.devices.iter_mut().zip(&groups).for_each(|(device, group)| device.objects[1] += group.len());
+        let objects = groups.iter().enumerate().map(|(device, group)| Tracked {
+            frame: batch.frame,
+            objects: group.iter().map(|index| &batch.objects[*index]).collect(),
+            device,
+            bank,
+        });
+        let tracked = at_once(self.with(&groups, objects), |device, tracked| device.track(&tracked))?;
+        self.write_pointers(&groups, |index| batch.objects[index].pointer, bank)?;
+        Ok(in_order(&groups, tracked))
+    }
+
+    fn prompt_masks(&mut self, batch: &MaskPromptBatch<'_>, bank: &mut MemoryBank) -> Result<()> {
+        let groups = self.split(batch.prompts.iter().map(|prompt| prompt.id), bank);
+        at_once(self.with(&groups, &groups), |device, group| {
+            device.prompt_masks(&group.iter().map(|index| &batch.prompts[*index]).collect::<Vec<_>>())
+        })?;
+        self.write_pointers(&groups, |index| batch.prompts[index].pointer, bank)
+    }
+
+    fn prompt_points(&mut self, prompt: &PointPrompt<'_>, bank: &mut MemoryBank) -> Result<TrackedMask> {
+        let device = self.device_of(prompt.id, bank);
+        let device = &mut self.devices[device];
+        let tracked = device.prompt_points(prompt)?;
+        bank.pointers.write(prompt.pointer, &device.outputs.pointer, 0)?;
+        Ok(tracked)
+    }
+
+    fn encode(&mut self, batch: &EncodeBatch<'_>, bank: &mut MemoryBank) -> Result<()> {
+        let sizes = self.devices[0].graphs.sizes;
+        let prompts = (batch.kind == MemoryKind::Prompted).then(|| {
+            let masks: Vec<&LogitMask> = batch.objects.iter().map(|object| object.mask).collect();
+            prompted_masks(&masks, sizes.image, 16 * sizes.grid)
+        });
+        let groups = self.split(batch.objects.iter().map(|object| object.id), bank);
+        let mut encoded = Vec::with_capacity(groups.len());
+        for (device, group) in groups.iter().enumerate() {
+            let masks = |index: &usize| {
+                let prompt = prompts.as_ref().map(|prompts| &prompts[*index]);
+                (&batch.objects[*index], prompt, bank.claim(batch.objects[*index].slot, device))
+            };
+            encoded.push(group.iter().map(masks).collect::<Vec<_>>());
+        }
+        let with = bank.devices.iter_mut().zip(encoded);
+        at_once(self.with(&groups, with), |device, (memories, objects)| device.encode(&objects, memories))?;
+        Ok(())
+    }
+
+    /// Keeps the pointers of the last run, for objects that were split by device.
+    fn write_pointers(
+        &self,
+        groups: &[Vec<usize>],
+        slot: impl Fn(usize) -> PointerSlot,
+        bank: &mut MemoryBank,
+    ) -> Result<()> {
+        for (device, group) in self.devices.iter().zip(groups) {
+            for (row, index) in group.iter().enumerate() {
+                bank.pointers.write(slot(*index), &device.outputs.pointer, row)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Objects that a device tracks, with the bank that they read.
+struct Tracked<'b> {
+    frame: usize,
+    objects: Vec<&'b TrackObject>,
+    device: usize,
+    bank: &'b MemoryBank,
+}
+
+impl DeviceNetwork {
+    fn load(model: &Model, factory: &EngineFactory) -> Result<Self> {
+        let graphs = Graphs::load(model, factory)?;
+        let memory = graphs.device().map_or_else(Tensor::empty, Tensor::on);
+        let outputs = Outputs { memory, ..Outputs::default() };
+        Ok(Self { graphs, inputs: Inputs::default(), outputs, objects: [0; 2] })
+    }
+
+    fn object_count(&self) -> usize {
+        self.objects[0].max(self.objects[1])
+    }
+
+    fn track(&mut self, tracked: &Tracked<'_>) -> Result<Vec<TrackedMask>> {
+        let Self { graphs, inputs, outputs, .. } = self;
+        let Tracked { frame, objects, device, bank } = tracked;
+        let count = objects.len();
+        let Some(first) = objects.first() else { return Ok(Vec::new()) };
+        let (memories, pointers) = (first.memories.len(), first.pointers.len());
+        let width = graphs.sizes.width;
         let slots = inputs.slots.reset_i64(&[count, memories]);
         let times = inputs.times.reset_i64(&[count, memories]);
         let offsets = inputs.offsets.reset_f32(&[count, pointers]);
         let vectors = inputs.pointers.reset_f32(&[count, pointers, width]);
-        for (index, object) in batch.objects.iter().enumerate() {
+        for (index, object) in objects.iter().enumerate() {
             for (place, memory) in object.memories.iter().enumerate() {
-                if memory.slot.0 >= bank.rows() {
-                    return Err(mismatch(batch.frame, "a memory was never written"));
-                }
-                slots[index * memories + place] = memory.slot.0 as i64;
+                let at = bank.place(memory.slot).filter(|at| at.device == *device);
+                let at = at.ok_or_else(|| mismatch(*frame, "a memory was never written"))?;
+                slots[index * memories + place] = at.row as i64;
                 times[index * memories + place] = memory.row.min(graphs.sizes.last_time) as i64;
             }
             for (place, pointer) in object.pointers.iter().enumerate() {
-                let source = bank.pointer(pointer.slot);
-                let source = source.ok_or_else(|| mismatch(batch.frame, "a pointer was never written"))?;
+                let source = bank.pointers.get(pointer.slot);
+                let source = source.ok_or_else(|| mismatch(*frame, "a pointer was never written"))?;
                 vectors[(index * pointers + place) * width..][..width].copy_from_slice(source);
                 offsets[index * pointers + place] = pointer.offset;
             }
@@ -138,7 +287,7 @@ impl MaskletNetwork {
                 (tensor::QUERY_0, &features.query_0),
                 (tensor::HIGH_RES[0], &features.high_res[0]),
                 (tensor::HIGH_RES[1], &features.high_res[1]),
-                (tensor::BANK, bank.memories()),
+                (tensor::BANK, bank.devices[*device].memories()),
                 (tensor::SLOTS, &inputs.slots),
                 (tensor::SLOT_TIMES, &inputs.times),
                 (tensor::POINTERS, &inputs.pointers),
@@ -146,17 +295,14 @@ impl MaskletNetwork {
             ],
             &mut outputs.of_objects(),
         )?;
-        for (index, object) in batch.objects.iter().enumerate() {
-            bank.write_pointer(object.pointer, &outputs.pointer, index)?;
-        }
         outputs.tracked(count, 4 * graphs.sizes.grid)
     }
 
-    fn prompt_masks(&mut self, batch: &MaskPromptBatch<'_>, bank: &mut MemoryBank) -> Result<()> {
+    fn prompt_masks(&mut self, prompts: &[&MaskPrompt]) -> Result<()> {
         let Self { graphs, inputs, outputs, .. } = self;
         let side = 16 * graphs.sizes.grid;
-        let masks = inputs.masks.reset_f32(&[batch.prompts.len(), side, side]);
-        for (prompt, mask) in batch.prompts.iter().zip(masks.chunks_exact_mut(side * side)) {
+        let masks = inputs.masks.reset_f32(&[prompts.len(), side, side]);
+        for (prompt, mask) in prompts.iter().zip(masks.chunks_exact_mut(side * side)) {
             check_side(&prompt.mask, side)?;
             for (index, value) in mask.iter_mut().enumerate() {
                 *value = f32::from(u8::from(prompt.mask.contains(index % side, index / side)));
@@ -165,14 +311,10 @@ impl MaskletNetwork {
         graphs.init.run(
             &[(tensor::PIXEL, &graphs.frame.pixel), (tensor::MASKS, &inputs.masks)],
             &mut [(tensor::POINTER, &mut outputs.pointer)],
-        )?;
-        for (index, prompt) in batch.prompts.iter().enumerate() {
-            bank.write_pointer(prompt.pointer, &outputs.pointer, index)?;
-        }
-        Ok(())
+        )
     }
 
-    fn prompt_points(&mut self, prompt: &PointPrompt<'_>, bank: &mut MemoryBank) -> Result<TrackedMask> {
+    fn prompt_points(&mut self, prompt: &PointPrompt<'_>) -> Result<TrackedMask> {
         let Self { graphs, inputs, outputs, .. } = self;
         let (side, image) = (4 * graphs.sizes.grid, graphs.sizes.image as f32);
         let count = prompt.clicks.len();
@@ -205,26 +347,29 @@ impl MaskletNetwork {
             ],
             &mut outputs.of_objects(),
         )?;
-        bank.write_pointer(prompt.pointer, &outputs.pointer, 0)?;
         outputs.tracked(1, side)?.pop().ok_or_else(|| mismatch(prompt.frame, "the clicks have no mask"))
     }
 
-    fn encode(&mut self, batch: &EncodeBatch<'_>, bank: &mut MemoryBank) -> Result<()> {
+    /// Encodes masks, each with its prompt if it is one, into these rows of the memories.
+    fn encode(
+        &mut self,
+        objects: &[(&EncodeObject<'_>, Option<&LogitMask>, usize)],
+        memories: &mut DeviceMemories,
+    ) -> Result<()> {
         let Self { graphs, inputs, outputs, .. } = self;
-        let (side, count) = (4 * graphs.sizes.grid, batch.objects.len());
-        let masks: Vec<&LogitMask> = batch.objects.iter().map(|object| object.mask).collect();
+        let (side, count) = (4 * graphs.sizes.grid, objects.len());
         let values = inputs.masks.reset_f32(&[count, side, side]);
-        for (target, mask) in values.chunks_exact_mut(side * side).zip(&masks) {
-            target.copy_from_slice(mask.values());
+        for (target, (object, ..)) in values.chunks_exact_mut(side * side).zip(objects) {
+            target.copy_from_slice(object.mask.values());
         }
-        let is_binary = batch.kind == MemoryKind::Prompted;
+        let is_binary = objects.iter().all(|(_, prompt, _)| prompt.is_some());
         let prompts = if is_binary {
-            let (image, fine) = (graphs.sizes.image, 16 * graphs.sizes.grid);
+            let fine = 16 * graphs.sizes.grid;
             let target = inputs.prompts.reset_f32(&[count, fine, fine]);
-            let prompts = prompted_masks(&masks, image, fine);
+            let prompts = objects.iter().filter_map(|(_, prompt, _)| *prompt);
             target
                 .chunks_exact_mut(fine * fine)
-                .zip(&prompts)
+                .zip(prompts)
                 .for_each(|(t, p)| t.copy_from_slice(p.values()));
             &inputs.prompts
         } else {
@@ -234,9 +379,9 @@ impl MaskletNetwork {
         inputs.present.reset::<bool>(&[count]);
         inputs.binary.reset::<bool>(&[count]).fill(is_binary);
         let keep = inputs.keep.as_mut_slice::<bool>()?;
-        keep.iter_mut().zip(&batch.objects).for_each(|(keep, object)| *keep = object.keeps_mask);
+        keep.iter_mut().zip(objects).for_each(|(keep, (object, ..))| *keep = object.keeps_mask);
         let present = inputs.present.as_mut_slice::<bool>()?;
-        present.iter_mut().zip(&batch.objects).for_each(|(present, object)| *present = object.is_present);
+        present.iter_mut().zip(objects).for_each(|(present, (object, ..))| *present = object.is_present);
         graphs.encoder.run(
             &[
                 (tensor::MEMORY_PIXEL, &graphs.frame.memory_pixel),
@@ -248,9 +393,37 @@ impl MaskletNetwork {
             ],
             &mut [(tensor::MEMORY, &mut outputs.memory)],
         )?;
-        let slots: Vec<_> = batch.objects.iter().map(|object| object.slot).collect();
-        bank.write_memories(&slots, &outputs.memory)
+        let rows: Vec<_> = objects.iter().map(|(.., row)| *row).collect();
+        memories.write(&rows, &outputs.memory)
     }
+}
+
+/// Runs a step on devices, on a thread for each but the last one. The results are in the order of the devices.
+fn at_once<T: Send, R: Send>(
+    mut devices: Vec<(&mut DeviceNetwork, T)>,
+    step: impl Fn(&mut DeviceNetwork, T) -> Result<R> + Sync,
+) -> Result<Vec<R>> {
+    let Some((last, given)) = devices.pop() else { return Ok(Vec::new()) };
+    thread::scope(|scope| {
+        let step = &step;
+        let others: Vec<_> =
+            devices.into_iter().map(|(device, given)| scope.spawn(move || step(device, given))).collect();
+        let last = step(last, given);
+        let joined = others.into_iter().map(|thread| {
+            thread
+                .join()
+                .unwrap_or_else(|_| Err(Error::new(ErrorKind::Internal, "tracking on a device panicked")))
+        });
+        joined.collect::<Vec<_>>().into_iter().chain([last]).collect()
+    })
+}
+
+/// Puts the results of devices into the order of the objects.
+fn in_order<T>(groups: &[Vec<usize>], results: Vec<Vec<T>>) -> Vec<T> {
+    let indices = groups.iter().filter(|group| !group.is_empty()).flatten();
+    let mut all: Vec<_> = indices.zip(results.into_iter().flatten()).collect();
+    all.sort_by_key(|(index, _)| **index);
+    all.into_iter().map(|(_, result)| result).collect()
 }
 
 impl Outputs {
@@ -303,7 +476,7 @@ impl Bank {
     /// A memory `[1, P·P, memory width]`.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if there is no such slot.
+    /// [`ErrorKind::InvalidArgument`] if the slot was never written.
     pub fn memory(&self, slot: MemorySlot) -> Result<Tensor> {
         self.0.memory(slot)
     }
@@ -318,7 +491,7 @@ impl Bank {
 
     /// A pointer.
     pub fn pointer(&self, slot: PointerSlot) -> Option<&[f32]> {
-        self.0.pointer(slot)
+        self.0.pointers.get(slot)
     }
 
     /// Replaces a pointer.
@@ -326,12 +499,12 @@ impl Bank {
     /// # Errors
     /// [`ErrorKind::Mismatch`] if it has another size.
     pub fn set_pointer(&mut self, slot: PointerSlot, pointer: &Tensor) -> Result<()> {
-        self.0.write_pointer(slot, pointer, 0)
+        self.0.pointers.write(slot, pointer, 0)
     }
 
-    /// The device of the memories; `None` for host memory.
+    /// The device of the memories, the first of several; `None` for host memory.
     pub fn device(&self) -> Option<&ocelli_engines::Device> {
-        self.0.device()
+        self.0.devices.first().and_then(DeviceMemories::device)
     }
 
     /// The number of memories that it has space for.

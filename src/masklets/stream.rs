@@ -1,8 +1,8 @@
-//! From a source to sinks: the next frame is detected while this one is tracked.
+//! From a source to sinks: the next frames are detected while this one is tracked.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+use std::sync::mpsc::{TryRecvError, sync_channel};
 use std::thread;
 use std::time::Instant;
 
@@ -35,10 +35,14 @@ type Observer<'d> = Box<dyn FnMut(&FrameOutcome) + 'd>;
 /// [detection](FrameOutcome::detections) that has a mask, and a [track](FrameOutcome::tracks) with the identity, for each
 /// object.
 ///
-/// Detection and tracking run on two threads. Sinks get a frame when it leaves the tracker; until then its picture is kept if a
-/// sink needs it. Ids are counted from 1: those of [`TrackedObject`](super::TrackedObject) plus 1.
+/// Detection and tracking run on two threads, with [more devices](Self::with_more_devices) detection on one for each. Sinks get a
+/// frame when it leaves the tracker; until then its picture is kept if a sink needs it. Ids are counted from 1: those of
+/// [`TrackedObject`](super::TrackedObject) plus 1.
 pub struct MaskStream<'d> {
-    detector: MaskDetector,
+    /// One on each device, which take turns.
+    detectors: Vec<MaskDetector>,
+    /// What they look for; `None` if objects are given.
+    prompts: Option<EmbeddedPrompts>,
     network: MaskletNetwork,
     labels: Arc<[Arc<str>]>,
     options: MaskletOptions,
@@ -79,8 +83,8 @@ impl<'d> MaskStream<'d> {
         options.validate()?;
         let network = open(&detector, &options)?;
         let labels = prompts.labels();
-        let detector = MaskDetector::new(detector, prompts, &options)?;
-        Ok(Self::of(detector, network, labels, options, None))
+        let detector = MaskDetector::new(detector, prompts.clone(), &options)?;
+        Ok(Self::of(detector, Some(prompts), network, labels, options, None))
     }
 
     /// Follows objects that are given, in place of those that a detector finds: nothing is detected, and frames leave at once.
@@ -106,18 +110,20 @@ impl<'d> MaskStream<'d> {
         }
         let network = open(&detector, &options)?;
         let (detector, _) = MaskDetector::without_prompts(detector)?;
-        Ok(Self::of(detector, network, labels, options, Some(given)))
+        Ok(Self::of(detector, None, network, labels, options, Some(given)))
     }
 
     fn of(
         detector: MaskDetector,
+        prompts: Option<EmbeddedPrompts>,
         network: MaskletNetwork,
         labels: Arc<[Arc<str>]>,
         options: MaskletOptions,
         given: Option<Vec<GivenObject>>,
     ) -> Self {
         Self {
-            detector,
+            detectors: vec![detector],
+            prompts,
             network,
             labels,
             options,
@@ -130,6 +136,22 @@ impl<'d> MaskStream<'d> {
             cancellation: Cancellation::new(),
             stats: StatsRecorder::new(),
         }
+    }
+
+    /// Detectors of the same model with the same options on other devices: frames go to the devices in turn, and each object is
+    /// tracked on the device that has the fewest when it appears. Frames leave in their order.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new); [`ErrorKind::Mismatch`] for another model.
+    pub fn with_more_devices(mut self, detectors: impl IntoIterator<Item = Detector>) -> Result<Self> {
+        for detector in detectors {
+            self.network.add_device(detector.model(), detector.engine_factory())?;
+            self.detectors.push(match &self.prompts {
+                Some(prompts) => MaskDetector::new(detector, prompts.clone(), &self.options)?,
+                None => MaskDetector::without_prompts(detector)?.0,
+            });
+        }
+        Ok(self)
     }
 
     /// Whether one frame is detected and tracked before the next one is read; off by default. The results are the same.
@@ -191,10 +213,11 @@ impl<'d> MaskStream<'d> {
     /// Those of the source, of a graph and of a sink, and [`ErrorKind::InvalidArgument`] if the size of the frames changes, or an
     /// object is given on a frame that does not come. All sinks are finished, and frames before the error are kept.
     pub fn run(self, source: impl Source, sinks: &mut [Box<dyn Sink + '_>]) -> Result<RunSummary> {
-        let Self { detector, network, labels, options, sequential, .. } = self;
+        let Self { detectors, network, labels, options, sequential, .. } = self;
         let pictures = sinks.iter().map(Sink::pictures).fold(Pictures::default(), |all, one| all | one);
         let (cancellation, stats) = (self.cancellation, self.stats);
-        let mut input = Input { source, detector, cancellation: &cancellation, stats: &stats };
+        stats.devices(detectors.len());
+        let input = Input { source, cancellation: &cancellation, stats: &stats };
         let mut output = Output {
             network: Some(network),
             tracker: None,
@@ -213,7 +236,10 @@ impl<'d> MaskStream<'d> {
             stats: &stats,
             sinks,
         };
-        let ran = if sequential { in_turn(&mut input, &mut output) } else { overlapped(input, &mut output) };
+        let ran = match sequential {
+            true => in_turn(input, detectors, &mut output),
+            false => overlapped(input, detectors, &mut output),
+        };
         let ran = ran.and_then(|()| output.flush());
         let ran = ran.and_then(|()| output.check_given(cancellation.is_cancelled()));
         let finished = output.finish();
@@ -261,38 +287,64 @@ fn by_frame(given: Vec<GivenObject>) -> BTreeMap<u64, Vec<GivenObject>> {
     frames
 }
 
-fn in_turn(input: &mut Input<'_, impl Source>, output: &mut Output<'_, '_, '_>) -> Result<()> {
+fn in_turn(
+    mut input: Input<'_, impl Source>,
+    mut detectors: Vec<MaskDetector>,
+    output: &mut Output<'_, '_, '_>,
+) -> Result<()> {
     let mut item = Item::default();
-    while let Some(next) = input.next(item)? {
-        item = output.push(next)?;
+    for turn in 0.. {
+        let Some(read) = input.next(item)? else { break };
+        let device = turn % detectors.len();
+        item = output.push(detect(read, &mut detectors[device], input.stats)?)?;
     }
     Ok(())
 }
 
-/// Reads and detects on another thread.
-fn overlapped(mut input: Input<'_, impl Source>, output: &mut Output<'_, '_, '_>) -> Result<()> {
-    let (send, detected): (SyncSender<Item>, Receiver<Item>) = sync_channel(1);
-    let (give_back, used): (SyncSender<Item>, Receiver<Item>) = sync_channel(2);
+/// Reads and detects on a thread for each device. The input goes around: the device that has it reads a frame, passes it on and
+/// detects.
+fn overlapped<'r, S: Source>(
+    input: Input<'r, S>,
+    detectors: Vec<MaskDetector>,
+    output: &mut Output<'_, '_, '_>,
+) -> Result<()> {
     thread::scope(|scope| {
-        let thread = thread::Builder::new().name("ocelli-mask-detector".into());
-        let detecting = thread.spawn_scoped(scope, move || -> Result<()> {
-            loop {
-                let item = match used.try_recv() {
-                    Ok(item) => item,
-                    Err(TryRecvError::Empty) => Item::default(),
-                    Err(TryRecvError::Disconnected) => return Ok(()),
-                };
-                let Some(item) = input.next(item)? else { return Ok(()) };
-                if send.send(item).is_err() {
-                    return Ok(());
+        let turns: Vec<_> = detectors.iter().map(|_| sync_channel::<Input<'r, S>>(1)).collect();
+        let (mut pass, turns): (Vec<_>, Vec<_>) = turns.into_iter().unzip();
+        pass[0].send(input).expect("the channel is empty, and its end is here");
+        // The next device's.
+        pass.rotate_left(1);
+        let mut devices = Vec::with_capacity(detectors.len());
+        for ((mut detector, turn), pass) in detectors.into_iter().zip(turns).zip(pass) {
+            let (send, detected) = sync_channel::<Item>(1);
+            let (give_back, used) = sync_channel::<Item>(2);
+            let detect = move || -> Result<()> {
+                while let Ok(mut input) = turn.recv() {
+                    let item = match used.try_recv() {
+                        Ok(item) => item,
+                        Err(TryRecvError::Empty) => Item::default(),
+                        Err(TryRecvError::Disconnected) => break,
+                    };
+                    let Some(item) = input.next(item)? else { break };
+                    let stats = input.stats;
+                    // The next device may have ended.
+                    drop(pass.send(input));
+                    if send.send(detect(item, &mut detector, stats)?).is_err() {
+                        break;
+                    }
                 }
-            }
-        });
-        let detecting = detecting.map_err(|error| {
-            Error::new(ErrorKind::Execution, format!("cannot start a thread: {error}")).with_source(error)
-        })?;
+                Ok(())
+            };
+            let thread = thread::Builder::new().name("ocelli-mask-detector".into());
+            let thread = thread.spawn_scoped(scope, detect).map_err(|error| {
+                Error::new(ErrorKind::Execution, format!("cannot start a thread: {error}")).with_source(error)
+            })?;
+            devices.push((detected, give_back, thread));
+        }
         let mut tracked = Ok(());
-        for item in &detected {
+        for turn in 0.. {
+            let (detected, give_back, _) = &devices[turn % devices.len()];
+            let Ok(item) = detected.recv() else { break };
             match output.push(item) {
                 // A buffer that does not fit is dropped.
                 Ok(used) => _ = give_back.try_send(used),
@@ -302,19 +354,20 @@ fn overlapped(mut input: Input<'_, impl Source>, output: &mut Output<'_, '_, '_>
                 }
             }
         }
-        // The other thread may wait for room.
-        drop((detected, give_back));
-        let detected = detecting.join().unwrap_or_else(|_| {
-            Err(Error::new(ErrorKind::Internal, "detecting the objects of a video: the thread panicked"))
-        });
-        tracked.and(detected)
+        // The other threads may wait for room.
+        let threads: Vec<_> = devices.into_iter().map(|(.., thread)| thread).collect();
+        for thread in threads {
+            tracked = tracked.and(thread.join().unwrap_or_else(|_| {
+                Err(Error::new(ErrorKind::Internal, "detecting the objects of a video: the thread panicked"))
+            }));
+        }
+        tracked
     })
 }
 
-/// Reads frames and detects in them.
+/// Reads frames.
 struct Input<'r, S> {
     source: S,
-    detector: MaskDetector,
     cancellation: &'r Cancellation,
     stats: &'r StatsRecorder,
 }
@@ -334,18 +387,23 @@ impl<S: Source> Input<'_, S> {
         self.stats.frame_in(read);
         self.stats.stage(Stage::Source, read.duration_since(start));
         item.entered = Some(read);
-        item.times = StageTimes::default();
-        self.detector.detect_into(&item.frame.image, &mut item.detected, &mut item.times)?;
-        let times = item.times;
-        for (stage, ms) in [
-            (Stage::Preprocess, times.preprocess),
-            (Stage::Backbone, times.backbone),
-            (Stage::Decode, times.decode + times.masks),
-        ] {
-            self.stats.stage(stage, std::time::Duration::from_secs_f64(ms.max(0.0) / 1e3));
-        }
         Ok(Some(item))
     }
+}
+
+/// Detects in a frame that was read.
+fn detect(mut item: Item, detector: &mut MaskDetector, stats: &StatsRecorder) -> Result<Item> {
+    item.times = StageTimes::default();
+    detector.detect_into(&item.frame.image, &mut item.detected, &mut item.times)?;
+    let times = item.times;
+    for (stage, ms) in [
+        (Stage::Preprocess, times.preprocess),
+        (Stage::Backbone, times.backbone),
+        (Stage::Decode, times.decode + times.masks),
+    ] {
+        stats.stage(stage, std::time::Duration::from_secs_f64(ms.max(0.0) / 1e3));
+    }
+    Ok(item)
 }
 
 /// Tracks, draws and writes.

@@ -61,8 +61,8 @@ impl PipelineBuilder {
         }
     }
 
-    /// Detectors of the same model with the same options on other devices: in [`run`](Self::run) they take turns with the first
-    /// one, frame by frame. Results are the same, in the same order.
+    /// Detectors of the same model with the same options on other devices: they take turns with the first one, frame by frame.
+    /// Results are the same, in the same order.
     pub fn with_more_devices(mut self, detectors: impl IntoIterator<Item = Detector>) -> Self {
         self.more.extend(detectors);
         self
@@ -212,15 +212,12 @@ impl PipelineBuilder {
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) for invalid options; what [`Detector::prepare`] returns.
     pub fn build(self) -> Result<Pipeline> {
         self.config.check()?;
-        if !self.more.is_empty() {
-            return Err(one_device("a pipeline that frames are pushed into"));
-        }
         if self.detector.is_in_low_memory() {
             let message = "low_memory: a frame that is pushed needs both halves of the model: leave it out";
             return Err(Error::new(ErrorKind::InvalidArgument, message).about("low_memory"));
         }
-        let mut parts = load(self.detector, self.more, self.prompts, &self.config)?;
-        Pipeline::start(self.config, parts.remove(0))
+        let parts = load(self.detector, self.more, self.prompts, &self.config)?;
+        Pipeline::start(self.config, parts)
     }
 }
 

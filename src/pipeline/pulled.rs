@@ -135,7 +135,11 @@ pub(super) fn run(
 }
 
 /// The prompts of a frame, and what depends on the frames before, which decides which of them are decoded.
-fn decode_and_track(decode: &mut DecodeStage, track: &mut TrackStage, job: &mut Job) -> Result<()> {
+pub(super) fn decode_and_track(
+    decode: &mut DecodeStage,
+    track: &mut TrackStage,
+    job: &mut Job,
+) -> Result<()> {
     let stream = track.stream(job);
     decode.run(job, Some(stream))?;
     track.run(job);
@@ -160,26 +164,35 @@ fn summary(shared: &StageLoop) -> Result<RunSummary> {
     }
 }
 
-/// Processes and writes one frame after the other on this thread.
-fn run_in_turn(source: impl Source + 'static, mut stages: Vec<StageWork>, output: &mut Output<'_, '_>) {
+/// Processes and writes frames on this thread: `step` is called until it returns `false`, or fails.
+fn run_here(
+    source: impl Source + 'static,
+    output: &mut Output<'_, '_>,
+    mut step: impl FnMut(&Reader, &mut Output<'_, '_>) -> Result<bool>,
+) {
     let shared = output.shared;
-    match Reader::start(source, shared.clone()) {
-        Ok(reader) => {
-            while let Some(mut job) = reader.next() {
-                let done = StageLoop::run_in_turn(&mut stages, &mut job).and_then(|()| output.write(job));
-                if let Err(error) = done {
-                    shared.fail(error);
-                    break;
-                }
+    let reader = Reader::start(source, shared.clone()).map_err(|error| shared.fail(error)).ok();
+    while let Some(reader) = &reader {
+        match step(reader, output) {
+            Ok(true) => {}
+            Ok(false) => break,
+            Err(error) => {
+                shared.fail(error);
+                break;
             }
-            output.finish();
-            reader.end();
-        }
-        Err(error) => {
-            shared.fail(error);
-            output.finish();
         }
     }
+    output.finish();
+    reader.into_iter().for_each(Reader::end);
+}
+
+/// Processes and writes one frame after the other on this thread.
+fn run_in_turn(source: impl Source + 'static, mut stages: Vec<StageWork>, output: &mut Output<'_, '_>) {
+    run_here(source, output, |reader, output| {
+        let Some(mut job) = reader.next() else { return Ok(false) };
+        StageLoop::run_in_turn(&mut stages, &mut job)?;
+        output.write(job).map(|()| true)
+    });
 }
 
 /// Processes and writes groups of frames on this thread, with the backbone and the decoder in memory one after the other.
@@ -190,7 +203,7 @@ fn run_in_groups(
 ) {
     let shared = output.shared;
     let (mut preprocess, mut backbone, mut decode, mut track, mut draw) = stages;
-    let mut run_group = |reader: &Reader, output: &mut Output<'_, '_>| -> Result<bool> {
+    run_here(source, output, |reader, output| {
         let (mut group, mut jobs) = (Group::default(), Vec::new());
         while !group.is_full()
             && let Some(mut job) = reader.next()
@@ -213,28 +226,8 @@ fn run_in_groups(
             output.write(job)?;
         }
         decode.unload();
-        Ok(is_empty || shared.is_stopping())
-    };
-    match Reader::start(source, shared.clone()) {
-        Ok(reader) => {
-            loop {
-                match run_group(&reader, output) {
-                    Ok(false) => {}
-                    Ok(true) => break,
-                    Err(error) => {
-                        shared.fail(error);
-                        break;
-                    }
-                }
-            }
-            output.finish();
-            reader.end();
-        }
-        Err(error) => {
-            shared.fail(error);
-            output.finish();
-        }
-    }
+        Ok(!is_empty && !shared.is_stopping())
+    });
 }
 
 /// Reads on another thread without a pause, and processes and writes the newest frame on this one.

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use super::config::PipelineConfig;
 use super::gate::Gate;
 use super::job::Job;
+use super::pulled::decode_and_track;
 use super::queue::Queue;
 use super::stage_loop::{StageLoop, StageWork, guard, join};
 use super::stages::{DetectorParts, PreprocessStage, into_stages};
@@ -23,12 +24,15 @@ use ocelli_error::{Error, ErrorKind, Result};
 ///
 /// With [`FramePolicy::All`] no frame is lost and all queues are bounded, so a caller that pushes without receiving
 /// eventually blocks. With [`FramePolicy::Latest`] newer frames replace older ones, and newer results replace results
-/// that nobody has received.
+/// that nobody has received. With several [devices](super::PipelineBuilder::with_more_devices) frames go to them in turn, and
+/// each device keeps the newest of its own.
 ///
 /// Dropping a pipeline ends it: it waits for stages that are running, and discards the frames in its queues.
 pub struct Pipeline {
     front: Mutex<Front>,
     shared: Arc<StageLoop>,
+    /// Each has one of the first queues.
+    devices: usize,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -41,7 +45,7 @@ struct Front {
 }
 
 impl Pipeline {
-    pub(super) fn start(config: PipelineConfig, parts: DetectorParts) -> Result<Self> {
+    pub(super) fn start(config: PipelineConfig, parts: Vec<DetectorParts>) -> Result<Self> {
         let policy = config.policy.unwrap_or_default();
         let latency = config.latency.unwrap_or_default();
         let depth = if latency == Latency::Throughput {
@@ -52,48 +56,67 @@ impl Pipeline {
         // With the latest policy, the newest frame waits for its turn while the caller pushes others.
         let newest_in_turn = latency == Latency::Low && policy == FramePolicy::Latest && !config.sequential;
         let in_turn = config.sequential || (latency == Latency::Low && !newest_in_turn);
+        let devices = parts.len();
+        let queue = |stage, capacity, policy| Queue::before(stage, capacity, policy, &config.stats);
         let mut queues = Vec::new();
         if newest_in_turn {
-            queues.push(Queue::before(Stage::Backbone, 1, policy, &config.stats));
+            queues.push(queue(Stage::Backbone, 1, policy));
         } else if !in_turn {
-            queues.push(Queue::before(Stage::Backbone, depth, policy, &config.stats));
-            queues.push(Queue::before(Stage::Decode, depth, FramePolicy::All, &config.stats));
+            queues.extend((0..devices).map(|_| queue(Stage::Backbone, depth, policy)));
+            queues.extend((0..devices).map(|_| queue(Stage::Decode, depth, FramePolicy::All)));
+        }
+        if devices > 1 {
+            queues.push(queue(Stage::Track, depth, FramePolicy::All));
         }
         // The results.
         queues.push(Queue::new(depth, policy));
         let (stats, cancellation) = (config.stats.clone(), config.cancellation.clone());
-        let mut shared = StageLoop::new(queues, 4 * (depth + 1), 1, stats, cancellation);
-        shared.gate = (latency == Latency::Balanced && !in_turn).then(|| (Stage::Backbone, Gate::new()));
+        let mut shared = StageLoop::new(queues, 4 * (depth + 1), devices, stats, cancellation);
+        // A device that waits for its turn would hold up the others at a gate: with several the queues alone limit the frames.
+        let is_gated = latency == Latency::Balanced && !in_turn && devices == 1;
+        shared.gate = is_gated.then(|| (Stage::Backbone, Gate::new()));
         let shared = Arc::new(shared);
 
-        let (preprocess, mut devices, mut track) =
-            into_stages(vec![parts], &config, config.frame_rate, false, &shared)?;
-        let (mut backbone, mut decode) = devices.remove(0);
+        let (preprocess, on_devices, mut track) =
+            into_stages(parts, &config, config.frame_rate, false, &shared)?;
+        let (backbones, mut decoders): (Vec<_>, Vec<_>) = on_devices.into_iter().unzip();
         let recorder = shared.clone();
-        let mut others: Vec<StageWork> = vec![
-            (Stage::Backbone, Box::new(move |job| backbone.run(job))),
-            (
-                Stage::Decode,
-                Box::new(move |job| {
-                    let stream = track.stream(job);
-                    decode.run(job, Some(stream))?;
-                    track.run(job);
-                    job.outcome.times.total = job.entered.elapsed().as_secs_f64() * 1e3;
-                    // Recorded before the result can be received, so that its receiver finds it in the statistics.
-                    recorder.record_out(job);
-                    // A result that nobody has received yet does not hold up the next frame.
-                    job.ticket = None;
-                    Ok(())
-                }),
-            ),
-        ];
+        let done = move |job: &mut Job| {
+            job.outcome.times.total = job.entered.elapsed().as_secs_f64() * 1e3;
+            // Recorded before the result can be received, so that its receiver finds it in the statistics.
+            recorder.record_out(job);
+            // A result that nobody has received yet does not hold up the next frame.
+            job.ticket = None;
+            Ok(())
+        };
+        let mut others: Vec<StageWork> = Vec::new();
+        for mut backbone in backbones {
+            others.push((Stage::Backbone, Box::new(move |job| backbone.run(job))));
+        }
+        if devices == 1 {
+            let mut decode = decoders.remove(0);
+            let decode_and_track = move |job: &mut Job| {
+                decode_and_track(&mut decode, &mut track, job)?;
+                done(job)
+            };
+            others.push((Stage::Decode, Box::new(decode_and_track)));
+        } else {
+            for mut decode in decoders {
+                others.push((Stage::Decode, Box::new(move |job| decode.run(job, None))));
+            }
+            let track_in_order = move |job: &mut Job| {
+                track.run(job);
+                done(job)
+            };
+            others.push((Stage::Track, Box::new(track_in_order)));
+        }
         if newest_in_turn {
             let mut each = std::mem::take(&mut others);
             others.push((Stage::Backbone, Box::new(move |job| StageLoop::run_in_turn(&mut each, job))));
         }
         let threads = if in_turn { Vec::new() } else { shared.start(std::mem::take(&mut others))? };
         let front = Mutex::new(Front { next_index: 0, preprocess, others });
-        Ok(Self { front, shared, threads })
+        Ok(Self { front, shared, devices, threads })
     }
 
     /// Pushes a frame and returns its index, counted from 0. The frame is preprocessed on the calling thread, directly
@@ -120,7 +143,7 @@ impl Pipeline {
             Err(TryLockError::WouldBlock) => return Ok(None),
         };
         // Only the thread that holds the front adds frames, so room cannot disappear before the frame is added.
-        if self.shared.queues[0].would_block() {
+        if self.shared.queues[front.preprocess.next_device()].would_block() {
             return Ok(None);
         }
         self.push_into(&mut front, frame).map(Some)
@@ -139,10 +162,11 @@ impl Pipeline {
             .and_then(|()| StageLoop::run_in_turn(&mut front.others, &mut job));
         if let Err(error) = done {
             shared.fail(error);
-            shared.queues[0].close();
+            self.close();
             return Err(shared.error().expect("the failure was just recorded"));
         }
-        if !shared.pass_on(job, &shared.queues[0]) {
+        let queue = &shared.queues[job.device];
+        if !shared.pass_on(job, queue) {
             self.check_open()?;
         }
         Ok(index)
@@ -199,7 +223,7 @@ impl Pipeline {
 
     /// Signals the end of the stream: frames that were pushed are finished, then the pipeline ends.
     pub fn close(&self) {
-        self.shared.queues[0].close();
+        self.shared.queues[..self.devices].iter().for_each(Queue::close);
     }
 
     /// Whether the pipeline has ended and all results have been received.

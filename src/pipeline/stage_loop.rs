@@ -1,7 +1,7 @@
 //! The loop that moves frames from stage to stage, and what its threads share.
 
 use std::any::Any;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -30,6 +30,8 @@ pub(super) struct StageLoop {
     devices: usize,
     /// The decoders that have not ended.
     decoders: AtomicUsize,
+    /// The places in the order of frames that were dropped after they had one, with several devices.
+    dropped: Mutex<BTreeSet<u64>>,
     cancellation: Cancellation,
     abandoned: AtomicBool,
     failure: Mutex<Option<Error>>,
@@ -44,15 +46,23 @@ struct InOrder {
 }
 
 impl InOrder {
-    /// The next frame, waiting for it; `None` once it can no longer come.
-    fn pop(&mut self, input: &Queue<Job>) -> Option<Job> {
+    /// The next frame, waiting for it; `None` once it can no longer come. What was dropped is left out.
+    fn pop(&mut self, input: &Queue<Job>, dropped: &Mutex<BTreeSet<u64>>) -> Option<Job> {
+        let mut has_ended = false;
         loop {
+            while dropped.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.next) {
+                self.next += 1;
+            }
             if let Some(job) = self.early.remove(&self.next) {
                 self.next += 1;
                 return Some(job);
             }
-            let job = input.pop()?;
-            self.early.insert(job.turn, job);
+            // A frame was dropped for another one, which comes.
+            match input.pop() {
+                Some(job) => _ = self.early.insert(job.turn, job),
+                None if has_ended => return None,
+                None => has_ended = true,
+            }
         }
     }
 }
@@ -74,6 +84,7 @@ impl StageLoop {
             gate: None,
             devices,
             decoders: AtomicUsize::new(devices),
+            dropped: Mutex::default(),
             cancellation,
             abandoned: AtomicBool::new(false),
             failure: Mutex::new(None),
@@ -111,7 +122,7 @@ impl StageLoop {
                     break;
                 }
             }
-            let next = if stage == Stage::Track { order.pop(input) } else { input.pop() };
+            let next = if stage == Stage::Track { order.pop(input, &self.dropped) } else { input.pop() };
             let Some(mut job) = next else { break };
             job.taken();
             job.ticket = job.ticket.take().or(ticket);
@@ -143,7 +154,12 @@ impl StageLoop {
         match stage {
             Stage::Preprocess => position + 1..position + 1 + devices,
             Stage::Backbone => position + devices..position + devices + 1,
-            Stage::Decode if devices > 1 => 2 * devices + 1..2 * devices + 2,
+            // The first queue behind those of the decoders.
+            Stage::Decode if devices > 1 => {
+                let of_decoders = |queue: &Queue<Job>| queue.stage() == Some(Stage::Decode);
+                let next = self.queues.iter().rposition(of_decoders).unwrap_or(position) + 1;
+                next..next + 1
+            }
             _ => position + 1..position + 2,
         }
     }
@@ -160,6 +176,10 @@ impl StageLoop {
             Ok(None) => true,
             Ok(Some(dropped)) => {
                 match queue.stage() {
+                    Some(Stage::Backbone) if self.devices > 1 => {
+                        self.dropped.lock().unwrap_or_else(PoisonError::into_inner).insert(dropped.turn);
+                        self.stats.frame_dropped();
+                    }
                     Some(_) => self.stats.frame_dropped(),
                     None => self.stats.result_dropped(),
                 }
@@ -178,9 +198,10 @@ impl StageLoop {
         matches!(queue.stage(), Some(Stage::Track | Stage::Draw | Stage::Sinks))
     }
 
-    /// The frame that the detector was going to run on and the next frame would replace: its source's place among several.
-    pub(super) fn would_replace_detection(&self) -> Option<usize> {
-        let queue = self.queues.iter().find(|queue| queue.stage() == Some(Stage::Backbone))?;
+    /// The frame that this device's detector was going to run on and the next frame would replace: its source's place among
+    /// several.
+    pub(super) fn would_replace_detection(&self, device: usize) -> Option<usize> {
+        let queue = self.queues.iter().filter(|queue| queue.stage() == Some(Stage::Backbone)).nth(device)?;
         queue.would_replace(|job| job.pixels.is_some().then(|| job.outcome.source_number()))
     }
 

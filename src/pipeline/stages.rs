@@ -124,6 +124,11 @@ pub(super) struct PreprocessStage {
 }
 
 impl PreprocessStage {
+    /// The device that the next frame goes to.
+    pub(super) fn next_device(&self) -> usize {
+        self.device
+    }
+
     /// Preprocesses a frame in the caller's memory. If it replaces a frame that the detector was going to run on, the
     /// detector runs on the next frame of the same source instead, which may be this one.
     pub(super) fn run(&mut self, job: &mut Job, view: FrameView<'_>) -> Result<()> {
@@ -131,7 +136,7 @@ impl PreprocessStage {
         if self.until_next.len() <= source {
             self.until_next.resize(source + 1, 0);
         }
-        let replaced = self.shared.would_replace_detection();
+        let replaced = self.shared.would_replace_detection(self.device);
         if let Some(until_next) = replaced.and_then(|replaced| self.until_next.get_mut(replaced)) {
             *until_next = 0;
         }

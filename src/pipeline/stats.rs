@@ -247,7 +247,7 @@ impl StatsRecorder {
         tracing::trace!(stage = stage.name(), ms = took.as_secs_f64() * 1e3, "stage");
     }
 
-    pub(super) fn devices(&self, devices: usize) {
+    pub(crate) fn devices(&self, devices: usize) {
         self.lock().devices = devices;
     }
 

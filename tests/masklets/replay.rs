@@ -107,7 +107,13 @@ impl<'g> Replay<'g> {
 
     /// Compares every step, and every frame that is shown.
     pub fn run(&self, report: &mut Report, mode: Loop) -> Outcome<()> {
+        self.run_on(1, report, mode)
+    }
+
+    /// As [`run`](Self::run), with the objects on so many devices.
+    pub fn run_on(&self, devices: usize, report: &mut Report, mode: Loop) -> Outcome<()> {
         let mut network = MaskletNetwork::load(&self.model, &self.factory)?;
+        (1..devices).try_for_each(|_| network.add_device(&self.model, &self.factory))?;
         let mut bank = network.bank();
         let mut source = Drawn { replay: self, frame: MaskFrame::default() };
         let inner = FrameNetwork { network: &mut network, bank: &mut bank, class_id: 0, source: &mut source };
@@ -117,14 +123,21 @@ impl<'g> Replay<'g> {
         let mut steps = vec![session.prompt(DetectorPrompt::Text, 0, &mut checked)?];
         checked.check_step(steps[0].report.as_ref());
         session.propagate(RunDirection::Forward, None, None)?;
+        let mut objects = vec![0; devices];
         while let Some(step) = session.advance(&mut checked)? {
             checked.check_step(step.report.as_ref());
             steps.push(step);
+            let now = checked.inner.network.objects();
+            objects.iter_mut().zip(now).for_each(|(most, now)| *most = now.max(*most));
         }
         let count = checked.steps;
         report.expect("there are 11 steps", count == 11);
         let rows = bank.rows();
         report.expect("the bank grew with its slots", rows >= session.slot_counts()[0] && rows <= 64);
+        if devices > 1 {
+            report.expect("every device has objects", objects.iter().all(|count| *count > 0));
+            return Ok(());
+        }
 
         let detector = self.detector()?;
         let mut tracker = MaskTracker::new(&detector, 1, self.video(), self.options())?;

@@ -142,7 +142,7 @@ fn what_runs_on_one_device_is_refused() {
         let ended = options(on(&uneven(2))).run(Levels::new(5, 64, 32), &mut []);
         refused(ended.expect_err(word), word);
     }
-    refused(on(&uneven(2)).build().expect_err("frames are pushed"), "pushed");
+    refused(on(&uneven(2)).with_class_budget(2).build().expect_err("as pulled ones"), "class_budget");
 }
 
 /// Frames per second after the warm-up: reading takes 3 ms, the backbone 24, the encoder-decoder 12, the sink 5.

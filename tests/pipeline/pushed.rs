@@ -19,6 +19,12 @@ fn builder(fakes: &Fakes) -> PipelineBuilder {
     Pipeline::builder(detector(fakes), prompts(2))
 }
 
+/// On several devices, the first the slowest.
+fn on_devices(fakes: &Fakes, devices: u32) -> PipelineBuilder {
+    let slower = Fakes { decode: fakes.decode + MS * (devices - 1), ..fakes.clone() };
+    builder(&slower).with_more_devices((1..devices).map(|_| detector(fakes)))
+}
+
 fn built(builder: PipelineBuilder) -> Pipeline {
     builder.build().expect("the pipeline starts")
 }
@@ -44,8 +50,8 @@ fn check(outcome: &FrameOutcome) {
 
 #[test]
 fn results_arrive_in_order_with_the_callers_time_stamps() {
-    for sequential in [false, true] {
-        let pipeline = built(builder(&Fakes::default()).with_sequential(sequential));
+    for (sequential, devices) in [(false, 1), (true, 1), (false, 2), (false, 3)] {
+        let pipeline = built(on_devices(&Fakes::default(), devices).with_sequential(sequential));
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 for index in 0..300 {
@@ -75,8 +81,9 @@ fn results_arrive_in_order_with_the_callers_time_stamps() {
 
 #[test]
 fn a_full_pipeline_refuses_frames_and_loses_none() {
-    for sequential in [false, true] {
-        let pipeline = built(builder(&Fakes::default()).with_queue_depth(2).with_sequential(sequential));
+    for (sequential, devices, most) in [(false, 1, 9), (true, 1, 9), (false, 3, 25)] {
+        let builder = on_devices(&Fakes::default(), devices).with_queue_depth(2);
+        let pipeline = built(builder.with_sequential(sequential));
         let (mut pushed, mut refused) = (0, false);
         // As long as no results are received, only as many frames enter as queues and stages hold.
         let begun = Instant::now();
@@ -89,7 +96,7 @@ fn a_full_pipeline_refuses_frames_and_loses_none() {
                 None => refused = true,
             }
         }
-        assert!(refused && pushed <= 9, "{pushed} frames entered");
+        assert!(refused && pushed <= most, "{pushed} frames entered with {devices} devices");
         pipeline.close();
         for index in 0..pushed {
             let outcome = pipeline.recv_timeout(LONG).expect("no stage fails").expect("it was pushed");
@@ -103,23 +110,29 @@ fn a_full_pipeline_refuses_frames_and_loses_none() {
 #[test]
 fn the_latest_policy_never_waits_and_keeps_the_newest_frame() {
     let fakes = Fakes { backbone: 10 * MS, ..Fakes::default() };
-    let pipeline = built(builder(&fakes).with_policy(FramePolicy::Latest));
-    let begun = Instant::now();
-    for index in 0..200 {
-        with_view(index, |view| pipeline.push(view)).expect("the pipeline is open");
+    for devices in [1, 3] {
+        let pipeline = built(on_devices(&fakes, devices).with_policy(FramePolicy::Latest));
+        let begun = Instant::now();
+        for index in 0..200 {
+            with_view(index, |view| pipeline.push(view)).expect("the pipeline is open");
+        }
+        assert!(
+            begun.elapsed() < 200 * 10 * MS / 2 / devices,
+            "pushing waited for the backbone: {:?}",
+            begun.elapsed()
+        );
+        pipeline.close();
+        let mut last = None;
+        while let Some(outcome) = pipeline.recv().expect("no stage fails") {
+            check(&outcome);
+            assert!(last < Some(outcome.index), "in order");
+            last = Some(outcome.index);
+        }
+        assert_eq!(last, Some(199), "the newest frame is never dropped");
+        let stats = pipeline.stats();
+        assert_eq!(stats.frames_in, stats.frames_out + stats.frames_dropped);
+        assert!(stats.frames_dropped > 100, "{stats:?}");
     }
-    assert!(begun.elapsed() < 200 * 10 * MS / 2, "pushing waited for the backbone: {:?}", begun.elapsed());
-    pipeline.close();
-    let mut last = None;
-    while let Some(outcome) = pipeline.recv().expect("no stage fails") {
-        check(&outcome);
-        assert!(last < Some(outcome.index), "in order");
-        last = Some(outcome.index);
-    }
-    assert_eq!(last, Some(199), "the newest frame is never dropped");
-    let stats = pipeline.stats();
-    assert_eq!(stats.frames_in, stats.frames_out + stats.frames_dropped);
-    assert!(stats.frames_dropped > 100, "{stats:?}");
 }
 
 /// If the frame that the detector was going to run on is replaced, the detector runs on its replacement.
@@ -127,22 +140,23 @@ fn the_latest_policy_never_waits_and_keeps_the_newest_frame() {
 fn dropped_frames_do_not_delay_the_next_detection() {
     let fakes = Fakes { backbone: 5 * MS, ..Fakes::default() };
     let tracker = ByteTrackerOptions::default();
-    let builder =
-        builder(&fakes).with_policy(FramePolicy::Latest).with_detect_every(10).with_tracker(tracker);
-    let pipeline = built(builder);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            for index in 0..400 {
-                with_view(index, |view| pipeline.push(view)).expect("the pipeline is open");
+    for devices in [1, 2] {
+        let builder = on_devices(&fakes, devices).with_policy(FramePolicy::Latest);
+        let pipeline = built(builder.with_detect_every(10).with_tracker(tracker));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for index in 0..400 {
+                    with_view(index, |view| pipeline.push(view)).expect("the pipeline is open");
+                }
+                pipeline.close();
+            });
+            let mut since = 0;
+            while let Some(outcome) = pipeline.recv().expect("no stage fails") {
+                since = if outcome.detected { 0 } else { since + 1 };
+                assert!(since < 10, "ten frames without detection, {}", facts(&outcome));
             }
-            pipeline.close();
         });
-        let mut since = 0;
-        while let Some(outcome) = pipeline.recv().expect("no stage fails") {
-            since = if outcome.detected { 0 } else { since + 1 };
-            assert!(since < 10, "ten frames without detection, {}", facts(&outcome));
-        }
-    });
+    }
 }
 
 #[test]

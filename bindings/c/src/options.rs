@@ -2,6 +2,7 @@
 
 use std::ffi::c_char;
 
+use ocelli::engine::shared_threads;
 use ocelli::export::contract::Precision;
 use ocelli::tiles::{TileSize, Tiling};
 use ocelli::{Detector, DetectorBuilder, EngineKind, ModelSource, Result, stages::TextCacheFile};
@@ -18,7 +19,8 @@ pub struct ocelli_detector_options {
     pub struct_size: usize,
     /// The folder of an exported model or of a checkpoint, or a checkpoint's file; null or "built-in" for the built-in one.
     pub model: *const c_char,
-    /// "auto", "embedded", "openvino", "onnxruntime", "cuda" and others, see docs/engines.md; null for "auto".
+    /// "auto", "embedded", "openvino", "onnxruntime", "cuda" and others, see docs/engines.md; null for "auto". A pipeline takes
+    /// several devices of one engine: "cuda:0,1".
     pub engine: *const c_char,
     /// "fp32", "fp16", "bf16", "int8", or "auto" for the fastest that is close; null for 32 bits.
     pub precision: *const c_char,
@@ -124,12 +126,54 @@ pub unsafe extern "C" fn ocelli_detector_options_init(
 /// # Safety
 /// `options` is null or points to a struct whose size is set and whose strings are strings or null.
 pub(crate) unsafe fn builder(options: *const ocelli_detector_options) -> Result<DetectorBuilder> {
-    let mut builder = Detector::builder();
-    if options.is_null() {
-        return Ok(builder);
-    }
     // SAFETY: the caller's promise.
-    let options = unsafe { sized::read(options, ocelli_detector_options::DEFAULT) }?;
+    let Some(options) = unsafe { given(options) }? else { return Ok(Detector::builder()) };
+    // SAFETY: the caller's promise about the strings.
+    let kind = unsafe { optional_text(options.engine, "engine") }?.map(str::parse).transpose()?;
+    // SAFETY: the caller's promise about the strings.
+    unsafe { builder_on(&options, kind, None) }
+}
+
+/// A builder for each device that the options name.
+///
+/// # Errors
+/// As [`builder`], and for different engines, and engine files with several devices.
+///
+/// # Safety
+/// As [`builder`].
+pub(crate) unsafe fn builders(options: *const ocelli_detector_options) -> Result<Vec<DetectorBuilder>> {
+    // SAFETY: the caller's promise.
+    let Some(options) = unsafe { given(options) }? else { return Ok(vec![Detector::builder()]) };
+    // SAFETY: the caller's promise about the strings.
+    let kinds = unsafe { optional_text(options.engine, "engine") }?.map(EngineKind::list).transpose()?;
+    let kinds = kinds.map_or(vec![None], |kinds| kinds.into_iter().map(Some).collect());
+    if kinds.len() > 1 && !(options.trt.is_null() && options.trt_enc_dec.is_null()) {
+        return Err(invalid("engine: engine files run on one GPU: name one, or leave the files out"));
+    }
+    let threads = Some(options.threads as usize).filter(|threads| *threads > 0);
+    let threads = shared_threads(threads, kinds.len());
+    // SAFETY: the caller's promise about the strings.
+    kinds.into_iter().map(|kind| unsafe { builder_on(&options, kind, threads) }).collect()
+}
+
+/// # Safety
+/// As [`builder`].
+unsafe fn given(options: *const ocelli_detector_options) -> Result<Option<ocelli_detector_options>> {
+    match options.is_null() {
+        true => Ok(None),
+        // SAFETY: the caller's promise.
+        false => unsafe { sized::read(options, ocelli_detector_options::DEFAULT) }.map(Some),
+    }
+}
+
+/// # Safety
+/// The strings of the options are strings or null.
+unsafe fn builder_on(
+    options: &ocelli_detector_options,
+    kind: Option<EngineKind>,
+    threads: Option<usize>,
+) -> Result<DetectorBuilder> {
+    let mut builder = Detector::builder();
     // SAFETY: the caller's promise about the strings.
     let text = |from, what| unsafe { optional_text(from, what) };
     // SAFETY: the caller's promise about the strings.
@@ -137,8 +181,8 @@ pub(crate) unsafe fn builder(options: *const ocelli_detector_options) -> Result<
     if let Some(model) = path(options.model, "model")? {
         builder = builder.with_model(ModelSource::named(model));
     }
-    if let Some(engine) = text(options.engine, "engine")? {
-        builder = builder.with_engine(engine.parse::<EngineKind>()?);
+    if let Some(kind) = kind {
+        builder = builder.with_engine(kind);
     }
     match text(options.precision, "precision")? {
         None => {}
@@ -165,9 +209,10 @@ pub(crate) unsafe fn builder(options: *const ocelli_detector_options) -> Result<
         }
     }
     type Count = fn(DetectorBuilder, usize) -> DetectorBuilder;
+    let threads = threads.map_or(options.threads, |threads| threads as u32);
     let counts: [(_, Count); 4] = [
         (options.imgsz, DetectorBuilder::with_imgsz),
-        (options.threads, DetectorBuilder::with_threads),
+        (threads, DetectorBuilder::with_threads),
         (options.class_chunk, DetectorBuilder::with_class_chunk),
         (options.max_detections, DetectorBuilder::with_max_detections),
     ];
@@ -198,12 +243,9 @@ pub(crate) unsafe fn builder(options: *const ocelli_detector_options) -> Result<
 /// # Safety
 /// As [`builder`].
 pub(crate) unsafe fn confidence(options: *const ocelli_detector_options) -> Result<Option<f32>> {
-    if options.is_null() {
-        return Ok(None);
-    }
     // SAFETY: the caller's promise.
-    let options = unsafe { sized::read(options, ocelli_detector_options::DEFAULT) }?;
-    Ok(unless_negative(options.confidence))
+    let options = unsafe { given(options) }?;
+    Ok(options.and_then(|options| unless_negative(options.confidence)))
 }
 
 /// A number that was set: those below 0 stand for the default. NaN is passed on, and refused where it is used.

@@ -7,14 +7,14 @@ use std::thread::{JoinHandle, ThreadId};
 use std::time::Duration;
 
 use ocelli::{
-    Cancellation, Error, ErrorKind, Pipeline, Result,
+    Cancellation, DetectorBuilder, Error, ErrorKind, Pipeline, Result,
     pipeline::{FramePolicy, Latency},
 };
 
 use crate::frame;
 use crate::frame::ocelli_frame;
 use crate::handle::Registry;
-use crate::options::{builder, ocelli_detector_options};
+use crate::options::{builders, ocelli_detector_options};
 use crate::prompts;
 use crate::prompts::ocelli_prompts;
 use crate::results;
@@ -123,7 +123,8 @@ pub unsafe extern "C" fn ocelli_pipeline_options_init(
     done(|| unsafe { sized::start(options, struct_size, &ocelli_pipeline_options::DEFAULT) })
 }
 
-/// Creates a detector and starts a pipeline with it.
+/// Creates a detector, one on each device that the options name, and starts a pipeline: frames go to the devices in turn, and
+/// results come in order.
 ///
 /// `detector` and `options` may be null for the defaults. Free the pipeline with `ocelli_pipeline_free`.
 ///
@@ -149,9 +150,11 @@ pub unsafe extern "C" fn ocelli_pipeline_create(
         // SAFETY: the caller's promise.
         let tracker = unsafe { tracker::options(given.tracker) }?;
         // SAFETY: the caller's promise.
-        let detector = unsafe { builder(detector) }?.build()?;
+        let builders = unsafe { builders(detector) }?;
+        let mut detectors = builders.into_iter().map(DetectorBuilder::build).collect::<Result<Vec<_>>>()?;
         let cancellation = Cancellation::new();
-        let mut builder = Pipeline::builder(detector, (*prompts).clone())
+        let mut builder = Pipeline::builder(detectors.remove(0), (*prompts).clone())
+            .with_more_devices(detectors)
             .with_policy(policy)
             .with_latency(latency)
             .with_detect_every(given.detect_every)

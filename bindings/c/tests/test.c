@@ -342,6 +342,8 @@ static void misuse(ocelli_detector *detector) {
     options.confidence = -1;
     options.engine = "steam";
     REFUSED("steam", ocelli_detector_create(&options, &other));
+    options.engine = "embedded,embedded";
+    REFUSED("list of devices", ocelli_detector_create(&options, &other));
     options.engine = "\xff";
     REFUSED("UTF-8", ocelli_detector_create(&options, &other));
     options.engine = "embedded";
@@ -426,14 +428,18 @@ static ocelli_pipeline_options pipeline_options(const ocelli_tracker_options *tr
     return options;
 }
 
-static ocelli_pipeline *new_pipeline(const ocelli_pipeline_options *options) {
+static ocelli_pipeline *pipeline_on(const char *engine, const ocelli_pipeline_options *options) {
     ocelli_detector_options detector;
     OK(ocelli_detector_options_init(&detector, sizeof detector));
-    detector.engine = "embedded";
+    detector.engine = engine;
     detector.threads = 1;
     ocelli_pipeline *pipeline = NULL;
     OK(ocelli_pipeline_create(&detector, prompts, options, &pipeline));
     return pipeline;
+}
+
+static ocelli_pipeline *new_pipeline(const ocelli_pipeline_options *options) {
+    return pipeline_on("embedded", options);
 }
 
 enum { PUSHED = 3 };
@@ -462,7 +468,8 @@ static void polling(ocelli_detector *detector) {
     ocelli_tracker_options tracker;
     OK(ocelli_tracker_options_init(&tracker, sizeof tracker));
     ocelli_pipeline_options options = pipeline_options(&tracker);
-    ocelli_pipeline *pipeline = new_pipeline(&options);
+    /* Frames go to the devices in turn, and results come in order. */
+    ocelli_pipeline *pipeline = pipeline_on("embedded,embedded", &options);
     ocelli_result *result = NULL, *expected = NULL;
     CHECK(ocelli_pipeline_receive(pipeline, 0, &result) == OCELLI_NOT_READY);
     REFUSED("no callback", ocelli_pipeline_wait(pipeline));

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use ocelli::{Cancellation, Error, ErrorKind, Result};
+use ocelli::{Cancellation, DetectorBuilder, Error, ErrorKind, Result};
 use ocelli_datasets::label::{
     ClassMap, DataSetOptions, Existing, Format, ImageMode, ImageSet, LabelEvent, LabelJob, LabelSettings,
     SPILL_BYTES, Shard, Summary, find_images,
@@ -146,14 +146,21 @@ fn run(
     let settings = arguments.settings(detector, &data_set)?;
     let shard: Option<Shard> = arguments.shard.as_ref().map(|text| parse_shard(text)).transpose()?;
     LabelJob::check_output(&arguments.output)?;
-    let builder = detector.builder()?.with_masks(settings.masks);
-    let builder = builder.with_post_processing(settings.post_processing_for(&arguments.output));
+    let builders = detector.builders()?;
+    if arguments.low_memory && builders.len() > 1 {
+        return refuse("low_memory runs on one device: name one with engine".into());
+    }
+    let build = |builder: DetectorBuilder| {
+        let builder = builder.with_masks(settings.masks).with_cancellation(cancellation.clone());
+        builder.with_post_processing(settings.post_processing_for(&arguments.output)).build()
+    };
     let images = ImageSet::new(find_images(&arguments.images, &arguments.output)?);
-    let detector = builder.with_cancellation(cancellation.clone()).build()?;
+    let mut detectors = builders.into_iter().map(build).collect::<Result<Vec<_>>>()?;
     let LabelArguments { restart, discard_corrections, .. } = *arguments;
     let existing = Existing { restart, discard_corrections };
     let output = &arguments.output;
-    let mut job = LabelJob::open(output, detector.model(), &settings, &data_set, images, shard, existing)?;
+    let mut job =
+        LabelJob::open(output, detectors[0].model(), &settings, &data_set, images, shard, existing)?;
     let stop = || match cancellation.is_cancelled() {
         true => Err(Error::new(ErrorKind::Cancelled, "label: cancelled; the same call continues from there")),
         false => Ok(()),
@@ -178,8 +185,8 @@ fn run(
     };
     match arguments.low_memory {
         _ if todo == 0 => {}
-        true => job.run_in_low_memory(detector, SPILL_BYTES, &mut on_event)?,
-        false => job.run(vec![detector], workers, &mut on_event)?,
+        true => job.run_in_low_memory(detectors.remove(0), SPILL_BYTES, &mut on_event)?,
+        false => job.run(detectors, workers, &mut on_event)?,
     }
     Ok((job.finish(&mut || stop())?, failures))
 }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use ocelli::{
     DetectorBuilder, EngineKind, Error, ErrorKind, ModelSource, Result,
+    engine::shared_threads,
     stages::{Screening, TextCacheFile},
     tiles::Tiling,
 };
@@ -70,12 +71,29 @@ impl DetectorOptions {
         tiling.check().map(|()| Some(tiling))
     }
 
-    /// A builder with these options.
+    /// A builder with these options for each device that `engine` names.
+    ///
+    /// # Errors
+    /// As [`builder`](Self::builder), and for different engines, and engine files with several devices.
+    pub(crate) fn builders(&self) -> Result<Vec<DetectorBuilder>> {
+        let kinds = EngineKind::list(&self.engine)?;
+        if kinds.len() > 1 && (self.trt.is_some() || self.trt_enc_dec.is_some()) {
+            return Err(invalid("engine", "engine files run on one GPU: name one, or leave the files out"));
+        }
+        let threads = shared_threads(self.threads, kinds.len());
+        kinds.into_iter().map(|kind| self.builder_on(kind, threads)).collect()
+    }
+
+    /// A builder with these options, for one device.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidArgument`] for options out of range, [`ErrorKind::Unavailable`] for an engine that this build
     /// lacks.
     pub(crate) fn builder(&self) -> Result<DetectorBuilder> {
+        self.builder_on(self.engine.parse()?, self.threads)
+    }
+
+    fn builder_on(&self, kind: EngineKind, threads: Option<usize>) -> Result<DetectorBuilder> {
         for (name, value) in [
             ("confidence", self.confidence),
             ("nms", self.nms),
@@ -91,7 +109,6 @@ impl DetectorOptions {
             let message = "max_detections is 0: expected at least 1";
             return Err(Error::new(ErrorKind::InvalidArgument, message));
         }
-        let kind: EngineKind = self.engine.parse()?;
         let mut builder = ocelli_cli::with_tensorrt(
             ocelli::Detector::builder().with_engine(kind),
             kind,
@@ -130,7 +147,7 @@ impl DetectorOptions {
         if let Some(classes) = self.class_chunk {
             builder = builder.with_class_chunk(classes);
         }
-        if let Some(threads) = self.threads {
+        if let Some(threads) = threads {
             builder = builder.with_threads(threads);
         }
         if let Some(path) = &self.text_cache {

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use ocelli::{
-    Cancellation,
+    Cancellation, DetectorBuilder, Result,
     pipeline::{FrameOutcome, FramePolicy, Latency},
 };
 use pyo3::prelude::*;
@@ -58,7 +58,7 @@ impl Pipeline {
         classes: Vec<PromptParts>,
         options: PipelineOptions,
     ) -> PyResult<Self> {
-        let builder = detector.builder().or_raise(py)?;
+        let builders = detector.builders().or_raise(py)?;
         let prompts = prompts(py, classes)?;
         let tracker = options.tracker.as_ref().map(|tracker| tracker.options(py)).transpose()?;
         let policy = match options.policy.as_str() {
@@ -82,9 +82,11 @@ impl Pipeline {
         let token = Cancellation::new();
         let cancellation = token.clone();
         let built = cancellable(py, move |stop| {
-            let detector = builder.with_cancellation(stop.clone()).build()?;
-            let engine = detector.engine().to_owned();
-            let mut pipeline = ocelli::Pipeline::builder(detector, prompts)
+            let build = |builder: DetectorBuilder| builder.with_cancellation(stop.clone()).build();
+            let mut detectors = builders.into_iter().map(build).collect::<Result<Vec<_>>>()?;
+            let engine = detectors.iter().map(ocelli::Detector::engine).collect::<Vec<_>>().join(" and ");
+            let mut pipeline = ocelli::Pipeline::builder(detectors.remove(0), prompts)
+                .with_more_devices(detectors)
                 .with_policy(policy)
                 .with_detect_every(options.detect_every)
                 .with_sequential(options.sequential)

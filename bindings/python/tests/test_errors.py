@@ -25,6 +25,7 @@ def test_there_is_an_exception_for_each_kind() -> None:
     ("options", "kind", "message"),
     [
         ({"engine": "abacus"}, ocelli.InvalidArgument, "abacus"),
+        ({"engine": "embedded,embedded"}, ocelli.InvalidArgument, "list of devices"),
         ({"confidence": 7}, ocelli.InvalidArgument, "confidence is 7: expected a number from 0 to 1"),
         ({"nms": -0.5}, ocelli.InvalidArgument, "nms is -0.5"),
         ({"threads": 0}, ocelli.InvalidArgument, "threads is 0"),

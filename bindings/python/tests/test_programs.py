@@ -150,7 +150,7 @@ def test_label(program: Run, scenes: Path, tmp_path: Path) -> None:
     steps: list[int] = []
     summary = ocelli.label(
         pictures, classes, tmp_path / "ours", model="built-in", formats=["yolo", "coco"], image_mode="copy",
-        engine="embedded", progress=lambda done, total, name: steps.append(done),
+        engine="embedded,embedded", progress=lambda done, total, name: steps.append(done),
     )  # fmt: skip
     assert (summary["images"], summary["failed"]) == (3, 1) and steps == [1, 2, 3, 4]
     assert [one["name"] for one in summary["classes"]] == classes

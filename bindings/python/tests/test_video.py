@@ -72,6 +72,9 @@ def test_the_lines_are_those_of_the_program(folder: Path, program: Run, tmp_path
     with ocelli.Video(folder, ["dog", "tree"], track=True, **OPTIONS) as video:
         assert [one.to_dict() for one in video] == lines
     assert len(lines) == 12 and all(line["tracks"] for line in lines[2:])
+    with ocelli.Video(folder, ["dog", "tree"], track=True, engine="embedded,embedded") as several:
+        assert [one.to_dict() for one in several] == lines
+        assert several.engine.count("mbedded") == 2
 
 
 def test_the_same_tracks_by_hand(frames: list[Frame], detector: ocelli.Detector) -> None:

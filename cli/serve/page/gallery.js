@@ -125,7 +125,9 @@ export class Gallery {
     const image = this.images[at], turn = ++this.turn;
     this.fail("");
     try {
-      const [labels, file] = await Promise.all([api(`/v1/gallery/${image.id}`), fetch(`/v1/gallery/${image.id}/image`)]);
+      // In this order: if a run replaces the picture in between, it is newer than the labels, and they cannot be saved.
+      const labels = await api(`/v1/gallery/${image.id}`);
+      const file = await fetch(`/v1/gallery/${image.id}/image`);
       if (!file.ok) throw new Error((await file.json()).error);
       const blob = await file.blob();
       const bitmap = await createImageBitmap(blob);

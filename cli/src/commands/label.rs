@@ -220,7 +220,9 @@ fn label(args: &LabelArgs, log: &LogArgs) -> anyhow::Result<()> {
         args.detector.model.check_tracker("--memory")?;
     }
     let builders = args.detector.devices()?;
-    one_device(args, builders.len())?;
+    if args.work.low_memory && builders.len() > 1 {
+        return Err(usage("--low-memory runs on one device: name one with --engine"));
+    }
     let workers = workers(args, builders.len())?;
     let configure = |builder: DetectorBuilder| {
         let builder = builder.with_masks(settings.masks || args.video.memory);
@@ -464,15 +466,6 @@ fn settings(args: &LabelArgs, options: &DataSetOptions, log: &LogArgs) -> anyhow
         tiling: args.tiles.tiling(),
         ..defaults
     })
-}
-
-/// Refuses several devices for what runs on one.
-fn one_device(args: &LabelArgs, devices: usize) -> anyhow::Result<()> {
-    let flags = [("--low-memory", args.work.low_memory), ("--memory", args.video.memory)];
-    match flags.into_iter().find(|(_, is_given)| *is_given && devices > 1) {
-        Some((flag, _)) => Err(usage(format!("{flag} runs on one device: name one with --engine"))),
-        None => Ok(()),
-    }
 }
 
 fn workers(args: &LabelArgs, devices: usize) -> anyhow::Result<usize> {

@@ -352,8 +352,9 @@ pub fn run(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<()> {
     let embedded = match wanted {
         Wanted::Prompts(embedded) if !args.memory => embedded,
         wanted => {
+            let detectors = (detector, detectors);
             let end =
-                memory::run(&job, detector, wanted, redaction, opened.source, &mut sinks.all, &cancellation);
+                memory::run(&job, detectors, wanted, redaction, opened.source, &mut sinks.all, &cancellation);
             return job.conclude(end, &sinks, &cancellation);
         }
     };
@@ -382,7 +383,6 @@ pub fn run(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<()> {
 fn detectors(args: &VideoArgs, classes: &ClassMap) -> anyhow::Result<Vec<DetectorBuilder>> {
     let builders = args.detector.devices()?;
     let of_one = [
-        ("--memory", args.memory),
         ("--benchmark", args.benchmark),
         ("--class-budget", args.class_budget.is_some()),
         ("--sequential", args.sequential),

@@ -292,6 +292,9 @@ fn masks_follow_the_memory_of_a_model() {
     }
     assert!(list(&coco, "annotations").len() >= 6, "random weights show too few objects to mean something");
     check_youtube_vis(&place.json("set/youtube_vis.json"), &coco);
+    place.succeed(OCELLI, &label("short", "one", "--memory --every 2 --engine embedded"));
+    place.succeed(OCELLI, &label("short", "two", "--memory --every 2 --engine embedded,embedded"));
+    assert_eq!(differences(&place.path("two"), &place.path("one")), [""; 0], "devices change nothing");
     let other = place.run(OCELLI, &label("short", "set", "--every 2"));
     other.is_refusal(1, &["tracker", "bytetrack", "--restart"]).unwrap_or_else(|e| panic!("{e}"));
 

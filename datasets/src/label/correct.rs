@@ -230,11 +230,13 @@ impl CorrectedSet {
         })
     }
 
-    /// Identifies labels of an image: the classes that their ids mean, the picture that they describe, and their text.
+    /// Identifies labels of an image: the classes that their ids mean, the picture that they describe and the one that is shown,
+    /// which is an earlier one until a run that was stopped is continued, and their text.
     fn version(&self, image: &SetImage, text: &str) -> String {
-        let (bytes, changed) = image.picture;
         let classes = self.classes.join("\n");
-        hash_of_text(&format!("{classes}\n\n{}x{} {bytes} {changed}\n{text}", image.width, image.height))
+        let (size, described, shown) =
+            ((image.width, image.height), image.picture, identity(&self.file(image)));
+        hash_of_text(&format!("{classes}\n\n{size:?} {described:?} {shown:?}\n{text}"))
     }
 
     /// Opens the data set to read from it, while another process may write to it.

@@ -105,8 +105,8 @@ def label(
     """Labels pictures, as `ocelli label` does, and returns a summary.
 
     images: files, folders with their subfolders, patterns. classes: names, or the path of a class map (YAML). formats: yolo,
-    yolo-seg, coco. shard: part i of n, from 1. Other arguments are those of `Detector`. A call that was stopped continues
-    where it was; files that a person has corrected stay.
+    yolo-seg, coco. shard: part i of n, from 1. Other arguments are those of `Detector`; `engine` may be a list of devices that
+    take turns, such as cuda:0,1. A call that was stopped continues where it was; files that a person has corrected stay.
 
     The summary has `images`, `failed`, `classes` (name, instances, images), `files`, `kept` and `failures` (why, by path).
     """

@@ -137,7 +137,7 @@ class Video:
         channel_order: of arrays from an iterable or `push`.
         keep_images: whether results have the frame.
         name: the `source` of all results, for programs with several videos.
-        model and further arguments: those of `Detector`.
+        model and further arguments: those of `Detector`; engine may be a list of devices that take turns, such as cuda:0,1.
         """
         if stride < 1 or detect_every < 1:
             raise InvalidArgument(f"stride and detect_every are {stride} and {detect_every}: expected at least 1")

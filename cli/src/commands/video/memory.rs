@@ -10,7 +10,7 @@ use super::{Job, Wanted};
 /// Follows the objects of a source.
 pub fn run(
     job: &Job<'_>,
-    detector: Detector,
+    (detector, more): (Detector, Vec<Detector>),
     wanted: Wanted,
     redaction: Option<Redaction>,
     source: impl Source,
@@ -31,6 +31,7 @@ pub fn run(
         Wanted::Objects(labels, objects) => MaskStream::of_objects(detector, labels, objects, options)?,
     };
     let mut stream = stream
+        .with_more_devices(more)?
         .with_sequential(job.args.sequential)
         .with_cancellation(cancellation.clone())
         .with_stats(job.stats.clone())

@@ -268,7 +268,7 @@ impl LabelJob {
     }
 }
 
-fn no_device() -> Error {
+pub(super) fn no_device() -> Error {
     Error::new(ErrorKind::InvalidArgument, "no detector: expected at least one").about("detectors")
 }
 

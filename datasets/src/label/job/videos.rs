@@ -11,7 +11,7 @@ use ocelli::{
     BoundingBox, Cancellation, Detection, Detector, Error, ErrorKind, Frame, Prompt, Prompts, Result, Source,
 };
 
-use super::run::{AHEAD, Found, LabelDevice, LabelStages};
+use super::run::{AHEAD, Found, LabelDevice, LabelStages, no_device};
 use super::{LabelEvent, LabelJob};
 use crate::label::class_map::Class;
 use crate::label::images::ImageFile;
@@ -32,13 +32,13 @@ type Pending = BTreeMap<u64, ImageFile>;
 impl LabelJob {
     /// Labels the pending images, which are frames of these videos. Objects are followed through all frames of a video from
     /// the first one on, so that their numbers do not depend on which images are pending. A video without pending images is
-    /// not read. Several detectors take turns, as in [`run`](Self::run), but not with [`Tracking::Memory`].
+    /// not read. Several detectors take turns, as in [`run`](Self::run).
     ///
     /// A video that cannot be read to its end is [reported](LabelEvent::Failed), and the job continues with the next one. An
     /// error of `on_event` ends the job; finished images are kept. `cancellation` ends it, too.
     ///
     /// # Errors
-    /// The error of `on_event`; [`ErrorKind::InvalidArgument`] without a detector, and for several videos or detectors with
+    /// The error of `on_event`; [`ErrorKind::InvalidArgument`] without a detector, and for several videos with
     /// [`Tracking::Memory`]; [`ErrorKind::Io`] if the output cannot be written; the error of a model that cannot be loaded.
     pub fn run_videos(
         &mut self,
@@ -56,12 +56,7 @@ impl LabelJob {
         let ended = match (self.tracking, videos) {
             (Some(Tracking::Memory { score_threshold }), [video]) => match pending.remove(video.name()) {
                 Some(pending) => {
-                    let [detector] = <[Detector; 1]>::try_from(detectors).map_err(|_| {
-                        let message =
-                            "tracking, memory: objects are followed on one device: expected one detector";
-                        Error::new(ErrorKind::InvalidArgument, message).about("tracking")
-                    })?;
-                    self.follow_masks(detector, (video, &pending), score_threshold, cancellation, on_event)
+                    self.follow_masks(detectors, (video, &pending), score_threshold, cancellation, on_event)
                 }
                 None => Ok(()),
             },
@@ -176,7 +171,7 @@ impl LabelJob {
 
     fn follow_masks(
         &mut self,
-        mut detector: Detector,
+        detectors: Vec<Detector>,
         (video, pending): (&LabelVideo, &Pending),
         score_threshold: Option<f32>,
         cancellation: &Cancellation,
@@ -186,12 +181,15 @@ impl LabelJob {
             let phrase = class.phrases.first().unwrap_or(&class.name);
             Prompt::new(phrase.as_str()).with_label(class.name.as_str())
         };
+        let mut detectors = detectors.into_iter();
+        let mut detector = detectors.next().ok_or_else(no_device)?;
         let prompts = detector.prepare(&Prompts::new(self.classes.classes.iter().map(prompt))?)?;
         let mut options = MaskTracker::options(detector.model());
         if let Some(score) = score_threshold {
             (options.detection_threshold, options.new_object_threshold) = (score, score);
         }
-        let stream = MaskStream::new(detector, prompts, options)?.with_cancellation(cancellation.clone());
+        let stream = MaskStream::new(detector, prompts, options)?.with_more_devices(detectors)?;
+        let stream = stream.with_cancellation(cancellation.clone());
         let mut selection = Selection::default();
         selection.max_frames = Some(video.frames());
         let source = match video.open().and_then(|source| Selected::new(source, selection)) {
