@@ -227,7 +227,8 @@ typedef struct ocelli_detector_options {
      */
     const char *model;
     /**
-     * "auto", "embedded", "openvino", "onnxruntime", "cuda" and others, see docs/engines.md; null for "auto".
+     * "auto", "embedded", "openvino", "onnxruntime", "cuda" and others, see docs/engines.md; null for "auto". A pipeline takes
+     * several devices of one engine: "cuda:0,1".
      */
     const char *engine;
     /**
@@ -846,7 +847,8 @@ enum ocelli_status ocelli_detector_options_init(struct ocelli_detector_options *
 enum ocelli_status ocelli_pipeline_options_init(struct ocelli_pipeline_options *options, size_t struct_size);
 
 /**
- * Creates a detector and starts a pipeline with it.
+ * Creates a detector, one on each device that the options name, and starts a pipeline: frames go to the devices in turn, and
+ * results come in order.
  *
  * `detector` and `options` may be null for the defaults. Free the pipeline with `ocelli_pipeline_free`.
  *
