@@ -2,8 +2,9 @@
 //!
 //! Two detections are compared where both tiles have seen the picture. An object inside a tile has a *complete* detection; what
 //! reaches the border of its tile is a *part*. Complete detections of one object have much of their area in common, and the
-//! better one is kept. A part of an object that has a complete detection is dropped. Parts that agree in the overlap of their
-//! tiles are one object: boxes and masks are joined.
+//! better one is kept. Parts that agree in the overlap of their tiles are one object: boxes and masks are joined. Parts of an
+//! object that has a complete detection are dropped, unless several are surer of it, in smaller tiles: then the joined box is the
+//! more exact one.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -23,6 +24,8 @@ const LEAST_OF_SMALLER: f32 = 0.5;
 const LEAST_IOU: f32 = 0.3;
 /// The least intersection of the masks, as a share of the smaller one.
 const LEAST_OF_SMALLER_MASK: f64 = 0.3;
+/// The least score of a part that its object is joined of, as a share of that of the best part.
+const LEAST_SCORE_OF_PARTS: f32 = 0.5;
 /// From this IoU on, the box of the smaller tile replaces that of the better score: it is the more exact one.
 const SAME_BOX_IOU: f32 = 0.5;
 /// The distance from the border of a tile at which an object is cut, as a share of the tile's side, and in pixels.
@@ -159,28 +162,38 @@ fn merged(mut seen: Vec<Seen>) -> Result<Vec<Detection>> {
         exact.push(next.clone());
         kept.push(next);
     }
-    let mut found: Vec<Detection> = exact.iter().map(|seen| seen.detection.clone()).collect();
+    let mut found = Vec::new();
     for group in groups(&parts)? {
-        let is_of_complete = |part: &Seen| -> Result<bool> {
-            for whole in kept.iter().chain(&exact) {
-                if part.is_same(whole)? {
-                    return Ok(true);
+        let mut known = Vec::new();
+        for (index, whole) in kept.iter().enumerate() {
+            for &part in &group {
+                if part.is_same(whole)? || part.is_same(&exact[index])? {
+                    known.push(index);
+                    break;
                 }
             }
-            Ok(false)
-        };
-        let mut is_known = false;
-        for &part in &group {
-            is_known = is_known || is_of_complete(part)?;
         }
-        if !is_known {
-            found.push(joined(&group)?);
+        // Those that are much less sure than the best are of less use.
+        let best = group[0];
+        let least = LEAST_SCORE_OF_PARTS * best.detection.score;
+        let sure: Vec<&Seen> = group.into_iter().filter(|part| part.detection.score >= least).collect();
+        match known[..] {
+            [] => found.push(joined(&sure)?),
+            // A single part is not the whole object.
+            [index] if sure.len() > 1 => {
+                let whole = &mut exact[index];
+                if best.tile.area() < whole.tile.area() && best.detection.score > whole.detection.score {
+                    (whole.detection, whole.tile) = (joined(&sure)?, best.tile);
+                }
+            }
+            _ => {}
         }
     }
+    found.extend(exact.into_iter().map(|seen| seen.detection));
     Ok(found)
 }
 
-/// The parts of each object, directly or through others in between.
+/// The parts of each object, directly or through others in between, the best first.
 fn groups(parts: &[Seen]) -> Result<Vec<Vec<&Seen>>> {
     let mut group: Vec<usize> = (0..parts.len()).collect();
     for next in 1..parts.len() {
@@ -196,7 +209,7 @@ fn groups(parts: &[Seen]) -> Result<Vec<Vec<&Seen>>> {
     Ok(found.into_values().collect())
 }
 
-/// One detection of all parts of an object, with the highest score.
+/// One detection of all parts of an object, with the score of the first.
 fn joined(parts: &[&Seen]) -> Result<Detection> {
     let mut whole = parts[0].detection.clone();
     for Seen { detection, .. } in &parts[1..] {

@@ -135,7 +135,7 @@ fn an_object_that_several_tiles_see_is_one() {
             vec![
                 seen([100.0, 100.0, 560.0, 200.0], 0.9, left),
                 seen([440.0, 102.0, 900.0, 199.0], 0.9, right),
-                seen([105.0, 95.0, 905.0, 205.0], 0.4, whole),
+                seen([105.0, 95.0, 905.0, 205.0], 0.95, whole),
             ],
             vec![[105.0, 95.0, 905.0, 205.0]],
         ),
@@ -205,6 +205,28 @@ fn an_object_across_three_tiles_is_joined_and_keeps_the_highest_score() {
     let found = merged(parts, &PostProcessOptions::default());
     let found: Vec<_> = found.iter().map(|one| (one.bbox.to_xyxy(), one.score)).collect();
     assert_eq!(found, [([200.0, 50.0, 800.0, 90.0], 0.9)]);
+}
+
+#[test]
+fn sure_parts_of_smaller_tiles_replace_a_box_and_a_single_one_does_not() {
+    let (left, right) = (tile(300, 200), tile(460, 200));
+    let whole = || seen([400.0, 100.0, 600.0, 300.0], 0.5, Region::whole(PICTURE));
+    let parts = |score| {
+        let left = seen([410.0, 120.0, 500.0, 280.0], score, left);
+        [left, seen([460.0, 120.0, 580.0, 280.0], 0.8 * score, right)]
+    };
+    let edges = |all: Vec<Seen>| -> Vec<([f32; 4], f32)> {
+        let found = merged(all, &PostProcessOptions::default());
+        found.iter().map(|one| (one.bbox.to_xyxy(), one.score)).collect()
+    };
+    let joined = [410.0, 120.0, 580.0, 280.0];
+    assert_eq!(edges([vec![whole()], parts(0.9).into()].concat()), [(joined, 0.9)]);
+    let of_whole = ([400.0, 100.0, 600.0, 300.0], 0.5);
+    assert_eq!(edges([vec![whole()], parts(0.4).into()].concat()), [of_whole], "less sure");
+    assert_eq!(edges(vec![whole(), parts(0.9)[0].clone()]), [of_whole], "one part is not the object");
+    // What is hardly sure adds nothing to what is joined.
+    let unsure = seen([460.0, 60.0, 640.0, 290.0], 0.2, right);
+    assert_eq!(edges([vec![unsure], parts(0.9).into()].concat()), [(joined, 0.9)]);
 }
 
 #[test]
