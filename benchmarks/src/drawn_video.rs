@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use ocelli::{Frame, Image, Result, Source, pipeline::FrameOutcome, source::SourceInfo};
+use ocelli::{
+    Frame, Image, Result, Sink, Source, pipeline::FrameOutcome, sink::Pictures, source::SourceInfo,
+};
 use ocelli_datasets::scenes::{MovingScene, TruthBox};
 
 /// Minimum IoU of a match; the class has to be the same.
@@ -48,6 +50,19 @@ impl DrawnVideo {
             found.tracked += usize::from(outcome.tracks.iter().any(|t| matches(t.class_id, &t.bbox)));
         }
         found
+    }
+}
+
+/// A sink that discards annotated frames, so that they are drawn.
+pub struct Discard;
+
+impl Sink for Discard {
+    fn pictures(&self) -> Pictures {
+        Pictures::ANNOTATED
+    }
+
+    fn write(&mut self, _: &FrameOutcome) -> Result<()> {
+        Ok(())
     }
 }
 

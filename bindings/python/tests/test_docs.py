@@ -49,5 +49,5 @@ def test_the_guide_names_everything() -> None:
     known |= set(dir(ocelli.VideoSession)) | set(dir(ocelli.TrackedFrame)) | set(dir(ocelli.sam3))
     known |= set(dir(ocelli.VideoFrame)) | set(dir(ocelli.ObjectMask)) | set(dir(ocelli.ObjectPrompt))
     extras = {"ocelli", "cpu", "cuda", "video", "supervision", "ray", "rerun", "progress", "KeyboardInterrupt"}
-    extras |= {"Labeler", "unfinished", "OCELLI_TENSORRT", "VideoLog", "blueprint"}
+    extras |= {"Labeler", "unfinished", "OCELLI_TENSORRT", "VideoLog", "blueprint", "tile"}
     assert words <= known | extras, words - known - extras

@@ -4,12 +4,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use ocelli::builtin::EXAMPLE_CLASSES;
-use ocelli::pipeline::{FrameOutcome, StatsRecorder};
-use ocelli::sink::{Pictures, Sink};
+use ocelli::pipeline::StatsRecorder;
+use ocelli::sink::Sink;
 use ocelli::tracking::ByteTrackerOptions;
 use ocelli::{Pipeline, Prompts};
 use ocelli_benchmarks::devices::{Simulated, StageMs, simulate};
-use ocelli_benchmarks::drawn_video::DrawnVideo;
+use ocelli_benchmarks::drawn_video::{Discard, DrawnVideo};
 use ocelli_benchmarks::machine::Machine;
 use ocelli_cli::{self as cli, DetectorArgs, LogArgs, interrupted, status};
 use serde::Serialize;
@@ -66,19 +66,6 @@ struct Line<'a> {
     #[serde(flatten)]
     simulated: Simulated,
     machine: &'a Machine,
-}
-
-/// A sink that discards annotated frames, so that they are drawn.
-struct Discard;
-
-impl Sink for Discard {
-    fn pictures(&self) -> Pictures {
-        Pictures::ANNOTATED
-    }
-
-    fn write(&mut self, _: &FrameOutcome) -> ocelli::Result<()> {
-        Ok(())
-    }
 }
 
 pub fn run(args: &Arguments) -> anyhow::Result<()> {

@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 use ocelli::builtin::EXAMPLE_CLASSES;
 use ocelli::engines::Transferred;
 use ocelli::pipeline::{Quantiles, StageStats};
-use ocelli::sink::{Pictures, Sink};
+use ocelli::sink::Sink;
 use ocelli::tracking::ByteTrackerOptions;
 use ocelli::{
     Cancellation, Pipeline, PipelineBuilder, Prompts,
     pipeline::{FrameOutcome, StatsRecorder},
 };
-use ocelli_benchmarks::drawn_video::{DrawnVideo, Found};
+use ocelli_benchmarks::drawn_video::{Discard, DrawnVideo, Found};
 use ocelli_benchmarks::machine::{Machine, peak_memory_mib, resident_memory_mib};
 use ocelli_benchmarks::nvidia::{Transfers, memory_used_mib};
 use ocelli_cli::{self as cli, DetectorArgs, LogArgs, interrupted, status};
@@ -111,19 +111,6 @@ struct SoakLine<'a> {
     resident_memory_mib: f64,
     peak_memory_mib: f64,
     machine: &'a Machine,
-}
-
-/// A sink that discards annotated frames, so that they are drawn.
-struct Discard;
-
-impl Sink for Discard {
-    fn pictures(&self) -> Pictures {
-        Pictures::ANNOTATED
-    }
-
-    fn write(&mut self, _: &FrameOutcome) -> ocelli::Result<()> {
-        Ok(())
-    }
 }
 
 /// Measurements of the frames after the warm-up.
