@@ -182,5 +182,7 @@ def test_evaluate(program: Run, tmp_path: Path) -> None:
     for one in (report, theirs):
         for model in one["models"]:
             del model["timing_ms"]
+    # Of the program's own process.
+    assert theirs.pop("peak_memory_mib") > 0
     assert report == theirs
     assert report["models"][0]["bbox"]["ap"] > 0.4
