@@ -7,6 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder as ThreadBuilder, JoinHandle};
+use std::time::Duration;
 
 use super::gate::Gate;
 use super::job::{Buffers, Job};
@@ -37,6 +38,9 @@ pub(super) struct StageLoop {
     failure: Mutex<Option<Error>>,
 }
 
+/// How long frames that came early wait for another one before they look again for those that were dropped.
+const RECHECK: Duration = Duration::from_millis(10);
+
 /// Puts the frames of several devices back in order.
 #[derive(Default)]
 struct InOrder {
@@ -57,11 +61,12 @@ impl InOrder {
                 self.next += 1;
                 return Some(job);
             }
-            // A frame was dropped for another one, which comes.
-            match input.pop() {
+            // A frame is noted as dropped when the one in its place may be here already.
+            let next = if self.early.is_empty() { input.pop() } else { input.pop_timeout(RECHECK, || true) };
+            match next {
                 Some(job) => _ = self.early.insert(job.turn, job),
                 None if has_ended => return None,
-                None => has_ended = true,
+                None => has_ended = input.is_ended(),
             }
         }
     }
