@@ -2,6 +2,8 @@
 
 # Profile of what is built; by default `quick` for the demo and `release` for the installation. `dev` is that of the tests.
 PROFILE ?=
+# A program that is built already, for the demo.
+PROGRAM ?=
 TARGET = $(or $(CARGO_TARGET_DIR),target)
 BUILT = $(TARGET)/$(or $(PROFILE:dev=debug),release)
 DEMO = $(TARGET)/$(or $(PROFILE:dev=debug),quick)
@@ -9,7 +11,7 @@ DEMO = $(TARGET)/$(or $(PROFILE:dev=debug),quick)
 PREFIX ?= /usr/local
 SHARE = $(DESTDIR)$(PREFIX)/share
 
-.PHONY: help demo test setup opencv tensorrt install install-c python web bench bench-full check-all lint doc
+.PHONY: help demo test setup opencv tensorrt install install-c python web bench bench-full bench-programs check-all lint doc size
 
 help:
 	@echo "make demo        detect objects in drawn scenes with the built-in model: an image and a table; needs Rust alone"
@@ -24,8 +26,10 @@ help:
 	@echo "make tensorrt    build Ocelli's parts for TensorRT and TensorRT for RTX; needs a C++ compiler, neither of the two"
 	@echo "make bench       measure the built-in model"
 	@echo "make bench-full  measure a full-size model with random weights beside transformers (20 GB of disk)"
-	@echo "make check-all   run the checks that need other projects: NVIDIA's libraries, other ONNX readers, data set loaders"
+	@echo "make check-all   run the checks that need other projects or take long, and write tests/runs/DATE.md;"
+	@echo "                 STEP=\"python c\" runs some, RESUME=1 those that have not passed on these files"
 	@echo "make lint        formatting and lints; warnings are errors"
+	@echo "make size        code lines by crate, and whether they are within the limit"
 	@echo "make doc         the API documentation; warnings are errors"
 
 setup: tensorrt
@@ -42,8 +46,8 @@ tensorrt:
 	  echo "warning: TensorRT cannot be used without Ocelli's parts for it" >&2
 
 demo:
-	cargo build --profile $(or $(PROFILE),quick) -p ocelli-cli --no-default-features
-	$(DEMO)/ocelli detect --image demos/scenes/ \
+	$(if $(PROGRAM),,cargo build --profile $(or $(PROFILE),quick) -p ocelli-cli --no-default-features)
+	$(or $(PROGRAM),$(DEMO)/ocelli) detect --image demos/scenes/ \
 	  --classes person dog cat car bus bicycle airplane boat "traffic light" bird kite tree house cup apple banana \
 	            pizza cake couch tv clock book "teddy bear" "potted plant" rocket star moon robot butterfly turtle fish \
 	  -o target/demo/ --sheet target/demo.png
@@ -90,18 +94,20 @@ python:
 web:
 	@bash bindings/wasm/build.sh
 
-bench: opencv setup
-	cargo build --release --workspace
+bench-programs: opencv setup
+	cargo build --release -p ocelli-cli
+	cargo build --release --manifest-path benchmarks/Cargo.toml --target-dir $(TARGET)
+
+bench: bench-programs
 	target/release/bench detect --output benchmarks/runs/$(shell date +%F)-built-in
 	target/release/bench video --output benchmarks/runs/$(shell date +%F)-built-in
 	target/release/bench track --output benchmarks/runs/$(shell date +%F)-built-in
 
-bench-full: opencv setup
-	cargo build --release --workspace
+bench-full: bench-programs
 	bash benchmarks/full_size/run.sh
 
 check-all: opencv setup
-	bash tests/check-all.sh
+	STEP="$(STEP)" RESUME="$(RESUME)" LIST="$(LIST)" bash tests/check-all.sh
 
 lint: opencv setup
 	cargo fmt --all --check
@@ -109,3 +115,6 @@ lint: opencv setup
 
 doc:
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
+
+size:
+	@python3 tests/size.py

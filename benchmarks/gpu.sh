@@ -84,7 +84,7 @@ stage_programs() {
   local name
   mkdir -p "$stage"/{programs,benchmarks,model/small,tests}
   for name in $needed; do
-    [ -x "$programs/$name" ] || fail "cannot pack, $programs/$name: it is not built; cargo build --release --workspace"
+    [ -x "$programs/$name" ] || fail "cannot pack, $programs/$name: it is not built; make bench-programs"
   done
   for name in $needed; do
     strip -o "$stage/programs/$name" "$programs/$name"

@@ -27,4 +27,5 @@ mod tiles;
 mod tokenizer_golden;
 mod tracker_parity;
 mod verify;
+mod walls;
 mod webgpu;

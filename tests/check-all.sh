@@ -1,81 +1,194 @@
 #!/usr/bin/env bash
 # Checks that need other projects' libraries or take long; the gate runs a part of them. Run after `make test`.
+#
+#   make check-all                      all steps; a failure does not end the run
+#   make check-all STEP="python c"      some
+#   make check-all RESUME=1             those that have not passed on these files
+#   make check-all LIST=1               their names
+#
+# A run writes tests/runs/DATE.md: commit, machine, and for each step its seconds, its tests and why it did not run.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-
-step() { printf '\n== %(%T)T %s\n' -1 "$*"; }
+. tests/steps.sh
 
 # The tests' features, so that nothing is built twice.
-features=(--no-default-features --features "fonts serve")
+features=(--workspace --exclude ocelli-python --no-default-features --features "fonts serve")
+all=(cargo test "${features[@]}" --test all)
+program=$PWD/target/debug/ocelli
 
-step "exported files in other readers"
-python3 -m venv target/checkers
-target/checkers/bin/pip install -q "onnx==1.23.2"
-cargo build --workspace --exclude ocelli-python "${features[@]}"
-bash tests/golden/parity/check_exports.sh target/debug/ocelli target/checkers/bin/python --readers
-step "the tests without the libraries of make setup"
-python3 tests/without_libraries.py cargo test --workspace --exclude ocelli-python "${features[@]}"
-bash engines/fetch-nvidia.sh target/nvidia
-. target/nvidia/environment
-step "outputs of every level of mixed precision"
-cargo test --workspace --exclude ocelli-python "${features[@]}" --test all -- --ignored outputs_of_every_setting
-step "plans of every level of mixed precision"
-cargo test --workspace --exclude ocelli-python "${features[@]}" --test all -- --ignored tensorrt_plan::every_
-step "WebGPU, on a software GPU"
-bash tests/fetch-software-gpu.sh target/software-gpu
-# The library path is for the tests alone: build scripts that see another one run again, and everything after them.
-(
+# Debian's packages that a step needs, by the command that shows whether they are there.
+install() {
+  for pair; do
+    command -v "${pair%=*}" >/dev/null && continue
+    [ "$(id -u)" = 0 ] || not_here "${pair%=*} is missing: apt-get install ${pair#*=}"
+    apt-get install -y -q --no-install-recommends "${pair#*=}"
+  done
+}
+
+build() { cargo build "${features[@]}"; }
+
+# From a built program to a picture, as a newcomer does.
+demo() {
+  make demo
+  test -s target/demo.png
+}
+
+# Exported files in other readers.
+readers() {
+  python3 -m venv target/checkers
+  target/checkers/bin/pip install -q "onnx==1.23.2"
+  bash tests/golden/parity/check_exports.sh "$program" target/checkers/bin/python --readers
+}
+
+without-libraries() { python3 tests/without_libraries.py cargo test "${features[@]}"; }
+
+# Tests that the gate leaves out because they take minutes.
+long() { "${all[@]}" -- --ignored long_; }
+
+# Outputs and TensorRT plans of every level of mixed precision.
+precision() {
+  bash engines/fetch-nvidia.sh target/nvidia
+  . target/nvidia/environment
+  "${all[@]}" -- --ignored outputs_of_every_setting
+  "${all[@]}" -- --ignored tensorrt_plan::every_
+}
+
+# On a software GPU.
+webgpu() {
+  bash tests/fetch-software-gpu.sh target/software-gpu
   . target/software-gpu/environment
+  # The library path is for the tests alone: build scripts that see another one run again, and everything after them.
   libraries=$LD_LIBRARY_PATH
   unset LD_LIBRARY_PATH
-  CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="env LD_LIBRARY_PATH=$libraries" \
-    cargo test --workspace --exclude ocelli-python "${features[@]}" --test all -- --ignored webgpu
-)
-step "letters of the system's fonts"
-rm -rf target/fonts
-mkdir -p target/fonts
-chmod 777 target/fonts
-(cd target/fonts && apt-get download -q fonts-wqy-microhei && dpkg-deb -x fonts-wqy-microhei_*.deb .)
-OCELLI_TEST_FONT=$PWD/target/fonts/usr/share/fonts/truetype/wqy/wqy-microhei.ttc \
-  cargo test --workspace --exclude ocelli-python "${features[@]}" --test all -- --ignored the_fonts_of_the_system
-step "figures of videos, beside the evaluations of others"
-python3 -m venv target/video-eval
-target/video-eval/bin/pip install -q --no-deps "trackeval==1.3.0" "sam3==0.1.4"
-target/video-eval/bin/pip install -q "numpy==2.4.6" "scipy==1.17.1" "pycocotools==2.0.11" pillow opencv-python-headless \
-  scikit-image tqdm typing_extensions
-target/video-eval/bin/python tests/golden/video_eval/make.py --check target/debug/ocelli --seeds 20
-step "the Python package"
-bash bindings/python/check.sh
-step "the Python package, as released, on a machine with Python alone"
-bash bindings/python/check.sh --wheel-only release
-bash bindings/python/clean_root.sh target/python-package/wheel/ocelli-*.whl target/clean-root
-step "Meta's video predictor, beside its interface in the Python package"
-bash tests/meta/check.sh target/python-package/wheel/ocelli-*.whl target/meta
-step "distillation and the training of the built-in model"
-OCELLI=$PWD/target/debug/ocelli bash training/check.sh
-step "the C library"
-bash bindings/c/check.sh
-step "the page in the browser"
-bash bindings/wasm/check.sh
-step "the library in another workspace"
-cargo run --manifest-path tests/embed/Cargo.toml --target-dir target
-step "the nodes for robots, beside other implementations of ROS 2's protocols"
-OCELLI=$PWD/target/debug/ocelli bash integrations/check.sh
-step "faults"
-command -v faketime >/dev/null || apt-get install -y -q faketime
-python3 tests/faults/run.py target/debug/ocelli --require-all >target/faults.md
-step "power loss"
-command -v strace >/dev/null || apt-get install -y -q strace
-python3 tests/faults/power_loss.py target/debug/ocelli --runs 60
-step "the parsers, fuzzed with coverage"
-bash tests/fuzz/guided/run.sh 10
-step "the page, Label Studio and the metrics of ocelli serve"
-for pair in chromium=chromium npm=npm promtool=prometheus; do
-  command -v "${pair%=*}" >/dev/null || apt-get install -y -q --no-install-recommends "${pair#*=}"
+  CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="env LD_LIBRARY_PATH=$libraries" "${all[@]}" -- --ignored webgpu
+}
+
+# Letters of the system's fonts.
+fonts() {
+  rm -rf target/fonts
+  mkdir -p target/fonts
+  chmod 777 target/fonts
+  (cd target/fonts && apt-get download -q fonts-wqy-microhei && dpkg-deb -x fonts-wqy-microhei_*.deb .)
+  OCELLI_TEST_FONT=$PWD/target/fonts/usr/share/fonts/truetype/wqy/wqy-microhei.ttc \
+    "${all[@]}" -- --ignored the_fonts_of_the_system
+}
+
+# Figures of videos, beside the evaluations of others.
+video-eval() {
+  python3 -m venv target/video-eval
+  target/video-eval/bin/pip install -q --no-deps "trackeval==1.3.0" "sam3==0.1.4"
+  target/video-eval/bin/pip install -q "numpy==2.4.6" "scipy==1.17.1" "pycocotools==2.0.11" pillow opencv-python-headless \
+    scikit-image tqdm typing_extensions
+  target/video-eval/bin/python tests/golden/video_eval/make.py --check "$program" --seeds 20
+}
+
+python() { bash bindings/python/check.sh; }
+
+# As released, on a machine with Python alone.
+wheel() {
+  bash bindings/python/check.sh --wheel-only release
+  bash bindings/python/clean_root.sh target/python-package/wheel/ocelli-*.whl target/clean-root
+}
+
+# Meta's video predictor, beside its interface in the Python package.
+meta() {
+  [ -e target/python-package/wheel/ocelli-*.whl ] || bash bindings/python/check.sh --wheel-only release
+  bash tests/meta/check.sh target/python-package/wheel/ocelli-*.whl target/meta
+}
+
+# Distillation and the training of the built-in model.
+training() { OCELLI=$program bash training/check.sh; }
+
+c() { bash bindings/c/check.sh; }
+
+browser() { bash bindings/wasm/check.sh; }
+
+# Measurements are a workspace of their own.
+benchmarks() {
+  cargo clippy --manifest-path benchmarks/Cargo.toml --target-dir target --all-targets -- -D warnings
+  cargo test --manifest-path benchmarks/Cargo.toml --target-dir target
+}
+
+embed() { cargo run --manifest-path tests/embed/Cargo.toml --target-dir target; }
+
+# Nodes for robots, beside other implementations of ROS 2's protocols.
+integrations() { OCELLI=$program bash integrations/check.sh; }
+
+faults() {
+  install faketime=faketime
+  python3 tests/faults/run.py "$program" --require-all >target/faults.md
+}
+
+power-loss() {
+  install strace=strace
+  python3 tests/faults/power_loss.py "$program" --runs 60
+}
+
+# The parsers, fuzzed with coverage.
+fuzz() { bash tests/fuzz/guided/run.sh 10; }
+
+# The page in Chromium, Label Studio, the metrics and the load of `ocelli serve`, a step each.
+serve() {
+  install chromium=chromium npm=npm
+  bash tests/serve/check.sh "$program" target/serve "$@"
+}
+serve-page() { serve page guide clicks video; }
+serve-studio() { serve studio; }
+serve-metrics() {
+  install promtool=prometheus
+  serve metrics
+}
+serve-load() { serve load; }
+
+# Random histories of data sets, beyond those of the gate.
+sequences() { OCELLI_SEQUENCES=20000 cargo test "${features[@]}" --lib -- label::sequences; }
+
+# The tests notice planted faults.
+mutations() { python3 tests/mutations/run.py behaviour; }
+
+# Every crate can be packaged.
+package() {
+  cargo package --workspace --no-verify --allow-dirty --exclude ocelli-tests --exclude ocelli-demos \
+    --exclude ocelli-c --exclude ocelli-python
+}
+
+if [ "${1:-}" = --step ]; then
+  "$2"
+  exit
+fi
+
+steps=(build demo readers without-libraries long precision webgpu fonts video-eval python wheel meta training c browser benchmarks embed integrations
+  faults power-loss fuzz serve-page serve-studio serve-metrics serve-load sequences mutations package)
+if [ -n "${LIST:-}" ]; then
+  printf '%s\n' "${steps[@]}"
+  exit
+fi
+read -r -a chosen <<<"${STEP:-${steps[*]}}"
+for name in "${chosen[@]}"; do
+  case " ${steps[*]} " in
+    *" $name "*) ;;
+    *) echo "error: no step $name; there are: ${steps[*]}" >&2; exit 2 ;;
+  esac
 done
-bash tests/serve/check.sh target/debug/ocelli target/serve
-step "the tests notice faults"
-python3 tests/mutations/run.py behaviour
-step "every crate can be packaged"
-cargo package --workspace --no-verify --allow-dirty --exclude ocelli-tests --exclude ocelli-demos --exclude ocelli-benchmarks --exclude ocelli-c --exclude ocelli-python
-step done
+logs=target/check-all tree=$(tree_of_files)
+code=0
+run_steps continue "${chosen[@]}" || code=$?
+
+mkdir -p tests/runs
+record=tests/runs/$(date +%F).md
+[ ! -e "$record" ] || record=tests/runs/$(date +%F-%H%M).md
+{
+  printf '# `make check-all`, %s\n\n' "$(date -u '+%F %H:%M UTC')"
+  printf 'Commit %s%s, tree `%s`; %s cores, %s.\n\n' "$(git rev-parse --short HEAD)" \
+    "$(git diff --quiet HEAD || echo ' with changes')" "${tree:0:12}" "$(nproc)" "$(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -n 1)"
+  printf '| step | result | wall s | CPU s | passed | failed | ignored | |\n|---|---|---|---|---|---|---|---|\n'
+  printf '%s\n' "${results[@]}" | awk -F '\t' '{printf "| %s | %s | %s | %s | %s | %s | %s | %s |\n", $1, $2, $3, $4, $5, $6, $7, $8}'
+  left=()
+  for name in "${steps[@]}"; do
+    case " ${chosen[*]} " in *" $name "*) ;; *) left+=("$name") ;; esac
+  done
+  [ ${#left[@]} = 0 ] || printf '\nNot asked for: %s.\n' "${left[*]}"
+} >"$record"
+printf '\n%s\n' "$record"
+cat "$record"
+exit "$code"

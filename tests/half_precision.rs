@@ -18,7 +18,7 @@ use ocelli::engines::Tensor;
 use ocelli::export::contract::{Precision, Target, file, tensor};
 use ocelli::export::{Checkpoint, ErrorKind, ExportOptions, MixedPrecision};
 use ocelli::{Detection, Detector, EngineKind, Image, Model, Prompts, stages::TextCacheFile};
-use ocelli_benchmarks::outliers;
+use ocelli_tests::outliers;
 use serde_json::Value;
 
 const TARGETS: [Target; 2] = [Target::OnnxRuntime, Target::TensorRt];

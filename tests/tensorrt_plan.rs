@@ -20,7 +20,7 @@ use ocelli::{
     calibration::calibrate,
     engine::{EngineFactory, EngineOptions},
 };
-use ocelli_benchmarks::random_weights;
+use ocelli_tests::random_weights;
 use tempfile::TempDir;
 
 use text::PlanText;

@@ -26,7 +26,7 @@ run() {
     *" $phase "*) ;; *) wrong "--phase $phase: no such phase" ;;
   esac
   for name in $needed; do
-    [ -x "$programs/$name" ] || fail "cannot run, $programs/$name: it is not built; cargo build --release --workspace"
+    [ -x "$programs/$name" ] || fail "cannot run, $programs/$name: it is not built; make bench-programs"
   done
   mkdir -p "$work"
   work=$(cd "$work" && pwd) programs=$(cd "$programs" && pwd)

@@ -1,19 +1,15 @@
 //! Shared by the benchmark programs: quantiles, drawn videos, processes that take turns, number formats, the halves of a detector and their agreement
-//! between engines, random weights of the released model's size, outlier channels, the report of a run on a GPU, and the description of the
-//! machine.
+//! between engines, the report of a run on a GPU, and the description of the machine.
 
 #![forbid(unsafe_code)]
 
 pub mod agreement;
 pub mod bisect;
 pub mod contestant;
-pub mod devices;
 pub mod drawn_video;
 pub mod gpu_report;
 pub mod halves;
 pub mod machine;
 pub mod nvidia;
-pub mod outliers;
 pub mod precision;
 pub mod quantiles;
-pub mod random_weights;

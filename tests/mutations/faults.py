@@ -184,9 +184,6 @@ BEHAVIOUR = [
           "frame_ms: first_ms.max(second_ms) }\n    };\n    (1..blocks)",
           "frame_ms: first_ms.min(second_ms) }\n    };\n    (1..blocks)",
           "the_slower_half_is_made_as_fast_as_it_can_be"),
-    Fault("every prompt has the backbone's pass for itself for nothing", "benchmarks/src/bin/bench/dart.rs",
-          "let passes = [times(image, classes), times(one, classes)];",
-          "let passes = [image, times(one, classes)];", "both_tables_are_measured"),
 ]
 
 PARITY = "every_output_of_every_graph"

@@ -9,7 +9,7 @@ use ocelli::{
     Cancellation, ErrorKind, Pipeline, PipelineBuilder, Result, Sink,
     pipeline::{FramePolicy, Latency, MotionGate, RunSummary},
 };
-use ocelli_benchmarks::devices::{StageMs, simulate};
+use ocelli_tests::devices::{StageMs, simulate};
 
 use super::fakes::{Fakes, Keep, Levels, detector, facts, prompts};
 

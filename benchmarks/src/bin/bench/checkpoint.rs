@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::Context;
-use ocelli_benchmarks::random_weights;
+use ocelli_tests::random_weights;
 use ocelli_cli::{self as cli, LogArgs, print};
 
 /// Writes a checkpoint of facebook/sam3's size and layout with random weights: 840 million parameters, 3.4 GB.

@@ -18,7 +18,7 @@ use ocelli::{Detector, Model, Prompts};
 use ocelli_benchmarks::halves::{Features, Halves, ImageHalf, PromptHalf, TextFeatures};
 use ocelli_benchmarks::machine::{Machine, cpu_ms, peak_memory_mib};
 use ocelli_benchmarks::quantiles::Quantiles;
-use ocelli_benchmarks::random_weights;
+use ocelli_tests::random_weights;
 use ocelli_cli::{self as cli, LogArgs, interrupted, print, status};
 use serde::Serialize;
 

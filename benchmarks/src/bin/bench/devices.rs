@@ -8,7 +8,7 @@ use ocelli::pipeline::StatsRecorder;
 use ocelli::sink::Sink;
 use ocelli::tracking::ByteTrackerOptions;
 use ocelli::{Pipeline, Prompts};
-use ocelli_benchmarks::devices::{Simulated, StageMs, simulate};
+use ocelli_tests::devices::{Simulated, StageMs, simulate};
 use ocelli_benchmarks::drawn_video::{Discard, DrawnVideo};
 use ocelli_benchmarks::machine::Machine;
 use ocelli_cli::{self as cli, DetectorArgs, LogArgs, interrupted, status};

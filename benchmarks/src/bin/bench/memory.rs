@@ -14,7 +14,7 @@ use ocelli::export::{Checkpoint, ExportOptions, export};
 use ocelli_benchmarks::contestant::{Answer, Contestant};
 use ocelli_benchmarks::machine::Machine;
 use ocelli_benchmarks::quantiles::Quantiles;
-use ocelli_benchmarks::random_weights;
+use ocelli_tests::random_weights;
 use ocelli_cli::{self as cli, LogArgs, interrupted, status};
 use serde::Serialize;
 

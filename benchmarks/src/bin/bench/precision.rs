@@ -14,7 +14,7 @@ use ocelli::{
     engine::{EngineFactory, EngineOptions},
 };
 use ocelli_benchmarks::machine::Machine;
-use ocelli_benchmarks::outliers::{self, Outliers};
+use ocelli_tests::outliers::{self, Outliers};
 use ocelli_benchmarks::precision::{Detected, Least, Reference, Scenes, Strategy, detect, graph_bytes, time};
 use ocelli_benchmarks::quantiles::Quantiles;
 use ocelli_cli::{self as cli, LogArgs, ModelArgs, PrecisionChoice, interrupted, status};

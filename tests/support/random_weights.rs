@@ -12,13 +12,13 @@ use ocelli::atomic_file::write_atomically;
 use serde_json::{Map, Value, json};
 
 /// Names and shapes of the detector's tensors.
-const TENSORS: &str = include_str!("../full_size/tensors.txt");
+const TENSORS: &str = include_str!("../../benchmarks/full_size/tensors.txt");
 /// Names and shapes of the tensors of DART's student backbones, each list below a line `= NAME`.
-const STUDENTS: &str = include_str!("../full_size/students.txt");
+const STUDENTS: &str = include_str!("../../benchmarks/full_size/students.txt");
 /// Names and shapes of the memory tracker's tensors.
-const TRACKER: &str = include_str!("../full_size/tracker.txt");
+const TRACKER: &str = include_str!("../../benchmarks/full_size/tracker.txt");
 /// `config.json`.
-const CONFIG: &str = include_str!("../full_size/config.json");
+const CONFIG: &str = include_str!("../../benchmarks/full_size/config.json");
 /// Prefix of the names in the released checkpoint.
 const PREFIX: &str = "detector_model.";
 /// Stands for the tracker in checkpoints without one.

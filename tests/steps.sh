@@ -1,0 +1,69 @@
+# Sourced by .ci/run and tests/check-all.sh: runs named steps. A step is a function of the script, in a process of its own (`SCRIPT --step NAME`),
+# so that no step's variables reach the next one.
+#
+#   run_steps stop|continue NAME…      whether a failure ends the run
+#
+# A step that cannot run on this machine ends with `not_here "reason"`. Afterwards `results` has a line for each step, between tabs: its name;
+# passed, failed or not-run; wall seconds; CPU seconds; tests passed, failed and ignored; the reason. `logs` is the folder of the steps'
+# output; with RESUME=1 a step that has passed on `tree` is not run again.
+
+not_here() {
+  printf 'not run here: %s\n' "$1"
+  exit 77
+}
+
+# The tree of the files as they are, committed or not, without the records of runs.
+tree_of_files() {
+  local index
+  index=$(mktemp)
+  cp "$(git rev-parse --git-path index)" "$index"
+  GIT_INDEX_FILE=$index git add -A
+  GIT_INDEX_FILE=$index git rm -r -q --cached --ignore-unmatch tests/runs
+  GIT_INDEX_FILE=$index git write-tree
+  rm -f "$index"
+}
+
+# Wall time in hundredths of a second, and the CPU time of all children that have ended.
+wall() { printf '%s' "$(($(date +%s%N) / 10000000))"; }
+cpu() { times | tail -n 1 | sed 's/[ms]/ /g' | awk '{printf "%d", ($1 * 60 + $2 + $3 * 60 + $4) * 100}'; }
+tenths() { awk -v hundredths="$1" 'BEGIN {printf "%.1f", hundredths / 100}'; }
+
+# Sums of a log's `test result:` lines: passed, failed, ignored.
+counts() {
+  awk '/^test result:/ {for (at = 1; at < NF; at++) {if ($(at + 1) ~ /^passed/) passed += $at; if ($(at + 1) ~ /^failed/) failed += $at
+    if ($(at + 1) ~ /^ignored/) ignored += $at}} END {printf "%d\t%d\t%d", passed, failed, ignored}' "$1"
+}
+
+results=()
+run_steps() {
+  local on_failure=$1 name status wall_before cpu_before result log reason code=0
+  shift
+  mkdir -p "$logs"
+  for name; do
+    printf '\n== %(%T)T %s\n' -1 "$name"
+    log=$logs/$name.log reason=
+    if [ -n "${RESUME:-}" ] && [ "$(cat "$logs/$name.passed" 2>/dev/null)" = "$tree" ]; then
+      echo "passed on these files before"
+      results+=("$name	passed	$(cat "$logs/$name.times")	$(counts "$log")	before")
+      continue
+    fi
+    rm -f "$logs/$name.passed"
+    wall_before=$(wall) cpu_before=$(cpu) status=0
+    # A function in a condition would go on after a failure, so a step is a process, and its status is looked up.
+    set +e
+    bash "$0" --step "$name" 2>&1 | tee "$log"
+    status=${PIPESTATUS[0]}
+    set -e
+    wall_before=$(($(wall) - wall_before)) cpu_before=$(($(cpu) - cpu_before))
+    printf '%s\t%s' "$(tenths $wall_before)" "$(tenths $cpu_before)" >"$logs/$name.times"
+    case $status in
+      0) result=passed; printf '%s' "$tree" >"$logs/$name.passed" ;;
+      77) result=not-run; reason=$(sed -n 's/^not run here: //p' "$log" | tail -n 1) ;;
+      *) result=failed; reason="status $status"; code=1 ;;
+    esac
+    results+=("$name	$result	$(cat "$logs/$name.times")	$(counts "$log")	$reason")
+    printf '== %s: %s, %s s\n' "$name" "$result" "$(cut -f 1 "$logs/$name.times")"
+    if [ "$code" = 1 ] && [ "$on_failure" = stop ]; then break; fi
+  done
+  return $code
+}
