@@ -23,10 +23,13 @@ tree_of_files() {
   rm -f "$index"
 }
 
-# Wall time in hundredths of a second, and the CPU time of all children that have ended.
-wall() { printf '%s' "$(($(date +%s%N) / 10000000))"; }
-cpu() { times | tail -n 1 | sed 's/[ms]/ /g' | awk '{printf "%d", ($1 * 60 + $2 + $3 * 60 + $4) * 100}'; }
-tenths() { awk -v hundredths="$1" 'BEGIN {printf "%.1f", hundredths / 100}'; }
+# Sets `clock` to the wall time and the CPU time of all children that have ended, in seconds. Not in a subshell, whose children are others.
+read_clock() {
+  times >"$logs/clock"
+  clock="$(date +%s.%N) $(tail -n 1 "$logs/clock" | sed 's/[ms]/ /g' | awk '{print $1 * 60 + $2 + $3 * 60 + $4}')"
+}
+# Wall and CPU seconds between two clocks, with a tab.
+between() { printf '%s %s\n' "$1" "$2" | awk '{printf "%.1f\t%.1f", $3 - $1, $4 - $2}'; }
 
 # Sums of a log's `test result:` lines: passed, failed, ignored.
 counts() {
@@ -36,7 +39,7 @@ counts() {
 
 results=()
 run_steps() {
-  local on_failure=$1 name status wall_before cpu_before result log reason code=0
+  local on_failure=$1 name status before clock result log reason code=0
   shift
   mkdir -p "$logs"
   for name; do
@@ -48,14 +51,15 @@ run_steps() {
       continue
     fi
     rm -f "$logs/$name.passed"
-    wall_before=$(wall) cpu_before=$(cpu) status=0
+    read_clock
+    before=$clock
     # A function in a condition would go on after a failure, so a step is a process, and its status is looked up.
     set +e
     bash "$0" --step "$name" 2>&1 | tee "$log"
     status=${PIPESTATUS[0]}
     set -e
-    wall_before=$(($(wall) - wall_before)) cpu_before=$(($(cpu) - cpu_before))
-    printf '%s\t%s' "$(tenths $wall_before)" "$(tenths $cpu_before)" >"$logs/$name.times"
+    read_clock
+    between "$before" "$clock" >"$logs/$name.times"
     case $status in
       0) result=passed; printf '%s' "$tree" >"$logs/$name.passed" ;;
       77) result=not-run; reason=$(sed -n 's/^not run here: //p' "$log" | tail -n 1) ;;
