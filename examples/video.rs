@@ -3,7 +3,7 @@
 //! ```sh
 //! cargo run --example video                                              # the drawn scenes as a video
 //! cargo run --example video -- FRAME.png FRAME.png …                     # image files, one frame each
-//! cargo run --example video -- VIDEO.mp4   # a video file, decoded by OpenCV; see `make opencv`
+//! cargo run --example video -- VIDEO.mp4   # a video file, decoded by FFmpeg; see `make opencv`
 //! ```
 
 use std::path::PathBuf;

@@ -2,17 +2,16 @@
 
 use std::path::Path;
 
-use crate::source::container::{Container, frame_times};
+use crate::source::container::Container;
 use crate::text_cache::{TextCache, TextCacheIdentity};
 use ocelli_error::Result;
 
-/// Inspects a video file and reads its index.
+/// Inspects a video file.
 ///
 /// # Errors
 /// If the file cannot be read.
 pub fn inspect_container(path: &Path) -> std::io::Result<()> {
-    Container::inspect(path)?;
-    frame_times(path).map(drop)
+    Container::inspect(path).map(drop)
 }
 
 /// The model of the text caches here.

@@ -5,28 +5,28 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use ocelli::source::StreamKind;
-use ocelli::{Result, Sink, Source};
+use ocelli::{Cancellation, Result, Sink, Source};
 
 /// A program that runs another one in its own process.
 pub struct Host {
     /// The arguments, the program's name first.
     pub arguments: Vec<OsString>,
-    /// Reads and writes videos in a build without OpenCV.
+    /// Reads and writes videos in a build without the video library.
     pub videos: Option<Box<dyn Videos>>,
 }
 
 /// A video, a stream or a camera to open.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub enum VideoInput<'a> {
     /// A video file.
     File(&'a Path),
-    /// A stream or a file behind a URL; without a kind, the URL tells.
-    Url(&'a str, Option<StreamKind>),
+    /// A stream or a file behind a URL, until it is cancelled; without a kind, the URL tells.
+    Url(&'a str, Option<StreamKind>, &'a Cancellation),
     /// A camera by its index.
     Camera(u32),
 }
 
-/// What reads and writes videos in place of OpenCV.
+/// What reads and writes videos in place of the video library.
 pub trait Videos: Send + Sync {
     /// Its name and version, for `ocelli doctor`.
     fn library(&self) -> Option<String>;
@@ -67,18 +67,20 @@ pub(crate) fn executable() -> std::io::Result<PathBuf> {
     }
 }
 
-/// What reads and writes videos in place of OpenCV.
+/// What reads and writes videos in place of the video library.
 pub(crate) fn videos() -> Option<&'static dyn Videos> {
     HOST.get()?.videos.as_deref()
 }
 
-/// Opens a video file, a stream or a camera, through the host or OpenCV.
+/// Opens a video file, a stream or a camera, through the host or the video library.
 pub(crate) fn open_video(input: VideoInput<'_>) -> Result<Box<dyn Source>> {
     use ocelli::source::{StreamTimeouts, open_camera, open_stream_as, open_video};
     match (videos(), input) {
         (Some(videos), input) => videos.open(input),
         (None, VideoInput::File(path)) => open_video(path),
-        (None, VideoInput::Url(url, kind)) => open_stream_as(url, kind, StreamTimeouts::default()),
+        (None, VideoInput::Url(url, kind, cancellation)) => {
+            open_stream_as(url, kind, StreamTimeouts::default(), cancellation.clone())
+        }
         (None, VideoInput::Camera(index)) => open_camera(index),
     }
 }
@@ -88,7 +90,7 @@ pub(crate) fn can_read_videos() -> bool {
     videos().map_or_else(|| ocelli::source::video_library().is_ok(), |videos| videos.library().is_some())
 }
 
-/// Creates a video file, through the host or OpenCV.
+/// Creates a video file, through the host or the video library.
 pub(crate) fn create_video(path: &Path, frame_rate: f64) -> Result<Box<dyn Sink>> {
     match videos() {
         Some(videos) => videos.create(path, frame_rate),

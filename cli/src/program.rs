@@ -169,7 +169,6 @@ fn programs() -> [clap::Command; 3] {
 
 /// Runs `ocelli` with the arguments of this process.
 pub fn main() -> ExitCode {
-    silence_ffmpeg();
     Program::Ocelli.status().into()
 }
 
@@ -180,17 +179,5 @@ pub fn demo_image() -> ExitCode {
 
 /// Runs `demo-video` with the arguments of this process.
 pub fn demo_video() -> ExitCode {
-    silence_ffmpeg();
     Program::DemoVideo.status().into()
-}
-
-/// Silences FFmpeg inside OpenCV: its messages would appear between ours on stderr, and decoder failures are reported as
-/// errors anyway.
-#[allow(unsafe_code, reason = "OpenCV reads this setting from the environment only")]
-fn silence_ffmpeg() {
-    const LEVEL: &str = "OPENCV_FFMPEG_LOGLEVEL";
-    if std::env::var_os(LEVEL).is_none() {
-        // SAFETY: called at the start of `main`, before any thread that could read the environment exists.
-        unsafe { std::env::set_var(LEVEL, "-8") };
-    }
 }

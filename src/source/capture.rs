@@ -1,33 +1,33 @@
-//! Video files, cameras and network streams, decoded by OpenCV.
+//! Video files, cameras and network streams, decoded by FFmpeg.
 
 mod timeline;
 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use ocelli_opencv::{Backend, Capture as VideoCapture, OpenCv, Property};
+use ocelli_opencv::{Input, OpenCv, Reader, Stamp};
 
-use super::container::{Container, FrameIndex, frame_times};
+use super::container::Container;
 use super::{FRAME_RATES, Source, SourceInfo, StreamKind, StreamTimeouts, without_secrets};
+use crate::cancellation::Cancellation;
 use crate::frame::Frame;
-use crate::frame_view::swap_red_and_blue;
+use crate::image::MAX_PIXELS;
 use ocelli_error::{Error, ErrorKind, Result};
 use timeline::Timeline;
 
 /// Higher rates are time bases that were mistaken for frame rates.
 const MAX_FRAME_RATE: f64 = 1000.0;
-/// A decoder may recover after frames that it cannot decode, but never at the end of a file.
+/// A live stream may recover after frames that it cannot decode.
 const ATTEMPTS: u32 = 64;
 /// Higher counts come from headers without one.
-const MAX_FRAME_COUNT: f64 = 1e9;
+const MAX_FRAME_COUNT: u64 = 1_000_000_000;
 
-/// OpenCV's version and the backends that it reads videos and streams with.
+/// The versions of what reads videos and streams.
 ///
 /// # Errors
 /// [`ErrorKind::Unavailable`] if the video library is not installed or cannot be loaded.
 pub fn video_library() -> Result<String> {
-    let opencv = OpenCv::load()?;
-    Ok(format!("OpenCV {}: {}", opencv.version(), opencv.stream_backends().join(", ")))
+    OpenCv::load().map(OpenCv::version)
 }
 
 /// The video library, for a message about what it is needed for.
@@ -37,8 +37,8 @@ fn load(name: &str) -> Result<OpenCv> {
 
 /// Opens a video file.
 ///
-/// Frames are rotated upright and have the container's time stamps. A truncated or corrupt file provides the frames that
-/// can be decoded, then an error.
+/// Frames are rotated upright and have their own size, which may change from one to the next, and their own time stamps. A
+/// truncated or corrupt file provides the frames that can be decoded, then an error.
 ///
 /// # Errors
 /// [`ErrorKind::Io`] if the file cannot be read, [`ErrorKind::InvalidData`] if it is not a video.
@@ -47,7 +47,7 @@ pub fn open_video(path: &Path) -> Result<Box<dyn Source>> {
     if path.is_dir() {
         return Err(io(std::io::ErrorKind::IsADirectory.into()));
     }
-    let mut container = Container::inspect(path).map_err(io)?.unwrap_or_default();
+    let container = Container::inspect(path).map_err(io)?.unwrap_or_default();
     let name = path.display().to_string();
     let refuse =
         |why: &str| Error::new(ErrorKind::InvalidData, format!("cannot open the video, {name}: {why}"));
@@ -55,33 +55,12 @@ pub fn open_video(path: &Path) -> Result<Box<dyn Source>> {
         return Err(refuse("the file is empty"));
     }
     let opencv = load(&format!("the video, {name}"))?;
-    // Other backends are a last resort: they interpret paths as patterns and pipelines.
-    let mut found = VideoCapture::open(opencv, path, Backend::Ffmpeg, &[]);
-    if found.is_err() && !opencv.has_stream_backend(Backend::Ffmpeg) {
-        found = VideoCapture::open(opencv, path, Backend::Any, &[]);
-    }
-    let Ok(mut capture) = found else {
-        return Err(match container {
-            Container { unfinished: true, .. } => refuse("there is no index: the recording was cut off"),
-            Container { missing_bytes: 1.., .. } => refuse("the file is truncated, and no frame can be read"),
-            _ => refuse("no video that this build can decode"),
-        });
-    };
-    let turns = container.quarter_turns;
-    if turns.is_some() {
-        // OpenCV 4.6 with FFmpeg 5 rotates in the wrong direction, so frames are rotated here.
-        capture.set(Property::OrientationAuto, 0.0);
-    }
-    let mut source = Capture::new(name, capture, turns.unwrap_or(0))?;
-    source.info.has_sound = container.has_sound;
-    match frame_times(path).map_err(io)? {
-        FrameIndex::Times(times) => {
-            source.info.shortest_interval = times.windows(2).map(|pair| pair[1] - pair[0]).min();
-            source.timeline = Timeline::indexed(times, source.info.frame_rate);
-        }
-        FrameIndex::Unknown => {}
-        FrameIndex::DamagedAt(byte) => container.damaged_at = Some(byte),
-    }
+    let reader = Reader::open(opencv, Input::File(path), MAX_PIXELS).map_err(|why| match container {
+        Container { unfinished: true, .. } => refuse("there is no index: the recording was cut off"),
+        Container { missing_bytes: 1.., .. } => refuse("the file is truncated, and no frame can be read"),
+        _ => refuse(&format!("no video that this build can decode: {why}")),
+    })?;
+    let mut source = Capture::new(name, reader);
     source.file = Some(container);
     Ok(Box::new(source))
 }
@@ -98,8 +77,8 @@ pub fn open_camera(index: u32) -> Result<Box<dyn Source>> {
         Error::new(ErrorKind::Unavailable, message)
     };
     let index = i32::try_from(index).map_err(|_| refuse())?;
-    let capture = VideoCapture::open_camera(opencv, index).map_err(|_| refuse())?;
-    let mut source = Capture::new(name, capture, 0)?;
+    let reader = Reader::open_camera(opencv, index).map_err(|_| refuse())?;
+    let mut source = Capture::new(name, reader);
     source.go_live();
     Ok(Box::new(source))
 }
@@ -113,10 +92,11 @@ pub fn open_camera(index: u32) -> Result<Box<dyn Source>> {
 /// # Errors
 /// [`ErrorKind::Io`] if nothing answers in time, or the answer is not a video.
 pub fn open_stream(url: &str, timeouts: StreamTimeouts) -> Result<Box<dyn Source>> {
-    open_stream_as(url, None, timeouts)
+    open_stream_as(url, None, timeouts, Cancellation::new())
 }
 
 /// As [`open_stream`], for a stream whose kind is known; `None` lets the URL decide, and then whether its length is known.
+/// Cancelling ends what waits for the server.
 ///
 /// # Errors
 /// As [`open_stream`].
@@ -124,15 +104,23 @@ pub fn open_stream_as(
     url: &str,
     kind: Option<StreamKind>,
     timeouts: StreamTimeouts,
+    cancellation: Cancellation,
 ) -> Result<Box<dyn Source>> {
-    let milliseconds = |time: Duration| i32::try_from(time.as_millis()).unwrap_or(i32::MAX);
-    let parameters = [
-        (Property::OpenTimeoutMs, milliseconds(timeouts.open)),
-        (Property::ReadTimeoutMs, milliseconds(timeouts.read)),
-    ];
     let opencv = load(&format!("the stream, {}", without_secrets(url)))?;
-    let capture = VideoCapture::open(opencv, Path::new(url), Backend::Ffmpeg, &parameters);
-    let capture = capture.map_err(|_| {
+    let kind = kind.or_else(|| StreamKind::of_url(url));
+    let input = Input::Stream {
+        url,
+        open: timeouts.open,
+        read: timeouts.read,
+        is_live: kind != Some(StreamKind::File),
+        is_cancelled: {
+            let cancellation = cancellation.clone();
+            Box::new(move || cancellation.is_cancelled())
+        },
+    };
+    let reader = Reader::open(opencv, input, MAX_PIXELS);
+    cancellation.check()?;
+    let reader = reader.map_err(|_| {
         let message = format!(
             "cannot open the stream, {}: nothing answers within {} s, or the answer is not a video",
             without_secrets(url),
@@ -140,10 +128,10 @@ pub fn open_stream_as(
         );
         Error::new(ErrorKind::Io, message)
     })?;
-    let mut source = Capture::new(without_secrets(url), capture, 0)?;
-    source.timeout = Some(timeouts.read);
+    let mut source = Capture::new(without_secrets(url), reader);
+    (source.timeout, source.cancellation) = (Some(timeouts.read), cancellation);
     let by_length = if source.info.frame_count.is_some() { StreamKind::File } else { StreamKind::Live };
-    if kind.or_else(|| StreamKind::of_url(url)).unwrap_or(by_length) == StreamKind::Live {
+    if kind.unwrap_or(by_length) == StreamKind::Live {
         source.go_live();
     }
     Ok(Box::new(source))
@@ -151,86 +139,65 @@ pub fn open_stream_as(
 
 struct Capture {
     info: SourceInfo,
-    capture: VideoCapture,
-    quarter_turns: u8,
+    reader: Reader,
+    /// The frame that was advanced to.
+    stamp: Option<Stamp>,
     timeline: Timeline,
     next: u64,
     /// The container, if the stream is a file.
     file: Option<Container>,
     /// The time limit of a read, if the stream comes through a network.
     timeout: Option<Duration>,
-    /// The number of failures from which the decoder recovered.
-    failures: u64,
+    cancellation: Cancellation,
 }
 
 impl Capture {
-    fn new(name: String, capture: VideoCapture, quarter_turns: u8) -> Result<Self> {
-        let number = |property| capture.get(property);
-        let frame_rate = Some(number(Property::FrameRate))
-            .filter(|rate| FRAME_RATES.contains(rate) && *rate <= MAX_FRAME_RATE);
-        let frame_count = Some(number(Property::FrameCount)).filter(|n| (1.0..=MAX_FRAME_COUNT).contains(n));
-        let (width, height) = (number(Property::FrameWidth) as u32, number(Property::FrameHeight) as u32);
-        let size = if quarter_turns % 2 == 1 { (height, width) } else { (width, height) };
+    fn new(name: String, reader: Reader) -> Self {
+        let found = reader.info();
+        let frame_rate =
+            found.frame_rate.filter(|rate| FRAME_RATES.contains(rate) && *rate <= MAX_FRAME_RATE);
         let info = SourceInfo {
             name,
-            size: Some(size).filter(|(width, height)| *width > 0 && *height > 0),
+            size: found.size,
             frame_rate,
-            frame_count: frame_count.map(|count| count as u64),
+            frame_count: found.frames.map(|(count, _)| count).filter(|count| *count <= MAX_FRAME_COUNT),
+            shortest_interval: found.shortest_interval,
+            has_sound: found.has_sound,
             ..SourceInfo::default()
         };
-        Ok(Self {
-            timeline: Timeline::new(frame_rate),
-            info,
-            capture,
-            quarter_turns,
-            next: 0,
-            file: None,
-            timeout: None,
-            failures: 0,
-        })
+        let timeline = Timeline::new(frame_rate);
+        let cancellation = Cancellation::new();
+        Self { info, reader, stamp: None, timeline, next: 0, file: None, timeout: None, cancellation }
     }
 
     /// Marks the source as live: frames are timed by the stream's clock or this machine's.
     fn go_live(&mut self) {
         self.info.live = true;
-        self.info.frame_count = None;
+        (self.info.frame_count, self.info.shortest_interval) = (None, None);
         self.timeline = Timeline::live();
     }
 
     /// Advances to the next frame without converting it.
     fn advance(&mut self, frame: &mut Frame) -> Result<bool> {
         let start = Instant::now();
-        let mut attempts = 1;
-        while !self.capture.grab().map_err(|e| failed(&self.info, self.next, &e))? {
-            if self.file.is_none() || attempts == ATTEMPTS {
-                return self.end(start.elapsed()).map(|()| false);
-            }
-            attempts += 1;
-        }
-        self.failures += u64::from(attempts > 1);
-        let position_ms = self.capture.get(Property::PositionMs);
+        self.stamp = self.reader.next_frame().map_err(|e| failed("read", self.next, &self.info, &e))?;
+        let Some(stamp) = self.stamp else { return self.end(start.elapsed()).map(|()| false) };
         frame.index = self.next;
-        (frame.time, frame.captured) = self.timeline.next(position_ms);
+        (frame.time, frame.captured) = self.timeline.next(stamp.time);
         self.next += 1;
         Ok(true)
     }
 
     /// Converts the frame that was advanced to.
     fn decode(&mut self, frame: &mut Frame) -> Result<()> {
-        let Self { capture, info, next, quarter_turns, .. } = self;
-        let decoded = capture.retrieve(*quarter_turns).map_err(|e| failed(info, *next, &e))?;
-        let Some(picture) = decoded else {
-            let message =
-                format!("cannot decode frame {}, {}: expected 8-bit colours", frame.index, info.name);
-            return Err(Error::new(ErrorKind::InvalidData, message));
-        };
-        let rgb = frame.image.reset_rgb8(picture.width, picture.height)?;
-        swap_red_and_blue(picture.pixels, rgb);
-        Ok(())
+        let Some(stamp) = self.stamp else { return Ok(()) };
+        let rgb = frame.image.reset_rgb8(stamp.width, stamp.height)?;
+        self.reader.convert(rgb).map_err(|e| failed("decode", frame.index, &self.info, &e))
     }
 
     /// Checks whether the stream may end here.
     fn end(&self, waited: Duration) -> Result<()> {
+        self.cancellation.check()?;
         let (name, read) = (&self.info.name, self.next);
         let timed_out = self.timeout.filter(|timeout| waited >= *timeout);
         let timed_out = timed_out.map(|timeout| format!("no frame for {} s", timeout.as_secs_f64()));
@@ -260,7 +227,8 @@ impl Capture {
                 None => Ok(()),
             };
         };
-        let count = self.info.frame_count.filter(|_| container.counts_frames);
+        let found = self.reader.info();
+        let count = self.info.frame_count.filter(|_| found.frames.is_some_and(|(_, is_counted)| is_counted));
         if container.missing_bytes > 0 {
             return refuse(&format!("the file is truncated, {} bytes are missing", container.missing_bytes));
         }
@@ -270,10 +238,10 @@ impl Capture {
         if let Some(byte) = container.damaged_at {
             return refuse(&format!("the file is corrupt at byte {byte}: frames behind it may be missing"));
         }
-        if self.failures > 0 && count.is_none_or(|count| read < count) {
+        if self.reader.failures() > 0 && count.is_none_or(|count| read < count) {
             return refuse("the file is corrupt: some frames could not be decoded");
         }
-        match self.missing_from(count, container.duration) {
+        match self.missing_from(count, found.duration) {
             Some((reached, announced)) => {
                 refuse(&format!("the file is corrupt: it ends at {reached:.1} s of {announced:.1} s"))
             }
@@ -294,8 +262,8 @@ impl Capture {
     }
 }
 
-fn failed(info: &SourceInfo, frame: u64, error: &ocelli_opencv::Error) -> Error {
-    Error::new(ErrorKind::InvalidData, format!("cannot read frame {frame}, {}: {error}", info.name))
+fn failed(step: &str, frame: u64, info: &SourceInfo, error: &ocelli_opencv::Error) -> Error {
+    Error::new(ErrorKind::InvalidData, format!("cannot {step} frame {frame}, {}: {error}", info.name))
 }
 
 /// Whether the stream goes on with the next frame: a live one has lost a frame that cannot be decoded, and not its connection,

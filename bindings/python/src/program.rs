@@ -57,7 +57,7 @@ impl Videos for PythonVideos {
     fn open(&self, input: VideoInput<'_>) -> Result<Box<dyn Source>> {
         let (name, live) = match input {
             VideoInput::File(path) => (path.display().to_string(), Some(false)),
-            VideoInput::Url(url, kind) => (url.to_owned(), kind.map(|kind| kind == StreamKind::Live)),
+            VideoInput::Url(url, kind, _) => (url.to_owned(), kind.map(|kind| kind == StreamKind::Live)),
             VideoInput::Camera(index) => (index.to_string(), Some(true)),
         };
         Python::attach(|py| {

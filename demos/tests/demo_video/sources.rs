@@ -32,6 +32,9 @@ fn parts_of_a_video() {
         let off = lines.iter().map(|line| (line.time_s - line.frame as f64 / 25.0).abs());
         assert!(off.fold(0.0, f64::max) < 1e-3, "{options}: {lines:?}");
     }
+    // A name that looks like an address.
+    place.write("12:30:00.mp4", place.read("in.mp4"));
+    succeed(&place, &format!("--video 12:30:00.mp4 --classes moon {ONE_DETECTION}"));
     // Every fifth frame, at a fifth of the rate, takes as long.
     succeed(&place, &format!("--video in.mp4 --classes moon --vid-stride 5 -o out.avi {ONE_DETECTION}"));
     let (frames, rate) = frames_of(&place.path("out.avi"));
@@ -170,14 +173,20 @@ fn an_mkv_that_is_damaged_midway_is_an_error() {
 
 #[test]
 fn dropped_sound_is_reported() {
-    // An AVI with a second stream header, for sound, instead of padding.
+    // An AVI with the header of a second stream, of sound, in place of padding.
     let place = Place::new();
     draw_video(&place, "in.avi", 3);
     let mut bytes = place.read("in.avi");
     let junk =
         bytes.windows(4).position(|window| window == b"JUNK").expect("FFmpeg leaves room in its headers");
-    let header = [b"strh".as_slice(), &56u32.to_le_bytes(), b"auds"].concat();
-    bytes[junk + 8..junk + 8 + header.len()].copy_from_slice(&header);
+    let format = [1u16, 1, 8000, 0, 8000, 0, 1, 8].map(u16::to_le_bytes).concat();
+    let header =
+        [b"strh\x38\0\0\0auds".as_slice(), &[0; 16], &1u32.to_le_bytes(), &8000u32.to_le_bytes(), &[0; 28]];
+    let header = [header.concat(), b"strf\x10\0\0\0".to_vec(), format].concat();
+    let size = u32::from_le_bytes(bytes[junk + 4..junk + 8].try_into().expect("four bytes"));
+    let rest = [b"JUNK".as_slice(), &(size - header.len() as u32).to_le_bytes()].concat();
+    let header = [header, rest].concat();
+    bytes[junk..junk + header.len()].copy_from_slice(&header);
     place.write("sound.avi", bytes);
     for (name, is_said) in [("in.avi", false), ("sound.avi", true)] {
         let said = run_demo(&place, &format!("--video {name} --classes moon -o out.mp4")).stderr;

@@ -1,17 +1,55 @@
 //! The table of functions in `library.cpp`, and the library that has it.
 
-use std::ffi::{CStr, c_char, c_double, c_int};
+use std::ffi::{CStr, c_char, c_double, c_int, c_void};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use ocelli_engines::library::{Candidate, Library, LibrarySearch, open};
 use ocelli_error::Result;
 
-/// An open capture.
+/// An open file, stream or camera.
 #[repr(C)]
 #[derive(Debug)]
-pub(crate) struct Capture {
+pub(crate) struct Reader {
     _opaque: [u8; 0],
+}
+
+/// What is known before the first frame.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub(crate) struct Info {
+    pub(crate) frame_rate: f64,
+    pub(crate) frames: i64,
+    pub(crate) duration_ns: i64,
+    pub(crate) shortest_interval_ns: i64,
+    pub(crate) width: i32,
+    pub(crate) height: i32,
+    pub(crate) counts_frames: i32,
+    pub(crate) has_sound: i32,
+}
+
+/// A frame that was read.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub(crate) struct Stamp {
+    pub(crate) time_ns: i64,
+    pub(crate) failures: u64,
+    pub(crate) width: i32,
+    pub(crate) height: i32,
+}
+
+/// How a video is opened.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct Request {
+    pub(crate) name: *const c_char,
+    pub(crate) open_timeout_ms: i64,
+    pub(crate) read_timeout_ms: i64,
+    pub(crate) most_pixels: i64,
+    pub(crate) is_cancelled: Option<unsafe extern "C" fn(cancellation: *const c_void) -> c_int>,
+    pub(crate) cancellation: *const c_void,
+    pub(crate) is_file: i32,
+    pub(crate) is_live: i32,
 }
 
 /// An open writer.
@@ -22,7 +60,7 @@ pub(crate) struct Writer {
 }
 
 /// The version of [`Table`]; the library has the same number.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// The functions of the library, in its order.
 #[repr(C)]
@@ -31,26 +69,11 @@ pub(crate) struct Table {
     pub(crate) error: unsafe extern "C" fn() -> *const c_char,
     pub(crate) version: unsafe extern "C" fn() -> *const c_char,
     pub(crate) quiet: unsafe extern "C" fn(),
-    pub(crate) has_stream_backend: unsafe extern "C" fn(backend: c_int) -> c_int,
-    pub(crate) backends: unsafe extern "C" fn(text: *mut c_char, bytes: usize) -> c_int,
-    pub(crate) open_file: unsafe extern "C" fn(
-        path: *const c_char,
-        backend: c_int,
-        parameters: *const c_int,
-        count: usize,
-    ) -> *mut Capture,
-    pub(crate) open_camera: unsafe extern "C" fn(index: c_int) -> *mut Capture,
-    pub(crate) capture_free: unsafe extern "C" fn(capture: *mut Capture),
-    pub(crate) get: unsafe extern "C" fn(capture: *const Capture, property: c_int) -> c_double,
-    pub(crate) set: unsafe extern "C" fn(capture: *mut Capture, property: c_int, value: c_double) -> c_int,
-    pub(crate) grab: unsafe extern "C" fn(capture: *mut Capture) -> c_int,
-    pub(crate) retrieve: unsafe extern "C" fn(
-        capture: *mut Capture,
-        quarter_turns: c_int,
-        pixels: *mut *const u8,
-        width: *mut c_int,
-        height: *mut c_int,
-    ) -> c_int,
+    pub(crate) open: unsafe extern "C" fn(request: *const Request, info: *mut Info) -> *mut Reader,
+    pub(crate) open_camera: unsafe extern "C" fn(index: c_int, info: *mut Info) -> *mut Reader,
+    pub(crate) reader_free: unsafe extern "C" fn(reader: *mut Reader),
+    pub(crate) next: unsafe extern "C" fn(reader: *mut Reader, stamp: *mut Stamp) -> c_int,
+    pub(crate) convert: unsafe extern "C" fn(reader: *mut Reader, rgb: *mut u8) -> c_int,
     pub(crate) writer: unsafe extern "C" fn(
         path: *const c_char,
         codec: c_int,
@@ -108,8 +131,8 @@ fn table(path: &Path) -> std::result::Result<&'static Table, String> {
     table.ok_or_else(|| format!("it was built for another version of Ocelli: expected table {VERSION}"))
 }
 
-/// The version of OpenCV that the library was compiled with.
+/// The versions of FFmpeg and OpenCV.
 pub(crate) fn version(table: &Table) -> String {
-    // SAFETY: returns a string literal.
+    // SAFETY: returns a string that stays.
     unsafe { CStr::from_ptr((table.version)()) }.to_string_lossy().into_owned()
 }

@@ -1,21 +1,23 @@
-//! The parts of OpenCV that Ocelli uses: [`Capture`] reads video files, cameras and streams, [`Writer`] writes video files, [`Window`]
-//! shows frames.
+//! The parts of FFmpeg and OpenCV that Ocelli uses: [`Reader`] reads video files, streams and cameras, [`Writer`] writes video
+//! files, [`Window`] shows frames.
 //!
-//! OpenCV and what it needs are hundreds of shared libraries, so they are loaded when a video is first opened: [`OpenCv`] is
-//! `libocelli_video`, which `build.sh` compiles from `library.cpp` against the OpenCV of the system in a few seconds. Frames
-//! are BGR, 8 bits a channel, without gaps between rows. An [`Error`] is OpenCV's own message.
+//! These and what they need are hundreds of shared libraries, so they are loaded when a video is first opened:
+//! [`OpenCv`] is `libocelli_video`, which `build.sh` compiles against FFmpeg and OpenCV of the system in a few seconds.
+//! Frames that are read are RGB, those that are written and shown BGR, 8 bits a channel, without gaps between rows. An
+//! [`Error`] is the message of FFmpeg or OpenCV.
 
-use std::ffi::{CStr, CString, c_char, c_int};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::marker::PhantomData;
 use std::path::Path;
 use std::ptr::NonNull;
+use std::time::Duration;
 
 mod calls;
 
 use calls::Table;
 use ocelli_engines::library::Candidate;
 
-/// OpenCV's message about a call that failed.
+/// The message about a call that failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error(String);
 
@@ -30,44 +32,12 @@ impl std::error::Error for Error {}
 /// The result of a call.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Which part of OpenCV reads a file or stream (`cv::VideoCaptureAPIs`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(i32)]
-pub enum Backend {
-    /// The first that can.
-    Any = 0,
-    /// FFmpeg.
-    Ffmpeg = 1900,
-}
-
-/// A property of a [`Capture`] (`cv::VideoCaptureProperties`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(i32)]
-pub enum Property {
-    /// The time of the grabbed frame in milliseconds.
-    PositionMs = 0,
-    /// In pixels.
-    FrameWidth = 3,
-    /// In pixels.
-    FrameHeight = 4,
-    /// Frames per second.
-    FrameRate = 5,
-    /// Frames in the file.
-    FrameCount = 7,
-    /// Whether frames are turned as the file asks.
-    OrientationAuto = 49,
-    /// When opening gives up, in milliseconds.
-    OpenTimeoutMs = 53,
-    /// When reading gives up, in milliseconds.
-    ReadTimeoutMs = 54,
-}
-
 /// The loaded library.
 #[derive(Debug, Clone, Copy)]
 pub struct OpenCv(&'static Table);
 
 impl OpenCv {
-    /// Loads the library, once in the life of the process. From then on OpenCV writes nothing to stderr unless
+    /// Loads the library, once in the life of the process. From then on FFmpeg and OpenCV write nothing to stderr unless
     /// `OPENCV_LOG_LEVEL` is set: failures are reported as errors.
     ///
     /// # Errors
@@ -86,24 +56,9 @@ impl OpenCv {
         calls::candidates()
     }
 
-    /// The version of OpenCV that the library was compiled with.
+    /// The versions of FFmpeg and OpenCV.
     pub fn version(self) -> String {
         calls::version(self.0)
-    }
-
-    /// Whether files and streams can be read by this backend.
-    pub fn has_stream_backend(self, backend: Backend) -> bool {
-        // SAFETY: takes a number.
-        unsafe { (self.0.has_stream_backend)(backend as c_int) == 1 }
-    }
-
-    /// The names of the backends that read files and streams.
-    pub fn stream_backends(self) -> Vec<String> {
-        let mut text = [0u8; 1024];
-        // SAFETY: the buffer is writable for as many bytes as are named.
-        let length = unsafe { (self.0.backends)(text.as_mut_ptr().cast(), text.len()) };
-        let names = String::from_utf8_lossy(&text[..usize::try_from(length).unwrap_or(0)]).into_owned();
-        names.split(", ").filter(|name| !name.is_empty()).map(str::to_owned).collect()
     }
 
     /// The result of a function that returns 1, 0 or a negative number.
@@ -118,45 +73,116 @@ impl OpenCv {
     }
 }
 
-/// An open video file, camera or stream.
-#[derive(Debug)]
-pub struct Capture {
-    opencv: OpenCv,
-    capture: NonNull<calls::Capture>,
+/// What is known of a video before its first frame, as its header says.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Info {
+    /// Width and height of upright frames in pixels.
+    pub size: Option<(u32, u32)>,
+    /// Frames per second.
+    pub frame_rate: Option<f64>,
+    /// The number of frames, and whether it is counted, not estimated from the duration.
+    pub frames: Option<(u64, bool)>,
+    /// Of the video stream.
+    pub duration: Option<Duration>,
+    /// The shortest time between two frames.
+    pub shortest_interval: Option<Duration>,
+    /// Whether there is sound.
+    pub has_sound: bool,
 }
 
-// SAFETY: OpenCV's capture has no ties to the thread that made it, and a `&mut` is needed to use it.
-unsafe impl Send for Capture {}
-
-/// A decoded frame.
-#[derive(Debug, Clone, Copy)]
-pub struct Bgr<'c> {
-    /// In pixels.
+/// A frame that was read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stamp {
+    /// The time since the first frame; `None` if the stream does not say.
+    pub time: Option<Duration>,
+    /// Upright width in pixels.
     pub width: u32,
-    /// In pixels.
+    /// Upright height in pixels.
     pub height: u32,
-    /// `height × width × 3` bytes.
-    pub pixels: &'c [u8],
 }
 
-impl Capture {
-    /// Opens a file or a URL. `parameters` are set before it is opened.
+/// What is opened.
+pub enum Input<'i> {
+    /// A file, whatever its name is.
+    File(&'i Path),
+    /// A URL.
+    Stream {
+        /// The address.
+        url: &'i str,
+        /// How long opening may take.
+        open: Duration,
+        /// How long the next frame may take.
+        read: Duration,
+        /// Whether frames are wanted at once rather than fast.
+        is_live: bool,
+        /// Whether to stop: ends a call that waits.
+        is_cancelled: IsCancelled,
+    },
+}
+
+/// Whether to stop.
+pub type IsCancelled = Box<dyn Fn() -> bool + Send + Sync>;
+
+/// An open video file, stream or camera.
+pub struct Reader {
+    opencv: OpenCv,
+    reader: NonNull<calls::Reader>,
+    info: Info,
+    /// Width and height of the frame that was read.
+    size: (u32, u32),
+    failures: u64,
+    /// Used by `reader`.
+    _is_cancelled: Option<Box<IsCancelled>>,
+}
+
+impl std::fmt::Debug for Reader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Reader").field("info", &self.info).finish_non_exhaustive()
+    }
+}
+
+// SAFETY: a reader has no ties to the thread that made it, a `&mut` is needed to use it, and the function that it calls is
+// `Send` and `Sync`.
+unsafe impl Send for Reader {}
+
+/// Calls the function that was given for [`Input::Stream`].
+unsafe extern "C" fn is_cancelled(cancellation: *const c_void) -> c_int {
+    // SAFETY: the pointer is that of the request, to a function that its reader owns.
+    let is_cancelled = unsafe { &*cancellation.cast::<IsCancelled>() };
+    c_int::from(is_cancelled())
+}
+
+impl Reader {
+    /// Opens a file or a stream whose frames have at most `most_pixels`.
     ///
     /// # Errors
-    /// If it cannot be opened.
-    pub fn open(
-        opencv: OpenCv,
-        name: &Path,
-        backend: Backend,
-        parameters: &[(Property, i32)],
-    ) -> Result<Self> {
-        let name = path(name)?;
-        let numbers: Vec<c_int> =
-            parameters.iter().flat_map(|(property, value)| [*property as c_int, *value]).collect();
-        // SAFETY: the string ends with a null byte, the numbers are as many as are named, and both outlive the call.
-        let capture =
-            unsafe { (opencv.0.open_file)(name.as_ptr(), backend as c_int, numbers.as_ptr(), numbers.len()) };
-        NonNull::new(capture).map(|capture| Self { opencv, capture }).ok_or_else(|| opencv.last_error())
+    /// If it cannot be opened, or has no video that can be decoded.
+    pub fn open(opencv: OpenCv, input: Input<'_>, most_pixels: u64) -> Result<Self> {
+        let milliseconds = |time: Duration| i64::try_from(time.as_millis()).unwrap_or(i64::MAX >> 32);
+        let (name, times, is_live, stop) = match input {
+            Input::File(file) => (path(file)?, (0, 0), false, None),
+            Input::Stream { url, open, read, is_live, is_cancelled } => (
+                path(Path::new(url))?,
+                (milliseconds(open), milliseconds(read)),
+                is_live,
+                Some(Box::new(is_cancelled)),
+            ),
+        };
+        let request = calls::Request {
+            name: name.as_ptr(),
+            open_timeout_ms: times.0,
+            read_timeout_ms: times.1,
+            most_pixels: i64::try_from(most_pixels).unwrap_or(i64::MAX),
+            is_cancelled: stop.as_ref().map(|_| is_cancelled as unsafe extern "C" fn(*const c_void) -> c_int),
+            cancellation: stop.as_deref().map_or(std::ptr::null(), |stop| std::ptr::from_ref(stop).cast()),
+            is_file: i32::from(stop.is_none()),
+            is_live: i32::from(is_live),
+        };
+        let mut info = calls::Info::default();
+        // SAFETY: the request and its name outlive the call, the function in it is kept as long as the reader, and `info` is
+        // writable.
+        let reader = unsafe { (opencv.0.open)(&raw const request, &raw mut info) };
+        Self::new(opencv, reader, &info, stop)
     }
 
     /// Opens a camera by its index, from 0.
@@ -164,65 +190,80 @@ impl Capture {
     /// # Errors
     /// If there is no such camera, or another program uses it.
     pub fn open_camera(opencv: OpenCv, index: i32) -> Result<Self> {
-        // SAFETY: takes a number.
-        let capture = unsafe { (opencv.0.open_camera)(index) };
-        NonNull::new(capture).map(|capture| Self { opencv, capture }).ok_or_else(|| opencv.last_error())
+        let mut info = calls::Info::default();
+        // SAFETY: takes a number, and `info` is writable.
+        let reader = unsafe { (opencv.0.open_camera)(index, &raw mut info) };
+        Self::new(opencv, reader, &info, None)
     }
 
-    /// A property; 0 if it is unknown.
-    pub fn get(&self, property: Property) -> f64 {
-        // SAFETY: the capture is open until it is dropped.
-        unsafe { (self.opencv.0.get)(self.capture.as_ptr(), property as c_int) }
+    fn new(
+        opencv: OpenCv,
+        reader: *mut calls::Reader,
+        info: &calls::Info,
+        stop: Option<Box<IsCancelled>>,
+    ) -> Result<Self> {
+        let reader = NonNull::new(reader).ok_or_else(|| opencv.last_error())?;
+        let above_zero = |number: i64| u64::try_from(number).ok().filter(|number| *number > 0);
+        let side = |pixels: i32| u32::try_from(pixels).ok().filter(|pixels| *pixels > 0);
+        let info = Info {
+            size: side(info.width).zip(side(info.height)),
+            frame_rate: Some(info.frame_rate).filter(|rate| *rate > 0.0),
+            frames: above_zero(info.frames).map(|count| (count, info.counts_frames == 1)),
+            duration: above_zero(info.duration_ns).map(Duration::from_nanos),
+            shortest_interval: above_zero(info.shortest_interval_ns).map(Duration::from_nanos),
+            has_sound: info.has_sound == 1,
+        };
+        Ok(Self { opencv, reader, info, size: (0, 0), failures: 0, _is_cancelled: stop })
     }
 
-    /// Sets a property; whether the backend accepted it.
-    pub fn set(&mut self, property: Property, value: f64) -> bool {
-        // SAFETY: as in `get`.
-        unsafe { (self.opencv.0.set)(self.capture.as_ptr(), property as c_int, value) == 1 }
+    /// What was known before the first frame.
+    pub fn info(&self) -> &Info {
+        &self.info
     }
 
-    /// Advances to the next frame; `false` at the end.
+    /// How much could not be decoded until now.
+    pub fn failures(&self) -> u64 {
+        self.failures
+    }
+
+    /// Decodes the next frame; `None` at the end, or if the time is up.
     ///
     /// # Errors
-    /// If OpenCV fails; a frame that cannot be decoded is an end.
-    pub fn grab(&mut self) -> Result<bool> {
-        // SAFETY: as in `get`.
-        self.opencv.flag(unsafe { (self.opencv.0.grab)(self.capture.as_ptr()) })
-    }
-
-    /// Decodes the frame that was grabbed and turns it clockwise by quarters, 0 to 3. `None` if it cannot be decoded or is
-    /// not one of 8-bit colours.
-    ///
-    /// # Errors
-    /// If OpenCV fails.
-    pub fn retrieve(&mut self, quarter_turns: u8) -> Result<Option<Bgr<'_>>> {
-        let (mut pixels, mut width, mut height) = (std::ptr::null(), 0, 0);
-        // SAFETY: the capture is open, and the three pointers are to variables that outlive the call.
-        let found = self.opencv.flag(unsafe {
-            (self.opencv.0.retrieve)(
-                self.capture.as_ptr(),
-                c_int::from(quarter_turns % 4),
-                &raw mut pixels,
-                &raw mut width,
-                &raw mut height,
-            )
-        })?;
-        let sides = (u32::try_from(width).unwrap_or(0), u32::try_from(height).unwrap_or(0));
-        let bytes = 3 * sides.0 as usize * sides.1 as usize;
-        if !found || pixels.is_null() || bytes == 0 {
+    /// If decoding cannot go on.
+    pub fn next_frame(&mut self) -> Result<Option<Stamp>> {
+        let mut stamp = calls::Stamp::default();
+        self.size = (0, 0);
+        // SAFETY: the reader is open until it is dropped, and `stamp` is writable.
+        let code = unsafe { (self.opencv.0.next)(self.reader.as_ptr(), &raw mut stamp) };
+        self.failures = stamp.failures.max(self.failures);
+        if !self.opencv.flag(code)? {
             return Ok(None);
         }
-        // SAFETY: the function returns a continuous frame of this many bytes, which belongs to the capture and stays as it
-        // is until the next call; that needs a `&mut`, and so the end of this borrow.
-        let pixels = unsafe { std::slice::from_raw_parts(pixels, bytes) };
-        Ok(Some(Bgr { width: sides.0, height: sides.1, pixels }))
+        let side = |pixels: i32| u32::try_from(pixels).unwrap_or(0);
+        self.size = (side(stamp.width), side(stamp.height));
+        let time = u64::try_from(stamp.time_ns).ok().map(Duration::from_nanos);
+        Ok(Some(Stamp { time, width: self.size.0, height: self.size.1 }))
+    }
+
+    /// Writes the frame that was read to `rgb`, `height × width × 3` bytes.
+    ///
+    /// # Errors
+    /// If no frame of this size was read, or its pixels cannot be converted.
+    pub fn convert(&mut self, rgb: &mut [u8]) -> Result<()> {
+        let (width, height) = self.size;
+        if rgb.is_empty() || rgb.len() != 3 * width as usize * height as usize {
+            return Err(Error(format!("expected room for {width}x{height} pixels, got {} bytes", rgb.len())));
+        }
+        // SAFETY: the reader is open and has a frame of this size, and the function writes as many bytes as it has pixels.
+        let code = unsafe { (self.opencv.0.convert)(self.reader.as_ptr(), rgb.as_mut_ptr()) };
+        self.opencv.flag(code).map(drop)
     }
 }
 
-impl Drop for Capture {
+impl Drop for Reader {
     fn drop(&mut self) {
-        // SAFETY: made by `open`, and not used afterwards.
-        unsafe { (self.opencv.0.capture_free)(self.capture.as_ptr()) }
+        // SAFETY: made by `new`, and not used afterwards.
+        unsafe { (self.opencv.0.reader_free)(self.reader.as_ptr()) }
     }
 }
 
@@ -234,7 +275,7 @@ pub struct Writer {
     size: (u32, u32),
 }
 
-// SAFETY: as for `Capture`.
+// SAFETY: as for `Reader`, without a function.
 unsafe impl Send for Writer {}
 
 impl Writer {
@@ -363,7 +404,7 @@ fn side(pixels: u32) -> Result<c_int> {
     c_int::try_from(pixels).map_err(|_| Error(format!("a side of {pixels} pixels is too long")))
 }
 
-/// A path as OpenCV takes it: bytes on Unix, UTF-8 elsewhere.
+/// A path as C takes it: bytes on Unix, UTF-8 elsewhere.
 fn path(path: &Path) -> Result<CString> {
     #[cfg(unix)]
     let bytes = std::os::unix::ffi::OsStrExt::as_bytes(path.as_os_str()).to_vec();

@@ -1,17 +1,18 @@
-// libocelli_video: what Ocelli uses of OpenCV, as one table of C functions. No exception leaves them: a function that fails
-// returns a negative number or a null pointer, and `error` has the message until the thread's next call.
+// libocelli_video: what Ocelli uses of FFmpeg and OpenCV, as one table of C functions. No exception leaves them: a function
+// that fails returns a negative number or a null pointer, and `error` has the message until the thread's next call.
+
+#include "reader.hpp"
 
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <stdexcept>
 #include <string>
-#include <vector>
 
 #include <opencv2/core.hpp>
 #include <opencv2/core/utils/logger.hpp>
 #include <opencv2/highgui.hpp>
 #include <opencv2/videoio.hpp>
-#include <opencv2/videoio/registry.hpp>
 
 namespace {
 
@@ -32,108 +33,71 @@ R guarded(R otherwise, F call) noexcept {
   return otherwise;
 }
 
-struct Capture {
+// A camera, which OpenCV opens: FFmpeg's libraries for devices are not needed.
+struct Camera final : Reader {
   cv::VideoCapture from;
   cv::Mat decoded;
-  cv::Mat turned;
+
+  explicit Camera(int index, Info &info) {
+    if (!from.open(index, cv::CAP_ANY)) throw std::runtime_error("it cannot be opened");
+    info.frame_rate = from.get(cv::CAP_PROP_FPS);
+    info.width = static_cast<int>(from.get(cv::CAP_PROP_FRAME_WIDTH));
+    info.height = static_cast<int>(from.get(cv::CAP_PROP_FRAME_HEIGHT));
+  }
+
+  int next(Stamp &stamp) override {
+    if (!from.grab()) return 0;
+    if (!from.retrieve(decoded) || decoded.type() != CV_8UC3) throw std::runtime_error("expected 8-bit colours");
+    stamp = {static_cast<std::int64_t>(from.get(cv::CAP_PROP_POS_MSEC) * 1e6), 0, decoded.cols, decoded.rows};
+    return 1;
+  }
+
+  void convert(std::uint8_t *rgb) override {
+    cv::Mat to(decoded.rows, decoded.cols, CV_8UC3, rgb);
+    const int swapped[] = {0, 2, 1, 1, 2, 0};
+    cv::mixChannels(&decoded, 1, &to, 1, swapped, 3);
+  }
 };
-
-Capture *opened(Capture *capture, bool is_open) {
-  if (is_open) return capture;
-  delete capture;
-  message = "it cannot be opened";
-  return nullptr;
-}
-
 
 const char *error() { return message.c_str(); }
 
-const char *version() { return CV_VERSION; }
+const char *version() {
+  static const std::string text = std::string("FFmpeg ") + ffmpeg_version() + ", OpenCV " CV_VERSION;
+  return text.c_str();
+}
 
 void quiet() {
   guarded(0, [] {
+    silence_ffmpeg();
     cv::utils::logging::setLogLevel(cv::utils::logging::LOG_LEVEL_SILENT);
     return 0;
   });
 }
 
-int has_stream_backend(int backend) {
-  return guarded(0, [&] {
-    for (auto one : cv::videoio_registry::getStreamBackends())
-      if (one == backend) return 1;
-    return 0;
-  });
+Reader *open(const Request *request, Info *info) {
+  return guarded<Reader *>(nullptr, [&] { return open_video(*request, *info); });
 }
 
-// The names of the backends for files and streams, separated by commas, written to a buffer.
-int backends(char *text, std::size_t bytes) {
-  return guarded(-1, [&] {
-    std::string names;
-    for (auto one : cv::videoio_registry::getStreamBackends()) {
-      if (!names.empty()) names += ", ";
-      names += cv::videoio_registry::getBackendName(one);
-    }
-    const std::size_t length = names.copy(text, bytes);
-    return static_cast<int>(length);
-  });
+Reader *open_camera(int index, Info *info) {
+  return guarded<Reader *>(nullptr, [&] { return new Camera(index, *info); });
 }
 
-Capture *open_file(const char *path, int backend, const int *parameters, std::size_t count) {
-  return guarded<Capture *>(nullptr, [&] {
-    auto *capture = new Capture;
-    const std::vector<int> all(parameters, parameters + count);
-    return opened(capture, count == 0 ? capture->from.open(path, backend) : capture->from.open(path, backend, all));
-  });
-}
-
-Capture *open_camera(int index) {
-  return guarded<Capture *>(nullptr, [&] {
-    auto *capture = new Capture;
-    return opened(capture, capture->from.open(index, cv::CAP_ANY));
-  });
-}
-
-void capture_free(Capture *capture) {
+void reader_free(Reader *reader) {
   guarded(0, [&] {
-    delete capture;
+    delete reader;
     return 0;
   });
-}
-
-double get(const Capture *capture, int property) {
-  return guarded(0.0, [&] { return capture->from.get(property); });
-}
-
-int set(Capture *capture, int property, double value) {
-  return guarded(-1, [&] { return capture->from.set(property, value) ? 1 : 0; });
 }
 
 // 1 for a frame, 0 at the end.
-int grab(Capture *capture) {
-  return guarded(-1, [&] { return capture->from.grab() ? 1 : 0; });
+int next(Reader *reader, Stamp *stamp) {
+  return guarded(-1, [&] { return reader->next(*stamp); });
 }
 
-// The grabbed frame as BGR, turned clockwise by quarters. 1 for a frame, 0 if it is not one of 8-bit colours. The pixels
-// belong to the capture and stay until its next call.
-int retrieve(Capture *capture, int quarter_turns, const std::uint8_t **pixels, int *width, int *height) {
+// The frame that was read as RGB, `height × width × 3` bytes.
+int convert(Reader *reader, std::uint8_t *rgb) {
   return guarded(-1, [&] {
-    if (!capture->from.retrieve(capture->decoded)) return 0;
-    cv::Mat *frame = &capture->decoded;
-    if (quarter_turns != 0) {
-      const int how = quarter_turns == 1   ? cv::ROTATE_90_CLOCKWISE
-                      : quarter_turns == 2 ? cv::ROTATE_180
-                                           : cv::ROTATE_90_COUNTERCLOCKWISE;
-      cv::rotate(capture->decoded, capture->turned, how);
-      frame = &capture->turned;
-    }
-    if (frame->type() != CV_8UC3) return 0;
-    if (!frame->isContinuous()) {
-      capture->turned = frame->clone();
-      frame = &capture->turned;
-    }
-    *pixels = frame->data;
-    *width = frame->cols;
-    *height = frame->rows;
+    reader->convert(rgb);
     return 1;
   });
 }
@@ -202,21 +166,17 @@ void close(const char *title) {
 }
 
 // The order and the types are those of `Table` in calls.rs; VERSION there and here change with them.
-constexpr std::uint32_t VERSION = 1;
+constexpr std::uint32_t VERSION = 2;
 
 struct Table {
   decltype(&error) error_;
   decltype(&version) version_;
   decltype(&quiet) quiet_;
-  decltype(&has_stream_backend) has_stream_backend_;
-  decltype(&backends) backends_;
-  decltype(&open_file) open_file_;
+  decltype(&open) open_;
   decltype(&open_camera) open_camera_;
-  decltype(&capture_free) capture_free_;
-  decltype(&get) get_;
-  decltype(&set) set_;
-  decltype(&grab) grab_;
-  decltype(&retrieve) retrieve_;
+  decltype(&reader_free) reader_free_;
+  decltype(&next) next_;
+  decltype(&convert) convert_;
   decltype(&writer) writer_;
   decltype(&write) write_;
   decltype(&writer_finish) writer_finish_;
@@ -229,8 +189,7 @@ struct Table {
 };
 
 constexpr Table TABLE = {
-    &error, &version, &quiet, &has_stream_backend, &backends, &open_file, &open_camera,
-    &capture_free, &get, &set, &grab, &retrieve, &writer, &write,
+    &error, &version, &quiet, &open, &open_camera, &reader_free, &next, &convert, &writer, &write,
     &writer_finish, &writer_free, &window, &show, &wait_key, &is_visible, &close,
 };
 

@@ -21,6 +21,15 @@ fn half_bright(folder: &Path, frames: u64) -> PathBuf {
     path
 }
 
+fn frames_of(path: &Path) -> Vec<Frame> {
+    let mut source = open_video(path).unwrap_or_else(|e| panic!("{e}"));
+    let (mut frame, mut frames) = (Frame::default(), Vec::new());
+    while source.read_into(&mut frame).unwrap_or_else(|e| panic!("{e}")) {
+        frames.push(frame.clone());
+    }
+    frames
+}
+
 #[test]
 fn frames_are_rotated_upright() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -54,6 +63,125 @@ fn frames_are_rotated_upright() {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
+/// An AVI of JPEG files, ten a second.
+fn avi(images: &[Vec<u8>]) -> Vec<u8> {
+    let chunk = |id: &[u8; 4], content: &[u8]| {
+        let padding = &[0][..content.len() % 2];
+        [id.as_slice(), &(content.len() as u32).to_le_bytes(), content, padding].concat()
+    };
+    let numbers =
+        |numbers: &[u32]| numbers.iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<u8>>();
+    let count = images.len() as u32;
+    let head = numbers(&[100_000, 0, 0, 0, count, 0, 1, 0, 96, 64, 0, 0, 0, 0]);
+    let stream = [b"vidsMJPG".as_slice(), &numbers(&[0, 0, 0, 1, 10, 0, count, 0, 0, 0, 0, 0])].concat();
+    let format =
+        [&numbers(&[40, 96, 64, 1 | 24 << 16]), b"MJPG".as_slice(), &numbers(&[0, 0, 0, 0, 0])].concat();
+    let list = [b"strl".as_slice(), &chunk(b"strh", &stream), &chunk(b"strf", &format)].concat();
+    let header = [b"hdrl".as_slice(), &chunk(b"avih", &head), &chunk(b"LIST", &list)].concat();
+    let frames: Vec<u8> = images.iter().flat_map(|image| chunk(b"00dc", image)).collect();
+    let movie = [b"movi".as_slice(), &frames].concat();
+    chunk(b"RIFF", &[b"AVI ".as_slice(), &chunk(b"LIST", &header), &chunk(b"LIST", &movie)].concat())
+}
+
+/// A JPEG file, red on the left, or grey; its width tells that it is whole.
+fn jpeg(width: u32, height: u32, is_grey: bool) -> Vec<u8> {
+    let mut encoded = Vec::new();
+    let encoder = image::codecs::jpeg::JpegEncoder::new_with_quality(&mut encoded, 95);
+    let left = |at: u32| at % width < width / 2;
+    let pixels = 0..width * height;
+    match is_grey {
+        true => {
+            let pixels: Vec<u8> = pixels.map(|at| if left(at) { 200 } else { 40 }).collect();
+            image::ImageEncoder::write_image(encoder, &pixels, width, height, image::ExtendedColorType::L8)
+        }
+        false => {
+            let pixels: Vec<u8> =
+                pixels.flat_map(|at| if left(at) { [220, 20, 20] } else { [20, 20, 20] }).collect();
+            image::ImageEncoder::write_image(encoder, &pixels, width, height, image::ExtendedColorType::Rgb8)
+        }
+    }
+    .expect("it can be encoded");
+    encoded
+}
+
+#[test]
+fn frames_of_another_format_or_size_are_whole() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    // Whether each frame is grey, and its size.
+    for frames in [
+        [(false, (96, 64)), (true, (96, 64)), (true, (96, 64)), (false, (96, 64))],
+        [(true, (96, 64)), (false, (96, 64)), (false, (640, 480)), (true, (33, 17))],
+    ] {
+        let path = folder.path().join("x.avi");
+        let images: Vec<Vec<u8>> =
+            frames.iter().map(|(is_grey, (width, height))| jpeg(*width, *height, *is_grey)).collect();
+        std::fs::write(&path, avi(&images)).expect("it can be written to");
+        let found = frames_of(&path);
+        assert_eq!(found.len(), frames.len());
+        for ((is_grey, size), frame) in frames.into_iter().zip(&found) {
+            assert_eq!((frame.image.width(), frame.image.height()), size, "frame {}", frame.index);
+            assert_eq!(frame.time, Duration::from_millis(100 * frame.index));
+            let wrong = frame.image.as_rgb8().chunks_exact(3).enumerate().filter(|(at, pixel)| {
+                let x = *at as u32 % size.0;
+                let expected = match (x < size.0 / 2, is_grey) {
+                    (true, true) => [200; 3],
+                    (false, true) => [40; 3],
+                    (true, false) => [220, 20, 20],
+                    (false, false) => [20; 3],
+                };
+                // Eight pixels beside the edge are in the block of the edge.
+                x.abs_diff(size.0 / 2) > 8 && pixel.iter().zip(expected).any(|(a, b)| a.abs_diff(b) > 12)
+            });
+            assert_eq!(wrong.count(), 0, "frame {}", frame.index);
+        }
+    }
+}
+
+#[test]
+fn too_many_pixels_are_refused_before_they_are_decoded() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("x.avi");
+    let mut huge = jpeg(96, 64, true);
+    let sizes = huge.windows(2).position(|pair| pair == [0xff, 0xc0]).expect("a frame header") + 5;
+    huge[sizes..sizes + 4].copy_from_slice(&[0xff, 0, 0xff, 0]);
+    std::fs::write(&path, avi(&[huge.clone(), huge])).expect("it can be written to");
+    let error = open_video(&path).map(|mut source| source.read_into(&mut Frame::default()));
+    assert!(matches!(error, Err(_) | Ok(Err(_))), "{:?}", error.map(drop));
+}
+
+#[test]
+fn names_are_no_protocols_and_no_patterns() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = half_bright(folder.path(), 3);
+    for name in ["12:30:00.mp4", "100%.mp4", "a%03d.jpg", "b*[x]{1}.jpg", "c?d#e.mp4", "http:.mp4", "x%d"] {
+        let named = folder.path().join(name);
+        std::fs::copy(&path, &named).expect("there is room");
+        assert_eq!(frames_of(&named).len(), 3, "{name}");
+    }
+}
+
+#[test]
+fn a_stream_that_is_silent_ends_when_it_is_cancelled() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let url = format!("http://{}/x", listener.local_addr().expect("it is bound"));
+    let (cancellation, began) = (Cancellation::new(), Instant::now());
+    let cancels = cancellation.clone();
+    let server = std::thread::spawn(move || {
+        let connection = listener.accept().expect("someone connects");
+        cancels.cancel();
+        (connection, Instant::now())
+    });
+    let error = open_stream_as(&url, None, StreamTimeouts::default(), cancellation).map(drop);
+    let (_, cancelled) = server.join().expect("it is cancelled");
+    assert_eq!(error.map_err(|e| e.kind()), Err(ErrorKind::Cancelled));
+    assert!(
+        cancelled.elapsed() < Duration::from_millis(500),
+        "{:?} of {:?}",
+        cancelled.elapsed(),
+        began.elapsed()
+    );
+}
+
 #[test]
 fn skipped_frames_keep_their_indices_and_times() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -73,7 +201,7 @@ fn skipped_frames_keep_their_indices_and_times() {
 }
 
 #[test]
-fn the_index_of_a_file_has_the_time_of_each_frame() {
+fn each_frame_of_a_file_has_its_time() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let picture = Image::from_rgb8(64, 48, vec![120; 64 * 48 * 3]).expect("64 × 48 pixels");
     for ending in ["mp4", "mov", "mkv"] {
@@ -86,9 +214,7 @@ fn the_index_of_a_file_has_the_time_of_each_frame() {
                 .expect("there is room");
         }
         video.finish().expect("it is complete");
-        let FrameIndex::Times(times) = frame_times(&path).expect("it can be read") else {
-            panic!("{ending}: no index");
-        };
+        let times: Vec<Duration> = frames_of(&path).iter().map(|frame| frame.time).collect();
         let off = times.iter().zip(0..).map(|(time, at)| time.abs_diff(Duration::from_millis(40 * at)));
         assert!(off.max() < Some(Duration::from_millis(1)) && times.len() == 30, "{ending}: {times:?}");
     }

@@ -2,11 +2,6 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-/// How far apart an entry of the index and the decoder's time stamp of the same frame may be.
-const SAME_FRAME: Duration = Duration::from_micros(500);
-/// How many entries of the index are searched for a time stamp: a decoder may leave damaged frames out.
-const SEARCHED: usize = 64;
-
 /// Turns a decoder's time stamps into times that never decrease.
 pub(super) enum Timeline {
     /// The time stamps of a file.
@@ -15,17 +10,7 @@ pub(super) enum Timeline {
         nominal: Duration,
         /// The interval assumed before a frame without a valid time stamp.
         step: Duration,
-        first: Option<Duration>,
         last: Option<Duration>,
-    },
-    /// The index of a file: decoders that hold frames back lose the time stamps of the last ones.
-    Index {
-        times: Vec<Duration>,
-        next: usize,
-        first: Option<Duration>,
-        step: Duration,
-        /// The time of the last frame that the index does not have.
-        beyond: Option<Duration>,
     },
     /// The stream's clock, or this machine's.
     Live { began: Option<Instant>, clock: StreamClock, last: Duration },
@@ -33,13 +18,8 @@ pub(super) enum Timeline {
 
 impl Timeline {
     pub(super) fn new(frame_rate: Option<f64>) -> Self {
-        let step = interval(frame_rate);
-        Self::Stamps { nominal: step, step, first: None, last: None }
-    }
-
-    /// The times of a file's frames, in order and from zero.
-    pub(super) fn indexed(times: Vec<Duration>, frame_rate: Option<f64>) -> Self {
-        Self::Index { times, next: 0, first: None, step: interval(frame_rate), beyond: None }
+        let step = Duration::from_secs_f64(1.0 / frame_rate.unwrap_or(30.0));
+        Self::Stamps { nominal: step, step, last: None }
     }
 
     pub(super) fn live() -> Self {
@@ -48,11 +28,9 @@ impl Timeline {
 
     /// The time of the next frame relative to the first, and when it was taken if it is live.
     ///
-    /// Decoders that delay frames lose the last few time stamps, and raw streams have none. A time stamp that does not
-    /// increase is ignored, and the frame assumed to be one interval later, or the next one of the index. Frames beyond the
-    /// end of the index have the decoder's time stamps.
-    pub(super) fn next(&mut self, position_ms: f64) -> (Duration, Option<SystemTime>) {
-        let stamp = Duration::try_from_secs_f64(position_ms / 1e3).ok();
+    /// Raw streams have no time stamps. A time stamp that does not increase is ignored, and the frame assumed to be one
+    /// interval later.
+    pub(super) fn next(&mut self, stamp: Option<Duration>) -> (Duration, Option<SystemTime>) {
         let time = match self {
             Self::Live { began, clock, last } => {
                 let arrived = began.get_or_insert_with(Instant::now).elapsed();
@@ -60,25 +38,9 @@ impl Timeline {
                 let captured = SystemTime::now().checked_sub(arrived.saturating_sub(*last));
                 return (*last, captured);
             }
-            Self::Index { times, next, first, step, beyond } => {
-                let start = *first.get_or_insert(stamp.unwrap_or_default());
-                let stamp = stamp.and_then(|stamp| stamp.checked_sub(start));
-                let rest = times.get(*next..).unwrap_or_default().iter().take(SEARCHED);
-                let found =
-                    stamp.and_then(|stamp| rest.clone().position(|time| time.abs_diff(stamp) <= SAME_FRAME));
-                let at = *next + found.unwrap_or(0);
-                *next = at + 1;
-                times.get(at).copied().unwrap_or_else(|| {
-                    let last = beyond.or(times.last().copied()).unwrap_or_default();
-                    let stamp = stamp.filter(|stamp| *stamp > last.saturating_add(SAME_FRAME));
-                    *beyond.insert(stamp.unwrap_or(last.saturating_add(*step)))
-                })
-            }
-            Self::Stamps { nominal, step, first, last } => {
-                let start = *first.get_or_insert(stamp.unwrap_or_default());
-                let stamp = stamp.map(|stamp| stamp.saturating_sub(start));
+            Self::Stamps { nominal, step, last } => {
                 let time = match (*last, stamp) {
-                    (None, _) => Duration::ZERO,
+                    (None, stamp) => stamp.unwrap_or_default(),
                     (Some(last), Some(stamp)) if stamp > last => {
                         // A gap is not the interval of the frames after it.
                         *step = (stamp - last).min(*nominal);
@@ -98,16 +60,8 @@ impl Timeline {
         match self {
             Self::Live { began, .. } => began.map_or(Duration::ZERO, |began| began.elapsed()),
             Self::Stamps { step, last, .. } => last.map_or(Duration::ZERO, |last| last.saturating_add(*step)),
-            Self::Index { times, next, step, beyond, .. } => {
-                let shown = next.checked_sub(1).and_then(|at| times.get(at)).copied();
-                beyond.or(shown).map_or(Duration::ZERO, |last| last.saturating_add(*step))
-            }
         }
     }
-}
-
-fn interval(frame_rate: Option<f64>) -> Duration {
-    Duration::from_secs_f64(1.0 / frame_rate.unwrap_or(30.0))
 }
 
 /// The clock of a live stream, whose time stamps start anywhere and need not keep time: some streams number their frames only.
@@ -162,41 +116,20 @@ mod tests {
 
     #[test]
     fn times_never_decrease() {
-        let cases: [(&str, f64, &[f64], &[u64], u64); 7] = [
-            ("constant", 25.0, &[0.0, 40.0, 80.0], &[0, 40, 80], 120),
-            ("variable", 25.0, &[0.0, 40.0, 1040.0, 1060.0], &[0, 40, 1040, 1060], 1080),
-            ("held back", 20.0, &[0.0, 40.0, 80.0, 0.0, 0.0], &[0, 40, 80, 120, 160], 200),
-            ("damaged", 25.0, &[0.0, 40.0, 2000.0, 120.0, 160.0], &[0, 40, 2000, 2040, 2080], 2120),
-            ("no stamps", 50.0, &[0.0, 0.0, 0.0], &[0, 20, 40], 60),
-            ("begins late", 25.0, &[1400.0, 1440.0], &[0, 40], 80),
-            ("no numbers", 25.0, &[-1.0, f64::NAN, 80.0], &[0, 40, 80], 120),
+        let none = u64::MAX;
+        let cases: [(&str, f64, &[u64], &[u64], u64); 6] = [
+            ("constant", 25.0, &[0, 40, 80], &[0, 40, 80], 120),
+            ("variable", 25.0, &[0, 40, 1040, 1060], &[0, 40, 1040, 1060], 1080),
+            ("lost", 20.0, &[0, 40, 80, none, 0], &[0, 40, 80, 120, 160], 200),
+            ("damaged", 25.0, &[0, 40, 2000, 120, 160], &[0, 40, 2000, 2040, 2080], 2120),
+            ("no stamps", 50.0, &[none, none, none], &[0, 20, 40], 60),
+            ("begins without", 25.0, &[none, 80], &[0, 80], 120),
         ];
         for (name, rate, stamps, expected, end) in cases {
             let mut timeline = Timeline::new(Some(rate));
-            let found: Vec<u64> = stamps.iter().map(|ms| timeline.next(*ms).0.as_millis() as u64).collect();
-            assert_eq!((found.as_slice(), timeline.end().as_millis() as u64), (expected, end), "{name}");
-        }
-    }
-
-    #[test]
-    fn the_index_has_the_times_that_the_decoder_lost() {
-        let index: Vec<Duration> = [0, 40, 60, 160, 200, 320].map(Duration::from_millis).to_vec();
-        // The decoder's time stamps and the times: stamps that are lost, stamps from 1.4 s on, a frame left out.
-        let cases: [(&str, &[f64], &[u64], u64); 5] = [
-            ("held back", &[0.0, 40.0, 60.0, 160.0, 0.0, 0.0], &[0, 40, 60, 160, 200, 320], 360),
-            ("begins late", &[1400.0, 1440.0, 1460.0], &[0, 40, 60], 100),
-            ("left out", &[0.0, 40.0, 160.0, 160.0, 0.0], &[0, 40, 160, 200, 320], 360),
-            ("too many", &[0.0, 40.0, 60.0, 160.0, 0.0, 0.0, 0.0], &[0, 40, 60, 160, 200, 320, 360], 400),
-            (
-                "beyond",
-                &[0.0, 40.0, 60.0, 160.0, 200.0, 320.0, 420.0, 430.0, 0.0],
-                &[0, 40, 60, 160, 200, 320, 420, 430, 470],
-                510,
-            ),
-        ];
-        for (name, stamps, expected, end) in cases {
-            let mut timeline = Timeline::indexed(index.clone(), Some(25.0));
-            let found: Vec<u64> = stamps.iter().map(|ms| timeline.next(*ms).0.as_millis() as u64).collect();
+            let stamp = |ms: u64| (ms != none).then(|| Duration::from_millis(ms));
+            let found: Vec<u64> =
+                stamps.iter().map(|ms| timeline.next(stamp(*ms)).0.as_millis() as u64).collect();
             assert_eq!((found.as_slice(), timeline.end().as_millis() as u64), (expected, end), "{name}");
         }
     }

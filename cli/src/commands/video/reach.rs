@@ -11,8 +11,7 @@ const PORTS: [(&str, u16); 5] = [("rtsp", 554), ("rtsps", 322), ("rtmp", 1935), 
 /// How long a connection may take.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Refuses a stream whose host does not answer. OpenCV opens one stream at a time: a camera that is off would hold up all
-/// others until its time is up.
+/// Refuses a stream whose host does not answer, before its time is up: a camera that is off would hold up the others.
 ///
 /// # Errors
 /// [`ErrorKind::Io`] if no connection can be made. An address of another form is left to whoever opens it.

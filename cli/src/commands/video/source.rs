@@ -209,12 +209,13 @@ impl SourceArgs {
                 SourceName::Url(url) => {
                     let is_file = kind.or_else(|| StreamKind::of_url(&url)) == Some(StreamKind::File);
                     let name = without_secrets(&url);
+                    let until = cancellation.clone();
                     let open = move || {
                         // One of several; a camera that is alone may let in one visitor.
                         if matches!(patience, Patience::ByItself) {
                             reach::check(&url)?;
                         }
-                        open_video(VideoInput::Url(&url, kind))
+                        open_video(VideoInput::Url(&url, kind, &until))
                     };
                     self.live(name, !is_file, open, patience, cancellation)?
                 }
@@ -273,6 +274,7 @@ impl SourceArgs {
             Ok(source) if !source.info().live => return Ok(source),
             Ok(source) => source,
             Err(error) => {
+                interrupted()?;
                 let is_alone = matches!(patience, Patience::Now);
                 if !crate::host::can_read_videos() || (is_alone && !can_come) {
                     return Err(error.into());

@@ -1,0 +1,366 @@
+// Reads videos with FFmpeg's libraries, 5.1 to 7. A frame keeps its own size, pixel format, colour matrix and range, and
+// orientation: each of them can change from one frame to the next.
+
+#include "reader.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <climits>
+#include <cstring>
+#include <memory>
+#include <stdexcept>
+#include <thread>
+#include <tuple>
+
+extern "C" {
+#include <libavcodec/avcodec.h>
+#include <libavformat/avformat.h>
+#include <libavutil/display.h>
+#include <libavutil/opt.h>
+#include <libswscale/swscale.h>
+}
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Failures in a row after which a demuxer or a decoder does not recover.
+constexpr int ATTEMPTS = 64;
+// Rows are converted in place only where they are this aligned: swscale writes whole blocks of pixels.
+constexpr int BLOCK = 32;
+
+[[noreturn]] void fail(int code) {
+  char text[AV_ERROR_MAX_STRING_SIZE] = {};
+  av_strerror(code, text, sizeof text);
+  throw std::runtime_error(text);
+}
+
+int checked(int code) {
+  if (code < 0) fail(code);
+  return code;
+}
+
+template <typename T>
+T *allocated(T *pointer) {
+  if (pointer == nullptr) throw std::bad_alloc();
+  return pointer;
+}
+
+// How decoded pixels become upright: transposed first, then mirrored.
+struct Turn {
+  bool transpose = false, mirror_x = false, mirror_y = false;
+};
+
+// Of the matrix [a b u; c d v; x y w]: x' = a x + c y, y' = b x + d y.
+Turn turn_of(const std::uint8_t *bytes, std::size_t size) {
+  std::int32_t m[9];
+  if (bytes == nullptr || size < sizeof m) return {};
+  std::memcpy(m, bytes, sizeof m);
+  const auto far = [](std::int32_t value) { return std::abs(static_cast<std::int64_t>(value)); };
+  if (far(m[0]) >= far(m[1])) return {false, m[0] < 0, m[4] < 0};
+  return {true, m[3] < 0, m[1] < 0};
+}
+
+Turn turn_of(const AVStream *stream) {
+#if LIBAVFORMAT_VERSION_INT >= AV_VERSION_INT(60, 15, 100)
+  const AVCodecParameters *par = stream->codecpar;
+  const AVPacketSideData *data =
+      av_packet_side_data_get(par->coded_side_data, par->nb_coded_side_data, AV_PKT_DATA_DISPLAYMATRIX);
+  return data == nullptr ? Turn{} : turn_of(data->data, data->size);
+#else
+  std::size_t size = 0;
+  const std::uint8_t *data = av_stream_get_side_data(stream, AV_PKT_DATA_DISPLAYMATRIX, &size);
+  return turn_of(data, size);
+#endif
+}
+
+class Ffmpeg final : public Reader {
+ public:
+  Ffmpeg(const Request &request, Info &info) : request_(request) {
+    try {
+      open(info);
+    } catch (...) {
+      close();
+      throw;
+    }
+  }
+  ~Ffmpeg() override { close(); }
+  Ffmpeg(const Ffmpeg &) = delete;
+  Ffmpeg &operator=(const Ffmpeg &) = delete;
+
+  int next(Stamp &stamp) override {
+    begin(request_.read_timeout_ms);
+    for (int bad = 0;;) {
+      av_frame_unref(frame_);
+      int code = avcodec_receive_frame(codec_, frame_);
+      if (code == 0 && !is_small(frame_->width, frame_->height)) code = AVERROR_INVALIDDATA;
+      if (code == 0) break;
+      if (code == AVERROR_EOF || must_stop()) return end(stamp);
+      if (code != AVERROR(EAGAIN)) {
+        ++failures_;
+        if (drained_ && ++bad > ATTEMPTS) return end(stamp);
+        continue;
+      }
+      code = av_read_frame(format_, packet_);
+      if (code == AVERROR(EAGAIN)) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        continue;
+      }
+      if (code < 0) {
+        if (code == AVERROR_EXIT) return end(stamp);
+        if (code == AVERROR_INVALIDDATA && ++bad <= ATTEMPTS) {
+          ++failures_;
+          continue;
+        }
+        drained_ = true;
+        avcodec_send_packet(codec_, nullptr);
+        continue;
+      }
+      // The rest of a frame at the end of a file is no frame.
+      const bool is_cut = (packet_->flags & AV_PKT_FLAG_CORRUPT) != 0 && format_->pb != nullptr && avio_feof(format_->pb);
+      if (packet_->stream_index == stream_->index) {
+        code = is_cut ? AVERROR_INVALIDDATA : avcodec_send_packet(codec_, packet_);
+        if (code < 0 && code != AVERROR(EAGAIN)) ++failures_;
+      }
+      av_packet_unref(packet_);
+    }
+    const AVFrameSideData *matrix = av_frame_get_side_data(frame_, AV_FRAME_DATA_DISPLAYMATRIX);
+    turn_ = matrix == nullptr ? turn_of(stream_) : turn_of(matrix->data, matrix->size);
+    stamp.width = turn_.transpose ? frame_->height : frame_->width;
+    stamp.height = turn_.transpose ? frame_->width : frame_->height;
+    stamp.time_ns = time();
+    stamp.failures = failures_;
+    return 1;
+  }
+
+  void convert(std::uint8_t *rgb) override {
+    const int width = frame_->width, height = frame_->height;
+    prepare();
+    const bool is_upright = !turn_.transpose && !turn_.mirror_x && !turn_.mirror_y;
+    const bool is_direct = is_upright && width % BLOCK == 0;
+    const int stride = is_direct ? 3 * width : (3 * width + 63) / 64 * 64 + 64;
+    std::uint8_t *to = rgb;
+    if (!is_direct) {
+      av_fast_malloc(&buffer_, &capacity_, static_cast<std::size_t>(stride) * height + 64);
+      to = allocated(buffer_);
+    }
+    if (sws_scale(scaler_, frame_->data, frame_->linesize, 0, height, &to, &stride) != height)
+      throw std::runtime_error("the pixels cannot be converted");
+    if (is_direct) return;
+    const std::size_t row = 3 * static_cast<std::size_t>(turn_.transpose ? height : width);
+    if (is_upright) {
+      for (int y = 0; y < height; ++y) std::memcpy(rgb + y * row, buffer_ + static_cast<std::size_t>(y) * stride, row);
+      return;
+    }
+    const int columns = turn_.transpose ? height : width, rows = turn_.transpose ? width : height;
+    // In squares, so that the rows that are written and those that are read stay in the cache.
+    for (int top = 0; top < rows; top += BLOCK)
+      for (int left = 0; left < columns; left += BLOCK)
+        for (int y = top; y < std::min(top + BLOCK, rows); ++y)
+          for (int x = left; x < std::min(left + BLOCK, columns); ++x) {
+            const int across = turn_.mirror_x ? columns - 1 - x : x, down = turn_.mirror_y ? rows - 1 - y : y;
+            const int from_x = turn_.transpose ? down : across, from_y = turn_.transpose ? across : down;
+            std::memcpy(rgb + y * row + 3 * static_cast<std::size_t>(x),
+                        buffer_ + static_cast<std::size_t>(from_y) * stride + 3 * static_cast<std::size_t>(from_x), 3);
+          }
+  }
+
+ private:
+  void open(Info &info) {
+    begin(request_.open_timeout_ms);
+    format_ = allocated(avformat_alloc_context());
+    format_->interrupt_callback = {[](void *self) { return static_cast<Ffmpeg *>(self)->must_stop() ? 1 : 0; }, this};
+    std::string name = request_.name;
+    if (request_.is_file) {
+      // Not a protocol, whatever the name is.
+      name.insert(0, "file:");
+      if (name.find_first_of("%*?[{") != std::string::npos) {
+        // Nor a pattern of images: of the name only the extension is shown to those who guess the format.
+        checked(avio_open2(&file_, name.c_str(), AVIO_FLAG_READ, &format_->interrupt_callback, nullptr));
+        format_->pb = file_;
+        const std::size_t dot = name.find_last_of("./");
+        const std::string ending = dot == std::string::npos || name[dot] == '/' ? "" : name.substr(dot);
+        name = ending.find_first_of("%*?[{") == std::string::npos ? "video" + ending : "video";
+      }
+    }
+    AVDictionary *options = nullptr;
+    // Servers that know UDP only are asked a second time.
+    av_dict_set(&options, "rtsp_flags", "prefer_tcp", 0);
+    const int code = avformat_open_input(&format_, name.c_str(), nullptr, &options);
+    av_dict_free(&options);
+    checked(code);
+    checked(probe());
+    choose();
+    describe(info);
+  }
+
+  // Decodes first frames where the header does not say enough.
+  int probe() {
+    const unsigned count = format_->nb_streams;
+    std::unique_ptr<AVDictionary *[]> limits(new AVDictionary *[count + 1]());
+    for (unsigned i = 0; i < count; ++i) av_dict_set_int(&limits[i], "max_pixels", request_.most_pixels, 0);
+    const int code = avformat_find_stream_info(format_, limits.get());
+    for (unsigned i = 0; i < count; ++i) av_dict_free(&limits[i]);
+    return code;
+  }
+
+  void choose() {
+    int index = av_find_best_stream(format_, AVMEDIA_TYPE_VIDEO, -1, -1, nullptr, 0);
+    // The cover of a song is no video.
+    const auto is_cover = [&](int i) { return (format_->streams[i]->disposition & AV_DISPOSITION_ATTACHED_PIC) != 0; };
+    if (index >= 0 && is_cover(index)) {
+      index = static_cast<int>(format_->nb_streams) - 1;
+      while (index >= 0 && (is_cover(index) || format_->streams[index]->codecpar->codec_type != AVMEDIA_TYPE_VIDEO)) --index;
+    }
+    if (index < 0) throw std::runtime_error("it has no video");
+    stream_ = format_->streams[index];
+    const AVCodecParameters *par = stream_->codecpar;
+    for (unsigned i = 0; i < format_->nb_streams; ++i)
+      if (static_cast<int>(i) != index) format_->streams[i]->discard = AVDISCARD_ALL;
+    if (par->width > 0 && par->height > 0 && !is_small(par->width, par->height))
+      throw std::runtime_error(std::to_string(par->width) + "x" + std::to_string(par->height) + ": expected at most " +
+                               std::to_string(request_.most_pixels / 1000000) + " megapixels");
+    const AVCodec *decoder = avcodec_find_decoder(par->codec_id);
+    if (decoder == nullptr) throw std::runtime_error(std::string("no decoder for ") + avcodec_get_name(par->codec_id));
+    codec_ = allocated(avcodec_alloc_context3(decoder));
+    checked(avcodec_parameters_to_context(codec_, par));
+    codec_->pkt_timebase = stream_->time_base;
+    codec_->max_pixels = request_.most_pixels;
+    codec_->thread_count = static_cast<int>(std::min(16U, std::max(1U, std::thread::hardware_concurrency())));
+    // A frame on each thread delays the picture of a camera by as many frames.
+    codec_->thread_type = request_.is_live ? FF_THREAD_SLICE : FF_THREAD_FRAME | FF_THREAD_SLICE;
+    checked(avcodec_open2(codec_, decoder, nullptr));
+    packet_ = allocated(av_packet_alloc());
+    frame_ = allocated(av_frame_alloc());
+  }
+
+  void describe(Info &info) {
+    const AVRational rate = av_guess_frame_rate(format_, stream_, nullptr);
+    const AVRational base = stream_->time_base, ns = {1, 1000000000};
+    info.frame_rate = rate.num > 0 && rate.den > 0 ? av_q2d(rate) : 0.0;
+    const bool has_duration = stream_->duration != AV_NOPTS_VALUE && stream_->duration > 0;
+    info.duration_ns = has_duration ? av_rescale_q(stream_->duration, base, ns) : -1;
+    info.frames = std::max<std::int64_t>(stream_->nb_frames, 0);
+    info.counts_frames = info.frames > 0;
+    const int entries = avformat_index_get_entries_count(stream_);
+    if (info.counts_frames && entries == info.frames) {
+      // Every frame is in the index: those that an edit list leaves out are known, and how fast frames come.
+      std::int64_t before = AV_NOPTS_VALUE, least = INT64_MAX;
+      for (int i = 0; i < entries; ++i) {
+        const AVIndexEntry *entry = avformat_index_get_entry(stream_, i);
+        if (entry->flags & AVINDEX_DISCARD_FRAME) {
+          --info.frames;
+          continue;
+        }
+        if (before != AV_NOPTS_VALUE && entry->timestamp > before) least = std::min(least, entry->timestamp - before);
+        before = entry->timestamp;
+      }
+      info.shortest_interval_ns = least == INT64_MAX ? 0 : std::max<std::int64_t>(av_rescale_q(least, base, ns), 0);
+    } else if (stream_->r_frame_rate.num > 0 && stream_->r_frame_rate.den > 0 && !request_.is_live) {
+      // The rate at which all frames that were looked at have a place.
+      info.shortest_interval_ns = av_rescale(1000000000, stream_->r_frame_rate.den, stream_->r_frame_rate.num);
+    }
+    if (!info.counts_frames) {
+      const double seconds = format_->duration > 0 ? static_cast<double>(format_->duration) / AV_TIME_BASE
+                             : has_duration        ? static_cast<double>(stream_->duration) * av_q2d(base)
+                                                   : 0.0;
+      const double estimate = seconds * info.frame_rate + 0.5;
+      info.frames = estimate < 1e15 ? static_cast<std::int64_t>(estimate) : 0;
+    }
+    const Turn turn = turn_of(stream_);
+    info.width = turn.transpose ? stream_->codecpar->height : stream_->codecpar->width;
+    info.height = turn.transpose ? stream_->codecpar->width : stream_->codecpar->height;
+    info.has_sound = 0;
+    for (unsigned i = 0; i < format_->nb_streams; ++i)
+      if (format_->streams[i]->codecpar->codec_type == AVMEDIA_TYPE_AUDIO) info.has_sound = 1;
+  }
+
+  // Makes the conversion of this frame ready, anew where the frame before was of another kind.
+  void prepare() {
+    const auto kind = std::make_tuple(frame_->width, frame_->height, frame_->format, static_cast<int>(frame_->colorspace),
+                                      static_cast<int>(frame_->color_range));
+    if (scaler_ != nullptr && kind == kind_) return;
+    sws_freeContext(scaler_);
+    scaler_ = sws_getContext(frame_->width, frame_->height, static_cast<AVPixelFormat>(frame_->format), frame_->width,
+                             frame_->height, AV_PIX_FMT_RGB24, SWS_BICUBIC, nullptr, nullptr, nullptr);
+    if (scaler_ == nullptr) throw std::runtime_error("its pixel format cannot be converted");
+    kind_ = kind;
+    int *from_table, *to_table, from_range, to_range, brightness, contrast, saturation;
+    if (sws_getColorspaceDetails(scaler_, &from_table, &from_range, &to_table, &to_range, &brightness, &contrast,
+                                 &saturation) < 0)
+      return;
+    // What is not said stays as swscale assumes it: BT.601, and the range of the pixel format.
+    if (frame_->color_range == AVCOL_RANGE_JPEG) from_range = 1;
+    if (frame_->color_range == AVCOL_RANGE_MPEG) from_range = 0;
+    const bool is_said = frame_->colorspace != AVCOL_SPC_UNSPECIFIED && frame_->colorspace != AVCOL_SPC_RGB;
+    const int *table = is_said ? sws_getCoefficients(frame_->colorspace) : sws_getCoefficients(SWS_CS_DEFAULT);
+    sws_setColorspaceDetails(scaler_, table, from_range, sws_getCoefficients(SWS_CS_DEFAULT), to_range, brightness,
+                             contrast, saturation);
+  }
+
+  std::int64_t time() {
+    const std::int64_t at = frame_->best_effort_timestamp;
+    if (at == AV_NOPTS_VALUE) return INT64_MIN;
+    if (first_ == AV_NOPTS_VALUE) first_ = at;
+    std::int64_t since = 0;
+    if (__builtin_sub_overflow(at, first_, &since)) return INT64_MIN;
+    return av_rescale_q(since, stream_->time_base, AVRational{1, 1000000000});
+  }
+
+  int end(Stamp &stamp) {
+    stamp.failures = failures_;
+    return 0;
+  }
+
+  bool is_small(int width, int height) const {
+    return static_cast<std::int64_t>(width) * height <= request_.most_pixels && std::max(width, height) <= USHRT_MAX;
+  }
+
+  void begin(std::int64_t timeout_ms) {
+    has_deadline_ = timeout_ms > 0;
+    deadline_ = Clock::now() + std::chrono::milliseconds(timeout_ms);
+  }
+
+  bool must_stop() const {
+    if (request_.is_cancelled != nullptr && request_.is_cancelled(request_.cancellation)) return true;
+    return has_deadline_ && Clock::now() >= deadline_;
+  }
+
+  void close() {
+    sws_freeContext(scaler_);
+    av_freep(&buffer_);
+    av_frame_free(&frame_);
+    av_packet_free(&packet_);
+    avcodec_free_context(&codec_);
+    avformat_close_input(&format_);
+    avio_closep(&file_);
+  }
+
+  const Request request_;
+  AVFormatContext *format_ = nullptr;
+  AVIOContext *file_ = nullptr;
+  AVStream *stream_ = nullptr;
+  AVCodecContext *codec_ = nullptr;
+  AVPacket *packet_ = nullptr;
+  AVFrame *frame_ = nullptr;
+  SwsContext *scaler_ = nullptr;
+  std::tuple<int, int, int, int, int> kind_;
+  std::uint8_t *buffer_ = nullptr;
+  unsigned capacity_ = 0;
+  Turn turn_;
+  std::int64_t first_ = AV_NOPTS_VALUE;
+  std::uint64_t failures_ = 0;
+  bool drained_ = false;
+  bool has_deadline_ = false;
+  Clock::time_point deadline_;
+};
+
+}  // namespace
+
+Reader *open_video(const Request &request, Info &info) { return new Ffmpeg(request, info); }
+
+const char *ffmpeg_version() { return av_version_info(); }
+
+void silence_ffmpeg() {
+  av_log_set_callback([](void *, int, const char *, va_list) {});
+}

@@ -1,0 +1,51 @@
+// What reads frames. Functions throw where they fail.
+
+#pragma once
+
+#include <cstdint>
+
+// What is known before the first frame; 0 stands for unknown, -1 for an unknown duration.
+struct Info {
+  double frame_rate;
+  std::int64_t frames;
+  std::int64_t duration_ns;
+  std::int64_t shortest_interval_ns;
+  std::int32_t width;
+  std::int32_t height;
+  std::int32_t counts_frames;  // Whether `frames` is counted, not estimated from the duration.
+  std::int32_t has_sound;
+};
+
+// A frame that was read: its upright size, and its time since the first frame, or the smallest number if it has none.
+struct Stamp {
+  std::int64_t time_ns;
+  std::uint64_t failures;  // How much could not be decoded until here.
+  std::int32_t width;
+  std::int32_t height;
+};
+
+struct Reader {
+  virtual ~Reader() = default;
+  // Decodes the next frame: 1, or 0 at the end.
+  virtual int next(Stamp &stamp) = 0;
+  // Writes the frame as RGB, upright and without gaps, `height × width × 3` bytes.
+  virtual void convert(std::uint8_t *rgb) = 0;
+};
+
+// How a video is opened.
+struct Request {
+  const char *name;
+  std::int64_t open_timeout_ms;  // 0: none
+  std::int64_t read_timeout_ms;
+  std::int64_t most_pixels;
+  int (*is_cancelled)(const void *);  // May be null.
+  const void *cancellation;
+  std::int32_t is_file;
+  std::int32_t is_live;
+};
+
+Reader *open_video(const Request &request, Info &info);
+
+// FFmpeg's version, and nothing more on stderr from it.
+const char *ffmpeg_version();
+void silence_ffmpeg();
