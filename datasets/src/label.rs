@@ -39,6 +39,8 @@ mod prompts;
 mod record;
 mod refine;
 #[cfg(test)]
+mod replaced;
+#[cfg(test)]
 mod restarts;
 mod review;
 mod saved;

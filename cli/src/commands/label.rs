@@ -372,11 +372,25 @@ fn report_changes(log: &LogArgs, summary: &Summary, flag: &str) {
         (&summary.corrected, "with labels that a person corrected: these stay"),
         (&summary.outdated, "with labels for an earlier picture, which was replaced since: check these"),
         (&summary.edited, "whose picture was edited in the data set: picture and labels stay"),
+        (&summary.changed, "whose file was replaced after it was labelled: run the same label command again"),
     ];
     for (names, what) in cases.iter().filter(|(names, _)| !names.is_empty()) {
         let named = names.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
         let more = if names.len() > NAMED { ", …" } else { "" };
         status(log, &format!("{} {what} ({named}{more})", count(names.len(), "image")));
+    }
+    if let Some(first) = summary.dropped.first() {
+        let files = count(summary.dropped.len(), "file");
+        status(
+            log,
+            &format!("{files} of formats that --format no longer names were removed, such as {first}"),
+        );
+    }
+    for line in summary.unclear.iter().take(NAMED) {
+        diagnostic(&format!("{line}; the file stays, and tables and other formats do not follow it there"));
+    }
+    if summary.unclear.len() > NAMED {
+        diagnostic(&format!("and {} more lines that are not labels", summary.unclear.len() - NAMED));
     }
 }
 

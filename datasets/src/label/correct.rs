@@ -243,7 +243,7 @@ impl CorrectedSet {
     fn peek(&self, image: Option<&SetImage>) -> Result<Opened> {
         let folder = OutputFolder::unlocked(&self.root);
         let path = folder.written_path();
-        let written = Written::load(&self.root, &path)?.unwrap_or_else(|| Written::new(&self.root, &path));
+        let written = Written::load_to_read(&self.root, &path)?;
         let contents = self.contents(&folder)?;
         self.opened(folder, contents, written, image)
     }

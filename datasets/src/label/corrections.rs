@@ -86,12 +86,18 @@ impl Place {
 
     /// Labels the images as the program does, with a detector that reads their lengths.
     pub fn label(&self, run: &Run) -> Result<Summary> {
+        self.label_while(run, &mut || {})
+    }
+
+    /// The same, with something that happens between reading each image and writing its labels.
+    pub fn label_while(&self, run: &Run, meanwhile: &mut dyn FnMut()) -> Result<Summary> {
         let mut job = self.open(run)?;
         for (first, todo) in job.take_todo() {
             let classes = if run.finds_added { (first..run.classes.len()).collect() } else { vec![0] };
             for file in todo {
                 let identity = identity(&file.path);
                 let found = detect_all(&file.path, classes.iter().map(|class| run.classes[*class]));
+                meanwhile();
                 if let Err(stop) =
                     job.finish_image((&file, identity), found, (first, &classes), 0, &mut |_| Ok(()))
                 {

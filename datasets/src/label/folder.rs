@@ -33,6 +33,11 @@ pub(super) struct OutputFolder {
     _lock: Option<File>,
 }
 
+fn is_read_only(error: &Error) -> bool {
+    let source = std::error::Error::source(error).and_then(|source| source.downcast_ref::<std::io::Error>());
+    source.is_some_and(|e| e.kind() == std::io::ErrorKind::ReadOnlyFilesystem)
+}
+
 /// The contents of an output folder, stored as a file in the state folder.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Contents {
@@ -82,12 +87,26 @@ impl OutputFolder {
 
     /// Locks a folder that exists.
     pub fn open_existing(root: &Path) -> Result<Self> {
+        Self::check_existing(root)?;
+        Self::lock(root)
+    }
+
+    /// The same to read from it. One on a file system that is only read needs no lock: nothing can write to it.
+    pub fn open_to_read(root: &Path) -> Result<Self> {
+        Self::check_existing(root)?;
+        match Self::lock(root) {
+            Err(e) if is_read_only(&e) => Ok(Self::unlocked(root)),
+            locked => locked,
+        }
+    }
+
+    fn check_existing(root: &Path) -> Result<()> {
         if !root.join(STATE_FOLDER).is_dir() {
             let why = if root.exists() { "it contains no labelled data set" } else { "no such folder" };
             let message = format!("no data set, {}: {why}", root.display());
             return Err(Error::new(ErrorKind::InvalidArgument, message));
         }
-        Self::lock(root)
+        Ok(())
     }
 
     /// A folder to read from, while another process may write to it.

@@ -46,6 +46,17 @@ pub struct Shard {
     count: u32,
 }
 
+impl ImageFile {
+    /// What decides its shard: the path below the input folder, without the number of its name, which depends on the other
+    /// images and on the order of the inputs.
+    pub(super) fn key(&self) -> String {
+        let parts: Vec<Component<'_>> =
+            self.path.components().filter(|part| matches!(part, Component::Normal(_))).collect();
+        let below = parts.len().saturating_sub(self.name.split('/').count());
+        name_of(&parts[below..].iter().collect::<PathBuf>())
+    }
+}
+
 impl ImageSet {
     /// Names the images after their relative paths. If several paths differ in case or extension only, the first image gets
     /// the path as its name and the others get a number: `a.jpg`, `a-2.png`. A file that was found twice counts once.
@@ -201,9 +212,9 @@ impl Shard {
         self.count
     }
 
-    /// Whether the image with this name is in this shard.
-    pub fn contains(&self, name: &str) -> bool {
-        hash_of(name, 0) % u64::from(self.count) == u64::from(self.index - 1)
+    /// Whether the image with this path below its input folder is in this shard.
+    pub fn contains(&self, path: &str) -> bool {
+        hash_of(path, 0) % u64::from(self.count) == u64::from(self.index - 1)
     }
 }
 

@@ -3,8 +3,8 @@
 mod run;
 mod videos;
 
-use std::collections::HashMap;
-use std::path::Path;
+use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
 
 use ocelli::{Error, ErrorKind, Model, Result, prompt::MAX_CLASSES, tiles::Tiling};
 use serde_json::Value;
@@ -15,7 +15,7 @@ use super::images::{ImageFile, ImageSet, Shard};
 use super::journal::{Entry, Journal, source_hash};
 use super::known::KnownImages;
 use super::merge::classes_of;
-use super::placer::{Placer, label_files};
+use super::placer::{PROPOSALS, Placer, is_dropped, label_files};
 use super::prefetch::Prepared;
 use super::record::{Record, identity};
 use super::refine::Refiner;
@@ -23,7 +23,7 @@ use super::saved::Saved;
 use super::settings::{DataSetOptions, Format, LabelSettings, Tracking};
 use super::source::is_member;
 use super::write::{Summary, whole_files, write_data_set};
-use super::written::{ClassHashes, Meaning, Written};
+use super::written::{ClassHashes, Meaning, Owner, Written};
 pub(super) use run::read;
 
 /// What happens to the data set that is in the output folder already.
@@ -78,6 +78,8 @@ pub struct LabelJob {
     placer: Placer,
     /// In a row, by device.
     engine_failures: HashMap<usize, usize>,
+    /// What was removed of formats that are not named any more.
+    dropped: Vec<String>,
 }
 
 impl LabelJob {
@@ -167,7 +169,7 @@ impl LabelJob {
         let classes = ClassHashes::new(settings.classes.names());
         if !discard_corrections {
             let way_out = "choose another output folder, or discard_corrections to overwrite them";
-            check_conflicts(root, &written, &classes, way_out, |file| meaning_of(options, classes.all, file))
+            check_conflicts(root, &written, &classes, way_out, options)
                 .map_err(|error| error.about("discard_corrections"))?;
         }
         let mut saved = Saved::default();
@@ -223,8 +225,12 @@ impl LabelJob {
             let journal = before_restart.as_mut().map(|(journal, _)| journal);
             remember_images(&mut known, continued.as_mut().or(journal))?;
         }
-        let whole = known.name(whole);
-        let is_here = |file: &&ImageFile| shard.is_none_or(|shard| shard.contains(&file.name));
+        let names_sha256 = whole.names_sha256();
+        let of_shard =
+            whole.files().iter().filter(|file| shard.is_none_or(|shard| shard.contains(&file.key())));
+        let of_shard: HashSet<PathBuf> = of_shard.map(|file| file.path.clone()).collect();
+        let whole = known.name(whole, |file| identity(&file.path));
+        let is_here = |file: &&ImageFile| of_shard.contains(&file.path);
         let set = ImageSet::from_named(whole.files().iter().filter(is_here).cloned().collect());
         let mut placer = Placer::new(written, root, options, &whole, &settings.classes);
         placer.saved = saved;
@@ -235,7 +241,7 @@ impl LabelJob {
         let contents = Contents {
             shard,
             images: whole.files().len() as u64,
-            names_sha256: whole.names_sha256(),
+            names_sha256,
             options: options.clone(),
             written: before.map_or(0, |before| before.written),
         };
@@ -265,6 +271,7 @@ impl LabelJob {
                 Journal::restart(&folder.journal_path(), described, former, &kept)?
             }
         };
+        let dropped = placer.remove_dropped()?;
         folder.set_contents(&contents)?;
         journal.splits().for_each(|(name, validation)| placer.prefer(name, validation));
         let mut job = Self {
@@ -281,6 +288,7 @@ impl LabelJob {
             tracking: settings.tracking,
             tiling: settings.tiling,
             engine_failures: HashMap::new(),
+            dropped,
         };
         job.find_todo()?;
         Ok(job)
@@ -348,7 +356,7 @@ impl LabelJob {
     /// # Errors
     /// The error of `check_cancelled`; [`ErrorKind::Io`] if a file cannot be written.
     pub fn finish(mut self, check_cancelled: &mut dyn FnMut() -> Result<()>) -> Result<Summary> {
-        let summary = write_data_set(
+        let mut summary = write_data_set(
             &self.folder,
             &mut self.journal,
             &self.set,
@@ -356,6 +364,7 @@ impl LabelJob {
             &self.classes,
             check_cancelled,
         )?;
+        summary.dropped = std::mem::take(&mut self.dropped);
         self.contents.written = self.journal.length();
         self.folder.set_contents(&self.contents)?;
         // The last write: what a stopped run did not say, the next one says.
@@ -386,15 +395,19 @@ pub(super) fn meaning_of(options: &DataSetOptions, classes: u64, file: &str) -> 
     }
 }
 
-/// Refuses to write over corrected files that have another format or other classes.
+/// Refuses to write over corrected files that have another format or other classes, and to leave those behind whose format is
+/// not named any more: nothing would say that they describe an earlier image.
 pub(super) fn check_conflicts(
     root: &Path,
     written: &Written,
     classes: &ClassHashes,
     way_out: &str,
-    wanted: impl Fn(&str) -> Option<Meaning>,
+    options: &DataSetOptions,
 ) -> Result<()> {
-    let conflicts = written.conflicts(classes, wanted)?;
+    let mut conflicts = written.conflicts(classes, |file| meaning_of(options, classes.all, file))?;
+    let is_dropped = |file: &str| is_dropped(options, file) && !file.starts_with(PROPOSALS);
+    let dropped = written.existing(is_dropped)?.into_iter().filter(|(_, owner)| *owner == Owner::Person);
+    conflicts.extend(dropped.map(|(file, _)| file));
     if conflicts.is_empty() {
         return Ok(());
     }

@@ -14,15 +14,16 @@ use serde::{Deserialize, Serialize};
 
 use super::folder::STATE_FOLDER;
 use super::images::{ImageFile, ImageSet, split_extension};
+use super::placer::{COPIES, copy_name, is_copy_of};
 use super::record::{check_name, identity};
-use super::source::{is_readable, read};
+use super::source::{content_of, is_readable, is_same};
 use super::stop::before_write;
 
 /// The version of the format.
 const FORMAT: u32 = 1;
 
 /// An image of the data set.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct KnownImage {
     /// The path of its file when it was last named.
     pub source: String,
@@ -34,6 +35,12 @@ pub(super) struct KnownImage {
     /// Its labels that were corrected for an earlier picture, as the placer names them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub outdated_labels: Vec<String>,
+    /// A hash of the content of that picture; `None` until it was seen at its source.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content: Option<String>,
+    /// Its name in a data set without a history, if the last run named it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub found: Option<String>,
     /// Whether its labels were removed because its file is gone.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_removed: bool,
@@ -49,7 +56,7 @@ impl KnownImage {
             if !self.earlier.contains(&self.identity) {
                 self.earlier.push(self.identity);
             }
-            self.identity = picture;
+            (self.identity, self.content) = (picture, None);
         }
     }
 }
@@ -119,6 +126,25 @@ impl KnownImages {
         self.images.is_empty()
     }
 
+    /// The names of the images.
+    pub fn names(&self) -> impl Iterator<Item = &String> {
+        self.images.keys()
+    }
+
+    /// Whether it was noted which images the last run named: earlier versions did not.
+    pub fn has_found(&self) -> bool {
+        self.images.values().any(|image| image.found.is_some())
+    }
+
+    /// Notes the content of an image whose picture is at its source.
+    pub fn note_content(&mut self, name: &str, path: &Path) {
+        let is_there = |image: &KnownImage| image.identity != (0, 0) && identity(path) == image.identity;
+        if self.images.get(name).is_some_and(|image| image.content.is_none() && is_there(image)) {
+            let content = content_of(path);
+            self.change(name, |image| image.content = content.filter(|_| is_there(image)));
+        }
+    }
+
     /// Ends the notes about images that a restart leaves out. Returns those that are not in the data set.
     pub fn take_left_out(&mut self, is_there: impl Fn(&str) -> bool) -> Vec<String> {
         let mut noted = Vec::new();
@@ -150,26 +176,20 @@ impl KnownImages {
             Some(known) if known.source == source => return,
             Some(known) => known.source = source,
             None => {
-                let image = KnownImage {
-                    source,
-                    identity,
-                    earlier: Vec::new(),
-                    outdated_labels: Vec::new(),
-                    is_removed: false,
-                    is_left_out: false,
-                };
+                let image = KnownImage { source, identity, ..KnownImage::default() };
                 self.images.insert(file.name.clone(), image);
             }
         }
         self.is_changed = true;
     }
 
-    /// Names the images that were found. One that is known by its path keeps its name, whatever its content is now. One that
-    /// was moved does, too: the file has the same name, size and time, and if the file at the former path can be read, the
-    /// same content. All other images are new, and those whose names are taken get a number, even if the image that had the
-    /// name is gone: what a person made of its labels is not about them.
-    pub fn name(&mut self, found: ImageSet) -> ImageSet {
+    /// Names the images that were found, which have the sizes and times of `identity`. One that is known by its path keeps its
+    /// name, whatever its content is now. One that was moved does, too: the file has the same name, size, time and content. All
+    /// other images are new, and those whose names are taken get a number, even if the image that had the name is gone: what a
+    /// person made of its labels is not about them. The name of a picture that a person put into the data set is taken.
+    pub fn name(&mut self, found: ImageSet, identity: impl Fn(&ImageFile) -> (u64, u64)) -> ImageSet {
         let mut files: Vec<ImageFile> = found.files().to_vec();
+        let root = self.path.parent().and_then(Path::parent).unwrap_or(Path::new("")).to_owned();
         let by_source: HashMap<&str, &String> =
             self.images.iter().map(|(name, image)| (image.source.as_str(), name)).collect();
         let mut used: HashSet<String> = HashSet::new();
@@ -195,9 +215,12 @@ impl KnownImages {
             let file = &mut files[*at];
             let path = file.path.to_string_lossy();
             let Some(candidates) = by_file.get(file_name(&path)) else { return true };
-            let now = identity(&file.path);
+            let now = identity(file);
             let is_moved = |name: &&&String| {
-                !used.contains(**name) && is_same_picture(&self.images[**name], &file.path, now)
+                !used.contains(**name)
+                    && self.images[**name].identity == now
+                    && now != (0, 0)
+                    && self.has_content_of(name, &file.path, &root)
             };
             let by_name = candidates.iter().find(|name| ***name == file.name).filter(is_moved);
             let Some(name) = by_name.or_else(|| candidates.iter().find(is_moved)) else { return true };
@@ -207,6 +230,11 @@ impl KnownImages {
         });
         let key = |name: &str| split_extension(name).0.to_lowercase();
         let mut taken: HashSet<String> = self.images.keys().map(|name| key(name)).collect();
+        if !new.is_empty() && !taken.is_empty() {
+            for folder in COPIES {
+                add_stems(&root.join(folder), "", &mut taken);
+            }
+        }
         for at in new {
             let file = &mut files[at];
             let own = file.name.clone();
@@ -217,14 +245,40 @@ impl KnownImages {
                 file.name = format!("{stem}-{number}{extension}");
             }
         }
-        for file in files.iter().filter(|file| !has_unsupported_extension(&file.path)) {
-            if !self.images.contains_key(&file.name) {
-                self.add(file, identity(&file.path));
-            } else {
-                self.add(file, (0, 0));
+        let mut named: HashMap<&str, &str> = HashMap::new();
+        for (file, found) in files.iter().zip(found.files()) {
+            if !has_unsupported_extension(&file.path) {
+                let is_known = self.images.contains_key(&file.name);
+                self.add(file, if is_known { (0, 0) } else { identity(file) });
+                named.insert(&file.name, &found.name);
+            }
+        }
+        for (name, image) in &mut self.images {
+            let found = named.get(name.as_str()).copied();
+            if image.found.as_deref() != found {
+                (image.found, self.is_changed) = (found.map(str::to_owned), true);
             }
         }
         ImageSet::from_named(files)
+    }
+
+    /// Whether a file of the size and time of an image that was elsewhere has its content, too: that of the former file, on
+    /// record, or of the copies in the data set, whichever there is. If there is none, it counts as the same.
+    fn has_content_of(&self, name: &str, path: &Path, root: &Path) -> bool {
+        let image = &self.images[name];
+        if is_readable(Path::new(&image.source)) {
+            return is_same(Path::new(&image.source), path);
+        }
+        let Some(now) = content_of(path) else { return true };
+        let is_copy = |path: &PathBuf| {
+            let is_file = path.symlink_metadata().is_ok_and(|there| there.is_file());
+            is_file && image.identity.0 == identity(path).0 && is_copy_of(path, name, image.identity)
+        };
+        let mut copies = COPIES.iter().map(|folder| root.join(folder).join(copy_name(name))).filter(is_copy);
+        match &image.content {
+            Some(content) => *content == now,
+            None => copies.all(|copy| content_of(&copy).as_ref() == Some(&now)),
+        }
     }
 }
 
@@ -232,12 +286,13 @@ fn file_name(path: &str) -> &str {
     path.rsplit(['/', std::path::MAIN_SEPARATOR]).next().unwrap_or(path)
 }
 
-/// Whether a file has the picture of an image that was elsewhere.
-fn is_same_picture(known: &KnownImage, path: &Path, now: (u64, u64)) -> bool {
-    let before = Path::new(&known.source);
-    let has_same_content = || match (read(before), read(path)) {
-        (Ok(before), Ok(now)) => before == now,
-        _ => false,
-    };
-    known.identity == now && now != (0, 0) && (!is_readable(before) || has_same_content())
+/// Adds the names below a folder without extensions, in lower case.
+fn add_stems(folder: &Path, above: &str, stems: &mut HashSet<String>) {
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = format!("{above}{}", entry.file_name().to_string_lossy());
+        match entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            true => add_stems(&entry.path(), &format!("{name}/"), stems),
+            false => drop(stems.insert(split_extension(&name).0.to_lowercase())),
+        }
+    }
 }

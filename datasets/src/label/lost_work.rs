@@ -104,8 +104,9 @@ fn a_frozen_picture_freezes_all_formats() {
             let place = labelled(&run, &[("a.png", 20), ("b.png", 40)]);
             let files = ["annotations.json", "voc/Annotations/a.xml", "segments/labels/train/a.txt"];
             let files = files.map(|file| format!("set/{file}"));
-            let before = files.each_ref().map(|file| place.read(file));
             place.write("set/labels/train/a.txt", MINE);
+            place.label(&run).expect("nothing is new");
+            let before = files.each_ref().map(|file| place.read(file));
             place.write("images/new", &"x".repeat(50));
             std::fs::rename(place.path("images/new"), place.path("images/a.png")).expect("it can");
             run.existing.restart = restart;

@@ -1,6 +1,6 @@
 //! Joins the shards of a job.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
@@ -8,10 +8,11 @@ use serde_json::Value;
 use super::class_map::{Class, ClassMap};
 use super::folder::{Contents, OutputFolder};
 use super::images::{ImageFile, ImageSet};
-use super::job::{check_conflicts, meaning_of};
+use super::job::check_conflicts;
 use super::journal::{Journal, difference};
 use super::known::KnownImages;
-use super::placer::{Placer, label_files};
+use super::placer::{Placer, label_files, masks_folder};
+use super::record::Record;
 use super::saved::{Saved, SavedLabels};
 use super::settings::Format;
 use super::write::{COCO_FILES, Summary, write_data_set};
@@ -35,7 +36,7 @@ impl Part {
             let message = format!("cannot merge, {}: {why}", root.display());
             Err(Error::new(ErrorKind::Mismatch, message))
         };
-        let folder = OutputFolder::open_existing(root)?;
+        let folder = OutputFolder::open_to_read(root)?;
         let Some(contents) = folder.contents()? else {
             return refuse("nothing is labelled in it yet; finish this shard first");
         };
@@ -46,7 +47,7 @@ impl Part {
         if contents.written == 0 || contents.written != journal.length() {
             return refuse("it is not finished; finish this shard first");
         }
-        let written = Written::open(&folder)?;
+        let written = Written::load_to_read(folder.root(), &folder.written_path())?;
         written.recover(&OutputFolder::FOLDERS)?;
         for (file, _) in COCO_FILES {
             let is_there = contents.options.has(Format::Coco) && root.join(file).is_file();
@@ -61,6 +62,18 @@ impl Part {
         let saved = Saved::load(root)?;
         let known = KnownImages::load(root)?;
         Ok(Self { folder, contents, journal, settings, written, saved, known })
+    }
+
+    /// Whether a person corrected the labels of an image in it.
+    fn has_corrections(&self, name: &str) -> Result<bool> {
+        for (file, _) in
+            [false, true].into_iter().flat_map(|split| label_files(&self.contents.options, name, split))
+        {
+            if self.written.owner(&file)? == Owner::Person {
+                return Ok(true);
+            }
+        }
+        Ok(self.saved.contains(name))
     }
 }
 
@@ -91,6 +104,7 @@ pub fn merge(
         parts.push(Part::open(root)?);
     }
     check(&parts)?;
+    let owned = owned_images(&mut parts)?;
     let Some(first) = parts.first() else {
         return Err(Error::new(
             ErrorKind::InvalidArgument,
@@ -102,19 +116,12 @@ pub fn merge(
         let message = format!("corrupt journal, {}: it has no classes", first.folder.root().display());
         Error::new(ErrorKind::InvalidData, message)
     })?;
-    // The shard of each image, by name, which is the order of the data set.
-    let mut shard_of: BTreeMap<String, usize> = BTreeMap::new();
-    for (part, Part { journal, .. }) in parts.iter().enumerate() {
-        shard_of.extend(journal.names().map(|name| (name.to_owned(), part)));
-    }
     let mut contents = Contents { shard: None, written: 0, ..first.contents.clone() };
     let expected = contents.names_sha256.clone();
 
     OutputFolder::check(output)?;
-    let mut files = Vec::with_capacity(shard_of.len());
-    let named =
-        shard_of.keys().map(|name| ImageFile { path: PathBuf::new(), name: name.clone(), frame: None });
-    if ImageSet::from_named(named.collect()).names_sha256() != expected {
+    let found = ImageSet::from_named(owned.values().map(|image| image.file.clone()).collect());
+    if found.names_sha256() != expected {
         let message = format!(
             "cannot merge, {}: the images of its shards are not those of the job; restart the shards and label them \
              again",
@@ -138,31 +145,24 @@ pub fn merge(
     written.recover(&OutputFolder::FOLDERS)?;
     let hashes = ClassHashes::new(classes.names());
     let way_out = "name another output folder";
-    check_conflicts(folder.root(), &written, &hashes, way_out, |file| {
-        meaning_of(&options, hashes.all, file)
-    })?;
+    check_conflicts(folder.root(), &written, &hashes, way_out, &options)?;
     let saved = Saved::load(folder.root())?;
     saved.check(folder.root(), &options, &hashes, way_out)?;
     folder.check_journal(Some(&contents))?;
     let mut journal = Journal::open(&folder.journal_path(), &settings)?;
     folder.set_contents(&contents)?;
-    for (name, part) in &shard_of {
-        check_cancelled()?;
-        let part = &mut parts[*part];
-        let entry = part.journal.entry(name).cloned().expect("its name came from this journal");
-        let path = part.journal.read(&entry)?.source;
-        files.push(ImageFile { path, name: name.clone(), frame: None });
-    }
-    let set = ImageSet::from_named(files);
+    // The names in the joined data set are those that one machine would give the images, with its history.
+    let mut known = KnownImages::load(folder.root())?;
+    let set = known.name(found, |file| owned[&file.path].picture);
     let mut placer = Placer::new(written, folder.root(), &options, &set, &classes);
-    placer.saved = saved;
-    placer.known = KnownImages::load(folder.root())?;
+    (placer.saved, placer.known) = (saved, known);
     placer.note_pictures(&journal);
+    let dropped = placer.remove_dropped()?;
     for file in set.files() {
         check_cancelled()?;
-        let part = &mut parts[shard_of[&file.name]];
-        let entry = part.journal.entry(&file.name).cloned().expect("its name came from this journal");
-        placer.known.add(file, entry.described.unwrap_or(entry.identity));
+        let image = &owned[&file.path];
+        let part = &mut parts[image.part];
+        let entry = part.journal.entry(&image.name).cloned().expect("its name came from this journal");
         let there = journal.entry(&file.name).cloned();
         let is_merged = there.as_ref().is_some_and(|there| {
             (there.identity, there.source, there.failed, there.classes)
@@ -183,46 +183,133 @@ pub fn merge(
         }
         // The instances of an image that cannot be read any more.
         if let Some(labelled) = part.journal.read_labelled(&entry)?.filter(|_| entry.failed) {
-            journal.append(&labelled)?;
+            journal.append(&Record { name: file.name.clone(), ..labelled })?;
         }
-        journal.append(&part.journal.read(&entry)?)?;
+        journal.append(&Record { name: file.name.clone(), ..part.journal.read(&entry)? })?;
     }
     placer.known.save()?;
     journal.splits().for_each(|(name, validation)| placer.prefer(name, validation));
-    copy_saved(&mut placer, &parts)?;
-    for (name, part) in &shard_of {
+    copy_saved(&mut placer, &parts, &set, &owned)?;
+    for file in set.files() {
         check_cancelled()?;
-        let part = &mut parts[*part];
+        let (name, image) = (&file.name, &owned[&file.path]);
+        let part = &mut parts[image.part];
         if !placer.has_own_corrections(name)? {
-            let entry = part.journal.entry(name).cloned().expect("its name came from this journal");
-            let record = part.journal.read(&entry)?;
-            placer.take_pictures(part.folder.root(), &record, entry.described)?;
+            let entry = part.journal.entry(&image.name).cloned().expect("its name came from this journal");
+            let record = Record { name: name.clone(), ..part.journal.read(&entry)? };
+            placer.take_pictures((part.folder.root(), &image.name), &record, entry.described)?;
         }
-        copy_corrections(&mut placer, part, &mut journal, name)?;
+        copy_corrections(&mut placer, part, &mut journal, (&image.name, name))?;
         // Labels that were corrected for an earlier picture are so in the joined data set.
-        let outdated = part.known.get(name).map(|known| known.outdated_labels.clone()).unwrap_or_default();
+        let outdated = part.known.get(&image.name).map(|known| known.outdated_labels.clone());
+        let outdated = outdated.unwrap_or_default();
         if !outdated.is_empty() {
             let there = placer.corrected_labels(name)?;
+            let is_outdated = |label: &String| match image.name == *name {
+                true => outdated.contains(label),
+                false => outdated.iter().any(|other| hash_of_label(other) == hash_of_label(label)),
+            };
             placer.known.change(name, |known| {
-                let new = outdated.into_iter().filter(|label| there.contains(label));
+                let new = there.into_iter().filter(is_outdated);
                 let new: Vec<_> = new.filter(|label| !known.outdated_labels.contains(label)).collect();
                 known.outdated_labels.extend(new);
             });
         }
     }
     let summary = write_data_set(&folder, &mut journal, &set, &mut placer, &classes, check_cancelled)?;
+    let summary = Summary { dropped, ..summary };
     folder.set_contents(&Contents { written: journal.length(), ..contents })?;
     placer.known.save()?;
     Ok(summary)
 }
 
+/// The hash of a corrected label file, as the placer names them.
+fn hash_of_label(label: &str) -> &str {
+    label.rsplit(' ').next().unwrap_or(label)
+}
+
+/// An image of a shard.
+struct Owned {
+    part: usize,
+    /// Its name there.
+    name: String,
+    /// Its file, with the name that it has without a history.
+    file: ImageFile,
+    /// Size and time of the picture that its labels describe.
+    picture: (u64, u64),
+}
+
+/// The images of all shards by their files, each in the shard that it belongs to.
+fn owned_images(parts: &mut [Part]) -> Result<HashMap<PathBuf, Owned>> {
+    let mut owned: HashMap<PathBuf, Owned> = HashMap::new();
+    for at in 0..parts.len() {
+        let part = &mut parts[at];
+        let root = part.folder.root().display().to_string();
+        let refuse =
+            |why: String| Err(Error::new(ErrorKind::Mismatch, format!("cannot merge, {root}: {why}")));
+        let has_found = part.known.has_found();
+        let mut names: Vec<String> = part.journal.names().map(str::to_owned).collect();
+        names.sort_unstable();
+        for name in names {
+            let entry = part.journal.entry(&name).cloned().expect("its name came from this journal");
+            let known = part.known.get(&name);
+            let (found, is_removed) = match known {
+                Some(known) => (known.found.clone().or((!has_found).then(|| name.clone())), known.is_removed),
+                None => (Some(name.clone()), false),
+            };
+            let path = known.map(|known| PathBuf::from(&known.source));
+            let path = path.map_or_else(|| part.journal.read(&entry).map(|record| record.source), Ok)?;
+            let Some(found) = found else {
+                if is_removed {
+                    continue;
+                }
+                return refuse(format!(
+                    "{name} is not an image of the job any more; name its folder, too, or label this shard in a new folder"
+                ));
+            };
+            let file = ImageFile { path: path.clone(), name: found, frame: None };
+            let key = if has_found { file.key() } else { name.clone() };
+            if part.contents.shard.is_some_and(|shard| !shard.contains(&key)) {
+                // An earlier version chose the shard by the number in its name, too.
+                if part.has_corrections(&name)? {
+                    return refuse(format!(
+                        "{name} was corrected in it, and belongs to another shard now; label the shards in new folders, and \
+                         correct it there"
+                    ));
+                }
+                continue;
+            }
+            let picture = entry.described.unwrap_or(entry.identity);
+            let image = Owned { part: at, name: name.clone(), file, picture };
+            if owned.insert(path.clone(), image).is_some() {
+                return refuse(format!(
+                    "{name}, {}: another shard has this image, too, as they were first labelled with other images; run the \
+                     command of each shard again, or label them in new folders",
+                    path.display()
+                ));
+            }
+        }
+    }
+    Ok(owned)
+}
+
 /// Copies what a person saved in COCO's files of the shards. What was saved in the joined data set stays.
-fn copy_saved(placer: &mut Placer, parts: &[Part]) -> Result<()> {
+fn copy_saved(
+    placer: &mut Placer,
+    parts: &[Part],
+    set: &ImageSet,
+    owned: &HashMap<PathBuf, Owned>,
+) -> Result<()> {
     let mut new = Vec::new();
-    for image in parts.iter().flat_map(|part| part.saved.images()) {
+    let saved = set.files().iter().filter_map(|file| {
+        let image = &owned[&file.path];
+        let saved = parts[image.part].saved.get(&image.name)?.clone();
+        Some(SavedLabels { name: file.name.clone(), ..saved })
+    });
+    for image in saved {
         match placer.saved.get(&image.name) {
-            None => new.push(image.clone()),
-            Some(there) if there.is_merged => new.push(image.clone()),
+            None => new.push(image),
+            Some(there) if there.is_merged => new.push(image),
             Some(there)
                 if SavedLabels { is_merged: false, ..there.clone() }
                     == SavedLabels { is_merged: false, ..image.clone() } => {}
@@ -239,30 +326,39 @@ fn copy_saved(placer: &mut Placer, parts: &[Part]) -> Result<()> {
 }
 
 /// Copies the label files of an image that were corrected in a shard. A file that was corrected in the joined data set stays.
-fn copy_corrections(placer: &mut Placer, part: &mut Part, journal: &mut Journal, name: &str) -> Result<()> {
+fn copy_corrections(
+    placer: &mut Placer,
+    part: &Part,
+    journal: &mut Journal,
+    (name_there, name): (&str, &str),
+) -> Result<()> {
     let Some(entry) = journal.entry(name).cloned() else { return Ok(()) };
     let Some(record) = journal.read_labelled(&entry)? else { return Ok(()) };
     let mut files = BTreeMap::new();
     let mut split = None;
     for validation in [false, true] {
-        let labels = label_files(&part.contents.options, name, validation);
-        let masks = placer.recorded_masks(&part.written, name, validation).into_iter();
-        for (file, format) in labels.into_iter().chain(masks.map(|file| (file, Format::Masks))) {
-            let is_corrected = part.written.owner(&file)? == Owner::Person;
+        let [there, here] =
+            [name_there, name].map(|name| label_files(&part.contents.options, name, validation));
+        let labels = there.into_iter().zip(here).map(|((there, format), (here, _))| (there, here, format));
+        let [from, to] = [name_there, name].map(|name| masks_folder(name, validation));
+        let masks = placer.recorded_masks(&part.written, name_there, validation).into_iter();
+        let masks = masks.map(|file| (file.clone(), file.replacen(&from, &to, 1), Format::Masks));
+        for (there, file, format) in labels.chain(masks) {
+            let is_corrected = part.written.owner(&there)? == Owner::Person;
             if is_corrected {
                 // VOC has no folders for the splits.
                 split = split.or((format != Format::Voc).then_some(validation));
             }
-            files.insert(file, (format, is_corrected));
+            files.insert(file, (there, format, is_corrected));
         }
     }
-    for (file, (format, _)) in files.iter().filter(|(_, (_, is_corrected))| !is_corrected) {
+    for (file, (_, format, _)) in files.iter().filter(|(_, (.., is_corrected))| !is_corrected) {
         // The correction that was merged earlier was undone.
         if placer.written.is_merged(file)? {
             placer.written.take_back(file, placer.meaning(Some(*format)))?;
         }
     }
-    files.retain(|_, (_, is_corrected)| *is_corrected);
+    files.retain(|_, (.., is_corrected)| *is_corrected);
     if files.is_empty() {
         return Ok(());
     }
@@ -272,18 +368,18 @@ fn copy_corrections(placer: &mut Placer, part: &mut Part, journal: &mut Journal,
     // What was found comes first, so that its hash is on record and what follows counts as a correction.
     placer.place_labels(&record)?;
     placer.written.commit()?;
-    for (file, (format, _)) in files {
-        let (from, to) = (part.folder.root().join(&file), placer.root().join(&file));
+    for (file, (there, format, _)) in files {
+        let (from, to) = (part.folder.root().join(&there), placer.root().join(&file));
         let read = |path: &Path| match std::fs::read(path) {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
             there => there.map(Some).map_err(|e| Error::io("cannot read", path, e)),
         };
-        let (corrected, there) = (read(&from)?, read(&to)?);
+        let (corrected, before) = (read(&from)?, read(&to)?);
         let is_merged = placer.written.is_merged(&file)?;
-        if is_merged && corrected == there {
+        if is_merged && corrected == before {
             continue;
         }
-        if !is_merged && corrected != there && placer.written.owner(&file)? == Owner::Person {
+        if !is_merged && corrected != before && placer.written.owner(&file)? == Owner::Person {
             tracing::warn!(
                 "{}: it was corrected, too; the correction {} is not merged",
                 to.display(),
@@ -292,7 +388,7 @@ fn copy_corrections(placer: &mut Placer, part: &mut Part, journal: &mut Journal,
             continue;
         }
         // The correction has the classes that it was made with.
-        let meaning = part.written.recorded_meaning(&file).unwrap_or(placer.meaning(Some(format)));
+        let meaning = part.written.recorded_meaning(&there).unwrap_or(placer.meaning(Some(format)));
         placer.create_folder_of(&to)?;
         placer.written.merge(&file, meaning, corrected.as_deref())?;
     }

@@ -1,10 +1,11 @@
 //! Writes each image and its label file to their paths in the data set.
 
+mod dropped;
 mod links;
 mod pictures;
 mod proposals;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -14,6 +15,7 @@ use ocelli::atomic_file::sync_folder;
 use ocelli::{Error, ErrorKind, Result};
 
 use super::class_map::ClassMap;
+use super::correct::as_corrected;
 use super::images::{ImageSet, split_extension};
 use super::known::KnownImages;
 use super::mask_files::{class_names, file_name, mask_files};
@@ -26,9 +28,9 @@ use super::stop::before_write;
 use super::write::COCO_FILE;
 use super::written::{ClassHashes, Meaning, Owner, Written, hash_of_text, hash_on_disk, part_path};
 use super::{voc, yolo};
+pub(super) use dropped::is_dropped;
 use links::link;
-use pictures::has_picture;
-pub(super) use pictures::is_time_of;
+pub(super) use pictures::{has_picture as is_copy_of, is_time_of};
 
 /// Writes images and label files.
 pub(super) struct Placer {
@@ -51,6 +53,8 @@ pub(super) struct Placer {
     file_names: Vec<String>,
     /// The images whose masks were written already.
     masked: HashSet<String>,
+    /// The first of YOLO's files of each image that a person corrected, which tables and other formats follow.
+    corrected: HashMap<String, (String, Format)>,
     /// The folder of a hard link that the file system refused: images are on another one.
     links_are_symbolic: bool,
 }
@@ -77,6 +81,7 @@ impl Placer {
             names: classes.names().map(str::to_owned).collect(),
             file_names: class_names(classes.names()),
             masked: HashSet::new(),
+            corrected: HashMap::new(),
             links_are_symbolic: false,
         }
     }
@@ -223,16 +228,28 @@ impl Placer {
         let mut is_corrected = false;
         for (file, format) in label_files(&self.options, &record.name, validation) {
             self.create_folder_of(&self.root.join(&file))?;
-            let text = self.label_text(record, format);
+            // YOLO's files come first.
+            let text = match format {
+                Format::Voc => self.label_text(&as_corrected(self, record.clone(), &mut Vec::new()), format),
+                _ => self.label_text(record, format),
+            };
             let meaning = self.meaning(Some(format));
             let owner = self.written.place_bytes(&file, meaning, text.as_bytes()).map_err(resumable)?;
             is_corrected |= owner == Owner::Person;
+            if format != Format::Voc && owner == Owner::Person {
+                self.corrected.entry(record.name.clone()).or_insert_with(|| (file.clone(), format));
+            }
             self.propose(record, &file, format, owner == Owner::Person)?;
         }
         if self.options.has(Format::Masks) {
             is_corrected |= self.place_masks(record, validation)?;
         }
         Ok(is_corrected)
+    }
+
+    /// The first of YOLO's files of an image that a person corrected, since its labels were placed.
+    pub fn corrected_file(&self, name: &str) -> Option<&(String, Format)> {
+        self.corrected.get(name)
     }
 
     /// The text of a label file.
@@ -329,11 +346,11 @@ impl Placer {
         let now = identity(source);
         // The picture of this record was replaced meanwhile, or a person edited the copy.
         let is_edited = is_copy
-            && !has_picture(&path, &record.name, now)
-            && !has_picture(&path, &record.name, record.identity)
+            && !is_copy_of(&path, &record.name, now)
+            && !is_copy_of(&path, &record.name, record.identity)
             && self.known.get(&record.name).is_some_and(|known| {
                 let mut pictures = known.earlier.iter().chain([&known.identity]);
-                !pictures.any(|picture| has_picture(&path, &record.name, *picture))
+                !pictures.any(|picture| is_copy_of(&path, &record.name, *picture))
             });
         if is_edited || (is_copy && now != record.identity) {
             return Ok(());
@@ -353,9 +370,8 @@ impl Placer {
                 is_copy && changed == now.1 && (is_converted || bytes == now.0)
             }
         };
-        // A copy is all there is while its source cannot be read, and a file that is not a copy is the person's.
-        let is_other = is_link && is_copy && identity(&path) != now;
-        if is_right || is_other || (is_copy && !is_readable(source)) {
+        // A copy is all there is while its source cannot be read.
+        if is_right || (is_copy && !is_readable(source)) {
             return Ok(());
         }
         let part = part_path(&path);
@@ -379,6 +395,10 @@ impl Placer {
             copy(source, (&part, &path), is_converted, now.1)
         };
         let placed = made.and_then(|()| {
+            if !is_any_link && identity(source) != now {
+                // It was replaced while it was copied: what is there stays until the next run.
+                return std::fs::remove_file(&part).map_err(cannot);
+            }
             let renamed = before_write().and_then(|()| std::fs::rename(&part, &path));
             renamed.and_then(|()| sync_folder(path.parent().unwrap_or(&path))).map_err(cannot)
         });
@@ -433,7 +453,10 @@ impl Placer {
         let mut images: Vec<String> = folders.into_iter().map(image).collect();
         images.extend(self.options.has(Format::Voc).then(|| voc_image(name)));
         let labels = self.files_with_labels(name, validation);
-        let mut stays = !is_gone(&record.source) || self.saved.contains(name);
+        // What was removed does not come back when its folder is out of reach.
+        let was_removed = self.known.get(name).is_some_and(|known| known.is_removed);
+        let is_out = if was_removed { identity(&record.source) == (0, 0) } else { is_gone(&record.source) };
+        let mut stays = !is_out || self.saved.contains(name);
         for image in &images {
             stays |= self.root.join(image).symlink_metadata().is_ok_and(|there| there.is_file());
         }
@@ -519,18 +542,26 @@ pub(super) fn image_path(name: &str, validation: bool) -> String {
     format!("{}/{stem}{extension}", split(validation))
 }
 
+/// The folders of images, of all formats.
+pub(super) const COPIES: [&str; 5] =
+    ["images/train", "images/val", "segments/images/train", "segments/images/val", "voc/JPEGImages"];
+
+/// The path of an image in one of these folders.
+pub(super) fn copy_name(name: &str) -> String {
+    image_path(name, false)["train/".len()..].to_owned()
+}
+
 /// The folder of VOC's images.
 pub(super) const VOC_IMAGES: &str = "voc/JPEGImages/";
 /// The folder of what corrected label files lack.
 pub(super) const PROPOSALS: &str = "added/";
 /// The path of an image for VOC, which has one folder for all splits.
 fn voc_image(name: &str) -> String {
-    let path = image_path(name, false);
-    format!("{VOC_IMAGES}{}", path.strip_prefix("train/").unwrap_or(&path))
+    format!("{VOC_IMAGES}{}", copy_name(name))
 }
 
 /// The folder of the masks of an image.
-fn masks_folder(name: &str, validation: bool) -> String {
+pub(super) fn masks_folder(name: &str, validation: bool) -> String {
     format!("masks/{}/{}/", split(validation), split_extension(name).0)
 }
 

@@ -17,11 +17,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use super::corrections::{Place, Run, copies, place_of, row_of};
+use super::stop::REFUSES_HARD_LINKS;
 use super::{CorrectedSet, Format, Labels, SetImage};
 
 const SEQUENCES: u64 = 400;
 const STEPS: u64 = 14;
 const NAMES: u64 = 4;
+const FORMATS: [&[Format]; 6] = [
+    &[Format::Yolo],
+    &[Format::Yolo, Format::YoloSeg],
+    &[Format::Yolo, Format::Coco],
+    &[Format::Yolo, Format::YoloSeg, Format::Coco],
+    &[Format::Coco],
+    &[Format::Yolo, Format::Voc],
+];
 
 /// A file that a person wrote.
 #[derive(Clone, Debug)]
@@ -55,6 +64,7 @@ struct Page {
 #[derive(Default)]
 struct Finished {
     files: BTreeMap<String, String>,
+    formats: Vec<Format>,
     classes: Vec<&'static str>,
 }
 
@@ -70,6 +80,8 @@ struct Sequence {
     handled: BTreeMap<String, usize>,
     /// The lengths of pictures that a person removed or replaced.
     gone: BTreeSet<usize>,
+    /// The pictures that a person put into the data set.
+    own: BTreeMap<String, String>,
     /// Folders that were moved or are not mounted: where they were, and where they are.
     away: Vec<(String, String)>,
     page: Option<Page>,
@@ -81,16 +93,11 @@ struct Sequence {
 
 impl Sequence {
     fn new(seed: u64) -> Self {
+        REFUSES_HARD_LINKS.set(false);
         let options = if seed.is_multiple_of(2) { copies() } else { Run::default().options };
         let mut run = Run { options, finds_added: true, ..Run::default() };
         run.options.validation_share = 0.3;
-        run.options.formats = match seed / 2 % 5 {
-            0 => vec![Format::Yolo],
-            1 => vec![Format::Yolo, Format::YoloSeg],
-            2 => vec![Format::Yolo, Format::Coco],
-            3 => vec![Format::Yolo, Format::YoloSeg, Format::Coco],
-            _ => vec![Format::Coco],
-        };
+        run.options.formats = FORMATS[(seed / 2) as usize % FORMATS.len()].to_vec();
         Self {
             place: Place::new(),
             run,
@@ -100,6 +107,7 @@ impl Sequence {
             saved: BTreeMap::new(),
             handled: BTreeMap::new(),
             gone: BTreeSet::new(),
+            own: BTreeMap::new(),
             away: Vec::new(),
             page: None,
             finished: Finished::default(),
@@ -115,7 +123,7 @@ impl Sequence {
     }
 
     fn step(&mut self) -> Result<(), String> {
-        let step = self.below(27);
+        let step = self.below(35);
         self.log.push(format!("step {step}"));
         match step {
             0..=2 => return self.label(),
@@ -135,6 +143,12 @@ impl Sequence {
             22 => self.remove_proposals(),
             23 => return self.edit_picture(),
             24 | 25 => return self.reorder_classes(),
+            26 | 27 => self.change_mode(),
+            28 | 29 => return self.change_formats(),
+            30 => self.copy_to_another_disk(),
+            31 => self.add_own_picture(),
+            32 => return self.replace_during_a_run(),
+            33 => self.mount_a_twin(),
             _ => return self.merge(),
         }
         Ok(())

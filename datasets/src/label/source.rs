@@ -4,7 +4,7 @@
 //! it stands for the member wherever a path is kept, in the journal as well.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
@@ -13,6 +13,7 @@ use ocelli::tiles::PictureFile;
 use ocelli::{Error, ErrorKind, Result};
 
 use super::tar_file::TarFile;
+use super::written::hash_of_bytes;
 
 /// Whether a file is taken for a tar file, by its name.
 pub(super) fn has_tar_extension(path: impl AsRef<Path>) -> bool {
@@ -80,6 +81,38 @@ pub(super) fn read(path: &Path) -> io::Result<Vec<u8>> {
         Some((tar, name)) => TarFile::open(tar).map_err(io::Error::other)?.read(&name),
         None => std::fs::read(path),
     }
+}
+
+/// Bytes at both ends of a file that tell its content from that of others.
+const END: u64 = 64 << 10;
+
+/// A hash of the size of an image's file and of both ends of its content; `None` if it cannot be read.
+pub(super) fn content_of(path: &Path) -> Option<String> {
+    let mut ends = Vec::new();
+    let mut add = |mut file: Box<dyn ReadSeek>| -> io::Result<()> {
+        let length = file.seek(SeekFrom::End(0))?;
+        ends.extend(length.to_le_bytes());
+        for start in [0, length.saturating_sub(END)] {
+            file.seek(SeekFrom::Start(start))?;
+            file.as_mut().take(END).read_to_end(&mut ends)?;
+        }
+        Ok(())
+    };
+    let added = match tar_of(path) {
+        Some(_) => add(Box::new(io::Cursor::new(read(path).ok()?))),
+        None if path.is_file() => add(Box::new(File::open(path).ok()?)),
+        None => return None,
+    };
+    added.ok().map(|()| hash_of_bytes(&ends))
+}
+
+trait ReadSeek: Read + Seek {}
+impl<T: Read + Seek> ReadSeek for T {}
+
+/// Whether two images that can be read have the same content.
+pub(super) fn is_same(one: &Path, other: &Path) -> bool {
+    content_of(one).is_some_and(|content| content_of(other) == Some(content))
+        && matches!((read(one), read(other)), (Ok(one), Ok(other)) if one == other)
 }
 
 /// Copies the file of an image.

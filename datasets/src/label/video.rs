@@ -3,11 +3,12 @@
 //! The frames of a video file are written below the folder of the data set's state, as pictures with the time of the video,
 //! by which they are known to be up to date. From then on they are images as others are: what a person makes of one stays.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
+use ocelli::atomic_file::write_atomically;
 use ocelli::sink::write_picture;
 use ocelli::{Error, ErrorKind, Frame, Result, Source};
 use serde::{Deserialize, Serialize};
@@ -37,6 +38,8 @@ pub struct LabelVideo {
     images: Vec<FoundImage>,
     damage: Option<Error>,
     open: Open,
+    /// Size and time of the file before it was read; of the pictures, where it is a folder of these, by their paths.
+    pictures: HashMap<PathBuf, (u64, u64)>,
 }
 
 impl LabelVideo {
@@ -97,14 +100,24 @@ impl LabelVideo {
         };
         let has_pictures = path.is_dir();
         let folder = frames_folder(output, &name);
-        let changed = identity(&path).1;
+        let before = identity(&path);
+        let (changed, of_video) = (before.1, folder.join("video.json"));
+        // Its time is that of the frames; its size is noted beside them.
+        let is_other = !has_pictures
+            && std::fs::read(&of_video)
+                .is_ok_and(|bytes| serde_json::from_slice(&bytes).ok() != Some(before));
+        let mut pictures = HashMap::new();
+        if !has_pictures {
+            pictures.insert(path.clone(), before);
+        }
         let mut source = open()?;
         let (mut frame, mut frames, mut images, mut damage) = (Frame::default(), 0, Vec::new(), None);
         loop {
             check_cancelled()?;
             let is_image = u64::is_multiple_of(frames, every);
             let picture = folder.join(format!("{own}_{frames:06}.jpg"));
-            let is_missing = is_image && !has_pictures && !is_time_of(identity(&picture), changed);
+            let is_missing =
+                is_image && !has_pictures && (is_other || !is_time_of(identity(&picture), changed));
             let found = if is_missing { source.read_into(&mut frame) } else { source.skip(&mut frame) };
             match found {
                 Ok(true) => {}
@@ -119,6 +132,9 @@ impl LabelVideo {
             }
             if is_image {
                 let path = frame.file.as_deref().filter(|_| has_pictures).map_or(picture, Path::to_owned);
+                if has_pictures {
+                    pictures.insert(path.clone(), identity(&path));
+                }
                 let extension =
                     path.extension().map_or("jpg".into(), |extension| extension.to_string_lossy());
                 images.push(FoundImage {
@@ -129,10 +145,14 @@ impl LabelVideo {
             }
             frames += 1;
         }
+        if !has_pictures && (is_other || !of_video.is_file()) && folder.is_dir() {
+            before_write().map_err(|e| Error::io("cannot write", &of_video, e))?;
+            write_atomically(&of_video, |file| Ok(serde_json::to_writer(file, &before)?))?;
+        }
         match damage {
             Some(error) if frames == 0 => Err(error),
             None if frames == 0 => refuse(ErrorKind::InvalidData, "it has no frames"),
-            damage => Ok(Self { path, name, frames, images, damage, open }),
+            damage => Ok(Self { path, name, frames, images, damage, open, pictures }),
         }
     }
 
@@ -163,6 +183,18 @@ impl LabelVideo {
 
     pub(super) fn open(&self) -> Result<Box<dyn Source>> {
         (self.open)()
+    }
+
+    /// Checks that the video is the one whose frames are images, before what was found in a frame is recorded.
+    pub(super) fn check_unchanged(&self, frame: &Path) -> Result<()> {
+        let mut paths = [frame, &self.path].into_iter();
+        match paths.find(|path| self.pictures.get(*path).is_some_and(|before| *before != identity(path))) {
+            None => Ok(()),
+            Some(path) => {
+                let message = format!("{}: it was changed meanwhile: run this again", path.display());
+                Err(Error::new(ErrorKind::InvalidData, message))
+            }
+        }
     }
 
     pub(super) fn ends_early(&self, frame: u64) -> Error {
@@ -292,6 +324,25 @@ mod tests {
         file.set_modified(UNIX_EPOCH + Duration::from_secs(1_000_000_000)).expect("its time can be set");
         read();
         assert_eq!(place.decoded.load(Ordering::SeqCst), 7, "the video is another one");
+    }
+
+    #[test]
+    fn a_video_that_was_replaced_is_another_one_also_at_the_same_time() {
+        let place = Place::new();
+        let read = || place.read(&["a.mp4"], (7, false), 3).expect("it can be read").remove(0);
+        let video = read();
+        let frame = &video.images()[1].path;
+        assert!(video.check_unchanged(frame).is_ok());
+        let time = video.path().metadata().and_then(|meta| meta.modified()).expect("it has one");
+        std::fs::write(video.path(), "another video").expect("a temporary folder");
+        let file = File::options().write(true).open(video.path()).expect("it is there");
+        file.set_modified(time).expect("its time can be set");
+        let changed = video.check_unchanged(frame).expect_err("it is another one").to_string();
+        assert!(changed.contains("a.mp4") && changed.contains("run this again"), "{changed}");
+        for _ in 0..2 {
+            read();
+            assert_eq!(place.decoded.load(Ordering::SeqCst), 6, "its frames are written again, once");
+        }
     }
 
     #[test]

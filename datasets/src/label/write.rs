@@ -47,6 +47,13 @@ pub struct Summary {
     pub outdated: Vec<String>,
     /// The images whose picture in the data set was edited there. It stays, and so do their labels.
     pub edited: Vec<String>,
+    /// The images that were replaced after they were labelled: by another program meanwhile, or, in a merge, since their
+    /// shard was labelled. The next run labels them again.
+    pub changed: Vec<String>,
+    /// The files that were removed because their formats are not named any more.
+    pub dropped: Vec<String>,
+    /// Lines of corrected label files that are not labels, with file and reason: tables and other formats lack them.
+    pub unclear: Vec<String>,
     /// Files with the instances of classes that were added after label files were corrected, which do not have them.
     pub added: Vec<PathBuf>,
 }
@@ -102,6 +109,9 @@ pub(super) fn write_data_set(
                     || placer.shows_other(&name, labelled.as_ref(), described)
                     || placer.has_other_copy(&name, described);
             }
+            placer
+                .known
+                .note_content(&name, labelled.as_ref().map_or(Path::new(""), |record| &record.source));
             if placer.is_edited(&name, &entry, source) {
                 summary.edited.push(name.clone());
             } else if is_outdated {
@@ -128,6 +138,7 @@ pub(super) fn write_data_set(
         let is_corrected = placer.place(&record)?;
         summary.corrected.extend(is_corrected.then(|| file.name.clone()));
         note_picture(placer, &entry, file, is_corrected, &mut summary)?;
+        placer.known.note_content(&file.name, &file.path);
         match &record.error {
             Some(error) => {
                 summary.failed += 1;
@@ -142,7 +153,7 @@ pub(super) fn write_data_set(
             }
             None => {
                 summary.images += 1;
-                let record = as_corrected(placer, record)?;
+                let record = as_corrected(placer, record, &mut summary.unclear);
                 count(&mut summary.classes, &record);
                 if let Some(review) = &mut review {
                     review.consider(&record, || placer.image_link(&record));
@@ -150,28 +161,7 @@ pub(super) fn write_data_set(
             }
         }
     }
-    for (below, _) in options.yolo_folders() {
-        let has_validation = all.files().iter().any(|file| {
-            placer.is_validation(&file.name) && journal.entry(&file.name).is_some_and(Entry::is_labelled)
-        });
-        let texts = [
-            ("classes.txt", yolo::classes_file(classes.names())),
-            ("data.yaml", yolo::data_file(classes.names(), has_validation)),
-        ];
-        // The folders that data.yaml names have to exist, even if they are empty.
-        let splits = if has_validation { &["train", "val"][..] } else { &["train"] };
-        for split in splits {
-            for kind in ["images", "labels"] {
-                placer.create_folder_of(&root.join(format!("{below}{kind}/{split}/any")))?;
-            }
-        }
-        for (name, text) in texts {
-            let file = format!("{below}{name}");
-            let meaning = placer.meaning(None);
-            placer.written.place_bytes(&file, meaning, text.as_bytes()).map_err(resumable)?;
-            summary.files.push(root.join(file));
-        }
-    }
+    summary.files.extend(place_class_files(placer, journal, &all, classes)?);
     if options.has(Format::Voc) {
         let labelled = |file: &&ImageFile| journal.entry(&file.name).is_some_and(Entry::is_labelled);
         let (validation, train): (Vec<&ImageFile>, Vec<&ImageFile>) =
@@ -202,6 +192,41 @@ pub(super) fn write_data_set(
     Ok(summary)
 }
 
+/// Writes the files that say what the ids of YOLO's classes mean, and which folders there are. Returns their paths.
+pub(super) fn place_class_files(
+    placer: &mut Placer,
+    journal: &Journal,
+    set: &ImageSet,
+    classes: &ClassMap,
+) -> Result<Vec<PathBuf>> {
+    let mut written = Vec::new();
+    let root = placer.root().to_owned();
+    let is_in_validation = |file: &ImageFile| {
+        placer.is_validation(&file.name) && journal.entry(&file.name).is_some_and(Entry::is_labelled)
+    };
+    let has_validation = set.files().iter().any(is_in_validation);
+    for (below, _) in placer.options.yolo_folders() {
+        let texts = [
+            ("classes.txt", yolo::classes_file(classes.names())),
+            ("data.yaml", yolo::data_file(classes.names(), has_validation)),
+        ];
+        // The folders that data.yaml names have to exist, even if they are empty.
+        let splits = if has_validation { &["train", "val"][..] } else { &["train"] };
+        for split in splits {
+            for kind in ["images", "labels"] {
+                placer.create_folder_of(&root.join(format!("{below}{kind}/{split}/any")))?;
+            }
+        }
+        for (name, text) in texts {
+            let file = format!("{below}{name}");
+            let meaning = placer.meaning(None);
+            placer.written.place_bytes(&file, meaning, text.as_bytes()).map_err(resumable)?;
+            written.push(root.join(file));
+        }
+    }
+    Ok(written)
+}
+
 /// Notes which picture the labels of an image describe, and reports those that describe another one than there is.
 fn note_picture(
     placer: &mut Placer,
@@ -215,6 +240,8 @@ fn note_picture(
     let name = &file.name;
     if placer.is_edited(name, entry, now) {
         summary.edited.push(name.clone());
+    } else if !is_corrected && described != now {
+        summary.changed.push(name.clone());
     }
     if !is_corrected {
         placer.known.change(name, |known| {
@@ -356,7 +383,7 @@ pub(super) fn write_coco(
         for file in set.files() {
             let Some(entry) = journal.entry(&file.name).cloned() else { continue };
             let Some(record) = journal.read_labelled(&entry).map_err(io::Error::other)? else { continue };
-            let record = placer.saved.over(record, &placer.classes);
+            let record = as_corrected(placer, record, &mut Vec::new());
             id += 1;
             if split.is_some_and(|validation| placer.is_validation(&file.name) != validation) {
                 if pass == 1 {

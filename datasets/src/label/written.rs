@@ -13,7 +13,7 @@ mod meaning;
 mod recover;
 
 use std::collections::{BTreeSet, HashMap};
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, BufWriter, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -28,7 +28,7 @@ use ocelli::atomic_file::sync_folder;
 use ocelli::{Error, ErrorKind, Result};
 
 use hash::{Hashing, hash_of_file, hex};
-pub(super) use hash::{hash_of_text, hash_on_disk};
+pub(super) use hash::{hash_of_bytes, hash_of_text, hash_on_disk};
 pub(super) use meaning::{ClassHashes, Meaning};
 
 /// The version of the record's format.
@@ -36,8 +36,10 @@ const FORMAT: u32 = 1;
 /// Files that wait for their rename, to sync the record once for all of them.
 const FILES_PER_COMMIT: usize = 32;
 const TIME_PER_COMMIT: Duration = Duration::from_secs(2);
-/// In place of the hash of a file that a person saved: no file has it.
+/// In place of the hash of a file that a person changed or saved: no file has it.
 const SAVED: &str = "saved by a person";
+/// What the same starts with for a file that was corrected in a shard.
+const MERGED: &str = "merged: ";
 /// Temporary files are named `.ocelli-*.part`.
 const PART: (&str, &str) = (".ocelli-", ".part");
 
@@ -125,7 +127,17 @@ impl Written {
     /// # Errors
     /// [`ErrorKind::InvalidData`] if the file is empty or corrupt.
     pub fn load(root: &Path, path: &Path) -> Result<Option<Self>> {
-        let file = match File::options().read(true).write(true).open(path) {
+        Self::load_with(root, path, File::options().read(true).write(true))
+    }
+
+    /// The same, of a data set that nothing is written to: it may be on a file system that is only read.
+    pub fn load_to_read(root: &Path, path: &Path) -> Result<Self> {
+        let written = Self::load_with(root, path, File::options().read(true))?;
+        Ok(written.unwrap_or_else(|| Self::new(root, path)))
+    }
+
+    fn load_with(root: &Path, path: &Path, options: &OpenOptions) -> Result<Option<Self>> {
+        let file = match options.open(path) {
             Ok(file) => file,
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(e) => return Err(Error::io("cannot open the record of written files", path, e)),
@@ -328,6 +340,26 @@ impl Written {
         }
     }
 
+    /// Records that a person changed the label file of an image, which stays so if it becomes what it was again.
+    fn note_person(&mut self, file: &str) {
+        let Some(Entry { hash: Some(hash), meaning, .. }) = self.entries.get(file) else { return };
+        if meaning.is_of_image() && hash != SAVED && !hash.starts_with(MERGED) {
+            self.note(file, Some(SAVED.into()), *meaning);
+        }
+    }
+
+    /// The recorded files of these that are there, with their owners.
+    pub fn existing(&self, is_meant: impl Fn(&str) -> bool) -> Result<Vec<(String, Owner)>> {
+        let mut found = Vec::new();
+        for file in self.entries.keys().filter(|file| is_meant(file)) {
+            if let Some(hash) = hash_on_disk(&self.root.join(file))? {
+                found.push((file.clone(), self.owner_of(file, Some(&hash))));
+            }
+        }
+        found.sort_by(|(a, _), (b, _)| a.cmp(b));
+        Ok(found)
+    }
+
     /// Writes files of the person, whatever is there: all of them, or none if one cannot be written. The record comes before
     /// the renames: a stop in between leaves the files as they were, and nothing overwrites them.
     pub fn write_for_person(&mut self, files: Vec<(String, Meaning, String)>) -> Result<()> {
@@ -422,6 +454,7 @@ impl Written {
             Owner::Person
                 if self.entries.contains_key(file) && (on_disk.is_some() || meaning.is_of_image()) =>
             {
+                self.note_person(file);
                 Ok(Owner::Person)
             }
             _ => Ok(self.place(file, meaning, |out| out.write_all(bytes))?.0),
@@ -543,7 +576,7 @@ impl Written {
 
 /// In place of the hash of a file that was corrected in a shard: no file has it, so that the file is the person's.
 fn merged(content: Option<&str>) -> String {
-    format!("merged: {}", content.unwrap_or("removed"))
+    format!("{MERGED}{}", content.unwrap_or("removed"))
 }
 
 fn write_part(part: &Path, bytes: &[u8]) -> io::Result<()> {

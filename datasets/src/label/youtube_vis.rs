@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::class_map::ClassMap;
 use super::coco::rounded;
+use super::correct::as_corrected;
 use super::images::ImageSet;
 use super::journal::Journal;
 use super::placer::Placer;
@@ -65,7 +66,7 @@ pub(super) fn write_youtube_vis(
         for (place, (_, name)) in video.images.iter().enumerate() {
             let Some(entry) = journal.entry(name).cloned() else { continue };
             let Some(record) = journal.read_labelled(&entry).map_err(io::Error::other)? else { continue };
-            let record = placer.saved.over(record, &placer.classes);
+            let record = as_corrected(placer, record, &mut Vec::new());
             names.push(placer.coco_name(&record));
             for instance in &record.instances {
                 let number = numbers.number(video.id, instance.track);

@@ -17,6 +17,7 @@ use crate::label::prompts::LabelPrompts;
 use crate::label::record::{Record, identity};
 use crate::label::source::open_regions;
 use crate::label::turns::Turns;
+use crate::label::write::place_class_files;
 
 /// After this many failures of an engine in a row, the images are not the cause.
 const MAX_ENGINE_FAILURES: usize = 5;
@@ -188,6 +189,10 @@ impl LabelJob {
 
     /// Writes what waits to be written, so that finished images are complete after an error, too.
     pub(in crate::label) fn stopped(&mut self) -> Result<()> {
+        // What is done can be trained on.
+        if !self.placer.written.is_recorded("data.yaml") {
+            place_class_files(&mut self.placer, &self.journal, &self.set, &self.classes)?;
+        }
         self.placer.written.commit()
     }
 

@@ -144,10 +144,12 @@ impl LabelJob {
             };
             let mut instances = self.refiner.instances(&classes, detections);
             follow(&mut tracker, &mut instances);
-            match pending.get(&(number as u64)) {
-                Some(file) => self.finish_frame((file, identity), size, instances, on_event),
-                None => Ok(()),
+            let Some(file) = pending.get(&(number as u64)) else { return Ok(()) };
+            if let Err(error) = video.check_unchanged(&file.path) {
+                *broken = Some(error);
+                return Err(Error::new(ErrorKind::Cancelled, "the video is another one"));
             }
+            self.finish_frame((file, identity), size, instances, on_event)
         };
         std::thread::scope(|scope| {
             let mut turns = Turns::start(scope, devices, &look)?;
@@ -203,6 +205,7 @@ impl LabelJob {
             let file = pending.get(&number);
             number += 1;
             let Some(file) = file else { return Ok(()) };
+            video.check_unchanged(&file.path)?;
             let instances = self.instances_of(outcome);
             self.finish_frame((file, identity(&file.path)), outcome.size, instances, on_event)
         };

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use super::Placer;
 use crate::label::folder::STATE_FOLDER;
 use crate::label::settings::Format;
+use crate::label::stop::before_hard_link;
 
 impl Placer {
     /// Whether links to an image are to be hard links: with COCO's format, whose loaders refuse links that leave the data set,
@@ -17,7 +18,10 @@ impl Placer {
 
     /// Makes a hard link. If the file system refuses, links are symbolic from now on.
     pub(super) fn hard_link(&mut self, source: &Path, part: &Path) -> bool {
-        let made = source.canonicalize().and_then(|source| std::fs::hard_link(source, part));
+        let made = source.canonicalize().and_then(|source| {
+            before_hard_link()?;
+            std::fs::hard_link(source, part)
+        });
         if let Err(e) = &made
             && e.kind() != io::ErrorKind::NotFound
         {

@@ -83,18 +83,21 @@ impl Placer {
     /// person edited them, or corrected their labels before the source was replaced. Those that were edited here stay.
     pub fn take_pictures(
         &mut self,
-        shard: &Path,
+        (shard, name_there): (&Path, &str),
         record: &Record,
         described: Option<(u64, u64)>,
     ) -> Result<()> {
         let (name, now) = (&record.name, identity(&record.source));
         for validation in [false, true] {
-            let path = image_path(name, validation);
-            let in_folders = self.image_folders().into_iter().map(|folder| format!("{folder}images/{path}"));
-            let of_voc = self.options.has(Format::Voc).then(|| voc_image(name)).filter(|_| !validation);
-            let files: Vec<String> = in_folders.chain(of_voc).collect();
-            for file in files {
-                let (from, to) = (shard.join(&file), self.root.join(&file));
+            let files = |name: &str| -> Vec<String> {
+                let path = image_path(name, validation);
+                let in_folders =
+                    self.image_folders().into_iter().map(|folder| format!("{folder}images/{path}"));
+                let of_voc = self.options.has(Format::Voc).then(|| voc_image(name)).filter(|_| !validation);
+                in_folders.chain(of_voc).collect()
+            };
+            for (from, to) in files(name_there).into_iter().zip(files(name)) {
+                let (from, to) = (shard.join(&from), self.root.join(&to));
                 let is_copy = |path: &Path| path.symlink_metadata().is_ok_and(|there| there.is_file());
                 let is_source = has_picture(&from, name, now) && !is_copy(&to);
                 if !is_copy(&from) || is_source || identity(&from) == identity(&to) {
@@ -154,7 +157,7 @@ impl Placer {
 
 /// Whether a copy has the picture of this size and time. File systems round the time of a copy: FAT to two seconds, others to
 /// a second, 10 ms, 1 ms, a microsecond or 100 ns. A time that is not round is compared as it is.
-pub(super) fn has_picture(copy: &Path, name: &str, (bytes, changed): (u64, u64)) -> bool {
+pub(in crate::label) fn has_picture(copy: &Path, name: &str, (bytes, changed): (u64, u64)) -> bool {
     let (there, time) = identity(copy);
     (is_converted(name) || there == bytes) && is_rounded(time, changed)
 }

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use super::{
-    Finished, Sequence, Written, files_below, format_of, ids_of, is_label, labels, labels_of, picture_beside,
-    stem_of,
+    Finished, Sequence, Written, files_below, format_of, ids_of, is_copy, is_label, labels, labels_of,
+    picture_beside, stem_of,
 };
 use crate::label::corrections::{SIDE, row_of};
 use crate::label::{Format, Summary};
@@ -19,7 +19,8 @@ fn is_searched(summary: &Summary, named: &BTreeSet<String>, file: &str, picture:
 
 /// The images whose pictures or labels a run reports.
 fn reported(summary: &Summary) -> Vec<&str> {
-    summary.outdated.iter().chain(&summary.edited).map(|name| stem_of(name)).collect()
+    let reported = summary.outdated.iter().chain(&summary.edited).chain(&summary.changed);
+    reported.map(|name| stem_of(name)).collect()
 }
 
 impl Sequence {
@@ -45,10 +46,52 @@ impl Sequence {
         self.check_saved(Some(summary))?;
         self.check_proposals(summary, &named)?;
         self.check_what_is_gone(summary, &named, is_other_order)?;
+        self.check_own_pictures()?;
+        self.check_formats()?;
         let files = files_below(&self.place, "set").into_iter();
         let files = files.filter(|(file, _)| !self.person.contains_key(file)).collect();
-        self.finished = Finished { files, classes: self.run.classes.clone() };
+        let formats = self.run.options.formats.clone();
+        self.finished = Finished { files, formats, classes: self.run.classes.clone() };
         Ok(())
+    }
+
+    /// The pictures that a person put into the data set are there, without labels of others.
+    fn check_own_pictures(&self) -> Result<(), String> {
+        for (file, picture) in &self.own {
+            if self.place.read(file).as_ref() != Some(picture) {
+                return Err(format!("{file}: the person's own picture is gone"));
+            }
+            let mut labels = labels_of(stem_of(file)).into_iter();
+            let label =
+                labels.find(|file| self.place.read(file).is_some() && !self.person.contains_key(file));
+            if let Some(label) = label {
+                return Err(format!("{label} is beside the person's own picture"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Of formats that are not named any more, there is nothing but what a person wrote.
+    fn check_formats(&self) -> Result<(), String> {
+        let places = [
+            ("set/labels/", Format::Yolo),
+            ("set/segments/", Format::YoloSeg),
+            ("set/annotations", Format::Coco),
+            ("set/voc/", Format::Voc),
+        ];
+        let is_left = |file: &&String| {
+            let mut others = places.iter().filter(|(_, format)| !self.run.options.formats.contains(format));
+            // A copy whose source is out of reach stays.
+            let is_copy = !is_label(file)
+                && is_copy(&self.place, file)
+                && ["png", "bmp"].iter().any(|end| file.ends_with(end));
+            let is_mine = self.person.contains_key(*file) || is_copy;
+            others.any(|(place, _)| file.starts_with(place)) && !is_mine
+        };
+        match files_below(&self.place, "set").keys().find(is_left) {
+            Some(file) => Err(format!("{file} is of a format that is not named any more")),
+            None => Ok(()),
+        }
     }
 
     /// Label files describe the pictures beside them, with the ids of the classes.
@@ -60,7 +103,8 @@ impl Sequence {
         named: &BTreeSet<String>,
     ) -> Result<(), String> {
         let reported = reported(summary);
-        for (file, written) in person {
+        let is_named = |file: &&String| self.run.options.formats.contains(&format_of(file));
+        for (file, written) in person.iter().filter(|(file, _)| is_named(file)) {
             if !self.run.classes.starts_with(&written.classes.iter().map(String::as_str).collect::<Vec<_>>())
             {
                 return Err(format!(
@@ -101,6 +145,7 @@ impl Sequence {
             let first = written.classes.len().max(self.handled.get(file).copied().unwrap_or(0));
             let Some(picture) = picture_beside(&self.place, file) else { continue };
             let is_searched = is_searched(summary, named, file, &picture)
+                && self.run.options.formats.contains(&format_of(file))
                 && picture != "bad"
                 && !reported.contains(&stem_of(file));
             if !is_searched || first >= self.run.classes.len() {
@@ -151,13 +196,17 @@ impl Sequence {
                 .map(String::len)
                 .collect();
             let reported = reported(summary);
-            if missing.len() > reported.len() {
+            if missing.len() > reported.len() + summary.failed as usize {
                 return Err(format!(
                     "pictures of {missing:?} bytes are not in the set; reported: {reported:?}"
                 ));
             }
         }
-        for (file, text) in self.finished.files.iter().filter(|(file, _)| is_label(file)) {
+        let both = |format| {
+            [&self.finished.formats, &self.run.options.formats].iter().all(|all| all.contains(&format))
+        };
+        let has_labels = |file: &str| both(Format::Yolo) && is_label(file);
+        for (file, text) in self.finished.files.iter().filter(|(file, _)| has_labels(file)) {
             let stem = stem_of(file);
             let is_there = labels_of(stem).iter().any(|file| self.place.read(file).is_some());
             let has_person = labels_of(stem).iter().any(|file| self.person.contains_key(file));
@@ -174,6 +223,9 @@ impl Sequence {
                     summary.removed, summary.left_out
                 ));
             }
+        }
+        if !both(Format::Coco) {
+            return Ok(());
         }
         // COCO's file is all that some data sets have.
         let names = |text: Option<&String>| -> Vec<String> {
@@ -204,6 +256,14 @@ impl Sequence {
             if picture == "bad" || is_saved || reported.contains(&stem_of(&name)) {
                 continue;
             }
+            if let Some(lines) = self.corrected_lines(output, &name, picture.len()) {
+                if !lines.contains(&boxes.len()) {
+                    return Err(format!(
+                        "{output}/annotations.json, {name}: {boxes:?}, a person left {lines:?} lines"
+                    ));
+                }
+                continue;
+            }
             let is_outside = picture.len() >= SIDE as usize * 20;
             let of_picture = |(class, left, top): &(String, i64, i64)| {
                 *left == picture.len() as i64 && *top == row_of(class) as i64
@@ -216,6 +276,23 @@ impl Sequence {
             }
         }
         Ok(())
+    }
+
+    /// The numbers of lines in YOLO's files of an image, which has this length, if a person corrected one of them: both may be
+    /// the person's.
+    fn corrected_lines(&self, output: &str, name: &str, length: usize) -> Option<Vec<usize>> {
+        let folders = [(Format::Yolo, "labels"), (Format::YoloSeg, "segments/labels")];
+        let folders = folders.iter().filter(|(format, _)| self.run.options.formats.contains(format));
+        let texts = folders.map(|(format, folder)| {
+            let stem = name.rsplit_once('.').map_or(name, |(stem, _)| stem);
+            (*format, self.place.read(&format!("{output}/{folder}/{stem}.txt")).unwrap_or_default())
+        });
+        let is_ours = |format: Format, text: &str| {
+            ids_of(text, length, format, &self.run.classes).is_some_and(|ids| !ids.is_empty())
+        };
+        let texts: Vec<(Format, String)> = texts.collect();
+        let is_corrected = texts.iter().any(|(format, text)| !is_ours(*format, text));
+        is_corrected.then(|| texts.iter().map(|(_, text)| text.lines().count()).collect())
     }
 
     /// What a person saved in COCO's file is in it, beside the picture that the person saw, or the run says so. Without a

@@ -2,13 +2,14 @@
 
 use ocelli::{BoundingBox, ErrorKind, Mask};
 
-use super::{CorrectedSet, NAMES, Run};
+use super::{CorrectedSet, FORMATS, NAMES, Run};
 use super::{
     Page, SavedImage, Sequence, Written, files_below, is_copy, labels, labels_of, picture_beside, stem_of,
 };
 use crate::label::corrections::stopping;
+use crate::label::stop::REFUSES_HARD_LINKS;
 use crate::label::written::aside_path;
-use crate::label::{Existing, LabelledInstance};
+use crate::label::{Existing, ImageMode, LabelledInstance};
 
 impl Sequence {
     pub(super) fn picture(&mut self) -> String {
@@ -98,7 +99,8 @@ impl Sequence {
 
     /// Adds a picture or replaces one, in place or by renaming; it may be one that cannot be read.
     pub(super) fn change_picture(&mut self) {
-        let number = self.below(NAMES);
+        // Numbers from `NAMES` on are those of pictures that a person put into the data set.
+        let number = self.below(NAMES + self.own.len() as u64);
         // It is found before the other of the same number.
         let extension = if self.below(4) == 0 { "bmp" } else { "png" };
         let name = format!("{}/{number}.{extension}", self.place.images);
@@ -304,7 +306,7 @@ impl Sequence {
     pub(super) fn edit_picture(&mut self) -> Result<(), String> {
         let pictures: Vec<String> = files_below(&self.place, "set/images")
             .into_keys()
-            .filter(|file| is_copy(&self.place, file))
+            .filter(|file| is_copy(&self.place, file) && !self.own.contains_key(file))
             .collect();
         if pictures.is_empty() {
             return Ok(());
@@ -329,6 +331,114 @@ impl Sequence {
             false => Err(format!("{file}: the edited picture was overwritten")),
         }
     }
+
+    /// Links become copies, or copies links.
+    pub(super) fn change_mode(&mut self) {
+        let images = &mut self.run.options.images;
+        *images = if *images == ImageMode::Copy { ImageMode::Link } else { ImageMode::Copy };
+        self.log.push(format!("images are {images:?}"));
+    }
+
+    /// Names other formats, which is refused if files of the former ones were corrected.
+    pub(super) fn change_formats(&mut self) -> Result<(), String> {
+        if !self.has_images() || self.former.is_some() {
+            return Ok(());
+        }
+        let formats = FORMATS[self.below(FORMATS.len() as u64) as usize].to_vec();
+        let before = std::mem::replace(&mut self.run.options.formats, formats);
+        self.log.push(format!("the formats are {:?}", self.run.options.formats));
+        match self.place.label(&self.run) {
+            Ok(summary) => self.check(&summary),
+            Err(e) if e.kind() == ErrorKind::Mismatch && self.has_corrections() => {
+                self.log.push(format!("refused: {e}"));
+                self.run.options.formats = before;
+                self.check_person()?;
+                self.label()
+            }
+            Err(e) => Err(e.to_string()),
+        }
+    }
+
+    /// The data set is copied to another disk, with its times: its hard links are copies from then on.
+    pub(super) fn copy_to_another_disk(&mut self) {
+        let mut folders = vec![self.place.path("set")];
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+                let (path, meta) = (entry.path(), entry.metadata().expect("it is there"));
+                if meta.is_dir() {
+                    folders.push(path);
+                } else if meta.is_file() {
+                    let new = self.place.path("new");
+                    std::fs::copy(&path, &new).expect("it can");
+                    set_time(&new, meta.modified().expect("it has one"));
+                    std::fs::rename(new, path).expect("it can");
+                }
+            }
+        }
+        REFUSES_HARD_LINKS.set(true);
+        self.log.push("the data set is copied to another disk".into());
+    }
+
+    /// Puts a picture into the data set, whose name no image had so far.
+    pub(super) fn add_own_picture(&mut self) {
+        let number = NAMES + self.own.len() as u64;
+        let known = self.place.read("set/.ocelli-label/images.json").unwrap_or_default();
+        if known.is_empty() || known.contains(&format!("\"{number}.")) {
+            return;
+        }
+        let (file, picture) = (format!("set/images/train/{number}.png"), self.picture().replace('x', "o"));
+        self.place.write(&file, &picture);
+        self.log.push(format!("{file} is a person's, of {} bytes", picture.len()));
+        self.own.insert(file, picture);
+    }
+
+    /// A picture is replaced after it was read and before its labels are written.
+    pub(super) fn replace_during_a_run(&mut self) -> Result<(), String> {
+        self.change_picture();
+        if !self.has_images() || self.former.is_some() {
+            return Ok(());
+        }
+        let files: Vec<String> = files_below(&self.place, &self.place.images).into_keys().collect();
+        let name = files[self.below(files.len() as u64) as usize].clone();
+        let picture = self.picture();
+        self.gone.extend(self.place.read(&name).map(|before| before.len()));
+        self.log.push(format!("{name} gets {} bytes during a run", picture.len()));
+        let (place, is_in_place, mut is_done) = (&self.place, picture.len() % 2 == 0, false);
+        let ended = place.label_while(&self.run, &mut || {
+            if !std::mem::replace(&mut is_done, true) {
+                place.write(if is_in_place { &name } else { "new" }, &picture);
+                if !is_in_place {
+                    std::fs::rename(place.path("new"), place.path(&name)).expect("it can");
+                }
+            }
+        });
+        let summary = ended.map_err(|e| e.to_string())?;
+        self.check(&summary)
+    }
+
+    /// The disk of the images is not mounted, and another one has a picture of the name, size and time of one of its own.
+    pub(super) fn mount_a_twin(&mut self) {
+        let from = self.place.images.clone();
+        let files = files_below(&self.place, &from);
+        let mut files = files.iter().filter(|(_, picture)| *picture != "bad");
+        let Some((name, picture)) = files.next() else { return };
+        let time = self.place.path(name).metadata().and_then(|meta| meta.modified()).expect("it is there");
+        self.next += 1;
+        let (to, disk) = (format!("unmounted-{}", self.next), format!("disk-{}", self.next));
+        std::fs::rename(self.place.path(&from), self.place.path(&to)).expect("it can");
+        self.away.iter_mut().filter(|(_, there)| *there == from).for_each(|(_, there)| there.clone_from(&to));
+        let twin = name.replacen(&from, &disk, 1);
+        self.place.write(&twin, &"t".repeat(picture.len()));
+        set_time(&self.place.path(&twin), time);
+        self.log.push(format!("{from} is not mounted, {twin} is as {name}"));
+        self.away.push((from, to));
+        (self.place.also, self.place.images) = (None, disk);
+    }
+}
+
+fn set_time(path: &std::path::Path, time: std::time::SystemTime) {
+    let file = std::fs::File::options().write(true).open(path).expect("it is there");
+    file.set_modified(time).expect("it can");
 }
 
 /// Gives an instance a mask in place of its box: the pixels that the box touches.

@@ -2,7 +2,7 @@
 
 use ocelli::ErrorKind;
 
-use super::{CorrectedSet, Run, Sequence, Written, files_below, labels, stem_of};
+use super::{CorrectedSet, Run, Sequence, Written, files_below, labels, picture_beside, stem_of};
 use crate::label::corrections::stopping;
 use crate::label::{Existing, Shard, Summary, merge};
 
@@ -24,6 +24,15 @@ impl Sequence {
     }
 
     fn merge_shards(&mut self) -> Result<(), String> {
+        let first_day = self.place.also.clone().filter(|_| self.below(2) == 0);
+        let is_renamed = first_day.is_some();
+        if let Some(also) = first_day {
+            // On the first day, the other folder was out of reach.
+            let images = std::mem::replace(&mut self.place.images, also);
+            let also = self.place.also.take();
+            self.label_shard(1, SHARDS[0])?;
+            (self.place.images, self.place.also) = (images, also);
+        }
         self.label_shards()?;
         let folders = SHARDS.map(|shard| self.place.path(shard));
         let joined = self.place.path("joined");
@@ -55,22 +64,26 @@ impl Sequence {
                 }
             }
             let summary = merge(&folders, &joined, &mut || Ok(())).map_err(|e| e.to_string())?;
-            self.check_joined(&format!("round {round}"), &summary)?;
+            self.check_joined(&format!("round {round}"), &summary, is_renamed)?;
         }
         // A later run leaves what was merged.
         let run = Run { output: "joined".into(), ..self.run.clone() };
         let run = Run { existing: Existing { restart: true, ..Existing::default() }, ..run };
         self.change_picture();
         let summary = self.place.label(&run).map_err(|e| e.to_string())?;
-        self.check_joined("a later run", &summary)
+        self.check_joined("a later run", &summary, is_renamed)
     }
 
     fn label_shards(&mut self) -> Result<(), String> {
         for (index, output) in (1..).zip(SHARDS) {
-            let run = Run { output: output.into(), shard: Shard::new(index, 2).ok(), ..self.run.clone() };
-            self.place.label(&run).map_err(|e| format!("{output}: {e}"))?;
+            self.label_shard(index, output)?;
         }
         self.check_person()
+    }
+
+    fn label_shard(&self, index: u32, output: &str) -> Result<(), String> {
+        let run = Run { output: output.into(), shard: Shard::new(index, 2).ok(), ..self.run.clone() };
+        self.place.label(&run).map(drop).map_err(|e| format!("{output}: {e}"))
     }
 
     /// Replaces a picture, so that the shards have the same images.
@@ -99,18 +112,40 @@ impl Sequence {
     }
 
     /// The joined data set has the corrections of all shards, beside the pictures that they describe, or says so.
-    fn check_joined(&self, when: &str, summary: &Summary) -> Result<(), String> {
+    /// With `is_renamed`, the shards may know them by other names.
+    fn check_joined(&self, when: &str, summary: &Summary, is_renamed: bool) -> Result<(), String> {
+        let named = self.named();
         let mut person = std::collections::BTreeMap::<String, Written>::new();
         for (file, written) in &self.person {
             let Some((_, below)) = file.split_once('/') else { continue };
-            let joined = format!("joined/{below}");
+            let mut joined = format!("joined/{below}");
+            if is_renamed {
+                let folder = &below[..below.find("labels/").unwrap_or(0)];
+                let mut labels = labels(&self.place, "joined").into_iter();
+                let is_it = |file: &String| {
+                    let is_beside = picture_beside(&self.place, file) == written.beside;
+                    is_beside && file.starts_with(&format!("joined/{folder}labels/"))
+                };
+                match labels.find(is_it) {
+                    Some(file) => joined = file,
+                    None => continue,
+                }
+            }
             let there = self.place.read(&joined);
             if there != written.content {
                 return Err(format!("{when}: {joined}: {there:?}, {file} has {:?}", written.content));
             }
             person.insert(joined, written.clone());
         }
-        let named = self.named();
+        let pictures: Vec<String> = files_below(&self.place, "joined/images").into_values().collect();
+        let times = |picture: &String| pictures.iter().filter(|there| *there == picture).count();
+        let missing = named.iter().filter(|picture| *picture != "bad" && times(picture) == 0).count();
+        let others = summary.outdated.len() + summary.edited.len() + summary.changed.len();
+        if named.iter().any(|picture| times(picture) > 1) || missing > others {
+            let lengths = |all: &mut dyn Iterator<Item = &String>| all.map(String::len).collect::<Vec<_>>();
+            let (named, there) = (lengths(&mut named.iter()), lengths(&mut pictures.iter()));
+            return Err(format!("{when}: pictures of {there:?} bytes for {named:?}"));
+        }
         self.check_pictures("joined", &person, summary, &named).map_err(|why| format!("{when}: {why}"))?;
         self.check_coco("joined", summary).map_err(|why| format!("{when}: {why}"))
     }

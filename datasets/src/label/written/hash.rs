@@ -37,7 +37,11 @@ pub(in crate::label) fn hash_on_disk(path: &Path) -> Result<Option<String>> {
 
 /// The hash of a text as the record has it.
 pub(in crate::label) fn hash_of_text(text: &str) -> String {
-    hex(&Sha256::digest(text.as_bytes()))
+    hash_of_bytes(text.as_bytes())
+}
+
+pub(in crate::label) fn hash_of_bytes(bytes: &[u8]) -> String {
+    hex(&Sha256::digest(bytes))
 }
 
 /// The first 16 bytes of a hash in hexadecimal.

@@ -1,6 +1,6 @@
 //! Repairs after a stop.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -15,9 +15,9 @@ impl Written {
     /// Finishes the renames that a stop prevented, gives files that are not removed on record their names again, and removes
     /// other temporary files, those of `folders` and below.
     pub fn recover(&self, folders: &[&str]) -> Result<()> {
-        let mut parts = Vec::new();
+        let (mut parts, mut links) = (Vec::new(), HashSet::new());
         for folder in folders {
-            find_parts(&self.root.join(folder), !folder.is_empty(), &mut parts)
+            find_parts(&self.root.join(folder), (!folder.is_empty()).then_some(&mut links), &mut parts)
                 .map_err(|e| Error::io("cannot read the folder", &self.root.join(folder), e))?;
         }
         if parts.is_empty() {
@@ -55,8 +55,13 @@ impl Written {
     }
 }
 
-/// Finds the temporary files in a folder, and with `below` in the folders below it.
-fn find_parts(folder: &Path, below: bool, found: &mut Vec<PathBuf>) -> io::Result<()> {
+/// Finds the temporary files in a folder, and with `links` in the folders below it, also those that are links: each of these
+/// once. A link whose name has a dot is taken for one to an image.
+fn find_parts(
+    folder: &Path,
+    mut links: Option<&mut HashSet<PathBuf>>,
+    found: &mut Vec<PathBuf>,
+) -> io::Result<()> {
     let entries = match std::fs::read_dir(folder) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
         entries => entries?,
@@ -66,9 +71,12 @@ fn find_parts(folder: &Path, below: bool, found: &mut Vec<PathBuf>) -> io::Resul
         let name = entry.file_name();
         let name = name.to_string_lossy();
         let kind = entry.file_type()?;
-        if kind.is_dir() {
-            if below {
-                find_parts(&entry.path(), below, found)?;
+        let is_link = kind.is_symlink() && !name.contains('.') && entry.path().is_dir();
+        if kind.is_dir() || is_link {
+            if let Some(links) = &mut links
+                && (!is_link || links.insert(entry.path().canonicalize()?))
+            {
+                find_parts(&entry.path(), Some(links), found)?;
             }
         } else if name.starts_with(PART.0) && name.ends_with(PART.1) {
             found.push(entry.path());

@@ -1,0 +1,309 @@
+//! An image is its content: labels never describe another one than the one beside them, whatever has its name.
+
+use std::fs::File;
+use std::path::PathBuf;
+
+use ocelli::ErrorKind;
+
+use super::corrections::{MINE, Place, Run, copies, text_of};
+use super::stop::REFUSES_HARD_LINKS;
+use super::{Existing, Format, ImageMode, Shard, merge};
+
+fn with_formats(formats: &[Format]) -> Run {
+    let mut run = Run::default();
+    run.options.formats = formats.to_vec();
+    run
+}
+
+fn labelled(run: &Run, images: &[(&str, usize)]) -> Place {
+    let place = Place::new();
+    place.images(images);
+    place.label(run).expect("the images can be labelled");
+    place
+}
+
+/// Replaces an image by a new file.
+fn replace(place: &Place, name: &str, length: usize) {
+    place.write("new", &"x".repeat(length));
+    std::fs::rename(place.path("new"), place.path(name)).expect("it can");
+}
+
+#[test]
+fn our_copy_of_an_image_that_was_replaced_is_replaced_in_every_mode() {
+    let link = Run::default();
+    let cases = [
+        (Run { options: copies(), ..Run::default() }, link.clone(), false),
+        (with_formats(&[Format::Yolo, Format::Coco]), link, false),
+        (with_formats(&[Format::Coco]), with_formats(&[Format::Coco]), true),
+        (with_formats(&[Format::Voc]), with_formats(&[Format::Voc]), false),
+    ];
+    let mut wrong = Vec::new();
+    for (case, (first, then, is_moved)) in cases.into_iter().enumerate() {
+        let place = labelled(&first, &[("a.png", 21), ("b.png", 42)]);
+        if is_moved {
+            for name in ["a", "b"] {
+                let path = place.path(&format!("set/images/train/{name}.png"));
+                let time = path.metadata().and_then(|meta| meta.modified()).expect("it has one");
+                std::fs::copy(&path, place.path("new")).expect("it can");
+                let new = File::options().write(true).open(place.path("new")).expect("it is there");
+                new.set_modified(time).expect("it can");
+                std::fs::rename(place.path("new"), path).expect("it can");
+            }
+        }
+        REFUSES_HARD_LINKS.set(is_moved);
+        replace(&place, "images/a.png", 25);
+        replace(&place, "images/b.png", 45);
+        let summary = place.label(&then).expect("the images can be labelled");
+        REFUSES_HARD_LINKS.set(false);
+        let folder = if then.options.has(Format::Voc) { "voc/JPEGImages" } else { "images/train" };
+        for (name, length) in [("a", 25), ("b", 45)] {
+            let there = place.read(&format!("set/{folder}/{name}.png")).unwrap_or_default();
+            if there.len() != length || !summary.edited.is_empty() {
+                wrong.push(format!("case {case}, {name}: {} bytes, {:?}", there.len(), summary.edited));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Two cameras with equal names.
+fn cameras() -> Place {
+    let place = Place { images: "cam1".into(), ..Place::new() };
+    for number in 0..8 {
+        place.write(&format!("cam1/{number}.png"), &"x".repeat(10 + number));
+        place.write(&format!("cam2/{number}.png"), &"x".repeat(30 + number));
+    }
+    place
+}
+
+#[test]
+fn parts_with_other_histories_are_joined_without_losing_or_doubling_images() {
+    let shard =
+        |index| Run { output: format!("part-{index}"), shard: Shard::new(index, 2).ok(), ..Run::default() };
+    let mut place = cameras();
+    // On the first day, one machine was down, and the other labelled the second camera alone.
+    place.images = "cam2".into();
+    place.label(&shard(1)).expect("it can be labelled");
+    let corrected = (0..8).find(|number| place.read(&format!("part-1/labels/train/{number}.txt")).is_some());
+    let corrected = corrected.expect("the shard has images");
+    place.write(&format!("part-1/labels/train/{corrected}.txt"), MINE);
+    for order in [["cam1", "cam2"], ["cam2", "cam1"]] {
+        (place.images, place.also) = (order[0].into(), Some(order[1].into()));
+        for index in [1, 2] {
+            place.label(&shard(index)).expect("it can be labelled");
+        }
+        let parts: Vec<PathBuf> = [1, 2].map(|index| place.path(&format!("part-{index}"))).to_vec();
+        for _ in 0..2 {
+            let summary = merge(&parts, &place.path("joined"), &mut || Ok(())).expect("they belong together");
+            assert_eq!((summary.images, summary.corrected.len()), (16, 1));
+            let mut found = Vec::new();
+            for number in 0..8 {
+                for name in [format!("{number}"), format!("{number}-2")] {
+                    let length =
+                        place.read(&format!("joined/images/train/{name}.png")).unwrap_or_default().len();
+                    let label = place.read(&format!("joined/labels/train/{name}.txt")).unwrap_or_default();
+                    let is_mine = length == 30 + corrected && label == MINE;
+                    assert!(is_mine || label == text_of(length, Format::Yolo), "{name}: {length}, {label}");
+                    found.push(length);
+                }
+            }
+            found.sort_unstable();
+            assert_eq!(found, (10..18).chain(30..38).collect::<Vec<_>>());
+        }
+    }
+}
+
+#[test]
+fn files_of_formats_that_are_not_named_any_more_are_removed_or_refused() {
+    let formats = [Format::Yolo, Format::YoloSeg, Format::Voc, Format::Coco, Format::Masks];
+    let files = [
+        "segments/labels/train/a.txt",
+        "segments/images/train/a.png",
+        "segments/data.yaml",
+        "voc/Annotations/a.xml",
+        "voc/JPEGImages/a.png",
+        "voc/ImageSets/Main/train.txt",
+        "annotations.json",
+        "masks/train/a/dog-0.png",
+    ];
+    for mode in [ImageMode::Link, ImageMode::Copy] {
+        let (mut all, mut yolo) = (with_formats(&formats), with_formats(&[Format::Yolo]));
+        (all.options.images, yolo.options.images) = (mode, mode);
+        let place = labelled(&all, &[("a.png", 21), ("b.png", 42)]);
+        let is_there = |file: &&&str| place.path(&format!("set/{file}")).symlink_metadata().is_ok();
+        assert_eq!(files.iter().filter(is_there).count(), files.len());
+        place.write("set/voc/Annotations/b.xml", "mine");
+        let refused = place.label(&yolo).expect_err("a file is corrected");
+        assert_eq!((refused.kind(), refused.parameter()), (ErrorKind::Mismatch, Some("discard_corrections")));
+        assert!(refused.to_string().contains("voc/Annotations/b.xml"), "{refused}");
+        assert_eq!(files.iter().filter(is_there).count(), files.len());
+        // Whoever does not want it removes it.
+        place.remove("set/voc/Annotations/b.xml");
+        replace(&place, "images/a.png", 25);
+        let summary = place.label(&yolo).expect("nothing is corrected");
+        assert_eq!(files.iter().filter(is_there).collect::<Vec<_>>(), Vec::<&&str>::new());
+        assert!(summary.dropped.contains(&"voc/Annotations/a.xml".to_owned()), "{:?}", summary.dropped);
+        assert_eq!(place.read("set/images/train/a.png").map(|there| there.len()), Some(25));
+        assert!(place.label(&yolo).expect("nothing is new").dropped.is_empty());
+    }
+}
+
+#[test]
+fn an_image_of_equal_name_size_and_time_is_another_one_if_its_content_is() {
+    for mode in [Run::default().options, copies()] {
+        for is_known in [true, false] {
+            let run = Run { options: mode.clone(), ..Run::default() };
+            let place = labelled(&run, &[("a.png", 5), ("b.png", 6)]);
+            if !is_known {
+                // A data set of an earlier version.
+                let known = place.read("set/.ocelli-label/images.json").expect("there is one");
+                let without: String = known
+                    .split("\"content\"")
+                    .enumerate()
+                    .map(|(at, part)| match at {
+                        0 => part.trim_end_matches(',').to_owned(),
+                        _ => part[part.find('}').unwrap_or(0)..].trim_end_matches(',').to_owned(),
+                    })
+                    .collect();
+                place.write("set/.ocelli-label/images.json", &without);
+            }
+            place.write("set/labels/train/a.txt", MINE);
+            let time = place.path("images/a.png").metadata().and_then(|meta| meta.modified());
+            std::fs::rename(place.path("images"), place.path("unplugged")).expect("it can");
+            place.write("other/a.png", "yyyyy");
+            let file = File::options().write(true).open(place.path("other/a.png")).expect("it is there");
+            file.set_modified(time.expect("it has one")).expect("it can");
+            let place = Place { images: "other".into(), ..place };
+            place.label(&run).expect("it can be labelled");
+            let is_told = is_known || mode.images == ImageMode::Copy;
+            let expected = is_told.then(|| "yyyyy".to_owned());
+            assert_eq!(place.read("set/images/train/a-2.png"), expected, "{mode:?}, {is_known}");
+        }
+    }
+}
+
+#[test]
+fn an_image_that_a_person_put_into_the_data_set_keeps_its_name() {
+    for formats in [&[Format::Yolo][..], &[Format::Yolo, Format::YoloSeg], &[Format::Voc]] {
+        let run = with_formats(formats);
+        let place = labelled(&run, &[("a.png", 5)]);
+        let images = if formats == [Format::Voc] { "set/voc/JPEGImages" } else { "set/images/train" };
+        place.write(&format!("{images}/own.jpg"), "ooooooo");
+        place.image("own.png", 9);
+        place.label(&run).expect("it can be labelled");
+        assert_eq!(place.read(&format!("{images}/own.jpg")).as_deref(), Some("ooooooo"));
+        assert_eq!(place.read(&format!("{images}/own-2.png")), Some("x".repeat(9)), "{formats:?}");
+        assert_eq!(place.read("set/labels/train/own.txt"), None);
+    }
+}
+
+#[test]
+fn a_file_that_a_person_filled_and_emptied_again_is_the_persons() {
+    let mut run = Run { finds_added: true, ..Run::default() };
+    let place = labelled(&run, &[("a.png", 5), ("b.png", 6)]);
+    let ours = place.read("set/labels/train/a.txt").expect("it is labelled");
+    place.write("set/labels/train/a.txt", MINE);
+    place.label(&run).expect("nothing is new");
+    place.write("set/labels/train/a.txt", &ours);
+    run.classes.push("cat");
+    for restart in [true, false] {
+        run.existing = Existing { restart, discard_corrections: false };
+        place.label(&run).expect("it can be labelled");
+        assert_eq!(place.read("set/labels/train/a.txt"), Some(ours.clone()), "restart {restart}");
+    }
+}
+
+#[test]
+fn an_image_that_was_removed_does_not_come_back_when_its_folder_is_out_of_reach() {
+    let run = with_formats(&[Format::Yolo, Format::Coco]);
+    let mut run = Run { options: run.options, ..Run::default() };
+    run.options.images = ImageMode::Link;
+    let mut place = Place::new();
+    place.image("a.png", 5);
+    REFUSES_HARD_LINKS.set(true);
+    place.label(&run).expect("it can be labelled");
+    place.image("b.png", 6);
+    place.remove("images/a.png");
+    assert_eq!(place.label(&run).expect("it can be labelled").removed, ["a.png"]);
+    std::fs::rename(place.path("images"), place.path("away")).expect("it can");
+    place.images = "others".into();
+    place.image("c.png", 7);
+    let summary = place.label(&run).expect("it can be labelled");
+    REFUSES_HARD_LINKS.set(false);
+    assert_eq!((summary.kept, summary.removed.len()), (vec!["b.png".to_owned()], 0));
+    assert_eq!(place.read("set/labels/train/a.txt"), None);
+    assert!(!place.read("set/annotations.json").unwrap_or_default().contains("a.png"));
+}
+
+#[test]
+#[cfg(unix)]
+fn a_stop_is_mended_where_the_folder_of_the_labels_is_a_link() {
+    let run = Run::default();
+    for writes in 0.. {
+        let place = Place::new();
+        place.write("store/any", "");
+        place.write("set/.ocelli-label/lock", "");
+        std::fs::create_dir_all(place.path("set/labels")).expect("it can");
+        std::os::unix::fs::symlink(place.path("store"), place.path("set/labels/train")).expect("it can");
+        place.images(&[("a.png", 5), ("b/b.png", 6)]);
+        let is_ended = place.label_and_stop(&run, writes);
+        let summary = place.label(&run).expect("it can be labelled");
+        assert!(summary.corrected.is_empty(), "{writes} writes: {:?}", summary.corrected);
+        assert_eq!(place.read("store/a.txt"), Some(text_of(5, Format::Yolo)), "{writes} writes");
+        if is_ended {
+            break;
+        }
+    }
+}
+
+#[test]
+fn an_image_that_is_replaced_during_a_run_is_reported() {
+    for options in [Run::default().options, copies()] {
+        let run = Run { options, ..Run::default() };
+        let place = Place::new();
+        place.image("a.png", 5);
+        let summary = place.label_while(&run, &mut || replace(&place, "images/a.png", 7));
+        assert_eq!(summary.expect("it can be labelled").changed, ["a.png"]);
+        assert!(place.label(&run).expect("it can be labelled").changed.is_empty());
+        assert_eq!(place.read("set/labels/train/a.txt"), Some(text_of(7, Format::Yolo)));
+        assert_eq!(place.read("set/images/train/a.png"), Some("x".repeat(7)));
+    }
+}
+
+#[test]
+fn a_merge_reports_images_that_were_replaced_since() {
+    let place = Place::new();
+    (0..4).for_each(|number| place.image(&format!("{number}.png"), 10 + number));
+    let parts = [1, 2].map(|index| {
+        let output = format!("part-{index}");
+        let run = Run { output: output.clone(), shard: Shard::new(index, 2).ok(), ..Run::default() };
+        place.label(&run).expect("it can be labelled");
+        place.path(&output)
+    });
+    replace(&place, "images/1.png", 30);
+    let summary = merge(&parts, &place.path("joined"), &mut || Ok(())).expect("they belong together");
+    assert_eq!(summary.changed, ["1.png"]);
+}
+
+#[test]
+fn every_format_follows_what_was_corrected_in_yolos_file() {
+    let run = with_formats(&[Format::Yolo, Format::Voc, Format::Coco]);
+    let place = labelled(&run, &[("a.png", 21), ("b.png", 42)]);
+    place.write("set/labels/train/a.txt", "");
+    place.write("set/labels/train/b.txt", MINE);
+    let summary = place.label(&run).expect("nothing is new");
+    assert_eq!((summary.corrected.len(), summary.classes[0].instances), (2, 1));
+    let coco = place.read("set/annotations.json").unwrap_or_default();
+    assert_eq!((coco.matches("\"bbox\"").count(), coco.matches("file_name").count()), (1, 2), "{coco}");
+    let xml = |name: &str| place.read(&format!("set/voc/Annotations/{name}.xml")).unwrap_or_default();
+    assert!(!xml("a").contains("<object>") && xml("b").contains("<xmin>30</xmin>"), "{}", xml("b"));
+    // What is not a label is said, and changes nothing.
+    for (text, line) in [("7 0.5 0.5 0.1 0.1\n", "line 1"), ("0 0.5 0.5 0.1 0.1\n0 0,5 0,5\n", "line 2")] {
+        place.write("set/labels/train/a.txt", text);
+        let unclear = place.label(&run).expect("nothing is new").unclear;
+        assert!(
+            unclear.len() == 1 && unclear[0].contains("labels/train/a.txt") && unclear[0].contains(line),
+            "{unclear:?}"
+        );
+    }
+}
