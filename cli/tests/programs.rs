@@ -238,7 +238,7 @@ fn embed_writes_a_text_cache() {
 #[test]
 #[cfg_attr(without_libraries, ignore = "needs ONNX Runtime: make setup")]
 fn doctor_reports_engines_libraries_and_cache() {
-    let place = Place::with_libraries();
+    let place = Place::with_libraries().with_empty_cache();
     let healthy = place.succeed(OCELLI, &["doctor"]);
     for word in [
         "works: ONNX Runtime",
@@ -426,7 +426,7 @@ fn cached(place: &Place, folder: &str) -> Vec<String> {
 
 #[test]
 fn a_changed_configuration_is_exported_again() {
-    let place = Place::new();
+    let place = Place::new().with_empty_cache();
     crate::checkpoints::copy(&place, "plain", "model");
     let embed = || {
         let arguments = ["embed", "--model", "model", "--classes", "dog", "--output", "words.st", "-q"];

@@ -451,7 +451,7 @@ fn a_killed_program_leaves_no_partial_file() {
 
 #[test]
 fn eight_at_once_share_an_empty_cache() {
-    let place = place();
+    let place = place().with_empty_cache();
     let arguments = ["park.png", "--classes", "dog", "--json", "-", "--threads", "1"];
     let children: Vec<Child> = (0..8).map(|_| place.start(DEMO, &arguments)).collect();
     let outcomes: Vec<Outcome> = children.into_iter().map(finish).collect();
@@ -468,7 +468,7 @@ fn eight_at_once_share_an_empty_cache() {
 
 #[test]
 fn a_corrupt_cache_is_rebuilt() {
-    let place = place();
+    let place = place().with_empty_cache();
     let arguments = ["park.png", "--classes", "dog", "--json", "-"];
     let run = || {
         let outcome = place.run(DEMO, &arguments);
