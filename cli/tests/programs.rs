@@ -310,8 +310,47 @@ const COMMANDS: [&str; 13] = [
 fn help_fits_the_terminal_and_lists_commands_and_options() {
     let place = Place::new();
     let options = [
-        ("detect", &["--image", "--classes", "--exemplar", "--json", "facebook/sam3", "Example"][..]),
-        ("video", &["--video", "--classes", "--track", "--jsonl", "rtsp://", "Example"]),
+        (
+            "detect",
+            &[
+                "--image",
+                "--classes",
+                "--exemplar",
+                "--output",
+                "--json",
+                "--masks",
+                "facebook/sam3",
+                "Examples",
+            ][..],
+        ),
+        (
+            "video",
+            &[
+                "--video",
+                "--classes",
+                "--coco",
+                "--output",
+                "--jsonl",
+                "--mot",
+                "--crops",
+                "--display",
+                "--track",
+                "--sequential",
+                "--policy",
+                "--detect-every",
+                "--class-budget",
+                "--stats",
+                "--start",
+                "--vid-stride",
+                "--raw",
+                "--reconnect",
+                "--match-thresh",
+                "rtsp://",
+                "facebook/sam3",
+                "no sound",
+                "Examples",
+            ],
+        ),
         ("export", &["--checkpoint", "--imgsz", "--split-block", "--force", "Example"]),
         ("build-engine", &["--verify", "--max-classes", "--min-cosine", "Example"]),
         ("embed", &["--classes", "--output", "--model", "Example"]),
@@ -344,7 +383,9 @@ fn help_fits_the_terminal_and_lists_commands_and_options() {
         );
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert_eq!(place.run(OCELLI, &[]).status, Some(2));
+    for nothing in [&[][..], &["detect"], &["video"]] {
+        assert_eq!(place.run(OCELLI, nothing).status, Some(2), "{nothing:?}");
+    }
     assert!(place.succeed(OCELLI, &["--version"]).starts_with("ocelli "));
 }
 
