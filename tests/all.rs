@@ -12,6 +12,7 @@ mod half_precision;
 mod masklets;
 mod masks;
 mod model_json;
+mod modules;
 mod openvino;
 mod operators;
 mod parity;
@@ -29,3 +30,11 @@ mod tracker_parity;
 mod verify;
 mod walls;
 mod webgpu;
+
+#[test]
+fn every_file_is_a_module() {
+    modules::are_complete(
+        env!("CARGO_MANIFEST_DIR"),
+        &["all.rs", "lib.rs", "pipeline_memory.rs", "fuzz/fuzz.rs"],
+    );
+}

@@ -7,6 +7,7 @@ mod build_engine;
 mod checkpoints;
 mod clicks;
 mod coco;
+mod detect;
 mod devices;
 #[cfg(unix)]
 mod docs;
@@ -18,6 +19,8 @@ mod interactive;
 mod label;
 mod low_memory;
 mod memory;
+#[path = "../../tests/modules.rs"]
+mod modules;
 mod programs;
 mod prune;
 mod run;
@@ -26,4 +29,12 @@ mod serve;
 mod tiles;
 mod track;
 mod tracking_golden;
+#[cfg(not(without_video))]
+mod video;
+mod video_without_library;
 mod webgpu;
+
+#[test]
+fn every_file_is_a_module() {
+    modules::are_complete(concat!(env!("CARGO_MANIFEST_DIR"), "/tests"), &["all.rs"]);
+}

@@ -9,7 +9,10 @@ const SCENES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/golden/scene
 
 /// A folder with drawn scenes in `scenes/`.
 fn place() -> Place {
-    let place = Place::new();
+    with_scenes(Place::new())
+}
+
+fn with_scenes(place: Place) -> Place {
     place.folder("scenes");
     for name in ["00.png", "01.png", "02.png"] {
         std::fs::copy(format!("{SCENES}/{name}"), place.path("scenes").join(name)).expect("it can be copied");
@@ -193,7 +196,7 @@ fn a_reader_that_ends_early_is_no_error() {
 
 #[test]
 fn spellings_of_dart_are_accepted_or_refused_with_the_reason() {
-    let place = place();
+    let place = with_scenes(Place::new().with_empty_cache());
     crate::checkpoints::copy(&place, "plain", "plain");
     let detect = "detect|scenes/00.png|--classes|dog|";
     // Arguments, and the line that says what they mean here.

@@ -25,7 +25,7 @@ const VARIABLES: [&str; 8] = [
 /// Runs a copy of the program that has no library beside it, with an empty home and these variables.
 fn run_bare(place: &Place, arguments: &[&str], variables: &[(&str, &str)]) -> Outcome {
     std::fs::copy(OCELLI, place.path("ocelli")).expect("the program can be copied");
-    let mut command = place.command(&place.path("ocelli").to_string_lossy(), arguments);
+    let mut command = place.command(&*place.path("ocelli").to_string_lossy(), arguments);
     for variable in VARIABLES {
         command.env_remove(variable);
     }

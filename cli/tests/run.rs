@@ -1,10 +1,29 @@
-//! Runs programs in a temporary folder, with a cache in it.
+//! Runs programs in a temporary folder, with a cache in it. Exported models are those of all tests: exporting takes longer than
+//! most tests.
 
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+#[cfg(unix)]
+use std::sync::OnceLock;
+
+/// A program, or a command of one.
+#[derive(Clone, Copy)]
+pub struct Program<'a>(&'a str, Option<&'a str>);
+
+impl<'a> From<&'a str> for Program<'a> {
+    fn from(program: &'a str) -> Self {
+        Self(program, None)
+    }
+}
+
+impl<'a> From<[&'a str; 2]> for Program<'a> {
+    fn from([program, command]: [&'a str; 2]) -> Self {
+        Self(program, Some(command))
+    }
+}
 
 /// A folder to run programs in. Paths in arguments are relative to it.
 pub struct Place {
@@ -51,7 +70,17 @@ impl Place {
     /// A place whose programs find the libraries of `make setup`.
     pub fn with_libraries() -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder can be created");
-        Self { folder, variables: Vec::new() }
+        let place = Self { folder, variables: Vec::new() };
+        place.folder("cache");
+        #[cfg(unix)]
+        std::os::unix::fs::symlink(models(), place.path("cache/models")).expect("links can be made");
+        place
+    }
+
+    /// With exported models of its own: for tests of the cache.
+    pub fn with_empty_cache(self) -> Self {
+        std::fs::remove_dir_all(self.path("cache")).expect("it was created");
+        self
     }
 
     /// As a machine without the libraries of `make setup` and `make opencv`.
@@ -124,20 +153,21 @@ impl Place {
         found
     }
 
-    pub fn command(&self, program: &str, arguments: &[&str]) -> Command {
+    pub fn command<'a>(&self, program: impl Into<Program<'a>>, arguments: &[&str]) -> Command {
+        let Program(program, name) = program.into();
         let mut command = Command::new(program);
-        command.args(arguments).current_dir(self.folder.path()).stdin(Stdio::null());
+        command.args(name).args(arguments).current_dir(self.folder.path()).stdin(Stdio::null());
         command.env("OCELLI_CACHE", self.path("cache")).env_remove("OCELLI_LOG").env("COLUMNS", "80");
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         command
     }
 
-    pub fn run(&self, program: &str, arguments: &[&str]) -> Outcome {
+    pub fn run<'a>(&self, program: impl Into<Program<'a>>, arguments: &[&str]) -> Outcome {
         outcome(&mut self.command(program, arguments))
     }
 
     /// Runs a program that must succeed; returns stdout.
-    pub fn succeed(&self, program: &str, arguments: &[&str]) -> String {
+    pub fn succeed<'a>(&self, program: impl Into<Program<'a>>, arguments: &[&str]) -> String {
         let outcome = self.run(program, arguments);
         assert_eq!(outcome.status, Some(0), "{arguments:?}: {outcome:?}");
         assert!(!outcome.stderr.contains("panicked"), "{arguments:?}: {outcome:?}");
@@ -145,13 +175,14 @@ impl Place {
     }
 
     /// Starts a program with stdout and stderr piped.
-    pub fn start(&self, program: &str, arguments: &[&str]) -> Child {
+    pub fn start<'a>(&self, program: impl Into<Program<'a>>, arguments: &[&str]) -> Child {
         let mut command = self.command(program, arguments);
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts")
     }
 
     /// Runs every row and reports those that do not fail as expected. No file may remain.
-    pub fn refuses(&self, program: &str, rows: &[Refusal<'_>]) {
+    pub fn refuses<'a>(&self, program: impl Into<Program<'a>>, rows: &[Refusal<'_>]) {
+        let program = program.into();
         let before = self.paths();
         let mut wrong = Vec::new();
         for row in rows {
@@ -212,6 +243,25 @@ impl Outcome {
         };
         Err(format!("{complaint}: {self:?}"))
     }
+}
+
+/// The exported models of all places. A new build has other ones, because the exporter may be another.
+#[cfg(unix)]
+fn models() -> &'static Path {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    FOLDER.get_or_init(|| {
+        let program = std::env::current_exe().expect("this program has a path");
+        let built = program.metadata().and_then(|file| file.modified()).expect("it is there");
+        let built = built.duration_since(std::time::UNIX_EPOCH).expect("it is later").as_nanos();
+        let name = program.file_name().expect("it is a file").to_string_lossy().into_owned();
+        let all = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("models-{name}"));
+        let folder = all.join(built.to_string());
+        std::fs::create_dir_all(&folder).expect("the folder of the tests can be written to");
+        let entries = std::fs::read_dir(&all).expect("it was created").flatten().map(|entry| entry.path());
+        // Another run of this program may do the same.
+        entries.filter(|path| *path != folder).for_each(|path| drop(std::fs::remove_dir_all(path)));
+        folder
+    })
 }
 
 /// The folder of the video library that `make opencv` builds, if it is there.

@@ -7,6 +7,8 @@ mod embedded;
 mod every_engine;
 mod gpu_providers;
 mod models;
+#[path = "../../tests/modules.rs"]
+mod modules;
 mod onnxruntime;
 mod openvino;
 mod providers;
@@ -14,3 +16,8 @@ mod tensorrt;
 mod tensorrt_libraries;
 mod tensorrt_run;
 mod webgpu;
+
+#[test]
+fn every_file_is_a_module() {
+    modules::are_complete(concat!(env!("CARGO_MANIFEST_DIR"), "/tests"), &["all.rs"]);
+}

@@ -46,6 +46,8 @@ pub struct Fakes {
     pub found_from: usize,
     /// Whether one half of the model is in memory at a time.
     pub low_memory: bool,
+    /// Called with the name of a graph at the start of each of its runs.
+    pub on_run: Option<Arc<dyn Fn(&str) + Send + Sync>>,
     /// The graphs that were loaded (+) and dropped (-).
     pub events: Arc<Mutex<Vec<String>>>,
 }
@@ -53,14 +55,19 @@ pub struct Fakes {
 /// Notes when an engine is loaded and dropped.
 struct Loaded {
     name: &'static str,
+    on_run: Option<Arc<dyn Fn(&str) + Send + Sync>>,
     events: Arc<Mutex<Vec<String>>>,
 }
 
 impl Loaded {
     fn new(name: &'static str, fakes: &Fakes) -> Self {
-        let loaded = Self { name, events: fakes.events.clone() };
+        let loaded = Self { name, on_run: fakes.on_run.clone(), events: fakes.events.clone() };
         loaded.note('+');
         loaded
+    }
+
+    fn run(&self) {
+        self.on_run.iter().for_each(|on_run| on_run(self.name));
     }
 
     fn note(&self, sign: char) {
@@ -182,7 +189,7 @@ fn backbone(fakes: &Fakes) -> FakeEngine {
     };
     let loaded = Loaded::new("backbone", fakes);
     let engine = FakeEngine::new(spec, move |inputs, outputs| {
-        let _ = &loaded;
+        loaded.run();
         runs += 1;
         trouble(runs, fails, panics)?;
         let level = inputs[0].1.as_f32()?[0];
@@ -217,7 +224,7 @@ fn encoder_decoder(fakes: &Fakes) -> FakeEngine {
     };
     let loaded = Loaded::new("decoder", fakes);
     let engine = FakeEngine::new(spec, move |inputs, outputs| {
-        let _ = &loaded;
+        loaded.run();
         runs += 1;
         trouble(runs, fails, panics)?;
         let tensor_of = |wanted: &str| -> &Tensor {

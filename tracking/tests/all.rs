@@ -2,6 +2,8 @@
 
 #[path = "../examples/replay_sessions/describe.rs"]
 mod describe;
+#[path = "../../tests/modules.rs"]
+mod modules;
 #[path = "../examples/replay_sessions/options.rs"]
 mod options;
 mod random_scenes;
@@ -14,3 +16,8 @@ mod sessions;
 #[path = "../src/test_random.rs"]
 mod test_random;
 mod use_of_sessions;
+
+#[test]
+fn every_file_is_a_module() {
+    modules::are_complete(concat!(env!("CARGO_MANIFEST_DIR"), "/tests"), &["all.rs"]);
+}

@@ -134,7 +134,7 @@ fn invalid_zones_are_refused() {
         (row("--track|--zones|other.yaml"), &["other.yaml", "line door is of source gate", "expected "]),
     ];
     let rows: Vec<_> = rows.iter().map(|(arguments, words)| refusal(arguments, 2, words)).collect();
-    place.refuses(super::DEMO, &rows);
+    place.refuses(super::VIDEO, &rows);
 }
 
 /// Answers requests with these statuses, and then with 200; returns the bodies of those that succeeded.
@@ -189,13 +189,13 @@ fn events_are_sent_in_order() {
     let place = Place::new();
     let (run, events) = (EVENTS, events(&place));
     let (url, received) = server(events.len(), vec![503]);
-    let ran = super::run_demo(&place, &format!("{run} --webhook {url}"));
+    let ran = super::run_video(&place, &format!("{run} --webhook {url}"));
     assert!(ran.status == Some(0) && !ran.stderr.contains("not delivered"), "{ran:?}");
     assert_eq!(received.join().expect("it received all"), events);
     // Nobody listens: the run succeeds, and says so.
-    let ran = super::run_demo(&place, &format!("{run} --webhook http://127.0.0.1:9/"));
+    let ran = super::run_video(&place, &format!("{run} --webhook http://127.0.0.1:9/"));
     let said = format!("{0} of {0} events were not delivered", events.len());
     assert!(ran.status == Some(0) && ran.stderr.contains(&said), "{ran:?}");
-    let refused = super::run_demo(&place, &format!("{run} --webhook https://127.0.0.1/"));
+    let refused = super::run_video(&place, &format!("{run} --webhook https://127.0.0.1/"));
     refused.is_refusal(2, &["--webhook", "http://"]).unwrap_or_else(|e| panic!("{e}"));
 }

@@ -6,7 +6,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use super::zones::{EVENTS, events};
-use super::{DEMO, run_demo, succeed};
+use super::{VIDEO, run_video, succeed};
 use crate::run::{Place, refusal};
 
 /// A packet of MQTT: the first byte, and what follows its length.
@@ -66,11 +66,11 @@ fn events_are_published() {
     let run = EVENTS;
     let events: Vec<_> = events(&place).into_iter().map(|line| ("yard/gate".to_owned(), line)).collect();
     let (url, received) = broker(events.len());
-    let ran = run_demo(&place, &format!("{run} --mqtt {url}"));
+    let ran = run_video(&place, &format!("{run} --mqtt {url}"));
     assert!(ran.status == Some(0) && !ran.stderr.contains("not delivered"), "{ran:?}");
     assert_eq!(received.join().expect("it received all"), events);
     // Nobody listens: the run succeeds, and says so.
-    let ran = run_demo(&place, &format!("{run} --mqtt mqtt://127.0.0.1:9/gate"));
+    let ran = run_video(&place, &format!("{run} --mqtt mqtt://127.0.0.1:9/gate"));
     let said = format!("{0} of {0} events were not delivered", events.len());
     assert!(ran.status == Some(0) && ran.stderr.contains(&said), "{ran:?}");
     let row = |url: &str| format!("--classes|dog|--max-frames|1|--track|--zones|zones.yaml|--mqtt|{url}");
@@ -81,7 +81,7 @@ fn events_are_published() {
         (row("mqtt://me:secret@host/a"), &["OCELLI_MQTT_PASSWORD"]),
     ];
     let rows: Vec<_> = rows.iter().map(|(arguments, words)| refusal(arguments, 2, words)).collect();
-    place.refuses(DEMO, &rows);
+    place.refuses(VIDEO, &rows);
 }
 
 /// Asks for a path, and returns the answer's head and what follows.
@@ -144,5 +144,5 @@ fn frames_are_shown_to_those_who_look() {
         (row("127.0.0.1:0/a%20b"), &["letters, digits"]),
     ];
     let rows: Vec<_> = rows.iter().map(|(arguments, words)| refusal(arguments, 2, words)).collect();
-    place.refuses(DEMO, &rows);
+    place.refuses(VIDEO, &rows);
 }

@@ -8,7 +8,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use ocelli::report::FrameReport;
 
-use super::{DEMO, ONE_DETECTION, command, draw_video, frames_of, lines_of, numbers, run_demo, succeed};
+use super::{
+    OCELLI, ONE_DETECTION, VIDEO, command, draw_video, frames_of, lines_of, numbers, run_video, succeed,
+};
 use crate::run::{Outcome, Place, outcome};
 
 #[test]
@@ -64,7 +66,7 @@ fn odd_sizes_are_padded_to_even_ones() {
 
 /// Runs with bytes on stdin.
 fn with_stdin(place: &Place, arguments: &str, bytes: Vec<u8>) -> Outcome {
-    let mut command = command(place, DEMO, arguments);
+    let mut command = command(place, VIDEO, arguments);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("the program starts");
     let mut stdin = child.stdin.take().expect("it is piped");
@@ -106,7 +108,7 @@ fn raw_frames_are_read_and_written() {
 }
 
 fn outcome_bytes(place: &Place, arguments: &str) -> Vec<u8> {
-    let output = command(place, DEMO, arguments).output().expect("the program starts");
+    let output = command(place, VIDEO, arguments).output().expect("the program starts");
     assert!(output.status.success(), "{arguments}: {output:?}");
     output.stdout
 }
@@ -114,7 +116,7 @@ fn outcome_bytes(place: &Place, arguments: &str) -> Vec<u8> {
 /// The lines and the last message for a corrupt video.
 fn read_damaged(place: &Place, name: &str) -> (Vec<FrameReport>, String) {
     let outcome =
-        run_demo(place, &format!("--video {name} --classes moon --jsonl - -o out.{name} {ONE_DETECTION}"));
+        run_video(place, &format!("--video {name} --classes moon --jsonl - -o out.{name} {ONE_DETECTION}"));
     assert_eq!(outcome.status, Some(1), "{name}: {outcome:?}");
     let last = outcome.stderr.lines().last().unwrap_or_default().to_owned();
     assert!(last.starts_with("error: ") && last.contains(name), "{name}: {outcome:?}");
@@ -189,7 +191,7 @@ fn dropped_sound_is_reported() {
     bytes[junk..junk + header.len()].copy_from_slice(&header);
     place.write("sound.avi", bytes);
     for (name, is_said) in [("in.avi", false), ("sound.avi", true)] {
-        let said = run_demo(&place, &format!("--video {name} --classes moon -o out.mp4")).stderr;
+        let said = run_video(&place, &format!("--video {name} --classes moon -o out.mp4")).stderr;
         assert_eq!(said.contains("sound, which is not copied"), is_said, "{name}: {said}");
     }
 }
@@ -235,7 +237,7 @@ fn a_lost_stream_reconnects_until_the_time_is_up() {
         "--video http://user:secret@{address}/stream --classes dog --track --policy all --reconnect 1 --jsonl lines -o \
          out.mp4"
     );
-    let outcome = outcome(&mut command(&place, DEMO, &arguments));
+    let outcome = outcome(&mut command(&place, VIDEO, &arguments));
     server.join().expect("both connections were made");
     assert_eq!(outcome.status, Some(1), "{outcome:?}");
     let last = outcome.stderr.lines().last().unwrap_or_default();
@@ -388,7 +390,7 @@ impl FileServer {
 
 /// Runs with a limit: an endless run is an error.
 fn run_for_a_while(place: &Place, arguments: &str) -> Outcome {
-    let limited = format!("60 {DEMO} {arguments}");
+    let limited = format!("60 {OCELLI} video {arguments}");
     outcome(&mut command(place, "timeout", &limited))
 }
 
@@ -470,7 +472,7 @@ fn a_stream_that_stalls_is_lost() {
     });
     let arguments =
         format!("--video http://{address}/stream --classes dog --reconnect 0 --policy all --jsonl lines");
-    let outcome = outcome(&mut command(&place, DEMO, &arguments));
+    let outcome = outcome(&mut command(&place, VIDEO, &arguments));
     let waited = server.join().expect("the connection was made");
     assert_eq!(outcome.status, Some(1), "{outcome:?}");
     assert!(outcome.stderr.contains("no frame for 5 s"), "{outcome:?}");
@@ -493,7 +495,7 @@ fn frames_come_from_an_rtsp_server() {
 #[test]
 fn exemplars_of_another_image_apply_to_every_frame() {
     let place = Place::new();
-    let park = Path::new(env!("CARGO_MANIFEST_DIR")).join("scenes/park.png");
+    let park = Path::new(env!("CARGO_MANIFEST_DIR")).join("../demos/scenes/park.png");
     let park = std::fs::read(park).expect("the scene is in the project");
     for name in ["frames/1.png", "frames/2.png", "park.png"] {
         place.write(name, &park);
@@ -515,7 +517,7 @@ fn exemplars_of_another_image_apply_to_every_frame() {
         ("--video frames --classes dog --exemplar 1,2,3,4 --jsonl -", "--exemplar-image"),
         ("--video frames --classes dog --exemplar 1,2,3,4 --exemplar-image none.png --jsonl -", "none.png"),
     ] {
-        let outcome = run_demo(&place, arguments);
+        let outcome = run_video(&place, arguments);
         assert!(
             outcome.status != Some(0) && outcome.stderr.contains(word),
             "{arguments}: {}",

@@ -1,6 +1,6 @@
 //! Tables of errors: exit status and parts of the message.
 
-use super::{DEMO, draw_video, succeed};
+use super::{VIDEO, draw_video, succeed};
 use crate::run::{Place, Refusal, refusal};
 
 #[test]
@@ -16,12 +16,6 @@ fn invalid_videos_and_arguments_are_errors() {
     place.write("own/000000.png", "of an earlier run");
     place.folder("empty");
     succeed(&place, "--classes dog --scene-size 64x64 --max-frames 2 -o photos -q");
-    // A separate cache, filled before, so that no row writes one.
-    succeed(&place, "--classes dog --scene-size 64x64 --max-frames 1 -q");
-    place
-        .command(DEMO, &["--classes", "dog", "--scene-size", "64x64", "--max-frames", "1"])
-        .output()
-        .expect("it starts");
 
     let video = |rest: &str| format!("--video|in.mp4|--classes|dog|{rest}");
     let dog = |rest: &str| format!("--classes|dog|{rest}");
@@ -95,7 +89,7 @@ fn invalid_videos_and_arguments_are_errors() {
     ];
     let rows: Vec<Refusal<'_>> =
         rows.iter().map(|(arguments, status, words)| refusal(arguments, *status, words)).collect();
-    place.refuses(DEMO, &rows);
+    place.refuses(VIDEO, &rows);
 }
 
 #[test]
@@ -113,6 +107,6 @@ fn spellings_of_other_projects_are_accepted() {
     );
     assert_eq!(ours, theirs);
     let said =
-        super::run_demo(&place, "--video in.avi --classes moon --trt-max-classes 4 --max-frames 1").stderr;
+        super::run_video(&place, "--video in.avi --classes moon --trt-max-classes 4 --max-frames 1").stderr;
     assert!(said.contains("--trt-max-classes is not needed"), "{said}");
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use super::live::{ask, packet};
 use super::sources::camera;
-use super::{DEMO, command, run_demo, succeed};
+use super::{VIDEO, command, run_video, succeed};
 use crate::run::{Outcome, Place, outcome};
 
 const WHOLE: &str = "zones: [{name: all, points: [[0, 0], [1, 0], [1, 1], [0, 1]]}]";
@@ -123,7 +123,7 @@ fn no_output_of_cameras_has_their_passwords() {
     });
     let mut run = command(
         &place,
-        DEMO,
+        VIDEO,
         &format!(
             "--sources sources.txt --classes moon --track --policy all --reconnect 1 -vv --zones zones.yaml --jsonl lines \
              --events events --stats stats -o out/%d.jpg --webhook http://user:secret@{hook}/?token=secret \
@@ -160,7 +160,7 @@ fn no_error_has_a_password() {
     place.write("zones.yaml", WHOLE);
     for line in ["door:x=rtsp://u:secret@h/x", "door:x=rtsp://h/?pwd=secret"] {
         place.write("sources.txt", line);
-        let ran = run_demo(&place, "--sources sources.txt --classes moon");
+        let ran = run_video(&place, "--sources sources.txt --classes moon");
         ran.is_refusal(2, &["NAME:WEIGHT"]).unwrap_or_else(|e| panic!("{e}"));
         assert_eq!(leaks(&place, &ran), [""; 0], "{line}");
     }
@@ -175,20 +175,20 @@ fn no_error_has_a_password() {
         "--video http://u:secret@127.0.0.1:9/x --max-frame 3",
         "--vide http://u:secret@127.0.0.1:9/x",
     ] {
-        let ran = run_demo(&place, &format!("{arguments} --classes moon --reconnect 0 -v"));
+        let ran = run_video(&place, &format!("{arguments} --classes moon --reconnect 0 -v"));
         assert!(!matches!(ran.status, Some(0) | None), "{arguments}: {ran:?}");
         assert_eq!(leaks(&place, &ran), [""; 0], "{arguments}");
     }
     // Nobody takes the events.
     let events = "--classes moon --scene-size 160x120 --max-frames 4 --track --zones zones.yaml";
     for to in ["--webhook http://user:secret@127.0.0.1:9/?token=secret", "--mqtt mqtt://user@127.0.0.1:9/t"] {
-        let mut run = command(&place, DEMO, &format!("{events} {to} -v"));
+        let mut run = command(&place, VIDEO, &format!("{events} {to} -v"));
         let ran = outcome(run.env("OCELLI_MQTT_PASSWORD", "secret"));
         assert!(ran.stderr.contains("were not delivered"), "{ran:?}");
         assert_eq!(leaks(&place, &ran), [""; 0], "{to}");
     }
     // As on a machine without OpenCV.
-    let mut without = command(&place, DEMO, "--video rtsp://u:secret@h/x --classes moon --reconnect 0");
+    let mut without = command(&place, VIDEO, "--video rtsp://u:secret@h/x --classes moon --reconnect 0");
     let ran = outcome(without.env("OCELLI_HOME", place.path("none")));
     assert_ne!(ran.status, Some(0), "{ran:?}");
     assert_eq!(leaks(&place, &ran), [""; 0], "{ran:?}");

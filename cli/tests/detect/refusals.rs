@@ -2,7 +2,7 @@
 
 use ocelli::export::ExportOptions;
 
-use super::{DEMO, exported, place, with_scenes};
+use super::{DETECT, exported, place, with_scenes};
 use crate::run::{Place, Refusal, refusal};
 
 #[test]
@@ -21,7 +21,7 @@ fn invalid_images_and_arguments_are_errors() {
     place.folder("empty");
     place.folder("folder.png");
     // Fill the cache of the built-in model, so that no row waits for it.
-    place.succeed(DEMO, &["park.png", "--classes", "dog"]);
+    place.succeed(DETECT, &["park.png", "--classes", "dog"]);
 
     let dog = |rest: &str| format!("--classes|dog|{rest}");
     let park = |rest: &str| format!("--image|park.png|--classes|dog|{rest}");
@@ -117,7 +117,7 @@ fn invalid_images_and_arguments_are_errors() {
     ];
     let rows: Vec<Refusal<'_>> =
         rows.iter().map(|(arguments, status, words)| refusal(arguments, *status, words)).collect();
-    place.refuses(DEMO, &rows);
+    place.refuses(DETECT, &rows);
 }
 
 #[test]
@@ -163,7 +163,7 @@ fn invalid_models_and_text_caches_are_errors() {
     damage("no-json", &|name| place.write(&format!("{name}/model.json"), "hello"));
     damage("list", &|name| place.write(&format!("{name}/model.json"), "[]"));
     // Text features of the built-in model, which are not those of another.
-    place.succeed(DEMO, &["park.png", "--classes", "dog", "--text-cache", "words"]);
+    place.succeed(DETECT, &["park.png", "--classes", "dog", "--text-cache", "words"]);
 
     let park = |rest: &str| format!("--image|park.png|--classes|dog|{rest}");
     let rows: Vec<(String, i32, &[&str])> = vec![
@@ -204,12 +204,12 @@ fn invalid_models_and_text_caches_are_errors() {
     ];
     let rows: Vec<Refusal<'_>> =
         rows.iter().map(|(arguments, status, words)| refusal(arguments, *status, words)).collect();
-    place.refuses(DEMO, &rows);
+    place.refuses(DETECT, &rows);
     assert_eq!(place.read("text"), b"hello");
     // A model whose prompts are cached needs no text encoder.
-    place.succeed(DEMO, &["park.png", "--classes", "dog", "--model", "model", "--text-cache", "own"]);
+    place.succeed(DETECT, &["park.png", "--classes", "dog", "--model", "model", "--text-cache", "own"]);
     place.write("model/text_encoder.onnx", vec![b'X'; place.read("model/text_encoder.onnx").len()]);
-    place.succeed(DEMO, &["park.png", "--classes", "dog", "--model", "model", "--text-cache", "own"]);
+    place.succeed(DETECT, &["park.png", "--classes", "dog", "--model", "model", "--text-cache", "own"]);
 }
 
 /// Their libraries are there and lack the device; without the libraries the message is another.
@@ -239,5 +239,5 @@ fn engines_without_their_device_are_errors() {
     ];
     let rows: Vec<Refusal<'_>> =
         rows.iter().map(|(arguments, status, words)| refusal(arguments, *status, words)).collect();
-    place.refuses(DEMO, &rows);
+    place.refuses(DETECT, &rows);
 }

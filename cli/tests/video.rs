@@ -1,4 +1,4 @@
-//! Runs `demo-video`: detections, tracks, outputs, errors, and the files that remain after each kind of end.
+//! Runs `ocelli video`: detections, tracks, outputs, errors, and the files that remain after each kind of end.
 
 mod benchmark;
 mod endings;
@@ -15,7 +15,7 @@ mod zones;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::run::{Outcome, Place, outcome};
+use crate::run::{Outcome, Place, Program, outcome};
 use ocelli::report::FrameReport;
 use ocelli::sink::write_picture;
 use ocelli::source::open_video;
@@ -23,24 +23,22 @@ use ocelli::tracking::read_mot;
 use ocelli::{Frame, Source};
 use ocelli_datasets::scenes::MovingScene;
 
-const DEMO: &str = env!("CARGO_BIN_EXE_demo-video");
-const IMAGE_DEMO: &str = env!("CARGO_BIN_EXE_demo-image");
+const OCELLI: &str = env!("CARGO_BIN_EXE_ocelli");
+const VIDEO: [&str; 2] = [OCELLI, "video"];
 
-/// The program, with a cache that all tests share: the model is exported once.
-fn command(place: &Place, program: &str, arguments: &str) -> Command {
+/// A program with arguments between spaces.
+fn command<'a>(place: &Place, program: impl Into<Program<'a>>, arguments: &str) -> Command {
     let arguments: Vec<&str> = arguments.split(' ').filter(|argument| !argument.is_empty()).collect();
-    let mut command = place.command(program, &arguments);
-    command.env("OCELLI_CACHE", Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache"));
-    command
+    place.command(program, &arguments)
 }
 
-fn run_demo(place: &Place, arguments: &str) -> Outcome {
-    outcome(&mut command(place, DEMO, arguments))
+fn run_video(place: &Place, arguments: &str) -> Outcome {
+    outcome(&mut command(place, VIDEO, arguments))
 }
 
 /// Runs a program that must succeed; returns stdout.
 fn succeed(place: &Place, arguments: &str) -> String {
-    let outcome = run_demo(place, arguments);
+    let outcome = run_video(place, arguments);
     assert_eq!(outcome.status, Some(0), "{arguments}: {outcome:?}");
     outcome.stdout
 }
@@ -144,7 +142,8 @@ fn a_video_gives_the_same_detections_as_its_frames() {
     assert_eq!((files.len(), files[11].as_str()), (12, "frames/11.png"));
     assert_eq!(of_video, of_folder);
     assert_eq!(numbers(&of_pattern), (0..10).collect::<Vec<_>>());
-    let report = outcome(&mut command(&place, IMAGE_DEMO, "--image frames --classes moon --json -")).stdout;
+    let report =
+        outcome(&mut command(&place, [OCELLI, "detect"], "--image frames --classes moon --json -")).stdout;
     let report: ocelli_cli::report::Report = serde_json::from_str(&report).expect("it is a report");
     let mut found = 0;
     for (number, line) in of_video.iter().enumerate() {
@@ -192,38 +191,4 @@ fn frames_between_detections_are_marked_as_predicted() {
     assert_eq!(detected, (0..12).map(|frame| frame % 4 == 0).collect::<Vec<_>>());
     assert!(lines.iter().filter(|line| !line.detected).all(|line| line.detections.is_empty()));
     assert!(lines[5..].iter().all(|line| !line.tracks.is_empty()), "tracks go on between");
-}
-
-#[test]
-fn help_fits_the_terminal_and_lists_options() {
-    let place = Place::new();
-    let text = succeed(&place, "--help");
-    for word in [
-        "--video",
-        "--classes",
-        "--coco",
-        "--output",
-        "--jsonl",
-        "--mot",
-        "--crops",
-        "--display",
-        "--track",
-        "--sequential",
-        "--policy",
-        "--detect-every",
-        "--class-budget",
-        "--stats",
-        "--start",
-        "--vid-stride",
-        "--raw",
-        "--reconnect",
-        "--match-thresh",
-        "facebook/sam3",
-        "no sound",
-        "Examples",
-    ] {
-        assert!(text.contains(word), "{word}: {text}");
-    }
-    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
-    assert_eq!(run_demo(&place, "").status, Some(2));
 }

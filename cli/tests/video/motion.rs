@@ -4,7 +4,7 @@ use image::{Rgb, RgbImage};
 use ocelli::report::FrameReport;
 use serde_json::Value;
 
-use super::{lines_of, run_demo, succeed};
+use super::{lines_of, run_video, succeed};
 use crate::run::{Place, refusal};
 
 const RATE: usize = 10;
@@ -111,7 +111,7 @@ fn frames_without_motion_keep_their_detections() {
     let lines = run(&place, "entrant", "--when-moving --zones ignore.yaml");
     assert_eq!(lines.iter().filter(|line| line.detected).count(), 1);
     place.refuses(
-        super::DEMO,
+        super::VIDEO,
         &[
             refusal("--classes|dog|--max-frames|1|--zones|ignore.yaml", 2, &["--when-moving"]),
             refusal("--classes|dog|--max-frames|1|--when-moving=0", 2, &["--when-moving=0", "seconds"]),
@@ -178,7 +178,7 @@ fn redacted_classes_are_unrecognisable_everywhere() {
     let still = format!("{}/../tests/golden/scenes/00.png", env!("CARGO_MANIFEST_DIR"));
     let blurred = super::command(
         &place,
-        super::IMAGE_DEMO,
+        [super::OCELLI, "detect"],
         &format!("--image {still} --classes {label} --blur {label} -o blurred.png -q"),
     )
     .output()
@@ -186,7 +186,7 @@ fn redacted_classes_are_unrecognisable_everywhere() {
     assert!(blurred.status.success(), "{blurred:?}");
     let (before, after) = (golden(0), picture("blurred.png"));
     assert_ne!(middle(&before), middle(&after));
-    let refused = run_demo(&place, "--video frames --classes dog --blur face --jsonl x.jsonl");
+    let refused = run_video(&place, "--video frames --classes dog --blur face --jsonl x.jsonl");
     refused.is_refusal(2, &["--blur, face", "--classes"]).unwrap_or_else(|e| panic!("{e}"));
 }
 
@@ -209,7 +209,7 @@ zones:
     succeed(&place, "--config cameras.yaml -q");
     assert!(place.path("events.jsonl").is_file());
     place.write("wrong.yaml", config.replace("name: all", "nam: all"));
-    let refused = run_demo(&place, "--config wrong.yaml");
+    let refused = run_video(&place, "--config wrong.yaml");
     refused.is_refusal(2, &["--zones, in --config", "expected YAML"]).unwrap_or_else(|e| panic!("{e}"));
 
     let schema: Value = serde_json::from_str(&succeed(&place, "--config-schema")).expect("it is JSON");

@@ -1,4 +1,4 @@
-//! `demo-video` where the video library is not installed: reads images, raw frames and drawn scenes; writes lines, images and
+//! `ocelli video` where the video library is not installed: reads images, raw frames and drawn scenes; writes lines, images and
 //! raw frames. Anything else is an error.
 
 use std::io::Write;
@@ -7,7 +7,7 @@ use std::process::Stdio;
 use crate::run::{Place, refusal};
 use ocelli::tracking::read_mot;
 
-const DEMO: &str = env!("CARGO_BIN_EXE_demo-video");
+const VIDEO: [&str; 2] = [env!("CARGO_BIN_EXE_ocelli"), "video"];
 
 #[test]
 fn images_raw_frames_and_scenes_need_no_video_library() {
@@ -15,19 +15,19 @@ fn images_raw_frames_and_scenes_need_no_video_library() {
     let arguments =
         ["--classes", "dog", "car", "--track", "--scene-size", "160x120", "--max-frames", "4", "--fps", "30"];
     let results = ["-o", "out/%02d.png", "--jsonl", "a.jsonl", "--mot", "out.txt", "--crops", "crops"];
-    place.succeed(DEMO, &[&arguments[..], &results].concat());
+    place.succeed(VIDEO, &[&arguments[..], &results].concat());
     read_mot("out.txt", place.read("out.txt").as_slice()).expect("it is a MOTChallenge file");
     assert!(place.path("out/03.png").exists() && place.path("crops").is_dir());
 
     // Images without annotations, from a folder and from a pipe, are the same video.
     let clean = [&arguments[..], &["--confidence", "1"]].concat();
-    place.succeed(DEMO, &[&clean[..], &["-o", "in/%02d.png"]].concat());
-    let raw = place.command(DEMO, &[&clean[..], &["-o", "-", "--raw-out", "rgb"]].concat()).output();
+    place.succeed(VIDEO, &[&clean[..], &["-o", "in/%02d.png"]].concat());
+    let raw = place.command(VIDEO, &[&clean[..], &["-o", "-", "--raw-out", "rgb"]].concat()).output();
     let raw = raw.expect("the program starts").stdout;
     let classes = ["--classes", "dog", "car", "--track"];
-    place.succeed(DEMO, &[&["--video", "in"], &classes[..], &["--jsonl", "b.jsonl"]].concat());
+    place.succeed(VIDEO, &[&["--video", "in"], &classes[..], &["--jsonl", "b.jsonl"]].concat());
     let piped = [&["--video", "-", "--raw", "160x120:rgb"], &classes[..], &["--jsonl", "c.jsonl"]].concat();
-    let mut child = place.command(DEMO, &piped).stdin(Stdio::piped()).spawn().expect("the program starts");
+    let mut child = place.command(VIDEO, &piped).stdin(Stdio::piped()).spawn().expect("the program starts");
     child.stdin.take().expect("it is piped").write_all(&raw).expect("it is read");
     assert!(child.wait().expect("it ends").success());
     let text = |name| String::from_utf8(place.read(name)).expect("lines are UTF-8");
@@ -48,9 +48,9 @@ fn images_raw_frames_and_scenes_need_no_video_library() {
 fn videos_cameras_and_windows_are_errors() {
     let place = Place::without_libraries();
     place.write("in.mp4", "hello");
-    place.succeed(DEMO, &["--classes", "dog", "--scene-size", "64x64", "--max-frames", "1"]);
+    place.succeed(VIDEO, &["--classes", "dog", "--scene-size", "64x64", "--max-frames", "1"]);
     place.refuses(
-        DEMO,
+        VIDEO,
         &[
             refusal(
                 "--video|in.mp4|--classes|dog",

@@ -1,6 +1,6 @@
 //! The table of engines.
 
-use super::{run_demo, succeed};
+use super::{run_video, succeed};
 use crate::run::Place;
 
 #[test]
@@ -19,11 +19,11 @@ fn each_engine_that_starts_has_a_row() {
     assert!(lines[2].starts_with("3 frames, 1 class"), "{one}");
 
     // Every other engine that this machine has, and why the others are missing.
-    let all = run_demo(&place, scene);
+    let all = run_video(&place, scene);
     assert_eq!(all.status, Some(0), "{all:?}");
     assert!(all.stdout.contains("embedded") && all.stderr.contains("coreml is not measured"), "{all:?}");
 
-    let short = run_demo(&place, &format!("{scene} --engine embedded --end 2f"));
+    let short = run_video(&place, &format!("{scene} --engine embedded --end 2f"));
     assert_eq!(short.status, Some(1), "{short:?}");
     assert!(short.stderr.contains("the source has 2 frames, expected at least 3"), "{short:?}");
 }

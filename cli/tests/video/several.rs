@@ -2,7 +2,7 @@
 
 use ocelli::report::FrameReport;
 
-use super::{draw_video, frames_of, lines_of, run_demo, succeed};
+use super::{draw_video, frames_of, lines_of, run_video, succeed};
 use crate::run::{Place, refusal};
 
 #[test]
@@ -51,7 +51,7 @@ fn a_source_that_fails_harms_no_other() {
     place.write("cut.avi", &bytes[..bytes.len() * 2 / 3]);
     let run =
         "--video a.mp4 --video cut.avi --classes moon --jsonl lines --stats stats.json --detect-every 1000";
-    let outcome = run_demo(&place, run);
+    let outcome = run_video(&place, run);
     assert_eq!(outcome.status, Some(0), "{outcome:?}");
     assert!(outcome.stderr.contains("cut.avi") && outcome.stderr.contains("truncated"), "{outcome:?}");
     let lines = lines_of(&place.read("lines"));
@@ -60,11 +60,11 @@ fn a_source_that_fails_harms_no_other() {
     let sources = &place.json("stats.json")["sources"];
     assert_eq!(sources[0]["error"], serde_json::Value::Null, "{sources}");
     assert!(sources[1]["error"].as_str().is_some_and(|error| error.contains("truncated")), "{sources}");
-    let strict = run_demo(&place, &format!("{run} --strict"));
+    let strict = run_video(&place, &format!("{run} --strict"));
     assert_eq!(strict.status, Some(1), "{strict:?}");
     assert!(strict.stderr.contains("1 of 2 sources failed"), "{strict:?}");
     let all =
-        run_demo(&place, "--video cut.avi --video cut.avi --classes moon --jsonl lines --detect-every 1000");
+        run_video(&place, "--video cut.avi --video cut.avi --classes moon --jsonl lines --detect-every 1000");
     assert_eq!(all.status, Some(1), "{all:?}");
     assert!(all.stderr.contains("all 2 sources failed"), "{all:?}");
 }
@@ -76,7 +76,7 @@ fn sources_that_cannot_be_combined_are_refused() {
     place.write("empty.txt", "# nothing\n");
     place.write("weight.txt", "door:0=a.mp4\n");
     place.refuses(
-        super::DEMO,
+        super::VIDEO,
         &[
             refusal("--video|a.mp4|--video|a.mp4|--classes|moon|--mot|x.txt", 2, &["--mot", "--jsonl"]),
             refusal("--video|a.mp4|--video|none.mp4|--classes|moon", 2, &["none.mp4"]),

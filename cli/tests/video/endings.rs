@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use super::{DEMO, command, draw_video, frames_of, lines_of, names, numbers, run_demo, succeed};
+use super::{OCELLI, VIDEO, command, draw_video, frames_of, lines_of, names, numbers, run_video, succeed};
 use crate::run::{Place, outcome};
 
 /// A scene that is longer than any test.
@@ -12,7 +12,7 @@ const ENDLESS: &str = "--classes dog --track --scene-size 160x120 --max-frames 1
 
 /// Starts a program and reads `lines` lines of its stdout.
 fn start_and_read(place: &Place, arguments: &str, lines: usize) -> (Child, BufReader<ChildStdout>, String) {
-    let mut command = command(place, DEMO, arguments);
+    let mut command = command(place, VIDEO, arguments);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("the program starts");
     let mut stdout = BufReader::new(child.stdout.take().expect("it is piped"));
@@ -76,7 +76,7 @@ fn an_idle_stdin_does_not_hold_up_the_end() {
     ] {
         let place = Place::new();
         let arguments = format!("--video - --raw 160x120:bgr --classes dog --confidence 0 {arguments}");
-        let mut command = command(&place, DEMO, &arguments);
+        let mut command = command(&place, VIDEO, &arguments);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("the program starts");
         let mut stdin = child.stdin.take().expect("it is piped");
@@ -105,7 +105,7 @@ fn earlier_results_stay_if_the_model_cannot_be_loaded() {
         place.write(name, "yesterday's results\n");
     }
     let arguments = "--classes dog --track --model broken -o out.mp4 --jsonl out.jsonl --mot out.txt";
-    let refused = run_demo(&place, arguments);
+    let refused = run_video(&place, arguments);
     refused.is_refusal(1, &["broken"]).unwrap_or_else(|e| panic!("{e}"));
     for name in ["out.jsonl", "out.txt", "out.mp4"] {
         assert_eq!(place.read(name), b"yesterday's results\n", "{name}");
@@ -120,13 +120,13 @@ fn a_run_without_frames_is_reported() {
         [("--video in.mp4 --start 100f", "--start"), ("--video - --raw 16x16:bgr", "stdin")]
     {
         let arguments = format!("{arguments} --classes moon");
-        let without = run_demo(&place, &arguments);
+        let without = run_video(&place, &arguments);
         assert_eq!(without.status, Some(0), "{arguments}: {without:?}");
         for word in ["no frame was read", word] {
             assert!(without.stderr.contains(word), "{word}: {without:?}");
         }
         for output in ["-o out.avi", "--jsonl out.jsonl", "--mot out.txt", "--crops crops"] {
-            let refused = run_demo(&place, &format!("{arguments} {output}"));
+            let refused = run_video(&place, &format!("{arguments} {output}"));
             refused
                 .is_refusal(1, &["no frame was read", word])
                 .unwrap_or_else(|e| panic!("{arguments} {output}: {e}"));
@@ -165,7 +165,7 @@ fn a_full_disk_is_an_error() {
     let place = Place::new();
     let scene = "--classes dog --track --scene-size 160x120 --max-frames 5";
     for sink in ["--jsonl", "--mot", "--stats"] {
-        let full = run_demo(&place, &format!("{scene} {sink} /dev/full -o kept.avi"));
+        let full = run_video(&place, &format!("{scene} {sink} /dev/full -o kept.avi"));
         assert_eq!(full.status, Some(1), "{sink}: {full:?}");
         let last = full.stderr.lines().last().unwrap_or_default();
         assert!(
@@ -173,7 +173,7 @@ fn a_full_disk_is_an_error() {
             "{sink}: {full:?}"
         );
     }
-    let mut to_full = command(&place, DEMO, &format!("{scene} -o - --raw-out bgr"));
+    let mut to_full = command(&place, VIDEO, &format!("{scene} -o - --raw-out bgr"));
     let full = std::fs::File::options().write(true).open("/dev/full").expect("Linux has it");
     let output = to_full.stdout(full).stderr(Stdio::piped()).spawn().and_then(Child::wait_with_output);
     let output = output.expect("the program ends");
@@ -197,7 +197,7 @@ fn a_limit_on_file_sizes_is_an_error() {
     ] {
         let mut limited = command(&place, "sh", "");
         // Eight blocks of 512 or 1024 bytes.
-        limited.arg("-c").arg(format!("trap '' XFSZ; ulimit -f 8; exec {DEMO} {scene} {results}"));
+        limited.arg("-c").arg(format!("trap '' XFSZ; ulimit -f 8; exec {OCELLI} video {scene} {results}"));
         let outcome = outcome(&mut limited);
         assert_eq!(outcome.status, Some(1), "{results}: {outcome:?}");
         let last = outcome.stderr.lines().last().unwrap_or_default();
@@ -216,7 +216,7 @@ fn a_limit_on_file_sizes_is_an_error() {
 fn a_closed_pipe_ends_the_program_silently() {
     for arguments in [format!("{ENDLESS} -o - --raw-out rgb"), format!("{ENDLESS} --jsonl - -o kept.mkv")] {
         let place = Place::new();
-        let mut command = command(&place, DEMO, &arguments);
+        let mut command = command(&place, VIDEO, &arguments);
         let mut child =
             command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts");
         let mut some = [0; 10];
@@ -236,7 +236,7 @@ fn a_closed_pipe_ends_the_program_silently() {
 fn a_window_needs_a_display() {
     let place = Place::new();
     let arguments = "--classes dog --scene-size 160x120 --max-frames 3 --display";
-    let mut without = command(&place, DEMO, arguments);
+    let mut without = command(&place, VIDEO, arguments);
     for variable in ["DISPLAY", "WAYLAND_DISPLAY", "QT_QPA_PLATFORM"] {
         without.env_remove(variable);
     }
