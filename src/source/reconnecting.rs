@@ -311,7 +311,7 @@ impl<O: FnMut() -> Result<Box<dyn Source>> + Send> Source for Reconnecting<O> {
             };
             // A camera has to be closed before it can be opened again.
             self.source = None;
-            if !self.reconnect(&why)? {
+            if self.cancellation.is_cancelled() || !self.reconnect(&why)? {
                 return Ok(false);
             }
         }

@@ -26,6 +26,8 @@ using Clock = std::chrono::steady_clock;
 
 // Failures in a row after which a demuxer or a decoder does not recover.
 constexpr int ATTEMPTS = 64;
+// Higher rates of frames are those of a clock, frames per second.
+constexpr double MAX_VARIABLE_RATE = 120.0;
 // Rows are converted in place only where they are this aligned: swscale writes whole blocks of pixels.
 constexpr int BLOCK = 32;
 
@@ -256,8 +258,10 @@ class Ffmpeg final : public Reader {
         before = entry->timestamp;
       }
       info.shortest_interval_ns = least == INT64_MAX ? 0 : std::max<std::int64_t>(av_rescale_q(least, base, ns), 0);
-    } else if (stream_->r_frame_rate.num > 0 && stream_->r_frame_rate.den > 0 && !request_.is_live) {
-      // The rate at which all frames that were looked at have a place.
+    } else if (!request_.is_live && stream_->codecpar->field_order <= AV_FIELD_PROGRESSIVE &&
+               stream_->r_frame_rate.num > 0 && stream_->r_frame_rate.den > 0 &&
+               av_q2d(stream_->r_frame_rate) <= MAX_VARIABLE_RATE) {
+      // The rate at which all frames that were looked at have a place; that of fields, or of the clock, is none of frames.
       info.shortest_interval_ns = av_rescale(1000000000, stream_->r_frame_rate.den, stream_->r_frame_rate.num);
     }
     if (!info.counts_frames) {
