@@ -55,3 +55,12 @@ static VOCABULARY: LazyLock<Vec<&'static str>> =
 pub fn vocabulary() -> &'static [&'static str] {
     &VOCABULARY
 }
+
+/// The SHA-256 of its weights, as `model.json` has it.
+pub fn weights_sha256() -> String {
+    let mut hash = Sha256::new();
+    FILES.iter().filter(|(name, _)| name.ends_with(".safetensors")).for_each(|(_, parts)| {
+        parts.iter().for_each(|part| hash.update(part));
+    });
+    crate::cache::hex(&hash.finalize())
+}

@@ -43,11 +43,17 @@ impl fmt::Debug for InMemory {
 }
 
 impl Model {
-    /// Opens an exported folder and checks its manifest, and that its files exist with the sizes recorded there.
+    /// Opens an exported folder and checks its manifest, and that its files exist with the sizes recorded there. The text
+    /// encoder may be missing: a text cache then has to hold every phrase.
     ///
     /// # Errors
     /// [`ErrorKind::Io`] or [`ErrorKind::InvalidData`], naming the file.
     pub fn open(folder: &Path) -> Result<Self> {
+        Self::open_with(folder, |name| name.starts_with(file::TEXT_ENCODER))
+    }
+
+    /// Opens a folder that may lack some files.
+    fn open_with(folder: &Path, may_lack: impl Fn(&str) -> bool) -> Result<Self> {
         let manifest = Manifest::read(folder)?;
         check_manifest(&manifest).map_err(|why| corrupt(&folder.join(file::MANIFEST), &why))?;
         for (name, entry) in &manifest.files {
@@ -59,6 +65,7 @@ impl Model {
                         format!("expected {} bytes as in model.json, found {}", entry.bytes, found.len());
                     return Err(corrupt(&path, &why));
                 }
+                Err(e) if e.kind() == std::io::ErrorKind::NotFound && may_lack(name) => {}
                 Err(e) => return Err(corrupt(&path, &e.to_string()).with_source(e)),
             }
         }

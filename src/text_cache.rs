@@ -193,6 +193,13 @@ fn parse(
         invalid(format!("truncated or not a safetensors file ({error}); delete it to create a new one"))
             .with_source(error)
     };
+    if bytes.starts_with(b"PK\x03\x04") || bytes.starts_with(b"\x80\x02") {
+        return Err(invalid(
+            "it is a file of torch.save, as DART writes its cache, which says of no phrase which model it is of; name another \
+             file, which is created"
+                .into(),
+        ));
+    }
     let (_, header) = SafeTensors::read_metadata(bytes).map_err(corrupt)?;
     let metadata = header.metadata().clone().unwrap_or_default();
     let field = |key: &str| metadata.get(key).map_or("", String::as_str);

@@ -109,3 +109,50 @@ fn errors_name_invalid_values() {
         assert!(text.contains("model.json") && text.contains(expected), "{text}");
     }
 }
+
+/// Every number of a JSON value, as pointers.
+fn numbers(value: &Value, pointer: &str, found: &mut Vec<String>) {
+    match value {
+        Value::Number(_) => found.push(pointer.to_owned()),
+        Value::Array(all) => {
+            all.iter().enumerate().for_each(|(i, one)| numbers(one, &format!("{pointer}/{i}"), found));
+        }
+        Value::Object(all) => {
+            all.iter().for_each(|(key, one)| numbers(one, &format!("{pointer}/{key}"), found));
+        }
+        _ => {}
+    }
+}
+
+#[test]
+fn a_number_changed_by_hand_is_one_line_and_no_panic() {
+    let mut model = Exported::new();
+    // The tracker's graphs are not there, and its sizes are read all the same.
+    model.manifest["tracker"] = json!({ "memory_width": 16, "hidden": 64, "times": 7 });
+    let mut pointers = Vec::new();
+    numbers(&model.manifest, "", &mut pointers);
+    assert!(pointers.len() > 20, "{pointers:?}");
+    let sizes = ["/imgsz", "/patch_size", "/model_width", "/num_queries", "/context_length"];
+    let mut wrong = Vec::new();
+    for pointer in pointers {
+        let key = pointer.rsplit('/').next().unwrap_or_default();
+        let twice = json!(2 * model.manifest.pointer(&pointer).and_then(Value::as_u64).unwrap_or(1));
+        for value in
+            [json!(0), json!(-1), json!(1_000_000_000), json!(1e300), json!("NaN"), json!(null), twice]
+        {
+            model.set(&pointer, value.clone());
+            let is_size = sizes.contains(&pointer.as_str());
+            match detect(model.detector()) {
+                Ok(_) if is_size => wrong.push(format!("{pointer} {value}: it detects")),
+                Err(error) if error.to_string().contains('\n') || error.kind() == ErrorKind::Execution => {
+                    wrong.push(format!("{pointer} {value}: {error}"));
+                }
+                Err(error) if is_size && value.is_u64() && !error.to_string().contains(key) => {
+                    wrong.push(format!("{pointer} {value}: {error}"));
+                }
+                _ => {}
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

@@ -13,8 +13,8 @@ mod verification;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use ocelli::builtin::vocabulary;
-use ocelli::tensorrt::NativeTensorRt;
+use ocelli::builtin::{vocabulary, weights_sha256};
+use ocelli::tensorrt::{NativeTensorRt, Sidecar};
 use ocelli::{
     Cancellation, Detector, DetectorBuilder, EngineKind, Error, ErrorKind, ModelSource, Prompt, Prompts,
     Result,
@@ -22,19 +22,20 @@ use ocelli::{
     engine::{PrepareEngines, shared_threads},
     stages::{Screening, TextCacheFile},
 };
+use ocelli_datasets::closest;
 use ocelli_export::contract::{Precision, Target};
 
 use crate::tensorrt::{BuildOptions, cached_engines};
 use crate::{LogArgs, cancel_on_interrupt, status};
 
 pub use classes::class_names;
-pub(crate) use classes::{class_map, closest, coco_classes, thresholds};
+pub(crate) use classes::{class_map, coco_classes, thresholds};
 pub(crate) use dart::DartArgs;
 #[cfg(feature = "test-support")]
 pub use exemplar::parse_exemplar;
 pub use exemplar::{ExemplarArg, embed_exemplars, prompts};
-pub(crate) use files::label_files;
 pub use files::{check_output_file, expand_images};
+pub(crate) use files::{is_video, label_files};
 pub use objects::ObjectArgs;
 pub use privacy::PrivacyArgs;
 pub use tiles::TileArgs;
@@ -76,7 +77,11 @@ pub struct ModelArgs {
     /// cache. built-in is the built-in model [default: built-in; `ocelli label` has none]
     #[arg(long, aliases = ["weights", "checkpoint"], value_name = "PATH")]
     pub model: Option<PathBuf>,
-    /// auto, embedded, openvino, onnxruntime, cuda, tensorrt, onnxruntime-tensorrt, webgpu or coreml; cuda:1 is the second
+    /// Tokeniser of a checkpoint that has none: tokenizer.json of a SAM3 folder or CLIP's bpe_simple_vocab_16e6.txt.gz
+    /// [default: beside the checkpoint]
+    #[arg(long, value_name = "FILE")]
+    pub tokenizer: Option<PathBuf>,
+    /// auto, embedded, openvino, onnxruntime (cpu is the same), cuda, tensorrt, onnxruntime-tensorrt, webgpu or coreml; cuda:1 is the second
     /// GPU, openvino:GPU Intel's. auto takes the first that is installed of cuda, openvino and onnxruntime, else embedded,
     /// which needs no library; webgpu if it is measured to be faster than these on the CPU. tensorrt builds its engines
     /// into the cache once, which takes minutes. `label`, `video` and `serve` take several devices: cuda:0,1
@@ -148,6 +153,42 @@ impl ModelArgs {
         self.model.clone().map_or(ModelSource::Builtin, ModelSource::named)
     }
 
+    /// The engine files.
+    fn engine_files(&self) -> impl Iterator<Item = (&'static str, &PathBuf)> {
+        let files = [("--trt", &self.trt), ("--trt-enc-dec", &self.trt_enc_dec)];
+        files.into_iter().filter_map(|(flag, file)| Some((flag, file.as_ref()?)))
+    }
+
+    /// Whether the built-in model runs: it is the one that is named, or the one that an engine file was built from.
+    fn is_built_in(&self) -> bool {
+        let mut engines = self.engine_files().peekable();
+        let built_from = |(_, file): (_, &PathBuf)| Sidecar::read(file).ok().flatten();
+        self.source() == ModelSource::Builtin
+            && (engines.peek().is_none()
+                || engines
+                    .find_map(built_from)
+                    .is_some_and(|one| one.model_weights_sha256 == weights_sha256()))
+    }
+
+    /// Refuses files that do not exist, before a source is opened or a model exported.
+    fn check_files(&self) -> Result<()> {
+        self.source().check_exists()?;
+        let Some((flag, file)) = self.engine_files().find(|(_, file)| !file.exists()) else { return Ok(()) };
+        let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let model =
+            self.model.as_deref().map_or(String::new(), |model| format!(" --model {}", model.display()));
+        let here = match NativeTensorRt::new(self.tensorrt.as_deref()).gpu() {
+            Ok(_) => String::new(),
+            Err(error) => format!("; this machine does not run one: {error}"),
+        };
+        let message = format!(
+            "{flag}, {}: no such file, expected a TensorRT engine; `ocelli build-engine{model} --output {}` builds it{here}",
+            file.display(),
+            folder.unwrap_or(Path::new("engines/")).display()
+        );
+        Err(Error::new(ErrorKind::Io, message))
+    }
+
     /// Refuses the built-in model, before it is loaded, for what needs a tracker.
     pub(crate) fn check_tracker(&self, what: &str) -> Result<()> {
         if self.source() != ModelSource::Builtin || self.trt.is_some() || self.trt_enc_dec.is_some() {
@@ -163,11 +204,15 @@ impl ModelArgs {
     /// Says on stderr that the built-in model runs, if nobody asked for it by name, and which of the classes it does not
     /// know.
     pub(crate) fn announce_built_in(&self, prompts: &Prompts, log: &LogArgs) {
-        if self.source() != ModelSource::Builtin {
-            return;
-        }
-        if self.model.is_none() {
-            status(log, BUILT_IN_MODEL_NOTE);
+        let engine = self.engine_files().next();
+        match engine.map(|(flag, file)| (flag, Sidecar::read(file).ok().flatten())) {
+            _ if self.model.is_some() => {}
+            None => status(log, BUILT_IN_MODEL_NOTE),
+            Some((flag, Some(Sidecar { model, .. }))) => {
+                status(log, &format!("model: {}, from which the file of {flag} was built", model.display()));
+            }
+            // Without a sidecar the model has to be named, which the error says.
+            Some((_, None)) => {}
         }
         self.announce_unknown(
             prompts.iter().filter(|prompt| prompt.exemplars().is_empty()).map(Prompt::phrase),
@@ -177,7 +222,7 @@ impl ModelArgs {
 
     /// Says on stderr which of these names the built-in model does not know, if it runs.
     pub(crate) fn announce_unknown<'a>(&self, names: impl Iterator<Item = &'a str>, log: &LogArgs) {
-        if self.source() != ModelSource::Builtin {
+        if !self.is_built_in() {
             return;
         }
         let known = vocabulary();
@@ -200,6 +245,7 @@ impl ModelArgs {
     /// `ErrorKind::InvalidArgument` for an unknown engine, `ErrorKind::Unavailable` for one that this build lacks.
     pub fn detector(&self) -> Result<DetectorBuilder> {
         let kind: EngineKind = self.engine.parse()?;
+        self.check_files()?;
         let cancellation = Cancellation::new();
         cancel_on_interrupt(&cancellation);
         let builder = Detector::builder().with_engine(kind);
@@ -210,6 +256,9 @@ impl ModelArgs {
                 .with_tf32(self.tf32)
                 .with_cancellation(cancellation);
         builder = builder.with_model(self.source());
+        if let Some(path) = &self.tokenizer {
+            builder = builder.with_tokenizer(path);
+        }
         builder = match self.precision {
             None => builder,
             Some(PrecisionChoice::Auto) => builder.with_fast_precision(),

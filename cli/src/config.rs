@@ -99,7 +99,7 @@ pub(crate) fn option(
     };
     let Some(argument) = command.get_arguments().find(named) else {
         let known: Vec<&str> = command.get_arguments().filter_map(clap::Arg::get_long).collect();
-        let hint = crate::args::closest(&long, &known)
+        let hint = ocelli_datasets::closest(&long, &known)
             .map_or_else(String::new, |close| format!("; did you mean {close}?"));
         return Err(format!("{key}: `{}` has no such option{hint}", command.get_name()));
     };

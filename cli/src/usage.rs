@@ -1,8 +1,9 @@
 //! Parses arguments; a mistake is reported in one line.
 
 use std::ffi::OsString;
+use std::path::Path;
 
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgMatches, Command, Parser};
 
 use crate::config::with_config;
@@ -19,6 +20,10 @@ pub fn parse<P: Parser>() -> P {
             std::process::exit(2)
         }
     };
+    if let Some(mistake) = as_assignment(&P::command(), &arguments) {
+        diagnostic(&format!("error: {mistake}; --help lists the arguments"));
+        std::process::exit(2)
+    }
     let full_help =
         arguments.iter().any(|one| one == "--help") || arguments.get(1).is_some_and(|one| one == "help");
     let command = if full_help { P::command() } else { short(P::command()) };
@@ -31,7 +36,8 @@ pub fn parse<P: Parser>() -> P {
             | ErrorKind::DisplayVersion
             | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => e.exit(),
             _ => {
-                diagnostic(&summary(&with_documented_name(&e.to_string(), &P::command())));
+                let text = with_documented_name(&e.to_string(), &P::command());
+                diagnostic(&summary(&with_advice(text, &e, crate::flags::running(&P::command()))));
                 std::process::exit(2)
             }
         },
@@ -75,6 +81,66 @@ fn with_documented_name(text: &str, program: &Command) -> String {
         |argument: &&clap::Arg| argument.get_all_aliases().unwrap_or_default().contains(&suggested);
     let documented = running.get_arguments().find(is_alias).and_then(clap::Arg::get_long);
     format!("{before}exists: '--{}'{after}", documented.unwrap_or(suggested))
+}
+
+/// What users of other programs write, and how it is written here.
+const ELSEWHERE: [(&str, &str); 4] = [
+    ("--show", "--display shows the video while it runs"),
+    ("--save", "-o names the file or folder to write"),
+    ("--recursive", "a pattern includes subfolders, 'photos/**/*.jpg'; label includes those of a folder"),
+    (
+        "--tracker",
+        "--track follows objects with ByteTrack, whose settings are options such as --track-thresh",
+    ),
+];
+/// The option for what users write without one, by command.
+const INPUTS: [(&str, &str); 8] = [
+    ("build-engine", "--model"),
+    ("embed", "--classes"),
+    ("export", "--checkpoint"),
+    ("label", "--images"),
+    ("prune", "--model"),
+    ("serve", "--model"),
+    ("track", "--detections"),
+    ("verify", "--model"),
+];
+
+/// clap's text with advice in place of its own about an argument that a command does not have.
+fn with_advice(text: String, mistake: &clap::Error, command: &Command) -> String {
+    let given = [ContextKind::InvalidArg, ContextKind::InvalidSubcommand].map(|kind| mistake.get(kind));
+    let Some(ContextValue::String(given)) = given.into_iter().flatten().next() else { return text };
+    let name = given.split('=').next().unwrap_or(given);
+    let has = |advice: &str| {
+        let flag = advice.split(' ').next().and_then(|word| word.strip_prefix("--"));
+        flag.is_none_or(|flag| command.get_arguments().any(|one| one.get_long() == Some(flag)))
+    };
+    let advice = match ELSEWHERE.iter().find(|(other, advice)| *other == name && has(advice)) {
+        Some((_, advice)) => (*advice).to_owned(),
+        None if name.starts_with('-') => return text,
+        None => match INPUTS.iter().find(|(of, _)| *of == command.get_name()) {
+            Some((_, flag)) => format!("write {flag} {given}"),
+            None => return text,
+        },
+    };
+    let first = text.lines().next().unwrap_or_default();
+    format!("{first}\ntip: {advice}")
+}
+
+/// The mistake in arguments such as `source=street.jpg`, as other programs have them.
+fn as_assignment(program: &Command, arguments: &[OsString]) -> Option<String> {
+    let command = arguments.get(1).and_then(|name| program.find_subcommand(name));
+    let at = if command.is_some() { 2 } else { 1 };
+    let mut first =
+        arguments.get(at..)?.iter().map_while(|one| one.to_str().filter(|text| !text.starts_with('-')));
+    first.find_map(|text| {
+        let (key, value) = text.split_once('=').filter(|_| !Path::new(text).exists())?;
+        let has_name = |argument: &&clap::Arg| {
+            argument.get_long_and_visible_aliases().unwrap_or_default().contains(&key)
+                || argument.get_all_aliases().unwrap_or_default().contains(&key)
+        };
+        let option = command.unwrap_or(program).get_arguments().find(has_name)?.get_long()?;
+        Some(format!("{text}: options start with two hyphens: --{option} {value}"))
+    })
 }
 
 /// clap's paragraph as one line: the mistake, what was expected, and where the arguments are listed.

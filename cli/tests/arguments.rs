@@ -9,7 +9,7 @@ const SCENES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/golden/scene
 
 /// A folder with drawn scenes in `scenes/`.
 fn place() -> Place {
-    with_scenes(Place::new())
+    with_scenes(Place::new().without_gpu())
 }
 
 fn with_scenes(place: Place) -> Place {
@@ -55,12 +55,14 @@ fn classes_come_from_a_file() {
 #[test]
 fn unknown_names_get_a_suggestion() {
     let place = place();
-    let said = place.run(OCELLI, &["detect", "scenes/00.png", "--classes", "elefant", "DOG", "xylophone"]);
+    let said = place
+        .run(OCELLI, &["detect", "scenes/00.png", "--classes", "elefant", "DOG", "xylophone", "red car"]);
     assert_eq!(said.status, Some(0), "{said:?}");
     for line in [
         "model: built-in, which knows eighty drawn pictograms",
         "the built-in model does not know \"elefant\"; did you mean \"elephant\"?",
         "the built-in model does not know \"xylophone\"",
+        "the built-in model does not know \"red car\"; did you mean \"car\"?",
     ] {
         assert!(said.stderr.contains(line), "{line}: {said:?}");
     }
@@ -138,6 +140,8 @@ fn detections_as_crops_and_label_files() {
 fn arguments_that_mean_nothing_are_refused() {
     let place = place();
     place.write("clip.raw", [0; 12]);
+    place.write("clip.mp4", [0; 12]);
+    place.write("videos/clip.mp4", [0; 12]);
     place.folder("mine/.ocelli-label");
     place.write("mine/labels/00.txt", "");
     place.refuses(
@@ -160,6 +164,58 @@ fn arguments_that_mean_nothing_are_refused() {
             refusal("detect|scenes|--clases|dog", 2, &["a similar argument exists: '--classes'"]),
             refusal("detect|scenes|--classes|none.txt", 2, &["--classes, none.txt: no such file"]),
             refusal("detect|scenes|--classes|dog|--max-det|0", 2, &["--max-det is 0"]),
+            // What users of other programs write.
+            refusal(
+                "label|--images|clip.mp4|--classes|dog|-o|set",
+                2,
+                &["--images, clip.mp4", "--video clip.mp4"],
+            ),
+            refusal("label|--images|scenes|videos|--classes|dog|-o|set", 2, &["--video videos"]),
+            refusal(
+                "detect|clip.mp4|--classes|dog",
+                2,
+                &["clip.mp4: it is a video", "`ocelli video --video`"],
+            ),
+            refusal("label|scenes", 2, &["unrecognized subcommand 'scenes'; write --images scenes"]),
+            refusal("export|sam3.pt", 2, &["argument 'sam3.pt' found; write --checkpoint sam3.pt"]),
+            refusal("video|--classes|dog|--show", 2, &["'--show' found; --display shows"]),
+            refusal(
+                "video|--classes|dog|--tracker|bytetrack.yaml",
+                2,
+                &["'--tracker' found; --track follows"],
+            ),
+            refusal("detect|scenes|--classes|dog|--save", 2, &["'--save' found; -o names"]),
+            refusal("detect|scenes|--classes|dog|--recursive", 2, &["'--recursive' found", "**/*.jpg"]),
+            refusal("predict|model=sam3.pt|source=scenes", 2, &["model=sam3.pt: ", "--model sam3.pt"]),
+            refusal(
+                "detect|scenes|--classes|dog|--model|facebook/sam3",
+                2,
+                &["facebook/sam3: no such folder", "huggingface.co", "licence", "needs no permission"],
+            ),
+            refusal(
+                "export|--checkpoint|https://huggingface.co/facebook/sam3|-o|x",
+                2,
+                &["it is an address, and nothing is downloaded", "needs no permission"],
+            ),
+            refusal(
+                "detect|scenes|--classes|dog|--trt|missing.engine",
+                1,
+                &[
+                    "--trt, missing.engine: no such file",
+                    "`ocelli build-engine --output engines/`",
+                    "this machine",
+                ],
+            ),
+            refusal(
+                "video|--video|0|--classes|dog|--model|nosuch.pt|--trt-enc-dec|engines/x.engine",
+                2,
+                &["nosuch.pt: no such folder or file"],
+            ),
+            refusal(
+                "detect|scenes|--classes|dog|--tokenizer|names.json",
+                2,
+                &["--tokenizer names.json, built-in: this model has its own"],
+            ),
             refusal("video|--classes|dog|clip.raw", 2, &["--classes, clip.raw: this is a file", "--video"]),
         ],
     );
@@ -202,6 +258,8 @@ fn spellings_of_dart_are_accepted_or_refused_with_the_reason() {
     // Arguments, and the line that says what they mean here.
     let accepted = [
         (format!("{detect}--checkpoint|built-in"), "--checkpoint is --model here"),
+        (format!("{detect}--compile"), "--compile is not needed: it is for PyTorch"),
+        (format!("{detect}--compile|max-autotune"), "--compile is not needed: it is for PyTorch"),
         (format!("{detect}--fast"), "--fast is not needed"),
         (format!("{detect}--detection-only"), "--detection-only is not needed"),
         (format!("{detect}--trt-max-classes|4"), "--trt-max-classes is not needed"),
@@ -239,9 +297,10 @@ fn spellings_of_dart_are_accepted_or_refused_with_the_reason() {
     place.succeed(OCELLI, &["export", "--checkpoint", "plain", "--output", "exported"]);
     let exported = format!("{detect}--model|exported|");
     let refused = [
-        (format!("{detect}--compile"), 2, &["--compile is for PyTorch"][..]),
-        (format!("{detect}--compile|max-autotune"), 2, &["--compile is for PyTorch"]),
-        (format!("{detect}--benchmark"), 2, &["--benchmark is an option of `ocelli video`"]),
+        (format!("{detect}--benchmark"), 2, &["--benchmark is an option of `ocelli video`"][..]),
+        (format!("{detect}--preset|sbp-9"), 2, &["--preset", "sbp-8, sbp-16, blocks-16"]),
+        (format!("{detect}--model|plain|--preset|sbp-8"), 2, &["--mask-blocks has block", "blocks 0 to"]),
+        (format!("{detect}--preset|sbp-8|--skip-blocks|1"), 2, &["--preset", "--skip-blocks"]),
         (format!("{detect}--detection-only|--masks"), 2, &["--detection-only", "--masks"]),
         (format!("{detect}--model|plain|--skip-blocks|3"), 2, &["--skip-blocks has block 3", "whole image"]),
         (format!("{detect}--mask-blocks|1"), 2, &["--mask-blocks", "25:attn"]),
@@ -303,4 +362,56 @@ fn an_error_names_the_flag_of_its_parameter_and_no_other() {
         wrong.extend((!fits).then(|| format!("{arguments}: {said:?}, expected {flags:?}")));
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn a_tokeniser_is_named_where_the_checkpoint_has_none() {
+    let place = place();
+    crate::checkpoints::copy(&place, "plain", "plain");
+    std::fs::rename(place.path("plain/tokenizer.json"), place.path("words.json")).expect("it was copied");
+    let detect = "detect|scenes/00.png|--classes|dog|--model|plain";
+    place.refuses(OCELLI, &[refusal(detect, 1, &["tokenizer.json is missing", "(--tokenizer)"])]);
+    place.succeed(OCELLI, &format!("{detect}|--tokenizer|words.json").split('|').collect::<Vec<_>>());
+}
+
+#[test]
+fn a_text_cache_makes_the_text_encoder_unnecessary() {
+    let place = place();
+    place.succeed(OCELLI, &["export", "--checkpoint", "built-in", "--detection-only", "-o", "graphs"]);
+    place.succeed(
+        OCELLI,
+        &["embed", "--classes", "dog", "--model", "graphs", "--output", "words.safetensors"],
+    );
+    for name in place.paths().into_iter().filter(|path| path.starts_with("graphs")) {
+        if name.to_string_lossy().contains("text_encoder") {
+            std::fs::remove_file(place.path(&name.to_string_lossy())).expect("it was exported");
+        }
+    }
+    let detect = "detect|scenes|--model|graphs|--text-cache|words.safetensors|--classes|";
+    place.succeed(OCELLI, &format!("{detect}dog").split('|').collect::<Vec<_>>());
+    place.refuses(
+        OCELLI,
+        &[refusal(
+            &format!("{detect}cat"),
+            1,
+            &["\"cat\": it is not in the text cache", "text_encoder.onnx"],
+        )],
+    );
+}
+
+#[test]
+fn the_model_of_an_engine_file_is_announced() {
+    let place = place();
+    place.write("x.engine", "an engine");
+    let sidecar = serde_json::json!({
+        "format_version": 1, "writer": "ocelli", "graph": "backbone", "engine": { "sha256": "0", "bytes": 9 },
+        "onnx_sha256": "0", "model": "sam3-trt", "model_weights_sha256": "0", "gpu": null, "compute_capability": ["8.9"],
+        "tensorrt": { "name": "TensorRT", "version": "11.0.0" }, "precision": "fp16",
+        "shapes": { "imgsz": 1008, "model_width": 256, "grid": 72, "dimensions": {} },
+        "options": { "workspace_bytes": null, "version_compatible": false, "hardware_compatible": false }, "verified": null
+    });
+    place.write("x.engine.json", sidecar.to_string());
+    let said = place.run(OCELLI, &["detect", "scenes", "--classes", "forklift", "--trt", "x.engine"]);
+    assert!(said.stderr.contains("model: sam3-trt, from which the file of --trt was built"), "{said:?}");
+    assert!(!said.stderr.contains("built-in"), "{said:?}");
 }

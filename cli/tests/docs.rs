@@ -13,7 +13,7 @@ use std::sync::{Mutex, PoisonError};
 use crate::run::{Place, outcome};
 
 const OCELLI: &str = env!("CARGO_BIN_EXE_ocelli");
-const PAGES: [&str; 21] = [
+const PAGES: [&str; 22] = [
     "accuracy",
     "architecture",
     "browser",
@@ -21,6 +21,7 @@ const PAGES: [&str; 21] = [
     "checkpoints",
     "cluster",
     "comparison",
+    "dart",
     "distillation",
     "embedding",
     "engines",
@@ -64,6 +65,11 @@ fn commands_about_accuracy() {
 #[test]
 fn commands_about_checkpoints() {
     run_page("checkpoints");
+}
+
+#[test]
+fn commands_for_users_of_dart() {
+    run_page("dart");
 }
 
 #[test]
@@ -204,6 +210,61 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
         .collect();
     found.extend(folders.iter().filter(|path| !path.ends_with("tests")).flat_map(|path| sources(path)));
     found
+}
+
+/// The numbers in the text of a section, without links and headings' words.
+fn figures(text: &str) -> Vec<String> {
+    let words = text.split("](").enumerate().map(|(index, part)| match index {
+        0 => part,
+        _ => part.split_once(')').map_or("", |(_, rest)| rest),
+    });
+    let words: String = words.collect();
+    let numbers =
+        words.split(|c: char| !c.is_ascii_digit() && c != '.').map(|number| number.trim_matches('.'));
+    numbers.filter(|number| number.len() > 1).map(String::from).collect()
+}
+
+#[test]
+fn figures_of_the_readme_are_those_of_the_runs_and_of_the_guide() {
+    let readme = std::fs::read_to_string(project().join("README.md")).expect("it is there");
+    let section = |name: &str| {
+        let rest = readme.split(&format!("## {name}\n")).nth(1).expect("the README has it");
+        rest.split("\n## ").next().unwrap_or_default().to_owned()
+    };
+    let performance = section("Performance");
+    let linked = performance.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+    let read = |path: &str| std::fs::read_to_string(project().join(path)).expect("the link has a target");
+    let runs: String = linked.map(read).collect();
+    let mut missing: Vec<_> =
+        figures(&performance).into_iter().filter(|figure| !runs.contains(figure)).collect();
+    let guide = read_page("accuracy");
+    missing.extend(figures(&section("Accuracy")).into_iter().filter(|figure| !guide.contains(figure)));
+    assert!(missing.is_empty(), "in no run that the README links to, and not in the guide: {missing:?}");
+}
+
+/// Files of the project and targets of `make` that a page names.
+#[test]
+fn paths_and_targets_exist() {
+    let makefile = std::fs::read_to_string(project().join("Makefile")).expect("it is there");
+    let mut missing = Vec::new();
+    // Paths in the comparison are those of other projects.
+    for page in PAGES.into_iter().filter(|page| *page != "comparison").chain(["../README", "../CONTRIBUTING"])
+    {
+        for span in inline_code(&read_page(page)) {
+            let words: Vec<&str> = span.split_whitespace().collect();
+            let is_missing = match words.as_slice() {
+                ["make", target, ..] => !makefile.contains(&format!("\n{target}:")),
+                [path, ..] => path.split_once('/').is_some_and(|(top, _)| {
+                    let is_ours =
+                        ["benchmarks", "bindings", "cli", "datasets", "tests", "training"].contains(&top);
+                    is_ours && !path.contains(['*', '{', '…', '<']) && !project().join(path).exists()
+                }),
+                [] => false,
+            };
+            missing.extend(is_missing.then(|| format!("{page}.md: `{span}`")));
+        }
+    }
+    assert!(missing.is_empty(), "{}", missing.join("\n"));
 }
 
 #[test]

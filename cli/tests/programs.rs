@@ -252,7 +252,7 @@ fn doctor_reports_engines_libraries_and_cache() {
         "webgpu          ",
         "\nWebGPU\n",
         "number formats: ",
-        "1 model;",
+        "1 model; safe to delete, whole or a folder of ",
     ] {
         assert!(healthy.contains(word), "{word}: {healthy}");
     }

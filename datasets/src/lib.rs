@@ -43,6 +43,7 @@
 
 #![forbid(unsafe_code)]
 
+mod closest;
 mod coco;
 pub mod eval;
 pub mod label;
@@ -50,4 +51,5 @@ pub mod prune;
 pub mod scenes;
 pub mod verify;
 
+pub use closest::closest;
 pub use coco::COCO_CLASSES;

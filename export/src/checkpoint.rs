@@ -106,17 +106,7 @@ impl CheckpointOptions {
             true => opened.take_ids(&tokenizer)?,
             false => String::new(),
         };
-        let Opened { config, loaded, .. } = opened;
-        let unsupported_tracker =
-            loaded.ignored.iter().any(|leftover| leftover.why == meta::MULTIPLEX).then_some(meta::MULTIPLEX);
-        Ok(Checkpoint {
-            tokenizer,
-            tokenizer_hash,
-            config,
-            weights: loaded.weights,
-            pruning: loaded.pruning,
-            unsupported_tracker,
-        })
+        Ok(opened.into_checkpoint(tokenizer, tokenizer_hash))
     }
 
     /// Describes a checkpoint without exporting it: also one that cannot be exported, with the reason.
@@ -221,6 +211,14 @@ struct Opened {
 }
 
 impl Opened {
+    fn into_checkpoint(self, tokenizer: PathBuf, tokenizer_hash: String) -> Checkpoint {
+        let Self { config, loaded, .. } = self;
+        let unsupported_tracker =
+            loaded.ignored.iter().any(|leftover| leftover.why == meta::MULTIPLEX).then_some(meta::MULTIPLEX);
+        let (weights, pruning) = (loaded.weights, loaded.pruning);
+        Checkpoint { tokenizer, tokenizer_hash, config, weights, pruning, unsupported_tracker }
+    }
+
     fn new(path: &Path, options: &CheckpointOptions) -> Result<Self> {
         let (folder, loaded) = read(path)?;
         loaded.check_known()?;

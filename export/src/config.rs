@@ -1,6 +1,6 @@
 //! The checkpoint's `config.json`: the sizes of the model.
 
-mod node;
+pub(crate) mod node;
 
 use std::path::Path;
 

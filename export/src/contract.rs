@@ -13,6 +13,8 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::calibration::Calibration;
+use crate::config::node::largest;
+use crate::exporter::MAX_GRID;
 use crate::mixed_precision::MixedPrecision;
 use crate::read_text;
 use ocelli_error::{Error, ErrorKind, Result};
@@ -556,7 +558,45 @@ impl Manifest {
             );
             return Err(Error::new(ErrorKind::InvalidData, message));
         }
+        manifest.check_sizes().map_err(|why| {
+            let message = format!("corrupt manifest, {}: {why}; export it again", path.display());
+            Error::new(ErrorKind::InvalidData, message)
+        })?;
         Ok(manifest)
+    }
+
+    /// A file that was changed by hand must not fill the memory.
+    fn check_sizes(&self) -> Result<(), String> {
+        let tracker = self.tracker.unwrap_or(TrackerSizes { memory_width: 1, hidden: 1, times: 1 });
+        for (name, size) in [
+            ("imgsz", self.imgsz),
+            ("patch_size", self.patch_size),
+            ("model_width", self.model_width),
+            ("num_queries", self.num_queries),
+            ("context_length", self.context_length),
+            ("tracker.memory_width", tracker.memory_width),
+            ("tracker.hidden", tracker.hidden),
+            ("tracker.times", tracker.times),
+        ] {
+            let most = largest(name);
+            if !(1..=most).contains(&(size as u64)) {
+                return Err(format!("{name} is {size}: expected 1 to {most}"));
+            }
+        }
+        let (imgsz, patch) = (self.imgsz, self.patch_size);
+        if imgsz % patch != 0 || imgsz / patch > MAX_GRID {
+            return Err(format!(
+                "imgsz is {imgsz}, patch_size is {patch}: expected a multiple with at most {MAX_GRID} patches"
+            ));
+        }
+        let SpecialTokens { bos, eos, pad } = self.special_tokens;
+        for (name, id) in [("bos", bos), ("eos", eos), ("pad", pad)] {
+            let most = largest(&format!("{name}_token_id"));
+            if !(0..=most).contains(&u64::try_from(id).unwrap_or(u64::MAX)) {
+                return Err(format!("special_tokens.{name} is {id}: expected 0 to {most}"));
+            }
+        }
+        Ok(())
     }
 
     /// P, the image's side in patches.

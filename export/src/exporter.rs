@@ -108,6 +108,14 @@ pub fn export(
     Ok(manifest)
 }
 
+/// The files of the graphs that [`export`] writes with the default options, and the bytes of their weights.
+pub(crate) fn graphs(checkpoint: &Checkpoint) -> Result<Vec<(&'static str, u64)>> {
+    let options = ExportOptions::default();
+    let imgsz = options.check(checkpoint)?;
+    let plan = options.plan(checkpoint, imgsz, &[]);
+    Ok(parts(&plan).into_iter().map(|part| (part.file(), part.build(&plan).weight_bytes() as u64)).collect())
+}
+
 /// One graph of the folder.
 #[derive(Clone, Copy)]
 enum Part {

@@ -65,7 +65,33 @@ pub struct Pruning {
     pub split_block: Option<usize>,
 }
 
+/// Prunings of SAM 3's image transformer of 32 blocks that DART recommends, by name: whole blocks, and branches.
+const PRESETS: [(&str, &str, &str); 3] = [
+    ("sbp-8", "", "25:attn,28:mlp,27:attn,22:attn,28:attn,30:mlp,20:attn,27:mlp"),
+    (
+        "sbp-16",
+        "",
+        "25:attn,28:mlp,27:attn,22:attn,28:attn,30:mlp,20:attn,27:mlp,26:attn,22:mlp,24:attn,18:attn,20:mlp,21:attn,25:mlp,18:mlp",
+    ),
+    ("blocks-16", "5,10,12,14,17,18,19,20,21,22,24,25,26,27,28,30", ""),
+];
+
 impl Pruning {
+    /// The pruning of this name: `sbp-8` or `sbp-16` without 8 or 16 branches, `blocks-16` without 16 blocks.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] for another name.
+    pub fn preset(name: &str) -> Result<Self> {
+        let Some((_, blocks, branches)) = PRESETS.iter().find(|(known, ..)| *known == name) else {
+            return Err(Error::argument("preset", name, PRESETS.map(|(known, ..)| known).join(", ")));
+        };
+        Ok(Self {
+            skip_blocks: blocks.split(',').filter_map(|block| block.parse().ok()).collect(),
+            mask_blocks: branches.split(',').filter_map(|branch| branch.parse().ok()).collect(),
+            split_block: None,
+        })
+    }
+
     /// Removes these branches: a block that loses both is skipped.
     pub fn of_branches(branches: impl IntoIterator<Item = MaskedBranch>) -> Self {
         let mut mask_blocks: BTreeSet<_> = branches.into_iter().collect();
@@ -173,6 +199,16 @@ mod tests {
         for text in ["", "5", "5:", "5:ffn", "x:attn", "-1:mlp", "5:attn:mlp"] {
             assert!(text.parse::<MaskedBranch>().is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn presets_have_names() {
+        for (name, blocks, branches) in [("sbp-8", 0, 8), ("sbp-16", 0, 16), ("blocks-16", 16, 0)] {
+            let pruning = Pruning::preset(name).expect("it is one");
+            assert_eq!((pruning.skip_blocks.len(), pruning.mask_blocks.len()), (blocks, branches), "{name}");
+        }
+        let error = Pruning::preset("sbp-9").expect_err("it is none").to_string();
+        assert!(error.contains("sbp-8, sbp-16, blocks-16"), "{error}");
     }
 
     #[test]

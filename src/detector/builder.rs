@@ -78,6 +78,13 @@ impl DetectorBuilder {
         self
     }
 
+    /// The tokeniser of a checkpoint that has none beside it.
+    #[must_use]
+    pub fn with_tokenizer(mut self, path: impl Into<PathBuf>) -> Self {
+        self.request.tokenizer = Some(path.into());
+        self
+    }
+
     /// Side of the model's square input in pixels; the model's own by default.
     #[must_use]
     pub fn with_imgsz(mut self, imgsz: usize) -> Self {

@@ -185,6 +185,14 @@ impl TextEmbedder {
 
     /// Encodes phrases into the cache.
     fn encode(&mut self, phrases: &[(&str, TokenIds)]) -> Result<()> {
+        if let Some((phrase, _)) = phrases.first().filter(|_| !self.model.has_file(file::TEXT_ENCODER)) {
+            let message = format!(
+                "phrase {phrase:?}: it is not in the text cache, and {} has no {}; name a cache that holds every phrase",
+                self.model.folder().display(),
+                file::TEXT_ENCODER
+            );
+            return Err(Error::new(ErrorKind::Mismatch, message).about("text_cache"));
+        }
         let mut engine = self.model.load_graph(&self.factory, file::TEXT_ENCODER)?;
         log_memory_after("loading the text encoder");
         let length = self.model.manifest().context_length;
@@ -205,8 +213,17 @@ impl TextEmbedder {
                 &[(tensor::INPUT_IDS, &ids), (tensor::ATTENTION_MASK, &mask)],
                 &mut [(tensor::TEXT_FEATURES, &mut features)],
             )?;
-            let rows = features.as_f32()?.chunks_exact(length * self.model.manifest().model_width);
-            for ((phrase, tokens), row) in chunk.iter().zip(rows) {
+            let width = self.model.manifest().model_width; // [class, token, feature]
+            if features.shape() != [rows, length, width] {
+                let message = format!(
+                    "{}: expected text features {:?}, got {:?}; export the model again",
+                    file::TEXT_ENCODER,
+                    [rows, length, width],
+                    features.shape()
+                );
+                return Err(Error::new(ErrorKind::Execution, message));
+            }
+            for ((phrase, tokens), row) in chunk.iter().zip(features.as_f32()?.chunks_exact(length * width)) {
                 self.cache.insert(phrase, row, &tokens.mask)?;
             }
         }
@@ -250,15 +267,15 @@ fn open_file(path: &Path, identity: TextCacheIdentity) -> Result<TextCache> {
     TextCache::open_or_new(path, identity)
 }
 
-/// Opens the model's file in the cache folder. A corrupt one is deleted.
+/// Opens the model's file in the cache folder. A corrupt one is deleted; one of another model stays.
 fn open_automatic(identity: TextCacheIdentity) -> Result<(TextCache, PathBuf)> {
     let folder = cache_folder()?.join("text");
     create_folder(&folder)?;
-    let weights = identity.weights_sha256.get(..24).unwrap_or(&identity.weights_sha256);
-    let rest = Sha256::digest(format!("{} {}", identity.text_sha256, identity.number_format));
-    let path = folder.join(format!("{weights}-{}.safetensors", short_hex(&rest)));
+    // Each model has its own file, also one whose model.json was changed by hand.
+    let name = short_hex(&Sha256::digest(format!("{identity:?}")));
+    let path = folder.join(format!("{name}.safetensors"));
     let cache = match TextCache::open_or_new(&path, identity.clone()) {
-        Err(error) if error.kind() != ErrorKind::Io => {
+        Err(error) if error.kind() == ErrorKind::InvalidData => {
             tracing::warn!("the text cache is corrupt and is created again: {}", path.display());
             tracing::debug!("{error}");
             std::fs::remove_file(&path).map_err(|e| Error::io("cannot remove", &path, e))?;
@@ -267,4 +284,31 @@ fn open_automatic(identity: TextCacheIdentity) -> Result<(TextCache, PathBuf)> {
         cache => cache?,
     };
     Ok((cache, path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn models_that_differ_in_a_size_keep_their_own_cache() {
+        let of = |width| TextCacheIdentity {
+            weights_sha256: "5e".repeat(32),
+            text_sha256: "test".into(),
+            number_format: "fp32".into(),
+            context_length: 2,
+            width,
+        };
+        let (mut first, path) = open_automatic(of(3)).expect("the cache folder is writable");
+        first.insert("dog", &[1.0; 6], &[1, 1]).expect("the sizes are its own");
+        first.save(&path).expect("the cache folder is writable");
+        let (mut second, other) = open_automatic(of(4)).expect("the cache folder is writable");
+        second.insert("dog", &[2.0; 8], &[1, 1]).expect("the sizes are its own");
+        second.save(&other).expect("the cache folder is writable");
+        let (again, _) = open_automatic(of(3)).expect("the cache folder is writable");
+        assert_eq!(again.get("dog").map(|text| text.features.len()), Some(6));
+        for path in [path, other] {
+            std::fs::remove_file(path).expect("it was written above");
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! Loads the graphs of a model.
 
-use ocelli_engines::Engine;
-use ocelli_export::contract::{Precision, file};
+use ocelli_engines::{Dim, Engine, EngineSpec};
+use ocelli_export::contract::{Manifest, Precision, file, tensor};
 use sha2::{Digest, Sha256};
 
 use super::{EngineFactory, GraphSizes};
@@ -26,7 +26,37 @@ impl Model {
             true => self.load_from_memory(factory, name),
             false => factory.load_sized(&self.file(name), Some(sizes)),
         };
-        loaded.map_err(|e| self.corruption(name).unwrap_or_else(|| self.unsupported(e)))
+        let engine = loaded.map_err(|e| self.corruption(name).unwrap_or_else(|| self.unsupported(e)))?;
+        match self.misfit(engine.spec()) {
+            Some(why) => Err(corrupt(&self.file(file::MANIFEST), &format!("{name}: {why}"))),
+            None => Ok(engine),
+        }
+    }
+
+    /// Where the sizes in `model.json` are not those of a graph.
+    fn misfit(&self, graph: &EngineSpec) -> Option<String> {
+        let Manifest { imgsz, model_width, num_queries, context_length, tracker, .. } = self.manifest();
+        let memory = tracker.map(|tracker| ("tracker.memory_width", tracker.memory_width));
+        let sizes = [
+            (tensor::PIXEL_VALUES, 2, Some(("imgsz", *imgsz))),
+            (tensor::INPUT_IDS, 1, Some(("context_length", *context_length))),
+            (tensor::TEXT_FEATURES, 2, Some(("model_width", *model_width))),
+            (tensor::PROMPT_FEATURES, 2, Some(("model_width", *model_width))),
+            (tensor::EXEMPLAR_FEATURES, 2, Some(("model_width", *model_width))),
+            (tensor::FPN[2], 1, Some(("model_width", *model_width))),
+            (tensor::LOGITS, 1, Some(("num_queries", *num_queries))),
+            (tensor::MEMORY, 2, memory),
+            (tensor::HIDDEN, 1, tracker.map(|tracker| ("tracker.hidden", tracker.hidden))),
+        ];
+        sizes.into_iter().find_map(|(name, axis, size)| {
+            let (key, size) = size?;
+            match graph.input(name).or_else(|| graph.output(name))?.shape.get(axis)? {
+                Dim::Fixed(found) if *found != size => {
+                    Some(format!("{key} is {size}, and the graph has {found} at `{name}`"))
+                }
+                _ => None,
+            }
+        })
     }
 
     fn load_from_memory(&self, factory: &EngineFactory, name: &str) -> Result<Box<dyn Engine>> {

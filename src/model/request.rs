@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use ocelli_error::{Error, ErrorKind, Result};
 use ocelli_export::Pruning;
 use ocelli_export::contract::{Precision, Target};
 
@@ -26,13 +27,38 @@ impl ModelSource {
         let folder = name.into();
         if folder == Path::new(Self::BUILT_IN) { Self::Builtin } else { Self::Folder(folder) }
     }
+
+    /// Whether there is a file or a folder of this name.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`], with where to get a checkpoint.
+    pub fn check_exists(&self) -> Result<()> {
+        match self {
+            Self::Folder(path) if !path.exists() => {
+                let why = if path.to_string_lossy().contains("://") {
+                    "it is an address, and nothing is downloaded; name the folder of a checkpoint"
+                } else {
+                    "no such folder or file"
+                };
+                let message = format!("cannot open the model, {}: {why}; {WHERE}", path.display());
+                Err(Error::new(ErrorKind::InvalidArgument, message))
+            }
+            _ => Ok(()),
+        }
+    }
 }
+
+/// Where checkpoints are.
+const WHERE: &str = "facebook/sam3 on huggingface.co has config.json, model.safetensors and tokenizer.json, once its licence \
+                     is accepted; vil-uob/sam3-litetext-s0 there needs no permission";
 
 /// A model source and the options of its export.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ModelRequest {
     /// Where it comes from.
     pub source: ModelSource,
+    /// The tokeniser of a checkpoint that has none beside it: `tokenizer.json` of a SAM3 folder, or CLIP's merges.
+    pub tokenizer: Option<PathBuf>,
     /// Side of the square input in pixels; the checkpoint's by default. It cannot differ from an exported folder's.
     pub imgsz: Option<usize>,
     /// Number format of the export; 32-bit floating point by default. It cannot differ from an exported folder's.

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use ocelli_export::contract::{Manifest, file};
-use ocelli_export::{Checkpoint, ExportOptions, Pruning, export};
+use ocelli_export::{Checkpoint, CheckpointOptions, ExportOptions, Pruning, export};
 use sha2::{Digest, Sha256};
 
 use super::{Model, ModelRequest, ModelSource};
@@ -36,15 +36,24 @@ impl Model {
             let message = "WebAssembly has no files to open a model from; open one with Model::from_memory";
             return Err(Error::new(ErrorKind::Unavailable, message));
         }
+        request.source.check_exists()?;
         match &request.source {
-            ModelSource::Builtin => builtin_model(request),
+            ModelSource::Builtin => {
+                refuse_tokenizer(request, ModelSource::BUILT_IN)?;
+                builtin_model(request)
+            }
             ModelSource::Folder(folder) if folder.join(file::MANIFEST).is_file() => {
                 let model = Self::open(folder)?;
+                refuse_tokenizer(request, &folder.display().to_string())?;
                 model.check_request(request)?;
                 Ok(model)
             }
             ModelSource::Folder(folder) if folder.join("config.json").is_file() || is_weight_file(folder) => {
-                let checkpoint = Checkpoint::open(folder)?;
+                let options = CheckpointOptions::default();
+                let checkpoint = match &request.tokenizer {
+                    Some(tokenizer) => options.with_tokenizer(tokenizer).open(folder)?,
+                    None => options.open(folder)?,
+                };
                 let identity = remembered_hash(&checkpoint.weight_files(), || checkpoint.weights_sha256())?;
                 let name = folder
                     .file_stem()
@@ -57,9 +66,7 @@ impl Model {
                 cached_export(&checkpoint, (&name, &identity, &settings), request, report, cancellation)
             }
             ModelSource::Folder(folder) => {
-                let why = if !folder.exists() {
-                    "no such folder"
-                } else if folder.is_file() {
+                let why = if folder.is_file() {
                     "it is a file; name the folder that contains it"
                 } else {
                     "expected a folder with model.json (an exported model) or config.json (a Hugging Face checkpoint), or \
@@ -132,6 +139,14 @@ impl Model {
         }
         Ok(())
     }
+}
+
+/// A model that has a tokeniser takes no other.
+fn refuse_tokenizer(request: &ModelRequest, model: &str) -> Result<()> {
+    let Some(tokenizer) = &request.tokenizer else { return Ok(()) };
+    let tokenizer = tokenizer.display();
+    let message = format!("tokenizer {tokenizer}, {model}: this model has its own; leave the tokeniser out");
+    Err(Error::new(ErrorKind::InvalidArgument, message).about("tokenizer"))
 }
 
 fn builtin_model(request: &ModelRequest) -> Result<Model> {
@@ -216,12 +231,13 @@ fn entry_name(name: &str, identity: &str, options: &str) -> String {
 ///
 /// `make` gets a temporary folder and the path in it at which to write the model.
 fn with_entry(folder: &Path, entry: &Path, make: impl FnOnce(&Path, &Path) -> Result<()>) -> Result<Model> {
-    if let Ok(model) = Model::open(entry) {
+    let whole = |entry: &Path| Model::open_with(entry, |_| false);
+    if let Ok(model) = whole(entry) {
         return Ok(model);
     }
     create_folder(folder)?;
     let _lock = Lock::acquire(&entry.with_extension("lock"))?;
-    match Model::open(entry) {
+    match whole(entry) {
         Ok(model) => return Ok(model),
         Err(_) if entry.exists() => {
             tracing::warn!("the cached model is corrupt and is created again: {}", entry.display());
@@ -239,7 +255,7 @@ fn with_entry(folder: &Path, entry: &Path, make: impl FnOnce(&Path, &Path) -> Re
     });
     let removed = remove_folder(&work);
     made.and(removed)?;
-    Model::open(entry)
+    whole(entry)
 }
 
 #[cfg(test)]

@@ -160,6 +160,7 @@ fn errors_name_corrupt_files() {
     let cases: Vec<(&str, Vec<u8>, &str)> = vec![
         ("empty", vec![], "safetensors"),
         ("text", b"these are words, not tensors, and there are many of them".to_vec(), "safetensors"),
+        ("torch.save", b"PK\x03\x04 and an archive".to_vec(), "torch.save, as DART writes"),
         ("cut in the header", whole[..40].to_vec(), "safetensors"),
         ("cut in the data", whole[..whole.len() - 1].to_vec(), "safetensors"),
         ("longer", [whole.clone(), vec![0]].concat(), "safetensors"),

@@ -27,6 +27,7 @@ pub(crate) struct DetectorOptions {
     class_chunk: Option<usize>,
     threads: Option<usize>,
     text_cache: Option<PathBuf>,
+    tokenizer: Option<PathBuf>,
     onnxruntime: Option<PathBuf>,
     openvino: Option<PathBuf>,
     tensorrt: Option<PathBuf>,
@@ -152,6 +153,9 @@ impl DetectorOptions {
         }
         if let Some(path) = &self.text_cache {
             builder = builder.with_text_cache(TextCacheFile::File(path.clone()));
+        }
+        if let Some(path) = &self.tokenizer {
+            builder = builder.with_tokenizer(path);
         }
         if let Some(path) = &self.onnxruntime {
             builder = builder.with_onnxruntime(path);

@@ -35,19 +35,6 @@ pub(crate) fn thresholds(map: &ClassMap) -> Vec<(usize, f32)> {
     classes.filter_map(|(id, class)| Some((id, class.threshold?))).collect()
 }
 
-/// The name that is most like a mistyped one, if any is.
-pub(crate) fn closest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
-    /// Of two letters in three that agree: `dgo` is `dog` with one exchange.
-    const LEAST: f64 = 0.65;
-    let name = name.to_lowercase();
-    let likeness = |known: &str| {
-        strsim::normalized_damerau_levenshtein(&name, known).max(strsim::jaro(&name, known) - 0.05)
-    };
-    let scored = known.iter().map(|known| (likeness(known), *known));
-    let best = scored.max_by(|(a, _), (b, _)| a.total_cmp(b))?;
-    (best.0 >= LEAST).then_some(best.1)
-}
-
 /// The names in the values of `--classes`, files included.
 ///
 /// # Errors
@@ -142,16 +129,6 @@ mod tests {
                 (Err(e), Err(word)) => assert!(e.to_string().contains(word), "{arguments:?}: {e}"),
                 (found, expected) => panic!("{arguments:?}: {found:?}, expected {expected:?}"),
             }
-        }
-    }
-
-    #[test]
-    fn mistyped_names_are_recognised() {
-        let known = ["dog", "elephant", "traffic light", "car", "cat"];
-        let cases =
-            [("dgo", Some("dog")), ("Elefant", Some("elephant")), ("trafic light", Some("traffic light"))];
-        for (name, expected) in cases.into_iter().chain([("xylophone", None), ("person", None), ("", None)]) {
-            assert_eq!(closest(name, &known), expected, "{name}");
         }
     }
 

@@ -25,6 +25,8 @@ pub struct DartArgs {
     skip_blocks: Vec<usize>,
     #[arg(long, hide = true, value_name = "BRANCHES", value_delimiter = ',')]
     mask_blocks: Vec<MaskedBranch>,
+    #[arg(long, hide = true, value_name = "NAME", value_parser = Pruning::preset, conflicts_with_all = ["skip_blocks", "mask_blocks"])]
+    preset: Option<Pruning>,
     #[arg(long, hide = true, value_name = "FAMILY")]
     efficient_backbone: Option<String>,
     #[arg(long, hide = true, value_name = "SIZE", requires = "efficient_backbone")]
@@ -35,29 +37,26 @@ impl DartArgs {
     /// Adds the options to a detector's.
     ///
     /// # Errors
-    /// Of usage for `--compile`, and for a backbone that the checkpoint does not have; those of
-    /// [`Checkpoint::open`].
+    /// Of usage for a backbone that the checkpoint does not have; those of [`Checkpoint::open`].
     pub fn apply(&self, builder: DetectorBuilder, model: &ModelArgs) -> anyhow::Result<DetectorBuilder> {
-        if self.compile.is_some() {
-            return Err(usage("--compile is for PyTorch, and nothing here runs in PyTorch: leave it out"));
-        }
         if let Some(family) = &self.efficient_backbone {
             check_backbone(&model.source(), family, self.efficient_model.as_deref().unwrap_or_default())?;
         }
-        let pruning = Pruning {
+        let given = || Pruning {
             skip_blocks: self.skip_blocks.iter().copied().collect(),
             mask_blocks: self.mask_blocks.iter().copied().collect(),
             split_block: None,
         };
-        Ok(builder.with_pruning(pruning))
+        Ok(builder.with_pruning(self.preset.clone().unwrap_or_else(given)))
     }
 
     /// Says which of the options were not needed; `measures` is whether `--benchmark` is given.
     pub fn announce(&self, measures: bool, log: &LogArgs) {
         let is_given = |flag: &str| crate::host::arguments().iter().any(|one| one == flag);
-        let prunes = !self.skip_blocks.is_empty() || !self.mask_blocks.is_empty();
+        let prunes = !self.skip_blocks.is_empty() || !self.mask_blocks.is_empty() || self.preset.is_some();
         for (given, line) in [
             (is_given("--checkpoint"), "--checkpoint is --model here"),
+            (self.compile.is_some(), "--compile is not needed: it is for PyTorch, which does not run here"),
             (self.fast, "--fast is not needed: it is the default"),
             (self.detection_only, "--detection-only is not needed: it is the default without --masks"),
             (

@@ -24,6 +24,9 @@ pub fn expand_images(arguments: &[PathBuf]) -> Result<Vec<PathBuf>> {
             if !argument.exists() {
                 return Err(nothing(argument, "no such file or folder"));
             }
+            if is_video(argument) {
+                return Err(nothing(argument, "it is a video, which `ocelli video --video` reads"));
+            }
             files.push(argument.clone());
         } else {
             files.extend(matching(argument, &mut skipped)?);
@@ -39,6 +42,13 @@ pub fn expand_images(arguments: &[PathBuf]) -> Result<Vec<PathBuf>> {
     let mut seen = std::collections::HashSet::new();
     files.retain(|file| seen.insert(file.clone()));
     Ok(files)
+}
+
+/// Whether a file is a video, by its name.
+pub(crate) fn is_video(path: &Path) -> bool {
+    const ENDINGS: [&str; 10] = ["mp4", "mov", "mkv", "avi", "webm", "m4v", "mpg", "mpeg", "ts", "wmv"];
+    let ending = path.extension().map(|ending| ending.to_string_lossy().to_lowercase());
+    ending.is_some_and(|ending| ENDINGS.contains(&&*ending)) && path.is_file()
 }
 
 fn nothing(argument: &Path, why: &str) -> Error {
@@ -164,7 +174,8 @@ mod tests {
                 .map(|f| f.file_name().unwrap_or_default().to_string_lossy().into_owned())
                 .collect())
         };
-        let cases: [(Vec<PathBuf>, std::result::Result<Vec<&str>, &str>); 10] = [
+        std::fs::write(at("clip.MP4"), b"x")?;
+        let cases: [(Vec<PathBuf>, std::result::Result<Vec<&str>, &str>); 11] = [
             (vec![folder.path().into()], Ok(vec!["a.png", "b.JPG", "link.png", "named.heic", "odd [1].png"])),
             (vec![at("a*.png")], Ok(vec!["a.png"])),
             (vec![at("*.png")], Ok(vec!["a.png", "link.png", "odd [1].png"])),
@@ -175,6 +186,7 @@ mod tests {
             ),
             (vec![at("odd [1].png")], Ok(vec!["odd [1].png"])),
             (vec![at("none.png")], Err("no such file")),
+            (vec![at("clip.MP4")], Err("it is a video, which `ocelli video --video` reads")),
             (vec![at("*.gif")], Err("matches no image")),
             (vec![at("empty")], Err("contains none")),
             (vec![at("[")], Err("invalid pattern")),

@@ -181,7 +181,11 @@ fn contents(folder: &Path) -> String {
     };
     let models = count("models", |path| path.join("model.json").is_file());
     let megabytes = bytes_in(folder) as f64 / 1e6;
-    format!("{megabytes:.1} MB, {models} {}; safe to delete", if models == 1 { "model" } else { "models" })
+    format!(
+        "{megabytes:.1} MB, {models} {}; safe to delete, whole or a folder of {}: it is made again",
+        if models == 1 { "model" } else { "models" },
+        folder.join("models").display()
+    )
 }
 
 fn bytes_in(folder: &Path) -> u64 {

@@ -11,7 +11,8 @@ use ocelli::ModelSource;
 use ocelli::builtin::write_checkpoint;
 use ocelli::export::contract::{self, Prompting, Target, TextPadding, file};
 use ocelli::export::{
-    Block, CheckpointOptions, Error, ErrorKind, ExportOptions, MaskedBranch, MixedPrecision, NormEps, export,
+    Block, CheckpointOptions, Error, ErrorKind, ExportOptions, MaskedBranch, MixedPrecision, NormEps,
+    Pruning, export,
 };
 
 use self::calibrate::CalibrateArgs;
@@ -140,6 +141,15 @@ pub struct ExportArgs {
     /// Branches of ViT blocks to drop, e.g. 25:attn,28:mlp
     #[arg(long, value_name = "BRANCHES", value_delimiter = ',', help_heading = GRAPH)]
     mask_blocks: Vec<MaskedBranch>,
+    /// Blocks or branches to drop that DART recommends for SAM 3: sbp-8, sbp-16 (branches) or blocks-16
+    #[arg(
+        long,
+        value_name = "NAME",
+        value_parser = Pruning::preset,
+        conflicts_with_all = ["skip_blocks", "mask_blocks"],
+        help_heading = GRAPH
+    )]
+    preset: Option<Pruning>,
     /// Split the backbone in two graphs before this block
     #[arg(long, allow_negative_numbers = true, value_name = "BLOCK", help_heading = GRAPH)]
     split_block: Option<usize>,
@@ -157,6 +167,7 @@ pub fn run(args: &ExportArgs, log: &LogArgs) -> anyhow::Result<()> {
     };
     let is_for_tensorrt = matches!(args.target, TargetArg::Tensorrt);
     let precision = args.calibration.precision(requested, is_for_tensorrt)?;
+    let preset = args.preset.clone().unwrap_or_default();
     let mut options = ExportOptions::default()
         .with_target(match args.target {
             TargetArg::Onnxruntime => Target::OnnxRuntime,
@@ -171,8 +182,8 @@ pub fn run(args: &ExportArgs, log: &LogArgs) -> anyhow::Result<()> {
         .with_detection_only(args.detection_only)
         .with_tracker(!args.no_tracker)
         .with_screen(args.screen)
-        .with_skip_blocks(args.skip_blocks.iter().copied())
-        .with_mask_blocks(args.mask_blocks.iter().copied())
+        .with_skip_blocks(preset.skip_blocks.iter().chain(&args.skip_blocks).copied())
+        .with_mask_blocks(preset.mask_blocks.iter().chain(&args.mask_blocks).copied())
         .with_split_block(args.split_block)
         .with_force(args.force);
     if let Some(islands) = args.mixed_precision {
@@ -251,9 +262,8 @@ pub fn run(args: &ExportArgs, log: &LogArgs) -> anyhow::Result<()> {
 
 /// Checks that a path looks like a checkpoint.
 pub(super) fn check_is_checkpoint(path: &Path) -> anyhow::Result<()> {
-    let why = if !path.exists() {
-        "no such folder or file"
-    } else if path.is_dir() && path.join(file::MANIFEST).is_file() {
+    ModelSource::Folder(path.to_owned()).check_exists()?;
+    let why = if path.is_dir() && path.join(file::MANIFEST).is_file() {
         "it is an exported model already; expected the checkpoint it was exported from"
     } else if path.is_dir() && !path.join("config.json").exists() {
         "it contains no config.json; expected a Hugging Face folder with config.json, model.safetensors and tokenizer.json"

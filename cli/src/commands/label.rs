@@ -216,6 +216,7 @@ fn label(args: &LabelArgs, log: &LogArgs) -> anyhow::Result<()> {
     let spill_bytes = spill_bytes(args)?;
     LabelJob::check_output(output)?;
     let videos = args.video.find(output)?;
+    video::check_images(&args.images)?;
     if args.video.memory {
         args.detector.model.check_tracker("--memory")?;
     }

@@ -271,7 +271,7 @@ impl Container {
         let map = unsafe { Mmap::map(&handle) }.map_err(|e| Error::io("cannot map the weights", path, e))?;
         let file = MappedFile { path: path.to_owned(), map };
         let bytes = &file.map[..];
-        if let Some(why) = unsupported(bytes) {
+        if let Some(why) = answer(bytes).or_else(|| unsupported(bytes).map(str::to_owned)) {
             let message = format!("cannot read the weights, {}: {why}", path.display());
             return Err(Error::new(ErrorKind::InvalidData, message));
         }
@@ -317,6 +317,29 @@ fn dense_strides(shape: &[usize]) -> Option<Vec<usize>> {
     Some(strides)
 }
 
+/// The answer of a server that was saved in place of a file: its first line, if the file is short and text.
+fn answer(bytes: &[u8]) -> Option<String> {
+    const LONGEST: usize = 64 << 10;
+    if bytes.len() > LONGEST || bytes.starts_with(LFS_POINTER) {
+        return None;
+    }
+    let text = std::str::from_utf8(bytes).ok()?;
+    if text.contains(|c: char| c.is_control() && !c.is_whitespace())
+        || text.starts_with('{') && !text.contains("\"error\"")
+    {
+        return None;
+    }
+    let line = text.lines().map(str::trim).find(|line| !line.is_empty())?;
+    let shown: String = line.chars().take(200).collect();
+    Some(format!(
+        "it is neither safetensors nor an archive of torch.save, but text: \"{shown}\"; if a download was refused, accept the \
+         licence and download the file again"
+    ))
+}
+
+/// The start of a pointer of Git LFS.
+const LFS_POINTER: &[u8] = b"version https://git-lfs";
+
 /// Why a file that is known by its first bytes cannot be read.
 fn unsupported(bytes: &[u8]) -> Option<&'static str> {
     const SAVE_AGAIN: &str = "it is in the format of PyTorch before 1.6; save it again with a newer one: \
@@ -329,7 +352,7 @@ fn unsupported(bytes: &[u8]) -> Option<&'static str> {
         Some(SAVE_AGAIN)
     } else if bytes.starts_with(b"\x80") && bytes.get(1).is_some_and(|version| *version <= 5) {
         Some("it is a bare pickle; expected a file written by torch.save, or safetensors")
-    } else if bytes.starts_with(b"version https://git-lfs") {
+    } else if bytes.starts_with(LFS_POINTER) {
         Some("it is a pointer of Git LFS, not the weights; download the file itself")
     } else if bytes.starts_with(b"GGUF") {
         Some("it is a GGUF file; expected a .pt file or safetensors")

@@ -1,7 +1,7 @@
 //! A description of a checkpoint, without exporting it.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::container::Format;
 use super::family::Family;
@@ -9,6 +9,7 @@ use super::load::Loaded;
 use super::{CheckpointOptions, NormEps, Opened, folder_of, read, tokenizer};
 use crate::config::{ModelConfig, TextEncoder};
 use crate::contract::TextPadding;
+use crate::exporter::graphs;
 use crate::prune::Pruning;
 use ocelli_error::Result;
 
@@ -27,6 +28,8 @@ pub struct Inspection {
     pub ignored: Vec<Ignored>,
     /// The sizes of the model, if it can be exported.
     pub config: Option<ModelConfig>,
+    /// The files of the graphs that an export in 32 bits writes, and the bytes of their weights.
+    pub graphs: Vec<(&'static str, u64)>,
     /// The blocks and branches that it lacks because it was pruned.
     pub pruning: Pruning,
     /// Remarks to read before an export.
@@ -83,7 +86,11 @@ pub(super) fn inspect(options: &CheckpointOptions, path: &Path) -> Result<Inspec
                 Some(path) => inspection.notes.push(format!("tokeniser: {}", path.display())),
                 None => inspection.problem = Some(tokenizer::missing(&opened.folder).to_string()),
             }
-            inspection.config = Some(opened.config);
+            inspection.config = Some(opened.config.clone());
+            match graphs(&opened.into_checkpoint(PathBuf::new(), String::new())) {
+                Ok(graphs) => inspection.graphs = graphs,
+                Err(error) => inspection.problem = Some(error.to_string()),
+            }
         }
         Err(error) => inspection.problem = Some(error.to_string()),
     }
@@ -126,6 +133,7 @@ fn summary(loaded: &Loaded) -> Inspection {
             .collect(),
         ignored: ignored.collect(),
         config: None,
+        graphs: Vec::new(),
         pruning: loaded.pruning.clone(),
         notes,
         problem: None,

@@ -274,6 +274,20 @@ fn an_inspection_describes_what_cannot_be_exported_too() {
     let pruned = options.inspect(&goldens().join("sam3/pruned.pt")).expect("a checkpoint");
     assert!(pruned.problem.is_some_and(|why| why.contains("base is missing")));
     assert!(options.inspect(&goldens().join("containers/views.pt")).is_err(), "no checkpoint at all");
+    let tracker = goldens().join("../parity/tracker");
+    let listed = options.inspect(&tracker).expect("a checkpoint").graphs;
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let checkpoint = Checkpoint::open(&tracker).expect("the golden is whole");
+    let written =
+        crate::export(&checkpoint, &crate::ExportOptions::default(), &folder.path().join("x"), |_| Ok(()));
+    let files = written.expect("it is exported").files;
+    let mut names: Vec<&str> = listed.iter().map(|(file, _)| *file).collect();
+    names.sort_unstable();
+    assert_eq!(names, files.keys().filter(|name| name.ends_with(".onnx")).collect::<Vec<_>>());
+    for (file, bytes) in listed {
+        let size = files[file].bytes + files.get(&format!("{file}.data")).map_or(0, |data| data.bytes);
+        assert!(bytes <= size && size < bytes + 400_000, "{file}: {bytes} bytes of {size}");
+    }
     let epsilon = options.inspect(&goldens().join("../parity/plain")).expect("a checkpoint");
     assert!(epsilon.notes.iter().any(|note| note.contains("1e-6")), "{:?}", epsilon.notes);
     let original = options.with_norm_eps(NormEps::Original).open(&goldens().join("../parity/plain"));

@@ -26,11 +26,11 @@ pub(super) fn beside(folder: &Path) -> Option<PathBuf> {
 /// The error for a checkpoint without one.
 pub(super) fn missing(folder: &Path) -> Error {
     let message = format!(
-        "tokenizer.json is missing, {}: put tokenizer.json of a SAM3 folder or CLIP's {MERGES} there, or name the file \
-         (tokenizer)",
+        "tokenizer.json is missing, {}: put tokenizer.json of a SAM3 folder or CLIP's {MERGES} there, or name the \
+         file as tokenizer",
         folder.display()
     );
-    Error::new(ErrorKind::InvalidData, message)
+    Error::new(ErrorKind::InvalidData, message).about("tokenizer")
 }
 
 /// The content of a `tokenizer.json`, read or written from merges.

@@ -8,14 +8,14 @@ use crate::exporter::MAX_IMGSZ;
 use ocelli_error::{Error, Result};
 
 /// The largest value of a size. Released checkpoints are far below; a corrupt file must not fill the memory.
-fn largest(key: &str) -> u64 {
+pub(crate) fn largest(key: &str) -> u64 {
     match key {
         "num_layers" | "num_hidden_layers" | "num_upsampling_stages" | "num_attention_heads" => 1024,
         "roi_size" => 64,
-        "image_size" | "pretrain_image_size" | "patch_size" | "window_size" => MAX_IMGSZ as u64,
-        "max_position_embeddings" => 4096,
+        "image_size" | "pretrain_image_size" | "imgsz" | "patch_size" | "window_size" => MAX_IMGSZ as u64,
+        "max_position_embeddings" | "context_length" => 4096,
         "num_queries" => 1 << 16,
-        "vocab_size" | "bos_token_id" | "eos_token_id" => 1 << 22,
+        "vocab_size" | "bos_token_id" | "eos_token_id" | "pad_token_id" => 1 << 22,
         _ => 1 << 17,
     }
 }

@@ -34,6 +34,12 @@ pub(crate) struct WrittenFile {
 }
 
 impl Graph<'_> {
+    /// The size of its weights in a file.
+    pub(crate) fn weight_bytes(&self) -> usize {
+        let bytes = |v: &Value| v.element.bytes() * v.dims.iter().map(known).product::<usize>();
+        self.initializers.iter().map(|one| bytes(&one.value)).sum()
+    }
+
     /// Writes the graph to `folder/name`, and its weights to `folder/name.data` if they are large.
     ///
     /// # Errors
@@ -42,8 +48,7 @@ impl Graph<'_> {
         if let Some(fault) = self.fault {
             return Err(fault);
         }
-        let bytes = |v: &Value| v.element.bytes() * v.dims.iter().map(known).product::<usize>();
-        let total: usize = self.initializers.iter().map(|i| bytes(&i.value)).sum();
+        let total = self.weight_bytes();
         let external_name = format!("{name}.data");
         let mut external = match total > MAX_INLINE_BYTES {
             true => Some(HashedFile::create(&folder.join(&external_name))?),

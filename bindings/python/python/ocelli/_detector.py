@@ -77,6 +77,7 @@ class EngineKeywords(TypedDict, total=False):
     class_chunk: int | None
     threads: int | None
     text_cache: PathLike | None
+    tokenizer: PathLike | None
     onnxruntime: PathLike | None
     openvino: PathLike | None
     tensorrt: PathLike | None
@@ -162,6 +163,7 @@ class Detector:
         class_chunk: int | None = None,
         threads: int | None = None,
         text_cache: PathLike | None = None,
+        tokenizer: PathLike | None = None,
         onnxruntime: PathLike | None = None,
         openvino: PathLike | None = None,
         tensorrt: PathLike | None = None,
@@ -186,6 +188,7 @@ class Detector:
         class_chunk: classes that are decoded at once, 4 by default.
         threads: CPU threads, one per physical core by default.
         text_cache: file of encoded phrases, created if missing.
+        tokenizer: tokeniser of a checkpoint that has none beside it.
         onnxruntime, openvino, tensorrt: paths of the engines' libraries.
         trt, trt_enc_dec: TensorRT engine files.
         allow_partial: whether operators that the engine lacks run on the CPU.
@@ -207,6 +210,7 @@ class Detector:
             class_chunk=class_chunk,
             threads=threads,
             text_cache=text_cache,
+            tokenizer=tokenizer,
             onnxruntime=onnxruntime,
             openvino=openvino,
             tensorrt=tensorrt,

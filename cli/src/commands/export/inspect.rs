@@ -70,9 +70,12 @@ fn lines(path: &Path, inspection: &Inspection) -> Vec<String> {
             ),
         ]);
     }
-    if let Some(config) = &inspection.config {
-        let exemplars = if config.has_exemplars() { " exemplar encoder," } else { "" };
-        lines.push(format!("  graphs: backbone, text encoder,{exemplars} encoder-decoder, mask head"));
+    for (file, bytes) in &inspection.graphs {
+        lines.push(format!("  {file:<28} {:>10}", super::size(*bytes)));
+    }
+    if !inspection.graphs.is_empty() {
+        let total = super::size(inspection.graphs.iter().map(|(_, bytes)| bytes).sum());
+        lines.push(format!("  {:<28} {total:>10}", "together, in fp32"));
     }
     let list = |items: Vec<String>| items.join(",");
     let pruning = &inspection.pruning;

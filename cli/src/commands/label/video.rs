@@ -8,7 +8,7 @@ use ocelli::source::{PictureFiles, natural_order};
 use ocelli::{Result, Source};
 use ocelli_datasets::label::{LabelVideo, Tracking};
 
-use crate::args::INPUT;
+use crate::args::{INPUT, is_video};
 use crate::host::{VideoInput, open_video};
 use crate::{expand_images, usage};
 
@@ -16,8 +16,6 @@ use crate::{expand_images, usage};
 const EVERY: u64 = 10;
 /// Frames per second of pictures, which nothing here depends on.
 const FRAME_RATE: f64 = 30.0;
-/// Files of a folder that are videos.
-const EXTENSIONS: [&str; 10] = ["mp4", "mov", "mkv", "avi", "webm", "m4v", "mpg", "mpeg", "ts", "wmv"];
 
 /// Videos.
 #[derive(Args, Debug)]
@@ -118,14 +116,30 @@ impl Found {
     }
 }
 
+/// Refuses videos as images: files, and folders that have no others.
+pub fn check_images(inputs: &[PathBuf]) -> anyhow::Result<()> {
+    let is_one = |input: &Path| {
+        let entries: Vec<PathBuf> =
+            input.read_dir().into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+        let may_be_others = entries.iter().any(|path| path.is_dir() || has_image_extension(path));
+        is_video(input) || entries.iter().any(|path| is_video(path)) && !may_be_others
+    };
+    match inputs.iter().find(|input| is_one(input)) {
+        Some(input) => {
+            let input = input.display();
+            Err(usage(format!(
+                "--images, {input}: videos, and no images; label their frames with --video {input}"
+            )))
+        }
+        None => Ok(()),
+    }
+}
+
 /// The videos in a folder, or the one whose frames are in it.
 fn in_folder(folder: &Path) -> anyhow::Result<Vec<Found>> {
     let entries = folder.read_dir().map_err(|e| ocelli::Error::io("cannot read the folder", folder, e))?;
-    let mut videos: Vec<PathBuf> = entries
-        .flatten()
-        .map(|entry| entry.path())
-        .filter(|path| path.is_file() && has_extension(path, &EXTENSIONS))
-        .collect();
+    let mut videos: Vec<PathBuf> =
+        entries.flatten().map(|entry| entry.path()).filter(|path| is_video(path)).collect();
     natural_order(&mut videos);
     if !videos.is_empty() {
         return Ok(videos.into_iter().map(|path| Found { path, pictures: Vec::new() }).collect());

@@ -125,6 +125,11 @@ fn errors_say_what_to_do() {
         (of(b""), "empty"),
         (of(b"version https://git-lfs.github.com/spec/v1\noid"), "Git LFS"),
         (of(b"\x80\x04\x95ab"), "bare pickle"),
+        (
+            of(b"Access to model facebook/sam3 is restricted.\nYou must have access to it."),
+            "but text: \"Access to model facebook/sam3 is restricted.\"",
+        ),
+        (of(b"{\"error\":\"Repository not found\"}"), "Repository not found"),
         (of(b"GGUF    "), "GGUF"),
         (of(b"{\"a\": 1}"), "neither safetensors nor"),
         (of(b"\x08\0\0\0\0\0\0\0{\"a\": 1}"), "corrupt"),
