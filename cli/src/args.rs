@@ -34,7 +34,7 @@ pub(crate) use dart::DartArgs;
 pub use exemplar::parse_exemplar;
 pub use exemplar::{ExemplarArg, embed_exemplars, prompts};
 pub(crate) use files::label_files;
-pub use files::{check_output_file, expand_images};
+pub use files::{check_output_file, expand_images, frame_files, images_beside};
 pub use objects::ObjectArgs;
 pub use privacy::PrivacyArgs;
 pub use tiles::TileArgs;

@@ -57,7 +57,9 @@ impl Model {
                 cached_export(&checkpoint, (&name, &identity, &settings), request, report, cancellation)
             }
             ModelSource::Folder(folder) => {
-                let why = if !folder.exists() {
+                let why = if !folder.exists() && folder.extension().is_some() {
+                    "no such file"
+                } else if !folder.exists() {
                     "no such folder"
                 } else if folder.is_file() {
                     "it is a file; name the folder that contains it"

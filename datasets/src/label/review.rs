@@ -231,7 +231,8 @@ fn draw_page(
         let caption = [left, top + PICTURE.1, CELL.0, CAPTION].map(|edge| edge as f32);
         annotator.draw_caption(&mut page, name, caption, TEXT);
         let Some(entry) = journal.entry(name).cloned() else { continue };
-        let record = as_corrected(placer, journal.read(&entry)?)?;
+        // What cannot be read was reported with the table.
+        let record = as_corrected(placer, journal.read(&entry)?, &mut Vec::new())?;
         // If the file was removed since it was labelled, its cell stays empty.
         let Ok(image) = open_image(&record.source) else { continue };
         let mut image = image.into_rgb_image();

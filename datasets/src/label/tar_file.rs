@@ -240,7 +240,9 @@ impl<R: Read + Seek> Scan<R> {
         if kind.is_dir() || !is_image {
             return;
         }
-        let parts: Vec<_> = path.components().filter(|part| *part != Component::CurDir).collect();
+        // As `tar` unpacks a name from the root: below the folder.
+        let is_named = |part: &Component<'_>| !matches!(part, Component::CurDir | Component::RootDir);
+        let parts: Vec<_> = path.components().filter(is_named).collect();
         let is_hidden = |part: &Component<'_>| {
             part.as_os_str().to_string_lossy().starts_with('.') && *part != Component::ParentDir
         };

@@ -81,7 +81,7 @@ pub(super) fn write_data_set(
         ..Summary::default()
     };
     let mut review = options.review.map(|images| Review::new(images, options.review_below));
-    let mut failed = Vec::new();
+    let (mut failed, mut problems) = (Vec::new(), Vec::new());
     placer.written.commit()?;
     let in_set: HashSet<&str> = set.files().iter().map(|file| file.name.as_str()).collect();
     let mut others: Vec<String> =
@@ -142,13 +142,17 @@ pub(super) fn write_data_set(
             }
             None => {
                 summary.images += 1;
-                let record = as_corrected(placer, record)?;
+                let record = as_corrected(placer, record, &mut problems)?;
                 count(&mut summary.classes, &record);
                 if let Some(review) = &mut review {
                     review.consider(&record, || placer.image_link(&record));
                 }
             }
         }
+    }
+    if let Some(first) = problems.first() {
+        let count = problems.len();
+        tracing::warn!("{count} line(s) of corrected label files are not counted: {first}");
     }
     for (below, _) in options.yolo_folders() {
         let has_validation = all.files().iter().any(|file| {

@@ -1,6 +1,6 @@
 //! The labels of an image as a person left them, for tables and review pages.
 
-use ocelli::Result;
+use ocelli::{Error, Result};
 
 use super::line::Line;
 use crate::label::placer::{Placer, label_path};
@@ -9,9 +9,13 @@ use crate::label::written::Owner;
 use crate::label::yolo;
 
 /// The record of an image with the labels that a person made of it: those in YOLO's file, or those saved for COCO's. Lines that
-/// are as they were found keep score and mask; what a person wrote is certain. A file that is not YOLO's any more, and one of
-/// another format, changes nothing.
-pub(in crate::label) fn as_corrected(placer: &Placer, record: Record) -> Result<Record> {
+/// are as they were found keep score and mask; what a person wrote is certain. What cannot be read is not counted, and is added to
+/// the `problems` with file and line. A file of another format changes nothing.
+pub(in crate::label) fn as_corrected(
+    placer: &Placer,
+    record: Record,
+    problems: &mut Vec<String>,
+) -> Result<Record> {
     if placer.saved.contains(&record.name) {
         return Ok(placer.saved.over(record, &placer.classes));
     }
@@ -20,9 +24,15 @@ pub(in crate::label) fn as_corrected(placer: &Placer, record: Record) -> Result<
     if placer.written.owner(&file)? != Owner::Person {
         return Ok(record);
     }
-    // A file that was removed has no labels.
-    let text = std::fs::read_to_string(placer.root().join(&file)).unwrap_or_default();
-    let Ok(lines) = Line::parse_all(&text, (record.width, record.height)) else { return Ok(record) };
+    let path = placer.root().join(&file);
+    let bytes = match std::fs::read(&path) {
+        // A file that was removed has no labels.
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+        bytes => bytes.map_err(|e| Error::io("cannot read the labels", &path, e))?,
+    };
+    let text = String::from_utf8_lossy(&bytes);
+    let (lines, unread) = readable(&text, (record.width, record.height), placer.class_count());
+    problems.extend(unread.into_iter().map(|why| format!("{file}, {why}")));
     let alone = |one: &Instance| Record { instances: vec![one.clone()], ..record.clone() };
     let mut found: Vec<(String, &Instance)> = record
         .instances
@@ -30,13 +40,13 @@ pub(in crate::label) fn as_corrected(placer: &Placer, record: Record) -> Result<
         .map(|one| (yolo::label_file(&alone(one), format).trim_end().to_owned(), one))
         .collect();
     let mut instances = Vec::with_capacity(lines.len());
-    for line in lines.iter().filter(|line| line.class() < placer.class_count()) {
+    for line in &lines {
         let same = found.iter().position(|(text, _)| text == line.text());
         instances.push(match same {
             Some(at) => found.swap_remove(at).1.clone(),
             None => Instance {
                 class: line.class(),
-                score: 1.0,
+                score: line.score().unwrap_or(1.0),
                 bbox: line.bbox().to_xyxy(),
                 mask: None,
                 track: None,
@@ -44,4 +54,32 @@ pub(in crate::label) fn as_corrected(placer: &Placer, record: Record) -> Result<
         });
     }
     Ok(Record { instances, ..record })
+}
+
+/// The lines of a file with classes of the data set, and what is wrong with the others.
+fn readable(text: &str, size: (u32, u32), classes: usize) -> (Vec<Line>, Vec<String>) {
+    let (mut lines, mut unread) = (Vec::new(), Vec::new());
+    for line in Line::parse_each(text, size) {
+        match line {
+            Ok(line) if line.class() < classes => lines.push(line),
+            Ok(line) => unread.push(format!("\"{}\": class {} of {classes}", line.text(), line.class())),
+            Err(why) => unread.push(why),
+        }
+    }
+    (lines, unread)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_read_is_reported() {
+        let text = "0.0 0.5 0.5 0.2 0.2 0.7\n7 0.5 0.5 0.2 0.2\n0 0,5 0,5 0,2 0,2\n";
+        let (lines, unread) = readable(text, (100, 100), 2);
+        assert_eq!(lines.iter().map(Line::score).collect::<Vec<_>>(), [Some(0.7)]);
+        assert_eq!(unread[0], "\"7 0.5 0.5 0.2 0.2\": class 7 of 2");
+        assert!(unread[1].starts_with("line 3: expected numbers with a decimal point"), "{unread:?}");
+        assert_eq!(unread.len(), 2);
+    }
 }
