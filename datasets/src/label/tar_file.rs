@@ -240,9 +240,7 @@ impl<R: Read + Seek> Scan<R> {
         if kind.is_dir() || !is_image {
             return;
         }
-        // As `tar` unpacks a name from the root: below the folder.
-        let is_named = |part: &Component<'_>| !matches!(part, Component::CurDir | Component::RootDir);
-        let parts: Vec<_> = path.components().filter(is_named).collect();
+        let parts: Vec<_> = path.components().filter(|part| *part != Component::CurDir).collect();
         let is_hidden = |part: &Component<'_>| {
             part.as_os_str().to_string_lossy().starts_with('.') && *part != Component::ParentDir
         };
