@@ -175,7 +175,7 @@ impl Search {
         if path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.')) {
             return false;
         }
-        let is_file = path.metadata().map_or(true, |found| found.is_file());
+        let is_file = !path.metadata().is_ok_and(|found| !found.is_file());
         if is_file && (is_image_file(path) || has_unsupported_extension(path)) {
             return true;
         }
