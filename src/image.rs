@@ -8,6 +8,7 @@ mod decode;
 mod jpeg;
 mod tiff;
 
+use std::io::Read;
 use std::path::Path;
 
 use ::image::{DynamicImage, RgbImage};
@@ -15,12 +16,31 @@ use ::image::{DynamicImage, RgbImage};
 use ocelli_error::{Error, ErrorKind, Result};
 
 /// Extensions of the formats that [`Image::open`] reads.
-const EXTENSIONS: [&str; 14] =
-    ["png", "jpg", "jpeg", "jpe", "jfif", "webp", "bmp", "dib", "tif", "tiff", "gif", "pnm", "ppm", "pgm"];
+const EXTENSIONS: [&str; 18] = [
+    "png", "apng", "jpg", "jpeg", "jpe", "jfif", "mpo", "webp", "bmp", "dib", "tif", "tiff", "gif", "pnm",
+    "ppm", "pgm", "pbm", "pam",
+];
 
 /// Whether the file name has the extension of a supported image format, ignoring case.
 pub fn has_image_extension(path: &Path) -> bool {
     path.extension().is_some_and(|e| EXTENSIONS.contains(&e.to_string_lossy().to_lowercase().as_str()))
+}
+
+/// Whether a file is an image by its name, or by its first bytes if its extension means nothing to [`Image::open`]. Of TIFF,
+/// BMP and PNM the name decides: raw photographs start as TIFF does, and texts as the others do.
+pub fn is_image_file(path: &Path) -> bool {
+    let starts_as_image = || -> std::io::Result<bool> {
+        let mut start = Vec::new();
+        std::fs::File::open(path)?.take(12).read_to_end(&mut start)?;
+        Ok(matches!(
+            &start[..],
+            [0x89, b'P', b'N', b'G', ..]
+                | [0xFF, 0xD8, 0xFF, ..]
+                | [b'G', b'I', b'F', b'8', ..]
+                | [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P']
+        ))
+    };
+    has_image_extension(path) || (path.is_file() && starts_as_image().unwrap_or(false))
 }
 
 /// Extensions of image formats that are not supported.
@@ -33,7 +53,8 @@ pub fn has_unsupported_extension(path: &Path) -> bool {
 }
 
 pub use decode::{MAX_FILE_BYTES, MAX_PIXELS, MAX_SIDE};
-pub(crate) use decode::{decode_up_to, guarded, invalid};
+pub(crate) use decode::{TRUNCATED, check_size, guarded, invalid, no_memory};
+pub(crate) use tiff::palette_photometric;
 
 /// An image that owns its pixels: 8-bit RGB, rows from the top without padding.
 ///

@@ -33,7 +33,7 @@ pub use mask_pngs::MaskPngs;
 pub use mcap::McapFile;
 pub use mot::MotFile;
 pub use mots::MotsFile;
-pub use picture::{PictureSequence, check_picture_file, write_picture};
+pub use picture::{PictureSequence, check_picture_file, is_picture_pattern, write_picture};
 pub use raw::{RawOrder, RawWriter};
 #[cfg(not(target_family = "wasm"))]
 pub use video::{create_video, video_formats};

@@ -34,7 +34,7 @@ pub(crate) use dart::DartArgs;
 #[cfg(feature = "test-support")]
 pub use exemplar::parse_exemplar;
 pub use exemplar::{ExemplarArg, embed_exemplars, prompts};
-pub use files::{check_output_file, expand_images};
+pub use files::{check_output_file, expand_images, frame_files, images_beside};
 pub(crate) use files::{is_video, label_files};
 pub use objects::ObjectArgs;
 pub use privacy::PrivacyArgs;

@@ -15,7 +15,8 @@ pub(crate) fn running(program: &Command) -> &Command {
         .fold(program, |command, argument: OsString| command.find_subcommand(&argument).unwrap_or(command))
 }
 
-/// The message, with the flag of its parameter: in place of the name if the message starts with it, else at the end.
+/// The message, with the flag of its parameter: in place of the name where the message has it, else at the end. A name that is
+/// an English word as well is the parameter's at the start of a message and after `set`.
 pub(crate) fn with_flag(
     message: &str,
     parameter: Option<&str>,
@@ -24,16 +25,28 @@ pub(crate) fn with_flag(
 ) -> String {
     let Some(parameter) = parameter else { return message.to_owned() };
     if let Some(flag) = flag(parameter, running) {
-        return match message.strip_prefix(parameter) {
-            Some(rest) if rest.starts_with([' ', ',', ':']) => format!("{flag}{rest}"),
-            _ => format!("{message} ({flag})"),
-        };
+        let spelled = in_place(message, parameter, &flag);
+        return spelled.unwrap_or_else(|| format!("{message} ({flag})"));
     }
     let maker = MAKERS.iter().find_map(|name| Some((name, flag(parameter, program.find_subcommand(name)?)?)));
     match maker {
         Some((name, flag)) => format!("{message} ({} {name} {flag})", program.get_name()),
         None => message.to_owned(),
     }
+}
+
+/// The message with the flag in place of the parameter's name, if it has the name.
+fn in_place(message: &str, parameter: &str, flag: &str) -> Option<String> {
+    let is_part = |c: char| c.is_alphanumeric() || c == '_';
+    let (at, _) = message.match_indices(parameter).find(|(at, _)| {
+        let (before, after) = (&message[..*at], &message[at + parameter.len()..]);
+        let is_word = !before.ends_with(is_part) && !after.starts_with(is_part);
+        let is_name = parameter.contains('_') || before.ends_with("set ");
+        is_word && (is_name || (before.is_empty() && after.starts_with([' ', ',', ':'])))
+    })?;
+    let (before, after) = (&message[..at], &message[at + parameter.len()..]);
+    let before = before.strip_suffix("set ").map_or(before.to_owned(), |before| format!("{before}use "));
+    Some(format!("{before}{flag}{after}"))
 }
 
 fn flag(parameter: &str, command: &Command) -> Option<String> {
@@ -76,7 +89,19 @@ mod tests {
             ),
             ("video", "stride", "stride is 0: expected 1", "--vid-stride is 0: expected 1"),
             ("video", "detect_every", "detect_every is 0", "--detect-every is 0"),
-            ("video", "frame_rate", "photos: frame_rate is 0", "photos: frame_rate is 0 (--fps)"),
+            ("video", "frame_rate", "photos: frame_rate is 0", "photos: --fps is 0"),
+            (
+                "export",
+                "force",
+                "it is there; set force to replace it",
+                "it is there; use --force to replace it",
+            ),
+            (
+                "label",
+                "discard_corrections",
+                "choose another folder, or discard_corrections to overwrite them",
+                "choose another folder, or --discard-corrections to overwrite them",
+            ),
             ("video", "end", "end is not after start", "--end is not after start"),
             ("track", "match_iou", "match_iou is 2: expected 0 to 1", "--match-thresh is 2: expected 0 to 1"),
             ("export", "mask_blocks", "mask_blocks has 1:mlp", "--mask-blocks has 1:mlp"),

@@ -56,3 +56,18 @@ pub fn cancel_on_interrupt(cancellation: &Cancellation) {
 pub fn interrupted() -> Result<(), Interrupted> {
     if INTERRUPTED.load(Ordering::SeqCst) { Err(Interrupted) } else { Ok(()) }
 }
+
+/// Does work that may block for long, such as reading a pipe, on another thread, and waits for it until Ctrl-C is pressed.
+///
+/// # Errors
+/// That of the work; [`ErrorKind::Cancelled`](ocelli::ErrorKind::Cancelled) after Ctrl-C: the thread ends with the process.
+pub fn until_interrupted<T: Send + 'static>(
+    work: impl FnOnce() -> ocelli::Result<T> + Send + 'static,
+) -> ocelli::Result<T> {
+    let thread = std::thread::spawn(work);
+    while !thread.is_finished() {
+        interrupted().map_err(|stop| ocelli::Error::new(ocelli::ErrorKind::Cancelled, stop.to_string()))?;
+        std::thread::sleep(std::time::Duration::from_millis(2));
+    }
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}

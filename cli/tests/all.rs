@@ -15,6 +15,7 @@ mod engines;
 mod eval;
 #[cfg(feature = "fonts")]
 mod fonts;
+mod images;
 mod interactive;
 mod label;
 mod low_memory;

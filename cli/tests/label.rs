@@ -149,7 +149,7 @@ fn options_of_formats_and_images() {
         assert!(said.status == Some(0) && said.stderr.contains(words), "{formats}: {said:?}");
     }
     let without = place.run(OCELLI, &arguments("polygons", &["--format", "yolo"]));
-    without.is_refusal(1, &["this has formats of boxes", "--restart"]).unwrap_or_else(|e| panic!("{e}"));
+    without.is_refusal(1, &["asked for now have boxes alone", "--restart"]).unwrap_or_else(|e| panic!("{e}"));
 }
 
 #[test]

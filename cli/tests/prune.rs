@@ -147,7 +147,7 @@ fn wrong_arguments_are_refused() {
         .succeed(OCELLI, &["export", "--checkpoint", "built-in", "--detection-only", "--output", "exported"]);
     let base = "prune|--classes|dog|--model|built-in|--images|photos|";
     let rows = [
-        ("--images|empty", 2, &["no image", "empty", "contains none"][..]),
+        ("--images|empty", 2, &["no image", "empty", "contain no images"][..]),
         ("--images|nowhere", 2, &["nowhere", "no such file or folder"]),
         ("--model|exported", 2, &["exported", "exported model already", "checkpoint it was exported from"]),
         ("--model|nowhere", 2, &["nowhere", "no such folder"]),

@@ -62,7 +62,7 @@ mod youtube_vis;
 
 pub use class_map::{Class, ClassExemplar, ClassMap, ExemplarImage, MergeGroup};
 pub use correct::{CorrectedSet, LabelledInstance, Labels, SetImage};
-pub use find::find_images;
+pub use find::{find_images, list_images};
 pub use folder::data_set_around;
 pub use images::{FoundImage, ImageFile, ImageSet, Shard};
 pub use job::{Existing, LabelEvent, LabelJob};

@@ -305,7 +305,8 @@ fn check_output(output: &Path, force: bool) -> Result<()> {
     let empty = std::fs::read_dir(output).is_ok_and(|mut entries| entries.next().is_none());
     match (empty, output.join(file::MANIFEST).is_file(), force) {
         (true, _, _) | (_, true, true) => Ok(()),
-        (_, true, false) => refuse("it already has an exported model; set force to replace it"),
+        (_, true, false) => refuse("it already has an exported model; set force to replace it")
+            .map_err(|error| error.about("force")),
         _ => refuse("the folder is not empty and has no exported model; choose another"),
     }
 }

@@ -5,10 +5,12 @@ use std::io::{Cursor, Read};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
+use ::image::error::ImageFormatHint;
 use ::image::metadata::Orientation;
 use ::image::{DynamicImage, ImageDecoder, ImageError, ImageFormat, ImageReader, Limits};
 
 use super::{Image, jpeg, tiff};
+use crate::tiles::{FileRows, Refused, TiffRows, tiff_size};
 use ocelli_error::{Error, ErrorKind, Result};
 
 /// The maximum number of pixels of an image file: PIL's limit for a "decompression bomb".
@@ -46,13 +48,8 @@ pub(super) fn open(path: &Path) -> Result<Image> {
 
 /// Decodes a file in memory; errors call it `name`.
 pub(super) fn decode(bytes: &[u8], name: &str) -> Result<Image> {
-    decode_up_to(bytes, name, MAX_PIXELS)
-}
-
-/// As [`decode`], with another limit for the number of pixels.
-pub(crate) fn decode_up_to(bytes: &[u8], name: &str, most_pixels: u64) -> Result<Image> {
     let format = recognise(bytes).map_err(|why| invalid(name, &why))?;
-    guarded(name, || decode_as(format, bytes, name, most_pixels))
+    guarded(name, || decode_as(format, bytes, name))
 }
 
 /// Runs a decoder of another project. A panic of it is an error of the file: the images beside it can be read.
@@ -62,32 +59,66 @@ pub(crate) fn guarded<T>(name: &str, decode: impl FnOnce() -> Result<T>) -> Resu
     })
 }
 
-fn decode_as(format: ImageFormat, bytes: &[u8], name: &str, most_pixels: u64) -> Result<Image> {
+fn decode_as(format: ImageFormat, bytes: &[u8], name: &str) -> Result<Image> {
     let failed = |error: ImageError| invalid(name, &reason(&error)).with_source(error);
 
-    let (width, height) = decoder(bytes, format, 0).map_err(failed)?.dimensions();
-    check_size(width, height, most_pixels).map_err(|why| invalid(name, &why))?;
+    let (width, height) = declared_size(bytes, format, name)?;
+    check_size(width, height, MAX_PIXELS).map_err(|why| invalid(name, &why))?;
+    if format == ImageFormat::Tiff {
+        match TiffRows::of_bytes(bytes) {
+            Ok(rows) => return upright_tiff(rows, name),
+            Err(Refused::NotInRows) => {}
+            Err(refused) => return Err(refused.about(name)),
+        }
+    }
     let mut decoder = decoder(bytes, format, u64::from(width) * u64::from(height)).map_err(failed)?;
 
     let orientation = orientation(&mut decoder);
+    // The decoder's pixels and their conversion: an allocation that fails within would end the program.
+    let needed = decoder.total_bytes().saturating_add(u64::from(width) * u64::from(height) * 3);
+    let is_there =
+        usize::try_from(needed).is_ok_and(|needed| Vec::<u8>::new().try_reserve_exact(needed).is_ok());
+    if !is_there {
+        return Err(invalid(name, &no_memory(needed)));
+    }
     let mut picture = DynamicImage::from_decoder(decoder).map_err(failed)?;
     if format == ImageFormat::Jpeg && !jpeg::is_complete(bytes) {
         return Err(invalid(name, TRUNCATED));
     }
     picture.apply_orientation(orientation);
-    let (width, height) = (picture.width(), picture.height());
-    Image::from_rgb8(width, height, into_rgb8(picture))
+    Image::from_rgb8(picture.width(), picture.height(), into_rgb8(picture))
+}
+
+/// The image of a TIFF file's rows, turned as the file says.
+fn upright_tiff(rows: TiffRows<Cursor<&[u8]>>, name: &str) -> Result<Image> {
+    let (width, height) = rows.size();
+    let orientation = u8::try_from(rows.orientation).ok().and_then(Orientation::from_exif);
+    let pixels = rows.into_pixels().map_err(|refused| refused.about(name))?;
+    let image = Image::from_rgb8(width, height, pixels)?;
+    match orientation.filter(|orientation| *orientation != Orientation::NoTransforms) {
+        None => Ok(image),
+        Some(orientation) => {
+            let mut picture = DynamicImage::from(image);
+            picture.apply_orientation(orientation);
+            Ok(picture.into())
+        }
+    }
 }
 
 /// Width and height that the header of a file in memory declares, at the cost of reading the header; errors call it `name`.
 pub(super) fn size_of(bytes: &[u8], name: &str) -> Result<(u32, u32)> {
     let format = recognise(bytes).map_err(|why| invalid(name, &why))?;
-    guarded(name, || {
-        let decoder = decoder(bytes, format, 0);
-        decoder
-            .map(|decoder| decoder.dimensions())
-            .map_err(|error| invalid(name, &reason(&error)).with_source(error))
-    })
+    guarded(name, || declared_size(bytes, format, name))
+}
+
+fn declared_size(bytes: &[u8], format: ImageFormat, name: &str) -> Result<(u32, u32)> {
+    if format == ImageFormat::Tiff {
+        return tiff_size(bytes).map_err(|refused| refused.about(name));
+    }
+    let decoder = decoder(bytes, format, 0);
+    decoder
+        .map(|decoder| decoder.dimensions())
+        .map_err(|error| invalid(name, &reason(&error)).with_source(error))
 }
 
 /// A decoder that has read the header, and allocates no more than the metadata and this many pixels may need.
@@ -103,7 +134,12 @@ fn decoder(
     reader.into_decoder()
 }
 
-const TRUNCATED: &str = "the file is truncated; copy or download it again";
+/// What is wrong with a file that needs memory that there is not.
+pub(crate) fn no_memory(bytes: u64) -> String {
+    format!("decoding takes {} MiB, which this machine cannot give", bytes >> 20)
+}
+
+pub(crate) const TRUNCATED: &str = "the file is truncated; copy or download it again";
 
 /// The format of the content, or why it is not supported.
 fn recognise(bytes: &[u8]) -> Result<ImageFormat, String> {
@@ -130,7 +166,7 @@ fn recognise(bytes: &[u8]) -> Result<ImageFormat, String> {
 }
 
 /// Refuses empty images and images that would fill the memory.
-fn check_size(width: u32, height: u32, most_pixels: u64) -> Result<(), String> {
+pub(crate) fn check_size(width: u32, height: u32, most_pixels: u64) -> Result<(), String> {
     if width == 0 || height == 0 {
         return Err(format!("{width}x{height} has no pixels"));
     }
@@ -193,6 +229,13 @@ pub(crate) fn invalid(name: &str, why: &str) -> Error {
 fn reason(error: &ImageError) -> String {
     match error {
         ImageError::IoError(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => TRUNCATED.into(),
+        ImageError::Unsupported(error)
+            if error.format_hint() == ImageFormatHint::Exact(ImageFormat::Tiff) =>
+        {
+            "its samples, planes or compression are not supported; save it with 8-bit RGB, such as by \
+             `gdal_translate -ot Byte -scale` or `tiff2rgba`"
+                .into()
+        }
         ImageError::Limits(_) => "decoding needs more memory than an image of this size should".into(),
         other => other.to_string().lines().map(str::trim).collect::<Vec<_>>().join(" "),
     }

@@ -54,7 +54,7 @@ fn middle_of_pixel_in(hole: &Outline) -> [f32; 2] {
 }
 
 /// Whether a point is inside a ring, by the even-odd rule.
-fn contains(ring: &[[f32; 2]], [x, y]: [f32; 2]) -> bool {
+pub(crate) fn contains(ring: &[[f32; 2]], [x, y]: [f32; 2]) -> bool {
     let edges = ring.iter().zip(ring.iter().cycle().skip(1));
     let crossings = edges
         .filter(|(a, b)| (a[1] > y) != (b[1] > y) && x < (b[0] - a[0]) * (y - a[1]) / (b[1] - a[1]) + a[0]);

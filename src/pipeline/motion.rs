@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::frame_view::{FrameView, PixelFormat};
+use crate::mask::contains;
 use ocelli_error::{Error, ErrorKind, Result};
 
 /// Cells of the grid in each direction, at most, and the least pixels of a cell.
@@ -217,14 +218,6 @@ fn read_cells(view: &FrameView<'_>, (columns, rows): (usize, usize), cells: &mut
             cells.push(sum / count.max(1.0));
         }
     }
-}
-
-/// Whether a point is in a polygon, by the even-odd rule.
-fn contains(polygon: &[[f32; 2]], [x, y]: [f32; 2]) -> bool {
-    let edges = polygon.iter().zip(polygon.iter().cycle().skip(1));
-    let crossed = edges
-        .filter(|(a, b)| (a[1] > y) != (b[1] > y) && x < (b[0] - a[0]) * (y - a[1]) / (b[1] - a[1]) + a[0]);
-    crossed.count() % 2 == 1
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use image::{ExtendedColorType, ImageFormat};
 
 use super::{Pictures, Sink};
 use crate::atomic_file::write_atomically;
-use crate::image::ImageView;
+use crate::image::{ImageView, has_image_extension};
 use crate::outcome::FrameOutcome;
 use ocelli_error::{Error, ErrorKind, Result};
 
@@ -76,7 +76,7 @@ impl PictureSequence {
     /// [`ErrorKind::Io`] if the folder is a file.
     pub fn create(target: &Path) -> Result<Self> {
         let name = target.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        let (folder, name) = match name.contains('%') {
+        let (folder, name) = match is_picture_pattern(target) {
             true => (target.parent().map(Path::to_owned).unwrap_or_default(), name),
             false => (target.to_owned(), "%06d.png".to_owned()),
         };
@@ -121,6 +121,20 @@ pub(super) fn create_folder(folder: &Path) -> Result<()> {
     std::fs::create_dir_all(folder).map_err(|e| Error::io("cannot create the folder", folder, e))
 }
 
+/// Whether a path is meant as a pattern for pictures, such as `out/%06d.png`. Elsewhere `%` is a character as any other:
+/// `100%.mp4` is a video, and `100%` a folder.
+pub fn is_picture_pattern(path: &Path) -> bool {
+    let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
+    let has_number = name
+        .split('%')
+        .skip(1)
+        .any(|rest| rest.trim_start_matches(|c: char| c.is_ascii_digit()).starts_with('d'));
+    let is_video = path.extension().is_some_and(|extension| {
+        ["mp4", "mov", "mkv", "avi", "webm"].iter().any(|video| extension.eq_ignore_ascii_case(video))
+    });
+    !is_video && !path.is_dir() && (has_number || (name.contains('%') && has_image_extension(path)))
+}
+
 /// Splits a name at its only `%d` or `%06d`: what precedes it, its digits, what follows.
 fn number_in(name: &str) -> Option<(String, usize, String)> {
     let (before, rest) = name.split_once('%')?;
@@ -139,7 +153,9 @@ mod tests {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let at = |name: &str| format!("{}/{name}", folder.path().display());
         std::fs::write(at("notes"), b"x").expect("it can be written to");
-        let cases: [(&str, Result<&str, &str>); 9] = [
+        let cases: [(&str, Result<&str, &str>); 11] = [
+            ("100%", Ok("100%/000042.png")),
+            ("100%/", Ok("100%/000042.png")),
             ("out", Ok("out/000042.png")),
             ("out/", Ok("out/000042.png")),
             ("a/%d.jpg", Ok("a/42.jpg")),
@@ -158,6 +174,16 @@ mod tests {
                 (Err(e), Err(word)) => assert!(e.to_string().contains(word), "{target}: {e}"),
                 (found, expected) => panic!("{target}: {found:?}, expected {expected:?}"),
             }
+        }
+        for (path, expected) in [
+            ("100%.mp4", false),
+            ("100%done.mp4", false),
+            ("50%/a.mp4", false),
+            ("a/%d.png", true),
+            ("a-%06d", true),
+            ("%s.png", true),
+        ] {
+            assert_eq!(is_picture_pattern(Path::new(path)), expected, "{path}");
         }
     }
 

@@ -2,9 +2,9 @@
 
 use super::{Region, Regions, part_of};
 use crate::frame_view::FrameView;
-use crate::image::{Image, ImageView};
+use crate::image::{Image, ImageView, no_memory};
 use crate::preprocess::WidthReducer;
-use ocelli_error::Result;
+use ocelli_error::{Error, ErrorKind, Result};
 
 /// Rows that are reduced at once.
 const ROWS_AT_ONCE: usize = 64;
@@ -64,7 +64,13 @@ impl<R: Rows> Band<R> {
     fn reduce(&mut self, side: u32) -> Result<Image> {
         let (width, height) = self.rows.size();
         let (row, mut reducer) = (self.row_bytes(), WidthReducer::new(side));
-        let mut reduced = Image::from_rgb8(side, height, vec![0; side as usize * height as usize * 3])?;
+        let mut pixels = Vec::new();
+        let bytes = side as usize * height as usize * 3;
+        if pixels.try_reserve_exact(bytes).is_err() {
+            return Err(Error::new(ErrorKind::InvalidData, no_memory(bytes as u64)));
+        }
+        pixels.resize(bytes, 0);
+        let mut reduced = Image::from_rgb8(side, height, pixels)?;
         let mut left = reduced.reset_rgb8(side, height)?;
         self.restart()?;
         let mut next = 0;

@@ -8,10 +8,11 @@ use super::band::Band;
 use super::rows::{FileRows, NamedRows, PngRows, Refused, TiffRows, is_tiff};
 use super::{Region, Regions};
 use crate::frame_view::FrameView;
-use crate::image::{Image, MAX_FILE_BYTES, decode_up_to, invalid};
+use crate::image::{Image, MAX_FILE_BYTES, check_size, invalid};
 use ocelli_error::{Error, Result};
 
-/// The most pixels of a picture that is searched in tiles: those of a mask.
+/// The most pixels of a picture that is searched in tiles: those of a mask. A side has at most
+/// [`MAX_SIDE`](crate::image::MAX_SIDE) pixels.
 pub const MAX_TILED_PIXELS: u64 = u32::MAX as u64;
 
 /// A picture file for a search in tiles.
@@ -23,7 +24,7 @@ pub struct PictureFile(Source);
 
 enum Source {
     Png(Box<Band<NamedRows<PngRows>>>),
-    Tiff(Box<Band<NamedRows<TiffRows>>>),
+    Tiff(Box<Band<NamedRows<TiffRows<File>>>>),
     Whole(Image),
 }
 
@@ -31,8 +32,7 @@ impl PictureFile {
     /// Opens a file and reads its header; a file that is not read in parts is decoded.
     ///
     /// # Errors
-    /// As [`Image::open`], with [`MAX_TILED_PIXELS`] as the limit, and without one for the bytes of a file that is read in
-    /// parts.
+    /// As [`Image::open`]; of a file that is read in parts, [`MAX_TILED_PIXELS`] is the limit, and its bytes have none.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let name = path.display().to_string();
@@ -56,7 +56,7 @@ impl PictureFile {
                 }
                 let mut bytes = Vec::new();
                 file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
-                decode_up_to(&bytes, &name, MAX_TILED_PIXELS).map(|image| Self(Source::Whole(image)))
+                Image::decode(&bytes, &name).map(|image| Self(Source::Whole(image)))
             }
         }
     }
@@ -80,11 +80,7 @@ fn in_rows<R: FileRows>(
     });
     let rows = opened.map_err(Some)?.ok_or(None)?;
     let (width, height) = rows.size();
-    let pixels = u64::from(width) * u64::from(height);
-    if pixels == 0 || pixels > MAX_TILED_PIXELS {
-        let most = MAX_TILED_PIXELS / 1_000_000;
-        return Err(Some(invalid(name, &format!("{width}x{height}: expected 1 pixel to {most} megapixels"))));
-    }
+    check_size(width, height, MAX_TILED_PIXELS).map_err(|why| Some(invalid(name, &why)))?;
     Ok(Box::new(Band::new(NamedRows { rows, name: name.to_owned() })))
 }
 

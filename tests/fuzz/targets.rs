@@ -12,6 +12,7 @@ use image::{DynamicImage, ImageFormat};
 use ocelli::export::config::ModelConfig;
 use ocelli::export::contract::Manifest;
 use ocelli::source::{Position, RawFormat, RawFrames, without_secrets};
+use ocelli::tiles::{PictureFile, Regions};
 use ocelli::tokenizer::{Tokenizer, TokenizerConfig};
 use ocelli::{Frame, Image, Mask, Model, Source};
 use ocelli_datasets::eval::{Predictions, Truth};
@@ -505,10 +506,12 @@ fn picture(folder: &Path, bytes: &[u8]) {
     if u64::from(width) * u64::from(height) > 1 << 20 {
         return;
     }
-    if let Ok(image) = Image::open(written(folder, "picture", bytes)) {
+    let path = written(folder, "picture", bytes);
+    if let Ok(image) = Image::open(&path) {
         let upright = (image.width(), image.height());
         assert!([(width, height), (height, width)].contains(&upright), "{upright:?}");
     }
+    drop(PictureFile::open(&path).and_then(|mut parts| parts.whole(28).map(|_| ())));
 }
 
 /// A small picture in all kinds of pixels that the format has.

@@ -85,7 +85,7 @@ fn listed_in_file(argument: &str) -> Result<Option<ClassMap>> {
         "yaml" | "yml" | "json" => ClassMap::open(path).map(Some),
         "txt" => {
             let text = read_text(path, "the classes")?;
-            let lines = text.lines().map(|line| Prompt::new(line.trim_start_matches('\u{feff}')));
+            let lines = text.lines().map(Prompt::new);
             let names: Vec<String> =
                 lines.map(|line| line.phrase().to_owned()).filter(|name| !name.is_empty()).collect();
             if names.is_empty() {

@@ -16,23 +16,23 @@ use ocelli::image::has_image_extension;
 use ocelli::report::DetectionRecord;
 use ocelli::sink::{Crops, YoloLabels};
 use ocelli::tiles::{PictureFile, Regions};
-use ocelli::{Detection, Detections, Detector, Image, ObjectPrompt, Prompts, stages::EmbeddedPrompts};
+use ocelli::{
+    Detection, Detections, Detector, ErrorKind, Image, ObjectPrompt, Prompts, stages::EmbeddedPrompts,
+};
 
 use self::geo::GeoJson;
-use self::outputs::{Outputs, check_image_file, stems};
+use self::outputs::{Outputs, check_image_file, renamed, stems};
 use self::semantic::SemanticFolder;
 use self::sheet::ContactSheet;
 use crate::args::{
     DETECTION, DartArgs, ExemplarArg, INPUT, OUTPUT, ObjectArgs, PERFORMANCE, PrivacyArgs, ScreenArgs,
-    TileArgs, built_in_model_help, class_map, coco_classes, embed_exemplars, label_files, prompts,
-    thresholds,
+    TileArgs, built_in_model_help, class_map, coco_classes, embed_exemplars, images_beside, label_files,
+    prompts, thresholds,
 };
+use crate::interrupt::until_interrupted;
 use crate::output::with_flag;
 use crate::report::{ImageReport, Report, TableOptions, timings, write_table};
-use crate::{
-    DetectorArgs, LogArgs, Progress, check_output_file, expand_images, interrupted, load, print, status,
-    usage,
-};
+use crate::{DetectorArgs, LogArgs, Progress, check_output_file, interrupted, load, print, status, usage};
 
 /// What `ocelli detect --help` prints after the options.
 pub const AFTER_HELP: &str = concat!(
@@ -53,7 +53,7 @@ pub struct DetectArgs {
     /// Images, as with --image.
     #[arg(value_name = "PATH", hide = true)]
     images: Vec<PathBuf>,
-    /// Images: files, folders, or patterns such as 'holiday/**/*.jpg'
+    /// Images: files, folders with their subfolders, or patterns such as 'holiday/*.jpg'
     #[arg(long, aliases = ["images", "source"], num_args = 1.., value_name = "PATH", help_heading = INPUT)]
     image: Vec<PathBuf>,
     /// Annotated images: a file for one image, else a folder
@@ -205,6 +205,10 @@ pub fn run(args: &DetectArgs, log: &LogArgs) -> anyhow::Result<()> {
     let report = Report { images: Vec::new() };
     let sheet = ContactSheet::default();
     let stems = stems(&files);
+    let has_names = outputs.is_some() || crops.is_some() || labels.is_some() || semantic.is_some();
+    if let Some(line) = renamed(&files, &stems).filter(|_| has_names) {
+        status(log, &line);
+    }
     let mut job = Job {
         args,
         log,
@@ -253,7 +257,19 @@ fn image_files(args: &DetectArgs) -> anyhow::Result<Vec<PathBuf>> {
     if paths.is_empty() {
         return Err(usage("no image: name files, folders or patterns with --image"));
     }
-    Ok(expand_images(&paths)?)
+    let outputs = [&args.output, &args.crops, &args.semantic].into_iter().flatten().cloned().collect();
+    Ok(images_beside(&paths, outputs)?)
+}
+
+/// Opens an image. One that comes through a pipe may be waited for until Ctrl-C is pressed.
+fn opened<T: Send + 'static>(file: &Path, open: fn(PathBuf) -> ocelli::Result<T>) -> ocelli::Result<T> {
+    let path = file.to_owned();
+    if file.is_file() { open(path) } else { until_interrupted(move || open(path)) }
+}
+
+/// The error with the file in front; one of reading the file in parts names it already.
+fn named(error: ocelli::Error, file: &Path) -> ocelli::Error {
+    if error.to_string().contains(&format!(", {}: ", file.display())) { error } else { error.at(file) }
 }
 
 /// An image that was searched.
@@ -308,7 +324,7 @@ impl Job<'_> {
                 Ok((picture, found)) => {
                     job.present(&annotator, number, &files[number], picture, &found, &progress)?;
                 }
-                Err(e) if files.len() > 1 => {
+                Err(e) if files.len() > 1 && e.kind() != ErrorKind::Cancelled => {
                     failed += 1;
                     progress.error(&e);
                 }
@@ -323,13 +339,13 @@ impl Job<'_> {
                 while number < files.len() {
                     let mut images = files[number..].iter().map_while(|file| {
                         progress.message(&file.to_string_lossy());
-                        interrupted().ok().map(|()| Image::open(file))
+                        interrupted().ok().map(|()| opened(file, Image::open))
                     });
                     for found in detector.detect_group(&mut images, &embedded) {
                         stop_if_interrupted(number)?;
                         let file = &files[number];
                         // Read again, as the images of a group would take more memory than their features.
-                        let outcome = Image::open(file)
+                        let outcome = opened(file, Image::open)
                             .and_then(|image| Ok((image.into(), found.map_err(|e| e.at(file))?)));
                         finish(self, number, outcome)?;
                         number += 1;
@@ -360,11 +376,11 @@ impl Job<'_> {
     /// of it.
     fn detect(&self, detector: &mut Detector, file: &Path) -> ocelli::Result<(Picture, Detections)> {
         if let Some(embedded) = self.embedded.as_ref().filter(|_| self.stays_in_file(detector)) {
-            let mut picture = PictureFile::open(file)?;
-            let found = detector.detect_regions(&mut picture, embedded).map_err(|e| e.at(file))?;
+            let mut picture = opened(file, PictureFile::open)?;
+            let found = detector.detect_regions(&mut picture, embedded).map_err(|e| named(e, file))?;
             return Ok((Picture { size: picture.size(), image: None }, found));
         }
-        let image = Image::open(file)?;
+        let image = opened(file, Image::open)?;
         let found = match &self.embedded {
             _ if !self.objects.is_empty() => {
                 clicks::segment(detector, &image, &self.objects, self.args, self.log)

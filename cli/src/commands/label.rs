@@ -17,6 +17,7 @@ use ocelli_datasets::label::{
 use self::shard::ShardArg;
 use self::video::VideoArgs;
 use crate::args::{DETECTION, INPUT, OUTPUT, PERFORMANCE, TileArgs, class_map};
+use crate::interrupt::until_interrupted;
 use crate::loading::{engines, load_devices};
 use crate::output::diagnostic;
 use crate::{DetectorArgs, LogArgs, Progress, cancel_on_interrupt, interrupted, print, status, usage};
@@ -231,7 +232,10 @@ fn label(args: &LabelArgs, log: &LogArgs) -> anyhow::Result<()> {
     };
     let builders = builders.into_iter().map(configure).collect();
     let images = match args.video.video.is_empty() {
-        true => find_images(&args.images, output)?,
+        true => {
+            let (inputs, output) = (args.images.clone(), output.to_owned());
+            until_interrupted(move || find_images(&inputs, &output))?
+        }
         false => Vec::new(),
     };
     if args.detector.model.model.is_none() {

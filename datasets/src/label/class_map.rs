@@ -214,6 +214,10 @@ fn yolo_names(names: &Value) -> Result<Vec<String>, String> {
         numbered.push((number, text(name, &format!("names.{id}"))?));
     }
     numbered.sort_by_key(|(number, _)| *number);
+    if let Some((at, (number, _))) = (0..).zip(&numbered).find(|(at, (number, _))| at != number) {
+        let expected = "expected 0, 1, 2 and so on, as the lines of label files count the classes; give the missing ids a name";
+        return Err(format!("names: class {number} where {at} should be: {expected}"));
+    }
     Ok(numbered.into_iter().map(|(_, name)| name).collect())
 }
 
@@ -454,6 +458,8 @@ mod tests {
                 &["wanted", "true or false"],
             ),
             ("classes: {dog: {exemplars: [{image: a, file: b, box: [1,2,3,4]}]}}", &["exemplars[0]", "both"]),
+            ("names: {3: dog, 7: cat}", &["names: class 3 where 0 should be", "give the missing ids a name"]),
+            ("names: {0: dog, 00: cat}", &["class 0 where 1 should be"]),
             ("classes: [dog, cat]\nmerge: [[dog, cow]]", &["merge[0]", "\"cow\""]),
             ("classes: [dog, cat]\nmerge: [[dog]]", &["merge[0]", "two"]),
             ("classes: [dog, cat]\nmerge: [{classes: [dog, cat], iuo: 0.5}]", &["merge[0].iuo", "iou"]),

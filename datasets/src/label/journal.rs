@@ -193,8 +193,12 @@ impl Journal {
                 {
                     // The formats decide whether masks are searched for.
                     let started = match (key.as_str(), there.as_str()) {
-                        ("masks", "false") => "with formats of boxes, this has a format with masks".into(),
-                        ("masks", _) => "with a format with masks, this has formats of boxes".into(),
+                        ("masks", "false") => {
+                            "with boxes alone, and a format that is asked for now has masks".into()
+                        }
+                        ("masks", _) => {
+                            "with masks, and the formats that are asked for now have boxes alone".into()
+                        }
                         ("tracker", "unset") => "with images, this has videos".into(),
                         ("tracker", _) if here == "unset" => "with videos, this has images".into(),
                         _ => format!("with {key} {there}, this is {here}"),

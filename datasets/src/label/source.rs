@@ -54,9 +54,19 @@ pub(super) fn member_identity(path: &Path) -> Option<(u64, u64)> {
     tar.identity(&name)
 }
 
-/// Whether an image can be opened.
+/// Whether an image can be opened; opening a pipe would block.
 pub(super) fn is_readable(path: &Path) -> bool {
-    File::open(path).is_ok() || member_of(path).is_some()
+    (path.is_file() && File::open(path).is_ok()) || member_of(path).is_some()
+}
+
+/// An error for a pipe, a device or a socket, which a data set can neither link to nor read twice.
+fn check_is_file(path: &Path) -> Result<()> {
+    if path.metadata().is_ok_and(|found| !found.is_file() && !found.is_dir()) {
+        let message =
+            format!("cannot read the image, {}: it is a pipe or a device; expected a file", path.display());
+        return Err(Error::new(ErrorKind::InvalidData, message));
+    }
+    Ok(())
 }
 
 /// Whether an image is gone for certain, and not only out of reach: the folder that it was in is there and not empty. An
@@ -128,6 +138,7 @@ pub(super) fn copy_to(path: &Path, to: &mut impl io::Write) -> io::Result<()> {
 /// # Errors
 /// As [`Image::open`]; a tar file itself is no image, and the error says what is wrong with it.
 pub fn open_image(path: &Path) -> Result<Image> {
+    check_is_file(path)?;
     let Some((tar, name)) = tar_of(path) else {
         return match has_tar_extension(path) && path.is_file() {
             true => Err(problem_of(path)?),
@@ -140,6 +151,7 @@ pub fn open_image(path: &Path) -> Result<Image> {
 
 /// Opens an image for a search in tiles: a file is read in parts where its format allows it, a member of a tar file at once.
 pub(super) fn open_regions(path: &Path) -> Result<PictureFile> {
+    check_is_file(path)?;
     match tar_of(path) {
         None if !(has_tar_extension(path) && path.is_file()) => PictureFile::open(path),
         _ => open_image(path).map(PictureFile::from),

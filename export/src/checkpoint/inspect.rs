@@ -147,14 +147,14 @@ fn notes(options: &CheckpointOptions, opened: &Opened) -> Vec<String> {
     if configured && eps < 5e-6 {
         notes.push(format!(
             "layer norm's epsilon is {eps:e} as in config.json and in transformers; the released weights were trained \
-             with 1e-5 (norm_eps original)"
+             with 1e-5: norm_eps original"
         ));
     }
     if let Some(student) = &opened.config.student {
         notes.push(format!("the image backbone is {}, without blocks to prune or split", student.name()));
     }
     if !opened.config.has_exemplars() {
-        notes.push("without an encoder of exemplars: prompts are text only (prompting text)".into());
+        notes.push("without an encoder of exemplars: prompts are text only".into());
     }
     if let TextEncoder::MobileClip(text) = opened.config.text.encoder {
         let padding = match text.padding {

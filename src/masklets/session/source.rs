@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use ocelli_tracking::masklets::VideoShape;
 
 use crate::frame::Frame;
-use crate::image::{Image, has_image_extension};
+use crate::image::{Image, is_image_file};
 use crate::masklets::detect::MaskFrame;
 use crate::source::{Source, natural_order, open_video};
 use ocelli_error::{Error, ErrorKind, Result};
@@ -47,8 +47,9 @@ impl SessionSource {
             return Self::reopened(move || open_video(&path));
         }
         let entries = path.read_dir().map_err(|error| Error::io("cannot read the folder", path, error))?;
+        let is_picture = |path: &PathBuf| path.is_file() && is_image_file(path);
         let mut files: Vec<PathBuf> =
-            entries.flatten().map(|entry| entry.path()).filter(|path| has_image_extension(path)).collect();
+            entries.flatten().map(|entry| entry.path()).filter(is_picture).collect();
         natural_order(&mut files);
         if files.is_empty() {
             return Err(invalid(format!("{}: the folder has no pictures", path.display())));

@@ -26,7 +26,7 @@ from ._pictures import ImageLike, is_file, pixels
 from ._results import Detections, Track, track_from_native
 from ._tracker import Tracker
 
-_PICTURES = frozenset(".png .jpg .jpeg .jpe .jfif .webp .bmp .dib .tif .tiff .pnm .ppm .pgm".split())
+_PICTURES = frozenset(".png .jpg .jpeg .jpe .jfif .webp .bmp .dib .tif .tiff .pnm .ppm .pgm .pbm .pam .mpo .apng".split())
 _PICTURE_RATE = 30.0
 
 TimedFrame: TypeAlias = tuple[float, ImageLike]

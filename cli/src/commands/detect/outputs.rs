@@ -98,44 +98,46 @@ pub fn write_image(path: &Path, image: &RgbImage) -> Result<()> {
     ocelli::sink::write_picture(path, ImageView::new(image.width(), image.height(), image.as_raw())?)
 }
 
-/// A unique name for each image, without folder and extension; duplicates get numbers.
+/// A unique name for each image, without folder and extension, for all outputs of a run: images of equal names get numbers.
 pub fn stems(sources: &[PathBuf]) -> Vec<String> {
-    let names = names_in(Path::new(""), sources);
-    let stem = |name: &PathBuf| {
-        name.file_stem().map_or_else(|| "image".into(), |stem| stem.to_string_lossy().into_owned())
-    };
     let mut taken = HashSet::new();
-    let mut unique = |stem: String| {
+    let unique = |source: &PathBuf| {
+        let stem = own_stem(source);
         let mut name = stem.clone();
         let mut number = 1;
+        // Some file systems ignore case.
         while !taken.insert(name.to_lowercase()) {
             number += 1;
             name = format!("{stem}-{number}");
         }
         name
     };
-    names.iter().map(stem).map(&mut unique).collect()
+    sources.iter().map(unique).collect()
 }
 
-/// The images' own names; duplicates get numbers, formats that cannot be written become PNG.
+fn own_stem(source: &Path) -> String {
+    source.file_stem().map_or_else(|| "image".into(), |stem| stem.to_string_lossy().into_owned())
+}
+
+/// A line for a run in which outputs are not named as their images.
+pub fn renamed(sources: &[PathBuf], stems: &[String]) -> Option<String> {
+    let mut changed = sources.iter().zip(stems).filter(|(source, stem)| own_stem(source) != **stem);
+    let (source, stem) = changed.next()?;
+    let others = changed.count();
+    let others = if others == 0 { String::new() } else { format!(", and {others} more") };
+    Some(format!("images have equal names: the outputs of {} are named {stem}{others}", source.display()))
+}
+
+/// The images' own names; formats that cannot be written become PNG.
 fn names_in(folder: &Path, sources: &[PathBuf]) -> Vec<PathBuf> {
-    let mut taken = HashSet::new();
-    let unique_name = |source: &PathBuf| {
-        let stem = source.file_stem().map_or_else(|| "image".into(), |s| s.to_string_lossy().into_owned());
+    let name = |(source, stem): (&PathBuf, String)| {
         let extension = match source.extension().map(|e| e.to_string_lossy().to_lowercase()) {
             Some(e) if ["jpg", "jpeg", "webp"].contains(&e.as_str()) => e,
             _ => "png".into(),
         };
-        let mut name = format!("{stem}.{extension}");
-        let mut number = 1;
-        // Some file systems ignore case.
-        while !taken.insert(name.to_lowercase()) {
-            number += 1;
-            name = format!("{stem}-{number}.{extension}");
-        }
-        folder.join(name)
+        folder.join(format!("{stem}.{extension}"))
     };
-    sources.iter().map(unique_name).collect()
+    sources.iter().zip(stems(sources)).map(name).collect()
 }
 
 #[cfg(test)]
@@ -151,7 +153,7 @@ mod tests {
         for name in ["photos/x.png", "photos/y.jpg", "notes"] {
             std::fs::write(at(name), b"x")?;
         }
-        let cases: [(&str, &[&str], Result<&[&str], &str>); 16] = [
+        let cases: [(&str, &[&str], Result<&[&str], &str>); 17] = [
             ("out.png", &["x.png"], Ok(&["out.png"])),
             ("out.JPG", &["x.png"], Ok(&["out.JPG"])),
             ("out", &["x.png"], Ok(&["out/x.png"])),
@@ -159,6 +161,7 @@ mod tests {
             ("folder.png", &["x.gif"], Ok(&["folder.png/x.png"])),
             ("out", &["a/x.png", "b/x.png", "c/X.gif"], Ok(&["out/x.png", "out/x-2.png", "out/X-3.png"])),
             ("out", &["x-2.png", "a/x.png", "b/x.png"], Ok(&["out/x-2.png", "out/x.png", "out/x-3.png"])),
+            ("out", &["A/i.jpg", "A/i.png", "B/i.png"], Ok(&["out/i.jpg", "out/i-2.png", "out/i-3.png"])),
             ("out", &["x.JPG", "y.webp", "z.tif"], Ok(&["out/x.jpg", "out/y.webp", "out/z.png"])),
             ("out.png", &["x.png", "y.png"], Err("2 images")),
             ("out.xyz", &["x.png"], Err("format")),
@@ -183,5 +186,17 @@ mod tests {
             }
         }
         Ok(())
+    }
+
+    #[test]
+    fn all_outputs_have_one_name_and_a_changed_one_is_said() {
+        let files = |names: &[&str]| names.iter().map(PathBuf::from).collect::<Vec<_>>();
+        let sources = files(&["A/i.jpg", "A/i.png", "B/i.png", "B/j.png"]);
+        let stems = stems(&sources);
+        assert_eq!(stems, ["i", "i-2", "i-3", "j"]);
+        let said = renamed(&sources, &stems).expect("two are renamed");
+        assert_eq!(said, "images have equal names: the outputs of A/i.png are named i-2, and 1 more");
+        let alone = files(&["a.png", "b.jpg"]);
+        assert_eq!(renamed(&alone, &super::stems(&alone)), None);
     }
 }

@@ -90,7 +90,8 @@ fn lines(path: &Path, inspection: &Inspection) -> Vec<String> {
     if !inspection.notes.is_empty() {
         lines.push(String::new());
     }
-    lines.extend(inspection.notes.iter().map(|note| format!("note: {note}")));
+    let spelled = |note: &String| format!("note: {}", note.replace("norm_eps", "--norm-eps"));
+    lines.extend(inspection.notes.iter().map(spelled));
     if let Some(problem) = &inspection.problem {
         lines.extend([String::new(), format!("cannot be exported: {problem}")]);
     }

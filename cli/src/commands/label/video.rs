@@ -8,9 +8,9 @@ use ocelli::source::{PictureFiles, natural_order};
 use ocelli::{Result, Source};
 use ocelli_datasets::label::{LabelVideo, Tracking};
 
-use crate::args::{INPUT, is_video};
+use crate::args::{INPUT, frame_files, is_video};
 use crate::host::{VideoInput, open_video};
-use crate::{expand_images, usage};
+use crate::usage;
 
 /// Every tenth frame is an image by default: neighbours look alike, and trainers learn little from the others.
 const EVERY: u64 = 10;
@@ -144,7 +144,7 @@ fn in_folder(folder: &Path) -> anyhow::Result<Vec<Found>> {
     if !videos.is_empty() {
         return Ok(videos.into_iter().map(|path| Found { path, pictures: Vec::new() }).collect());
     }
-    let mut pictures = expand_images(&[folder.to_owned()]).map_err(|e| usage(format!("--video: {e}")))?;
+    let mut pictures = frame_files(&[folder.to_owned()]).map_err(|e| usage(format!("--video: {e}")))?;
     natural_order(&mut pictures);
     let pictures = pictures.into_iter().map(|path| std::path::absolute(&path).unwrap_or(path)).collect();
     Ok(vec![Found { path: folder.to_owned(), pictures }])

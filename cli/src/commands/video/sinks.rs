@@ -7,7 +7,7 @@ use clap::Args;
 use ocelli::image::has_image_extension;
 use ocelli::sink::{
     Crops, Cutouts, Grid, JsonLines, MaskPngs, McapFile, MotFile, MotsFile, PictureSequence, RawOrder,
-    RawWriter, YouTubeVis, open_window,
+    RawWriter, YouTubeVis, is_picture_pattern, open_window,
 };
 use ocelli::{Cancellation, Error, Sink, source::SourceInfo};
 
@@ -177,7 +177,7 @@ impl SinkArgs {
         let Some(target) = output.filter(|path| *path != Path::new("-") && is_sequence(path)) else {
             return Ok(());
         };
-        let is_pattern = target.to_string_lossy().contains('%');
+        let is_pattern = is_picture_pattern(target);
         if let Some(other) = foreign_picture(target).filter(|_| !is_pattern) {
             let why = "which are not those of an earlier run; name another folder, or the files, such as frames/%06d.png";
             return Err(usage(format!(
@@ -323,7 +323,7 @@ fn video_rate(info: &SourceInfo) -> f64 {
 fn is_sequence(path: &Path) -> bool {
     let name = path.to_string_lossy();
     let is_folder = path.is_dir() || name.ends_with(std::path::MAIN_SEPARATOR);
-    is_folder || name.contains('%') || path.extension().is_none()
+    is_folder || is_picture_pattern(path) || path.extension().is_none()
 }
 
 /// stdout without line buffering, which raw frames do not need.

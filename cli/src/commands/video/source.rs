@@ -15,9 +15,9 @@ use ocelli_datasets::scenes::{MovingScene, vocabulary};
 use ocelli_export::read_text;
 
 use super::reach;
-use crate::args::INPUT;
+use crate::args::{INPUT, frame_files};
 use crate::host::{VideoInput, open_video};
-use crate::{expand_images, interrupted, usage};
+use crate::{interrupted, usage};
 
 /// Frames per second of images, and of raw frames of unknown rate.
 const FRAME_RATE: f64 = 30.0;
@@ -220,7 +220,7 @@ impl SourceArgs {
                     self.live(name, !is_file, open, patience, cancellation)?
                 }
                 SourceName::Images(path) => {
-                    let mut files = expand_images(std::slice::from_ref(&path))?;
+                    let mut files = frame_files(std::slice::from_ref(&path))?;
                     natural_order(&mut files);
                     read.clone_from(&files);
                     Box::new(PictureFiles::new(one.as_str(), files, rate)?)
@@ -242,7 +242,7 @@ impl SourceArgs {
                     let why = "expected one video, or several images";
                     return Err(usage(format!("--video, {}: {why}", other.display())));
                 }
-                read = expand_images(&paths)?;
+                read = frame_files(&paths)?;
                 Box::new(PictureFiles::new("images", read.clone(), rate)?)
             }
         };

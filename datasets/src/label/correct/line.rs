@@ -1,4 +1,4 @@
-//! A line of a YOLO file: `class cx cy w h`, or `class x1 y1 x2 y2 …`.
+//! A line of a YOLO file: `class cx cy w h`, or `class x1 y1 x2 y2 …`, with a score after either if the tool wrote one.
 
 use std::fmt::Write;
 
@@ -25,6 +25,7 @@ pub(super) struct Line {
     class: usize,
     bbox: BoundingBox,
     polygon: Option<Vec<[f32; 2]>>,
+    score: Option<f32>,
 }
 
 impl Line {
@@ -33,32 +34,49 @@ impl Line {
     /// # Errors
     /// The number of a line that is none, and why.
     pub fn parse_all(text: &str, size: (u32, u32)) -> Result<Vec<Self>, String> {
+        Self::parse_each(text, size).collect()
+    }
+
+    /// Each line of a file, or its number and why it is none.
+    pub fn parse_each(text: &str, size: (u32, u32)) -> impl Iterator<Item = Result<Self, String>> {
+        let text = text.trim_start_matches('\u{feff}');
         let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
-        lines
-            .map(|(number, line)| {
-                Self::parse(line, size).ok_or_else(|| {
-                    format!("line {}: expected `class cx cy w h` or `class x1 y1 x2 y2 x3 y3 …`", number + 1)
-                })
+        lines.map(move |(number, line)| {
+            Self::parse(line, size).ok_or_else(|| {
+                let why = match line.contains(',') {
+                    true => "numbers with a decimal point and no comma, as in `0 0.5 0.5 0.2 0.1`",
+                    false => "`class cx cy w h` or `class x1 y1 x2 y2 x3 y3 …`",
+                };
+                format!("line {}: expected {why}", number + 1)
             })
-            .collect()
+        })
     }
 
     fn parse(line: &str, (width, height): (u32, u32)) -> Option<Self> {
         let mut words = line.split_whitespace();
-        let class = words.next()?.parse().ok()?;
-        let numbers: Vec<f64> = words.map(|word| word.parse().ok()).collect::<Option<_>>()?;
-        if !numbers.iter().all(|number| number.is_finite()) {
+        // Some tools write the id as a float.
+        let class: f64 = words.next()?.parse().ok()?;
+        let mut numbers: Vec<f64> = words.map(|word| word.parse().ok()).collect::<Option<_>>()?;
+        let is_id = class.fract() == 0.0 && (0.0..=f64::from(u32::MAX)).contains(&class);
+        if !is_id || !numbers.iter().all(|number| number.is_finite()) {
             return None;
         }
+        let class = class as usize;
+        // Coordinates come in pairs: what follows them is the score.
+        let score = if numbers.len() % 2 == 1 { numbers.pop() } else { None };
+        if score.is_some_and(|score| !(0.0..=1.0).contains(&score)) {
+            return None;
+        }
+        let score = score.map(|score| score as f32);
         let (width, height) = (f64::from(width), f64::from(height));
         let text = line.trim().to_owned();
         if let [cx, cy, w, h] = numbers[..] {
             let [x1, x2] = [cx - w / 2.0, cx + w / 2.0].map(|x| (x * width) as f32);
             let [y1, y2] = [cy - h / 2.0, cy + h / 2.0].map(|y| (y * height) as f32);
-            return Some(Self { text, class, bbox: BoundingBox::new(x1, y1, x2, y2), polygon: None });
+            return Some(Self { text, class, bbox: BoundingBox::new(x1, y1, x2, y2), polygon: None, score });
         }
-        let (pairs, rest) = numbers.as_chunks::<2>();
-        if !rest.is_empty() || pairs.len() < 3 {
+        let (pairs, _) = numbers.as_chunks::<2>();
+        if pairs.len() < 3 {
             return None;
         }
         let points: Vec<[f32; 2]> =
@@ -66,7 +84,7 @@ impl Line {
         let least = |axis: usize| points.iter().map(|point| point[axis]).fold(f32::INFINITY, f32::min);
         let most = |axis: usize| points.iter().map(|point| point[axis]).fold(f32::NEG_INFINITY, f32::max);
         let bbox = BoundingBox::new(least(0), least(1), most(0), most(1));
-        Some(Self { text, class, bbox, polygon: Some(points) })
+        Some(Self { text, class, bbox, polygon: Some(points), score })
     }
 
     pub fn text(&self) -> &str {
@@ -79,6 +97,11 @@ impl Line {
 
     pub fn bbox(&self) -> BoundingBox {
         self.bbox
+    }
+
+    /// The score that a tool wrote after the coordinates.
+    pub fn score(&self) -> Option<f32> {
+        self.score
     }
 
     pub fn into_instance(self, number: usize) -> LabelledInstance {

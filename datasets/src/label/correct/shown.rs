@@ -6,33 +6,25 @@ use crate::label::record::{Instance, Record};
 use crate::label::yolo;
 
 /// The record of an image with the labels that a person made of it: those in the first of YOLO's files that was corrected, or
-/// those saved for COCO's. Lines that are as they were found keep score and mask; what a person wrote is certain. A file that
-/// is not YOLO's any more, and one of another format, changes nothing; `unclear` gets it, and classes that there are not.
+/// those saved for COCO's. Lines that are as they were found keep score and mask; what a person wrote is certain. What cannot be
+/// read is not counted, and is added to `unclear` with file and line. A file of another format changes nothing.
 pub(in crate::label) fn as_corrected(placer: &Placer, record: Record, unclear: &mut Vec<String>) -> Record {
     if placer.saved.contains(&record.name) {
         return placer.saved.over(record, &placer.classes);
     }
     let Some((file, format)) = placer.corrected_file(&record.name) else { return record };
-    // A file that was removed has no labels.
-    let text = match std::fs::read_to_string(placer.root().join(file)) {
-        Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+    let bytes = match std::fs::read(placer.root().join(file)) {
+        // A file that was removed has no labels.
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+        Err(e) => {
             unclear.push(format!("{file}: {e}"));
             return record;
         }
-        text => text.unwrap_or_default(),
+        Ok(bytes) => bytes,
     };
-    let lines = match Line::parse_all(&text, (record.width, record.height)) {
-        Ok(lines) => lines,
-        Err(why) => {
-            unclear.push(format!("{file}, {why}"));
-            return record;
-        }
-    };
-    let numbers = text.lines().zip(1..).filter(|(line, _)| !line.trim().is_empty()).map(|(_, number)| number);
-    for (line, number) in lines.iter().zip(numbers).filter(|(line, _)| line.class() >= placer.class_count()) {
-        let (class, classes) = (line.class(), placer.class_count());
-        unclear.push(format!("{file}, line {number}: class {class}, expected an id below {classes}"));
-    }
+    let text = String::from_utf8_lossy(&bytes);
+    let (lines, unread) = readable(&text, (record.width, record.height), placer.class_count());
+    unclear.extend(unread.into_iter().map(|why| format!("{file}, {why}")));
     let alone = |one: &Instance| Record { instances: vec![one.clone()], ..record.clone() };
     let mut found: Vec<(String, &Instance)> = record
         .instances
@@ -40,13 +32,13 @@ pub(in crate::label) fn as_corrected(placer: &Placer, record: Record, unclear: &
         .map(|one| (yolo::label_file(&alone(one), *format).trim_end().to_owned(), one))
         .collect();
     let mut instances = Vec::with_capacity(lines.len());
-    for line in lines.iter().filter(|line| line.class() < placer.class_count()) {
+    for line in &lines {
         let same = found.iter().position(|(text, _)| text == line.text());
         instances.push(match same {
             Some(at) => found.swap_remove(at).1.clone(),
             None => Instance {
                 class: line.class(),
-                score: 1.0,
+                score: line.score().unwrap_or(1.0),
                 bbox: line.bbox().to_xyxy(),
                 mask: None,
                 track: None,
@@ -54,4 +46,32 @@ pub(in crate::label) fn as_corrected(placer: &Placer, record: Record, unclear: &
         });
     }
     Record { instances, ..record }
+}
+
+/// The lines of a file with classes of the data set, and what is wrong with the others.
+fn readable(text: &str, size: (u32, u32), classes: usize) -> (Vec<Line>, Vec<String>) {
+    let (mut lines, mut unread) = (Vec::new(), Vec::new());
+    for line in Line::parse_each(text, size) {
+        match line {
+            Ok(line) if line.class() < classes => lines.push(line),
+            Ok(line) => unread.push(format!("\"{}\": class {} of {classes}", line.text(), line.class())),
+            Err(why) => unread.push(why),
+        }
+    }
+    (lines, unread)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_read_is_reported() {
+        let text = "0.0 0.5 0.5 0.2 0.2 0.7\n7 0.5 0.5 0.2 0.2\n0 0,5 0,5 0,2 0,2\n";
+        let (lines, unread) = readable(text, (100, 100), 2);
+        assert_eq!(lines.iter().map(Line::score).collect::<Vec<_>>(), [Some(0.7)]);
+        assert_eq!(unread[0], "\"7 0.5 0.5 0.2 0.2\": class 7 of 2");
+        assert!(unread[1].starts_with("line 3: expected numbers with a decimal point"), "{unread:?}");
+        assert_eq!(unread.len(), 2);
+    }
 }

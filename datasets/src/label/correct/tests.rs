@@ -225,6 +225,51 @@ fn a_mask_replaces_what_an_instance_had() {
     }
 }
 
+#[test]
+fn lines_are_read_as_tools_write_them() {
+    let bbox = Some((0, [40.0, 40.0, 60.0, 60.0], None));
+    let scored = |score: f32| Some((0, [40.0, 40.0, 60.0, 60.0], Some(score)));
+    let cases = [
+        // LabelImg, CVAT, Roboflow.
+        ("0 0.5 0.5 0.2 0.2", bbox),
+        ("0.0 0.5 0.5 0.2 0.2", bbox),
+        ("\u{feff}0 0.500000 0.500000 2e-1 .2 ", bbox),
+        // Ultralytics and FiftyOne with scores.
+        ("0 0.5 0.5 0.2 0.2 0.875", scored(0.875)),
+        ("0 0.4 0.4 0.6 0.4 0.6 0.6", bbox),
+        ("0 0.4 0.4 0.6 0.4 0.6 0.6 0.5", scored(0.5)),
+        ("0 0,5 0,5 0,2 0,2", None),
+        ("0 0.5 0.5 0.2 0.2 7", None),
+        ("0.5 0.5 0.5 0.2 0.2", None),
+        ("-1 0.5 0.5 0.2 0.2", None),
+        ("dog 0.5 0.5 0.2 0.2", None),
+        ("0 0.5 0.5", None),
+    ];
+    for (text, expected) in cases {
+        let found = Line::parse_all(text, (100, 100));
+        let line = found.as_ref().ok().map(|lines| &lines[0]);
+        let rounded = |line: &Line| line.bbox().to_xyxy().map(f32::round);
+        assert_eq!(
+            line.map(|line| (line.class(), rounded(line), line.score())),
+            expected,
+            "{text}: {found:?}"
+        );
+    }
+    let error = Line::parse_all("0 0.5 0.5 0.2 0.2\n0 0,5 0,5 0,2 0,2", (9, 9)).expect_err("a comma");
+    assert!(error.starts_with("line 2: expected numbers with a decimal point"), "{error}");
+}
+
+#[test]
+fn a_line_that_cannot_be_read_is_not_counted() {
+    let (place, run, _) = labelled(&[Format::Yolo]);
+    let of_b = place.label(&run).expect("nothing is new").classes[0].instances - 1;
+    place.write(
+        "set/labels/train/a.txt",
+        "0.0 0.5 0.5 0.2 0.2 0.7\n7 0.5 0.5 0.2 0.2\n0 0,5 0,5 0,2 0,2\n0 1 1 1 1 1\n",
+    );
+    assert_eq!(place.label(&run).expect("nothing is new").classes[0].instances, of_b + 2);
+}
+
 /// By the shoelace formula.
 pub(super) fn area_of(points: &[[f32; 2]]) -> f32 {
     let next = points.iter().cycle().skip(1);
