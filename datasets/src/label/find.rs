@@ -11,6 +11,7 @@ use super::source::{has_tar_extension, member_path};
 use super::tar_file::TarFile;
 use ocelli::image::{has_image_extension, has_unsupported_extension};
 use ocelli::{Error, ErrorKind, Result};
+use ocelli_export::read_text;
 
 /// Finds images. An input is a folder, which is searched recursively, a pattern (`'**/*.jpg'`, `'{a,b}/{00..12}.tar'`), an
 /// image, a tar file, a file with a list of paths (`@list.txt`, or a name that ends in `.txt`), or `-` for a list on stdin.
@@ -35,8 +36,12 @@ pub fn find_images(inputs: &[PathBuf], output: &Path) -> Result<Vec<FoundImage>>
         let why_empty = if text == "-" {
             let mut list = String::new();
             std::io::stdin()
+                .take(MAX_LIST_BYTES + 1)
                 .read_to_string(&mut list)
                 .map_err(|e| Error::io("cannot read the list", Path::new("stdin"), e))?;
+            if list.len() as u64 > MAX_LIST_BYTES {
+                return Err(no_image(input, "the list on stdin is larger than 64 MiB"));
+            }
             listed(&list, &mut found)?;
             "the list on stdin is empty"
         } else if input.is_dir() {
@@ -49,8 +54,7 @@ pub fn find_images(inputs: &[PathBuf], output: &Path) -> Result<Vec<FoundImage>>
             walk(input, output.as_deref(), &mut found)?;
             "the folder and its subfolders contain no images"
         } else if let Some(list) = list_file(input) {
-            let text =
-                std::fs::read_to_string(&list).map_err(|e| Error::io("cannot read the list", &list, e))?;
+            let text = read_text(&list, "the list")?;
             listed(&text, &mut found)?;
             "the list is empty"
         } else if input.exists() {
@@ -69,6 +73,9 @@ pub fn find_images(inputs: &[PathBuf], output: &Path) -> Result<Vec<FoundImage>>
     }
     Ok(found)
 }
+
+/// The largest list on stdin, as [`read_text`] has it for files.
+const MAX_LIST_BYTES: u64 = 64 << 20;
 
 /// The characters of patterns.
 const PATTERN: [char; 4] = ['*', '?', '[', '{'];
