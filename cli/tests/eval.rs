@@ -222,6 +222,11 @@ fn images_that_cannot_be_read_are_listed_and_the_others_count() {
     turned.save(place.path("pictures/some/3.png")).expect("the folder exists");
     let outcome = place.run(OCELLI, &[&["eval", "--json", "x.json"], &DATA_SET[..]].concat());
     assert_eq!(outcome.status, Some(1), "{outcome:?}");
+    let missing = evaluate_missing(&place);
+    assert!(
+        missing.contains("5 of 5 images do not exist") && missing.contains("try --images pictures"),
+        "{missing}"
+    );
     let errors: Vec<&str> = outcome.stderr.lines().filter(|line| line.starts_with("error: ")).collect();
     let expected =
         [&["some/1.png"][..], &["some/2.png"], &["some/3.png", "20×30", "448×336"], &["3 of 5 images"]];
@@ -328,17 +333,73 @@ fn invalid_arguments_are_refused() {
     place.refuses(OCELLI, &rows);
 }
 
+/// Names that are not in the folder: one line, which says where they are.
+fn evaluate_missing(place: &Place) -> String {
+    place.folder("other");
+    let outcome = place.run(OCELLI, &["eval", "--images", "other", "--annotations", "annotations.json"]);
+    assert_eq!((outcome.status, outcome.stderr.lines().count()), (Some(2), 1), "{outcome:?}");
+    outcome.stderr
+}
+
+#[test]
+fn yolo_and_voc_are_ground_truth_and_corrections_count() {
+    let place = Place::new();
+    data_set(&place, 2);
+    let names = ["cat", "dog", "car"];
+    let label = ["label", "--images", "pictures", "--engine", "embedded", "--model", "built-in", "--format"];
+    place.succeed(OCELLI, &[&label[..], &["yolo,coco", "-o", "both", "--classes"], &names[..]].concat());
+    let figures = |truth: &str, images: &[&str]| {
+        let arguments = [&["--engine", "embedded", "--annotations", truth], images].concat();
+        let report = evaluate(&place, &arguments);
+        (figure(&report, "/things"), figure(&report, "/models/0/at_confidence/hits"))
+    };
+    let before = figures("both/annotations.json", &["--images", "both/images"]);
+    assert!(before.0 > 1.0 && before.1 == before.0, "the model finds its own labels: {before:?}");
+    for truth in ["both", "both/data.yaml"] {
+        assert_eq!(figures(truth, &[]), before, "{truth}");
+    }
+    let file = ["train", "val"].map(|split| format!("both/labels/{split}/some/0.txt"));
+    let file = file.iter().find(|file| place.path(file).is_file()).expect("it was written");
+    let text = String::from_utf8(place.read(file)).expect("a label file");
+    let (_, rest) = text.split_once('\n').expect("an instance at least");
+    place.write(file, rest);
+    for truth in ["both/annotations.json", "both", "both/data.yaml"] {
+        let after = figures(truth, &["--images", "both/images"]);
+        assert_eq!(after, (before.0 - 1.0, before.1 - 1.0), "{truth}");
+    }
+}
+
+#[test]
+fn images_without_predictions_are_named() {
+    let place = Place::new();
+    data_set(&place, 3);
+    place.write("boxes.json", r#"[{"image_id": 10, "category_id": 7, "bbox": [0, 0, 1, 1], "score": 0.5}]"#);
+    let outcome =
+        place.run(OCELLI, &["eval", "--annotations", "annotations.json", "--predictions", "boxes.json"]);
+    assert_eq!(outcome.status, Some(0), "{outcome:?}");
+    assert!(
+        outcome.stderr.contains("warning: boxes.json: no detections in 2 of 3 images, some/1.png"),
+        "{outcome:?}"
+    );
+    assert!(outcome.stdout.contains("no detections in 2 images: some/1.png, some/2.png"), "{outcome:?}");
+}
+
 #[test]
 #[cfg(unix)]
-fn ctrl_c_ends_it_without_files() {
+fn ctrl_c_keeps_what_is_finished_and_the_same_command_continues() {
     let place = Place::new();
     let files = ["--json", "x.json", "--save-predictions", "found.json"];
-    let arguments = [&["eval", "--scenes", "60"], &files[..]].concat();
+    let arguments = [&["eval", "--scenes", "12", "--engine", "embedded"], &files[..]].concat();
     let mut child = place.start(OCELLI, &arguments);
     let mut stderr = BufReader::new(child.stderr.take().expect("it is piped"));
     let mut said = String::new();
     while !said.contains("engine: ") {
         assert!(stderr.read_line(&mut said).expect("the program writes text") > 0, "it ended: {said}");
+    }
+    let kept = place.path("x.images.jsonl");
+    while std::fs::read_to_string(&kept).map_or(0, |text| text.lines().count()) < 3 {
+        assert!(child.try_wait().is_ok_and(|ended| ended.is_none()), "it ended: {said}");
+        std::thread::sleep(std::time::Duration::from_millis(5));
     }
     let kill = std::process::Command::new("kill")
         .args(["-INT", &child.id().to_string()])
@@ -349,8 +410,26 @@ fn ctrl_c_ends_it_without_files() {
     let status = child.wait().expect("it ends").code();
     let outcome = Outcome { status, stdout: String::new(), stderr: said };
     assert_eq!(outcome.status, Some(130), "{outcome:?}");
-    assert!(outcome.stderr.contains("of 60 images are done, nothing was written"), "{outcome:?}");
+    assert!(
+        outcome.stderr.contains("of 12 images are in x.images.jsonl: the same command continues"),
+        "{outcome:?}"
+    );
     assert!(!place.path("x.json").exists() && !place.path("found.json").exists());
+    let other = [&arguments[..], &["--protocol", "dart"]].concat();
+    place
+        .run(OCELLI, &other)
+        .is_refusal(1, &["x.images.jsonl", "other classes or options"])
+        .expect("it is refused");
+    let again = place.run(OCELLI, &arguments);
+    assert_eq!(again.status, Some(0), "{again:?}");
+    assert!(again.stderr.contains("of 12 images were evaluated before: x.images.jsonl"), "{again:?}");
+    assert!(!kept.exists(), "what is complete needs no results");
+    let whole = evaluate(&place, &["--scenes", "12", "--engine", "embedded"]);
+    let model = place.json("x.json")["models"][0].clone();
+    for name in ["bbox", "at_confidence", "detections"] {
+        assert_eq!(model[name], whole["models"][0][name], "{name}");
+    }
+    assert_eq!(figure(&model, "/timing_ms/images"), 12.0);
 }
 
 #[test]

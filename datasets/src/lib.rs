@@ -45,6 +45,7 @@
 
 mod coco;
 pub mod eval;
+mod json_lines;
 pub mod label;
 pub mod prune;
 pub mod scenes;
