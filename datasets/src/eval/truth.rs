@@ -75,7 +75,9 @@ impl Truth {
         }
         let found = folders::open(path)?;
         if let folders::Found::Coco(file) = found {
-            return Self::open_coco(&file);
+            let images = path.join("images");
+            let folder = if images.is_dir() { images } else { path.to_owned() };
+            return Ok(Self { folder: Some(folder), ..Self::open_coco(&file)? });
         }
         let folders::Found::Labels { dataset, folder, note } = found else {
             unreachable!("it is one of two")
