@@ -107,7 +107,10 @@ impl Images {
     fn folder_with(&self, names: &[String], folder: &Path, args: &EvalArgs) -> Option<PathBuf> {
         let annotations = args.annotations();
         let near = [Some(folder), annotations.as_deref()].into_iter().flatten();
-        let near = near.flat_map(|path| path.ancestors().take(3)).filter(|path| path.is_dir());
+        // The last part of a relative path is in the current folder.
+        let here = |path| if path == Path::new("") { Path::new(".") } else { path };
+        let near =
+            near.flat_map(|path| path.ancestors().take(3)).map(here).filter(|path: &&Path| path.is_dir());
         let below = |path: &Path| {
             let mut inner: Vec<PathBuf> =
                 std::fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
@@ -115,7 +118,8 @@ impl Images {
             std::iter::once(path.to_owned()).chain(inner.into_iter().filter(|path| path.is_dir()))
         };
         let mut candidates = near.flat_map(below);
-        candidates.find(|path| names.iter().take(100).all(|name| path.join(name).is_file()))
+        let found = candidates.find(|path| names.iter().take(100).all(|name| path.join(name).is_file()))?;
+        Some(found.strip_prefix(".").map_or(found.clone(), Path::to_path_buf))
     }
 
     /// The file of an image.
