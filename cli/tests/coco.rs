@@ -47,6 +47,7 @@ fn configurations_are_evaluated_once_each_in_a_process_of_its_own() {
             .is_some_and(|row| row.contains("nowhere") && row.contains("no such folder")),
         "{first:?}"
     );
+    assert_eq!(first.stderr.matches("→ ").count(), 1, "only the report is for a person: {first:?}");
     assert!(
         first.stderr.contains("error: gone: ")
             && first.stderr.ends_with("1 of 3 configurations failed: see above\n"),

@@ -216,6 +216,11 @@ fn masks_of_annotated_boxes() {
 fn images_that_cannot_be_read_are_listed_and_the_others_count() {
     let place = Place::new();
     data_set(&place, 5);
+    let missing = evaluate_missing(&place);
+    assert!(
+        missing.contains("5 of 5 images do not exist") && missing.contains("try --images pictures"),
+        "{missing}"
+    );
     std::fs::remove_file(place.path("pictures/some/1.png")).expect("it was written");
     place.write("pictures/some/2.png", "hello");
     let turned = ocelli::Image::from_rgb8(20, 30, vec![0; 1800]).expect("the length fits").into_rgb_image();
@@ -328,17 +333,46 @@ fn invalid_arguments_are_refused() {
     place.refuses(OCELLI, &rows);
 }
 
+/// Names that are not in the folder: one line, which says where they are.
+fn evaluate_missing(place: &Place) -> String {
+    place.folder("other");
+    let outcome = place.run(OCELLI, &["eval", "--images", "other", "--annotations", "annotations.json"]);
+    assert_eq!((outcome.status, outcome.stderr.lines().count()), (Some(2), 1), "{outcome:?}");
+    outcome.stderr
+}
+
+#[test]
+fn images_without_predictions_are_named() {
+    let place = Place::new();
+    data_set(&place, 3);
+    place.write("boxes.json", r#"[{"image_id": 10, "category_id": 7, "bbox": [0, 0, 1, 1], "score": 0.5}]"#);
+    let outcome =
+        place.run(OCELLI, &["eval", "--annotations", "annotations.json", "--predictions", "boxes.json"]);
+    assert_eq!(outcome.status, Some(0), "{outcome:?}");
+    assert!(
+        outcome.stderr.contains("warning: boxes.json: no detections in 2 of 3 images, some/1.png"),
+        "{outcome:?}"
+    );
+    assert!(outcome.stdout.contains("no detections in 2 images: some/1.png, some/2.png"), "{outcome:?}");
+}
+
 #[test]
 #[cfg(unix)]
-fn ctrl_c_ends_it_without_files() {
+fn ctrl_c_keeps_what_is_finished_and_the_same_command_continues() {
     let place = Place::new();
     let files = ["--json", "x.json", "--save-predictions", "found.json"];
-    let arguments = [&["eval", "--scenes", "60"], &files[..]].concat();
+    let scenes = ["--scenes", "8", "--engine", "embedded", "--classes", "dog", "cat"];
+    let arguments = [&["eval"], &scenes[..], &files[..]].concat();
     let mut child = place.start(OCELLI, &arguments);
     let mut stderr = BufReader::new(child.stderr.take().expect("it is piped"));
     let mut said = String::new();
     while !said.contains("engine: ") {
         assert!(stderr.read_line(&mut said).expect("the program writes text") > 0, "it ended: {said}");
+    }
+    let kept = place.path("x.images.jsonl");
+    while std::fs::read_to_string(&kept).map_or(0, |text| text.lines().count()) < 3 {
+        assert!(child.try_wait().is_ok_and(|ended| ended.is_none()), "it ended: {said}");
+        std::thread::sleep(std::time::Duration::from_millis(5));
     }
     let kill = std::process::Command::new("kill")
         .args(["-INT", &child.id().to_string()])
@@ -349,8 +383,26 @@ fn ctrl_c_ends_it_without_files() {
     let status = child.wait().expect("it ends").code();
     let outcome = Outcome { status, stdout: String::new(), stderr: said };
     assert_eq!(outcome.status, Some(130), "{outcome:?}");
-    assert!(outcome.stderr.contains("of 60 images are done, nothing was written"), "{outcome:?}");
+    assert!(
+        outcome.stderr.contains("of 8 images are in x.images.jsonl: the same command continues"),
+        "{outcome:?}"
+    );
     assert!(!place.path("x.json").exists() && !place.path("found.json").exists());
+    let other = [&arguments[..], &["--protocol", "dart"]].concat();
+    place
+        .run(OCELLI, &other)
+        .is_refusal(1, &["x.images.jsonl", "other classes or options"])
+        .expect("it is refused");
+    let again = place.run(OCELLI, &arguments);
+    assert_eq!(again.status, Some(0), "{again:?}");
+    assert!(again.stderr.contains("of 8 images were evaluated before: x.images.jsonl"), "{again:?}");
+    assert!(!kept.exists(), "what is complete needs no results");
+    let whole = evaluate(&place, &scenes);
+    let model = place.json("x.json")["models"][0].clone();
+    for name in ["bbox", "at_confidence", "detections"] {
+        assert_eq!(model[name], whole["models"][0][name], "{name}");
+    }
+    assert_eq!(figure(&model, "/timing_ms/images"), 8.0);
 }
 
 #[test]

@@ -24,9 +24,13 @@
 //! ```
 
 mod accuracy;
+mod annotations;
 mod configurations;
 mod exemplars;
+mod folders;
 mod interval;
+mod journal;
+mod labelled;
 mod precision_recall;
 mod predictions;
 mod protocol;
@@ -40,6 +44,7 @@ pub use accuracy::{Accuracy, ClassAccuracy, Overlap, average_precision};
 pub use configurations::{ConfigurationReport, ConfigurationsReport};
 pub use exemplars::ExemplarMasks;
 pub use interval::difference_interval;
+pub use journal::{EvalIdentity, EvalJournal, ImageResult};
 pub use precision_recall::{MIN_IOU, PrecisionRecall, precision_recall};
 pub use predictions::Predictions;
 pub use protocol::Protocol;
@@ -48,5 +53,7 @@ pub use table::write_report;
 pub use timing::{StageTiming, TimingSummary};
 pub use truth::{Category, Instance, Truth, TruthBuilder, TruthImage};
 
+#[cfg(test)]
+mod inputs;
 #[cfg(test)]
 mod tests;

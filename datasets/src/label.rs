@@ -61,6 +61,7 @@ mod yolo;
 mod youtube_vis;
 
 pub use class_map::{Class, ClassExemplar, ClassMap, ExemplarImage, MergeGroup};
+pub(crate) use correct::{AllLabels, all_labels, is_changed, parse_labels};
 pub use correct::{CorrectedSet, LabelledInstance, Labels, SetImage};
 pub use find::{find_images, list_images};
 pub use folder::data_set_around;

@@ -46,6 +46,7 @@
 mod closest;
 mod coco;
 pub mod eval;
+mod json_lines;
 pub mod label;
 pub mod prune;
 pub mod scenes;

@@ -4,10 +4,13 @@
 //! is -1; coordinates are fractional pixels. The benchmark's files of detections have three world coordinates at the end,
 //! -1,-1,-1, which are ignored; in its ground truth, and in the files of many detectors, the first of the three is the class.
 
-use std::io::{BufRead, Write};
+use std::io::{BufRead, Read, Write};
 
 use crate::{BoundingBox, Track, TrackerDetection};
 use ocelli_error::{Error, ErrorKind, Result};
+
+/// The longest line that is read.
+const MAX_LINE_BYTES: u64 = 64 << 20;
 
 /// One line of a MOTChallenge file.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -45,12 +48,21 @@ pub fn read_mot(name: &str, mut reader: impl BufRead) -> Result<Vec<MotBox>> {
     let mut line = Vec::new();
     for number in 1.. {
         line.clear();
-        let read = reader.read_until(b'\n', &mut line).map_err(|error| {
+        // One byte above the limit reveals a line without an end.
+        let mut limited = reader.by_ref().take(MAX_LINE_BYTES + 1);
+        let read = limited.read_until(b'\n', &mut line).map_err(|error| {
             let message = format!("cannot read boxes, {name}, line {number}: {error}");
             Error::new(ErrorKind::Io, message).with_source(error)
         })?;
         if read == 0 {
             break;
+        }
+        if line.len() as u64 > MAX_LINE_BYTES {
+            let message = format!(
+                "cannot read boxes, {name}, line {number}: it is longer than {} MiB; is this a MOTChallenge file?",
+                MAX_LINE_BYTES >> 20
+            );
+            return Err(Error::new(ErrorKind::InvalidData, message));
         }
         let parsed = std::str::from_utf8(&line)
             .map_err(|_| "the line is not UTF-8 text; is this a MOTChallenge file?".to_owned())
@@ -257,6 +269,14 @@ mod tests {
             }
         }
         assert!(failures.is_empty(), "{}", failures.join("\n"));
+    }
+
+    #[test]
+    fn a_line_without_an_end_is_refused() {
+        let endless = vec![b'1'; super::MAX_LINE_BYTES as usize + 2];
+        let error = read_mot("t.txt", endless.as_slice()).expect_err("it has no end");
+        assert_eq!(error.kind(), ErrorKind::InvalidData);
+        assert!(error.to_string().contains("t.txt, line 1: it is longer than 64 MiB"), "{error}");
     }
 
     #[test]

@@ -7,24 +7,31 @@ mod screen;
 mod video;
 
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use ocelli::atomic_file::write_atomically;
 use ocelli::process_memory::ProcessMemory;
-use ocelli_datasets::eval::{EvalReport, Overlap, Protocol, Truth, difference_interval, write_report};
+use ocelli_datasets::eval::{
+    EvalIdentity, EvalJournal, EvalReport, ImageResult, Overlap, Protocol, Truth, difference_interval,
+    write_report,
+};
 
 use contender::{Contender, Task};
 use images::Images;
 
 use crate::args::{DETECTION, INPUT, MODEL, OUTPUT, ScreenArgs};
+use crate::given::given_arguments;
+use crate::interrupt::Interrupted;
+use crate::output::diagnostic;
 use crate::{LogArgs, ModelArgs, Progress, check_output_file, interrupted, print, status, usage};
 
 /// Arguments of `ocelli eval`.
 #[derive(Args, Debug)]
 #[command(override_usage = "\
-ocelli eval --images <DIR> --annotations <FILE> [OPTIONS]
+ocelli eval --images <DIR> --annotations <PATH> [OPTIONS]
        ocelli eval --coco <DIR> [OPTIONS]
-       ocelli eval --annotations <FILE> --predictions <FILE> [OPTIONS]
+       ocelli eval --annotations <PATH> --predictions <FILE> [OPTIONS]
        ocelli eval --scenes <N> [OPTIONS]
        ocelli eval --video --truth <PATH> --predictions <PATH> [OPTIONS]
        ocelli eval --calibrate-screen <DIR> --classes <NAME>... [OPTIONS]")]
@@ -33,6 +40,8 @@ Average precision is computed as by pycocotools. Every class is detected in ever
 cannot be compared: practical keeps scores above 0.01, applies NMS at 0.7 and keeps the best 300 per image; dart keeps \
 every score, without NMS, and the best 100; box-to-mask, the evaluation of EfficientSAM3, detects nothing but gives \
 the box of each instance to the model's tracker and compares the masks.
+
+With --json FILE or --save-predictions FILE, the same command continues after a stop with the image it had reached.
 
 --configs names a file of configurations, each a name with options of this command (`whole: {model: sam3/, engine: \
 onnxruntime}`), in YAML or JSON. Each is evaluated in a process of its own, and a table compares them; one that fails is a row \
@@ -55,8 +64,8 @@ pub struct EvalArgs {
     /// Folder of the annotated images
     #[arg(long, value_name = "DIR", requires = "annotations", help_heading = INPUT)]
     images: Option<PathBuf>,
-    /// Ground truth: COCO annotations
-    #[arg(long, value_name = "FILE", conflicts_with = "scenes", help_heading = INPUT)]
+    /// Ground truth: COCO annotations; the folder or the data.yaml of a YOLO data set; the folder of a Pascal VOC data set
+    #[arg(long, value_name = "PATH", conflicts_with = "scenes", help_heading = INPUT)]
     annotations: Option<PathBuf>,
     /// COCO's folder as it unpacks: the images in val2017/ and annotations/instances_val2017.json
     #[arg(long, value_name = "DIR", conflicts_with_all = ["images", "annotations", "scenes", "video"], help_heading = INPUT)]
@@ -176,6 +185,7 @@ pub fn run(args: &EvalArgs, log: &LogArgs) -> anyhow::Result<()> {
     }
     check(args)?;
     let mut images = Images::open(args, log)?;
+    images.truth.notes().iter().for_each(|note| status(log, note));
     let task = Task::new(args, &images.truth)?;
     let mut contenders = contender::open(args, &images.truth, &task, log)?;
     for contender in &contenders {
@@ -183,8 +193,13 @@ pub fn run(args: &EvalArgs, log: &LogArgs) -> anyhow::Result<()> {
             status(log, &format!("engine: {engine} ({})", contender.name()));
         }
     }
+    let (mut journal, mut stop) = (None, None);
     if contenders.iter().any(Contender::is_model) {
-        detect_all(args, log, &mut images, &task, &mut contenders)?;
+        journal = open_journal(args, log, &images, &task, &contenders)?;
+        stop = detect_all(args, log, &mut images, &task, &mut contenders, journal.as_mut())?;
+        if let Some(stop) = stop.take_if(|_| journal.is_some() || images.ids.is_empty()) {
+            return Err(stop.into());
+        }
     }
     if let Some(path) = &args.save_predictions {
         contenders[0].predictions().write(path)?;
@@ -194,6 +209,14 @@ pub fn run(args: &EvalArgs, log: &LogArgs) -> anyhow::Result<()> {
     let mut report = report(args, &images, &task, contenders)?;
     let memory = ProcessMemory::now().filter(|_| is_model);
     report.peak_memory_mib = memory.map(|memory| memory.peak as f64 / f64::from(1 << 20));
+    for model in report.models.iter().filter(|model| !model.without_detections.is_empty()) {
+        let (count, first) = (model.without_detections.len(), &model.without_detections[0]);
+        let all = images.ids.len();
+        diagnostic(&format!(
+            "warning: {}: no detections in {count} of {all} images, {first} among them",
+            model.name
+        ));
+    }
     match args.json.as_deref() {
         Some(path) if path == Path::new("-") => print(|out| report.write_json(out))?,
         json => {
@@ -204,8 +227,11 @@ pub fn run(args: &EvalArgs, log: &LogArgs) -> anyhow::Result<()> {
             }
         }
     }
+    if let Some(stop) = stop {
+        return Err(stop.into());
+    }
     match images.failed.len() {
-        0 => Ok(()),
+        0 => Ok(journal.map_or(Ok(()), EvalJournal::remove)?),
         failed => {
             let all = failed + images.ids.len();
             anyhow::bail!("{failed} of {all} images failed: see above; the figures cover the others")
@@ -274,34 +300,121 @@ fn check(args: &EvalArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Detects in all images. One that cannot be read is reported and the others are processed.
+/// The file with the results of finished images, beside the output, if there is one.
+fn open_journal(
+    args: &EvalArgs,
+    log: &LogArgs,
+    images: &Images,
+    task: &Task,
+    contenders: &[Contender],
+) -> anyhow::Result<Option<EvalJournal>> {
+    let outputs = [&args.json, &args.save_predictions].into_iter().flatten();
+    let Some(output) =
+        outputs.into_iter().find(|path| *path != Path::new("-") && (!path.exists() || path.is_file()))
+    else {
+        return Ok(None);
+    };
+    let mut options = task.described();
+    options.extend(given_arguments(&NO_RESULTS)?.into_iter().map(|one| one.to_string_lossy().into_owned()));
+    let identity = EvalIdentity {
+        models: contenders.iter().filter_map(Contender::identity).collect(),
+        options,
+        images: images.truth.hash(&images.ids, args.gives_boxes()),
+    };
+    let journal = EvalJournal::open(&output.with_extension("images.jsonl"), &identity)?;
+    if journal.known() > 0 {
+        let path = journal.path().display();
+        status(
+            log,
+            &format!("{} of {} images were evaluated before: {path}", journal.known(), images.ids.len()),
+        );
+    }
+    Ok(Some(journal))
+}
+
+/// Options that change no result of an image, or that the [identity](EvalIdentity) has in another form.
+const NO_RESULTS: [&str; 14] = [
+    "json",
+    "save-predictions",
+    "per-class",
+    "quiet",
+    "verbose",
+    "confidence",
+    "images",
+    "annotations",
+    "coco",
+    "model",
+    "compare",
+    "engine",
+    "threads",
+    "classes",
+];
+
+/// The rate of images, and the time that the others take.
+fn rate(done: usize, left: usize, time: Duration) -> String {
+    if done == 0 {
+        return String::new();
+    }
+    let seconds = time.as_secs_f64() / done as f64;
+    let left = (left as f64 * seconds).ceil() as u64;
+    let left = if left < 120 { format!("{left} s") } else { format!("{} min", left.div_ceil(60)) };
+    format!("{seconds:.1} s an image, {left} left, ")
+}
+
+/// Detects in all images that the journal does not have. One that cannot be read is reported and the others are processed.
+/// Returns the interruption, if there was one: what was finished counts.
 fn detect_all(
     args: &EvalArgs,
     log: &LogArgs,
     images: &mut Images,
     task: &Task,
     contenders: &mut [Contender],
-) -> anyhow::Result<()> {
+    mut journal: Option<&mut EvalJournal>,
+) -> anyhow::Result<Option<Interrupted>> {
     let all = std::mem::take(&mut images.ids);
     let progress = Progress::new(log, all.len() as u64);
+    let (mut started, mut detected) = (Instant::now(), 0);
     for (number, &id) in all.iter().enumerate() {
-        if let Err(e) = interrupted() {
-            progress.status(&format!(
-                "interrupted: {number} of {} images are done, nothing was written",
-                all.len()
-            ));
-            return Err(e.into());
+        if let Err(stop) = interrupted() {
+            let kept = match &journal {
+                Some(journal) => format!("are in {}: the same command continues", journal.path().display()),
+                None => "count; with --json or --save-predictions the same command continues".into(),
+            };
+            progress.status(&format!("interrupted: {} of {} images {kept}", images.ids.len(), all.len()));
+            return Ok(Some(stop));
         }
-        progress.message(images.name(id));
+        let stamp = images.stamp(id);
+        if let Some(known) = journal.as_mut().and_then(|journal| journal.take(id, stamp)) {
+            let models = contenders.iter_mut().filter(|contender| contender.is_model());
+            models.zip(known).for_each(|(contender, result)| contender.add(result));
+            images.ids.push(id);
+            progress.step();
+            continue;
+        }
+        if detected == 1 {
+            // The first image takes longer.
+            started = Instant::now();
+        }
+        let rate = rate(detected.max(1) - 1, all.len() - number, started.elapsed());
+        progress.message(&format!("{rate}{}", images.name(id)));
         match images.read(id) {
             Ok(image) => {
                 let instances = if args.gives_boxes() { images.truth.instances(id) } else { Vec::new() };
                 // The models alternate, so that a slow period of the machine affects both.
                 let turns = (0..contenders.len()).map(|turn| (turn + number) % contenders.len());
+                let mut results = vec![ImageResult::default(); contenders.len()];
                 for turn in turns.collect::<Vec<_>>() {
-                    contenders[turn].detect(id, &image, &instances, task, args)?;
+                    results[turn] = contenders[turn].detect(id, &image, &instances, task, args)?;
                 }
+                let of_models =
+                    contenders.iter_mut().zip(results).filter(|(contender, _)| contender.is_model());
+                let (mut models, results): (Vec<_>, Vec<_>) = of_models.unzip();
+                if let Some(journal) = &mut journal {
+                    journal.add(id, stamp, &results)?;
+                }
+                models.iter_mut().zip(results).for_each(|(model, result)| model.add(result));
                 images.ids.push(id);
+                detected += 1;
             }
             Err(e) => {
                 progress.error(&e);
@@ -313,7 +426,7 @@ fn detect_all(
     if images.ids.is_empty() {
         anyhow::bail!("none of {} images could be read", all.len());
     }
-    Ok(())
+    Ok(None)
 }
 
 fn report(

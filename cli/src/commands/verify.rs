@@ -96,6 +96,17 @@ pub fn run(args: &VerifyArgs, log: &LogArgs) -> anyhow::Result<()> {
     let reference = resolve(reference, &reference_engine)?;
     let candidate = resolve(candidate, &candidate_engine)?;
     let graphs = graphs(&args.graphs, &reference, &candidate)?;
+    // Without inputs, the comparison says so.
+    if options.scenes + options.random_inputs > 0
+        && reference.manifest() == candidate.manifest()
+        && reference_engine.description() == candidate_engine.description()
+    {
+        return Err(usage(format!(
+            "the candidate is the reference, on the same engine ({}): name another model with --candidate, or another \
+             --engine",
+            candidate_engine.description()
+        )));
+    }
     options.graphs.clone_from(&graphs);
     let mut on_progress = |step: &VerificationProgress| progress.compare(step, &cancellation);
     let verification = Verification::of_reference(&reference, &reference_engine, options, &mut on_progress)?;

@@ -1,7 +1,11 @@
 //! Average precision as COCO defines it, computed by `hotcoco`, whose figures are identical to those of pycocotools.
 
+use std::cmp::Ordering;
+use std::collections::{HashMap, HashSet};
+
 use hotcoco::COCOeval;
 use hotcoco::params::IouType;
+use hotcoco::types::Annotation;
 use serde::Serialize;
 
 use super::{Predictions, Truth};
@@ -91,10 +95,14 @@ pub fn average_precision(
     let invalid = |e: hotcoco::Error| {
         Error::new(ErrorKind::InvalidData, format!("average precision: {e}")).with_source(e)
     };
-    let mut found = predictions.0.clone();
+    let mut found = best_of_each(predictions);
     let kind = match overlap {
         Overlap::Boxes => IouType::Bbox,
         Overlap::Masks => {
+            if let Some(why) = &truth.unreadable {
+                let message = format!("average precision of masks: {why}");
+                return Err(Error::new(ErrorKind::InvalidData, message));
+            }
             if found.iter().any(|one| one.segmentation.is_none()) {
                 let message = "average precision of masks: there are detections without a mask";
                 return Err(Error::new(ErrorKind::InvalidData, message));
@@ -130,6 +138,26 @@ pub fn average_precision(
     })
 }
 
+/// Detections of a class in an image that count, as in COCO's evaluation.
+const MOST: usize = 100;
+
+/// The best detections of each class and image, in their order: the others do not count, but their overlaps would be computed.
+fn best_of_each(predictions: &Predictions) -> Vec<Annotation> {
+    let mut groups: HashMap<(u64, u64), Vec<usize>> = HashMap::new();
+    for (at, one) in predictions.0.iter().enumerate() {
+        groups.entry((one.image_id, one.category_id)).or_default().push(at);
+    }
+    let mut left_out: HashSet<usize> = HashSet::new();
+    for group in groups.values_mut().filter(|group| group.len() > MOST) {
+        let score = |at: usize| predictions.0[at].score.unwrap_or_default();
+        // Of equal scores the first ones stay.
+        group.sort_by(|a, b| score(*b).partial_cmp(&score(*a)).unwrap_or(Ordering::Equal));
+        left_out.extend(group[MOST..].iter().copied());
+    }
+    let kept = predictions.0.iter().enumerate().filter(|(at, _)| !left_out.contains(at));
+    kept.map(|(_, one)| one.clone()).collect()
+}
+
 /// COCO writes -1 for figures without instances.
 fn figure(value: f64) -> Option<f64> {
     (value >= 0.0).then_some(value)
@@ -155,7 +183,7 @@ fn per_class(truth: &Truth, evaluation: &COCOeval, image_ids: &[u64]) -> Vec<Cla
         let indices = overlaps.flat_map(|t| (0..shape.r).map(move |r| (t, r)));
         mean(&mut indices.map(|(t, r)| arrays.precision[shape.precision_idx(t, r, k, area, most)]))
     };
-    let mut instances = std::collections::HashMap::<u64, usize>::new();
+    let mut instances = HashMap::<u64, usize>::new();
     for id in image_ids {
         for annotation in truth.annotations(*id).filter(|annotation| !annotation.iscrowd) {
             *instances.entry(annotation.category_id).or_default() += 1;

@@ -14,7 +14,7 @@ use ocelli::{Detection, Mask, ObjectPrompt, Prompt, Prompts, Result};
 /// Crowds and instances without a mask are left out.
 ///
 /// DART measures masks on COCO this way (as EfficientSAM3 does), with one difference: it gives the box to SAM's interactive
-/// head, which is trained to return the boxed instance only. [`objects`](Self::objects) and [`add_masks`](Self::add_masks) are
+/// head, which is trained to return the boxed instance only. [`objects`](Self::objects) and [`ious_of_masks`](Self::ious_of_masks) are
 /// for that head, which is part of a model's tracker.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ExemplarMasks {
@@ -57,12 +57,22 @@ impl ExemplarMasks {
     /// # Errors
     /// [`Mismatch`](ocelli::ErrorKind::Mismatch) if the masks have different sizes.
     pub fn add(&mut self, instances: &[Instance], found: &[Detection]) -> Result<()> {
+        self.record(&Self::ious(instances, found)?);
+        Ok(())
+    }
+
+    /// The mask IoU of each instance in an image, with the id of its category, from the detections for the
+    /// [`prompts`](Self::prompts); `None` without a mask.
+    ///
+    /// # Errors
+    /// As [`add`](Self::add).
+    pub fn ious(instances: &[Instance], found: &[Detection]) -> Result<Vec<(u64, Option<f64>)>> {
         let masks = instances.iter().enumerate().map(|(class, instance)| {
             let overlap = |detection: &&Detection| detection.bbox.iou(&instance.bbox);
             let own = found.iter().filter(|one| one.class_id == class && overlap(one) > 0.0);
             own.max_by(|a, b| overlap(a).total_cmp(&overlap(b))).and_then(|one| one.mask.as_ref())
         });
-        self.count(instances, masks)
+        compared(instances, masks)
     }
 
     /// An object for each instance, shown by its box.
@@ -70,38 +80,38 @@ impl ExemplarMasks {
         instances.iter().map(|instance| ObjectPrompt::new("boxed").with_box(instance.bbox)).collect()
     }
 
-    /// Adds an image: its instances, and the masks of their [`objects`](Self::objects).
+    /// The same for the masks of their [`objects`](Self::objects).
     ///
     /// # Errors
-    /// [`Mismatch`](ocelli::ErrorKind::Mismatch) if the masks have different sizes.
-    pub fn add_masks<'m>(
-        &mut self,
+    /// As [`add`](Self::add).
+    pub fn ious_of_masks<'m>(
         instances: &[Instance],
         masks: impl IntoIterator<Item = &'m Mask>,
-    ) -> Result<()> {
-        self.count(instances, masks.into_iter().map(|mask| Some(mask).filter(|mask| mask.area() > 0)))
+    ) -> Result<Vec<(u64, Option<f64>)>> {
+        compared(instances, masks.into_iter().map(|mask| Some(mask).filter(|mask| mask.area() > 0)))
     }
 
-    fn count<'m>(
-        &mut self,
-        instances: &[Instance],
-        masks: impl Iterator<Item = Option<&'m Mask>>,
-    ) -> Result<()> {
-        for (instance, mask) in instances.iter().zip(masks) {
-            let iou = match (mask, &instance.mask) {
-                (Some(ours), Some(theirs)) => ours.iou(theirs)?,
-                _ => {
-                    self.without_mask += 1;
-                    0.0
-                }
-            };
-            let sum = self.sums.entry(instance.category_id).or_default();
-            *sum = (sum.0 + iou, sum.1 + 1);
+    /// Adds an image by the [`ious`](Self::ious) of its instances.
+    pub fn record(&mut self, ious: &[(u64, Option<f64>)]) {
+        for (category, iou) in ious {
+            self.without_mask += usize::from(iou.is_none());
+            let sum = self.sums.entry(*category).or_default();
+            *sum = (sum.0 + iou.unwrap_or(0.0), sum.1 + 1);
         }
-        self.instances += instances.len();
+        self.instances += ious.len();
         let total: f64 = self.sums.values().map(|(sum, _)| sum).sum();
         self.mask_iou = (self.instances > 0).then(|| total / self.instances as f64);
         self.per_class = self.sums.iter().map(|(&id, (sum, count))| (id, sum / *count as f64)).collect();
-        Ok(())
     }
+}
+
+fn compared<'m>(
+    instances: &[Instance],
+    masks: impl Iterator<Item = Option<&'m Mask>>,
+) -> Result<Vec<(u64, Option<f64>)>> {
+    let iou = |(instance, mask): (&Instance, Option<&'m Mask>)| {
+        let iou = mask.zip(instance.mask.as_ref()).map(|(ours, theirs)| ours.iou(theirs)).transpose()?;
+        Ok((instance.category_id, iou))
+    };
+    instances.iter().zip(masks).map(iou).collect()
 }

@@ -7,16 +7,17 @@ use std::path::Path;
 use hotcoco::mask::RleRef;
 use hotcoco::types::{Annotation, Segmentation};
 use ocelli_tracking::BoundingBox;
-use serde::Serialize;
+use serde::{Deserialize, Serialize, Serializer};
 
 use super::Truth;
+use super::annotations::{Entry, parse};
 use ocelli::Detection;
 use ocelli::Mask;
 use ocelli::atomic_file::write_atomically;
 use ocelli::{Error, ErrorKind, Result};
 
-/// The detections in many images.
-#[derive(Clone, Debug, Default)]
+/// The detections in many images. They are serialized as COCO's results.
+#[derive(Clone, Debug, Default, Deserialize)]
 pub struct Predictions(pub(super) Vec<Annotation>);
 
 /// One entry of a results file.
@@ -30,7 +31,35 @@ struct Record<'a> {
     segmentation: Option<&'a Segmentation>,
 }
 
+impl<'a> Record<'a> {
+    fn of(one: &'a Annotation) -> Self {
+        Self {
+            image_id: one.image_id,
+            category_id: one.category_id,
+            bbox: one.bbox.unwrap_or_default(),
+            score: one.score.unwrap_or_default(),
+            segmentation: one.segmentation.as_ref(),
+        }
+    }
+}
+
+impl Serialize for Predictions {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.iter().map(Record::of))
+    }
+}
+
 impl Predictions {
+    /// Adds those of other images.
+    pub fn append(&mut self, mut others: Self) {
+        self.0.append(&mut others.0);
+    }
+
+    /// The ids of the images that have any.
+    pub fn image_ids(&self) -> HashSet<u64> {
+        self.0.iter().map(|one| one.image_id).collect()
+    }
+
     /// Adds a detection.
     pub fn push(
         &mut self,
@@ -100,12 +129,17 @@ impl Predictions {
         let bytes = std::fs::read(path).map_err(|e| Error::io("cannot read the predictions", path, e))?;
         let refuse =
             |kind, why: String| Error::new(kind, format!("invalid COCO results, {}: {why}", path.display()));
-        let list: Vec<Annotation> = serde_json::from_slice(&bytes)
-            .map_err(|e| refuse(ErrorKind::InvalidData, e.to_string()).with_source(e))?;
+        let entries: Vec<Entry> =
+            parse(&bytes).map_err(|e| refuse(ErrorKind::InvalidData, e.to_string()).with_source(e))?;
         let images: HashSet<u64> = truth.images().iter().map(|image| image.id).collect();
         let categories: HashSet<u64> = truth.categories().iter().map(|category| category.id).collect();
-        for (index, one) in list.iter().enumerate() {
+        let mut list = Vec::with_capacity(entries.len());
+        for (index, entry) in entries.into_iter().enumerate() {
             let wrong = |kind, why: String| Err(refuse(kind, format!("entry {}: {why}", index + 1)));
+            let one = match entry.into_annotation() {
+                Ok((one, _)) => one,
+                Err(why) => return wrong(ErrorKind::InvalidData, why),
+            };
             if one.score.is_none_or(|score| !score.is_finite()) {
                 return wrong(ErrorKind::InvalidData, "it has no score".into());
             }
@@ -124,6 +158,7 @@ impl Predictions {
                 let why = format!("the annotations have no category {}", one.category_id);
                 return wrong(ErrorKind::Mismatch, why);
             }
+            list.push(one);
         }
         Ok(Self(list))
     }
@@ -138,14 +173,7 @@ impl Predictions {
             for one in &self.0 {
                 file.write_all(separator.as_bytes())?;
                 separator = ",\n";
-                let record = Record {
-                    image_id: one.image_id,
-                    category_id: one.category_id,
-                    bbox: one.bbox.unwrap_or_default(),
-                    score: one.score.unwrap_or_default(),
-                    segmentation: one.segmentation.as_ref(),
-                };
-                serde_json::to_writer(&mut *file, &record)?;
+                serde_json::to_writer(&mut *file, &Record::of(one))?;
             }
             file.write_all(if self.0.is_empty() { b"[]\n" } else { b"\n]\n" })
         })

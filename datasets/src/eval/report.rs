@@ -42,6 +42,9 @@ pub struct ModelReport {
     pub engine: Option<String>,
     /// Number of detections.
     pub detections: usize,
+    /// The images for which a file of detections has none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub without_detections: Vec<String>,
     /// Accuracy of the boxes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bbox: Option<Accuracy>,

@@ -1,13 +1,15 @@
 //! Ground truth: the annotated instances of images.
 
 use std::collections::{HashMap, HashSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use hotcoco::COCO;
 use hotcoco::types::{Annotation, Category as CocoCategory, Dataset, Image as CocoImage, Segmentation};
 use ocelli_tracking::BoundingBox;
+use sha2::{Digest, Sha256};
 
+use super::{annotations, folders, labelled};
 use ocelli::Mask;
 use ocelli::{Error, ErrorKind, Result};
 
@@ -50,24 +52,48 @@ pub struct Truth {
     pub(super) coco: Arc<COCO>,
     images: Vec<TruthImage>,
     categories: Vec<Category>,
+    folder: Option<PathBuf>,
+    notes: Vec<String>,
+    /// The first annotation whose segmentation cannot be read.
+    pub(super) unreadable: Option<String>,
 }
 
 impl Truth {
-    /// Reads COCO annotations.
+    /// Reads annotations: a COCO file; a YOLO data set by its folder or `data.yaml`; a Pascal VOC data set by its folder.
+    ///
+    /// Labels that a person corrected in a data set of `ocelli label` count, whichever file has them: see
+    /// [`notes`](Self::notes).
     ///
     /// # Errors
-    /// [`ErrorKind::Io`] if the file cannot be read; [`ErrorKind::InvalidData`], with the file and the entry, if it is not
-    /// COCO annotations, has no image or no category, or refers to one that it does not have.
+    /// [`ErrorKind::Io`] if a file cannot be read; [`ErrorKind::InvalidData`], with the file and the entry, if it is not
+    /// of its format, has no image or no category, or refers to one that it does not have; [`ErrorKind::Mismatch`] if a person
+    /// corrected labels in files that contradict each other; [`ErrorKind::InvalidArgument`] if a folder is no data set.
     pub fn open(path: &Path) -> Result<Self> {
         let is_yaml = path.extension().is_some_and(|extension| extension == "yaml" || extension == "yml");
-        if path.is_dir() || is_yaml {
-            let message = format!(
-                "cannot read the annotations, {}: expected a COCO file such as annotations.json; a data set of another format \
-                 has one if it is labelled with the format coco, too",
-                path.display()
-            );
-            return Err(Error::new(ErrorKind::InvalidArgument, message));
+        if !path.is_dir() && !is_yaml {
+            return Self::open_coco(path);
         }
+        let found = folders::open(path)?;
+        if let folders::Found::Coco(file) = found {
+            let images = path.join("images");
+            let folder = if images.is_dir() { images } else { path.to_owned() };
+            return Ok(Self { folder: Some(folder), ..Self::open_coco(&file)? });
+        }
+        let folders::Found::Labels { dataset, folder, note } = found else {
+            unreachable!("it is one of two")
+        };
+        let mut truth = Self::from_dataset(dataset).map_err(|why| {
+            Error::new(
+                ErrorKind::InvalidData,
+                format!("cannot read the annotations, {}: {why}", path.display()),
+            )
+        })?;
+        truth.folder = Some(folder);
+        truth.notes.push(note);
+        Ok(truth)
+    }
+
+    fn open_coco(path: &Path) -> Result<Self> {
         let bytes = std::fs::read(path).map_err(|e| Error::io("cannot read the annotations", path, e))?;
         let refuse = |why: String| {
             Error::new(ErrorKind::InvalidData, format!("invalid COCO annotations, {}: {why}", path.display()))
@@ -75,8 +101,14 @@ impl Truth {
         if bytes.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[') {
             return Err(refuse("it is a list, as in a COCO results file; expected an object with images, annotations and categories".into()));
         }
-        let dataset = serde_json::from_slice(&bytes).map_err(|e| refuse(e.to_string()).with_source(e))?;
-        Self::from_dataset(dataset).map_err(refuse)
+        let file: annotations::File =
+            annotations::parse(&bytes).map_err(|e| refuse(e.to_string()).with_source(e))?;
+        let (mut dataset, unreadable) = file.into_dataset().map_err(refuse)?;
+        let note = labelled::correct(&mut dataset, path)?;
+        let mut truth = Self::from_dataset(dataset).map_err(refuse)?;
+        truth.unreadable = unreadable;
+        truth.notes.extend(note);
+        Ok(truth)
     }
 
     fn from_dataset(dataset: Dataset) -> Result<Self, String> {
@@ -88,7 +120,35 @@ impl Truth {
         });
         let categories = dataset.categories.iter().map(|c| Category { id: c.id, name: c.name.clone() });
         let (images, categories) = (images.collect(), categories.collect());
-        Ok(Self { coco: Arc::new(COCO::from_dataset(dataset)), images, categories })
+        let coco = Arc::new(COCO::from_dataset(dataset));
+        Ok(Self { coco, images, categories, folder: None, notes: Vec::new(), unreadable: None })
+    }
+
+    /// The folder that the names of the images are relative to, if the annotations say where the images are.
+    pub fn folder(&self) -> Option<&Path> {
+        self.folder.as_deref()
+    }
+
+    /// What a person should know about where the labels are from.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// A hash of the images with these ids and their names, and with `instances` of all annotations.
+    pub fn hash(&self, image_ids: &[u64], instances: bool) -> String {
+        let mut hash = Sha256::new();
+        for image in image_ids.iter().filter_map(|id| self.coco.get_img(*id)) {
+            hash.update(format!("{} {:?}\n", image.id, image.file_name));
+        }
+        for annotation in self.coco.dataset.annotations.iter().filter(|_| instances) {
+            hash.update(serde_json::to_vec(annotation).expect("an annotation is plain data"));
+        }
+        hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// Whether a category has no name, and is named after its id.
+    pub fn is_unnamed(&self, category: &Category) -> bool {
+        category.name == COCO::placeholder_cat_name(category.id)
     }
 
     /// The same images with the instances of some categories only.
@@ -99,9 +159,11 @@ impl Truth {
         let mut dataset = self.coco.dataset.clone();
         dataset.categories.retain(|category| category_ids.contains(&category.id));
         dataset.annotations.retain(|annotation| category_ids.contains(&annotation.category_id));
-        Self::from_dataset(dataset).map_err(|why| {
+        let unreadable = self.unreadable.clone();
+        let truth = Self::from_dataset(dataset).map_err(|why| {
             Error::new(ErrorKind::InvalidArgument, format!("categories {category_ids:?}: {why}"))
-        })
+        })?;
+        Ok(Self { folder: self.folder.clone(), notes: self.notes.clone(), unreadable, ..truth })
     }
 
     /// The images, in the order of the annotations.

@@ -3,6 +3,7 @@
 //! A saved file is the person's from then on, even if it has the labels that were there before: looking at them was the work.
 
 mod coco;
+mod everything;
 mod line;
 mod shown;
 
@@ -26,6 +27,8 @@ use super::source;
 use super::written::{Owner, Written, hash_of_text};
 use line::Line;
 
+pub(crate) use everything::{AllLabels, all_labels, is_changed};
+pub(crate) use line::parse_labels;
 pub(super) use shown::as_corrected;
 
 /// A labelled data set that a person looks at and corrects. It is read again whenever it changes.

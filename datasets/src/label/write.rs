@@ -88,7 +88,7 @@ pub(super) fn write_data_set(
         ..Summary::default()
     };
     let mut review = options.review.map(|images| Review::new(images, options.review_below));
-    let (mut failed, mut problems) = (Vec::new(), Vec::new());
+    let mut failed = Vec::new();
     placer.written.commit()?;
     let in_set: HashSet<&str> = set.files().iter().map(|file| file.name.as_str()).collect();
     let mut others: Vec<String> =

@@ -3,17 +3,16 @@
 //! The first line says what was searched. A search that is killed can leave half a line at the end, which is removed.
 
 use std::collections::{BTreeSet, HashMap};
-use std::fs::File;
-use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use ocelli::{Error, ErrorKind, Result, cache::sha256_of_file};
+use ocelli::{Error, Result, cache::sha256_of_file};
 use ocelli_export::MaskedBranch;
 use serde::{Deserialize, Serialize};
 
 use super::PruneInput;
 use super::effect::Measurement;
 use super::subject::PartTimes;
+use crate::json_lines::JsonLines;
 
 /// The conditions of a measurement besides the branches that are removed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -78,8 +77,7 @@ enum Line {
 
 /// An open journal.
 pub(super) struct Journal {
-    path: PathBuf,
-    file: File,
+    lines: JsonLines,
     times: Option<PartTimes>,
     measurements: HashMap<(String, usize), Measurement>,
 }
@@ -88,46 +86,29 @@ impl Journal {
     /// Opens the journal of this search, or starts it.
     ///
     /// # Errors
-    /// [`ErrorKind::Mismatch`] if it is that of another search, [`ErrorKind::InvalidData`] if it is none.
+    /// [`ErrorKind::Mismatch`](ocelli::ErrorKind::Mismatch) if it is that of another search,
+    /// [`ErrorKind::InvalidData`](ocelli::ErrorKind::InvalidData) if it is none.
     pub fn open(path: &Path, identity: &Identity) -> Result<Self> {
-        let io = |error| Error::io("cannot open the measurements", path, error);
-        let options = File::options().create(true).truncate(false).read(true).write(true).open(path);
-        let mut file = options.map_err(io)?;
-        let mut bytes = Vec::new();
-        file.read_to_end(&mut bytes).map_err(io)?;
-        let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
-        file.set_len(whole as u64).and_then(|()| file.seek(SeekFrom::End(0))).map_err(io)?;
-        let (path, measurements) = (path.to_owned(), HashMap::new());
-        let mut journal = Self { path, file, times: None, measurements };
-        for (number, line) in bytes[..whole].split_inclusive(|byte| *byte == b'\n').enumerate() {
-            match (number, serde_json::from_slice(line)) {
-                (0, Ok(Line::Search(found))) => journal.check(&found, identity)?,
-                (1.., Ok(Line::Times(times))) => journal.times = Some(times),
-                (1.., Ok(Line::Removed { branches, image, found })) => {
+        let (lines, read) = JsonLines::open(path, "measurements of a search")?;
+        let mut journal = Self { lines, times: None, measurements: HashMap::new() };
+        if read.is_empty() {
+            journal.lines.write(&Line::Search(identity.clone()))?;
+        }
+        for (number, line) in read.into_iter().enumerate() {
+            match (number, line) {
+                (0, Line::Search(found)) => {
+                    if let Some(what) = found.difference(identity) {
+                        return Err(journal.lines.other("the search", what));
+                    }
+                }
+                (1.., Line::Times(times)) => journal.times = Some(times),
+                (1.., Line::Removed { branches, image, found }) => {
                     journal.measurements.insert((branches, image), found);
                 }
-                _ => {
-                    let (path, line) = (journal.path.display(), number + 1);
-                    let message = format!(
-                        "{path}, line {line}: it has no measurement of a search; delete the file or choose another output"
-                    );
-                    return Err(Error::new(ErrorKind::InvalidData, message));
-                }
+                _ => return Err(journal.lines.wrong_line(number)),
             }
         }
-        if whole == 0 {
-            journal.write(&Line::Search(identity.clone()))?;
-        }
         Ok(journal)
-    }
-
-    fn check(&self, found: &Identity, expected: &Identity) -> Result<()> {
-        let Some(what) = found.difference(expected) else { return Ok(()) };
-        let message = format!(
-            "cannot continue the search, {}: its measurements are of {what}; delete the file or choose another output",
-            self.path.display()
-        );
-        Err(Error::new(ErrorKind::Mismatch, message))
     }
 
     pub fn times(&self) -> Option<PartTimes> {
@@ -136,7 +117,7 @@ impl Journal {
 
     pub fn add_times(&mut self, times: &PartTimes) -> Result<()> {
         self.times = Some(*times);
-        self.write(&Line::Times(*times))
+        self.lines.write(&Line::Times(*times))
     }
 
     pub fn measurement(&self, removed: &BTreeSet<MaskedBranch>, image: usize) -> Option<Measurement> {
@@ -146,14 +127,7 @@ impl Journal {
     pub fn add(&mut self, removed: &BTreeSet<MaskedBranch>, image: usize, found: &Measurement) -> Result<()> {
         let branches = text(removed);
         self.measurements.insert((branches.clone(), image), *found);
-        self.write(&Line::Removed { branches, image, found: *found })
-    }
-
-    /// Appends a line in one write, so that a stop leaves whole lines.
-    fn write(&mut self, line: &Line) -> Result<()> {
-        let mut text = serde_json::to_vec(line).expect("a line is plain data");
-        text.push(b'\n');
-        self.file.write_all(&text).map_err(|e| Error::io("cannot write the measurements", &self.path, e))
+        self.lines.write(&Line::Removed { branches, image, found: *found })
     }
 }
 

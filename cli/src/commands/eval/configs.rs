@@ -74,7 +74,12 @@ pub fn run(args: &EvalArgs, path: &Path, log: &LogArgs) -> anyhow::Result<()> {
             continue;
         }
         status(log, &place);
-        report.configurations.push(evaluate(configuration, folder.path())?);
+        // Beside the report, so that a stop within a configuration is continued as well.
+        let json = match file {
+            Some(file) => file.with_extension(format!("{}.json", &configuration.key[..8])),
+            None => folder.path().join("report.json"),
+        };
+        report.configurations.push(evaluate(configuration, &json)?);
         if let Some(file) = file {
             // What the last run evaluated and this one has not reached stays.
             let mut so_far = report.clone();
@@ -183,14 +188,14 @@ fn stamps(path: &Path) -> Vec<String> {
 }
 
 /// Evaluates a configuration in its process. What it reports as errors appears with its name; the last one is the reason.
-fn evaluate(configuration: &Configuration, folder: &Path) -> anyhow::Result<ConfigurationReport> {
-    let json = folder.join("report.json");
+fn evaluate(configuration: &Configuration, json: &Path) -> anyhow::Result<ConfigurationReport> {
     if json.exists() {
-        std::fs::remove_file(&json)?;
+        std::fs::remove_file(json)?;
     }
+    let written = format!("→ {}", json.display());
     let program = host::executable().context("cannot find this program")?;
     let mut command = Command::new(&program);
-    command.arg("eval").args(&configuration.arguments).arg("--json").arg(&json);
+    command.arg("eval").args(&configuration.arguments).arg("--json").arg(json);
     let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
     let mut child = child.with_context(|| format!("cannot start a process, {}", program.display()))?;
     let lines = lines_of(&mut child);
@@ -202,6 +207,8 @@ fn evaluate(configuration: &Configuration, folder: &Path) -> anyhow::Result<Conf
                     diagnostic(&format!("error: {}: {error}", configuration.name));
                     reason = Some(error.to_owned());
                 }
+                // The report has what is in this file.
+                None if line == written => {}
                 None => diagnostic(&line),
             },
             Err(RecvTimeoutError::Timeout) => {}
@@ -219,10 +226,13 @@ fn evaluate(configuration: &Configuration, folder: &Path) -> anyhow::Result<Conf
             one_line(&format!("its process ended, {status}; for lack of memory the system ends one"))
         })
     });
-    let report = match std::fs::read(&json) {
+    let report = match std::fs::read(json) {
         Ok(text) => Some(serde_json::from_slice(&text)?),
         Err(_) => None,
     };
+    if report.is_some() {
+        std::fs::remove_file(json)?;
+    }
     let Configuration { name, key, .. } = configuration;
     Ok(ConfigurationReport { name: name.clone(), key: key.clone(), report, error })
 }

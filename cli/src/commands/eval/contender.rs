@@ -1,19 +1,21 @@
 //! What is evaluated: a model, or detections from a file.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use ocelli::{Detector, Error, Image, ModelSource, Prompts, StageTimes};
 use ocelli_datasets::eval::{
-    ExemplarMasks, Instance, ModelReport, Overlap, Predictions, Protocol, TimingSummary, Truth,
+    ExemplarMasks, ImageResult, Instance, ModelReport, Overlap, Predictions, Protocol, TimingSummary, Truth,
     average_precision, precision_recall,
 };
+use sha2::{Digest, Sha256};
 
 use super::EvalArgs;
 use crate::{LogArgs, ModelArgs, class_names, load, usage};
 
 /// What is detected in every image.
 pub struct Task {
-    prompts: Prompts,
+    phrases: Vec<String>,
     /// The category of each prompt.
     category_ids: Vec<u64>,
     /// Whether these are all categories of the ground truth.
@@ -25,9 +27,9 @@ impl Task {
     pub fn new(args: &EvalArgs, truth: &Truth) -> anyhow::Result<Self> {
         let categories = truth.categories();
         if args.classes.is_empty() {
-            let prompts = Prompts::new(categories.iter().map(|category| category.name.as_str()))?;
+            let phrases = categories.iter().map(|category| category.name.clone()).collect();
             let category_ids = categories.iter().map(|category| category.id).collect();
-            return Ok(Self { prompts, category_ids, all: true });
+            return Ok(Self { phrases, category_ids, all: true });
         }
         let (mut phrases, mut category_ids) = (Vec::new(), Vec::new());
         for class in class_names(&args.classes, &LogArgs::default())? {
@@ -44,7 +46,27 @@ impl Task {
             phrases.push(phrase.to_owned());
             category_ids.push(category.id);
         }
-        Ok(Self { prompts: Prompts::new(phrases)?, category_ids, all: false })
+        Ok(Self { phrases, category_ids, all: false })
+    }
+
+    /// The text prompts of a model.
+    fn prompts(&self, truth: &Truth) -> anyhow::Result<Prompts> {
+        let is_searched = |id: &u64| self.category_ids.contains(id);
+        let mut unnamed =
+            truth.categories().iter().filter(|one| is_searched(&one.id) && truth.is_unnamed(one));
+        if let Some(category) = unnamed.next() {
+            return Err(usage(format!(
+                "category {} of the annotations has no name, and a model searches for names: add it, or name the others \
+                 with --classes",
+                category.id
+            )));
+        }
+        Ok(Prompts::new(self.phrases.iter().map(String::as_str))?)
+    }
+
+    /// What is searched for, in words.
+    pub fn described(&self) -> Vec<String> {
+        self.phrases.iter().zip(&self.category_ids).map(|(phrase, id)| format!("{phrase} {id}")).collect()
     }
 
     /// The ground truth of these categories.
@@ -57,6 +79,7 @@ impl Task {
 pub struct Contender {
     name: String,
     detector: Option<Detector>,
+    prompts: Option<Prompts>,
     warm: bool,
     predictions: Predictions,
     masks: ExemplarMasks,
@@ -74,7 +97,7 @@ pub fn open(args: &EvalArgs, truth: &Truth, task: &Task, log: &LogArgs) -> anyho
     if args.compare.is_empty() {
         let name =
             args.model.model.as_ref().map_or_else(|| BUILT_IN.into(), |path| path.display().to_string());
-        return Ok(vec![Contender::model(name, args, &args.model, task, log)?]);
+        return Ok(vec![Contender::model(name, args, &args.model, (truth, task), log)?]);
     }
     let open = |path: &PathBuf| {
         if path.is_file() {
@@ -85,7 +108,7 @@ pub fn open(args: &EvalArgs, truth: &Truth, task: &Task, log: &LogArgs) -> anyho
         }
         let built_in = path.as_os_str() == BUILT_IN && !path.exists();
         let model = ModelArgs { model: (!built_in).then(|| path.clone()), ..args.model.clone() };
-        Contender::model(path.display().to_string(), args, &model, task, log)
+        Contender::model(path.display().to_string(), args, &model, (truth, task), log)
     };
     args.compare.iter().map(open).collect()
 }
@@ -97,16 +120,17 @@ impl Contender {
     fn predicted(path: &Path, truth: &Truth, task: &Task) -> anyhow::Result<Self> {
         let predictions = Predictions::open(path, truth)?;
         let predictions = if task.all { predictions } else { predictions.of_categories(&task.category_ids) };
-        Ok(Self::new(path.display().to_string(), None, predictions))
+        Ok(Self::new(path.display().to_string(), None, None, predictions))
     }
 
     fn model(
         name: String,
         args: &EvalArgs,
         model: &ModelArgs,
-        task: &Task,
+        (truth, task): (&Truth, &Task),
         log: &LogArgs,
     ) -> anyhow::Result<Self> {
+        let prompts = if args.gives_boxes() { None } else { Some(task.prompts(truth)?) };
         if args.protocol == Protocol::BoxToMask {
             model.check_tracker("--protocol box-to-mask")?;
         }
@@ -122,18 +146,31 @@ impl Contender {
             builder = builder.with_class_chunk(classes);
         }
         let (mut detector, loading) = load(builder, log)?;
-        match args.protocol {
-            Protocol::BoxToMask => detector.prepare_segment()?,
-            _ if args.exemplars_from_truth => {}
-            _ => drop(detector.prepare(&task.prompts)?),
+        match &prompts {
+            Some(prompts) => drop(detector.prepare(prompts)?),
+            None if args.protocol == Protocol::BoxToMask => detector.prepare_segment()?,
+            None => {}
         }
         drop(loading);
-        Ok(Self::new(name, Some(detector), Predictions::default()))
+        Ok(Self::new(name, Some(detector), prompts, Predictions::default()))
     }
 
-    fn new(name: String, detector: Option<Detector>, predictions: Predictions) -> Self {
+    fn new(
+        name: String,
+        detector: Option<Detector>,
+        prompts: Option<Prompts>,
+        predictions: Predictions,
+    ) -> Self {
         let (masks, times) = (ExemplarMasks::default(), Vec::new());
-        Self { name, detector, warm: false, predictions, masks, times }
+        Self { name, detector, prompts, warm: false, predictions, masks, times }
+    }
+
+    /// The model and its engine, as far as results depend on them.
+    pub fn identity(&self) -> Option<String> {
+        let detector = self.detector.as_ref()?;
+        let manifest = serde_json::to_string(detector.model().manifest()).expect("a manifest is plain data");
+        let hash: String = Sha256::digest(manifest).iter().map(|byte| format!("{byte:02x}")).collect();
+        Some(format!("{} {hash}", detector.engine()))
     }
 
     pub fn name(&self) -> &str {
@@ -153,7 +190,7 @@ impl Contender {
         &self.predictions
     }
 
-    /// Detects in an image, if this is a model, and keeps the detections.
+    /// Detects in an image.
     pub fn detect(
         &mut self,
         image_id: u64,
@@ -161,39 +198,48 @@ impl Contender {
         instances: &[Instance],
         task: &Task,
         args: &EvalArgs,
-    ) -> anyhow::Result<()> {
-        let Some(detector) = &mut self.detector else { return Ok(()) };
+    ) -> anyhow::Result<ImageResult> {
+        let mut result = ImageResult::default();
+        let Some(detector) = &mut self.detector else { return Ok(result) };
         let instances = ExemplarMasks::eligible(instances.to_vec(), image.width(), image.height());
         let failed =
             |error: Error| Error::new(error.kind(), format!("{}, image {image_id}: {error}", self.name));
         if args.gives_boxes() && instances.is_empty() {
-            return Ok(());
+            return Ok(result);
         }
         if args.protocol == Protocol::BoxToMask {
             let features = detector.encode(image).map_err(failed)?;
             let found = detector.segment(&features, &ExemplarMasks::objects(&instances)).map_err(failed)?;
-            return Ok(self.masks.add_masks(&instances, found.iter().map(|one| &one.mask))?);
+            result.ious = ExemplarMasks::ious_of_masks(&instances, found.iter().map(|one| &one.mask))?;
+            return Ok(result);
         }
-        let prompts = match args.exemplars_from_truth {
-            true => &ExemplarMasks::prompts(&instances)?,
-            false => &task.prompts,
+        let prompts = match &self.prompts {
+            None => &ExemplarMasks::prompts(&instances)?,
+            Some(prompts) => prompts,
         };
         if !self.warm {
             detector.detect(image, prompts)?;
             self.warm = true;
         }
         let found = detector.detect(image, prompts).map_err(failed)?;
-        self.times.push(found.times);
         if args.exemplars_from_truth {
-            self.masks.add(&instances, &found.items)?;
+            result.ious = ExemplarMasks::ious(&instances, &found.items)?;
         } else {
-            self.predictions.push_detections(image_id, &found.items, &task.category_ids);
+            result.found.push_detections(image_id, &found.items, &task.category_ids);
         }
-        Ok(())
+        Ok(result.with_times(&found.times))
+    }
+
+    /// Keeps the result of an image.
+    pub fn add(&mut self, result: ImageResult) {
+        self.times.extend(result.times());
+        self.masks.record(&result.ious);
+        self.predictions.append(result.found);
     }
 
     /// Computes all figures.
     pub fn evaluate(self, args: &EvalArgs, truth: &Truth, image_ids: &[u64]) -> anyhow::Result<ModelReport> {
+        let is_model = self.is_model();
         let mut report = ModelReport {
             engine: self.engine().map(str::to_owned),
             name: self.name,
@@ -206,6 +252,12 @@ impl Contender {
         }
         let predictions = self.predictions.of_images(image_ids);
         report.detections = predictions.len();
+        if !is_model {
+            let (with, wanted) = (predictions.image_ids(), image_ids.iter().collect::<HashSet<_>>());
+            let images =
+                truth.images().iter().filter(|one| wanted.contains(&one.id) && !with.contains(&one.id));
+            report.without_detections = images.map(|image| image.file_name.clone()).collect();
+        }
         report.bbox = Some(average_precision(truth, &predictions, image_ids, Overlap::Boxes)?);
         if args.masks {
             report.segm = Some(average_precision(truth, &predictions, image_ids, Overlap::Masks)?);

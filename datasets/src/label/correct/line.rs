@@ -206,6 +206,15 @@ pub(super) fn followed(
     text
 }
 
+/// The instances in the text of a label file of YOLO, in pixels of an image of this size.
+///
+/// # Errors
+/// The number of a line that is none, and why.
+pub(crate) fn parse_labels(text: &str, size: (u32, u32)) -> Result<Vec<LabelledInstance>, String> {
+    let lines = Line::parse_all(text, size)?.into_iter().enumerate();
+    Ok(lines.map(|(number, line)| line.into_instance(number)).collect())
+}
+
 fn new_line(instance: &LabelledInstance, format: Format, size: (u32, u32)) -> String {
     let bbox = clipped(&instance.bbox, size);
     match format {

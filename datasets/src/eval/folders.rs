@@ -1,0 +1,338 @@
+//! Ground truth in folders: YOLO's label files and Pascal VOC's.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Component, Path, PathBuf};
+
+use hotcoco::types::{Annotation, Dataset, Image as CocoImage};
+use image::{ImageDecoder, metadata::Orientation};
+use ocelli::{Error, ErrorKind, Image, Result};
+use ocelli_export::read_text;
+use serde::Deserialize;
+
+use super::labelled::{annotation, category, data_set};
+use crate::label::{all_labels, find_images, parse_labels};
+
+/// The ground truth that a folder or a `data.yaml` names.
+pub(super) enum Found {
+    /// A COCO file in it.
+    Coco(PathBuf),
+    Labels {
+        dataset: Dataset,
+        /// The folder that the names of the images are relative to.
+        folder: PathBuf,
+        /// What was read.
+        note: String,
+    },
+}
+
+/// What a `data.yaml` says.
+#[derive(Deserialize)]
+struct DataFile {
+    path: Option<PathBuf>,
+    train: Option<Paths>,
+    val: Option<Paths>,
+    test: Option<Paths>,
+    names: Names,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Paths {
+    One(String),
+    Many(Vec<String>),
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Names {
+    List(Vec<String>),
+    ById(BTreeMap<u64, String>),
+}
+
+/// Names of COCO's file in a folder of images, as `ocelli label` and others write it.
+const COCO_FILES: [&str; 2] = ["annotations.json", "_annotations.coco.json"];
+/// Folders of Pascal VOC, below the one that is named.
+const VOC_FOLDERS: [&str; 3] = ["", "voc", "VOC2012"];
+/// Names of the file with the classes.
+const CLASS_FILES: [&str; 4] = ["classes.txt", "labels/classes.txt", "obj.names", "labels.txt"];
+
+fn refuse(path: &Path, why: &str) -> Error {
+    Error::new(ErrorKind::InvalidArgument, format!("cannot read the annotations, {}: {why}", path.display()))
+}
+
+/// Finds the format of a folder, or of the folder of a `data.yaml`, and reads it.
+pub(super) fn open(path: &Path) -> Result<Found> {
+    let root = if path.is_dir() { path } else { path.parent().unwrap_or(path) };
+    let root = if root.as_os_str().is_empty() { Path::new(".") } else { root };
+    if let Some(all) = all_labels(root)? {
+        if path.is_dir() && root.join(COCO_FILES[0]).is_file() {
+            return Ok(Found::Coco(root.join(COCO_FILES[0])));
+        }
+        if !all.images.is_empty() {
+            let note = format!("{}: YOLO's label files of {} images", path.display(), all.images.len());
+            return Ok(Found::Labels { dataset: data_set(&all, root, path)?, folder: root.to_owned(), note });
+        }
+    }
+    if !path.is_dir() {
+        return yolo(path, root, Some(path));
+    }
+    if let Some(file) = data_file(path) {
+        return yolo(path, path, Some(&file));
+    }
+    if let Some(folder) = VOC_FOLDERS.iter().map(|name| path.join(name)).find(|folder| is_voc(folder)) {
+        return voc(&folder);
+    }
+    if let Some(file) = COCO_FILES.iter().map(|name| path.join(name)).find(|file| file.is_file()) {
+        return Ok(Found::Coco(file));
+    }
+    // One split of a data set: its classes are named further up.
+    let absolute =
+        std::path::absolute(path).map_err(|e| Error::io("cannot read the annotations", path, e))?;
+    let above = absolute
+        .ancestors()
+        .take(4)
+        .find(|folder| data_file(folder).is_some() || class_file(folder).is_some());
+    match above {
+        Some(above) => yolo(path, above, data_file(above).as_deref()),
+        None => Err(refuse(
+            path,
+            "no data set; expected a COCO file, a folder of YOLO with data.yaml or classes.txt, or a folder of Pascal VOC with \
+             Annotations",
+        )),
+    }
+}
+
+fn data_file(folder: &Path) -> Option<PathBuf> {
+    ["data.yaml", "data.yml", "dataset.yaml"].iter().map(|name| folder.join(name)).find(|file| file.is_file())
+}
+
+fn class_file(folder: &Path) -> Option<PathBuf> {
+    CLASS_FILES.iter().map(|name| folder.join(name)).find(|file| file.is_file())
+}
+
+/// Reads a data set of YOLO: `path` is what was named, `root` has the classes.
+fn yolo(path: &Path, root: &Path, data: Option<&Path>) -> Result<Found> {
+    let is_split = path.is_dir() && std::path::absolute(path).is_ok_and(|path| path != root) && path != root;
+    let (names, mut inputs) = match data {
+        Some(file) => read_data_file(file, root)?,
+        None => {
+            let file = class_file(root).ok_or_else(|| refuse(path, "no classes.txt"))?;
+            let text = read_text(&file, "the classes")?;
+            let names =
+                text.trim_start_matches('\u{feff}').lines().map(str::trim).filter(|name| !name.is_empty());
+            ((0..).zip(names.map(str::to_owned)).collect(), vec![root.to_owned()])
+        }
+    };
+    if is_split {
+        inputs = vec![
+            swapped(path, "labels", "images")
+                .filter(|images| images.is_dir())
+                .unwrap_or_else(|| path.to_owned()),
+        ];
+    }
+    let mut files = Vec::new();
+    for input in &inputs {
+        files.extend(images_of(input)?);
+    }
+    files.sort();
+    files.dedup();
+    let mut dataset = Dataset {
+        categories: names.iter().map(|(id, name)| category(*id, name.clone())).collect(),
+        ..Dataset::default()
+    };
+    let (mut labelled, mut unreadable) = (0, Vec::new());
+    for (id, file) in (1..).zip(&files) {
+        let Ok((width, height)) = upright_size(file) else {
+            unreadable.push(file.display().to_string());
+            continue;
+        };
+        let file_name = file.strip_prefix(root).unwrap_or(file).to_string_lossy().into_owned();
+        dataset.images.push(CocoImage { id, file_name, width, height, ..CocoImage::default() });
+        let Some(labels) = label_file(file) else { continue };
+        labelled += 1;
+        let wrong = |why: String| {
+            let message = format!("cannot read the labels, {}: {why}", labels.display());
+            Error::new(ErrorKind::InvalidData, message)
+        };
+        let text = read_text(&labels, "the labels")?;
+        for instance in parse_labels(text.trim_start_matches('\u{feff}'), (width, height)).map_err(wrong)? {
+            let class = instance.class as u64;
+            if !names.contains_key(&class) {
+                return Err(wrong(format!(
+                    "class {class} has no name; the data set has {} classes",
+                    names.len()
+                )));
+            }
+            dataset.annotations.push(annotation(&instance, id, class));
+        }
+    }
+    numbered(&mut dataset.annotations);
+    if labelled == 0 {
+        let why = format!("none of {} images has a label file of YOLO", files.len());
+        return Err(refuse(path, &why));
+    }
+    let mut note = format!("{}: YOLO's label files of {labelled} of {} images", path.display(), files.len());
+    if let [first, ..] = &unreadable[..] {
+        note += &format!("; {} that cannot be read are left out, {first} among them", unreadable.len());
+    }
+    Ok(Found::Labels { dataset, folder: root.to_owned(), note })
+}
+
+fn numbered(annotations: &mut [Annotation]) {
+    (1..).zip(annotations).for_each(|(id, annotation)| annotation.id = id);
+}
+
+/// The classes by id, and where the images are: those of all splits.
+fn read_data_file(file: &Path, root: &Path) -> Result<(BTreeMap<u64, String>, Vec<PathBuf>)> {
+    let text = read_text(file, "the data set")?;
+    let data: DataFile = serde_saphyr::from_str(text.trim_start_matches('\u{feff}')).map_err(|error| {
+        let said = error.to_string();
+        let message = format!(
+            "cannot read the data set, {}: expected YAML with names and the folders train and val: {}",
+            file.display(),
+            said.lines().next().unwrap_or_default()
+        );
+        Error::new(ErrorKind::InvalidData, message)
+    })?;
+    let names = match data.names {
+        Names::List(names) => (0..).zip(names).collect(),
+        Names::ById(names) => names,
+    };
+    // Trainers look for `path` below a folder of theirs; beside the file is where a data set was unpacked.
+    let base =
+        data.path.map(|path| root.join(path)).filter(|base| base.is_dir()).unwrap_or_else(|| root.to_owned());
+    let splits = [("val", data.val), ("train", data.train), ("test", data.test)];
+    let mut inputs = Vec::new();
+    for (split, paths) in splits {
+        let paths = match paths {
+            None => continue,
+            Some(Paths::One(path)) => vec![path],
+            Some(Paths::Many(paths)) => paths,
+        };
+        for path in paths.iter().filter(|path| !path.is_empty()) {
+            let path = path.replace('\\', "/");
+            // Roboflow's files are one folder off.
+            let candidates = [base.join(&path), root.join(&path), base.join(path.trim_start_matches("../"))];
+            match candidates.into_iter().find(|candidate| candidate.exists()) {
+                Some(found) => inputs.push(found),
+                // A split that was not downloaded.
+                None if split == "test" => {}
+                None => return Err(refuse(file, &format!("{split}: {path}: no such folder"))),
+            }
+        }
+    }
+    if inputs.is_empty() {
+        return Err(refuse(file, "it names no folder of images: expected train or val"));
+    }
+    Ok((names, inputs))
+}
+
+/// The images of a folder, or of a list whose paths are relative to it.
+fn images_of(input: &Path) -> Result<Vec<PathBuf>> {
+    if input.is_file() {
+        let text = read_text(input, "the list of images")?;
+        let folder = input.parent().unwrap_or(input);
+        let lines =
+            text.trim_start_matches('\u{feff}').lines().map(str::trim).filter(|line| !line.is_empty());
+        return Ok(lines.map(|line| folder.join(line.trim_start_matches("./"))).collect());
+    }
+    let found = find_images(&[input.to_owned()], Path::new(""))?;
+    Ok(found.into_iter().map(|image| image.path).collect())
+}
+
+/// The path with the last component of a name replaced.
+fn swapped(path: &Path, from: &str, to: &str) -> Option<PathBuf> {
+    let parts: Vec<Component<'_>> = path.components().collect();
+    let at = parts.iter().rposition(|part| part.as_os_str() == from)?;
+    let part = |(number, part): (usize, &Component<'_>)| {
+        if number == at { to.into() } else { part.as_os_str().to_owned() }
+    };
+    Some(parts.iter().enumerate().map(part).collect())
+}
+
+/// The label file of an image: below `labels` instead of `images`, or beside it.
+fn label_file(image: &Path) -> Option<PathBuf> {
+    let labels = swapped(image, "images", "labels").into_iter().chain([image.to_owned()]);
+    labels.map(|path| path.with_extension("txt")).find(|path| path.is_file())
+}
+
+/// The size of an image as it is shown, by its header.
+fn upright_size(path: &Path) -> Result<(u32, u32)> {
+    let of_header = || -> image::ImageResult<(u32, u32)> {
+        let mut decoder = image::ImageReader::open(path)?.with_guessed_format()?.into_decoder()?;
+        let (width, height) = decoder.dimensions();
+        Ok(match decoder.orientation()? {
+            Orientation::Rotate90
+            | Orientation::Rotate270
+            | Orientation::Rotate90FlipH
+            | Orientation::Rotate270FlipH => (height, width),
+            _ => (width, height),
+        })
+    };
+    of_header().or_else(|_| Image::open(path).map(|image| (image.width(), image.height())))
+}
+
+fn is_voc(folder: &Path) -> bool {
+    let is_xml = |entry: std::io::Result<std::fs::DirEntry>| {
+        entry.is_ok_and(|entry| entry.path().extension().is_some_and(|extension| extension == "xml"))
+    };
+    folder.join("Annotations").is_dir()
+        || std::fs::read_dir(folder).is_ok_and(|mut entries| entries.any(is_xml))
+}
+
+/// Reads a data set of Pascal VOC. Difficult objects are as crowds: finding them is neither right nor wrong.
+fn voc(folder: &Path) -> Result<Found> {
+    let whole = folder.join("Annotations");
+    let whole = if whole.is_dir() { whole } else { folder.to_owned() };
+    let mut dataset = Dataset::default();
+    let mut names = Vec::new();
+    let mut folders = vec![whole.clone()];
+    while let Some(below) = folders.pop() {
+        let part = hotcoco::convert::voc_to_coco(&below).map_err(|e| {
+            let message = format!("cannot read the annotations, {}: {e}", below.display());
+            Error::new(ErrorKind::InvalidData, message).with_source(e)
+        })?;
+        let name_of =
+            |id: u64| part.categories.iter().find(|known| known.id == id).map(|known| known.name.clone());
+        let first = dataset.images.len() as u64;
+        let place = below.strip_prefix(&whole).unwrap_or(Path::new(""));
+        dataset.images.extend(part.images.into_iter().map(|mut image| {
+            image.id += first;
+            image.file_name = voc_image(folder, place, &image.file_name);
+            image
+        }));
+        for mut annotation in part.annotations {
+            names.push(name_of(annotation.category_id).unwrap_or_default());
+            annotation.image_id += first;
+            dataset.annotations.push(annotation);
+        }
+        let entries =
+            std::fs::read_dir(&below).map_err(|e| Error::io("cannot read the folder", &below, e))?;
+        let mut inner: Vec<PathBuf> =
+            entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir()).collect();
+        inner.sort();
+        folders.extend(inner.into_iter().rev());
+    }
+    numbered(&mut dataset.annotations);
+    let all: BTreeSet<&String> = names.iter().collect();
+    let ids: BTreeMap<&String, u64> = all.into_iter().zip(1..).collect();
+    names
+        .iter()
+        .zip(&mut dataset.annotations)
+        .for_each(|(name, annotation)| annotation.category_id = ids[name]);
+    dataset.categories = ids.into_iter().map(|(name, id)| category(id, name.clone())).collect();
+    let note = format!("{}: Pascal VOC's annotations of {} images", folder.display(), dataset.images.len());
+    Ok(Found::Labels { dataset, folder: folder.to_owned(), note })
+}
+
+/// The image of an annotation file, relative to the folder; `place` is where the file is below `Annotations`.
+fn voc_image(folder: &Path, place: &Path, name: &str) -> String {
+    let name = name.replace('\\', "/");
+    let mut candidates = Vec::new();
+    for images in ["JPEGImages", "images", ""] {
+        candidates.push(Path::new(images).join(place).join(&name));
+        candidates.push(Path::new(images).join(&name));
+    }
+    let found = candidates.into_iter().find(|path| folder.join(path).is_file());
+    found.map_or(name, |path| path.to_string_lossy().into_owned())
+}
