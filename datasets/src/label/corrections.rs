@@ -145,7 +145,7 @@ pub(super) fn stopping<T>(writes: u64, work: impl FnOnce() -> Result<T>) -> Resu
     ended
 }
 
-fn detect(path: &Path) -> Result<((u32, u32), Vec<Detection>)> {
+pub(super) fn detect(path: &Path) -> Result<((u32, u32), Vec<Detection>)> {
     detect_all(path, ["dog"].into_iter())
 }
 

@@ -225,6 +225,10 @@ impl LabelJob {
             let journal = before_restart.as_mut().map(|(journal, _)| journal);
             remember_images(&mut known, continued.as_mut().or(journal))?;
         }
+        let journal = before_restart.as_ref().map(|(journal, _)| journal);
+        if let Some(journal) = continued.as_ref().or(journal) {
+            known.note_contents(journal);
+        }
         let names_sha256 = whole.names_sha256();
         let of_shard =
             whole.files().iter().filter(|file| shard.is_none_or(|shard| shard.contains(&file.key())));

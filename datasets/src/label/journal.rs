@@ -49,6 +49,8 @@ pub(super) struct Entry {
     pub failed: bool,
     /// The identity of its last line with instances.
     pub described: Option<(u64, u64)>,
+    /// The content of that picture, if it is on record.
+    pub content: Option<String>,
     /// The identities of the lines before.
     pub earlier: Vec<(u64, u64)>,
     /// For an image that could not be labelled: offset and bytes of its last line with instances.
@@ -242,10 +244,11 @@ impl Journal {
         let before = self.entries.remove(&record.name);
         let labelled = before.as_ref().and_then(Entry::labelled_at);
         let mut described = before.as_ref().and_then(|before| before.described);
+        let mut content = before.as_ref().and_then(|before| before.content.clone());
         let mut earlier = before.map(|before| before.earlier).unwrap_or_default();
         if record.error.is_none() {
             earlier.extend(described.filter(|described| *described != record.identity));
-            described = Some(record.identity);
+            (described, content) = (Some(record.identity), record.content.clone());
         }
         let entry = Entry {
             offset: self.length,
@@ -257,6 +260,7 @@ impl Journal {
             frame: record.frame.as_ref().map(|frame| frame.index),
             failed: record.error.is_some(),
             described,
+            content,
             earlier,
             labelled: labelled.filter(|_| record.error.is_some()),
         };

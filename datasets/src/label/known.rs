@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::folder::STATE_FOLDER;
 use super::images::{ImageFile, ImageSet, split_extension};
+use super::journal::Journal;
 use super::placer::{COPIES, copy_name, is_copy_of};
 use super::record::{check_name, identity};
 use super::source::{content_of, is_readable, is_same};
@@ -134,6 +135,17 @@ impl KnownImages {
     /// Whether it was noted which images the last run named: earlier versions did not.
     pub fn has_found(&self) -> bool {
         self.images.values().any(|image| image.found.is_some())
+    }
+
+    /// Notes the contents of images that are in the journal.
+    pub fn note_contents(&mut self, journal: &Journal) {
+        for (name, entry) in journal.entries().filter(|(_, entry)| entry.content.is_some()) {
+            self.change(name, |image| {
+                if image.content.is_none() && Some(image.identity) == entry.described {
+                    image.content.clone_from(&entry.content);
+                }
+            });
+        }
     }
 
     /// Notes the content of an image whose picture is at its source.

@@ -153,6 +153,7 @@ pub fn merge(
     folder.set_contents(&contents)?;
     // The names in the joined data set are those that one machine would give the images, with its history.
     let mut known = KnownImages::load(folder.root())?;
+    known.note_contents(&journal);
     let set = known.name(found, |file| owned[&file.path].picture);
     let mut placer = Placer::new(written, folder.root(), &options, &set, &classes);
     (placer.saved, placer.known) = (saved, known);

@@ -37,6 +37,9 @@ pub struct Record {
     pub source: PathBuf,
     /// Size of the file in bytes and time of its last change in nanoseconds since 1970. If they change, it is labelled again.
     pub identity: (u64, u64),
+    /// A hash of the content of the file of this size and time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content: Option<String>,
     /// Width of the upright image in pixels; 0 if it could not be read.
     pub width: u32,
     /// Height of the upright image in pixels.

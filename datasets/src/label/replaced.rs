@@ -156,16 +156,16 @@ fn an_image_of_equal_name_size_and_time_is_another_one_if_its_content_is() {
             let place = labelled(&run, &[("a.png", 5), ("b.png", 6)]);
             if !is_known {
                 // A data set of an earlier version.
-                let known = place.read("set/.ocelli-label/images.json").expect("there is one");
-                let without: String = known
-                    .split("\"content\"")
-                    .enumerate()
-                    .map(|(at, part)| match at {
-                        0 => part.trim_end_matches(',').to_owned(),
-                        _ => part[part.find('}').unwrap_or(0)..].trim_end_matches(',').to_owned(),
-                    })
-                    .collect();
-                place.write("set/.ocelli-label/images.json", &without);
+                for file in ["images.json", "journal.jsonl"] {
+                    let file = format!("set/.ocelli-label/{file}");
+                    let text = place.read(&file).expect("there is one");
+                    let mut parts = text.split("\"content\":\"");
+                    let first = parts.next().unwrap_or_default().to_owned();
+                    let rest = |part: &str| {
+                        part.split_once("\",").map_or(String::new(), |(_, rest)| rest.to_owned())
+                    };
+                    place.write(&file, &parts.fold(first, |text, part| text + &rest(part)));
+                }
             }
             place.write("set/labels/train/a.txt", MINE);
             let time = place.path("images/a.png").metadata().and_then(|meta| meta.modified());
@@ -306,4 +306,17 @@ fn every_format_follows_what_was_corrected_in_yolos_file() {
             "{unclear:?}"
         );
     }
+}
+
+#[test]
+fn what_is_done_before_a_stop_can_be_trained_on() {
+    let (place, run) = (Place::new(), Run::default());
+    place.images(&[("a.png", 5), ("b.png", 6)]);
+    let mut job = place.open(&run).expect("a new data set");
+    let file = job.todo.remove(0);
+    let found = super::corrections::detect(&file.path);
+    let identity = super::record::identity(&file.path);
+    job.finish_image((&file, identity), found, (0, &[0]), 0, &mut |_| Ok(())).expect("there is room");
+    job.stopped().expect("there is room");
+    assert!(place.read("set/data.yaml").is_some() && place.read("set/classes.txt").is_some());
 }

@@ -109,9 +109,6 @@ pub(super) fn write_data_set(
                     || placer.shows_other(&name, labelled.as_ref(), described)
                     || placer.has_other_copy(&name, described);
             }
-            placer
-                .known
-                .note_content(&name, labelled.as_ref().map_or(Path::new(""), |record| &record.source));
             if placer.is_edited(&name, &entry, source) {
                 summary.edited.push(name.clone());
             } else if is_outdated {
@@ -138,10 +135,13 @@ pub(super) fn write_data_set(
         let is_corrected = placer.place(&record)?;
         summary.corrected.extend(is_corrected.then(|| file.name.clone()));
         note_picture(placer, &entry, file, is_corrected, &mut summary)?;
-        placer.known.note_content(&file.name, &file.path);
         match &record.error {
             Some(error) => {
                 summary.failed += 1;
+                let now = identity(&file.path);
+                if now != (0, 0) && now != entry.identity {
+                    summary.changed.push(file.name.clone());
+                }
                 failed.push((record.source.to_string_lossy().into_owned(), error.clone()));
                 // Its labels stay, in the format and with the classes of the data set.
                 if let Some(labelled) = journal.read_labelled(&entry)? {
@@ -161,6 +161,8 @@ pub(super) fn write_data_set(
             }
         }
     }
+    placer.known.note_contents(journal);
+    set.files().iter().for_each(|file| placer.known.note_content(&file.name, &file.path));
     summary.files.extend(place_class_files(placer, journal, &all, classes)?);
     if options.has(Format::Voc) {
         let labelled = |file: &&ImageFile| journal.entry(&file.name).is_some_and(Entry::is_labelled);

@@ -15,7 +15,7 @@ use crate::label::journal::Entry;
 use crate::label::prefetch::{Prepared, Preparer, in_order};
 use crate::label::prompts::LabelPrompts;
 use crate::label::record::{Record, identity};
-use crate::label::source::open_regions;
+use crate::label::source::{content_of, open_regions};
 use crate::label::turns::Turns;
 use crate::label::write::place_class_files;
 
@@ -244,9 +244,12 @@ impl LabelJob {
     /// Records the instances in an image, and writes its files.
     pub(super) fn finish_record(
         &mut self,
-        record: Record,
+        mut record: Record,
         on_event: &mut dyn FnMut(LabelEvent<'_>) -> Result<()>,
     ) -> Result<()> {
+        // That of the picture that was read: it was not replaced before the content was read, either.
+        let content = content_of(&record.source);
+        record.content = content.filter(|_| identity(&record.source) == record.identity);
         // A person may have corrected it since this run started.
         let is_frozen = match self.journal.entry(&record.name) {
             Some(entry) => self.placer.is_frozen(&record.name, entry, record.identity)?,
