@@ -174,7 +174,7 @@ fn the_folder_as_it_unpacks_has_the_figures_of_its_files() {
 #[test]
 fn one_command_for_coco_evaluates_or_runs_a_video() {
     let place = place(2);
-    let options = ["--engine", "embedded", "--coco", "coco", "--protocol", "dart"];
+    let options = ["--engine", "embedded", "--imgsz", "112", "--coco", "coco", "--protocol", "dart"];
     let [ours, theirs] =
         ["coco", "eval"].map(|command| evaluate(&place, &[&[command], &options[..]].concat()));
     assert_eq!(ours["models"][0]["bbox"], theirs["models"][0]["bbox"]);
@@ -190,7 +190,8 @@ fn one_command_for_coco_evaluates_or_runs_a_video() {
     let is_id = |id: &&Value| ids.as_array().is_some_and(|all| all.iter().any(|one| one["id"] == **id));
     assert!(!found.is_empty() && found.iter().all(is_id), "{found:?}, of {ids}");
 
-    let video = ["--engine", "embedded", "--video", "coco/val2017/some", "--max-frames", "2", "--jsonl"];
+    let video = ["--engine", "embedded", "--imgsz", "112", "--video", "coco/val2017/some"];
+    let video = [&video[..], &["--max-frames", "2", "--jsonl"]].concat();
     place.succeed(OCELLI, &[&["coco", "--track"], &video[..], &["ours.jsonl"]].concat());
     place.succeed(OCELLI, &[&["video", "--coco", "--track"], &video[..], &["theirs.jsonl"]].concat());
     let lines = place.read("ours.jsonl");

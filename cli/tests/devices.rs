@@ -1,6 +1,6 @@
 //! `--engine` with several devices: two instances on the CPU give what one gives, byte for byte.
 
-use crate::label::data_set::{differences, journal_lines, pictures};
+use crate::label::data_set::{IMGSZ, differences, journal_lines, pictures};
 use crate::run::{Place, refusal};
 
 const OCELLI: &str = env!("CARGO_BIN_EXE_ocelli");
@@ -8,9 +8,8 @@ const TWO: &str = "embedded,embedded";
 
 /// The arguments of a run that labels `pictures`.
 fn label<'a>(output: &'a str, more: &[&'a str]) -> Vec<&'a str> {
-    let whole =
-        ["label", "--model", "built-in", "--images", "pictures", "--classes", "person,car,dog", "-o", output];
-    [&whole, more].concat()
+    let whole = ["label", "--model", "built-in", "--imgsz", IMGSZ, "--images", "pictures", "-o", output];
+    [&whole[..], &["--classes", "bowl,boat,dog"], more].concat()
 }
 
 #[test]
@@ -26,8 +25,9 @@ fn data_sets_are_those_of_one_device() {
     // The tiles of a picture stay on its device.
     pictures(&place, "few", 2);
     for (engine, set) in [("embedded", "tiles"), (TWO, "two-tiles")] {
-        let few = ["label", "--model", "built-in", "--images", "few", "--classes", "person", "-o", set];
-        place.succeed(OCELLI, &[&few[..], &["--tile", "128", "--engine", engine]].concat());
+        let few = ["label", "--model", "built-in", "--images", "few", "--classes", "house", "-o", set];
+        let more = ["--imgsz", IMGSZ, "--tile", "128", "--engine", engine];
+        place.succeed(OCELLI, &[&few[..], &more].concat());
     }
     assert_eq!(differences(&place.path("two-tiles"), &place.path("tiles")), [""; 0]);
     // Frames of a video, with tracks.
@@ -38,6 +38,10 @@ fn data_sets_are_those_of_one_device() {
         "320x240",
         "--max-frames",
         "12",
+        "--detect-every",
+        "1000",
+        "--confidence",
+        "1",
         "-o",
         "drive/%03d.png",
         "--classes",
@@ -46,7 +50,7 @@ fn data_sets_are_those_of_one_device() {
     place.succeed(OCELLI, &drawn);
     for (engine, set) in [("embedded", "frames"), (TWO, "two-frames")] {
         let video = ["label", "--model", "built-in", "--video", "drive", "--every", "3", "--format", "coco"];
-        let more = ["--classes", "person,car", "-o", set, "--engine", engine];
+        let more = ["--imgsz", IMGSZ, "--classes", "person,car", "-o", set, "--engine", engine];
         place.succeed(OCELLI, &[&video[..], &more].concat());
     }
     assert_eq!(differences(&place.path("two-frames"), &place.path("frames")), [""; 0]);
@@ -75,7 +79,8 @@ fn ctrl_c_ends_a_run_which_continues_from_there() {
 #[test]
 fn tracks_and_detections_are_those_of_one_device() {
     let place = Place::new();
-    let video = ["video", "-q", "--classes", "dog", "car", "bird", "--scene-size", "320x240"];
+    let video =
+        ["video", "-q", "--imgsz", IMGSZ, "--classes", "dog", "car", "bird", "--scene-size", "320x240"];
     for more in [
         &["--track", "--detect-every", "2", "--appearance", "--camera-motion", "--max-frames", "16"][..],
         &["--masks", "--when-moving", "--max-frames", "8"],

@@ -291,25 +291,60 @@ fn read_page(name: &str) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
-/// Runs the commands of a page in a folder with the files that all pages use.
+/// Every page as it is written.
+#[test]
+#[ignore = "needs minutes; `make check-all`"]
+fn long_commands_as_written() {
+    let is_run = |block: &Block| block.language == "sh" && block.argument.is_empty();
+    let pages = PAGES.iter().filter(|page| blocks(&read_page(page)).iter().any(is_run));
+    pages.for_each(|page| run_page_of(page, u32::MAX));
+}
+
+/// Runs the commands of a page with few scenes and frames.
 fn run_page(name: &str) {
+    run_page_of(name, 1);
+}
+
+/// A script with at most so many scenes, and ten times as many frames.
+fn shortened(script: &str, most: u32) -> String {
+    let mut text = script.to_owned();
+    for (flag, most) in [("--scenes ", most), ("--max-frames ", most.saturating_mul(10))] {
+        let parts: Vec<String> = text.split(flag).map(str::to_owned).collect();
+        let shorter = parts.iter().skip(1).map(|part| {
+            let end = part.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(part.len());
+            let number: u32 = part[..end].parse().expect("a number");
+            format!("{flag}{}{}", number.min(most), &part[end..])
+        });
+        text = std::iter::once(parts[0].clone()).chain(shorter).collect();
+    }
+    text
+}
+
+/// Runs the commands of a page in a folder with the files that all pages use. At most so many scenes are drawn; if that is few,
+/// the model in a folder looks at images of half the size, too.
+fn run_page_of(name: &str, most: u32) {
     let place = Place::with_libraries();
     prepare(&place);
+    if most < u32::MAX {
+        let config = String::from_utf8(place.read("sam3/config.json")).expect("it is text");
+        let smaller = config.replacen("\"image_size\": 224", "\"image_size\": 112", 1);
+        assert_ne!(smaller, config, "the built-in model has another size");
+        place.write("sam3/config.json", smaller);
+    }
     if name == "video" {
-        let drawn = "ocelli video --classes person car --scene-size 480x360 --max-frames 20 -o street.mp4";
+        let drawn = "ocelli video --classes person car --scene-size 480x360 --max-frames 20 --detect-every 1000 --confidence 1 -o street.mp4";
         let ended = outcome(&mut shell(&place, drawn));
         assert_eq!(ended.status, Some(0), "{ended:?}");
     }
     if name == "memory" {
         // A small random model with a tracker.
         crate::checkpoints::copy(&place, "tracker", "sam3");
-        let drawn = "ocelli video --classes person car --scene-size 96x72 --max-frames 4 -o frames/%06d.png";
+        let drawn = "ocelli video --classes person car --scene-size 96x72 --max-frames 4 --detect-every 1000 --confidence 1 -o frames/%06d.png";
         let ended = outcome(&mut shell(&place, drawn));
         assert_eq!(ended.status, Some(0), "{ended:?}");
     }
     if name == "labelling" {
-        let drawn =
-            "ocelli video --classes person car --scene-size 320x240 --max-frames 6 -o frames/%06d.png";
+        let drawn = "ocelli video --classes person car --scene-size 320x240 --max-frames 6 --detect-every 1000 --confidence 1 -o frames/%06d.png";
         let ended = outcome(&mut shell(&place, drawn));
         assert_eq!(ended.status, Some(0), "{ended:?}");
     }
@@ -327,7 +362,7 @@ fn run_page(name: &str) {
             }
             _ => continue,
         }
-        let ended = outcome(&mut shell(&place, &block.text));
+        let ended = outcome(&mut shell(&place, &shortened(&block.text, most)));
         if ended.status != Some(0) {
             writeln!(failures, "{name}.md:{}: {ended:?}", block.line)
                 .expect("writing to a string does not fail");

@@ -13,14 +13,16 @@ use ocelli::Mask;
 use serde_json::Value;
 
 use crate::run::{Place, refusal};
-use data_set::{CLASSES, differences, pictures, tree};
+use data_set::{CLASSES, IMGSZ, differences, pictures, tree};
 
 const OCELLI: &str = env!("CARGO_BIN_EXE_ocelli");
 
 /// The arguments of a run from `pictures` to `output`, followed by others.
 fn arguments<'a>(output: &'a str, more: &[&'a str]) -> Vec<&'a str> {
-    let whole = ["label", "--model", "built-in", "--images", "pictures", "--classes", CLASSES, "-o", output];
-    [&whole, more].concat()
+    let whole =
+        ["label", "--model", "built-in", "--imgsz", IMGSZ, "--images", "pictures", "--classes", CLASSES];
+    let whole = [&whole[..], &["-o", output]].concat();
+    [&whole[..], more].concat()
 }
 
 #[cfg(unix)]
@@ -44,12 +46,12 @@ const ALL_FORMATS: [&str; 2] = ["--format", "yolo,yolo-seg,coco"];
 #[test]
 fn all_formats_have_the_same_instances() {
     let place = Place::new();
-    pictures(&place, "pictures", 24);
+    pictures(&place, "pictures", 12);
     place.succeed(OCELLI, &arguments("set", &ALL_FORMATS));
     let coco = place.json("set/annotations.json");
     let list = |key: &str| coco[key].as_array().cloned().unwrap_or_default();
     let (images, annotations) = (list("images"), list("annotations"));
-    assert_eq!(images.len(), 24);
+    assert_eq!(images.len(), 12);
     assert!(annotations.len() > 20, "{} annotations", annotations.len());
     let names: Vec<&str> = CLASSES.split(',').collect();
     for (id, category) in list("categories").iter().enumerate() {
@@ -61,7 +63,7 @@ fn all_formats_have_the_same_instances() {
     assert_eq!(String::from_utf8_lossy(&place.read("set/classes.txt")), names.join("\n") + "\n");
     assert!(
         String::from_utf8_lossy(&place.read("set/data.yaml"))
-            .contains("\nval: images/val\nnames:\n  0: \"person\"\n")
+            .contains("\nval: images/val\nnames:\n  0: \"wine glass\"\n")
     );
 
     let mut failures = Vec::new();
@@ -112,7 +114,7 @@ fn all_formats_have_the_same_instances() {
         }
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
-    assert!((1..=8).contains(&validation), "{validation} of 24 are for validation");
+    assert!((1..=4).contains(&validation), "{validation} of 12 are for validation");
     let ids: Vec<_> = annotations.iter().filter_map(|annotation| annotation["id"].as_u64()).collect();
     assert_eq!(ids, (1..=annotations.len() as u64).collect::<Vec<_>>());
 }
@@ -164,8 +166,10 @@ fn inputs_of_every_kind() {
     decoded.to_rgb8().save(place.path("y/other.ppm")).expect("it can be written");
     place.write("list.txt", "x/images/000.png\nx/images/a/001.png\n");
     let label = |output: &str, images: &[&str]| {
-        let start = ["label", "--model", "built-in", "--classes", "dog", "-q", "-o", output, "--images"];
-        place.succeed(OCELLI, &[&start, images].concat());
+        let start =
+            ["label", "--model", "built-in", "--imgsz", IMGSZ, "--classes", "dog", "-q", "-o", output];
+        let start = [&start[..], &["--images"]].concat();
+        place.succeed(OCELLI, &[&start[..], images].concat());
         let tree = tree(&place.path(output)).into_keys().map(|path| path.to_string_lossy().into_owned());
         let parts = ["images/train/", "images/val/"];
         let mut names: Vec<String> = tree
@@ -224,13 +228,15 @@ fn inputs_of_every_kind() {
 #[test]
 fn class_maps_define_the_classes() {
     let place = Place::new();
-    pictures(&place, "pictures", 12);
+    pictures(&place, "pictures", 8);
     let shown = place.succeed(
         OCELLI,
         &[
             "label",
             "--model",
             "built-in",
+            "--imgsz",
+            IMGSZ,
             "--images",
             "pictures",
             "--classes",
@@ -260,8 +266,8 @@ fn class_maps_define_the_classes() {
     place.succeed(
         OCELLI,
         &[
-            "label", "--model", "built-in", "--images", "pictures", "--map", "map.yaml", "-o", "mapped",
-            "--format", "coco",
+            "label", "--model", "built-in", "--imgsz", IMGSZ, "--images", "pictures", "--map", "map.yaml",
+            "-o", "mapped", "--format", "coco",
         ],
     );
     let mapped = place.json("mapped/annotations.json");
@@ -292,6 +298,8 @@ fn class_maps_define_the_classes() {
             "label",
             "--model",
             "built-in",
+            "--imgsz",
+            IMGSZ,
             "--images",
             "pictures",
             "--map",
@@ -467,7 +475,7 @@ fn a_name_that_is_not_utf8_is_reported_and_skipped() {
 #[test]
 fn merged_shards_equal_the_whole_job() {
     let place = Place::new();
-    pictures(&place, "pictures", 20);
+    pictures(&place, "pictures", 12);
     place.write("pictures/a/bad.jpg", "hello");
     let options = ["--format", "yolo,coco", "--review", "4"];
     assert_eq!(place.run(OCELLI, &arguments("whole", &options)).status, Some(0));
@@ -499,7 +507,7 @@ fn merged_shards_equal_the_whole_job() {
     for _ in 0..2 {
         let merged = place.run(OCELLI, &["label", "merge", "three", "one", "two", "-o", "merged"]);
         assert_eq!(merged.status, Some(0), "{merged:?}");
-        assert!(merged.stderr.contains("1 of 21 images failed: see merged/failed.csv"), "{merged:?}");
+        assert!(merged.stderr.contains("1 of 13 images failed: see merged/failed.csv"), "{merged:?}");
         assert_eq!(differences(&place.path("merged"), &place.path("whole")), [""; 0]);
     }
     // The same shards by what a scheduler says.
@@ -511,7 +519,7 @@ fn merged_shards_equal_the_whole_job() {
     };
     for (index, shard) in ["one", "two", "three"].into_iter().enumerate() {
         let ended = auto(&index.to_string(), "parts/{shard}");
-        assert!(ended.stderr.contains(&format!("shard {}/3 of 21, by Kubernetes", index + 1)), "{ended:?}");
+        assert!(ended.stderr.contains(&format!("shard {}/3 of 13, by Kubernetes", index + 1)), "{ended:?}");
         let part = place.path(&format!("parts/{}", index + 1));
         assert_eq!(differences(&part, &place.path(shard)), [""; 0], "{shard}");
     }
@@ -534,7 +542,7 @@ fn low_memory_changes_nothing() {
         Some(1)
     );
     // Batches of one image, of some, and of all.
-    for (output, spill) in [("one", "0"), ("some", "0.01"), ("all", "4")] {
+    for (output, spill) in [("one", "0"), ("some", "0.0025"), ("all", "4")] {
         let more = [&ALL_FORMATS[..], &["--strict", "--low-memory", "--spill", spill]].concat();
         let ended = place.run(OCELLI, &arguments(output, &more));
         assert_eq!(ended.status, Some(1), "{ended:?}");

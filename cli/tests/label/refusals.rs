@@ -86,9 +86,9 @@ fn invalid_arguments_are_refused() {
         refusal("label|--images|pictures|--classes|dog|-o|pictures", 2, &["pictures", "not empty"]),
         refusal("label|--images|set/images|--classes|dog|-o|set", 2, &["set/images", "output folder"]),
         refusal(
-            "label|--model|built-in|--images|pictures|--classes|dog|-o|set",
+            "label|--model|built-in|--imgsz|112|--images|pictures|--classes|dog|-o|set",
             1,
-            &["classes of 11 entries, this is of 1", "--restart"],
+            &["classes of 7 entries, this is of 1", "--restart"],
         ),
     ];
     place.refuses(OCELLI, &rows.chain(others).collect::<Vec<_>>());

@@ -6,9 +6,6 @@ use super::data_set::{differences, journal_lines, pictures};
 use super::{ALL_FORMATS, OCELLI, arguments};
 use crate::run::{Outcome, Place, outcome};
 
-/// Enough images for several stops.
-const PICTURES: usize = 60;
-
 /// Starts the program and sends it `signal` once its journal has `lines` lines.
 #[cfg(unix)]
 fn stop_after(place: &Place, signal: &str, lines: usize) -> Outcome {
@@ -42,17 +39,30 @@ pub fn stop_when(place: &Place, arguments: &[&str], signal: &str, is_time: impl 
 #[test]
 #[cfg(unix)]
 fn it_continues_after_being_killed_at_any_time() {
+    it_continues_after_kills(24, 8);
+}
+
+#[test]
+#[cfg(unix)]
+#[ignore = "needs minutes; `make check-all`"]
+fn long_it_continues_after_being_killed_at_any_time() {
+    it_continues_after_kills(60, 18);
+}
+
+/// Kills a job of `count` images again and again, each time after up to `most` more of them.
+#[cfg(unix)]
+fn it_continues_after_kills(count: usize, most: usize) {
     let place = Place::new();
-    pictures(&place, "pictures", PICTURES);
+    pictures(&place, "pictures", count);
     place.write("pictures/bad.jpg", "hello");
     let more = [&ALL_FORMATS[..], &["--strict", "--review", "6"]].concat();
     assert_eq!(place.run(OCELLI, &arguments("whole", &more)).status, Some(1));
     let journal = place.path("stopped/.ocelli-label/journal.jsonl");
     let (mut lines, mut number, mut kills) = (0, 7u64, 0);
     // Some stops while it labels, and at the end some while it writes the files.
-    while lines < PICTURES + 6 {
+    while lines < count + 6 {
         number = number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        lines = journal_lines(&place.path("stopped")) + 1 + (number >> 33) as usize % 18;
+        lines = journal_lines(&place.path("stopped")) + 1 + (number >> 33) as usize % most;
         let ended = stop_after(&place, "-KILL", lines);
         kills += usize::from(ended.status.is_none());
         // A power failure can leave an incomplete line, too.
@@ -75,7 +85,7 @@ fn it_continues_after_being_killed_at_any_time() {
 #[cfg(unix)]
 fn ctrl_c_loses_nothing() {
     let place = Place::new();
-    pictures(&place, "pictures", 30);
+    pictures(&place, "pictures", 20);
     let more = [&ALL_FORMATS[..], &["--strict", "--review", "6"]].concat();
     place.succeed(OCELLI, &arguments("whole", &more));
     let ended = stop_after(&place, "-INT", 6);
@@ -84,7 +94,7 @@ fn ctrl_c_loses_nothing() {
     let bytes = place.read("stopped/.ocelli-label/journal.jsonl");
     assert_eq!(bytes.last(), Some(&b'\n'));
     let done = journal_lines(&place.path("stopped")) - 1;
-    assert!((5..30).contains(&done), "{done} are done");
+    assert!((5..20).contains(&done), "{done} are done");
     let again = place.run(OCELLI, &arguments("stopped", &more));
     assert!(again.status == Some(0) && again.stderr.contains(&format!("{done} done before")), "{again:?}");
     assert_eq!(differences(&place.path("stopped"), &place.path("whole")), [""; 0]);

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::data_set::{CLASSES, differences, pictures, tree};
+use super::data_set::{CLASSES, IMGSZ, differences, pictures, tree};
 use super::{OCELLI, journal_of};
 use crate::run::Place;
 
@@ -23,7 +23,8 @@ fn pack(place: &Place, folder: &str, tar: &str) {
 }
 
 fn label(place: &Place, images: &str, output: &str, more: &[&str]) -> crate::run::Outcome {
-    let start = ["label", "--model", "built-in", "--engine", "embedded", "--classes", CLASSES];
+    let start =
+        ["label", "--model", "built-in", "--imgsz", IMGSZ, "--engine", "embedded", "--classes", CLASSES];
     let outcome =
         place.run(OCELLI, &[&start[..], &["--images", images, "-o", output, "--review"], more].concat());
     assert!(!outcome.stderr.contains("panicked"), "{outcome:?}");

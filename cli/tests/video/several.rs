@@ -10,7 +10,7 @@ fn several_videos_share_the_model() {
     let place = Place::new();
     draw_video(&place, "a.mp4", 20);
     succeed(&place, "--classes dog --scene-size 320x240 --max-frames 12 -o b.mp4 -q");
-    let run = "--classes moon dog --track --jsonl - -q";
+    let run = "--imgsz 112 --classes moon dog --track --jsonl - -q";
     let alone = |name: &str| lines_of(succeed(&place, &format!("--video {name} {run}")).as_bytes());
     let both =
         lines_of(succeed(&place, &format!("--video a.mp4 --video b.mp4 {run} -o grid.mp4")).as_bytes());

@@ -66,7 +66,7 @@ fn lines_and_zones_are_counted_written_and_drawn() {
     let place = Place::new();
     draw_video(&place, "in.mp4", 150);
     place.write("zones.yaml", ZONES);
-    let run = "--video in.mp4 --classes moon --track --zones zones.yaml --jsonl lines.jsonl -q";
+    let run = "--video in.mp4 --imgsz 112 --classes moon --track --zones zones.yaml --jsonl lines.jsonl -q";
     let events = succeed(&place, &format!("{run} --events - -o out.mp4 --draw-zones"));
     let events: Vec<Value> = events
         .lines()
