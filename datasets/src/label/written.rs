@@ -120,19 +120,18 @@ impl Written {
         }
     }
 
-    /// Reads the record; `None` if there is no file.
+    /// Reads the record, which needs no permission to write; `None` if there is no file.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidData`] if the file is empty or corrupt.
     pub fn load(root: &Path, path: &Path) -> Result<Option<Self>> {
-        let file = match File::options().read(true).write(true).open(path) {
+        let file = match File::open(path) {
             Ok(file) => file,
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(e) => return Err(Error::io("cannot open the record of written files", path, e)),
         };
         let mut written = Self::new(root, path);
         written.read_lines(&file)?;
-        written.file = Some(file);
         Ok(Some(written))
     }
 
@@ -142,7 +141,10 @@ impl Written {
     /// [`ErrorKind::InvalidData`] if it is corrupt, or missing although images were labelled.
     pub fn open(folder: &OutputFolder) -> Result<Self> {
         let path = folder.written_path();
-        if let Some(written) = Self::load(folder.root(), &path)? {
+        if let Some(mut written) = Self::load(folder.root(), &path)? {
+            let file = File::options().read(true).write(true).open(&path);
+            written.file =
+                Some(file.map_err(|e| Error::io("cannot open the record of written files", &path, e))?);
             return Ok(written);
         }
         let mut written = Self::new(folder.root(), &path);
