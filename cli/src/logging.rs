@@ -108,7 +108,7 @@ mod tests {
     fn a_message_is_one_line() {
         for (quoted, expected) in [
             ("7\nerror: forged", "7\\nerror: forged"),
-            ("a\r\tb\u{1b}[31m\u{9b}", "a\\r\\tb\\u{1b}[31m\\u{9b}"),
+            ("a\r\tb\u{1b}[31m\u{9b}", "a\\r\\tb\\x1b[31m\\u{9b}"),
             ("\u{2028}\u{202e}", "\\u{2028}\\u{202e}"),
             ("Bär 日本 \\n", "Bär 日本 \\n"),
         ] {
