@@ -87,7 +87,7 @@ curl() {
   case " $* " in
     *"/propagate "*) most=$(grep -o 'frames/[0-9]*.jpg' requests.sh | sort -u | wc -l) ;;&
     *"/prompts "* | *"/propagate "* | *"/results"*)
-      frames=$(grep -c '^{"frame":.*"mask"' answer)
+      frames=$(grep -c '^{"frame":.*"mask"' answer || true)
       [ "$frames" -ge 1 ] && [ "$frames" = "${most:-$frames}" ] || { echo "$frames frames: $*" >&2; return 1; }
       asked=$((${asked:-0} + 1)) ;;
   esac
