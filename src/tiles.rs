@@ -103,6 +103,7 @@ impl fmt::Display for TileSize {
 pub struct Tiling {
     size: TileSize,
     overlap: f32,
+    most_tiles: Option<usize>,
 }
 
 impl Default for Tiling {
@@ -117,7 +118,7 @@ impl Tiling {
 
     /// Tiles of this size that overlap by a fifth.
     pub fn new(size: TileSize) -> Self {
-        Self { size, overlap: Self::OVERLAP }
+        Self { size, overlap: Self::OVERLAP, most_tiles: None }
     }
 
     /// Sets the least overlap of neighbours, as a share of a tile's side, 0 to [`MAX_OVERLAP`]. An object of up to this size is
@@ -125,6 +126,14 @@ impl Tiling {
     #[must_use]
     pub fn with_overlap(mut self, overlap: f32) -> Self {
         self.overlap = overlap;
+        self
+    }
+
+    /// Refuses pictures that have more tiles than this, of all sizes together. With [`TileSize::Auto`] the tiles are as large as
+    /// this asks for.
+    #[must_use]
+    pub fn with_most_tiles(mut self, most: usize) -> Self {
+        self.most_tiles = Some(most);
         self
     }
 
@@ -154,18 +163,47 @@ impl Tiling {
         Ok(())
     }
 
+    /// Checks the number of tiles of a picture of `size` (width, height), as far as it does not depend on what is in the picture.
+    /// A model whose input has `side` pixels sees a smaller picture whole.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] if there are more than [`with_most_tiles`](Self::with_most_tiles) allows.
+    pub fn check_picture(&self, size: (u32, u32), side: usize) -> Result<()> {
+        match self.size {
+            TileSize::Pixels { width, height } if size.0.max(size.1) as usize > side => {
+                self.sizes(size, (width, height)).map(drop)
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// The tiles of a picture in reading order, those of the given size first and larger ones after them; empty if one tile
     /// covers the picture.
-    pub(crate) fn levels(&self, (width, height): (u32, u32), tile: (u32, u32)) -> Vec<Vec<Region>> {
-        let (mut tile, mut levels) = (tile, Vec::new());
+    pub(crate) fn levels(&self, size: (u32, u32), tile: (u32, u32)) -> Result<Vec<Vec<Region>>> {
+        Ok(self.sizes(size, tile)?.into_iter().map(|tile| self.grid(size, tile)).collect())
+    }
+
+    /// The sizes of the tiles of a picture, by level.
+    fn sizes(&self, (width, height): (u32, u32), tile: (u32, u32)) -> Result<Vec<(u32, u32)>> {
+        let (first, mut tile, mut sizes, mut count) = (tile, tile, Vec::new(), 0);
         let covers = |tile: (u32, u32), factor: u32| {
             tile.0.saturating_mul(factor) >= width && tile.1.saturating_mul(factor) >= height
         };
-        while !covers(tile, if levels.is_empty() { 1 } else { LEAST_STEP_TO_WHOLE }) {
-            levels.push(self.grid((width, height), tile));
+        while !covers(tile, if sizes.is_empty() { 1 } else { LEAST_STEP_TO_WHOLE }) {
+            let gaps = |length, tile| gaps(length, tile, self.overlap);
+            count += (gaps(width, tile.0) + 1) * (gaps(height, tile.1) + 1);
+            sizes.push(tile);
             tile = (tile.0.saturating_mul(LEVEL_FACTOR), tile.1.saturating_mul(LEVEL_FACTOR));
         }
-        levels
+        if let Some(most) = self.most_tiles.filter(|most| count > *most as u64) {
+            let (width_of_tile, height_of_tile) = first;
+            let message = format!(
+                "tile: a picture of {width} × {height} pixels has {count} tiles of {width_of_tile} × {height_of_tile} and \
+                 larger: expected at most {most}; name a larger size, or a smaller tile_overlap"
+            );
+            return Err(Error::new(ErrorKind::InvalidArgument, message).about("tile"));
+        }
+        Ok(sizes)
     }
 
     /// Tiles of one size that cover a picture.
@@ -181,12 +219,14 @@ impl Tiling {
 
 /// The starts of tiles along one side, spread evenly: the first tile starts with the picture and the last ends with it.
 fn starts(length: u32, tile: u32, overlap: f32) -> Vec<u32> {
-    if tile >= length {
-        return vec![0];
-    }
+    let (free, gaps) = (u64::from(length.saturating_sub(tile)), gaps(length, tile, overlap));
+    (0..=gaps).map(|index| (free * index / gaps.max(1)) as u32).collect()
+}
+
+/// The number of tiles along one side after the first.
+fn gaps(length: u32, tile: u32, overlap: f32) -> u64 {
     let step = (f64::from(tile) * (1.0 - f64::from(overlap))).floor().max(1.0);
-    let (free, gaps) = (u64::from(length - tile), (f64::from(length - tile) / step).ceil().max(1.0) as u64);
-    (0..=gaps).map(|index| (free * index / gaps) as u32).collect()
+    (f64::from(length.saturating_sub(tile)) / step).ceil() as u64
 }
 
 /// A rectangle of a picture, in pixels.

@@ -47,8 +47,14 @@ impl LogArgs {
 }
 
 /// Formats `warning: message`, and for lower levels `debug ocelli::engine: message`: without time and colour, like errors,
-/// and without the passwords of addresses.
+/// and without the passwords of addresses. A message is one line, whatever it quotes.
 struct Lines;
+
+/// Whether a character could make another line of a log, or another text, of what follows.
+fn is_control(letter: char) -> bool {
+    letter.is_control()
+        || matches!(letter, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
 
 impl<S, N> FormatEvent<S, N> for Lines
 where
@@ -68,6 +74,54 @@ where
         }
         let mut fields = String::new();
         ctx.field_format().format_fields(Writer::new(&mut fields), event)?;
-        writeln!(writer, "{}", without_secrets(&fields))
+        for letter in without_secrets(&fields).chars() {
+            match is_control(letter) {
+                true => write!(writer, "{}", letter.escape_default())?,
+                false => writer.write_char(letter)?,
+            }
+        }
+        writeln!(writer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Log(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Log {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().expect("nobody panicked").write(bytes)
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_message_is_one_line() {
+        for (quoted, expected) in [
+            ("7\nerror: forged", "7\\nerror: forged"),
+            ("a\r\tb\u{1b}[31m\u{9b}", "a\\r\\tb\\x1b[31m\\u{9b}"),
+            ("\u{2028}\u{202e}", "\\u{2028}\\u{202e}"),
+            ("Bär 日本 \\n", "Bär 日本 \\n"),
+        ] {
+            let log = Log::default();
+            let writer = log.clone();
+            let subscriber = tracing_subscriber::fmt()
+                .with_ansi(false)
+                .event_format(Lines)
+                .with_writer(move || writer.clone())
+                .finish();
+            tracing::subscriber::with_default(subscriber, || tracing::warn!("task {quoted}"));
+            let text = String::from_utf8(log.0.lock().expect("nobody panicked").clone());
+            assert_eq!(text.expect("it is text"), format!("warning: task {expected}\n"));
+        }
     }
 }

@@ -330,7 +330,7 @@ fn review_pages() {
     let scores: Vec<f64> =
         lines.map(|l| l.split(',').nth(2).and_then(|s| s.parse().ok()).unwrap_or(9.0)).collect();
     assert!(!scores.is_empty() && scores.is_sorted() && scores.iter().all(|score| *score < 0.7), "{list}");
-    for (page, size) in [("sample-001.jpg", (2048, 1668)), ("sample-002.jpg", (2048, 340))] {
+    for (page, size) in [("sample-001.jpg", (1232, 2664)), ("sample-002.jpg", (1232, 672))] {
         let read =
             image::load_from_memory(&place.read(&format!("set/review/{page}"))).expect("it is an image");
         assert_eq!((read.width(), read.height()), size, "{page}");
@@ -338,12 +338,14 @@ fn review_pages() {
     assert!(!place.path("set/review/sample-003.jpg").exists());
     let sample = String::from_utf8(place.read("set/review/sample.csv")).expect("it is text");
     assert_eq!(sample.lines().count(), 31, "{sample}");
-    assert!(sample.lines().last().is_some_and(|line| line.contains("sample-002.jpg,1,5")), "{sample}");
+    assert!(sample.lines().last().is_some_and(|line| line.contains("sample-002.jpg,2,3")), "{sample}");
     // Every image has a link that leads to a file, and its name is on the page.
     let html = String::from_utf8(place.read("set/review/index.html")).expect("it is text");
     let links: Vec<&str> =
         html.split("<a href=\"").skip(1).filter_map(|part| part.split('"').next()).collect();
-    assert!(links.len() > 30, "{html}");
+    let (to_gallery, links): (Vec<&str>, Vec<&str>) =
+        links.into_iter().partition(|link| link.starts_with("http://127.0.0.1:8080/#gallery"));
+    assert!(links.len() > 30 && to_gallery.len() == links.len() + 1, "{html}");
     for link in links {
         let file = link.replace("%20", " ");
         assert!(place.path("set/review").join(&file).is_file(), "{link}");

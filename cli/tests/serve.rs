@@ -3,6 +3,7 @@
 mod clicks;
 mod client;
 mod features;
+mod fields;
 mod gallery;
 mod label_studio;
 mod limits;

@@ -58,12 +58,17 @@ impl TiledSearch {
         let whole = Self::detect_whole(stages, picture, prompts, &mut self.features, times)?;
         let levels = match self.tiling.size() {
             _ if size.0.max(size.1) as usize <= side => Vec::new(),
-            TileSize::Pixels { width, height } => self.tiling.levels(size, (width, height)),
+            TileSize::Pixels { width, height } => self.tiling.levels(size, (width, height))?,
             TileSize::Auto => {
                 let stages = (&mut *encoder, &mut *decoder);
                 let mut sizes = self.first_pass(stages, picture, (prompts, &whole.items), times)?;
-                let tile = size_for(&mut sizes, side, patch);
-                self.tiling.levels(size, (tile, tile))
+                let mut tile = size_for(&mut sizes, side, patch);
+                loop {
+                    match self.tiling.levels(size, (tile, tile)) {
+                        Ok(levels) => break levels,
+                        Err(_) => tile += tile / 8 + 1,
+                    }
+                }
             }
         };
         let done = |mut found: Detections, times: &mut StageTimes| {

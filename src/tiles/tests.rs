@@ -93,7 +93,7 @@ fn tiles_cover_the_picture_and_overlap() {
 #[test]
 fn levels_end_below_the_whole_picture() {
     let levels = |picture, side| {
-        let levels = Tiling::default().levels(picture, (side, side));
+        let levels = Tiling::default().levels(picture, (side, side)).expect("it has no limit");
         levels.iter().map(|tiles| tiles[0].width).collect::<Vec<_>>()
     };
     assert_eq!(levels((8192, 4608), 448), [448, 1792]);
@@ -348,4 +348,30 @@ fn parts_of_a_picture_in_memory_are_its_pixels() {
     let whole = frame.to_image().expect("it has all bytes");
     let part = picture.region(region).and_then(|part| part.to_image()).expect("it is inside");
     assert_eq!(part.as_rgb8(), &whole.as_rgb8()[..60]);
+}
+
+#[test]
+fn pictures_with_too_many_tiles_are_refused() {
+    let tiling = |side| Tiling::new(TileSize::square(side)).with_most_tiles(64);
+    // A model that sees 320 pixels.
+    for (picture, side, count) in [
+        ((7000, 7000), 32, Some(83_475)),
+        ((2000, 400), 100, Some(137)),
+        ((2000, 400), 200, None),
+        ((320, 320), 32, None),
+        ((40_000, 33), 32, Some(3_721)),
+    ] {
+        let said = tiling(side).check_picture(picture, 320).map_err(|error| error.to_string()).err();
+        let expected = count.map(|count: u64| format!("{count} tiles"));
+        let is_right = said.as_ref().zip(expected.as_ref()).map(|(said, part)| said.contains(part));
+        assert!(is_right.unwrap_or(said.is_none() && expected.is_none()), "{picture:?} {side}: {said:?}");
+        assert!(said.is_none_or(|said| said.contains("expected at most 64")));
+        let levels = tiling(side).levels(picture, (side, side));
+        assert!(levels.is_ok() || count.is_some() || picture == (320, 320), "{picture:?} {side}");
+        let all: usize = Tiling::new(TileSize::square(side))
+            .levels(picture, (side, side))
+            .map_or(0, |levels| levels.iter().map(Vec::len).sum());
+        assert!(count.is_none_or(|count| count == all as u64), "{all} tiles");
+    }
+    assert!(Tiling::default().with_most_tiles(1).check_picture((7000, 7000), 320).is_ok(), "not known yet");
 }

@@ -6,7 +6,7 @@
 import assert from "node:assert/strict";
 import { readFile, writeFile } from "node:fs/promises";
 
-import { change, close, count, folder, names, open, picture, step, text } from "./browser.mjs";
+import { change, close, count, folder, names, open, picture, step, text, url } from "./browser.mjs";
 
 const NAMES = "person, tree, dog, butterfly, bicycle, kite, moon";
 
@@ -41,6 +41,13 @@ await step("a picture and names", async () => {
 });
 
 const all = await count(page, "found");
+
+await step("a word that the model does not know", async () => {
+  await change(page, () => page.locator("#names").fill("teddy baer"), "does not know");
+  assert.match(await text(page, "status"), /does not know “teddy baer”; did you mean “teddy bear”\?/);
+  await change(page, () => page.locator("#names").fill(NAMES));
+  assert.equal(await count(page, "found"), all);
+});
 
 await step("thresholds and masks", async () => {
   await change(page, () => page.locator("#confidence").fill("0.95"));
@@ -126,7 +133,9 @@ await step("refusals are shown", async () => {
   const alert = () => page.waitForFunction(() => !document.getElementById("problem").hidden).then(() => text(page, "problem"));
   await page.setInputFiles("#file-again", { name: "notes.png", mimeType: "image/png", buffer: Buffer.from("no picture") });
   assert.match(await alert(), /cannot show this file/);
-  await page.setInputFiles("#file-again", { name: "huge.png", mimeType: "image/png", buffer: Buffer.alloc(34_000_000) });
+  // Of a file, the browser is told the name alone.
+  await writeFile(`${folder}/huge.png`, Buffer.alloc(34_000_000));
+  await page.setInputFiles("#file-again", `${folder}/huge.png`);
   await page.waitForFunction(() => /the server takes/.test(document.getElementById("problem").textContent));
   await page.locator("#names").fill("a".repeat(300));
   await page.waitForFunction(() => /at most 200 characters/.test(document.getElementById("problem").textContent));
@@ -218,6 +227,16 @@ await step("suggestions are what their labels say", async () => {
   await page.context().close();
 });
 
+await step("the address of an image", async () => {
+  const page = await open();
+  const { images } = await (await fetch(`${url}v1/gallery`)).json();
+  await page.goto(`${url}#gallery=${images[3].id}`);
+  await page.reload();
+  await page.waitForFunction((name) => document.getElementById("gallery-name").textContent === name, images[3].name);
+  assert.equal(await text(page, "status"), "");
+  await page.context().close();
+});
+
 await step("the gallery", async () => {
   await page.locator("#tab-gallery").click();
   await page.locator("#thumbnails button").first().waitFor();
@@ -225,6 +244,8 @@ await step("the gallery", async () => {
   await page.locator("#thumbnails button").first().click();
   await page.waitForFunction(() => document.getElementById("gallery-name").textContent !== "");
   const before = await count(page, "found");
+  assert.doesNotMatch(await text(page, "status"), /Choose an image/);
+  assert.equal(await text(page, "found-heading"), before === 1 ? "1 box" : `${before} boxes`);
   await page.locator("#label-add").click();
   assert.equal(await count(page, "found"), before + 1);
   assert.equal(await text(page, "gallery-state"), "Not saved");

@@ -18,8 +18,17 @@ const clicked = (page, x, y, options) => change(page, () => at(page, x, y, optio
 const scrub = async (page, frame) => {
   await page.locator("#video-frame").fill(String(frame));
   await page.waitForFunction((frame) => document.getElementById("video-stage").getAttribute("aria-label").includes(`frame ${frame} of`), frame);
-  await page.waitForTimeout(150);
 };
+// Clicks, and waits until an element was shown, however short.
+const shows = async (page, id, work) => {
+  await page.evaluate((id) => {
+    const element = document.getElementById(id);
+    window.shown = new Promise((done) => new MutationObserver(() => { if (!element.hidden) done(); }).observe(element, { attributes: true, attributeFilter: ["hidden"] }));
+  }, id);
+  await work();
+  await page.evaluate(() => window.shown);
+};
+const focused = (page) => page.evaluate(() => document.activeElement.getAttribute("aria-label"));
 const rows = (page) => page.locator("#video-objects .row").allTextContents();
 const session = async (page) => `/v1/sessions/${(await page.evaluate(() => location.hash)).split("=")[1]}`;
 
@@ -60,8 +69,7 @@ await step("clicks, and a click that is taken back", async () => {
 });
 
 await step("follow to the end, and look at any frame", async () => {
-  await page.locator("#video-follow").click();
-  await page.waitForFunction(() => !document.getElementById("video-running").hidden);
+  await shows(page, "video-running", () => page.locator("#video-follow").click());
   await status(page, "^\\d+ frames in ");
   const [, frames] = (await text(page, "video-number")).split(" / ").map(Number);
   // Random masks are empty now and then.
@@ -114,7 +122,7 @@ await step("another page sees the same session", async () => {
   // A run of one page, which the other one cannot disturb, and which it can stop.
   await page.locator("#video-direction").selectOption("both");
   await page.locator("#video-follow").click();
-  await other.waitForFunction(() => !document.getElementById("video-elsewhere").hidden).catch(() => {});
+  await other.waitForFunction(() => !document.getElementById("video-elsewhere").hidden, null, { timeout: 3000 }).catch(() => {});
   await status(page, "^\\d+ frames in ");
   await other.waitForFunction(() => document.getElementById("video-running").hidden);
   await other.close();
@@ -132,6 +140,36 @@ await step("files", async () => {
   assert.deepEqual([zip, archive.subarray(0, 2).toString()], ["masks.zip", "PK"]);
   const [film, video] = await file("mp4");
   assert.deepEqual([film, video.subarray(4, 8).toString()], ["objects.mp4", "ftyp"]);
+});
+
+await step("a box, a focus that stays, and a press that lasts", async () => {
+  const stage = await page.locator("#video-stage").boundingBox(), before = (await rows(page)).length;
+  await change(page, async () => {
+    await page.mouse.move(stage.x + stage.width * 0.2, stage.y + stage.height * 0.3);
+    await page.mouse.down();
+    await page.mouse.move(stage.x + stage.width * 0.6, stage.y + stage.height * 0.8, { steps: 4 });
+    await page.mouse.up();
+  }, "^Object \\d+, a box on frame");
+  assert.equal((await rows(page)).length, before + 1);
+  await page.screenshot({ path: `${folder}/video-box.png` });
+  // The list is painted every second.
+  const cross = page.locator("#video-objects .remove").last();
+  await cross.focus();
+  const name = await focused(page);
+  await page.waitForTimeout(2500);
+  assert.equal(await focused(page), name, "the focus stays");
+  await cross.hover();
+  await page.mouse.down();
+  await page.waitForTimeout(1600);
+  await page.mouse.up();
+  await status(page, "is removed");
+  assert.equal((await rows(page)).length, before, "a slow press removes");
+  assert.match(await focused(page), /^Remove object/, "the neighbour has the focus");
+  await page.locator("#video-stage").focus();
+  for (const key of ["b", "Shift+ArrowRight", "Shift+ArrowDown", "Shift+ArrowRight"]) await page.keyboard.press(key);
+  await change(page, () => page.keyboard.press("b"), "^Object \\d+, a box on frame");
+  await page.locator("#video-undo").click();
+  await status(page, "is removed");
 });
 
 await step("a word, and a run that is stopped", async () => {

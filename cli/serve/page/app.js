@@ -4,14 +4,14 @@ import { Camera } from "/page/camera.js";
 import { Clicks } from "/page/clicks.js";
 import { asText, download, extension, stem } from "/page/formats.js";
 import { Gallery } from "/page/gallery.js";
-import { api, detect, rows } from "/page/server.js";
+import { api, closest, detect, rows } from "/page/server.js";
 import { annotated, colorOf, Stage } from "/page/stage.js";
 import { Video } from "/page/video.js";
 
 const $ = (id) => document.getElementById(id);
 const DELAY = 350;
 
-let about = { limits: {} };
+let about = { limits: {}, vocabulary: [] };
 let view = "picture";
 let picture = null; // { file, name, bitmap, width, height }
 let examples = []; // { box, wanted, class }
@@ -52,6 +52,13 @@ function changed() {
   timer = setTimeout(view === "camera" ? () => camera.ask() : search, DELAY);
 }
 
+// What the built-in model does not know, as the program says it.
+function unknown(classes) {
+  const missing = about.vocabulary.length ? classes.filter((name) => !about.vocabulary.includes(name.toLowerCase())) : [];
+  const hint = (name) => { const close = closest(name, about.vocabulary); return close ? `did you mean “${close}”?` : "its names are below."; };
+  return missing.slice(0, 3).map((name) => ` The built-in model does not know “${name}”; ${hint(name)}`).join("");
+}
+
 async function search() {
   request?.abort();
   if (view !== "picture" || !picture) return;
@@ -70,7 +77,7 @@ async function search() {
     fail("");
     showFound(result);
     const count = result.detections.length;
-    say(`${count === 0 ? "Nothing" : count} found in ${Math.round(result.timing_ms.total)} ms.`);
+    say(`${count === 0 ? "Nothing" : count} found in ${Math.round(result.timing_ms.total)} ms.${unknown(asked.classes)}`);
   } catch (error) {
     if (signal.aborted) return;
     showFound(null);
@@ -401,6 +408,7 @@ async function begin() {
     $("names").value = sessionStorage.getItem("names") ?? "";
   } catch { /* a private window */ }
   if (about.sessions && location.hash.startsWith("#session=")) show("video");
+  else if (about.gallery && location.hash.startsWith("#gallery")) show("gallery");
   else changed();
 }
 

@@ -1,12 +1,12 @@
 // Objects that are shown by clicks and boxes: what was clicked, the masks that came back, and how a change is taken back.
 
-import { rows, segment } from "/page/server.js";
-import { colorOf, movedCursor } from "/page/stage.js";
+import { counted, rows, segment } from "/page/server.js";
+import { boxOf, colorOf, movedCursor } from "/page/stage.js";
 
 const $ = (id) => document.getElementById(id);
 const POSITIVE = "#1f8a4c", NEGATIVE = "#b3382c";
 const round = (value) => Math.round(value * 100) / 100;
-const counted = ({ points: { length }, box }) => `${length} ${length === 1 ? "click" : "clicks"}${box ? ", a box" : ""}`;
+const shownBy = ({ points, box }) => `${counted(points.length, "click")}${box ? ", a box" : ""}`;
 const isShown = (one) => one.box || one.labels.includes(1);
 
 export class Clicks {
@@ -132,7 +132,7 @@ export class Clicks {
   describe() {
     const one = this.object;
     const mask = one.isStale || !one.found ? "" : one.found.box ? `, fits with ${one.found.predicted_iou.toFixed(2)}` : ", no pixels: try other clicks";
-    return `object ${this.active + 1}, ${counted(one)}${mask}.`;
+    return `object ${this.active + 1}, ${shownBy(one)}${mask}.`;
   }
 
   // Asks for the masks of the objects that changed.
@@ -169,7 +169,7 @@ export class Clicks {
     $("object-name").disabled = !this.object;
     if (document.activeElement !== $("object-name")) $("object-name").value = this.object?.name ?? "";
     const first = this.on.classes().length;
-    rows($("objects"), this.objects.map((one, at) => ({ color: colorOf(first + at), text: `${at + 1} ${this.nameOf(at)}`, number: counted(one), removeName: `Remove object ${at + 1}` })), {
+    rows($("objects"), this.objects.map((one, at) => ({ key: one.key, color: colorOf(first + at), text: `${at + 1} ${this.nameOf(at)}`, number: shownBy(one), removeName: `Remove object ${at + 1}` })), {
       pressed: this.active,
       choose: (at) => { this.select(at); $("stage").focus({ preventScroll: true }); },
       remove: (at) => this.remove(at),
@@ -221,8 +221,8 @@ export class Clicks {
       this.on.say("One corner of the box is here: move the cursor, then press B again.");
       return this.on.changed();
     }
-    const box = [Math.min(from[0], x), Math.min(from[1], y), Math.max(from[0], x), Math.max(from[1], y)];
-    if (box[2] - box[0] < 1 || box[3] - box[1] < 1) {
+    const box = boxOf(from, [x, y]);
+    if (!box) {
       this.on.say("The box has no area.");
       return this.on.changed();
     }

@@ -1,6 +1,6 @@
 // A labelled data set: its images, and the boxes of one of them to correct.
 
-import { api, detect, rows, segment } from "/page/server.js";
+import { api, counted, detect, rows, segment } from "/page/server.js";
 import { colorOf, Stage } from "/page/stage.js";
 
 const $ = (id) => document.getElementById(id);
@@ -40,22 +40,36 @@ export class Gallery {
     $("panel-labels").hidden = !isVisible || !this.open;
     $("label-clicks").hidden = !this.hasClicks();
     if (!isVisible) return;
-    if (!this.images.length) this.load(0);
+    if (!this.images.length) this.begin();
     if (this.open) this.list();
     else this.say("Choose an image to correct.");
     this.stage.draw();
   }
 
+  // The list, and the image of the page's address.
+  async begin() {
+    const id = new URLSearchParams(location.hash.slice(1)).get("gallery");
+    const found = () => this.images.findIndex((image) => image.id === id);
+    for (let from = 0; from === 0 || (id && found() < 0 && from < this.total); from = this.images.length) {
+      if (!await this.load(from)) return;
+    }
+    if (!id) return;
+    if (found() < 0) return this.fail("The gallery has no image of this address: it was removed, or this is another data set.");
+    this.choose(found());
+  }
+
+  // The next images; whether there are some.
   async load(from) {
     try {
       const page = await api(`/v1/gallery?from=${from}`);
       this.images = from ? [...this.images, ...page.images] : page.images;
       [this.classes, this.total] = [page.classes, page.total];
     } catch (error) {
-      return this.fail(error.message);
+      this.fail(error.message);
+      return false;
     }
     $("label-class").replaceChildren(...this.classes.map((name, id) => new Option(name, id)));
-    $("gallery-count").textContent = `${this.total} images, ${this.classes.length} classes`;
+    $("gallery-count").textContent = `${counted(this.total, "image")}, ${counted(this.classes.length, "class", "classes")}`;
     $("gallery-more").hidden = this.images.length >= this.total;
     $("thumbnails").replaceChildren(...this.images.map((image, at) => {
       const item = document.createElement("li");
@@ -66,6 +80,7 @@ export class Gallery {
       item.append(button);
       return item;
     }));
+    return this.images.length > from;
   }
 
   // Whether clicks give masks.
@@ -124,6 +139,7 @@ export class Gallery {
     if (!this.images[at] || !this.mayLeave()) return;
     const image = this.images[at], turn = ++this.turn;
     this.fail("");
+    this.say("");
     try {
       // In this order: if a run replaces the picture in between, it is newer than the labels, and they cannot be saved.
       const labels = await api(`/v1/gallery/${image.id}`);
@@ -161,8 +177,13 @@ export class Gallery {
     return Number($("label-class").value) || 0;
   }
 
+  // A file can have classes beyond the list.
+  nameOf(id) {
+    return this.classes[id] ?? `class ${id}`;
+  }
+
   paint(selected = this.stage.selected) {
-    const boxes = this.boxes.map((one) => ({ ...one, label: this.classes[one.class_id] ?? "?", color: colorOf(one.class_id), editable: true, polygon: one.moved || one.mask ? undefined : one.polygon }));
+    const boxes = this.boxes.map((one) => ({ ...one, label: this.nameOf(one.class_id), color: colorOf(one.class_id), editable: true, polygon: one.moved || one.mask ? undefined : one.polygon }));
     const { points = [], labels = [] } = this.isClicking ? this.boxes[selected]?.asked ?? {} : {};
     this.stage.marks = points.map((at, number) => ({ at, color: labels[number] ? "#1f8a4c" : "#b3382c", text: labels[number] ? "+" : "−" }));
     this.stage.set(boxes, selected);
@@ -172,20 +193,20 @@ export class Gallery {
   list() {
     const { selected } = this.stage;
     const box = (one) => one.box.map(Math.round).join(", ");
-    rows($("found"), this.boxes.map((one) => ({ color: colorOf(one.class_id), text: this.classes[one.class_id] ?? "?", number: box(one), removeName: `Remove ${this.classes[one.class_id]} at ${box(one)}` })), {
+    rows($("found"), this.boxes.map((one) => ({ color: colorOf(one.class_id), key: one.key, text: this.nameOf(one.class_id), number: box(one), removeName: `Remove ${this.nameOf(one.class_id)} at ${box(one)}` })), {
       pressed: selected,
       choose: (at) => { this.stage.select(at); $("editor").focus(); },
       remove: (at) => this.remove(at),
     });
     $("panel-found").hidden = !this.open || !this.isVisible;
-    $("found-heading").textContent = `${this.boxes.length} boxes`;
+    $("found-heading").textContent = counted(this.boxes.length, "box", "boxes");
     $("exports").hidden = true;
     $("label-remove").disabled = selected < 0;
     $("label-undo").disabled = !this.undo.length;
     $("label-save").disabled = false;
     $("gallery-state").textContent = this.isChanged ? "Not saved" : this.open.labels.corrected ? "Corrected" : "";
     $("label-save").textContent = this.isChanged ? "Save" : this.open.labels.corrected ? "Saved" : "Save as it is";
-    $("editor").setAttribute("aria-label", `${this.open.image.name}, ${this.boxes.length} boxes${selected >= 0 ? `, ${this.classes[this.boxes[selected].class_id]} at ${box(this.boxes[selected])} is selected` : ""}`);
+    $("editor").setAttribute("aria-label", `${this.open.image.name}, ${counted(this.boxes.length, "box", "boxes")}${selected >= 0 ? `, ${this.nameOf(this.boxes[selected].class_id)} at ${box(this.boxes[selected])} is selected` : ""}`);
   }
 
   select(number) {

@@ -15,39 +15,83 @@ const pause = (seconds) => new Promise((resolve) => setTimeout(resolve, seconds 
 export const detect = (file, question, signal) => ask("/v1/detect", file, question, signal);
 export const segment = (file, shown, signal) => ask("/v1/segment", file, shown, signal);
 
+function ask(path, file, question, signal) {
+  const form = new FormData();
+  form.append("request", JSON.stringify(question));
+  form.append("image", file);
+  return patiently(path, { method: "POST", body: form, signal });
+}
+
 // Asks again while the server is busy, as it says.
-async function ask(path, file, question, signal) {
+export async function patiently(path, options) {
   for (let tries = 0; ; tries++) {
-    const form = new FormData();
-    form.append("request", JSON.stringify(question));
-    form.append("image", file);
     try {
-      return await api(path, { method: "POST", body: form, signal });
+      return await api(path, options);
     } catch (error) {
       if (error.status !== 503 || tries === 5) throw error;
       await pause(error.retryAfter || 1);
-      signal?.throwIfAborted();
+      options.signal?.throwIfAborted();
     }
   }
 }
 
-// Rows of a list: a button with a colour, a text and a number, and maybe one that removes.
+export const counted = (count, one, many = `${one}s`) => `${count} ${count === 1 ? one : many}`;
+
+function newRow(removes) {
+  const item = document.createElement("li");
+  const button = Object.assign(document.createElement("button"), { type: "button", className: "row" });
+  button.append(Object.assign(document.createElement("span"), { className: "swatch" }), document.createElement("span"), document.createElement("span"));
+  button.addEventListener("click", () => item.choose());
+  item.append(button);
+  if (removes) {
+    const cross = Object.assign(document.createElement("button"), { type: "button", className: "remove", textContent: "✕" });
+    cross.addEventListener("click", () => item.drop());
+    item.append(cross);
+  }
+  return item;
+}
+
+// Rows of a list: a button with a colour, a text and a number, and maybe one that removes. A row stays the same element as long as
+// its key, by default its place, is there: it keeps the focus and a press that lasts.
 export function rows(list, items, { pressed = -1, choose, remove }) {
-  list.replaceChildren(...items.map(({ color, text, number = "", removeName }, at) => {
-    const item = document.createElement("li");
-    const button = Object.assign(document.createElement("button"), { type: "button", className: "row" });
+  const keys = items.map(({ key }, at) => String(key ?? at)), known = new Map([...list.children].map((item) => [item.dataset.key, item]));
+  const focused = document.activeElement, place = [...list.children].findIndex((item) => item.contains(focused));
+  for (const [key, item] of known) {
+    if (keys.includes(key) && Boolean(item.children[1]) === Boolean(remove)) continue;
+    item.remove();
+    known.delete(key);
+  }
+  items.forEach(({ color, text, number = "", removeName }, at) => {
+    const item = known.get(keys[at]) ?? newRow(Boolean(remove)), [button, cross] = item.children;
+    item.dataset.key = keys[at];
+    Object.assign(item, { choose: () => choose(at), drop: () => remove(at) });
     button.setAttribute("aria-pressed", String(at === pressed));
-    const swatch = Object.assign(document.createElement("span"), { className: "swatch" });
-    swatch.style.background = color;
-    button.append(swatch, Object.assign(document.createElement("span"), { textContent: text }), Object.assign(document.createElement("span"), { textContent: number }));
-    button.addEventListener("click", () => choose(at));
-    item.append(button);
-    if (remove) {
-      const cross = Object.assign(document.createElement("button"), { type: "button", className: "remove", textContent: "✕" });
-      cross.setAttribute("aria-label", removeName ?? `Remove ${text}`);
-      cross.addEventListener("click", () => remove(at));
-      item.append(cross);
+    button.children[0].style.background = color;
+    button.children[1].textContent = text;
+    button.children[2].textContent = number;
+    cross?.setAttribute("aria-label", removeName ?? `Remove ${text}`);
+    if (list.children[at] !== item) list.insertBefore(item, list.children[at] ?? null);
+  });
+  // The row that had the focus is gone: its neighbour has it.
+  if (place >= 0 && !list.contains(document.activeElement)) {
+    const next = list.children[Math.min(place, items.length - 1)];
+    next?.querySelector(focused.className === "remove" ? ".remove" : ".row").focus();
+  }
+}
+
+// The name that is most like a mistyped one, if any is: two letters in three agree, and exchanged neighbours count once.
+export function closest(name, known) {
+  const likeness = (other) => {
+    const [a, b] = [name.toLowerCase(), other], d = Array.from({ length: a.length + 1 }, (_, at) => [at]);
+    for (let j = 0; j <= b.length; j++) d[0][j] = j;
+    for (let i = 1; i <= a.length; i++) {
+      for (let j = 1; j <= b.length; j++) {
+        d[i][j] = Math.min(d[i - 1][j] + 1, d[i][j - 1] + 1, d[i - 1][j - 1] + Number(a[i - 1] !== b[j - 1]));
+        if (i > 1 && j > 1 && a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1]) d[i][j] = Math.min(d[i][j], d[i - 2][j - 2] + 1);
+      }
     }
-    return item;
-  }));
+    return 1 - d[a.length][b.length] / Math.max(a.length, b.length, 1);
+  };
+  const [best, most] = known.reduce(([best, most], other) => { const now = likeness(other); return now > most ? [other, now] : [best, most]; }, ["", 0]);
+  return most >= 0.65 ? best : null;
 }

@@ -34,6 +34,12 @@ export function movedCursor(event, [x, y], { width, height }) {
   return [inside(x + step[0] * size, width), inside(y + step[1] * size, height)];
 }
 
+// The box of two corners; null if it has no area.
+export function boxOf([a, b], [x, y]) {
+  const box = [Math.min(a, x), Math.min(b, y), Math.max(a, x), Math.max(b, y)];
+  return box[2] - box[0] < 1 || box[3] - box[1] < 1 ? null : box;
+}
+
 // A mask as a canvas in one colour.
 function maskCanvas(mask, color) {
   const [height, width] = mask.size;

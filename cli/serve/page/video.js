@@ -1,8 +1,8 @@
 // A video: objects that are found by a word or by clicks, followed through it, corrected and removed.
 
-import { api, rows } from "/page/server.js";
+import { api, counted, patiently, rows } from "/page/server.js";
 import { download } from "/page/formats.js";
-import { colorOf, movedCursor, Stage } from "/page/stage.js";
+import { boxOf, colorOf, movedCursor, Stage } from "/page/stage.js";
 
 const $ = (id) => document.getElementById(id);
 const POSITIVE = "#1f8a4c", NEGATIVE = "#b3382c";
@@ -21,6 +21,7 @@ export class Video {
       mayClick: () => this.mayWork,
       drawsOver: true,
       click: (point, isPositive) => this.click(point, isPositive),
+      draw: (box) => this.box(box),
     });
     $("video-file").addEventListener("change", (event) => { this.upload(event.target.files[0]); event.target.value = ""; });
     $("video-open").addEventListener("click", () => this.open(json("POST", { video: $("video-name").value }), $("video-name").value));
@@ -44,7 +45,7 @@ export class Video {
     clearTimeout(this.looking);
     this.stopPlaying();
     // `frames` has the results by number; `clicks` those on an object of a frame, by "object/frame".
-    Object.assign(this, { state: null, frames: new Map(), clicks: new Map(), last: [], at: 0, object: null, cursor: null, isBusy: false, run: null, revision: 0, started: 0, turn: 0 });
+    Object.assign(this, { state: null, frames: new Map(), clicks: new Map(), last: [], at: 0, object: null, cursor: null, corner: null, isBusy: false, drawn: null, run: null, revision: 0, started: 0, turn: 0 });
   }
 
   // A click is answered by one request at a time.
@@ -104,7 +105,7 @@ export class Video {
     this.on.fail("");
     this.on.say(`Opening ${name}…`);
     try {
-      const state = await api("/v1/sessions", request);
+      const state = await patiently("/v1/sessions", request);
       this.isBusy = false;
       await this.enter(state, name);
     } catch (error) {
@@ -243,6 +244,23 @@ export class Video {
     return `${object}/${frame}`;
   }
 
+  // A box around another object.
+  async box(box) {
+    const start = performance.now(), frame = this.at, object = this.state.next_object;
+    const done = await this.work("Looking…", async (path) => this.put(await api(`${path}/prompts`, json("POST", { frame, box: box.map((value) => Math.round(value * 100) / 100), object }))));
+    if (!done) return;
+    this.added(object, frame, []);
+    this.on.say(`Object ${object + 1}, a box on frame ${frame}, ${Math.round(performance.now() - start)} ms. Click to mend its mask; Follow carries it to the other frames.`);
+  }
+
+  // Notes what was shown of an object, for Undo.
+  added(object, frame, clicks, isNew = true) {
+    this.clicks.set(this.keyOf(object, frame), clicks);
+    this.last.push({ object, frame, isNew });
+    this.object = object;
+    this.paint();
+  }
+
   async click(point, isPositive) {
     if (!this.mayWork) return;
     const isNew = this.object === null;
@@ -263,12 +281,9 @@ export class Video {
       this.put(answer);
     });
     if (!done) return;
-    this.clicks.set(this.keyOf(shown, frame), clicks);
-    this.last.push({ object: shown, frame, isNew: object === null });
-    this.object = shown;
-    this.paint();
+    this.added(shown, frame, clicks, object === null);
     const has = this.frames.get(frame)?.some((one) => one.object === shown);
-    this.on.say(`Object ${shown + 1}, ${clicks.length} ${clicks.length === 1 ? "click" : "clicks"} on frame ${frame}${has ? "" : ", no pixels: try other clicks"}, ${Math.round(performance.now() - start)} ms. Follow carries it to the other frames.`);
+    this.on.say(`Object ${shown + 1}, ${counted(clicks.length, "click")} on frame ${frame}${has ? "" : ", no pixels: try other clicks"}, ${Math.round(performance.now() - start)} ms. Follow carries it to the other frames.`);
   }
 
   // Takes the last click back: an object without clicks goes.
@@ -342,9 +357,9 @@ export class Video {
         }
         if (done) break;
       }
-      this.on.say(`${passed} frames in ${((performance.now() - begun) / 1000).toFixed(1)} s.`);
+      this.on.say(`${counted(passed, "frame")} in ${((performance.now() - begun) / 1000).toFixed(1)} s.`);
     } catch (error) {
-      if (run.signal.aborted) this.on.say(`Stopped after ${passed} frames.`);
+      if (run.signal.aborted) this.on.say(`Stopped after ${counted(passed, "frame")}.`);
       else this.on.fail(error.message);
     }
     if (this.run !== run) return;
@@ -389,7 +404,7 @@ export class Video {
         const bitmap = await createImageBitmap(await answer.blob());
         if (this.state?.id !== id) return;
         this.stage.show(bitmap, bitmap.width, bitmap.height);
-        Object.assign(this, { cursor: null, drawn: wanted });
+        Object.assign(this, { cursor: null, corner: null, drawn: wanted });
         shown = wanted;
         this.paint();
       } catch (error) {
@@ -437,17 +452,19 @@ export class Video {
     const { state, object } = this;
     const found = this.frames.get(this.drawn ?? this.at) ?? [];
     this.stage.marks = (this.clicks.get(this.keyOf(object)) ?? []).map(([x, y, isPositive]) => ({ at: [x, y], color: isPositive ? POSITIVE : NEGATIVE, text: isPositive ? "+" : "−" }));
+    if (this.corner) this.stage.marks.push({ at: this.corner, color: POSITIVE, text: "□" });
     if (this.cursor) this.stage.marks.push({ at: this.cursor, isCursor: true });
     this.stage.set(found.map((one) => ({ box: one.box, mask: one.mask, label: `${one.object + 1} ${this.nameOf(one.object)}`, color: colorOf(one.object), dim: object !== null && one.object !== object })), -1);
     const known = new Set([...state.objects, ...[...this.frames.values()].flat().map((one) => one.object)]);
     const objects = [...known].sort((a, b) => a - b);
     const number = (one) => [...this.frames.values()].filter((all) => all.some((each) => each.object === one)).length;
-    rows($("video-objects"), objects.map((one) => ({ color: colorOf(one), text: `${one + 1} ${this.nameOf(one)}`, number: `${number(one)} ${number(one) === 1 ? "frame" : "frames"}`, removeName: `Remove object ${one + 1}` })), {
+    rows($("video-objects"), objects.map((one) => ({ key: one, color: colorOf(one), text: `${one + 1} ${this.nameOf(one)}`, number: counted(number(one), "frame"), removeName: `Remove object ${one + 1}` })), {
       pressed: objects.indexOf(object),
       choose: (at) => this.select(objects[at]),
       remove: (at) => this.remove(objects[at]),
     });
-    if (this.mayWork === false) $("video-objects").querySelectorAll(".remove").forEach((button) => { button.disabled = true; });
+    // Not `disabled`, which would take the focus away.
+    $("video-objects").querySelectorAll(".remove").forEach((button) => button.setAttribute("aria-disabled", String(!this.mayWork)));
     $("video-new").setAttribute("aria-pressed", String(object === null));
     $("video-object").disabled = object === null;
     if (document.activeElement !== $("video-object")) $("video-object").value = object === null ? "" : this.nameOf(object);
@@ -463,7 +480,7 @@ export class Video {
     $("video-play").textContent = this.playing ? "Pause" : "Play";
     $("video-exports").hidden = !this.frames.size;
     $("video-frame").max = Math.max(state.frames - 1, 0);
-    $("video-stage").setAttribute("aria-label", `${this.name}, frame ${this.at} of ${state.frames}, ${found.length} objects: ${found.map((one) => `${one.object + 1} ${this.nameOf(one.object)}`).join(", ") || "none"}`);
+    $("video-stage").setAttribute("aria-label", `${this.name}, frame ${this.drawn ?? this.at} of ${state.frames}, ${counted(found.length, "object")}: ${found.map((one) => `${one.object + 1} ${this.nameOf(one.object)}`).join(", ") || "none"}`);
   }
 
   async save(format, name) {
@@ -493,6 +510,12 @@ export class Video {
     } else if (event.key === "Enter" || event.key === " ") {
       this.cursor = at;
       this.click(at, !(event.shiftKey || event.altKey));
+    } else if (event.key.toLowerCase() === "b" && !event.altKey) {
+      const box = this.corner && boxOf(this.corner, at);
+      this.on.say(this.corner ? "The box has no area." : "One corner of the box is here: move the cursor, then press B again.");
+      Object.assign(this, { cursor: at, corner: this.corner ? null : at });
+      if (box) this.box(box);
+      this.paint();
     } else {
       return;
     }

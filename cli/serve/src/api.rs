@@ -1,6 +1,6 @@
 //! The routes.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request, State};
@@ -8,15 +8,15 @@ use axum::http::{StatusCode, header};
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::app::App;
 use crate::metrics::Now;
 use crate::problem::{Problem, json_response};
 use crate::{detect, example, gallery, guard, label_studio, page, segment, sessions, video};
 
-/// The description of the API.
-pub(crate) const OPENAPI: &str = include_str!("openapi.json");
+/// The description of the API, without the refusals that many routes have in common.
+const OPENAPI: &str = include_str!("openapi.json");
 
 /// Every route; all of them pass the guard.
 pub(crate) fn router(app: &Arc<App>) -> Router {
@@ -60,7 +60,30 @@ async fn health() -> Response {
 }
 
 async fn openapi() -> Response {
-    ([(header::CONTENT_TYPE, "application/json")], OPENAPI).into_response()
+    static WHOLE: LazyLock<Value> = LazyLock::new(|| described(OPENAPI));
+    json_response(StatusCode::OK, &*WHOLE)
+}
+
+/// A description with what requests of each kind can be refused with.
+fn described(text: &str) -> Value {
+    let mut whole: Value = serde_json::from_str(text).expect("a test reads it");
+    for (path, methods) in whole["paths"].as_object_mut().into_iter().flatten() {
+        let operations = methods.as_object_mut().into_iter().flatten();
+        for (_, operation) in operations.filter(|(name, _)| *name != "parameters") {
+            let has_body = operation.get("requestBody").is_some();
+            let refusals = [
+                ("400", has_body || path.starts_with("/v1/")),
+                ("401", operation.get("security").is_none()),
+                ("404", path.contains('{')),
+                ("413", has_body),
+            ];
+            let any = ["403", "500", "503", "504"].map(|status| (status, true));
+            for (status, _) in refusals.into_iter().chain(any).filter(|(_, is_possible)| *is_possible) {
+                operation["responses"][status] = json!({"$ref": "#/components/responses/Problem"});
+            }
+        }
+    }
+    whole
 }
 
 async fn metrics(State(app): State<Arc<App>>) -> Response {
@@ -99,6 +122,7 @@ async fn about(State(app): State<Arc<App>>) -> Response {
             "exemplars": limits.exemplars,
             "objects": limits.objects,
             "points": limits.points,
+            "tiles": limits.tiles,
             "sessions": limits.sessions,
             "session_bytes": limits.session_bytes,
             "session_seconds": limits.session_idle.as_secs_f64(),
@@ -106,4 +130,73 @@ async fn about(State(app): State<Arc<App>>) -> Response {
         },
     });
     json_response(StatusCode::OK, &about)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// The routes of a file, as `path method`.
+    fn routes(source: &str, prefix: &str) -> Vec<String> {
+        let source = source.split("#[cfg(test)]").next().unwrap_or_default();
+        let mut routes = Vec::new();
+        for route in source.split(".route(\"").skip(1) {
+            let (path, rest) = route.split_once('"').expect("a path");
+            let line = rest.lines().next().expect("methods");
+            for method in ["get", "put", "post", "delete"] {
+                if line.contains(&format!(" {method}(")) || line.contains(&format!(".{method}(")) {
+                    let path = if path == "/" && !prefix.is_empty() { "" } else { path };
+                    routes.push(format!("{prefix}{path} {method}"));
+                }
+            }
+        }
+        routes
+    }
+
+    #[test]
+    fn the_description_has_every_route() {
+        let described = described(OPENAPI);
+        let mut wrong = Vec::new();
+        let mut documented = BTreeSet::new();
+        for (path, methods) in described["paths"].as_object().expect("it has paths") {
+            let methods = methods.as_object().expect("it has methods");
+            for (method, operation) in methods.iter().filter(|(key, _)| *key != "parameters") {
+                documented.insert(format!("{path} {method}"));
+                let has = |status: &str| operation["responses"].get(status).is_some();
+                for (status, is_needed) in [
+                    ("401", path != "/healthz"),
+                    ("403", true),
+                    ("500", true),
+                    ("404", path.contains('{')),
+                    ("413", operation.get("requestBody").is_some()),
+                    ("400", operation.get("requestBody").is_some() || path.starts_with("/v1/")),
+                ] {
+                    if is_needed && !has(status) {
+                        wrong.push(format!("{path} {method} has no {status}"));
+                    }
+                }
+                if operation["summary"].as_str().is_none_or(str::is_empty) {
+                    wrong.push(format!("{path} {method} has no summary"));
+                }
+            }
+        }
+        let served: BTreeSet<String> = [
+            routes(include_str!("api.rs"), ""),
+            routes(include_str!("sessions/routes.rs"), "/v1/sessions"),
+            routes(include_str!("label_studio.rs"), "/label-studio"),
+        ]
+        .concat()
+        .into_iter()
+        .collect();
+        assert!(served.len() > 30, "{served:?}");
+        wrong
+            .extend(served.symmetric_difference(&documented).map(|route| format!("{route}: in one of both")));
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+        let text = described.to_string();
+        for reference in text.split("\"$ref\":\"#").skip(1).filter_map(|rest| rest.split('"').next()) {
+            assert!(described.pointer(reference).is_some(), "{reference}");
+        }
+    }
 }

@@ -16,10 +16,11 @@ use serde_json::{Map, Value};
 use crate::app::App;
 use crate::connections::Ends;
 use crate::engine::{Asking, Found};
+use crate::extract::body;
 use crate::limits::Limits;
 use crate::places::Place;
 use crate::problem::{Problem, json_response};
-use crate::request::{Asked, Question};
+use crate::request::Question;
 
 /// What was found in a picture: an entry of `ocelli detect --json`, without the file.
 #[derive(Serialize)]
@@ -41,18 +42,26 @@ impl From<Found<Vec<Detection>>> for Answer {
     }
 }
 
+/// The fields that a form may have, once and several times.
+pub(crate) struct Fields(pub &'static str, pub &'static str);
+
 /// What is asked about a picture, from both forms of a request. The limits come first.
 pub(crate) trait Asks: Sized + Send + 'static {
+    const FIELDS: Fields;
+
     /// The picture file and the question, from JSON.
     fn of_json(body: &[u8], limits: &Limits) -> Result<(Option<Bytes>, Self), Problem>;
 
-    /// The same, from the names and contents of the fields of a form.
+    /// The same, from the fields of a form.
     fn of_form(fields: Vec<(String, Bytes)>, limits: &Limits) -> Result<(Option<Bytes>, Self), Problem>;
 }
 
 /// Detects in one picture.
-pub(crate) async fn detect(State(app): State<Arc<App>>, request: Request) -> Result<Response, Problem> {
-    let client = ends_of(&request)?.client;
+pub(crate) async fn detect(
+    State(app): State<Arc<App>>,
+    Ends { client, .. }: Ends,
+    request: Request,
+) -> Result<Response, Problem> {
     let (picture, question, _slot) = asked::<Question>(&app, client, request).await?;
     let found = app.engine.ask(client, picture, question).await?;
     off_the_workers(move |_| Ok(json_response(StatusCode::OK, &Answer::from(found)))).await
@@ -64,18 +73,16 @@ pub(crate) async fn asked<Q: Asks>(
     client: IpAddr,
     request: Request,
 ) -> Result<(Bytes, Q, Place), Problem> {
-    let kind = request.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
-    let kind = kind.unwrap_or_default().split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     let limits = app.config.limits.clone();
     // It is held until the request has its slot, so that bodies that wait are counted.
     let place = app.bodies.take(client)?;
-    let (picture, question) = match kind.as_str() {
+    let (picture, question) = match kind_of(&request).as_str() {
         "application/json" => {
             let body = body(request).await?;
             off_the_workers(move |_| Q::of_json(&body, &limits)).await?
         }
-        "multipart/form-data" => {
-            let fields = fields(request, &limits).await?;
+        FORM => {
+            let fields = fields(request, Q::FIELDS, &limits).await?;
             off_the_workers(move |_| Q::of_form(fields, &limits)).await?
         }
         _ => {
@@ -88,6 +95,15 @@ pub(crate) async fn asked<Q: Asks>(
     let slot = app.slots.take(client)?;
     drop(place);
     Ok((picture, question, slot))
+}
+
+/// The type of a form.
+pub(crate) const FORM: &str = "multipart/form-data";
+
+/// The type of a body.
+pub(crate) fn kind_of(request: &Request) -> String {
+    let kind = request.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    kind.unwrap_or_default().split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }
 
 /// Runs what takes long on a thread that may wait, so that other requests are answered meanwhile. The token is cancelled
@@ -105,60 +121,37 @@ pub(crate) async fn off_the_workers<T: Send + 'static>(
     done.await.map_err(failed)?
 }
 
-/// The ends of the request's connection.
-pub(crate) fn ends_of(request: &Request) -> Result<Ends, Problem> {
-    let ends = request.extensions().get::<Ends>();
-    ends.cloned()
-        .ok_or_else(|| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "a connection without an address"))
-}
-
-/// A parameter of the address, as it is there.
-pub(crate) fn parameter<'r>(request: &'r Request, name: &str) -> Option<&'r str> {
-    let pairs = request.uri().query().unwrap_or_default().split('&');
-    pairs.filter_map(|pair| pair.split_once('=')).find(|(key, _)| *key == name).map(|(_, value)| value)
-}
-
-/// The whole body, within the limit. The caller holds a place for it.
-pub(crate) async fn body(request: Request) -> Result<Bytes, Problem> {
-    Bytes::from_request(request, &()).await.map_err(|error| Problem::new(error.status(), error.body_text()))
-}
-
-/// The fields of a form: name and content.
-pub(crate) async fn fields(request: Request, limits: &Limits) -> Result<Vec<(String, Bytes)>, Problem> {
+/// The fields of a form, name and content, that of the whole request first. Others than the known ones are refused, and what
+/// would replace one that came before.
+pub(crate) async fn fields(
+    request: Request,
+    Fields(once, several): Fields,
+    limits: &Limits,
+) -> Result<Vec<(String, Bytes)>, Problem> {
     let broken = |error: MultipartError| Problem::new(error.status(), error.body_text());
     let mut form = Multipart::from_request(request, &())
         .await
         .map_err(|error| Problem::new(error.status(), error.body_text()))?;
-    let mut fields = Vec::new();
+    let (mut fields, mut refused): (Vec<(String, Bytes)>, _) = (Vec::new(), None);
     while let Some(field) = form.next_field().await.map_err(broken)? {
         limits.check_fields(fields.len() + 1)?;
-        fields.push((field.name().unwrap_or_default().to_owned(), field.bytes().await.map_err(broken)?));
+        let name = field.name().unwrap_or_default().to_owned();
+        let is_one_of = |known: &str| known.split_whitespace().any(|known| known == name);
+        if !is_one_of(several) && !is_one_of(once) {
+            let file =
+                if field.file_name().is_some() { " for a file; a picture goes into image" } else { "" };
+            let all = format!("{once} {several}").trim().replace(' ', ", ");
+            refused.get_or_insert(format!("{name}: no such field{file}; the fields are {all}"));
+        } else if !is_one_of(several) && fields.iter().any(|(before, _)| *before == name) {
+            refused.get_or_insert(format!("{name} is there twice: expected it once"));
+        }
+        fields.push((name, field.bytes().await.map_err(broken)?));
     }
-    Ok(fields)
+    fields.sort_by_key(|(name, _)| name != "request");
+    refused.map_or(Ok(fields), |why| Err(Problem::bad(why)))
 }
 
-impl Asks for Question {
-    fn of_json(body: &[u8], limits: &Limits) -> Result<(Option<Bytes>, Self), Problem> {
-        Asked::from_json(body)?.into_parts(limits)
-    }
-
-    /// The picture is in `image`, and the question in `request` as JSON or in a field for each option.
-    fn of_form(fields: Vec<(String, Bytes)>, limits: &Limits) -> Result<(Option<Bytes>, Self), Problem> {
-        let (mut picture, mut asked) = (None, Asked::default());
-        for (name, value) in fields {
-            match name.as_str() {
-                "image" => picture = Some(value),
-                "request" => asked = Asked::from_json(&value)?,
-                _ => {
-                    let text = std::str::from_utf8(&value);
-                    asked.set(
-                        &name,
-                        text.map_err(|_| Problem::bad(format!("{name}: expected text in UTF-8")))?,
-                    )?;
-                }
-            }
-            asked.check_counts(limits)?;
-        }
-        Ok((picture, asked.question(limits)?))
-    }
+/// The text of a field.
+pub(crate) fn text<'v>(name: &str, value: &'v [u8]) -> Result<&'v str, Problem> {
+    std::str::from_utf8(value).map_err(|_| Problem::bad(format!("{name}: expected text in UTF-8")))
 }

@@ -6,7 +6,7 @@ mod features;
 mod stages;
 
 use std::net::IpAddr;
-use std::panic::catch_unwind;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -60,14 +60,14 @@ enum Task {
 impl Task {
     /// Whether it needs the features that masks of detections are computed from.
     fn masks(&self) -> bool {
-        matches!(self, Self::Detect(question, _) if question.masks)
+        matches!(self, Self::Detect(question, _) if question.asked.masks)
     }
 
     /// The tiles in which the picture is searched, with those of the server as the default.
-    fn tiling(&self, of_server: Option<Tiling>) -> Option<Tiling> {
+    fn tiling(&self, of_server: Option<Tiling>, limits: &Limits) -> Result<Option<Tiling>> {
         match self {
-            Self::Detect(question, _) => question.tiles.over(of_server),
-            Self::Segment(..) => None,
+            Self::Detect(question, _) => question.tiles.over(of_server, limits),
+            Self::Segment(..) => Ok(None),
         }
     }
 
@@ -117,6 +117,7 @@ type Key = [u8; 32];
 struct Decoded {
     key: Key,
     image: Option<Image>,
+    tiling: Option<Tiling>,
     job: Job,
 }
 
@@ -134,17 +135,18 @@ impl Engine {
         let (sender, receiver) = sync_channel(AHEAD * devices);
         let receiver = Arc::new(Mutex::new(receiver));
         let known: Vec<_> = (0..devices).map(|_| Arc::new(KnownPictures::default())).collect();
+        let tiles = detectors.first().map(|one| (one.tiling(), one.model().manifest().imgsz));
+        let tiles = tiles.unwrap_or_default();
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let mut threads = Vec::new();
         for _ in 0..cores.div_ceil(2).min(MOST_DECODERS * devices) {
             let (queue, sender, known, limits) =
                 (queue.clone(), sender.clone(), known.clone(), limits.clone());
-            threads.push(named("decode", move || decode_all(&queue, &sender, &known, &limits)));
+            threads.push(named("decode", move || decode_all(&queue, &sender, &known, tiles, &limits)));
         }
         for (detector, known) in detectors.into_iter().zip(known) {
             let (encoded, to_search) = sync_channel(0);
             let clicks = detector.model().manifest().tracker.is_some();
-            let tiling = detector.tiling();
             let alone = detector.is_in_low_memory().then(Arc::default);
             let Stages { text, mut encoder, mut decoder, segmenter, .. } = detector.into_stages();
             if alone.is_some() {
@@ -153,7 +155,7 @@ impl Engine {
             }
             let encoder = Arc::new(Mutex::new(encoder));
             let cache = FeatureCache::new(limits.feature_bytes / devices, known, metrics.clone());
-            let of_first = (encoder.clone(), alone.clone(), tiling);
+            let of_first = (encoder.clone(), alone.clone());
             let mut first = BackboneStage::new(of_first, clicks, cache, metrics.clone(), limits.clone());
             let receiver = receiver.clone();
             threads.push(named("backbone", move || first.run(&receiver, &encoded)));
@@ -219,27 +221,34 @@ fn named(name: &str, work: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
     std::thread::Builder::new().name(name.into()).spawn(work).expect("the system has threads left")
 }
 
-/// Decodes pictures until the queue is closed.
+/// Decodes pictures until the queue is closed. `tiles` are those of the server, and the side of the model's input.
 fn decode_all(
     queue: &Queue<Job>,
     decoded: &SyncSender<Decoded>,
     known: &[Arc<KnownPictures>],
+    (of_server, side): (Option<Tiling>, usize),
     limits: &Limits,
 ) {
     while let Some(job) = queue.pop() {
         let key: Key = Sha256::digest(&job.picture).into();
         // Any device may take it.
-        let image = match known.iter().all(|known| known.contains(&key, job.task.masks())) {
-            true => Ok(None),
-            false => decode(&job.picture, limits).and_then(|image| {
-                job.task.check((image.width(), image.height()))?;
-                Ok(Some(image))
-            }),
-        };
-        match image {
+        let is_known = known.iter().all(|known| known.contains(&key, job.task.masks()));
+        let read = caught(|| {
+            let tiling = job.task.tiling(of_server, limits)?;
+            if let Some(tiling) = tiling {
+                tiling.check_picture(Image::declared_size(&job.picture, "the request")?, side)?;
+            }
+            if is_known {
+                return Ok((None, tiling));
+            }
+            let image = decode(&job.picture, limits)?;
+            job.task.check((image.width(), image.height()))?;
+            Ok((Some(image), tiling))
+        });
+        match read {
             Err(error) => job.task.fail(error),
-            Ok(image) => {
-                if decoded.send(Decoded { key, image, job }).is_err() {
+            Ok((image, tiling)) => {
+                if decoded.send(Decoded { key, image, tiling, job }).is_err() {
                     return;
                 }
             }
@@ -249,11 +258,14 @@ fn decode_all(
 
 /// Decodes a picture. No file makes the thread end.
 pub(crate) fn decode(bytes: &[u8], limits: &Limits) -> Result<Image> {
-    catch_unwind(|| {
+    caught(|| {
         limits.check_picture(bytes)?;
         Image::decode(bytes, "the request")
     })
-    .unwrap_or_else(|_| {
+}
+
+fn caught<T>(read: impl FnOnce() -> Result<T>) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|_| {
         Err(Error::new(ErrorKind::InvalidData, "cannot read the image, the request: the decoder failed"))
     })
 }

@@ -2,12 +2,12 @@
 
 use std::collections::HashMap;
 use std::io::Cursor;
-use std::net::IpAddr;
 use std::path::Path as FilePath;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use axum::extract::{Path, Request, State};
-use axum::http::{StatusCode, header};
+use axum::body::Bytes;
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use image::ImageFormat;
 use image::imageops::FilterType;
@@ -17,9 +17,11 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::app::App;
-use crate::detect::{body, ends_of, off_the_workers, parameter};
+use crate::extract::{Arrived, Files, parameter};
 use crate::limits::Limits;
 use crate::problem::{Problem, json_response};
+
+type Answer = std::result::Result<Response, Problem>;
 
 /// Images of one answer.
 const PAGE: usize = 200;
@@ -31,7 +33,8 @@ const KEPT_THUMBNAILS: usize = 2_000;
 /// The data set, and its small images.
 pub(crate) struct Gallery {
     set: RwLock<CorrectedSet>,
-    thumbnails: Mutex<HashMap<String, Vec<u8>>>,
+    /// Each with the version of its file.
+    thumbnails: Mutex<HashMap<String, ((u64, u64), Bytes)>>,
     limits: Limits,
     /// One save at a time: the second waits instead of failing on the lock.
     saving: Mutex<()>,
@@ -86,9 +89,10 @@ impl Gallery {
         Ok(Image::decode(bytes, &image.name)?.into_rgb_image())
     }
 
-    fn thumbnail(&self, image: &SetImage) -> Result<Vec<u8>> {
+    fn thumbnail(&self, image: &SetImage) -> Result<Bytes> {
         let lock = || self.thumbnails.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = lock().get(&image.id) {
+        let version = self.read(|set| set.file_version(image));
+        if let Some((_, known)) = lock().get(&image.id).filter(|(known, _)| *known == version) {
             return Ok(known.clone());
         }
         let whole = self.decode(image, &self.read(|set| set.read_image(image))?)?;
@@ -98,12 +102,12 @@ impl Gallery {
         let small = image::imageops::resize(&whole, width, height, FilterType::Triangle);
         let mut bytes = Cursor::new(Vec::new());
         small.write_to(&mut bytes, ImageFormat::Jpeg).map_err(not_encoded)?;
-        let bytes = bytes.into_inner();
+        let bytes = Bytes::from(bytes.into_inner());
         let mut known = lock();
         if known.len() >= KEPT_THUMBNAILS {
             known.clear();
         }
-        known.insert(image.id.clone(), bytes.clone());
+        known.insert(image.id.clone(), (version, bytes.clone()));
         Ok(bytes)
     }
 }
@@ -116,34 +120,12 @@ pub(crate) fn not_encoded(error: image::ImageError) -> ocelli::Error {
     ocelli::Error::new(ErrorKind::Execution, format!("cannot encode an image: {error}")).with_source(error)
 }
 
-fn gallery(app: &App) -> std::result::Result<Arc<Gallery>, Problem> {
-    app.gallery.clone().ok_or_else(|| Problem::missing("the server was started without a gallery"))
-}
-
-/// Work with files, which has one of the places of requests until it is done, even if nobody waits for it any more.
-async fn with_files<T: Send + 'static>(
-    app: &App,
-    client: IpAddr,
-    work: impl FnOnce() -> std::result::Result<T, Problem> + Send + 'static,
-) -> std::result::Result<T, Problem> {
-    let slot = app.slots.wait(client).await?;
-    off_the_workers(move |_| {
-        let _slot = slot;
-        work()
-    })
-    .await
-}
-
 /// The classes, and a page of the images: `?from=200` continues.
-pub(crate) async fn list(
-    State(app): State<Arc<App>>,
-    request: Request,
-) -> std::result::Result<Response, Problem> {
-    let gallery = gallery(&app)?;
-    let from = parameter(&request, "from").unwrap_or("0");
+pub(crate) async fn list(files: Files, address: Uri) -> Answer {
+    let from = parameter(&address, "from").unwrap_or("0");
     let wrong = |_| Problem::bad("from: expected the number of an image, from 0");
     let from: usize = from.parse().map_err(wrong)?;
-    let listed = with_files(&app, ends_of(&request)?.client, move || {
+    let listed = files.work(move |gallery| {
         if from == 0 {
             gallery.refresh()?;
         }
@@ -164,13 +146,8 @@ pub(crate) async fn list(
 }
 
 /// The labels of an image.
-pub(crate) async fn read(
-    State(app): State<Arc<App>>,
-    Path(id): Path<String>,
-    request: Request,
-) -> std::result::Result<Response, Problem> {
-    let gallery = gallery(&app)?;
-    let labels = with_files(&app, ends_of(&request)?.client, move || {
+pub(crate) async fn read(files: Files, Path(id): Path<String>) -> Answer {
+    let labels = files.work(move |gallery| {
         let image = gallery.image(&id)?;
         let labels = gallery.read(|set| set.labels(&image))?;
         Ok(gallery.labels(&image, &labels))
@@ -181,7 +158,7 @@ pub(crate) async fn read(
 /// What a person made of the labels of an image.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Correction {
+pub(crate) struct Correction {
     /// That of the labels that were changed.
     version: String,
     instances: Vec<CorrectedInstance>,
@@ -202,22 +179,13 @@ struct CorrectedInstance {
 /// Saves the labels of an image.
 pub(crate) async fn save(
     State(app): State<Arc<App>>,
+    files: Files,
     Path(id): Path<String>,
-    request: Request,
-) -> std::result::Result<Response, Problem> {
-    let gallery = gallery(&app)?;
-    let client = ends_of(&request)?.client;
-    let place = app.bodies.take(client)?;
-    let body = body(request).await?;
-    let limits = app.config.limits.clone();
-    let correction = off_the_workers(move |_| {
-        let correction: Correction =
-            serde_json::from_slice(&body).map_err(|error| Problem::bad(format!("correction: {error}")))?;
-        limits.check_new_boxes(correction.instances.iter().filter(|one| one.line.is_none()).count())?;
-        Ok(correction)
-    });
-    let correction = correction.await?;
-    let saved = with_files(&app, client, move || {
+    Arrived { asked: correction, place, .. }: Arrived<Correction>,
+) -> Answer {
+    let new = correction.instances.iter().filter(|one| one.line.is_none());
+    app.config.limits.check_new_boxes(new.count())?;
+    let saved = files.work(move |gallery| {
         let _place = place;
         let image = gallery.image(&id)?;
         let instance = |one: &CorrectedInstance| {
@@ -235,7 +203,7 @@ pub(crate) async fn save(
         let _saving = gallery.saving.lock().unwrap_or_else(PoisonError::into_inner);
         let saved = gallery.read(|set| set.save(&image, &correction.version, &instances));
         let labels = saved.map_err(|error| match error.kind() {
-            ErrorKind::Mismatch => Problem::new(StatusCode::CONFLICT, error.to_string()),
+            ErrorKind::Mismatch => Problem::from(error).with_status(StatusCode::CONFLICT),
             _ => error.into(),
         })?;
         Ok(gallery.labels(&image, &labels))
@@ -244,40 +212,48 @@ pub(crate) async fn save(
 }
 
 /// The file of an image, in a format that browsers show.
-pub(crate) async fn image(
-    State(app): State<Arc<App>>,
-    Path(id): Path<String>,
-    request: Request,
-) -> std::result::Result<Response, Problem> {
-    let gallery = gallery(&app)?;
-    let (kind, bytes) = with_files(&app, ends_of(&request)?.client, move || {
-        let image = gallery.image(&id)?;
-        let bytes = gallery.read(|set| set.read_image(&image))?;
+pub(crate) async fn image(files: Files, Path(id): Path<String>, headers: HeaderMap) -> Answer {
+    picture(files, id, &headers, |gallery, image| {
+        let bytes = gallery.read(|set| set.read_image(image))?;
         let kind = match image::guess_format(&bytes) {
             Ok(ImageFormat::Jpeg) => "image/jpeg",
             Ok(ImageFormat::Png) => "image/png",
             Ok(ImageFormat::WebP) => "image/webp",
             _ => {
                 let mut png = Cursor::new(Vec::new());
-                gallery.decode(&image, &bytes)?.write_to(&mut png, ImageFormat::Png).map_err(not_encoded)?;
-                return Ok(("image/png", png.into_inner()));
+                gallery.decode(image, &bytes)?.write_to(&mut png, ImageFormat::Png).map_err(not_encoded)?;
+                return Ok(("image/png", png.into_inner().into()));
             }
         };
-        Ok((kind, bytes))
+        Ok((kind, bytes.into()))
     })
-    .await?;
-    Ok(([(header::CONTENT_TYPE, kind)], bytes).into_response())
+    .await
 }
 
 /// A small JPEG of an image.
-pub(crate) async fn thumbnail(
-    State(app): State<Arc<App>>,
-    Path(id): Path<String>,
-    request: Request,
-) -> std::result::Result<Response, Problem> {
-    let gallery = gallery(&app)?;
-    let client = ends_of(&request)?.client;
-    let bytes = with_files(&app, client, move || Ok(gallery.thumbnail(&gallery.image(&id)?)?)).await?;
-    let headers = [(header::CONTENT_TYPE, "image/jpeg"), (header::CACHE_CONTROL, "private, max-age=600")];
-    Ok((headers, bytes).into_response())
+pub(crate) async fn thumbnail(files: Files, Path(id): Path<String>, headers: HeaderMap) -> Answer {
+    picture(files, id, &headers, |gallery, image| Ok(("image/jpeg", gallery.thumbnail(image)?))).await
+}
+
+/// What `work` makes of the file of an image, with its type; a client that has it already is told so.
+async fn picture(
+    files: Files,
+    id: String,
+    headers: &HeaderMap,
+    work: fn(&Gallery, &SetImage) -> Result<(&'static str, Bytes)>,
+) -> Answer {
+    let known = headers.get(header::IF_NONE_MATCH).cloned();
+    let answer = files.work(move |gallery| {
+        let image = gallery.image(&id)?;
+        let (size, time) = gallery.read(|set| set.file_version(&image));
+        let tag = format!("\"{id}-{size:x}-{time:x}\"");
+        let is_known = known.is_some_and(|known| known.as_bytes() == tag.as_bytes());
+        let headers = [(header::ETAG, tag), (header::CACHE_CONTROL, "private, no-cache".to_owned())];
+        if is_known {
+            return Ok((StatusCode::NOT_MODIFIED, headers).into_response());
+        }
+        let (kind, bytes) = work(gallery, &image)?;
+        Ok(([(header::CONTENT_TYPE, kind)], headers, bytes).into_response())
+    });
+    answer.await
 }

@@ -20,6 +20,13 @@ const COOKIE: &str = "ocelli_token";
 /// Answers without a token, so that a service manager can ask.
 const OPEN: &str = "/healthz";
 
+/// The routes below `/v1/` whose address has a parameter.
+const PARAMETERS: [(&str, &str); 3] = [
+    ("/v1/gallery", "from"),
+    ("/v1/sessions/{id}/results", "since"),
+    ("/v1/sessions/{id}/download", "format"),
+];
+
 /// Scripts and styles come from this server alone, and no page may embed this one.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; \
                       media-src 'self' blob:; connect-src 'self'; manifest-src 'self'; form-action 'none'; \
@@ -58,7 +65,9 @@ pub(crate) async fn guard(State(app): State<Arc<App>>, request: Request, next: N
         Ok(Some(welcome)) => welcome,
         Ok(None) => {
             let limits = &app.config.limits;
-            let answered = match limits.check_declared(request.headers()) {
+            let query = request.uri().query().unwrap_or_default();
+            let checked = limits.check_declared(request.headers());
+            let answered = match checked.and_then(|()| check_parameters(&route, query)) {
                 Ok(()) => limits.in_time(next.run(request)).await,
                 Err(problem) => Err(problem),
             };
@@ -68,6 +77,16 @@ pub(crate) async fn guard(State(app): State<Arc<App>>, request: Request, next: N
     app.metrics.answered(&route, response.status().as_u16(), start.elapsed().as_secs_f64());
     add_headers(response.headers_mut());
     response
+}
+
+/// Refuses parameters of the address that a route of the API does not know, and one that is there twice.
+fn check_parameters(route: &str, query: &str) -> Result<(), Problem> {
+    let known = PARAMETERS.iter().find(|(known, _)| *known == route).map_or("", |(_, name)| name);
+    let names = query.split('&').filter_map(|pair| pair.split('=').next()).filter(|name| !name.is_empty());
+    let wrong = names.clone().find(|name| *name != known).or(names.clone().nth(1));
+    let Some(name) = wrong.filter(|_| route.starts_with("/v1/")) else { return Ok(()) };
+    let expected = if known.is_empty() { "none; options are in the body" } else { " once, and no other" };
+    Err(Problem::bad(format!("parameter {name} of the address: expected {known}{expected}")))
 }
 
 fn add_headers(headers: &mut HeaderMap) {

@@ -14,17 +14,18 @@ mod video;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::body::Bytes;
-use axum::extract::{Request, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use axum::routing::{get, post};
-use serde::de::DeserializeOwned;
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::app::App;
-use crate::detect::{body, ends_of, off_the_workers};
+use crate::detect::off_the_workers;
+use crate::extract::Arrived;
+use crate::limits::or_default;
 use crate::problem::{Problem, json_response};
 use crate::request::{Asked, Question};
 use crate::segment::check_tracker;
@@ -33,6 +34,8 @@ use labels::LabelConfig;
 pub(crate) use pictures::Pictures;
 use regions::{Region, drawn_regions, regions};
 use tasks::Task;
+
+type Answer = Result<Response, Problem>;
 
 /// The routes of the protocol.
 pub(crate) fn router() -> Router<Arc<App>> {
@@ -59,34 +62,30 @@ async fn health() -> Response {
 
 #[derive(Deserialize)]
 struct Setup {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     schema: String,
 }
 
 /// Label Studio calls this when the address is entered and when the configuration changes.
-async fn setup(State(app): State<Arc<App>>, request: Request) -> Result<Response, Problem> {
+async fn setup(State(app): State<Arc<App>>, body: Arrived<Setup>) -> Answer {
     let limits = app.config.limits.clone();
-    arrived(&app, request, move |setup: Setup| {
-        if let Err(problem) = LabelConfig::parse(&setup.schema, &limits) {
-            // A project has no configuration yet when it is made.
-            tracing::info!("Label Studio: {}", problem.message);
-        }
-        Ok(())
-    })
-    .await?;
+    let parsed = off_the_workers(move |_| LabelConfig::parse(&{ body }.asked.schema, &limits).map(drop));
+    if let Err(problem) = parsed.await {
+        // A project has no configuration yet when it is made.
+        tracing::info!("Label Studio: {}", problem.message);
+    }
     Ok(json_response(StatusCode::OK, &json!({"model_version": version(&app)})))
 }
 
 #[derive(Deserialize)]
 struct Validate {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     config: String,
 }
 
-async fn validate(State(app): State<Arc<App>>, request: Request) -> Result<Response, Problem> {
+async fn validate(State(app): State<Arc<App>>, body: Arrived<Validate>) -> Answer {
     let limits = app.config.limits.clone();
-    arrived(&app, request, move |asked: Validate| LabelConfig::parse(&asked.config, &limits).map(drop))
-        .await?;
+    off_the_workers(move |_| LabelConfig::parse(&{ body }.asked.config, &limits).map(drop)).await?;
     Ok(json_response(StatusCode::OK, &json!({"status": "ok"})))
 }
 
@@ -95,13 +94,9 @@ async fn versions(State(app): State<Arc<App>>) -> Response {
 }
 
 /// The model is not trained here.
-async fn nothing_to_train(State(app): State<Arc<App>>, request: Request) -> Result<Response, Problem> {
-    let _place = app.bodies.take(ends_of(&request)?.client)?;
-    body(request).await?;
-    Ok(json_response(
-        StatusCode::OK,
-        &json!({"status": "ok", "detail": "Ocelli is not trained by Label Studio"}),
-    ))
+async fn nothing_to_train(_: Arrived<IgnoredAny>) -> Response {
+    let said = json!({"status": "ok", "detail": "Ocelli is not trained by Label Studio"});
+    json_response(StatusCode::OK, &said)
 }
 
 async fn is_training() -> Response {
@@ -112,7 +107,7 @@ async fn is_training() -> Response {
 struct Predict {
     tasks: Vec<Task>,
     label_config: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     params: Params,
 }
 
@@ -120,25 +115,6 @@ struct Predict {
 struct Params {
     /// What a person drew with a smart tool; without it the labels of the configuration are searched for.
     context: Option<Context>,
-}
-
-fn read<T: DeserializeOwned>(bytes: &Bytes) -> Result<T, Problem> {
-    serde_json::from_slice(bytes).map_err(|error| Problem::bad(format!("request: {error}")))
-}
-
-/// What `work` makes of a body. It has a place for bodies until then.
-async fn arrived<B: DeserializeOwned, T: Send + 'static>(
-    app: &App,
-    request: Request,
-    work: impl FnOnce(B) -> Result<T, Problem> + Send + 'static,
-) -> Result<T, Problem> {
-    let place = app.bodies.take(ends_of(&request)?.client)?;
-    let body = body(request).await?;
-    off_the_workers(move |_| {
-        let _place = place;
-        work(read(&body)?)
-    })
-    .await
 }
 
 #[derive(Serialize)]
@@ -173,10 +149,11 @@ enum Wanted {
 
 /// The predictions for some tasks. A picture that cannot be fetched or read has none, and the log says why; if that is so
 /// for all of them, the answer is the error.
-async fn predict(State(app): State<Arc<App>>, request: Request) -> Result<Response, Problem> {
-    let client = ends_of(&request)?.client;
+async fn predict(State(app): State<Arc<App>>, body: Arrived<Predict>) -> Answer {
+    let Arrived { asked, client, place } = body;
     let (limits, has_masks) = (app.config.limits.clone(), app.about.masks);
-    let (tasks, config, wanted) = arrived(&app, request, move |asked: Predict| {
+    let read = off_the_workers(move |_| {
+        let _place = place;
         let config = LabelConfig::parse(&asked.label_config, &limits)?;
         if config.video.is_some() {
             let drawn = asked.params.context.map(Context::drawn_in_video).unwrap_or_default();
@@ -193,8 +170,8 @@ async fn predict(State(app): State<Arc<App>>, request: Request) -> Result<Respon
         }
         let question = Asked::of_classes(asks.phrases, asks.masks).question(&limits)?;
         Ok((asked.tasks, Arc::new(config), Wanted::Labels(question)))
-    })
-    .await?;
+    });
+    let (tasks, config, wanted) = read.await?;
     match wanted {
         Wanted::Drawn(_) => check_tracker(&app, "smart tools")?,
         Wanted::Video(_) => check_tracker(&app, "videos")?,

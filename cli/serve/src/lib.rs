@@ -34,6 +34,7 @@ mod connections;
 mod detect;
 mod engine;
 mod example;
+mod extract;
 mod gallery;
 mod guard;
 mod label_studio;

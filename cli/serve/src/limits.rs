@@ -38,6 +38,8 @@ pub struct Limits {
     pub objects: usize,
     /// Clicks of a request. Default 256.
     pub points: usize,
+    /// Tiles that a request asks for; those of the server are its own matter. Default 256.
+    pub tiles: usize,
     /// Detections of an answer; of more, those with the highest scores are kept. Also the new boxes of a correction. Default
     /// 1000.
     pub detections: usize,
@@ -67,6 +69,7 @@ impl Default for Limits {
             exemplars: 32,
             objects: 32,
             points: 256,
+            tiles: 256,
             detections: 1000,
             sessions: 2,
             session_bytes: 2 << 30,
@@ -81,6 +84,10 @@ impl Default for Limits {
 
 fn refuse<T>(message: String) -> Result<T> {
     Err(Error::new(ErrorKind::InvalidArgument, message))
+}
+
+fn at_most(count: usize, most: usize, why: impl FnOnce() -> String) -> Result<()> {
+    if count > most { refuse(why()) } else { Ok(()) }
 }
 
 impl Limits {
@@ -145,78 +152,52 @@ impl Limits {
 
     /// Refuses more classes than the limit.
     pub(crate) fn check_classes(&self, count: usize) -> Result<()> {
-        match count > self.classes {
-            true => refuse(format!(
-                "too many classes: expected at most {}; ask in several requests",
-                self.classes
-            )),
-            false => Ok(()),
-        }
+        let most = self.classes;
+        at_most(count, most, || format!("too many classes: expected at most {most}; ask in several requests"))
     }
 
     /// Refuses names that are too long.
     pub(crate) fn check_names<'n>(&self, names: impl IntoIterator<Item = &'n str>) -> Result<()> {
         let too_long = |name: &&str| name.len() > MAX_NAME && name.chars().count() > MAX_NAME;
-        match names.into_iter().find(too_long) {
-            None => Ok(()),
-            Some(name) => {
-                let start: String = name.chars().take(20).collect();
-                refuse(format!("class \"{start}…\": expected at most {MAX_NAME} characters"))
-            }
-        }
+        let Some(name) = names.into_iter().find(too_long) else { return Ok(()) };
+        let start: String = name.chars().take(20).collect();
+        refuse(format!("class \"{start}…\": expected at most {MAX_NAME} characters"))
     }
 
     /// Refuses more exemplars than the limit.
     pub(crate) fn check_exemplars(&self, count: usize) -> Result<()> {
-        match count > self.exemplars {
-            true => refuse(format!("too many exemplars: expected at most {}", self.exemplars)),
-            false => Ok(()),
-        }
+        let most = self.exemplars;
+        at_most(count, most, || format!("too many exemplars: expected at most {most}"))
     }
 
     /// Refuses more objects than the limit.
     pub(crate) fn check_objects(&self, count: usize) -> Result<()> {
-        match count > self.objects {
-            true => refuse(format!(
-                "too many objects: expected at most {}; ask in several requests",
-                self.objects
-            )),
-            false => Ok(()),
-        }
+        let most = self.objects;
+        at_most(count, most, || format!("too many objects: expected at most {most}; ask in several requests"))
     }
 
     /// Refuses more clicks than the limit.
     pub(crate) fn check_points(&self, count: usize) -> Result<()> {
-        match count > self.points {
-            true => refuse(format!("too many points: expected at most {} for all objects", self.points)),
-            false => Ok(()),
-        }
+        let most = self.points;
+        at_most(count, most, || format!("too many points: expected at most {most} for all objects"))
     }
 
     /// Refuses a form with more fields than it can need.
     pub(crate) fn check_fields(&self, count: usize) -> Result<()> {
-        match count > self.classes + self.exemplars + MORE_FIELDS {
-            true => {
-                refuse("the form has too many fields: expected each once; classes can be one field".into())
-            }
-            false => Ok(()),
-        }
+        let why = "the form has too many fields: expected each once; classes can be one field";
+        at_most(count, self.classes + self.exemplars + MORE_FIELDS, || why.into())
     }
 
     /// Refuses a labelling configuration with more tags than a project has.
     pub(crate) fn check_tags(&self, count: usize) -> Result<()> {
-        match count > MOST_TAGS {
-            true => refuse(format!("too many tags with images or labels: expected at most {MOST_TAGS}")),
-            false => Ok(()),
-        }
+        let why = || format!("too many tags with images or labels: expected at most {MOST_TAGS}");
+        at_most(count, MOST_TAGS, why)
     }
 
     /// Refuses a correction with more new boxes than an answer has.
     pub(crate) fn check_new_boxes(&self, count: usize) -> Result<()> {
-        match count > self.detections {
-            true => refuse(format!("{count} new boxes: expected at most {}", self.detections)),
-            false => Ok(()),
-        }
+        let most = self.detections;
+        at_most(count, most, || format!("{count} new boxes: expected at most {most}"))
     }
 
     /// The most detections of an answer, where the client or the detector's options say `wanted`.
@@ -236,6 +217,22 @@ impl Limits {
     }
 }
 
+/// The elements of a list, of which no more than the limit are kept.
+fn elements<'d, S: SeqAccess<'d>, T: Deserialize<'d>>(
+    list: &mut S,
+    most: usize,
+    too_many: impl FnOnce() -> String,
+) -> std::result::Result<Vec<T>, S::Error> {
+    let mut elements = Vec::new();
+    while let Some(element) = list.next_element()? {
+        if elements.len() == most {
+            return Err(S::Error::custom(too_many()));
+        }
+        elements.push(element);
+    }
+    Ok(elements)
+}
+
 /// Reads a list of names, or names separated by commas, as in a form. A list that no limit allows is not kept.
 pub(crate) fn names<'d, D: Deserializer<'d>>(from: D) -> std::result::Result<Vec<String>, D::Error> {
     struct Names;
@@ -246,19 +243,16 @@ pub(crate) fn names<'d, D: Deserializer<'d>>(from: D) -> std::result::Result<Vec
             formatter.write_str("a list of names, or names separated by commas")
         }
 
+        fn visit_unit<E>(self) -> std::result::Result<Self::Value, E> {
+            Ok(Vec::new())
+        }
+
         fn visit_str<E: serde::de::Error>(self, text: &str) -> std::result::Result<Self::Value, E> {
             split_names(text).map_err(E::custom)
         }
 
         fn visit_seq<S: SeqAccess<'d>>(self, mut list: S) -> std::result::Result<Self::Value, S::Error> {
-            let mut names = Vec::new();
-            while let Some(name) = list.next_element()? {
-                if names.len() == MOST_NAMES {
-                    return Err(S::Error::custom(too_many_names()));
-                }
-                names.push(name);
-            }
-            Ok(names)
+            elements(&mut list, MOST_NAMES, too_many_names)
         }
     }
     from.deserialize_any(Names)
@@ -276,30 +270,41 @@ pub(crate) fn short_list<'d, D: Deserializer<'d>, T: Deserialize<'d>>(
             formatter.write_str("a list of objects")
         }
 
+        fn visit_unit<E>(self) -> std::result::Result<Self::Value, E> {
+            Ok(Vec::new())
+        }
+
         fn visit_seq<S: SeqAccess<'d>>(self, mut list: S) -> std::result::Result<Self::Value, S::Error> {
-            let mut objects = Vec::new();
-            while let Some(object) = list.next_element()? {
-                if objects.len() == MOST_OBJECTS {
-                    let message = format!("too many objects: expected at most {MOST_OBJECTS}");
-                    return Err(S::Error::custom(message));
-                }
-                objects.push(object);
-            }
-            Ok(objects)
+            let too_many = || format!("too many objects: expected at most {MOST_OBJECTS}");
+            elements(&mut list, MOST_OBJECTS, too_many)
         }
     }
-    from.deserialize_seq(List(PhantomData))
+    from.deserialize_any(List(PhantomData))
 }
 
-/// The names of a text that separates them by commas.
+/// Reads a value that can be left out, and `null` as if it was.
+pub(crate) fn or_default<'d, D: Deserializer<'d>, T: Default + Deserialize<'d>>(
+    from: D,
+) -> std::result::Result<T, D::Error> {
+    Option::deserialize(from).map(Option::unwrap_or_default)
+}
+
+/// The names of a text that separates them by commas or has one in each line, or that is a list in JSON.
 ///
 /// # Errors
-/// The reason, if there are more than any limit allows.
+/// The reason, if it is no such list, or there are more than any limit allows.
 pub(crate) fn split_names(text: &str) -> std::result::Result<Vec<String>, String> {
-    match text.split(',').nth(MOST_NAMES) {
-        Some(_) => Err(too_many_names()),
-        None => Ok(text.split(',').map(str::to_owned).collect()),
+    #[derive(Deserialize)]
+    struct List(#[serde(deserialize_with = "names")] Vec<String>);
+    if text.trim_start().starts_with(['[', '{', '"']) {
+        let list = serde_json::from_str::<List>(text);
+        let expected = "expected names separated by commas, or a list of names in JSON";
+        return list.map(|List(names)| names).map_err(|error| format!("classes, {error}: {expected}"));
     }
+    let lines = text.lines().filter(|line| !line.trim().is_empty());
+    let names: Vec<String> =
+        lines.flat_map(|line| line.split(',')).take(MOST_NAMES + 1).map(str::to_owned).collect();
+    if names.len() > MOST_NAMES { Err(too_many_names()) } else { Ok(names) }
 }
 
 fn too_many_names() -> String {

@@ -30,6 +30,11 @@ impl Problem {
         Self { status, message, retry_after: None }
     }
 
+    /// The same with another status.
+    pub fn with_status(self, status: StatusCode) -> Self {
+        Self { status, ..self }
+    }
+
     /// 400.
     pub fn bad(message: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, message)
@@ -75,8 +80,28 @@ impl From<Error> for Problem {
         if status == StatusCode::INTERNAL_SERVER_ERROR {
             tracing::warn!("{error}");
         }
-        Self::new(status, error.to_string())
+        Self::new(status, without_folders(&error.to_string()))
     }
+}
+
+/// A message with the names of files instead of absolute paths: where files lie is nobody's business. A path ends where the reason
+/// begins.
+fn without_folders(message: &str) -> String {
+    let (mut shown, mut rest) = (String::new(), message);
+    let begins = |text: &str, at: usize| {
+        let before = text[..at].chars().next_back();
+        before.is_none_or(|letter| letter.is_whitespace() || "\"'(=".contains(letter))
+            && text[at + 1..].starts_with(|letter: char| !letter.is_whitespace())
+    };
+    while let Some(start) = rest.match_indices('/').map(|(at, _)| at).find(|at| begins(rest, *at)) {
+        let (before, path) = rest.split_at(start);
+        let ends = [": ", ", ", "; ", "\"", "'", ")", "\n"].iter().filter_map(|end| path.find(end));
+        let (path, after) = path.split_at(ends.min().unwrap_or(path.len()));
+        shown += before;
+        shown += path.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
+        rest = after;
+    }
+    shown + rest
 }
 
 impl IntoResponse for Problem {
@@ -97,5 +122,33 @@ pub(crate) fn json_response(status: StatusCode, body: &impl serde::Serialize) ->
             (status, [(header::CONTENT_TYPE, "application/json")], bytes).into_response()
         }
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_do_not_see_where_files_lie() {
+        let denied = std::io::Error::from(std::io::ErrorKind::PermissionDenied);
+        let path = std::path::Path::new("/home/me/my sets/labels/a.txt");
+        let io = Error::io("cannot write", path, denied);
+        for (error, expected) in [
+            (io, "cannot write, a.txt: permission denied"),
+            (Error::new(ErrorKind::Mismatch, "gallery, /srv/a set/: stopped"), "gallery, a set: stopped"),
+            (Error::new(ErrorKind::Execution, "x").at(path), "a.txt: x"),
+            (
+                Error::new(ErrorKind::InvalidData, "\"/a/b.png\" (/c/d), 1 / 2, n/a"),
+                "\"b.png\" (d), 1 / 2, n/a",
+            ),
+            (
+                Error::new(ErrorKind::InvalidData, "labels, labels/train/a.txt, line 1"),
+                "labels, labels/train/a.txt, line 1",
+            ),
+        ] {
+            let problem = Problem::from(error);
+            assert_eq!(problem.message, expected);
+        }
     }
 }

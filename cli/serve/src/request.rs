@@ -1,5 +1,6 @@
 //! What a client asks: classes, exemplars and thresholds, from JSON or from a form.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 
 use axum::body::Bytes;
@@ -10,15 +11,17 @@ use ocelli::tiles::{TileSize, Tiling};
 use ocelli::{BoundingBox, Error, ErrorKind, Prompt, Prompts, Result, prompt::VISUAL};
 use serde::Deserialize;
 
-use crate::limits::{Limits, names, split_names};
+use crate::detect::{Asks, Fields, text};
+use crate::extract::read;
+use crate::limits::{Limits, names, or_default, split_names};
 use crate::problem::Problem;
 
 /// A question about a picture.
 #[derive(Clone, Debug)]
 pub(crate) struct Question {
     pub prompts: Prompts,
-    pub thresholds: Thresholds,
-    pub masks: bool,
+    /// Its thresholds and limits replace those of the server.
+    pub asked: Asked,
     pub tiles: AskedTiles,
 }
 
@@ -31,37 +34,23 @@ pub(crate) struct AskedTiles {
 
 impl AskedTiles {
     /// These, and the server's for the rest.
-    pub fn over(self, of_server: Option<Tiling>) -> Option<Tiling> {
-        let size = self.size.unwrap_or(of_server.map(|tiling| tiling.size()))?;
-        let overlap = self.overlap.or(of_server.map(|tiling| tiling.overlap()));
-        Some(Tiling::new(size).with_overlap(overlap.unwrap_or(Tiling::OVERLAP)))
-    }
-}
-
-/// Thresholds and limits that replace those of the server.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Thresholds {
-    confidence: Option<f32>,
-    nms: Option<f32>,
-    class_agnostic_nms: Option<f32>,
-    max_detections: Option<usize>,
-}
-
-impl Thresholds {
-    /// These, and the server's for the rest, within the limits.
-    pub fn over(self, of_server: &PostProcessOptions, limits: &Limits) -> PostProcessOptions {
-        PostProcessOptions {
-            score_threshold: self.confidence.unwrap_or(of_server.score_threshold),
-            nms_iou: self.nms.or(of_server.nms_iou),
-            class_agnostic_nms_iou: self.class_agnostic_nms.or(of_server.class_agnostic_nms_iou),
-            max_detections: Some(limits.detections(self.max_detections.or(of_server.max_detections))),
-            ..of_server.clone()
+    pub fn over(self, of_server: Option<Tiling>, limits: &Limits) -> Result<Option<Tiling>> {
+        if self.size.is_none() && self.overlap.is_none() {
+            return Ok(of_server);
         }
+        let Some(size) = self.size.unwrap_or(of_server.map(|tiling| tiling.size())) else {
+            return match self.overlap {
+                None => Ok(None),
+                Some(_) => refuse("tile_overlap belongs to tiles: expected a size in tile beside it".into()),
+            };
+        };
+        let overlap = self.overlap.or(of_server.map(|tiling| tiling.overlap())).unwrap_or(Tiling::OVERLAP);
+        Ok(Some(Tiling::new(size).with_overlap(overlap).with_most_tiles(limits.tiles)))
     }
 }
 
 /// The JSON form of a question.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Asked {
     /// The picture file in base64; a data URI is one as well.
@@ -72,9 +61,9 @@ pub(crate) struct Asked {
     nms: Option<f32>,
     class_agnostic_nms: Option<f32>,
     max_detections: Option<usize>,
-    #[serde(default)]
-    masks: bool,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
+    pub masks: bool,
+    #[serde(default, deserialize_with = "or_default")]
     exemplars: Vec<ExemplarBox>,
     /// `none`, `auto` or a size such as `1024x768`.
     tile: Option<String>,
@@ -82,36 +71,35 @@ pub(crate) struct Asked {
 }
 
 /// A box around an example.
-#[derive(Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ExemplarBox {
     #[serde(rename = "box")]
     bbox: [f32; 4],
-    #[serde(default = "yes")]
-    wanted: bool,
+    /// By default it is.
+    wanted: Option<bool>,
     class: Option<String>,
 }
 
-fn yes() -> bool {
-    true
+fn refuse<T>(message: String) -> Result<T> {
+    Err(Error::new(ErrorKind::InvalidArgument, message))
 }
 
 impl Asked {
-    /// Reads the JSON form.
-    pub fn from_json(bytes: &[u8]) -> std::result::Result<Self, Problem> {
-        serde_json::from_slice(bytes).map_err(|error| Problem::bad(format!("request: {error}")))
-    }
-
     /// Classes alone.
     pub fn of_classes(classes: Vec<String>, masks: bool) -> Self {
         Self { classes, masks, ..Self::default() }
     }
 
-    /// The picture and the question. The limits come first.
-    pub fn into_parts(mut self, limits: &Limits) -> std::result::Result<(Option<Bytes>, Question), Problem> {
-        let image = self.image.take();
-        let question = self.question(limits)?;
-        Ok((image.map(|text| from_base64(&text)).transpose()?, question))
+    /// Its thresholds, and the server's for the rest, within the limits.
+    pub fn over(&self, of_server: &PostProcessOptions, limits: &Limits) -> PostProcessOptions {
+        PostProcessOptions {
+            score_threshold: self.confidence.unwrap_or(of_server.score_threshold),
+            nms_iou: self.nms.or(of_server.nms_iou),
+            class_agnostic_nms_iou: self.class_agnostic_nms.or(of_server.class_agnostic_nms_iou),
+            max_detections: Some(limits.detections(self.max_detections.or(of_server.max_detections))),
+            ..of_server.clone()
+        }
     }
 
     /// Refuses more classes and exemplars than the limits.
@@ -140,7 +128,7 @@ impl Asked {
                 let numbers =
                     || value.split(',').map(|one| one.trim().parse().ok()).collect::<Option<Vec<f32>>>();
                 match numbers().and_then(|numbers| <[f32; 4]>::try_from(numbers).ok()) {
-                    Some(bbox) => self.exemplars.push(ExemplarBox { bbox, wanted: true, class: None }),
+                    Some(bbox) => self.exemplars.push(ExemplarBox { bbox, wanted: None, class: None }),
                     None => {
                         let list: std::result::Result<Vec<ExemplarBox>, _> = serde_json::from_str(value);
                         let expected = "x1,y1,x2,y2 in pixels, or a list such as [{\"box\": [1, 2, 30, 40], \"wanted\": false}]";
@@ -148,18 +136,13 @@ impl Asked {
                     }
                 }
             }
-            _ => {
-                let fields = "image, request, classes, confidence, nms, class_agnostic_nms, max_detections, masks, exemplars, tile, \
-                              tile_overlap";
-                return Err(Problem::bad(format!("{name}: no such field; the fields are {fields}")));
-            }
+            _ => return Err(Problem::bad(format!("{name}: no such field"))),
         }
         Ok(())
     }
 
     /// Checks everything against the limits.
     pub fn question(self, limits: &Limits) -> Result<Question> {
-        let refuse = |message: String| Err(Error::new(ErrorKind::InvalidArgument, message));
         for (name, value) in [
             ("confidence", self.confidence),
             ("nms", self.nms),
@@ -176,27 +159,54 @@ impl Asked {
         let of_exemplars = self.exemplars.iter().filter_map(|exemplar| exemplar.class.as_deref());
         limits.check_names(self.classes.iter().map(String::as_str).chain(of_exemplars))?;
         let prompts = prompts(&self.classes, &self.exemplars)?;
-        let thresholds = Thresholds {
-            confidence: self.confidence,
-            nms: self.nms,
-            class_agnostic_nms: self.class_agnostic_nms,
-            max_detections: self.max_detections,
-        };
         let size = match self.tile.as_deref() {
             None => None,
             Some("none") => Some(None),
             Some(size) => Some(Some(size.parse()?)),
         };
         let tiles = AskedTiles { size, overlap: self.tile_overlap };
-        tiles.over(Some(Tiling::default())).map_or(Ok(()), |tiling| tiling.check())?;
-        Ok(Question { prompts, thresholds, masks: self.masks, tiles })
+        tiles.over(Some(Tiling::default()), limits)?.map_or(Ok(()), |tiling| tiling.check())?;
+        Ok(Question { prompts, asked: self, tiles })
+    }
+}
+
+impl Asks for Question {
+    const FIELDS: Fields = Fields(
+        "image request confidence nms class_agnostic_nms max_detections masks tile tile_overlap",
+        "classes exemplars",
+    );
+
+    fn of_json(body: &[u8], limits: &Limits) -> std::result::Result<(Option<Bytes>, Self), Problem> {
+        let mut asked: Asked = read(body)?;
+        let image = asked.image.take();
+        let question = asked.question(limits)?;
+        Ok((image.map(|text| from_base64(&text)).transpose()?, question))
+    }
+
+    /// The picture is in `image`, and the question in `request` as JSON and in a field for each option, which comes first.
+    fn of_form(
+        fields: Vec<(String, Bytes)>,
+        limits: &Limits,
+    ) -> std::result::Result<(Option<Bytes>, Self), Problem> {
+        let (mut picture, mut asked) = (None, Asked::default());
+        for (name, value) in fields {
+            match name.as_str() {
+                "image" => picture = Some(value),
+                "request" => asked = read(&value)?,
+                _ => asked.set(&name, text(&name, &value)?)?,
+            }
+            asked.check_counts(limits)?;
+        }
+        if asked.image.is_some() {
+            return Err(Problem::bad("request: expected the picture in the field image, not in its JSON"));
+        }
+        Ok((picture, asked.question(limits)?))
     }
 }
 
 /// Classes and exemplars as prompts. An exemplar belongs to the class that it names, else to the only one, else to a prompt
 /// without text. Duplicates of a class are dropped; the model does not distinguish case.
 fn prompts(classes: &[String], exemplars: &[ExemplarBox]) -> Result<Prompts> {
-    let refuse = |message: String| Err(Error::new(ErrorKind::InvalidArgument, message));
     let mut names = HashSet::new();
     let classes = classes.iter().map(Prompt::new);
     let mut prompts: Vec<Prompt> =
@@ -220,7 +230,9 @@ fn prompts(classes: &[String], exemplars: &[ExemplarBox]) -> Result<Prompts> {
             None => return refuse(format!("an exemplar names class \"{label}\": expected one of classes")),
         };
         let [x1, y1, x2, y2] = exemplar.bbox;
-        prompts[at] = prompts[at].clone().with_exemplar(BoundingBox::new(x1, y1, x2, y2), exemplar.wanted);
+        prompts[at] = prompts[at]
+            .clone()
+            .with_exemplar(BoundingBox::new(x1, y1, x2, y2), exemplar.wanted.unwrap_or(true));
     }
     if prompts.is_empty() {
         return refuse("classes is empty: expected a class, or a box around an example in exemplars".into());
@@ -237,8 +249,12 @@ pub(crate) fn from_base64(text: &str) -> std::result::Result<Bytes, Problem> {
             _ => return Err(Problem::bad("image: expected a data URI in base64")),
         },
     };
-    let text = text.trim();
-    let bytes = STANDARD.decode(text).map_err(|_| {
+    // Programs for mail, and `base64` itself, break it into lines.
+    let text = match text.contains(|letter: char| letter.is_ascii_whitespace()) {
+        true => Cow::Owned(text.split_ascii_whitespace().collect()),
+        false => Cow::Borrowed(text),
+    };
+    let bytes = STANDARD.decode(&*text).map_err(|_| {
         let start: String = text.chars().take(20).collect();
         Problem::bad(format!("image is \"{start}\": expected the file in base64"))
     })?;

@@ -12,9 +12,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::app::App;
-use crate::detect::{Asks, asked, ends_of, off_the_workers};
+use crate::connections::Ends;
+use crate::detect::{Asks, Fields, asked, off_the_workers};
 use crate::engine::Found;
-use crate::limits::{Limits, short_list};
+use crate::extract::read;
+use crate::limits::{Limits, or_default, short_list};
 use crate::problem::{Problem, json_response};
 use crate::request::from_base64;
 
@@ -75,7 +77,7 @@ struct AskedObjects {
     image: Option<String>,
     #[serde(default)]
     objects: Objects,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     multimask: bool,
 }
 
@@ -87,7 +89,7 @@ struct Objects(#[serde(deserialize_with = "short_list")] Vec<ShownObject>);
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ShownObject {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     points: Vec<[f32; 2]>,
     /// 1 on the object, 0 beside it; all are on it by default.
     labels: Option<Vec<u8>>,
@@ -96,9 +98,12 @@ struct ShownObject {
 }
 
 /// Answers clicks on one picture.
-pub(crate) async fn segment(State(app): State<Arc<App>>, request: Request) -> Result<Response, Problem> {
+pub(crate) async fn segment(
+    State(app): State<Arc<App>>,
+    Ends { client, .. }: Ends,
+    request: Request,
+) -> Result<Response, Problem> {
     check_tracker(&app, "clicks")?;
-    let client = ends_of(&request)?.client;
     let (picture, shown, _slot) = asked::<Shown>(&app, client, request).await?;
     let found = app.engine.segment(client, picture, shown).await?;
     off_the_workers(move |_| Ok(json_response(StatusCode::OK, &Answer::from(found)))).await
@@ -144,10 +149,6 @@ impl From<Found<Vec<ObjectRecord>>> for Answer {
 }
 
 impl AskedObjects {
-    fn from_json(bytes: &[u8]) -> Result<Self, Problem> {
-        serde_json::from_slice(bytes).map_err(|error| Problem::bad(format!("request: {error}")))
-    }
-
     fn shown(self, limits: &Limits) -> Result<Shown> {
         let Objects(objects) = self.objects;
         limits.check_objects(objects.len())?;
@@ -176,8 +177,10 @@ impl ShownObject {
 }
 
 impl Asks for Shown {
+    const FIELDS: Fields = Fields("image request objects multimask", "");
+
     fn of_json(body: &[u8], limits: &Limits) -> Result<(Option<Bytes>, Self), Problem> {
-        let mut asked = AskedObjects::from_json(body)?;
+        let mut asked: AskedObjects = read(body)?;
         let image = asked.image.take();
         let shown = asked.shown(limits)?;
         Ok((image.map(|text| from_base64(&text)).transpose()?, shown))
@@ -189,21 +192,20 @@ impl Asks for Shown {
             let wrong = |why: String| Problem::bad(format!("{name}: {why}"));
             match name.as_str() {
                 "image" => picture = Some(value),
-                "request" => asked = AskedObjects::from_json(&value)?,
+                "request" => asked = read(&value)?,
                 "objects" => {
-                    asked.objects =
+                    let Objects(more) =
                         serde_json::from_slice(&value).map_err(|error| wrong(error.to_string()))?;
+                    asked.objects.0.extend(more);
                 }
-                "multimask" => {
+                _ => {
                     asked.multimask = serde_json::from_slice(value.trim_ascii())
                         .map_err(|_| wrong("expected true or false".into()))?;
                 }
-                _ => {
-                    return Err(wrong(
-                        "no such field; the fields are image, request, objects, multimask".into(),
-                    ));
-                }
             }
+        }
+        if asked.image.is_some() {
+            return Err(Problem::bad("request: expected the picture in the field image, not in its JSON"));
         }
         Ok((picture, asked.shown(limits)?))
     }

@@ -185,13 +185,20 @@ async fn cancelled(cancellation: &Cancellation) {
     }
 }
 
+/// The name of a model for clients. Of a path it is the last part: where files lie is nobody's business.
+fn shown_name(model: &str) -> String {
+    let path = std::path::absolute(model).ok().filter(|path| path.exists());
+    let name = path.as_deref().map(|path| path.file_name().unwrap_or("model".as_ref()));
+    name.map_or_else(|| model.to_owned(), |name| name.to_string_lossy().into_owned())
+}
+
 impl About {
     fn of(detector: &Detector, config: &ServeConfig) -> Self {
         let manifest = detector.model().manifest();
         let thresholds = manifest.thresholds;
         Self {
             engine: detector.engine().to_owned(),
-            model: config.model.clone(),
+            model: shown_name(&config.model),
             vocabulary: if config.model == BUILT_IN { vocabulary().to_vec() } else { Vec::new() },
             masks: config.masks,
             clicks: manifest.tracker.is_some(),

@@ -15,8 +15,10 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
+use axum::body::Bytes;
 use axum::http::StatusCode;
-use ocelli::{Detector, Image, Result};
+use image::ImageFormat;
+use ocelli::{Detector, Image, Mask, Result};
 use serde::Serialize;
 use tokio::sync::oneshot;
 
@@ -25,9 +27,12 @@ use self::results::{Changes, Results};
 use self::worker::Worker;
 use crate::config::random_token;
 use crate::detect::off_the_workers;
+use crate::engine::Engine;
+use crate::gallery::not_encoded;
 use crate::limits::Limits;
 use crate::places::Places;
 use crate::problem::Problem;
+use crate::segment::Shown;
 
 /// Loads the model for a session.
 pub(crate) type Load = Arc<dyn Fn() -> Result<Detector> + Send + Sync>;
@@ -76,6 +81,8 @@ pub(crate) struct State {
     pub width: u32,
     pub height: u32,
     pub objects: Vec<u32>,
+    /// The number of the next object that nobody numbers.
+    pub next_object: u32,
     /// Frames that runs have passed.
     pub passed: usize,
     /// About how much memory its frames and objects take.
@@ -274,6 +281,29 @@ impl Session {
         };
         self.touch()?;
         off_the_workers(move |_| Ok(file.picture(frame)?)).await
+    }
+
+    /// The mask of an object that is shown in a frame of the size (width, height) that `shown` takes.
+    ///
+    /// # Errors
+    /// 400 if nothing is there; those of [`picture`](Self::picture) and of the engine.
+    pub async fn mask_of(
+        &self,
+        engine: &Engine,
+        client: IpAddr,
+        frame: usize,
+        shown: impl FnOnce((u32, u32)) -> Shown,
+    ) -> Result<Mask, Problem> {
+        let picture = self.picture(frame).await?;
+        let shown = shown((picture.width(), picture.height()));
+        let png = off_the_workers(move |_| {
+            let mut png = std::io::Cursor::new(Vec::new());
+            picture.into_rgb_image().write_to(&mut png, ImageFormat::Png).map_err(not_encoded)?;
+            Ok(Bytes::from(png.into_inner()))
+        });
+        let found = engine.segment(client, png.await?, shown).await?;
+        let object = found.items.into_iter().next().filter(|object| object.bbox.is_some());
+        Ok(object.ok_or_else(|| Problem::bad(format!("frame {frame}: nothing is in the box")))?.mask)
     }
 
     /// Waits for the session's thread to do something.

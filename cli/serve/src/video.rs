@@ -11,28 +11,29 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use axum::body::Bytes;
+use axum::extract::State;
 use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade, rejection::WebSocketUpgradeRejection};
-use axum::extract::{FromRequestParts, Request, State};
 use axum::response::Response;
 use serde_json::{Value, json};
 
 use crate::app::App;
 use crate::connections::Ends;
-use crate::detect::{Answer, ends_of, off_the_workers};
+use crate::detect::{Answer, Asks, off_the_workers};
 use crate::places::Place;
 use crate::problem::Problem;
-use crate::request::{Asked, Question};
+use crate::request::Question;
 
 /// A client that is silent for this long is gone.
 const SILENCE: Duration = Duration::from_secs(120);
 
 /// Turns the connection into a WebSocket.
-pub(crate) async fn video(State(app): State<Arc<App>>, request: Request) -> Result<Response, Problem> {
-    let ends = ends_of(&request)?;
+pub(crate) async fn video(
+    State(app): State<Arc<App>>,
+    ends: Ends,
+    upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
+) -> Result<Response, Problem> {
     let place = app.videos.take(ends.client)?;
-    let (mut parts, _) = request.into_parts();
-    let refused = |error: WebSocketUpgradeRejection| Problem::new(error.status(), error.body_text());
-    let upgrade = WebSocketUpgrade::from_request_parts(&mut parts, &()).await.map_err(refused)?;
+    let upgrade = upgrade.map_err(|error| Problem::new(error.status(), error.body_text()))?;
     let most = app.config.limits.body_bytes;
     let upgrade = upgrade.max_message_size(most).max_frame_size(most);
     Ok(upgrade.on_upgrade(move |socket| async move { serve(&app, &ends, place, socket).await }))
@@ -64,10 +65,12 @@ async fn serve(app: &App, ends: &Ends, place: Place, mut socket: WebSocket) {
         {
             work = Some(Box::pin(answer(app, ends.client, number, picture, question.clone())));
         }
-        let said = tokio::select! {
+        let answer = tokio::select! {
             message = tokio::time::timeout(SILENCE, socket.recv()) => match message {
+                // The same pong waits already, and is sent once; the next ping is not read before.
+                Ok(Some(Ok(Message::Ping(payload)))) => Message::Pong(payload),
                 Ok(Some(Ok(message))) => match frames.take(app, message).await {
-                    Some(said) => said,
+                    Some(said) => text(&said),
                     None => continue,
                 },
                 // Gone, silent or broken. The work is dropped, and so is its place in the queue.
@@ -81,18 +84,22 @@ async fn serve(app: &App, ends: &Ends, place: Place, mut socket: WebSocket) {
                     Err(problem) => json!({"error": problem.message}),
                 };
                 (said["frame"], said["dropped"]) = (json!(number), json!(frames.dropped));
-                said
+                text(&said)
             }
             () = stopped(&mut stopping) => {
                 drop(socket.send(Message::Close(None)).await);
                 return;
             }
         };
-        let sent = tokio::time::timeout(SILENCE, socket.send(Message::Text(said.to_string().into()))).await;
+        let sent = tokio::time::timeout(SILENCE, socket.send(answer)).await;
         if !matches!(sent, Ok(Ok(()))) {
             return;
         }
     }
+}
+
+fn text(said: &Value) -> Message {
+    Message::Text(said.to_string().into())
 }
 
 async fn stopped(stopping: &mut tokio::sync::watch::Receiver<bool>) {
@@ -106,8 +113,10 @@ impl Frames {
         match message {
             Message::Text(text) => {
                 let limits = app.config.limits.clone();
-                let question =
-                    off_the_workers(move |_| Ok(Asked::from_json(text.as_bytes())?.question(&limits)?));
+                let question = off_the_workers(move |_| match Question::of_json(text.as_bytes(), &limits)? {
+                    (None, question) => Ok(question),
+                    (Some(_), _) => Err(Problem::bad("image: expected each frame as a binary message")),
+                });
                 match question.await {
                     Ok(question) => {
                         self.question = Some(question);

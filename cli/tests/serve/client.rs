@@ -219,7 +219,7 @@ pub fn base64(bytes: &[u8]) -> String {
 }
 
 /// A WebSocket.
-pub struct Socket(TcpStream);
+pub struct Socket(pub TcpStream);
 
 impl Socket {
     /// Opens `/v1/video`; with another status than 101, the status.

@@ -124,7 +124,19 @@ fn saved_corrections_survive_later_labelling() {
     assert_eq!(read(number)["corrected"], true);
     let image = server.get(&format!("/v1/gallery/{}/image", id(3)));
     assert_eq!((image.status, image.header("content-type")), (200, Some("image/png")));
-    assert_eq!(server.get(&format!("/v1/gallery/{}/thumbnail", id(3))).status, 200);
+    // A client that has a picture is told so, until the file is another one.
+    for kind in ["image", "thumbnail"] {
+        let address = format!("/v1/gallery/{}/{kind}", id(number));
+        let first = server.get(&address);
+        let tag = first.header("etag").expect("it has one").to_owned();
+        let asks = |tag: &str| server.send(&format!("GET {address} HTTP/1.1\r\nIf-None-Match: {tag}"), b"");
+        assert_eq!((first.status, asks(&tag).status, asks("\"x\"").status), (200, 304, 200), "{kind}");
+        assert_eq!(first.header("cache-control"), Some("private, no-cache"));
+        place.write(&format!("pictures/{number}.png"), scene(if kind == "image" { 5 } else { 6 }));
+        let second = asks(&tag);
+        assert_eq!(second.status, 200, "{kind}");
+        assert!(second.body != first.body && second.header("etag") != Some(&*tag), "{kind}");
+    }
     for wrong in ["none", "..", "%2e%2e%2fset", "0.png"] {
         let reply = server.get(&format!("/v1/gallery/{wrong}/image"));
         assert!(matches!(reply.status, 404), "{wrong}: {}", reply.status);
@@ -268,7 +280,8 @@ fn lines_without_area_are_kept() {
     place.write("pictures/0.png", scene(0));
     label(&place, &[]);
     let boxes = "set/labels/train/0.txt";
-    let flat = "0 0.5 0.5 0.00001 0.1\n1 1.5 1.5 0.1 0.1\n";
+    // A class beyond the list, too: another program may know it.
+    let flat = "0 0.5 0.5 0.00001 0.1\n1 1.5 1.5 0.1 0.1\n99 0.5 0.5 0.1 0.1\n";
     place.write(boxes, flat);
     let server = Running::start(&place, &["--gallery", "set"]);
     let id = server.get("/v1/gallery").json()["images"][0]["id"].as_str().expect("it has one").to_owned();
@@ -283,5 +296,5 @@ fn lines_without_area_are_kept() {
     let saved = server.send(&head, body.as_bytes());
     assert_eq!(saved.status, 200, "{}", saved.text());
     let after = String::from_utf8(place.read(boxes)).expect("labels are text");
-    assert!(after.starts_with(flat) && after.lines().count() == 3, "{after}");
+    assert!(after.starts_with(flat) && after.lines().count() == 4, "{after}");
 }

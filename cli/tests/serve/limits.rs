@@ -1,7 +1,7 @@
 //! Every limit on every road in: JSON, a form, the WebSocket, Label Studio and the gallery. Other requests are answered
 //! meanwhile.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -470,7 +470,7 @@ fn a_withdrawn_question_stops_the_engine() {
     let asks =
         format!("GET /v1/gallery/{id} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", server.address);
     labels.write_all(asks.as_bytes()).expect("the server reads");
-    std::io::Read::read(&mut labels, &mut [0]).expect_err("the place is taken");
+    Read::read(&mut labels, &mut [0]).expect_err("the place is taken");
     drop(asked);
     labels.set_read_timeout(Some(Duration::from_secs(60))).expect("it is a socket");
     assert_eq!(read_reply(&mut labels).status, 200);
@@ -479,6 +479,86 @@ fn a_withdrawn_question_stops_the_engine() {
     assert_eq!(last.status, 200, "{}", last.text());
     // The withdrawn one was not finished, which is no failure.
     assert_eq!((server.metric("ocelli_pictures_total"), server.metric("ocelli_failures_total")), (2.0, 0.0));
+}
+
+/// Who sends pings and reads nothing is not read any more, and keeps no pongs in the memory of the server.
+#[test]
+fn pings_without_a_reader() {
+    const MOST: usize = 48 << 20;
+    let place = Place::new();
+    let server = Running::start(&place, &[]);
+    let mut ping = vec![0x89, 0x80 | 100, 0, 0, 0, 0];
+    ping.extend([7; 100]);
+    let mut socket = Socket::open(&server, "").expect("it is opened");
+    // A pong for each ping, and nothing more.
+    socket.0.write_all(&ping).expect("the server reads");
+    socket.send(1, br#"{"classes": ["house"]}"#);
+    let mut pong = [0; 102];
+    socket.0.read_exact(&mut pong).expect("the server answers");
+    assert_eq!((pong[0], pong[1], &pong[2..]), (0x8a, 100, &[7; 100][..]));
+    assert_eq!(socket.receive(), Some(json!({"ready": true})));
+    socket.0.set_write_timeout(Some(Duration::from_secs(1))).expect("it is a socket");
+    let many = ping.repeat(1000);
+    let mut sent = 0;
+    while sent < MOST && socket.0.write_all(&many).is_ok() {
+        sent += many.len();
+    }
+    assert!(sent < MOST, "{sent} bytes of pings are read, and their pongs are kept");
+    assert_eq!(server.send_on(server.connect_as(2), "GET /healthz HTTP/1.1", b"").status, 200);
+}
+
+/// A small request must not be a search of hours.
+#[test]
+fn tiles() {
+    let place = Place::new();
+    let server = &Running::start(&place, &["--timeout", "10"]);
+    let large = base64(&png(2000, 2000));
+    let mut rows = Vec::new();
+    for (limit, more, expected) in [
+        (
+            "tiles",
+            json!({"tile": "32", "tile_overlap": 0.8}),
+            (400, "tiles of 32 × 32 and larger: expected at most 256"),
+        ),
+        ("tiles by the overlap", json!({"tile": "200", "tile_overlap": 0.8}), (400, "expected at most 256")),
+        (
+            "an overlap without tiles",
+            json!({"tile_overlap": 0.5}),
+            (400, "expected a size in tile beside it"),
+        ),
+        (
+            "an overlap and no tiles",
+            json!({"tile": "none", "tile_overlap": 0.5}),
+            (400, "expected a size in tile"),
+        ),
+    ] {
+        let mut asked = json!({"classes": ["house"], "image": large});
+        asked.as_object_mut().expect("an object").extend(more.as_object().cloned().expect("an object"));
+        let body = value(asked);
+        let work = move || said(&server.send(&format!("POST /v1/detect HTTP/1.1\r\n{JSON}"), &body));
+        rows.push(Row { road: "JSON", limit, work: Box::new(work), expected });
+    }
+    let (kind, body) = form(&[("image", &png(2000, 2000)), ("classes", b"house"), ("tile", b"64")]);
+    let work = move || said(&server.send(&format!("POST /v1/detect HTTP/1.1\r\n{kind}"), &body));
+    rows.push(Row { road: "form", limit: "tiles", work: Box::new(work), expected: (400, "at most 256") });
+    let on_socket = move || {
+        let mut socket = Socket::open(server, "").expect("it is opened");
+        socket.send(1, br#"{"classes": ["house"], "tile": "64"}"#);
+        assert_eq!(socket.receive(), Some(json!({"ready": true})));
+        socket.send(2, &png(2000, 2000));
+        socket.receive().map_or((0, String::new()), |said| (200, said.to_string()))
+    };
+    rows.push(Row {
+        road: "WebSocket",
+        limit: "tiles",
+        work: Box::new(on_socket),
+        expected: (200, "at most 256"),
+    });
+    check(server, 2, rows);
+    // What the model sees whole has no tiles.
+    let small =
+        json!({"classes": ["house"], "image": base64(&png(200, 200)), "tile": "32", "tile_overlap": 0.8});
+    assert_eq!(server.post("/v1/detect", &small).status, 200);
 }
 
 fn value(value: Value) -> Vec<u8> {

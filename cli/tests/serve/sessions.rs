@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ocelli::engine::EngineKind;
 use ocelli::masklets::{Click, RunDirection, SessionSource, TrackedFrame, VideoSession, VideoSessionOptions};
-use ocelli::{BoundingBox, Detector, Image, ModelSource};
+use ocelli::{BoundingBox, Detector, Image, ModelSource, Prompt};
 use serde_json::{Value, json};
 
 use super::client::{OCELLI, Reply, Running, form};
@@ -165,10 +165,35 @@ fn sessions_are_those_of_the_library() {
             json!({"frame": 1, "box": [15, 20, 39, 50]}),
             expected.add_box(1, BoundingBox::new(15.0, 20.0, 39.0, 50.0)),
         ),
+        (
+            json!({"frame": 0, "text": "dog", "box": [15, 20, 39, 50]}),
+            expected.add_exemplars(
+                0,
+                Prompt::new("dog").with_exemplar(BoundingBox::new(15.0, 20.0, 39.0, 50.0), true),
+            ),
+        ),
         (json!({"frame": 0, "text": "dog"}), expected.add_text(0, "dog")),
     ] {
         assert_eq!(prompt(asked.clone()), record(&shown.expect("it has masks")), "{asked}");
     }
+    // Nothing is left but the frames; then a box around an object, alone and with a click.
+    let reset = server.post(&format!("{address}/reset"), &Value::Null);
+    assert_eq!((reset.status, reset.json()["objects"].clone()), (200, json!([])), "{}", reset.text());
+    assert_eq!(server.get(&format!("{address}/results")).text(), "");
+    let segmented = |object: Value| {
+        let objects = object.to_string();
+        let (kind, body) = form(&[("image", &frame(1)), ("objects", objects.as_bytes())]);
+        let reply = server.send(&format!("POST /v1/segment HTTP/1.1\r\n{kind}"), &body);
+        reply.json()["objects"][0]["mask"].clone()
+    };
+    let shown = prompt(json!({"frame": 1, "box": [15, 20, 39, 50], "object": 4}));
+    assert_eq!((&shown["object"], &shown["objects"][0]["object"]), (&json!(4), &json!(4)));
+    assert_eq!(shown["objects"][0]["mask"], segmented(json!([{"box": [15, 20, 39, 50]}])));
+    let next = server.get(&address).json()["next_object"].clone();
+    let more = prompt(json!({"frame": 1, "box": [15, 20, 39, 50], "points": [[30, 30]]}));
+    assert_eq!(more["object"], next);
+    let ids = more["objects"].as_array().expect("a list").iter().map(|one| one["object"].clone());
+    assert_eq!(ids.collect::<Vec<_>>(), [json!(4), next]);
     let state = server.get(&address).json();
     assert_eq!((&state["frames"], &state["running"]), (&json!(5), &json!(false)));
     assert_eq!(server.metric("ocelli_sessions"), 1.0);
@@ -329,7 +354,9 @@ fn what_a_session_does_not_take_is_refused() {
         (run(json!({})), 400, ""),
         (run(json!({"direction": "up"})), 400, "unknown variant"),
         (show(json!({"frame": 0})), 400, "expected one of text, box, points and mask"),
-        (show(json!({"frame": 0, "text": "dog", "box": [1, 1, 9, 9]})), 400, "expected one of"),
+        (show(json!({"frame": 0, "text": "dog", "points": [[1, 1]]})), 400, "expected one of"),
+        (show(json!({"frame": 0, "text": "dog", "box": [1, 1, 9, 9], "object": 1})), 400, "start over"),
+        (show(json!({"frame": 0, "box": [900, 1, 909, 9], "object": 1})), 400, "has no pixel"),
         (show(json!({"frame": 0, "text": " "})), 400, "blank"),
         (show(json!({"frame": 0, "text": "x".repeat(300)})), 400, "at most 200 characters"),
         (show(json!({"frame": 0, "text": "dog", "object": 1})), 400, "start over"),

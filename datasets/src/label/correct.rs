@@ -91,6 +91,11 @@ pub struct LabelledInstance {
     pub mask: Option<Mask>,
 }
 
+/// The id of an image, by its name.
+pub(super) fn image_id(name: &str) -> String {
+    format!("{:016x}", hash_of(name, 0))
+}
+
 /// An open data set.
 struct Opened {
     folder: OutputFolder,
@@ -158,7 +163,7 @@ impl CorrectedSet {
             let Some(entry) = journal.entry(&name).cloned() else { continue };
             let Some(record) = journal.read_labelled(&entry)? else { continue };
             images.push(SetImage {
-                id: format!("{:016x}", hash_of(&name, 0)),
+                id: image_id(&name),
                 name,
                 width: record.width,
                 height: record.height,
@@ -209,6 +214,11 @@ impl CorrectedSet {
         source::read(&path).map_err(|e| Error::io("cannot read the image", Path::new(&image.name), e))
     }
 
+    /// What changes with the file of an image: its size and its time.
+    pub fn file_version(&self, image: &SetImage) -> (u64, u64) {
+        identity(&self.file(image))
+    }
+
     fn file(&self, image: &SetImage) -> PathBuf {
         let in_set = [false, true]
             .map(|validation| self.root.join(format!("images/{}", image_path(&image.name, validation))));
@@ -237,8 +247,7 @@ impl CorrectedSet {
     /// which is an earlier one until a run that was stopped is continued, and their text.
     fn version(&self, image: &SetImage, text: &str) -> String {
         let classes = self.classes.join("\n");
-        let (size, described, shown) =
-            ((image.width, image.height), image.picture, identity(&self.file(image)));
+        let (size, described, shown) = ((image.width, image.height), image.picture, self.file_version(image));
         hash_of_text(&format!("{classes}\n\n{size:?} {described:?} {shown:?}\n{text}"))
     }
 
@@ -324,9 +333,9 @@ impl CorrectedSet {
             let lines = Line::parse_all(&text, size).map_err(|why| wrong_line(&file, &why))?;
             files.push((file, format, lines));
         }
-        let boxes: Vec<BoundingBox> =
-            files.first().into_iter().flat_map(|(.., lines)| lines).map(Line::bbox).collect();
-        current.check(image, instances, &boxes)?;
+        let lines = files.first().into_iter().flat_map(|(.., lines)| lines);
+        let before: Vec<_> = lines.map(|line| (line.class(), line.bbox())).collect();
+        current.check(image, instances, &before)?;
         let changed: Vec<(String, Format, String)> = {
             let first = files.first().map(|(.., lines)| lines.clone()).unwrap_or_default();
             let with_text = |(number, (file, format, lines)): (usize, (String, Format, Vec<Line>))| {
@@ -344,12 +353,20 @@ impl CorrectedSet {
         opened.labels(&current, image)
     }
 
-    /// Checks what is to be saved against the boxes that are there. Those that were not changed may be without area.
-    fn check(&self, image: &SetImage, instances: &[LabelledInstance], lines: &[BoundingBox]) -> Result<()> {
+    /// Checks what is to be saved against the classes and boxes that are there. Those that were not changed may be beyond the list
+    /// and without area.
+    fn check(
+        &self,
+        image: &SetImage,
+        instances: &[LabelledInstance],
+        lines: &[(usize, BoundingBox)],
+    ) -> Result<()> {
         let refuse = |message: String| Err(Error::new(ErrorKind::InvalidArgument, message));
         let mut used = vec![false; lines.len()];
         for (number, instance) in instances.iter().enumerate() {
-            if instance.class >= self.classes.len() {
+            let before = instance.line.and_then(|line| lines.get(line));
+            let has_its_class = before.is_some_and(|(class, _)| *class == instance.class);
+            if instance.class >= self.classes.len() && !has_its_class {
                 let (class, classes) = (instance.class, self.classes.len());
                 return refuse(format!("instance {number}: class {class}, expected an id below {classes}"));
             }
@@ -358,8 +375,7 @@ impl CorrectedSet {
                 && bbox.y2 > 0.0
                 && bbox.x1 < image.width as f32
                 && bbox.y1 < image.height as f32;
-            let before = instance.line.and_then(|line| lines.get(line));
-            let is_untouched = before.is_some_and(|before| line::is_same(before, bbox));
+            let is_untouched = before.is_some_and(|(_, before)| line::is_same(before, bbox));
             if !is_untouched && (!bbox.is_finite() || !bbox.has_area() || !is_inside) {
                 return refuse(format!("instance {number}: expected a box with an area, inside the image"));
             }

@@ -10,7 +10,7 @@ use image::{Rgb, RgbImage};
 use ocelli_tracking::BoundingBox;
 
 use super::class_map::ClassMap;
-use super::correct::as_corrected;
+use super::correct::{as_corrected, image_id};
 use super::images::hash_of;
 use super::journal::Journal;
 use super::placer::Placer;
@@ -28,9 +28,9 @@ const CAPTION: u32 = 24;
 const CELL: (u32, u32) = (PICTURE.0, PICTURE.1 + CAPTION);
 const GAP: u32 = 8;
 const TEXT: [u8; 3] = [60, 60, 60];
-/// The grid of a page.
-const COLUMNS: u32 = 5;
-const ROWS: u32 = 5;
+/// The grid of a page, which is narrower than a small screen.
+const COLUMNS: u32 = 3;
+const ROWS: u32 = 8;
 const PER_PAGE: usize = (COLUMNS * ROWS) as usize;
 /// The columns of the lists.
 const HEADER: &str = "picture,file,least_score,things,page,row,column";
@@ -155,7 +155,9 @@ impl Review {
 
 const NO_FAILURE: &str = "writing to a string does not fail";
 const HTML_START: &str = "<!doctype html>\n<meta charset=\"utf-8\">\n<title>Review</title>\n\
-    <style>body{font:14px sans-serif;margin:1em}img{max-width:none}</style>\n";
+    <style>body{font:14px sans-serif;margin:1em}img{max-width:none}</style>\n\
+    <p>Each image links to its file, and <i>correct</i> to the <a href=\"http://127.0.0.1:8080/#gallery\">gallery</a> of \
+    <code>ocelli serve --gallery</code> with this data set.</p>\n";
 
 /// Adds a page to `index.html`: every image on it is a link, and so is every line of the list below.
 fn write_html(html: &mut String, page: &str, images: &[Candidate]) {
@@ -175,8 +177,13 @@ fn write_html(html: &mut String, page: &str, images: &[Candidate]) {
     for image in images {
         let score = image.least_score.map(|score| format!(", least score {score:.2}")).unwrap_or_default();
         let (link, name, instances) = (&image.link, escaped(&image.name), image.instances);
-        writeln!(html, "<li><a href=\"{link}\">{name}</a>: {instances} instances{score}</li>")
-            .expect(NO_FAILURE);
+        let (plural, id) = (if instances == 1 { "" } else { "s" }, image_id(&image.name));
+        writeln!(
+            html,
+            "<li><a href=\"{link}\">{name}</a>: {instances} instance{plural}{score}, \
+             <a href=\"http://127.0.0.1:8080/#gallery={id}\">correct</a></li>"
+        )
+        .expect(NO_FAILURE);
     }
     html.push_str("</ol>\n");
 }

@@ -51,8 +51,6 @@ pub(super) struct Encoded {
 pub(super) struct BackboneStage {
     encoder: SharedEncoder,
     alone: Alone,
-    /// The tiles of questions without tiles of their own.
-    tiling: Option<Tiling>,
     /// Whether the model takes clicks. Their features cost the backbone nothing, so that every picture has them.
     clicks: bool,
     cache: FeatureCache,
@@ -62,20 +60,20 @@ pub(super) struct BackboneStage {
 
 impl BackboneStage {
     pub fn new(
-        (encoder, alone, tiling): (SharedEncoder, Alone, Option<Tiling>),
+        (encoder, alone): (SharedEncoder, Alone),
         clicks: bool,
         cache: FeatureCache,
         metrics: Arc<Metrics>,
         limits: Limits,
     ) -> Self {
-        Self { encoder, alone, tiling, clicks, cache, metrics, limits }
+        Self { encoder, alone, clicks, cache, metrics, limits }
     }
 
     /// Works until no more pictures come, or nobody takes them.
     pub fn run(&mut self, decoded: &Mutex<Receiver<Decoded>>, encoded: &SyncSender<Encoded>) {
         loop {
             let next = decoded.lock().unwrap_or_else(PoisonError::into_inner).recv_timeout(KEPT);
-            let Decoded { key, image, job } = match next {
+            let Decoded { key, image, tiling, job } = match next {
                 Ok(decoded) => decoded,
                 Err(RecvTimeoutError::Timeout) => {
                     self.cache.clear();
@@ -87,7 +85,8 @@ impl BackboneStage {
                 continue;
             }
             let (start, mut times) = (Instant::now(), StageTimes::default());
-            let picture = catch_unwind(AssertUnwindSafe(|| self.picture(key, image, &job, &mut times)));
+            let picture =
+                catch_unwind(AssertUnwindSafe(|| self.picture(key, (image, tiling), &job, &mut times)));
             match picture.unwrap_or_else(|_| Err(panicked())) {
                 Ok(picture) => {
                     if encoded.send(Encoded { picture, job, start, times }).is_err() {
@@ -107,11 +106,11 @@ impl BackboneStage {
     fn picture(
         &mut self,
         key: Key,
-        image: Option<Image>,
+        (image, tiling): (Option<Image>, Option<Tiling>),
         job: &Job,
         times: &mut StageTimes,
     ) -> Result<Arc<Picture>> {
-        if let Some(tiling) = job.task.tiling(self.tiling) {
+        if let Some(tiling) = tiling {
             let image = image.map_or_else(|| decode(&job.picture, &self.limits), Ok)?;
             let size = (image.width(), image.height());
             let (features, in_tiles) = (ImageFeatures::default(), Some((image, tiling)));
@@ -240,15 +239,15 @@ impl PromptStage {
         let start = Instant::now();
         let embedded = self.text.embed(&question.prompts)?;
         times.text = start.elapsed().as_secs_f64() * 1e3;
-        let options = question.thresholds.over(&self.options, &self.limits);
+        let options = question.asked.over(&self.options, &self.limits);
         self.decoder.set_post_processing(options)?;
-        self.decoder.set_masks(question.masks);
+        self.decoder.set_masks(question.asked.masks);
         self.decoder.set_cancellation(withdrawn.clone());
         let Some((image, tiling)) = &picture.in_tiles else {
             return self.decoder.decode(&picture.features, &embedded, times);
         };
         let mut encoder = locked(&self.encoder);
-        encoder.set_masks(question.masks);
+        encoder.set_masks(question.asked.masks);
         encoder.set_hidden(false);
         let (mut search, mut whole) = (TiledSearch::new(*tiling)?, WholePicture::new(image)?);
         Ok(search.detect((&mut *encoder, &mut self.decoder), &mut whole, &embedded, times)?.items)

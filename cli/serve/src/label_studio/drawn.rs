@@ -3,7 +3,7 @@
 use ocelli::{BoundingBox, ObjectPrompt};
 use serde::Deserialize;
 
-use crate::limits::short_list;
+use crate::limits::{or_default, short_list};
 use crate::segment::Shown;
 
 /// The regions that Label Studio sends with an interactive prediction.
@@ -17,30 +17,26 @@ pub(super) struct Context {
 struct DrawnRegion {
     #[serde(rename = "type")]
     kind: String,
-    #[serde(default = "positive")]
-    is_positive: bool,
+    /// By default it is.
+    is_positive: Option<bool>,
     /// Pixels of the upright picture.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     original_width: u32,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     original_height: u32,
     value: DrawnValue,
-}
-
-fn positive() -> bool {
-    true
 }
 
 /// In per cent of the picture's sides.
 #[derive(Deserialize)]
 struct DrawnValue {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     x: f32,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     y: f32,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     width: f32,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     height: f32,
     /// The key frames of a rectangle in a video.
     #[serde(default, deserialize_with = "short_list")]
@@ -98,7 +94,9 @@ impl Context {
             Drawn { label: String::new(), points: Vec::new(), bbox: None, size: (0, 0), frame: 0 };
         for DrawnRegion { kind, is_positive, original_width, original_height, value } in self.result {
             match kind.as_str() {
-                "keypointlabels" | "keypoint" => drawn.points.push(([value.x, value.y], is_positive)),
+                "keypointlabels" | "keypoint" => {
+                    drawn.points.push(([value.x, value.y], is_positive.unwrap_or(true)))
+                }
                 "rectanglelabels" | "rectangle" => {
                     drawn.bbox = Some([value.x, value.y, value.x + value.width, value.y + value.height]);
                 }

@@ -7,7 +7,6 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::body::Bytes;
-use image::ImageFormat;
 use ocelli::masklets::TrackedFrame;
 use serde_json::{Value, json};
 
@@ -15,9 +14,7 @@ use super::drawn::Drawn;
 use super::labels::VideoControl;
 use crate::app::App;
 use crate::detect::off_the_workers;
-use crate::gallery::not_encoded;
 use crate::problem::Problem;
-use crate::segment::Shown;
 use crate::sessions::Session;
 use crate::sessions::asked::{AskedRun, Shows};
 use crate::sessions::opened::Opened;
@@ -49,14 +46,15 @@ pub(super) async fn predict(
     if drawn.is_empty() {
         for (label, phrase) in control.phrases() {
             let text = phrase.to_owned();
-            own.session.ask(move |worker| worker.show(0, Shows::Text(text))).await?;
+            own.session.ask(move |worker| worker.show(0, Shows::Text(text, None))).await?;
             own.follow(0).await?;
             objects.extend(own.found(|_| label.to_owned()));
         }
     } else {
         let first = drawn.iter().map(|one| one.frame).min().unwrap_or(0);
         for (number, one) in (0..).zip(drawn) {
-            let mask = own.mask_of(client, one).await?;
+            let shown = |size| one.shown_in(size);
+            let mask = own.session.mask_of(&app.engine, client, one.frame, shown).await?;
             let (frame, shows) = (one.frame, Shows::Mask(Some(number), mask));
             own.session.ask(move |worker| worker.show(frame, shows)).await?;
         }
@@ -95,22 +93,6 @@ impl Own<'_> {
     async fn follow(&self, start: usize) -> Result<(), Problem> {
         let run = AskedRun { start: Some(start), ..AskedRun::default() };
         self.session.ask(move |worker| worker.run_to_end(&run)).await
-    }
-
-    /// The mask of a rectangle on its frame.
-    async fn mask_of(&self, client: IpAddr, drawn: &Drawn) -> Result<ocelli::Mask, Problem> {
-        let picture = self.session.picture(drawn.frame).await?;
-        let (width, height) = (picture.width(), picture.height());
-        let png = off_the_workers(move |_| {
-            let mut png = std::io::Cursor::new(Vec::new());
-            picture.into_rgb_image().write_to(&mut png, ImageFormat::Png).map_err(not_encoded)?;
-            Ok(Bytes::from(png.into_inner()))
-        });
-        let shown: Shown = drawn.shown_in((width, height));
-        let found = self.app.engine.segment(client, png.await?, shown).await?;
-        let object = found.items.into_iter().next().filter(|object| object.bbox.is_some());
-        let nothing = || Problem::bad(format!("frame {}: nothing is in the rectangle", drawn.frame + 1));
-        Ok(object.ok_or_else(nothing)?.mask)
     }
 
     /// The objects that the session has followed.

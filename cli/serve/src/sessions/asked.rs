@@ -1,12 +1,12 @@
 //! What requests ask of a session, in JSON.
 
 use ocelli::masklets::RunDirection;
-use ocelli::{Mask, Result};
+use ocelli::{BoundingBox, Mask, ObjectPrompt, Result};
 use serde::Deserialize;
 
-use crate::limits::Limits;
+use crate::limits::{Limits, or_default};
 use crate::problem::Problem;
-use crate::segment::labelled;
+use crate::segment::{Shown, labelled};
 
 /// A session to open.
 #[derive(Debug, Default, Deserialize)]
@@ -41,8 +41,11 @@ pub(crate) struct AskedPrompt {
 
 /// What is shown, checked.
 pub(crate) enum Shows {
-    Text(String),
+    /// Maybe with a box around an example.
+    Text(String, Option<[f32; 4]>),
     Box([f32; 4]),
+    /// A box around the object, and clicks on it: they become its mask.
+    Object(Option<u32>, Shown),
     /// x and y in pixels, and whether the object is there.
     Points(Option<u32>, Vec<([f32; 2], bool)>),
     Mask(Option<u32>, Mask),
@@ -52,7 +55,7 @@ pub(crate) enum Shows {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AskedRun {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     pub direction: Direction,
     pub start: Option<usize>,
     pub max_frames: Option<usize>,
@@ -77,40 +80,39 @@ impl From<Direction> for RunDirection {
     }
 }
 
-/// Reads a body; an empty one is that of a request without options.
-pub(crate) fn read<T: for<'d> Deserialize<'d>>(body: &[u8]) -> Result<T, Problem> {
-    let body = if body.trim_ascii().is_empty() { b"{}" } else { body };
-    serde_json::from_slice(body).map_err(|error| Problem::bad(format!("request: {error}")))
-}
-
 impl AskedPrompt {
     /// The frame, and what is shown on it.
     pub fn shows(self, limits: &Limits) -> Result<(usize, Shows), Problem> {
         let Self { frame, text, bbox, points, labels, mask, object } = self;
-        let count = [text.is_some(), bbox.is_some(), points.is_some(), mask.is_some()];
-        if count.into_iter().filter(|is_given| *is_given).count() != 1 {
-            return Err(Problem::bad("expected one of text, box, points and mask"));
-        }
         if labels.is_some() && points.is_none() {
             return Err(Problem::bad("labels belong to points"));
         }
-        if object.is_some() && points.is_none() && mask.is_none() {
-            return Err(Problem::bad(
-                "an object is named for points and a mask; a text and a box start over",
-            ));
-        }
-        let shows = if let Some(text) = text {
-            limits.check_names([text.as_str()])?;
-            Shows::Text(text)
-        } else if let Some(bbox) = bbox {
-            Shows::Box(bbox)
-        } else if let Some(mask) = mask {
-            Shows::Mask(object, mask)
-        } else {
-            let points = points.unwrap_or_default();
-            limits.check_points(points.len())?;
-            Shows::Points(object, labelled(points, labels).map_err(Problem::bad)?)
+        limits.check_points(points.as_ref().map_or(0, Vec::len))?;
+        let points = points.map(|points| labelled(points, labels).map_err(Problem::bad)).transpose()?;
+        let shows = match (text, bbox, points, mask) {
+            (Some(text), bbox, None, None) if object.is_none() => {
+                limits.check_names([text.as_str()])?;
+                Shows::Text(text, bbox)
+            }
+            (None, Some(bbox), None, None) if object.is_none() => Shows::Box(bbox),
+            (None, Some(bbox), points, None) => {
+                Shows::Object(object, shown(points.unwrap_or_default(), bbox))
+            }
+            (None, None, Some(points), None) => Shows::Points(object, points),
+            (None, None, None, Some(mask)) => Shows::Mask(object, mask),
+            _ => {
+                return Err(Problem::bad(
+                    "expected one of text, box, points and mask, or a box beside a text or points; an object is named for points, \
+                     a mask and a box around it: a text, and a box without an object, start over",
+                ));
+            }
         };
         Ok((frame, shows))
     }
+}
+
+fn shown(points: Vec<([f32; 2], bool)>, [x1, y1, x2, y2]: [f32; 4]) -> Shown {
+    let prompt = ObjectPrompt::new("0").with_box(BoundingBox::new(x1, y1, x2, y2));
+    let click = |prompt: ObjectPrompt, ([x, y], is_on): ([f32; 2], bool)| prompt.with_point(x, y, is_on);
+    Shown { objects: vec![points.into_iter().fold(prompt, click)], multimask: false }
 }

@@ -86,7 +86,7 @@ impl Export {
             Form::YouTubeVis => Ok(Box::new(YouTubeVis::create(&path))),
             Form::Masks => MaskPngs::create(&folder.path().join(MASKS)).map(|sink| Box::new(sink) as _),
         };
-        let sink = sink.map_err(|error| unnamed(&error, &folder))?;
+        let sink = sink?;
         Ok(Self { form, results, size, frame_rate, sink, path, folder })
     }
 
@@ -109,9 +109,9 @@ impl Export {
                 outcome.annotated = Some(drawn.into());
             }
             outcome.time = Duration::from_secs_f64(number as f64 / frame_rate);
-            sink.write(&outcome).map_err(|error| unnamed(&error, &folder))?;
+            sink.write(&outcome)?;
         }
-        sink.finish().map_err(|error| unnamed(&error, &folder))?;
+        sink.finish()?;
         drop(sink);
         if form == Form::Masks {
             zipped(&folder.path().join(MASKS), &path).map_err(failed)?;
@@ -135,12 +135,6 @@ impl Exported {
 
 fn failed(error: std::io::Error) -> Error {
     Error::new(ErrorKind::Io, format!("cannot write the results: {error}"))
-}
-
-/// The path of a temporary file says nothing to a client.
-fn unnamed(error: &Error, folder: &TempDir) -> Error {
-    let message = error.to_string().replace(&*folder.path().to_string_lossy(), "the results");
-    Error::new(error.kind(), message)
 }
 
 /// Writes the files of a folder into an archive. PNGs are compressed already.

@@ -55,7 +55,8 @@ impl Opened {
         let file = file.into_temp_path();
         let path = file.to_path_buf();
         let opened = Self::open(path.clone(), None, Some(file), limits);
-        Ok(opened.map_err(|error| without_path(&error, &path, "the request"))?)
+        let named = |error: Error| error.to_string().replace(&*path.to_string_lossy(), "the request");
+        Ok(opened.map_err(|error| Error::new(error.kind(), named(error)))?)
     }
 
     /// Opens a video of a folder by the name that [`videos_in`] lists.
@@ -66,9 +67,7 @@ impl Opened {
         if !listed(Some(folder))?.iter().any(|known| known == name) {
             return Err(Problem::missing(format!("video {name}: the server's folder has none of this name")));
         }
-        let path = folder.join(name);
-        let opened = Self::open(path.clone(), Some(name.to_owned()), None, limits);
-        Ok(opened.map_err(|error| without_path(&error, &path, name))?)
+        Ok(Self::open(folder.join(name), Some(name.to_owned()), None, limits)?)
     }
 
     fn open(path: PathBuf, name: Option<String>, upload: Option<TempPath>, limits: &Limits) -> Result<Self> {
@@ -111,11 +110,6 @@ impl VideoFile {
     }
 }
 
-/// Where files lie is nobody's business.
-fn without_path(error: &Error, path: &Path, name: &str) -> Error {
-    Error::new(error.kind(), error.to_string().replace(&*path.to_string_lossy(), name))
-}
-
 /// The names of the videos in a folder, and of its folders of pictures.
 ///
 /// # Errors
@@ -140,8 +134,7 @@ pub(crate) fn videos_in(folder: &Path) -> Result<Vec<String>> {
 
 /// The videos of the server's folder, if it has one.
 pub(crate) fn listed(folder: Option<&Path>) -> Result<Vec<String>> {
-    let Some(folder) = folder else { return Ok(Vec::new()) };
-    videos_in(folder).map_err(|error| without_path(&error, folder, "of videos"))
+    folder.map_or(Ok(Vec::new()), videos_in)
 }
 
 /// Whether a file starts as a container that holds its frames itself.

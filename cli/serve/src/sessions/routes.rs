@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{Path, Request, State};
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
 use http_body_util::channel::{Channel, Sender};
@@ -14,18 +14,22 @@ use image::codecs::jpeg::JpegEncoder;
 use serde_json::json;
 use tokio::sync::{mpsc, oneshot};
 
-use super::asked::{AskedName, AskedPrompt, AskedRun, AskedSession, read};
+use super::asked::{AskedName, AskedPrompt, AskedRun, AskedSession, Shows};
 use super::export::{Export, Form};
 use super::opened::{self, Opened};
 use super::worker::Worker;
 use super::{Session, caught};
 use crate::app::App;
-use crate::detect::{body, ends_of, fields, off_the_workers, parameter};
+use crate::connections::Ends;
+use crate::detect::{FORM, Fields, fields, kind_of, off_the_workers};
 use crate::engine::decode;
+use crate::extract::{Arrived, Of, Slot, body, parameter, read};
 use crate::gallery::not_encoded;
 use crate::limits::Limits;
 use crate::problem::{Problem, json_response};
 use crate::segment::check_tracker;
+
+type Answer = Result<Response, Problem>;
 
 /// The quality of pictures of frames, 1 to 100.
 const PICTURE_QUALITY: u8 = 85;
@@ -40,36 +44,30 @@ pub(crate) fn router() -> Router<Arc<App>> {
         .route("/{id}/results", get(results))
         .route("/{id}/download", get(download))
         .route("/{id}/prompts", post(show))
+        .route("/{id}/reset", post(reset))
         .route("/{id}/propagate", post(propagate))
         .route("/{id}/objects/{object}", delete(remove).put(rename))
 }
 
 /// The videos of the server's folder.
-pub(crate) async fn videos(State(app): State<Arc<App>>, request: Request) -> Result<Response, Problem> {
-    let _slot = app.slots.take(ends_of(&request)?.client)?;
+pub(crate) async fn videos(State(app): State<Arc<App>>, _slot: Slot) -> Answer {
     let folder = app.config.videos.clone();
     let videos = off_the_workers(move |_| Ok(opened::listed(folder.as_deref())?)).await?;
     Ok(json_response(StatusCode::OK, &json!({"videos": videos})))
 }
 
 /// Opens a session, with the video or the pictures of a form as its frames.
-async fn open(State(app): State<Arc<App>>, request: Request) -> Result<Response, Problem> {
+async fn open(State(app): State<Arc<App>>, Ends { client, .. }: Ends, request: Request) -> Answer {
     check_tracker(&app, "sessions")?;
-    let client = ends_of(&request)?.client;
     let place = app.bodies.take(client)?;
-    let (asked, pictures, upload): (AskedSession, _, _) = match is_form(&request) {
+    let (asked, pictures, upload): (AskedSession, _, _) = match kind_of(&request) == FORM {
         true => {
             let (mut asked, mut pictures, mut upload) = (AskedSession::default(), Vec::new(), None);
-            for (name, value) in fields(request, &app.config.limits).await? {
+            for (name, value) in fields(request, Fields("video window", "image"), &app.config.limits).await? {
                 match name.as_str() {
                     "image" => pictures.push(value),
                     "video" => upload = Some(value),
-                    "window" => asked.window = Some(read(&value)?),
-                    _ => {
-                        return Err(Problem::bad(format!(
-                            "{name}: no such field; the fields are video, image, window"
-                        )));
-                    }
+                    _ => asked.window = Some(read(&value)?),
                 }
             }
             (asked, pictures, upload)
@@ -105,19 +103,17 @@ async fn open(State(app): State<Arc<App>>, request: Request) -> Result<Response,
 /// Appends the pictures of a form, or a picture that is the body itself.
 async fn push(
     State(app): State<Arc<App>>,
-    Path(id): Path<String>,
+    Of(session): Of,
+    Ends { client, .. }: Ends,
     request: Request,
-) -> Result<Response, Problem> {
-    let session = app.sessions.get(&id)?;
-    let client = ends_of(&request)?.client;
+) -> Answer {
     let place = app.bodies.take(client)?;
     let mut pictures = Vec::new();
-    if is_form(&request) {
-        for (name, value) in fields(request, &app.config.limits).await? {
-            match name.as_str() {
-                "image" => pictures.push(value),
-                _ => return Err(Problem::bad(format!("{name}: no such field; the field is image"))),
-            }
+    if kind_of(&request) == FORM {
+        let all = fields(request, Fields("", "image"), &app.config.limits).await?;
+        pictures.extend(all.into_iter().map(|(_, picture)| picture));
+        if pictures.is_empty() {
+            return Err(Problem::bad("image is missing: expected a picture file"));
         }
     } else {
         pictures.push(body(request).await?);
@@ -138,8 +134,8 @@ async fn append(session: &Session, pictures: Vec<Bytes>, limits: &Limits) -> Res
     Ok(())
 }
 
-async fn state(State(app): State<Arc<App>>, Path(id): Path<String>) -> Result<Response, Problem> {
-    Ok(json_response(StatusCode::OK, &app.sessions.get(&id)?.state()))
+async fn state(Of(session): Of) -> Response {
+    json_response(StatusCode::OK, &session.state())
 }
 
 async fn end(State(app): State<Arc<App>>, Path(id): Path<String>) -> Result<StatusCode, Problem> {
@@ -148,18 +144,17 @@ async fn end(State(app): State<Arc<App>>, Path(id): Path<String>) -> Result<Stat
 }
 
 /// Shows an object or a text on a frame.
-async fn show(
-    State(app): State<Arc<App>>,
-    Path(id): Path<String>,
-    request: Request,
-) -> Result<Response, Problem> {
-    let session = app.sessions.get(&id)?;
-    let client = ends_of(&request)?.client;
-    let place = app.bodies.take(client)?;
-    let (body, limits) = (body(request).await?, app.config.limits.clone());
-    let (frame, shows) = off_the_workers(move |_| read::<AskedPrompt>(&body)?.shows(&limits)).await?;
+async fn show(State(app): State<Arc<App>>, Of(session): Of, body: Arrived<AskedPrompt>) -> Answer {
+    let Arrived { asked, client, place } = body;
+    let (frame, shows) = asked.shows(&app.config.limits)?;
     let _slot = app.slots.take(client)?;
     drop(place);
+    let shows = match shows {
+        Shows::Object(object, shown) => {
+            Shows::Mask(object, session.mask_of(&app.engine, client, frame, |_| shown).await?)
+        }
+        other => other,
+    };
     let (line, object) = session.ask(move |worker| worker.show(frame, shows)).await?;
     let mut answer = line.to_vec();
     if let Some(object) = object {
@@ -170,11 +165,13 @@ async fn show(
     Ok(([(header::CONTENT_TYPE, "application/json")], answer).into_response())
 }
 
-async fn remove(
-    State(app): State<Arc<App>>,
-    Path((id, object)): Path<(String, String)>,
-) -> Result<Response, Problem> {
-    let session = app.sessions.get(&id)?;
+/// Forgets all objects and results.
+async fn reset(Of(session): Of) -> Answer {
+    session.ask(Worker::reset).await?;
+    Ok(json_response(StatusCode::OK, &session.state()))
+}
+
+async fn remove(Of(session): Of, Path((_, object)): Path<(String, String)>) -> Answer {
     let object = object.parse().map_err(|_| Problem::missing("objects have numbers"))?;
     session.ask(move |worker| worker.remove(object)).await?;
     Ok(json_response(StatusCode::OK, &session.state()))
@@ -183,14 +180,11 @@ async fn remove(
 /// Names an object; an empty name takes its name away. This can be done during a run.
 async fn rename(
     State(app): State<Arc<App>>,
-    Path((id, object)): Path<(String, String)>,
-    request: Request,
-) -> Result<Response, Problem> {
-    let session = app.sessions.get(&id)?;
-    let client = ends_of(&request)?.client;
-    let _place = app.bodies.take(client)?;
-    let AskedName { name } = read(&body(request).await?)?;
-    let name = name.split_whitespace().collect::<Vec<_>>().join(" ");
+    Of(session): Of,
+    Path((_, object)): Path<(String, String)>,
+    body: Arrived<AskedName>,
+) -> Answer {
+    let name = body.asked.name.split_whitespace().collect::<Vec<_>>().join(" ");
     app.config.limits.check_names([name.as_str()])?;
     let object: u32 = object.parse().map_err(|_| Problem::missing("objects have numbers"))?;
     let is_known = session.state().objects.contains(&object) || session.results().has(u64::from(object));
@@ -203,14 +197,8 @@ async fn rename(
 }
 
 /// The picture of a frame, as a JPEG.
-async fn picture(
-    State(app): State<Arc<App>>,
-    Path((id, frame)): Path<(String, String)>,
-    request: Request,
-) -> Result<Response, Problem> {
-    let session = app.sessions.get(&id)?;
+async fn picture(Of(session): Of, Path((_, frame)): Path<(String, String)>, _slot: Slot) -> Answer {
     let frame = frame.parse().map_err(|_| Problem::missing("frames have numbers"))?;
-    let _slot = app.slots.take(ends_of(&request)?.client)?;
     let picture = session.picture(frame).await?;
     let jpeg = off_the_workers(move |_| {
         let mut bytes = Vec::new();
@@ -224,15 +212,9 @@ async fn picture(
 }
 
 /// The frames that have results, a line each: those that changed after the revision `?since=`, by default all.
-async fn results(
-    State(app): State<Arc<App>>,
-    Path(id): Path<String>,
-    request: Request,
-) -> Result<Response, Problem> {
-    let session = app.sessions.get(&id)?;
-    let since = parameter(&request, "since").unwrap_or("0").parse();
+async fn results(Of(session): Of, address: Uri, _slot: Slot) -> Answer {
+    let since = parameter(&address, "since").unwrap_or("0").parse();
     let since = since.map_err(|_| Problem::bad("since: expected a revision of the session"))?;
-    let _slot = app.slots.take(ends_of(&request)?.client)?;
     let lines = off_the_workers(move |_| Ok(session.results().since(since)));
     Ok(([(header::CONTENT_TYPE, "application/x-ndjson")], lines.await?).into_response())
 }
@@ -240,12 +222,12 @@ async fn results(
 /// The results as a file: `?format=mp4`, `youtube-vis` or `masks`.
 async fn download(
     State(app): State<Arc<App>>,
-    Path(id): Path<String>,
-    request: Request,
-) -> Result<Response, Problem> {
-    let session = app.sessions.get(&id)?;
-    let form = Form::named(parameter(&request, "format").unwrap_or_default())?;
-    let place = app.videos.take(ends_of(&request)?.client)?;
+    Of(session): Of,
+    Ends { client, .. }: Ends,
+    address: Uri,
+) -> Answer {
+    let form = Form::named(parameter(&address, "format").unwrap_or_default())?;
+    let place = app.videos.take(client)?;
     session.touch()?;
     let begun = session.clone();
     let export = off_the_workers(move |_| {
@@ -306,16 +288,9 @@ fn send(
 }
 
 /// Follows the objects: each frame is a line of the answer. A client that goes away ends the run.
-async fn propagate(
-    State(app): State<Arc<App>>,
-    Path(id): Path<String>,
-    request: Request,
-) -> Result<Response, Problem> {
-    let session = app.sessions.get(&id)?;
-    let client = ends_of(&request)?.client;
-    let bodies = app.bodies.take(client)?;
-    let run: AskedRun = read(&body(request).await?)?;
-    drop(bodies);
+async fn propagate(State(app): State<Arc<App>>, Of(session): Of, body: Arrived<AskedRun>) -> Answer {
+    let Arrived { asked: run, client, place: of_body } = body;
+    drop(of_body);
     let place = app.videos.take(client)?;
     let running = session.begin()?;
     let (begun, has_begun) = oneshot::channel();
@@ -350,9 +325,4 @@ async fn propagate(
     });
     let kind = [(header::CONTENT_TYPE, HeaderValue::from_static("application/x-ndjson"))];
     Ok((kind, Body::new(streamed)).into_response())
-}
-
-fn is_form(request: &Request) -> bool {
-    let kind = request.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
-    kind.is_some_and(|kind| kind.trim_start().to_ascii_lowercase().starts_with("multipart/form-data"))
 }

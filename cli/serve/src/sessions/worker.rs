@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::body::Bytes;
 use axum::http::StatusCode;
 use ocelli::masklets::{Click, RunDirection, SessionSource, TrackedFrame, VideoSession, VideoSessionOptions};
-use ocelli::{BoundingBox, Error, ErrorKind, Image, Result};
+use ocelli::{BoundingBox, Error, ErrorKind, Image, Prompt, Result};
 use tokio::sync::mpsc::Sender;
 
 use super::asked::{AskedRun, Shows};
@@ -145,12 +145,17 @@ impl Worker {
         let before = session.objects();
         let mut shown = None;
         let text = match &shows {
-            Shows::Text(text) => Some(text.clone()),
+            Shows::Text(text, _) => Some(text.clone()),
             _ => None,
         };
         let found = match shows {
-            Shows::Text(text) => session.add_text(frame, text),
+            Shows::Text(text, None) => session.add_text(frame, text),
+            Shows::Text(text, Some([x1, y1, x2, y2])) => {
+                let example = BoundingBox::new(x1, y1, x2, y2);
+                session.add_exemplars(frame, Prompt::new(text).with_exemplar(example, true))
+            }
             Shows::Box([x1, y1, x2, y2]) => session.add_box(frame, BoundingBox::new(x1, y1, x2, y2)),
+            Shows::Object(..) => return Err(Problem::bad("expected the mask of the object")),
             Shows::Points(object, points) => {
                 let object = *shown.insert(object.unwrap_or_else(|| session.next_object()));
                 let click = |([x, y], is_foreground): ([f32; 2], bool)| Click {
@@ -192,6 +197,17 @@ impl Worker {
             Some(_) => {}
         }
         Ok((self.keep(found?), shown))
+    }
+
+    /// Forgets all objects and results; the frames stay.
+    ///
+    /// # Errors
+    /// Those of the session.
+    pub fn reset(&mut self) -> Result<(), Problem> {
+        self.session.as_mut().map_or(Ok(()), VideoSession::reset)?;
+        self.passed.clear();
+        self.seen.results().start_over(None);
+        Ok(())
     }
 
     /// Keeps a frame for everybody who looks at the session. Returns its line.
@@ -310,6 +326,7 @@ impl Worker {
         let mut state = self.seen.lock();
         (state.width, state.height) = self.size();
         (state.first_frame, state.frames) = (frames.start, frames.end);
+        state.next_object = self.session.as_ref().map_or(0, VideoSession::next_object);
         state.objects = self.session.as_ref().map(VideoSession::objects).unwrap_or_default();
         (state.passed, state.bytes) = (self.passed.len(), self.bytes());
     }

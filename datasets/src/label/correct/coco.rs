@@ -130,8 +130,8 @@ impl CorrectedSet {
         if version_of(self, image, &record)? != version {
             return Err(super::changed_meanwhile(image));
         }
-        let boxes: Vec<BoundingBox> = record.instances.iter().map(|one| box_of(one.bbox)).collect();
-        self.check(image, instances, &boxes)?;
+        let before: Vec<_> = record.instances.iter().map(|one| (one.class, box_of(one.bbox))).collect();
+        self.check(image, instances, &before)?;
         let has_masks = settings.get("masks").and_then(serde_json::Value::as_bool).unwrap_or(false)
             || record.instances.iter().any(|one| one.mask.is_some());
         let saved = SavedLabels {
