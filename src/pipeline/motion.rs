@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use ocelli_tracking::is_inside;
+
 use crate::frame_view::{FrameView, PixelFormat};
 use ocelli_error::{Error, ErrorKind, Result};
 
@@ -104,7 +106,7 @@ impl MotionWatch {
             let (x, y) = ((cell % columns) as f32, (cell / columns) as f32);
             [(x + 0.5) / columns as f32, (y + 0.5) / rows as f32]
         };
-        let is_ignored = |cell| self.regions.iter().any(|region| contains(region, centre(cell)));
+        let is_ignored = |cell| self.regions.iter().any(|region| is_inside(region, centre(cell)));
         self.ignored = (0..columns * rows).map(is_ignored).collect();
         self.noise = vec![0.0; columns * rows];
         (self.size, self.grid, self.looked_at) = ((width, height), (columns, rows), None);
@@ -217,14 +219,6 @@ fn read_cells(view: &FrameView<'_>, (columns, rows): (usize, usize), cells: &mut
             cells.push(sum / count.max(1.0));
         }
     }
-}
-
-/// Whether a point is in a polygon, by the even-odd rule.
-fn contains(polygon: &[[f32; 2]], [x, y]: [f32; 2]) -> bool {
-    let edges = polygon.iter().zip(polygon.iter().cycle().skip(1));
-    let crossed = edges
-        .filter(|(a, b)| (a[1] > y) != (b[1] > y) && x < (b[0] - a[0]) * (y - a[1]) / (b[1] - a[1]) + a[0]);
-    crossed.count() % 2 == 1
 }
 
 #[cfg(test)]
