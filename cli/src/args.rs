@@ -9,6 +9,7 @@ mod privacy;
 mod tiles;
 mod tracker;
 mod verification;
+mod videos;
 
 use std::path::{Path, PathBuf};
 
@@ -40,6 +41,7 @@ pub use privacy::PrivacyArgs;
 pub use tiles::TileArgs;
 pub use tracker::TrackerArgs;
 pub use verification::VerificationArgs;
+pub use videos::videos_of;
 
 /// Heading of options that select the model and what runs it.
 pub const MODEL: &str = "Model and engine";

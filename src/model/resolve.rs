@@ -36,6 +36,7 @@ impl Model {
             let message = "WebAssembly has no files to open a model from; open one with Model::from_memory";
             return Err(Error::new(ErrorKind::Unavailable, message));
         }
+        request.source.check()?;
         match &request.source {
             ModelSource::Builtin => builtin_model(request),
             ModelSource::Folder(folder) if folder.join(file::MANIFEST).is_file() => {
@@ -43,7 +44,7 @@ impl Model {
                 model.check_request(request)?;
                 Ok(model)
             }
-            ModelSource::Folder(folder) if folder.join("config.json").is_file() || is_weight_file(folder) => {
+            ModelSource::Folder(folder) => {
                 let checkpoint = Checkpoint::open(folder)?;
                 let identity = remembered_hash(&checkpoint.weight_files(), || checkpoint.weights_sha256())?;
                 let name = folder
@@ -55,18 +56,6 @@ impl Model {
                     [config, checkpoint.tokenizer_path()].into_iter().filter(|file| file.is_file()).collect();
                 let settings = settings_hash(&files)?;
                 cached_export(&checkpoint, (&name, &identity, &settings), request, report, cancellation)
-            }
-            ModelSource::Folder(folder) => {
-                let why = if !folder.exists() {
-                    "no such folder"
-                } else if folder.is_file() {
-                    "it is a file; name the folder that contains it"
-                } else {
-                    "expected a folder with model.json (an exported model) or config.json (a Hugging Face checkpoint), or \
-                     a file such as sam3.pt"
-                };
-                let message = format!("cannot open the model, {}: {why}", folder.display());
-                Err(Error::new(ErrorKind::InvalidArgument, message))
             }
         }
     }
@@ -131,6 +120,26 @@ impl Model {
             );
         }
         Ok(())
+    }
+}
+
+impl ModelSource {
+    /// Checks that it is a model, by the names of its files.
+    pub(crate) fn check(&self) -> Result<()> {
+        let Self::Folder(folder) = self else { return Ok(()) };
+        let is_model = |name| folder.join(name).is_file();
+        let why = if is_model(file::MANIFEST) || is_model("config.json") || is_weight_file(folder) {
+            return Ok(());
+        } else if !folder.exists() {
+            "no such folder"
+        } else if folder.is_file() {
+            "it is a file; name the folder that contains it"
+        } else {
+            "expected a folder with model.json (an exported model) or config.json (a Hugging Face checkpoint), or a file such \
+             as sam3.pt"
+        };
+        let message = format!("cannot open the model, {}: {why}", folder.display());
+        Err(Error::new(ErrorKind::InvalidArgument, message))
     }
 }
 
