@@ -205,6 +205,7 @@ mod tests {
             end: end.parse().ok(),
             stride,
             max_frames,
+            frame_rate: None,
         };
         let cases: [(Selection, &[u64]); 11] = [
             (Selection::default(), &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]),
