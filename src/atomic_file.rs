@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
+use ocelli_engines::report_file_limits;
 use ocelli_error::{Error, ErrorKind, Result};
 
 /// Writes a temporary file beside `path` and renames it to `path`, so that no reader sees half a file.
@@ -19,6 +20,7 @@ pub fn write_atomically<T>(
     path: &Path,
     write: impl FnOnce(&mut BufWriter<File>) -> io::Result<T>,
 ) -> Result<T> {
+    report_file_limits();
     // The empty path and one that ends in `..` name no file.
     if path.file_name().is_none() {
         let message = format!("cannot write, \"{}\": it does not name a file", path.display());
@@ -38,15 +40,56 @@ pub fn write_atomically<T>(
     }
 }
 
-fn write_beside<T>(path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> io::Result<T>) -> io::Result<T> {
+/// An empty file that becomes `target` when it is complete, and whose name ends with `ending`; on Unix it is locked until it
+/// is dropped. Those that runs for the same target have left behind because they were killed, which nobody locks any more,
+/// are removed.
+#[cfg(not(target_family = "wasm"))]
+pub(crate) fn part_of(target: &Path, ending: &str) -> io::Result<tempfile::NamedTempFile> {
+    report_file_limits();
+    let folder = folder_of(target);
+    let name = target.file_name().unwrap_or_default().to_string_lossy();
+    let prefix = format!(".ocelli-{}-", name.chars().take(40).collect::<String>());
+    let suffix = format!(".part{ending}");
+    for entry in fs::read_dir(&folder)?.flatten().filter(|_| cfg!(unix)) {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        let random = name.strip_prefix(&prefix).and_then(|rest| rest.strip_suffix(&suffix));
+        // An empty one may have been created a moment ago.
+        let has_content = entry.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.len() > 0);
+        if random.is_some_and(|random| random.len() == 6)
+            && has_content
+            && File::options().write(true).open(entry.path()).is_ok_and(|file| file.try_lock().is_ok())
+        {
+            tracing::debug!("removing {}, which an earlier run has left behind", entry.path().display());
+            fs::remove_file(entry.path())?;
+        }
+    }
     let mut builder = tempfile::Builder::new();
-    builder.prefix(".ocelli-").suffix(".part");
+    builder.prefix(&prefix).suffix(&suffix);
+    like_any_file(&mut builder);
+    let part = builder.tempfile_in(folder).map_err(without_temporary_name)?;
+    // Where files cannot be locked, nothing is ever taken for left behind.
+    if cfg!(unix) {
+        drop(part.as_file().try_lock());
+    }
+    Ok(part)
+}
+
+/// Temporary files are private by default; the result has the permissions of any new file.
+fn like_any_file(builder: &mut tempfile::Builder<'_, '_>) {
     #[cfg(unix)]
     {
-        // Temporary files are private by default; the result has the permissions of any new file.
         use std::os::unix::fs::PermissionsExt;
         builder.permissions(fs::Permissions::from_mode(0o666));
     }
+    #[cfg(not(unix))]
+    let _ = builder;
+}
+
+fn write_beside<T>(path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> io::Result<T>) -> io::Result<T> {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".ocelli-").suffix(".part");
+    like_any_file(&mut builder);
     // Removed on drop unless persisted.
     let made = builder.tempfile_in(folder_of(path)).map_err(without_temporary_name)?;
     let (file, temporary) = made.into_parts();
@@ -122,7 +165,7 @@ mod tests {
     use std::fs;
     use std::io::{self, Write};
 
-    use super::{Path, write_atomically};
+    use super::{Path, part_of, write_atomically};
     use ocelli_error::{Error, ErrorKind};
 
     #[test]
@@ -146,6 +189,30 @@ mod tests {
         assert_eq!(fs::read_to_string(&path).expect("still there"), "second, longer");
         let names: Vec<_> = fs::read_dir(folder.path()).expect("it is there").collect();
         assert_eq!(names.len(), 1, "something was left behind: {names:?}");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn what_a_killed_run_has_left_is_removed_by_the_next_one() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let target = folder.path().join("out.mp4");
+        let write = |name: &str| fs::write(folder.path().join(name), "x").expect("a temporary folder");
+        let part = |target: &Path| part_of(target, ".mp4").expect("a folder that can be written to");
+        let left = [
+            ".ocelli-out.mp4-aBc123.part.mp4",
+            ".ocelli-out.mp4-old.mp4-aBc123.part.mp4",
+            ".ocelli-aBc123.part.mp4",
+        ];
+        left.iter().for_each(|name| write(name));
+        let first = part(&target);
+        assert!(!folder.path().join(left[0]).exists(), "it is of this target");
+        assert!(left[1..].iter().all(|name| folder.path().join(name).exists()), "these are of others");
+        fs::write(first.path(), "being written").expect("it is there");
+        let second = part(&target);
+        assert!(first.path().exists(), "another run writes it");
+        first.persist(&target).expect("a folder that can be written to");
+        drop(second);
+        assert_eq!(fs::read_dir(folder.path()).expect("it is there").count(), 3);
     }
 
     #[test]

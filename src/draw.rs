@@ -23,7 +23,7 @@ use canvas::{Canvas, Rect};
 use label_layout::LabelLayout;
 use ocelli_error::{Error, ErrorKind, Result};
 use ocelli_tracking::BoundingBox;
-use palette::{DARK, text_color_on};
+use palette::{CHOSEN_COLORS, DARK, text_color_on};
 use text::{Line, Typeface};
 
 /// Options of drawing detections. Sizes that are not set are proportional to the picture, so that a thumbnail and an 8K picture
@@ -46,6 +46,17 @@ impl Default for AnnotationStyle {
     fn default() -> Self {
         Self { line_width: None, font_size: None, show_scores: true, mask_opacity: 0.4 }
     }
+}
+
+/// A line through points or a polygon, with a label at the first point.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Shape {
+    /// In pixels.
+    pub points: Vec<[f32; 2]>,
+    /// Whether it is a polygon.
+    pub is_closed: bool,
+    /// Its text.
+    pub label: String,
 }
 
 /// Draws detections into pictures.
@@ -96,32 +107,30 @@ impl Annotator {
         self.draw_marks(picture, marks.collect())
     }
 
-    /// Draws a line through points, or a polygon if `closed`, with a label at its first point. `number` selects the colour.
-    pub fn draw_shape(
-        &self,
-        picture: &mut RgbImage,
-        points: &[[f32; 2]],
-        closed: bool,
-        label: &str,
-        number: usize,
-    ) {
-        let Some(&[x, y]) = points.first() else { return };
+    /// Draws lines and polygons, each with a label at its first point that covers no other label if possible. Their colours
+    /// are none of those of the first twenty classes.
+    pub fn draw_shapes(&self, picture: &mut RgbImage, shapes: &[Shape]) {
         let (width, height) = picture.dimensions();
         let sizes = Sizes::of(&self.style, width, height);
         let mut canvas = Canvas::new(picture);
-        let (casing, color) = (sizes.line + 2.0 * sizes.casing, class_color(number));
-        if closed {
-            canvas.stroke_rings(&[points], casing, DARK, 0.35);
-            canvas.stroke_rings(&[points], sizes.line, color, 0.9);
-        } else {
-            canvas.stroke_line(points, casing, DARK, 0.35);
-            canvas.stroke_line(points, sizes.line, color, 0.9);
-        }
+        let casing = sizes.line + 2.0 * sizes.casing;
         let room = (canvas.width(), canvas.height());
-        let Some(line) = self.typeface.fit(label, "", sizes.font, room) else { return };
-        let at = Rect { x1: x, y1: y, x2: x + 1.0, y2: y + 1.0 };
-        let tag = LabelLayout::new(room.0, room.1).place(at, sizes.line, line.tag_size());
-        draw_tag(&mut canvas, tag, &line, color, &sizes);
+        let mut layout = LabelLayout::new(room.0, room.1);
+        for (number, Shape { points, is_closed, label }) in shapes.iter().enumerate() {
+            let Some(&[x, y]) = points.first() else { continue };
+            let color = class_color(CHOSEN_COLORS + number);
+            for (width, color, opacity) in [(casing, DARK, 0.35), (sizes.line, color, 0.9)] {
+                if *is_closed {
+                    canvas.stroke_rings(&[points.as_slice()], width, color, opacity);
+                } else {
+                    canvas.stroke_line(points, width, color, opacity);
+                }
+            }
+            let Some(line) = self.typeface.fit(label, "", sizes.font, room) else { continue };
+            let at = Rect { x1: x, y1: y, x2: x + 1.0, y2: y + 1.0 };
+            let tag = layout.place(at, sizes.line, line.tag_size());
+            draw_tag(&mut canvas, tag, &line, color, &sizes);
+        }
     }
 
     /// Draws a line of text into the middle of a rectangle `[left, top, width, height]` in pixels, smaller or truncated if it

@@ -21,7 +21,6 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 pub use self::png::read_mask_png;
 pub use outline::Outline;
 pub(crate) use outline::distance_to_segment;
-pub(crate) use polygon::contains;
 pub use resample::MaskResampler;
 
 use ocelli_error::{Error, ErrorKind, Result};

@@ -3,7 +3,7 @@
 //! A [`VideoSession`] runs through a video file, a folder or pushed frames in any direction, and takes texts, boxes, clicks and
 //! masks. For streams, a [`MaskDetector`] turns each frame into a [`MaskFrame`]: its features, and detections with masks; a
 //! [`MaskTracker`] follows the objects, frame by frame. Detector and tracker can run on different threads, so that the next
-//! frame is detected while this one is tracked, as a [`MaskStream`] does.
+//! frame is detected while this one is tracked, as a pipeline [with memory](crate::PipelineBuilder::with_memory) does.
 //!
 //! Which detections start objects, which memories an object reads and what is shown is decided by
 //! [`MaskletSession`](crate::tracking::masklets::MaskletSession), one for each class: classes never suppress each other, as in
@@ -47,12 +47,14 @@ mod graphs;
 mod network;
 #[cfg(not(target_family = "wasm"))]
 mod session;
-#[cfg(not(target_family = "wasm"))]
-mod stream;
 mod track;
 mod tracked;
 
 pub use detect::{MaskDetector, MaskFrame};
+#[cfg(not(target_family = "wasm"))]
+pub(crate) use detect::{mask_side, post_processing};
+#[cfg(not(target_family = "wasm"))]
+pub(crate) use given::Given;
 pub use given::{GivenObject, GivenShape};
 #[doc(hidden)]
 pub use network::{FrameNetwork, MaskFrames, MaskletNetwork};
@@ -61,7 +63,7 @@ pub use ocelli_tracking::masklets::{
 };
 #[cfg(not(target_family = "wasm"))]
 pub use session::{KeepFeatures, SessionRun, SessionSource, VideoSession, VideoSessionOptions};
-#[cfg(not(target_family = "wasm"))]
-pub use stream::MaskStream;
 pub use track::MaskTracker;
+#[cfg(not(target_family = "wasm"))]
+pub(crate) use track::{Sessions, open as open_tracker};
 pub use tracked::{TrackedFrame, TrackedObject};

@@ -38,10 +38,10 @@ pub struct FrameOutcome {
     /// The tracks; empty without a tracker.
     pub tracks: Vec<Track>,
     /// The ids of tracks that earlier frames showed and that turned out to be false; only of a
-    /// [`MaskStream`](crate::masklets::MaskStream) that does not hold frames back.
+    /// tracker [by memory](crate::PipelineBuilder::with_memory) that does not hold frames back.
     pub retracted: Vec<u64>,
-    /// The tracks of a second tracker on the same detections, for a
-    /// [comparison](crate::masklets::MaskStream::with_comparison).
+    /// The tracks of a tracker of boxes on the same detections, beside a tracker [by memory](crate::PipelineBuilder::with_memory)
+    /// for a comparison.
     pub compared: Vec<Track>,
     /// Labels by class id.
     pub labels: Arc<[Arc<str>]>,

@@ -5,7 +5,8 @@
 //! next is being preprocessed and the previous one drawn. Frames leave in the order in which they entered, and their
 //! buffers are reused. The tracker runs on the encoder-decoder's thread: it takes microseconds, and which classes to
 //! decode next ([class budget](PipelineBuilder::with_class_budget)) depends on its tracks. With several
-//! [devices](PipelineBuilder::with_more_devices) each has a backbone and an encoder-decoder of its own, and the tracker has a thread.
+//! [devices](PipelineBuilder::with_more_devices) each has a backbone and an encoder-decoder of its own, and the tracker has a
+//! thread, as it has if it follows objects [by memory](PipelineBuilder::with_memory).
 //!
 //! There are two ways to use it:
 //!
@@ -42,6 +43,7 @@ mod class_budget;
 mod config;
 mod gate;
 mod job;
+mod memory;
 mod motion;
 mod pulled;
 mod pushed;

@@ -6,3 +6,4 @@ pub use crate::detector::{
     PromptDecoder, ScreenCalibration, Screening, SearchStages, Stages, TextCacheFile, TextEmbedder,
     TiledSearch,
 };
+pub use crate::timing::STAGE_TARGET;

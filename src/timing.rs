@@ -6,6 +6,9 @@ pub(crate) use std::time::Instant;
 #[cfg(target_family = "wasm")]
 pub(crate) use web_time::Instant;
 
+/// The target of the log messages that name what a detector does now, one for each step that may take seconds.
+pub const STAGE_TARGET: &str = "ocelli::stage";
+
 /// Time spent on one image, stage by stage, in milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
 #[non_exhaustive]

@@ -9,6 +9,7 @@ mod privacy;
 mod tiles;
 mod tracker;
 mod verification;
+mod videos;
 
 use std::path::{Path, PathBuf};
 
@@ -34,13 +35,14 @@ pub(crate) use dart::DartArgs;
 #[cfg(feature = "test-support")]
 pub use exemplar::parse_exemplar;
 pub use exemplar::{ExemplarArg, embed_exemplars, prompts};
+pub(crate) use files::label_files;
 pub use files::{check_output_file, expand_images, frame_files, images_beside};
-pub(crate) use files::{is_video, label_files};
 pub use objects::ObjectArgs;
 pub use privacy::PrivacyArgs;
 pub use tiles::TileArgs;
 pub use tracker::TrackerArgs;
 pub use verification::VerificationArgs;
+pub use videos::{is_video, videos_of};
 
 /// Heading of options that select the model and what runs it.
 pub const MODEL: &str = "Model and engine";

@@ -24,6 +24,7 @@ pub(crate) fn status_of<Arguments: CommandFactory>(
     program: impl FnOnce() -> anyhow::Result<()>,
 ) -> u8 {
     log.start();
+    ocelli::engines::report_file_limits();
     let end = on_interrupt().map_err(anyhow::Error::from).and_then(|()| program());
     let Err(error) = end else { return 0 };
     if is_closed_pipe(&error) {

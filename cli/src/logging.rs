@@ -1,14 +1,21 @@
 //! Diagnostics on stderr: level and format.
 
 use std::fmt;
+use std::io::IsTerminal;
 
 use clap::Args;
 use ocelli::source::without_secrets;
+use ocelli::stages::STAGE_TARGET;
+use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::{LevelFilter, filter_fn};
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::{EnvFilter, registry};
+
+use crate::progress::show_stage;
 
 /// The level of diagnostics.
 #[derive(Args, Clone, Debug, Default)]
@@ -35,14 +42,33 @@ impl LogArgs {
             _ => "trace",
         };
         let filter = EnvFilter::try_from_env("OCELLI_LOG").unwrap_or_else(|_| EnvFilter::new(level));
-        let subscriber = tracing_subscriber::fmt()
-            .with_env_filter(filter)
-            .with_writer(std::io::stderr)
-            .with_ansi(false)
-            .event_format(Lines)
-            .finish();
+        let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(false);
+        let is_shown = !self.quiet && self.verbose == 0 && std::io::stderr().is_terminal();
+        let of_stages = filter_fn(|event| event.target() == STAGE_TARGET);
+        let stages = StageLine.with_filter(of_stages.with_max_level_hint(LevelFilter::DEBUG));
+        let subscriber = registry().with(lines.event_format(Lines).with_filter(filter));
+        let subscriber = subscriber.with(is_shown.then_some(stages));
         // Fails if the process has a subscriber already, which then stays.
         drop(tracing::subscriber::set_global_default(subscriber));
+    }
+}
+
+/// Shows what the detector does now beside the progress.
+struct StageLine;
+
+impl<S: Subscriber> Layer<S> for StageLine {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        event.record(&mut StageMessage);
+    }
+}
+
+struct StageMessage;
+
+impl Visit for StageMessage {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        if field.name() == "message" {
+            show_stage(&format_args!("{value:?}"));
+        }
     }
 }
 

@@ -15,6 +15,37 @@ use crate::{LogArgs, status};
 /// Time between two lines where there is no terminal.
 const LINE_INTERVAL: Duration = Duration::from_secs(10);
 
+/// Where the stages of the first image are shown.
+static STAGES: Mutex<Option<ProgressBar>> = Mutex::new(None);
+
+/// Names what the detector does now, if this is shown.
+pub(crate) fn show_stage(stage: &dyn Display) {
+    if let Some(bar) = &*STAGES.lock().unwrap_or_else(PoisonError::into_inner) {
+        bar.set_message(stage.to_string());
+    }
+}
+
+/// While it lives, what the detector does is shown: its first image may take long.
+pub struct FirstImage {
+    bar: ProgressBar,
+    /// Whether the bar is here for this alone.
+    is_own: bool,
+}
+
+impl Drop for FirstImage {
+    fn drop(&mut self) {
+        *STAGES.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.bar.disable_steady_tick();
+        if self.is_own {
+            self.bar.finish_and_clear();
+        } else {
+            self.bar.set_message("");
+        }
+    }
+}
+
+const SPINNER: &str = "{spinner} {elapsed}  {wide_msg}";
+
 /// Progress of work that takes more than a second. If stderr is not a terminal, a line every ten seconds.
 pub struct Progress {
     bar: ProgressBar,
@@ -53,19 +84,31 @@ impl Progress {
     /// A spinner for steps of unknown length, shown with the first [`announce`](Self::announce).
     pub fn waiting(log: &LogArgs) -> Self {
         let bar = if log.quiet { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
-        Self::styled(bar, "{spinner} {elapsed}  {wide_msg}", log, None)
+        Self::styled(bar, SPINNER, log, None)
     }
 
     fn styled(bar: ProgressBar, template: &str, log: &LogArgs, total: Option<u64>) -> Self {
-        let style = ProgressStyle::with_template(template).expect("the templates are constant and valid");
         let lines = Lines { last: Instant::now(), done: 0, total };
         let lines = (!log.quiet && !std::io::stderr().is_terminal()).then(|| Mutex::new(lines));
-        Self { bar: bar.with_style(style), log: log.clone(), lines }
+        Self { bar: bar.with_style(style(template)), log: log.clone(), lines }
     }
 
     /// Sets the message beside the bar.
     pub fn message(&self, message: &str) {
         self.bar.set_message(message.to_owned());
+    }
+
+    /// Shows the stages of the first image beside the bar, or beside a spinner if there is no bar.
+    pub fn first_image(&self) -> FirstImage {
+        let is_own = self.bar.is_hidden();
+        let bar = match is_own {
+            // Hidden by itself where stderr is no terminal.
+            true if !self.log.quiet => ProgressBar::new_spinner().with_style(style(SPINNER)),
+            _ => self.bar.clone(),
+        };
+        bar.enable_steady_tick(Duration::from_millis(120));
+        *STAGES.lock().unwrap_or_else(PoisonError::into_inner) = Some(bar.clone());
+        FirstImage { bar, is_own }
     }
 
     /// Names the current step: beside the spinner, or as a line if stderr is not a terminal.
@@ -137,6 +180,10 @@ impl Progress {
     }
 }
 
+fn style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template).expect("the templates are constant and valid")
+}
+
 impl Drop for Progress {
     fn drop(&mut self) {
         self.bar.finish_and_clear();
@@ -146,6 +193,19 @@ impl Drop for Progress {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_first_image_shows_its_stages() {
+        let log = LogArgs::default();
+        let progress = Progress { bar: ProgressBar::hidden(), log, lines: None };
+        let first = progress.first_image();
+        show_stage(&"class 3 of 16");
+        assert_eq!(first.bar.message(), "class 3 of 16");
+        let bar = first.bar.clone();
+        drop(first);
+        show_stage(&"backbone");
+        assert_ne!(bar.message(), "backbone", "the others are fast enough");
+    }
 
     #[test]
     fn a_line_is_due_every_ten_seconds() {

@@ -1,6 +1,9 @@
 //! `ocelli video --memory` on a small random model, whose objects are as random.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use image::{GrayImage, Luma, Rgb, RgbImage};
 use ocelli::Mask;
@@ -73,8 +76,76 @@ fn objects_keep_their_identity_and_have_masks() {
     }
     assert!(ids.values().any(|(frames, _)| *frames >= 5), "no object lasts: {ids:?}");
 
-    run(&["--jsonl", "again.jsonl", "--sequential"]);
-    assert_eq!(place.read("again.jsonl"), place.read("tracks.jsonl"), "threads change nothing");
+    for how in [&["--sequential"][..], &["--latency", "low", "--policy", "all"], &["--latency", "balanced"]] {
+        run(&[&["--jsonl", "again.jsonl"], how].concat());
+        assert_eq!(place.read("again.jsonl"), place.read("tracks.jsonl"), "{how:?}: threads change nothing");
+    }
+}
+
+/// What was detected is written, though it was held back, and the source is left behind.
+#[cfg(unix)]
+#[test]
+fn a_silent_source_does_not_hold_up_the_end() {
+    let place = place();
+    let start = RUN.iter().take_while(|word| **word != "--scene-size").copied();
+    let more = ["--memory", "--video", "-", "--raw", "96x72:rgb", "--jsonl", "t.jsonl", "-v"];
+    let arguments: Vec<&str> = start.chain(more).collect();
+    let mut command = place.command(OCELLI, &arguments);
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("it starts");
+    let mut stdin = child.stdin.take().expect("it is piped");
+    stdin.write_all(&[90; 3 * 3 * 96 * 72]).expect("three frames are read");
+    let mut said = BufReader::new(child.stderr.take().expect("it is piped")).lines().map_while(Result::ok);
+    let decoded = said.by_ref().filter(|line| line.contains("ocelli::stage: class 1 ")).take(3).count();
+    assert_eq!(decoded, 3);
+    let signal =
+        Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("there is kill");
+    assert!(signal.success());
+    let rest = std::thread::spawn(move || said.collect::<Vec<_>>());
+    let end = Instant::now() + Duration::from_secs(20);
+    let status = loop {
+        match child.try_wait().expect("it can be waited for") {
+            None if Instant::now() < end => std::thread::sleep(Duration::from_millis(20)),
+            status => break status,
+        }
+    };
+    let _ = child.kill();
+    let rest = rest.join().expect("it reads");
+    assert_eq!(status.and_then(|status| status.code()), Some(130), "{rest:?}");
+    assert_eq!(frames(&place, "t.jsonl").len(), 3, "{rest:?}");
+    drop(stdin);
+}
+
+#[test]
+fn several_sources_have_objects_of_their_own() {
+    let place = place_with_objects();
+    place.write("sources.txt", "one=pictures\ntwo=pictures\n");
+    let start: Vec<&str> = RUN.iter().take_while(|word| **word != "--scene-size").copied().collect();
+    let run = |source: [&str; 2]| {
+        place.succeed(OCELLI, &[&start[..], &source, &["--memory", "--jsonl", "t.jsonl"]].concat());
+        frames(&place, "t.jsonl")
+    };
+    let alone = run(["--video", "pictures"]);
+    assert!(alone.iter().any(|frame| !list(frame, "tracks").is_empty()), "{alone:?}");
+    let both = run(["--sources", "sources.txt"]);
+    for name in ["one", "two"] {
+        let of_source = both.iter().filter(|frame| frame["source"] == name);
+        let found: Vec<_> =
+            of_source.map(|frame| (&frame["frame"], &frame["detections"], &frame["tracks"])).collect();
+        let expected = alone.iter().map(|frame| (&frame["frame"], &frame["detections"], &frame["tracks"]));
+        assert_eq!(found, expected.collect::<Vec<_>>(), "{name}: as if it were alone");
+    }
+    let given = "video|--model|model|--sources|sources.txt|--memory|--init-masks|masks";
+    let compared = "video|--model|model|--sources|sources.txt|--classes|dog|--memory|--track";
+    let rows = [
+        refusal(given, 2, &["--init-masks", "one source"]),
+        refusal(compared, 2, &["--track", "one source"]),
+    ];
+    place.refuses(OCELLI, &rows);
 }
 
 /// Frames go to the devices in turn, and objects to the one with the fewest.
@@ -347,7 +418,16 @@ fn what_cannot_be_followed_is_refused() {
                 2,
                 &["--appearance", "leave out --memory"],
             ),
-            refusal("video|--classes|dog|--memory|--detect-every|2", 2, &["--memory", "--detect-every"]),
+            refusal(
+                "video|--classes|dog|--memory|--detect-every|2",
+                2,
+                &["--memory", "--detect-every", "every frame"],
+            ),
+            refusal(
+                "video|--classes|dog|--memory|--when-moving",
+                2,
+                &["--memory", "--when-moving", "every frame"],
+            ),
             refusal("video|--classes|dog|--memory|--track-thresh|0.4", 2, &["--track-thresh", "add --track"]),
         ],
     );

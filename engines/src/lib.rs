@@ -75,6 +75,8 @@ pub mod embedded;
 mod engine;
 #[cfg(any(test, feature = "test-support"))]
 pub mod fake;
+#[allow(unsafe_code)]
+mod file_limits;
 #[cfg(not(target_family = "wasm"))]
 pub mod library;
 #[cfg(not(target_family = "wasm"))]
@@ -90,6 +92,7 @@ pub mod webgpu;
 pub use cpu::{cpu_has_vnni, default_threads};
 pub use device::{Device, Transferred};
 pub use engine::Engine;
+pub use file_limits::report_file_limits;
 pub use ocelli_error::{Error, ErrorKind, Result};
 pub use row_writer::RowWriter;
 pub use spec::{Dim, DimensionRange, EngineSpec, TensorSpec};

@@ -343,6 +343,16 @@ impl DetectorBuilder {
         self.build_reporting(&|_| ())
     }
 
+    /// Checks, without the time that [`build`](Self::build) takes, that the model and the engine files that were named are
+    /// there.
+    ///
+    /// # Errors
+    /// As [`build`](Self::build).
+    pub fn check_files(&self) -> Result<()> {
+        let engines = self.open_engines()?;
+        if self.model.is_some() || engines.is_some() { Ok(()) } else { self.request.source.check() }
+    }
+
     /// As [`build`](Self::build); `report` is called with a line of progress before each step that takes long.
     ///
     /// # Errors
@@ -362,6 +372,7 @@ impl DetectorBuilder {
             let message = "low_memory: a search in tiles needs both halves of the model for each tile: leave one of them out";
             return Err(Error::new(ErrorKind::InvalidArgument, message).about("low_memory"));
         }
+        ocelli_engines::report_file_limits();
         let engines = self.open_engines()?;
         self.check_screening(engines.is_some())?;
         let format = self.model_format();

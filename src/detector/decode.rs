@@ -20,7 +20,7 @@ use crate::mask::SemanticMap;
 use crate::model::Model;
 use crate::postprocess::{Candidate, PostProcessOptions, PostProcessor, RawOutputs};
 use crate::process_memory::log_memory_after;
-use crate::timing::{Instant, StageTimes, milliseconds_since};
+use crate::timing::{Instant, STAGE_TARGET, StageTimes, milliseconds_since};
 use ocelli_error::{Error, ErrorKind, Result};
 
 /// Finds the instances of prompts in image features: the encoder-decoder, the exemplar encoder, the mask head and the
@@ -315,11 +315,14 @@ impl PromptDecoder {
         for class in (0..known).filter(is_planned) {
             by_exemplars.entry(prompts.classes[class].prompt.exemplars().len()).or_default().push(class);
         }
+        let (mut next, all) = (1, by_exemplars.values().map(Vec::len).sum::<usize>());
         for (exemplars, classes) in by_exemplars {
             let engine = &*self.encoder_decoder.as_ref().expect("loaded above").engine;
             let size = fixed_size(engine, tensor::PROMPT_MASK, 0).unwrap_or(self.class_chunk);
             for chunk in classes.chunks(size) {
                 self.cancellation.check()?;
+                tracing::debug!(target: STAGE_TARGET, "class {next} of {all}");
+                next += chunk.len();
                 let before = self.post.pending().len();
                 self.decode_chunk(features, prompts, chunk, exemplars)?;
                 let Some(head) = &mut self.mask_head else { continue };

@@ -12,7 +12,7 @@ use crate::model::Model;
 use crate::preprocess::DevicePreprocessor;
 use crate::preprocess::{PreprocessConfig, Preprocessor};
 use crate::process_memory::log_memory_after;
-use crate::timing::{Instant, StageTimes, milliseconds_since};
+use crate::timing::{Instant, STAGE_TARGET, StageTimes, milliseconds_since};
 use ocelli_error::{Error, ErrorKind, Result};
 
 /// Turns pixels of any size and format into the backbone's input, on the CPU or on the backbone's device.
@@ -119,6 +119,7 @@ impl Backbone {
     /// As [`EngineFactory::load`].
     pub fn load(&mut self) -> Result<()> {
         if self.engines.is_empty() {
+            tracing::debug!(target: STAGE_TARGET, "loading the backbone");
             let files = self.model.manifest().backbone_files();
             let load = |name| self.model.load_graph(&self.factory, name);
             self.engines = files.into_iter().map(load).collect::<Result<_>>()?;
@@ -174,6 +175,7 @@ impl Backbone {
         features: &mut ImageFeatures,
         times: &mut StageTimes,
     ) -> Result<()> {
+        tracing::debug!(target: STAGE_TARGET, "backbone");
         self.load()?;
         let start = Instant::now();
         features.size = size;

@@ -35,7 +35,7 @@ pub enum TextCacheFile {
 }
 
 /// Prompts with encoded text and, after [`keep_exemplars`](super::PromptDecoder::keep_exemplars), encoded exemplars.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct EmbeddedPrompts {
     pub(super) classes: Vec<EmbeddedPrompt>,
 }

@@ -3,10 +3,12 @@
 /// The rim of lines and labels, and dark text.
 pub(super) const DARK: [u8; 3] = [16, 18, 22];
 const LIGHT: [u8; 3] = [255, 255, 255];
+/// The number of classes whose colours are chosen by hand.
+pub(super) const CHOSEN_COLORS: usize = 20;
 
 /// Colours that are easy to tell apart, neighbours above all; none so light or dark that a line disappears in sky or
 /// shadow.
-const COLORS: [[u8; 3]; 20] = [
+const COLORS: [[u8; 3]; CHOSEN_COLORS] = [
     [0x1E, 0x88, 0xFF], // azure
     [0xFF, 0x6B, 0x1A], // orange
     [0x10, 0xB9, 0x6B], // green

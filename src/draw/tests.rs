@@ -3,9 +3,9 @@ use ocelli_tracking::BoundingBox;
 
 use super::canvas::Rect;
 use super::label_layout::LabelLayout;
-use super::palette::contrast;
+use super::palette::{CHOSEN_COLORS, contrast};
 use super::text::Typeface;
-use super::{AnnotationStyle, Annotator, class_color, text_color_on};
+use super::{AnnotationStyle, Annotator, Shape, class_color, text_color_on};
 use crate::detection::Detection;
 use crate::mask::Mask;
 use ocelli_error::ErrorKind;
@@ -113,6 +113,24 @@ fn labels_lie_beside_each_other_where_there_is_room() {
         let tag = placement.place(frame(5.0, 5.0, 20.0, 20.0), 1.0, size);
         assert!(tag.x1 >= 0.0 && tag.y1 >= 0.0 && tag.x2 <= 64.0 && tag.y2 <= 30.0, "{tag:?}");
     }
+}
+
+#[test]
+fn labels_of_shapes_do_not_cover_each_other() {
+    let shape = |end: [f32; 2]| Shape {
+        points: vec![[60.0, 60.0], end],
+        is_closed: false,
+        label: "door: 0 in, 0 out".into(),
+    };
+    let (first, second) = (shape([200.0, 60.0]), shape([60.0, 150.0]));
+    let pixels_of_first = |shapes: &[Shape]| {
+        let mut picture = RgbImage::new(400, 300);
+        Annotator::new().draw_shapes(&mut picture, shapes);
+        picture.pixels().filter(|pixel| pixel.0 == class_color(CHOSEN_COLORS)).count()
+    };
+    let alone = pixels_of_first(std::slice::from_ref(&first));
+    assert!(alone > 500, "its label has {alone} pixels");
+    assert!(pixels_of_first(&[first, second]) + 60 > alone, "the second label covers the first");
 }
 
 #[test]

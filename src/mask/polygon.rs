@@ -1,5 +1,7 @@
 //! Outlines with holes to polygons without holes.
 
+use ocelli_tracking::is_inside;
+
 use super::Outline;
 
 /// Each part with its holes.
@@ -9,7 +11,7 @@ pub(super) fn with_holes(outlines: Vec<Outline>) -> Vec<(Outline, Vec<Outline>)>
     for hole in holes {
         // A part can lie in a hole of another: a hole belongs to the smallest part around it.
         let inside = middle_of_pixel_in(&hole);
-        let around = (0..parts.len()).filter(|&part| contains(&parts[part].0.points, inside));
+        let around = (0..parts.len()).filter(|&part| is_inside(&parts[part].0.points, inside));
         let own = around.min_by(|&a, &b| parts[a].0.area().total_cmp(&parts[b].0.area()));
         parts[own.expect("a part surrounds each of its holes")].1.push(hole);
     }
@@ -49,14 +51,7 @@ fn insert(ring: &mut Vec<[f32; 2]>, hole: &[[f32; 2]]) {
 fn middle_of_pixel_in(hole: &Outline) -> [f32; 2] {
     let [x, y] = hole.points[0];
     let corners = [[0.5, 0.5], [-0.5, 0.5], [0.5, -0.5], [-0.5, -0.5]];
-    let inside = corners.iter().map(|[dx, dy]| [x + dx, y + dy]).find(|&point| contains(&hole.points, point));
+    let inside =
+        corners.iter().map(|[dx, dy]| [x + dx, y + dy]).find(|&point| is_inside(&hole.points, point));
     inside.unwrap_or([x, y])
-}
-
-/// Whether a point is inside a ring, by the even-odd rule.
-pub(crate) fn contains(ring: &[[f32; 2]], [x, y]: [f32; 2]) -> bool {
-    let edges = ring.iter().zip(ring.iter().cycle().skip(1));
-    let crossings = edges
-        .filter(|(a, b)| (a[1] > y) != (b[1] > y) && x < (b[0] - a[0]) * (y - a[1]) / (b[1] - a[1]) + a[0]);
-    crossings.count() % 2 == 1
 }

@@ -28,6 +28,27 @@ impl MaskFrame {
         Self { hidden, detections }
     }
 
+    /// Takes over the features, with what is found in them. `side` is that of the masks.
+    pub(crate) fn detect(
+        &mut self,
+        features: &mut ImageFeatures,
+        decoder: &mut PromptDecoder,
+        prompts: Option<&EmbeddedPrompts>,
+        side: usize,
+        times: &mut StageTimes,
+    ) -> Result<()> {
+        self.detections.clear();
+        if let Some(prompts) = prompts {
+            self.detections.resize_with(prompts.len(), Vec::new);
+            for found in decoder.decode_logits(features, prompts, times)? {
+                let mask = LogitMask::new(side, side, found.logits)?;
+                self.detections[found.class_id].push(Detection { score: found.score, mask });
+            }
+        }
+        features.swap_hidden(&mut self.hidden);
+        Ok(())
+    }
+
     /// The detections before any suppression, by class and in the order of the decoder's queries.
     pub fn detections(&self) -> &[Vec<Detection>] {
         &self.detections
@@ -66,11 +87,7 @@ impl MaskDetector {
     /// # Errors
     /// [`ErrorKind::Mismatch`](crate::ErrorKind::Mismatch) if the model has no tracker.
     pub(super) fn without_prompts(detector: Detector) -> Result<(Self, TextEmbedder)> {
-        let side = 4 * Sizes::of(detector.model())?.grid;
-        if detector.tiling().is_some() {
-            let message = "tile: the memory tracker follows what it sees in whole frames: build the detector without tiles";
-            return Err(Error::new(ErrorKind::InvalidArgument, message).about("tile"));
-        }
+        let side = mask_side(&detector)?;
         let Stages { text, mut encoder, decoder, .. } = detector.into_stages();
         encoder.set_hidden(true);
         encoder.set_masks(false);
@@ -78,11 +95,7 @@ impl MaskDetector {
     }
 
     pub(super) fn set_thresholds(&mut self, options: &MaskletOptions) -> Result<()> {
-        self.decoder.set_post_processing(PostProcessOptions {
-            score_threshold: options.detection_threshold,
-            nms_iou: None,
-            ..PostProcessOptions::default()
-        })
+        self.decoder.set_post_processing(post_processing(options))
     }
 
     pub(super) fn require_masks(&self) -> Result<()> {
@@ -127,15 +140,26 @@ impl MaskDetector {
     ) -> Result<()> {
         self.features.swap_hidden(&mut frame.hidden);
         self.encoder.encode_into(image, &mut self.features, times)?;
-        frame.detections.clear();
-        if let Some(prompts) = self.prompts.as_ref().filter(|_| detects) {
-            frame.detections.resize_with(prompts.len(), Vec::new);
-            for found in self.decoder.decode_logits(&self.features, prompts, times)? {
-                let mask = LogitMask::new(self.side, self.side, found.logits)?;
-                frame.detections[found.class_id].push(Detection { score: found.score, mask });
-            }
-        }
-        self.features.swap_hidden(&mut frame.hidden);
-        Ok(())
+        let prompts = self.prompts.as_ref().filter(|_| detects);
+        frame.detect(&mut self.features, &mut self.decoder, prompts, self.side, times)
+    }
+}
+
+/// The side of the masks that the tracker takes.
+pub(crate) fn mask_side(detector: &Detector) -> Result<usize> {
+    if detector.tiling().is_some() {
+        let message =
+            "tile: the memory tracker follows what it sees in whole frames: build the detector without tiles";
+        return Err(Error::new(ErrorKind::InvalidArgument, message).about("tile"));
+    }
+    Ok(4 * Sizes::of(detector.model())?.grid)
+}
+
+/// Which detections the tracker takes.
+pub(crate) fn post_processing(options: &MaskletOptions) -> PostProcessOptions {
+    PostProcessOptions {
+        score_threshold: options.detection_threshold,
+        nms_iou: None,
+        ..PostProcessOptions::default()
     }
 }

@@ -4,7 +4,7 @@ use ocelli_tracking::masklets::{BitMask, Click, ObjectId, ObjectPrompt};
 
 use crate::mask::Mask;
 
-/// An object as it is clicked or given as a mask on a frame, for [`MaskStream::of_objects`](super::MaskStream::of_objects).
+/// An object as it is clicked or given as a mask on a frame, for [`Pipeline::builder_of_objects`](crate::Pipeline::builder_of_objects).
 #[derive(Clone, Debug, PartialEq)]
 pub struct GivenObject {
     /// The index of the frame in its stream.
@@ -28,7 +28,7 @@ pub enum GivenShape {
 
 /// Objects of one frame, as the tracker takes them.
 #[derive(Default)]
-pub(super) struct Given(Vec<(ObjectId, Shape)>);
+pub(crate) struct Given(Vec<(ObjectId, Shape)>);
 
 enum Shape {
     Clicks(Vec<Click>),
@@ -36,7 +36,7 @@ enum Shape {
 }
 
 impl Given {
-    pub(super) fn new<'g>(objects: impl IntoIterator<Item = &'g GivenObject>) -> Self {
+    pub(crate) fn new<'g>(objects: impl IntoIterator<Item = &'g GivenObject>) -> Self {
         let shape = |object: &GivenObject| match &object.shape {
             GivenShape::Clicks(clicks) => Shape::Clicks(clicks.clone()),
             GivenShape::Mask(mask) => Shape::Mask(to_bits(mask)),
@@ -44,11 +44,11 @@ impl Given {
         Self(objects.into_iter().map(|object| (object.id, shape(object))).collect())
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    pub(super) fn prompts(&self) -> Vec<ObjectPrompt<'_>> {
+    pub(crate) fn prompts(&self) -> Vec<ObjectPrompt<'_>> {
         let prompts = self.0.iter().map(|(id, shape)| match shape {
             Shape::Clicks(clicks) => ObjectPrompt::Clicks { id: *id, clicks },
             Shape::Mask(mask) => ObjectPrompt::Mask { id: *id, mask },

@@ -20,6 +20,11 @@ use ocelli_error::{Error, ErrorKind, Result};
 /// however long the stream is.
 pub struct MaskTracker {
     network: MaskletNetwork,
+    sessions: Sessions,
+}
+
+/// The sessions of all classes of a stream. Several streams share a network.
+pub(crate) struct Sessions {
     classes: Vec<Class>,
     options: MaskletOptions,
     /// The number of frames so far.
@@ -63,7 +68,9 @@ impl MaskTracker {
         video: VideoShape,
         options: MaskletOptions,
     ) -> Result<Self> {
-        Self::on(open(detector, &options)?, classes, video, options)
+        let network = open(detector, &options)?;
+        let sessions = Sessions::new(&network, Some(classes), video, options)?;
+        Ok(Self { network, sessions })
     }
 
     /// A tracker for objects that are given, with [`push_with`](Self::push_with), in place of detections. Frames leave at once.
@@ -71,32 +78,14 @@ impl MaskTracker {
     /// # Errors
     /// As [`new`](Self::new).
     pub fn of_objects(detector: &Detector, video: VideoShape, options: MaskletOptions) -> Result<Self> {
-        Ok(Self::on(open(detector, &options)?, 1, video, options)?.without_detections())
-    }
-
-    pub(super) fn without_detections(mut self) -> Self {
-        self.detects = false;
-        self
-    }
-
-    /// A tracker for so many classes on loaded graphs.
-    pub(super) fn on(
-        network: MaskletNetwork,
-        classes: usize,
-        video: VideoShape,
-        options: MaskletOptions,
-    ) -> Result<Self> {
-        let class = |_| {
-            let session = MaskletSession::new(video, Retention::Window, options)?;
-            Ok(Class { session, bank: network.bank() })
-        };
-        let classes = (0..classes).map(class).collect::<Result<_>>()?;
-        Ok(Self { network, classes, options, count: 0, frames: video.frames, detects: true })
+        let network = open(detector, &options)?;
+        let sessions = Sessions::new(&network, None, video, options)?;
+        Ok(Self { network, sessions })
     }
 
     /// The options of the sessions.
     pub fn session_options(&self) -> &MaskletOptions {
-        &self.options
+        &self.sessions.options
     }
 
     /// The engine that tracks, for display.
@@ -124,15 +113,59 @@ impl MaskTracker {
         frame: &MaskFrame,
         objects: &[ObjectPrompt<'_>],
     ) -> Result<Vec<TrackedFrame>> {
+        self.sessions.push(&mut self.network, frame, objects)
+    }
+
+    /// Ends the stream: the frames that are held back.
+    ///
+    /// # Errors
+    /// None are expected.
+    pub fn finish(&mut self) -> Result<Vec<TrackedFrame>> {
+        self.sessions.finish()
+    }
+
+    /// The ids of the objects of a class that were removed as false.
+    pub fn removed(&self, class_id: usize) -> impl Iterator<Item = u64> {
+        let classes = self.sessions.classes.len() as u64;
+        let class = self.sessions.classes.get(class_id);
+        let removed = class.into_iter().flat_map(|class| class.session.removed());
+        removed.map(move |&id| u64::from(id) * classes + class_id as u64)
+    }
+}
+
+impl Sessions {
+    /// Sessions for so many classes; without them, for objects that are given.
+    pub(crate) fn new(
+        network: &MaskletNetwork,
+        classes: Option<usize>,
+        video: VideoShape,
+        options: MaskletOptions,
+    ) -> Result<Self> {
+        let class = |_| {
+            let session = MaskletSession::new(video, Retention::Window, options)?;
+            Ok(Class { session, bank: network.bank() })
+        };
+        let detects = classes.is_some();
+        let classes = (0..classes.unwrap_or(1)).map(class).collect::<Result<_>>()?;
+        Ok(Self { classes, options, count: 0, frames: video.frames, detects })
+    }
+
+    /// As [`MaskTracker::push_with`].
+    pub(crate) fn push(
+        &mut self,
+        network: &mut MaskletNetwork,
+        frame: &MaskFrame,
+        objects: &[ObjectPrompt<'_>],
+    ) -> Result<Vec<TrackedFrame>> {
         let number = self.count;
         if self.frames.is_some_and(|frames| number >= frames) {
             let message =
                 format!("frame {number} is not in the video, which was announced with {number} frames");
             return Err(Error::new(ErrorKind::InvalidArgument, message));
         }
-        self.network.set_frame(number, frame)?;
+        network.set_frame(number, frame)?;
         self.count += 1;
-        let Self { network, classes, detects, options, .. } = self;
+        let Self { classes, detects, options, .. } = self;
         let (mut shown, mut retracted) = (Vec::with_capacity(classes.len()), Vec::new());
         let count = classes.len() as u64;
         for (class_id, Class { session, bank }) in classes.iter_mut().enumerate() {
@@ -160,26 +193,14 @@ impl MaskTracker {
         Ok(frames)
     }
 
-    /// Ends the stream: the frames that are held back.
-    ///
-    /// # Errors
-    /// None are expected.
-    pub fn finish(&mut self) -> Result<Vec<TrackedFrame>> {
+    pub(crate) fn finish(&mut self) -> Result<Vec<TrackedFrame>> {
         let shown = self.classes.iter_mut().map(|class| class.session.finish()).collect::<Result<_>>()?;
         join_classes(shown)
-    }
-
-    /// The ids of the objects of a class that were removed as false.
-    pub fn removed(&self, class_id: usize) -> impl Iterator<Item = u64> {
-        let classes = self.classes.len() as u64;
-        let class = self.classes.get(class_id);
-        let removed = class.into_iter().flat_map(|class| class.session.removed());
-        removed.map(move |&id| u64::from(id) * classes + class_id as u64)
     }
 }
 
 /// Loads the tracker of a detector's model.
-pub(super) fn open(detector: &Detector, options: &MaskletOptions) -> Result<MaskletNetwork> {
+pub(crate) fn open(detector: &Detector, options: &MaskletOptions) -> Result<MaskletNetwork> {
     let (model, grid) = (detector.model(), options.patch_grid);
     let network = MaskletNetwork::load(model, detector.engine_factory())?;
     if grid != model.manifest().grid() {

@@ -60,7 +60,7 @@ impl TrackedFrame {
 
     /// Adds the objects to an outcome with labels. `seen` returns the frames since an object's first one, and the number of frames
     /// that have shown it.
-    pub(super) fn add_to(
+    pub(crate) fn add_to(
         self,
         outcome: &mut FrameOutcome,
         mut seen: impl FnMut(u64) -> (usize, u32),
@@ -120,14 +120,11 @@ pub(super) fn join(shown: Vec<ShownFrame>) -> Result<TrackedFrame> {
 
 fn to_mask(mask: &BitMask) -> Result<Mask> {
     let (width, height) = (mask.width(), mask.height());
-    // Run lengths of rows are those of a mask on its side; COCO's go down the columns.
-    let pixels = (0..width * height).map(|index| u8::from(mask.contains(index % width, index / width)));
-    let pixels: Vec<u8> = pixels.collect();
-    let side = |pixels: usize| {
-        let message = || format!("a mask of {width} × {height} pixels is too large");
-        u32::try_from(pixels).map_err(|_| Error::new(ErrorKind::InvalidArgument, message()))
+    let (Ok(w), Ok(h), Ok(_)) = (width.try_into(), height.try_into(), u32::try_from(width * height)) else {
+        let message = format!("a mask of {width} × {height} pixels is too large");
+        return Err(Error::new(ErrorKind::InvalidArgument, message));
     };
-    Mask::from_bitmap(&pixels, side(width)?, side(height)?)
+    Mask::from_run_lengths(&mask.column_runs(), w, h)
 }
 
 #[cfg(test)]

@@ -36,7 +36,7 @@ impl Model {
             let message = "WebAssembly has no files to open a model from; open one with Model::from_memory";
             return Err(Error::new(ErrorKind::Unavailable, message));
         }
-        request.source.check_exists()?;
+        request.source.check()?;
         match &request.source {
             ModelSource::Builtin => {
                 refuse_tokenizer(request, ModelSource::BUILT_IN)?;
@@ -48,7 +48,7 @@ impl Model {
                 model.check_request(request)?;
                 Ok(model)
             }
-            ModelSource::Folder(folder) if folder.join("config.json").is_file() || is_weight_file(folder) => {
+            ModelSource::Folder(folder) => {
                 let options = CheckpointOptions::default();
                 let checkpoint = match &request.tokenizer {
                     Some(tokenizer) => options.with_tokenizer(tokenizer).open(folder)?,
@@ -64,16 +64,6 @@ impl Model {
                     [config, checkpoint.tokenizer_path()].into_iter().filter(|file| file.is_file()).collect();
                 let settings = settings_hash(&files)?;
                 cached_export(&checkpoint, (&name, &identity, &settings), request, report, cancellation)
-            }
-            ModelSource::Folder(folder) => {
-                let why = if folder.is_file() {
-                    "it is a file; name the folder that contains it"
-                } else {
-                    "expected a folder with model.json (an exported model) or config.json (a Hugging Face checkpoint), or \
-                     a file such as sam3.pt"
-                };
-                let message = format!("cannot open the model, {}: {why}", folder.display());
-                Err(Error::new(ErrorKind::InvalidArgument, message))
             }
         }
     }
@@ -147,6 +137,25 @@ fn refuse_tokenizer(request: &ModelRequest, model: &str) -> Result<()> {
     let tokenizer = tokenizer.display();
     let message = format!("tokenizer {tokenizer}, {model}: this model has its own; leave the tokeniser out");
     Err(Error::new(ErrorKind::InvalidArgument, message).about("tokenizer"))
+}
+
+impl ModelSource {
+    /// Checks that it is a model, by the names of its files.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.check_exists()?;
+        let Self::Folder(folder) = self else { return Ok(()) };
+        let is_model = |name| folder.join(name).is_file();
+        let why = if is_model(file::MANIFEST) || is_model("config.json") || is_weight_file(folder) {
+            return Ok(());
+        } else if folder.is_file() {
+            "it is a file; name the folder that contains it"
+        } else {
+            "expected a folder with model.json (an exported model) or config.json (a Hugging Face checkpoint), or a file such \
+             as sam3.pt"
+        };
+        let message = format!("cannot open the model, {}: {why}", folder.display());
+        Err(Error::new(ErrorKind::InvalidArgument, message))
+    }
 }
 
 fn builtin_model(request: &ModelRequest) -> Result<Model> {

@@ -1,17 +1,21 @@
 //! Builds and starts pipelines.
 
+use std::sync::Arc;
+
 use ocelli_tracking::ByteTrackerOptions;
 
 use super::config::PipelineConfig;
+use super::memory::Memory;
 use super::motion::MotionGate;
 use super::pulled::{self, Observer, RunSummary};
 use super::pushed::Pipeline;
-use super::stages::{DetectorParts, Drawing};
+use super::stages::{DetectorParts, Drawing, Loaded};
 use super::stats::StatsRecorder;
 use super::{FramePolicy, Latency};
 use crate::cancellation::Cancellation;
 use crate::detector::{Detector, EmbeddedPrompts, Stages, TiledSearch};
 use crate::draw::{Annotator, Redaction};
+use crate::masklets::{GivenObject, MaskletOptions, mask_side, open_tracker, post_processing};
 use crate::outcome::FrameOutcome;
 use crate::prompt::Prompts;
 use crate::sink::Sink;
@@ -33,6 +37,8 @@ enum PromptInput {
     /// Embedded when the pipeline starts.
     Prompts(Prompts),
     Embedded(EmbeddedPrompts),
+    /// The labels of objects that are given.
+    Labels(Arc<[Arc<str>]>),
 }
 
 impl Pipeline {
@@ -45,6 +51,19 @@ impl Pipeline {
     /// [`Detector::exemplar_features`] from examples in another image.
     pub fn builder_embedded(detector: Detector, prompts: EmbeddedPrompts) -> PipelineBuilder {
         PipelineBuilder::new(detector, PromptInput::Embedded(prompts))
+    }
+
+    /// A pipeline that follows objects of the caller [by memory](PipelineBuilder::with_memory): nothing is detected, and frames
+    /// leave at once. The ids of tracks are those of the objects plus 1; class ids are places in `labels`.
+    pub fn builder_of_objects(
+        detector: Detector,
+        labels: impl IntoIterator<Item = Arc<str>>,
+        objects: Vec<GivenObject>,
+        options: MaskletOptions,
+    ) -> PipelineBuilder {
+        let mut builder = PipelineBuilder::new(detector, PromptInput::Labels(labels.into_iter().collect()));
+        builder.config.memory = Some(Memory { options, given: Some(objects) });
+        builder
     }
 }
 
@@ -71,6 +90,19 @@ impl PipelineBuilder {
     /// Tracks detections from frame to frame; off by default.
     pub fn with_tracker(mut self, options: ByteTrackerOptions) -> Self {
         self.config.tracker = Some(options);
+        self
+    }
+
+    /// Follows objects with masks by the model's memory of them, in place of boxes; the model has to have a tracker, and the
+    /// detector masks. Each frame has a [detection](FrameOutcome::detections) with a mask, and a [track](FrameOutcome::tracks)
+    /// with the identity, for each object. Frames are written some frames later unless the options say otherwise. The
+    /// thresholds are those of the options, not those of the detector.
+    ///
+    /// With several [devices](Self::with_more_devices) each object is tracked on the device that has the fewest when it
+    /// appears. With a [tracker](Self::with_tracker) as well, the boxes around the masks of the detections are followed by it
+    /// for a [comparison](FrameOutcome::compared).
+    pub fn with_memory(mut self, options: MaskletOptions) -> Self {
+        self.config.memory = Some(Memory { options, given: None });
         self
     }
 
@@ -200,10 +232,10 @@ impl PipelineBuilder {
         source: impl Source + 'static,
         sinks: &mut [Box<dyn Sink + '_>],
     ) -> Result<RunSummary> {
-        self.config.check()?;
         self.config.low_memory = self.detector.is_in_low_memory();
-        let parts = load(self.detector, self.more, self.prompts, &self.config)?;
-        pulled::run(self.config, parts, self.drawing, self.observer, source, sinks)
+        self.config.check()?;
+        let loaded = load(self.detector, self.more, self.prompts, &self.config)?;
+        pulled::run(self.config, loaded, self.drawing, self.observer, source, sinks)
     }
 
     /// Starts a pipeline that frames are pushed into. Loads the engines and embeds the prompts before it returns.
@@ -216,8 +248,8 @@ impl PipelineBuilder {
             let message = "low_memory: a frame that is pushed needs both halves of the model: leave it out";
             return Err(Error::new(ErrorKind::InvalidArgument, message).about("low_memory"));
         }
-        let parts = load(self.detector, self.more, self.prompts, &self.config)?;
-        Pipeline::start(self.config, parts)
+        let loaded = load(self.detector, self.more, self.prompts, &self.config)?;
+        Pipeline::start(self.config, loaded)
     }
 }
 
@@ -227,7 +259,7 @@ fn load(
     more: Vec<Detector>,
     prompts: PromptInput,
     config: &PipelineConfig,
-) -> Result<Vec<DetectorParts>> {
+) -> Result<Loaded> {
     if !more.is_empty() {
         let others = [
             (
@@ -242,6 +274,17 @@ fn load(
             return Err(one_device(other));
         }
     }
+    let (mut network, mut side) = (None, None);
+    if let Some(Memory { options, given }) = &config.memory {
+        let mut opened = open_tracker(&detector, options)?;
+        for other in &more {
+            opened.add_device(other.model(), other.engine_factory())?;
+        }
+        (network, side) = (Some(opened), Some((mask_side(&detector)?, options)));
+        if let PromptInput::Labels(labels) = &prompts {
+            check_objects(given.as_deref().unwrap_or_default(), labels)?;
+        }
+    }
     let tiles = detector.take_tiles();
     if tiles.is_some() && (config.class_budget.is_some() || config.appearance) {
         let other = if config.appearance { "appearance" } else { "class_budget" };
@@ -251,42 +294,73 @@ fn load(
         return Err(Error::new(ErrorKind::InvalidArgument, message).about("tile"));
     }
     let mut stages = detector.into_stages();
-    let prompts = match prompts {
-        PromptInput::Prompts(prompts) => stages.text.embed(&prompts)?,
-        PromptInput::Embedded(prompts) => prompts,
+    let (prompts, labels) = match prompts {
+        PromptInput::Prompts(prompts) => (stages.text.embed(&prompts)?, None),
+        PromptInput::Embedded(prompts) => (prompts, None),
+        PromptInput::Labels(labels) => (EmbeddedPrompts::default(), Some(labels)),
     };
-    if prompts.is_empty() {
+    if prompts.is_empty() && labels.is_none() {
         let message = "no prompts: expected at least one class to search for";
         return Err(Error::new(ErrorKind::InvalidArgument, message));
     }
+    let labels = labels.unwrap_or_else(|| prompts.labels());
     let more = more.into_iter().map(|mut detector| (detector.take_tiles(), detector.into_stages()));
     let (more, low_memory): (Vec<_>, _) = (more.collect(), config.low_memory);
-    std::thread::scope(|scope| {
+    let devices = std::thread::scope(|scope| {
         let prompts = &prompts;
-        let load =
-            |(tiles, stages)| scope.spawn(move || load_device(stages, tiles, prompts.clone(), low_memory));
+        let load = |(tiles, stages)| {
+            scope.spawn(move || load_device(stages, tiles, side, prompts.clone(), low_memory))
+        };
         let more: Vec<_> = more.into_iter().map(load).collect();
-        let mut loaded = vec![load_device(stages, tiles, prompts.clone(), low_memory)];
+        let mut loaded = vec![load_device(stages, tiles, side, prompts.clone(), low_memory)];
         loaded.extend(more.into_iter().map(|thread| thread.join().expect("loading does not panic")));
-        loaded.into_iter().collect()
-    })
+        loaded.into_iter().collect::<Result<_>>()
+    });
+    Ok(Loaded { devices: devices?, labels, network })
 }
 
-/// The parts of one device, without their engines if `low_memory` is set.
+/// Checks the objects that are given in place of prompts.
+fn check_objects(objects: &[GivenObject], labels: &[Arc<str>]) -> Result<()> {
+    let invalid = |message: String| Err(Error::new(ErrorKind::InvalidArgument, message));
+    if objects.is_empty() {
+        return invalid("no objects are given: expected at least one".into());
+    }
+    match objects.iter().find(|object| object.class_id >= labels.len()) {
+        Some(GivenObject { id, class_id, .. }) => {
+            invalid(format!("object {id}: there is no label {class_id}"))
+        }
+        None => Ok(()),
+    }
+}
+
+/// The parts of one device, without their engines if `low_memory` is set. With the side of its masks, for a tracker by memory.
 fn load_device(
     stages: Stages,
     tiles: Option<TiledSearch>,
+    memory: Option<(usize, &MaskletOptions)>,
     prompts: EmbeddedPrompts,
     low_memory: bool,
 ) -> Result<DetectorParts> {
     let Stages { text, mut encoder, mut decoder, .. } = stages;
     drop(text);
+    let detects = !prompts.is_empty();
+    if let Some((_, options)) = memory {
+        encoder.set_hidden(true);
+        encoder.set_masks(detects);
+        if detects {
+            decoder.set_post_processing(post_processing(options))?;
+            decoder.require_masks()?;
+        }
+    }
     if !low_memory {
         encoder.load()?;
-        decoder.load()?;
+        if detects {
+            decoder.load()?;
+        }
     }
     let (preprocessor, backbone) = encoder.into_halves();
-    Ok(DetectorParts { preprocessor, backbone, decoder, tiles, prompts })
+    let mask_side = memory.map(|(side, _)| side);
+    Ok(DetectorParts { preprocessor, backbone, decoder, tiles, mask_side, prompts })
 }
 
 fn one_device(what: &str) -> Error {

@@ -2,6 +2,7 @@
 
 use ocelli_tracking::ByteTrackerOptions;
 
+use super::memory::Memory;
 use super::motion::MotionGate;
 use super::stats::StatsRecorder;
 use crate::cancellation::Cancellation;
@@ -44,6 +45,8 @@ pub enum Latency {
 /// [`Pipeline::start`](super::pushed::Pipeline::start) read it.
 pub(super) struct PipelineConfig {
     pub(super) tracker: Option<ByteTrackerOptions>,
+    /// Set if objects are followed by the model's memory of them.
+    pub(super) memory: Option<Memory>,
     pub(super) camera_motion: bool,
     pub(super) appearance: bool,
     pub(super) policy: Option<FramePolicy>,
@@ -65,6 +68,7 @@ impl Default for PipelineConfig {
     fn default() -> Self {
         Self {
             tracker: None,
+            memory: None,
             camera_motion: false,
             appearance: false,
             policy: None,
@@ -94,6 +98,29 @@ impl PipelineConfig {
     pub(super) fn check(&self) -> Result<()> {
         if let Some(depth) = self.queue_depth.filter(|depth| !(1..=MAX_QUEUE_DEPTH).contains(depth)) {
             return Err(Error::argument("queue_depth", depth, format!("1 to {MAX_QUEUE_DEPTH}")));
+        }
+        if let Some(memory) = &self.memory {
+            memory.options.validate()?;
+            let others = [
+                (
+                    "detect_every",
+                    self.detect_every != 1,
+                    "it takes the features and detections of every frame",
+                ),
+                ("motion_gate", self.motion.is_some(), "it takes the features and detections of every frame"),
+                (
+                    "class_budget",
+                    self.class_budget.is_some(),
+                    "a class that is not searched for counts as missed",
+                ),
+                ("camera_motion", self.camera_motion, "it finds objects by their masks, wherever they move"),
+                ("appearance", self.appearance, "it knows what objects look like by itself"),
+                ("low_memory", self.low_memory, "it needs the whole model for each frame"),
+            ];
+            if let Some((other, _, why)) = others.into_iter().find(|(_, is_set, _)| *is_set) {
+                let message = format!("{other} beside tracking by memory: {why}; leave one of them out");
+                return Err(Error::new(ErrorKind::InvalidArgument, message).about(other));
+            }
         }
         if self.detect_every == 0 {
             let expected = "at least 1, which runs the detector on every frame";

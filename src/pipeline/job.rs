@@ -11,6 +11,7 @@ use crate::camera_motion::ReducedFrame;
 use crate::detector::ImageFeatures;
 use crate::frame::Frame;
 use crate::image::Image;
+use crate::masklets::MaskFrame;
 use crate::outcome::FrameOutcome;
 
 /// A frame in flight, with what the stages have produced so far.
@@ -37,6 +38,8 @@ pub(super) struct Job {
     pub(super) features: Option<ImageFeatures>,
     /// What the detections look like, if the tracker is to know it.
     pub(super) appearances: Option<Appearances>,
+    /// What a tracker by memory needs.
+    pub(super) masks: Option<MaskFrame>,
     pub(super) outcome: FrameOutcome,
 }
 
@@ -70,6 +73,7 @@ pub(super) struct Buffers {
     /// For each device, in whose memory they may be.
     pub(super) pixels: Vec<Pool<Tensor>>,
     pub(super) features: Vec<Pool<ImageFeatures>>,
+    pub(super) masks: Vec<Pool<MaskFrame>>,
     pub(super) appearances: Pool<Appearances>,
     outcomes: Pool<FrameOutcome>,
 }
@@ -107,6 +111,7 @@ impl Buffers {
             reduced: Pool::new(capacity, ReducedFrame::default),
             pixels: (0..devices).map(|_| Pool::new(capacity, Tensor::empty)).collect(),
             features: (0..devices).map(|_| Pool::new(capacity, ImageFeatures::default)).collect(),
+            masks: (0..devices).map(|_| Pool::new(capacity, MaskFrame::default)).collect(),
             appearances: Pool::new(capacity, Appearances::default),
             outcomes: Pool::new(capacity, FrameOutcome::default),
         }
@@ -122,6 +127,8 @@ impl Buffers {
         outcome.searched.clear();
         outcome.detections.clear();
         outcome.tracks.clear();
+        outcome.retracted.clear();
+        outcome.compared.clear();
         Job {
             entered,
             queued: None,
@@ -135,6 +142,7 @@ impl Buffers {
             pixels: None,
             features: None,
             appearances: None,
+            masks: None,
             outcome,
         }
     }
@@ -145,6 +153,7 @@ impl Buffers {
         job.reduced.into_iter().for_each(|reduced| self.reduced.give(reduced));
         job.pixels.into_iter().for_each(|pixels| self.pixels[job.device].give(pixels));
         job.features.into_iter().for_each(|features| self.features[job.device].give(features));
+        job.masks.into_iter().for_each(|masks| self.masks[job.device].give(masks));
         job.appearances.into_iter().for_each(|appearances| self.appearances.give(appearances));
         self.recycle_outcome(job.outcome);
     }

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use ocelli_tracking::is_inside;
+
 use crate::frame_view::{FrameView, PixelFormat};
-use crate::mask::contains;
 use ocelli_error::{Error, ErrorKind, Result};
 
 /// Cells of the grid in each direction, at most, and the least pixels of a cell.
@@ -105,7 +106,7 @@ impl MotionWatch {
             let (x, y) = ((cell % columns) as f32, (cell / columns) as f32);
             [(x + 0.5) / columns as f32, (y + 0.5) / rows as f32]
         };
-        let is_ignored = |cell| self.regions.iter().any(|region| contains(region, centre(cell)));
+        let is_ignored = |cell| self.regions.iter().any(|region| is_inside(region, centre(cell)));
         self.ignored = (0..columns * rows).map(is_ignored).collect();
         self.noise = vec![0.0; columns * rows];
         (self.size, self.grid, self.looked_at) = ((width, height), (columns, rows), None);

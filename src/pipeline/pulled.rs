@@ -11,7 +11,8 @@ use super::queue::Queue;
 use super::reader::{Reader, run_reader};
 use super::stage_loop::{StageLoop, StageWork, guard, join};
 use super::stages::{
-    BackboneStage, DecodeStage, DetectorParts, DrawStage, Drawing, PreprocessStage, TrackStage, into_stages,
+    DrawStage, Drawing, Loaded, OnDevice, PreprocessStage, Track, TrackStage, decode_and_track, into_stages,
+    work_of,
 };
 use super::stats::{PipelineStats, Stage};
 use super::{FramePolicy, Latency};
@@ -36,8 +37,8 @@ pub struct RunSummary {
 }
 
 pub(super) fn run(
-    config: PipelineConfig,
-    parts: Vec<DetectorParts>,
+    mut config: PipelineConfig,
+    loaded: Loaded,
     drawing: Drawing,
     observer: Option<Observer>,
     source: impl Source + 'static,
@@ -55,7 +56,9 @@ pub(super) fn run(
     let depth =
         if latency == Latency::Throughput { config.depth(policy) } else { config.queue_depth.unwrap_or(1) };
     let first = if policy == FramePolicy::Latest { 1 } else { depth };
-    let devices = parts.len();
+    let devices = loaded.devices.len();
+    // The place of a frame in the order is then fixed when it is preprocessed.
+    let in_order = devices > 1 || loaded.network.is_some();
     let queue = |stage, capacity, policy| Queue::before(stage, capacity, policy, &config.stats);
     let mut queues = Vec::new();
     if in_turn {
@@ -66,11 +69,10 @@ pub(super) fn run(
     } else {
         // Only frames that the backbone has not seen are dropped: later ones have cost too much.
         queues.push(queue(Stage::Preprocess, first, policy));
-        // With several devices the place of a frame in the order is fixed when it is preprocessed.
-        let policy = if devices > 1 { FramePolicy::All } else { policy };
+        let policy = if in_order { FramePolicy::All } else { policy };
         queues.extend((0..devices).map(|_| queue(Stage::Backbone, depth, policy)));
         queues.extend((0..devices).map(|_| queue(Stage::Decode, depth, FramePolicy::All)));
-        if devices > 1 {
+        if in_order {
             queues.push(queue(Stage::Track, depth, FramePolicy::All));
         }
         if draws {
@@ -83,67 +85,38 @@ pub(super) fn run(
     let (stats, cancellation) = (config.stats.clone(), config.cancellation.clone());
     let mut shared = StageLoop::new(queues, buffers, devices, stats, cancellation);
     // Before the backbone the newest frame replaces older ones for as long as there is no room.
-    let drops_late = policy == FramePolicy::Latest && devices == 1;
+    let drops_late = policy == FramePolicy::Latest && !in_order;
     let gated = if drops_late { Stage::Backbone } else { Stage::Preprocess };
     shared.gate = (latency == Latency::Balanced && !in_turn).then(|| (gated, Gate::new()));
     let shared = Arc::new(shared);
 
-    let (mut preprocess, on_devices, mut track) = into_stages(parts, &config, frame_rate, draws, &shared)?;
+    let (mut preprocess, mut on_devices, track) =
+        into_stages(loaded, &mut config, frame_rate, draws, &shared)?;
     let draw = draws.then(|| DrawStage {
         drawing,
         pictures,
         redaction: config.redaction.clone(),
         shared: shared.clone(),
     });
-    let (mut backbones, mut decoders): (Vec<_>, Vec<_>) = on_devices.into_iter().unzip();
     let mut output = Output { sinks, observer, shared: &shared };
-    if config.low_memory {
-        let stages = (preprocess, backbones.remove(0), decoders.remove(0), track, draw);
-        run_in_groups(source, stages, &mut output);
-        return summary(&shared);
-    }
-    let mut stages: Vec<StageWork> =
-        vec![(Stage::Preprocess, Box::new(move |job| preprocess.run_picture(job)))];
-    for mut backbone in backbones {
-        stages.push((Stage::Backbone, Box::new(move |job| backbone.run(job))));
-    }
-    if devices == 1 {
-        let mut decode = decoders.remove(0);
-        let decode_and_track = move |job: &mut Job| decode_and_track(&mut decode, &mut track, job);
-        stages.push((Stage::Decode, Box::new(decode_and_track)));
-    } else {
-        for mut decode in decoders {
-            stages.push((Stage::Decode, Box::new(move |job| decode.run(job, None))));
+    let track = match track {
+        Track::Boxes(track) if config.low_memory => {
+            run_in_groups(source, (preprocess, on_devices.remove(0), track, draw), &mut output);
+            return summary(&shared);
         }
-        let track_in_order = move |job: &mut Job| {
-            track.run(job);
-            Ok(())
-        };
-        stages.push((Stage::Track, Box::new(track_in_order)));
-    }
+        track => track,
+    };
+    let mut stages = vec![StageWork::each(Stage::Preprocess, move |job| preprocess.run_picture(job))];
+    stages.extend(work_of(on_devices, track));
     if let Some(mut draw) = draw {
-        stages.push((Stage::Draw, Box::new(move |job| draw.run(job))));
+        stages.push(StageWork::each(Stage::Draw, move |job| draw.run(job)));
     }
-    if in_turn && shared.queues.is_empty() {
+    if in_turn {
         run_in_turn(source, stages, &mut output);
-    } else if in_turn {
-        run_newest_in_turn(source, stages, &mut output);
     } else {
         run_threads(source, stages, &mut output);
     }
     summary(&shared)
-}
-
-/// The prompts of a frame, and what depends on the frames before, which decides which of them are decoded.
-pub(super) fn decode_and_track(
-    decode: &mut DecodeStage,
-    track: &mut TrackStage,
-    job: &mut Job,
-) -> Result<()> {
-    let stream = track.stream(job);
-    decode.run(job, Some(stream))?;
-    track.run(job);
-    Ok(())
 }
 
 /// How a run has ended.
@@ -166,12 +139,12 @@ fn summary(shared: &StageLoop) -> Result<RunSummary> {
 
 /// Processes and writes frames on this thread: `step` is called until it returns `false`, or fails.
 fn run_here(
-    source: impl Source + 'static,
+    reader: Result<Reader>,
     output: &mut Output<'_, '_>,
     mut step: impl FnMut(&Reader, &mut Output<'_, '_>) -> Result<bool>,
 ) {
     let shared = output.shared;
-    let reader = Reader::start(source, shared.clone()).map_err(|error| shared.fail(error)).ok();
+    let reader = reader.map_err(|error| shared.fail(error)).ok();
     while let Some(reader) = &reader {
         match step(reader, output) {
             Ok(true) => {}
@@ -182,28 +155,39 @@ fn run_here(
             }
         }
     }
+    shared.queues.first().inspect(|newest| newest.close());
     output.finish();
     reader.into_iter().for_each(Reader::end);
 }
 
-/// Processes and writes one frame after the other on this thread.
+/// Processes and writes one frame after the other on this thread. If there is a queue, another thread reads into it without a
+/// pause, and the newest frame is next.
 fn run_in_turn(source: impl Source + 'static, mut stages: Vec<StageWork>, output: &mut Output<'_, '_>) {
-    run_here(source, output, |reader, output| {
-        let Some(mut job) = reader.next() else { return Ok(false) };
-        StageLoop::run_in_turn(&mut stages, &mut job)?;
-        output.write(job).map(|()| true)
+    let shared = output.shared;
+    let reader = match shared.queues.is_empty() {
+        true => Reader::start(source, shared.clone()),
+        false => run_reader(source, shared.clone()),
+    };
+    run_here(reader, output, |reader, output| {
+        let newest = |newest: &Queue<Job>| newest.pop_timeout(Duration::MAX, || !shared.is_stopping());
+        let mut job = shared.queues.first().map_or_else(|| reader.next(), newest);
+        job = job.filter(|_| !shared.is_stopping());
+        job.iter_mut().for_each(Job::taken);
+        let is_end = job.is_none();
+        StageLoop::run_in_turn(&mut stages, job, &mut |job| output.write(job))?;
+        Ok(!is_end)
     });
 }
 
 /// Processes and writes groups of frames on this thread, with the backbone and the decoder in memory one after the other.
 fn run_in_groups(
     source: impl Source + 'static,
-    stages: (PreprocessStage, BackboneStage, DecodeStage, TrackStage, Option<DrawStage>),
+    stages: (PreprocessStage, OnDevice, TrackStage, Option<DrawStage>),
     output: &mut Output<'_, '_>,
 ) {
     let shared = output.shared;
-    let (mut preprocess, mut backbone, mut decode, mut track, mut draw) = stages;
-    run_here(source, output, |reader, output| {
+    let (mut preprocess, (mut backbone, mut decode), mut track, mut draw) = stages;
+    run_here(Reader::start(source, shared.clone()), output, |reader, output| {
         let (mut group, mut jobs) = (Group::default(), Vec::new());
         while !group.is_full()
             && let Some(mut job) = reader.next()
@@ -228,32 +212,6 @@ fn run_in_groups(
         decode.unload();
         Ok(!is_empty && !shared.is_stopping())
     });
-}
-
-/// Reads on another thread without a pause, and processes and writes the newest frame on this one.
-fn run_newest_in_turn(
-    source: impl Source + 'static,
-    mut stages: Vec<StageWork>,
-    output: &mut Output<'_, '_>,
-) {
-    let shared = output.shared;
-    let newest = &shared.queues[0];
-    let reader = run_reader(source, shared.clone()).map_err(|error| shared.fail(error)).ok();
-    while reader.is_some() {
-        let Some(mut job) = newest.pop_timeout(Duration::MAX, || !shared.is_stopping()) else { break };
-        if shared.is_stopping() {
-            break;
-        }
-        job.taken();
-        let done = StageLoop::run_in_turn(&mut stages, &mut job).and_then(|()| output.write(job));
-        if let Err(error) = done {
-            shared.fail(error);
-            break;
-        }
-    }
-    newest.close();
-    output.finish();
-    reader.into_iter().for_each(Reader::end);
 }
 
 /// Runs the source and each stage on a thread of its own, and the sinks on this one.
@@ -320,6 +278,8 @@ impl Output<'_, '_> {
     }
 
     fn finish(&mut self) {
+        // What a sink waits for at its end is not time per frame.
+        self.shared.stats.end();
         for sink in self.sinks.iter_mut() {
             if let Err(error) = guard(Stage::Sinks, || sink.finish()) {
                 self.shared.fail(error);

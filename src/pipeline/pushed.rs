@@ -7,10 +7,9 @@ use std::time::{Duration, Instant};
 use super::config::PipelineConfig;
 use super::gate::Gate;
 use super::job::Job;
-use super::pulled::decode_and_track;
 use super::queue::Queue;
 use super::stage_loop::{StageLoop, StageWork, guard, join};
-use super::stages::{DetectorParts, PreprocessStage, into_stages};
+use super::stages::{Loaded, PreprocessStage, into_stages, work_of};
 use super::stats::{PipelineStats, Stage};
 use super::{FramePolicy, Latency};
 use crate::frame_view::FrameView;
@@ -45,7 +44,7 @@ struct Front {
 }
 
 impl Pipeline {
-    pub(super) fn start(config: PipelineConfig, parts: Vec<DetectorParts>) -> Result<Self> {
+    pub(super) fn start(mut config: PipelineConfig, loaded: Loaded) -> Result<Self> {
         let policy = config.policy.unwrap_or_default();
         let latency = config.latency.unwrap_or_default();
         let depth = if latency == Latency::Throughput {
@@ -56,7 +55,13 @@ impl Pipeline {
         // With the latest policy, the newest frame waits for its turn while the caller pushes others.
         let newest_in_turn = latency == Latency::Low && policy == FramePolicy::Latest && !config.sequential;
         let in_turn = config.sequential || (latency == Latency::Low && !newest_in_turn);
-        let devices = parts.len();
+        let devices = loaded.devices.len();
+        let in_order = devices > 1 || loaded.network.is_some();
+        if in_turn && in_order {
+            let message = "memory: its results come later than their frames, and need threads: leave out sequential and \
+                           latency low";
+            return Err(Error::new(ErrorKind::InvalidArgument, message).about("memory"));
+        }
         let queue = |stage, capacity, policy| Queue::before(stage, capacity, policy, &config.stats);
         let mut queues = Vec::new();
         if newest_in_turn {
@@ -65,7 +70,7 @@ impl Pipeline {
             queues.extend((0..devices).map(|_| queue(Stage::Backbone, depth, policy)));
             queues.extend((0..devices).map(|_| queue(Stage::Decode, depth, FramePolicy::All)));
         }
-        if devices > 1 {
+        if in_order {
             queues.push(queue(Stage::Track, depth, FramePolicy::All));
         }
         // The results.
@@ -73,13 +78,12 @@ impl Pipeline {
         let (stats, cancellation) = (config.stats.clone(), config.cancellation.clone());
         let mut shared = StageLoop::new(queues, 4 * (depth + 1), devices, stats, cancellation);
         // A device that waits for its turn would hold up the others at a gate: with several the queues alone limit the frames.
-        let is_gated = latency == Latency::Balanced && !in_turn && devices == 1;
+        let is_gated = latency == Latency::Balanced && !in_turn && !in_order;
         shared.gate = is_gated.then(|| (Stage::Backbone, Gate::new()));
         let shared = Arc::new(shared);
 
-        let (preprocess, on_devices, mut track) =
-            into_stages(parts, &config, config.frame_rate, false, &shared)?;
-        let (backbones, mut decoders): (Vec<_>, Vec<_>) = on_devices.into_iter().unzip();
+        let frame_rate = config.frame_rate;
+        let (preprocess, on_devices, track) = into_stages(loaded, &mut config, frame_rate, false, &shared)?;
         let recorder = shared.clone();
         let done = move |job: &mut Job| {
             job.outcome.times.total = job.entered.elapsed().as_secs_f64() * 1e3;
@@ -87,32 +91,18 @@ impl Pipeline {
             recorder.record_out(job);
             // A result that nobody has received yet does not hold up the next frame.
             job.ticket = None;
-            Ok(())
         };
-        let mut others: Vec<StageWork> = Vec::new();
-        for mut backbone in backbones {
-            others.push((Stage::Backbone, Box::new(move |job| backbone.run(job))));
-        }
-        if devices == 1 {
-            let mut decode = decoders.remove(0);
-            let decode_and_track = move |job: &mut Job| {
-                decode_and_track(&mut decode, &mut track, job)?;
-                done(job)
-            };
-            others.push((Stage::Decode, Box::new(decode_and_track)));
-        } else {
-            for mut decode in decoders {
-                others.push((Stage::Decode, Box::new(move |job| decode.run(job, None))));
-            }
-            let track_in_order = move |job: &mut Job| {
-                track.run(job);
-                done(job)
-            };
-            others.push((Stage::Track, Box::new(track_in_order)));
-        }
+        let mut others = work_of(on_devices, track);
+        let last = others.pop().map(|last| last.then(done));
+        others.extend(last);
         if newest_in_turn {
             let mut each = std::mem::take(&mut others);
-            others.push((Stage::Backbone, Box::new(move |job| StageLoop::run_in_turn(&mut each, job))));
+            others.push(StageWork::new(Stage::Backbone, move |job, done| {
+                StageLoop::run_in_turn(&mut each, job, &mut |job| {
+                    done.push(job);
+                    Ok(())
+                })
+            }));
         }
         let threads = if in_turn { Vec::new() } else { shared.start(std::mem::take(&mut others))? };
         let front = Mutex::new(Front { next_index: 0, preprocess, others });
@@ -158,15 +148,21 @@ impl Pipeline {
         front.next_index += 1;
         shared.stats.frame_in(entered);
         let mut job = shared.buffers.job(index, frame.timestamp, (frame.width, frame.height), entered);
-        let done = guard(Stage::Preprocess, || front.preprocess.run(&mut job, frame))
-            .and_then(|()| StageLoop::run_in_turn(&mut front.others, &mut job));
+        let Front { preprocess, others, .. } = front;
+        let mut is_taken = true;
+        let done = guard(Stage::Preprocess, || preprocess.run(&mut job, frame)).and_then(|()| {
+            StageLoop::run_in_turn(others, Some(job), &mut |job| {
+                let queue = &shared.queues[job.device];
+                is_taken &= shared.pass_on(job, queue);
+                Ok(())
+            })
+        });
         if let Err(error) = done {
             shared.fail(error);
             self.close();
             return Err(shared.error().expect("the failure was just recorded"));
         }
-        let queue = &shared.queues[job.device];
-        if !shared.pass_on(job, queue) {
+        if !is_taken {
             self.check_open()?;
         }
         Ok(index)

@@ -16,8 +16,43 @@ use super::stats::{Stage, StatsRecorder};
 use crate::cancellation::Cancellation;
 use ocelli_error::{Error, ErrorKind, Result};
 
-/// A stage, and its work on one frame.
-pub(super) type StageWork = (Stage, Box<dyn FnMut(&mut Job) -> Result<()> + Send>);
+/// A stage and its work. It takes a frame, or the end of the stream, and adds those that leave it to a list, with an error
+/// as well.
+pub(super) struct StageWork {
+    stage: Stage,
+    work: Box<dyn FnMut(Option<Job>, &mut Vec<Job>) -> Result<()> + Send>,
+    /// Empty between two frames.
+    done: Vec<Job>,
+}
+
+impl StageWork {
+    pub(super) fn new(
+        stage: Stage,
+        work: impl FnMut(Option<Job>, &mut Vec<Job>) -> Result<()> + Send + 'static,
+    ) -> Self {
+        Self { stage, work: Box::new(work), done: Vec::new() }
+    }
+
+    /// A stage that each frame leaves at once.
+    pub(super) fn each(stage: Stage, mut work: impl FnMut(&mut Job) -> Result<()> + Send + 'static) -> Self {
+        Self::new(stage, move |job, done| {
+            let Some(mut job) = job else { return Ok(()) };
+            work(&mut job)?;
+            done.push(job);
+            Ok(())
+        })
+    }
+
+    /// The same, with `finish` for each frame that leaves.
+    pub(super) fn then(self, mut finish: impl FnMut(&mut Job) + Send + 'static) -> Self {
+        let Self { stage, mut work, .. } = self;
+        Self::new(stage, move |job, done| {
+            let worked = work(job, done);
+            done.iter_mut().for_each(&mut finish);
+            worked
+        })
+    }
+}
 
 /// The state that the threads of a pipeline share: its queues, its buffers, and why it ended.
 pub(super) struct StageLoop {
@@ -29,9 +64,11 @@ pub(super) struct StageLoop {
     /// Limits the frames in flight from a stage on to what keeps the slowest of these stages busy.
     pub(super) gate: Option<(Stage, Arc<Gate>)>,
     devices: usize,
+    /// Whether frames are put back in order before they are tracked.
+    in_order: bool,
     /// The decoders that have not ended.
     decoders: AtomicUsize,
-    /// The places in the order of frames that were dropped after they had one, with several devices.
+    /// The places in the order of frames that were dropped after they had one.
     dropped: Mutex<BTreeSet<u64>>,
     cancellation: Cancellation,
     abandoned: AtomicBool,
@@ -83,6 +120,7 @@ impl StageLoop {
     ) -> Self {
         stats.devices(devices);
         Self {
+            in_order: queues.iter().any(|queue| queue.stage() == Some(Stage::Track)),
             queues,
             buffers: Buffers::new(buffers, devices),
             stats,
@@ -100,7 +138,7 @@ impl StageLoop {
     pub(super) fn start(self: &Arc<Self>, stages: Vec<StageWork>) -> Result<Vec<JoinHandle<()>>> {
         let mut threads = Vec::with_capacity(stages.len());
         for (position, work) in stages.into_iter().enumerate() {
-            let (this, thread) = (self.clone(), ThreadBuilder::new().name(format!("ocelli-{}", work.0)));
+            let (this, thread) = (self.clone(), ThreadBuilder::new().name(format!("ocelli-{}", work.stage)));
             match thread.spawn(move || this.run_stage(position, work)) {
                 Ok(thread) => threads.push(thread),
                 Err(error) => {
@@ -114,7 +152,7 @@ impl StageLoop {
     }
 
     /// Runs a stage until no more frames arrive or no more are taken.
-    fn run_stage(&self, position: usize, (stage, mut work): StageWork) {
+    fn run_stage(&self, position: usize, StageWork { stage, mut work, mut done }: StageWork) {
         let (input, outputs) = (&self.queues[position], &self.queues[self.outputs(stage, position)]);
         let is_closed = || outputs.iter().any(Queue::is_closed);
         let mut order = InOrder::default();
@@ -128,21 +166,30 @@ impl StageLoop {
                 }
             }
             let next = if stage == Stage::Track { order.pop(input, &self.dropped) } else { input.pop() };
-            let Some(mut job) = next else { break };
-            job.taken();
-            job.ticket = job.ticket.take().or(ticket);
-            if self.is_stopping() && !self.is_decoded(input) {
-                self.buffers.recycle(job);
-                continue;
-            }
-            if let Err(error) = guard(stage, || work(&mut job)) {
+            let next = match next {
+                Some(job) if self.is_stopping() && !self.is_decoded(input) => {
+                    self.buffers.recycle(job);
+                    continue;
+                }
+                Some(mut job) => {
+                    job.taken();
+                    job.ticket = job.ticket.take().or(ticket);
+                    Some(job)
+                }
+                None => None,
+            };
+            let mut has_ended = next.is_none();
+            if let Err(error) = guard(stage, || work(next, &mut done)) {
                 self.fail(error);
                 // Earlier stages stop; later ones finish the frames that they have.
                 self.queues[..=position].iter().for_each(Queue::close);
-                break;
+                has_ended = true;
             }
-            let output = &outputs[job.device.min(outputs.len() - 1)];
-            if !self.pass_on(job, output) {
+            for job in done.drain(..) {
+                let output = &outputs[job.device.min(outputs.len() - 1)];
+                has_ended |= !self.pass_on(job, output);
+            }
+            if has_ended {
                 break;
             }
         }
@@ -169,9 +216,21 @@ impl StageLoop {
         }
     }
 
-    /// Runs all stages on one frame, on this thread.
-    pub(super) fn run_in_turn(stages: &mut [StageWork], job: &mut Job) -> Result<()> {
-        stages.iter_mut().try_for_each(|(stage, work)| guard(*stage, || work(job)))
+    /// Runs all stages on one frame, or on the end of the stream, on this thread. `leave` gets the frames that leave the last
+    /// one.
+    pub(super) fn run_in_turn(
+        stages: &mut [StageWork],
+        job: Option<Job>,
+        leave: &mut dyn FnMut(Job) -> Result<()>,
+    ) -> Result<()> {
+        let Some((first, others)) = stages.split_first_mut() else { return job.map_or(Ok(()), leave) };
+        let is_end = job.is_none();
+        let mut done = std::mem::take(&mut first.done);
+        let worked = guard(first.stage, || (first.work)(job, &mut done));
+        done.drain(..).try_for_each(|job| Self::run_in_turn(others, Some(job), leave))?;
+        first.done = done;
+        worked?;
+        if is_end { Self::run_in_turn(others, None, leave) } else { Ok(()) }
     }
 
     /// Adds a frame to a queue; `false` if the queue takes no more.
@@ -181,7 +240,7 @@ impl StageLoop {
             Ok(None) => true,
             Ok(Some(dropped)) => {
                 match queue.stage() {
-                    Some(Stage::Backbone) if self.devices > 1 => {
+                    Some(Stage::Backbone) if self.in_order => {
                         self.dropped.lock().unwrap_or_else(PoisonError::into_inner).insert(dropped.turn);
                         self.stats.frame_dropped();
                     }

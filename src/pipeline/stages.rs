@@ -10,8 +10,9 @@ use ocelli_tracking::{Appearances, ByteTracker, ByteTrackerOptions, TrackerDetec
 use super::class_budget::ClassBudget;
 use super::config::PipelineConfig;
 use super::job::Job;
+use super::memory::MemoryStage;
 use super::motion::{MotionGate, MotionWatch};
-use super::stage_loop::StageLoop;
+use super::stage_loop::{StageLoop, StageWork};
 use super::stats::Stage;
 use crate::camera_motion::CameraMotionEstimator;
 use crate::detection::Detection;
@@ -21,6 +22,7 @@ use crate::detector::{
 use crate::draw::Redaction;
 use crate::frame_view::FrameView;
 use crate::image::Image;
+use crate::masklets::MaskletNetwork;
 use crate::outcome::FrameOutcome;
 use crate::sink::Pictures;
 use crate::tiles::WholePicture;
@@ -29,6 +31,14 @@ use ocelli_error::Result;
 /// Draws results into a picture.
 pub(super) type Drawing = Box<dyn FnMut(&mut image::RgbImage, &FrameOutcome) -> Result<()> + Send>;
 
+/// What a pipeline runs.
+pub(super) struct Loaded {
+    pub(super) devices: Vec<DetectorParts>,
+    pub(super) labels: Arc<[Arc<str>]>,
+    /// The tracker by memory, if objects are followed by it.
+    pub(super) network: Option<MaskletNetwork>,
+}
+
 /// The parts of a detector whose engines are loaded, and what it searches for.
 pub(super) struct DetectorParts {
     pub(super) preprocessor: ImagePreprocessor,
@@ -36,28 +46,73 @@ pub(super) struct DetectorParts {
     pub(super) decoder: PromptDecoder,
     /// Set if frames are searched in tiles.
     pub(super) tiles: Option<TiledSearch>,
+    /// The side of the masks, if a tracker by memory takes them.
+    pub(super) mask_side: Option<usize>,
     pub(super) prompts: EmbeddedPrompts,
 }
 
 /// What runs on a device.
 pub(super) type OnDevice = (BackboneStage, DecodeStage);
 
+/// How objects are followed from frame to frame.
+pub(super) enum Track {
+    Boxes(TrackStage),
+    Memory(MemoryStage),
+}
+
+/// The work between preprocessing and the results, in the order of its queues.
+pub(super) fn work_of(on_devices: Vec<OnDevice>, track: Track) -> Vec<StageWork> {
+    let (backbones, mut decoders): (Vec<_>, Vec<_>) = on_devices.into_iter().unzip();
+    let backbone =
+        |mut backbone: BackboneStage| StageWork::each(Stage::Backbone, move |job| backbone.run(job));
+    let mut work: Vec<_> = backbones.into_iter().map(backbone).collect();
+    let track = match track {
+        // Which classes are decoded depends on the tracks.
+        Track::Boxes(mut track) if decoders.len() == 1 => {
+            let mut decode = decoders.remove(0);
+            let decode_and_track = move |job: &mut Job| decode_and_track(&mut decode, &mut track, job);
+            work.push(StageWork::each(Stage::Decode, decode_and_track));
+            return work;
+        }
+        Track::Boxes(mut track) => StageWork::each(Stage::Track, move |job| {
+            track.run(job);
+            Ok(())
+        }),
+        Track::Memory(mut track) => StageWork::new(Stage::Track, move |job, done| track.run(job, done)),
+    };
+    let decode = |mut decode: DecodeStage| StageWork::each(Stage::Decode, move |job| decode.run(job, None));
+    work.extend(decoders.into_iter().map(decode));
+    work.push(track);
+    work
+}
+
+/// The prompts of a frame, and what depends on the frames before, which decides which of them are decoded.
+pub(super) fn decode_and_track(
+    decode: &mut DecodeStage,
+    track: &mut TrackStage,
+    job: &mut Job,
+) -> Result<()> {
+    let stream = track.stream(job);
+    decode.run(job, Some(stream))?;
+    track.run(job);
+    Ok(())
+}
+
 /// The stages from a frame to its results, those between preprocessing and tracking once for each device; `keep_picture` if
 /// a later stage needs the picture.
 pub(super) fn into_stages(
-    devices: Vec<DetectorParts>,
-    config: &PipelineConfig,
+    Loaded { devices, labels, network }: Loaded,
+    config: &mut PipelineConfig,
     frame_rate: Option<f64>,
     keep_picture: bool,
     shared: &Arc<StageLoop>,
-) -> Result<(PreprocessStage, Vec<OnDevice>, TrackStage)> {
+) -> Result<(PreprocessStage, Vec<OnDevice>, Track)> {
     // Checked here, so that the stream of each source can make its own.
     config.tracker.map(|options| options.validate()).transpose()?;
-    let first = devices.first().expect("a pipeline has a detector");
-    let (classes, labels) = (first.prompts.len(), first.prompts.labels());
+    let classes = labels.len();
     let mut preprocessors = Vec::new();
     let mut on_devices = Vec::new();
-    for DetectorParts { preprocessor, backbone, decoder, tiles, prompts } in devices {
+    for DetectorParts { preprocessor, backbone, decoder, tiles, mask_side, prompts } in devices {
         // A search in tiles runs all stages itself.
         let (front, tiles) = match tiles {
             None => (Some((preprocessor, backbone)), None),
@@ -68,6 +123,7 @@ pub(super) fn into_stages(
         let decode = DecodeStage {
             decoder,
             tiles,
+            mask_side,
             keep_picture,
             prompts,
             appearance: config.appearance && config.tracker.is_some(),
@@ -87,6 +143,10 @@ pub(super) fn into_stages(
         keep_picture,
         shared: shared.clone(),
     };
+    if let (Some(network), Some(memory)) = (network, config.memory.take()) {
+        let track = MemoryStage::new(network, memory, labels, config.tracker, shared.clone());
+        return Ok((preprocess, on_devices, Track::Memory(track)));
+    }
     let track = TrackStage {
         streams: Vec::new(),
         tracker: config.tracker,
@@ -98,7 +158,7 @@ pub(super) fn into_stages(
         frame_rate,
         shared: shared.clone(),
     };
-    Ok((preprocess, on_devices, track))
+    Ok((preprocess, on_devices, Track::Boxes(track)))
 }
 
 /// Preprocesses the frames that the detector runs on.
@@ -223,6 +283,8 @@ pub(super) struct DecodeStage {
     decoder: PromptDecoder,
     /// The search in tiles and the encoder, if frames are searched in tiles.
     tiles: Option<(TiledSearch, ImageEncoder)>,
+    /// The side of the masks, if a tracker by memory takes them.
+    mask_side: Option<usize>,
     /// Set if a later stage needs the picture.
     keep_picture: bool,
     prompts: EmbeddedPrompts,
@@ -291,8 +353,19 @@ impl DecodeStage {
     }
 
     fn decode(&mut self, job: &mut Job, stream: Option<&mut Stream>) -> Result<()> {
-        let Some(features) = job.features.take() else { return Ok(()) };
+        let Some(mut features) = job.features.take() else { return Ok(()) };
         let start = Instant::now();
+        let buffers = &self.shared.buffers;
+        if let Some(side) = self.mask_side {
+            let masks = job.masks.insert(buffers.masks[job.device].take());
+            let (decoder, times) = (&mut self.decoder, &mut job.outcome.times);
+            let prompts = Some(&self.prompts).filter(|prompts| !prompts.is_empty());
+            masks.detect(&mut features, decoder, prompts, side, times)?;
+            job.outcome.detected = true;
+            buffers.features[job.device].give(features);
+            self.shared.stats.stage(Stage::Decode, start.elapsed());
+            return Ok(());
+        }
         let (mut budget, tracker) = match stream {
             Some(Stream { budget, tracker, .. }) => (budget.as_mut(), tracker.as_ref()),
             None => (None, None),

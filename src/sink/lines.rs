@@ -26,6 +26,7 @@ enum Target {
 impl Lines {
     /// Checks that a file can be written; `-` is stdout.
     pub(super) fn create(path: &Path) -> Result<Self> {
+        ocelli_engines::report_file_limits();
         let cannot = |e| Error::io("cannot write", path, e);
         let (name, target) = if path == Path::new("-") {
             ("stdout".into(), Target::Open(Box::new(std::io::stdout())))

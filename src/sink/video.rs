@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use image::RgbImage;
 use image::imageops::{self, FilterType};
 use ocelli_opencv::{OpenCv, Writer};
-use tempfile::TempPath;
+use tempfile::NamedTempFile;
 
 use super::{Pictures, Sink};
-use crate::atomic_file::without_temporary_name;
+use crate::atomic_file::{part_of, without_temporary_name};
 use crate::frame_view::swap_red_and_blue;
 use crate::image::Image;
 use crate::outcome::FrameOutcome;
@@ -66,8 +66,8 @@ struct VideoFile {
     target: PathBuf,
     codec: [u8; 4],
     frame_rate: f64,
-    /// The temporary file that is renamed when it is complete.
-    part: Option<TempPath>,
+    /// The file until it is complete.
+    part: Option<NamedTempFile>,
     open: Option<OpenFile>,
     failed: bool,
 }
@@ -117,15 +117,7 @@ impl VideoFile {
             );
             refuse(ErrorKind::Unavailable, &why)
         })?;
-        let mut part = tempfile::Builder::new();
-        let suffix = format!(".part.{ending}");
-        part.prefix(".ocelli-").suffix(&suffix);
-        #[cfg(unix)]
-        {
-            use std::os::unix::fs::PermissionsExt;
-            part.permissions(std::fs::Permissions::from_mode(0o666));
-        }
-        let part = part.tempfile_in(folder).map_err(cannot)?.into_temp_path();
+        let part = part_of(&target, &format!(".{ending}")).map_err(cannot)?;
         Ok(Self { opencv, target, codec: *codec, frame_rate, part: Some(part), open: None, failed: false })
     }
 
@@ -134,7 +126,11 @@ impl VideoFile {
     }
 
     fn start(&self, picture: &Image, start: f64) -> Result<OpenFile> {
-        let part = self.part.as_deref().ok_or_else(|| self.cannot("it is already complete"))?;
+        let part = self
+            .part
+            .as_ref()
+            .map(NamedTempFile::path)
+            .ok_or_else(|| self.cannot("it is already complete"))?;
         let even = |side: u32| side.max(LEAST_SIDE).next_multiple_of(2);
         let (width, height) = (even(picture.width()), even(picture.height()));
         let writer = Writer::create(self.opencv, part, self.codec, self.frame_rate, (width, height));
@@ -262,8 +258,8 @@ impl Sink for VideoFile {
         if self.failed {
             return Ok(());
         }
-        guard::check_complete(&part).map_err(|why| self.cannot(why))?;
-        part.persist(&self.target).map_err(|e| self.cannot(e.error))
+        guard::check_complete(part.path()).map_err(|why| self.cannot(why))?;
+        part.persist(&self.target).map(drop).map_err(|e| self.cannot(e.error))
     }
 }
 

@@ -54,7 +54,7 @@ impl FromStr for Position {
 }
 
 /// The frames to select; all of them by default.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Selection {
     /// The first frame.
@@ -65,6 +65,8 @@ pub struct Selection {
     pub stride: Option<u64>,
     /// The maximum number of frames.
     pub max_frames: Option<u64>,
+    /// Frames per second of a source that does not state its own.
+    pub frame_rate: Option<f64>,
 }
 
 /// A source of selected frames, which keep their indices and times.
@@ -99,6 +101,7 @@ impl<S: Source> Selected<S> {
             return Err(Error::new(ErrorKind::InvalidArgument, message).about("end"));
         }
         let mut info = source.info().clone();
+        info.frame_rate = info.frame_rate.or(selection.frame_rate);
         let before = |position: Option<Position>| position?.frames_before(info.frame_rate);
         let end = [info.frame_count, before(selection.end)].into_iter().flatten().min();
         let start = before(selection.start).unwrap_or(0);
@@ -202,6 +205,7 @@ mod tests {
             end: end.parse().ok(),
             stride,
             max_frames,
+            frame_rate: None,
         };
         let cases: [(Selection, &[u64]); 11] = [
             (Selection::default(), &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]),

@@ -64,5 +64,5 @@ pub use ocelli_error::{Error, ErrorKind, Result};
 pub use track::{Track, TrackState, TrackerDetection};
 pub use zones::{
     Anchor, CountingLine, Direction, LineCounts, Zone, ZoneCounter, ZoneCounts, ZoneEvent, ZoneEventKind,
-    ZoneOptions,
+    ZoneOptions, is_inside,
 };

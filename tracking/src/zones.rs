@@ -8,7 +8,8 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::{BoundingBox, Track, TrackState};
-use geometry::{distance_to_edges, is_inside, side_of, where_on_line};
+pub use geometry::is_inside;
+use geometry::{distance_to_edges, side_of, where_on_line};
 use ocelli_error::{Error, ErrorKind, Result};
 
 /// A line between two points; tracks that cross it are counted in each direction.

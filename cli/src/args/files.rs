@@ -6,6 +6,7 @@ use ocelli::sink::YoloLabels;
 use ocelli::{Error, ErrorKind, Result};
 use ocelli_datasets::label::{data_set_around, list_images};
 
+use super::videos::is_video;
 use crate::interrupt::until_interrupted;
 use crate::output::with_flag;
 
@@ -38,13 +39,6 @@ pub fn images_beside(arguments: &[PathBuf], outputs: Vec<PathBuf>) -> Result<Vec
 pub fn frame_files(arguments: &[PathBuf]) -> Result<Vec<PathBuf>> {
     let arguments = arguments.to_vec();
     until_interrupted(move || list_images(&arguments, false, &[]))
-}
-
-/// Whether a file is a video, by its name.
-pub(crate) fn is_video(path: &Path) -> bool {
-    const ENDINGS: [&str; 10] = ["mp4", "mov", "mkv", "avi", "webm", "m4v", "mpg", "mpeg", "ts", "wmv"];
-    let ending = path.extension().map(|ending| ending.to_string_lossy().to_lowercase());
-    ending.is_some_and(|ending| ENDINGS.contains(&&*ending)) && path.is_file()
 }
 
 /// Checks before the work begins that a result can be written to `path`. `flag` is the argument that names the file.

@@ -13,7 +13,7 @@ pub struct TileArgs {
     /// Search large pictures in overlapping tiles as well, for objects that are small in them: auto, or the side of a tile in
     /// pixels such as 1024 or 1024x768
     #[arg(long, value_name = "SIZE")]
-    tile: Option<TileSize>,
+    pub tile: Option<TileSize>,
     /// Least overlap of neighbouring tiles, as a share of their side [default: 0.2]
     #[arg(long, requires = "tile", allow_negative_numbers = true, value_name = "SHARE")]
     tile_overlap: Option<f32>,

@@ -313,13 +313,14 @@ impl Job<'_> {
     fn detect_all(&mut self, detector: &mut Detector, files: &[PathBuf]) -> anyhow::Result<()> {
         let progress = Progress::new(self.log, files.len() as u64);
         let annotator = Annotator::new();
-        let mut failed = 0;
+        let (mut failed, mut first) = (0, Some(progress.first_image()));
         let stop_if_interrupted = |number: usize| {
             interrupted().inspect_err(|_| {
                 progress.status(&format!("interrupted: {number} of {} images are done", files.len()));
             })
         };
         let mut finish = |job: &mut Self, number: usize, outcome: ocelli::Result<(Picture, Detections)>| {
+            first = None;
             match outcome {
                 Ok((picture, found)) => {
                     job.present(&annotator, number, &files[number], picture, &found, &progress)?;

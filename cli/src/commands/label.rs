@@ -355,7 +355,8 @@ fn label(args: &LabelArgs, log: &LogArgs) -> anyhow::Result<()> {
     match &broken[..] {
         [] => Ok(()),
         [one] => anyhow::bail!("{one}; the frames before are labelled"),
-        [first, ..] => {
+        [first, others @ ..] => {
+            others.iter().for_each(|other| diagnostic(&format!("error: {other}")));
             let (broken, all) = (broken.len(), videos.len());
             anyhow::bail!(
                 "{broken} of {all} videos end early; the frames before are labelled; the first: {first}"

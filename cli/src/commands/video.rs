@@ -6,7 +6,6 @@ mod delivery;
 mod given;
 mod job;
 mod live_view;
-mod memory;
 mod mqtt;
 mod progress;
 mod reach;
@@ -22,12 +21,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use ocelli::masklets::GivenObject;
+use ocelli::masklets::{MaskTracker, MaskletOptions};
 use ocelli::sink::JsonLines;
 use ocelli::source::SeveralStates;
-use ocelli::stages::EmbeddedPrompts;
 use ocelli::{
-    Cancellation, DetectorBuilder, Pipeline, Prompt, Prompts,
+    Cancellation, Detector, DetectorBuilder, Pipeline, Prompt, Prompts,
     pipeline::{MotionGate, StatsRecorder},
 };
 use ocelli_datasets::label::ClassMap;
@@ -114,11 +112,7 @@ pub struct VideoArgs {
     track: bool,
     /// Follow objects with masks by the model's memory of them; needs a model with a tracker, such as SAM 3. Objects start at a
     /// score of 0.7, or of --confidence, and results leave 14 frames late
-    #[arg(
-        long,
-        conflicts_with_all = ["detect_every", "class_budget", "when_moving", "latency", "policy", "tile"],
-        help_heading = "Tracking"
-    )]
+    #[arg(long, help_heading = "Tracking")]
     memory: bool,
     /// With --memory: write each frame at once, for live use; objects that turn out to be false are named in the JSON lines of
     /// a later frame ("retracted")
@@ -213,51 +207,21 @@ pub fn run(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<()> {
         Some(given) => given_classes(args, given)?,
         None => requested_classes(args, log)?,
     };
-    if let Some(flag) = args.tracker.first_given().filter(|_| !args.track) {
-        return Err(usage(format!("{flag} is an option of the tracker: add --track")));
-    }
     args.sinks.check()?;
     if let Some(path) = args.stats.as_deref().filter(|path| *path != Path::new("-")) {
         check_output_file("--stats", path)?;
     }
-    if args.camera_motion && !args.track {
-        return Err(usage("--camera-motion moves tracks: add --track"));
-    }
-    if args.appearance && !args.track {
-        return Err(usage("--appearance finds tracks again: add --track"));
-    }
-    if args.memory && (args.camera_motion || args.appearance) {
-        return Err(usage(
-            "--camera-motion and --appearance are options of --track alone: leave out --memory",
-        ));
-    }
-    if given.is_some() && args.track {
-        return Err(usage(
-            "--track compares what is detected, and with objects of yours nothing is: leave it out",
-        ));
-    }
     let has_tracks = args.has_tracks();
-    if args.sinks.trails.is_some_and(|frames| frames > 0) && !has_tracks {
-        return Err(usage("--trails draws the paths of tracks: add --track"));
-    }
-    let has_masks = args.memory || args.track && args.masks;
-    let of_masks = args.sinks.of_masks().into_iter().find(|(_, path)| path.is_some());
-    if let Some((flag, _)) = of_masks.filter(|_| !has_masks) {
-        return Err(usage(format!("{flag} writes masks of tracks: add --memory, or --track and --masks")));
-    }
     let zones = args.sinks.zones.as_deref().map(ZonesFile::read).transpose()?;
-    if zones.as_ref().is_some_and(ZonesFile::counts) && !has_tracks {
-        return Err(usage("--zones counts tracks: add --track"));
-    }
-    if zones.as_ref().is_some_and(|zones| !zones.counts()) && args.when_moving.is_none() {
-        return Err(usage("--zones has regions to ignore only, which are for --when-moving"));
-    }
+    args.check(given.is_some(), zones.as_ref())?;
     let gate = motion_gate(args)?;
     let tracker = args.tracker.options()?;
     if args.memory {
         args.detector.model.check_tracker("--memory")?;
     }
     let builders = detectors(args, &classes)?;
+    // A camera may be waited for.
+    builders.iter().try_for_each(DetectorBuilder::check_files)?;
     args.dart.announce(args.benchmark, log);
     let cancellation = Cancellation::new();
     cancel_on_interrupt(&cancellation);
@@ -280,8 +244,13 @@ pub fn run(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<()> {
     let states = opened.states.clone();
     let sources = states.as_ref().map_or(1, |states| states.snapshot().len());
     if states.is_some() {
-        if args.memory {
-            return Err(usage("--memory follows the objects of one source: name one"));
+        if given.is_some() {
+            return Err(usage("--points and --init-masks have the objects of one source: name one"));
+        }
+        if args.memory && args.track {
+            return Err(usage(
+                "--track beside --memory compares them on one source: name one, or leave out --track",
+            ));
         }
         args.sinks.check_several()?;
     }
@@ -323,14 +292,19 @@ pub fn run(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<()> {
     let (mut detectors, loading) = load_devices(builders, log)?;
     let engine = engines(&detectors);
     let mut detector = detectors.remove(0);
-    let wanted = match given {
-        Some(given) => Wanted::Objects(given.labels.clone(), given.objects(info.size)?),
+    let masklets = args.masklets(&detector);
+    let pipeline = match given {
+        Some(given) => {
+            let labels = given.labels.clone();
+            Pipeline::builder_of_objects(detector, labels, given.objects(info.size)?, masklets)
+        }
         None => {
             let mut embedded = detector.prepare(&prompts)?;
             if let Some(path) = &args.exemplar_image {
                 embedded = embed_exemplars(path, &mut detector, &prompts)?;
             }
-            Wanted::Prompts(embedded)
+            let pipeline = Pipeline::builder_embedded(detector, embedded);
+            if args.memory { pipeline.with_memory(masklets) } else { pipeline }
         }
     };
     drop(loading);
@@ -349,17 +323,7 @@ pub fn run(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<()> {
         states,
         counting,
     };
-    let embedded = match wanted {
-        Wanted::Prompts(embedded) if !args.memory => embedded,
-        wanted => {
-            let detectors = (detector, detectors);
-            let end =
-                memory::run(&job, detectors, wanted, redaction, opened.source, &mut sinks.all, &cancellation);
-            return job.conclude(end, &sinks, &cancellation);
-        }
-    };
-    let pipeline = Pipeline::builder_embedded(detector, embedded).with_more_devices(detectors);
-    let mut pipeline = job.options(pipeline, cancellation.clone());
+    let mut pipeline = job.options(pipeline.with_more_devices(detectors), cancellation.clone());
     if args.track {
         pipeline = pipeline.with_tracker(tracker);
     }
@@ -411,6 +375,73 @@ impl VideoArgs {
     fn has_tracks(&self) -> bool {
         self.track || self.memory
     }
+
+    /// Refuses options that do not fit each other. `given`: whether objects of the user are followed.
+    fn check(&self, given: bool, zones: Option<&ZonesFile>) -> anyhow::Result<()> {
+        if let Some(flag) = self.tracker.first_given().filter(|_| !self.track) {
+            return Err(usage(format!("{flag} is an option of the tracker: add --track")));
+        }
+        let has_masks = self.memory || self.track && self.masks;
+        let of_masks = self.sinks.of_masks().into_iter().find(|(_, path)| path.is_some());
+        if let Some((flag, _)) = of_masks.filter(|_| !has_masks) {
+            return Err(usage(format!(
+                "{flag} writes masks of tracks: add --memory, or --track and --masks"
+            )));
+        }
+        let every_frame = "it needs the features and detections of every frame";
+        for (flag, is_given, why) in [
+            ("--detect-every", self.detect_every.is_some(), every_frame),
+            ("--when-moving", self.when_moving.is_some(), every_frame),
+            (
+                "--class-budget",
+                self.class_budget.is_some(),
+                "a class that is not searched for counts as missed",
+            ),
+            ("--tile", self.tiles.tile.is_some(), "it follows what it sees in whole frames"),
+            ("--camera-motion", self.camera_motion, "it finds objects by their masks, wherever they move"),
+            ("--appearance", self.appearance, "it knows what objects look like by itself"),
+        ] {
+            if self.memory && is_given {
+                return Err(usage(format!("{flag} beside --memory: {why}; leave out --memory, or {flag}")));
+            }
+        }
+        let has_tracks = self.has_tracks();
+        let rows = [
+            (self.camera_motion && !self.track, "--camera-motion moves tracks: add --track"),
+            (self.appearance && !self.track, "--appearance finds tracks again: add --track"),
+            (
+                given && self.track,
+                "--track compares what is detected, and with objects of yours nothing is: leave it out",
+            ),
+            (
+                self.sinks.trails.is_some_and(|frames| frames > 0) && !has_tracks,
+                "--trails draws the paths of tracks: add --track",
+            ),
+            (zones.is_some_and(ZonesFile::counts) && !has_tracks, "--zones counts tracks: add --track"),
+            (
+                zones.is_some_and(|zones| !zones.counts()) && self.when_moving.is_none(),
+                "--zones has regions to ignore only, which are for --when-moving",
+            ),
+        ];
+        match rows.into_iter().find(|(is_wrong, _)| *is_wrong) {
+            Some((_, why)) => Err(usage(why)),
+            None => Ok(()),
+        }
+    }
+
+    /// The options of the tracker by memory.
+    fn masklets(&self, detector: &Detector) -> MaskletOptions {
+        let mut options = MaskTracker::options(detector.model());
+        if let Some(score) = self.detector.confidence {
+            options.detection_threshold = score;
+            options.new_object_threshold = score;
+        }
+        options.holds_back = !self.no_hotstart;
+        if let Some(objects) = self.max_objects {
+            options.max_objects = objects.get();
+        }
+        options
+    }
 }
 
 /// What `--when-moving` asks for.
@@ -421,13 +452,6 @@ fn motion_gate(args: &VideoArgs) -> anyhow::Result<Option<MotionGate>> {
         usage(format!("--when-moving={seconds}: expected the longest time between two looks in seconds"))
     })?;
     Ok(Some(MotionGate::new(interval)?))
-}
-
-/// What is looked for, or followed.
-enum Wanted {
-    Prompts(EmbeddedPrompts),
-    /// Objects with their labels.
-    Objects(Vec<Arc<str>>, Vec<GivenObject>),
 }
 
 /// The classes of objects that are given in place of classes.

@@ -73,10 +73,13 @@ fn events_are_published() {
     let ran = run_video(&place, &format!("{run} --mqtt mqtt://127.0.0.1:9/gate"));
     let said = format!("{0} of {0} events were not delivered", events.len());
     assert!(ran.status == Some(0) && ran.stderr.contains(&said), "{ran:?}");
+    let warnings = ran.stderr.matches("warning: --mqtt").count();
+    assert_eq!(warnings, 2, "one at once, and one at the end: {ran:?}");
     let row = |url: &str| format!("--classes|dog|--max-frames|1|--track|--zones|zones.yaml|--mqtt|{url}");
     let rows = [
         (row("http://host/topic"), &["--mqtt", "mqtt://"][..]),
         (row("mqtt://host"), &["no topic"]),
+        (row("mqtts://host/a"), &["TLS is not supported"]),
         (row("mqtt://host/a/#"), &["for subscribers"]),
         (row("mqtt://me:secret@host/a"), &["OCELLI_MQTT_PASSWORD"]),
     ];

@@ -49,8 +49,10 @@ fn a_source_that_fails_harms_no_other() {
     );
     let bytes = place.read("whole.avi");
     place.write("cut.avi", &bytes[..bytes.len() * 2 / 3]);
+    let bytes = place.read("a.mp4");
+    place.write("cut.mp4", &bytes[..bytes.len() / 2]);
     let run =
-        "--video a.mp4 --video cut.avi --classes moon --jsonl lines --stats stats.json --detect-every 1000";
+        "--video a.mp4 cut.avi cut.mp4 --classes moon --jsonl lines --stats stats.json --detect-every 1000";
     let outcome = run_video(&place, run);
     assert_eq!(outcome.status, Some(0), "{outcome:?}");
     assert!(outcome.stderr.contains("cut.avi") && outcome.stderr.contains("truncated"), "{outcome:?}");
@@ -60,9 +62,10 @@ fn a_source_that_fails_harms_no_other() {
     let sources = &place.json("stats.json")["sources"];
     assert_eq!(sources[0]["error"], serde_json::Value::Null, "{sources}");
     assert!(sources[1]["error"].as_str().is_some_and(|error| error.contains("truncated")), "{sources}");
+    assert!(sources[2]["error"].as_str().is_some_and(|error| error.contains("no index")), "{sources}");
     let strict = run_video(&place, &format!("{run} --strict"));
     assert_eq!(strict.status, Some(1), "{strict:?}");
-    assert!(strict.stderr.contains("1 of 2 sources failed"), "{strict:?}");
+    assert!(strict.stderr.contains("2 of 3 sources failed"), "{strict:?}");
     let all =
         run_video(&place, "--video cut.avi --video cut.avi --classes moon --jsonl lines --detect-every 1000");
     assert_eq!(all.status, Some(1), "{all:?}");

@@ -48,11 +48,12 @@ impl LabelVideo {
     /// of pictures as a video, the images are these pictures.
     ///
     /// `open` opens a video from its start, and is called again to follow its objects. A video that is named twice counts
-    /// once. An error of `check_cancelled`, which is called for each frame, ends it.
+    /// once. A video that cannot be opened, or has no frames, is [damaged](Self::damage) and leaves the others alone. An error
+    /// of `check_cancelled`, which is called for each frame, ends it.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if `every` is 0; [`ErrorKind::InvalidData`] for a video without frames, and the error of
-    /// one that cannot be opened; [`ErrorKind::Io`] if a frame cannot be written; the error of `check_cancelled`.
+    /// [`ErrorKind::InvalidArgument`] if `every` is 0; the reason of the first video if none has a frame; [`ErrorKind::Io`] if a
+    /// frame cannot be written; the error of `check_cancelled`.
     pub fn read_all(
         output: &Path,
         videos: impl IntoIterator<Item = (PathBuf, Open)>,
@@ -63,7 +64,7 @@ impl LabelVideo {
             return Err(Error::argument("every", 0, "1 for every frame, 10 for every tenth frame"));
         }
         let (mut seen, mut taken) = (HashSet::new(), HashSet::new());
-        let mut read = Vec::new();
+        let mut read: Vec<Self> = Vec::new();
         for (path, open) in videos {
             let path = std::path::absolute(&path).unwrap_or(path);
             if !seen.insert(path.clone()) {
@@ -78,7 +79,11 @@ impl LabelVideo {
             }
             read.push(Self::read(output, path, (&own, &stem), every, open, check_cancelled)?);
         }
-        Ok(read)
+        let is_empty = read.iter().all(|video| video.frames == 0);
+        match read.first_mut().filter(|_| is_empty).and_then(|first| first.damage.take()) {
+            Some(error) => Err(error),
+            None => Ok(read),
+        }
     }
 
     fn read(
@@ -89,14 +94,12 @@ impl LabelVideo {
         open: Open,
         check_cancelled: &mut dyn FnMut() -> Result<()>,
     ) -> Result<Self> {
-        let refuse = |kind: ErrorKind, why: &str| {
-            Err(Error::new(kind, format!("cannot label the video, {}: {why}", path.display())))
+        let refusal = |kind: ErrorKind, why: &str| {
+            Error::new(kind, format!("cannot label the video, {}: {why}", path.display()))
         };
         let Some(name) = path.to_str().map(str::to_owned) else {
-            return refuse(
-                ErrorKind::InvalidArgument,
-                "its path is not UTF-8; rename the file or its folder",
-            );
+            let why = "its path is not UTF-8; rename the file or its folder";
+            return Err(refusal(ErrorKind::InvalidArgument, why));
         };
         let has_pictures = path.is_dir();
         let folder = frames_folder(output, &name);
@@ -110,9 +113,9 @@ impl LabelVideo {
         if !has_pictures {
             pictures.insert(path.clone(), before);
         }
-        let mut source = open()?;
         let (mut frame, mut frames, mut images, mut damage) = (Frame::default(), 0, Vec::new(), None);
-        loop {
+        let mut opened = open().map_err(|error| damage = Some(error)).ok();
+        while let Some(source) = &mut opened {
             check_cancelled()?;
             let is_image = u64::is_multiple_of(frames, every);
             let picture = folder.join(format!("{own}_{frames:06}.jpg"));
@@ -149,11 +152,10 @@ impl LabelVideo {
             before_write().map_err(|e| Error::io("cannot write", &of_video, e))?;
             write_atomically(&of_video, |file| Ok(serde_json::to_writer(file, &before)?))?;
         }
-        match damage {
-            Some(error) if frames == 0 => Err(error),
-            None if frames == 0 => refuse(ErrorKind::InvalidData, "it has no frames"),
-            damage => Ok(Self { path, name, frames, images, damage, open, pictures }),
+        if frames == 0 {
+            damage.get_or_insert_with(|| refusal(ErrorKind::InvalidData, "it has no frames"));
         }
+        Ok(Self { path, name, frames, images, damage, open, pictures })
     }
 
     /// The path of the video.
@@ -354,6 +356,30 @@ mod tests {
         assert_eq!(found, [["a_000000.jpg"], ["A-2_000000.jpg"], ["b_000000.jpg"]]);
         let paths: HashSet<&Path> = read.iter().map(|video| &*video.images()[0].path).collect();
         assert_eq!(paths.len(), 3);
+    }
+
+    #[test]
+    fn a_video_that_cannot_be_opened_leaves_the_others_alone() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let read = |names: &[&str]| {
+            let videos = names.iter().map(|name| {
+                let is_cut = name.starts_with("cut");
+                let open = move || -> Result<Box<dyn Source>> {
+                    if is_cut {
+                        return Err(Error::new(ErrorKind::InvalidData, "it has no index"));
+                    }
+                    let (info, decoded) = (SourceInfo::default(), Arc::default());
+                    Ok(Box::new(Grey { info, next: 0, frames: (3, false), decoded }))
+                };
+                (folder.path().join(name), Box::new(open) as Open)
+            });
+            LabelVideo::read_all(&folder.path().join("set"), videos, 1, &mut || Ok(()))
+        };
+        let both = read(&["cut.mp4", "a.mp4"]).expect("one can be read");
+        let found: Vec<_> = both.iter().map(|video| (video.frames(), video.damage().is_some())).collect();
+        assert_eq!(found, [(0, true), (3, false)]);
+        let error = read(&["cut.mp4", "cut-2.mp4"]).err().expect("none can be read");
+        assert!(error.to_string().contains("no index"), "{error}");
     }
 
     #[test]

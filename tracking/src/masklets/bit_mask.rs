@@ -53,17 +53,14 @@ impl BitMask {
 
     /// Alternating run lengths in row-major order, background first: what [`from_runs`](Self::from_runs) takes.
     pub fn runs(&self) -> Vec<u32> {
-        let (mut runs, mut run, mut value) = (Vec::new(), 0, false);
-        for pixel in 0..self.width * self.height {
-            let bit = self.words[pixel / 64] >> (pixel % 64) & 1 == 1;
-            if bit != value {
-                runs.push(run);
-                (run, value) = (0, bit);
-            }
-            run += 1;
-        }
-        runs.push(run);
-        runs
+        run_lengths(
+            (0..self.width * self.height).map(|pixel| self.words[pixel / 64] >> (pixel % 64) & 1 == 1),
+        )
+    }
+
+    /// Alternating run lengths down the columns, background first, as COCO has them.
+    pub fn column_runs(&self) -> Vec<u32> {
+        run_lengths((0..self.width).flat_map(|x| (0..self.height).map(move |y| self.contains(x, y))))
     }
 
     /// The width in pixels.
@@ -127,6 +124,19 @@ impl BitMask {
     }
 }
 
+fn run_lengths(pixels: impl Iterator<Item = bool>) -> Vec<u32> {
+    let (mut runs, mut run, mut value) = (Vec::new(), 0, false);
+    for pixel in pixels {
+        if pixel != value {
+            runs.push(run);
+            (run, value) = (0, pixel);
+        }
+        run += 1;
+    }
+    runs.push(run);
+    runs
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -139,6 +149,8 @@ mod tests {
             let mask = BitMask::from_fn(width, height, |_, _| random.below(3) == 0);
             let back = BitMask::from_runs(width, height, &mask.runs()).expect("the runs of a mask are valid");
             assert_eq!(back, mask, "{width} × {height}");
+            let turned = BitMask::from_fn(height, width, |x, y| mask.contains(y, x));
+            assert_eq!(mask.column_runs(), turned.runs(), "{width} × {height}");
         }
         assert_eq!(BitMask::from_fn(2, 2, |x, _| x == 0).runs(), [0, 1, 1, 1, 1]);
         assert_eq!(BitMask::empty(3, 2).runs(), [6]);

@@ -33,7 +33,7 @@ pub(super) fn where_on_line(from: Point, to: Point, point: Point) -> f32 {
 }
 
 /// Whether a point is inside of a polygon (even-odd rule).
-pub(super) fn is_inside(points: &[Point], [x, y]: Point) -> bool {
+pub fn is_inside(points: &[[f32; 2]], [x, y]: [f32; 2]) -> bool {
     let crossings = edges(points)
         .filter(|([x1, y1], [x2, y2])| (*y1 > y) != (*y2 > y) && x < (x2 - x1) * (y - y1) / (y2 - y1) + x1);
     crossings.count() % 2 == 1

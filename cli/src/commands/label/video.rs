@@ -8,7 +8,7 @@ use ocelli::source::{PictureFiles, natural_order};
 use ocelli::{Result, Source};
 use ocelli_datasets::label::{LabelVideo, Tracking};
 
-use crate::args::{INPUT, frame_files, is_video};
+use crate::args::{INPUT, frame_files, is_video, videos_of};
 use crate::host::{VideoInput, open_video};
 use crate::usage;
 
@@ -20,7 +20,7 @@ const FRAME_RATE: f64 = 30.0;
 /// Videos.
 #[derive(Args, Debug)]
 pub struct VideoArgs {
-    /// Videos in place of images: files, folders of them, or folders with the frames of one as pictures
+    /// Videos in place of images: files, folders or patterns of them, or folders with the frames of one as pictures
     #[arg(
         long,
         num_args = 1..,
@@ -69,11 +69,16 @@ impl VideoArgs {
                 let why = "it is in the output folder; choose another output folder";
                 return Err(usage(format!("--video, {}: {why}", path.display())));
             }
-            if path.is_dir() {
-                found.extend(in_folder(path)?);
+            let videos = videos_of(path)?;
+            if !videos.is_empty() {
+                found.extend(videos.into_iter().map(|path| Found { path, pictures: Vec::new() }));
+            } else if path.is_dir() {
+                found.push(frames_in(path)?);
             } else if !path.exists() {
                 return Err(usage(format!("no video, {}: no such file or folder", path.display())));
-            } else if has_image_extension(path) && !has_extension(path, &["gif"]) {
+            } else if has_image_extension(path)
+                && path.extension().is_none_or(|extension| !extension.eq_ignore_ascii_case("gif"))
+            {
                 let why =
                     "it is a picture: name it with --images, or the folder of a video's frames with --video";
                 return Err(usage(format!("--video, {}: {why}", path.display())));
@@ -135,24 +140,12 @@ pub fn check_images(inputs: &[PathBuf]) -> anyhow::Result<()> {
     }
 }
 
-/// The videos in a folder, or the one whose frames are in it.
-fn in_folder(folder: &Path) -> anyhow::Result<Vec<Found>> {
-    let entries = folder.read_dir().map_err(|e| ocelli::Error::io("cannot read the folder", folder, e))?;
-    let mut videos: Vec<PathBuf> =
-        entries.flatten().map(|entry| entry.path()).filter(|path| is_video(path)).collect();
-    natural_order(&mut videos);
-    if !videos.is_empty() {
-        return Ok(videos.into_iter().map(|path| Found { path, pictures: Vec::new() }).collect());
-    }
+/// The video whose frames are in a folder.
+fn frames_in(folder: &Path) -> anyhow::Result<Found> {
     let mut pictures = frame_files(&[folder.to_owned()]).map_err(|e| usage(format!("--video: {e}")))?;
     natural_order(&mut pictures);
     let pictures = pictures.into_iter().map(|path| std::path::absolute(&path).unwrap_or(path)).collect();
-    Ok(vec![Found { path: folder.to_owned(), pictures }])
-}
-
-fn has_extension(path: &Path, extensions: &[&str]) -> bool {
-    let extension = path.extension().map(|extension| extension.to_string_lossy().to_lowercase());
-    extension.is_some_and(|extension| extensions.contains(&extension.as_str()))
+    Ok(Found { path: folder.to_owned(), pictures })
 }
 
 fn is_inside(path: &Path, folder: &Path) -> bool {

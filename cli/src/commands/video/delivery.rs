@@ -10,6 +10,37 @@ const QUEUE: usize = 256;
 /// How long the end of a run waits for the events that are left.
 const END_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Whether events arrive. The first failure is reported at once, and so is the first event that arrives after it.
+pub struct Health {
+    name: String,
+    is_down: bool,
+}
+
+impl Health {
+    /// An event, or what events need, has failed: others may follow.
+    pub fn failed(&mut self, why: &str) {
+        self.report(Some(why));
+    }
+
+    fn report(&mut self, failure: Option<&str>) {
+        if let Some(line) = self.change(failure) {
+            tracing::warn!("{line}");
+        }
+    }
+
+    /// What there is to say if this is news.
+    fn change(&mut self, failure: Option<&str>) -> Option<String> {
+        let was_down = std::mem::replace(&mut self.is_down, failure.is_some());
+        match failure {
+            Some(why) if !was_down => {
+                Some(format!("{}: {why}; each event is tried for some seconds", self.name))
+            }
+            None if was_down => Some(format!("{}: events arrive again", self.name)),
+            _ => None,
+        }
+    }
+}
+
 /// Sends events on a thread of its own.
 pub struct Delivery {
     /// The flag and where it sends to, for messages.
@@ -23,16 +54,23 @@ pub struct Delivery {
 }
 
 impl Delivery {
-    /// Starts a thread that calls `send` for one event after the other; it is dropped after the last one.
-    pub fn start(name: String, mut send: impl FnMut(&[u8]) -> Result<(), String> + Send + 'static) -> Self {
+    /// Starts a thread that calls what `open` returns for one event after the other, and drops it after the last one.
+    pub fn start<S: FnMut(&[u8], &mut Health) -> Result<(), String>>(
+        name: String,
+        open: impl FnOnce(&mut Health) -> S + Send + 'static,
+    ) -> Self {
         let (queue, waiting) = sync_channel::<Vec<u8>>(QUEUE);
         let (end, ended) = sync_channel::<()>(0);
         let (delivered, error) = (Arc::new(AtomicU64::new(0)), Arc::new(Mutex::new(None)));
         let (count, last) = (Arc::clone(&delivered), Arc::clone(&error));
+        let mut health = Health { name: name.clone(), is_down: false };
         std::thread::spawn(move || {
             let _end = end;
+            let mut send = open(&mut health);
             for event in waiting {
-                match send(&event) {
+                let sent = send(&event, &mut health);
+                health.report(sent.as_ref().err().map(String::as_str));
+                match sent {
                     Ok(()) => {
                         count.fetch_add(1, Ordering::Relaxed);
                     }
@@ -55,7 +93,7 @@ impl Delivery {
 
     /// Waits for the last events, and reports those that were not delivered.
     pub fn finish(&mut self) {
-        if self.queue.take().is_none() {
+        if self.queue.take().is_none() || self.offered == 0 {
             return;
         }
         // Ends early once the thread has ended.
@@ -65,6 +103,29 @@ impl Delivery {
             let error = self.error.lock().unwrap_or_else(PoisonError::into_inner);
             let why = error.as_deref().unwrap_or("events came faster than it took them");
             tracing::warn!("{}: {lost} of {} events were not delivered: {why}", self.name, self.offered);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Health;
+
+    #[test]
+    fn a_failure_and_its_end_are_reported_once() {
+        let mut health = Health { name: "--mqtt, x".into(), is_down: false };
+        for (failure, expected) in [
+            (None, None),
+            (Some("refused"), Some("--mqtt, x: refused")),
+            (Some("refused"), None),
+            (None, Some("--mqtt, x: events arrive again")),
+            (None, None),
+            (Some("timed out"), Some("--mqtt, x: timed out")),
+        ] {
+            let line = health.change(failure);
+            let is_expected = |line: &String| expected.is_some_and(|start| line.starts_with(start));
+            assert_eq!(line.as_ref().is_some_and(is_expected), line.is_some(), "{failure:?}: {line:?}");
+            assert_eq!(line.is_some(), expected.is_some(), "{failure:?}: {line:?}");
         }
     }
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rumqttc::{Client, Connection, Event, MqttOptions, Packet, QoS};
 use ureq::http::Uri;
 
-use super::delivery::Delivery;
+use super::delivery::{Delivery, Health};
 use crate::usage;
 
 const PORT: u16 = 1883;
@@ -27,8 +27,13 @@ const CHANNEL: usize = 16;
 /// If the URL is not `mqtt://[user@]host[:port]/topic`.
 pub fn start(url: &str) -> anyhow::Result<Delivery> {
     let (options, topic) = address(url)?;
-    let mut broker = Broker::connect(options, topic);
-    Ok(Delivery::start(format!("--mqtt, {url}"), move |event| broker.send(event)))
+    Ok(Delivery::start(format!("--mqtt, {url}"), move |health| {
+        let mut broker = Broker::connect(options, topic);
+        if let Err(why) = broker.greet() {
+            health.failed(&why);
+        }
+        move |event: &[u8], health: &mut Health| broker.send(event, |why| health.failed(why))
+    }))
 }
 
 /// How to connect, and the topic.
@@ -40,8 +45,12 @@ pub(super) fn address(url: &str) -> anyhow::Result<(MqttOptions, String)> {
         return Err(refused("# and + are for subscribers, and ? is not supported"));
     }
     let uri: Uri = url.parse().map_err(|_| refused("not a URL"))?;
-    if uri.scheme_str() != Some("mqtt") {
-        return Err(refused("not an address of MQTT"));
+    match uri.scheme_str() {
+        Some("mqtt") => {}
+        Some("mqtts" | "ssl" | "tls") => {
+            return Err(refused("TLS is not supported; name a broker in your network that forwards to it"));
+        }
+        _ => return Err(refused("not an address of MQTT")),
     }
     let authority = uri.authority().ok_or_else(|| refused("no host"))?;
     let topic = uri.path().trim_start_matches('/').to_owned();
@@ -79,6 +88,15 @@ enum Failure {
     TimedOut,
 }
 
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Lost(why) => why,
+            Self::TimedOut => "the broker did not answer",
+        })
+    }
+}
+
 /// A broker, to which a new connection is made when an event finds the last one lost.
 struct Broker {
     options: MqttOptions,
@@ -92,16 +110,33 @@ impl Broker {
         Self { options, topic, link }
     }
 
-    /// Sends an event and waits until the broker has confirmed it.
-    fn send(&mut self, event: &[u8]) -> Result<(), String> {
+    /// Waits until the broker has answered for the first time; an error is why it has not.
+    fn greet(&mut self) -> Result<(), String> {
+        let Some(link) = &mut self.link else { return Ok(()) };
+        let greeted = match link.signals.recv_timeout(EVENT_TIMEOUT) {
+            Ok(signal) => link.take(signal),
+            Err(_) => Err(Failure::TimedOut),
+        };
+        greeted.map_err(|failure| {
+            self.link = None;
+            failure.to_string()
+        })
+    }
+
+    /// Sends an event and waits until the broker has confirmed it. `failed` gets why a connection was lost.
+    fn send(&mut self, event: &[u8], mut failed: impl FnMut(&str)) -> Result<(), String> {
         let deadline = Instant::now() + EVENT_TIMEOUT;
-        let mut error = "the broker did not answer".to_owned();
+        let (mut error, mut is_again) = (Failure::TimedOut.to_string(), false);
         loop {
             let link = self.link.get_or_insert_with(|| Link::open(self.options.clone()));
             match link.deliver(&self.topic, event, deadline) {
                 Ok(()) => return Ok(()),
                 Err(Failure::TimedOut) => return Err(error),
                 Err(Failure::Lost(why)) => (self.link, error) = (None, why),
+            }
+            // A connection that was lost between two events is no news if the next one works.
+            if std::mem::replace(&mut is_again, true) {
+                failed(&error);
             }
             if Instant::now() + PAUSE >= deadline {
                 return Err(error);

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use ocelli::{pipeline::StatsRecorder, source::SourceInfo};
 
+use crate::progress::FirstImage;
 use crate::{LogArgs, Progress};
 
 /// Time between two updates of the message.
@@ -12,6 +13,8 @@ const REFRESH: Duration = Duration::from_millis(200);
 /// A bar with frames per second for a source of known length, else a status line.
 pub struct LiveProgress {
     progress: Progress,
+    /// Until the first frame is written.
+    first: Option<FirstImage>,
     stats: StatsRecorder,
     live: bool,
     updated: Option<Instant>,
@@ -24,11 +27,13 @@ impl LiveProgress {
             Some(frames) if !info.live => Progress::new(log, frames),
             _ => Progress::waiting(log),
         };
-        Self { progress, stats: stats.clone(), live: info.live, updated: None }
+        let first = Some(progress.first_image());
+        Self { progress, first, stats: stats.clone(), live: info.live, updated: None }
     }
 
     /// Advances by one frame.
     pub fn frame(&mut self) {
+        self.first = None;
         self.progress.step();
         if self.updated.is_some_and(|updated| updated.elapsed() < REFRESH) {
             return;

@@ -15,7 +15,7 @@ use ocelli_datasets::scenes::{MovingScene, vocabulary};
 use ocelli_export::read_text;
 
 use super::reach;
-use crate::args::{INPUT, frame_files};
+use crate::args::{INPUT, frame_files, videos_of};
 use crate::host::{VideoInput, open_video};
 use crate::{interrupted, usage};
 
@@ -31,8 +31,8 @@ const SCENE_SEED: u64 = 5;
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = INPUT)]
 pub struct SourceArgs {
-    /// Video file, folder or pattern of images, camera number (0 is the first), rtsp:// or http:// URL, or - for raw frames
-    /// on stdin; several videos, cameras and streams share the model [default: a drawn scene]
+    /// Video file, folder or pattern of videos or of images, camera number (0 is the first), rtsp:// or http:// URL, or - for
+    /// raw frames on stdin; several videos, cameras and streams share the model [default: a drawn scene]
     #[arg(long, aliases = ["source", "input"], num_args = 1.., value_name = "SOURCE")]
     pub video: Vec<String>,
     /// File with a source per line, as with --video: SOURCE, NAME=SOURCE, or NAME:3=SOURCE for three turns instead of one
@@ -115,18 +115,19 @@ impl SourceArgs {
             (_, true) => Some(StreamKind::File),
             _ => None,
         };
+        let video = with_videos_of_folders(&self.video)?;
         let several = match &self.sources {
             Some(path) => Some(named_sources(path)?),
-            None if is_several(&self.video) => {
+            None if is_several(&video) => {
                 let named = |text: &String| Named { name: None, weight: 1, source: text.clone() };
-                Some(self.video.iter().map(named).collect())
+                Some(video.iter().map(named).collect())
             }
             None => None,
         };
         let is_url = |one: &str| matches!(SourceName::parse(one), SourceName::Url(_));
         let has_url = match &several {
             Some(all) => all.iter().any(|named| is_url(&named.source)),
-            None => self.video.first().is_some_and(|one| is_url(one)),
+            None => video.first().is_some_and(|one| is_url(one)),
         };
         if kind.is_some() && !has_url {
             let flag = if self.live { "--live" } else { "--file" };
@@ -138,12 +139,12 @@ impl SourceArgs {
         if let Some(several) = several {
             return self.open_several(several, rate, kind, newest, cancellation);
         }
-        let (source, files) = self.open_one(&self.video, rate, kind, classes, Patience::Now, cancellation)?;
+        let (source, files) = self.open_one(&video, rate, kind, classes, Patience::Now, cancellation)?;
         Ok(OpenSource { source, files, states: None })
     }
 
-    /// Opens several sources side by side. A stream or a camera that cannot be opened is waited for without the others, or has
-    /// failed, and leaves them alone.
+    /// Opens several sources side by side. A stream or a camera that cannot be opened is waited for without the others; it, or
+    /// a file that cannot be opened, has then failed, and leaves them alone.
     fn open_several(
         &self,
         several: Vec<Named>,
@@ -229,9 +230,13 @@ impl SourceArgs {
                     if !path.exists() {
                         return Err(usage(format!("no video, {one}: no such file or folder")));
                     }
-                    let source = open_video(VideoInput::File(&path))?;
+                    let source = open_video(VideoInput::File(&path));
                     read.push(path);
-                    source
+                    match (source, patience) {
+                        (Ok(source), _) => source,
+                        (Err(error), Patience::Now) => return Err(error.into()),
+                        (Err(error), Patience::ByItself) => Box::new(Unopened::new(one, error)),
+                    }
                 }
             },
             several => {
@@ -246,10 +251,10 @@ impl SourceArgs {
                 Box::new(PictureFiles::new("images", read.clone(), rate)?)
             }
         };
-        let source = rated(source, self.fps);
         let mut selection = Selection::default();
         (selection.start, selection.end) = (self.start, self.end);
         (selection.stride, selection.max_frames) = (self.vid_stride, self.max_frames);
+        selection.frame_rate = self.fps;
         let selected = Selected::new(source, selection)?;
         Ok((Box::new(selected), read))
     }
@@ -335,6 +340,31 @@ struct Named {
     name: Option<String>,
     weight: u32,
     source: String,
+}
+
+/// The values of `--video`, with the videos of a folder or a pattern in its place. Where there are images as well, these are
+/// meant.
+fn with_videos_of_folders(video: &[String]) -> anyhow::Result<Vec<String>> {
+    let mut all = Vec::new();
+    for text in video {
+        let SourceName::Images(path) = SourceName::parse(text) else {
+            all.push(text.clone());
+            continue;
+        };
+        let videos = videos_of(&path)?;
+        if videos.is_empty() || frame_files(&[path]).is_ok() {
+            if let Some(first) = videos.first() {
+                let (count, first) = (videos.len(), first.display());
+                tracing::warn!(
+                    "{text}: its images are read; {count} video(s), such as {first}, are left out"
+                );
+            }
+            all.push(text.clone());
+            continue;
+        }
+        all.extend(videos.iter().map(|path| path.to_string_lossy().into_owned()));
+    }
+    Ok(all)
 }
 
 /// Whether values of `--video` are several sources; several images are one.
@@ -426,31 +456,27 @@ impl RawArg {
     }
 }
 
-/// A source of unknown rate with the rate of `--fps`.
-struct Rated {
-    source: Box<dyn Source>,
+/// One of several sources, which could not be opened: it fails when it is read, without the others.
+struct Unopened {
     info: SourceInfo,
+    error: Option<ocelli::Error>,
 }
 
-/// The source with the rate of `--fps`, unless it has one.
-fn rated(source: Box<dyn Source>, fps: Option<f64>) -> Box<dyn Source> {
-    let Some(rate) = fps.filter(|_| source.info().frame_rate.is_none()) else { return source };
-    let mut info = source.info().clone();
-    info.frame_rate = Some(rate);
-    Box::new(Rated { source, info })
+impl Unopened {
+    fn new(name: &str, error: ocelli::Error) -> Self {
+        let mut info = SourceInfo::default();
+        info.name = name.to_owned();
+        Self { info, error: Some(error) }
+    }
 }
 
-impl Source for Rated {
+impl Source for Unopened {
     fn info(&self) -> &SourceInfo {
         &self.info
     }
 
-    fn read_into(&mut self, frame: &mut Frame) -> ocelli::Result<bool> {
-        self.source.read_into(frame)
-    }
-
-    fn skip(&mut self, frame: &mut Frame) -> ocelli::Result<bool> {
-        self.source.skip(frame)
+    fn read_into(&mut self, _: &mut Frame) -> ocelli::Result<bool> {
+        self.error.take().map_or(Ok(false), Err)
     }
 }
 
@@ -513,7 +539,10 @@ mod tests {
         {
             let mut info = SourceInfo::default();
             info.frame_rate = own;
-            assert_eq!(rated(Box::new(Nothing(info)), fps).info().frame_rate, expected, "{own:?} {fps:?}");
+            let mut selection = Selection::default();
+            selection.frame_rate = fps;
+            let selected = Selected::new(Nothing(info), selection).expect("it selects all frames");
+            assert_eq!(selected.info().frame_rate, expected, "{own:?} {fps:?}");
         }
     }
 
@@ -539,6 +568,27 @@ mod tests {
                 (Err(found), Err(word)) => assert!(found.contains(word), "{line}: {found}"),
                 (found, expected) => panic!("{line}: {found:?}, expected {expected:?}"),
             }
+        }
+    }
+
+    #[test]
+    fn folders_and_patterns_of_videos_are_their_videos() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let at = |name: &str| folder.path().join(name).display().to_string();
+        for name in ["v/b.mp4", "v/a.mkv", "one/a.mp4", "both/out.mp4", "both/a.png"] {
+            std::fs::create_dir_all(Path::new(&at(name)).parent().expect("it has one")).expect("a folder");
+            std::fs::write(at(name), "x").expect("a temporary folder");
+        }
+        for (named, expected) in [
+            ("v", &["v/a.mkv", "v/b.mp4"][..]),
+            ("v/*.mp4", &["v/b.mp4"]),
+            ("one", &["one/a.mp4"]),
+            ("both", &["both"]),
+            ("v/*.png", &["v/*.png"]),
+            ("v/b.mp4", &["v/b.mp4"]),
+        ] {
+            let expected: Vec<String> = expected.iter().map(|name| at(name)).collect();
+            assert_eq!(with_videos_of_folders(&[at(named)]).expect("it can be read"), expected, "{named}");
         }
     }
 

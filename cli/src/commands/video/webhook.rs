@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::delivery::Delivery;
+use super::delivery::{Delivery, Health};
 use crate::usage;
 
 /// How long a request may take.
@@ -22,11 +22,13 @@ pub fn start(url: &str) -> anyhow::Result<Delivery> {
     let agent: ureq::Agent =
         ureq::Agent::config_builder().timeout_global(Some(REQUEST_TIMEOUT)).build().into();
     let to = url.to_owned();
-    Ok(Delivery::start(format!("--webhook, {url}"), move |event| send(&agent, &to, event)))
+    Ok(Delivery::start(format!("--webhook, {url}"), move |_| {
+        move |event: &[u8], health: &mut Health| send(&agent, &to, event, health)
+    }))
 }
 
 /// Sends an event, again after a pause if that may help.
-fn send(agent: &ureq::Agent, url: &str, event: &[u8]) -> Result<(), String> {
+fn send(agent: &ureq::Agent, url: &str, event: &[u8], health: &mut Health) -> Result<(), String> {
     let mut pauses = PAUSES.iter();
     loop {
         let error = match agent.post(url).header("content-type", "application/json").send(event) {
@@ -35,7 +37,10 @@ fn send(agent: &ureq::Agent, url: &str, event: &[u8]) -> Result<(), String> {
         };
         let is_refusal = matches!(error, ureq::Error::StatusCode(status) if (400..500).contains(&status));
         match pauses.next().filter(|_| !is_refusal) {
-            Some(pause) => std::thread::sleep(*pause),
+            Some(pause) => {
+                health.failed(&error.to_string());
+                std::thread::sleep(*pause);
+            }
             None => return Err(error.to_string()),
         }
     }

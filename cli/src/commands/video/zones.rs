@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::UNIX_EPOCH;
 
-use ocelli::draw::Annotator;
+use ocelli::draw::{Annotator, Shape};
 use ocelli::sink::JsonLines;
 use ocelli::{Error, ErrorKind, Sink, pipeline::FrameOutcome};
 use ocelli_export::read_text;
@@ -439,18 +439,18 @@ impl ZoneDrawing {
             let [x, y] = one.scale(outcome.size);
             let scaled = |point: [f32; 2]| [point[0] * x, point[1] * y];
             let counter = &one.counter;
-            for (number, (line, counts)) in counter.lines().iter().zip(counter.line_counts()).enumerate() {
+            let lines = counter.lines().iter().zip(counter.line_counts()).map(|(line, counts)| {
                 let (entered, left) =
                     counts.values().fold((0, 0), |(a, b), counts| (a + counts.entered, b + counts.left));
                 let label = format!("{}: {entered} in, {left} out", line.name);
-                annotator.draw_shape(image, &[line.from, line.to].map(scaled), false, &label, number);
-            }
-            for (number, (zone, counts)) in counter.zones().iter().zip(counter.zone_counts()).enumerate() {
+                Shape { points: [line.from, line.to].map(scaled).to_vec(), is_closed: false, label }
+            });
+            let zones = counter.zones().iter().zip(counter.zone_counts()).map(|(zone, counts)| {
                 let inside: u64 = counts.values().map(|counts| counts.inside).sum();
-                let label = format!("{}: {inside}", zone.name);
-                let points: Vec<_> = zone.points.iter().copied().map(scaled).collect();
-                annotator.draw_shape(image, &points, true, &label, counter.lines().len() + number);
-            }
+                let points = zone.points.iter().copied().map(scaled).collect();
+                Shape { points, is_closed: true, label: format!("{}: {inside}", zone.name) }
+            });
+            annotator.draw_shapes(image, &lines.chain(zones).collect::<Vec<_>>());
         })
     }
 }

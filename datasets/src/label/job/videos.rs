@@ -1,14 +1,17 @@
 //! Follows objects through videos, and labels the frames that are images of the data set.
 
 use std::collections::{BTreeMap, HashMap};
+use std::panic::resume_unwind;
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Mutex, PoisonError};
 
-use ocelli::masklets::{MaskStream, MaskTracker};
+use ocelli::masklets::MaskTracker;
 use ocelli::pipeline::FrameOutcome;
 use ocelli::source::{Selected, Selection};
 use ocelli::tracking::{ByteTracker, TrackerDetection};
 use ocelli::{
-    BoundingBox, Cancellation, Detection, Detector, Error, ErrorKind, Frame, Prompt, Prompts, Result, Source,
+    BoundingBox, Cancellation, Detection, Detector, Error, ErrorKind, Frame, Pipeline, Prompt, Prompts,
+    Result, Sink, Source,
 };
 
 use super::run::{AHEAD, Found, LabelDevice, LabelStages, no_device};
@@ -28,6 +31,17 @@ type SeenFrame = (usize, Result<((u64, u64), Found)>, Vec<usize>);
 
 /// The images of a video that are not labelled yet, by the index of the frame.
 type Pending = BTreeMap<u64, ImageFile>;
+
+/// Passes the results of a pipeline to the thread that labels.
+struct Outcomes(SyncSender<FrameOutcome>);
+
+impl Sink for Outcomes {
+    fn write(&mut self, outcome: &FrameOutcome) -> Result<()> {
+        // It receives until the pipeline has ended.
+        drop(self.0.send(outcome.clone()));
+        Ok(())
+    }
+}
 
 impl LabelJob {
     /// Labels the pending images, which are frames of these videos. Objects are followed through all frames of a video from
@@ -190,8 +204,8 @@ impl LabelJob {
         if let Some(score) = score_threshold {
             (options.detection_threshold, options.new_object_threshold) = (score, score);
         }
-        let stream = MaskStream::new(detector, prompts, options)?.with_more_devices(detectors)?;
-        let stream = stream.with_cancellation(cancellation.clone());
+        let pipeline = Pipeline::builder_embedded(detector, prompts).with_more_devices(detectors);
+        let pipeline = pipeline.with_memory(options).with_cancellation(cancellation.clone());
         let mut selection = Selection::default();
         selection.max_frames = Some(video.frames());
         let source = match video.open().and_then(|source| Selected::new(source, selection)) {
@@ -209,17 +223,20 @@ impl LabelJob {
             let instances = self.instances_of(outcome);
             self.finish_frame((file, identity(&file.path)), outcome.size, instances, on_event)
         };
-        let ran = stream
-            .with_observer(|outcome| {
+        let (send, outcomes) = sync_channel(1);
+        let ran = std::thread::scope(|scope| {
+            let run = scope.spawn(move || pipeline.run(source, &mut [Box::new(Outcomes(send))]));
+            for outcome in outcomes {
                 // What is held back when a run is stopped is not what the whole run would show.
                 if ended.is_ok() && !cancellation.is_cancelled() {
-                    ended = finish(outcome);
+                    ended = finish(&outcome);
                     if ended.is_err() {
                         cancellation.cancel();
                     }
                 }
-            })
-            .run(source, &mut []);
+            }
+            run.join().unwrap_or_else(|panic| resume_unwind(panic))
+        });
         ended?;
         on_event(LabelEvent::Waiting)?;
         match ran {

@@ -55,12 +55,12 @@ fn a_broker_that_was_restarted_between_events_gets_each_once() {
     let mut broker = Broker::connect(MqttOptions::new("test", "127.0.0.1", port), "gate".into());
     let patience = Duration::from_secs(1);
     connected.recv_timeout(patience).expect("it connects at once");
-    broker.send(b"one").expect("it is confirmed");
+    broker.send(b"one", |_| ()).expect("it is confirmed");
     drop(close);
     // A client may connect again now, or with the next event.
     let _ = connected.recv_timeout(patience);
     for event in ["two", "three"] {
-        broker.send(event.as_bytes()).expect("it is confirmed");
+        broker.send(event.as_bytes(), |_| ()).expect("it is confirmed");
     }
     drop(broker);
     assert_eq!(server.join().expect("it served both connections"), ["one", "two", "three"]);
@@ -71,6 +71,8 @@ fn a_broker_that_is_off_takes_no_memory() {
     let free = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let port = free.local_addr().expect("it is bound").port();
     drop(free);
+    let mut broker = Broker::connect(MqttOptions::new("test", "127.0.0.1", port), "gate".into());
+    assert!(broker.greet().is_err(), "that it is off is known before the first event");
     let link = Link::open(MqttOptions::new("test", "127.0.0.1", port));
     std::thread::sleep(Duration::from_secs(2));
     assert_eq!(link.signals.try_iter().count(), 1, "the failure, and the end of the attempts");

@@ -1,0 +1,197 @@
+//! Tracking by the model's memory of the objects, in place of boxes.
+
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Instant;
+
+use ocelli_tracking::masklets::{Candidate, MaskletOptions, VideoShape, suppress};
+use ocelli_tracking::{BoundingBox, ByteTracker, ByteTrackerOptions, TrackerDetection};
+
+use super::job::Job;
+use super::stage_loop::StageLoop;
+use super::stats::Stage;
+use crate::masklets::{Given, GivenObject, MaskFrame, MaskletNetwork, Sessions, TrackedFrame};
+use ocelli_error::{Error, ErrorKind, Result};
+
+/// What is followed by memory, and how.
+pub(super) struct Memory {
+    pub(super) options: MaskletOptions,
+    /// Objects in place of detections.
+    pub(super) given: Option<Vec<GivenObject>>,
+}
+
+/// Follows the objects of each source with sessions of its own. Frames come in order, and leave in order, some of them later.
+pub(super) struct MemoryStage {
+    network: MaskletNetwork,
+    options: MaskletOptions,
+    labels: Arc<[Arc<str>]>,
+    /// Objects that are given, by frame; those of frames that have come are taken out.
+    given: Option<BTreeMap<u64, Vec<GivenObject>>>,
+    /// The labels of objects that are given.
+    classes: BTreeMap<u64, usize>,
+    /// Follows the same detections, for a comparison.
+    comparison: Option<ByteTrackerOptions>,
+    streams: BTreeMap<usize, Stream>,
+    shared: Arc<StageLoop>,
+}
+
+/// A source.
+struct Stream {
+    sessions: Sessions,
+    comparison: Option<ByteTracker>,
+    /// Width and height of the frames.
+    size: (u32, u32),
+    /// The frames that are held back.
+    held: VecDeque<Job>,
+    /// The first frame of each object, and how many it was in.
+    seen: BTreeMap<u64, (usize, u32)>,
+}
+
+impl MemoryStage {
+    pub(super) fn new(
+        network: MaskletNetwork,
+        memory: Memory,
+        labels: Arc<[Arc<str>]>,
+        comparison: Option<ByteTrackerOptions>,
+        shared: Arc<StageLoop>,
+    ) -> Self {
+        let Memory { options, given } = memory;
+        let mut classes = BTreeMap::new();
+        let given = given.map(|objects| {
+            let mut frames = BTreeMap::<u64, Vec<GivenObject>>::new();
+            for object in objects {
+                classes.entry(u64::from(object.id)).or_insert(object.class_id);
+                frames.entry(object.frame).or_default().push(object);
+            }
+            frames
+        });
+        Self { network, options, labels, given, classes, comparison, streams: BTreeMap::new(), shared }
+    }
+
+    /// Tracks a frame, or ends all streams. Frames that leave are added to `done`; after an error these are all that were
+    /// tracked before.
+    pub(super) fn run(&mut self, job: Option<Job>, done: &mut Vec<Job>) -> Result<()> {
+        let is_end = job.is_none();
+        let tracked = job.map_or(Ok(()), |job| self.track(job, done));
+        if is_end || tracked.is_err() {
+            for stream in self.streams.values_mut() {
+                let shown = stream.sessions.finish()?;
+                stream.leave(shown, &self.classes, done)?;
+            }
+        }
+        tracked?;
+        if is_end { self.check_given() } else { Ok(()) }
+    }
+
+    fn track(&mut self, mut job: Job, done: &mut Vec<Job>) -> Result<()> {
+        let start = Instant::now();
+        let Self { network, options, labels, given, classes, comparison, streams, shared } = self;
+        let Job { outcome, masks, .. } = &mut job;
+        let (index, size) = (outcome.index, outcome.size);
+        if given.is_some() && outcome.origin.is_some() {
+            let message = "objects are given on frames of one source: expected one source";
+            return Err(Error::new(ErrorKind::InvalidArgument, message));
+        }
+        let stream = match streams.entry(outcome.source_number()) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => {
+                let video = VideoShape { frames: None, width: size.0 as usize, height: size.1 as usize };
+                let classes = given.is_none().then_some(labels.len());
+                let comparison = comparison.map(|options| ByteTracker::builder().options(options).build());
+                new.insert(Stream {
+                    sessions: Sessions::new(network, classes, video, *options)?,
+                    comparison: comparison.transpose()?,
+                    size,
+                    held: VecDeque::new(),
+                    seen: BTreeMap::new(),
+                })
+            }
+        };
+        if stream.size != size {
+            let (was, now) = (stream.size, size);
+            let message = format!(
+                "frame {index}: it has {}×{} pixels, the frames before {}×{}; a tracker needs frames of one size",
+                now.0, now.1, was.0, was.1
+            );
+            return Err(Error::new(ErrorKind::InvalidArgument, message));
+        }
+        let frame = masks.take().ok_or_else(|| {
+            Error::new(ErrorKind::Internal, format!("frame {index}: it was not prepared for the tracker"))
+        })?;
+        let objects = given.as_mut().and_then(|given| given.remove(&index));
+        let objects = Given::new(objects.iter().flatten());
+        let pushed = stream.sessions.push(network, &frame, &objects.prompts());
+        let shown = pushed.map_err(|error| match objects.is_empty() {
+            true => error,
+            false => Error::new(error.kind(), format!("frame {index}: {error}")),
+        })?;
+        if let Some(tracker) = &mut stream.comparison {
+            outcome.compared.extend_from_slice(tracker.update(&boxes(&frame, options, size), 1.0));
+        }
+        outcome.labels = labels.clone();
+        shared.buffers.masks[job.device].give(frame);
+        // What is held back does not hold up other frames.
+        job.ticket = None;
+        stream.held.push_back(job);
+        stream.leave(shown, classes, done)?;
+        shared.stats.stage(Stage::Track, start.elapsed());
+        Ok(())
+    }
+
+    /// Checks that each object was given on a frame that came.
+    fn check_given(&self) -> Result<()> {
+        let late = self.given.as_ref().and_then(|given| given.first_key_value());
+        let Some((frame, objects)) = late.filter(|_| !self.shared.is_stopping()) else { return Ok(()) };
+        let id = objects.first().map_or(0, |object| u64::from(object.id) + 1);
+        let message =
+            format!("frame {frame}, where object {id} is given, is not among the frames that were read");
+        Err(Error::new(ErrorKind::InvalidArgument, message))
+    }
+}
+
+impl Stream {
+    /// Adds to the frames that leave what is shown of them.
+    fn leave(
+        &mut self,
+        shown: Vec<TrackedFrame>,
+        classes: &BTreeMap<u64, usize>,
+        done: &mut Vec<Job>,
+    ) -> Result<()> {
+        for mut shown in shown {
+            let Some(mut job) = self.held.pop_front() else { break };
+            for object in &mut shown.objects {
+                object.class_id = classes.get(&object.id).copied().unwrap_or(object.class_id);
+            }
+            let (frame, seen) = (shown.frame, &mut self.seen);
+            shown.add_to(&mut job.outcome, |id| {
+                let (first, hits) = seen.entry(id).or_insert((frame, 0));
+                *hits += 1;
+                (frame - *first, *hits)
+            })?;
+            done.push(job);
+        }
+        Ok(())
+    }
+}
+
+/// The boxes of the detections that objects are matched with.
+fn boxes(frame: &MaskFrame, options: &MaskletOptions, (width, height): (u32, u32)) -> Vec<TrackerDetection> {
+    let side = options.mask_side() as f32;
+    let mut boxes = Vec::new();
+    for (class_id, detections) in frame.detections().iter().enumerate() {
+        let candidate = |(index, found): (usize, &ocelli_tracking::masklets::Detection)| Candidate {
+            index,
+            score: found.score,
+            mask: found.mask.positive(),
+        };
+        let kept = suppress(detections.iter().enumerate().map(candidate).collect(), options);
+        boxes.extend(kept.into_iter().filter_map(|Candidate { score, mask, .. }| {
+            let [left, top, right, bottom] = mask.bounds()?.map(|edge| edge as f32);
+            let bbox = BoundingBox::new(left, top, right, bottom);
+            let bbox = bbox.scaled(width as f32 / side, height as f32 / side);
+            Some(TrackerDetection { bbox, score, class_id })
+        }));
+    }
+    boxes
+}
