@@ -130,7 +130,7 @@ await step("another page sees the same session", async () => {
 
 await step("files", async () => {
   const file = async (format) => {
-    const [download] = await Promise.all([page.waitForEvent("download"), page.locator(`[data-export=${format}]`).click()]);
+    const [download] = await Promise.all([page.waitForEvent("download", { timeout: 120_000 }), page.locator(`[data-export=${format}]`).click()]);
     return [download.suggestedFilename(), await readFile(await download.path())];
   };
   const [name, json] = await file("youtube-vis");
