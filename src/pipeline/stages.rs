@@ -57,7 +57,7 @@ pub(super) type OnDevice = (BackboneStage, DecodeStage);
 /// How objects are followed from frame to frame.
 pub(super) enum Track {
     Boxes(TrackStage),
-    Memory(MemoryStage),
+    Memory(Box<MemoryStage>),
 }
 
 /// The work between preprocessing and the results, in the order of its queues.
@@ -145,7 +145,7 @@ pub(super) fn into_stages(
     };
     if let (Some(network), Some(memory)) = (network, config.memory.take()) {
         let track = MemoryStage::new(network, memory, labels, config.tracker, shared.clone());
-        return Ok((preprocess, on_devices, Track::Memory(track)));
+        return Ok((preprocess, on_devices, Track::Memory(Box::new(track))));
     }
     let track = TrackStage {
         streams: Vec::new(),
