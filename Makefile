@@ -22,7 +22,7 @@ help:
 	@echo "make web         build the page that detects in the browser, and its npm package, into target/web"
 	@echo "make setup       fetch the libraries of ONNX Runtime, its WebGPU provider and OpenVINO into ~/.local/share/ocelli,"
 	@echo "                 and make tensorrt"
-	@echo "make opencv      install OpenCV from Debian's packages and build the video library: video files, cameras and windows"
+	@echo "make opencv      install FFmpeg and OpenCV from Debian's packages and build the video library: files, streams, windows"
 	@echo "make tensorrt    build Ocelli's parts for TensorRT and TensorRT for RTX; needs a C++ compiler, neither of the two"
 	@echo "make bench       measure the built-in model"
 	@echo "make bench-full  measure a full-size model with random weights beside transformers (20 GB of disk)"

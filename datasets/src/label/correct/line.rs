@@ -34,21 +34,22 @@ impl Line {
     /// # Errors
     /// The number of a line that is none, and why.
     pub fn parse_all(text: &str, size: (u32, u32)) -> Result<Vec<Self>, String> {
-        Self::parse_each(text, size).collect()
+        Self::parse_each(text, size).map(|(_, line)| line).collect()
     }
 
     /// Each line of a file, or its number and why it is none.
-    pub fn parse_each(text: &str, size: (u32, u32)) -> impl Iterator<Item = Result<Self, String>> {
+    pub fn parse_each(text: &str, size: (u32, u32)) -> impl Iterator<Item = (usize, Result<Self, String>)> {
         let text = text.trim_start_matches('\u{feff}');
         let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
         lines.map(move |(number, line)| {
-            Self::parse(line, size).ok_or_else(|| {
+            let found = Self::parse(line, size).ok_or_else(|| {
                 let why = match line.contains(',') {
                     true => "numbers with a decimal point and no comma, as in `0 0.5 0.5 0.2 0.1`",
                     false => "`class cx cy w h` or `class x1 y1 x2 y2 x3 y3 …`",
                 };
                 format!("line {}: expected {why}", number + 1)
-            })
+            });
+            (number + 1, found)
         })
     }
 

@@ -51,10 +51,12 @@ pub(in crate::label) fn as_corrected(placer: &Placer, record: Record, unclear: &
 /// The lines of a file with classes of the data set, and what is wrong with the others.
 fn readable(text: &str, size: (u32, u32), classes: usize) -> (Vec<Line>, Vec<String>) {
     let (mut lines, mut unread) = (Vec::new(), Vec::new());
-    for line in Line::parse_each(text, size) {
+    for (number, line) in Line::parse_each(text, size) {
         match line {
             Ok(line) if line.class() < classes => lines.push(line),
-            Ok(line) => unread.push(format!("\"{}\": class {} of {classes}", line.text(), line.class())),
+            Ok(line) => {
+                unread.push(format!("line {number}: class {}, expected an id below {classes}", line.class()));
+            }
             Err(why) => unread.push(why),
         }
     }
@@ -70,7 +72,7 @@ mod tests {
         let text = "0.0 0.5 0.5 0.2 0.2 0.7\n7 0.5 0.5 0.2 0.2\n0 0,5 0,5 0,2 0,2\n";
         let (lines, unread) = readable(text, (100, 100), 2);
         assert_eq!(lines.iter().map(Line::score).collect::<Vec<_>>(), [Some(0.7)]);
-        assert_eq!(unread[0], "\"7 0.5 0.5 0.2 0.2\": class 7 of 2");
+        assert_eq!(unread[0], "line 2: class 7, expected an id below 2");
         assert!(unread[1].starts_with("line 3: expected numbers with a decimal point"), "{unread:?}");
         assert_eq!(unread.len(), 2);
     }
