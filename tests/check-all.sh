@@ -8,7 +8,8 @@
 #
 # A run writes tests/runs/DATE.md: commit, machine, and for each step its seconds, its tests and why it did not run.
 set -euo pipefail
-cd "$(dirname "$0")/.."
+self=$(realpath "$0")
+cd "$(dirname "$self")/.."
 . tests/steps.sh
 
 # The tests' features, so that nothing is built twice.

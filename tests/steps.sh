@@ -55,7 +55,7 @@ run_steps() {
     before=$clock
     # A function in a condition would go on after a failure, so a step is a process, and its status is looked up.
     set +e
-    bash "$0" --step "$name" 2>&1 | tee "$log"
+    bash "$self" --step "$name" 2>&1 | tee "$log"
     status=${PIPESTATUS[0]}
     set -e
     read_clock

@@ -13,7 +13,7 @@ use std::sync::{Mutex, PoisonError};
 use crate::run::{Place, outcome};
 
 const OCELLI: &str = env!("CARGO_BIN_EXE_ocelli");
-const PAGES: [&str; 22] = [
+const PAGES: [&str; 23] = [
     "accuracy",
     "architecture",
     "browser",
@@ -35,6 +35,7 @@ const PAGES: [&str; 22] = [
     "reference",
     "robots",
     "serve",
+    "testing",
     "video",
 ];
 /// Flags for output files and folders.
