@@ -437,7 +437,9 @@ fn a_file_on_a_server_ends_like_a_file() {
     assert_eq!(cut.status, Some(1), "{cut:?}");
     let last = cut.stderr.lines().last().unwrap_or_default();
     assert!(last.contains("the connection was lost at") && last.contains("of 60 frames"), "{last}");
-    assert!((5..50).contains(&lines) && frames == Some(lines), "{lines} lines, {frames:?} frames");
+    // Before the last one, frames may be missing that were sent after it; the annotated video shows the one before for as long.
+    let is_kept = frames.is_some_and(|frames| (lines..lines + 8).contains(&frames));
+    assert!((5..50).contains(&lines) && is_kept, "{lines} lines, {frames:?} frames");
     // The index is at the end of the file, where a server without byte ranges cannot begin.
     let (without, lines, frames) = run(&place.read("long.mp4"), false, 1.0, "x.mp4", "");
     assert_eq!((without.status, lines, frames), (Some(1), 0, None), "{without:?}");
