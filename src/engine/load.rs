@@ -44,6 +44,7 @@ impl Model {
             (tensor::PROMPT_FEATURES, 2, Some(("model_width", *model_width))),
             (tensor::EXEMPLAR_FEATURES, 2, Some(("model_width", *model_width))),
             (tensor::FPN[2], 1, Some(("model_width", *model_width))),
+            (tensor::FPN[2], 2, Some(("imgsz / patch_size", self.manifest().grid()))),
             (tensor::LOGITS, 1, Some(("num_queries", *num_queries))),
             (tensor::MEMORY, 2, memory),
             (tensor::HIDDEN, 1, tracker.map(|tracker| ("tracker.hidden", tracker.hidden))),
