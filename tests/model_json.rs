@@ -134,14 +134,15 @@ fn a_number_changed_by_hand_is_one_line_and_no_panic() {
     assert!(pointers.len() > 20, "{pointers:?}");
     let sizes = ["/imgsz", "/patch_size", "/model_width", "/num_queries", "/context_length"];
     let mut wrong = Vec::new();
-    for pointer in pointers {
+    for pointer in pointers.into_iter().filter(|pointer| !pointer.starts_with("/files/")) {
         let key = pointer.rsplit('/').next().unwrap_or_default();
+        let is_size = sizes.contains(&pointer.as_str());
         let twice = json!(2 * model.manifest.pointer(&pointer).and_then(Value::as_u64).unwrap_or(1));
-        for value in
-            [json!(0), json!(-1), json!(1_000_000_000), json!(1e300), json!("NaN"), json!(null), twice]
-        {
+        let values =
+            [json!(1e300), json!("NaN"), json!(0), json!(-1), json!(1_000_000_000), json!(null), twice];
+        // Most other numbers are no error, and then an image is searched.
+        for value in values.into_iter().take(if is_size { 7 } else { 3 }) {
             model.set(&pointer, value.clone());
-            let is_size = sizes.contains(&pointer.as_str());
             match detect(model.detector()) {
                 Ok(_) if is_size => wrong.push(format!("{pointer} {value}: it detects")),
                 Err(error) if error.to_string().contains('\n') || error.kind() == ErrorKind::Execution => {
