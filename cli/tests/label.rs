@@ -29,13 +29,13 @@ fn arguments<'a>(output: &'a str, more: &[&'a str]) -> Vec<&'a str> {
 }
 
 #[cfg(unix)]
-fn is_same_file(link: &std::fs::Metadata, source: &std::path::Path) -> bool {
+fn is_same_file(link: &std::fs::Metadata, source: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
     source.metadata().is_ok_and(|source| (source.dev(), source.ino()) == (link.dev(), link.ino()))
 }
 
 #[cfg(not(unix))]
-fn is_same_file(link: &std::fs::Metadata, source: &std::path::Path) -> bool {
+fn is_same_file(link: &std::fs::Metadata, source: &Path) -> bool {
     source.metadata().is_ok_and(|source| source.len() == link.len())
 }
 
