@@ -17,7 +17,7 @@ pub(super) enum Found {
     /// A COCO file in it.
     Coco(PathBuf),
     Labels {
-        dataset: Dataset,
+        dataset: Box<Dataset>,
         /// The folder that the names of the images are relative to.
         folder: PathBuf,
         /// What was read.
@@ -70,7 +70,11 @@ pub(super) fn open(path: &Path) -> Result<Found> {
         }
         if !all.images.is_empty() {
             let note = format!("{}: YOLO's label files of {} images", path.display(), all.images.len());
-            return Ok(Found::Labels { dataset: data_set(&all, root, path)?, folder: root.to_owned(), note });
+            return Ok(Found::Labels {
+                dataset: Box::new(data_set(&all, root, path)?),
+                folder: root.to_owned(),
+                note,
+            });
         }
     }
     if !path.is_dir() {
@@ -175,7 +179,7 @@ fn yolo(path: &Path, root: &Path, data: Option<&Path>) -> Result<Found> {
     if let [first, ..] = &unreadable[..] {
         note += &format!("; {} that cannot be read are left out, {first} among them", unreadable.len());
     }
-    Ok(Found::Labels { dataset, folder: root.to_owned(), note })
+    Ok(Found::Labels { dataset: Box::new(dataset), folder: root.to_owned(), note })
 }
 
 fn numbered(annotations: &mut [Annotation]) {
@@ -322,7 +326,7 @@ fn voc(folder: &Path) -> Result<Found> {
         .for_each(|(name, annotation)| annotation.category_id = ids[name]);
     dataset.categories = ids.into_iter().map(|(name, id)| category(id, name.clone())).collect();
     let note = format!("{}: Pascal VOC's annotations of {} images", folder.display(), dataset.images.len());
-    Ok(Found::Labels { dataset, folder: folder.to_owned(), note })
+    Ok(Found::Labels { dataset: Box::new(dataset), folder: folder.to_owned(), note })
 }
 
 /// The image of an annotation file, relative to the folder; `place` is where the file is below `Annotations`.

@@ -227,7 +227,7 @@ fn yolo_and_voc_are_read_by_their_folders() {
         ("voc/JPEGImages", Err("no data set")),
     ] {
         let truth = Truth::open(&at(path));
-        let came = truth.as_ref().map_err(|e| e.to_string()).map(|truth| {
+        let came = truth.as_ref().map_err(ToString::to_string).map(|truth| {
             let image = |image: &super::TruthImage| {
                 let instances = truth.instances(image.id);
                 let near = |value: f32| value.round();

@@ -152,7 +152,7 @@ mod tests {
         let result = result.with_times(&times);
         let mut journal = EvalJournal::open(&path, &identity).expect("it starts");
         journal
-            .add(7, (1, 2), &[result.clone()])
+            .add(7, (1, 2), std::slice::from_ref(&result))
             .and_then(|()| journal.add(8, (1, 2), &[]))
             .expect("it writes");
         let mut text = std::fs::read_to_string(&path).expect("it was written");

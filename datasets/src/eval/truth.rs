@@ -73,14 +73,13 @@ impl Truth {
         if !path.is_dir() && !is_yaml {
             return Self::open_coco(path);
         }
-        let found = folders::open(path)?;
-        if let folders::Found::Coco(file) = found {
-            let images = path.join("images");
-            let folder = if images.is_dir() { images } else { path.to_owned() };
-            return Ok(Self { folder: Some(folder), ..Self::open_coco(&file)? });
-        }
-        let folders::Found::Labels { dataset, folder, note } = found else {
-            unreachable!("it is one of two")
+        let (dataset, folder, note) = match folders::open(path)? {
+            folders::Found::Coco(file) => {
+                let images = path.join("images");
+                let folder = if images.is_dir() { images } else { path.to_owned() };
+                return Ok(Self { folder: Some(folder), ..Self::open_coco(&file)? });
+            }
+            folders::Found::Labels { dataset, folder, note } => (*dataset, folder, note),
         };
         let mut truth = Self::from_dataset(dataset).map_err(|why| {
             Error::new(

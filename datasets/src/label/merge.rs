@@ -243,8 +243,7 @@ struct Owned {
 /// The images of all shards by their files, each in the shard that it belongs to.
 fn owned_images(parts: &mut [Part]) -> Result<HashMap<PathBuf, Owned>> {
     let mut owned: HashMap<PathBuf, Owned> = HashMap::new();
-    for at in 0..parts.len() {
-        let part = &mut parts[at];
+    for (at, part) in parts.iter_mut().enumerate() {
         let root = part.folder.root().display().to_string();
         let refuse =
             |why: String| Err(Error::new(ErrorKind::Mismatch, format!("cannot merge, {root}: {why}")));

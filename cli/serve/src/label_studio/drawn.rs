@@ -95,7 +95,7 @@ impl Context {
         for DrawnRegion { kind, is_positive, original_width, original_height, value } in self.result {
             match kind.as_str() {
                 "keypointlabels" | "keypoint" => {
-                    drawn.points.push(([value.x, value.y], is_positive.unwrap_or(true)))
+                    drawn.points.push(([value.x, value.y], is_positive.unwrap_or(true)));
                 }
                 "rectanglelabels" | "rectangle" => {
                     drawn.bbox = Some([value.x, value.y, value.x + value.width, value.y + value.height]);

@@ -403,7 +403,7 @@ impl Sequence {
         let picture = self.picture();
         self.gone.extend(self.place.read(&name).map(|before| before.len()));
         self.log.push(format!("{name} gets {} bytes during a run", picture.len()));
-        let (place, is_in_place, mut is_done) = (&self.place, picture.len() % 2 == 0, false);
+        let (place, is_in_place, mut is_done) = (&self.place, picture.len().is_multiple_of(2), false);
         let ended = place.label_while(&self.run, &mut || {
             if !std::mem::replace(&mut is_done, true) {
                 place.write(if is_in_place { &name } else { "new" }, &picture);
