@@ -7,7 +7,7 @@ use std::process::Command;
 use serde_json::Value;
 
 /// Crates of the workspace that a crate may depend on, tests apart.
-const MAY_KNOW: [(&str, &[&str]); 17] = [
+const MAY_KNOW: [(&str, &[&str]); 16] = [
     ("ocelli-error", &[]),
     ("ocelli-onnx", &[]),
     ("ocelli-export", &["ocelli-error", "ocelli-onnx"]),
@@ -35,8 +35,7 @@ const MAY_KNOW: [(&str, &[&str]); 17] = [
         &["ocelli", "ocelli-datasets", "ocelli-engines", "ocelli-export", "ocelli-serve", "ocelli-tracking"],
     ),
     ("ocelli-demos", &["ocelli-cli"]),
-    ("ocelli-benchmarks", &["ocelli", "ocelli-cli", "ocelli-datasets"]),
-    ("ocelli-tests", &[]),
+    ("ocelli-tests", &["ocelli"]),
     ("ocelli-c", &["ocelli"]),
     // A binding should not know the program: what it takes from there has to move to a library.
     (
@@ -45,8 +44,8 @@ const MAY_KNOW: [(&str, &[&str]); 17] = [
     ),
 ];
 
-/// Crates that speak to a person at a terminal.
-const PROGRAMS: [&str; 3] = ["ocelli-cli", "ocelli-demos", "ocelli-benchmarks"];
+/// Crates that speak to a person at a terminal, and what tests and benchmarks share.
+const PROGRAMS: [&str; 3] = ["ocelli-cli", "ocelli-demos", "ocelli-tests"];
 
 /// What only a program needs.
 const OF_PROGRAMS: [&str; 7] =

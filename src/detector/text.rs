@@ -185,15 +185,18 @@ impl TextEmbedder {
 
     /// Encodes phrases into the cache.
     fn encode(&mut self, phrases: &[(&str, TokenIds)]) -> Result<()> {
-        if let Some((phrase, _)) = phrases.first().filter(|_| !self.model.has_file(file::TEXT_ENCODER)) {
-            let message = format!(
-                "phrase {phrase:?}: it is not in the text cache, and {} has no {}; name a cache that holds every phrase",
-                self.model.folder().display(),
-                file::TEXT_ENCODER
-            );
-            return Err(Error::new(ErrorKind::Mismatch, message).about("text_cache"));
-        }
-        let mut engine = self.model.load_graph(&self.factory, file::TEXT_ENCODER)?;
+        let mut engine = match self.model.load_graph(&self.factory, file::TEXT_ENCODER) {
+            Err(_) if !self.model.has_file(file::TEXT_ENCODER) => {
+                let phrase = phrases.first().map_or("", |(phrase, _)| phrase);
+                let message = format!(
+                    "phrase {phrase:?}: it is not in the text cache, and {} has no {}; name a cache that holds every phrase",
+                    self.model.folder().display(),
+                    file::TEXT_ENCODER
+                );
+                return Err(Error::new(ErrorKind::Mismatch, message).about("text_cache"));
+            }
+            loaded => loaded?,
+        };
         log_memory_after("loading the text encoder");
         let length = self.model.manifest().context_length;
         let (mut ids, mut mask, mut features) = (Tensor::empty(), Tensor::empty(), Tensor::empty());
