@@ -50,6 +50,7 @@ pub mod cache;
 pub mod calibration;
 mod camera_motion;
 mod cancellation;
+pub mod classes;
 mod detection;
 mod detector;
 pub mod draw;
@@ -58,6 +59,8 @@ mod frame;
 mod frame_view;
 pub mod geo;
 pub mod image;
+#[doc(hidden)]
+pub mod json_lines;
 pub mod mask;
 pub mod masklets;
 pub mod model;
@@ -79,6 +82,8 @@ mod text_cache;
 pub mod tiles;
 mod timing;
 pub mod tokenizer;
+#[cfg(not(target_family = "wasm"))]
+pub mod videos;
 
 pub use ocelli_engines as engines;
 pub use ocelli_export as export;

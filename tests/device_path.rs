@@ -15,7 +15,7 @@ use ocelli::{
     Detection, Detections, Detector, Model, Prompt, Prompts, engine::EngineFactory, mask::SemanticMap,
     stages::TextCacheFile,
 };
-use ocelli_datasets::scenes::{Scene, SceneGenerator, SceneOptions};
+use ocelli_verify::scenes::{Scene, SceneGenerator, SceneOptions};
 
 /// The built-in model with the graphs for masks.
 fn model() -> (tempfile::TempDir, Model) {

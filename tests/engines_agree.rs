@@ -3,7 +3,7 @@
 //! Needs ONNX Runtime; `make setup` installs it.
 
 use ocelli::{Detection, Detector, EngineKind, Prompt, Prompts, stages::TextCacheFile};
-use ocelli_datasets::scenes::{Scene, SceneGenerator, SceneOptions, vocabulary};
+use ocelli_verify::scenes::{Scene, SceneGenerator, SceneOptions, vocabulary};
 
 /// The largest difference of a score.
 const SCORE: f32 = 1e-4;

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use ocelli::{Detection, Detector, Prompt, Prompts, stages::TextCacheFile};
-use ocelli_datasets::scenes::{Scene, SceneGenerator, SceneObject, SceneOptions};
+use ocelli_verify::scenes::{Scene, SceneGenerator, SceneObject, SceneOptions};
 
 const CONFIDENCE: f32 = 0.3;
 const SCENES: u64 = 40;

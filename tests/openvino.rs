@@ -13,7 +13,7 @@ use ocelli::{
     engine::{EngineFactory, EngineOptions},
     stages::TextCacheFile,
 };
-use ocelli_datasets::scenes::{Scene, SceneGenerator, SceneOptions, vocabulary};
+use ocelli_verify::scenes::{Scene, SceneGenerator, SceneOptions, vocabulary};
 
 use crate::parity::golden::Golden;
 

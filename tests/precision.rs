@@ -237,7 +237,7 @@ fn calibrated_formats_find_the_same_instances() -> Outcome<()> {
         }
     }
     assert!(images.len() >= 6, "{} scenes", images.len());
-    let prompts = Prompts::new(ocelli_datasets::scenes::vocabulary().iter().copied())?;
+    let prompts = Prompts::new(ocelli_verify::scenes::vocabulary().iter().copied())?;
     let detect = |options: &ExportOptions| -> Outcome<Vec<Vec<Detection>>> {
         let model = Exported::new(&checkpoint, options)?;
         let mut detector = Detector::builder()
@@ -254,7 +254,7 @@ fn calibrated_formats_find_the_same_instances() -> Outcome<()> {
     for precision in [Precision::Fp8, Precision::Int8Static] {
         let options = ExportOptions::default().with_target(Target::TensorRt).with_precision(precision);
         let copies = images.iter().cloned().map(Ok);
-        let vocabulary = ocelli_datasets::scenes::vocabulary();
+        let vocabulary = ocelli_verify::scenes::vocabulary();
         let calibration = calibrate(&checkpoint, &options, &factory, folder.path(), copies, vocabulary)?;
         assert_eq!(calibration.images, images.len());
         let options = options.with_calibration(calibration);

@@ -6,7 +6,7 @@
 
 use ocelli::export::{Checkpoint, ExportOptions, export};
 use ocelli::{BoundingBox, Detection, Detector, Model, Prompts, stages::TextCacheFile};
-use ocelli_datasets::scenes::{MovingScene, SceneGenerator, SceneOptions, vocabulary};
+use ocelli_verify::scenes::{MovingScene, SceneGenerator, SceneOptions, vocabulary};
 
 fn detector(folder: &std::path::Path) -> Detector {
     let (checkpoint, exported) = (folder.join("checkpoint"), folder.join("exported"));

@@ -13,7 +13,7 @@ use ocelli::{
     Detection, Detector, DetectorBuilder, ModelSource, Prompt, Prompts, StageTimes,
     stages::{Screening, TextCacheFile},
 };
-use ocelli_datasets::scenes::{Scene, SceneGenerator, SceneOptions, vocabulary};
+use ocelli_verify::scenes::{Scene, SceneGenerator, SceneOptions, vocabulary};
 
 /// The means of 2 × 2 cells of features [1, D, P, P].
 fn pooled(features: &Tensor) -> Tensor {

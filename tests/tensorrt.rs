@@ -67,8 +67,8 @@ mod with_tensorrt {
     use ocelli::export::contract::{Target, tensor};
     use ocelli::tensorrt::{NativeTensorRt, PlanRequest};
     use ocelli::{Cancellation, model::ModelGraph};
-    use ocelli_cli::tensorrt::{BuildEvent, BuildOptions, EngineBuild, cached_engines, verify_engine};
-    use ocelli_datasets::verify::VerificationOptions;
+    use ocelli_verify::VerificationOptions;
+    use ocelli_verify::tensorrt::{BuildEvent, BuildOptions, EngineBuild, cached_engines, verify_engine};
 
     use super::workshop::{for_tensorrt, quick};
     use super::*;

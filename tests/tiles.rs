@@ -9,7 +9,7 @@ use ocelli::{
     BoundingBox, Detection, Detections, Detector, DetectorBuilder, Image, Pipeline, Prompt, Prompts,
     stages::TextCacheFile,
 };
-use ocelli_datasets::scenes::{SceneGenerator, SceneOptions};
+use ocelli_verify::scenes::{SceneGenerator, SceneOptions};
 
 const NAMES: [&str; 6] = ["dog", "car", "umbrella", "pizza", "tree", "clock"];
 /// Small scenes in a row and in a column of the large picture.

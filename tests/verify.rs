@@ -10,8 +10,8 @@ use self::candidates::{builtin, disturbed_engines, disturbed_weights, engine};
 use ocelli::export::contract::{Precision, tensor};
 use ocelli::export::{Checkpoint, ExportOptions, export};
 use ocelli::{ErrorKind, Model, model::ModelGraph};
-use ocelli_datasets::verify::{Candidate, Limits, Verification, VerificationOptions, VerificationReport};
 use ocelli_engines::Tensor;
+use ocelli_verify::{Candidate, Limits, Verification, VerificationOptions, VerificationReport};
 
 /// The default options with fewer inputs.
 fn options() -> VerificationOptions {

@@ -7,7 +7,7 @@ use std::process::Command;
 use serde_json::Value;
 
 /// Crates of the workspace that a crate may depend on, tests apart.
-const MAY_KNOW: [(&str, &[&str]); 16] = [
+const MAY_KNOW: [(&str, &[&str]); 17] = [
     ("ocelli-error", &[]),
     ("ocelli-onnx", &[]),
     ("ocelli-export", &["ocelli-error", "ocelli-onnx"]),
@@ -28,19 +28,36 @@ const MAY_KNOW: [(&str, &[&str]); 16] = [
             "ocelli-tracking",
         ],
     ),
+    ("ocelli-verify", &["ocelli", "ocelli-engines", "ocelli-export", "ocelli-tracking"]),
     ("ocelli-datasets", &["ocelli", "ocelli-engines", "ocelli-export", "ocelli-tracking"]),
-    ("ocelli-serve", &["ocelli", "ocelli-datasets"]),
+    ("ocelli-serve", &["ocelli", "ocelli-datasets", "ocelli-verify"]),
     (
         "ocelli-cli",
-        &["ocelli", "ocelli-datasets", "ocelli-engines", "ocelli-export", "ocelli-serve", "ocelli-tracking"],
+        &[
+            "ocelli",
+            "ocelli-datasets",
+            "ocelli-engines",
+            "ocelli-export",
+            "ocelli-serve",
+            "ocelli-tracking",
+            "ocelli-verify",
+        ],
     ),
     ("ocelli-demos", &["ocelli-cli"]),
     ("ocelli-tests", &["ocelli"]),
     ("ocelli-c", &["ocelli"]),
-    // A binding should not know the program: what it takes from there has to move to a library.
+    // The package contains the programs, which `bindings/python/src/program.rs` alone starts: see `NEVER`.
     (
         "ocelli-python",
-        &["ocelli", "ocelli-cli", "ocelli-datasets", "ocelli-engines", "ocelli-export", "ocelli-tracking"],
+        &[
+            "ocelli",
+            "ocelli-cli",
+            "ocelli-datasets",
+            "ocelli-engines",
+            "ocelli-export",
+            "ocelli-tracking",
+            "ocelli-verify",
+        ],
     ),
 ];
 
@@ -51,14 +68,18 @@ const PROGRAMS: [&str; 3] = ["ocelli-cli", "ocelli-demos", "ocelli-tests"];
 const OF_PROGRAMS: [&str; 7] =
     ["anyhow", "clap", "clap_complete", "ctrlc", "indicatif", "rustyline", "tracing-subscriber"];
 
+/// Files that may have the text: the one door from the Python package to the programs in it.
+const DOORS: [&str; 1] = ["bindings/python/src/program.rs"];
+
 /// Text that no production code below a folder contains, and why.
-const NEVER: [(&str, &str, &str); 6] = [
+const NEVER: [(&str, &str, &str); 7] = [
     ("engines/src", "use image::", "an engine knows no images"),
     ("engines/src", "ocelli_export", "an engine knows no model"),
     ("tracking/src", "std::thread", "the trackers start no threads"),
     ("tracking/src", "use image::", "the trackers know no pixels"),
     ("export/src", "ocelli_engines", "the exporter runs nothing"),
     ("bindings/c/src", "ocelli_cli", "a binding knows no program"),
+    ("bindings/python/src", "ocelli_cli", "a binding knows no program"),
 ];
 
 fn root() -> PathBuf {
@@ -122,7 +143,9 @@ fn libraries_import_nothing_from_above() {
                 let path = entry.path();
                 if path.is_dir() {
                     folders.push(path);
-                } else if path.extension().is_some_and(|e| e == "rs") {
+                } else if path.extension().is_some_and(|e| e == "rs")
+                    && !DOORS.iter().any(|door| path.ends_with(door))
+                {
                     files += 1;
                     if std::fs::read_to_string(&path).expect("a text file").contains(text) {
                         wrong.push(format!("{}: {text}: {why}", path.display()));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ocelli::{
     Frame, Image, Result, Sink, Source, pipeline::FrameOutcome, sink::Pictures, source::SourceInfo,
 };
-use ocelli_datasets::scenes::{MovingScene, TruthBox};
+use ocelli_verify::scenes::{MovingScene, TruthBox};
 
 /// Minimum IoU of a match; the class has to be the same.
 const MIN_IOU: f32 = 0.5;

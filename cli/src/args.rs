@@ -19,14 +19,13 @@ use ocelli::tensorrt::{NativeTensorRt, Sidecar};
 use ocelli::{
     Cancellation, Detector, DetectorBuilder, EngineKind, Error, ErrorKind, ModelSource, Prompt, Prompts,
     Result,
-    cache::cache_folder,
-    engine::{PrepareEngines, shared_threads},
+    engine::shared_threads,
     stages::{Screening, TextCacheFile},
 };
 use ocelli_datasets::closest;
-use ocelli_export::contract::{Precision, Target};
+use ocelli_export::contract::Precision;
+use ocelli_verify::tensorrt::with_tensorrt;
 
-use crate::tensorrt::{BuildOptions, cached_engines};
 use crate::{LogArgs, cancel_on_interrupt, status};
 
 pub use classes::class_names;
@@ -419,26 +418,4 @@ impl DetectorArgs {
         }
         Ok(builder)
     }
-}
-
-/// Has `tensorrt` build its engines into the cache once the model is known; engine files take precedence. Other engines need
-/// no preparation. `purpose` is what the user wrote, for errors.
-///
-/// # Errors
-/// [`ErrorKind::Unavailable`](ocelli::ErrorKind::Unavailable) without a driver or a GPU.
-pub fn with_tensorrt(
-    builder: DetectorBuilder,
-    kind: EngineKind,
-    purpose: &str,
-    library: Option<&Path>,
-) -> Result<DetectorBuilder> {
-    let EngineKind::TensorRt { ordinal } = kind else { return Ok(builder) };
-    let tensorrt = NativeTensorRt::new(library).with_ordinal(ordinal);
-    tensorrt.gpu().map_err(|error| Error::new(error.kind(), format!("{purpose}: {error}")))?;
-    Ok(builder.with_prepared_engines(Target::TensorRt, move |request| {
-        let options = BuildOptions { max_classes: request.class_chunk, ..BuildOptions::default() };
-        let folder = cache_folder()?.join("engines");
-        let PrepareEngines { model, rest, cancellation, report, .. } = request;
-        cached_engines(model, &tensorrt, rest, options, &folder, cancellation, report)
-    }))
 }

@@ -46,15 +46,13 @@ pub mod parsers;
 mod program;
 mod progress;
 pub mod report;
-pub mod tensorrt;
 mod usage;
 
 pub use args::{
     DetectorArgs, ModelArgs, PrecisionChoice, TrackerArgs, VerificationArgs, check_output_file, class_names,
-    expand_images, with_tensorrt,
+    expand_images,
 };
 pub use exit::{run, usage};
-pub use host::{Host, VideoInput, Videos};
 pub use interrupt::{Interrupted, cancel_on_interrupt, interrupted};
 pub(crate) use loading::load;
 pub use logging::LogArgs;

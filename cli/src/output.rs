@@ -6,7 +6,7 @@ use std::path::Path;
 use ocelli::Error;
 use ocelli::atomic_file::write_atomically;
 use ocelli::source::without_secrets;
-use ocelli_datasets::verify::VerificationReport;
+use ocelli_verify::VerificationReport;
 
 use crate::LogArgs;
 

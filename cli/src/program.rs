@@ -1,5 +1,6 @@
 //! The programs: `ocelli` with its commands, `demo-image` and `demo-video` with one each.
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
@@ -11,7 +12,7 @@ use crate::commands::{
     reference, track, verify, video,
 };
 use crate::exit::status_of;
-use crate::host::{self, Host};
+use crate::host;
 use crate::{LogArgs, parse};
 
 /// Open-vocabulary object detection: find what you name in images and videos.
@@ -116,10 +117,10 @@ pub enum Program {
 }
 
 impl Program {
-    /// Runs the program inside another one, and returns its exit status: 0 on success, 1 on a failure, 2 on wrong usage, 130
+    /// Runs the program inside another one with these arguments, the program's name first, and returns its exit status: 0 on success, 1 on a failure, 2 on wrong usage, 130
     /// after Ctrl-C, whose handler it replaces. Wrong usage, `--help` and a second Ctrl-C end the process.
-    pub fn run_in(self, host: Host) -> u8 {
-        host::set(host);
+    pub fn run_in(self, arguments: Vec<OsString>) -> u8 {
+        host::set(arguments);
         self.status()
     }
 

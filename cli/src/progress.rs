@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use ocelli::{Cancellation, Error, ErrorKind};
-use ocelli_datasets::verify::VerificationProgress;
+use ocelli_verify::VerificationProgress;
 
 use crate::output::{diagnostic, one_line};
 use crate::{LogArgs, status};

@@ -200,7 +200,7 @@ fn one_command_for_coco_evaluates_or_runs_a_video() {
 
     let printed = place.succeed(OCELLI, &["embed", "--coco", "-o", "coco.safetensors"]);
     assert!(printed.ends_with("80 phrases\n"), "{printed}");
-    let names = ocelli_datasets::COCO_CLASSES.join("\n");
+    let names = ocelli::classes::COCO_CLASSES.join("\n");
     place.write("names.txt", names);
     place.succeed(OCELLI, &["embed", "--classes", "names.txt", "-o", "named.safetensors"]);
     let files = ["coco.safetensors", "named.safetensors"].map(|name| place.read(name));

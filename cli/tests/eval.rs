@@ -8,7 +8,7 @@ use std::process::Stdio;
 
 use crate::run::{Outcome, Place, refusal};
 use ocelli::export::{Checkpoint, ExportOptions, export};
-use ocelli_datasets::scenes::{SceneGenerator, SceneOptions, vocabulary};
+use ocelli_verify::scenes::{SceneGenerator, SceneOptions, vocabulary};
 use serde_json::{Value, json};
 
 const OCELLI: &str = env!("CARGO_BIN_EXE_ocelli");

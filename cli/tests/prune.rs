@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use ocelli_datasets::scenes::{SceneGenerator, SceneOptions};
+use ocelli_verify::scenes::{SceneGenerator, SceneOptions};
 use serde_json::Value;
 
 use crate::run::{Place, refusal};

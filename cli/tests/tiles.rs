@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::Cursor;
 
-use ocelli_datasets::scenes::{SceneGenerator, SceneOptions};
+use ocelli_verify::scenes::{SceneGenerator, SceneOptions};
 use serde_json::Value;
 use tiff::encoder::{TiffEncoder, colortype};
 use tiff::tags::Tag;

@@ -21,7 +21,7 @@ use ocelli::sink::write_picture;
 use ocelli::source::open_video;
 use ocelli::tracking::read_mot;
 use ocelli::{Frame, Source};
-use ocelli_datasets::scenes::MovingScene;
+use ocelli_verify::scenes::MovingScene;
 
 const OCELLI: &str = env!("CARGO_BIN_EXE_ocelli");
 const VIDEO: [&str; 2] = [OCELLI, "video"];

@@ -1,6 +1,6 @@
 //! Labels images with a detector and writes data sets that trainers read: YOLO, YOLO-seg and COCO.
 //!
-//! [`find_images`] finds images, an [`ImageSet`] names them, and a [`ClassMap`] says which text prompts and exemplars belong
+//! [`find_images`] finds images, an [`ImageSet`] names them, and a [`ClassMap`](ocelli::classes::ClassMap) says which text prompts and exemplars belong
 //! to which class. A [`LabelJob`] labels the images and appends a line for each to a journal in the output folder. It can be
 //! stopped at any time: opening the job again continues after the last complete line.
 //!
@@ -17,7 +17,6 @@
 //! such corrections for a person.
 
 mod braces;
-mod class_map;
 mod coco;
 mod correct;
 #[cfg(test)]
@@ -60,7 +59,6 @@ mod written;
 mod yolo;
 mod youtube_vis;
 
-pub use class_map::{Class, ClassExemplar, ClassMap, ExemplarImage, MergeGroup};
 pub(crate) use correct::{AllLabels, all_labels, is_changed, parse_labels};
 pub use correct::{CorrectedSet, LabelledInstance, Labels, SetImage};
 pub use find::{find_images, list_images};

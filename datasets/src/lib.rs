@@ -1,20 +1,16 @@
-//! Data sets for the [`ocelli`] detector: label images, evaluate models, compare engines, and draw annotated scenes.
+//! Data sets for the [`ocelli`] detector: label images and evaluate models.
 //!
 //! - [`label`] runs a detector on images and writes a data set that trainers read (YOLO, YOLO-seg, COCO). A
 //!   [`LabelJob`](label::LabelJob) can be stopped at any time and continued, and shards of it can be merged.
 //! - [`eval`] compares [`Predictions`](eval::Predictions) with a [`Truth`](eval::Truth): average precision, precision and
 //!   recall, mask IoU and time.
-//! - [`verify`] compares a [`Candidate`](verify::Candidate), another engine, precision or export of a model, with a reference
-//!   and accepts or refuses it.
-//! - [`prune`] finds the branches of a backbone that a model can do without.
-//! - [`scenes`] draws images and videos with their ground truth, for the others and for tests.
 //!
 //! Drawn scenes are the ground truth here, and the built-in model is evaluated on them:
 //!
 //! ```
 //! use ocelli::{Detector, Prompts};
 //! use ocelli_datasets::eval::{Overlap, Predictions, Protocol, TruthBuilder, average_precision};
-//! use ocelli_datasets::scenes::{SceneGenerator, SceneOptions};
+//! use ocelli_verify::scenes::{SceneGenerator, SceneOptions};
 //!
 //! # fn main() -> ocelli::Result<()> {
 //! let labels = ["dog", "car"];
@@ -44,13 +40,7 @@
 #![forbid(unsafe_code)]
 
 mod closest;
-mod coco;
 pub mod eval;
-mod json_lines;
 pub mod label;
-pub mod prune;
-pub mod scenes;
-pub mod verify;
 
 pub use closest::closest;
-pub use coco::COCO_CLASSES;

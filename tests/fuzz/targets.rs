@@ -9,6 +9,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use image::codecs::gif::GifEncoder;
 use image::{DynamicImage, ImageFormat};
+use ocelli::classes::ClassMap;
 use ocelli::export::config::ModelConfig;
 use ocelli::export::contract::Manifest;
 use ocelli::source::{Position, RawFormat, RawFrames, without_secrets};
@@ -16,7 +17,7 @@ use ocelli::tiles::{PictureFile, Regions};
 use ocelli::tokenizer::{Tokenizer, TokenizerConfig};
 use ocelli::{Frame, Image, Mask, Model, Source};
 use ocelli_datasets::eval::{Predictions, Truth};
-use ocelli_datasets::label::{ClassMap, find_images};
+use ocelli_datasets::label::find_images;
 use safetensors::Dtype;
 use safetensors::tensor::TensorView;
 

@@ -11,7 +11,7 @@ use ocelli::{
     source::SourceInfo,
 };
 
-use ocelli_datasets::scenes::MovingScene;
+use ocelli_verify::scenes::MovingScene;
 
 use super::fakes::{Keep, facts};
 

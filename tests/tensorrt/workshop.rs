@@ -9,8 +9,8 @@ use ocelli::{
     engine::{EngineFactory, EngineOptions},
     stages::TextCacheFile,
 };
-use ocelli_cli::tensorrt::BuildOptions;
-use ocelli_datasets::verify::VerificationOptions;
+use ocelli_verify::VerificationOptions;
+use ocelli_verify::tensorrt::BuildOptions;
 use tempfile::TempDir;
 
 /// The classes: more than any engine here accepts at once.

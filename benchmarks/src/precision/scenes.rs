@@ -3,7 +3,7 @@
 use anyhow::Context;
 use ocelli::{Image, Prompts};
 use ocelli_datasets::eval::{Truth, TruthBuilder};
-use ocelli_datasets::scenes::{SceneGenerator, SceneOptions, vocabulary};
+use ocelli_verify::scenes::{SceneGenerator, SceneOptions, vocabulary};
 
 /// The scenes that `ocelli eval --scenes` draws.
 const SEED: u64 = 1;

@@ -7,7 +7,7 @@ use ocelli_datasets::eval::{
     EvalReport, ModelReport, Overlap, Predictions, Protocol, TimingSummary, Truth, TruthBuilder,
     average_precision, precision_recall,
 };
-use ocelli_datasets::scenes::{SceneGenerator, SceneOptions, vocabulary};
+use ocelli_verify::scenes::{SceneGenerator, SceneOptions, vocabulary};
 use pyo3::prelude::*;
 
 use crate::error::invalid;

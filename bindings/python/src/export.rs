@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use ocelli::{
     Cancellation, Error, ErrorKind, Image, Result,
     calibration::calibrate,
+    classes::COCO_CLASSES,
     engine::{EngineFactory, EngineOptions},
 };
-use ocelli_cli::expand_images;
-use ocelli_datasets::COCO_CLASSES;
+use ocelli_datasets::label::list_images;
 use ocelli_export::contract::{Precision, Prompting, Target, TextPadding};
 use ocelli_export::{
     Block, Calibration, Checkpoint, CheckpointOptions, ExportOptions, MaskedBranch, MixedPrecision, NormEps,
@@ -117,7 +117,7 @@ impl ExportArguments {
         cancellation: &Cancellation,
         progress: Option<&Py<PyAny>>,
     ) -> Result<Calibration> {
-        let files = expand_images(&self.calibrate)?;
+        let files = list_images(&self.calibrate, true, &[])?;
         let classes = match self.calibrate_classes.is_empty() {
             true => COCO_CLASSES.map(str::to_owned).to_vec(),
             false => self.calibrate_classes.clone(),

@@ -2,10 +2,11 @@
 
 use std::path::PathBuf;
 
+use ocelli::classes::ClassMap;
 use ocelli::{Cancellation, DetectorBuilder, Error, ErrorKind, Result};
 use ocelli_datasets::label::{
-    ClassMap, DataSetOptions, Existing, Format, ImageMode, ImageSet, LabelEvent, LabelJob, LabelSettings,
-    SPILL_BYTES, Shard, Summary, find_images,
+    DataSetOptions, Existing, Format, ImageMode, ImageSet, LabelEvent, LabelJob, LabelSettings, SPILL_BYTES,
+    Shard, Summary, find_images,
 };
 use pyo3::prelude::*;
 use serde_json::json;

@@ -110,7 +110,7 @@ impl DetectorOptions {
             let message = "max_detections is 0: expected at least 1";
             return Err(Error::new(ErrorKind::InvalidArgument, message));
         }
-        let mut builder = ocelli_cli::with_tensorrt(
+        let mut builder = ocelli_verify::tensorrt::with_tensorrt(
             ocelli::Detector::builder().with_engine(kind),
             kind,
             &format!("engine {kind}"),

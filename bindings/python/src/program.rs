@@ -7,8 +7,9 @@ use std::time::Duration;
 use numpy::{PyArray3, PyArrayMethods};
 use ocelli::sink::Pictures;
 use ocelli::source::StreamKind;
+use ocelli::videos::{self, VideoInput, Videos};
 use ocelli::{Error, ErrorKind, Frame, Result, Sink, Source, pipeline::FrameOutcome, source::SourceInfo};
-use ocelli_cli::{Host, Program, VideoInput, Videos};
+use ocelli_cli::Program;
 use pyo3::prelude::*;
 
 use crate::error::{from_exception, invalid};
@@ -26,13 +27,13 @@ pub(crate) fn without_secrets(text: &str) -> String {
     ocelli::source::without_secrets(text)
 }
 
-/// Runs a program and returns its exit status. `videos` reads and writes videos: see `ocelli._decode`.
+/// Runs a program and returns its exit status. `decoder` reads and writes videos: see `ocelli._decode`.
 #[pyfunction]
 pub(crate) fn run_program(
     py: Python<'_>,
     name: &str,
     arguments: Vec<OsString>,
-    videos: Option<Py<PyAny>>,
+    decoder: Option<Py<PyAny>>,
 ) -> PyResult<u8> {
     let program = match name {
         "ocelli" => Program::Ocelli,
@@ -40,8 +41,10 @@ pub(crate) fn run_program(
         "demo-video" => Program::DemoVideo,
         other => return Err(invalid(py, &format!("no program is called {other}"))),
     };
-    let videos = videos.map(|module| Box::new(PythonVideos(module)) as Box<dyn Videos>);
-    Ok(py.detach(move || program.run_in(Host { arguments, videos })))
+    if let Some(module) = decoder {
+        videos::replace(Box::new(PythonVideos(module)));
+    }
+    Ok(py.detach(move || program.run_in(arguments)))
 }
 
 /// The functions of `ocelli._decode`.

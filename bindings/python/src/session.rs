@@ -7,8 +7,8 @@ use ocelli::masklets::{
     Click, KeepFeatures, MaskletOptions, ObjectId, RunDirection, SessionSource, TrackedFrame,
     VideoSessionOptions,
 };
+use ocelli::videos::{VideoInput, Videos};
 use ocelli::{BoundingBox, Mask};
-use ocelli_cli::{VideoInput, Videos};
 use pyo3::prelude::*;
 
 use crate::error::{OrRaise, invalid};

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use image::ImageFormat;
 use ocelli::{Error, ErrorKind, Result};
-use ocelli_datasets::scenes::{Scene, SceneGenerator, SceneOptions};
+use ocelli_verify::scenes::{Scene, SceneGenerator, SceneOptions};
 
 /// What is in the example.
 pub(crate) const NAMES: [&str; 4] = ["dog", "house", "tree", "butterfly"];

@@ -3,9 +3,9 @@
 use std::collections::HashSet;
 use std::path::Path;
 
+use ocelli::classes::COCO_CLASSES;
+use ocelli::classes::{Class, ClassMap};
 use ocelli::{Error, ErrorKind, Prompt, Result};
-use ocelli_datasets::COCO_CLASSES;
-use ocelli_datasets::label::{Class, ClassMap};
 use ocelli_export::read_text;
 
 use crate::{LogArgs, status};

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::str::FromStr;
 
+use ocelli::classes::{Class, ClassMap};
 use ocelli::{BoundingBox, Detector, Error, ErrorKind, Image, Prompt, Prompts, stages::EmbeddedPrompts};
-use ocelli_datasets::label::{Class, ClassMap};
 
 /// A value of `--exemplar`: a box around an example, or a counterexample, of a class.
 #[derive(Clone, Debug, PartialEq)]

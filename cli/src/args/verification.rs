@@ -2,7 +2,7 @@
 
 use clap::Args;
 use ocelli::{Error, Result};
-use ocelli_datasets::verify::{Limits, VerificationOptions};
+use ocelli_verify::{Limits, VerificationOptions};
 
 /// How strictly two ways of running a model are compared.
 #[derive(Args, Clone, Debug)]

@@ -15,11 +15,11 @@ use ocelli::{
 
 use crate::args::{INPUT, MODEL, OUTPUT};
 use crate::output::write_report;
-use crate::tensorrt::{BuildEvent, BuildOptions, BuiltEngine, EngineBuild, verify_engine};
 use crate::{
     LogArgs, Progress, VerificationArgs, cancel_on_interrupt, check_output_file, interrupted, print, status,
     usage,
 };
+use ocelli_verify::tensorrt::{BuildEvent, BuildOptions, BuiltEngine, EngineBuild, verify_engine};
 
 /// Heading of options that change the engines.
 const ENGINES: &str = "Engines";
@@ -207,7 +207,7 @@ pub fn run(args: &BuildEngineArgs, log: &LogArgs) -> anyhow::Result<()> {
             let BuiltEngine { path, sidecar, report, .. } = engine;
             let verdict = report
                 .as_ref()
-                .map_or("not verified on a GPU".into(), ocelli_datasets::verify::VerificationReport::verdict);
+                .map_or("not verified on a GPU".into(), ocelli_verify::VerificationReport::verdict);
             writeln!(out, "{}  {:.1} MB  {verdict}", path.display(), sidecar.engine.bytes as f64 / 1e6)?;
         }
         let unverified = built.iter().find(|engine| engine.report.is_none());

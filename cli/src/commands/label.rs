@@ -7,11 +7,12 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
+use ocelli::classes::ClassMap;
 use ocelli::process_memory::ProcessMemory;
 use ocelli::{Cancellation, DetectorBuilder, Error, ErrorKind};
 use ocelli_datasets::label::{
-    ClassMap, DataSetOptions, Existing, Format, ImageMode, ImageSet, LabelEvent, LabelJob, LabelSettings,
-    LabelVideo, SPILL_BYTES, Summary, find_images, merge,
+    DataSetOptions, Existing, Format, ImageMode, ImageSet, LabelEvent, LabelJob, LabelSettings, LabelVideo,
+    SPILL_BYTES, Summary, find_images, merge,
 };
 
 use self::shard::ShardArg;

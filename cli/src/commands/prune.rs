@@ -15,7 +15,7 @@ use ocelli::{
     engine::{EngineFactory, EngineOptions},
     model::ModelRequest,
 };
-use ocelli_datasets::prune::{
+use ocelli_verify::prune::{
     Objective, PruneInput, PruneOptions, PruneProgress, PruneReport, PruneStep, Unit, search,
 };
 

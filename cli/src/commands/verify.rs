@@ -8,7 +8,7 @@ use ocelli::{
     engine::{EngineFactory, EngineOptions},
     model::{ModelGraph, ModelRequest},
 };
-use ocelli_datasets::verify::{Candidate, Verification, VerificationProgress};
+use ocelli_verify::{Candidate, Verification, VerificationProgress};
 
 use crate::args::{INPUT, MODEL, OUTPUT};
 use crate::output::write_report;

@@ -21,6 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use ocelli::classes::ClassMap;
 use ocelli::masklets::{MaskTracker, MaskletOptions};
 use ocelli::sink::JsonLines;
 use ocelli::source::SeveralStates;
@@ -28,7 +29,6 @@ use ocelli::{
     Cancellation, Detector, DetectorBuilder, Pipeline, Prompt, Prompts,
     pipeline::{MotionGate, StatsRecorder},
 };
-use ocelli_datasets::label::ClassMap;
 
 use self::given::{Given, GivenArgs};
 use self::job::Job;

@@ -2,7 +2,7 @@
 
 use ocelli::report::FrameReport;
 use ocelli_datasets::eval::video::{ObjectBox, Role, TrackBox, TrackCounts, TrackFigures, TrackSequence};
-use ocelli_datasets::scenes::MovingScene;
+use ocelli_verify::scenes::MovingScene;
 
 /// Objects that are hidden more than this are neither missed nor false.
 const LEAST_VISIBLE: f32 = 0.5;

@@ -7,7 +7,7 @@ use ocelli::{Error, Result, StageTimes};
 use serde::{Deserialize, Serialize};
 
 use super::Predictions;
-use crate::json_lines::JsonLines;
+use ocelli::json_lines::JsonLines;
 
 /// The version of the format.
 const FORMAT: u32 = 1;

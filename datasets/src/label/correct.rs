@@ -13,7 +13,6 @@ use std::path::{Path, PathBuf};
 
 use ocelli::{BoundingBox, Error, ErrorKind, Mask, Result};
 
-use super::class_map::ClassMap;
 use super::folder::{Contents, OutputFolder, STATE_FOLDER};
 use super::images::{ImageSet, hash_of};
 use super::journal::Journal;
@@ -26,6 +25,7 @@ use super::settings::Format;
 use super::source;
 use super::written::{Owner, Written, hash_of_text};
 use line::Line;
+use ocelli::classes::ClassMap;
 
 pub(crate) use everything::{AllLabels, all_labels, is_changed};
 pub(crate) use line::parse_labels;

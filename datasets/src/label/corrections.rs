@@ -2,13 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
+use ocelli::classes::ClassMap;
 use ocelli::{BoundingBox, Detection, Error, ErrorKind, Mask, Result};
 use serde_json::json;
 
 use super::record::identity;
 use super::stop::WRITES_LEFT;
 use super::{
-    ClassMap, DataSetOptions, Existing, Format, ImageMode, ImageSet, LabelJob, LabelSettings, Shard, Summary,
+    DataSetOptions, Existing, Format, ImageMode, ImageSet, LabelJob, LabelSettings, Shard, Summary,
     find_images, merge,
 };
 

@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 use ocelli::{Error, ErrorKind, Model, Result, prompt::MAX_CLASSES, tiles::Tiling};
 use serde_json::Value;
 
-use super::class_map::{ClassMap, ExemplarImage};
 use super::folder::{Contents, OutputFolder};
 use super::images::{ImageFile, ImageSet, Shard};
 use super::journal::{Entry, Journal, source_hash};
@@ -24,6 +23,7 @@ use super::settings::{DataSetOptions, Format, LabelSettings, Tracking};
 use super::source::is_member;
 use super::write::{Summary, whole_files, write_data_set};
 use super::written::{ClassHashes, Meaning, Owner, Written};
+use ocelli::classes::{ClassMap, ExemplarImage};
 pub(super) use run::read;
 
 /// What happens to the data set that is in the output folder already.

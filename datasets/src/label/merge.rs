@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::class_map::{Class, ClassMap};
 use super::folder::{Contents, OutputFolder};
 use super::images::{ImageFile, ImageSet};
 use super::job::check_conflicts;
@@ -17,6 +16,7 @@ use super::saved::{Saved, SavedLabels};
 use super::settings::Format;
 use super::write::{COCO_FILES, Summary, write_data_set};
 use super::written::{ClassHashes, Owner, Written};
+use ocelli::classes::{Class, ClassMap};
 use ocelli::{Error, ErrorKind, Result};
 
 /// A finished shard.

@@ -14,7 +14,6 @@ use std::time::{Duration, UNIX_EPOCH};
 use ocelli::atomic_file::sync_folder;
 use ocelli::{Error, ErrorKind, Result};
 
-use super::class_map::ClassMap;
 use super::correct::as_corrected;
 use super::images::{ImageSet, split_extension};
 use super::known::KnownImages;
@@ -30,6 +29,7 @@ use super::written::{ClassHashes, Meaning, Owner, Written, hash_of_text, hash_on
 use super::{voc, yolo};
 pub(super) use dropped::is_dropped;
 use links::link;
+use ocelli::classes::ClassMap;
 pub(super) use pictures::{has_picture as is_copy_of, is_time_of};
 
 /// Writes images and label files.

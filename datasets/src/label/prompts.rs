@@ -7,9 +7,9 @@ use ocelli::{
     stages::{EmbeddedPrompts, ImageEncoder, ImageFeatures, PromptDecoder, TextEmbedder},
 };
 
-use super::class_map::{ClassExemplar, ClassMap, ExemplarImage};
 use super::images::ImageFile;
 use super::prefetch::Preparer;
+use ocelli::classes::{ClassExemplar, ClassMap, ExemplarImage};
 
 /// Prompts, not encoded yet.
 #[derive(Clone, Debug)]

@@ -2,9 +2,9 @@
 
 use ocelli::{BoundingBox, Detection};
 
-use super::class_map::MergeGroup;
 use super::record::Instance;
 use super::settings::LabelSettings;
+use ocelli::classes::MergeGroup;
 
 /// The limits of a class.
 #[derive(Clone, Copy, Debug)]
@@ -82,7 +82,7 @@ impl Refiner {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::label::{Class, ClassMap};
+    use ocelli::classes::{Class, ClassMap};
 
     #[test]
     fn prompts_become_classes_and_duplicates_are_removed() {

@@ -9,7 +9,6 @@ use image::imageops::{self, FilterType};
 use image::{Rgb, RgbImage};
 use ocelli_tracking::BoundingBox;
 
-use super::class_map::ClassMap;
 use super::correct::{as_corrected, image_id};
 use super::images::hash_of;
 use super::journal::Journal;
@@ -19,6 +18,7 @@ use super::source::open_image;
 use super::write::write_csv;
 use ocelli::Detection;
 use ocelli::atomic_file::write_atomically;
+use ocelli::classes::ClassMap;
 use ocelli::draw::Annotator;
 use ocelli::{Error, Result};
 

@@ -4,7 +4,6 @@ use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use super::class_map::ClassMap;
 use super::coco::CocoWriter;
 use super::correct::as_corrected;
 use super::folder::OutputFolder;
@@ -20,6 +19,7 @@ use super::written::{Owner, Written};
 use super::yolo;
 use super::youtube_vis::{YOUTUBE_VIS_FILE, write_youtube_vis};
 use ocelli::atomic_file::write_atomically;
+use ocelli::classes::ClassMap;
 use ocelli::{Error, ErrorKind, Result};
 
 /// The contents of a data set.

@@ -5,7 +5,6 @@ use std::io::{self, Write};
 
 use serde_json::{Value, json};
 
-use super::class_map::ClassMap;
 use super::coco::rounded;
 use super::correct::as_corrected;
 use super::images::ImageSet;
@@ -13,6 +12,7 @@ use super::journal::Journal;
 use super::placer::Placer;
 use super::record::{Instance, Record};
 use super::tracks::{Objects, Video, Videos};
+use ocelli::classes::ClassMap;
 
 /// The name of the file.
 pub(super) const YOUTUBE_VIS_FILE: &str = "youtube_vis.json";

@@ -14,7 +14,7 @@ use ocelli_benchmarks::machine::{Machine, peak_memory_mib};
 use ocelli_benchmarks::nvidia::memory_used_mib;
 use ocelli_benchmarks::quantiles::Quantiles;
 use ocelli_cli::{self as cli, DetectorArgs, LogArgs, interrupted, status};
-use ocelli_datasets::scenes::MovingScene;
+use ocelli_verify::scenes::MovingScene;
 use serde::Serialize;
 
 use super::lines::Lines;

@@ -18,7 +18,7 @@ use ocelli_tests::outliers::{self, Outliers};
 use ocelli_benchmarks::precision::{Detected, Least, Reference, Scenes, Strategy, detect, graph_bytes, time};
 use ocelli_benchmarks::quantiles::Quantiles;
 use ocelli_cli::{self as cli, LogArgs, ModelArgs, PrecisionChoice, interrupted, status};
-use ocelli_datasets::scenes::vocabulary;
+use ocelli_verify::scenes::vocabulary;
 use serde::Serialize;
 
 use super::lines::Lines;

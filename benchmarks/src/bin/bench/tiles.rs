@@ -14,7 +14,7 @@ use ocelli::{BoundingBox, Detector, EngineKind, Image, Model, Prompts};
 use ocelli_benchmarks::machine::{Machine, peak_memory_mib};
 use ocelli_cli::{self as cli, LogArgs, interrupted, status};
 use ocelli_datasets::eval::{Overlap, Predictions, Truth, TruthBuilder, average_precision};
-use ocelli_datasets::scenes::{SceneGenerator, SceneOptions};
+use ocelli_verify::scenes::{SceneGenerator, SceneOptions};
 use serde::{Deserialize, Serialize};
 
 use super::lines::Lines;

@@ -17,7 +17,7 @@ use ocelli_benchmarks::drawn_video::{Discard, DrawnVideo, Found};
 use ocelli_benchmarks::machine::{Machine, peak_memory_mib, resident_memory_mib};
 use ocelli_benchmarks::nvidia::{Transfers, memory_used_mib};
 use ocelli_cli::{self as cli, DetectorArgs, LogArgs, interrupted, status};
-use ocelli_datasets::scenes::{MovingScene, vocabulary};
+use ocelli_verify::scenes::{MovingScene, vocabulary};
 use serde::Serialize;
 
 use super::lines::Lines;

@@ -8,7 +8,7 @@ use ocelli::source::video_library;
 /// Writes what reads and writes videos, and which cameras there are.
 pub fn write(out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "\nvideo")?;
-    if let Some(videos) = crate::host::videos() {
+    if let Some(videos) = ocelli::videos::replacement() {
         return match videos.library() {
             Some(library) => writeln!(out, "  reads, writes   {library}"),
             None => writeln!(

@@ -5,7 +5,7 @@ use std::time::UNIX_EPOCH;
 
 use ocelli::{Error, ErrorKind, Image};
 use ocelli_datasets::eval::{Truth, TruthBuilder, TruthImage};
-use ocelli_datasets::scenes::{SceneGenerator, SceneOptions, vocabulary};
+use ocelli_verify::scenes::{SceneGenerator, SceneOptions, vocabulary};
 
 use super::EvalArgs;
 use crate::output::{diagnostic, one_line};

@@ -10,7 +10,7 @@ use ocelli::{
         EmbeddedPrompts, ImageEncoder, ImageFeatures, PromptDecoder, ScreenCalibration, Screening, Stages,
     },
 };
-use ocelli_datasets::scenes::{SceneGenerator, SceneOptions};
+use ocelli_verify::scenes::{SceneGenerator, SceneOptions};
 
 use super::EvalArgs;
 use crate::args::expand_images;

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use ocelli::image::has_image_extension;
 use ocelli::source::{PictureFiles, natural_order};
+use ocelli::videos::{self, VideoInput};
 use ocelli::{Result, Source};
 use ocelli_datasets::label::{LabelVideo, Tracking};
 
 use crate::args::{INPUT, frame_files, is_video, videos_of};
-use crate::host::{VideoInput, open_video};
 use crate::usage;
 
 /// Every tenth frame is an image by default: neighbours look alike, and trainers learn little from the others.
@@ -112,7 +112,7 @@ impl Found {
     fn opener(self) -> Box<dyn Fn() -> Result<Box<dyn Source>> + Send + Sync> {
         let Self { path, pictures } = self;
         Box::new(move || match pictures.is_empty() {
-            true => open_video(VideoInput::File(&path)),
+            true => videos::open(VideoInput::File(&path)),
             false => {
                 let source = PictureFiles::new(path.display().to_string(), pictures.clone(), FRAME_RATE)?;
                 Ok(Box::new(source))

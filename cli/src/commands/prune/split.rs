@@ -3,7 +3,7 @@
 use ocelli::atomic_file::write_atomically;
 use ocelli::export::Checkpoint;
 use ocelli::{Cancellation, Model, ModelSource, Prompts, engine::EngineFactory, model::ModelRequest};
-use ocelli_datasets::prune::{SplitInput, optimise_split};
+use ocelli_verify::prune::{SplitInput, optimise_split};
 
 use super::{Bar, PruneArgs, checkpoint_path, engine_options, scratch};
 use crate::{

@@ -4,9 +4,9 @@ use std::fmt::Write;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
+use ocelli::classes::ClassMap;
 use ocelli::pipeline::{PipelineStats, Stage, StatsRecorder};
 use ocelli::{Cancellation, EngineKind, Pipeline, Prompts};
-use ocelli_datasets::label::ClassMap;
 
 use super::{SourceArgs, VideoArgs, options};
 use crate::{LogArgs, interrupted, load, print, status};

@@ -240,7 +240,7 @@ impl SinkArgs {
             }
             (Some(path), _) => {
                 check_output_file("--output", path)?;
-                let video = crate::host::create_video(path, video_rate(info));
+                let video = ocelli::videos::create(path, video_rate(info));
                 sinks.all.push(video.map_err(with_flag("--output"))?);
                 sinks.video = true;
             }

@@ -10,13 +10,13 @@ use ocelli::source::{
     FRAME_RATES, Feed, PictureFiles, Position, RawFormat, RawFrames, Reconnecting, ReconnectingOptions,
     Selected, Selection, Several, SeveralStates, StreamKind, natural_order, without_secrets,
 };
+use ocelli::videos::{self, VideoInput};
 use ocelli::{Cancellation, Frame, Source, source::SourceInfo};
-use ocelli_datasets::scenes::{MovingScene, vocabulary};
 use ocelli_export::read_text;
+use ocelli_verify::scenes::{MovingScene, vocabulary};
 
 use super::reach;
 use crate::args::{INPUT, frame_files, videos_of};
-use crate::host::{VideoInput, open_video};
 use crate::{interrupted, usage};
 
 /// Frames per second of images, and of raw frames of unknown rate.
@@ -204,7 +204,7 @@ impl SourceArgs {
             }
             [one] => match SourceName::parse(one) {
                 SourceName::Camera(index) => {
-                    let open = move || open_video(VideoInput::Camera(index));
+                    let open = move || videos::open(VideoInput::Camera(index));
                     self.live(format!("camera {index}"), true, open, patience, cancellation)?
                 }
                 SourceName::Url(url) => {
@@ -216,7 +216,7 @@ impl SourceArgs {
                         if matches!(patience, Patience::ByItself) {
                             reach::check(&url)?;
                         }
-                        open_video(VideoInput::Url(&url, kind, &until))
+                        videos::open(VideoInput::Url(&url, kind, &until))
                     };
                     self.live(name, !is_file, open, patience, cancellation)?
                 }
@@ -230,7 +230,7 @@ impl SourceArgs {
                     if !path.exists() {
                         return Err(usage(format!("no video, {one}: no such file or folder")));
                     }
-                    let source = open_video(VideoInput::File(&path));
+                    let source = videos::open(VideoInput::File(&path));
                     read.push(path);
                     match (source, patience) {
                         (Ok(source), _) => source,
@@ -281,7 +281,7 @@ impl SourceArgs {
             Err(error) => {
                 interrupted()?;
                 let is_alone = matches!(patience, Patience::Now);
-                if !crate::host::can_read_videos() || (is_alone && !can_come) {
+                if !videos::can_read() || (is_alone && !can_come) {
                     return Err(error.into());
                 }
                 if !can_come {

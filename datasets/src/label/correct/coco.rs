@@ -103,7 +103,7 @@ impl Opened {
                 files.push(ImageFile { path: image.source.clone(), name: image.name.clone(), frame: None });
             }
         }
-        let classes = crate::label::ClassMap::from_names(set.classes());
+        let classes = ocelli::classes::ClassMap::from_names(set.classes());
         let root = self.folder.root().to_owned();
         place_whole_files(&root, journal, &ImageSet::from_named(files), &mut self.placer, &classes).map(drop)
     }

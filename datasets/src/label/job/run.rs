@@ -9,7 +9,6 @@ use ocelli::{
 };
 
 use super::{LabelEvent, LabelJob, ReadImage};
-use crate::label::class_map::ClassMap;
 use crate::label::images::ImageFile;
 use crate::label::journal::Entry;
 use crate::label::prefetch::{Prepared, Preparer, in_order};
@@ -18,6 +17,7 @@ use crate::label::record::{Record, identity};
 use crate::label::source::{content_of, open_regions};
 use crate::label::turns::Turns;
 use crate::label::write::place_class_files;
+use ocelli::classes::ClassMap;
 
 /// After this many failures of an engine in a row, the images are not the cause.
 const MAX_ENGINE_FAILURES: usize = 5;

@@ -16,13 +16,13 @@ use ocelli::{
 
 use super::run::{AHEAD, Found, LabelDevice, LabelStages, no_device};
 use super::{LabelEvent, LabelJob};
-use crate::label::class_map::Class;
 use crate::label::images::ImageFile;
 use crate::label::prefetch::{Prepared, Preparer, in_order};
 use crate::label::record::{Instance, Record, identity};
 use crate::label::settings::Tracking;
 use crate::label::turns::Turns;
 use crate::label::video::LabelVideo;
+use ocelli::classes::Class;
 
 /// A frame, with the identity of its image, or why it cannot be read.
 type ReadFrame = Result<((u64, u64), Prepared)>;

@@ -5,7 +5,7 @@
 //! backgrounds, clutter and sizes are not in the training data.
 //!
 //! ```
-//! use ocelli_datasets::scenes::{SceneGenerator, SceneOptions};
+//! use ocelli_verify::scenes::{SceneGenerator, SceneOptions};
 //!
 //! let generator = SceneGenerator::new(7, SceneOptions::default())?;
 //! let scene = generator.scene(0);

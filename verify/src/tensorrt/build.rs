@@ -9,20 +9,20 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use ocelli::engine::EngineFactory;
+use ocelli::model::ModelGraph;
+use ocelli::tensorrt::{
+    BuildSettings, BuiltBy, EngineLayout, EngineShapes, Gpu, NativeTensorRt, PlanRequest, Sidecar,
+    TensorRtLibrary,
+};
+use ocelli::{Cancellation, Error, ErrorKind, Model, Result};
 use ocelli_engines::tensorrt::{BuildProgress, DimensionRange};
 use ocelli_export::contract::{FileEntry, Manifest, Precision, Prompting, Target, dim};
 use tempfile::NamedTempFile;
 
-pub use gate::verify_engine;
+use crate::{Verification, VerificationOptions, VerificationProgress, VerificationReport};
 
-use ocelli::Cancellation;
-use ocelli::Model;
-use ocelli::engine::EngineFactory;
-use ocelli::model::ModelGraph;
-use ocelli::tensorrt::{BuildSettings, BuiltBy, EngineLayout, EngineShapes, Sidecar};
-use ocelli::tensorrt::{Gpu, NativeTensorRt, PlanRequest, TensorRtLibrary};
-use ocelli::{Error, ErrorKind, Result};
-use ocelli_datasets::verify::{Verification, VerificationOptions, VerificationProgress, VerificationReport};
+pub use gate::verify_engine;
 
 /// Options of a build and its verification.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,4 +1,6 @@
-//! The classes of a data set, with their phrases, exemplars and limits.
+//! Classes by name: a [`ClassMap`] says which text prompts and exemplars belong to each, and which limits.
+
+mod coco;
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -8,10 +10,10 @@ use ocelli_tracking::BoundingBox;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use ocelli::{
-    Error, ErrorKind, Prompt, Result,
-    prompt::{MAX_CLASSES, MAX_PHRASE_BYTES},
-};
+pub use coco::COCO_CLASSES;
+
+use crate::prompt::{MAX_CLASSES, MAX_PHRASE_BYTES};
+use crate::{Error, ErrorKind, Prompt, Result};
 
 /// The classes of a data set, in the order of their ids.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -74,7 +76,7 @@ pub struct MergeGroup {
 
 impl ClassExemplar {
     /// Whether it is in the image of the data set with this name.
-    pub(super) fn is_in(&self, name: &str) -> bool {
+    pub fn is_in(&self, name: &str) -> bool {
         matches!(&self.image, ExemplarImage::Image(image) if image == name)
     }
 }

@@ -6,6 +6,7 @@ use ocelli_engines::tensorrt::DimensionRange;
 use ocelli_export::contract::{Prompting, dim, tensor};
 
 use super::describe;
+use crate::{Candidate, ReportProgress, Verification, VerificationOptions, VerificationReport};
 use ocelli::Model;
 use ocelli::engine::EngineFactory;
 use ocelli::model::ModelGraph;
@@ -15,9 +16,6 @@ use ocelli::tensorrt::dart::name;
 use ocelli::tensorrt::fit::fit;
 use ocelli::tensorrt::{EngineLayout, Sidecar};
 use ocelli::{Error, ErrorKind, Result};
-use ocelli_datasets::verify::{
-    Candidate, ReportProgress, Verification, VerificationOptions, VerificationReport,
-};
 
 /// Compares engines with the reference.
 pub(super) fn judge(

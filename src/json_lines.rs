@@ -5,11 +5,11 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use ocelli::{Error, ErrorKind, Result};
+use ocelli_error::{Error, ErrorKind, Result};
 use serde::{Serialize, de::DeserializeOwned};
 
 /// An open file.
-pub(crate) struct JsonLines {
+pub struct JsonLines {
     path: PathBuf,
     file: File,
     /// What the lines have, for messages: `the measurements`.

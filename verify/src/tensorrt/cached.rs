@@ -6,14 +6,34 @@ use std::sync::mpsc;
 use sha2::{Digest, Sha256};
 
 use super::build::{BuildEvent, BuildOptions, EngineBuild};
-use ocelli::Cancellation;
-use ocelli::Model;
-use ocelli::Result;
-use ocelli::cache::{Lock, create_folder, short_hex};
-use ocelli::engine::EngineFactory;
+use ocelli::cache::{Lock, cache_folder, create_folder, short_hex};
+use ocelli::engine::{EngineFactory, PrepareEngines};
 use ocelli::model::ModelGraph;
-use ocelli::tensorrt::NativeTensorRt;
-use ocelli::tensorrt::Sidecar;
+use ocelli::tensorrt::{NativeTensorRt, Sidecar};
+use ocelli::{Cancellation, DetectorBuilder, EngineKind, Error, Model, Result};
+use ocelli_export::contract::Target;
+
+/// Has `tensorrt` build its engines into the cache once the model is known; engine files take precedence. Other engines need
+/// no preparation. `purpose` is what the user wrote, for errors.
+///
+/// # Errors
+/// [`ErrorKind::Unavailable`](ocelli::ErrorKind::Unavailable) without a driver or a GPU.
+pub fn with_tensorrt(
+    builder: DetectorBuilder,
+    kind: EngineKind,
+    purpose: &str,
+    library: Option<&Path>,
+) -> Result<DetectorBuilder> {
+    let EngineKind::TensorRt { ordinal } = kind else { return Ok(builder) };
+    let tensorrt = NativeTensorRt::new(library).with_ordinal(ordinal);
+    tensorrt.gpu().map_err(|error| Error::new(error.kind(), format!("{purpose}: {error}")))?;
+    Ok(builder.with_prepared_engines(Target::TensorRt, move |request| {
+        let options = BuildOptions { max_classes: request.class_chunk, ..BuildOptions::default() };
+        let folder = cache_folder()?.join("engines");
+        let PrepareEngines { model, rest, cancellation, report, .. } = request;
+        cached_engines(model, &tensorrt, rest, options, &folder, cancellation, report)
+    }))
+}
 
 /// Engines for the backbone and the encoder-decoder of a model that was exported for TensorRT, kept in `folder` (programs use
 /// `engines` in the [cache](ocelli::cache::cache_folder)). Missing engines are built and verified now, which takes minutes for a

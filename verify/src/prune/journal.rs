@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::PruneInput;
 use super::effect::Measurement;
 use super::subject::PartTimes;
-use crate::json_lines::JsonLines;
+use ocelli::json_lines::JsonLines;
 
 /// The conditions of a measurement besides the branches that are removed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -16,21 +16,6 @@
 //!
 //! Both sides run the stages of [`ocelli::Detector`], with masks if the model has them, so that users get what was compared.
 //! Graphs that the candidate does not replace are run by the reference, on the candidate's outputs.
-//!
-//! ```
-//! use ocelli_datasets::verify::{Candidate, Verification, VerificationOptions};
-//! use ocelli::{Cancellation, Model, engine::{EngineFactory, EngineOptions}, model::ModelRequest};
-//!
-//! # fn main() -> ocelli::Result<()> {
-//! let model = Model::resolve(&ModelRequest::default(), &|_| (), &Cancellation::new())?;
-//! let factory = EngineFactory::start(&EngineOptions::default())?;
-//! let options = VerificationOptions { scenes: 2, random_inputs: 1, ..VerificationOptions::default() };
-//! let verification = Verification::of_reference(&model, &factory, options, &mut |_| Ok(()))?;
-//! let report = verification.check(&Candidate::of_model(&model, &factory), &mut |_| Ok(()))?;
-//! assert!(report.accepted(), "a model agrees with itself");
-//! # Ok(())
-//! # }
-//! ```
 
 mod compare;
 mod detections;

@@ -4,4 +4,4 @@ mod build;
 mod cached;
 
 pub use build::{BuildEvent, BuildOptions, BuiltEngine, EngineBuild, ReportEvent, verify_engine};
-pub use cached::cached_engines;
+pub use cached::{cached_engines, with_tensorrt};

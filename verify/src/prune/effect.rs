@@ -3,7 +3,7 @@
 use ocelli::Detection;
 use serde::{Deserialize, Serialize};
 
-use crate::verify::match_detections;
+use crate::verification::match_detections;
 
 /// Detections of one class that overlap by less are two different ones.
 const SAME_IOU: f32 = 0.5;
