@@ -52,8 +52,8 @@ fn variants(target: Target) -> [(&'static str, ExportOptions); 7] {
         ("detection only", options().with_detection_only(true)),
         ("text prompts only", options().with_prompting(Prompting::Text)),
         ("fp16", half(Precision::Fp16, MixedPrecision::None)),
-        ("fp16 with mixed precision", half(Precision::Fp16, MixedPrecision::All)),
-        ("bf16", half(Precision::Bf16, MixedPrecision::NormSoftmax)),
+        ("fp16 with mixed precision", half(Precision::Fp16, MixedPrecision::Attention)),
+        ("bf16", half(Precision::Bf16, MixedPrecision::AccumulateLinear)),
     ]
 }
 

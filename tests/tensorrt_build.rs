@@ -48,13 +48,17 @@ fn exports() -> Vec<(&'static str, &'static str, ExportOptions)> {
         ("plain", "fp32, text prompts only", plain().with_prompting(Prompting::Text)),
         (
             "plain",
-            "fp16, mixed precision norm-softmax",
-            half().with_mixed_precision(MixedPrecision::NormSoftmax),
+            "fp16, mixed precision accumulate-linear",
+            half().with_mixed_precision(MixedPrecision::AccumulateLinear),
         ),
         ("padded", "fp16, split", half().with_split_block(Some(1))),
         ("tiled", "fp32, block 1 skipped", plain().with_skip_blocks([1])),
         ("tiled", "fp16, branches of two blocks masked", half().with_mask_blocks(masked)),
-        ("released", "fp16, mixed precision all", half().with_mixed_precision(MixedPrecision::All)),
+        (
+            "released",
+            "fp16, mixed precision attention",
+            half().with_mixed_precision(MixedPrecision::Attention),
+        ),
         (
             "patch16",
             "bf16, mixed precision attention",

@@ -76,7 +76,6 @@ pub fn export(
             progress(ExportProgress { file: part.file(), done, total: parts.len() })?;
             let graph = part.build(&plan);
             let graph = match &half {
-                Some(rules) if options.emulated_half => graph.in_emulated_half(rules),
                 Some(rules) => graph.in_half(rules),
                 None => graph,
             };
@@ -87,13 +86,7 @@ pub fn export(
         Ok::<_, Error>((written, hash))
     })?;
 
-    let emulates = half.is_some() && options.emulated_half;
     let manifest = Manifest {
-        exporter: format!(
-            "ocelli {}{}",
-            env!("CARGO_PKG_VERSION"),
-            if emulates { ", half precision emulated" } else { "" }
-        ),
         mixed_precision: options.islands(),
         keep_fp32: options.keep_fp32.iter().map(ToString::to_string).collect(),
         calibration: options.calibration.clone(),

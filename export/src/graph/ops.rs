@@ -74,11 +74,7 @@ impl Graph<'_> {
             vec![]
         });
         dims.extend([a.dims[ra - 2], b.dims[rb - 1]]);
-        let product = self.node("MatMul", &[a, b], vec![], a.element, dims);
-        if let (Dim::Fixed(terms), Some(node)) = (a.dims[ra - 1], self.nodes.last_mut()) {
-            node.terms = Some(terms);
-        }
-        product
+        self.node("MatMul", &[a, b], vec![], a.element, dims)
     }
 
     /// Normalises the last axis.

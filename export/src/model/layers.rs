@@ -111,12 +111,12 @@ impl<'w> Graph<'w> {
         bias: Option<&Value>,
     ) -> Value {
         let keys = self.transpose(k, &[0, 1, 3, 2]);
-        let scores = self.as_role(Role::Attention, |g| g.matmul(q, &keys));
-        let attention = self.as_role(Role::Softmax, |g| {
+        let mixed = self.as_role(Role::Attention, |g| {
+            let scores = g.matmul(q, &keys);
             let scores = bias.map_or(scores.clone(), |bias| g.add(&scores, bias));
-            g.softmax(&scores)
+            let attention = g.softmax(&scores);
+            g.matmul(&attention, v)
         });
-        let mixed = self.as_role(Role::Attention, |g| g.matmul(&attention, v));
         let joined = self.transpose(&mixed, &[0, 2, 1, 3]);
         let [batch, tokens, heads, head] = [0, 1, 2, 3].map(|i| joined.dims[i]);
         let (Dim::Fixed(heads), Dim::Fixed(head)) = (heads, head) else { return joined };
@@ -210,7 +210,7 @@ impl<'w> Graph<'w> {
 
     /// 0 where `valid` is 1, and −10⁴ where it is 0: exp(−10⁴) is zero and −10⁴ is finite in every number format in use.
     pub(crate) fn padding_bias(&mut self, valid: &Value) -> Value {
-        self.as_role(Role::Softmax, |g| {
+        self.as_role(Role::Attention, |g| {
             let one = g.scalar(1.0);
             let absent = g.sub(valid, &one);
             g.scale(&absent, 1e4)
