@@ -130,7 +130,7 @@ fn every_node_has_a_kernel_on_the_gpu() -> Outcome<()> {
     let kernels = kernels();
     let half = |precision| {
         // The other one is for TensorRT.
-        let levels = MixedPrecision::EVERY.into_iter().filter(|one| *one != MixedPrecision::Bf16Attention);
+        let levels = MixedPrecision::ALL.into_iter().filter(|one| *one != MixedPrecision::Bf16Attention);
         levels.map(move |islands| {
             ExportOptions::default().with_precision(precision).with_mixed_precision(islands)
         })

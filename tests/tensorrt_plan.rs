@@ -73,9 +73,7 @@ const BF16: Promise = promise(Precision::Bf16, MixedPrecision::Accumulate, Some(
 const UNFUSED: Promise = promise(Precision::Fp16, MixedPrecision::Attention, None, true);
 const BF16_ATTENTION: Promise =
     promise(Precision::Fp16, MixedPrecision::Bf16Attention, Some("single"), false);
-const OTHERS: [Promise; 4] = [
-    promise(Precision::Fp16, MixedPrecision::NormSoftmax, Some("single"), false),
-    promise(Precision::Fp16, MixedPrecision::All, None, true),
+const OTHERS: [Promise; 2] = [
     promise(Precision::Bf16, MixedPrecision::None, Some("single"), true),
     promise(Precision::Bf16, MixedPrecision::AccumulateLinear, Some("single"), true),
 ];

@@ -112,13 +112,7 @@ if [ "${OCELLI_BENCH_OPTIONS:-0}" = 1 ]; then
     done <<'OPTIONS'
 --threads 2
 --threads 1
---threads 2 --optimization extended
---threads 2 --optimization basic
---threads 2 --optimization disabled
---threads 2 --no-prepacking
 --threads 2 --no-arena
---threads 2 --no-pattern
---threads 2 --spinning
 OPTIONS
   done
 fi

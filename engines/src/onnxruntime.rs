@@ -26,19 +26,17 @@ mod call;
 mod device_tensors;
 mod provider;
 mod registration;
-mod row_merge;
 mod session;
 mod webgpu;
 #[allow(unsafe_code)]
 mod webgpu_memory;
 
 pub use crate::cpu::default_threads;
-pub use builder::{OnnxRuntimeBuilder, OptimizationLevel};
+pub use builder::OnnxRuntimeBuilder;
 pub(crate) use call::Memory;
 pub use provider::{
     CoreMlOptions, CudaOptions, ExecutionProvider, OtherProvider, TensorRtOptions, WebGpuOptions,
 };
-pub(crate) use row_merge::RowMerge;
 pub use session::OnnxRuntimeEngine;
 pub(crate) use webgpu_memory::WebGpuBuffer;
 pub use webgpu_memory::WebGpuDevice;

@@ -1,5 +1,8 @@
 //! Writes rows of one tensor into another, on the device where both are.
 
+#[cfg(not(target_family = "wasm"))]
+mod merge;
+
 use crate::tensor::Tensor;
 use ocelli_error::Result;
 
@@ -12,7 +15,7 @@ pub struct RowWriter {
     #[cfg(not(target_family = "wasm"))]
     rounds: bool,
     #[cfg(not(target_family = "wasm"))]
-    merge: Option<crate::onnxruntime::RowMerge>,
+    merge: Option<merge::RowMerge>,
 }
 
 impl RowWriter {
@@ -38,7 +41,7 @@ impl RowWriter {
         {
             let merge = match &mut self.merge {
                 Some(merge) => merge,
-                none => none.insert(crate::onnxruntime::RowMerge::new(webgpu, self.rounds)?),
+                none => none.insert(merge::RowMerge::new(webgpu, self.rounds)?),
             };
             return merge.write(target, source, rows);
         }

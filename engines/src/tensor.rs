@@ -108,6 +108,21 @@ macro_rules! element {
 }
 element!(f32 => F32, f16 => F16, i64 => I64, i32 => I32, u8 => U8, bool => Bool);
 
+/// One expression of elements in host memory, whatever their type, and another one of those on a device.
+macro_rules! of_any {
+    ($data:expr, $host:ident => $of_host:expr, $device:pat => $of_device:expr $(,)?) => {
+        match $data {
+            TensorData::F32($host) => $of_host,
+            TensorData::F16($host) => $of_host,
+            TensorData::I64($host) => $of_host,
+            TensorData::I32($host) => $of_host,
+            TensorData::U8($host) => $of_host,
+            TensorData::Bool($host) => $of_host,
+            TensorData::OnDevice($device) => $of_device,
+        }
+    };
+}
+
 /// An owned tensor: contiguous, row-major, in host memory unless it was created [on a device](Tensor::on).
 ///
 /// A tensor is also a reusable buffer: [`reset`](Tensor::reset) changes its shape and keeps its memory, so a tensor that
@@ -186,28 +201,15 @@ impl Tensor {
 
     /// The type of the elements.
     pub fn element_type(&self) -> ElementType {
-        match &self.data {
-            TensorData::F32(_) => ElementType::F32,
-            TensorData::F16(_) => ElementType::F16,
-            TensorData::I64(_) => ElementType::I64,
-            TensorData::I32(_) => ElementType::I32,
-            TensorData::U8(_) => ElementType::U8,
-            TensorData::Bool(_) => ElementType::Bool,
-            TensorData::OnDevice(data) => data.element_type(),
+        fn type_of<T: Element>(_: &[T]) -> ElementType {
+            T::TYPE
         }
+        of_any!(&self.data, data => type_of(data), data => data.element_type())
     }
 
     /// The number of elements.
     pub fn len(&self) -> usize {
-        match &self.data {
-            TensorData::F32(data) => data.len(),
-            TensorData::F16(data) => data.len(),
-            TensorData::I64(data) => data.len(),
-            TensorData::I32(data) => data.len(),
-            TensorData::U8(data) => data.len(),
-            TensorData::Bool(data) => data.len(),
-            TensorData::OnDevice(data) => data.len,
-        }
+        of_any!(&self.data, data => data.len(), data => data.len)
     }
 
     /// Whether there are no elements.
@@ -217,15 +219,7 @@ impl Tensor {
 
     /// The number of elements that fit without reallocating.
     pub fn capacity(&self) -> usize {
-        match &self.data {
-            TensorData::F32(data) => data.capacity(),
-            TensorData::F16(data) => data.capacity(),
-            TensorData::I64(data) => data.capacity(),
-            TensorData::I32(data) => data.capacity(),
-            TensorData::U8(data) => data.capacity(),
-            TensorData::Bool(data) => data.capacity(),
-            TensorData::OnDevice(data) => data.capacity(),
-        }
+        of_any!(&self.data, data => data.capacity(), data => data.capacity())
     }
 
     /// The elements, row-major.
@@ -271,14 +265,6 @@ impl Tensor {
         self.as_slice()
     }
 
-    /// The elements of a tensor of `i64`, mutably.
-    ///
-    /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if the elements have another type, or are on a device.
-    pub fn as_i64_mut(&mut self) -> Result<&mut [i64]> {
-        self.as_mut_slice()
-    }
-
     /// Changes type and shape and returns the elements to fill.
     ///
     /// Memory is reused while the type stays the same. The elements have unspecified values (zeros or former elements), so
@@ -303,14 +289,6 @@ impl Tensor {
     /// # Panics
     /// If the shape has more elements than memory can hold, as `Vec` does.
     pub fn reset_f32(&mut self, shape: &[usize]) -> &mut [f32] {
-        self.reset(shape)
-    }
-
-    /// [`Tensor::reset`] to `i64`.
-    ///
-    /// # Panics
-    /// If the shape has more elements than memory can hold, as `Vec` does.
-    pub fn reset_i64(&mut self, shape: &[usize]) -> &mut [i64] {
         self.reset(shape)
     }
 
@@ -354,15 +332,7 @@ impl Tensor {
     /// The elements as bytes.
     pub(crate) fn bytes(&self) -> Result<&[u8]> {
         self.require_host_memory()?;
-        Ok(match &self.data {
-            TensorData::F32(data) => bytemuck::cast_slice(data),
-            TensorData::F16(data) => bytemuck::cast_slice(data),
-            TensorData::I64(data) => bytemuck::cast_slice(data),
-            TensorData::I32(data) => bytemuck::cast_slice(data),
-            TensorData::U8(data) => data,
-            TensorData::Bool(data) => bytemuck::cast_slice(data),
-            TensorData::OnDevice(_) => unreachable!("refused above"),
-        })
+        Ok(of_any!(&self.data, data => bytemuck::cast_slice(data), _ => unreachable!("refused above")))
     }
 
     /// The elements as bytes, mutably; for `bool`, of which not every byte is valid, an error.
@@ -383,22 +353,12 @@ impl Tensor {
 
     /// Lets a function fill the elements as bytes.
     pub(crate) fn fill_bytes(&mut self, fill: impl FnOnce(&mut [u8]) -> Result<()>) -> Result<()> {
-        self.require_host_memory()?;
-        match &mut self.data {
-            TensorData::F32(data) => fill(bytemuck::cast_slice_mut(data)),
-            TensorData::F16(data) => fill(bytemuck::cast_slice_mut(data)),
-            TensorData::I64(data) => fill(bytemuck::cast_slice_mut(data)),
-            TensorData::I32(data) => fill(bytemuck::cast_slice_mut(data)),
-            TensorData::U8(data) => fill(data),
-            TensorData::Bool(data) => {
-                // Not every byte is a valid bool.
-                let mut bytes: Vec<u8> = data.iter().map(|&value| value.into()).collect();
-                fill(&mut bytes)?;
-                data.iter_mut().zip(bytes).for_each(|(value, byte)| *value = byte != 0);
-                Ok(())
-            }
-            TensorData::OnDevice(_) => unreachable!("refused above"),
-        }
+        let TensorData::Bool(data) = &mut self.data else { return fill(self.bytes_mut()?) };
+        // Not every byte is a valid bool.
+        let mut bytes: Vec<u8> = data.iter().map(|&value| value.into()).collect();
+        fill(&mut bytes)?;
+        data.iter_mut().zip(bytes).for_each(|(value, byte)| *value = byte != 0);
+        Ok(())
     }
 
     fn wrong_type<T: Element>(&self) -> Error {

@@ -17,6 +17,20 @@ fn runtime() -> OpenVino {
     OpenVino::load(None).unwrap_or_else(|error| panic!("{error}"))
 }
 
+/// Loads a model that has no file.
+trait FromMemory {
+    fn build_from_memory(self, model: &[u8]) -> Result<OpenVinoEngine>;
+}
+
+impl FromMemory for OpenVinoBuilder {
+    fn build_from_memory(self, model: &[u8]) -> Result<OpenVinoEngine> {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("model.onnx");
+        fs::write(&path, model).expect("a file");
+        self.build_from_file(path)
+    }
+}
+
 fn builder() -> OpenVinoBuilder {
     OpenVinoEngine::builder(&runtime()).with_threads(1)
 }

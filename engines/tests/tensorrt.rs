@@ -44,7 +44,7 @@ fn builder<'b>(tensorrt: &TensorRt) -> TensorRtBuilder<'b> {
 fn a_network_is_built_into_a_plan() -> Result<()> {
     let tensorrt = tensorrt();
     assert_eq!(tensorrt.product(), Product::TensorRtForRtx);
-    assert!(tensorrt.can_build() && tensorrt.version().major == 1, "{tensorrt:?}");
+    assert!(tensorrt.version().major == 1, "{tensorrt:?}");
 
     let (_folder, path) = file(&network());
     let (mut phases, mut ends, mut deepest) = (0, 0, 0);

@@ -3,12 +3,11 @@
 mod container;
 mod family;
 mod inspect;
-mod layout;
 mod load;
-mod meta;
 mod nearest;
 mod sizes;
 mod student;
+mod tensors;
 mod tokenizer;
 mod weights;
 
@@ -102,7 +101,7 @@ impl CheckpointOptions {
             .or_else(|| tokenizer::beside(&folder_of(self.base.as_ref()?)))
             .ok_or_else(|| tokenizer::missing(&opened.folder))?;
         let lite = opened.config.text.encoder != TextEncoder::Clip;
-        let tokenizer_hash = match lite || opened.loaded.rules.is_some() {
+        let tokenizer_hash = match lite || opened.loaded.has_metas_names {
             true => opened.take_ids(&tokenizer)?,
             false => String::new(),
         };
@@ -214,7 +213,7 @@ impl Opened {
     fn into_checkpoint(self, tokenizer: PathBuf, tokenizer_hash: String) -> Checkpoint {
         let Self { config, loaded, .. } = self;
         let unsupported_tracker =
-            loaded.ignored.iter().any(|leftover| leftover.why == meta::MULTIPLEX).then_some(meta::MULTIPLEX);
+            loaded.ignored.iter().any(|leftover| leftover.why == load::MULTIPLEX).then_some(load::MULTIPLEX);
         let (weights, pruning) = (loaded.weights, loaded.pruning);
         Checkpoint { tokenizer, tokenizer_hash, config, weights, pruning, unsupported_tracker }
     }
@@ -257,7 +256,7 @@ impl Opened {
         }
         loaded
             .weights
-            .check(&layout::expected_tensors(&config, &loaded.pruning), |name| loaded.spelled(name))?;
+            .check(&tensors::expected_tensors(&config, &loaded.pruning), |name| loaded.spelled(name))?;
         Ok(Self { folder, config, loaded })
     }
 
@@ -293,7 +292,7 @@ impl Opened {
             }
         }
         backbone.weights.check(
-            &layout::expected_tensors(&config, &lists)
+            &tensors::expected_tensors(&config, &lists)
                 .into_iter()
                 .filter(|(name, _)| name.starts_with(BACKBONE))
                 .collect(),

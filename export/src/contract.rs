@@ -204,7 +204,7 @@ pub mod dim {
 }
 
 /// A dimension of a graph's input or output whose size is free.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FreeDimension {
     /// The input or output.
     pub tensor: &'static str,
@@ -214,86 +214,32 @@ pub struct FreeDimension {
     pub name: &'static str,
 }
 
-/// The free dimensions of a graph, by its file: those that the ONNX file names, for engines that are built from it and
-/// keep no names. A graph may lack some of these tensors.
-pub fn free_dimensions(graph: &str) -> Vec<FreeDimension> {
-    type Axes = &'static [(usize, &'static str)];
-    let tensors: &'static [(&'static str, Axes)] = match graph {
-        file::TEXT_ENCODER => &[
-            (tensor::INPUT_IDS, &[(0, dim::CLASSES)]),
-            (tensor::ATTENTION_MASK, &[(0, dim::CLASSES)]),
-            (tensor::TEXT_FEATURES, &[(0, dim::CLASSES)]),
-        ],
-        file::EXEMPLAR_ENCODER => &[
-            (tensor::BOXES, &[(1, dim::EXEMPLARS)]),
-            (tensor::BOX_LABELS, &[(1, dim::EXEMPLARS)]),
-            (tensor::EXEMPLAR_FEATURES, &[(1, dim::EXEMPLAR_TOKENS)]),
-        ],
-        file::ENCODER_DECODER => &[
-            (tensor::PROMPT_FEATURES, &[(0, dim::CLASSES), (1, dim::PROMPT_TOKENS)]),
-            (tensor::PROMPT_MASK, &[(0, dim::CLASSES), (1, dim::PROMPT_TOKENS)]),
-            (tensor::LOGITS, &[(0, dim::CLASSES)]),
-            (tensor::BOXES, &[(0, dim::CLASSES)]),
-            (tensor::PRESENCE, &[(0, dim::CLASSES)]),
-            (tensor::QUERIES, &[(0, dim::CLASSES)]),
-            (tensor::ENCODED, &[(0, dim::CLASSES)]),
-        ],
-        file::MASK_HEAD => &[
-            (tensor::PROMPT_FEATURES, &[(1, dim::PROMPT_TOKENS)]),
-            (tensor::PROMPT_MASK, &[(1, dim::PROMPT_TOKENS)]),
-            (tensor::QUERIES, &[(1, dim::MASKS)]),
-            (tensor::MASKS, &[(1, dim::MASKS)]),
-        ],
-        file::TRACK_STEP => &[
-            (tensor::BANK, &[(0, dim::SLOTS)]),
-            (tensor::SLOTS, &[(0, dim::OBJECTS), (1, dim::MEMORIES)]),
-            (tensor::SLOT_TIMES, &[(0, dim::OBJECTS), (1, dim::MEMORIES)]),
-            (tensor::POINTERS, &[(0, dim::OBJECTS), (1, dim::POINTERS)]),
-            (tensor::POINTER_OFFSETS, &[(0, dim::OBJECTS), (1, dim::POINTERS)]),
-            (tensor::MASKS, &[(0, dim::OBJECTS)]),
-            (tensor::OBJECT_SCORE, &[(0, dim::OBJECTS)]),
-            (tensor::IOU, &[(0, dim::OBJECTS)]),
-            (tensor::POINTER, &[(0, dim::OBJECTS)]),
-        ],
-        file::TRACK_INIT => &[
-            (tensor::MASKS, &[(0, dim::OBJECTS)]),
-            (tensor::POINTER, &[(0, dim::OBJECTS)]),
-            (tensor::OBJECT_SCORE, &[(0, dim::OBJECTS)]),
-        ],
-        file::TRACK_POINTS => &[
-            (tensor::POINTS, &[(0, dim::OBJECTS), (1, dim::POINTS)]),
-            (tensor::LABELS, &[(0, dim::OBJECTS), (1, dim::POINTS)]),
-            (tensor::MASK_PROMPT, &[(0, dim::OBJECTS)]),
-            (tensor::MASKS, &[(0, dim::OBJECTS)]),
-            (tensor::OBJECT_SCORE, &[(0, dim::OBJECTS)]),
-            (tensor::IOU, &[(0, dim::OBJECTS)]),
-            (tensor::ALL_MASKS, &[(0, dim::OBJECTS)]),
-            (tensor::ALL_IOU, &[(0, dim::OBJECTS)]),
-            (tensor::POINTER, &[(0, dim::OBJECTS)]),
-        ],
-        file::MEMORY_ENCODER => &[
-            (tensor::MASKS, &[(0, dim::OBJECTS)]),
-            (tensor::KEEP, &[(0, dim::OBJECTS)]),
-            (tensor::PRESENT, &[(0, dim::OBJECTS)]),
-            (tensor::BINARY, &[(0, dim::OBJECTS)]),
-            (tensor::PROMPTS, &[(0, dim::PROMPTS)]),
-            (tensor::MEMORY, &[(0, dim::OBJECTS)]),
-        ],
-        file::MASK_IOU => &[
-            (tensor::A, &[(0, dim::FIRST)]),
-            (tensor::B, &[(0, dim::SECOND)]),
-            (tensor::IOU, &[(0, dim::FIRST), (1, dim::SECOND)]),
-            (tensor::AREA, &[(0, dim::FIRST)]),
-            (tensor::AREA_BEFORE, &[(0, dim::FIRST)]),
-            (tensor::AREA_AFTER, &[(0, dim::FIRST)]),
-        ],
-        _ => &[],
-    };
-    let of_tensor = |&(tensor, axes): &(&'static str, Axes)| {
-        axes.iter().map(move |&(axis, name)| FreeDimension { tensor, axis, name })
-    };
-    tensors.iter().flat_map(of_tensor).collect()
-}
+/// The free dimensions of the detector's graphs as the ONNX files name them, for engines that are built from a graph and keep
+/// no names. A dimension that is free in one graph may be fixed in another.
+pub const FREE_DIMENSIONS: [FreeDimension; 17] = {
+    const fn free(tensor: &'static str, axis: usize, name: &'static str) -> FreeDimension {
+        FreeDimension { tensor, axis, name }
+    }
+    [
+        free(tensor::INPUT_IDS, 0, dim::CLASSES),
+        free(tensor::ATTENTION_MASK, 0, dim::CLASSES),
+        free(tensor::TEXT_FEATURES, 0, dim::CLASSES),
+        free(tensor::BOXES, 0, dim::CLASSES),
+        free(tensor::BOXES, 1, dim::EXEMPLARS),
+        free(tensor::BOX_LABELS, 1, dim::EXEMPLARS),
+        free(tensor::EXEMPLAR_FEATURES, 1, dim::EXEMPLAR_TOKENS),
+        free(tensor::PROMPT_FEATURES, 0, dim::CLASSES),
+        free(tensor::PROMPT_FEATURES, 1, dim::PROMPT_TOKENS),
+        free(tensor::PROMPT_MASK, 0, dim::CLASSES),
+        free(tensor::PROMPT_MASK, 1, dim::PROMPT_TOKENS),
+        free(tensor::LOGITS, 0, dim::CLASSES),
+        free(tensor::PRESENCE, 0, dim::CLASSES),
+        free(tensor::QUERIES, 0, dim::CLASSES),
+        free(tensor::QUERIES, 1, dim::MASKS),
+        free(tensor::ENCODED, 0, dim::CLASSES),
+        free(tensor::MASKS, 1, dim::MASKS),
+    ]
+};
 
 /// The operators that attention is written in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -345,10 +291,6 @@ pub enum Precision {
 }
 
 impl Precision {
-    /// Every precision.
-    pub const EVERY: [Self; 6] =
-        [Self::Fp32, Self::Fp16, Self::Bf16, Self::Int8, Self::Fp8, Self::Int8Static];
-
     /// Whether features are 16-bit floating point.
     pub fn is_half(self) -> bool {
         matches!(self, Self::Fp16 | Self::Bf16) || self.is_calibrated()

@@ -2,7 +2,7 @@
 
 mod options;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
@@ -14,7 +14,7 @@ use crate::contract::{
     file,
 };
 use crate::graph::{Graph, HashedFile, WrittenFile};
-use crate::mixed_precision::{Block, MixedPrecision};
+use crate::mixed_precision::Block;
 use crate::model::{Plan, Section};
 use ocelli_error::{Error, ErrorKind, Result};
 
@@ -72,33 +72,21 @@ pub fn export(
         // Hashing reads the whole checkpoint, and so fills the page cache for the writer.
         let hash = scope.spawn(|| checkpoint.weights_sha256());
         let mut written = Vec::new();
-        for (done, part) in parts.iter().enumerate() {
-            progress(ExportProgress { file: part.file(), done, total: parts.len() })?;
-            let graph = part.build(&plan);
+        for (done, &(file, build)) in parts.iter().enumerate() {
+            progress(ExportProgress { file, done, total: parts.len() })?;
+            let graph = build(&plan);
             let graph = match &half {
-                Some(rules) if options.emulated_half => graph.in_emulated_half(rules),
                 Some(rules) => graph.in_half(rules),
                 None => graph,
             };
-            written.extend(graph.finish(staging.path(), part.file())?);
+            written.extend(graph.finish(staging.path(), file)?);
         }
         written.push(copy_tokenizer(checkpoint, staging.path())?);
         let hash = hash.join().expect("hashing does not panic");
         Ok::<_, Error>((written, hash))
     })?;
 
-    let emulates = half.is_some() && options.emulated_half;
-    let manifest = Manifest {
-        exporter: format!(
-            "ocelli {}{}",
-            env!("CARGO_PKG_VERSION"),
-            if emulates { ", half precision emulated" } else { "" }
-        ),
-        mixed_precision: options.islands(),
-        keep_fp32: options.keep_fp32.iter().map(ToString::to_string).collect(),
-        calibration: options.calibration.clone(),
-        ..manifest(&plan, weights_sha256, written)
-    };
+    let manifest = manifest(options, &plan, weights_sha256, written);
     let text = serde_json::to_string_pretty(&manifest).expect("a manifest is plain data");
     let mut file = HashedFile::create(&staging.path().join(file::MANIFEST))?;
     file.append(text.as_bytes())?;
@@ -113,98 +101,39 @@ pub(crate) fn graphs(checkpoint: &Checkpoint) -> Result<Vec<(&'static str, u64)>
     let options = ExportOptions::default();
     let imgsz = options.check(checkpoint)?;
     let plan = options.plan(checkpoint, imgsz, &[]);
-    Ok(parts(&plan).into_iter().map(|part| (part.file(), part.build(&plan).weight_bytes() as u64)).collect())
+    Ok(parts(&plan).into_iter().map(|(file, build)| (file, build(&plan).weight_bytes() as u64)).collect())
 }
 
-/// One graph of the folder.
-#[derive(Clone, Copy)]
-enum Part {
-    Backbone,
-    BackboneFirst,
-    BackboneSecond,
-    TextEncoder,
-    ExemplarEncoder,
-    EncoderDecoder,
-    Screen,
-    MaskHead,
-    TrackFeatures,
-    TrackStep,
-    TrackInit,
-    TrackPoints,
-    MemoryEncoder,
-    MaskIou,
+type Build<'w> = fn(&Plan<'w>) -> Graph<'w>;
+
+/// The graphs of the folder: their files, and what builds them.
+fn parts<'w>(plan: &Plan<'w>) -> Vec<(&'static str, Build<'w>)> {
+    let is_split = plan.pruning.split_block.is_some();
+    let all: [(bool, &'static str, Build<'w>); 14] = [
+        (!is_split, file::BACKBONE, |plan| plan.backbone(Section::Whole)),
+        (is_split, file::BACKBONE_FIRST, |plan| plan.backbone(Section::First)),
+        (is_split, file::BACKBONE_SECOND, |plan| plan.backbone(Section::Second)),
+        (true, file::TEXT_ENCODER, Plan::text_encoder),
+        (plan.checkpoint.config().has_exemplars(), file::EXEMPLAR_ENCODER, Plan::exemplar_encoder),
+        (true, file::ENCODER_DECODER, Plan::encoder_decoder),
+        (plan.screen, file::SCREEN, Plan::screen),
+        (!plan.detection_only, file::MASK_HEAD, Plan::mask_head),
+        (plan.tracker, file::TRACK_FEATURES, Plan::track_features),
+        (plan.tracker, file::TRACK_STEP, Plan::track_step),
+        (plan.tracker, file::TRACK_INIT, Plan::track_init),
+        (plan.tracker, file::TRACK_POINTS, Plan::track_points),
+        (plan.tracker, file::MEMORY_ENCODER, Plan::memory_encoder),
+        (plan.tracker, file::MASK_IOU, Plan::mask_iou),
+    ];
+    all.into_iter().filter_map(|(is_there, file, build)| is_there.then_some((file, build))).collect()
 }
 
-impl Part {
-    fn file(self) -> &'static str {
-        match self {
-            Self::Backbone => file::BACKBONE,
-            Self::BackboneFirst => file::BACKBONE_FIRST,
-            Self::BackboneSecond => file::BACKBONE_SECOND,
-            Self::TextEncoder => file::TEXT_ENCODER,
-            Self::ExemplarEncoder => file::EXEMPLAR_ENCODER,
-            Self::EncoderDecoder => file::ENCODER_DECODER,
-            Self::Screen => file::SCREEN,
-            Self::MaskHead => file::MASK_HEAD,
-            Self::TrackFeatures => file::TRACK_FEATURES,
-            Self::TrackStep => file::TRACK_STEP,
-            Self::TrackInit => file::TRACK_INIT,
-            Self::TrackPoints => file::TRACK_POINTS,
-            Self::MemoryEncoder => file::MEMORY_ENCODER,
-            Self::MaskIou => file::MASK_IOU,
-        }
-    }
-
-    fn build<'w>(self, plan: &Plan<'w>) -> Graph<'w> {
-        match self {
-            Self::Backbone => plan.backbone(Section::Whole),
-            Self::BackboneFirst => plan.backbone(Section::First),
-            Self::BackboneSecond => plan.backbone(Section::Second),
-            Self::TextEncoder => plan.text_encoder(),
-            Self::ExemplarEncoder => plan.exemplar_encoder(),
-            Self::EncoderDecoder => plan.encoder_decoder(),
-            Self::Screen => plan.screen(),
-            Self::MaskHead => plan.mask_head(),
-            Self::TrackFeatures => plan.track_features(),
-            Self::TrackStep => plan.track_step(),
-            Self::TrackInit => plan.track_init(),
-            Self::TrackPoints => plan.track_points(),
-            Self::MemoryEncoder => plan.memory_encoder(),
-            Self::MaskIou => plan.mask_iou(),
-        }
-    }
-}
-
-fn parts(plan: &Plan<'_>) -> Vec<Part> {
-    let mut parts = match plan.pruning.split_block {
-        Some(_) => vec![Part::BackboneFirst, Part::BackboneSecond],
-        None => vec![Part::Backbone],
-    };
-    parts.push(Part::TextEncoder);
-    if plan.checkpoint.config().has_exemplars() {
-        parts.push(Part::ExemplarEncoder);
-    }
-    parts.push(Part::EncoderDecoder);
-    if plan.screen {
-        parts.push(Part::Screen);
-    }
-    if !plan.detection_only {
-        parts.push(Part::MaskHead);
-    }
-    if plan.tracker {
-        parts.extend([
-            Part::TrackFeatures,
-            Part::TrackStep,
-            Part::TrackInit,
-            Part::TrackPoints,
-            Part::MemoryEncoder,
-            Part::MaskIou,
-        ]);
-    }
-    parts
-}
-
-fn manifest(plan: &Plan<'_>, weights_sha256: String, written: Vec<WrittenFile>) -> Manifest {
+fn manifest(
+    options: &ExportOptions,
+    plan: &Plan<'_>,
+    weights_sha256: String,
+    written: Vec<WrittenFile>,
+) -> Manifest {
     let config = plan.checkpoint.config();
     let padding = match config.text.encoder {
         TextEncoder::Clip => None,
@@ -231,9 +160,9 @@ fn manifest(plan: &Plan<'_>, weights_sha256: String, written: Vec<WrittenFile>) 
         prompting: plan.prompting,
         target: plan.target,
         precision: plan.precision,
-        mixed_precision: MixedPrecision::None,
-        keep_fp32: Vec::new(),
-        calibration: None,
+        mixed_precision: options.islands(),
+        keep_fp32: options.keep_fp32.iter().map(ToString::to_string).collect(),
+        calibration: options.calibration.clone(),
         tracker: config.tracker.as_ref().filter(|_| plan.tracker).map(|tracker| TrackerSizes {
             memory_width: tracker.memory_width,
             hidden: config.vision.hidden,
@@ -242,14 +171,7 @@ fn manifest(plan: &Plan<'_>, weights_sha256: String, written: Vec<WrittenFile>) 
         detection_only: plan.detection_only,
         skip_blocks: plan.pruning.skip_blocks.iter().copied().collect(),
         text_sha256: Some(text_sha256(config, &files)),
-        mask_blocks: plan
-            .pruning
-            .mask_blocks
-            .iter()
-            .collect::<BTreeSet<_>>()
-            .iter()
-            .map(ToString::to_string)
-            .collect(),
+        mask_blocks: plan.pruning.mask_blocks.iter().map(ToString::to_string).collect(),
         split_block: plan.pruning.split_block,
         files,
     }

@@ -25,6 +25,7 @@ use crate::quantize::EightBits;
 use ocelli_error::{Error, ErrorKind, Result};
 use ocelli_onnx::schema::{AttributeProto, NodeProto, attribute_type, data_type};
 
+pub(crate) use half::HalfRules;
 pub(crate) use quantized::QuantizedRows;
 pub(crate) use shape::Dim;
 pub(crate) use write::{HashedFile, WrittenFile};
@@ -105,9 +106,7 @@ pub(crate) enum Role {
     Stream,
     /// Normalisation.
     Norm,
-    /// Scaling, masking and softmax of attention scores.
-    Softmax,
-    /// Products of attention and their inputs.
+    /// Attention: its products and their inputs, and scaling, masking and softmax of the scores.
     Attention,
     /// Positions, boxes, and the last steps of a score: always 32 bits.
     Exact,
@@ -119,8 +118,7 @@ impl Role {
         match op {
             "MatMul" | "Conv" | "ConvTranspose" => Self::Product,
             "LayerNormalization" | "InstanceNormalization" => Self::Norm,
-            "Softmax" => Self::Softmax,
-            "MultiHeadAttention" | "RotaryEmbedding" => Self::Attention,
+            "MultiHeadAttention" | "RotaryEmbedding" | "Softmax" => Self::Attention,
             _ => Self::Stream,
         }
     }
@@ -134,8 +132,6 @@ struct Node {
     role: Role,
     /// The part of the model that it belongs to, if any.
     block: Option<Block>,
-    /// Of a matrix product: the number of terms in each sum, if it is fixed.
-    terms: Option<usize>,
 }
 
 /// A tensor in a graph: name, element type, shape.
@@ -159,8 +155,6 @@ enum Source<'w> {
 struct Initializer<'w> {
     value: Value,
     source: Source<'w>,
-    /// The narrower format that the values are rounded to, for emulated half precision.
-    rounded: Option<Element>,
 }
 
 /// The form in which the weight of a linear layer is written, and the operator that multiplies it.
@@ -325,7 +319,7 @@ impl<'w> Graph<'w> {
             op_type: "Identity".into(),
             ..NodeProto::default()
         };
-        self.nodes.push(Node { proto, element: value.element, role: Role::Exact, block: None, terms: None });
+        self.nodes.push(Node { proto, element: value.element, role: Role::Exact, block: None });
         self.outputs.push(out);
     }
 
@@ -349,11 +343,7 @@ impl<'w> Graph<'w> {
         read: impl Fn(&Weights) -> Result<Vec<f32>> + 'w,
     ) -> Value {
         let value = Value { name: self.unique(name), element: Element::F32, dims: shape::fixed(dims) };
-        self.initializers.push(Initializer {
-            value: value.clone(),
-            source: Source::Weights(Rc::new(read)),
-            rounded: None,
-        });
+        self.initializers.push(Initializer { value: value.clone(), source: Source::Weights(Rc::new(read)) });
         value
     }
 
@@ -366,11 +356,7 @@ impl<'w> Graph<'w> {
         read: impl Fn(&Weights) -> Result<Vec<i8>> + 'w,
     ) -> Value {
         let value = Value { name: self.unique(name), element, dims: shape::fixed(dims) };
-        self.initializers.push(Initializer {
-            value: value.clone(),
-            source: Source::Codes(Rc::new(read)),
-            rounded: None,
-        });
+        self.initializers.push(Initializer { value: value.clone(), source: Source::Codes(Rc::new(read)) });
         value
     }
 
@@ -406,11 +392,7 @@ impl<'w> Graph<'w> {
             return known.clone();
         }
         let value = Value { name: self.unique(name), element, dims: shape::fixed(dims) };
-        self.initializers.push(Initializer {
-            value: value.clone(),
-            source: Source::Bytes(key.2.clone()),
-            rounded: None,
-        });
+        self.initializers.push(Initializer { value: value.clone(), source: Source::Bytes(key.2.clone()) });
         if key.2.len() <= 1024 {
             self.constants.insert(key, value.clone());
         }
@@ -452,7 +434,7 @@ impl<'w> Graph<'w> {
             domain: domain.to_owned(),
         };
         let role = self.role.unwrap_or(Role::of(op));
-        self.nodes.push(Node { proto, element, role, block: self.block, terms: None });
+        self.nodes.push(Node { proto, element, role, block: self.block });
         name
     }
 

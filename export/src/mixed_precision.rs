@@ -29,30 +29,17 @@ pub enum MixedPrecision {
     /// As [`Accumulate`](Self::Accumulate), and all of attention in bfloat16, which has the range of 32 bits: no score, and
     /// no sum of values, overflows. For graphs of [`Precision::Fp16`] and the calibrated precisions for TensorRT.
     Bf16Attention,
-    /// Layer and group norms, and the steps between the two products of attention: scale, mask, softmax. A fused
-    /// attention has its own softmax and stays half.
-    NormSoftmax,
     /// Also the sums of the products with weights in linear layers.
     AccumulateLinear,
-    /// Also the products of attention, Q·Kᵀ and ·V, with rotary embedding and box bias; a fused attention as a whole. TensorRT then
-    /// stores every matrix of scores, in 32 bits.
+    /// Also norms, and attention as a whole: Q·Kᵀ, softmax and ·V, with rotary embedding and box bias. TensorRT then fuses no
+    /// attention, and stores every matrix of scores in 32 bits.
     Attention,
-    /// Also everything else except products with weights (linear layers and convolutions with their biases): residual
-    /// sums, activations, positions. Then only the result of a single layer can overflow.
-    All,
 }
 
 impl MixedPrecision {
     /// Every variant, the fastest first.
-    pub const EVERY: [Self; 7] = [
-        Self::None,
-        Self::Accumulate,
-        Self::Bf16Attention,
-        Self::NormSoftmax,
-        Self::AccumulateLinear,
-        Self::Attention,
-        Self::All,
-    ];
+    pub const ALL: [Self; 5] =
+        [Self::None, Self::Accumulate, Self::Bf16Attention, Self::AccumulateLinear, Self::Attention];
 
     /// The level of a precision if none is chosen.
     pub fn default_of(precision: Precision) -> Self {
@@ -66,10 +53,8 @@ impl fmt::Display for MixedPrecision {
             Self::None => "none",
             Self::Accumulate => "accumulate",
             Self::Bf16Attention => "bf16-attention",
-            Self::NormSoftmax => "norm-softmax",
             Self::AccumulateLinear => "accumulate-linear",
             Self::Attention => "attention",
-            Self::All => "all",
         })
     }
 }
@@ -78,10 +63,9 @@ impl FromStr for MixedPrecision {
     type Err = Error;
 
     fn from_str(name: &str) -> Result<Self> {
-        Self::EVERY.into_iter().find(|known| known.to_string() == name).ok_or_else(|| {
+        Self::ALL.into_iter().find(|known| known.to_string() == name).ok_or_else(|| {
             let message = format!(
-                "mixed precision {name}: expected none, accumulate, bf16-attention, norm-softmax, accumulate-linear, \
-                 attention or all"
+                "mixed precision {name}: expected none, accumulate, bf16-attention, accumulate-linear or attention"
             );
             Error::new(ErrorKind::InvalidArgument, message)
         })
@@ -210,37 +194,6 @@ impl FromStr for Block {
     }
 }
 
-/// The rules for the formats in a half-precision graph.
-#[derive(Clone, Debug)]
-pub(crate) struct HalfRules {
-    pub(crate) format: HalfFormat,
-    pub(crate) islands: MixedPrecision,
-    /// Whether sums in 32 bits need casts around a product, as TensorRT does.
-    pub(crate) casts_for_sums: bool,
-    /// Blocks in 32 bits.
-    pub(crate) kept: Vec<Block>,
-}
-
-/// A 16-bit floating-point format.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum HalfFormat {
-    /// 11 bits of precision, up to 65504.
-    F16,
-    /// 8 bits of precision, the range of f32.
-    Bf16,
-}
-
-impl HalfFormat {
-    /// The format of a 16-bit precision.
-    pub(crate) fn of(precision: Precision) -> Option<Self> {
-        match precision {
-            Precision::Fp16 | Precision::Fp8 | Precision::Int8Static => Some(Self::F16),
-            Precision::Bf16 => Some(Self::Bf16),
-            Precision::Fp32 | Precision::Int8 => None,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -279,7 +232,7 @@ mod tests {
 
     #[test]
     fn islands_parse_and_print() {
-        for islands in MixedPrecision::EVERY {
+        for islands in MixedPrecision::ALL {
             assert_eq!(islands.to_string().parse::<MixedPrecision>().ok(), Some(islands));
         }
         assert!("some".parse::<MixedPrecision>().is_err());

@@ -201,6 +201,11 @@ pub(crate) struct Conv {
 }
 
 impl Conv {
+    /// A convolution of single pixels with a batch norm.
+    pub(crate) fn of_pixels(name: String, norm: String, [input, output]: [usize; 2]) -> Self {
+        Self { name, norm: Some(norm), bias: false, input, output, kernel: 1, stride: 1, groups: 1 }
+    }
+
     /// The shape of its weight.
     pub(crate) fn shape(&self) -> [usize; 4] {
         [self.output, self.input / self.groups, self.kernel, self.kernel]
@@ -230,25 +235,9 @@ impl Names {
         Layer::Conv(self.parts(name, [width, width], kernel, stride, width))
     }
 
-    fn parts(
-        self,
-        name: &str,
-        [input, output]: [usize; 2],
-        kernel: usize,
-        stride: usize,
-        groups: usize,
-    ) -> Conv {
-        let place = format!("{ROOT}.{name}");
-        Conv {
-            name: format!("{place}.{}", self.conv),
-            norm: Some(format!("{place}.{}", self.norm)),
-            bias: false,
-            input,
-            output,
-            kernel,
-            stride,
-            groups,
-        }
+    fn parts(self, name: &str, channels: [usize; 2], kernel: usize, stride: usize, groups: usize) -> Conv {
+        let [name, norm] = [self.conv, self.norm].map(|part| format!("{ROOT}.{name}.{part}"));
+        Conv { kernel, stride, groups, ..Conv::of_pixels(name, norm, channels) }
     }
 }
 

@@ -74,7 +74,7 @@ impl ChunkShape {
     fn fill(&self, classes: &[&EmbeddedPrompt], features: &mut Tensor, mask: &mut Tensor) {
         let Self { rows, text_tokens, appended, tokens, width } = *self;
         let features = features.reset_f32(&[rows, tokens, width]).chunks_exact_mut(tokens * width);
-        let mask = mask.reset_i64(&[rows, tokens]).chunks_exact_mut(tokens);
+        let mask = mask.reset::<i64>(&[rows, tokens]).chunks_exact_mut(tokens);
         for (row, (features, mask)) in features.zip(mask).enumerate() {
             let class = classes.get(row).unwrap_or(&classes[0]);
             let (text, rest) = features.split_at_mut(text_tokens * width);

@@ -63,7 +63,7 @@ impl ExemplarEncoder {
             }
             target.copy_from_slice(&inside.scaled(1.0 / width, 1.0 / height).to_cxcywh());
         }
-        let labels = self.labels.reset_i64(&[1, exemplars.len()]);
+        let labels = self.labels.reset::<i64>(&[1, exemplars.len()]);
         labels.iter_mut().zip(exemplars).for_each(|(label, exemplar)| *label = i64::from(exemplar.wanted));
         let own = self.engine.device();
         let own = own.as_ref();

@@ -261,7 +261,7 @@ impl Inputs {
     fn fill(&mut self, prompts: &[&EncodedObject], side: usize) {
         let (count, points) = (prompts.len(), prompts.first().map_or(0, |prompt| prompt.points.len()));
         let coordinates = self.points.reset_f32(&[count, points, 2]);
-        let labels = self.labels.reset_i64(&[count, points]);
+        let labels = self.labels.reset::<i64>(&[count, points]);
         let masks = self.mask.reset_f32(&[count, side, side]);
         for (row, prompt) in prompts.iter().enumerate() {
             coordinates[row * points * 2..][..points * 2].copy_from_slice(prompt.points.as_flattened());

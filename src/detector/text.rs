@@ -206,10 +206,10 @@ impl TextEmbedder {
             let rows = fixed_rows.unwrap_or(chunk.len());
             let phrase = |row: usize| &chunk[row.min(chunk.len() - 1)].1;
             let shape = [rows, length]; // [class, token]
-            for (row, ids) in ids.reset_i64(&shape).chunks_exact_mut(length).enumerate() {
+            for (row, ids) in ids.reset::<i64>(&shape).chunks_exact_mut(length).enumerate() {
                 ids.copy_from_slice(&phrase(row).ids);
             }
-            for (row, mask) in mask.reset_i64(&shape).chunks_exact_mut(length).enumerate() {
+            for (row, mask) in mask.reset::<i64>(&shape).chunks_exact_mut(length).enumerate() {
                 mask.copy_from_slice(&phrase(row).mask);
             }
             engine.run(

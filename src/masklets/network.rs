@@ -263,8 +263,8 @@ impl DeviceNetwork {
         let Some(first) = objects.first() else { return Ok(Vec::new()) };
         let (memories, pointers) = (first.memories.len(), first.pointers.len());
         let width = graphs.sizes.width;
-        let slots = inputs.slots.reset_i64(&[count, memories]);
-        let times = inputs.times.reset_i64(&[count, memories]);
+        let slots = inputs.slots.reset::<i64>(&[count, memories]);
+        let times = inputs.times.reset::<i64>(&[count, memories]);
         let offsets = inputs.offsets.reset_f32(&[count, pointers]);
         let vectors = inputs.pointers.reset_f32(&[count, pointers, width]);
         for (index, object) in objects.iter().enumerate() {
@@ -322,7 +322,7 @@ impl DeviceNetwork {
         for (point, click) in points.chunks_exact_mut(2).zip(prompt.clicks) {
             point.copy_from_slice(&[click.x * image, click.y * image]);
         }
-        let labels = inputs.labels.reset_i64(&[1, count]);
+        let labels = inputs.labels.reset::<i64>(&[1, count]);
         labels.iter_mut().zip(prompt.clicks).for_each(|(label, click)| *label = click.is_foreground.into());
         let mask = inputs.masks.reset_f32(&[1, side, side]);
         match prompt.previous {

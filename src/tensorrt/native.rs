@@ -12,7 +12,7 @@ use ocelli_engines::tensorrt::{BuildProgress, ComputeCapability, DimensionRange,
 #[cfg(not(target_family = "wasm"))]
 use ocelli_engines::tensorrt::{TensorRt, TensorRtBuilder, TensorRtEngine};
 #[cfg(not(target_family = "wasm"))]
-use ocelli_export::contract::{dim, free_dimensions};
+use ocelli_export::contract::{FREE_DIMENSIONS, dim};
 
 use super::fit::fit;
 use crate::engine::EngineFactory;
@@ -195,7 +195,7 @@ impl NativeTensorRt {
             _ => "build the engine again".to_owned(),
         };
         let mut loader = TensorRtEngine::loader(&self.tensorrt()?, &device).with_remedy(remedy);
-        for free in graph.map(|graph| free_dimensions(graph.file())).unwrap_or_default() {
+        for free in FREE_DIMENSIONS.iter().filter(|_| graph.is_some()) {
             loader = loader.with_dimension_name(free.tensor, free.axis, free.name);
         }
         Ok(Box::new(loader.load_file(engine)?))

@@ -200,7 +200,7 @@ pub fn append_padding((features, mask): &(Tensor, Tensor)) -> (Tensor, Tensor) {
     let noise = (0..2 * width).map(|i| if i % 3 == 0 { 50.0 } else { -20.0 }).collect();
     let noise = Tensor::f32(&[1, 2, width], noise).expect("two tokens");
     let (features, mut mask) = append_to_prompt(features, mask, &noise);
-    for row in mask.as_i64_mut().expect("masks are i64").chunks_mut(length + 2) {
+    for row in mask.as_mut_slice::<i64>().expect("masks are i64").chunks_mut(length + 2) {
         row[length..].fill(0);
     }
     (features, mask)

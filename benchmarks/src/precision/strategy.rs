@@ -44,7 +44,7 @@ impl Strategy {
     /// All formats.
     pub fn every() -> Vec<Self> {
         let plain = |precision| Self { precision, islands: MixedPrecision::None };
-        let fp16 = MixedPrecision::EVERY.map(|islands| Self { precision: Precision::Fp16, islands });
+        let fp16 = MixedPrecision::ALL.map(|islands| Self { precision: Precision::Fp16, islands });
         let mut all = vec![plain(Precision::Fp32)];
         all.extend(fp16);
         all.extend([plain(Precision::Bf16), plain(Precision::Int8)]);

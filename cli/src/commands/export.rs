@@ -54,19 +54,16 @@ enum MixedPrecisionArg {
     None,
     Accumulate,
     Bf16Attention,
-    NormSoftmax,
     AccumulateLinear,
     Attention,
-    All,
 }
 
 /// Arguments of `ocelli export`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 With fp16 and bf16, inputs, outputs, boxes, positions and scores stay in 32 bits. --mixed-precision adds the sums \
-of attention (accumulate, the default), norms and softmax (norm-softmax), the sums of linear layers (accumulate-linear), \
-attention as a whole (attention), or everything but products with weights (all); bf16-attention is accumulate with attention \
-in bf16, for TensorRT. Blocks for \
+of attention (accumulate, the default), the sums of linear layers (accumulate-linear), or norms and attention as a whole \
+(attention); bf16-attention is accumulate with attention in bf16, for TensorRT. Blocks for \
 --keep-fp32 are vit.N, text.N, fusion.N, decoder.N (without the number: all of them), patches, neck, exemplars, words, \
 scoring, masks and tracker.
 
@@ -75,7 +72,7 @@ Examples:
   ocelli detect --model sam3-672/ --image street.jpg --classes person car -o found.png
   ocelli export --checkpoint sam3.pt --inspect
   ocelli export --checkpoint sam3/ --output sam3-trt/ --target tensorrt \\
-    --precision fp16 --mixed-precision norm-softmax")]
+    --precision fp16 --mixed-precision accumulate-linear")]
 pub struct ExportArgs {
     /// Checkpoint: a Hugging Face folder (config.json, model.safetensors or shards, tokenizer.json), a .pt or .safetensors
     /// file in Meta's names, or `built-in` for the built-in model
@@ -191,10 +188,8 @@ pub fn run(args: &ExportArgs, log: &LogArgs) -> anyhow::Result<()> {
             MixedPrecisionArg::None => MixedPrecision::None,
             MixedPrecisionArg::Accumulate => MixedPrecision::Accumulate,
             MixedPrecisionArg::Bf16Attention => MixedPrecision::Bf16Attention,
-            MixedPrecisionArg::NormSoftmax => MixedPrecision::NormSoftmax,
             MixedPrecisionArg::AccumulateLinear => MixedPrecision::AccumulateLinear,
             MixedPrecisionArg::Attention => MixedPrecision::Attention,
-            MixedPrecisionArg::All => MixedPrecision::All,
         });
     }
     if let Some(imgsz) = args.imgsz {

@@ -29,13 +29,13 @@ pub(crate) fn compute(inputs: &[(&str, &Tensor)], outputs: &mut [(&str, &mut Ten
                 }
             }
             "doubled" => {
-                for (doubled, id) in tensor.reset_i64(&[rows, tokens]).iter_mut().zip(ids) {
+                for (doubled, id) in tensor.reset::<i64>(&[rows, tokens]).iter_mut().zip(ids) {
                     *doubled = 2 * id;
                 }
             }
             _ => {
                 let found: Vec<_> = (0..ids.len()).filter(|&index| ids[index] != 0).collect();
-                let data = tensor.reset_i64(&[2, found.len()]);
+                let data = tensor.reset::<i64>(&[2, found.len()]);
                 for (position, index) in found.iter().enumerate() {
                     data[position] = (index / tokens) as i64;
                     data[found.len() + position] = (index % tokens) as i64;

@@ -13,31 +13,6 @@ use ort::session::builder::{AutoDevicePolicy, GraphOptimizationLevel, SessionBui
 use std::io::Cursor;
 use std::path::Path;
 
-/// The optimisations of ONNX Runtime before a model runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub enum OptimizationLevel {
-    /// None, for debugging.
-    Disabled,
-    /// Constant folding and removal of redundant nodes.
-    Basic,
-    /// Operator fusion as well.
-    Extended,
-    /// Memory layouts for this CPU as well.
-    #[default]
-    All,
-}
-
-impl From<OptimizationLevel> for GraphOptimizationLevel {
-    fn from(level: OptimizationLevel) -> Self {
-        match level {
-            OptimizationLevel::Disabled => Self::Disable,
-            OptimizationLevel::Basic => Self::Level1,
-            OptimizationLevel::Extended => Self::Level2,
-            OptimizationLevel::All => Self::All,
-        }
-    }
-}
-
 /// Builds an [`OnnxRuntimeEngine`]; see [`OnnxRuntimeEngine::builder`].
 #[derive(Debug, Clone)]
 pub struct OnnxRuntimeBuilder {
@@ -47,11 +22,7 @@ pub struct OnnxRuntimeBuilder {
     cpu_fallback: bool,
     fixed_dimensions: Vec<(String, usize)>,
     threads: usize,
-    spinning: bool,
-    optimization: OptimizationLevel,
     memory_arena: bool,
-    memory_pattern: bool,
-    prepacking: bool,
 }
 
 /// Reads the model's graph for the steps that need it.
@@ -66,11 +37,7 @@ impl OnnxRuntimeBuilder {
             cpu_fallback: false,
             fixed_dimensions: Vec::new(),
             threads: 0,
-            spinning: false,
-            optimization: OptimizationLevel::default(),
             memory_arena: true,
-            memory_pattern: true,
-            prepacking: true,
         }
     }
 
@@ -113,41 +80,11 @@ impl OnnxRuntimeBuilder {
         self
     }
 
-    /// Whether an idle thread spins for a moment before it sleeps; off by default.
-    ///
-    /// Waking a thread takes longer than a small operator, so spinning can gain a little if one engine has the machine to
-    /// itself. On shared cores it costs more than it gains: on two cores, with other work running, a small backbone and
-    /// decoder that took turns needed 53 ms without and 207 ms with it (medians, n = 100).
-    pub fn with_spinning(mut self, spinning: bool) -> Self {
-        self.spinning = spinning;
-        self
-    }
-
-    /// The optimisations of the model; [`OptimizationLevel::All`] by default.
-    pub fn with_optimization(mut self, level: OptimizationLevel) -> Self {
-        self.optimization = level;
-        self
-    }
-
     /// Whether the memory of intermediate results is kept between runs; on by default.
     ///
     /// Without it every run allocates again: less memory while idle, more time.
     pub fn with_memory_arena(mut self, arena: bool) -> Self {
         self.memory_arena = arena;
-        self
-    }
-
-    /// Whether the memory of a run is planned from the last run with the same shapes; on by default.
-    pub fn with_memory_pattern(mut self, pattern: bool) -> Self {
-        self.memory_pattern = pattern;
-        self
-    }
-
-    /// Whether loading copies weights into the layout that the kernels prefer; on by default.
-    ///
-    /// Without it, weights are in memory only once, and external weights stay mapped from their file.
-    pub fn with_prepacking(mut self, prepacking: bool) -> Self {
-        self.prepacking = prepacking;
         self
     }
 
@@ -225,11 +162,12 @@ impl OnnxRuntimeBuilder {
             // Otherwise ONNX Runtime may choose a provider itself (CoreML on macOS).
             .with_auto_device(AutoDevicePolicy::PreferCPU)?
             .with_intra_threads(self.effective_threads())?
-            .with_intra_op_spinning(self.spinning)?
-            .with_memory_pattern(self.memory_pattern)?
-            .with_prepacking(self.prepacking)?
+            // Waking a thread takes longer than a small operator, but on shared cores spinning costs more than it gains: on two
+            // cores, with other work running, a small backbone and decoder that took turns needed 53 ms without and 207 ms
+            // with it (medians, n = 100).
+            .with_intra_op_spinning(false)?
             .with_config_entry("session.x64quantprecision", exact)?
-            .with_optimization_level(self.optimization.into())?;
+            .with_optimization_level(GraphOptimizationLevel::All)?;
         for (name, size) in &self.fixed_dimensions {
             builder = builder.with_dimension_override(name, i64::try_from(*size).unwrap_or(i64::MAX))?;
         }

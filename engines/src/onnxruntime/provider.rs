@@ -75,8 +75,6 @@ pub struct CudaOptions {
     /// Whether f32 matrices may be multiplied in TF32, with 10 mantissa bits instead of 23: several times as fast on GPUs
     /// that support it, and less exact. Off by default, unlike in ONNX Runtime.
     pub tf32: bool,
-    /// The limit of the memory for intermediate results, in bytes; none by default.
-    pub memory_limit_bytes: Option<usize>,
 }
 
 /// Options of [`ExecutionProvider::TensorRt`].
@@ -94,8 +92,6 @@ pub struct TensorRtOptions {
     pub dimensions: BTreeMap<String, DimensionRange>,
     /// The smallest number of nodes in a part of the model that TensorRT runs; smaller parts run on CUDA. 1 by default.
     pub least_nodes: Option<usize>,
-    /// The optimisation level of TensorRT's builder, 0 to 5; TensorRT's default is 3.
-    pub builder_level: Option<u8>,
     /// The limit of a kernel's workspace, in bytes; none by default.
     pub workspace_bytes: Option<usize>,
 }

@@ -47,7 +47,7 @@ pub(super) fn register(
 }
 
 fn cuda(options: &CudaOptions) -> CUDA {
-    let cuda = CUDA::default()
+    CUDA::default()
         .with_arbitrary_config("device_id", options.ordinal)
         .with_tf32(options.tf32)
         // The default tries every algorithm of every convolution before the first image.
@@ -55,11 +55,7 @@ fn cuda(options: &CudaOptions) -> CUDA {
         // The buffers of a model have the same few sizes in every run: doubling would reserve memory that is never used.
         .with_arena_extend_strategy(ArenaExtendStrategy::SameAsRequested)
         // Outputs may have another address in every run, and a recorded graph keeps the addresses.
-        .with_cuda_graph(false);
-    match options.memory_limit_bytes {
-        Some(bytes) => cuda.with_memory_limit(bytes),
-        None => cuda,
-    }
+        .with_cuda_graph(false)
 }
 
 fn tensorrt(options: &TensorRtOptions, graph: &dyn Fn() -> Result<GraphProto>) -> Result<TensorRT> {
@@ -76,9 +72,6 @@ fn tensorrt(options: &TensorRtOptions, graph: &dyn Fn() -> Result<GraphProto>) -
             .with_engine_cache_path(&folder)
             .with_timing_cache(true)
             .with_timing_cache_path(&folder);
-    }
-    if let Some(level) = options.builder_level {
-        tensorrt = tensorrt.with_builder_optimization_level(level);
     }
     if let Some(nodes) = options.least_nodes {
         tensorrt = tensorrt.with_min_subgraph_size(nodes);

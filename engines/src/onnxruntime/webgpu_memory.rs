@@ -108,11 +108,11 @@ impl WebGpuDevice {
         self.allocations.load(Ordering::Relaxed)
     }
 
-    pub(super) fn runtime(&self) -> &OnnxRuntime {
+    pub(crate) fn runtime(&self) -> &OnnxRuntime {
         &self.runtime
     }
 
-    pub(super) fn provider(&self) -> &ExecutionProvider {
+    pub(crate) fn provider(&self) -> &ExecutionProvider {
         &self.provider
     }
 

@@ -9,7 +9,6 @@ use crate::spec::{EngineSpec, onnx};
 use ocelli_error::{Error, ErrorKind, Result};
 use ocelli_onnx::schema::GraphProto;
 use std::collections::BTreeSet;
-use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
 /// Builds an [`OpenVinoEngine`]; see [`OpenVinoEngine::builder`].
@@ -84,41 +83,20 @@ impl OpenVinoBuilder {
             let reason = if path.exists() { "not a file" } else { "no such file" };
             return Err(unusable(&name, reason));
         }
-        let graph = ocelli_onnx::read_graph(path);
-        self.build(&name, graph, |device, properties| {
-            self.runtime.runtime().compile_file(path, device, properties)
-        })
-    }
-
-    /// Loads a model without external data from memory, which is copied. It is not cached.
-    ///
-    /// # Errors
-    /// As [`build_from_file`](Self::build_from_file).
-    pub fn build_from_memory(self, model: &[u8]) -> Result<OpenVinoEngine> {
-        let graph = ocelli_onnx::read_graph_from(&mut Cursor::new(model));
-        self.build("(in memory)", graph, |device, properties| {
-            self.runtime.runtime().compile_bytes(model, device, properties)
-        })
-    }
-
-    fn build(
-        &self,
-        name: &str,
-        graph: std::io::Result<GraphProto>,
-        compile: impl FnOnce(&str, &[(&str, String)]) -> Result<Compiled, String>,
-    ) -> Result<OpenVinoEngine> {
-        let graph = graph.map_err(|error| {
+        let graph = ocelli_onnx::read_graph(path).map_err(|error| {
             let message = format!("cannot read the model, {name}: {error}");
             Error::new(ErrorKind::InvalidData, message).with_source(error)
         })?;
-        let spec = onnx::spec(&graph).map_err(|reason| unusable(name, &reason))?;
-        check_operators(&graph).map_err(|reason| unusable(name, &reason))?;
+        let spec = onnx::spec(&graph).map_err(|reason| unusable(&name, &reason))?;
+        check_operators(&graph).map_err(|reason| unusable(&name, &reason))?;
         self.check_precision()?;
-        let properties = self.properties()?;
-        let compiled =
-            compile(&self.device.to_string(), &properties).map_err(|reason| unusable(name, &reason))?;
+        let compiled = self
+            .runtime
+            .runtime()
+            .compile_file(path, &self.device.to_string(), &self.properties()?)
+            .map_err(|reason| unusable(&name, &reason))?;
         self.check_compiled(&compiled)?;
-        self.engine(name, spec, compiled)
+        self.engine(&name, spec, compiled)
     }
 
     fn engine(&self, name: &str, spec: EngineSpec, compiled: Compiled) -> Result<OpenVinoEngine> {

@@ -114,47 +114,6 @@ impl Runtime {
         })?;
         Ok(Compiled { functions: self.functions, model: created(compiled)? })
     }
-
-    /// Reads and compiles a model without external data.
-    pub(super) fn compile_bytes(
-        self,
-        model: &[u8],
-        device: &str,
-        properties: &[(&str, String)],
-    ) -> Result<Compiled, String> {
-        let device = c_string(device)?;
-        let texts = Properties::new(properties)?;
-        let list = texts.list();
-        let mut read = ptr::null_mut();
-        // SAFETY: the core lives; the bytes are as many as stated and are copied; no weights are passed; the call stores
-        // a new model.
-        check(self.functions, unsafe {
-            (self.functions.core_read_model_from_memory_buffer)(
-                self.core.as_ptr(),
-                model.as_ptr().cast(),
-                model.len(),
-                ptr::null(),
-                &mut read,
-            )
-        })?;
-        let mut compiled = ptr::null_mut();
-        // SAFETY: the core and the model live; as in `compile_file`.
-        let status = unsafe {
-            (self.functions.core_compile_model_props)(
-                self.core.as_ptr(),
-                read,
-                device.as_ptr(),
-                list.len(),
-                list.as_ptr(),
-                &mut compiled,
-            )
-        };
-        let outcome = check(self.functions, status);
-        // SAFETY: created above, and freed once; a compiled model does not need it.
-        unsafe { (self.functions.model_free)(read) };
-        outcome?;
-        Ok(Compiled { functions: self.functions, model: created(compiled)? })
-    }
 }
 
 /// A model that is compiled for a device.

@@ -19,7 +19,7 @@ macro_rules! opaque {
         }
     )+};
 }
-opaque!(Core, Model, CompiledModel, InferRequest, Tensor, Port);
+opaque!(Core, CompiledModel, InferRequest, Tensor, Port);
 
 /// `ov_version_t`
 #[repr(C)]
@@ -94,11 +94,6 @@ functions! {
     core_get_available_devices(*const Core, *mut Devices) -> Status;
     available_devices_free(*mut Devices);
     core_get_property(*const Core, *const c_char, *const c_char, *mut *mut c_char) -> Status;
-    core_read_model_from_memory_buffer(*const Core, *const c_char, usize, *const Tensor, *mut *mut Model) -> Status;
-    model_free(*mut Model);
-    core_compile_model_props(
-        *const Core, *const Model, *const c_char, usize, *const Property, *mut *mut CompiledModel
-    ) -> Status;
     core_compile_model_from_file_props(
         *const Core, *const c_char, *const c_char, usize, *const Property, *mut *mut CompiledModel
     ) -> Status;

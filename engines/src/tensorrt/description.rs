@@ -23,34 +23,15 @@ pub(super) struct Description {
 }
 
 impl Description {
-    /// Describes a plan. Its dynamic dimensions get the names in `expected`, which also fixes the order of the tensors, or
-    /// those in `names`, or `tensor.axis`.
-    pub(super) fn of(
-        tensors: &[PlanTensor],
-        expected: Option<&EngineSpec>,
-        names: &DimensionNames,
-    ) -> Result<Self, String> {
-        let side = |is_input: bool| -> Result<(Vec<usize>, Vec<TensorSpec>), String> {
-            let side = if is_input { "input" } else { "output" };
-            let own = tensors.iter().enumerate().filter(|(_, tensor)| tensor.is_input == is_input);
-            let own: Vec<_> = own.map(|(at, tensor)| (at, specify(tensor, names))).collect();
-            let Some(expected) = expected else { return Ok(own.into_iter().unzip()) };
-            let expected = if is_input { &expected.inputs } else { &expected.outputs };
-            let is_expected = |name: &str| expected.iter().any(|spec| spec.name == name);
-            if let Some((_, more)) = own.iter().find(|(_, spec)| !is_expected(&spec.name)) {
-                return Err(format!("{side} `{}` was not expected", more.name));
-            }
-            let matching = expected.iter().map(|spec| {
-                let found = own.iter().find(|(_, own)| own.name == spec.name);
-                let (at, own) = found.ok_or_else(|| format!("{side} `{}` is missing", spec.name))?;
-                let merged = merge(spec, own);
-                Ok((*at, merged.ok_or_else(|| format!("{side}: expected {spec}, the plan has {own}"))?))
-            });
-            matching.collect::<Result<Vec<_>, String>>().map(|found| found.into_iter().unzip())
+    /// Describes a plan. Its dynamic dimensions get the names in `names`, or `tensor.axis`.
+    pub(super) fn of(tensors: &[PlanTensor], names: &DimensionNames) -> Self {
+        let side = |is_input: bool| {
+            let own = tensors.iter().enumerate().filter(move |(_, tensor)| tensor.is_input == is_input);
+            own.map(|(at, tensor)| (at, specify(tensor, names))).unzip()
         };
-        let ((inputs, input_specs), (outputs, output_specs)) = (side(true)?, side(false)?);
+        let ((inputs, input_specs), (outputs, output_specs)): ((Vec<_>, _), _) = (side(true), side(false));
         let ranges = inputs.iter().map(|at| range(&tensors[*at])).collect();
-        Ok(Self { spec: EngineSpec { inputs: input_specs, outputs: output_specs }, inputs, outputs, ranges })
+        Self { spec: EngineSpec { inputs: input_specs, outputs: output_specs }, inputs, outputs, ranges }
     }
 
     /// Checks that the plan was built for the sizes of the inputs.
@@ -100,19 +81,6 @@ fn specify(tensor: &PlanTensor, names: &DimensionNames) -> TensorSpec {
         },
     });
     TensorSpec::new(name.clone(), tensor.element_type, dims)
-}
-
-/// The plan's sizes with the expected names; `None` if the two contradict.
-fn merge(expected: &TensorSpec, own: &TensorSpec) -> Option<TensorSpec> {
-    if expected.element_type != own.element_type || expected.shape.len() != own.shape.len() {
-        return None;
-    }
-    let dims = expected.shape.iter().zip(&own.shape).map(|(expected, own)| match (expected, own) {
-        (Dim::Fixed(expected), Dim::Fixed(own)) if expected != own => None,
-        (_, Dim::Fixed(_)) => Some(own.clone()),
-        (expected, Dim::Named(_)) => Some(expected.clone()),
-    });
-    Some(TensorSpec::new(own.name.clone(), own.element_type, dims.collect::<Option<Vec<_>>>()?))
 }
 
 /// The meaning of TensorRT's reason for refusing a plan.

@@ -79,15 +79,6 @@ impl TensorRtEngine {
         TensorRtLoader::new(tensorrt, device)
     }
 
-    /// Creates an engine for the same plan that can run concurrently with this one: it shares the weights, and has its own
-    /// stream and working memory.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Execution`] if the device has too little memory for it.
-    pub fn another_context(&self) -> Result<Self> {
-        Self::of(Arc::clone(&self.shared))
-    }
-
     pub(super) fn of(shared: Arc<Shared>) -> Result<Self> {
         shared.device.bind_to_thread()?;
         let known = shared.known_kernels();

@@ -64,11 +64,6 @@ impl TensorRt {
         Ok(tensorrt)
     }
 
-    /// Whether it can build plans: a lean runtime cannot, nor can a library without its ONNX parser.
-    pub fn can_build(&self) -> bool {
-        self.loaded.build.is_ok()
-    }
-
     /// The version that the library reports.
     pub fn version(&self) -> Version {
         self.loaded.version

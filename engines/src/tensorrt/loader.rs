@@ -5,7 +5,6 @@ use super::calls::run::{Binding, LoadedPlan};
 use super::description::{Description, DimensionNames, Remedy, meaning};
 use super::engine::{Shared, TensorRtEngine};
 use crate::cuda::CudaDevice;
-use crate::spec::EngineSpec;
 use ocelli_error::{Error, ErrorKind, Result};
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -15,10 +14,8 @@ use std::sync::Arc;
 pub struct TensorRtLoader {
     tensorrt: TensorRt,
     device: Arc<CudaDevice>,
-    spec: Option<EngineSpec>,
     names: DimensionNames,
     with_graphs: bool,
-    kernel_cache: Option<PathBuf>,
     remedy: Option<Remedy>,
 }
 
@@ -27,23 +24,14 @@ impl TensorRtLoader {
         Self {
             tensorrt: tensorrt.clone(),
             device: Arc::clone(device),
-            spec: None,
             names: DimensionNames::new(),
             with_graphs: true,
-            kernel_cache: None,
             remedy: None,
         }
     }
 
-    /// The inputs and outputs that the plan must have. A plan does not contain the names of dynamic dimensions, which say
-    /// which sizes are equal, so it gets those of the specification. Without a specification each dimension is named
-    /// `tensor.axis`, unless [`with_dimension_name`](Self::with_dimension_name) names it.
-    pub fn with_spec(mut self, spec: EngineSpec) -> Self {
-        self.spec = Some(spec);
-        self
-    }
-
-    /// Names a dynamic dimension. Names of fixed dimensions and of tensors that the plan does not have are ignored.
+    /// Names a dynamic dimension, which a plan does not: names say which sizes are equal. Without one it is `tensor.axis`. Names
+    /// of fixed dimensions and of tensors that the plan does not have are ignored.
     pub fn with_dimension_name(mut self, tensor: &str, axis: usize, name: &str) -> Self {
         self.names.insert((tensor.to_owned(), axis), name.to_owned());
         self
@@ -52,15 +40,6 @@ impl TensorRtLoader {
     /// Whether repeated runs with the same shapes and addresses are captured as CUDA graphs; on by default.
     pub fn with_graphs(mut self, graphs: bool) -> Self {
         self.with_graphs = graphs;
-        self
-    }
-
-    /// The file of the kernels that TensorRT for RTX compiles for this GPU: it is read at the start and written after the
-    /// first run, so that the next process compiles nothing. A file of another GPU, driver or version is ignored with a
-    /// warning and replaced. [`load_file`](Self::load_file) has `.kernels` beside the plan by default. TensorRT proper
-    /// compiles no kernels and has no such file.
-    pub fn with_kernel_cache(mut self, path: &Path) -> Self {
-        self.kernel_cache = Some(path.to_owned());
         self
     }
 
@@ -73,17 +52,20 @@ impl TensorRtLoader {
 
     /// Loads a plan from a file onto the device.
     ///
+    /// TensorRT for RTX compiles kernels for this GPU: they are read from `.kernels` beside the plan and written after the
+    /// first run, so that the next process compiles nothing. A file of another GPU, driver or version is ignored with a
+    /// warning and replaced.
+    ///
     /// # Errors
     /// [`ErrorKind::InvalidData`] if the file cannot be read, and as [`load`](Self::load).
-    pub fn load_file(mut self, path: &Path) -> Result<TensorRtEngine> {
+    pub fn load_file(self, path: &Path) -> Result<TensorRtEngine> {
         let what = format!("cannot load the plan {}", path.display());
         let plan = std::fs::read(path).map_err(|error| {
             Error::new(ErrorKind::InvalidData, format!("{what}: {error}")).with_source(error)
         })?;
         let mut beside = path.as_os_str().to_owned();
         beside.push(".kernels");
-        self.kernel_cache.get_or_insert(beside.into());
-        self.load_named(&plan, &what)
+        self.load_named(&plan, &what, Some(beside.into()))
     }
 
     /// Loads a plan onto the device.
@@ -93,10 +75,10 @@ impl TensorRtLoader {
     /// are unsupported or not expected; [`ErrorKind::Unavailable`] if TensorRT does not start;
     /// [`ErrorKind::Execution`] if the device has too little memory for it.
     pub fn load(self, plan: &[u8]) -> Result<TensorRtEngine> {
-        self.load_named(plan, "cannot load the plan")
+        self.load_named(plan, "cannot load the plan", None)
     }
 
-    fn load_named(self, plan: &[u8], what: &str) -> Result<TensorRtEngine> {
+    fn load_named(self, plan: &[u8], what: &str, kernel_cache: Option<PathBuf>) -> Result<TensorRtEngine> {
         let invalid = |why: String| Error::new(ErrorKind::InvalidData, format!("{what}: {why}"));
         if plan.is_empty() {
             return Err(invalid("it is empty".to_owned()));
@@ -118,7 +100,7 @@ impl TensorRtLoader {
             }
         })?;
         let tensors = plan.tensors().map_err(invalid)?;
-        let description = Description::of(&tensors, self.spec.as_ref(), &self.names).map_err(invalid)?;
+        let description = Description::of(&tensors, &self.names);
         TensorRtEngine::of(Arc::new(Shared {
             text: format!("{library}, {device}"),
             plan: Arc::new(plan),
@@ -126,7 +108,7 @@ impl TensorRtLoader {
             tensors: tensors.len(),
             device: Arc::clone(&self.device),
             with_graphs: self.with_graphs,
-            kernel_cache: self.kernel_cache,
+            kernel_cache,
             remedy: self.remedy,
         }))
     }

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use super::container::{Attribute, Container, View};
 use super::family::{Family, spell};
-use super::meta::{self, Rule, Rules};
 use super::nearest::nearest;
 use super::sizes::{RotaryShapes, layer_count};
+use super::tensors::{TENSORS, from_meta, metas_name, metas_names_like};
 use super::weights::Weights;
 use crate::prune::{Branch, MaskedBranch, Pruning};
 use crate::read_text;
@@ -26,6 +26,39 @@ const DERIVED: [&str; 3] = [".position_ids", ".rotary_emb.inv_freq", ".num_batch
 /// Dictionaries that training programs put around the tensors; the empty name is the file's root.
 const WRAPPERS: [&str; 6] =
     ["", "model", "state_dict", "model_state_dict", "student_state_dict", "pruned_state_dict"];
+
+/// The start of the names of the memory tracker's neck.
+const TRACKER_NECK: &str = "backbone.vision_backbone.sam2_convs.";
+/// What the tracker of SAM 3.1 is.
+pub(super) const MULTIPLEX: &str = "the multiplex tracker of SAM 3.1, which is not supported";
+const CLASSIFIER: &str = "the classifier of the image backbone";
+
+/// Tensors of a checkpoint that no graph needs: the start of the name, or its end after a star, and what they are.
+const IGNORED: [(&str, &str); 14] = [
+    ("tracker.model.", MULTIPLEX),
+    ("inst_interactive_predictor.", "the interactive head of SAM 1"),
+    ("backbone.vision_backbone.propagation_convs.", "the tracker's neck"),
+    ("backbone.vision_backbone.interactive_convs.", "the interactive head's neck"),
+    ("geometry_encoder.points_", "point prompts"),
+    ("*.attn.freqs_cis", "rotary tables, which are computed"),
+    ("*.attn.freqs_cis_real", "rotary tables, which are computed"),
+    ("*.attn.freqs_cis_imag", "rotary tables, which are computed"),
+    ("backbone.language_backbone.encoder.projection_layer", "a projection that the detector does not use"),
+    ("*.num_batches_tracked", "counters of the training"),
+    ("*.attention_bias_idxs", "indices of pairs in a window, which are computed"),
+    ("backbone.vision_backbone.trunk.model.backbone.model.classifier.", CLASSIFIER),
+    ("backbone.vision_backbone.trunk.model.backbone.model.norm_head.", CLASSIFIER),
+    ("backbone.vision_backbone.trunk.model.backbone.model.head.", CLASSIFIER),
+];
+
+/// Why no graph needs a tensor, if so.
+fn ignored(name: &str) -> Option<&'static str> {
+    let fits = |pattern: &str| match pattern.strip_prefix('*') {
+        Some(end) => name.ends_with(end),
+        None => name.starts_with(pattern),
+    };
+    IGNORED.iter().find(|(pattern, _)| fits(pattern)).map(|(_, why)| *why)
+}
 
 /// Tensors that no graph needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,8 +86,8 @@ pub(super) struct Loaded {
     pub(super) blocks: usize,
     /// The blocks that a pruned file lacks, by its own lists.
     pub(super) pruning: Pruning,
-    /// The names of the tensors in Meta's files.
-    pub(super) rules: Option<Rules>,
+    /// Whether the tensors have Meta's names in the file.
+    pub(super) has_metas_names: bool,
 }
 
 impl Loaded {
@@ -66,8 +99,7 @@ impl Loaded {
         if let Some(local) = self.family.student_original(name) {
             return format!("{prefix}{local}");
         }
-        let original = self.rules.as_ref().and_then(|rules| rules.original(name));
-        match original {
+        match metas_name(name).filter(|_| self.has_metas_names) {
             Some(original) => format!("{prefix}{}", original.strip_prefix(replaced).unwrap_or(&original)),
             None => name.to_owned(),
         }
@@ -81,7 +113,7 @@ impl Loaded {
         let Some(name) = self.unknown.first() else { return Ok(()) };
         let (prefix, replaced) = self.family.prefix();
         let local = format!("{replaced}{}", name.strip_prefix(prefix).unwrap_or(name));
-        let known = self.rules.as_ref().map(|rules| rules.names_like(&local)).unwrap_or_default();
+        let known = if self.has_metas_names { metas_names_like(&local) } else { Vec::new() };
         let hint = nearest(&local, known.iter().map(String::as_str)).map_or_else(String::new, |near| {
             format!("; the nearest one is {prefix}{}", near.strip_prefix(replaced).unwrap_or(near))
         });
@@ -111,19 +143,10 @@ pub(super) fn folder_files(folder: &Path) -> Result<Vec<PathBuf>> {
 
 /// Loads the tensors of one checkpoint, which may be in several files.
 pub(super) fn load(paths: &[PathBuf]) -> Result<Loaded> {
-    load_with(paths, all_rules())
-}
-
-fn all_rules() -> Vec<Rule> {
-    [meta::detector_rules(), meta::tracker_rules()].concat()
-}
-
-/// As [`load`], with these rules for Meta's names.
-pub(super) fn load_with(paths: &[PathBuf], rules: Vec<Rule>) -> Result<Loaded> {
     let containers = paths.iter().map(|path| Container::open(path)).collect::<Result<Vec<_>>>()?;
     let shown = paths.first().map(|path| path.display().to_string()).unwrap_or_default();
     let (family, wrapper) = recognise(&containers).ok_or_else(|| unrecognised(&containers, &shown))?;
-    let mut loader = Loader::new(family, rules);
+    let mut loader = Loader::new(family);
     let is_torch = containers.iter().any(|container| container.is_torch);
     let nested = containers
         .iter()
@@ -185,7 +208,6 @@ fn unrecognised(containers: &[Container], path: &str) -> Error {
 
 pub(super) struct Loader {
     family: Family,
-    rules: Option<Rules>,
     weights: Weights,
     ignored: BTreeMap<String, (usize, u64)>,
     unknown: Vec<String>,
@@ -196,10 +218,9 @@ pub(super) struct Loader {
 }
 
 impl Loader {
-    fn new(family: Family, rules: Vec<Rule>) -> Self {
+    fn new(family: Family) -> Self {
         Self {
             family,
-            rules: (family != Family::HuggingFace).then(|| Rules::new(rules)),
             weights: Weights::default(),
             ignored: BTreeMap::new(),
             unknown: Vec::new(),
@@ -211,7 +232,7 @@ impl Loader {
 
     fn finish(mut self, is_torch: bool, pruning: Pruning) -> Loaded {
         let has_tracker = self.settle_tracker();
-        let Self { family, rules, weights, ignored, unknown, misshapen, rotary, .. } = self;
+        let Self { family, weights, ignored, unknown, misshapen, rotary, .. } = self;
         let names = weights.views().keys().map(String::as_str);
         let blocks = layer_count(names, "vision_encoder.backbone.layers.");
         let ignored =
@@ -227,7 +248,7 @@ impl Loader {
             rotary,
             blocks,
             pruning,
-            rules,
+            has_metas_names: family != Family::HuggingFace,
         }
     }
 
@@ -250,7 +271,7 @@ impl Loader {
     #[cfg(test)]
     pub(super) fn of_shapes(tensors: &[(String, Vec<usize>, super::container::Format)]) -> Option<Loaded> {
         let family = Family::of(tensors.iter().map(|(name, ..)| name.as_str()))?;
-        let mut loader = Self::new(family, all_rules());
+        let mut loader = Self::new(family);
         for (name, shape, format) in tensors {
             let view = View::of_shape(*format, shape);
             let added = match family {
@@ -307,17 +328,17 @@ impl Loader {
         {
             self.rotary.insert(block, [*rows, *columns]);
         }
-        if let Some(why) = meta::ignored(&local) {
+        if let Some(why) = ignored(&local) {
             self.ignore(why, &[(name.to_owned(), view)]);
             return Ok(());
         }
         // Outside the prefix there is no detector, but the tracker; its neck is among the detector's.
-        let of_tracker = spelled.starts_with("tracker.") || local.starts_with(meta::TRACKER_NECK);
+        let of_tracker = spelled.starts_with("tracker.") || local.starts_with(TRACKER_NECK);
         let inside = spelled.starts_with(prefix) || of_tracker;
         if let Some(name) = self.family.student_name(&local).filter(|_| inside) {
             return self.weights.insert_adapted(name, file, view);
         }
-        match self.rules.as_ref().filter(|_| inside).and_then(|rules| rules.apply(&local, &view)) {
+        match inside.then(|| from_meta(&TENSORS, &local, &view)).flatten() {
             Some(Ok(views)) => {
                 for (name, view) in views {
                     self.weights.insert(name, file, view)?;

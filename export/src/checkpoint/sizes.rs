@@ -1,8 +1,10 @@
-//! The sizes of a model from the shapes of its tensors, for files without a configuration.
+//! The sizes of a model from the shapes of its tensors, for files without a configuration. The table of tensors says which
+//! axis has which size.
 
 use std::collections::BTreeMap;
 
 use super::container::View;
+use super::tensors::{TENSORS, number_in};
 use crate::config::{
     Activation, MobileClip, ModelConfig, Stack, TextConfig, TextEncoder, TrackerConfig, VisionConfig,
 };
@@ -49,38 +51,27 @@ pub(super) fn sizes(
         Some(_) => unseen_vision(&shapes)?,
         None => vision(&shapes, blocks, rotary)?,
     };
-    let width = shapes.of::<4>("vision_encoder.neck.fpn_layers.2.proj1.weight")?[0];
-    let decoder = "detr_decoder";
-    let decoder_heads = shapes.of::<2>(&format!("{decoder}.box_rpb_embed_x.layer2.weight"))?[0];
-    let stack = |layers: &str, heads: usize| {
-        Ok::<_, Error>(Stack {
-            layers: shapes.count(layers),
-            heads,
-            intermediate: shapes.of::<2>(&format!("{layers}0.mlp.fc1.weight"))?[0],
-            activation: Activation::Relu,
-        })
-    };
+    let (width, decoder_heads) = (shapes.size("width")?, shapes.size("decoder-heads")?);
     // EfficientSAM3's fine-tuned detectors come without an encoder of exemplars.
     let (geometry, roi_size) = match shapes.first("geometry_encoder.") {
         None => (Stack { layers: 0, heads: 1, intermediate: 0, activation: Activation::Relu }, 0),
-        Some(_) => (
-            stack("geometry_encoder.layers.", HEADS)?,
-            shapes.of::<4>("geometry_encoder.boxes_pool_project.weight")?[2],
-        ),
+        Some(_) => {
+            (shapes.stack("geometry_encoder.layers.", "geometry-intermediate", HEADS)?, shapes.size("roi")?)
+        }
     };
     let config = ModelConfig {
         vision,
         student,
-        text: if views.contains_key(MOBILE_CLIP) { mobile_clip(&shapes)? } else { clip(&shapes)? },
+        text: text(&shapes)?,
         width,
         geometry,
         roi_size,
-        encoder: stack("detr_encoder.layers.", HEADS)?,
-        decoder: stack("detr_decoder.layers.", decoder_heads)?,
-        num_queries: shapes.of::<2>(&format!("{decoder}.query_embed.weight"))?[0],
+        encoder: shapes.stack("detr_encoder.layers.", "encoder-intermediate", HEADS)?,
+        decoder: shapes.stack("detr_decoder.layers.", "decoder-intermediate", decoder_heads)?,
+        num_queries: shapes.size("queries")?,
         mask_heads: HEADS,
         mask_stages: shapes.count("mask_decoder.pixel_decoder.conv_layers."),
-        scoring_hidden: shapes.of::<2>("dot_product_scoring.text_mlp.layer1.weight")?[0],
+        scoring_hidden: shapes.size("scoring")?,
         tracker: shapes.first("tracker_model.").map(|_| tracker(&shapes)).transpose()?,
     };
     for (what, size) in [("heads", decoder_heads), ("width", width)] {
@@ -94,9 +85,8 @@ pub(super) fn sizes(
 
 /// The vision transformer.
 fn vision(shapes: &Shapes<'_>, blocks: usize, rotary: &RotaryShapes) -> Result<VisionConfig> {
-    let vit = "vision_encoder.backbone";
-    let [hidden, _, patch, _] = shapes.of(&format!("{vit}.embeddings.patch_embeddings.projection.weight"))?;
-    let [_, positions, _] = shapes.of(&format!("{vit}.embeddings.position_embeddings"))?;
+    let (hidden, patch) = (shapes.size("hidden")?, shapes.size("patch")?);
+    let [_, positions, _] = shapes.of("vision_encoder.backbone.embeddings.position_embeddings")?;
     let table = positions.isqrt();
     if table * table != positions {
         return Err(invalid(format!(
@@ -114,7 +104,7 @@ fn vision(shapes: &Shapes<'_>, blocks: usize, rotary: &RotaryShapes) -> Result<V
         stack: Stack {
             layers: blocks,
             heads,
-            intermediate: shapes.any(&format!("{vit}.layers."), ".mlp.fc1.weight")?,
+            intermediate: shapes.size("vit-intermediate")?,
             activation: Activation::Gelu,
         },
         image_size: grid.checked_mul(patch).ok_or_else(|| invalid("the patch size overflows".into()))?,
@@ -129,9 +119,8 @@ fn vision(shapes: &Shapes<'_>, blocks: usize, rotary: &RotaryShapes) -> Result<V
 
 /// What a network in place of the vision transformer stands for: as wide, with the same image and grid.
 fn unseen_vision(shapes: &Shapes<'_>) -> Result<VisionConfig> {
-    let hidden = shapes.of::<4>(&format!("{}.0.weight", student::HEAD))?[0];
     Ok(VisionConfig {
-        hidden,
+        hidden: shapes.size("hidden")?,
         stack: Stack { layers: 0, heads: 1, intermediate: 0, activation: Activation::Gelu },
         image_size: GRID * PATCH,
         patch_size: PATCH,
@@ -143,85 +132,50 @@ fn unseen_vision(shapes: &Shapes<'_>) -> Result<VisionConfig> {
     })
 }
 
-fn clip(shapes: &Shapes<'_>) -> Result<TextConfig> {
-    let root = "text_encoder.text_model";
-    let [vocab_size, hidden] = shapes.of(&format!("{root}.embeddings.token_embedding.weight"))?;
-    let [context_length, _] = shapes.of(&format!("{root}.embeddings.position_embedding.weight"))?;
-    let layers = format!("{root}.encoder.layers.");
-    Ok(TextConfig {
-        hidden,
-        stack: Stack {
-            layers: shapes.count(&layers),
-            heads: heads_of(hidden)?,
-            intermediate: shapes.of::<2>(&format!("{layers}0.mlp.fc1.weight"))?[0],
-            activation: Activation::Gelu,
-        },
-        context_length,
-        vocab_size,
-        projection: shapes.of::<2>("text_encoder.text_projection.weight").map_or(hidden, |shape| shape[0]),
-        layer_norm_eps: ORIGINAL_EPS,
-        encoder: TextEncoder::Clip,
-        bos: vocab_size.saturating_sub(2) as i64,
-        eos: vocab_size.saturating_sub(1) as i64,
-    })
-}
-
 /// A tensor that only MobileCLIP's text encoder has.
 const MOBILE_CLIP: &str = "text_encoder.embeddings.token_embedding.weight";
 
-fn mobile_clip(shapes: &Shapes<'_>) -> Result<TextConfig> {
-    let [vocab_size, hidden] = shapes.of(MOBILE_CLIP)?;
-    let table = "text_encoder.embeddings.position_embedding.position_embedding";
-    let [_, _, positions, _] = shapes.of(table)?;
-    let layers = "text_encoder.layers.";
-    let conv = shapes.of::<4>(&format!("{layers}0.token_mixer.mixer.conv.weight"));
-    let text = MobileClip {
-        rep_mixer: conv.is_ok(),
-        kernel: conv.map_or(1, |[_, _, _, kernel]| kernel),
-        positions,
-        padding: TextPadding::Training,
+fn text(shapes: &Shapes<'_>) -> Result<TextConfig> {
+    let (hidden, vocab_size) = (shapes.size("text")?, shapes.size("vocabulary")?);
+    let (layers, context_length, encoder) = if shapes.has(MOBILE_CLIP) {
+        let (positions, kernel) = (shapes.size("positions")?, shapes.size("kernel"));
+        let text = MobileClip {
+            rep_mixer: kernel.is_ok(),
+            kernel: kernel.unwrap_or(1),
+            positions,
+            padding: TextPadding::Training,
+        };
+        ("text_encoder.layers.", positions, TextEncoder::MobileClip(text))
+    } else {
+        ("text_encoder.text_model.encoder.layers.", shapes.size("context")?, TextEncoder::Clip)
     };
+    let stack = shapes.stack(layers, "text-intermediate", heads_of(hidden)?)?;
     Ok(TextConfig {
         hidden,
-        stack: Stack {
-            layers: shapes.count(layers),
-            heads: heads_of(hidden)?,
-            intermediate: shapes.any(layers, ".mlp.fc1.weight")?,
-            activation: Activation::Gelu,
-        },
-        context_length: positions,
+        stack: Stack { activation: Activation::Gelu, ..stack },
+        context_length,
         vocab_size,
-        projection: hidden,
+        projection: shapes.size("text-projection").unwrap_or(hidden),
         layer_norm_eps: ORIGINAL_EPS,
-        encoder: TextEncoder::MobileClip(text),
+        encoder,
         bos: vocab_size.saturating_sub(2) as i64,
         eos: vocab_size.saturating_sub(1) as i64,
     })
 }
 
 fn tracker(shapes: &Shapes<'_>) -> Result<TrackerConfig> {
-    let of = |name: &str| Ok::<_, Error>(shapes.of::<2>(&format!("tracker_model.{name}"))?[0]);
-    let root = "tracker_model";
-    let [memory_rows, _, _, memory_width] =
-        shapes.of(&format!("{root}.memory_temporal_positional_encoding"))?;
-    let decoder = "mask_decoder.transformer.layers.";
     Ok(TrackerConfig {
-        memory_width,
-        memory_rows,
-        layers: shapes.count(&format!("{root}.memory_attention.layers.")),
-        intermediate: of("memory_attention.layers.0.linear1.weight")?,
+        memory_width: shapes.size("memory")?,
+        memory_rows: shapes.size("times")?,
+        layers: shapes.count("tracker_model.memory_attention.layers."),
+        intermediate: shapes.size("tracker-intermediate")?,
         rope_theta: 10000.0,
-        decoder: Stack {
-            layers: shapes.count(&format!("{root}.{decoder}")),
-            heads: HEADS,
-            intermediate: of(&format!("{decoder}0.mlp.proj_in.weight"))?,
-            activation: Activation::Relu,
-        },
-        decoder_width: of(&format!("{decoder}0.cross_attn_token_to_image.q_proj.weight"))?,
-        iou_hidden: of("mask_decoder.iou_prediction_head.proj_in.weight")?,
-        fuser_layers: shapes.count(&format!("{root}.memory_encoder.memory_fuser.layers.")),
-        fuser_intermediate: of("memory_encoder.memory_fuser.layers.0.pointwise_conv1.weight")?,
-        mask_channels: shapes.of::<4>(&format!("{root}.prompt_encoder.mask_embed.conv2.weight"))?[0],
+        decoder: shapes.stack("tracker_model.mask_decoder.transformer.layers.", "decoder-mlp", HEADS)?,
+        decoder_width: shapes.size("inner")?,
+        iou_hidden: shapes.size("iou")?,
+        fuser_layers: shapes.count("tracker_model.memory_encoder.memory_fuser.layers."),
+        fuser_intermediate: shapes.size("fuser-intermediate")?,
+        mask_channels: shapes.size("channels")?,
     })
 }
 
@@ -293,11 +247,30 @@ impl Shapes<'_> {
             .map_err(|_| invalid(format!("tensor {name} has shape {:?}: expected {N} axes", view.shape)))
     }
 
-    /// The first size of some tensor between `start` and `end`.
-    fn any(&self, start: &str, end: &str) -> Result<usize> {
-        let mut found = self.0.iter().filter(|(name, _)| name.starts_with(start) && name.ends_with(end));
-        let size = found.next().and_then(|(_, view)| view.shape.first());
-        size.copied().ok_or_else(|| invalid(format!("no tensor {start}*{end}")))
+    /// A size of the table, from the first tensor that has it.
+    pub(super) fn size(&self, size: &str) -> Result<usize> {
+        let axis_of = |shape: &[&str]| shape.iter().position(|found| *found == size);
+        let mut lines = TENSORS.iter().filter_map(|line| Some((line, axis_of(&line.shape)?)));
+        let found = lines.clone().find_map(|(line, axis)| {
+            let mut alike = self.0.iter().filter(|(name, _)| number_in(&line.name, name).is_some());
+            Some((alike.next()?, axis, line.shape.len()))
+        });
+        match (found, lines.next()) {
+            (Some(((name, view), _, axes)), _) if view.shape.len() != axes => {
+                Err(invalid(format!("tensor {name} has shape {:?}: expected {axes} axes", view.shape)))
+            }
+            (Some(((_, view), axis, _)), _) => Ok(view.shape[axis]),
+            (None, Some((line, _))) => {
+                Err(invalid(format!("tensor {} is missing", line.name.replace('#', "0"))))
+            }
+            (None, None) => unreachable!("{size} is in the table of tensors"),
+        }
+    }
+
+    /// A stack of layers whose names start with `prefix`, and the width of its feed-forward networks in the table.
+    fn stack(&self, prefix: &str, intermediate: &str, heads: usize) -> Result<Stack> {
+        let (layers, intermediate) = (self.count(prefix), self.size(intermediate)?);
+        Ok(Stack { layers, heads, intermediate, activation: Activation::Relu })
     }
 
     /// The number of layers after `prefix`: one more than the largest index.

@@ -2,9 +2,9 @@ use std::collections::BTreeMap;
 
 use sha2::{Digest, Sha256};
 
-use super::container::{Format, View};
+use super::container::{Container, Format, MappedFile, View};
 use super::load::{Loaded, Loader};
-use super::meta::{Change, Rule, Rules, detector_rules, tracker_rules};
+use super::tensors::{Change, TENSORS, Tensor, from_meta};
 use super::*;
 
 fn goldens() -> PathBuf {
@@ -44,54 +44,73 @@ fn metas_names_become_those_of_transformers() {
     assert_eq!(config.vision.layer_norm_eps, 1e-5);
 }
 
-/// Opens a golden with other rules, as far as the comparison of values.
-fn with_rules(rules: &[Rule], golden: &str, file: &str) -> Result<Option<String>> {
-    let loaded = load::load_with(&[goldens().join(golden).join(file)], rules.to_vec())?;
-    loaded.check_known()?;
-    let config = sizes::sizes(loaded.weights.views(), loaded.blocks, &loaded.rotary)?;
-    loaded.weights.check(&layout::expected_tensors(&config, &loaded.pruning), str::to_owned)?;
-    Ok(difference(&loaded.weights, golden))
+/// A golden's tensors in the detector's own names, and what they become.
+struct Sample {
+    file: MappedFile,
+    tensors: Vec<(String, View)>,
+    expected: BTreeMap<String, (Vec<usize>, String)>,
 }
 
-/// Every rule matters: without it, with another's name or with another change, a golden fails.
-#[test]
-fn every_rule_is_needed() {
-    let rules = detector_rules();
-    let files = [("sam3", "sam3.pt"), ("lite_s0", "efficient_sam3.pt")];
-    for (golden, file) in files {
-        assert_eq!(with_rules(&rules, golden, file).expect("the rules are right"), None, "{file}");
+impl Sample {
+    fn open(golden: &str, file: &str) -> Self {
+        let mut container = Container::open(&goldens().join(golden).join(file)).expect("the golden is whole");
+        let tensors = container.groups.values_mut().flat_map(std::mem::take);
+        let own = |name: String| family::spell(&name).strip_prefix("detector.").map(str::to_owned);
+        let tensors = tensors.filter_map(|(name, view)| Some((own(name)?, view))).collect();
+        Self { file: container.file, tensors, expected: expected(golden) }
     }
-    let unnoticed = |rules: Vec<Rule>| {
-        files.iter().all(|(golden, file)| matches!(with_rules(&rules, golden, file), Ok(None)))
-    };
+
+    /// Whether this line of the table makes what the golden expects of each tensor; none if it has no such tensor.
+    fn agrees(&self, line: &Tensor) -> Option<bool> {
+        let is_right = |(name, view): &(String, View)| {
+            let views = from_meta(std::slice::from_ref(line), name, view)?;
+            Some(views.is_ok_and(|views| views.iter().all(|(name, view)| self.has(name, view))))
+        };
+        self.tensors.iter().filter_map(is_right).reduce(|a, b| a && b)
+    }
+
+    fn has(&self, name: &str, view: &View) -> bool {
+        let Some((shape, hash)) = self.expected.get(name) else { return false };
+        let values = || view.read(std::slice::from_ref(&self.file));
+        let bytes = || values().iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<_>>();
+        *shape == view.shape && *hash == hex(&Sha256::digest(bytes()))
+    }
+}
+
+/// Every line of the table matters: there is a tensor for it, and with another name or another change, a golden differs.
+#[test]
+fn every_line_of_the_table_is_needed() {
+    let samples =
+        [("sam3", "sam3.pt"), ("lite_s0", "efficient_sam3.pt")].map(|(name, file)| Sample::open(name, file));
+    let agrees =
+        |line: &Tensor| samples.iter().filter_map(|sample| sample.agrees(line)).reduce(|a, b| a && b);
+    let lines: Vec<&Tensor> =
+        TENSORS.iter().filter(|line| line.part != "tracker" && line.meta.is_some()).collect();
     let mut wrong = Vec::new();
-    for i in 0..rules.len() {
-        let mut without = rules.clone();
-        without.remove(i);
-        if unnoticed(without) {
-            wrong.push(format!("without {}", rules[i].from));
+    for (i, line) in lines.iter().enumerate() {
+        if agrees(line) != Some(true) {
+            wrong.push(format!("{line:?}: {:?}", agrees(line)));
         }
-        let mut changed = rules.clone();
-        changed[i].change = match rules[i].change {
-            Change::Rename if rules[i].from.ends_with("weight") => Change::Transpose,
-            Change::Rename => Change::Thirds,
+        let change = match line.change {
+            Change::Rename if line.shape.len() == 2 => Change::Transpose,
+            Change::Rename => Change::Third(0),
             _ => Change::Rename,
         };
-        if unnoticed(changed) {
-            wrong.push(format!("{} with another change", rules[i].from));
-        }
+        let name = |other: &Tensor| Tensor { name: other.name.clone(), ..(*line).clone() };
         // Names that take the same numbers can be exchanged.
-        let numbers = |rule: &Rule| (rule.to.matches('#').count(), rule.to.contains("{}"));
-        let others = (i + 1..rules.len()).filter(|j| numbers(&rules[i]) == numbers(&rules[*j]));
-        for j in others.filter(|j| rules[i].to != rules[*j].to).take(3) {
-            let mut swapped = rules.clone();
-            (swapped[i].to, swapped[j].to) = (rules[j].to.clone(), rules[i].to.clone());
-            if unnoticed(swapped) {
-                wrong.push(format!("{} and {} exchanged", rules[i].from, rules[j].from));
+        let others =
+            lines[i + 1..].iter().filter(|other| other.name.contains('#') == line.name.contains('#'));
+        let others = others.filter(|other| other.name != line.name).take(3);
+        for changed in
+            [Tensor { change, ..(*line).clone() }].into_iter().chain(others.map(|other| name(other)))
+        {
+            if agrees(&changed) == Some(true) {
+                wrong.push(format!("{} as {} by {:?}", line.name, changed.name, changed.change));
             }
         }
     }
     assert!(wrong.is_empty(), "{} unnoticed:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(lines.len() > 200, "{} lines", lines.len());
 }
 
 /// The names, shapes and formats of a released checkpoint.
@@ -136,7 +155,7 @@ fn the_released_names_and_shapes_fit() {
             sizes::sizes(loaded.weights.views(), loaded.blocks, &loaded.rotary).expect("the sizes fit");
         loaded
             .weights
-            .check(&layout::expected_tensors(&config, &loaded.pruning), str::to_owned)
+            .check(&tensors::expected_tensors(&config, &loaded.pruning), str::to_owned)
             .expect("complete");
         let mut same = released.clone();
         same.vision.layer_norm_eps = 1e-5;
@@ -313,7 +332,7 @@ fn smaller_detectors_fit_by_their_shapes() {
     let config = sizes::sizes(loaded.weights.views(), loaded.blocks, &loaded.rotary).expect("the sizes fit");
     loaded
         .weights
-        .check(&layout::expected_tensors(&config, &loaded.pruning), str::to_owned)
+        .check(&tensors::expected_tensors(&config, &loaded.pruning), str::to_owned)
         .expect("complete");
     assert_eq!((config.encoder.layers, config.encoder.intermediate), (4, 1024));
     assert_eq!((config.decoder.layers, config.decoder.intermediate), (5, 1024));
@@ -488,7 +507,7 @@ fn the_released_tracker_fits() {
     loaded.check_known().expect("every name is known");
     assert!(loaded.has_tracker);
     let config = sizes::sizes(loaded.weights.views(), loaded.blocks, &loaded.rotary).expect("the sizes fit");
-    let layout = layout::expected_tensors(&config, &loaded.pruning);
+    let layout = tensors::expected_tensors(&config, &loaded.pruning);
     loaded.weights.check(&layout, |name| loaded.spelled(name)).expect("complete");
     let nested = r#"{"detector_config":{"vision_config":{"backbone_config":{}}}}"#;
     let defaults = ModelConfig::parse(nested).expect("the defaults");
@@ -500,15 +519,15 @@ fn the_released_tracker_fits() {
 fn metas_names_of_the_tracker_become_those_of_transformers() {
     let text =
         std::fs::read_to_string(goldens().join("names/tracker.txt")).expect("the list is in the repository");
-    let (rules, view) = (Rules::new(tracker_rules()), View::of_shape(Format::F32, &[1]));
+    let view = View::of_shape(Format::F32, &[1]);
     let pairs: Vec<(&str, &str)> =
         text.lines().map(|line| line.split_once(' ').expect("two names")).collect();
     let wrong: Vec<&str> = pairs
         .iter()
         .filter(|(meta, transformers)| {
             let local = meta.strip_prefix("detector.").unwrap_or(meta);
-            let found = rules.apply(local, &view).and_then(Result::ok);
-            found.is_none_or(|found| found.len() != 1 || found[0].0 != *transformers)
+            let found = from_meta(&TENSORS, local, &view).and_then(Result::ok).unwrap_or_default();
+            !found.keys().eq([transformers])
         })
         .map(|(meta, _)| *meta)
         .collect();

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use sha2::{Digest, Sha256};
 
 use super::container::{MappedFile, View};
-use super::layout::Requirement;
 use super::nearest::nearest;
+use super::tensors::Requirement;
 use ocelli_error::{Error, ErrorKind, Result};
 
 /// Tensors in mapped files.

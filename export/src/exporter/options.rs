@@ -6,7 +6,8 @@ use super::{MAX_GRID, MAX_IMGSZ};
 use crate::calibration::Calibration;
 use crate::checkpoint::Checkpoint;
 use crate::contract::{FORMAT_VERSION, Precision, Prompting, Target};
-use crate::mixed_precision::{Block, Family, HalfFormat, HalfRules, MixedPrecision};
+use crate::graph::HalfRules;
+use crate::mixed_precision::{Block, Family, MixedPrecision};
 use crate::model::Plan;
 use crate::prune::{MaskedBranch, Pruning};
 use ocelli_error::{Error, ErrorKind, Result};
@@ -25,7 +26,6 @@ pub struct ExportOptions {
     /// That of the precision by default.
     mixed_precision: Option<MixedPrecision>,
     pub(super) keep_fp32: BTreeSet<Block>,
-    pub(super) emulated_half: bool,
     pub(super) calibration: Option<Calibration>,
     observes: bool,
     prompting: Prompting,
@@ -77,15 +77,6 @@ impl ExportOptions {
         self
     }
 
-    /// Writes [half precision](Precision::is_half) as a graph in 32 bits that rounds where half precision would: to
-    /// measure its effect on engines without half precision. The files are as large as those of [`Precision::Fp32`], and
-    /// slower.
-    #[must_use]
-    pub fn with_emulated_half(mut self, emulated: bool) -> Self {
-        self.emulated_half = emulated;
-        self
-    }
-
     /// The ranges for a [calibrated](Precision::is_calibrated) precision, which needs them.
     #[must_use]
     pub fn with_calibration(mut self, calibration: Calibration) -> Self {
@@ -100,15 +91,7 @@ impl ExportOptions {
         let (precision, keep_fp32) = (Precision::Fp32, BTreeSet::new());
         let (mixed_precision, calibration) = (None, None);
         let same = self.clone().with_target(target).with_detection_only(true).with_screen(false);
-        Self {
-            precision,
-            mixed_precision,
-            keep_fp32,
-            calibration,
-            emulated_half: false,
-            observes: true,
-            ..same
-        }
+        Self { precision, mixed_precision, keep_fp32, calibration, observes: true, ..same }
     }
 
     /// The blocks that [`with_keep_fp32`](Self::with_keep_fp32) accepts for this checkpoint, front to back, without those
@@ -195,7 +178,7 @@ impl ExportOptions {
         let half = match self.precision.is_half() {
             true => {
                 let kept = list(self.keep_fp32.iter().map(ToString::to_string).collect());
-                format!(";mixed={};keep={kept};emulated={}", self.islands(), self.emulated_half)
+                format!(";mixed={};keep={kept}", self.islands())
             }
             false if self.keep_fp32.is_empty() => String::new(),
             false => format!(";keep={}", list(self.keep_fp32.iter().map(ToString::to_string).collect())),
@@ -255,9 +238,6 @@ impl ExportOptions {
     fn check_calibration(&self) -> Result<()> {
         let precision = self.precision;
         let why = match &self.calibration {
-            Some(_) if precision == Precision::Fp8 && self.emulated_half => {
-                "its half precision is not emulated; expected the graph itself, which ONNX Runtime runs on the CPU".to_owned()
-            }
             None if precision.is_calibrated() => {
                 "its scales are measured on images; export the checkpoint with a calibration, and use that folder".to_owned()
             }
@@ -348,13 +328,11 @@ impl ExportOptions {
 
     /// The formats in the graphs, if they are half precision.
     pub(super) fn half_rules(&self) -> Option<HalfRules> {
-        let format = HalfFormat::of(self.precision)?;
-        let kept = self.keep_fp32.iter().copied().collect();
         Some(HalfRules {
-            format,
+            half: HalfRules::half_of(self.precision)?,
             islands: self.islands(),
             casts_for_sums: self.target == Target::TensorRt,
-            kept,
+            kept: self.keep_fp32.iter().copied().collect(),
         })
     }
 }

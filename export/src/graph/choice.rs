@@ -6,14 +6,7 @@ use super::{Dim, Element, Graph, Role, Value, int, shape, string};
 impl Graph<'_> {
     /// `Greater`, `Less`, `LessOrEqual` or `Equal`, element by element.
     pub(crate) fn compare(&mut self, op: &str, a: &Value, b: &Value) -> Value {
-        let dims = shape::broadcast(&a.dims, &b.dims).unwrap_or_else(|| {
-            self.fail(format!("{op}: shapes {:?} and {:?} do not broadcast", a.dims, b.dims));
-            a.dims.clone()
-        });
-        if a.element != b.element {
-            self.fail(format!("{op}: element types {:?} and {:?} differ", a.element, b.element));
-        }
-        self.node(op, &[a, b], vec![], Element::Bool, dims)
+        self.operator_of_two(op, a, b, Element::Bool)
     }
 
     /// Whether each number is above `limit`.
@@ -27,11 +20,7 @@ impl Graph<'_> {
         if a.element != Element::Bool || b.element != Element::Bool {
             self.fail(format!("{op}: expected two conditions"));
         }
-        let dims = shape::broadcast(&a.dims, &b.dims).unwrap_or_else(|| {
-            self.fail(format!("{op}: shapes {:?} and {:?} do not broadcast", a.dims, b.dims));
-            a.dims.clone()
-        });
-        self.node(op, &[a, b], vec![], Element::Bool, dims)
+        self.operator_of_two(op, a, b, Element::Bool)
     }
 
     /// `a` where the condition holds, else `b`.
@@ -113,15 +102,7 @@ impl Graph<'_> {
 
     /// `count` equal parts of an axis.
     pub(crate) fn split_axis(&mut self, x: &Value, axis: usize, count: usize) -> Vec<Value> {
-        let mut dims = x.dims.clone();
-        match &mut dims[axis] {
-            Dim::Fixed(n) if n.is_multiple_of(count) => *n /= count,
-            _ => self.fail(format!("Split: axis {axis} of {:?} in {count} parts", x.dims)),
-        }
-        let attributes = vec![int("axis", axis as i64), int("num_outputs", count as i64)];
-        let name = self.push("Split", "", vec![x.name.clone()], attributes, count, x.element);
-        let part = |i| Value { name: format!("{name}:{i}"), element: x.element, dims: dims.clone() };
-        (0..count).map(part).collect()
+        self.split(x, axis, axis as i64, count)
     }
 
     /// `ReduceMax`, `ReduceMin` or `ReduceMean` of an axis, which becomes 1.

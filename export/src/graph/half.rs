@@ -5,12 +5,11 @@
 //! possible, and no value is cast back and forth. A value that several nodes need in another format is cast once; a weight
 //! is written in the format in which it is used.
 
-mod emulate;
-
 use std::collections::{HashMap, HashSet};
 
 use super::{Element, Graph, Initializer, Node, Role, Value, int};
-use crate::mixed_precision::{HalfFormat, HalfRules, MixedPrecision};
+use crate::contract::Precision;
+use crate::mixed_precision::{Block, MixedPrecision};
 use ocelli_onnx::schema::NodeProto;
 
 /// Operators whose result consists of their inputs' numbers, unchanged; ReLU keeps a number or gives zero. The casts are
@@ -22,38 +21,49 @@ const NOT_IN_BF16: [&str; 5] = ["Conv", "ConvTranspose", "Cos", "InstanceNormali
 /// Operators that ONNX Runtime's CUDA provider (1.31) does not have in bfloat16.
 const NOT_ON_CUDA_IN_BF16: [&str; 4] = ["Clip", "Pad", "ReduceMax", "Resize"];
 
+/// The rules for the formats in a half-precision graph.
+#[derive(Clone, Debug)]
+pub(crate) struct HalfRules {
+    /// [`F16`](Element::F16): 11 bits of precision, up to 65504; or [`Bf16`](Element::Bf16): 8 bits, the range of f32.
+    pub(crate) half: Element,
+    pub(crate) islands: MixedPrecision,
+    /// Whether sums in 32 bits need casts around a product, as TensorRT does.
+    pub(crate) casts_for_sums: bool,
+    /// Blocks in 32 bits.
+    pub(crate) kept: Vec<Block>,
+}
+
 impl HalfRules {
-    fn half(&self) -> Element {
-        match self.format {
-            HalfFormat::F16 => Element::F16,
-            HalfFormat::Bf16 => Element::Bf16,
+    /// The 16-bit format of a precision.
+    pub(crate) fn half_of(precision: Precision) -> Option<Element> {
+        match precision {
+            Precision::Fp16 | Precision::Fp8 | Precision::Int8Static => Some(Element::F16),
+            Precision::Bf16 => Some(Element::Bf16),
+            Precision::Fp32 | Precision::Int8 => None,
         }
     }
 
     /// The half-precision format of a node.
-    fn half_of(&self, node: &Node) -> Element {
-        let is_wide = self.islands == MixedPrecision::Bf16Attention
-            && matches!(node.role, Role::Attention | Role::Softmax);
-        if is_wide { Element::Bf16 } else { self.half() }
+    fn half_in(&self, node: &Node) -> Element {
+        let is_wide = self.islands == MixedPrecision::Bf16Attention && node.role == Role::Attention;
+        if is_wide { Element::Bf16 } else { self.half }
     }
 
     /// Whether a node that only moves numbers has no kernel in half precision.
     fn moves_in_single(&self, node: &Node) -> bool {
-        self.format == HalfFormat::Bf16 && NOT_ON_CUDA_IN_BF16.contains(&node.proto.op_type.as_str())
+        self.half == Element::Bf16 && NOT_ON_CUDA_IN_BF16.contains(&node.proto.op_type.as_str())
     }
 
     /// The format in which a node computes.
     fn element(&self, node: &Node) -> Element {
         let island = match node.role {
             Role::Exact => true,
-            Role::Product | Role::Quantized => false,
+            Role::Product | Role::Quantized | Role::Stream => false,
             Role::PromptProduct => self.islands >= MixedPrecision::AccumulateLinear,
-            Role::Norm | Role::Softmax => self.islands >= MixedPrecision::NormSoftmax,
-            Role::Attention => self.islands >= MixedPrecision::Attention,
-            Role::Stream => self.islands >= MixedPrecision::All,
+            Role::Norm | Role::Attention => self.islands >= MixedPrecision::Attention,
         };
         let kept = self.keeps(node);
-        let half = self.half_of(node);
+        let half = self.half_in(node);
         let missing = half == Element::Bf16 && NOT_IN_BF16.contains(&node.proto.op_type.as_str());
         if island || kept || missing { Element::F32 } else { half }
     }
@@ -81,18 +91,6 @@ impl HalfRules {
     }
 }
 
-impl HalfRules {
-    /// Whether TensorRT sums a product in half precision; in bfloat16 it does not.
-    fn has_half_sums(&self, node: &Node) -> bool {
-        let is_half = self.element(node) == Element::F16;
-        let is_quantized = node.role == Role::Quantized;
-        self.casts_for_sums
-            && is_half
-            && node.proto.op_type == "MatMul"
-            && !(is_quantized || self.has_wide_sums(node))
-    }
-}
-
 /// Whether a node makes 8-bit codes of floating-point numbers.
 fn makes_codes(node: &Node) -> bool {
     node.proto.op_type == "QuantizeLinear"
@@ -107,29 +105,36 @@ fn is_fixed_input(node: &NodeProto, place: usize) -> bool {
     node.op_type == "Resize" && place == 2
 }
 
-impl<'w> Graph<'w> {
+impl Graph<'_> {
     /// The same graph in half precision; inputs and outputs keep their types.
     pub(crate) fn in_half(mut self, rules: &HalfRules) -> Self {
         let types = choose(&self, rules);
-        let mut writer = Writer::new(&self);
-        let mut initializers = std::mem::take(&mut self.initializers);
-        for (node, element) in std::mem::take(&mut self.nodes).into_iter().zip(types) {
+        let mut writer = Writer::new(&mut self);
+        for (mut node, element) in std::mem::take(&mut self.nodes).into_iter().zip(types) {
             match element {
-                Some(element) if makes_codes(&node) => writer.add_codes(node, element, &mut initializers),
-                Some(element) if rules.has_wide_sums(&node) => {
-                    writer.add_with_wide_sums(node, element, &mut initializers);
+                Some(element) if makes_codes(&node) => {
+                    writer.convert_inputs(&mut node, element);
+                    writer.nodes.push(node);
                 }
+                Some(element) if rules.has_wide_sums(&node) => writer.add_with_wide_sums(node, element),
                 Some(element) => {
-                    let narrow = rules.has_narrow_weight(&node).then_some(rules.half());
-                    writer.add(node, element, narrow, &mut initializers);
+                    let narrow = rules.has_narrow_weight(&node).then_some(rules.half);
+                    writer.add(node, element, narrow);
                 }
-                None => writer.add_without_float(node, &mut initializers),
+                None => {
+                    // Comparisons are in 32 bits.
+                    if node.element == Element::Bool {
+                        writer.convert_inputs(&mut node, Element::F32);
+                    }
+                    writer.nodes.push(node);
+                }
             }
         }
-        let used: HashSet<&String> = writer.nodes.iter().flat_map(|node| &node.proto.input).collect();
+        let Writer { nodes, mut initializers, .. } = writer;
+        let used: HashSet<&String> = nodes.iter().flat_map(|node| &node.proto.input).collect();
         initializers.retain(|initializer| used.contains(&initializer.value.name));
         self.initializers = initializers;
-        self.nodes = writer.nodes;
+        self.nodes = nodes;
         self
     }
 }
@@ -171,16 +176,17 @@ fn choose(graph: &Graph<'_>, rules: &HalfRules) -> Vec<Option<Element>> {
         let is_output = node.proto.output.iter().any(|name| outputs.contains(name.as_str()));
         if is_float[index] && moves(node) && !rules.moves_in_single(node) && !is_output {
             let users = &users[index];
-            let all_half = !users.is_empty() && users.iter().all(|&user| types[user] == Some(rules.half()));
-            types[index] = Some(if all_half { rules.half() } else { types[index].unwrap_or(Element::F32) });
+            let all_half = !users.is_empty() && users.iter().all(|&user| types[user] == Some(rules.half));
+            types[index] = Some(if all_half { rules.half } else { types[index].unwrap_or(Element::F32) });
         }
     }
     types
 }
 
 /// The typed graph under construction.
-struct Writer {
+struct Writer<'w> {
     nodes: Vec<Node>,
+    initializers: Vec<Initializer<'w>>,
     /// The format of every value.
     elements: HashMap<String, Element>,
     /// The casts of values, by name and format.
@@ -193,25 +199,20 @@ struct Writer {
     used: HashMap<(usize, Element), String>,
 }
 
-impl Writer {
-    fn new(graph: &Graph<'_>) -> Self {
-        let named = |value: &Value| (value.name.clone(), value.element);
-        let mut elements: HashMap<String, Element> = graph.inputs.iter().map(named).collect();
-        elements.extend(graph.initializers.iter().map(|initializer| named(&initializer.value)));
-        let places = graph.initializers.iter().enumerate();
+impl<'w> Writer<'w> {
+    /// Takes the initializers of a graph.
+    fn new(graph: &mut Graph<'w>) -> Self {
+        let initializers = std::mem::take(&mut graph.initializers);
+        let values = graph.inputs.iter().chain(initializers.iter().map(|initializer| &initializer.value));
+        let elements = values.map(|value| (value.name.clone(), value.element)).collect();
+        let places = initializers.iter().enumerate();
         let places = places.map(|(place, initializer)| (initializer.value.name.clone(), place)).collect();
         let (casts, whole, used) = (HashMap::new(), HashMap::new(), HashMap::new());
-        Self { nodes: Vec::new(), elements, casts, whole, places, used }
+        Self { nodes: Vec::new(), initializers, elements, casts, whole, places, used }
     }
 
     /// Adds a node that computes in a format. Weights are stored in `narrow`, if one is named, and cast.
-    fn add(
-        &mut self,
-        mut node: Node,
-        element: Element,
-        narrow: Option<Element>,
-        initializers: &mut Vec<Initializer<'_>>,
-    ) {
+    fn add(&mut self, mut node: Node, element: Element, narrow: Option<Element>) {
         let op = node.proto.op_type.as_str();
         let leaves =
             op == "Identity" && self.elements.get(&node.proto.input[0]).is_some_and(|e| *e != element);
@@ -224,54 +225,29 @@ impl Writer {
             node.proto.attribute = vec![int("to", i64::from(element.data_type()))];
         } else {
             for place in 0..node.proto.input.len() {
-                let wanted = if is_fixed_input(&node.proto, place) { Element::F32 } else { element };
-                let mut name = std::mem::take(&mut node.proto.input[place]);
-                if let Some(narrow) = narrow.filter(|_| self.places.contains_key(&name)) {
-                    name = self.in_format(&node, name, narrow, initializers);
-                    if narrow != wanted {
-                        name = self.cast(&node, name, wanted);
-                    }
-                } else {
-                    name = self.in_format(&node, name, wanted, initializers);
-                }
-                node.proto.input[place] = name;
+                let name = std::mem::take(&mut node.proto.input[place]);
+                let stored = narrow.filter(|narrow| *narrow != element && self.places.contains_key(&name));
+                node.proto.input[place] = match stored {
+                    Some(narrow) => self.cast_as(&node, name, narrow, element),
+                    None if is_fixed_input(&node.proto, place) => self.in_format(&node, name, Element::F32),
+                    None => self.in_format(&node, name, element),
+                };
             }
         }
         self.add_as(node, element);
     }
 
     /// Adds a product in 32 bits of factors that are rounded to half precision, as is its result.
-    fn add_with_wide_sums(&mut self, mut node: Node, half: Element, initializers: &mut Vec<Initializer<'_>>) {
+    fn add_with_wide_sums(&mut self, mut node: Node, half: Element) {
         for place in 0..node.proto.input.len() {
             let name = std::mem::take(&mut node.proto.input[place]);
-            let narrow = self.in_format(&node, name, half, initializers);
-            node.proto.input[place] = self.cast(&node, narrow, Element::F32);
+            node.proto.input[place] = self.cast_as(&node, name, half, Element::F32);
         }
         let result = node.proto.output[0].clone();
         node.proto.output[0] = format!("{result}.sum");
-        let back = cast_node(&node, &node.proto.output[0], &result, half);
+        let back = cast(&node, &node.proto.output[0], &result, half);
         self.add_as(node, Element::F32);
         self.add_as(back, half);
-    }
-
-    /// Adds a node whose result is no floating-point number: comparisons are in 32 bits.
-    fn add_without_float(&mut self, mut node: Node, initializers: &mut Vec<Initializer<'_>>) {
-        if node.element == Element::Bool {
-            for place in 0..node.proto.input.len() {
-                let name = std::mem::take(&mut node.proto.input[place]);
-                node.proto.input[place] = self.in_format(&node, name, Element::F32, initializers);
-            }
-        }
-        self.nodes.push(node);
-    }
-
-    /// Adds a node that makes codes of inputs in a format.
-    fn add_codes(&mut self, mut node: Node, element: Element, initializers: &mut Vec<Initializer<'_>>) {
-        for place in 0..node.proto.input.len() {
-            let name = std::mem::take(&mut node.proto.input[place]);
-            node.proto.input[place] = self.in_format(&node, name, element, initializers);
-        }
-        self.nodes.push(node);
     }
 
     fn add_as(&mut self, mut node: Node, element: Element) {
@@ -280,25 +256,30 @@ impl Writer {
         self.nodes.push(node);
     }
 
+    /// Gives a node its inputs in a format.
+    fn convert_inputs(&mut self, node: &mut Node, wanted: Element) {
+        for place in 0..node.proto.input.len() {
+            let name = std::mem::take(&mut node.proto.input[place]);
+            node.proto.input[place] = self.in_format(node, name, wanted);
+        }
+    }
+
+    /// The name of a value that is rounded to `narrow` and then cast to `wanted`.
+    fn cast_as(&mut self, user: &Node, name: String, narrow: Element, wanted: Element) -> String {
+        let narrowed = self.in_format(user, name, narrow);
+        self.cast(user, narrowed, wanted)
+    }
+
     /// The name of a value in the format that `user` needs.
-    fn in_format(
-        &mut self,
-        user: &Node,
-        name: String,
-        wanted: Element,
-        initializers: &mut Vec<Initializer<'_>>,
-    ) -> String {
-        let Some(&found) = self.elements.get(&name) else { return name };
-        if !found.is_float() {
-            return name;
+    fn in_format(&mut self, user: &Node, name: String, wanted: Element) -> String {
+        match self.elements.get(&name) {
+            Some(found) if found.is_float() => match self.places.get(&name) {
+                Some(&place) => self.initializer_in(place, wanted),
+                None if *found == wanted => name,
+                None => self.cast(user, name, wanted),
+            },
+            _ => name,
         }
-        if let Some(&place) = self.places.get(&name) {
-            return self.initializer_in(place, wanted, initializers);
-        }
-        if found == wanted {
-            return name;
-        }
-        self.cast(user, name, wanted)
     }
 
     /// The name of a value after a cast, which is added if the graph does not have it.
@@ -307,38 +288,30 @@ impl Writer {
         if let Some(known) = self.casts.get(&key) {
             return known.clone();
         }
-        let cast = format!("{}.{}", key.0, wanted.suffix());
+        let name = format!("{}.{}", key.0, wanted.suffix());
         let from = self.whole.get(&key.0).unwrap_or(&key.0);
-        let node = cast_node(user, from, &cast, wanted);
-        self.nodes.push(node);
-        self.casts.insert(key, cast.clone());
-        cast
+        self.nodes.push(cast(user, from, &name, wanted));
+        self.casts.insert(key, name.clone());
+        name
     }
 
     /// The name of an initializer in a format; one that is used in two formats is written twice.
-    fn initializer_in(
-        &mut self,
-        place: usize,
-        wanted: Element,
-        initializers: &mut Vec<Initializer<'_>>,
-    ) -> String {
+    fn initializer_in(&mut self, place: usize, wanted: Element) -> String {
         if let Some(known) = self.used.get(&(place, wanted)) {
             return known.clone();
         }
-        let name = initializers[place].value.name.clone();
-        let name = if self.used.keys().any(|(other, _)| *other == place) {
-            let value = Value {
-                // Not the name of a cast: one user may store the other format, and another cast to it.
-                name: format!("{name}.stored.{}", wanted.suffix()),
-                element: wanted,
-                ..initializers[place].value.clone()
-            };
-            let copy = Initializer { value, source: initializers[place].source.clone(), rounded: None };
-            initializers.push(copy);
-            initializers[initializers.len() - 1].value.name.clone()
-        } else {
-            initializers[place].value.element = wanted;
+        let is_used = self.used.keys().any(|(other, _)| *other == place);
+        let Initializer { value, source } = &mut self.initializers[place];
+        let name = if is_used {
+            // Not the name of a cast: one user may store the other format, and another cast to it.
+            let name = format!("{}.stored.{}", value.name, wanted.suffix());
+            let value = Value { name: name.clone(), element: wanted, dims: value.dims.clone() };
+            let copy = Initializer { value, source: source.clone() };
+            self.initializers.push(copy);
             name
+        } else {
+            value.element = wanted;
+            value.name.clone()
         };
         self.used.insert((place, wanted), name.clone());
         name
@@ -346,19 +319,16 @@ impl Writer {
 }
 
 /// A cast that belongs to the node `user`.
-fn cast_node(user: &Node, from: &str, to: &str, element: Element) -> Node {
-    Node { proto: cast(from, to, element), element, role: user.role, block: user.block, terms: None }
-}
-
-fn cast(from: &str, to: &str, element: Element) -> NodeProto {
-    NodeProto {
+fn cast(user: &Node, from: &str, to: &str, element: Element) -> Node {
+    let proto = NodeProto {
         input: vec![from.to_owned()],
         output: vec![to.to_owned()],
         name: to.to_owned(),
         op_type: "Cast".into(),
         attribute: vec![int("to", i64::from(element.data_type()))],
         ..NodeProto::default()
-    }
+    };
+    Node { proto, element, role: user.role, block: user.block }
 }
 
 #[cfg(test)]

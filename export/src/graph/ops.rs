@@ -5,6 +5,11 @@ use super::{Dim, Element, Graph, Role, Value, float, int, ints, shape, string};
 impl Graph<'_> {
     /// A two-operand operator with broadcasting.
     fn elementwise(&mut self, op: &str, a: &Value, b: &Value) -> Value {
+        self.operator_of_two(op, a, b, a.element)
+    }
+
+    /// A two-operand operator with broadcasting, whose result has this type.
+    pub(super) fn operator_of_two(&mut self, op: &str, a: &Value, b: &Value, element: Element) -> Value {
         let dims = shape::broadcast(&a.dims, &b.dims).unwrap_or_else(|| {
             self.fail(format!("{op}: shapes {:?} and {:?} do not broadcast", a.dims, b.dims));
             a.dims.clone()
@@ -12,7 +17,7 @@ impl Graph<'_> {
         if a.element != b.element {
             self.fail(format!("{op}: element types {:?} and {:?} differ", a.element, b.element));
         }
-        self.node(op, &[a, b], vec![], a.element, dims)
+        self.node(op, &[a, b], vec![], element, dims)
     }
 
     pub(crate) fn add(&mut self, a: &Value, b: &Value) -> Value {
@@ -74,11 +79,7 @@ impl Graph<'_> {
             vec![]
         });
         dims.extend([a.dims[ra - 2], b.dims[rb - 1]]);
-        let product = self.node("MatMul", &[a, b], vec![], a.element, dims);
-        if let (Dim::Fixed(terms), Some(node)) = (a.dims[ra - 1], self.nodes.last_mut()) {
-            node.terms = Some(terms);
-        }
-        product
+        self.node("MatMul", &[a, b], vec![], a.element, dims)
     }
 
     /// Normalises the last axis.
@@ -140,15 +141,20 @@ impl Graph<'_> {
 
     /// Splits the last axis into equal parts.
     pub(crate) fn split_last(&mut self, x: &Value, parts: usize) -> Vec<Value> {
+        self.split(x, x.dims.len() - 1, -1, parts)
+    }
+
+    /// `count` equal parts of an axis, which the node has as `attribute`.
+    pub(super) fn split(&mut self, x: &Value, axis: usize, attribute: i64, count: usize) -> Vec<Value> {
         let mut dims = x.dims.clone();
-        match dims.last_mut() {
-            Some(Dim::Fixed(n)) if n.is_multiple_of(parts) => *n /= parts,
-            _ => self.fail(format!("Split: {:?} in {parts} parts", x.dims)),
+        match &mut dims[axis] {
+            Dim::Fixed(n) if n.is_multiple_of(count) => *n /= count,
+            _ => self.fail(format!("Split: axis {axis} of {:?} in {count} parts", x.dims)),
         }
-        let attributes = vec![int("axis", -1), int("num_outputs", parts as i64)];
-        let name = self.push("Split", "", vec![x.name.clone()], attributes, parts, x.element);
+        let attributes = vec![int("axis", attribute), int("num_outputs", count as i64)];
+        let name = self.push("Split", "", vec![x.name.clone()], attributes, count, x.element);
         let part = |i| Value { name: format!("{name}:{i}"), element: x.element, dims: dims.clone() };
-        (0..parts).map(part).collect()
+        (0..count).map(part).collect()
     }
 
     /// `from..to` of one axis.
@@ -204,10 +210,7 @@ impl Graph<'_> {
     }
 
     pub(crate) fn sum(&mut self, x: &Value, axis: usize) -> Value {
-        let mut dims = x.dims.clone();
-        dims[axis] = Dim::Fixed(1);
-        let axes = self.integers("axes", &[axis as i64]);
-        self.node("ReduceSum", &[x, &axes], vec![int("keepdims", 1)], x.element, dims)
+        self.reduce("ReduceSum", x, axis)
     }
 
     /// Convolution over `[batch, channels, h, w]`, with the same stride and zero padding on all sides. A weight for fewer

@@ -57,7 +57,7 @@ impl Graph<'_> {
         let mut initializer = Vec::with_capacity(self.initializers.len());
         for source in &self.initializers {
             let data = match &source.source {
-                Source::Bytes(bytes) if source.value.element.is_half() || source.rounded.is_some() => {
+                Source::Bytes(bytes) if source.value.element.is_half() => {
                     let values = bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes));
                     floats(source, &values.collect::<Vec<_>>())?
                 }
@@ -116,9 +116,8 @@ impl Graph<'_> {
 
 /// The bytes of an initializer, in its format.
 fn floats(initializer: &Initializer<'_>, values: &[f32]) -> Result<Vec<u8>> {
-    let Initializer { value, rounded, .. } = initializer;
-    let format = rounded.unwrap_or(value.element);
-    let outside = |v: &f32| format == Element::F16 && !f16::from_f32(*v).is_finite();
+    let value = &initializer.value;
+    let outside = |v: &f32| value.element == Element::F16 && !f16::from_f32(*v).is_finite();
     if let Some(at) = values.iter().position(outside) {
         let message = format!(
             "tensor {} does not fit 16-bit floating point, value {at} is {}: export with precision bf16, or list its \
@@ -127,15 +126,9 @@ fn floats(initializer: &Initializer<'_>, values: &[f32]) -> Result<Vec<u8>> {
         );
         return Err(Error::new(ErrorKind::InvalidArgument, message));
     }
-    Ok(match (format, rounded) {
-        (Element::F16, None) => values.iter().flat_map(|v| f16::from_f32(*v).to_le_bytes()).collect(),
-        (Element::Bf16, None) => values.iter().flat_map(|v| bf16::from_f32(*v).to_le_bytes()).collect(),
-        (Element::F16, Some(_)) => {
-            values.iter().flat_map(|v| f16::from_f32(*v).to_f32().to_le_bytes()).collect()
-        }
-        (Element::Bf16, Some(_)) => {
-            values.iter().flat_map(|v| bf16::from_f32(*v).to_f32().to_le_bytes()).collect()
-        }
+    Ok(match value.element {
+        Element::F16 => values.iter().flat_map(|v| f16::from_f32(*v).to_le_bytes()).collect(),
+        Element::Bf16 => values.iter().flat_map(|v| bf16::from_f32(*v).to_le_bytes()).collect(),
         _ => values.iter().flat_map(|v| v.to_le_bytes()).collect(),
     })
 }

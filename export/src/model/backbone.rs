@@ -236,12 +236,12 @@ impl<'w> Plan<'w> {
     /// Features of the grid, `[1, hidden, P, P]` → the feature pyramid and the CLS token.
     pub(super) fn pyramid(&self, g: &mut Graph<'w>, map: &Value) {
         if !self.detection_only {
-            let fine = self.upscale(g, map, "0.scale_layers.0");
+            let fine = g.convolution_transpose(map, &format!("{NECK}.0.scale_layers.0"));
             let fine = g.gelu(&fine, false);
-            let fine = self.upscale(g, &fine, "0.scale_layers.2");
+            let fine = g.convolution_transpose(&fine, &format!("{NECK}.0.scale_layers.2"));
             let fine = self.project(g, &fine, 0);
             self.level_output(g, &fine, 0);
-            let middle = self.upscale(g, map, "1.scale_layers.0");
+            let middle = g.convolution_transpose(map, &format!("{NECK}.1.scale_layers.0"));
             let middle = self.project(g, &middle, 1);
             self.level_output(g, &middle, 1);
         }
@@ -259,20 +259,9 @@ impl<'w> Plan<'w> {
         }
     }
 
-    fn upscale(&self, g: &mut Graph<'w>, x: &Value, name: &str) -> Value {
-        let weight = g.weight(&format!("{NECK}.{name}.weight"));
-        let bias = g.weight(&format!("{NECK}.{name}.bias"));
-        g.conv_transpose2(x, &weight, &bias)
-    }
-
     fn project(&self, g: &mut Graph<'w>, x: &Value, level: usize) -> Value {
-        let mut x = x.clone();
-        for (layer, pad) in [("proj1", 0), ("proj2", 1)] {
-            let weight = g.weight(&format!("{NECK}.{level}.{layer}.weight"));
-            let bias = g.weight(&format!("{NECK}.{level}.{layer}.bias"));
-            x = g.conv(&x, &weight, Some(&bias), 1, pad);
-        }
-        x
+        let x = g.convolution(x, &format!("{NECK}.{level}.proj1"), 1, 0);
+        g.convolution(&x, &format!("{NECK}.{level}.proj2"), 1, 1)
     }
 }
 

@@ -51,9 +51,25 @@ impl<'w> Graph<'w> {
 
     /// As [`norm`](Self::norm), with a configured epsilon.
     pub(crate) fn norm_with(&mut self, x: &Value, name: &str, eps: f32) -> Value {
-        let scale = self.weight(&format!("{name}.weight"));
-        let bias = self.weight(&format!("{name}.bias"));
+        let [scale, bias] = self.weight_and_bias(name);
         self.layer_norm(x, &scale, &bias, eps)
+    }
+
+    /// The two tensors of a module of the checkpoint.
+    pub(crate) fn weight_and_bias(&mut self, name: &str) -> [Value; 2] {
+        ["weight", "bias"].map(|part| self.weight(&format!("{name}.{part}")))
+    }
+
+    /// A convolution of the checkpoint.
+    pub(crate) fn convolution(&mut self, x: &Value, name: &str, stride: usize, pad: usize) -> Value {
+        let [weight, bias] = self.weight_and_bias(name);
+        self.conv(x, &weight, Some(&bias), stride, pad)
+    }
+
+    /// A transposed convolution of the checkpoint, which doubles the sides.
+    pub(crate) fn convolution_transpose(&mut self, x: &Value, name: &str) -> Value {
+        let [weight, bias] = self.weight_and_bias(name);
+        self.conv_transpose2(x, &weight, &bias)
     }
 
     /// The activation of a feed-forward network.
@@ -85,14 +101,17 @@ impl<'w> Graph<'w> {
 
     /// `layer1 … layerN` with ReLU between them.
     pub(crate) fn perceptron(&mut self, x: &Value, name: &str, layers: usize) -> Value {
-        let mut x = x.clone();
-        for i in 1..=layers {
-            x = self.linear(&x, &format!("{name}.layer{i}"));
-            if i < layers {
-                x = self.unary("Relu", &x);
-            }
-        }
-        x
+        self.layers_in_turn(x, (1..=layers).map(|i| format!("{name}.layer{i}")))
+    }
+
+    /// Linear layers with ReLU between them.
+    pub(crate) fn layers_in_turn(&mut self, x: &Value, names: impl IntoIterator<Item = String>) -> Value {
+        let mut names = names.into_iter();
+        let first = names.next().map_or_else(|| x.clone(), |name| self.linear(x, &name));
+        names.fold(first, |x, name| {
+            let x = self.unary("Relu", &x);
+            self.linear(&x, &name)
+        })
     }
 
     /// `[batch, tokens, heads · head]` → `[batch, heads, tokens, head]`.
@@ -111,12 +130,12 @@ impl<'w> Graph<'w> {
         bias: Option<&Value>,
     ) -> Value {
         let keys = self.transpose(k, &[0, 1, 3, 2]);
-        let scores = self.as_role(Role::Attention, |g| g.matmul(q, &keys));
-        let attention = self.as_role(Role::Softmax, |g| {
+        let mixed = self.as_role(Role::Attention, |g| {
+            let scores = g.matmul(q, &keys);
             let scores = bias.map_or(scores.clone(), |bias| g.add(&scores, bias));
-            g.softmax(&scores)
+            let attention = g.softmax(&scores);
+            g.matmul(&attention, v)
         });
-        let mixed = self.as_role(Role::Attention, |g| g.matmul(&attention, v));
         let joined = self.transpose(&mixed, &[0, 2, 1, 3]);
         let [batch, tokens, heads, head] = [0, 1, 2, 3].map(|i| joined.dims[i]);
         let (Dim::Fixed(heads), Dim::Fixed(head)) = (heads, head) else { return joined };
@@ -210,7 +229,7 @@ impl<'w> Graph<'w> {
 
     /// 0 where `valid` is 1, and −10⁴ where it is 0: exp(−10⁴) is zero and −10⁴ is finite in every number format in use.
     pub(crate) fn padding_bias(&mut self, valid: &Value) -> Value {
-        self.as_role(Role::Softmax, |g| {
+        self.as_role(Role::Attention, |g| {
             let one = g.scalar(1.0);
             let absent = g.sub(valid, &one);
             g.scale(&absent, 1e4)

@@ -37,18 +37,11 @@ impl<'w> Plan<'w> {
         }
 
         g.scope(format!("{ROOT}.semantic_projection"));
-        let weight = g.weight(&format!("{ROOT}.semantic_projection.weight"));
-        let bias = g.weight(&format!("{ROOT}.semantic_projection.bias"));
-        let semantic = g.conv(&pixels, &weight, Some(&bias), 1, 0);
+        let semantic = g.convolution(&pixels, &format!("{ROOT}.semantic_projection"), 1, 0);
 
         g.scope(format!("{ROOT}.mask_embedder"));
-        let mut embedded = queries;
-        for i in 0..3 {
-            embedded = g.linear(&embedded, &format!("{ROOT}.mask_embedder.layers.{i}"));
-            if i < 2 {
-                embedded = g.unary("Relu", &embedded);
-            }
-        }
+        let layers = (0..3).map(|i| format!("{ROOT}.mask_embedder.layers.{i}"));
+        let embedded = g.layers_in_turn(&queries, layers);
         let masks = self.instance_masks(g, &embedded, &pixels);
         let side: Dim = (4 * grid).into();
         g.output(tensor::MASKS, &masks, &[1.into(), kept, side, side]);
@@ -62,10 +55,8 @@ impl<'w> Plan<'w> {
         g.scope(format!("{root}.{stage}"));
         let x = g.upsample2(pixels);
         let x = g.add(&x, level);
-        let [weight, bias] =
-            ["weight", "bias"].map(|part| g.weight(&format!("{root}.conv_layers.{stage}.{part}")));
-        let x = g.conv(&x, &weight, Some(&bias), 1, 1);
-        let [scale, shift] = ["weight", "bias"].map(|part| g.weight(&format!("{root}.norms.{stage}.{part}")));
+        let x = g.convolution(&x, &format!("{root}.conv_layers.{stage}"), 1, 1);
+        let [scale, shift] = g.weight_and_bias(&format!("{root}.norms.{stage}"));
         let x = g.group_norm(&x, GROUPS, &scale, &shift, NORM_EPS as f32);
         g.unary("Relu", &x)
     }
@@ -75,9 +66,8 @@ impl<'w> Plan<'w> {
     fn instance_masks(&self, g: &mut Graph<'w>, embedded: &Value, pixels: &Value) -> Value {
         let (side, width) = (4 * self.grid(), self.config().width);
         g.scope(format!("{ROOT}.instance_projection"));
-        let weight = g.weight(&format!("{ROOT}.instance_projection.weight"));
+        let [weight, bias] = g.weight_and_bias(&format!("{ROOT}.instance_projection"));
         let weight = g.reshape(&weight, &[width, width].map(Dim::from));
-        let bias = g.weight(&format!("{ROOT}.instance_projection.bias"));
         let bias = g.reshape(&bias, &[width, 1].map(Dim::from));
         let projected = g.matmul(embedded, &weight);
         let offset = g.matmul(embedded, &bias);

@@ -52,9 +52,9 @@ impl<'w> Plan<'w> {
         for (level, stage) in stages.iter().enumerate().skip(first) {
             let name = format!("{ADAPTERS}.{level}");
             g.scope(name.as_str());
-            let x = plain_conv(g, stage, &format!("{name}.proj"));
+            let x = g.convolution(stage, &format!("{name}.proj"), 1, 0);
             let x = g.resize_linear(&x, self.grid() << (2 - level));
-            let x = plain_conv(g, &x, &format!("{name}.refine"));
+            let x = g.convolution(&x, &format!("{name}.refine"), 1, 1);
             self.level_output(g, &x, level);
         }
     }
@@ -63,19 +63,10 @@ impl<'w> Plan<'w> {
     fn head(&self, g: &mut Graph<'w>, x: &Value) -> Value {
         g.scope(HEAD);
         let shape = g.weight_dims(&format!("{HEAD}.0.weight"));
-        let first = Conv {
-            name: format!("{HEAD}.0"),
-            norm: Some(format!("{HEAD}.1")),
-            bias: false,
-            input: shape[1],
-            output: shape[0],
-            kernel: 1,
-            stride: 1,
-            groups: 1,
-        };
+        let first = Conv::of_pixels(format!("{HEAD}.0"), format!("{HEAD}.1"), [shape[1], shape[0]]);
         let x = folded_conv(g, x, &first, BATCH_NORM_EPS);
         let x = g.gelu(&x, false);
-        let x = plain_conv(g, &x, &format!("{HEAD}.3"));
+        let x = g.convolution(&x, &format!("{HEAD}.3"), 1, 1);
         g.resize_linear(&x, self.grid())
     }
 
@@ -102,9 +93,9 @@ impl<'w> Plan<'w> {
             Layer::Gate { name, .. } => {
                 g.scope(name.as_str());
                 let means = g.channel_means(x);
-                let hidden = plain_conv(g, &means, &format!("{name}.fc1"));
+                let hidden = g.convolution(&means, &format!("{name}.fc1"), 1, 0);
                 let hidden = g.unary("Relu", &hidden);
-                let gate = plain_conv(g, &hidden, &format!("{name}.fc2"));
+                let gate = g.convolution(&hidden, &format!("{name}.fc2"), 1, 0);
                 let gate = g.unary("Sigmoid", &gate);
                 g.mul(x, &gate)
             }
@@ -185,17 +176,6 @@ fn to_tokens(g: &mut Graph<'_>, x: &Value, width: usize) -> (Value, usize) {
 fn to_map(g: &mut Graph<'_>, x: &Value, width: usize, side: usize) -> Value {
     let rows = g.transpose(x, &[1, 0]);
     g.reshape(&rows, &[1, width, side, side].map(Dim::from))
-}
-
-/// A convolution with bias and without a norm, as wide as its weight says.
-fn plain_conv<'w>(g: &mut Graph<'w>, x: &Value, name: &str) -> Value {
-    let weight = g.weight(&format!("{name}.weight"));
-    let bias = g.weight(&format!("{name}.bias"));
-    let pad = match weight.dims.last() {
-        Some(Dim::Fixed(kernel)) => kernel / 2,
-        _ => 0,
-    };
-    g.conv(x, &weight, Some(&bias), 1, pad)
 }
 
 /// A convolution with its batch norm folded in.
@@ -290,15 +270,6 @@ fn linear_attention<'w>(
         g.div(&mixed, &total)
     });
     let mixed = g.reshape(&mixed, &[1.into(), (2 * width).into(), side, side]);
-    let out = Conv {
-        name: format!("{name}.proj.conv"),
-        norm: Some(format!("{name}.proj.norm")),
-        bias: false,
-        input: 2 * width,
-        output: width,
-        kernel: 1,
-        stride: 1,
-        groups: 1,
-    };
+    let out = Conv::of_pixels(format!("{name}.proj.conv"), format!("{name}.proj.norm"), [2 * width, width]);
     folded_conv(g, &mixed, &out, eps)
 }

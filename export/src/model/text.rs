@@ -39,7 +39,7 @@ impl<'w> Plan<'w> {
         let later: Vec<f32> =
             (0..length * length).map(|i| if i % length > i / length { -1e4 } else { 0.0 }).collect();
         let later = g.constant("causal", &[1, 1, length, length], &later);
-        let bias = g.as_role(Role::Softmax, |g| g.add(&padding, &later));
+        let bias = g.as_role(Role::Attention, |g| g.add(&padding, &later));
 
         for i in 0..t.stack.layers {
             let layer = format!("{CLIP}.encoder.layers.{i}");

@@ -66,17 +66,7 @@ impl<'w> Plan<'w> {
 impl Graph<'_> {
     /// `proj_in`, `layers.0` and `proj_out` with ReLU between them.
     fn three_layers(&mut self, x: &Value, name: &str) -> Value {
-        let x = self.linear(x, &format!("{name}.proj_in"));
-        let x = self.unary("Relu", &x);
-        let x = self.linear(&x, &format!("{name}.layers.0"));
-        let x = self.unary("Relu", &x);
-        self.linear(&x, &format!("{name}.proj_out"))
-    }
-
-    /// A convolution of the checkpoint.
-    fn convolution(&mut self, x: &Value, name: &str, stride: usize, pad: usize) -> Value {
-        let [weight, bias] = ["weight", "bias"].map(|part| self.weight(&format!("{name}.{part}")));
-        self.conv(x, &weight, Some(&bias), stride, pad)
+        self.layers_in_turn(x, ["proj_in", "layers.0", "proj_out"].map(|layer| format!("{name}.{layer}")))
     }
 
     /// A convolution of single pixels of `[batch, channels, h, w]`, as tokens: `[batch, h·w, D]`.
@@ -92,7 +82,7 @@ impl Graph<'_> {
 
     /// A norm over the channels of a map, of the checkpoint.
     fn map_norm(&mut self, x: &Value, name: &str) -> Value {
-        let [scale, bias] = ["weight", "bias"].map(|part| self.weight(&format!("{name}.{part}")));
+        let [scale, bias] = self.weight_and_bias(name);
         self.channel_norm(x, &scale, &bias, MAP_EPS)
     }
 }

@@ -31,12 +31,12 @@ END
     export_to boxes --detection-only
     export_to pruned --mask-blocks "$windowed:attn"
     export_to split --split-block 1 --skip-blocks "$windowed"
-    for islands in none accumulate norm-softmax accumulate-linear attention all; do
+    for islands in none accumulate accumulate-linear attention; do
       export_to "fp16-$islands" --precision fp16 --mixed-precision "$islands"
     done
     if [ "$target" = tensorrt ]; then export_to fp16-bf16 --precision fp16 --mixed-precision bf16-attention; fi
     export_to fp16-kept --precision fp16 --keep-fp32 "vit.$windowed,fusion,scoring" --split-block 1
-    export_to bf16 --precision bf16 --mixed-precision norm-softmax
+    export_to bf16 --precision bf16 --mixed-precision accumulate-linear
     export_to int8 --precision int8
     if [ $((patches % 2)) = 0 ]; then export_to screen --screen; fi
   done

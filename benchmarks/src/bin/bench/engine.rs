@@ -3,8 +3,7 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
-use clap::ValueEnum;
-use ocelli::engines::onnxruntime::{OnnxRuntime, OnnxRuntimeEngine, OptimizationLevel};
+use ocelli::engines::onnxruntime::{OnnxRuntime, OnnxRuntimeEngine};
 use ocelli::engines::{Dim, ElementType, Engine, Tensor};
 use ocelli_benchmarks::machine::{Machine, peak_memory_mib};
 use ocelli_benchmarks::quantiles::Quantiles;
@@ -12,15 +11,6 @@ use ocelli_cli::{self as cli, LogArgs, interrupted};
 use serde::Serialize;
 
 use super::lines::Lines;
-
-/// Graph optimization level.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Level {
-    Disabled,
-    Basic,
-    Extended,
-    All,
-}
 
 /// Runs one graph on noise with the given engine options and writes a line of JSON.
 ///
@@ -36,21 +26,9 @@ pub struct Arguments {
     /// Threads per operator; 0 is one per physical core
     #[arg(long, default_value_t = 0, value_name = "N")]
     threads: usize,
-    /// Graph optimization level
-    #[arg(long, value_enum, default_value = "all")]
-    optimization: Level,
-    /// Do not prepack weights
-    #[arg(long)]
-    no_prepacking: bool,
     /// Disable the memory arena
     #[arg(long)]
     no_arena: bool,
-    /// Disable memory planning
-    #[arg(long)]
-    no_pattern: bool,
-    /// Let idle threads spin
-    #[arg(long)]
-    spinning: bool,
     /// Measured runs
     #[arg(long, default_value_t = 3, value_name = "N")]
     runs: usize,
@@ -80,16 +58,7 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
     }
     let builder = OnnxRuntimeEngine::builder(&OnnxRuntime::load(args.onnxruntime.as_deref())?)
         .with_threads(args.threads)
-        .with_optimization(match args.optimization {
-            Level::Disabled => OptimizationLevel::Disabled,
-            Level::Basic => OptimizationLevel::Basic,
-            Level::Extended => OptimizationLevel::Extended,
-            Level::All => OptimizationLevel::All,
-        })
-        .with_prepacking(!args.no_prepacking)
-        .with_memory_arena(!args.no_arena)
-        .with_memory_pattern(!args.no_pattern)
-        .with_spinning(args.spinning);
+        .with_memory_arena(!args.no_arena);
     let start = Instant::now();
     let mut engine = builder.build_from_file(&args.graph)?;
     let load_ms = milliseconds(start);
@@ -129,16 +98,8 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
 
 /// The options that differ from the defaults.
 fn options(args: &Arguments) -> String {
-    let mut options = vec![format!("{:?}", args.optimization).to_lowercase()];
-    options.extend((args.threads > 0).then(|| format!("threads {}", args.threads)));
-    let flags = [
-        (args.no_prepacking, "no prepacking"),
-        (args.no_arena, "no arena"),
-        (args.no_pattern, "no pattern"),
-        (args.spinning, "spinning"),
-    ];
-    options.extend(flags.iter().filter(|(set, _)| *set).map(|(_, name)| (*name).to_owned()));
-    options.join(", ")
+    let threads = (args.threads > 0).then(|| format!("threads {}", args.threads));
+    threads.into_iter().chain(args.no_arena.then(|| "no arena".to_owned())).collect::<Vec<_>>().join(", ")
 }
 
 /// An input: pseudorandom numbers in −1..1, or ones for integers.

@@ -39,8 +39,8 @@ enum TargetArg {
 Writes JSON lines, one per format, and a table on stderr. Each graph is compared alone, with the inputs of the fp32 \
 model, on the first scenes; average precision is that of the whole model. A cosine of 0 means a number is not finite.
 
-CPU engines do not compute in half precision. There, cosines, average precision and bisection use files that compute in \
-32 bits and round after every step; times are those of the real files.
+CPU engines do not compute in half precision: they run fp16 in 32 bits, and no bf16. What half precision costs is measured \
+with an engine on a GPU.
 
 Bisection starts with everything in --precision and ends with a minimal set of blocks to keep in 32 bits: without any \
 one of them the target is missed. --per-block shows the error of each block if it alone is in --precision.
@@ -114,15 +114,13 @@ struct Line<'a> {
     keep_fp32: Vec<String>,
     target: Target,
     engine: String,
-    /// Whether cosines and average precision are those of files that emulate half precision.
-    emulated: bool,
     imgsz: usize,
     classes: usize,
     scenes: usize,
     bytes: u64,
-    total_ms: Option<Quantiles>,
-    backbone_ms: Option<Quantiles>,
-    decode_ms: Option<Quantiles>,
+    total_ms: Quantiles,
+    backbone_ms: Quantiles,
+    decode_ms: Quantiles,
     least_cosine: Option<Least>,
     cosines: BTreeMap<String, f64>,
     ap: Option<f64>,
@@ -186,8 +184,8 @@ struct Bench<'a> {
     /// Detections in fp32.
     expected: Detected,
     target: Target,
-    /// Whether half precision is emulated, because the engine lacks it.
-    emulates: bool,
+    /// Whether the engine runs bfloat16, which those on a CPU do not.
+    has_bf16: bool,
     lines: Lines,
 }
 
@@ -221,26 +219,16 @@ impl<'a> Bench<'a> {
                 tf32: args.model.tf32,
             })
         };
-        // OpenVINO removes the rounding that stands for half precision on a CPU.
-        let is_openvino = |factory: &EngineFactory| factory.description().starts_with("OpenVINO");
-        let factory = match start(kind)? {
-            factory if is_openvino(&factory) && kind == EngineKind::Auto => start(EngineKind::Cpu)?,
-            factory => factory,
-        };
+        let factory = start(kind)?;
         let mut named: Vec<Precision> = args.strategies.iter().map(|strategy| strategy.precision).collect();
         named.extend(precision);
-        let has_half = named.is_empty() || named.iter().any(|precision| precision.is_half());
-        if is_openvino(&factory) && has_half {
-            let why = "it removes the rounding that stands for half precision; choose onnxruntime, or --strategies fp32,int8";
-            return Err(cli::usage(format!("--engine {kind}: {why}")));
-        }
         let target = match args.target {
             Some(TargetArg::Tensorrt) => Target::TensorRt,
             Some(TargetArg::Onnxruntime) => Target::OnnxRuntime,
             None if precision.is_some_and(Precision::is_calibrated) => Target::TensorRt,
             None => factory.target(named.contains(&Precision::Int8).then_some(Precision::Int8)),
         };
-        let emulates = factory.description().contains("CPU");
+        let has_bf16 = !factory.description().contains("CPU");
         status(&args.log, &format!("engine: {}", factory.description()));
         let scenes = Scenes::draw(args.scenes, args.class_count)?;
         let options = options(args, target);
@@ -249,7 +237,7 @@ impl<'a> Bench<'a> {
         let reference = Reference::new(&factory, &full, &scenes, args.compared)?;
         let expected = detect(&factory, &full, &scenes)?;
         let lines = Lines::new("precision", args.output.as_deref())?;
-        Ok(Self { args, work, checkpoint, factory, scenes, reference, expected, target, emulates, lines })
+        Ok(Self { args, work, checkpoint, factory, scenes, reference, expected, target, has_bf16, lines })
     }
 
     /// Exports into the folder `name`, replacing its contents.
@@ -261,8 +249,11 @@ impl<'a> Bench<'a> {
 
     fn compare(&self) -> anyhow::Result<()> {
         let mut every = Strategy::every();
-        if self.target != Target::TensorRt {
+        if self.target != Target::TensorRt || !self.has_bf16 {
             every.retain(|one| one.islands != MixedPrecision::Bf16Attention);
+        }
+        if !self.has_bf16 {
+            every.retain(|one| one.precision != Precision::Bf16);
         }
         let strategies = if self.args.strategies.is_empty() { every } else { self.args.strategies.clone() };
         let mut lines = Vec::new();
@@ -287,24 +278,10 @@ impl<'a> Bench<'a> {
             false => options,
         };
         let folder = self.export("measured", &options)?;
-        // ONNX Runtime runs the graphs of calibrated formats on the CPU.
-        let emulated = self.emulates && strategy.precision.is_half() && !strategy.precision.is_calibrated();
-        let judged = match emulated {
-            true => self.export("judged", &options.with_emulated_half(true))?,
-            false => folder.clone(),
-        };
-        let has_bf16 =
-            strategy.precision == Precision::Bf16 || strategy.islands == MixedPrecision::Bf16Attention;
-        let times = match emulated && has_bf16 {
-            // No CPU engine runs it.
-            true => None,
-            false => Some(time(&self.factory, &folder, &self.scenes, self.args.runs)?),
-        };
-        let quantiles = |stage: fn(&StageTimes) -> f64| {
-            times.as_ref().map(|times| Quantiles::of(times.iter().map(stage).collect()))
-        };
-        let cosines = self.reference.cosines(&self.factory, &judged)?;
-        let detected = detect(&self.factory, &judged, &self.scenes)?;
+        let times = time(&self.factory, &folder, &self.scenes, self.args.runs)?;
+        let quantiles = |stage: fn(&StageTimes) -> f64| Quantiles::of(times.iter().map(stage).collect());
+        let cosines = self.reference.cosines(&self.factory, &folder)?;
+        let detected = detect(&self.factory, &folder, &self.scenes)?;
         Ok(Line {
             program: "bench precision",
             strategy: strategy.to_string(),
@@ -313,7 +290,6 @@ impl<'a> Bench<'a> {
             keep_fp32: Vec::new(),
             target: self.target,
             engine: self.factory.description(),
-            emulated,
             imgsz: self.imgsz(),
             classes: self.args.class_count,
             scenes: self.scenes.len(),
@@ -373,13 +349,12 @@ fn table(lines: &[Line<'_>]) -> Vec<String> {
         "strategy", "p50 ms", "n", "MB", "least cos", "AP", "found", "lost", "new", "least in"
     )];
     for line in lines {
-        let (p50, n) = line.total_ms.map_or(("–".into(), 0), |ms| (format!("{:.1}", ms.p50), ms.n));
+        let Quantiles { p50, n, .. } = line.total_ms;
         let (cosine, output) =
             line.least_cosine.as_ref().map_or((0.0, ""), |least| (least.cosine, least.output.as_str()));
         let ap = line.ap.map_or_else(|| "–".into(), |ap| format!("{ap:.3}"));
-        let emulated = if line.emulated { " (rounded in 32 bits)" } else { "" };
         rows.push(format!(
-            "{:<18} {p50:>8} {n:>4} {:>8.1} {cosine:>11.7} {ap:>6} {:>6} {:>5} {:>5}  {output}{emulated}",
+            "{:<18} {p50:>8.1} {n:>4} {:>8.1} {cosine:>11.7} {ap:>6} {:>6} {:>5} {:>5}  {output}",
             line.strategy,
             line.bytes as f64 / 1e6,
             line.detections,

@@ -33,7 +33,7 @@ def export(
     calibrate: PathLike | Sequence[PathLike] = (),
     calibrate_classes: Sequence[str] = (),
     mixed_precision: Literal[
-        "none", "accumulate", "bf16-attention", "norm-softmax", "accumulate-linear", "attention", "all"
+        "none", "accumulate", "bf16-attention", "accumulate-linear", "attention"
     ]
     | None = None,
     keep_fp32: Sequence[str] = (),

@@ -1,16 +1,17 @@
 use std::path::{Path, PathBuf};
 
 use super::super::{Dim, Element, Graph, Role, Value};
+use super::HalfRules;
 use super::checker::check;
 use crate::calibration::Calibration;
 use crate::checkpoint::Checkpoint;
 use crate::contract::{Precision, Prompting, Target};
-use crate::mixed_precision::{Block, Family, HalfFormat, HalfRules, MixedPrecision};
+use crate::mixed_precision::{Block, Family, MixedPrecision};
 use crate::model::{Plan, Section};
 use crate::prune::Pruning;
 
 fn rules(islands: MixedPrecision) -> HalfRules {
-    HalfRules { format: HalfFormat::F16, islands, casts_for_sums: true, kept: Vec::new() }
+    HalfRules { half: Element::F16, islands, casts_for_sums: true, kept: Vec::new() }
 }
 
 fn goldens() -> PathBuf {
@@ -151,28 +152,22 @@ fn of_a_prompt(g: &mut Graph<'_>, x: &Value) {
 
 #[test]
 fn casts_are_added_between_formats() {
-    use MixedPrecision::{Accumulate, AccumulateLinear, All, Attention, Bf16Attention, None, NormSoftmax};
+    use MixedPrecision::{Accumulate, AccumulateLinear, Attention, Bf16Attention, None};
     let kept = |block: &str| HalfRules { kept: vec![block.parse().expect("a name")], ..rules(None) };
-    let bf16 = || HalfRules { format: HalfFormat::Bf16, ..rules(None) };
+    let bf16 = || HalfRules { half: Element::Bf16, ..rules(None) };
     type Build = fn(&mut Graph<'_>, &Value);
     let cases: Vec<(&str, Build, HalfRules, &str)> = vec![
         ("all half", sum_then_norm, rules(None), ">f16 Add:f16 LayerNormalization:f16 Add:f16 >f32"),
         (
             "a norm is an island",
             sum_then_norm,
-            rules(NormSoftmax),
+            rules(Attention),
             ">f16 Add:f16 >f32 LayerNormalization:f32 >f16 Add:f16 >f32",
-        ),
-        (
-            "sums are islands",
-            sum_then_norm,
-            rules(All),
-            "Add:f32 LayerNormalization:f32 Add:f32 Identity:f32",
         ),
         (
             "moves are half where possible",
             moved,
-            rules(NormSoftmax),
+            rules(Attention),
             ">f16 Sigmoid:f16 Reshape:f16 Transpose:f16 >f32 Softmax:f32 >f16 Reshape:f16 Sigmoid:f16 Reshape:f16 >f32",
         ),
         (
@@ -188,7 +183,12 @@ fn casts_are_added_between_formats() {
             ">f16 Add:f16 >f32 Mul:f32 Identity:f32",
         ),
         ("a mask is cast once", mask, rules(None), ">f16 Sub:f16 Mul:f16 >f16 Add:f16 >f32"),
-        ("a mask in 32 bits is cast once", mask, rules(All), ">f32 Sub:f32 Mul:f32 Add:f32 Identity:f32"),
+        (
+            "a mask in 32 bits is cast once",
+            mask,
+            rules(Attention),
+            ">f32 Sub:f32 Mul:f32 >f16 >f16 Add:f16 >f32",
+        ),
         (
             "scales stay in 32 bits",
             resized,
@@ -221,15 +221,9 @@ fn casts_are_added_between_formats() {
             "Sigmoid:f32 >f16 Sigmoid:f16 >f32 Concat:f32 Sigmoid:f32 Identity:f32 >f16 Concat:f16 Sigmoid:f16 >f32",
         ),
         (
-            "only products are half",
-            branch,
-            HalfRules { casts_for_sums: false, ..rules(All) },
-            "Sigmoid:f32 >f16 MatMul:f16 Add:f16 Relu:f16 MatMul:f16 >f32 Add:f32 Identity:f32",
-        ),
-        (
             "linear layers sum in half",
             branch,
-            rules(NormSoftmax),
+            rules(Accumulate),
             ">f16 Sigmoid:f16 MatMul:f16 Add:f16 Relu:f16 MatMul:f16 Add:f16 >f32",
         ),
         (
@@ -242,7 +236,7 @@ fn casts_are_added_between_formats() {
         (
             "a prompt's product in 32 bits has a weight in half",
             of_a_prompt,
-            rules(All),
+            rules(Attention),
             ">f32 MatMul:f32 Identity:f32",
         ),
         (
@@ -268,12 +262,6 @@ fn casts_are_added_between_formats() {
             moved,
             rules(Bf16Attention),
             ">f16 Sigmoid:f16 Reshape:f16 Transpose:f16 >bf16 Softmax:bf16 >f16 Reshape:f16 Sigmoid:f16 Reshape:f16 >f32",
-        ),
-        (
-            "softmax in 32 bits between two products",
-            attention,
-            rules(NormSoftmax),
-            ">f16 Sigmoid:f16 Transpose:f16 >f32 >f32 MatMul:f32 >f16 >f32 Softmax:f32 >f16 >f32 MatMul:f32 >f16 >f32",
         ),
         (
             "ONNX Runtime sums in 32 bits without casts",
@@ -306,68 +294,6 @@ fn casts_are_added_between_formats() {
 }
 
 #[test]
-fn emulation_rounds_where_half_precision_would() {
-    let checkpoint = plain();
-    let mut graph = Graph::new("tiny", checkpoint.weights());
-    let x = graph.input("x", Element::F32, &DIMS);
-    sum_then_norm(&mut graph, &x);
-    let graph = graph.in_emulated_half(&rules(MixedPrecision::NormSoftmax));
-    let sum = ">f16 >f32 Add:f32 >f16 >f32";
-    let again = ">f16 >f32 Add:f32 >f16 >f32";
-    assert_eq!(summary(&graph), format!("{sum} LayerNormalization:f32 {again} Identity:f32"));
-    let rounded: Vec<(&str, bool)> =
-        graph.initializers.iter().map(|i| (i.value.name.as_str(), i.rounded.is_some())).collect();
-    assert_eq!(rounded, [("weight", false), ("bias", false), ("weight.f16", true)]);
-}
-
-#[test]
-fn emulated_sums_are_in_the_format_of_the_level() {
-    let checkpoint = plain();
-    let emulated = |rules: &HalfRules| {
-        let mut graph = Graph::new("tiny", checkpoint.weights());
-        let x = graph.input("x", Element::F32, &[2, 40].map(Dim::from));
-        let weight = graph.constant("weight", &[40, 3], &[0.5; 120]);
-        let product = graph.matmul(&x, &weight);
-        graph.output("out", &product, &[2, 3].map(Dim::from));
-        summary(&graph.in_emulated_half(rules))
-    };
-    let round = ">f16 >f32";
-    let single = format!("{round} MatMul:f32 {round} Identity:f32");
-    let first = format!("{round} Split:f32 Split:f32 MatMul:f32 {round}");
-    let next = format!("MatMul:f32 Add:f32 {round}");
-    assert_eq!(emulated(&rules(MixedPrecision::None)), format!("{first} {next} {next} Identity:f32"));
-    assert_eq!(emulated(&rules(MixedPrecision::AccumulateLinear)), single);
-    let bf16 = HalfRules { format: HalfFormat::Bf16, ..rules(MixedPrecision::None) };
-    assert_eq!(emulated(&bf16), single.replace("f16", "bf16"));
-    // A linear layer.
-    assert_eq!(
-        emulated(&rules(MixedPrecision::Bf16Attention)),
-        format!("{first} {next} {next} Identity:f32")
-    );
-    let for_onnx_runtime = HalfRules { casts_for_sums: false, ..rules(MixedPrecision::None) };
-    assert_eq!(emulated(&for_onnx_runtime), single);
-}
-
-/// A fused attention divides by the sum of its weights at the end.
-#[test]
-fn emulated_values_are_summed_before_the_division() {
-    let checkpoint = plain();
-    let mut graph = Graph::new("tiny", checkpoint.weights());
-    let scores = graph.input("scores", Element::F32, &[2, 40].map(Dim::from));
-    let values = graph.input("values", Element::F32, &[40, 3].map(Dim::from));
-    let weights = graph.softmax(&scores);
-    let mixed = graph.as_role(Role::Attention, |g| g.matmul(&weights, &values));
-    graph.output("out", &mixed, &[2, 3].map(Dim::from));
-    let round = ">f16 >f32";
-    let first = format!("ReduceMax:f32 Div:f32 {round} {round} Split:f32 Split:f32 MatMul:f32 {round}");
-    let next = format!("MatMul:f32 Add:f32 {round}");
-    assert_eq!(
-        summary(&graph.in_emulated_half(&rules(MixedPrecision::None))),
-        format!("{round} Softmax:f32 {round} {first} {next} {next} Mul:f32 {round} Identity:f32")
-    );
-}
-
-#[test]
 fn the_checker_reports_mixed_types_and_needless_casts() {
     let checkpoint = plain();
     let mut wrong = Vec::new();
@@ -375,7 +301,7 @@ fn the_checker_reports_mixed_types_and_needless_casts() {
         let mut graph = Graph::new("tiny", checkpoint.weights());
         let x = graph.input("x", Element::F32, &DIMS);
         sum_then_norm(&mut graph, &x);
-        let mut graph = graph.in_half(&rules(MixedPrecision::NormSoftmax));
+        let mut graph = graph.in_half(&rules(MixedPrecision::Attention));
         spoil(&mut graph);
         let problems = check(&graph);
         if !problems.iter().any(|problem| problem.contains(word)) {
@@ -427,7 +353,7 @@ fn inexact(graph: &Graph<'_>) -> Vec<String> {
     wrong.map(|node| node.proto.name.clone()).collect()
 }
 
-/// The products in 8 bits of a calibrated precision, in half-precision graphs and in emulated ones: both factors have 8 bits,
+/// The products in 8 bits of a calibrated precision, in half-precision graphs: both factors have 8 bits,
 /// with a scale for the input and one for every output channel.
 #[test]
 fn calibrated_graphs_multiply_codes() {
@@ -467,7 +393,7 @@ fn calibrated_graphs_multiply_codes() {
                     ..plain
                 };
                 let rules = HalfRules {
-                    format: HalfFormat::F16,
+                    half: Element::F16,
                     islands: MixedPrecision::Accumulate,
                     casts_for_sums: true,
                     kept: kept.to_vec(),
@@ -551,7 +477,7 @@ fn every_graph_is_strongly_typed() {
         let config = checkpoint.config();
         let kept = Block::of_model(config).into_iter().map(|block| (MixedPrecision::None, vec![block]));
         let settings: Vec<_> =
-            MixedPrecision::EVERY.map(|islands| (islands, vec![])).into_iter().chain(kept).collect();
+            MixedPrecision::ALL.map(|islands| (islands, vec![])).into_iter().chain(kept).collect();
         for target in [Target::OnnxRuntime, Target::TensorRt] {
             for (at, (islands, kept)) in settings.iter().enumerate() {
                 let plan = Plan {
@@ -568,9 +494,9 @@ fn every_graph_is_strongly_typed() {
                     kept: &[],
                     pruning: Pruning { split_block: (at % 3 == 1).then_some(1), ..Pruning::default() },
                 };
-                for format in [HalfFormat::F16, HalfFormat::Bf16] {
+                for half in [Element::F16, Element::Bf16] {
                     let rules = HalfRules {
-                        format,
+                        half,
                         islands: *islands,
                         casts_for_sums: target == Target::TensorRt,
                         kept: kept.clone(),
@@ -578,7 +504,7 @@ fn every_graph_is_strongly_typed() {
                     for graph in graphs(&plan) {
                         let graph = graph.in_half(&rules);
                         let place =
-                            format!("{name}, {target:?}, {format:?}, {islands}, {kept:?}, {}", graph.name);
+                            format!("{name}, {target:?}, {half:?}, {islands}, {kept:?}, {}", graph.name);
                         wrong.extend(graph.fault.iter().map(|fault| format!("{place}: {fault}")));
                         wrong.extend(check(&graph).iter().map(|problem| format!("{place}: {problem}")));
                         wrong.extend(inexact(&graph).iter().map(|name| format!("{place}: {name} is half")));

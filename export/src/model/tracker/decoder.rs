@@ -242,8 +242,7 @@ impl<'w> Plan<'w> {
 impl Graph<'_> {
     /// Doubles the sides, and adds finer features.
     fn upscale_with(&mut self, x: &Value, name: &str, finer: &Value) -> Value {
-        let [weight, bias] = ["weight", "bias"].map(|part| self.weight(&format!("{name}.{part}")));
-        let x = self.conv_transpose2(x, &weight, &bias);
+        let x = self.convolution_transpose(x, name);
         self.add(&x, finer)
     }
 

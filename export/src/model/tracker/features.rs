@@ -63,11 +63,6 @@ impl<'w> Plan<'w> {
 }
 
 impl<'w> Graph<'w> {
-    fn convolution_transpose(&mut self, x: &Value, name: &str) -> Value {
-        let [weight, bias] = ["weight", "bias"].map(|part| self.weight(&format!("{name}.{part}")));
-        self.conv_transpose2(x, &weight, &bias)
-    }
-
     /// A doubling of the sides and the projection of each pixel after it, as one transposed convolution.
     fn upscale_and_project(&mut self, x: &Value, upscale: &str, project: &str) -> Value {
         let [fan_in, inner] = [0, 1].map(|axis| self.weight_dims(&format!("{upscale}.weight"))[axis]);

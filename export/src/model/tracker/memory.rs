@@ -83,9 +83,7 @@ impl<'w> Plan<'w> {
     fn fused(&self, g: &mut Graph<'w>, x: &Value, layer: usize) -> Value {
         let name = format!("{ENCODER}.memory_fuser.layers.{layer}");
         g.scope(&name);
-        let [weight, bias] =
-            ["weight", "bias"].map(|part| g.weight(&format!("{name}.depthwise_conv.{part}")));
-        let mixed = g.conv(x, &weight, Some(&bias), 1, 3);
+        let mixed = g.convolution(x, &format!("{name}.depthwise_conv"), 1, 3);
         let tokens = self.tokens_of(g, &mixed);
         let normed = g.norm_with(&tokens, &format!("{name}.layer_norm"), super::MAP_EPS);
         let hidden = g.linear(&normed, &format!("{name}.pointwise_conv1"));

@@ -21,7 +21,6 @@ struct BlockLine<'a> {
     block: String,
     target: Target,
     engine: String,
-    emulated: bool,
     least_cosine: Least,
     cosines: BTreeMap<String, f64>,
     machine: &'a Machine,
@@ -35,7 +34,6 @@ struct Verdict<'a> {
     mixed_precision: MixedPrecision,
     target: Target,
     engine: String,
-    emulated: bool,
     least_cosine: f64,
     most_ap_loss: Option<f64>,
     trials: usize,
@@ -45,7 +43,7 @@ struct Verdict<'a> {
 }
 
 impl Bench<'_> {
-    /// The options of a precision, as it is judged on this engine.
+    /// The options of a precision.
     fn judged(&self, precision: Precision) -> anyhow::Result<ExportOptions> {
         let options = options(self.args, self.target).with_precision(precision);
         let options = match precision.is_half() {
@@ -54,13 +52,8 @@ impl Bench<'_> {
         };
         Ok(match precision.is_calibrated() {
             true => options.clone().with_calibration(self.calibration(&options)?),
-            false => options.with_emulated_half(self.emulates && precision.is_half()),
+            false => options,
         })
-    }
-
-    /// Whether [`judged`](Self::judged) emulates half precision.
-    fn is_emulated(&self, precision: Precision) -> bool {
-        self.emulates && precision.is_half() && !precision.is_calibrated()
     }
 
     /// Prints the error of each block if it alone is in a precision.
@@ -81,7 +74,6 @@ impl Bench<'_> {
                 block: block.to_string(),
                 target: self.target,
                 engine: self.factory.description(),
-                emulated: self.is_emulated(precision),
                 least_cosine,
                 cosines,
                 machine: &self.lines.machine,
@@ -118,7 +110,6 @@ impl Bench<'_> {
             mixed_precision: self.args.mixed_precision,
             target: self.target,
             engine: self.factory.description(),
-            emulated: self.is_emulated(precision),
             least_cosine: self.args.least_cosine,
             most_ap_loss: self.args.most_ap_loss,
             trials,

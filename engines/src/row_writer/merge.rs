@@ -1,18 +1,18 @@
 //! Rows of one tensor put between those of another by a graph: WebGPU copies whole buffers alone.
 
-use super::{OnnxRuntimeEngine, WebGpuDevice};
 use crate::engine::Engine;
+use crate::onnxruntime::{OnnxRuntimeEngine, WebGpuDevice};
 use crate::tensor::{ElementType, Tensor};
 use ocelli_error::{Error, ErrorKind, Result};
 use ocelli_onnx::Message;
 use ocelli_onnx::schema::{
-    DimensionProto, DimensionValue, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorProto,
-    TensorShapeProto, TensorTypeProto, TypeProto, ValueInfoProto, data_type,
+    DimensionValue, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorProto, ValueInfoProto,
+    data_type,
 };
 use std::sync::Arc;
 
 /// `merged[row] = is_new[row] ? source[from[row]] : target[row]`, of f32 `[rows, ·, ·]`; what is new may be rounded to bfloat16.
-pub(crate) struct RowMerge {
+pub(super) struct RowMerge {
     engine: OnnxRuntimeEngine,
     from: Tensor,
     is_new: Tensor,
@@ -21,7 +21,7 @@ pub(crate) struct RowMerge {
 }
 
 impl RowMerge {
-    pub(crate) fn new(device: &Arc<WebGpuDevice>, rounds: bool) -> Result<Self> {
+    pub(super) fn new(device: &Arc<WebGpuDevice>, rounds: bool) -> Result<Self> {
         let builder = OnnxRuntimeEngine::builder(device.runtime()).with_provider(device.provider().clone());
         let engine =
             builder.with_device(Arc::clone(device)).with_threads(1).build_from_memory(&graph(rounds))?;
@@ -29,7 +29,7 @@ impl RowMerge {
         Ok(Self { engine, from: Tensor::empty(), is_new: Tensor::empty(), spare })
     }
 
-    pub(crate) fn write(
+    pub(super) fn write(
         &mut self,
         target: &mut Tensor,
         source: &Tensor,
@@ -46,7 +46,7 @@ impl RowMerge {
             let message = format!("cannot write the rows {rows:?} (to, from) of {source:?} to {target:?}");
             return Err(Error::new(ErrorKind::InvalidArgument, message));
         }
-        let from = self.from.reset_i64(&[targets]);
+        let from = self.from.reset::<i64>(&[targets]);
         from.fill(0);
         rows.iter().for_each(|&(to, row)| from[to] = row as i64);
         let is_new = self.is_new.reset::<bool>(&[targets, 1, 1]);
@@ -78,16 +78,12 @@ fn graph(rounds: bool) -> Vec<u8> {
         op_type: op_type.to_owned(),
         ..NodeProto::default()
     };
-    let value = |name: &str, elem_type: i32, dims: &[&str]| {
-        let dim = |name: &&str| DimensionProto {
-            value: Some(match name.parse() {
-                Ok(size) => DimensionValue::DimValue(size),
-                Err(_) => DimensionValue::DimParam((*name).to_owned()),
-            }),
-        };
-        let shape = Some(TensorShapeProto { dim: dims.iter().map(dim).collect() });
-        let tensor_type = Some(TensorTypeProto { elem_type, shape });
-        ValueInfoProto { name: name.to_owned(), r#type: Some(TypeProto { tensor_type }) }
+    let value = |name: &str, element: i32, dims: &[&str]| {
+        let dims = dims.iter().map(|dim| match dim.parse() {
+            Ok(size) => DimensionValue::DimValue(size),
+            Err(_) => DimensionValue::DimParam((*dim).to_owned()),
+        });
+        ValueInfoProto::tensor(name, element, dims)
     };
     // `Gather` is along axis 0 by default.
     let mut nodes = vec![node("Gather", ["source", "from"], &[], "new")];
