@@ -8,9 +8,9 @@ use ocelli_export::contract::Manifest;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::class_map::{Class, ClassMap};
-use super::folder::journal_path;
-use super::journal::is_growing;
+use crate::label::class_map::{Class, ClassMap};
+use crate::label::store::folder::journal_path;
+use crate::label::store::journal::is_growing;
 use ocelli::postprocess::PostProcessOptions;
 use ocelli::tiles::Tiling;
 use ocelli::{Error, ErrorKind, Model, Result};
