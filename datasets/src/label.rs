@@ -16,64 +16,37 @@
 //! overwritten, moved or removed, unless [`Existing::discard_corrections`] says so. A [`CorrectedSet`] is how a program makes
 //! such corrections for a person.
 
-mod braces;
-mod coco;
 mod correct;
 #[cfg(test)]
 mod corrections;
 mod find;
-mod folder;
+mod formats;
 mod images;
-mod job;
-mod journal;
-mod known;
 #[cfg(test)]
 mod lost_work;
-mod low_memory;
-mod mask_files;
-mod merge;
-mod placer;
-mod prefetch;
-mod prompts;
 mod record;
-mod refine;
 #[cfg(test)]
 mod replaced;
 #[cfg(test)]
 mod restarts;
 mod review;
-mod saved;
+mod run;
 #[cfg(test)]
 mod sequences;
 mod settings;
-mod simplify;
 mod source;
-mod stop;
-mod tar_file;
-mod tracks;
-mod turns;
+mod store;
 mod video;
-mod voc;
-mod write;
-mod written;
-mod yolo;
-mod youtube_vis;
 
 pub(crate) use correct::{AllLabels, all_labels, is_changed, parse_labels};
 pub use correct::{CorrectedSet, LabelledInstance, Labels, SetImage};
 pub use find::{find_images, list_images};
-pub use folder::data_set_around;
 pub use images::{FoundImage, ImageFile, ImageSet, Shard};
-pub use job::{Existing, LabelEvent, LabelJob};
-#[cfg(feature = "test-support")]
-#[doc(hidden)]
-pub use journal::check_journal;
-pub use low_memory::SPILL_BYTES;
-pub use merge::merge;
+pub use run::{Existing, LabelEvent, LabelJob, SPILL_BYTES};
 pub use settings::{DataSetOptions, Format, ImageMode, LabelSettings, Tracking};
 pub use source::open_image;
-pub use video::{LabelVideo, VideoFrame};
-pub use write::{ClassCount, Summary};
+pub use store::{ClassCount, Summary, data_set_around, merge};
 #[cfg(feature = "test-support")]
 #[doc(hidden)]
-pub use written::check_written;
+pub use store::{check_journal, check_written};
+pub use video::{LabelVideo, VideoFrame};

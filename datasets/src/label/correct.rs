@@ -13,23 +13,23 @@ use std::path::{Path, PathBuf};
 
 use ocelli::{BoundingBox, Error, ErrorKind, Mask, Result};
 
-use super::folder::{Contents, OutputFolder, STATE_FOLDER};
-use super::images::{ImageSet, hash_of};
-use super::journal::Journal;
-use super::known::KnownImages;
-use super::merge::classes_of;
-use super::placer::{Placer, image_path, label_path};
-use super::record::identity;
-use super::saved::Saved;
-use super::settings::Format;
-use super::source;
-use super::written::{Owner, Written, hash_of_text};
+use crate::label::images::{ImageSet, hash_of};
+use crate::label::record::identity;
+use crate::label::settings::Format;
+use crate::label::source;
+use crate::label::store::folder::{Contents, OutputFolder, STATE_FOLDER};
+use crate::label::store::journal::{Journal, classes_of};
+use crate::label::store::known::KnownImages;
+use crate::label::store::placer::{Placer, image_path, label_path};
+use crate::label::store::saved::Saved;
+use crate::label::store::written::{Owner, Written, hash_of_text};
 use line::Line;
+use ocelli::classes::ClassMap;
 use ocelli::classes::ClassMap;
 
 pub(crate) use everything::{AllLabels, all_labels, is_changed};
 pub(crate) use line::parse_labels;
-pub(super) use shown::as_corrected;
+pub(crate) use shown::as_corrected;
 
 /// A labelled data set that a person looks at and corrects. It is read again whenever it changes.
 #[derive(Clone)]
@@ -154,14 +154,14 @@ impl CorrectedSet {
         let folder = OutputFolder::unlocked(&self.root);
         let contents = self.contents(&folder)?;
         self.journal = identity(&folder.journal_path());
-        let (mut journal, settings) = Journal::open_existing(&folder.journal_path())?;
+        let (journal, settings) = Journal::open_existing(&folder.journal_path())?;
         let classes = classes_of(&settings).unwrap_or_default();
         let mut names: Vec<String> = journal.names().map(str::to_owned).collect();
         names.sort();
         let mut images = Vec::with_capacity(names.len());
         for name in names {
-            let Some(entry) = journal.entry(&name).cloned() else { continue };
-            let Some(record) = journal.read_labelled(&entry)? else { continue };
+            let Some(entry) = journal.entry(&name) else { continue };
+            let Some(record) = journal.read_labelled(entry)? else { continue };
             images.push(SetImage {
                 id: image_id(&name),
                 name,

@@ -6,9 +6,9 @@ use ocelli::classes::ClassMap;
 use ocelli::{BoundingBox, Detection, Error, ErrorKind, Mask, Result};
 use serde_json::json;
 
-use super::record::identity;
-use super::stop::WRITES_LEFT;
-use super::{
+use crate::label::record::identity;
+use crate::label::store::disk::WRITES_LEFT;
+use crate::label::{
     DataSetOptions, Existing, Format, ImageMode, ImageSet, LabelJob, LabelSettings, Shard, Summary,
     find_images, merge,
 };

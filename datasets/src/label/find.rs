@@ -5,11 +5,11 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Component, Path, PathBuf};
 
-use super::braces;
-use super::folder::STATE_FOLDER;
-use super::images::FoundImage;
-use super::source::{has_tar_extension, member_path};
-use super::tar_file::TarFile;
+use crate::label::formats::braces;
+use crate::label::formats::tar_file::TarFile;
+use crate::label::images::FoundImage;
+use crate::label::source::{has_tar_extension, member_path};
+use crate::label::store::folder::STATE_FOLDER;
 use ocelli::image::{Image, has_image_extension, has_unsupported_extension, is_image_file};
 use ocelli::{Error, ErrorKind, Result};
 
@@ -466,7 +466,7 @@ mod tests {
         assert_eq!(to_label.len(), listed.len() + 1);
         #[cfg(unix)]
         assert!(
-            super::super::source::open_image(&place.path().join("b.png")).is_err_and(|e| {
+            crate::label::source::open_image(&place.path().join("b.png")).is_err_and(|e| {
                 e.to_string().ends_with("b.png: it is a pipe or a device; expected a file")
             })
         );

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::video::VideoFrame;
+use crate::label::video::VideoFrame;
 use ocelli::image::has_unsupported_extension;
 use ocelli::{Error, ErrorKind, Result};
 

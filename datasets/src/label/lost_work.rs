@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use ocelli::{BoundingBox, ErrorKind};
 
-use super::corrections::{MINE, Place, Run, copies, text_of};
-use super::{CorrectedSet, Existing, Format, LabelledInstance, SetImage, Shard, merge};
+use crate::label::corrections::{MINE, Place, Run, copies, text_of};
+use crate::label::{CorrectedSet, Existing, Format, LabelledInstance, SetImage, Shard, merge};
 
 fn labelled(run: &Run, images: &[(&str, usize)]) -> Place {
     let place = Place::new();
@@ -283,7 +283,7 @@ fn an_untouched_line_without_area_does_not_prevent_a_save() {
 fn a_picture_that_a_person_edited_in_the_set_stays() {
     let coco = {
         let mut run = with_formats(&[Format::Coco]);
-        run.options.images = super::ImageMode::Link;
+        run.options.images = crate::label::ImageMode::Link;
         run
     };
     for run in [Run { options: copies(), ..Run::default() }, coco] {
@@ -311,7 +311,8 @@ fn a_save_that_cannot_be_written_changes_no_format() {
         let (set, image) = opened(&place, "set", "a.png");
         let labels = set.labels(&image).expect("there are labels");
         let instances = [labels.instances, vec![new_box()]].concat();
-        let saved = super::corrections::stopping(writes, || set.save(&image, &labels.version, &instances));
+        let saved =
+            crate::label::corrections::stopping(writes, || set.save(&image, &labels.version, &instances));
         let after = files.map(|file| place.read(file));
         if saved.is_ok() {
             assert!(writes > 2 && before.iter().zip(&after).all(|(a, b)| a != b), "{after:?}");
@@ -327,7 +328,7 @@ fn a_save_that_cannot_be_written_changes_no_format() {
 
 /// Whether the other file waits for its rename.
 fn stops_between_renames(place: &Place, file: &str) -> bool {
-    super::written::part_path(&place.path(file)).exists()
+    crate::label::store::written::part_path(&place.path(file)).exists()
 }
 
 #[test]

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use ocelli::Mask;
 
-use super::source::member_identity;
-use super::video::VideoFrame;
+use crate::label::source::member_identity;
+use crate::label::video::VideoFrame;
 
 /// An instance of a class in an image.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use ocelli::ErrorKind;
 
-use super::corrections::{MINE, Place, Run, copies, text_of};
-use super::stop::REFUSES_HARD_LINKS;
-use super::{Existing, Format, ImageMode, Shard, merge};
+use crate::label::corrections::{MINE, Place, Run, copies, text_of};
+use crate::label::store::disk::REFUSES_HARD_LINKS;
+use crate::label::{Existing, Format, ImageMode, Shard, merge};
 
 fn with_formats(formats: &[Format]) -> Run {
     let mut run = Run::default();
@@ -314,8 +314,8 @@ fn what_is_done_before_a_stop_can_be_trained_on() {
     place.images(&[("a.png", 5), ("b.png", 6)]);
     let mut job = place.open(&run).expect("a new data set");
     let file = job.todo.remove(0);
-    let found = super::corrections::detect(&file.path);
-    let identity = super::record::identity(&file.path);
+    let found = crate::label::corrections::detect(&file.path);
+    let identity = crate::label::record::identity(&file.path);
     job.finish_image((&file, identity), found, (0, &[0]), 0, &mut |_| Ok(())).expect("there is room");
     job.stopped().expect("there is room");
     assert!(place.read("set/data.yaml").is_some() && place.read("set/classes.txt").is_some());

@@ -2,8 +2,8 @@
 
 use ocelli::{BoundingBox, ErrorKind};
 
-use super::corrections::{MINE, Place, Run, stopping, text_of};
-use super::{CorrectedSet, Existing, Format, ImageMode, LabelledInstance};
+use crate::label::corrections::{MINE, Place, Run, stopping, text_of};
+use crate::label::{CorrectedSet, Existing, Format, ImageMode, LabelledInstance};
 
 const RESTART: Existing = Existing { restart: true, discard_corrections: false };
 

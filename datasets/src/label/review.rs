@@ -9,15 +9,15 @@ use image::imageops::{self, FilterType};
 use image::{Rgb, RgbImage};
 use ocelli_tracking::BoundingBox;
 
-use super::correct::{as_corrected, image_id};
-use super::images::hash_of;
-use super::journal::Journal;
-use super::placer::Placer;
-use super::record::Record;
-use super::source::open_image;
-use super::write::write_csv;
+use crate::label::correct::{as_corrected, image_id};
+use crate::label::images::hash_of;
+use crate::label::record::Record;
+use crate::label::source::open_image;
+use crate::label::store::disk;
+use crate::label::store::journal::Journal;
+use crate::label::store::placer::Placer;
+use crate::label::store::write::write_csv;
 use ocelli::Detection;
-use ocelli::atomic_file::write_atomically;
 use ocelli::classes::ClassMap;
 use ocelli::draw::Annotator;
 use ocelli::{Error, Result};
@@ -109,13 +109,13 @@ impl Review {
     pub fn write(
         mut self,
         root: &Path,
-        journal: &mut Journal,
+        journal: &Journal,
         placer: &Placer,
         classes: &ClassMap,
         check_cancelled: &mut dyn FnMut() -> Result<()>,
     ) -> Result<Vec<PathBuf>> {
         let folder = root.join("review");
-        std::fs::create_dir_all(&folder).map_err(|e| Error::io("cannot create the folder", &folder, e))?;
+        disk::create_folders(&folder).map_err(|e| Error::io("cannot create the folder", &folder, e))?;
         let least = |candidate: &Candidate| candidate.least_score.unwrap_or(0.0);
         self.low_scores.sort_by(|a, b| least(a).total_cmp(&least(b)).then_with(|| a.name.cmp(&b.name)));
         let mut sample: Vec<Candidate> = self.sample.into_iter().map(|(_, candidate)| candidate).collect();
@@ -138,7 +138,7 @@ impl Review {
                 let path = folder.join(&name);
                 let page = draw_page(images, (journal, placer), classes, &annotator, check_cancelled)?;
                 write_html(&mut html, &name, images);
-                write_atomically(&path, |file| {
+                disk::replace(&path, |file| {
                     let encoder = image::codecs::jpeg::JpegEncoder::new_with_quality(file, 88);
                     page.write_with_encoder(encoder).map_err(std::io::Error::other)
                 })?;
@@ -148,7 +148,7 @@ impl Review {
         remove_others(&folder, &pages)?;
         files.extend(pages);
         files.push(folder.join("index.html"));
-        write_atomically(&folder.join("index.html"), |file| file.write_all(html.as_bytes()))?;
+        disk::replace(&folder.join("index.html"), |file| file.write_all(html.as_bytes()))?;
         Ok(files)
     }
 }
@@ -215,7 +215,7 @@ fn remove_others(folder: &Path, pages: &[PathBuf]) -> Result<()> {
     for path in entries.flatten().map(|entry| entry.path()).filter(|path| !pages.contains(path)) {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         if (name.starts_with("unsure-") || name.starts_with("sample-")) && name.ends_with(".jpg") {
-            std::fs::remove_file(&path).map_err(|e| Error::io("cannot remove", &path, e))?;
+            disk::remove(&path).map_err(|e| Error::io("cannot remove", &path, e))?;
         }
     }
     Ok(())
@@ -223,7 +223,7 @@ fn remove_others(folder: &Path, pages: &[PathBuf]) -> Result<()> {
 
 fn draw_page(
     images: &[Candidate],
-    (journal, placer): (&mut Journal, &Placer),
+    (journal, placer): (&Journal, &Placer),
     classes: &ClassMap,
     annotator: &Annotator,
     check_cancelled: &mut dyn FnMut() -> Result<()>,
@@ -237,8 +237,8 @@ fn draw_page(
         let (left, top) = (at(index as u32 % COLUMNS, CELL.0), at(index as u32 / COLUMNS, CELL.1));
         let caption = [left, top + PICTURE.1, CELL.0, CAPTION].map(|edge| edge as f32);
         annotator.draw_caption(&mut page, name, caption, TEXT);
-        let Some(entry) = journal.entry(name).cloned() else { continue };
-        let record = as_corrected(placer, journal.read(&entry)?, &mut Vec::new());
+        let Some(entry) = journal.entry(name) else { continue };
+        let record = as_corrected(placer, journal.read(entry)?, &mut Vec::new());
         // If the file was removed since it was labelled, its cell stays empty.
         let Ok(image) = open_image(&record.source) else { continue };
         let mut image = image.into_rgb_image();

@@ -16,9 +16,9 @@ mod joined;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use super::corrections::{Place, Run, copies, place_of, row_of};
-use super::stop::REFUSES_HARD_LINKS;
-use super::{CorrectedSet, Format, Labels, SetImage};
+use crate::label::corrections::{Place, Run, copies, place_of, row_of};
+use crate::label::store::disk::REFUSES_HARD_LINKS;
+use crate::label::{CorrectedSet, Format, Labels, SetImage};
 
 const SEQUENCES: u64 = 400;
 const STEPS: u64 = 14;

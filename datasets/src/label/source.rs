@@ -12,8 +12,8 @@ use ocelli::image::Image;
 use ocelli::tiles::PictureFile;
 use ocelli::{Error, ErrorKind, Result};
 
-use super::tar_file::TarFile;
-use super::written::hash_of_bytes;
+use crate::label::formats::tar_file::TarFile;
+use crate::label::store::written::hash_of_bytes;
 
 /// Whether a file is taken for a tar file, by its name.
 pub(super) fn has_tar_extension(path: impl AsRef<Path>) -> bool {

@@ -8,16 +8,15 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
-use ocelli::atomic_file::write_atomically;
 use ocelli::sink::write_picture;
 use ocelli::{Error, ErrorKind, Frame, Result, Source};
 use serde::{Deserialize, Serialize};
 
-use super::folder::STATE_FOLDER;
-use super::images::{FoundImage, hash_of};
-use super::placer::is_time_of;
-use super::record::identity;
-use super::stop::before_write;
+use crate::label::images::{FoundImage, hash_of};
+use crate::label::record::identity;
+use crate::label::store::disk;
+use crate::label::store::folder::STATE_FOLDER;
+use crate::label::store::placer::is_time_of;
 
 /// Which frame of which video an image is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -149,8 +148,7 @@ impl LabelVideo {
             frames += 1;
         }
         if !has_pictures && (is_other || !of_video.is_file()) && folder.is_dir() {
-            before_write().map_err(|e| Error::io("cannot write", &of_video, e))?;
-            write_atomically(&of_video, |file| Ok(serde_json::to_writer(file, &before)?))?;
+            disk::replace(&of_video, |file| Ok(serde_json::to_writer(file, &before)?))?;
         }
         if frames == 0 {
             damage.get_or_insert_with(|| refusal(ErrorKind::InvalidData, "it has no frames"));
@@ -217,9 +215,8 @@ fn frames_folder(output: &Path, video: &str) -> PathBuf {
 /// Writes a frame as a new file: the one that it replaces may be linked into the data set, where a person edited it.
 fn write_frame(picture: &Path, frame: &Frame, changed: u64) -> Result<()> {
     let cannot = |e| Error::io("cannot write the frame", picture, e);
-    before_write().map_err(cannot)?;
     if let Some(folder) = picture.parent() {
-        std::fs::create_dir_all(folder).map_err(cannot)?;
+        disk::create_folders(folder).map_err(cannot)?;
     }
     write_picture(picture, &frame.image)?;
     let file = File::options().write(true).open(picture).map_err(cannot)?;

@@ -9,14 +9,14 @@ use serde::Deserialize;
 
 use super::line::{SAME, clipped};
 use super::{CorrectedSet, LabelledInstance, Labels, Opened, SetImage};
+use crate::label::formats::yolo;
 use crate::label::images::{ImageFile, ImageSet};
-use crate::label::journal::Journal;
-use crate::label::known::KnownImages;
 use crate::label::record::{Instance, Record};
-use crate::label::saved::SavedLabels;
-use crate::label::write::{COCO_FILE, place_whole_files, whole_files};
-use crate::label::written::Owner;
-use crate::label::yolo;
+use crate::label::store::journal::Journal;
+use crate::label::store::known::KnownImages;
+use crate::label::store::saved::SavedLabels;
+use crate::label::store::write::{COCO_FILE, place_whole_files, whole_files};
+use crate::label::store::written::Owner;
 
 /// The part of `annotations.json` that says which images it has.
 #[derive(Deserialize)]
@@ -50,9 +50,8 @@ impl Opened {
     }
 
     /// The labels of an image as they are in `annotations.json`, or will be.
-    fn record(&self, journal: &mut Journal, image: &SetImage) -> Result<Record> {
-        let entry = journal.entry(&image.name).cloned();
-        let record = entry.map(|entry| journal.read_labelled(&entry)).transpose()?.flatten();
+    fn record(&self, journal: &Journal, image: &SetImage) -> Result<Record> {
+        let record = journal.labelled(&image.name)?;
         let missing = || {
             let message = format!("labels of {}: it is not labelled any more", image.name);
             Error::new(ErrorKind::Mismatch, message)
@@ -90,15 +89,14 @@ impl Opened {
     }
 
     /// Writes COCO's files again, with the images that they have.
-    fn write_coco(&mut self, journal: &mut Journal, set: &CorrectedSet) -> Result<()> {
+    fn write_coco(&mut self, journal: &Journal, set: &CorrectedSet) -> Result<()> {
         // A run that has not ended yet writes the file.
         let Some(in_coco) = self.images_in_coco()? else { return Ok(()) };
         journal.splits().for_each(|(name, validation)| self.placer.prefer(name, validation));
         let mut files = Vec::new();
         for image in set.images() {
             self.placer.settle(&image.name)?;
-            let entry = journal.entry(&image.name).cloned();
-            let record = entry.map(|entry| journal.read_labelled(&entry)).transpose()?.flatten();
+            let record = journal.labelled(&image.name)?;
             if record.is_some_and(|record| in_coco.contains(&self.placer.coco_name(&record))) {
                 files.push(ImageFile { path: image.source.clone(), name: image.name.clone(), frame: None });
             }
@@ -112,8 +110,8 @@ impl Opened {
 impl CorrectedSet {
     pub(super) fn labels_in_coco(&self, image: &SetImage) -> Result<Labels> {
         let opened = self.peek(Some(image))?;
-        let (mut journal, _) = Journal::open_existing(&opened.folder.journal_path())?;
-        opened.coco_labels(self, image, &opened.record(&mut journal, image)?)
+        let (journal, _) = Journal::open_existing(&opened.folder.journal_path())?;
+        opened.coco_labels(self, image, &opened.record(&journal, image)?)
     }
 
     /// `self` is the data set as it is now.
@@ -125,8 +123,8 @@ impl CorrectedSet {
         instances: &[LabelledInstance],
     ) -> Result<Labels> {
         opened.check_coco()?;
-        let (mut journal, settings) = Journal::open_existing(&opened.folder.journal_path())?;
-        let record = opened.record(&mut journal, image)?;
+        let (journal, settings) = Journal::open_existing(&opened.folder.journal_path())?;
+        let record = opened.record(&journal, image)?;
         if version_of(self, image, &record)? != version {
             return Err(super::changed_meanwhile(image));
         }
@@ -146,8 +144,8 @@ impl CorrectedSet {
         // The record comes first: after a stop, the next run writes the file from it.
         opened.placer.saved.add([saved])?;
         super::note_checked(known, image);
-        opened.write_coco(&mut journal, self)?;
-        opened.coco_labels(self, image, &opened.record(&mut journal, image)?)
+        opened.write_coco(&journal, self)?;
+        opened.coco_labels(self, image, &opened.record(&journal, image)?)
     }
 }
 

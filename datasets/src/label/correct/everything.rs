@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use ocelli::{Error, ErrorKind, Result};
 
 use super::{CorrectedSet, Labels};
-use crate::label::folder::OutputFolder;
-use crate::label::journal::Journal;
 use crate::label::record::Record;
-use crate::label::write::COCO_FILE;
-use crate::label::written::Owner;
+use crate::label::store::folder::OutputFolder;
+use crate::label::store::journal::Journal;
+use crate::label::store::write::COCO_FILE;
+use crate::label::store::written::Owner;
 
 /// The labels of a data set of `ocelli label`.
 pub(crate) struct AllLabels {
@@ -96,7 +96,7 @@ pub(crate) fn all_labels(root: &Path) -> Result<Option<AllLabels>> {
 /// Whether a person changed one of COCO's files of a data set.
 pub(crate) fn is_changed(root: &Path, file: &str) -> Result<bool> {
     let folder = OutputFolder::unlocked(root);
-    let written = crate::label::written::Written::load(root, &folder.written_path())?;
+    let written = crate::label::store::written::Written::load(root, &folder.written_path())?;
     written.map_or(Ok(false), |written| Ok(written.owner(file)? == Owner::Person))
 }
 

@@ -4,9 +4,9 @@ use std::fmt::Write;
 
 use ocelli::BoundingBox;
 
-use super::super::settings::Format;
-use super::super::yolo;
 use super::LabelledInstance;
+use crate::label::formats::yolo;
+use crate::label::settings::Format;
 
 /// A box is the same if no edge moved by more pixels: the page rounds.
 pub(super) const SAME: f32 = 0.02;

@@ -1,14 +1,14 @@
 //! The labels of an image as a person left them, for tables and review pages.
 
 use super::line::Line;
-use crate::label::placer::Placer;
+use crate::label::formats::yolo;
 use crate::label::record::{Instance, Record};
-use crate::label::yolo;
+use crate::label::store::placer::Placer;
 
 /// The record of an image with the labels that a person made of it: those in the first of YOLO's files that was corrected, or
 /// those saved for COCO's. Lines that are as they were found keep score and mask; what a person wrote is certain. What cannot be
 /// read is not counted, and is added to `unclear` with file and line. A file of another format changes nothing.
-pub(in crate::label) fn as_corrected(placer: &Placer, record: Record, unclear: &mut Vec<String>) -> Record {
+pub(crate) fn as_corrected(placer: &Placer, record: Record, unclear: &mut Vec<String>) -> Record {
     if placer.saved.contains(&record.name) {
         return placer.saved.over(record, &placer.classes);
     }

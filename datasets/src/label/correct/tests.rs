@@ -2,10 +2,10 @@
 
 use ocelli::{BoundingBox, ErrorKind, Mask};
 
-use super::super::corrections::{Place, Run, text_of};
-use super::super::{DataSetOptions, Existing, Format};
 use super::line::Line;
 use super::{CorrectedSet, LabelledInstance};
+use crate::label::corrections::{Place, Run, text_of};
+use crate::label::{DataSetOptions, Existing, Format};
 
 fn options(formats: &[Format]) -> DataSetOptions {
     DataSetOptions { formats: formats.to_vec(), validation_share: 0.0, ..DataSetOptions::default() }

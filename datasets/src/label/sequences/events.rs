@@ -7,8 +7,8 @@ use super::{
     Page, SavedImage, Sequence, Written, files_below, is_copy, labels, labels_of, picture_beside, stem_of,
 };
 use crate::label::corrections::stopping;
-use crate::label::stop::REFUSES_HARD_LINKS;
-use crate::label::written::aside_path;
+use crate::label::store::disk::REFUSES_HARD_LINKS;
+use crate::label::store::written::aside_path;
 use crate::label::{Existing, ImageMode, LabelledInstance};
 
 impl Sequence {

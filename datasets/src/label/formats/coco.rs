@@ -1,0 +1,242 @@
+//! Writes COCO's `annotations.json` as a stream.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use crate::label::formats::simplify::{Coverage, simplest};
+use crate::label::formats::tracks::{Objects, Videos};
+use crate::label::record::{Instance, Record};
+
+#[derive(Serialize)]
+struct Category<'a> {
+    id: usize,
+    name: &'a str,
+}
+
+/// A video, as CocoVID has it.
+#[derive(Serialize)]
+struct CocoVideo<'a> {
+    id: u64,
+    name: &'a str,
+    width: u32,
+    height: u32,
+}
+
+#[derive(Serialize)]
+struct CocoImage<'a> {
+    id: u64,
+    file_name: &'a str,
+    width: u32,
+    height: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    video_id: Option<u64>,
+    /// The place among the images of the video, as CocoVID's loaders count, from 0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    frame_id: Option<usize>,
+    /// The index of the frame in the video, from 0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    frame_index: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct Annotation<'a> {
+    id: u64,
+    image_id: u64,
+    category_id: usize,
+    bbox: [f64; 4],
+    area: f64,
+    iscrowd: u8,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    segmentation: Option<Segmentation<'a>>,
+    score: f64,
+    /// The number of the object in its video.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    track_id: Option<u64>,
+    /// The number of the object in the data set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    instance_id: Option<u64>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Segmentation<'a> {
+    RunLengths { size: [u32; 2], counts: &'a str },
+    Polygons(Vec<Vec<f64>>),
+}
+
+/// Writes the file: categories, then images, then annotations, each in the order of their ids.
+pub(crate) struct CocoWriter<'v, W: Write> {
+    out: W,
+    polygons: bool,
+    /// Number of entries of the current list.
+    entries: u64,
+    annotations: u64,
+    videos: &'v Videos,
+    objects: Objects,
+}
+
+impl<'v, W: Write> CocoWriter<'v, W> {
+    pub fn begin<'a>(
+        mut out: W,
+        names: impl Iterator<Item = &'a str>,
+        polygons: bool,
+        videos: &'v Videos,
+    ) -> io::Result<Self> {
+        let categories: Vec<_> = names.enumerate().map(|(i, name)| Category { id: i + 1, name }).collect();
+        write!(
+            out,
+            "{{\"info\":{{\"description\":\"labelled by ocelli\"}},\"licenses\":[],\n\"categories\":"
+        )?;
+        serde_json::to_writer(&mut out, &categories)?;
+        let described: Vec<_> = videos
+            .iter()
+            .map(|video| {
+                let (width, height) = video.size;
+                CocoVideo { id: video.id, name: &video.name, width, height }
+            })
+            .collect();
+        if !described.is_empty() {
+            write!(out, ",\n\"videos\":")?;
+            serde_json::to_writer(&mut out, &described)?;
+        }
+        write!(out, ",\n\"images\":[")?;
+        Ok(Self { out, polygons, entries: 0, annotations: 0, videos, objects: Objects::default() })
+    }
+
+    fn entry(&mut self, entry: &impl Serialize) -> io::Result<()> {
+        self.out.write_all(if self.entries == 0 { b"\n" } else { b",\n" })?;
+        self.entries += 1;
+        Ok(serde_json::to_writer(&mut self.out, entry)?)
+    }
+
+    /// Adds the image with this id, from 1.
+    pub fn image(&mut self, id: u64, file_name: &str, record: &Record) -> io::Result<()> {
+        let place = self.videos.place(&record.name);
+        let place = place.as_ref();
+        self.entry(&CocoImage {
+            id,
+            file_name,
+            width: record.width,
+            height: record.height,
+            video_id: place.map(|place| place.video),
+            frame_id: place.map(|place| place.place),
+            frame_index: place.map(|place| place.index),
+        })
+    }
+
+    /// Ends the list of images and starts the annotations.
+    pub fn begin_annotations(&mut self) -> io::Result<()> {
+        self.entries = 0;
+        write!(self.out, "\n],\n\"annotations\":[")
+    }
+
+    /// Adds the instances of the image with this id.
+    pub fn annotations(&mut self, image_id: u64, record: &Record) -> io::Result<()> {
+        for instance in &record.instances {
+            self.annotation(image_id, record, instance)?;
+        }
+        Ok(())
+    }
+
+    fn annotation(&mut self, image_id: u64, record: &Record, instance: &Instance) -> io::Result<()> {
+        let [x1, y1, x2, y2] = instance.bbox.map(f64::from);
+        let mask = record.mask(instance);
+        let area = mask.as_ref().map_or((x2 - x1) * (y2 - y1), |mask| mask.area() as f64);
+        let segmentation = match (&mask, self.polygons) {
+            (None, _) => None,
+            (Some(mask), false) => {
+                Some(Segmentation::RunLengths { size: [mask.height(), mask.width()], counts: mask.counts() })
+            }
+            (Some(mask), true) => {
+                let coverage = Coverage { at: 0.5, with_border: false };
+                let rings = simplest(mask, coverage, |tolerance| mask.polygons(tolerance));
+                let flat = |ring: &Vec<[f32; 2]>| ring.iter().flatten().map(|v| f64::from(*v)).collect();
+                Some(Segmentation::Polygons(rings.iter().map(flat).collect()))
+            }
+        };
+        self.annotations += 1;
+        let instance_id = self.object(record, instance);
+        self.entry(&Annotation {
+            id: self.annotations,
+            image_id,
+            category_id: instance.class + 1,
+            bbox: [x1, y1, x2 - x1, y2 - y1].map(|v| rounded(v, 1e2)),
+            area: rounded(area, 1e2),
+            iscrowd: 0,
+            segmentation,
+            score: rounded(f64::from(instance.score), 1e5),
+            track_id: instance.track,
+            instance_id,
+        })
+    }
+
+    /// Leaves out the instances of an image, whose ids stay free.
+    pub fn skip(&mut self, record: &Record) {
+        self.annotations += record.instances.len() as u64;
+        record.instances.iter().for_each(|instance| _ = self.object(record, instance));
+    }
+
+    /// The number of the object that an instance in a frame shows.
+    fn object(&mut self, record: &Record, instance: &Instance) -> Option<u64> {
+        let place = self.videos.place(&record.name)?;
+        Some(self.objects.number(place.video, instance.track))
+    }
+
+    /// Ends the file.
+    pub fn finish(mut self) -> io::Result<()> {
+        self.out.write_all(b"\n]}\n")
+    }
+}
+
+pub(crate) fn rounded(value: f64, scale: f64) -> f64 {
+    (value * scale).round() / scale
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_file_is_valid_coco() {
+        let record = |instances| Record { width: 5, height: 2, instances, ..Record::default() };
+        let instance = |mask: Option<&str>| Instance {
+            class: 1,
+            score: 0.123_456_7,
+            bbox: [0.0, 0.5, 2.005, 2.0],
+            mask: mask.map(Into::into),
+            track: None,
+        };
+        let mask = ocelli::Mask::from_bitmap(&[1, 1, 0, 0, 0, 1, 1, 0, 0, 0], 5, 2).expect("5 × 2");
+        let mut out = Vec::new();
+        let videos = Videos::default();
+        let mut coco =
+            CocoWriter::begin(&mut out, ["dog", "a \"b\""].into_iter(), false, &videos).expect("memory");
+        let records =
+            [record(vec![instance(None)]), record(vec![]), record(vec![instance(Some(mask.counts()))])];
+        for (i, record) in records.iter().enumerate() {
+            coco.image(i as u64 + 1, &format!("{i}.png"), record).expect("memory");
+        }
+        coco.begin_annotations().expect("memory");
+        for (i, record) in records.iter().enumerate() {
+            coco.annotations(i as u64 + 1, record).expect("memory");
+        }
+        coco.finish().expect("memory");
+        let read: serde_json::Value = serde_json::from_slice(&out).expect("it is JSON");
+        assert_eq!(read["categories"][1], serde_json::json!({"id": 2, "name": "a \"b\""}));
+        assert_eq!(
+            read["images"][2],
+            serde_json::json!({"id": 3, "file_name": "2.png", "width": 5, "height": 2})
+        );
+        assert_eq!(
+            read["annotations"][0],
+            serde_json::json!({"id": 1, "image_id": 1, "category_id": 2, "bbox": [0.0, 0.5, 2.01, 1.5], "area": 3.01,
+                "iscrowd": 0, "score": 0.12346})
+        );
+        assert_eq!(
+            (read["annotations"][1]["area"].as_f64(), read["annotations"][1]["id"].as_u64()),
+            (Some(4.0), Some(2))
+        );
+        assert_eq!(read["annotations"][1]["segmentation"]["counts"], mask.counts());
+    }
+}

@@ -1,0 +1,113 @@
+//! The videos of a data set, and the numbers of their objects.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::path::Path;
+
+use ocelli::Result;
+
+use crate::label::record::Record;
+
+/// The videos whose frames are images of a data set, by id, from 1.
+#[derive(Default)]
+pub(crate) struct Videos {
+    videos: Vec<Video>,
+    /// By the name of the image: the place of its video, and the index of the frame.
+    frames: HashMap<String, (usize, u64)>,
+}
+
+/// A video of a data set.
+pub(crate) struct Video {
+    /// From 1.
+    pub id: u64,
+    /// The name of its file without extension, or of its folder. Names differ.
+    pub name: String,
+    /// Width and height of its first image.
+    pub size: (u32, u32),
+    /// The names of its images, by the index of the frame.
+    pub images: Vec<(u64, String)>,
+}
+
+/// Where an image is in its video.
+pub(crate) struct Place {
+    /// The id of the video.
+    pub video: u64,
+    /// The number of images of the video before it.
+    pub place: usize,
+    /// The index of the frame in the video.
+    pub index: u64,
+}
+
+impl Videos {
+    /// Those of the frames in these records.
+    pub fn of(records: impl Iterator<Item = Result<Record>>) -> Result<Self> {
+        let mut by_path: BTreeMap<String, (Vec<(u64, String)>, BTreeMap<u64, (u32, u32)>)> = BTreeMap::new();
+        for record in records {
+            let record = record?;
+            let Some(frame) = record.frame else { continue };
+            let (images, sizes) = by_path.entry(frame.video).or_default();
+            images.push((frame.index, record.name));
+            sizes.insert(frame.index, (record.width, record.height));
+        }
+        let mut new = Self::default();
+        let mut taken = HashSet::new();
+        for (path, (mut images, sizes)) in by_path {
+            let path = Path::new(&path);
+            let own = if path.is_dir() { path.file_name() } else { path.file_stem() };
+            let own = own.map_or_else(|| "video".into(), |stem| stem.to_string_lossy().into_owned());
+            let numbered = (2..).map(|number| format!("{own}-{number}"));
+            let mut names = std::iter::once(own.clone()).chain(numbered);
+            let name = names.find(|name| taken.insert(name.to_lowercase())).unwrap_or(own);
+            images.sort();
+            let at = new.videos.len();
+            new.frames.extend(images.iter().map(|(index, image)| (image.clone(), (at, *index))));
+            let size = sizes.into_values().next().unwrap_or_default();
+            new.videos.push(Video { id: at as u64 + 1, name, size, images });
+        }
+        Ok(new)
+    }
+
+    /// The same videos with some of their images.
+    pub fn only(&self, is_wanted: impl Fn(&str) -> bool) -> Self {
+        let mut new = Self { videos: Vec::new(), frames: self.frames.clone() };
+        for video in &self.videos {
+            let images = video.images.iter().filter(|(_, name)| is_wanted(name)).cloned().collect();
+            new.videos.push(Video { name: video.name.clone(), images, ..*video });
+        }
+        new
+    }
+
+    /// Those that have images.
+    pub fn iter(&self) -> impl Iterator<Item = &Video> {
+        self.videos.iter().filter(|video| !video.images.is_empty())
+    }
+
+    /// Where an image is, if it is a frame of a video.
+    pub fn place(&self, name: &str) -> Option<Place> {
+        let &(at, index) = self.frames.get(name)?;
+        let video = &self.videos[at];
+        let place = video.images.partition_point(|image| (image.0, &*image.1) < (index, name));
+        Some(Place { video: video.id, place, index })
+    }
+}
+
+/// Numbers the objects of all videos, from 1.
+#[derive(Default)]
+pub(crate) struct Objects {
+    /// By video and track.
+    known: HashMap<(u64, u64), u64>,
+    last: u64,
+}
+
+impl Objects {
+    /// The number of an object. Without a track it is in no other image.
+    pub fn number(&mut self, video: u64, track: Option<u64>) -> u64 {
+        let mut next = || {
+            self.last += 1;
+            self.last
+        };
+        match track {
+            Some(track) => *self.known.entry((video, track)).or_insert_with(next),
+            None => next(),
+        }
+    }
+}

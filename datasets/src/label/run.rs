@@ -1,0 +1,11 @@
+//! Looks for instances in images and frames, on one device or several, and records what is found.
+
+mod job;
+mod low_memory;
+mod prefetch;
+mod prompts;
+mod refine;
+mod turns;
+
+pub use job::{Existing, LabelEvent, LabelJob};
+pub use low_memory::SPILL_BYTES;

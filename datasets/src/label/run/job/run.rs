@@ -1,0 +1,290 @@
+//! Looks for instances in the pending images, and records what is found.
+
+use std::collections::BTreeMap;
+
+use ocelli::{
+    Detection, Detector, Error, ErrorKind, Result, StageTimes,
+    stages::{ImageEncoder, ImageFeatures, PromptDecoder, Stages, TextEmbedder, TiledSearch},
+    tiles::{PictureFile, Regions, Tiling},
+};
+
+use super::{LabelEvent, LabelJob, ReadImage};
+use crate::label::images::ImageFile;
+use crate::label::record::{Record, identity};
+use crate::label::run::prefetch::{Prepared, Preparer, in_order};
+use crate::label::run::prompts::LabelPrompts;
+use crate::label::run::turns::Turns;
+use crate::label::source::{content_of, open_regions};
+use crate::label::store::journal::Entry;
+use crate::label::store::write::place_class_files;
+
+/// After this many failures of an engine in a row, the images are not the cause.
+const MAX_ENGINE_FAILURES: usize = 5;
+/// Decoded images that wait for the detector, for each decoding thread.
+pub(crate) const AHEAD: usize = 2;
+
+/// The stages of a detector that finds the classes of a data set.
+pub(crate) struct LabelStages {
+    text: TextEmbedder,
+    encoder: ImageEncoder,
+    decoder: PromptDecoder,
+    features: ImageFeatures,
+    tiles: Option<TiledSearch>,
+}
+
+/// A device's stages, and what they look for.
+pub(crate) struct LabelDevice<'a> {
+    /// From 0.
+    pub number: usize,
+    pub stages: &'a mut LabelStages,
+    pub prompts: LabelPrompts,
+}
+
+/// What was found in an image.
+pub(crate) type Found = ((u32, u32), Vec<Detection>);
+
+/// An image that a device has looked at: its number, its identity before it was read, what was found and the class of each
+/// prompt.
+struct Seen {
+    number: usize,
+    identity: (u64, u64),
+    found: Result<Found>,
+    classes: Vec<usize>,
+    device: usize,
+}
+
+impl LabelStages {
+    pub fn new(detector: Detector, tiling: Option<Tiling>) -> Result<Self> {
+        let Stages { text, encoder, decoder, .. } = detector.into_stages();
+        let tiles = tiling.map(TiledSearch::new).transpose()?;
+        Ok(Self { text, encoder, decoder, features: ImageFeatures::default(), tiles })
+    }
+
+    /// The devices with the prompts for the classes from `first` on in these images, and everything loaded.
+    pub fn devices<'a>(
+        all: &'a mut [Self],
+        (map, first): (&ClassMap, usize),
+        todo: &[ImageFile],
+        preparer: &Preparer,
+    ) -> Result<Vec<LabelDevice<'a>>> {
+        let Self { text, encoder, decoder, .. } = all.first_mut().ok_or_else(no_device)?;
+        let prompts = LabelPrompts::new(map, first, todo, preparer, (text, encoder, decoder), false)?;
+        let device = |(number, stages): (usize, &'a mut Self)| -> Result<LabelDevice<'a>> {
+            stages.encoder.load()?;
+            stages.decoder.load()?;
+            Ok(LabelDevice { number, stages, prompts: prompts.clone() })
+        };
+        all.iter_mut().enumerate().map(device).collect()
+    }
+
+    /// Whether the next images get masks, if the detector computes any.
+    pub fn set_masks(&mut self, masks: bool) {
+        self.decoder.set_masks(masks);
+    }
+
+    /// The size of an image, and what is found in it.
+    pub fn look(
+        &mut self,
+        prompts: &mut LabelPrompts,
+        (file, prepared): (&ImageFile, Prepared),
+        preparer: &Preparer,
+    ) -> Result<Found> {
+        let (size, mut times) = (prepared.size, StageTimes::default());
+        if let Some(tiles) = &mut self.tiles {
+            let mut picture = match prepared.frame {
+                Some(frame) => PictureFile::from(frame),
+                None => open_regions(&file.path)?,
+            };
+            let found = match prompts.of(&mut self.text, file)? {
+                Some(prompts) => {
+                    let stages = (&mut self.encoder, &mut self.decoder);
+                    tiles.detect(stages, &mut picture, prompts, &mut times)?.items
+                }
+                None => Vec::new(),
+            };
+            return Ok((picture.size(), found));
+        }
+        self.encoder.encode_pixels_into(&prepared.pixels, size, &mut self.features, &mut times)?;
+        preparer.recycle(prepared);
+        let found = prompts.decode(&mut self.text, file, &self.features, &mut self.decoder)?;
+        Ok((size, found))
+    }
+}
+
+impl LabelJob {
+    /// Labels the pending images. They are decoded on `threads` threads ahead of the detector. Several detectors, of the same
+    /// model with the same options on different devices, take turns; the data set is the same.
+    ///
+    /// An image that cannot be labelled is reported and recorded, and the job continues. An error of `on_event` ends the
+    /// job; finished images are kept. Frames of videos are labelled by [`run_videos`](Self::run_videos).
+    ///
+    /// # Errors
+    /// The error of `on_event`, [`ErrorKind::InvalidArgument`] without a detector, [`ErrorKind::Io`] if the output cannot be
+    /// written, the error of a model or an engine that cannot be loaded, and the error of an engine that fails for several
+    /// images in a row.
+    pub fn run(
+        &mut self,
+        detectors: Vec<Detector>,
+        threads: usize,
+        on_event: &mut dyn FnMut(LabelEvent<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let (preparer, mut stages) = self.stages(detectors)?;
+        let mut label = |job: &mut Self, first: usize, todo: Vec<ImageFile>| {
+            let mut devices = LabelStages::devices(&mut stages, (&job.classes, first), &todo, &preparer)?;
+            let look = |device: &mut LabelDevice<'_>, (number, image): (usize, Result<ReadImage>)| {
+                let LabelDevice { stages, prompts, .. } = device;
+                let (identity, prepared) = image.unwrap_or_else(|panicked| ((0, 0), Err(panicked)));
+                let found =
+                    prepared.and_then(|prepared| stages.look(prompts, (&todo[number], prepared), &preparer));
+                let classes = prompts.classes().to_vec();
+                Seen { number, identity, found, classes, device: device.number }
+            };
+            let mut finish = |seen: Seen, on_event: &mut dyn FnMut(LabelEvent<'_>) -> Result<()>| {
+                let Seen { number, identity, found, classes, device } = seen;
+                job.finish_image((&todo[number], identity), found, (first, &classes), device, on_event)
+            };
+            std::thread::scope(|scope| {
+                let mut turns = Turns::start(scope, &mut devices, &look)?;
+                in_order(
+                    todo.len(),
+                    threads,
+                    threads * AHEAD,
+                    |i| read(&preparer, &todo[i]),
+                    |i, image| {
+                        on_event(LabelEvent::Waiting)?;
+                        turns.hand((i, image))?.map_or(Ok(()), |seen| finish(seen, on_event))
+                    },
+                )?;
+                while let Some(seen) = turns.next()? {
+                    finish(seen, on_event)?;
+                }
+                Ok(())
+            })
+        };
+        let groups = self.take_todo();
+        let ended = groups.into_iter().try_for_each(|(first, todo)| label(self, first, todo));
+        ended.and(self.stopped())
+    }
+
+    /// What prepares images, and the stages of the devices.
+    pub(crate) fn stages(&self, detectors: Vec<Detector>) -> Result<(Preparer, Vec<LabelStages>)> {
+        let first = detectors.first().ok_or_else(no_device)?;
+        let preparer = Preparer::new(first.model().manifest(), self.tiling.is_some());
+        let stages = detectors.into_iter().map(|detector| LabelStages::new(detector, self.tiling));
+        Ok((preparer, stages.collect::<Result<_>>()?))
+    }
+
+    /// The pending images by the first class that is looked for in them.
+    pub(crate) fn take_todo(&mut self) -> BTreeMap<usize, Vec<ImageFile>> {
+        let mut groups = BTreeMap::<usize, Vec<ImageFile>>::new();
+        for file in std::mem::take(&mut self.todo) {
+            // An image that changed is labelled with all classes.
+            let is_same = |entry: &&Entry| !entry.failed && entry.identity == identity(&file.path);
+            let known = self.journal.entry(&file.name).filter(is_same).and_then(|entry| entry.classes);
+            groups.entry(known.unwrap_or(0) as usize).or_default().push(file);
+        }
+        groups
+    }
+
+    /// Writes what waits to be written, so that finished images are complete after an error, too.
+    pub(crate) fn stopped(&mut self) -> Result<()> {
+        // What is done can be trained on.
+        if !self.placer.written.is_recorded("data.yaml") {
+            place_class_files(&mut self.placer, &self.journal, &self.set, &self.classes)?;
+        }
+        self.placer.written.commit()
+    }
+
+    /// Records the detections in an image, or that it failed. `identity` is that of the file before it was read, and
+    /// `classes` has the class of each prompt; classes before `first` were not looked for.
+    pub(crate) fn finish_image(
+        &mut self,
+        (file, identity): (&ImageFile, (u64, u64)),
+        found: Result<Found>,
+        (first, classes): (usize, &[usize]),
+        device: usize,
+        on_event: &mut dyn FnMut(LabelEvent<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let mut record = self.new_record(file, identity)?;
+        let failures = self.engine_failures.entry(device).or_default();
+        match found {
+            Ok(((width, height), detections)) => {
+                *failures = 0;
+                (record.width, record.height) = (width, height);
+                record.instances = self.refiner.instances(classes, detections);
+                self.add_known(first, &mut record)?;
+                self.finish_record(record, on_event)
+            }
+            Err(error) => {
+                let is_engine = error.kind() == ErrorKind::Execution;
+                *failures = if is_engine { *failures + 1 } else { 0 };
+                if *failures == MAX_ENGINE_FAILURES {
+                    return Err(error);
+                }
+                record.error = Some(error.to_string());
+                self.journal.append(&record)?;
+                on_event(LabelEvent::Failed { path: &file.path, error: &error })
+            }
+        }
+    }
+
+    /// A record without a size and instances.
+    pub(crate) fn new_record(&mut self, file: &ImageFile, identity: (u64, u64)) -> Result<Record> {
+        Ok(Record {
+            name: file.name.clone(),
+            source: file.path.to_string_lossy().into_owned().into(),
+            identity,
+            validation: Some(self.placer.settle(&file.name)?),
+            frame: file.frame.clone(),
+            ..Record::default()
+        })
+    }
+
+    /// Records the instances in an image, and writes its files.
+    pub(crate) fn finish_record(
+        &mut self,
+        mut record: Record,
+        on_event: &mut dyn FnMut(LabelEvent<'_>) -> Result<()>,
+    ) -> Result<()> {
+        // That of the picture that was read: it was not replaced before the content was read, either.
+        let content = content_of(&record.source);
+        record.content = content.filter(|_| identity(&record.source) == record.identity);
+        // A person may have corrected it since this run started.
+        let is_frozen = match self.journal.entry(&record.name) {
+            Some(entry) => self.placer.is_frozen(&record.name, entry, record.identity)?,
+            None => false,
+        };
+        if !is_frozen {
+            self.journal.append(&record)?;
+            self.placer.place(&record)?;
+        }
+        on_event(LabelEvent::Done { name: &record.name, instances: record.instances.len() })
+    }
+
+    /// Adds the instances of an earlier run to those of the classes that were added since.
+    fn add_known(&mut self, first: usize, record: &mut Record) -> Result<()> {
+        let Some(entry) = self.journal.entry(&record.name).filter(|_| first > 0).cloned() else {
+            return Ok(());
+        };
+        // An image that changed since is labelled with all classes by the next run.
+        record.classes = (entry.identity != record.identity).then_some(0);
+        let known = self.journal.read(&entry)?.instances;
+        record.instances.extend(known.into_iter().filter(|instance| instance.class < first));
+        record.instances.sort_by(|a, b| b.score.total_cmp(&a.score));
+        Ok(())
+    }
+}
+
+pub(crate) fn no_device() -> Error {
+    Error::new(ErrorKind::InvalidArgument, "no detector: expected at least one").about("detectors")
+}
+
+/// Reads an image. Its identity is taken first: if the file is replaced meanwhile, the next run labels it again.
+pub(crate) fn read(preparer: &Preparer, file: &ImageFile) -> Result<ReadImage> {
+    let identity = identity(&file.path);
+    if file.path.to_str().is_none() {
+        let message = "its path is not UTF-8; rename the file or its folder";
+        return Ok((identity, Err(Error::new(ErrorKind::InvalidArgument, message))));
+    }
+    Ok((identity, preparer.prepare_file(&file.path)))
+}

@@ -1,0 +1,297 @@
+//! Follows objects through videos, and labels the frames that are images of the data set.
+
+use std::collections::{BTreeMap, HashMap};
+use std::panic::resume_unwind;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Mutex, PoisonError};
+
+use ocelli::masklets::MaskTracker;
+use ocelli::pipeline::FrameOutcome;
+use ocelli::source::{Selected, Selection};
+use ocelli::tracking::{ByteTracker, TrackerDetection};
+use ocelli::{
+    BoundingBox, Cancellation, Detection, Detector, Error, ErrorKind, Frame, Pipeline, Prompt, Prompts,
+    Result, Sink, Source,
+};
+
+use super::run::{AHEAD, Found, LabelDevice, LabelStages, no_device};
+use super::{LabelEvent, LabelJob};
+use crate::label::images::ImageFile;
+use crate::label::record::{Instance, Record, identity};
+use crate::label::run::prefetch::{Prepared, Preparer, in_order};
+use crate::label::run::turns::Turns;
+use crate::label::settings::Tracking;
+use crate::label::video::LabelVideo;
+use ocelli::classes::Class;
+
+/// A frame, with the identity of its image, or why it cannot be read.
+type ReadFrame = Result<((u64, u64), Prepared)>;
+/// A frame that a device has looked at: its number, what was found and the class of each prompt.
+type SeenFrame = (usize, Result<((u64, u64), Found)>, Vec<usize>);
+
+/// The images of a video that are not labelled yet, by the index of the frame.
+type Pending = BTreeMap<u64, ImageFile>;
+
+/// Passes the results of a pipeline to the thread that labels.
+struct Outcomes(SyncSender<FrameOutcome>);
+
+impl Sink for Outcomes {
+    fn write(&mut self, outcome: &FrameOutcome) -> Result<()> {
+        // It receives until the pipeline has ended.
+        drop(self.0.send(outcome.clone()));
+        Ok(())
+    }
+}
+
+impl LabelJob {
+    /// Labels the pending images, which are frames of these videos. Objects are followed through all frames of a video from
+    /// the first one on, so that their numbers do not depend on which images are pending. A video without pending images is
+    /// not read. Several detectors take turns, as in [`run`](Self::run).
+    ///
+    /// A video that cannot be read to its end is [reported](LabelEvent::Failed), and the job continues with the next one. An
+    /// error of `on_event` ends the job; finished images are kept. `cancellation` ends it, too.
+    ///
+    /// # Errors
+    /// The error of `on_event`; [`ErrorKind::InvalidArgument`] without a detector, and for several videos with
+    /// [`Tracking::Memory`]; [`ErrorKind::Io`] if the output cannot be written; the error of a model that cannot be loaded.
+    pub fn run_videos(
+        &mut self,
+        detectors: Vec<Detector>,
+        videos: &[LabelVideo],
+        cancellation: &Cancellation,
+        on_event: &mut dyn FnMut(LabelEvent<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let mut pending: HashMap<String, Pending> = HashMap::new();
+        for file in std::mem::take(&mut self.todo) {
+            if let Some(frame) = &file.frame {
+                pending.entry(frame.video.clone()).or_default().insert(frame.index, file);
+            }
+        }
+        let ended = match (self.tracking, videos) {
+            (Some(Tracking::Memory { score_threshold }), [video]) => match pending.remove(video.name()) {
+                Some(pending) => {
+                    self.follow_masks(detectors, (video, &pending), score_threshold, cancellation, on_event)
+                }
+                None => Ok(()),
+            },
+            (Some(Tracking::Memory { .. }), _) => {
+                let message = "tracking, memory: objects are followed through one video: expected one";
+                Err(Error::new(ErrorKind::InvalidArgument, message).about("tracking"))
+            }
+            _ => self.follow_boxes(detectors, videos, pending, on_event),
+        };
+        ended.and(self.stopped())
+    }
+
+    fn follow_boxes(
+        &mut self,
+        detectors: Vec<Detector>,
+        videos: &[LabelVideo],
+        mut pending: HashMap<String, Pending>,
+        on_event: &mut dyn FnMut(LabelEvent<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let (preparer, mut stages) = self.stages(detectors)?;
+        let all: Vec<ImageFile> = pending.values().flat_map(BTreeMap::values).cloned().collect();
+        let mut devices = LabelStages::devices(&mut stages, (&self.classes, 0), &all, &preparer)?;
+        for video in videos {
+            let Some(pending) = pending.remove(video.name()) else { continue };
+            let mut broken = None;
+            let seeing = (&mut devices[..], &preparer);
+            let ended = self.follow_boxes_in((video, &pending), seeing, &mut broken, on_event);
+            match broken {
+                Some(error) => on_event(LabelEvent::Failed { path: video.path(), error: &error })?,
+                None => ended?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads a video up to the last pending image. `broken` is the reason why it cannot be read any further.
+    fn follow_boxes_in(
+        &mut self,
+        (video, pending): (&LabelVideo, &Pending),
+        (devices, preparer): (&mut [LabelDevice<'_>], &Preparer),
+        broken: &mut Option<Error>,
+        on_event: &mut dyn FnMut(LabelEvent<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let Some((&last, _)) = pending.last_key_value() else { return Ok(()) };
+        let (mut tracker, has_masks) = (self.tracker()?, self.masks);
+        // No frame has this name: exemplars of an image are not for it.
+        let between = ImageFile { path: Default::default(), name: String::new(), frame: None };
+        let opened = match video.open() {
+            Ok(source) => Mutex::new((source, Frame::default())),
+            Err(error) => {
+                *broken = Some(error);
+                return Ok(());
+            }
+        };
+        let read = |number: usize| {
+            let file = pending.get(&(number as u64));
+            let identity = file.map_or((0, 0), |file| identity(&file.path));
+            let mut opened = opened.lock().unwrap_or_else(PoisonError::into_inner);
+            let (source, frame) = &mut *opened;
+            match source.read_into(frame)? {
+                true => Ok((identity, preparer.prepare_frame(&frame.image)?)),
+                false => Err(video.ends_early(number as u64)),
+            }
+        };
+        let look = |device: &mut LabelDevice<'_>, (number, frame): (usize, ReadFrame)| -> SeenFrame {
+            let LabelDevice { stages, prompts, .. } = device;
+            let file = pending.get(&(number as u64));
+            if has_masks {
+                stages.set_masks(file.is_some());
+            }
+            let found = frame.and_then(|(identity, prepared)| {
+                let found = stages.look(prompts, (file.unwrap_or(&between), prepared), preparer)?;
+                Ok((identity, found))
+            });
+            (number, found, prompts.classes().to_vec())
+        };
+        let mut finish = |(number, found, classes): SeenFrame,
+                          on_event: &mut dyn FnMut(LabelEvent<'_>) -> Result<()>| {
+            let (identity, (size, detections)) = match found {
+                Ok(found) => found,
+                Err(error) => {
+                    *broken = Some(error);
+                    return Err(Error::new(ErrorKind::Cancelled, "the video cannot be read any further"));
+                }
+            };
+            let mut instances = self.refiner.instances(&classes, detections);
+            follow(&mut tracker, &mut instances);
+            let Some(file) = pending.get(&(number as u64)) else { return Ok(()) };
+            if let Err(error) = video.check_unchanged(&file.path) {
+                *broken = Some(error);
+                return Err(Error::new(ErrorKind::Cancelled, "the video is another one"));
+            }
+            self.finish_frame((file, identity), size, instances, on_event)
+        };
+        std::thread::scope(|scope| {
+            let mut turns = Turns::start(scope, devices, &look)?;
+            // One thread: frames are read in order.
+            in_order(last as usize + 1, 1, AHEAD, read, |number, frame| {
+                on_event(LabelEvent::Waiting)?;
+                turns.hand((number, frame))?.map_or(Ok(()), |seen| finish(seen, on_event))
+            })?;
+            while let Some(seen) = turns.next()? {
+                finish(seen, on_event)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Every instance that is labelled can start a track, at once: labels are of objects that are sure enough already.
+    fn tracker(&self) -> Result<ByteTracker> {
+        let least = self.refiner.lowest_threshold();
+        ByteTracker::builder().track_threshold(least).new_track_threshold(least).min_hits(1).build()
+    }
+
+    fn follow_masks(
+        &mut self,
+        detectors: Vec<Detector>,
+        (video, pending): (&LabelVideo, &Pending),
+        score_threshold: Option<f32>,
+        cancellation: &Cancellation,
+        on_event: &mut dyn FnMut(LabelEvent<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let prompt = |class: &Class| {
+            let phrase = class.phrases.first().unwrap_or(&class.name);
+            Prompt::new(phrase.as_str()).with_label(class.name.as_str())
+        };
+        let mut detectors = detectors.into_iter();
+        let mut detector = detectors.next().ok_or_else(no_device)?;
+        let prompts = detector.prepare(&Prompts::new(self.classes.classes.iter().map(prompt))?)?;
+        let mut options = MaskTracker::options(detector.model());
+        if let Some(score) = score_threshold {
+            (options.detection_threshold, options.new_object_threshold) = (score, score);
+        }
+        let pipeline = Pipeline::builder_embedded(detector, prompts).with_more_devices(detectors);
+        let pipeline = pipeline.with_memory(options).with_cancellation(cancellation.clone());
+        let mut selection = Selection::default();
+        selection.max_frames = Some(video.frames());
+        let source = match video.open().and_then(|source| Selected::new(source, selection)) {
+            Ok(source) => source,
+            Err(error) => return on_event(LabelEvent::Failed { path: video.path(), error: &error }),
+        };
+        // What ends the job in place of the video.
+        let (mut ended, mut number) = (Ok(()), 0);
+        let mut finish = |outcome: &FrameOutcome| -> Result<()> {
+            on_event(LabelEvent::Waiting)?;
+            let file = pending.get(&number);
+            number += 1;
+            let Some(file) = file else { return Ok(()) };
+            video.check_unchanged(&file.path)?;
+            let instances = self.instances_of(outcome);
+            self.finish_frame((file, identity(&file.path)), outcome.size, instances, on_event)
+        };
+        let (send, outcomes) = sync_channel(1);
+        let ran = std::thread::scope(|scope| {
+            let run = scope.spawn(move || pipeline.run(source, &mut [Box::new(Outcomes(send))]));
+            for outcome in outcomes {
+                // What is held back when a run is stopped is not what the whole run would show.
+                if ended.is_ok() && !cancellation.is_cancelled() {
+                    ended = finish(&outcome);
+                    if ended.is_err() {
+                        cancellation.cancel();
+                    }
+                }
+            }
+            run.join().unwrap_or_else(|panic| resume_unwind(panic))
+        });
+        ended?;
+        on_event(LabelEvent::Waiting)?;
+        match ran {
+            Ok(run) if run.cancelled => {
+                Err(Error::new(ErrorKind::Cancelled, format!("{}: cancelled", video.path().display())))
+            }
+            Ok(_) => Ok(()),
+            Err(error) => on_event(LabelEvent::Failed { path: video.path(), error: &error }),
+        }
+    }
+
+    /// The objects of a frame, the highest score first.
+    fn instances_of(&self, outcome: &FrameOutcome) -> Vec<Instance> {
+        let instance = |(track, found): (u64, &Detection)| {
+            let area = found.mask.as_ref().map_or(0, ocelli::Mask::area);
+            // Its pixels may be those of other objects.
+            let is_kept = area > 0 && area as f64 >= self.refiner.min_area(found.class_id);
+            let mask = found.mask.as_ref().filter(|_| self.masks).map(|mask| mask.counts().to_owned());
+            let bbox = found.bbox.to_xyxy();
+            let (class, score) = (found.class_id, found.score);
+            is_kept.then_some(Instance { class, score, bbox, mask, track: Some(track) })
+        };
+        let tracks = outcome.tracks.iter();
+        let found = tracks.filter_map(|track| Some((track.id, outcome.detections.get(track.detection?)?)));
+        let mut instances: Vec<Instance> = found.filter_map(instance).collect();
+        instances.sort_by(|a, b| b.score.total_cmp(&a.score));
+        instances
+    }
+
+    fn finish_frame(
+        &mut self,
+        (file, identity): (&ImageFile, (u64, u64)),
+        (width, height): (u32, u32),
+        instances: Vec<Instance>,
+        on_event: &mut dyn FnMut(LabelEvent<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let record = self.new_record(file, identity)?;
+        let record = Record { width, height, instances, ..record };
+        self.finish_record(record, on_event)
+    }
+}
+
+/// Gives the instances of the next frame their tracks. One that is in the place of another one has none.
+fn follow(tracker: &mut ByteTracker, instances: &mut [Instance]) {
+    let detections: Vec<TrackerDetection> = instances
+        .iter()
+        .map(|instance| {
+            let [x1, y1, x2, y2] = instance.bbox;
+            let bbox = BoundingBox::new(x1, y1, x2, y2);
+            TrackerDetection { bbox, score: instance.score, class_id: instance.class }
+        })
+        .collect();
+    for track in tracker.update(&detections, 1.0) {
+        if let Some(instance) = track.detection.and_then(|at| instances.get_mut(at)) {
+            instance.track = Some(track.id);
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! Decodes and preprocesses images on several threads, ahead of the detector.
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use ocelli::image::Image;
+use ocelli::preprocess::{PreprocessConfig, Preprocessor};
+use ocelli::{Error, ErrorKind, Result};
+use ocelli_engines::Tensor;
+use ocelli_export::contract::Manifest;
+
+use crate::label::source::open_image;
+
+/// An image as the backbone takes it.
+pub(crate) struct Prepared {
+    /// `[1, 3, S, S]`.
+    pub pixels: Tensor,
+    /// Width and height of the upright image.
+    pub size: (u32, u32),
+    /// A frame that is searched in tiles.
+    pub frame: Option<Image>,
+}
+
+impl Prepared {
+    /// An image that stays in its file until it is searched in tiles.
+    fn in_file() -> Self {
+        Self { pixels: Tensor::empty(), size: (0, 0), frame: None }
+    }
+}
+
+/// Decodes and preprocesses images with pooled buffers. Only the model's square input waits for the detector, so memory use
+/// does not depend on the size of the images.
+pub(crate) struct Preparer {
+    config: PreprocessConfig,
+    preprocessors: Mutex<Vec<Preprocessor>>,
+    tensors: Mutex<Vec<Tensor>>,
+    /// True if images are searched in tiles.
+    tiles: bool,
+}
+
+impl Preparer {
+    pub fn new(manifest: &Manifest, tiles: bool) -> Self {
+        let mut config = PreprocessConfig::new(manifest.imgsz);
+        config.mean = manifest.preprocessing.mean;
+        config.std = manifest.preprocessing.std;
+        Self { config, preprocessors: Mutex::default(), tensors: Mutex::default(), tiles }
+    }
+
+    /// As [`prepare`](Self::prepare), for a search; nothing is read yet if the search is in tiles.
+    pub fn prepare_file(&self, path: &Path) -> Result<Prepared> {
+        if self.tiles { Ok(Prepared::in_file()) } else { self.prepare(path) }
+    }
+
+    /// As [`prepare_image`](Self::prepare_image), for a search; the frame itself if the search is in tiles.
+    pub fn prepare_frame(&self, frame: &Image) -> Result<Prepared> {
+        if self.tiles {
+            return Ok(Prepared { frame: Some(frame.clone()), ..Prepared::in_file() });
+        }
+        self.prepare_image(frame)
+    }
+
+    /// Decodes and preprocesses an image.
+    pub fn prepare(&self, path: &Path) -> Result<Prepared> {
+        self.prepare_image(&open_image(path)?)
+    }
+
+    /// Preprocesses an image.
+    pub fn prepare_image(&self, image: &Image) -> Result<Prepared> {
+        let mut preprocessor = match take(&self.preprocessors) {
+            Some(preprocessor) => preprocessor,
+            None => Preprocessor::new(self.config)?,
+        };
+        let mut pixels = take(&self.tensors).unwrap_or_else(Tensor::empty);
+        let side = self.config.imgsz;
+        let size = (image.width(), image.height());
+        preprocessor.run_into(image.view(), pixels.reset_f32(&[1, 3, side, side]))?;
+        put(&self.preprocessors, preprocessor);
+        Ok(Prepared { pixels, size, frame: None })
+    }
+
+    /// Returns the buffer of an image to the pool.
+    pub fn recycle(&self, prepared: Prepared) {
+        put(&self.tensors, prepared.pixels);
+    }
+}
+
+fn take<T>(pool: &Mutex<Vec<T>>) -> Option<T> {
+    pool.lock().unwrap_or_else(PoisonError::into_inner).pop()
+}
+
+fn put<T>(pool: &Mutex<Vec<T>>, buffer: T) {
+    pool.lock().unwrap_or_else(PoisonError::into_inner).push(buffer);
+}
+
+/// The state that the threads share.
+struct Window<T> {
+    /// The next index to start.
+    next: usize,
+    /// Number of results that were consumed.
+    consumed: usize,
+    /// Finished results that were not consumed yet.
+    ready: BTreeMap<usize, Result<T>>,
+    ended: bool,
+}
+
+/// Calls `make` with 0 to `count` on `threads` threads, and `consume` with the results in order on the caller's thread. At
+/// most `ahead` results wait. An error of `make` is passed to `consume`; an error of `consume` ends the work.
+///
+/// # Errors
+/// The error of `consume`; [`ErrorKind::Internal`] if it panics; [`ErrorKind::Io`] if no thread can be started.
+pub(crate) fn in_order<T: Send>(
+    count: usize,
+    threads: usize,
+    ahead: usize,
+    make: impl Fn(usize) -> Result<T> + Sync,
+    mut consume: impl FnMut(usize, Result<T>) -> Result<()>,
+) -> Result<()> {
+    let window = Mutex::new(Window { next: 0, consumed: 0, ready: BTreeMap::new(), ended: false });
+    let (room, made) = (Condvar::new(), Condvar::new());
+    let lock = || -> MutexGuard<'_, Window<T>> {
+        // No thread panics while it holds the lock.
+        window.lock().unwrap_or_else(PoisonError::into_inner)
+    };
+    let wait = |condition: &Condvar, guard| condition.wait(guard).unwrap_or_else(PoisonError::into_inner);
+    let work = || {
+        loop {
+            let mut guard = lock();
+            while !guard.ended && guard.next < count && guard.next >= guard.consumed + ahead.max(1) {
+                guard = wait(&room, guard);
+            }
+            if guard.ended || guard.next >= count {
+                return;
+            }
+            let index = guard.next;
+            guard.next += 1;
+            drop(guard);
+            // A decoder that panics on one image must not stop the others.
+            let result = catch_unwind(AssertUnwindSafe(|| make(index)))
+                .unwrap_or_else(|_| Err(Error::new(ErrorKind::InvalidData, "the image decoder panicked")));
+            lock().ready.insert(index, result);
+            made.notify_all();
+        }
+    };
+    let mut consume_all = || {
+        for index in 0..count {
+            let mut guard = lock();
+            let result = loop {
+                match guard.ready.remove(&index) {
+                    Some(result) => break result,
+                    None => guard = wait(&made, guard),
+                }
+            };
+            guard.consumed = index + 1;
+            drop(guard);
+            room.notify_all();
+            consume(index, result)?;
+        }
+        Ok(())
+    };
+    std::thread::scope(|scope| {
+        let mut outcome = Ok(());
+        for started in 0..threads.clamp(1, count.max(1)) {
+            let thread = std::thread::Builder::new().name("decode".into());
+            // Fewer threads do the same work.
+            if let Err(e) = thread.spawn_scoped(scope, work)
+                && started == 0
+            {
+                let message = format!("cannot start a thread that decodes images: {e}");
+                outcome = Err(Error::new(ErrorKind::Io, message).with_source(e));
+            }
+        }
+        if outcome.is_ok() {
+            // The threads wait for room: a panic here must end them, or the scope never ends.
+            outcome = catch_unwind(AssertUnwindSafe(&mut consume_all)).unwrap_or_else(|_| {
+                let message = "labelling panicked; finished images are kept, and running it again continues \
+                               from there";
+                Err(Error::new(ErrorKind::Internal, message))
+            });
+        }
+        lock().ended = true;
+        room.notify_all();
+        outcome
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn results_come_in_order_and_few_wait() {
+        for (count, threads, ahead) in
+            [(0, 3, 2), (1, 4, 1), (200, 1, 1), (200, 4, 3), (200, 8, 50), (5, 2, 0)]
+        {
+            let (begun, taken) = (AtomicUsize::new(0), AtomicUsize::new(0));
+            let mut found = Vec::new();
+            let make = |i| {
+                let waiting = begun.fetch_add(1, Ordering::SeqCst) - taken.load(Ordering::SeqCst);
+                assert!(waiting <= ahead.max(1) + threads, "{waiting} are waiting");
+                if i % 7 == 3 { Err(Error::new(ErrorKind::InvalidData, "bad")) } else { Ok(i * 2) }
+            };
+            let ended = in_order(count, threads, ahead, make, |i, result| {
+                taken.fetch_add(1, Ordering::SeqCst);
+                found.push((i, result.ok()));
+                Ok(())
+            });
+            let expected: Vec<_> = (0..count).map(|i| (i, (i % 7 != 3).then_some(i * 2))).collect();
+            assert!(ended.is_ok() && found == expected, "{count}, {threads} threads: {found:?}");
+        }
+    }
+
+    #[test]
+    fn an_error_of_the_consumer_ends_the_work() {
+        let made = AtomicUsize::new(0);
+        let make = |i| Ok(made.fetch_add(1, Ordering::SeqCst) + i);
+        let ended = in_order(1000, 4, 4, make, |i, _| match i {
+            10 => Err(Error::new(ErrorKind::Cancelled, "stop")),
+            _ => Ok(()),
+        });
+        assert_eq!(ended.map_err(|e| e.kind()), Err(ErrorKind::Cancelled));
+        assert!(made.load(Ordering::SeqCst) < 30);
+    }
+
+    #[test]
+    fn a_panic_of_the_consumer_ends_the_work_with_an_error() {
+        let ended = in_order(1000, 4, 2, Ok, |i, _| {
+            assert!(i < 3, "the fourth image breaks it");
+            Ok(())
+        });
+        assert_eq!(ended.map_err(|e| e.kind()), Err(ErrorKind::Internal));
+        let mut failed = Vec::new();
+        let make = |i| if i == 2 { panic!("a decoder") } else { Ok(i) };
+        let ended = in_order(5, 2, 2, make, |i, made| {
+            failed.extend(made.is_err().then_some(i));
+            Ok(())
+        });
+        assert!(ended.is_ok() && failed == [2], "{failed:?}");
+    }
+}

@@ -1,0 +1,195 @@
+//! The output folder: its lock, and the description of its contents.
+
+use std::fs::{File, TryLockError};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::label::images::Shard;
+use crate::label::settings::DataSetOptions;
+use crate::label::store::disk;
+use ocelli::atomic_file::sync_folder;
+use ocelli::{Error, ErrorKind, Result};
+
+/// The folder of the journal. A folder without it is not a labelled data set.
+pub(crate) const STATE_FOLDER: &str = ".ocelli-label";
+
+/// The data set that a path is in, if any: the closest folder with the record of `ocelli label`. Whoever writes there may
+/// overwrite labels that a person corrected.
+pub fn data_set_around(path: &Path) -> Option<PathBuf> {
+    let path = std::path::absolute(path).ok()?;
+    path.ancestors().find(|folder| folder.join(STATE_FOLDER).is_dir()).map(Path::to_path_buf)
+}
+
+/// The journal of the data set in a folder.
+pub(crate) fn journal_path(root: &Path) -> PathBuf {
+    root.join(STATE_FOLDER).join("journal.jsonl")
+}
+
+/// An output folder, locked so that no other process writes to it.
+pub(crate) struct OutputFolder {
+    root: PathBuf,
+    /// Closing the file releases the lock; `None` for a folder that is only read.
+    _lock: Option<File>,
+}
+
+fn is_read_only(error: &Error) -> bool {
+    let source = std::error::Error::source(error).and_then(|source| source.downcast_ref::<std::io::Error>());
+    source.is_some_and(|e| e.kind() == std::io::ErrorKind::ReadOnlyFilesystem)
+}
+
+/// The contents of an output folder, stored as a file in the state folder.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Contents {
+    /// The shard of the job that is here; `None` for the whole job.
+    pub shard: Option<Shard>,
+    /// Number of images of the whole job.
+    #[serde(rename = "pictures")]
+    pub images: u64,
+    /// SHA-256 of their names.
+    pub names_sha256: String,
+    /// The options of the files.
+    pub options: DataSetOptions,
+    /// Length of the journal when all files were last written from it, in bytes; 0 if they never were.
+    pub written: u64,
+}
+
+impl OutputFolder {
+    /// The folders that are written to, below the folder itself.
+    pub const FOLDERS: [&str; 9] =
+        ["", STATE_FOLDER, "review", "labels", "images", "segments", "voc", "masks", "added"];
+
+    /// Checks whether a data set can be written to this folder. Nothing is changed.
+    pub fn check(root: &Path) -> Result<()> {
+        let refuse = |why: &str| {
+            Err(Error::new(ErrorKind::InvalidArgument, format!("output folder, {}: {why}", root.display())))
+        };
+        if root.is_file() {
+            return refuse("it is a file; name a folder");
+        }
+        if root.file_name().is_none() {
+            return refuse("name a folder of its own for the data set");
+        }
+        let is_empty = std::fs::read_dir(root).map_or(true, |mut entries| entries.next().is_none());
+        if !is_empty && !root.join(STATE_FOLDER).is_dir() {
+            return refuse("it is not empty and contains no labelled data set; name another folder");
+        }
+        Ok(())
+    }
+
+    /// Creates the folder if it does not exist, and locks it.
+    pub fn open(root: &Path) -> Result<Self> {
+        Self::check(root)?;
+        let state = root.join(STATE_FOLDER);
+        disk::create_folders(&state).map_err(|e| Error::io("cannot create the folder", root, e))?;
+        Self::lock(root)
+    }
+
+    /// Locks a folder that exists.
+    pub fn open_existing(root: &Path) -> Result<Self> {
+        Self::check_existing(root)?;
+        Self::lock(root)
+    }
+
+    /// The same to read from it. One on a file system that is only read needs no lock: nothing can write to it.
+    pub fn open_to_read(root: &Path) -> Result<Self> {
+        Self::check_existing(root)?;
+        match Self::lock(root) {
+            Err(e) if is_read_only(&e) => Ok(Self::unlocked(root)),
+            locked => locked,
+        }
+    }
+
+    fn check_existing(root: &Path) -> Result<()> {
+        if !root.join(STATE_FOLDER).is_dir() {
+            let why = if root.exists() { "it contains no labelled data set" } else { "no such folder" };
+            let message = format!("no data set, {}: {why}", root.display());
+            return Err(Error::new(ErrorKind::InvalidArgument, message));
+        }
+        Ok(())
+    }
+
+    /// A folder to read from, while another process may write to it.
+    pub fn unlocked(root: &Path) -> Self {
+        Self { root: root.to_owned(), _lock: None }
+    }
+
+    fn lock(root: &Path) -> Result<Self> {
+        let path = root.join(STATE_FOLDER).join("lock");
+        let file = File::options().create(true).truncate(false).write(true).open(&path);
+        let file = file.map_err(|e| Error::io("cannot write", &path, e))?;
+        match file.try_lock() {
+            Ok(()) => Ok(Self { root: root.to_owned(), _lock: Some(file) }),
+            Err(TryLockError::WouldBlock) => {
+                let message = format!(
+                    "cannot write the data set, {}: another process is writing to this folder; wait for it, or choose \
+                     another output folder",
+                    root.display()
+                );
+                Err(Error::new(ErrorKind::Io, message))
+            }
+            Err(TryLockError::Error(e)) => Err(Error::io("cannot lock", &path, e)),
+        }
+    }
+
+    /// The path of the folder.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    pub fn journal_path(&self) -> PathBuf {
+        journal_path(&self.root)
+    }
+
+    /// The record of written files.
+    pub fn written_path(&self) -> PathBuf {
+        self.root.join(STATE_FOLDER).join("written.jsonl")
+    }
+
+    /// Checks that the journal is there if the data set was finished before.
+    pub fn check_journal(&self, contents: Option<&Contents>) -> Result<()> {
+        let path = self.journal_path();
+        let is_empty = std::fs::metadata(&path).map_or(true, |there| there.len() == 0);
+        if is_empty && contents.is_some_and(|contents| contents.written > 0) {
+            let message =
+                format!("corrupt journal, {}: it is empty or missing; restart the data set", path.display());
+            return Err(Error::new(ErrorKind::InvalidData, message).about("restart"));
+        }
+        Ok(())
+    }
+
+    /// The file for features that wait for the decoder.
+    pub fn spill_path(&self) -> PathBuf {
+        self.root.join(STATE_FOLDER).join("features.part")
+    }
+
+    fn contents_path(&self) -> PathBuf {
+        self.root.join(STATE_FOLDER).join("contents.json")
+    }
+
+    /// The contents of the folder; `None` if they were never written.
+    pub fn contents(&self) -> Result<Option<Contents>> {
+        let path = self.contents_path();
+        match std::fs::read(&path) {
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(Error::io("cannot read", &path, e)),
+            Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(|e| {
+                let message = format!("corrupt contents, {}: {e}; restart the data set", path.display());
+                Error::new(ErrorKind::InvalidData, message).about("restart")
+            }),
+        }
+    }
+
+    pub fn set_contents(&self, contents: &Contents) -> Result<()> {
+        disk::replace(&self.contents_path(), |file| Ok(serde_json::to_writer_pretty(file, contents)?))
+    }
+
+    /// Discards the description of the contents. The journal stays until another one replaces it: a stop in between loses
+    /// no image.
+    pub fn restart(&self) -> Result<()> {
+        let path = self.contents_path();
+        disk::remove(&path).map_err(|e| Error::io("cannot remove", &path, e))?;
+        let state = self.root.join(STATE_FOLDER);
+        sync_folder(&state).map_err(|e| Error::io("cannot write", &state, e))
+    }
+}

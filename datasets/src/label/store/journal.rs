@@ -1,0 +1,474 @@
+//! The journal: one line for each image that is done, synced to disk line by line.
+//!
+//! The first line has the settings that determine the labels. A crash or a full disk can leave one incomplete line at the
+//! end, and opening the journal removes it. Damage before the last line is an error. The last line of an image replaces
+//! earlier ones, but an image that cannot be read any more keeps its last instances.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::label::images::ImageSet;
+use crate::label::record::{Record, check_name};
+use crate::label::store::disk;
+use ocelli::atomic_file::sync_folder;
+use ocelli::classes::{Class, ClassMap};
+use ocelli::{Error, ErrorKind, Result};
+
+/// The version of the journal format.
+const FORMAT: u32 = 1;
+
+/// The first line.
+#[derive(Serialize, Deserialize)]
+struct Header {
+    ocelli_label: u32,
+    settings: Value,
+    /// Whether classes were added since it was started.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    grown: bool,
+}
+
+/// The position of an image's line, and what shows whether it is still valid.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    offset: u64,
+    bytes: u32,
+    /// [`Record::identity`].
+    pub identity: (u64, u64),
+    /// A hash of the path of the image file: the paths themselves would take ten times the memory.
+    pub source: u64,
+    /// [`Record::classes`].
+    pub classes: Option<u32>,
+    /// [`Record::validation`].
+    pub validation: Option<bool>,
+    /// The index of the frame of a video that it is.
+    pub frame: Option<u64>,
+    /// Whether it could not be labelled.
+    pub failed: bool,
+    /// The identity of its last line with instances.
+    pub described: Option<(u64, u64)>,
+    /// The content of that picture, if it is on record.
+    pub content: Option<String>,
+    /// The identities of the lines before.
+    pub earlier: Vec<(u64, u64)>,
+    /// For an image that could not be labelled: offset and bytes of its last line with instances.
+    labelled: Option<(u64, u32)>,
+}
+
+impl Entry {
+    /// Whether it has instances, of now or of an earlier run.
+    pub fn is_labelled(&self) -> bool {
+        self.labelled_at().is_some()
+    }
+
+    /// The position of its last line with instances.
+    fn labelled_at(&self) -> Option<(u64, u32)> {
+        if self.failed { self.labelled } else { Some((self.offset, self.bytes)) }
+    }
+}
+
+/// An open journal.
+pub(crate) struct Journal {
+    path: PathBuf,
+    file: File,
+    /// Bytes up to the end of the last complete line.
+    length: u64,
+    entries: HashMap<String, Entry>,
+    /// Number of classes in the settings.
+    classes: Option<usize>,
+}
+
+impl Journal {
+    /// Opens the journal with these settings, or starts it. Settings with more classes are taken: the records say which
+    /// classes were looked for.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Mismatch`] if it has other settings; the message names the first difference.
+    pub fn open(path: &Path, settings: &Value) -> Result<Self> {
+        if let Some(header) = first_line(path)
+            && let Some(known) = known_classes(&header.settings, settings)
+        {
+            grow(path, settings, known)?;
+        }
+        let file = disk::open(path).map_err(|e| Error::io("cannot open the journal", path, e))?;
+        let mut journal = Self::unread(path, file);
+        let known = journal.read_lines(Some(settings))?;
+        if known.is_none() {
+            let header = Header { ocelli_label: FORMAT, settings: settings.clone(), grown: false };
+            journal.length += journal.write_line(&header)? as u64;
+            let folder = path.parent().unwrap_or(Path::new(""));
+            sync_folder(folder).map_err(|e| journal.write_error(e))?;
+        }
+        journal.classes = class_count(settings);
+        Ok(journal)
+    }
+
+    /// Replaces the journal by one that has the last instances of these images of the former one alone, each with the number
+    /// of classes that were looked for.
+    pub fn restart(
+        path: &Path,
+        settings: &Value,
+        former: Option<&Self>,
+        kept: &[(Entry, Option<u32>)],
+    ) -> Result<Self> {
+        let header = Header { ocelli_label: FORMAT, settings: settings.clone(), grown: false };
+        disk::replace(path, |out| {
+            serde_json::to_writer(&mut *out, &header)?;
+            out.write_all(b"\n")?;
+            let Some(former) = former else { return Ok(()) };
+            for (entry, classes) in kept {
+                let Some(record) = former.read_labelled(entry).map_err(std::io::Error::other)? else {
+                    continue;
+                };
+                serde_json::to_writer(&mut *out, &Record { classes: *classes, ..record })?;
+                out.write_all(b"\n")?;
+            }
+            Ok(())
+        })?;
+        Self::open(path, settings)
+    }
+
+    fn unread(path: &Path, file: File) -> Self {
+        Self { path: path.to_owned(), file, length: 0, entries: HashMap::new(), classes: None }
+    }
+
+    /// Opens an existing journal for reading. Returns its settings, too.
+    pub fn open_existing(path: &Path) -> Result<(Self, Value)> {
+        let file = File::open(path).map_err(|e| Error::io("cannot open the journal", path, e))?;
+        let mut journal = Self::unread(path, file);
+        match journal.read_lines(None)? {
+            Some(settings) => Ok((journal, settings)),
+            None => Err(journal.corrupt("it has no first line")),
+        }
+    }
+
+    fn corrupt(&self, why: &str) -> Error {
+        let message = format!("corrupt journal, {}: {why}; restart the data set", self.path.display());
+        Error::new(ErrorKind::InvalidData, message).about("restart")
+    }
+
+    /// Reads up to the last complete line. Returns the settings; `None` if the file has no first line yet.
+    fn read_lines(&mut self, expected: Option<&Value>) -> Result<Option<Value>> {
+        let path = self.path.clone();
+        let cannot = |e| Error::io("cannot read the journal", &path, e);
+        let file = self.file.try_clone().map_err(cannot)?;
+        let total = file.metadata().map_err(cannot)?.len();
+        let mut reader = BufReader::with_capacity(1 << 18, file);
+        let mut settings: Option<Value> = None;
+        let mut line = Vec::new();
+        // What is wrong with the line that was read last.
+        let mut damage: Option<Error> = None;
+        for number in 1.. {
+            line.clear();
+            let bytes = reader.read_until(b'\n', &mut line).map_err(cannot)?;
+            if let Some(damage) = damage.take().filter(|_| bytes > 0) {
+                return Err(damage);
+            }
+            if line.last() != Some(&b'\n') {
+                break;
+            }
+            if settings.is_none() {
+                let header: Header = match serde_json::from_slice(&line) {
+                    Ok(header) => header,
+                    Err(_) => return Err(self.corrupt("its first line is not a journal's")),
+                };
+                if header.ocelli_label != FORMAT {
+                    let why = format!("its format is {}, expected {FORMAT}", header.ocelli_label);
+                    return Err(self.corrupt(&why));
+                }
+                if let Some((key, there, here)) =
+                    expected.and_then(|expected| difference("", &header.settings, expected))
+                {
+                    // The formats decide whether masks are searched for.
+                    let started = match (key.as_str(), there.as_str()) {
+                        ("masks", "false") => {
+                            "with boxes alone, and a format that is asked for now has masks".into()
+                        }
+                        ("masks", _) => {
+                            "with masks, and the formats that are asked for now have boxes alone".into()
+                        }
+                        ("tracker", "unset") => "with images, this has videos".into(),
+                        ("tracker", _) if here == "unset" => "with videos, this has images".into(),
+                        _ => format!("with {key} {there}, this is {here}"),
+                    };
+                    let message = format!(
+                        "cannot continue, {}: it was started {started}; use the same settings, choose another output folder, \
+                         or restart",
+                        self.path.display()
+                    );
+                    return Err(Error::new(ErrorKind::Mismatch, message).about("restart"));
+                }
+                self.classes = class_count(&header.settings);
+                settings = Some(header.settings);
+            } else {
+                match serde_json::from_slice::<Record>(&line) {
+                    Ok(record) => {
+                        if let Err(why) = check(&record, self.classes) {
+                            return Err(self.corrupt(&format!("line {number}: {why}")));
+                        }
+                        self.remember(&record, bytes);
+                    }
+                    // The last line may be incomplete after a power failure. Every line before it was synced.
+                    Err(e) => {
+                        damage = Some(self.corrupt(&format!("line {number}: {e}")));
+                        continue;
+                    }
+                }
+            }
+            self.length += bytes as u64;
+        }
+        if self.length < total {
+            tracing::debug!(
+                bytes = total - self.length,
+                "truncating the journal after its last complete line"
+            );
+        }
+        Ok(settings)
+    }
+
+    fn remember(&mut self, record: &Record, bytes: usize) {
+        let before = self.entries.remove(&record.name);
+        let labelled = before.as_ref().and_then(Entry::labelled_at);
+        let mut described = before.as_ref().and_then(|before| before.described);
+        let mut content = before.as_ref().and_then(|before| before.content.clone());
+        let mut earlier = before.map(|before| before.earlier).unwrap_or_default();
+        if record.error.is_none() {
+            earlier.extend(described.filter(|described| *described != record.identity));
+            (described, content) = (Some(record.identity), record.content.clone());
+        }
+        let entry = Entry {
+            offset: self.length,
+            bytes: bytes as u32,
+            identity: record.identity,
+            source: source_hash(&record.source),
+            classes: record.classes,
+            validation: record.validation,
+            frame: record.frame.as_ref().map(|frame| frame.index),
+            failed: record.error.is_some(),
+            described,
+            content,
+            earlier,
+            labelled: labelled.filter(|_| record.error.is_some()),
+        };
+        self.entries.insert(record.name.clone(), entry);
+    }
+
+    fn write_line(&mut self, line: &impl Serialize) -> Result<usize> {
+        let mut text = serde_json::to_vec(line)
+            .map_err(|e| Error::io("cannot write the journal", &self.path, e.into()))?;
+        text.push(b'\n');
+        disk::append(&self.file, self.length, &text).map_err(|e| self.write_error(e))?;
+        Ok(text.len())
+    }
+
+    fn write_error(&self, e: std::io::Error) -> Error {
+        let message = format!(
+            "cannot write the journal, {}: {e}; finished images are kept, and running it again continues from there",
+            self.path.display()
+        );
+        Error::new(ErrorKind::Io, message).with_source(e)
+    }
+
+    /// Appends the record of an image and syncs it to disk.
+    pub fn append(&mut self, record: &Record) -> Result<()> {
+        let bytes = self.write_line(record)?;
+        self.remember(record, bytes);
+        self.length += bytes as u64;
+        Ok(())
+    }
+
+    /// Length of all complete lines, in bytes.
+    pub fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// The entry of an image's last line.
+    pub fn entry(&self, name: &str) -> Option<&Entry> {
+        self.entries.get(name)
+    }
+
+    /// The names of all images that have a line.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.entries.keys().map(String::as_str)
+    }
+
+    /// The names of the images whose split is on record, and whether it is for validation.
+    pub fn splits(&self) -> impl Iterator<Item = (&str, bool)> {
+        self.entries.iter().filter_map(|(name, entry)| Some((name.as_str(), entry.validation?)))
+    }
+
+    /// The images and their last lines.
+    pub fn entries(&self) -> impl Iterator<Item = (&String, &Entry)> {
+        self.entries.iter()
+    }
+
+    /// The last records with instances of those images of a set that are frames of videos.
+    pub fn frames<'a>(&'a self, set: &'a ImageSet) -> impl Iterator<Item = Result<Record>> + 'a {
+        let entries = set.files().iter().filter_map(|file| self.entry(&file.name));
+        let frames = entries.filter(|entry| entry.frame.is_some());
+        frames.filter_map(|entry| self.read_labelled(entry).transpose())
+    }
+
+    /// The last record of an image that has instances.
+    pub fn labelled(&self, name: &str) -> Result<Option<Record>> {
+        self.entry(name).map_or(Ok(None), |entry| self.read_labelled(entry))
+    }
+
+    /// Reads the record of an entry.
+    pub fn read(&self, entry: &Entry) -> Result<Record> {
+        self.read_at(entry.offset, entry.bytes)
+    }
+
+    /// Reads the last record of an image that has instances: for an image that cannot be read any more, an earlier one.
+    pub fn read_labelled(&self, entry: &Entry) -> Result<Option<Record>> {
+        entry.labelled_at().map(|(offset, bytes)| self.read_at(offset, bytes)).transpose()
+    }
+
+    fn read_at(&self, offset: u64, bytes: u32) -> Result<Record> {
+        let (mut file, mut line) = (&self.file, vec![0; bytes as usize]);
+        let read = file.seek(SeekFrom::Start(offset)).and_then(|_| file.read_exact(&mut line));
+        read.map_err(|e| Error::io("cannot read the journal", &self.path, e))?;
+        serde_json::from_slice(&line).map_err(|e| self.corrupt(&format!("byte {offset}: {e}")))
+    }
+}
+
+/// Reads a journal and all of its records, for the tests that feed it corrupt files.
+///
+/// # Errors
+/// If it is corrupt.
+#[cfg(feature = "test-support")]
+pub fn check_journal(path: &Path) -> Result<()> {
+    let (journal, _) = Journal::open_existing(path)?;
+    for entry in journal.entries.values() {
+        let record = journal.read(entry)?;
+        record.instances.iter().for_each(|instance| drop(record.mask(instance)));
+        drop(journal.read_labelled(entry)?);
+    }
+    Ok(())
+}
+
+/// Whether classes are added to a journal that is there, or were added before.
+pub(crate) fn is_growing(path: &Path, classes: usize) -> bool {
+    first_line(path).is_some_and(|header| header.grown || class_count(&header.settings) != Some(classes))
+}
+
+/// The first line of a journal, if it can be read.
+fn first_line(path: &Path) -> Option<Header> {
+    let mut line = Vec::new();
+    BufReader::new(File::open(path).ok()?).read_until(b'\n', &mut line).ok()?;
+    serde_json::from_slice::<Header>(&line).ok().filter(|header| header.ocelli_label == FORMAT)
+}
+
+/// If settings differ in nothing but added classes: the number of classes whose instances stay as they are. That is 0 if the
+/// added ones can suppress instances of the others.
+fn known_classes(there: &Value, here: &Value) -> Option<u32> {
+    let list = |settings: &Value, key: &str| settings.get(key).and_then(Value::as_array).cloned();
+    let (before, now) = (list(there, "classes")?, list(here, "classes")?);
+    if before.len() >= now.len() || before != now[..before.len()] {
+        return None;
+    }
+    let without = |settings: &Value| {
+        let mut settings = settings.clone();
+        settings.as_object_mut().map(|keys| ["classes", "merge"].map(|key| keys.remove(key)));
+        settings
+    };
+    if difference("", &without(there), &without(here)).is_some() {
+        return None;
+    }
+    let is_separate =
+        there.get("merge") == here.get("merge") && here.get("class-agnostic-nms").is_none_or(Value::is_null);
+    Some(if is_separate { before.len() as u32 } else { 0 })
+}
+
+/// Replaces the settings of a journal by those with more classes, and notes in each line how many were looked for.
+fn grow(path: &Path, settings: &Value, known: u32) -> Result<()> {
+    let (mut journal, _) = Journal::open_existing(path)?;
+    let cannot = |e| Error::io("cannot read the journal", path, e);
+    let file = journal.file.try_clone().map_err(cannot)?;
+    journal.file.seek(SeekFrom::Start(0)).map_err(cannot)?;
+    let header = Header { ocelli_label: FORMAT, settings: settings.clone(), grown: true };
+    disk::replace(path, |out| {
+        serde_json::to_writer(&mut *out, &header)?;
+        out.write_all(b"\n")?;
+        for line in BufReader::with_capacity(1 << 18, file.take(journal.length)).split(b'\n').skip(1) {
+            let mut record: Record = serde_json::from_slice(&line?)?;
+            record.classes = Some(record.classes.unwrap_or(known).min(known));
+            serde_json::to_writer(&mut *out, &record)?;
+            out.write_all(b"\n")?;
+        }
+        Ok(())
+    })
+}
+
+fn class_count(settings: &Value) -> Option<usize> {
+    settings.get("classes").and_then(Value::as_array).map(Vec::len)
+}
+
+/// Checks a record that was read: its name becomes a path, and its class ids become indices.
+fn check(record: &Record, classes: Option<usize>) -> Result<(), String> {
+    check_name(&record.name)?;
+    if record.error.is_none() && (record.width == 0 || record.height == 0) {
+        return Err(format!("{}: its size is {} × {}", record.name, record.width, record.height));
+    }
+    for instance in &record.instances {
+        if let Some(classes) = classes.filter(|classes| instance.class >= *classes) {
+            return Err(format!("{}: class {}, but there are {classes}", record.name, instance.class));
+        }
+        if !instance.bbox.iter().chain([&instance.score]).all(|number| number.is_finite()) {
+            return Err(format!("{}: expected finite numbers", record.name));
+        }
+    }
+    Ok(())
+}
+
+/// A hash of a path.
+pub(crate) fn source_hash(path: &Path) -> u64 {
+    crate::label::images::hash_of(&path.to_string_lossy(), 0)
+}
+
+/// The first key in which two settings differ, and both values.
+pub(crate) fn difference(path: &str, there: &Value, here: &Value) -> Option<(String, String, String)> {
+    let below = |key: &str| if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
+    match (there, here) {
+        (a, b) if a == b => None,
+        (Value::Object(a), Value::Object(b)) => {
+            let keys = a.keys().chain(b.keys().filter(|key| !a.contains_key(*key)));
+            let null = &Value::Null;
+            keys.into_iter().find_map(|key| {
+                difference(&below(key), a.get(key).unwrap_or(null), b.get(key).unwrap_or(null))
+            })
+        }
+        (Value::Array(a), Value::Array(b)) if a.len() == b.len() => {
+            a.iter().zip(b).enumerate().find_map(|(i, (a, b))| difference(&below(&i.to_string()), a, b))
+        }
+        (Value::Array(a), Value::Array(b)) => {
+            Some((path.into(), format!("of {} entries", a.len()), format!("of {} entries", b.len())))
+        }
+        (a, b) => Some((path.into(), shown(a), shown(b))),
+    }
+}
+
+/// A value as text. Numbers were 32-bit floating point.
+fn shown(value: &Value) -> String {
+    match value {
+        Value::Number(number) if number.is_f64() => {
+            number.as_f64().map_or_else(String::new, |n| (n as f32).to_string())
+        }
+        Value::Null => "unset".into(),
+        other => other.to_string(),
+    }
+}
+
+/// The names of the classes in the first line of a journal.
+pub(crate) fn classes_of(settings: &Value) -> Option<ClassMap> {
+    let class = |class: &Value| Some(Class { name: class.get("name")?.as_str()?.into(), ..Class::default() });
+    let classes: Option<Vec<Class>> = settings.get("classes")?.as_array()?.iter().map(class).collect();
+    Some(ClassMap { classes: classes?, merge: Vec::new() })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,84 @@
+//! What is left of formats that are not named any more: what is ours is removed, so that nothing describes an earlier image.
+
+use std::path::Path;
+
+use ocelli::{Error, Result};
+
+use super::{COPIES, Placer, copy_name, is_copy_of};
+use crate::label::record::identity;
+use crate::label::settings::{DataSetOptions, Format, ImageMode};
+use crate::label::store::disk;
+use crate::label::store::write::whole_files;
+use crate::label::store::written::Owner;
+
+/// Whether a recorded file is of a format that these options do not name.
+pub(crate) fn is_dropped(options: &DataSetOptions, file: &str) -> bool {
+    let yolo = options.yolo_folders();
+    match file.split_once('/') {
+        Some(("added", below)) => is_dropped(options, below),
+        Some(("labels", _)) | None
+            if file.starts_with("labels/") || matches!(file, "data.yaml" | "classes.txt") =>
+        {
+            yolo.is_empty()
+        }
+        Some(("segments", _)) => yolo.len() < 2,
+        Some(("voc", _)) => !options.has(Format::Voc),
+        Some(("masks", _)) => !options.has(Format::Masks),
+        _ => whole_files().any(|(name, format)| name == file && !options.has(format)),
+    }
+}
+
+impl Placer {
+    /// Removes the files and images of formats that are not named any more, if they are ours. Returns them.
+    pub fn remove_dropped(&mut self) -> Result<Vec<String>> {
+        let options = self.options.clone();
+        let mut removed = Vec::new();
+        for (file, owner) in self.written.existing(|file| is_dropped(&options, file))? {
+            if owner == Owner::Ours {
+                self.written.remove(&file)?;
+                removed.push(file);
+            }
+        }
+        self.written.commit()?;
+        let is_kept = |folder: &str| match folder.split('/').next() {
+            Some("segments") => options.yolo_folders().len() == 2,
+            Some("voc") => options.has(Format::Voc),
+            _ => options.images == ImageMode::None || !self.image_folders().is_empty(),
+        };
+        for folder in COPIES.into_iter().filter(|folder| !is_kept(folder) && self.root.join(folder).is_dir())
+        {
+            for (name, image) in self.known.names().filter_map(|name| Some((name, self.known.get(name)?))) {
+                let file = format!("{folder}/{}", copy_name(name));
+                let path = self.root.join(&file);
+                let Ok(there) = path.symlink_metadata() else { continue };
+                // A copy may be all there is of an image.
+                let is_ours = || {
+                    let mut pictures = image.earlier.iter().chain([&image.identity]);
+                    identity(Path::new(&image.source)) != (0, 0)
+                        && pictures.any(|picture| is_copy_of(&path, name, *picture))
+                };
+                if there.is_symlink() || there.is_file() && is_ours() {
+                    disk::remove(&path).map_err(|e| Error::io("cannot remove", &path, e))?;
+                    removed.push(file);
+                }
+            }
+        }
+        if !removed.is_empty() {
+            for folder in ["labels", "images", "segments", "voc", "masks", "added"] {
+                remove_empty_folders(&self.root.join(folder));
+            }
+            self.folders.clear();
+        }
+        Ok(removed)
+    }
+}
+
+/// Removes the folders without files in a folder, and itself if it has none.
+fn remove_empty_folders(folder: &Path) {
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            remove_empty_folders(&entry.path());
+        }
+    }
+    disk::remove_empty_folder(folder);
+}

@@ -1,0 +1,205 @@
+//! Which picture is in the data set: the one at the source, an earlier one that stays, or one that a person edited.
+
+use std::path::{Path, PathBuf};
+
+use ocelli::atomic_file::sync_folder;
+use ocelli::{Error, Result};
+
+use super::{Placer, copy, image_path, is_converted, voc_image};
+use crate::label::record::{Record, identity};
+use crate::label::settings::Format;
+use crate::label::source::{is_member, read};
+use crate::label::store::disk;
+use crate::label::store::journal::{Entry, Journal};
+use crate::label::store::written::{Owner, part_path};
+
+impl Placer {
+    /// Notes the pictures that the images had, by which a copy of one is known.
+    pub fn note_pictures(&mut self, journal: &Journal) {
+        for (name, entry) in journal.entries() {
+            self.known.change(name, |known| {
+                let new = entry.earlier.iter().chain(&entry.described).filter(|one| **one != known.identity);
+                let new: Vec<_> = new.filter(|one| !known.earlier.contains(one)).copied().collect();
+                known.earlier.extend(new);
+            });
+        }
+    }
+
+    /// The copies and hard links of an image in the data set.
+    fn pictures(&self, name: &str, validation: bool) -> Vec<PathBuf> {
+        let path = image_path(name, validation);
+        let in_folders = self.image_folders().into_iter().map(|folder| format!("{folder}images/{path}"));
+        let of_voc = self.options.has(Format::Voc).then(|| voc_image(name));
+        let is_copy =
+            |path: &PathBuf| path.symlink_metadata().is_ok_and(|there| there.is_file() && there.len() > 0);
+        in_folders.chain(of_voc).map(|file| self.root.join(file)).filter(is_copy).collect()
+    }
+
+    /// Whether the picture in the data set stays although it is not the one at the source, which has this size and time now:
+    /// because a person edited the picture, or corrected labels that describe it. Then nothing about the image changes.
+    pub fn is_frozen(&mut self, name: &str, entry: &Entry, now: (u64, u64)) -> Result<bool> {
+        if entry.described.is_none() || now == (0, 0) {
+            return Ok(false);
+        }
+        let validation = self.settle(name)?;
+        let others: Vec<PathBuf> = self
+            .pictures(name, validation)
+            .into_iter()
+            .filter(|path| !has_picture(path, name, now))
+            .collect();
+        if others.is_empty() || self.has_content_of_source(name) {
+            return Ok(false);
+        }
+        // A copy of an earlier picture, which a run that was stopped could not replace, is replaced by the next one.
+        Ok(others.iter().any(|path| !self.is_ours(path, name, entry))
+            || self.is_corrected(name, validation)?)
+    }
+
+    /// Whether an image is a member of a tar file whose copies have its content. A tar file that was written again changes
+    /// the time of all its members.
+    pub fn has_content_of_source(&self, name: &str) -> bool {
+        let Some(known) = self.known.get(name).filter(|known| is_member(Path::new(&known.source))) else {
+            return false;
+        };
+        let pictures = self.pictures(name, self.is_validation(name));
+        let Some(content) = read(Path::new(&known.source)).ok().filter(|_| !pictures.is_empty()) else {
+            return false;
+        };
+        pictures.iter().all(|path| std::fs::read(path).is_ok_and(|there| there == content))
+    }
+
+    /// Whether a person corrected the labels of an image in this data set, and not in a shard that was merged into it.
+    pub fn has_own_corrections(&mut self, name: &str) -> Result<bool> {
+        let validation = self.settle(name)?;
+        for file in self.files_with_labels(name, validation) {
+            if self.written.owner(&file)? == Owner::Person && !self.written.is_merged(&file)? {
+                return Ok(true);
+            }
+        }
+        Ok(self.saved.get(name).is_some_and(|saved| !saved.is_merged))
+    }
+
+    /// Takes over the copies of an image in a shard, which its labels describe: they are not the picture at the source if a
+    /// person edited them, or corrected their labels before the source was replaced. Those that were edited here stay.
+    pub fn take_pictures(
+        &mut self,
+        (shard, name_there): (&Path, &str),
+        record: &Record,
+        described: Option<(u64, u64)>,
+    ) -> Result<()> {
+        let (name, now) = (&record.name, identity(&record.source));
+        for validation in [false, true] {
+            let files = |name: &str| -> Vec<String> {
+                let path = image_path(name, validation);
+                let in_folders =
+                    self.image_folders().into_iter().map(|folder| format!("{folder}images/{path}"));
+                let of_voc = self.options.has(Format::Voc).then(|| voc_image(name)).filter(|_| !validation);
+                in_folders.chain(of_voc).collect()
+            };
+            for (from, to) in files(name_there).into_iter().zip(files(name)) {
+                let (from, to) = (shard.join(&from), self.root.join(&to));
+                let is_copy = |path: &Path| path.symlink_metadata().is_ok_and(|there| there.is_file());
+                let is_source = has_picture(&from, name, now) && !is_copy(&to);
+                if !is_copy(&from) || is_source || identity(&from) == identity(&to) {
+                    continue;
+                }
+                let known = self.known.get(name).into_iter();
+                let known = known.flat_map(|known| known.earlier.iter().chain([&known.identity]).copied());
+                let is_ours =
+                    known.chain(described).chain([now]).any(|picture| has_picture(&to, name, picture));
+                if is_copy(&to) && !is_ours {
+                    continue;
+                }
+                self.create_folder_of(&to)?;
+                let cannot = |e| Error::io("cannot write", &to, e);
+                let part = part_path(&to);
+                copy(&from, (&part, &to), false, identity(&from).1)?;
+                disk::rename(&part, &to)
+                    .and_then(|()| sync_folder(to.parent().unwrap_or(&to)))
+                    .map_err(cannot)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a picture is one that the image had, as it was copied.
+    fn is_ours(&self, path: &Path, name: &str, entry: &Entry) -> bool {
+        let known = self.known.get(name);
+        let known = known.into_iter().flat_map(|known| known.earlier.iter().chain([&known.identity]));
+        entry
+            .earlier
+            .iter()
+            .chain(&entry.described)
+            .chain(known)
+            .any(|picture| has_picture(path, name, *picture))
+    }
+
+    /// Whether a person edited the picture of an image in the data set.
+    pub fn is_edited(&self, name: &str, entry: &Entry, now: (u64, u64)) -> bool {
+        let pictures = self.pictures(name, self.is_validation(name)).into_iter();
+        let mut others = pictures.filter(|path| !has_picture(path, name, now));
+        others.any(|path| !self.is_ours(&path, name, entry))
+    }
+
+    /// Whether a copy of an image is of another picture than its labels describe: a run was stopped before it could copy the
+    /// new one, and the source is out of reach now.
+    pub fn has_other_copy(&self, name: &str, described: (u64, u64)) -> bool {
+        let pictures = self.pictures(name, self.is_validation(name));
+        pictures.iter().any(|path| !has_picture(path, name, described))
+    }
+
+    /// Whether an image whose labels stay is a link to a file that was replaced since.
+    pub fn shows_other(&self, name: &str, labelled: Option<&Record>, described: (u64, u64)) -> bool {
+        let now = labelled.map_or((0, 0), |record| identity(&record.source));
+        now != (0, 0) && now != described && self.pictures(name, self.is_validation(name)).is_empty()
+    }
+}
+
+/// Whether a copy has the picture of this size and time. File systems round the time of a copy: FAT to two seconds, others to
+/// a second, 10 ms, 1 ms, a microsecond or 100 ns. A time that is not round is compared as it is.
+pub(crate) fn has_picture(copy: &Path, name: &str, (bytes, changed): (u64, u64)) -> bool {
+    let (there, time) = identity(copy);
+    (is_converted(name) || there == bytes) && is_rounded(time, changed)
+}
+
+/// Whether a picture is there with this time, which the file system may have rounded.
+pub(crate) fn is_time_of((bytes, time): (u64, u64), changed: u64) -> bool {
+    bytes > 0 && is_rounded(time, changed)
+}
+
+fn is_rounded(time: u64, changed: u64) -> bool {
+    let units: [u64; 7] = [2_000_000_000, 1_000_000_000, 10_000_000, 1_000_000, 1_000, 100, 1];
+    units.into_iter().any(|unit| time.is_multiple_of(unit) && time.abs_diff(changed) < unit)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, UNIX_EPOCH};
+
+    use super::*;
+
+    #[test]
+    fn a_rounded_time_is_that_of_the_picture_and_another_one_is_not() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("a.png");
+        let source: u64 = 1_764_000_001_234_567_891;
+        let second = 1_000_000_000;
+        let units = [2 * second, second, 10_000_000, 1_000_000, 1_000, 100, 1];
+        // Some round down, some up.
+        let rounded = units.map(|unit| [source / unit * unit, source.div_ceil(unit) * unit]);
+        let cases = rounded.into_iter().flatten().map(|time| (time, true));
+        let others =
+            [source + 1, source + second, source - 1_500_000_003, source / second * second + 4 * second];
+        for (time, expected) in cases.chain(others.map(|time| (time, false))) {
+            std::fs::write(&path, "1234").expect("a temporary folder");
+            let file = std::fs::File::options().write(true).open(&path);
+            let set = file.and_then(|file| file.set_modified(UNIX_EPOCH + Duration::from_nanos(time)));
+            set.expect("it is there");
+            let now = identity(&path).1;
+            if now == time {
+                assert_eq!(has_picture(&path, "a.png", (4, source)), expected, "{time}");
+                assert!(!has_picture(&path, "a.png", (5, source)), "{time}: another size");
+            }
+        }
+    }
+}

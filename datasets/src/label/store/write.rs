@@ -1,0 +1,430 @@
+//! Writes the files of a data set from its journal.
+
+use std::collections::{HashMap, HashSet};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use crate::label::correct::as_corrected;
+use crate::label::formats::coco::CocoWriter;
+use crate::label::formats::tracks::Videos;
+use crate::label::formats::yolo;
+use crate::label::formats::youtube_vis::{YOUTUBE_VIS_FILE, write_youtube_vis};
+use crate::label::images::{ImageFile, ImageSet, split_extension};
+use crate::label::record::{Record, identity};
+use crate::label::review::Review;
+use crate::label::settings::Format;
+use crate::label::store::disk;
+use crate::label::store::folder::OutputFolder;
+use crate::label::store::journal::{Entry, Journal};
+use crate::label::store::placer::{Placer, resumable};
+use crate::label::store::written::{Owner, Written};
+use ocelli::classes::ClassMap;
+use ocelli::{Error, ErrorKind, Result};
+
+/// The contents of a data set.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// Number of labelled images.
+    pub images: u64,
+    /// Number of images that could not be labelled; `failed.csv` lists them.
+    pub failed: u64,
+    /// The images whose labels a person corrected. `classes` and the review pages have them as they are in YOLO's files or
+    /// were saved for COCO's, and not as they were found.
+    pub corrected: Vec<String>,
+    /// The classes, in the order of their ids.
+    pub classes: Vec<ClassCount>,
+    /// The files that were written, except for labels and images.
+    pub files: Vec<PathBuf>,
+    /// The images that were labelled earlier and are not among the images any more. Their label files and copies stay.
+    pub kept: Vec<String>,
+    /// The images that were removed from the data set, with their labels, because their files are gone.
+    pub removed: Vec<String>,
+    /// The images that a restart with other classes left out, with their labels, because they are not among the images or
+    /// cannot be read.
+    pub left_out: Vec<String>,
+    /// The images with corrected labels whose picture was replaced since they were corrected.
+    pub outdated: Vec<String>,
+    /// The images whose picture in the data set was edited there. It stays, and so do their labels.
+    pub edited: Vec<String>,
+    /// The images that were replaced after they were labelled: by another program meanwhile, or, in a merge, since their
+    /// shard was labelled. The next run labels them again.
+    pub changed: Vec<String>,
+    /// The files that were removed because their formats are not named any more.
+    pub dropped: Vec<String>,
+    /// Lines of corrected label files that are not labels, with file and reason: tables and other formats lack them.
+    pub unclear: Vec<String>,
+    /// Files with the instances of classes that were added after label files were corrected, which do not have them.
+    pub added: Vec<PathBuf>,
+}
+
+/// The number of occurrences of a class in a data set.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClassCount {
+    /// The name of the class.
+    pub name: String,
+    /// Number of its instances.
+    pub instances: u64,
+    /// Number of images with at least one instance.
+    pub images: u64,
+}
+
+/// Writes every file of the data set, except for those that the person changed.
+pub(crate) fn write_data_set(
+    folder: &OutputFolder,
+    journal: &Journal,
+    set: &ImageSet,
+    placer: &mut Placer,
+    classes: &ClassMap,
+    check_cancelled: &mut dyn FnMut() -> Result<()>,
+) -> Result<Summary> {
+    let options = placer.options.clone();
+    let root = folder.root();
+    let mut summary = Summary {
+        classes: classes
+            .names()
+            .map(|name| ClassCount { name: name.into(), ..ClassCount::default() })
+            .collect(),
+        ..Summary::default()
+    };
+    let mut review = options.review.map(|images| Review::new(images, options.review_below));
+    let mut failed = Vec::new();
+    placer.written.commit()?;
+    let in_set: HashSet<&str> = set.files().iter().map(|file| file.name.as_str()).collect();
+    let mut others: Vec<String> =
+        journal.names().filter(|name| !in_set.contains(name)).map(str::to_owned).collect();
+    drop(in_set);
+    others.sort();
+    for name in others {
+        check_cancelled()?;
+        let Some(entry) = journal.entry(&name) else { continue };
+        let labelled = journal.read_labelled(entry)?;
+        let was_there = labelled.is_some();
+        if placer.keep_or_remove(&name, labelled.as_ref())? {
+            let source = labelled.as_ref().map_or((0, 0), |record| identity(&record.source));
+            let mut is_outdated = false;
+            if let Some(described) = entry.described {
+                let is_other = placer.known.get(&name).is_some_and(|known| known.identity != described);
+                is_outdated = note_described(placer, &name, (described, source), is_other)?
+                    || placer.shows_other(&name, labelled.as_ref(), described)
+                    || placer.has_other_copy(&name, described);
+            }
+            if placer.is_edited(&name, entry, source) {
+                summary.edited.push(name.clone());
+            } else if is_outdated {
+                summary.outdated.push(name.clone());
+            }
+            summary.kept.push(name);
+        } else if was_there && placer.known.get(&name).is_none_or(|known| !known.is_removed) {
+            placer.known.change(&name, |known| known.is_removed = true);
+            summary.removed.push(name);
+        }
+    }
+
+    summary.left_out = placer.known.take_left_out(|name| journal.entry(name).is_some_and(Entry::is_labelled));
+
+    // What stays is in COCO's file, too.
+    let kept =
+        summary.kept.iter().map(|name| ImageFile { path: PathBuf::new(), name: name.clone(), frame: None });
+    let all = ImageSet::from_named(set.files().iter().cloned().chain(kept).collect());
+
+    for file in set.files() {
+        check_cancelled()?;
+        let Some(entry) = journal.entry(&file.name) else { continue };
+        let record = journal.read(entry)?;
+        let is_corrected = placer.place(&record)?;
+        summary.corrected.extend(is_corrected.then(|| file.name.clone()));
+        note_picture(placer, entry, file, is_corrected, &mut summary)?;
+        match &record.error {
+            Some(error) => {
+                summary.failed += 1;
+                let now = identity(&file.path);
+                if now != (0, 0) && now != entry.identity {
+                    summary.changed.push(file.name.clone());
+                }
+                failed.push((record.source.to_string_lossy().into_owned(), error.clone()));
+                // Its labels stay, in the format and with the classes of the data set.
+                if let Some(labelled) = journal.read_labelled(entry)? {
+                    placer.place_labels(&labelled)?;
+                    if placer.has_other_copy(&file.name, labelled.identity) {
+                        summary.outdated.push(file.name.clone());
+                    }
+                }
+            }
+            None => {
+                summary.images += 1;
+                let record = as_corrected(placer, record, &mut summary.unclear);
+                count(&mut summary.classes, &record);
+                if let Some(review) = &mut review {
+                    review.consider(&record, || placer.image_link(&record));
+                }
+            }
+        }
+    }
+    placer.known.note_contents(journal);
+    set.files().iter().for_each(|file| placer.known.note_content(&file.name, &file.path));
+    summary.files.extend(place_class_files(placer, journal, &all, classes)?);
+    if options.has(Format::Voc) {
+        let labelled = |file: &&ImageFile| journal.entry(&file.name).is_some_and(Entry::is_labelled);
+        let (validation, train): (Vec<&ImageFile>, Vec<&ImageFile>) =
+            all.files().iter().filter(labelled).partition(|file| placer.is_validation(&file.name));
+        for (name, files) in [("train", &train), ("val", &validation)] {
+            let file = format!("voc/ImageSets/Main/{name}.txt");
+            placer.create_folder_of(&root.join(&file))?;
+            let text: String =
+                files.iter().map(|file| format!("{}\n", split_extension(&file.name).0)).collect();
+            let meaning = placer.meaning(None);
+            placer.written.place_bytes(&file, meaning, text.as_bytes()).map_err(resumable)?;
+            summary.files.push(root.join(file));
+        }
+    }
+    placer.written.commit().map_err(resumable)?;
+    summary.files.extend(place_whole_files(root, journal, &all, placer, classes)?);
+    summary.added = placer.proposals()?.into_iter().map(|file| root.join(file)).collect();
+    let path = root.join("failed.csv");
+    if failed.is_empty() {
+        drop(disk::remove(&path));
+    } else {
+        write_csv(&path, "file,error", failed.iter().map(|(file, error)| vec![file.clone(), error.clone()]))?;
+        summary.files.push(path);
+    }
+    if let Some(review) = review {
+        summary.files.extend(review.write(root, journal, placer, classes, check_cancelled)?);
+    }
+    Ok(summary)
+}
+
+/// Writes the files that say what the ids of YOLO's classes mean, and which folders there are. Returns their paths.
+pub(crate) fn place_class_files(
+    placer: &mut Placer,
+    journal: &Journal,
+    set: &ImageSet,
+    classes: &ClassMap,
+) -> Result<Vec<PathBuf>> {
+    let mut written = Vec::new();
+    let root = placer.root().to_owned();
+    let is_in_validation = |file: &ImageFile| {
+        placer.is_validation(&file.name) && journal.entry(&file.name).is_some_and(Entry::is_labelled)
+    };
+    let has_validation = set.files().iter().any(is_in_validation);
+    for (below, _) in placer.options.yolo_folders() {
+        let texts = [
+            ("classes.txt", yolo::classes_file(classes.names())),
+            ("data.yaml", yolo::data_file(classes.names(), has_validation)),
+        ];
+        // The folders that data.yaml names have to exist, even if they are empty.
+        let splits = if has_validation { &["train", "val"][..] } else { &["train"] };
+        for split in splits {
+            for kind in ["images", "labels"] {
+                placer.create_folder_of(&root.join(format!("{below}{kind}/{split}/any")))?;
+            }
+        }
+        for (name, text) in texts {
+            let file = format!("{below}{name}");
+            let meaning = placer.meaning(None);
+            placer.written.place_bytes(&file, meaning, text.as_bytes()).map_err(resumable)?;
+            written.push(root.join(file));
+        }
+    }
+    Ok(written)
+}
+
+/// Notes which picture the labels of an image describe, and reports those that describe another one than there is.
+fn note_picture(
+    placer: &mut Placer,
+    entry: &Entry,
+    file: &ImageFile,
+    is_corrected: bool,
+    summary: &mut Summary,
+) -> Result<()> {
+    let now = identity(&file.path);
+    let Some(described) = entry.described.filter(|_| now != (0, 0) && !entry.failed) else { return Ok(()) };
+    let name = &file.name;
+    if placer.is_edited(name, entry, now) {
+        summary.edited.push(name.clone());
+    } else if !is_corrected && described != now {
+        summary.changed.push(name.clone());
+    }
+    if !is_corrected {
+        placer.known.change(name, |known| {
+            known.describe(described);
+            known.outdated_labels.clear();
+            known.is_removed = false;
+        });
+        return Ok(());
+    }
+    // A frozen picture is not the one at the source.
+    let is_other = placer.known.get(name).is_some_and(|known| known.identity != now || described != now);
+    if note_described(placer, name, (described, now), is_other)? {
+        summary.outdated.push(name.clone());
+    }
+    Ok(())
+}
+
+/// Notes which picture the labels of an image describe; `now` is the one at the source, and `is_other` says whether it is not
+/// the one that the last finished run left. Returns whether a person corrected labels for an earlier one.
+fn note_described(
+    placer: &mut Placer,
+    name: &str,
+    (described, now): ((u64, u64), (u64, u64)),
+    is_other: bool,
+) -> Result<bool> {
+    let mut labels = placer.corrected_labels(name)?;
+    let Some(known) = placer.known.get(name) else { return Ok(false) };
+    let is_replaced = is_other && !(described == now && placer.has_content_of_source(name));
+    labels.retain(|label| is_replaced || known.outdated_labels.contains(label));
+    let is_outdated = !labels.is_empty();
+    placer.known.change(name, |known| {
+        known.describe(described);
+        known.outdated_labels = labels;
+        known.is_removed = false;
+    });
+    Ok(is_outdated)
+}
+
+/// The name of COCO's file.
+pub(crate) const COCO_FILE: &str = "annotations.json";
+/// COCO's files, and whether each has the images for validation; `None` has all.
+pub(crate) const COCO_FILES: [(&str, Option<bool>); 3] =
+    [(COCO_FILE, None), ("annotations_train.json", Some(false)), ("annotations_val.json", Some(true))];
+
+/// The files that have the labels of all images, and their formats.
+pub(crate) fn whole_files() -> impl Iterator<Item = (&'static str, Format)> {
+    let of_coco = COCO_FILES.into_iter().map(|(file, _)| (file, Format::Coco));
+    of_coco.chain([(YOUTUBE_VIS_FILE, Format::YoutubeVis)])
+}
+
+/// Writes the files that have the labels of all images, except for those that the person changed. Returns their paths.
+pub(crate) fn place_whole_files(
+    root: &Path,
+    journal: &Journal,
+    set: &ImageSet,
+    placer: &mut Placer,
+    classes: &ClassMap,
+) -> Result<Vec<PathBuf>> {
+    let is_in_validation = |file: &ImageFile| {
+        placer.is_validation(&file.name) && journal.entry(&file.name).is_some_and(Entry::is_labelled)
+    };
+    let has_validation = set.files().iter().any(is_in_validation);
+    let mut files = Vec::new();
+    let videos = Videos::of(journal.frames(set))?;
+    if placer.options.has(Format::Coco) {
+        for (file, split) in COCO_FILES {
+            if split.is_some() && !has_validation {
+                placer.written.remove(file)?;
+                continue;
+            }
+            let write = |out: &mut dyn Write, placer: &Placer| {
+                write_coco(out, journal, (set, &videos), placer, classes, split)
+            };
+            files.push(place_whole(root, placer, (file, Format::Coco), write)?);
+        }
+    }
+    if placer.options.has(Format::YoutubeVis) {
+        let write = |out: &mut dyn Write, placer: &Placer| {
+            write_youtube_vis(out, &videos, classes, |name| {
+                let record = journal.labelled(name)?;
+                let record = record.map(|record| as_corrected(placer, record, &mut Vec::new()));
+                Ok(record.map(|record| (placer.coco_name(&record), record)))
+            })
+        };
+        files.push(place_whole(root, placer, (YOUTUBE_VIS_FILE, Format::YoutubeVis), write)?);
+    }
+    placer.written.commit().map_err(resumable)?;
+    Ok(files)
+}
+
+fn place_whole(
+    root: &Path,
+    placer: &mut Placer,
+    (file, format): (&str, Format),
+    write: impl FnOnce(&mut dyn Write, &Placer) -> io::Result<()>,
+) -> Result<PathBuf> {
+    let path = root.join(file);
+    if path.metadata().is_ok_and(|there| !there.is_file()) {
+        // A device or a pipe.
+        disk::replace(&path, |mut file| write(&mut file, placer)).map_err(resumable)?;
+        return Ok(path);
+    }
+    let meaning = placer.meaning(Some(format));
+    // The names in the file need the placer, without its record.
+    let mut written = std::mem::replace(&mut placer.written, Written::new(root, &path));
+    let placed = written.place(file, meaning, |out| write(out, placer));
+    placer.written = written;
+    let (owner, hash) = placed.map_err(resumable)?;
+    placer.written.commit().map_err(resumable)?;
+    if owner == Owner::Person && !placer.written.is_recorded_as(file, &hash) {
+        let message = format!(
+            "cannot write, {}: it was corrected by hand and does not have the labels of this run; choose another output folder, \
+             or discard_corrections to overwrite it",
+            path.display()
+        );
+        return Err(Error::new(ErrorKind::Mismatch, message).about("discard_corrections"));
+    }
+    Ok(path)
+}
+
+fn count(classes: &mut [ClassCount], record: &Record) {
+    let mut instances: HashMap<usize, u64> = HashMap::new();
+    record.instances.iter().for_each(|instance| *instances.entry(instance.class).or_default() += 1);
+    for (class, instances) in instances {
+        classes[class].instances += instances;
+        classes[class].images += 1;
+    }
+}
+
+/// Writes the annotations of all images of a set, or of one split, that were labelled. Ids are the same in all files.
+pub(crate) fn write_coco(
+    out: &mut dyn Write,
+    journal: &Journal,
+    (set, videos): (&ImageSet, &Videos),
+    placer: &Placer,
+    classes: &ClassMap,
+    split: Option<bool>,
+) -> io::Result<()> {
+    let videos = &videos.only(|name| split.is_none_or(|validation| placer.is_validation(name) == validation));
+    let mut coco = CocoWriter::begin(out, classes.names(), placer.options.polygons, videos)?;
+    // Two passes over the journal instead of all instances in memory.
+    for pass in 0..2 {
+        let mut id = 0;
+        for file in set.files() {
+            let Some(record) = journal.labelled(&file.name).map_err(io::Error::other)? else { continue };
+            let record = as_corrected(placer, record, &mut Vec::new());
+            id += 1;
+            if split.is_some_and(|validation| placer.is_validation(&file.name) != validation) {
+                if pass == 1 {
+                    coco.skip(&record);
+                }
+                continue;
+            }
+            match pass {
+                0 => coco.image(id, &placer.coco_name(&record), &record)?,
+                _ => coco.annotations(id, &record)?,
+            }
+        }
+        if pass == 0 {
+            coco.begin_annotations()?;
+        }
+    }
+    coco.finish()
+}
+
+/// Writes a table, with quotes around the cells that need them.
+pub(crate) fn write_csv(path: &Path, header: &str, rows: impl Iterator<Item = Vec<String>>) -> Result<()> {
+    disk::replace(path, |file| {
+        writeln!(file, "{header}")?;
+        for row in rows {
+            let cells: Vec<String> = row.iter().map(|cell| quoted(cell)).collect();
+            writeln!(file, "{}", cells.join(","))?;
+        }
+        Ok(())
+    })
+    .map_err(resumable)
+}
+
+fn quoted(cell: &str) -> String {
+    if cell.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", cell.replace('"', "\"\""))
+    } else {
+        cell.to_owned()
+    }
+}

@@ -1,0 +1,591 @@
+//! The record of what was written: the hash of every label file, so that files which a person changed are recognised.
+//!
+//! A file is ours while its content has the recorded hash. It is the person's from the first change on, and a removed file
+//! counts as changed. Nothing here replaces or removes a file of the person.
+//!
+//! A file is written in three steps, each of them synced: its content under a temporary name beside it, its hash in the
+//! record, and the rename. After a stop, a temporary file whose hash is recorded shows that the rename is missing. Without
+//! one the rename is done, so that a file which is missing was removed by the person. A file that is to be removed gets a
+//! temporary name before the record says so, and its own again after a stop in between.
+
+mod hash;
+mod meaning;
+mod recover;
+
+use std::collections::{BTreeSet, HashMap};
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufRead, BufReader, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::label::record::check_name;
+use crate::label::store::disk;
+use crate::label::store::folder::OutputFolder;
+use ocelli::atomic_file::sync_folder;
+use ocelli::{Error, ErrorKind, Result};
+
+use hash::{Hashing, hash_of_file, hex};
+pub(crate) use hash::{hash_of_bytes, hash_of_text, hash_on_disk};
+pub(crate) use meaning::{ClassHashes, Meaning};
+
+/// The version of the record's format.
+const FORMAT: u32 = 1;
+/// Files that wait for their rename, to sync the record once for all of them.
+const FILES_PER_COMMIT: usize = 32;
+const TIME_PER_COMMIT: Duration = Duration::from_secs(2);
+/// In place of the hash of a file that a person changed or saved: no file has it.
+const SAVED: &str = "saved by a person";
+/// What the same starts with for a file that was corrected in a shard.
+const MERGED: &str = "merged: ";
+/// Temporary files are named `.ocelli-*.part`.
+const PART: (&str, &str) = (".ocelli-", ".part");
+
+/// The first line.
+#[derive(Serialize, Deserialize)]
+struct Header {
+    ocelli_label_written: u32,
+}
+
+/// A recorded file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Entry {
+    /// The path below the output folder, with `/` as separator.
+    file: String,
+    /// The hash of what was written; `None` if the file was removed, or never written because the person's is there.
+    hash: Option<String>,
+    /// The hash of the file that it replaced; `None` if there was none.
+    before: Option<String>,
+    #[serde(flatten)]
+    meaning: Meaning,
+}
+
+impl Entry {
+    /// Whether a file that was there is to be removed.
+    fn is_removal(&self) -> bool {
+        self.hash.is_none() && self.before.is_some()
+    }
+}
+
+/// Reads a record, for the tests that feed it corrupt files.
+///
+/// # Errors
+/// If it is corrupt.
+#[cfg(feature = "test-support")]
+pub fn check_written(path: &Path) -> Result<()> {
+    Written::load(Path::new("."), path).map(drop)
+}
+
+/// The owner of a file: Ocelli or the person.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Owner {
+    /// It does not exist and was never written.
+    Nobody,
+    /// It is what was written last.
+    Ours,
+    /// It was changed or removed since, or was never ours.
+    Person,
+}
+
+/// A file whose content is under its temporary name, or that is to be removed.
+struct Staged {
+    entry: Entry,
+    part: Option<PathBuf>,
+}
+
+/// The record, and the files that wait to be renamed.
+pub(crate) struct Written {
+    root: PathBuf,
+    path: PathBuf,
+    /// `None` if the record is only in memory.
+    file: Option<File>,
+    length: u64,
+    entries: HashMap<String, Entry>,
+    staged: Vec<Staged>,
+    committed: Instant,
+}
+
+impl Written {
+    /// A record in memory, of a data set that has none yet.
+    pub fn new(root: &Path, path: &Path) -> Self {
+        let (root, path) = (root.to_owned(), path.to_owned());
+        Self {
+            root,
+            path,
+            file: None,
+            length: 0,
+            entries: HashMap::new(),
+            staged: Vec::new(),
+            committed: Instant::now(),
+        }
+    }
+
+    /// Reads the record; `None` if there is no file.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidData`] if the file is empty or corrupt.
+    pub fn load(root: &Path, path: &Path) -> Result<Option<Self>> {
+        Self::load_with(root, path, File::options().read(true).write(true))
+    }
+
+    /// The same, of a data set that nothing is written to: it may be on a file system that is only read.
+    pub fn load_to_read(root: &Path, path: &Path) -> Result<Self> {
+        let written = Self::load_with(root, path, File::options().read(true))?;
+        Ok(written.unwrap_or_else(|| Self::new(root, path)))
+    }
+
+    fn load_with(root: &Path, path: &Path, options: &OpenOptions) -> Result<Option<Self>> {
+        let file = match options.open(path) {
+            Ok(file) => file,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(e) => return Err(Error::io("cannot open the record of written files", path, e)),
+        };
+        let mut written = Self::new(root, path);
+        written.read_lines(&file)?;
+        written.file = Some(file);
+        Ok(Some(written))
+    }
+
+    /// Opens the record of a data set, or starts it if nothing is labelled yet.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidData`] if it is corrupt, or missing although images were labelled.
+    pub fn open(folder: &OutputFolder) -> Result<Self> {
+        let path = folder.written_path();
+        if let Some(written) = Self::load(folder.root(), &path)? {
+            return Ok(written);
+        }
+        let mut written = Self::new(folder.root(), &path);
+        if folder.journal_path().exists() {
+            return Err(written.corrupt("it is missing"));
+        }
+        written.save()?;
+        Ok(written)
+    }
+
+    fn corrupt(&self, why: &str) -> Error {
+        let message = format!(
+            "corrupt record of written files, {}: {why}; label into another output folder, or restart with \
+             discard_corrections",
+            self.path.display()
+        );
+        Error::new(ErrorKind::InvalidData, message).about("discard_corrections")
+    }
+
+    fn read_lines(&mut self, file: &File) -> Result<()> {
+        let path = self.path.clone();
+        let cannot = |e| Error::io("cannot read the record of written files", &path, e);
+        let mut reader = BufReader::with_capacity(1 << 18, file);
+        let mut line = Vec::new();
+        let mut damage: Option<Error> = None;
+        for number in 1.. {
+            line.clear();
+            let bytes = reader.read_until(b'\n', &mut line).map_err(cannot)?;
+            if let Some(damage) = damage.take().filter(|_| bytes > 0) {
+                return Err(damage);
+            }
+            if number == 1 {
+                let header = serde_json::from_slice::<Header>(&line).ok();
+                if header.is_none_or(|header| header.ocelli_label_written != FORMAT) {
+                    return Err(self.corrupt("its first line is not that of a record of this version"));
+                }
+            } else if line.last() != Some(&b'\n') {
+                break;
+            } else {
+                match serde_json::from_slice::<Vec<Entry>>(&line) {
+                    Ok(entries) => {
+                        for entry in entries {
+                            check_name(&entry.file)
+                                .map_err(|why| self.corrupt(&format!("line {number}: {why}")))?;
+                            self.entries.insert(entry.file.clone(), entry);
+                        }
+                    }
+                    // The last line may be incomplete after a power failure. Every line before it was synced.
+                    Err(e) => {
+                        damage = Some(self.corrupt(&format!("line {number}: {e}")));
+                        continue;
+                    }
+                }
+            }
+            self.length += bytes as u64;
+        }
+        Ok(())
+    }
+
+    /// Writes the whole record, for a data set that has no file for it yet.
+    pub fn save(&mut self) -> Result<()> {
+        let cannot = |e| Error::io("cannot write", &self.path, e);
+        let header = Header { ocelli_label_written: FORMAT };
+        let entries: Vec<&Entry> = self.entries.values().collect();
+        disk::replace(&self.path, |file| {
+            serde_json::to_writer(&mut *file, &header)?;
+            file.write_all(b"\n")?;
+            if !entries.is_empty() {
+                serde_json::to_writer(&mut *file, &entries)?;
+                file.write_all(b"\n")?;
+            }
+            Ok(())
+        })?;
+        let file = File::options().read(true).write(true).open(&self.path).map_err(cannot)?;
+        self.length = file.metadata().map_err(cannot)?.len();
+        self.file = Some(file);
+        Ok(())
+    }
+
+    /// The owner of a file: Ocelli or the person.
+    pub fn owner(&self, file: &str) -> Result<Owner> {
+        Ok(self.owner_of(file, hash_on_disk(&self.root.join(file))?.as_deref()))
+    }
+
+    fn owner_of(&self, file: &str, on_disk: Option<&str>) -> Owner {
+        match self.entries.get(file) {
+            None if on_disk.is_none() => Owner::Nobody,
+            None => Owner::Person,
+            Some(entry) => match (entry.hash.as_deref(), on_disk) {
+                (None, None) => Owner::Nobody,
+                // It was to be removed, and a stop prevented it.
+                (None, there) if there == entry.before.as_deref() => Owner::Ours,
+                (Some(ours), Some(there)) if ours == there => Owner::Ours,
+                _ => Owner::Person,
+            },
+        }
+    }
+
+    /// The number of classes that a recorded file was written with, if classes were added since.
+    pub fn earlier_classes(&self, file: &str, classes: &ClassHashes) -> Option<usize> {
+        self.entries.get(file).and_then(|entry| classes.earlier(entry.meaning.classes))
+    }
+
+    /// The recorded files in a folder that are there as they were written.
+    pub fn ours_below(&self, folder: &str) -> Result<Vec<String>> {
+        let mut found = Vec::new();
+        for (file, entry) in self.entries.iter().filter(|(file, _)| file.starts_with(folder)) {
+            if entry.hash.is_some() && self.owner(file)? == Owner::Ours {
+                found.push(file.clone());
+            }
+        }
+        found.sort();
+        Ok(found)
+    }
+
+    /// The recorded hash of a file.
+    pub fn recorded_hash(&self, file: &str) -> Option<String> {
+        self.entries.get(file)?.hash.clone()
+    }
+
+    /// The recorded meaning of a file.
+    pub fn recorded_meaning(&self, file: &str) -> Option<Meaning> {
+        self.entries.get(file).map(|entry| entry.meaning)
+    }
+
+    /// Whether this file is on record as written.
+    pub fn is_recorded(&self, file: &str) -> bool {
+        self.entries.get(file).is_some_and(|entry| entry.hash.is_some())
+    }
+
+    /// Removes the label files that are ours.
+    pub fn remove_labels(&mut self) -> Result<()> {
+        let of_images = self.entries.values().filter(|entry| entry.meaning.is_of_image());
+        let files: Vec<String> = of_images.map(|entry| entry.file.clone()).collect();
+        for file in files {
+            self.remove(&file)?;
+        }
+        self.commit()
+    }
+
+    /// The files of the person whose format or classes are not those that are wanted. `wanted` is `None` for files that do
+    /// not matter. The labels of an image whose classes are the first ones of the wanted classes stay valid.
+    pub fn conflicts(
+        &self,
+        classes: &ClassHashes,
+        wanted: impl Fn(&str) -> Option<Meaning>,
+    ) -> Result<Vec<String>> {
+        let mut found = Vec::new();
+        for (file, entry) in &self.entries {
+            let is_earlier = |wanted: Meaning| {
+                let is_valid = entry.meaning.is_of_image() && wanted.format == entry.meaning.format;
+                is_valid && classes.earlier(entry.meaning.classes).is_some()
+            };
+            let is_other = wanted(file).is_some_and(|wanted| wanted != entry.meaning && !is_earlier(wanted));
+            if is_other && self.owner(file)? == Owner::Person {
+                found.push(file.clone());
+            }
+        }
+        found.sort();
+        Ok(found)
+    }
+
+    /// The files of the person become ours: `files`, and those on record.
+    pub fn discard_corrections(&mut self, files: impl Iterator<Item = (String, Meaning)>) -> Result<()> {
+        let known = self.entries.values().map(|entry| (entry.file.clone(), entry.meaning));
+        let all: HashMap<String, Meaning> = files.chain(known).collect();
+        for (file, meaning) in all {
+            let on_disk = hash_on_disk(&self.root.join(&file))?;
+            if self.owner_of(&file, on_disk.as_deref()) == Owner::Person {
+                self.note(&file, on_disk, meaning);
+            }
+        }
+        self.commit()
+    }
+
+    /// Records a file without writing it: what is on disk is ours if `hash` is its hash, and the person's otherwise.
+    pub fn note(&mut self, file: &str, hash: Option<String>, meaning: Meaning) {
+        let entry = Entry { file: file.into(), before: hash.clone(), hash, meaning };
+        self.entries.insert(file.into(), entry.clone());
+        if self.file.is_some() {
+            self.staged.push(Staged { entry, part: None });
+        }
+    }
+
+    /// Records that a person changed the label file of an image, which stays so if it becomes what it was again.
+    fn note_person(&mut self, file: &str) {
+        let Some(Entry { hash: Some(hash), meaning, .. }) = self.entries.get(file) else { return };
+        if meaning.is_of_image() && hash != SAVED && !hash.starts_with(MERGED) {
+            self.note(file, Some(SAVED.into()), *meaning);
+        }
+    }
+
+    /// The recorded files of these that are there, with their owners.
+    pub fn existing(&self, is_meant: impl Fn(&str) -> bool) -> Result<Vec<(String, Owner)>> {
+        let mut found = Vec::new();
+        for file in self.entries.keys().filter(|file| is_meant(file)) {
+            if let Some(hash) = hash_on_disk(&self.root.join(file))? {
+                found.push((file.clone(), self.owner_of(file, Some(&hash))));
+            }
+        }
+        found.sort_by(|(a, _), (b, _)| a.cmp(b));
+        Ok(found)
+    }
+
+    /// Writes files of the person, whatever is there: all of them, or none if one cannot be written. The record comes before
+    /// the renames: a stop in between leaves the files as they were, and nothing overwrites them.
+    pub fn write_for_person(&mut self, files: Vec<(String, Meaning, String)>) -> Result<()> {
+        self.commit()?;
+        let mut parts = Vec::with_capacity(files.len());
+        let prepared = files.iter().try_for_each(|(file, _, text)| {
+            let path = self.root.join(file);
+            parts.push(part_path(&path));
+            disk::write(&part_path(&path), text.as_bytes()).map_err(|e| Error::io("cannot write", &path, e))
+        });
+        let recorded = prepared.and_then(|()| {
+            files.iter().for_each(|(file, meaning, _)| self.note(file, Some(SAVED.into()), *meaning));
+            self.commit()
+        });
+        if recorded.is_err() {
+            parts.iter().for_each(|part| drop(disk::remove(part)));
+        }
+        recorded?;
+        files.iter().zip(parts).try_for_each(|((file, ..), part)| replace(&part, &self.root.join(file)))
+    }
+
+    /// Gives a file the content that a person made of it in a shard; `None` if it was removed there.
+    pub fn merge(&mut self, file: &str, meaning: Meaning, content: Option<&[u8]>) -> Result<()> {
+        let path = self.root.join(file);
+        let cannot = |e| Error::io("cannot write", &path, e);
+        match content {
+            Some(bytes) => {
+                let part = part_path(&path);
+                disk::write(&part, bytes).map_err(cannot)?;
+                replace(&part, &path)?;
+            }
+            None if path.symlink_metadata().is_ok() => {
+                disk::remove(&path).map_err(cannot)?;
+            }
+            None => {}
+        }
+        self.note(file, Some(merged(hash_on_disk(&path)?.as_deref())), meaning);
+        self.commit()
+    }
+
+    /// Whether a file is as it was merged from a shard.
+    pub fn is_merged(&self, file: &str) -> Result<bool> {
+        let on_disk = hash_on_disk(&self.root.join(file))?;
+        Ok(self.recorded_hash(file).is_some_and(|recorded| recorded == merged(on_disk.as_deref())))
+    }
+
+    /// Records that what is there is ours.
+    pub fn take_back(&mut self, file: &str, meaning: Meaning) -> Result<()> {
+        let on_disk = hash_on_disk(&self.root.join(file))?;
+        self.note(file, on_disk, meaning);
+        self.commit()
+    }
+
+    /// Writes a file at the next commit unless it is the person's. Returns its owner and the hash of what `write` wrote.
+    pub fn place(
+        &mut self,
+        file: &str,
+        meaning: Meaning,
+        write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    ) -> Result<(Owner, String)> {
+        let path = self.root.join(file);
+        let part = part_path(&path);
+        let cannot = |e: io::Error| match e.downcast::<Error>() {
+            Ok(own) => own,
+            Err(e) => Error::io("cannot write", &path, e),
+        };
+        let on_disk = hash_on_disk(&path)?;
+        let mut out =
+            Hashing { out: BufWriter::new(disk::create(&part).map_err(cannot)?), hash: Sha256::new() };
+        write(&mut out)
+            .and_then(|()| out.out.flush())
+            .and_then(|()| out.out.get_ref().sync_all())
+            .inspect_err(|_| drop(disk::remove(&part)))
+            .map_err(cannot)?;
+        let hash = hex(&out.hash.finalize());
+        drop(out.out);
+        Ok((self.place_part(file, meaning, part, hash.clone(), on_disk)?, hash))
+    }
+
+    /// As [`place`](Self::place), for bytes in memory, which need no temporary file if they are there already.
+    pub fn place_bytes(&mut self, file: &str, meaning: Meaning, bytes: &[u8]) -> Result<Owner> {
+        let on_disk = hash_on_disk(&self.root.join(file))?;
+        let hash = hex(&Sha256::digest(bytes));
+        match self.owner_of(file, on_disk.as_deref()) {
+            Owner::Ours if on_disk.as_ref() == Some(&hash) => {
+                if self.entries.get(file).is_none_or(|entry| entry.meaning != meaning) {
+                    self.note(file, Some(hash), meaning);
+                }
+                Ok(Owner::Ours)
+            }
+            Owner::Person
+                if self.entries.contains_key(file) && (on_disk.is_some() || meaning.is_of_image()) =>
+            {
+                self.note_person(file);
+                Ok(Owner::Person)
+            }
+            _ => Ok(self.place(file, meaning, |out| out.write_all(bytes))?.0),
+        }
+    }
+
+    /// Renames a temporary file at the next commit, or removes it.
+    fn place_part(
+        &mut self,
+        file: &str,
+        meaning: Meaning,
+        part: PathBuf,
+        hash: String,
+        on_disk: Option<String>,
+    ) -> Result<Owner> {
+        let known = self.entries.get(file);
+        let owner = match self.owner_of(file, on_disk.as_deref()) {
+            // What would be written is there, without a record: a stop prevented the record, or another version wrote it.
+            Owner::Person if known.is_none() && on_disk.as_ref() == Some(&hash) => Owner::Ours,
+            Owner::Person if on_disk.is_none() && !meaning.is_of_image() => Owner::Nobody,
+            owner => owner,
+        };
+        if owner == Owner::Person {
+            if known.is_none() && meaning.is_of_image() {
+                self.note(file, Some(hash), meaning);
+            }
+            disk::remove(&part).map_err(|e| Error::io("cannot remove", &part, e))?;
+            return Ok(Owner::Person);
+        }
+        let entry = Entry { file: file.into(), hash: Some(hash), before: on_disk, meaning };
+        self.staged.push(Staged { entry, part: Some(part) });
+        if self.staged.len() >= FILES_PER_COMMIT || self.committed.elapsed() >= TIME_PER_COMMIT {
+            self.commit()?;
+        }
+        Ok(Owner::Ours)
+    }
+
+    /// Whether a file is on record with this content, although the person changed it since.
+    pub fn is_recorded_as(&self, file: &str, hash: &str) -> bool {
+        self.entries.get(file).is_some_and(|entry| entry.hash.as_deref() == Some(hash))
+    }
+
+    /// Removes a file at the next commit if it is ours.
+    pub fn remove(&mut self, file: &str) -> Result<Owner> {
+        let on_disk = hash_on_disk(&self.root.join(file))?;
+        let owner = self.owner_of(file, on_disk.as_deref());
+        if owner == Owner::Ours
+            && let Some(known) = self.entries.get(file)
+        {
+            let entry = Entry { hash: None, before: on_disk, ..known.clone() };
+            self.staged.push(Staged { entry, part: None });
+        }
+        Ok(owner)
+    }
+
+    /// Syncs the record and renames the files that wait for it.
+    pub fn commit(&mut self) -> Result<()> {
+        self.committed = Instant::now();
+        if self.staged.is_empty() {
+            return Ok(());
+        }
+        let staged = std::mem::take(&mut self.staged);
+        let paths = staged.iter().map(|staged| self.root.join(&staged.entry.file));
+        let folders: BTreeSet<PathBuf> =
+            paths.filter_map(|path| path.parent().map(Path::to_owned)).filter(|path| path.is_dir()).collect();
+        let sync = || folders.iter().try_for_each(|folder| sync_folder(folder));
+        let cannot = |path: &Path, e| Error::io("cannot write", path, e);
+        for Staged { entry, part } in &staged {
+            let target = self.root.join(&entry.file);
+            if part.is_none() && entry.is_removal() {
+                let set_aside = || match hash_of_file(&target)? == entry.before {
+                    true => disk::rename(&target, &aside_path(&target)),
+                    // It was changed since.
+                    false => Ok(()),
+                };
+                set_aside().map_err(|e| cannot(&target, e))?;
+            }
+        }
+        // The record must not name a file that a power failure can remove.
+        sync().map_err(|e| cannot(&self.root, e))?;
+        self.append(&staged).map_err(|e| cannot(&self.path, e))?;
+        for Staged { entry, part } in staged {
+            let target = self.root.join(&entry.file);
+            let changed = || -> io::Result<()> {
+                match &part {
+                    Some(part) if hash_of_file(&target)? == entry.before => disk::rename(part, &target),
+                    Some(part) => disk::remove(part),
+                    None if entry.is_removal() => disk::remove(&aside_path(&target)),
+                    None => Ok(()),
+                }
+            };
+            changed().map_err(|e| cannot(&target, e))?;
+            self.entries.insert(entry.file.clone(), entry);
+        }
+        sync().map_err(|e| cannot(&self.root, e))
+    }
+
+    fn append(&mut self, staged: &[Staged]) -> io::Result<()> {
+        let Some(file) = &self.file else { return Ok(()) };
+        let entries: Vec<&Entry> = staged.iter().map(|staged| &staged.entry).collect();
+        let mut line = serde_json::to_vec(&entries)?;
+        line.push(b'\n');
+        disk::append(file, self.length, &line)?;
+        self.length += line.len() as u64;
+        Ok(())
+    }
+}
+
+/// In place of the hash of a file that was corrected in a shard: no file has it, so that the file is the person's.
+fn merged(content: Option<&str>) -> String {
+    format!("{MERGED}{}", content.unwrap_or("removed"))
+}
+
+/// Puts a temporary file in the place of a file. A link is replaced, and not its target.
+fn replace(part: &Path, path: &Path) -> Result<()> {
+    let folder = path.parent().unwrap_or(Path::new(""));
+    disk::rename(part, path)
+        .and_then(|()| sync_folder(folder))
+        .map_err(|e| Error::io("cannot write", path, e))
+}
+
+/// The temporary name of a file, in its folder.
+pub(crate) fn part_path(path: &Path) -> PathBuf {
+    temporary(path, "")
+}
+
+/// The temporary name of a file that is to be removed.
+pub(crate) fn aside_path(path: &Path) -> PathBuf {
+    temporary(path, "-removed")
+}
+
+fn temporary(path: &Path, what: &str) -> PathBuf {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let hash = hex(&Sha256::digest(name.as_bytes()));
+    path.with_file_name(format!("{}{}{what}{}", PART.0, &hash[..16], PART.1))
+}

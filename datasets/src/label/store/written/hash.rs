@@ -1,0 +1,68 @@
+//! Hashes of contents, as the record has them.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::Path;
+
+use sha2::{Digest, Sha256};
+
+use ocelli::{Error, Result};
+
+/// The hash of a file; `None` if it does not exist. What cannot be hashed, such as a folder, has a hash of its own.
+pub(crate) fn hash_of_file(path: &Path) -> io::Result<Option<String>> {
+    match std::fs::metadata(path) {
+        Ok(meta) if !meta.is_file() => return Ok(Some("not a file".into())),
+        Ok(_) => {}
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {
+            let is_link = std::fs::symlink_metadata(path).is_ok();
+            return Ok(is_link.then(|| "a link to nothing".into()));
+        }
+        Err(e) => return Err(e),
+    }
+    let mut file = File::open(path)?;
+    let mut hash = Sha256::new();
+    let mut buffer = [0; 1 << 14];
+    loop {
+        match file.read(&mut buffer)? {
+            0 => return Ok(Some(hex(&hash.finalize()))),
+            bytes => hash.update(&buffer[..bytes]),
+        }
+    }
+}
+
+/// The same, with an error that names the file.
+pub(crate) fn hash_on_disk(path: &Path) -> Result<Option<String>> {
+    hash_of_file(path).map_err(|e| Error::io("cannot read", path, e))
+}
+
+/// The hash of a text as the record has it.
+pub(crate) fn hash_of_text(text: &str) -> String {
+    hash_of_bytes(text.as_bytes())
+}
+
+pub(crate) fn hash_of_bytes(bytes: &[u8]) -> String {
+    hex(&Sha256::digest(bytes))
+}
+
+/// The first 16 bytes of a hash in hexadecimal.
+pub(crate) fn hex(digest: &[u8]) -> String {
+    digest[..16].iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Hashes what is written.
+pub(crate) struct Hashing<W> {
+    pub out: W,
+    pub hash: Sha256,
+}
+
+impl<W: Write> Write for Hashing<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.out.write(bytes)?;
+        self.hash.update(&bytes[..written]);
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}

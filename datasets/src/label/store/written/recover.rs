@@ -1,0 +1,85 @@
+//! Repairs after a stop.
+
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use ocelli::atomic_file::sync_folder;
+use ocelli::{Error, Result};
+
+use super::hash::hash_of_file;
+use super::{Entry, PART, Written, aside_path, part_path};
+use crate::label::store::disk;
+
+impl Written {
+    /// Finishes the renames that a stop prevented, gives files that are not removed on record their names again, and removes
+    /// other temporary files, those of `folders` and below.
+    pub fn recover(&self, folders: &[&str]) -> Result<()> {
+        let (mut parts, mut links) = (Vec::new(), HashSet::new());
+        for folder in folders {
+            find_parts(&self.root.join(folder), (!folder.is_empty()).then_some(&mut links), &mut parts)
+                .map_err(|e| Error::io("cannot read the folder", &self.root.join(folder), e))?;
+        }
+        if parts.is_empty() {
+            return Ok(());
+        }
+        let by = |name: fn(&Path) -> PathBuf| -> HashMap<PathBuf, &Entry> {
+            self.entries.values().map(|entry| (name(&self.root.join(&entry.file)), entry)).collect()
+        };
+        let (by_part, by_aside) = (by(part_path), by(aside_path));
+        for part in parts {
+            let recovered = || -> io::Result<()> {
+                let (entry, is_aside) = match by_aside.get(&part) {
+                    Some(entry) => (Some(entry), true),
+                    None => (by_part.get(&part), false),
+                };
+                match entry.filter(|entry| entry.hash.is_some()) {
+                    Some(entry) if hash_of_file(&part)? == entry.hash => {
+                        let target = self.root.join(&entry.file);
+                        let before = if is_aside { &None } else { &entry.before };
+                        // A file that is not what was seen before the stop has been changed since.
+                        if hash_of_file(&target)? == *before {
+                            disk::rename(&part, &target)?;
+                        } else {
+                            disk::remove(&part)?;
+                        }
+                    }
+                    _ => disk::remove(&part)?,
+                }
+                sync_folder(part.parent().unwrap_or(Path::new("")))
+            };
+            recovered().map_err(|e| Error::io("cannot remove", &part, e))?;
+        }
+        Ok(())
+    }
+}
+
+/// Finds the temporary files in a folder, and with `links` in the folders below it, also those that are links: each of these
+/// once. A link whose name has a dot is taken for one to an image.
+fn find_parts(
+    folder: &Path,
+    mut links: Option<&mut HashSet<PathBuf>>,
+    found: &mut Vec<PathBuf>,
+) -> io::Result<()> {
+    let entries = match std::fs::read_dir(folder) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+        entries => entries?,
+    };
+    for entry in entries {
+        let entry = entry?;
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        let kind = entry.file_type()?;
+        let is_link = kind.is_symlink() && !name.contains('.') && entry.path().is_dir();
+        if kind.is_dir() || is_link {
+            if let Some(links) = &mut links
+                && (!is_link || links.insert(entry.path().canonicalize()?))
+            {
+                find_parts(&entry.path(), Some(links), found)?;
+            }
+        } else if name.starts_with(PART.0) && name.ends_with(PART.1) {
+            found.push(entry.path());
+        }
+    }
+    Ok(())
+}
