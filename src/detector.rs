@@ -47,7 +47,7 @@ pub struct Detections {
     /// The highest score first.
     pub items: Vec<Detection>,
     /// The pixels of each class that was found, by class id; empty unless the detector was built
-    /// [with semantic maps](DetectorBuilder::with_semantic_maps).
+    /// [with semantic maps](crate::options::DetectorOptions::semantic_maps).
     pub semantic: Vec<SemanticMap>,
     /// The times of the stages.
     pub times: StageTimes,
@@ -110,7 +110,7 @@ impl Detector {
     /// as a whole. The backbone runs on all of them at once; the iterator searches one image at a time, in order. It has no
     /// results at the end of `images`, and the error of an image in its place.
     ///
-    /// In [low memory](DetectorBuilder::with_low_memory), each half of the model is loaded once for a group.
+    /// In [low memory](crate::options::DetectorOptions::low_memory), each half of the model is loaded once for a group.
     pub fn detect_group(
         &mut self,
         images: &mut dyn Iterator<Item = Result<Image>>,
@@ -136,7 +136,7 @@ impl Detector {
     }
 
     /// As [`detect_embedded`](Self::detect_embedded), in a picture that is read in parts, for instance from a
-    /// [`PictureFile`](crate::tiles::PictureFile): with [tiles](DetectorBuilder::with_tiling) if the detector was built with them.
+    /// [`PictureFile`](crate::tiles::PictureFile): with [tiles](crate::options::DetectorOptions::tiling) if the detector was built with them.
     ///
     /// # Errors
     /// As [`detect`](Self::detect), and those of the picture.
@@ -193,7 +193,7 @@ impl Detector {
     /// [encoded](Self::encode): SAM's promptable segmentation.
     ///
     /// The model needs a tracker, as Meta's and facebook/sam3 have, and the detector is [built with
-    /// masks](DetectorBuilder::with_masks) if it exports a checkpoint. Several objects are decoded together, each as if it were
+    /// masks](crate::options::DetectorOptions::masks) if it exports a checkpoint. Several objects are decoded together, each as if it were
     /// alone. The first call for an image also computes what all clicks in it share.
     ///
     /// ```no_run
@@ -281,7 +281,7 @@ impl Detector {
     /// Loads everything that detecting `prompts` needs, so that the first image takes no longer than the others and errors
     /// are returned early. Returns the prompts for [`detect_embedded`](Self::detect_embedded) and
     /// [`Pipeline::builder_embedded`](crate::Pipeline::builder_embedded). In [low
-    /// memory](DetectorBuilder::with_low_memory), it encodes the prompts alone.
+    /// memory](crate::options::DetectorOptions::low_memory), it encodes the prompts alone.
     ///
     /// # Errors
     /// [`Unavailable`](crate::ErrorKind::Unavailable), [`Io`](crate::ErrorKind::Io) or
@@ -306,12 +306,12 @@ impl Detector {
         Ok(embedded)
     }
 
-    /// Changes the [confidence](DetectorBuilder::with_confidence) for the images that follow, as a slider does.
+    /// Changes the [confidence](crate::options::DetectorOptions::confidence) for the images that follow, as a slider does.
     ///
     /// # Errors
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) for a threshold outside 0 to 1.
-    pub fn set_confidence(&mut self, score_threshold: f32) -> Result<()> {
-        let options = PostProcessOptions { score_threshold, ..self.stages.decoder.post_processing().clone() };
+    pub fn set_confidence(&mut self, confidence: f32) -> Result<()> {
+        let options = PostProcessOptions { confidence, ..self.stages.decoder.post_processing().clone() };
         self.stages.decoder.set_post_processing(options)
     }
 
@@ -320,7 +320,7 @@ impl Detector {
         &self.model
     }
 
-    /// Whether it was built for [low memory](DetectorBuilder::with_low_memory).
+    /// Whether it was built for [low memory](crate::options::DetectorOptions::low_memory).
     pub fn is_in_low_memory(&self) -> bool {
         self.stages.low_memory
     }

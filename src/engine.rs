@@ -28,13 +28,13 @@ pub use kind::EngineKind;
 #[cfg(not(target_family = "wasm"))]
 pub use libraries::AdapterVerdict;
 
-/// Options of an [`EngineFactory`].
-#[derive(Clone, Debug, Default)]
+/// Options of an engine, and of the [`EngineFactory`] that starts it.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct EngineOptions {
     /// What runs the graphs. [`EngineKind::TensorRt`] needs engines that were built from the model beforehand; engine files of
-    /// your own are given by path, with [`DetectorBuilder::with_trt_backbone`](crate::DetectorBuilder::with_trt_backbone).
+    /// your own are named by [`trt_backbone`](Self::trt_backbone).
     pub kind: EngineKind,
-    /// Threads that share one operator; the number of physical cores by default.
+    /// Threads that share one operator, 1 to 256; the number of physical cores by default.
     pub threads: Option<usize>,
     /// The path of ONNX Runtime's library; the usual places are searched by default. A library that is named and cannot be
     /// loaded is an error, with [`EngineKind::Auto`] as well.
@@ -43,6 +43,14 @@ pub struct EngineOptions {
     pub openvino: Option<PathBuf>,
     /// The path of the library of ONNX Runtime's WebGPU provider or its folder; the usual places are searched by default.
     pub webgpu: Option<PathBuf>,
+    /// The path of TensorRT's library or its folder; the usual places are searched by default.
+    pub tensorrt: Option<PathBuf>,
+    /// A TensorRT engine file in place of the backbone. The model is that of its sidecar unless
+    /// [one is named](crate::options::DetectorOptions::model). An [`EngineFactory`] has no use for it.
+    pub trt_backbone: Option<PathBuf>,
+    /// A TensorRT engine file in place of the encoder-decoder, as [`trt_backbone`](Self::trt_backbone). The file limits the number
+    /// of classes that are decoded at once.
+    pub trt_encoder_decoder: Option<PathBuf>,
     /// Whether nodes that the engine does not support run on the CPU, with a warning. By default loading such a graph
     /// fails, and the error lists the nodes.
     pub cpu_fallback: bool,
@@ -267,16 +275,6 @@ impl fmt::Debug for EngineFactory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "EngineFactory({})", self.description())
     }
-}
-
-/// The [threads](EngineOptions::threads) of each of several devices in a process, which share those of one.
-pub fn shared_threads(threads: Option<usize>, devices: usize) -> Option<usize> {
-    if devices < 2 {
-        return threads;
-    }
-    let all = threads.unwrap_or_else(default_threads);
-    // 0 stays what it is: an error.
-    Some((all / devices).max(all.min(1)))
 }
 
 fn threads(options: &EngineOptions) -> usize {

@@ -61,6 +61,7 @@ pub mod image;
 pub mod mask;
 pub mod masklets;
 pub mod model;
+pub mod options;
 mod outcome;
 #[cfg(feature = "test-support")]
 #[doc(hidden)]

@@ -1,6 +1,7 @@
 //! Loading a model, which Ctrl-C does not wait for.
 
 use std::panic::resume_unwind;
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -18,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 ///
 /// # Errors
 /// As [`DetectorBuilder::build`], and [`Interrupted`].
-pub(crate) fn load(builder: DetectorBuilder, log: &LogArgs) -> anyhow::Result<(Detector, Progress)> {
+pub fn load(builder: DetectorBuilder, log: &LogArgs) -> anyhow::Result<(Detector, Arc<Progress>)> {
     let (mut detectors, loading) = load_devices(vec![builder], log)?;
     Ok((detectors.remove(0), loading))
 }
@@ -30,14 +31,18 @@ pub(crate) fn load(builder: DetectorBuilder, log: &LogArgs) -> anyhow::Result<(D
 pub(crate) fn load_devices(
     builders: Vec<DetectorBuilder>,
     log: &LogArgs,
-) -> anyhow::Result<(Vec<Detector>, Progress)> {
-    let loading = Progress::waiting(log);
+) -> anyhow::Result<(Vec<Detector>, Arc<Progress>)> {
+    let loading = Arc::new(Progress::waiting(log));
+    let shown = Arc::clone(&loading);
     let build = move || {
-        let build = |builder: DetectorBuilder| builder.build_reporting(&|line| loading.announce(line));
-        let built: ocelli::Result<Vec<Detector>> = builders.into_iter().map(build).collect();
-        built.map(|detectors| (detectors, loading))
+        let build = |builder: DetectorBuilder| {
+            let shown = Arc::clone(&shown);
+            builder.with_progress(move |line| shown.announce(line)).build()
+        };
+        builders.into_iter().map(build).collect::<ocelli::Result<Vec<_>>>()
     };
-    Ok(unless_stopped(build, interrupted)??)
+    let detectors = unless_stopped(build, interrupted)??;
+    Ok((detectors, loading))
 }
 
 /// The engines of these detectors, for people.

@@ -157,9 +157,5 @@ pub(crate) fn mask_side(detector: &Detector) -> Result<usize> {
 
 /// Which detections the tracker takes.
 pub(crate) fn post_processing(options: &MaskletOptions) -> PostProcessOptions {
-    PostProcessOptions {
-        score_threshold: options.detection_threshold,
-        nms_iou: None,
-        ..PostProcessOptions::default()
-    }
+    PostProcessOptions { confidence: options.detection_threshold, nms: None, ..PostProcessOptions::default() }
 }

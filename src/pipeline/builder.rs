@@ -219,7 +219,7 @@ impl PipelineBuilder {
     /// kept and drawn only if a sink asks for them. Every sink is finished, however the run ends. A source that waits for
     /// its next frame does not hold up the end: a second after it, the thread of the source is detached.
     ///
-    /// A detector in [low memory](crate::DetectorBuilder::with_low_memory) processes groups of frames on the calling thread: 64,
+    /// A detector in [low memory](crate::options::DetectorOptions::low_memory) processes groups of frames on the calling thread: 64,
     /// or fewer whose pictures and features take 256 MiB.
     ///
     /// # Errors

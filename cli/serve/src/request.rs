@@ -94,9 +94,9 @@ impl Asked {
     /// Its thresholds, and the server's for the rest, within the limits.
     pub fn over(&self, of_server: &PostProcessOptions, limits: &Limits) -> PostProcessOptions {
         PostProcessOptions {
-            score_threshold: self.confidence.unwrap_or(of_server.score_threshold),
-            nms_iou: self.nms.or(of_server.nms_iou),
-            class_agnostic_nms_iou: self.class_agnostic_nms.or(of_server.class_agnostic_nms_iou),
+            confidence: self.confidence.unwrap_or(of_server.confidence),
+            nms: self.nms.or(of_server.nms),
+            class_agnostic_nms: self.class_agnostic_nms.or(of_server.class_agnostic_nms),
             max_detections: Some(limits.detections(self.max_detections.or(of_server.max_detections))),
             ..of_server.clone()
         }

@@ -26,6 +26,7 @@ use ocelli::sink::JsonLines;
 use ocelli::source::SeveralStates;
 use ocelli::{
     Cancellation, Detector, DetectorBuilder, Pipeline, Prompt, Prompts,
+    options::DetectorOptions,
     pipeline::{MotionGate, StatsRecorder},
 };
 use ocelli_datasets::label::ClassMap;
@@ -45,8 +46,8 @@ use crate::args::{
 };
 use crate::loading::{engines, load_devices};
 use crate::{
-    DetectorArgs, LogArgs, TrackerArgs, cancel_on_interrupt, check_output_file, interrupted, print, status,
-    usage,
+    DetectorArgs, LogArgs, TrackerArgs, cancel_on_interrupt, check_output_file, detector, interrupted, print,
+    status, usage,
 };
 
 /// Reads the address of `--mqtt`, for the tests that feed it corrupt ones; whether it is valid.
@@ -343,31 +344,32 @@ pub fn run(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<()> {
     job.conclude(end.map_err(anyhow::Error::from), &sinks, &cancellation)
 }
 
-/// The options of the detector on each device, from the arguments.
+/// The detector on each device, from the arguments.
 fn detectors(args: &VideoArgs, classes: &ClassMap) -> anyhow::Result<Vec<DetectorBuilder>> {
-    let builders = args.detector.devices()?;
+    let devices = args.detector.devices()?;
     let of_one = [
         ("--benchmark", args.benchmark),
         ("--class-budget", args.class_budget.is_some()),
         ("--sequential", args.sequential),
         ("--latency low", matches!(args.latency, Some(LatencyGoal::Low))),
     ];
-    if let Some((flag, _)) = of_one.into_iter().find(|(_, is_given)| *is_given && builders.len() > 1) {
+    if let Some((flag, _)) = of_one.into_iter().find(|(_, is_given)| *is_given && devices.len() > 1) {
         return Err(usage(format!("{flag} runs on one device: name one with --engine")));
     }
-    builders.into_iter().map(|builder| options(args, builder, &args.detector, classes)).collect()
+    devices.into_iter().map(|device| Ok(detector(options(args, device, classes)?)?)).collect()
 }
 
-/// A detector's options, from the arguments.
-fn options(
-    args: &VideoArgs,
-    builder: DetectorBuilder,
-    detector: &DetectorArgs,
-    classes: &ClassMap,
-) -> anyhow::Result<DetectorBuilder> {
-    let builder = builder.with_masks(args.masks || args.memory).with_low_memory(args.low_memory);
-    let builder = args.tiles.apply(args.screen.apply(builder.with_class_confidence(thresholds(classes))));
-    args.dart.apply(builder, &detector.model)
+/// A detector's options: those of the engine and what to detect.
+fn options(args: &VideoArgs, common: DetectorOptions, classes: &ClassMap) -> anyhow::Result<DetectorOptions> {
+    Ok(DetectorOptions {
+        masks: args.masks || args.memory,
+        low_memory: args.low_memory,
+        class_confidence: thresholds(classes),
+        screening: args.screen.screen,
+        tiling: args.tiles.tiling(),
+        pruning: args.dart.pruning(&args.detector.model)?,
+        ..common
+    })
 }
 
 impl VideoArgs {

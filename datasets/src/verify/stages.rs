@@ -84,7 +84,7 @@ impl Side {
             .with_post_processing(post)
             .with_class_chunk(max_classes)
             .with_masks(masks)
-            .with_semantic_maps(masks)
+            .with_options(|options| options.semantic_maps = masks)
             .with_text_cache(TextCacheFile::None)
             .build()?;
         let width = detector.model().manifest().model_width;

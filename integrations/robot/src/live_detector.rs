@@ -4,7 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ocelli::tracking::{ByteTracker, Track, TrackerDetection};
-use ocelli::{Detector, FrameView, Prompts, Result, pipeline::FrameOutcome, stages::EmbeddedPrompts};
+use ocelli::{
+    Detector, FrameView, Prompts, Result, engine::EngineOptions, options::DetectorOptions,
+    pipeline::FrameOutcome, stages::EmbeddedPrompts,
+};
 
 use crate::settings::Settings;
 
@@ -145,17 +148,16 @@ impl LiveDetector {
 
 fn load(settings: &Settings) -> Result<(Detector, EmbeddedPrompts, Arc<[Arc<str>]>)> {
     let prompts = Prompts::new(settings.classes.iter().map(String::as_str))?;
-    let mut builder = Detector::builder()
-        .with_model(settings.model.clone())
-        .with_engine(settings.engine)
-        .with_masks(settings.masks);
-    if let Some(confidence) = settings.confidence {
-        builder = builder.with_confidence(confidence);
-    }
-    if let Some(threads) = settings.threads {
-        builder = builder.with_threads(threads);
-    }
-    let mut detector = builder.build()?;
+    let engine =
+        EngineOptions { kind: settings.engine, threads: settings.threads, ..EngineOptions::default() };
+    let options = DetectorOptions {
+        model: settings.model.clone(),
+        engine,
+        masks: settings.masks,
+        confidence: settings.confidence,
+        ..DetectorOptions::default()
+    };
+    let mut detector = Detector::with(options).build()?;
     let embedded = detector.prepare(&prompts)?;
     Ok((detector, embedded, prompts.labels().into()))
 }

@@ -16,7 +16,7 @@ use ocelli::{
 use ocelli_benchmarks::drawn_video::{Discard, DrawnVideo, Found};
 use ocelli_benchmarks::machine::{Machine, peak_memory_mib, resident_memory_mib};
 use ocelli_benchmarks::nvidia::{Transfers, memory_used_mib};
-use ocelli_cli::{self as cli, DetectorArgs, LogArgs, interrupted, status};
+use ocelli_cli::{self as cli, DetectorArgs, LogArgs, interrupted};
 use ocelli_datasets::scenes::{MovingScene, vocabulary};
 use serde::Serialize;
 
@@ -295,7 +295,7 @@ fn builder(
 ) -> anyhow::Result<(PipelineBuilder, String, usize)> {
     let more = (named.len()..classes).map(|i| format!("thing number {i}"));
     let prompts = Prompts::new(named.iter().map(|name| (*name).to_owned()).chain(more).take(classes))?;
-    let detector = args.detector.detector()?.build_reporting(&|line| status(&args.log, line))?;
+    let (detector, _) = cli::load(cli::detector(args.detector.options()?)?, &args.log)?;
     let (engine, imgsz) = (detector.engine().to_owned(), detector.model().manifest().imgsz);
     let mut builder = Pipeline::builder(detector, prompts)
         .with_tracker(ByteTrackerOptions::default())
