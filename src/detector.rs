@@ -31,7 +31,7 @@ use ocelli_error::Result;
 
 pub use builder::DetectorBuilder;
 pub use decode::PromptDecoder;
-pub use encode::{Backbone, ImagePreprocessor};
+pub use encode::{Backbone, ImagePreprocessor, Wanted};
 pub(crate) use features::Group;
 pub use features::ImageFeatures;
 pub use screen::{ScreenCalibration, Screening};
@@ -101,7 +101,7 @@ impl Detector {
         }
         let start = Instant::now();
         let mut times = StageTimes::default();
-        self.stages.encoder_alone().encode_into(image, &mut self.features, &mut times)?;
+        self.stages.encoder_alone().encode_into(image, Wanted::default(), &mut self.features, &mut times)?;
         times.total = milliseconds_since(start);
         self.stages.detect(&self.features, prompts, times)
     }
@@ -123,7 +123,8 @@ impl Detector {
             let (start, mut times) = (Instant::now(), StageTimes::default());
             let mut features = ImageFeatures::default();
             let encoder = self.stages.encoder_alone();
-            let done = image.and_then(|image| encoder.encode_into(&image, &mut features, &mut times));
+            let done = image
+                .and_then(|image| encoder.encode_into(&image, Wanted::default(), &mut features, &mut times));
             times.total = milliseconds_since(start);
             group.add(features.bytes());
             encoded.push(done.map(|()| (features, times)));
@@ -151,7 +152,13 @@ impl Detector {
             return tiles.detect(stages, picture, prompts, &mut times);
         }
         let side = self.stages.decoder.input().0;
-        encode_whole(self.stages.encoder_alone(), side, picture, &mut self.features, &mut times)?;
+        encode_whole(
+            self.stages.encoder_alone(),
+            (side, Wanted::default()),
+            picture,
+            &mut self.features,
+            &mut times,
+        )?;
         times.total = milliseconds_since(start);
         self.stages.detect(&self.features, prompts, times)
     }
@@ -183,10 +190,9 @@ impl Detector {
         let mut features = ImageFeatures::default();
         let encoder = self.stages.encoder_alone();
         encoder.load()?;
-        encoder.set_hidden(encoder.has_hidden());
-        let encoded = encoder.encode_into(image, &mut features, &mut StageTimes::default());
-        encoder.set_hidden(false);
-        encoded.map(|()| features)
+        let wanted = Wanted { hidden: encoder.has_hidden(), ..Wanted::default() };
+        encoder.encode_into(image, wanted, &mut features, &mut StageTimes::default())?;
+        Ok(features)
     }
 
     /// The mask of each object that clicks, a box or a mask show, in the features of an image that this detector has
@@ -273,7 +279,7 @@ impl Detector {
     ) -> Result<EmbeddedPrompts> {
         let embedded = self.stages.text.embed(prompts)?;
         let encoder = self.stages.encoder_alone();
-        encoder.encode_into(image, &mut self.features, &mut StageTimes::default())?;
+        encoder.encode_into(image, Wanted::default(), &mut self.features, &mut StageTimes::default())?;
         self.stages.drop_encoder();
         self.stages.decoder.keep_exemplars(&self.features, &embedded)
     }

@@ -15,6 +15,8 @@ use crate::stages::{Screening, TextCacheFile};
 use crate::tiles::Tiling;
 use ocelli_error::{Error, ErrorKind, Result};
 
+pub use crate::pipeline::options::PipelineOptions;
+
 /// The most threads: more than any machine can use. Engines would start any number.
 const MAX_THREADS: usize = 256;
 

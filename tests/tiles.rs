@@ -185,6 +185,8 @@ fn frames_are_searched_in_tiles() {
     let outcome = pipeline.recv().expect("it detects").expect("a frame was pushed");
     assert!(outcome.detected && !expected.is_empty());
     assert_eq!(outcome.detections, expected);
-    let refused = Pipeline::builder(detector(tiling), prompts()).with_class_budget(1).build();
+    let refused = Pipeline::builder(detector(tiling), prompts())
+        .with_options(|options| options.class_budget = Some(1))
+        .build();
     assert!(refused.expect_err("a budget").to_string().starts_with("tile: "));
 }

@@ -7,6 +7,7 @@ use ocelli_engines::{Engine, Tensor};
 use ocelli_export::contract::{file, tensor};
 
 use super::chunk_prompts::{ChunkPrompts, ChunkShape};
+use super::encode::Wanted;
 use super::engine_io::{HostCopies, fixed_size, move_to};
 use super::exemplars::ExemplarEncoder;
 use super::features::{IMAGE_PROMPT, ImageFeatures};
@@ -162,6 +163,11 @@ impl PromptDecoder {
     /// are decoded, or whose masks are computed, at this moment.
     pub fn set_cancellation(&mut self, cancellation: Cancellation) {
         self.cancellation = cancellation;
+    }
+
+    /// The features that it decodes.
+    pub(super) fn wanted(&self) -> Wanted {
+        Wanted { masks: self.mask_outputs.any(), hidden: false }
     }
 
     /// Whether the next images get masks. It makes no difference to a detector that was built without them.

@@ -17,17 +17,19 @@ mod zones;
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use ocelli::masklets::{MaskTracker, MaskletOptions};
 use ocelli::sink::JsonLines;
 use ocelli::source::SeveralStates;
 use ocelli::{
-    Cancellation, Detector, DetectorBuilder, Pipeline, Prompt, Prompts,
-    options::DetectorOptions,
-    pipeline::{MotionGate, StatsRecorder},
+    Cancellation, Detector, DetectorBuilder, Error, Pipeline, Prompt, Prompts,
+    options::{DetectorOptions, PipelineOptions},
+    pipeline::{FramePolicy, Latency, MotionGate, StatsRecorder},
 };
 use ocelli_datasets::label::ClassMap;
 
@@ -134,12 +136,18 @@ pub struct VideoArgs {
     #[arg(long, help_heading = "Tracking")]
     appearance: bool,
     /// Process all frames, or the latest and drop others [default: latest for cameras and streams, else all]
-    #[arg(long, value_name = "FRAMES", help_heading = PERFORMANCE)]
-    policy: Option<Policy>,
+    #[arg(long, value_name = "FRAMES", value_parser = one_of::<FramePolicy>(&["all", "latest"]), help_heading = PERFORMANCE)]
+    policy: Option<FramePolicy>,
     /// What to favour: results soon after the frame, or frames per second [default: balanced for cameras and streams, else
     /// throughput]
-    #[arg(long, value_name = "GOAL", conflicts_with = "sequential", help_heading = PERFORMANCE)]
-    latency: Option<LatencyGoal>,
+    #[arg(
+        long,
+        value_name = "GOAL",
+        value_parser = one_of::<Latency>(&["low", "balanced", "throughput"]),
+        conflicts_with = "sequential",
+        help_heading = PERFORMANCE
+    )]
+    latency: Option<Latency>,
     /// With several sources: exit with status 1 if one of them failed, not only if all did
     #[arg(long, help_heading = PERFORMANCE)]
     strict: bool,
@@ -182,17 +190,12 @@ pub struct VideoArgs {
     dart: DartArgs,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Policy {
-    All,
-    Latest,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum LatencyGoal {
-    Low,
-    Balanced,
-    Throughput,
+/// Reads one of these names.
+fn one_of<T>(names: &'static [&'static str]) -> impl TypedValueParser<Value = T>
+where
+    T: FromStr<Err = Error> + Clone + Send + Sync + 'static,
+{
+    PossibleValuesParser::new(names).try_map(|name| name.parse())
 }
 
 /// Runs the pipeline over a source.
@@ -240,7 +243,7 @@ pub fn run(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<()> {
         let prompts = prompts(&classes, &args.exemplar)?;
         return benchmark::run(args, log, (&classes, &prompts), &source, &cancellation);
     }
-    let newest = args.policy.map(|policy| matches!(policy, Policy::Latest));
+    let newest = args.policy.map(|policy| policy == FramePolicy::Latest);
     let opened = source.open(&names, newest, &cancellation)?;
     let states = opened.states.clone();
     let sources = states.as_ref().map_or(1, |states| states.snapshot().len());
@@ -304,8 +307,7 @@ pub fn run(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<()> {
             if let Some(path) = &args.exemplar_image {
                 embedded = embed_exemplars(path, &mut detector, &prompts)?;
             }
-            let pipeline = Pipeline::builder_embedded(detector, embedded);
-            if args.memory { pipeline.with_memory(masklets) } else { pipeline }
+            Pipeline::builder_embedded(detector, embedded)
         }
     };
     drop(loading);
@@ -324,19 +326,26 @@ pub fn run(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<()> {
         states,
         counting,
     };
-    let mut pipeline = job.options(pipeline.with_more_devices(detectors), cancellation.clone());
-    if args.track {
-        pipeline = pipeline.with_tracker(tracker);
-    }
-    if args.camera_motion {
-        pipeline = pipeline.with_camera_motion();
-    }
-    if args.appearance {
-        pipeline = pipeline.with_appearance();
-    }
-    if let Some(gate) = gate {
-        pipeline = pipeline.with_motion_gate(gate);
-    }
+    let options = PipelineOptions {
+        tracker: args.track.then_some(tracker),
+        memory: args.memory.then_some(masklets),
+        camera_motion: args.camera_motion,
+        appearance: args.appearance,
+        policy: args.policy.filter(|_| job.states.is_none()),
+        latency: args.latency,
+        detect_every: args.detect_every.unwrap_or(1),
+        motion_gate: gate,
+        class_budget: args.class_budget,
+        sequential: args.sequential,
+        ..PipelineOptions::default()
+    };
+    let mut pipeline = pipeline
+        .with_options(|all| *all = options)
+        .with_more_devices(detectors)
+        .with_cancellation(cancellation.clone())
+        .with_stats(job.stats.clone())
+        .with_drawing(job.drawing())
+        .with_observer(job.observer());
     if let Some(redaction) = redaction {
         pipeline = pipeline.with_redaction(redaction);
     }
@@ -351,7 +360,7 @@ fn detectors(args: &VideoArgs, classes: &ClassMap) -> anyhow::Result<Vec<Detecto
         ("--benchmark", args.benchmark),
         ("--class-budget", args.class_budget.is_some()),
         ("--sequential", args.sequential),
-        ("--latency low", matches!(args.latency, Some(LatencyGoal::Low))),
+        ("--latency low", args.latency == Some(Latency::Low)),
     ];
     if let Some((flag, _)) = of_one.into_iter().find(|(_, is_given)| *is_given && devices.len() > 1) {
         return Err(usage(format!("{flag} runs on one device: name one with --engine")));

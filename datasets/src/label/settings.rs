@@ -98,7 +98,7 @@ pub enum Tracking {
     /// By their boxes, with [`ByteTracker`](ocelli::tracking::ByteTracker). The labels of a frame are those that an image would
     /// get; each instance starts a track or continues one.
     Boxes,
-    /// By the model's memory of them, in a [pipeline](ocelli::PipelineBuilder::with_memory), which decides which objects there are:
+    /// By the model's memory of them, in a [pipeline](ocelli::options::PipelineOptions::memory), which decides which objects there are:
     /// of the thresholds and suppressions of the settings, none applies.
     Memory {
         /// Objects start, and are kept alive, by detections above this score; `None`: by SAM 3's thresholds.

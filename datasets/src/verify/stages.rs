@@ -5,7 +5,7 @@ use ocelli::{
     Detection, Detector, Error, ErrorKind, Model, Prompts, Result, StageTimes,
     engine::EngineFactory,
     model::ModelGraph,
-    stages::{EmbeddedPrompts, ImageFeatures, Stages, TextCacheFile},
+    stages::{EmbeddedPrompts, ImageFeatures, Stages, TextCacheFile, Wanted},
 };
 use ocelli_engines::{Engine, Tensor};
 use ocelli_export::contract::tensor;
@@ -109,9 +109,12 @@ impl Side {
             step()?;
             let mut pass = Pass::default();
             match &input.pixels {
-                Pixels::Scene(image) => encoder.encode_into(image, &mut pass.features, &mut times)?,
+                Pixels::Scene(image) => {
+                    encoder.encode_into(image, Wanted::default(), &mut pass.features, &mut times)?
+                }
                 Pixels::Random(pixels) => {
-                    encoder.encode_pixels_into(pixels, input.size, &mut pass.features, &mut times)?;
+                    let wanted = Wanted::default();
+                    encoder.encode_pixels_into(pixels, input.size, wanted, &mut pass.features, &mut times)?;
                 }
             }
             passes.push(pass);

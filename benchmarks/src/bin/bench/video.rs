@@ -11,6 +11,7 @@ use ocelli::sink::Sink;
 use ocelli::tracking::ByteTrackerOptions;
 use ocelli::{
     Cancellation, Pipeline, PipelineBuilder, Prompts,
+    options::PipelineOptions,
     pipeline::{FrameOutcome, StatsRecorder},
 };
 use ocelli_benchmarks::drawn_video::{Discard, DrawnVideo, Found};
@@ -297,15 +298,14 @@ fn builder(
     let prompts = Prompts::new(named.iter().map(|name| (*name).to_owned()).chain(more).take(classes))?;
     let (detector, _) = cli::load(cli::detector(args.detector.options()?)?, &args.log)?;
     let (engine, imgsz) = (detector.engine().to_owned(), detector.model().manifest().imgsz);
-    let mut builder = Pipeline::builder(detector, prompts)
-        .with_tracker(ByteTrackerOptions::default())
-        .with_detect_every(args.detect_every);
-    if let Some(depth) = args.queue_depth {
-        builder = builder.with_queue_depth(depth);
-    }
-    if let Some(classes) = class_budget {
-        builder = builder.with_class_budget(classes);
-    }
+    let options = PipelineOptions {
+        tracker: Some(ByteTrackerOptions::default()),
+        detect_every: args.detect_every,
+        queue_depth: args.queue_depth,
+        class_budget,
+        ..PipelineOptions::default()
+    };
+    let builder = Pipeline::builder(detector, prompts).with_options(|all| *all = options);
     Ok((builder, engine, imgsz))
 }
 

@@ -9,6 +9,7 @@ use ocelli::{
     options::DetectorOptions,
     stages::{
         EmbeddedPrompts, ImageEncoder, ImageFeatures, PromptDecoder, ScreenCalibration, Screening, Stages,
+        Wanted,
     },
 };
 use ocelli_datasets::scenes::{SceneGenerator, SceneOptions};
@@ -80,7 +81,8 @@ struct Search {
 
 impl Search {
     fn encode(&mut self, image: &Image) -> Result<()> {
-        self.encoder.encode_into(image, &mut self.features, &mut StageTimes::default())
+        let wanted = Wanted::default();
+        self.encoder.encode_into(image, wanted, &mut self.features, &mut StageTimes::default())
     }
 
     /// The scores of the first pass.
