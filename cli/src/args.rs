@@ -14,6 +14,7 @@ mod videos;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use ocelli::builtin::{vocabulary, weights_sha256};
 use ocelli::tensorrt::{NativeTensorRt, Sidecar};
 use ocelli::{
@@ -55,6 +56,14 @@ pub const INPUT: &str = "Input";
 pub const OUTPUT: &str = "Output";
 /// Heading of options that trade time, memory and completeness.
 pub const PERFORMANCE: &str = "Performance";
+
+/// Reads one of these names.
+pub(crate) fn one_of<T>(names: &'static [&'static str]) -> impl TypedValueParser<Value = T>
+where
+    T: std::str::FromStr<Err = Error> + Clone + Send + Sync + 'static,
+{
+    PossibleValuesParser::new(names).try_map(|name| name.parse())
+}
 
 /// Shown after the help of commands that detect.
 macro_rules! built_in_model_help {

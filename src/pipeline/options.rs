@@ -69,7 +69,7 @@ impl FromStr for Latency {
 }
 
 /// The options of a [`Pipeline`](crate::Pipeline), as plain data.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct PipelineOptions {
     /// Tracks detections from frame to frame; off by default.
     pub tracker: Option<ByteTrackerOptions>,
@@ -98,9 +98,9 @@ pub struct PipelineOptions {
     /// sources in [`run`](crate::PipelineBuilder::run), else [`Latency::Throughput`]. The results of frames that are not dropped are the
     /// same.
     pub latency: Option<Latency>,
-    /// Runs the detector on every `detect_every`th frame, at least 1. The tracker predicts the frames in between; without a
+    /// Runs the detector on every `detect_every`th frame, at least 1; on every frame by default. The tracker predicts the frames in between; without a
     /// tracker they have no results.
-    pub detect_every: u64,
+    pub detect_every: Option<u64>,
     /// Runs the detector on frames with motion only, for cameras that do not move. A frame without motion has the detections
     /// of the last one that the detector looked at ([`FrameOutcome::still`]), and the tracker takes them as its own.
     pub motion_gate: Option<MotionGate>,
@@ -114,25 +114,6 @@ pub struct PipelineOptions {
     /// Frames per second, used to convert time stamps to the tracker's frames. Defaults to the source's rate; if
     /// neither is known, the tracker counts frame indices.
     pub frame_rate: Option<f64>,
-}
-
-impl Default for PipelineOptions {
-    fn default() -> Self {
-        Self {
-            tracker: None,
-            memory: None,
-            camera_motion: false,
-            appearance: false,
-            policy: None,
-            queue_depth: None,
-            latency: None,
-            detect_every: 1,
-            motion_gate: None,
-            class_budget: None,
-            sequential: false,
-            frame_rate: None,
-        }
-    }
 }
 
 impl PipelineOptions {
@@ -153,7 +134,7 @@ impl PipelineOptions {
             let others = [
                 (
                     "detect_every",
-                    self.detect_every != 1,
+                    self.detect_every.is_some_and(|frames| frames != 1),
                     "it takes the features and detections of every frame",
                 ),
                 (
@@ -175,16 +156,17 @@ impl PipelineOptions {
                 return Err(Error::new(ErrorKind::InvalidArgument, message).about(other));
             }
         }
-        if self.detect_every == 0 {
+        if self.detect_every == Some(0) {
             let expected = "at least 1, which runs the detector on every frame";
             return Err(Error::argument("detect_every", 0, expected));
         }
-        let max_time_lost = self.tracker.map_or(u64::MAX, |tracker| u64::from(tracker.max_time_lost));
-        if self.detect_every > max_time_lost {
+        if let (Some(frames), Some(ByteTrackerOptions { max_time_lost, .. })) =
+            (self.detect_every, self.tracker)
+            && frames > u64::from(max_time_lost)
+        {
             let message = format!(
-                "detect_every is {}: tracks are dropped after {max_time_lost} frames, before the detector runs again; \
-                 lower detect_every or raise max_time_lost",
-                self.detect_every
+                "detect_every is {frames}: tracks are dropped after {max_time_lost} frames, before the detector runs again; \
+                 lower detect_every or raise max_time_lost"
             );
             return Err(Error::new(ErrorKind::InvalidArgument, message).about("detect_every"));
         }

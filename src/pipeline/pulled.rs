@@ -82,6 +82,7 @@ pub(super) fn run(
     let gated = if drops_late { Stage::Backbone } else { Stage::Preprocess };
     shared.gate = (latency == Latency::Balanced && !in_turn).then(|| (gated, Gate::new()));
     let shared = Arc::new(shared);
+    let _woken = shared.wake_on_cancel();
 
     let (mut preprocess, mut on_devices, track) = into_stages(loaded, &options, frame_rate, draws, &shared)?;
     let draw = draws.then(|| DrawStage { drawing, pictures, redaction, shared: shared.clone() });

@@ -12,6 +12,7 @@ use super::stage_loop::{StageLoop, StageWork, guard, join};
 use super::stages::{Loaded, PreprocessStage, into_stages, queues_of, work_of};
 use super::stats::{PipelineStats, Stage};
 use super::{FramePolicy, Latency};
+use crate::cancellation::CancelHook;
 use crate::frame_view::FrameView;
 use crate::outcome::FrameOutcome;
 use ocelli_error::{Error, ErrorKind, Result};
@@ -33,6 +34,7 @@ pub struct Pipeline {
     /// Each has one of the first queues.
     devices: usize,
     threads: Vec<JoinHandle<()>>,
+    _woken: CancelHook,
 }
 
 /// What runs on the thread that pushes.
@@ -98,9 +100,10 @@ impl Pipeline {
                 })
             }));
         }
+        let woken = shared.wake_on_cancel();
         let threads = if in_turn { Vec::new() } else { shared.start(std::mem::take(&mut others))? };
         let front = Mutex::new(Front { next_index: 0, preprocess, others });
-        Ok(Self { front, shared, devices, threads })
+        Ok(Self { front, shared, devices, threads, _woken: woken })
     }
 
     /// Pushes a frame and returns its index, counted from 0. The frame is preprocessed on the calling thread, directly

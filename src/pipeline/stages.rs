@@ -152,7 +152,7 @@ pub(super) fn into_stages(
         preprocessors,
         device: 0,
         turn: 0,
-        every: options.detect_every,
+        every: options.detect_every.unwrap_or(1),
         until_next: Vec::new(),
         motion: options.motion_gate.clone(),
         watches: Vec::new(),

@@ -58,7 +58,7 @@ fn results_are_those_of_one_device_in_the_same_order() {
             |builder| {
                 builder
                     .with_tracker(ByteTrackerOptions::default())
-                    .with_options(|options| options.detect_every = 2)
+                    .with_options(|options| options.detect_every = Some(2))
             },
             3,
         ),

@@ -236,9 +236,9 @@ fn invalid_options_are_rejected() {
     let cases: [(Set, &str); 7] = [
         (|b| b.with_options(|options| options.queue_depth = Some(0)), "queue_depth is 0"),
         (|b| b.with_options(|options| options.queue_depth = Some(1025)), "queue_depth is 1025"),
-        (|b| b.with_options(|options| options.detect_every = 0), "detect_every is 0"),
+        (|b| b.with_options(|options| options.detect_every = Some(0)), "detect_every is 0"),
         (
-            |b| b.with_options(|options| options.detect_every = 31).with_tracker(Default::default()),
+            |b| b.with_options(|options| options.detect_every = Some(31)).with_tracker(Default::default()),
             "detect_every is 31",
         ),
         (|b| b.with_options(|options| options.class_budget = Some(0)), "class_budget is 0"),

@@ -88,7 +88,8 @@ fn sequential_and_pipelined_runs_are_bit_identical() {
         ("plain", |b| b),
         ("tracker", |b| b.with_tracker(ByteTrackerOptions::default())),
         ("every third", |b| {
-            b.with_tracker(ByteTrackerOptions::default()).with_options(|options| options.detect_every = 3)
+            b.with_tracker(ByteTrackerOptions::default())
+                .with_options(|options| options.detect_every = Some(3))
         }),
         ("class budget", |b| {
             b.with_tracker(ByteTrackerOptions::default())
@@ -113,7 +114,7 @@ fn the_tracker_predicts_frames_without_detection() {
     let (outcomes, summary) = outcomes(
         Pipeline::builder(detector(&Fakes::default()), prompts(1))
             .with_tracker(ByteTrackerOptions::default())
-            .with_options(|options| options.detect_every = 4),
+            .with_options(|options| options.detect_every = Some(4)),
         slow,
         Keep::default(),
     );

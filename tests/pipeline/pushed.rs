@@ -141,7 +141,8 @@ fn dropped_frames_do_not_delay_the_next_detection() {
     let tracker = ByteTrackerOptions::default();
     for devices in [1, 2] {
         let builder = on_devices(&fakes, devices).with_policy(FramePolicy::Latest);
-        let pipeline = built(builder.with_options(|options| options.detect_every = 10).with_tracker(tracker));
+        let pipeline =
+            built(builder.with_options(|options| options.detect_every = Some(10)).with_tracker(tracker));
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 for index in 0..400 {

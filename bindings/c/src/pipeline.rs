@@ -159,7 +159,7 @@ pub unsafe extern "C" fn ocelli_pipeline_create(
             tracker: Some(tracker).filter(|_| !given.tracker.is_null()),
             policy: Some(policy),
             latency: Some(latency),
-            detect_every: given.detect_every,
+            detect_every: Some(given.detect_every),
             queue_depth: count(given.queue_depth),
             class_budget: count(given.class_budget),
             // NaN and numbers below 0 are refused.

@@ -65,7 +65,7 @@ impl Pipeline {
             policy: Some(options.policy.parse().or_raise(py)?),
             latency: options.latency.map(|name| name.parse()).transpose().or_raise(py)?,
             queue_depth: options.queue_depth,
-            detect_every: options.detect_every,
+            detect_every: Some(options.detect_every),
             class_budget: options.class_budget,
             sequential: options.sequential,
             frame_rate: options.frame_rate,

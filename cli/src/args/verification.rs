@@ -1,7 +1,7 @@
 //! Arguments of the comparison of two models.
 
 use clap::Args;
-use ocelli::{Error, Result};
+use ocelli::{Result, options::DetectorOptions};
 use ocelli_datasets::verify::{Limits, VerificationOptions};
 
 /// How strictly two ways of running a model are compared.
@@ -47,9 +47,7 @@ impl VerificationArgs {
             min_iou: self.min_iou,
         };
         limits.check()?;
-        if let Some(score) = self.confidence.filter(|score| !(0.0..=1.0).contains(score)) {
-            return Err(Error::argument("confidence", score, "a number from 0 to 1"));
-        }
+        DetectorOptions { confidence: self.confidence, ..DetectorOptions::default() }.check()?;
         Ok(VerificationOptions {
             random_inputs: self.random_inputs,
             scenes: self.scenes,

@@ -17,17 +17,15 @@ mod zones;
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use clap::builder::{PossibleValuesParser, TypedValueParser};
 use ocelli::masklets::{MaskTracker, MaskletOptions};
 use ocelli::sink::JsonLines;
 use ocelli::source::SeveralStates;
 use ocelli::{
-    Cancellation, Detector, DetectorBuilder, Error, Pipeline, Prompt, Prompts,
+    Cancellation, Detector, DetectorBuilder, Pipeline, Prompt, Prompts,
     options::{DetectorOptions, PipelineOptions},
     pipeline::{FramePolicy, Latency, MotionGate, StatsRecorder},
 };
@@ -44,7 +42,7 @@ pub use self::zones::parse_zones;
 use self::zones::{Counting, ZoneSink, ZonesFile};
 use crate::args::{
     DETECTION, DartArgs, ExemplarArg, OUTPUT, PERFORMANCE, PrivacyArgs, ScreenArgs, TileArgs,
-    built_in_model_help, class_map, coco_classes, embed_exemplars, prompts, thresholds,
+    built_in_model_help, class_map, coco_classes, embed_exemplars, one_of, prompts, thresholds,
 };
 use crate::loading::{engines, load_devices};
 use crate::{
@@ -190,14 +188,6 @@ pub struct VideoArgs {
     dart: DartArgs,
 }
 
-/// Reads one of these names.
-fn one_of<T>(names: &'static [&'static str]) -> impl TypedValueParser<Value = T>
-where
-    T: FromStr<Err = Error> + Clone + Send + Sync + 'static,
-{
-    PossibleValuesParser::new(names).try_map(|name| name.parse())
-}
-
 /// Runs the pipeline over a source.
 pub fn run(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<()> {
     if args.config_schema {
@@ -333,7 +323,7 @@ pub fn run(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<()> {
         appearance: args.appearance,
         policy: args.policy.filter(|_| job.states.is_none()),
         latency: args.latency,
-        detect_every: args.detect_every.unwrap_or(1),
+        detect_every: args.detect_every,
         motion_gate: gate,
         class_budget: args.class_budget,
         sequential: args.sequential,

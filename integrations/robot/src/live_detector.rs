@@ -4,10 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ocelli::tracking::{ByteTracker, Track, TrackerDetection};
-use ocelli::{
-    Detector, FrameView, Prompts, Result, engine::EngineOptions, options::DetectorOptions,
-    pipeline::FrameOutcome, stages::EmbeddedPrompts,
-};
+use ocelli::{Detector, FrameView, Prompts, Result, pipeline::FrameOutcome, stages::EmbeddedPrompts};
 
 use crate::settings::Settings;
 
@@ -148,16 +145,7 @@ impl LiveDetector {
 
 fn load(settings: &Settings) -> Result<(Detector, EmbeddedPrompts, Arc<[Arc<str>]>)> {
     let prompts = Prompts::new(settings.classes.iter().map(String::as_str))?;
-    let engine =
-        EngineOptions { kind: settings.engine, threads: settings.threads, ..EngineOptions::default() };
-    let options = DetectorOptions {
-        model: settings.model.clone(),
-        engine,
-        masks: settings.masks,
-        confidence: settings.confidence,
-        ..DetectorOptions::default()
-    };
-    let mut detector = Detector::with(options).build()?;
+    let mut detector = Detector::with(settings.detector()).build()?;
     let embedded = detector.prepare(&prompts)?;
     Ok((detector, embedded, prompts.labels().into()))
 }

@@ -219,7 +219,7 @@ fn measure(
         classes,
         class_chunk: args.detector.class_chunk,
         class_budget,
-        detect_every: args.detect_every,
+        detect_every: Some(args.detect_every),
         n: frame_ms.n,
         fps: frame_ms.n as f64 / whole.as_secs_f64(),
         frame_ms,
@@ -300,7 +300,7 @@ fn builder(
     let (engine, imgsz) = (detector.engine().to_owned(), detector.model().manifest().imgsz);
     let options = PipelineOptions {
         tracker: Some(ByteTrackerOptions::default()),
-        detect_every: args.detect_every,
+        detect_every: Some(args.detect_every),
         queue_depth: args.queue_depth,
         class_budget,
         ..PipelineOptions::default()
