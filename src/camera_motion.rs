@@ -97,7 +97,7 @@ impl ReducedFrame {
 
 /// Estimates how the camera moves from frame to frame, for [`ByteTracker::compensate`](ocelli_tracking::ByteTracker::compensate).
 ///
-/// A pipeline does so with [`with_camera_motion`](crate::pipeline::PipelineBuilder::with_camera_motion). The background has
+/// A pipeline does so with [`camera_motion`](crate::options::PipelineOptions::camera_motion). The background has
 /// to have corners and to fill about a third of the picture; otherwise the camera counts as still. Motion of more than a
 /// sixth of the picture between two frames is not found.
 ///

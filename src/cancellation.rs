@@ -1,13 +1,27 @@
 //! A shared cancellation token.
 
-use std::sync::Arc;
+use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
 
 use ocelli_error::{Error, ErrorKind, Result};
 
 /// A shared cancellation token: cancelling one clone cancels all of them, for good.
-#[derive(Clone, Debug, Default)]
-pub struct Cancellation(Arc<AtomicBool>);
+#[derive(Clone, Default)]
+pub struct Cancellation(Arc<Token>);
+
+#[derive(Default)]
+struct Token {
+    cancelled: AtomicBool,
+    hooks: Mutex<Vec<Weak<Hook>>>,
+    changed: Condvar,
+}
+
+type Hook = dyn Fn() + Send + Sync;
+
+/// Keeps what [`Cancellation::on_cancel`] calls.
+pub struct CancelHook(#[expect(dead_code, reason = "it lives as long as this")] Arc<Hook>);
 
 impl Cancellation {
     /// A token that is not cancelled.
@@ -17,7 +31,43 @@ impl Cancellation {
 
     /// Cancels this token and all of its clones.
     pub fn cancel(&self) {
-        self.0.store(true, Ordering::SeqCst);
+        let hooks = {
+            let mut hooks = self.hooks();
+            self.0.cancelled.store(true, Ordering::SeqCst);
+            std::mem::take(&mut *hooks)
+        };
+        self.0.changed.notify_all();
+        hooks.iter().filter_map(Weak::upgrade).for_each(|wake| wake());
+    }
+
+    /// Calls `wake` when the token is cancelled, or now if it is, unless the result is dropped before: for threads and tasks that
+    /// wait for something else as well.
+    #[must_use = "nothing is called once it is dropped"]
+    pub fn on_cancel(&self, wake: impl Fn() + Send + Sync + 'static) -> CancelHook {
+        let wake: Arc<Hook> = Arc::new(wake);
+        {
+            let mut hooks = self.hooks();
+            hooks.retain(|hook| hook.strong_count() > 0);
+            hooks.push(Arc::downgrade(&wake));
+        }
+        if self.is_cancelled() {
+            wake();
+        }
+        CancelHook(wake)
+    }
+
+    /// Waits for this time, or until the token is cancelled. Whether it is.
+    pub fn wait(&self, time: Duration) -> bool {
+        let deadline = Instant::now().checked_add(time);
+        let mut hooks = self.hooks();
+        while !self.is_cancelled() {
+            let left = deadline.map_or(Duration::MAX, |at| at.saturating_duration_since(Instant::now()));
+            if left.is_zero() {
+                return false;
+            }
+            hooks = self.0.changed.wait_timeout(hooks, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        true
     }
 
     /// [`ErrorKind::Cancelled`](ocelli_error::ErrorKind::Cancelled) once any clone was cancelled.
@@ -30,6 +80,45 @@ impl Cancellation {
 
     /// Whether any clone was cancelled.
     pub fn is_cancelled(&self) -> bool {
-        self.0.load(Ordering::SeqCst)
+        self.0.cancelled.load(Ordering::SeqCst)
+    }
+
+    fn hooks(&self) -> MutexGuard<'_, Vec<Weak<Hook>>> {
+        self.0.hooks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Cancellation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Cancellation({})", self.is_cancelled())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use super::*;
+
+    #[test]
+    fn whoever_waits_is_woken() {
+        let token = Cancellation::new();
+        let calls = Arc::new(AtomicUsize::new(0));
+        let hook = |calls: &Arc<AtomicUsize>| {
+            let calls = Arc::clone(calls);
+            token.on_cancel(move || _ = calls.fetch_add(1, Ordering::SeqCst))
+        };
+        let (_kept, dropped) = (hook(&calls), hook(&calls));
+        drop(dropped);
+        assert!(!token.wait(Duration::from_millis(1)));
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| token.wait(Duration::MAX));
+            token.clone().cancel();
+            assert!(waits.join().expect("it does not panic"));
+        });
+        assert_eq!(calls.load(Ordering::SeqCst), 1, "the one that was kept");
+        let _late = hook(&calls);
+        assert_eq!(calls.load(Ordering::SeqCst), 2, "it is cancelled already");
+        assert!(token.wait(Duration::MAX));
     }
 }

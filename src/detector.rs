@@ -31,7 +31,7 @@ use ocelli_error::Result;
 
 pub use builder::DetectorBuilder;
 pub use decode::PromptDecoder;
-pub use encode::{Backbone, ImagePreprocessor};
+pub use encode::{Backbone, ImagePreprocessor, Wanted};
 pub(crate) use features::Group;
 pub use features::ImageFeatures;
 pub use screen::{ScreenCalibration, Screening};
@@ -47,7 +47,7 @@ pub struct Detections {
     /// The highest score first.
     pub items: Vec<Detection>,
     /// The pixels of each class that was found, by class id; empty unless the detector was built
-    /// [with semantic maps](DetectorBuilder::with_semantic_maps).
+    /// [with semantic maps](crate::options::DetectorOptions::semantic_maps).
     pub semantic: Vec<SemanticMap>,
     /// The times of the stages.
     pub times: StageTimes,
@@ -101,7 +101,7 @@ impl Detector {
         }
         let start = Instant::now();
         let mut times = StageTimes::default();
-        self.stages.encoder_alone().encode_into(image, &mut self.features, &mut times)?;
+        self.stages.encoder_alone().encode_into(image, Wanted::default(), &mut self.features, &mut times)?;
         times.total = milliseconds_since(start);
         self.stages.detect(&self.features, prompts, times)
     }
@@ -110,7 +110,7 @@ impl Detector {
     /// as a whole. The backbone runs on all of them at once; the iterator searches one image at a time, in order. It has no
     /// results at the end of `images`, and the error of an image in its place.
     ///
-    /// In [low memory](DetectorBuilder::with_low_memory), each half of the model is loaded once for a group.
+    /// In [low memory](crate::options::DetectorOptions::low_memory), each half of the model is loaded once for a group.
     pub fn detect_group(
         &mut self,
         images: &mut dyn Iterator<Item = Result<Image>>,
@@ -123,7 +123,8 @@ impl Detector {
             let (start, mut times) = (Instant::now(), StageTimes::default());
             let mut features = ImageFeatures::default();
             let encoder = self.stages.encoder_alone();
-            let done = image.and_then(|image| encoder.encode_into(&image, &mut features, &mut times));
+            let done = image
+                .and_then(|image| encoder.encode_into(&image, Wanted::default(), &mut features, &mut times));
             times.total = milliseconds_since(start);
             group.add(features.bytes());
             encoded.push(done.map(|()| (features, times)));
@@ -136,7 +137,7 @@ impl Detector {
     }
 
     /// As [`detect_embedded`](Self::detect_embedded), in a picture that is read in parts, for instance from a
-    /// [`PictureFile`](crate::tiles::PictureFile): with [tiles](DetectorBuilder::with_tiling) if the detector was built with them.
+    /// [`PictureFile`](crate::tiles::PictureFile): with [tiles](crate::options::DetectorOptions::tiling) if the detector was built with them.
     ///
     /// # Errors
     /// As [`detect`](Self::detect), and those of the picture.
@@ -151,7 +152,13 @@ impl Detector {
             return tiles.detect(stages, picture, prompts, &mut times);
         }
         let side = self.stages.decoder.input().0;
-        encode_whole(self.stages.encoder_alone(), side, picture, &mut self.features, &mut times)?;
+        encode_whole(
+            self.stages.encoder_alone(),
+            (side, Wanted::default()),
+            picture,
+            &mut self.features,
+            &mut times,
+        )?;
         times.total = milliseconds_since(start);
         self.stages.detect(&self.features, prompts, times)
     }
@@ -183,17 +190,16 @@ impl Detector {
         let mut features = ImageFeatures::default();
         let encoder = self.stages.encoder_alone();
         encoder.load()?;
-        encoder.set_hidden(encoder.has_hidden());
-        let encoded = encoder.encode_into(image, &mut features, &mut StageTimes::default());
-        encoder.set_hidden(false);
-        encoded.map(|()| features)
+        let wanted = Wanted { hidden: encoder.has_hidden(), ..Wanted::default() };
+        encoder.encode_into(image, wanted, &mut features, &mut StageTimes::default())?;
+        Ok(features)
     }
 
     /// The mask of each object that clicks, a box or a mask show, in the features of an image that this detector has
     /// [encoded](Self::encode): SAM's promptable segmentation.
     ///
     /// The model needs a tracker, as Meta's and facebook/sam3 have, and the detector is [built with
-    /// masks](DetectorBuilder::with_masks) if it exports a checkpoint. Several objects are decoded together, each as if it were
+    /// masks](crate::options::DetectorOptions::masks) if it exports a checkpoint. Several objects are decoded together, each as if it were
     /// alone. The first call for an image also computes what all clicks in it share.
     ///
     /// ```no_run
@@ -273,7 +279,7 @@ impl Detector {
     ) -> Result<EmbeddedPrompts> {
         let embedded = self.stages.text.embed(prompts)?;
         let encoder = self.stages.encoder_alone();
-        encoder.encode_into(image, &mut self.features, &mut StageTimes::default())?;
+        encoder.encode_into(image, Wanted::default(), &mut self.features, &mut StageTimes::default())?;
         self.stages.drop_encoder();
         self.stages.decoder.keep_exemplars(&self.features, &embedded)
     }
@@ -281,7 +287,7 @@ impl Detector {
     /// Loads everything that detecting `prompts` needs, so that the first image takes no longer than the others and errors
     /// are returned early. Returns the prompts for [`detect_embedded`](Self::detect_embedded) and
     /// [`Pipeline::builder_embedded`](crate::Pipeline::builder_embedded). In [low
-    /// memory](DetectorBuilder::with_low_memory), it encodes the prompts alone.
+    /// memory](crate::options::DetectorOptions::low_memory), it encodes the prompts alone.
     ///
     /// # Errors
     /// [`Unavailable`](crate::ErrorKind::Unavailable), [`Io`](crate::ErrorKind::Io) or
@@ -306,12 +312,12 @@ impl Detector {
         Ok(embedded)
     }
 
-    /// Changes the [confidence](DetectorBuilder::with_confidence) for the images that follow, as a slider does.
+    /// Changes the [confidence](crate::options::DetectorOptions::confidence) for the images that follow, as a slider does.
     ///
     /// # Errors
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) for a threshold outside 0 to 1.
-    pub fn set_confidence(&mut self, score_threshold: f32) -> Result<()> {
-        let options = PostProcessOptions { score_threshold, ..self.stages.decoder.post_processing().clone() };
+    pub fn set_confidence(&mut self, confidence: f32) -> Result<()> {
+        let options = PostProcessOptions { confidence, ..self.stages.decoder.post_processing().clone() };
         self.stages.decoder.set_post_processing(options)
     }
 
@@ -320,7 +326,7 @@ impl Detector {
         &self.model
     }
 
-    /// Whether it was built for [low memory](DetectorBuilder::with_low_memory).
+    /// Whether it was built for [low memory](crate::options::DetectorOptions::low_memory).
     pub fn is_in_low_memory(&self) -> bool {
         self.stages.low_memory
     }

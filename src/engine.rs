@@ -8,16 +8,17 @@ mod libraries;
 #[path = "engine/no_libraries.rs"]
 mod libraries;
 mod load;
+mod loader;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ocelli_engines::embedded::{self, EmbeddedEngine, SharedThreads};
+use ocelli_engines::embedded::SharedThreads;
 use ocelli_engines::{Engine, default_threads};
 use ocelli_export::contract::{Precision, Target};
 
-use self::libraries::LibraryMaker;
+use self::loader::{Custom, Embedded, Loader};
 use crate::Cancellation;
 use crate::model::{Model, ModelSource};
 use crate::timing::Instant;
@@ -28,13 +29,13 @@ pub use kind::EngineKind;
 #[cfg(not(target_family = "wasm"))]
 pub use libraries::AdapterVerdict;
 
-/// Options of an [`EngineFactory`].
-#[derive(Clone, Debug, Default)]
+/// Options of an engine, and of the [`EngineFactory`] that starts it.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct EngineOptions {
     /// What runs the graphs. [`EngineKind::TensorRt`] needs engines that were built from the model beforehand; engine files of
-    /// your own are given by path, with [`DetectorBuilder::with_trt_backbone`](crate::DetectorBuilder::with_trt_backbone).
+    /// your own are named by [`trt_backbone`](Self::trt_backbone).
     pub kind: EngineKind,
-    /// Threads that share one operator; the number of physical cores by default.
+    /// Threads that share one operator, 1 to 256; the number of physical cores by default.
     pub threads: Option<usize>,
     /// The path of ONNX Runtime's library; the usual places are searched by default. A library that is named and cannot be
     /// loaded is an error, with [`EngineKind::Auto`] as well.
@@ -43,6 +44,14 @@ pub struct EngineOptions {
     pub openvino: Option<PathBuf>,
     /// The path of the library of ONNX Runtime's WebGPU provider or its folder; the usual places are searched by default.
     pub webgpu: Option<PathBuf>,
+    /// The path of TensorRT's library or its folder; the usual places are searched by default.
+    pub tensorrt: Option<PathBuf>,
+    /// A TensorRT engine file in place of the backbone. The model is that of its sidecar unless
+    /// [one is named](crate::options::DetectorOptions::model). An [`EngineFactory`] has no use for it.
+    pub trt_backbone: Option<PathBuf>,
+    /// A TensorRT engine file in place of the encoder-decoder, as [`trt_backbone`](Self::trt_backbone). The file limits the number
+    /// of classes that are decoded at once.
+    pub trt_encoder_decoder: Option<PathBuf>,
     /// Whether nodes that the engine does not support run on the CPU, with a warning. By default loading such a graph
     /// fails, and the error lists the nodes.
     pub cpu_fallback: bool,
@@ -69,24 +78,16 @@ pub struct PrepareEngines<'r> {
 
 /// Loads the graphs of a model as engines.
 #[derive(Clone)]
-pub struct EngineFactory(Maker);
-
-#[derive(Clone)]
-enum Maker {
-    /// All graphs of a model compute on the same threads.
-    Embedded {
-        threads: SharedThreads,
-    },
-    Library(LibraryMaker),
-    Custom {
-        description: Arc<str>,
-        make: Arc<Make>,
-    },
+pub struct EngineFactory {
+    loader: Arc<dyn Loader>,
+    class_chunk: usize,
 }
 
-type Make = dyn Fn(&Path) -> Result<Box<dyn Engine>> + Send + Sync;
-
 impl EngineFactory {
+    fn of(loader: Arc<dyn Loader>) -> Self {
+        Self { loader, class_chunk: 1 }
+    }
+
     /// Loads the library of the engine and starts it. [`EngineKind::Auto`] takes an engine that runs the operators of every
     /// exported model; [`start_for_model`](Self::start_for_model) may know a faster one.
     ///
@@ -109,21 +110,16 @@ impl EngineFactory {
     pub(crate) fn start_for(options: &EngineOptions, format: ModelFormat) -> Result<Self> {
         match options.kind {
             EngineKind::Auto => libraries::start_automatic(options, format),
-            EngineKind::Embedded => {
-                Ok(Self(Maker::Embedded { threads: SharedThreads::start(threads(options)) }))
-            }
-            _ => Ok(Self(Maker::Library(LibraryMaker::start(options)?))),
+            EngineKind::Embedded => Ok(Self::of(Arc::new(Embedded(SharedThreads::start(threads(options)))))),
+            _ => libraries::start(options).map(Self::of),
         }
     }
 
     /// The number of classes decoded at once, which some engines need when they load a graph.
     #[doc(hidden)]
     #[must_use]
-    pub fn with_class_chunk(mut self, classes: usize) -> Self {
-        if let Maker::Library(maker) = &mut self.0 {
-            maker.set_class_chunk(classes);
-        }
-        self
+    pub fn with_class_chunk(self, class_chunk: usize) -> Self {
+        Self { class_chunk, ..self }
     }
 
     /// Requests a number format; `None` is the engine's default. Returns the format in which a model is to be exported,
@@ -133,12 +129,8 @@ impl EngineFactory {
     /// # Errors
     /// [`ErrorKind::InvalidArgument`] for a format that the engine does not support.
     pub(crate) fn set_precision(&mut self, precision: Option<Precision>) -> Result<Option<Precision>> {
-        let runs_calibrated = match &self.0 {
-            Maker::Library(maker) => maker.runs_calibrated(),
-            Maker::Embedded { .. } => false,
-            Maker::Custom { .. } => true,
-        };
-        if let Some(format) = precision.filter(|precision| precision.is_calibrated() && !runs_calibrated) {
+        let is_unknown = |precision: &Precision| precision.is_calibrated() && !self.loader.runs_calibrated();
+        if let Some(format) = precision.filter(is_unknown) {
             let message = format!(
                 "precision {format}, {}: this format is for TensorRT; besides it, only ONNX Runtime on the CPU computes it, \
                  to compare; choose another engine or another precision",
@@ -146,28 +138,20 @@ impl EngineFactory {
             );
             return Err(Error::new(ErrorKind::Unavailable, message).about("precision"));
         }
-        match &mut self.0 {
-            Maker::Library(maker) => maker.set_precision(precision),
-            Maker::Embedded { .. } | Maker::Custom { .. } => Ok(precision),
-        }
+        let (other, exported) = self.loader.computing_in(precision)?;
+        self.loader = other.unwrap_or_else(|| Arc::clone(&self.loader));
+        Ok(exported)
     }
 
     /// Whether graphs may be loaded on several threads at once, which the engines of CPUs allow.
     #[cfg(not(target_family = "wasm"))]
     pub(crate) fn loads_in_parallel(&self) -> bool {
-        match &self.0 {
-            Maker::Library(maker) => maker.loads_in_parallel(),
-            Maker::Embedded { .. } => true,
-            Maker::Custom { .. } => false,
-        }
+        self.loader.loads_in_parallel()
     }
 
     /// The fastest number format of the engine in which detections stay close to those in fp32; `None` for the default.
     pub(crate) fn fast_precision(&self) -> Option<Precision> {
-        match &self.0 {
-            Maker::Library(maker) => maker.fast_precision(),
-            _ => None,
-        }
+        self.loader.fast_precision()
     }
 
     /// Checks the side of the model's input, in patches.
@@ -175,22 +159,14 @@ impl EngineFactory {
     /// # Errors
     /// [`ErrorKind::Unavailable`] if the engine cannot run it.
     pub(crate) fn check_patches(&self, patches: usize) -> Result<()> {
-        match &self.0 {
-            Maker::Library(maker) => maker.check_patches(patches),
-            _ => Ok(()),
-        }
+        self.loader.check_patches(patches)
     }
 
     /// How a model exported for this engine writes attention and 8-bit weights:
     /// [`ModelRequest::target`](crate::model::ModelRequest::target) for programs that load graphs themselves. `precision` is the number
     /// format that was requested, if any.
     pub fn target(&self, precision: Option<Precision>) -> Target {
-        match &self.0 {
-            Maker::Library(maker) => maker.target(),
-            // It has ONNX Runtime's operators for attention, but not those for 8-bit weights.
-            Maker::Embedded { .. } if precision == Some(Precision::Int8) => Target::TensorRt,
-            Maker::Embedded { .. } | Maker::Custom { .. } => Target::OnnxRuntime,
-        }
+        self.loader.target(precision)
     }
 
     /// A factory for your own engines: `make` is called with the path of each graph that is needed, whose file name
@@ -200,7 +176,7 @@ impl EngineFactory {
         description: impl Into<Arc<str>>,
         make: impl Fn(&Path) -> Result<Box<dyn Engine>> + Send + Sync + 'static,
     ) -> Self {
-        Self(Maker::Custom { description: description.into(), make: Arc::new(make) })
+        Self::of(Arc::new(Custom { description: description.into(), make }))
     }
 
     /// Loads one graph.
@@ -214,14 +190,7 @@ impl EngineFactory {
     /// Like [`load`](Self::load), with the sizes of the model for engines that need them fixed or bounded.
     pub(crate) fn load_sized(&self, graph: &Path, sizes: Option<GraphSizes>) -> Result<Box<dyn Engine>> {
         let started = Instant::now();
-        let engine: Box<dyn Engine> = match &self.0 {
-            Maker::Library(maker) => maker.load(graph, sizes)?,
-            Maker::Embedded { threads } => {
-                let builder = EmbeddedEngine::builder().with_shared_threads(threads.clone());
-                Box::new(builder.build_from_file(graph)?)
-            }
-            Maker::Custom { make, .. } => make(graph)?,
-        };
+        let engine = self.loader.load(graph, sizes, self.class_chunk)?;
         tracing::debug!(
             graph = %graph.display(),
             engine = engine.description(),
@@ -241,25 +210,12 @@ impl EngineFactory {
         graph: &[u8],
         weights: Vec<(String, Vec<u8>)>,
     ) -> Result<Box<dyn Engine>> {
-        let Maker::Embedded { threads } = &self.0 else {
-            let message = format!(
-                "cannot load {name} from memory with {}: only the engine {} loads a model without files",
-                self.description(),
-                EngineKind::Embedded
-            );
-            return Err(Error::new(ErrorKind::Unavailable, message));
-        };
-        let builder = EmbeddedEngine::builder().with_shared_threads(threads.clone());
-        Ok(Box::new(builder.build_from_parts(name, graph, weights)?))
+        self.loader.load_from_memory(name, graph, weights)
     }
 
     /// The library and the hardware, for logs: `ONNX Runtime 1.31.1, CPU, 2 threads`.
     pub fn description(&self) -> String {
-        match &self.0 {
-            Maker::Library(maker) => maker.description(),
-            Maker::Embedded { threads } => embedded::description(threads.count()),
-            Maker::Custom { description, .. } => description.to_string(),
-        }
+        self.loader.description()
     }
 }
 
@@ -267,16 +223,6 @@ impl fmt::Debug for EngineFactory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "EngineFactory({})", self.description())
     }
-}
-
-/// The [threads](EngineOptions::threads) of each of several devices in a process, which share those of one.
-pub fn shared_threads(threads: Option<usize>, devices: usize) -> Option<usize> {
-    if devices < 2 {
-        return threads;
-    }
-    let all = threads.unwrap_or_else(default_threads);
-    // 0 stays what it is: an error.
-    Some((all / devices).max(all.min(1)))
 }
 
 fn threads(options: &EngineOptions) -> usize {

@@ -64,6 +64,7 @@ pub mod json_lines;
 pub mod mask;
 pub mod masklets;
 pub mod model;
+pub mod options;
 mod outcome;
 #[cfg(feature = "test-support")]
 #[doc(hidden)]

@@ -3,7 +3,7 @@
 //! A [`VideoSession`] runs through a video file, a folder or pushed frames in any direction, and takes texts, boxes, clicks and
 //! masks. For streams, a [`MaskDetector`] turns each frame into a [`MaskFrame`]: its features, and detections with masks; a
 //! [`MaskTracker`] follows the objects, frame by frame. Detector and tracker can run on different threads, so that the next
-//! frame is detected while this one is tracked, as a pipeline [with memory](crate::PipelineBuilder::with_memory) does.
+//! frame is detected while this one is tracked, as a pipeline [with memory](crate::options::PipelineOptions::memory) does.
 //!
 //! Which detections start objects, which memories an object reads and what is shown is decided by
 //! [`MaskletSession`](crate::tracking::masklets::MaskletSession), one for each class: classes never suppress each other, as in

@@ -38,9 +38,9 @@ pub struct FrameOutcome {
     /// The tracks; empty without a tracker.
     pub tracks: Vec<Track>,
     /// The ids of tracks that earlier frames showed and that turned out to be false; only of a
-    /// tracker [by memory](crate::PipelineBuilder::with_memory) that does not hold frames back.
+    /// tracker [by memory](crate::options::PipelineOptions::memory) that does not hold frames back.
     pub retracted: Vec<u64>,
-    /// The tracks of a tracker of boxes on the same detections, beside a tracker [by memory](crate::PipelineBuilder::with_memory)
+    /// The tracks of a tracker of boxes on the same detections, beside a tracker [by memory](crate::options::PipelineOptions::memory)
     /// for a comparison.
     pub compared: Vec<Track>,
     /// Labels by class id.

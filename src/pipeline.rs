@@ -4,9 +4,9 @@
 //! to the sinks. Each stage runs on its own thread behind a short queue, so while the backbone works on one frame, the
 //! next is being preprocessed and the previous one drawn. Frames leave in the order in which they entered, and their
 //! buffers are reused. The tracker runs on the encoder-decoder's thread: it takes microseconds, and which classes to
-//! decode next ([class budget](PipelineBuilder::with_class_budget)) depends on its tracks. With several
+//! decode next ([class budget](crate::options::PipelineOptions::class_budget)) depends on its tracks. With several
 //! [devices](PipelineBuilder::with_more_devices) each has a backbone and an encoder-decoder of its own, and the tracker has a
-//! thread, as it has if it follows objects [by memory](PipelineBuilder::with_memory).
+//! thread, as it has if it follows objects [by memory](crate::options::PipelineOptions::memory).
 //!
 //! There are two ways to use it:
 //!
@@ -40,11 +40,11 @@
 
 mod builder;
 mod class_budget;
-mod config;
 mod gate;
 mod job;
 mod memory;
 mod motion;
+pub(crate) mod options;
 mod pulled;
 mod pushed;
 mod queue;
@@ -56,8 +56,8 @@ mod stats;
 pub use crate::camera_motion::CameraMotionEstimator;
 pub use crate::outcome::FrameOutcome;
 pub use builder::PipelineBuilder;
-pub use config::{FramePolicy, Latency};
 pub use motion::MotionGate;
+pub use options::{FramePolicy, Latency};
 pub use pulled::RunSummary;
 pub use pushed::Pipeline;
 pub(crate) use stage_loop::guard;

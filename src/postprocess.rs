@@ -16,14 +16,14 @@ use ocelli_error::{Error, ErrorKind, Result};
 #[derive(Clone, Debug, PartialEq)]
 pub struct PostProcessOptions {
     /// A query is kept if its score is above this, 0 to 1. Default 0.3.
-    pub score_threshold: f32,
-    /// Thresholds by class id that replace `score_threshold`. Default: none.
-    pub class_score_thresholds: BTreeMap<usize, f32>,
+    pub confidence: f32,
+    /// Thresholds by class id that replace `confidence`. Default: none.
+    pub class_confidence: BTreeMap<usize, f32>,
     /// Of two boxes of one class with an IoU above this, 0 to 1, the one with the lower score is dropped; `None` keeps both.
     /// Default 0.7.
-    pub nms_iou: Option<f32>,
-    /// The same for boxes of any classes, after `nms_iou`. Default `None`: an instance can belong to two classes.
-    pub class_agnostic_nms_iou: Option<f32>,
+    pub nms: Option<f32>,
+    /// The same for boxes of any classes, after `nms`. Default `None`: an instance can belong to two classes.
+    pub class_agnostic_nms: Option<f32>,
     /// The most detections of an image; those with the highest scores are kept. Default `None`: no limit.
     pub max_detections: Option<usize>,
 }
@@ -31,38 +31,43 @@ pub struct PostProcessOptions {
 impl Default for PostProcessOptions {
     fn default() -> Self {
         Self {
-            score_threshold: 0.3,
-            class_score_thresholds: BTreeMap::new(),
-            nms_iou: Some(0.7),
-            class_agnostic_nms_iou: None,
+            confidence: 0.3,
+            class_confidence: BTreeMap::new(),
+            nms: Some(0.7),
+            class_agnostic_nms: None,
             max_detections: None,
         }
     }
 }
 
 impl PostProcessOptions {
-    fn validate(&self) -> Result<()> {
+    /// Checks the thresholds and the limit.
+    pub(crate) fn validate(&self) -> Result<()> {
         let is_share = |value: f32| (0.0..=1.0).contains(&value);
         for (name, value) in [
-            ("score_threshold", Some(self.score_threshold)),
-            ("nms_iou", self.nms_iou),
-            ("class_agnostic_nms_iou", self.class_agnostic_nms_iou),
+            ("confidence", Some(self.confidence)),
+            ("nms", self.nms),
+            ("class_agnostic_nms", self.class_agnostic_nms),
         ] {
             if let Some(value) = value.filter(|&value| !is_share(value)) {
-                return Err(Error::argument(name, value, "0 to 1"));
+                return Err(Error::argument(name, value, "a number from 0 to 1"));
             }
         }
-        match self.class_score_thresholds.iter().find(|(_, threshold)| !is_share(**threshold)) {
+        if self.max_detections == Some(0) {
+            return Err(Error::argument("max_detections", 0, "at least 1"));
+        }
+        match self.class_confidence.iter().find(|(_, threshold)| !is_share(**threshold)) {
             None => Ok(()),
             Some((class_id, threshold)) => {
-                let message = format!("score_threshold of class {class_id} is {threshold}: expected 0 to 1");
-                Err(Error::new(ErrorKind::InvalidArgument, message).about("score_threshold"))
+                let message =
+                    format!("confidence of class {class_id} is {threshold}: expected a number from 0 to 1");
+                Err(Error::new(ErrorKind::InvalidArgument, message).about("confidence"))
             }
         }
     }
 
-    fn score_threshold_of(&self, class_id: usize) -> f32 {
-        self.class_score_thresholds.get(&class_id).copied().unwrap_or(self.score_threshold)
+    fn confidence_of(&self, class_id: usize) -> f32 {
+        self.class_confidence.get(&class_id).copied().unwrap_or(self.confidence)
     }
 }
 
@@ -182,7 +187,7 @@ impl PostProcessor {
             }
         }
         // A candidate beyond the limit now is beyond it at the end, unless class-agnostic suppression comes between.
-        if let (Some(most), None) = (self.options.max_detections, self.options.class_agnostic_nms_iou)
+        if let (Some(most), None) = (self.options.max_detections, self.options.class_agnostic_nms)
             && self.kept.len() > most
         {
             self.kept.sort_unstable_by(Candidate::order);
@@ -198,7 +203,7 @@ impl PostProcessor {
 
     /// Whether pending candidates stay whatever other classes have: there is neither a limit nor class-agnostic suppression.
     pub fn is_final(&self) -> bool {
-        self.options.max_detections.is_none() && self.options.class_agnostic_nms_iou.is_none()
+        self.options.max_detections.is_none() && self.options.class_agnostic_nms.is_none()
     }
 
     /// Finishes the image: class-agnostic suppression, order, limit. `candidates` is cleared first.
@@ -206,7 +211,7 @@ impl PostProcessor {
         candidates.clear();
         candidates.append(&mut self.kept);
         candidates.sort_unstable_by(Candidate::order);
-        if let Some(iou) = self.options.class_agnostic_nms_iou {
+        if let Some(iou) = self.options.class_agnostic_nms {
             suppress(candidates, iou);
         }
         candidates.truncate(self.options.max_detections.unwrap_or(usize::MAX));
@@ -248,7 +253,7 @@ impl PostProcessor {
         if presence.is_nan() {
             return Err(not_a_number("presence"));
         }
-        let threshold = self.options.score_threshold_of(class_id);
+        let threshold = self.options.confidence_of(class_id);
 
         self.class.clear();
         for (query, logit, edges) in queries {
@@ -271,7 +276,7 @@ impl PostProcessor {
             }
         }
         self.class.sort_unstable_by(Candidate::order);
-        if let Some(iou) = self.options.nms_iou {
+        if let Some(iou) = self.options.nms {
             suppress(&mut self.class, iou);
         }
         self.kept.append(&mut self.class);

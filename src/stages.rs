@@ -4,6 +4,6 @@
 pub use crate::detector::{
     Backbone, EmbeddedPrompts, ImageEncoder, ImageFeatures, ImagePreprocessor, ObjectSegmenter,
     PromptDecoder, ScreenCalibration, Screening, SearchStages, Stages, TextCacheFile, TextEmbedder,
-    TiledSearch,
+    TiledSearch, Wanted,
 };
 pub use crate::timing::STAGE_TARGET;

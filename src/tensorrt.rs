@@ -3,8 +3,8 @@
 //! - `ocelli build-engine` builds engines and puts each in place only after the numeric gate has accepted it;
 //! - beside `x.engine` is `x.engine.json`, its [`Sidecar`]: what it was built from, for which GPU, by which TensorRT, and how
 //!   it compared;
-//! - [`DetectorBuilder::with_trt_backbone`](crate::DetectorBuilder::with_trt_backbone) and
-//!   [`with_trt_encoder_decoder`](crate::DetectorBuilder::with_trt_encoder_decoder) run engines; an engine that does not
+//! - [`EngineOptions::trt_backbone`](crate::engine::EngineOptions::trt_backbone) and
+//!   [`trt_encoder_decoder`](crate::engine::EngineOptions::trt_encoder_decoder) name engines to run; an engine that does not
 //!   belong to the model, the GPU or the TensorRT is an error before anything runs;
 //! - engines made by DART's scripts have no sidecar and other tensors: they are [adapted](dart);
 //! - [`NativeTensorRt`] is TensorRT itself.

@@ -5,11 +5,12 @@
 //! the size, and so on up to the whole picture. What is found several times is one detection.
 //!
 //! ```
-//! use ocelli::{Detector, Image, Prompts, tiles::{TileSize, Tiling}};
+//! use ocelli::{Detector, Image, Prompts, options::DetectorOptions, tiles::{TileSize, Tiling}};
 //!
 //! # fn main() -> ocelli::Result<()> {
 //! let tiling = Tiling::new(TileSize::square(400)).with_overlap(0.25);
-//! let mut detector = Detector::builder().with_tiling(tiling).build()?;
+//! let options = DetectorOptions { tiling: Some(tiling), ..DetectorOptions::default() };
+//! let mut detector = Detector::with(options).build()?;
 //! let found = detector.detect(&Image::open("demos/scenes/park.png")?, &Prompts::new(["dog"])?)?;
 //! assert_eq!(found.len(), 2);
 //! # Ok(())

@@ -8,7 +8,7 @@ use ocelli::engine::{EngineFactory, EngineOptions};
 use ocelli::engines::Tensor;
 use ocelli::export::ExportOptions;
 use ocelli::export::contract::{file, tensor};
-use ocelli::stages::{ImageFeatures, Stages, TextCacheFile};
+use ocelli::stages::{ImageFeatures, Stages, TextCacheFile, Wanted};
 use ocelli::tracking::masklets::LogitMask;
 use ocelli::{
     BoundingBox, Detector, EngineKind, ErrorKind, Image, Model, ObjectMask, ObjectPrompt, StageTimes,
@@ -21,6 +21,9 @@ use crate::parity::golden::{Golden, f32s};
 use crate::parity::report::Report;
 
 const CASES: [&str; 7] = ["click", "other", "clicks", "box", "box_and_click", "mask", "refined"];
+
+/// What clicks need.
+const HIDDEN: Wanted = Wanted { masks: true, hidden: true };
 
 fn detector(exported: &Exported, runner: Runner) -> Outcome<Detector> {
     let kind = match runner {
@@ -102,9 +105,8 @@ fn masks_are_those_of_transformers() {
                 let exported = Exported::on(runner, &golden.open_checkpoint()?, &options)?;
                 let Stages { mut encoder, mut segmenter, .. } = detector(&exported, runner)?.into_stages();
                 let (mut features, mut times) = (ImageFeatures::default(), StageTimes::default());
-                encoder.set_hidden(true);
                 let pixels = golden.tensor("pixel_values");
-                encoder.encode_pixels_into(pixels, size(&golden), &mut features, &mut times)?;
+                encoder.encode_pixels_into(pixels, size(&golden), HIDDEN, &mut features, &mut times)?;
                 let one = segmenter.segment(&features, &objects)?;
                 let three = segmenter.segment_multimask(&features, &objects)?;
                 report.expect("an answer for each object", (one.len(), three.len()) == (7, 7));
@@ -205,18 +207,15 @@ fn features_are_kept_and_belong_to_their_picture() -> Outcome<()> {
         assert!(error.to_string().contains("Detector::encode"), "{error}");
     };
     for (step, expected) in [(0, &of_first), (1, &of_second)] {
-        encoder.set_hidden(true);
-        encoder.encode_into(&picture(step), &mut features, &mut times)?;
+        encoder.encode_into(&picture(step), HIDDEN, &mut features, &mut times)?;
         assert_eq!(&segmenter.segment(&features, &object)?, expected, "picture {step}");
     }
     let mut file = Vec::new();
     features.write_to(&mut file)?;
     features.read_from(&mut file.as_slice())?;
     without(segmenter.segment(&features, &object));
-    encoder.set_hidden(true);
-    encoder.encode_into(&picture(0), &mut features, &mut times)?;
-    encoder.set_hidden(false);
-    encoder.encode_into(&picture(1), &mut features, &mut times)?;
+    encoder.encode_into(&picture(0), HIDDEN, &mut features, &mut times)?;
+    encoder.encode_into(&picture(1), Wanted::default(), &mut features, &mut times)?;
     without(segmenter.segment(&features, &object));
     Ok(())
 }

@@ -36,7 +36,7 @@ fn detector(model: &Model, factory: EngineFactory, chunk: usize) -> Detector {
         .with_text_cache(TextCacheFile::None)
         .with_class_chunk(chunk)
         .with_masks(true)
-        .with_semantic_maps(true)
+        .with_options(|options| options.semantic_maps = true)
         .build()
         .expect("the built-in model runs")
 }

@@ -14,7 +14,7 @@ use ocelli::{
     Detection, Detector, EngineKind, Image, Model, Prompts, StageTimes,
     engine::{EngineFactory, EngineOptions},
     mask::SemanticMap,
-    stages::{ImageFeatures, Stages, TextCacheFile},
+    stages::{ImageFeatures, Stages, TextCacheFile, Wanted},
 };
 
 /// One run of an engine.
@@ -80,7 +80,7 @@ fn found(model: &Model, masks: bool, semantic: bool) -> Found {
         .with_engine_factory(recording(&runs))
         .with_text_cache(TextCacheFile::None)
         .with_masks(masks)
-        .with_semantic_maps(semantic)
+        .with_options(|options| options.semantic_maps = semantic)
         .build()
         .expect("the built-in model runs");
     let prompts = Prompts::new(["dog", "banana", "tree", "airplane"]).expect("they are not blank");
@@ -173,11 +173,15 @@ fn masks_are_the_same_after_each_chunk_and_after_all_chunks() {
     let found = |post: PostProcessOptions| {
         let builder = Detector::builder().with_open_model(model.clone()).with_text_cache(TextCacheFile::None);
         let builder = builder.with_post_processing(post).with_class_chunk(1);
-        let mut detector = builder.with_masks(true).with_semantic_maps(true).build().expect("the model runs");
+        let mut detector = builder
+            .with_masks(true)
+            .with_options(|options| options.semantic_maps = true)
+            .build()
+            .expect("the model runs");
         let found = detector.detect(&image, &prompts).expect("it detects");
         (found.items, found.semantic)
     };
-    let options = PostProcessOptions { score_threshold: 0.01, ..Default::default() };
+    let options = PostProcessOptions { confidence: 0.01, ..Default::default() };
     let (items, semantic) = found(options.clone());
     assert!(semantic.len() >= 2 && items.len() >= 4, "too few detections: {items:?}");
     for limit in [items.len(), 3, 1] {
@@ -186,7 +190,7 @@ fn masks_are_the_same_after_each_chunk_and_after_all_chunks() {
         let is_found = |map: &&SemanticMap| limited.iter().any(|one| one.class_id == map.class_id);
         assert_eq!(maps, semantic.iter().filter(is_found).cloned().collect::<Vec<_>>());
     }
-    let across = PostProcessOptions { class_agnostic_nms_iou: Some(1.0), ..options };
+    let across = PostProcessOptions { class_agnostic_nms: Some(1.0), ..options };
     assert_eq!(found(across), (items, semantic));
 }
 
@@ -209,9 +213,10 @@ fn masks_can_be_left_out_of_single_images() {
     let mut all = Vec::new();
     // The buffers are the same, so that the features for masks of an earlier image could stay in them.
     for masks in [true, false, true] {
-        encoder.set_masks(masks);
         decoder.set_masks(masks);
-        encoder.encode_into(&image, &mut features, &mut times).expect("it runs");
+        encoder
+            .encode_into(&image, Wanted { masks, hidden: false }, &mut features, &mut times)
+            .expect("it runs");
         assert_eq!(features.support_masks(), masks);
         all.push(decoder.decode(&features, &prompts, &mut times).expect("it runs"));
     }

@@ -61,7 +61,8 @@ fn thresholds_apply_unless_the_caller_sets_them() {
     let model = Exported::new();
     let default = boxes(model.detector());
     let all = boxes(model.detector().with_confidence(0.001));
-    let all_without_nms = boxes(model.detector().with_confidence(0.001).with_nms(None));
+    let all_without_nms =
+        boxes(model.detector().with_confidence(0.001).with_options(|options| options.nms = Some(1.0)));
     assert!(default.len() > 1 && default.len() < all.len() && all.len() < all_without_nms.len());
 
     let middle = default[default.len() / 2].1;
@@ -72,8 +73,12 @@ fn thresholds_apply_unless_the_caller_sets_them() {
 
     model.set("/thresholds/nms", json!(1.0));
     assert_eq!(boxes(model.detector().with_confidence(0.001)), all_without_nms, "the IoU of model.json");
-    assert_eq!(boxes(model.detector().with_confidence(0.001).with_nms(0.7)), all, "the IoU of the caller");
-    let options = ocelli::postprocess::PostProcessOptions { score_threshold: 0.001, ..Default::default() };
+    assert_eq!(
+        boxes(model.detector().with_confidence(0.001).with_options(|options| options.nms = Some(0.7))),
+        all,
+        "the IoU of the caller"
+    );
+    let options = ocelli::postprocess::PostProcessOptions { confidence: 0.001, ..Default::default() };
     assert_eq!(boxes(model.detector().with_post_processing(options)), all, "all thresholds of the caller");
 }
 

@@ -11,6 +11,7 @@ use ocelli::export::{ExportOptions, export};
 use ocelli::{
     Detection, Detector, EngineKind, Error, ErrorKind, ModelSource, Prompt, Prompts,
     engine::{EngineFactory, EngineOptions},
+    options::PrecisionChoice,
     stages::TextCacheFile,
 };
 use ocelli_verify::scenes::{Scene, SceneGenerator, SceneOptions, vocabulary};
@@ -29,7 +30,9 @@ struct Bounds {
 fn detector(kind: EngineKind, precision: Option<Precision>) -> ocelli::Result<Detector> {
     let builder = Detector::builder().with_engine(kind).with_masks(true).with_text_cache(TextCacheFile::None);
     match precision {
-        Some(precision) => builder.with_precision(precision),
+        Some(precision) => {
+            builder.with_options(|options| options.precision = Some(PrecisionChoice::Of(precision)))
+        }
         None => builder,
     }
     .build()

@@ -91,7 +91,7 @@ fn nothing_grows_over_twenty_thousand_frames() {
         let mut sinks = [Box::new(Count(seen.clone())) as Box<dyn Sink>];
         Pipeline::builder(detector(&Fakes::default()), prompts(3))
             .with_tracker(ByteTrackerOptions::default())
-            .with_class_budget(2)
+            .with_options(|options| options.class_budget = Some(2))
             .with_sequential(sequential)
             .with_observer(move |outcome| {
                 let mut marks = at.lock().expect("no observer panics");

@@ -11,6 +11,7 @@ use ocelli::export::contract::{file, tensor};
 use ocelli::export::{ErrorKind, ExportOptions};
 use ocelli::{
     Detection, Detector, DetectorBuilder, ModelSource, Prompt, Prompts, StageTimes,
+    options::DetectorOptions,
     stages::{Screening, TextCacheFile},
 };
 use ocelli_verify::scenes::{Scene, SceneGenerator, SceneOptions, vocabulary};
@@ -91,7 +92,7 @@ fn an_odd_grid_and_a_folder_without_the_graph_are_refused() -> Outcome<()> {
     let without = folder.path().join("without");
     ocelli::export::export(&checkpoint, &ExportOptions::default(), &without, |_| Ok(()))?;
     let source = ModelSource::Folder(without);
-    let built = Detector::builder().with_model(source).with_screening(Screening::Calibrated).build();
+    let built = screened(Screening::Calibrated).with_model(source).build();
     let error = built.map(drop).expect_err("it has no graph");
     assert_eq!(error.kind(), ErrorKind::Mismatch);
     assert!(error.to_string().contains("exported without its graph"), "{error}");
@@ -100,17 +101,21 @@ fn an_odd_grid_and_a_folder_without_the_graph_are_refused() -> Outcome<()> {
     ocelli::export::export(&checkpoint, &odd.with_imgsz(6 * patch), &with, |_| Ok(()))?;
     let build = |screening| {
         let source = ModelSource::Folder(with.clone());
-        Detector::builder().with_model(source).with_screening(screening).build().map(drop)
+        screened(screening).with_model(source).build().map(drop)
     };
     let error = build(Screening::Calibrated).expect_err("it has no calibration");
     assert!(error.to_string().contains("no calibrated threshold"), "{error}");
     assert!(build(Screening::At(0.1)).is_ok());
     let error = build(Screening::At(1.5)).expect_err("it is no score");
-    assert_eq!(error.to_string(), "screen is 1.5: expected 0 to 1");
+    assert_eq!(error.to_string(), "screen is 1.5: expected a number from 0 to 1");
     std::fs::write(with.join("screen.json"), "{\"threshold\": 0.1}")?;
     let error = build(Screening::Calibrated).expect_err("it is incomplete");
     assert!(error.to_string().contains("calibrate the screen again"), "{error}");
     Ok(())
+}
+
+fn screened(screening: Screening) -> DetectorBuilder {
+    Detector::with(DetectorOptions { screening: Some(screening), ..DetectorOptions::default() })
 }
 
 fn build(builder: DetectorBuilder) -> Detector {
@@ -140,9 +145,9 @@ fn of(found: &[Detection]) -> Vec<(usize, u32, [i32; 2])> {
 fn most_classes_are_ruled_out_and_detections_stay() {
     let prompts = Prompts::new(vocabulary().iter().copied()).expect("valid names");
     let mut plain = build(Detector::builder().with_masks(true));
-    let open = build(Detector::builder().with_masks(true).with_screening(Screening::At(0.0)));
+    let open = build(screened(Screening::At(0.0)).with_masks(true));
     let embedded = { open }.prepare(&prompts).expect("it loads");
-    let mut screened = build(Detector::builder().with_masks(true).with_screening(Screening::Calibrated));
+    let mut screened = build(screened(Screening::Calibrated).with_masks(true));
     let (mut all, mut kept) = (0, 0);
     for scene in scenes(12) {
         let expected = plain.detect_embedded(&scene.image, &embedded).expect("it detects").items;
@@ -172,7 +177,7 @@ fn most_classes_are_ruled_out_and_detections_stay() {
 /// A threshold of 1 rules out every name, and none of the classes with example boxes.
 #[test]
 fn classes_with_exemplars_are_always_decoded() {
-    let mut detector = build(Detector::builder().with_screening(Screening::At(1.0)));
+    let mut detector = build(screened(Screening::At(1.0)));
     let mut plain = build(Detector::builder());
     for scene in scenes(3) {
         let object = scene.objects.first().expect("a scene has objects");
@@ -192,7 +197,7 @@ fn scores_do_not_depend_on_the_chunk() {
     let prompts = Prompts::new(vocabulary()[..20].iter().copied()).expect("valid names");
     let scene = scenes(1).next().expect("one");
     let scores = |chunk: usize| {
-        let builder = Detector::builder().with_screening(Screening::At(0.0)).with_class_chunk(chunk);
+        let builder = screened(Screening::At(0.0)).with_class_chunk(chunk);
         let mut detector = build(builder);
         let prompts = detector.prepare(&prompts).expect("it loads");
         let features = detector.encode(&scene.image).expect("it runs");

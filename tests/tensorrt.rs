@@ -136,15 +136,15 @@ mod with_tensorrt {
             // Seven classes, three at a time; the sidecar names the model.
             let mut detector = shop
                 .detector()
-                .with_trt_backbone(&built[0].path)
-                .with_trt_encoder_decoder(&built[1].path)
+                .with_options(|options| options.engine.trt_backbone = Some(built[0].path.clone()))
+                .with_options(|options| options.engine.trt_encoder_decoder = Some(built[1].path.clone()))
                 .with_class_chunk(7)
                 .build()
                 .expect("they belong together");
             same(&shop.find(&mut detector), &shop.expected(), 1e-2);
             let mut alone = shop
                 .detector()
-                .with_trt_encoder_decoder(&built[1].path)
+                .with_options(|options| options.engine.trt_encoder_decoder = Some(built[1].path.clone()))
                 .build()
                 .expect("it belongs to its model");
             same(&shop.find(&mut alone), &shop.expected(), 1e-2);
@@ -168,8 +168,11 @@ mod with_tensorrt {
                 .expect("the gate accepts both");
             let graphs: Vec<_> = built.iter().map(|engine| engine.graph).collect();
             assert_eq!(graphs, [ModelGraph::BackboneFirst, ModelGraph::BackboneSecond]);
-            let mut detector =
-                shop.detector().with_trt_backbone(&built[0].path).build().expect("both engines exist");
+            let mut detector = shop
+                .detector()
+                .with_options(|options| options.engine.trt_backbone = Some(built[0].path.clone()))
+                .build()
+                .expect("both engines exist");
             same(&shop.find(&mut detector), &shop.expected(), 1e-2);
         }
 

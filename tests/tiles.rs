@@ -21,7 +21,14 @@ fn builder() -> DetectorBuilder {
 }
 
 fn detector(tiling: impl Into<Option<Tiling>>) -> Detector {
-    builder().with_tiling(tiling).build().expect("the built-in model runs")
+    builder().with_options(|options| options.tiling = tiling.into()).build().expect("the built-in model runs")
+}
+
+/// With masks and semantic maps.
+fn with_maps(tiling: Option<Tiling>) -> DetectorBuilder {
+    builder().with_options(|options| {
+        (options.masks, options.semantic_maps, options.tiling) = (true, true, tiling);
+    })
 }
 
 fn prompts() -> Prompts {
@@ -107,9 +114,7 @@ fn a_picture_that_needs_no_tiles_gives_the_same() {
     let small = SceneOptions { width: 224, height: 200, ..options.clone() };
     let scene = SceneGenerator::new(6, options).expect("valid options").scene(1).image;
     let small = SceneGenerator::new(6, small).expect("valid options").scene(0).image;
-    let with = |tiling: Option<Tiling>| {
-        builder().with_masks(true).with_semantic_maps(true).with_tiling(tiling).build()
-    };
+    let with = |tiling| with_maps(tiling).build();
     let mut plain = with(None).expect("the built-in model runs");
     let sizes = [(TileSize::Auto, &small), (TileSize::square(64), &small), (TileSize::square(448), &scene)];
     for (size, image) in sizes {
@@ -135,8 +140,7 @@ fn masks_are_joined_across_tiles() {
     };
     let scene = SceneGenerator::new(11, options).expect("valid options").scene(2);
     let tiling = Tiling::new(TileSize::square(300));
-    let mut detector =
-        builder().with_masks(true).with_semantic_maps(true).with_tiling(tiling).build().expect("it runs");
+    let mut detector = with_maps(Some(tiling)).build().expect("it runs");
     let found = detector.detect(&scene.image, &Prompts::new(["pizza"]).expect("a name")).expect("it detects");
     assert_eq!(found.len(), scene.objects.len());
     for object in &scene.objects {
@@ -181,6 +185,8 @@ fn frames_are_searched_in_tiles() {
     let outcome = pipeline.recv().expect("it detects").expect("a frame was pushed");
     assert!(outcome.detected && !expected.is_empty());
     assert_eq!(outcome.detections, expected);
-    let refused = Pipeline::builder(detector(tiling), prompts()).with_class_budget(1).build();
+    let refused = Pipeline::builder(detector(tiling), prompts())
+        .with_options(|options| options.class_budget = Some(1))
+        .build();
     assert!(refused.expect_err("a budget").to_string().starts_with("tile: "));
 }

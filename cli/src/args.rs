@@ -14,16 +14,17 @@ mod videos;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use ocelli::builtin::{vocabulary, weights_sha256};
 use ocelli::tensorrt::{NativeTensorRt, Sidecar};
 use ocelli::{
     Cancellation, Detector, DetectorBuilder, EngineKind, Error, ErrorKind, ModelSource, Prompt, Prompts,
     Result,
-    engine::shared_threads,
+    engine::{EngineOptions, PrepareEngines},
+    options::{DetectorOptions, PrecisionChoice},
     stages::{Screening, TextCacheFile},
 };
 use ocelli_datasets::closest;
-use ocelli_export::contract::Precision;
 use ocelli_verify::tensorrt::with_tensorrt;
 
 use crate::{LogArgs, cancel_on_interrupt, status};
@@ -53,6 +54,14 @@ pub const INPUT: &str = "Input";
 pub const OUTPUT: &str = "Output";
 /// Heading of options that trade time, memory and completeness.
 pub const PERFORMANCE: &str = "Performance";
+
+/// Reads one of these names.
+pub(crate) fn one_of<T>(names: &'static [&'static str]) -> impl TypedValueParser<Value = T>
+where
+    T: std::str::FromStr<Err = Error> + Clone + Send + Sync + 'static,
+{
+    PossibleValuesParser::new(names).try_map(|name| name.parse())
+}
 
 /// Shown after the help of commands that detect.
 macro_rules! built_in_model_help {
@@ -123,29 +132,6 @@ pub struct ModelArgs {
     /// CPU threads [default: one per physical core]
     #[arg(long, allow_negative_numbers = true, value_name = "N")]
     pub threads: Option<usize>,
-}
-
-/// `--precision`.
-#[derive(Clone, Copy, Debug)]
-pub enum PrecisionChoice {
-    /// The fastest one that stays close to fp32.
-    Auto,
-    /// This one.
-    Of(Precision),
-}
-
-impl std::str::FromStr for PrecisionChoice {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        match text {
-            "auto" => Ok(Self::Auto),
-            _ => text.parse().map(Self::Of).map_err(|error: Error| {
-                let message = error.to_string().replace("expected ", "expected auto, ");
-                Error::new(error.kind(), message).about("precision")
-            }),
-        }
-    }
 }
 
 impl ModelArgs {
@@ -240,53 +226,32 @@ impl ModelArgs {
         }
     }
 
-    /// A detector's options, from the arguments.
+    /// The options of a detector on one device.
     ///
     /// # Errors
-    /// `ErrorKind::InvalidArgument` for an unknown engine, `ErrorKind::Unavailable` for one that this build lacks.
-    pub fn detector(&self) -> Result<DetectorBuilder> {
-        let kind: EngineKind = self.engine.parse()?;
+    /// `ErrorKind::InvalidArgument` for an unknown engine and for files that do not exist.
+    pub fn options(&self) -> Result<DetectorOptions> {
+        self.options_on(self.engine.parse()?)
+    }
+
+    fn options_on(&self, kind: EngineKind) -> Result<DetectorOptions> {
         self.check_files()?;
-        let cancellation = Cancellation::new();
-        cancel_on_interrupt(&cancellation);
-        let builder = Detector::builder().with_engine(kind);
-        let mut builder =
-            with_tensorrt(builder, kind, &format!("--engine {kind}"), self.tensorrt.as_deref())?
-                .with_cpu_fallback(self.allow_partial)
-                .with_allow_inexact(self.allow_inexact)
-                .with_tf32(self.tf32)
-                .with_cancellation(cancellation);
-        builder = builder.with_model(self.source());
-        if let Some(path) = &self.tokenizer {
-            builder = builder.with_tokenizer(path);
-        }
-        builder = match self.precision {
-            None => builder,
-            Some(PrecisionChoice::Auto) => builder.with_fast_precision(),
-            Some(PrecisionChoice::Of(precision)) => builder.with_precision(precision),
+        let args = self.clone();
+        let engine = EngineOptions {
+            kind,
+            threads: args.threads,
+            onnxruntime: args.onnxruntime,
+            openvino: args.openvino,
+            webgpu: args.webgpu,
+            tensorrt: args.tensorrt,
+            trt_backbone: args.trt,
+            trt_encoder_decoder: args.trt_enc_dec,
+            cpu_fallback: args.allow_partial,
+            allow_inexact: args.allow_inexact,
+            tf32: args.tf32,
         };
-        if let Some(threads) = self.threads {
-            builder = builder.with_threads(threads);
-        }
-        if let Some(path) = &self.onnxruntime {
-            builder = builder.with_onnxruntime(path);
-        }
-        if let Some(path) = &self.openvino {
-            builder = builder.with_openvino(path);
-        }
-        if let Some(path) = &self.webgpu {
-            builder = builder.with_webgpu(path);
-        }
-        if let Some(engine) = &self.trt {
-            builder = builder.with_trt_backbone(engine);
-        }
-        if let Some(engine) = &self.trt_enc_dec {
-            builder = builder.with_trt_encoder_decoder(engine);
-        }
-        if let Some(path) = &self.tensorrt {
-            builder = builder.with_tensorrt_library(path);
-        }
-        Ok(builder)
+        let (model, tokenizer, precision) = (self.source(), args.tokenizer, args.precision);
+        Ok(DetectorOptions { model, tokenizer, precision, engine, ..DetectorOptions::default() })
     }
 }
 
@@ -295,16 +260,22 @@ impl ModelArgs {
 #[command(next_help_heading = DETECTION)]
 pub struct DetectorArgs {
     /// Keep detections with a higher score, 0 to 1 [default: 0.3]
-    #[arg(long, id = "score_threshold", alias = "conf", value_name = "SCORE", allow_negative_numbers = true)]
+    #[arg(long, alias = "conf", value_name = "SCORE", allow_negative_numbers = true)]
     pub confidence: Option<f32>,
     /// Suppress boxes of the same class that overlap a better one by more than this IoU; 1 keeps all [default: 0.7]
-    #[arg(long, id = "nms_iou", alias = "iou", value_name = "IOU", allow_negative_numbers = true)]
+    #[arg(long, alias = "iou", value_name = "IOU", allow_negative_numbers = true)]
     pub nms: Option<f32>,
     /// Suppress overlapping boxes across classes as well [default: off]
-    #[arg(long, id = "class_agnostic_nms_iou", value_name = "IOU", allow_negative_numbers = true)]
+    #[arg(long, value_name = "IOU", allow_negative_numbers = true)]
     pub class_agnostic_nms: Option<f32>,
     /// Keep at most the N best detections of an image [default: all]
-    #[arg(long, alias = "max-detections", value_name = "N", allow_negative_numbers = true)]
+    #[arg(
+        long,
+        id = "max_detections",
+        alias = "max-detections",
+        value_name = "N",
+        allow_negative_numbers = true
+    )]
     pub max_det: Option<usize>,
     /// Which model, and what runs it.
     #[command(flatten)]
@@ -337,16 +308,6 @@ pub struct ScreenArgs {
     pub screen: Option<Screening>,
 }
 
-impl ScreenArgs {
-    /// Adds the first pass to a detector's options.
-    pub fn apply(&self, builder: DetectorBuilder) -> DetectorBuilder {
-        match self.screen {
-            Some(screening) => builder.with_screening(screening),
-            None => builder,
-        }
-    }
-}
-
 fn parse_screening(text: &str) -> std::result::Result<Screening, String> {
     match (text, text.parse::<f32>()) {
         ("calibrated", _) => Ok(Screening::Calibrated),
@@ -356,66 +317,50 @@ fn parse_screening(text: &str) -> std::result::Result<Screening, String> {
 }
 
 impl DetectorArgs {
-    /// As [`detector`](Self::detector), for each device that `--engine` names. They share the threads.
+    /// The options on each device that `--engine` names.
     ///
     /// # Errors
-    /// As [`detector`](Self::detector), and for different engines, and engine files with several devices.
-    pub fn devices(&self) -> Result<Vec<DetectorBuilder>> {
-        let kinds = EngineKind::list(&self.model.engine)?;
-        let count = kinds.len();
-        if count == 1 {
-            return Ok(vec![self.detector()?]);
-        }
-        if self.model.trt.is_some() || self.model.trt_enc_dec.is_some() {
-            let message = "engine: engine files run on one GPU; name one, or leave the files out";
-            return Err(Error::new(ErrorKind::InvalidArgument, message).about("engine"));
-        }
-        let device = |kind: &EngineKind| {
-            let mut one = self.clone();
-            one.model.engine = kind.to_string();
-            one.model.threads = shared_threads(one.model.threads, count);
-            one.detector()
-        };
-        kinds.iter().map(device).collect()
+    /// As [`options`](Self::options) and [`DetectorOptions::for_devices`].
+    pub fn devices(&self) -> Result<Vec<DetectorOptions>> {
+        self.options_on(EngineKind::Auto)?.for_devices(&self.model.engine)
     }
 
-    /// A detector's options, from the arguments.
+    /// The options on one device.
     ///
     /// # Errors
-    /// As [`ModelArgs::detector`], and for numbers out of their range.
-    pub fn detector(&self) -> Result<DetectorBuilder> {
-        for (parameter, value) in [
-            ("score_threshold", self.confidence),
-            ("nms_iou", self.nms),
-            ("class_agnostic_nms_iou", self.class_agnostic_nms),
-        ] {
-            if let Some(value) = value.filter(|value| !(0.0..=1.0).contains(value)) {
-                return Err(Error::argument(parameter, value, "a number from 0 to 1"));
-            }
-        }
+    /// As [`ModelArgs::options`] and [`DetectorOptions::check`].
+    pub fn options(&self) -> Result<DetectorOptions> {
+        self.options_on(self.model.engine.parse()?)
+    }
+
+    fn options_on(&self, kind: EngineKind) -> Result<DetectorOptions> {
         if let Some(path) = &self.text_cache {
             check_output_file("--text-cache", path)?;
         }
-        let mut builder = self.model.detector()?.with_class_agnostic_nms(self.class_agnostic_nms);
-        if let Some(score) = self.confidence {
-            builder = builder.with_confidence(score);
-        }
-        if let Some(iou) = self.nms {
-            builder = builder.with_nms(iou);
-        }
-        if self.max_det == Some(0) {
-            return Err(Error::argument("max_det", 0, "at least 1"));
-        }
-        builder = builder.with_max_detections(self.max_det);
-        if let Some(imgsz) = self.imgsz {
-            builder = builder.with_imgsz(imgsz);
-        }
-        if let Some(path) = &self.text_cache {
-            builder = builder.with_text_cache(TextCacheFile::File(path.clone()));
-        }
-        if let Some(classes) = self.class_chunk {
-            builder = builder.with_class_chunk(classes);
-        }
-        Ok(builder)
+        let text_cache = self.text_cache.clone().map_or(TextCacheFile::Automatic, TextCacheFile::File);
+        let options = DetectorOptions {
+            imgsz: self.imgsz,
+            confidence: self.confidence,
+            nms: self.nms,
+            class_agnostic_nms: self.class_agnostic_nms,
+            max_detections: self.max_det,
+            class_chunk: self.class_chunk,
+            text_cache,
+            ..self.model.options_on(kind)?
+        };
+        options.check()?;
+        Ok(options)
     }
+}
+
+/// Builds a detector with these options, unless Ctrl-C is pressed.
+///
+/// # Errors
+/// As [`with_tensorrt`].
+pub fn detector(options: DetectorOptions) -> Result<DetectorBuilder> {
+    let cancellation = Cancellation::new();
+    cancel_on_interrupt(&cancellation);
+    let (kind, library) = (options.engine.kind, options.engine.tensorrt.clone());
+    let builder = Detector::with(options).with_cancellation(cancellation);
+    with_tensorrt(builder, kind, &format!("--engine {kind}"), library.as_deref())
 }

@@ -74,12 +74,13 @@ mod tests {
             ("detect", "threads", "threads is 0", "--threads is 0"),
             (
                 "detect",
-                "score_threshold",
-                "score_threshold is 7: expected 0 to 1",
+                "confidence",
+                "confidence is 7: expected 0 to 1",
                 "--confidence is 7: expected 0 to 1",
             ),
-            ("detect", "nms_iou", "nms_iou is 2", "--nms is 2"),
-            ("detect", "class_agnostic_nms_iou", "class_agnostic_nms_iou is 2", "--class-agnostic-nms is 2"),
+            ("detect", "nms", "nms is 2", "--nms is 2"),
+            ("detect", "class_agnostic_nms", "class_agnostic_nms is 2", "--class-agnostic-nms is 2"),
+            ("detect", "max_detections", "max_detections is 0", "--max-det is 0"),
             ("detect", "engine", "engine gpt: no such engine", "--engine gpt: no such engine"),
             (
                 "detect",

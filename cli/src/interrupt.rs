@@ -2,8 +2,11 @@
 
 use std::fmt;
 use std::io::IsTerminal;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use ocelli::Cancellation;
 
@@ -64,10 +67,59 @@ pub fn interrupted() -> Result<(), Interrupted> {
 pub fn until_interrupted<T: Send + 'static>(
     work: impl FnOnce() -> ocelli::Result<T> + Send + 'static,
 ) -> ocelli::Result<T> {
-    let thread = std::thread::spawn(work);
-    while !thread.is_finished() {
-        interrupted().map_err(|stop| ocelli::Error::new(ocelli::ErrorKind::Cancelled, stop.to_string()))?;
-        std::thread::sleep(std::time::Duration::from_millis(2));
+    let done = on_thread(work, Duration::ZERO);
+    done.map_err(|stop| ocelli::Error::new(ocelli::ErrorKind::Cancelled, stop.to_string()))?
+}
+
+/// Does work on another thread. After Ctrl-C it has `patience` to end, and is then left to end with the program.
+///
+/// # Errors
+/// [`Interrupted`], also if the work is done by then.
+pub(crate) fn on_thread<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+    patience: Duration,
+) -> Result<T, Interrupted> {
+    let interrupt = Cancellation::new();
+    cancel_on_interrupt(&interrupt);
+    unless_cancelled(work, patience, &interrupt)
+}
+
+fn unless_cancelled<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+    patience: Duration,
+    interrupt: &Cancellation,
+) -> Result<T, Interrupted> {
+    let (end, ended) = channel();
+    let stop = end.clone();
+    let _hook = interrupt.on_cancel(move || drop(stop.send(None)));
+    std::thread::spawn(move || end.send(Some(catch_unwind(AssertUnwindSafe(work)))));
+    match ended.recv() {
+        Ok(Some(done)) if !interrupt.is_cancelled() => Ok(done.unwrap_or_else(|panic| resume_unwind(panic))),
+        Ok(Some(_)) => Err(Interrupted),
+        _ => {
+            drop(ended.recv_timeout(patience));
+            Err(Interrupted)
+        }
     }
-    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    #[test]
+    fn what_takes_long_is_left_behind() {
+        let (running, stopped) = (Cancellation::new(), Cancellation::new());
+        let began = Instant::now();
+        let (_never, waits) = channel::<()>();
+        stopped.cancel();
+        let left = unless_cancelled(move || waits.recv().is_ok(), Duration::from_millis(10), &stopped);
+        assert_eq!(left, Err(Interrupted), "it waits for ever");
+        assert!(began.elapsed() < Duration::from_secs(10));
+        assert_eq!(unless_cancelled(|| 7, Duration::ZERO, &running), Ok(7));
+        let late = unless_cancelled(|| 7, Duration::from_secs(1), &stopped);
+        assert_eq!(late, Err(Interrupted), "the result comes too late");
+    }
 }

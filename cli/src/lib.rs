@@ -6,7 +6,7 @@
 //!
 //! ```no_run
 //! use clap::Parser;
-//! use ocelli_cli::{LogArgs, ModelArgs, parse, run, status};
+//! use ocelli_cli::{LogArgs, ModelArgs, detector, parse, run, status};
 //!
 //! #[derive(Parser)]
 //! struct Arguments {
@@ -19,7 +19,7 @@
 //! fn main() -> std::process::ExitCode {
 //!     let args: Arguments = parse();
 //!     run::<Arguments>(&args.log, || {
-//!         let detector = args.model.detector()?.build()?;
+//!         let detector = detector(args.model.options()?)?.build()?;
 //!         status(&args.log, &format!("engine: {}", detector.engine()));
 //!         Ok(())
 //!     })
@@ -49,12 +49,12 @@ pub mod report;
 mod usage;
 
 pub use args::{
-    DetectorArgs, ModelArgs, PrecisionChoice, TrackerArgs, VerificationArgs, check_output_file, class_names,
+    DetectorArgs, ModelArgs, TrackerArgs, VerificationArgs, check_output_file, class_names, detector,
     expand_images,
 };
 pub use exit::{run, usage};
 pub use interrupt::{Interrupted, cancel_on_interrupt, interrupted};
-pub(crate) use loading::load;
+pub use loading::load;
 pub use logging::LogArgs;
 pub use output::{print, status};
 pub use program::{Program, demo_image, demo_video, main};

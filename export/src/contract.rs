@@ -252,6 +252,18 @@ pub enum Target {
     TensorRt,
 }
 
+impl FromStr for Target {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self> {
+        match name {
+            "onnxruntime" => Ok(Self::OnnxRuntime),
+            "tensorrt" => Ok(Self::TensorRt),
+            _ => Err(Error::argument("target", format_args!("{name:?}"), "onnxruntime or tensorrt")),
+        }
+    }
+}
+
 /// The tokens of a text prompt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -261,6 +273,18 @@ pub enum Prompting {
     Official,
     /// The text tokens only, as `transformers` and DART run a prompt without boxes.
     Text,
+}
+
+impl FromStr for Prompting {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self> {
+        match name {
+            "official" => Ok(Self::Official),
+            "text" => Ok(Self::Text),
+            _ => Err(Error::argument("prompt", format_args!("{name:?}"), "official or text")),
+        }
+    }
 }
 
 /// Number format of the weights inside the graphs.

@@ -7,6 +7,7 @@ use ocelli_engines::{Engine, Tensor};
 use ocelli_export::contract::{file, tensor};
 
 use super::chunk_prompts::{ChunkPrompts, ChunkShape};
+use super::encode::Wanted;
 use super::engine_io::{HostCopies, fixed_size, move_to};
 use super::exemplars::ExemplarEncoder;
 use super::features::{IMAGE_PROMPT, ImageFeatures};
@@ -164,6 +165,11 @@ impl PromptDecoder {
         self.cancellation = cancellation;
     }
 
+    /// The features that it decodes.
+    pub(super) fn wanted(&self) -> Wanted {
+        Wanted { masks: self.mask_outputs.any(), hidden: false }
+    }
+
     /// Whether the next images get masks. It makes no difference to a detector that was built without them.
     pub fn set_masks(&mut self, masks: bool) {
         match (masks, self.paused.take()) {
@@ -235,7 +241,7 @@ impl PromptDecoder {
     }
 
     /// The score of every class in a first, coarse pass, 0 to 1; `None` for classes that are always decoded, and for all
-    /// of them if the detector was built without [screening](crate::DetectorBuilder::with_screening).
+    /// of them if the detector was built without [screening](crate::options::DetectorOptions::screening).
     ///
     /// # Errors
     /// As [`decode`](Self::decode).
@@ -265,7 +271,7 @@ impl PromptDecoder {
         Ok(scores)
     }
 
-    /// The classes that [screening](crate::DetectorBuilder::with_screening) does not rule out in an image, ascending;
+    /// The classes that [screening](crate::options::DetectorOptions::screening) does not rule out in an image, ascending;
     /// `None` without screening.
     ///
     /// # Errors
@@ -355,7 +361,7 @@ impl PromptDecoder {
     }
 
     /// Takes the semantic maps of the last image: one for each class that was found, by class id. Empty unless the detector
-    /// was built [with semantic maps](crate::DetectorBuilder::with_semantic_maps).
+    /// was built [with semantic maps](crate::options::DetectorOptions::semantic_maps).
     pub fn take_semantic_maps(&mut self) -> Vec<SemanticMap> {
         self.mask_head.as_mut().map(|head| std::mem::take(&mut head.semantic_maps)).unwrap_or_default()
     }

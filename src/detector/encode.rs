@@ -82,16 +82,29 @@ impl ImagePreprocessor {
     }
 }
 
+/// The features of an image that are wanted beside those for detections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// Those that [masks](super::PromptDecoder::set_masks) are computed from, which a detector has that was built with masks; by
+    /// default they are wanted.
+    pub masks: bool,
+    /// Those that an [`ObjectSegmenter`](super::ObjectSegmenter) and a tracker need, which only a model with a tracker has; by
+    /// default they are not wanted.
+    pub hidden: bool,
+}
+
+impl Default for Wanted {
+    fn default() -> Self {
+        Self { masks: true, hidden: false }
+    }
+}
+
 /// Computes image features from pixels.
 pub struct Backbone {
     model: Model,
     factory: EngineFactory,
     /// Whether it was built for masks.
     masks: bool,
-    /// Whether the features for masks are left out for now.
-    is_without_masks: bool,
-    /// Whether a tracker needs the last features.
-    is_with_hidden: bool,
     /// One graph, or two that run one after the other.
     engines: Vec<Box<dyn Engine>>,
     /// Whether the engines have run.
@@ -105,8 +118,6 @@ impl Backbone {
             model: model.clone(),
             factory,
             masks,
-            is_without_masks: false,
-            is_with_hidden: false,
             engines: Vec::new(),
             has_run: false,
             tokens: Tensor::empty(),
@@ -142,17 +153,6 @@ impl Backbone {
         }
     }
 
-    /// Whether the next images get the features that [masks](super::PromptDecoder::set_masks) are computed from. It makes no
-    /// difference to a detector that was built without masks.
-    pub fn set_masks(&mut self, masks: bool) {
-        self.is_without_masks = !masks;
-    }
-
-    /// Whether the next images get the features that a tracker needs, which only a model with a tracker has.
-    pub(crate) fn set_hidden(&mut self, hidden: bool) {
-        self.is_with_hidden = hidden;
-    }
-
     /// Whether the loaded graph has these features: an engine file may have been built without them.
     pub(crate) fn has_hidden(&self) -> bool {
         self.engines.last().is_some_and(|engine| engine.spec().output(tensor::HIDDEN).is_some())
@@ -172,6 +172,7 @@ impl Backbone {
         &mut self,
         pixels: &Tensor,
         size: (u32, u32),
+        wanted: Wanted,
         features: &mut ImageFeatures,
         times: &mut StageTimes,
     ) -> Result<()> {
@@ -186,7 +187,7 @@ impl Backbone {
         let hidden = &mut features.hidden;
         let [fine, middle, coarse, image_prompt] = &mut features.tensors;
         let mut outputs = vec![(tensor::FPN[2], coarse)];
-        if self.masks && !self.is_without_masks {
+        if self.masks && wanted.masks {
             outputs.extend([(tensor::FPN[0], fine), (tensor::FPN[1], middle)]);
         } else {
             // Those of another image must not be taken for those of this one.
@@ -195,7 +196,7 @@ impl Backbone {
         if official {
             outputs.push((tensor::IMAGE_PROMPT, image_prompt));
         }
-        if self.is_with_hidden {
+        if wanted.hidden {
             move_to(hidden, device.as_ref());
             outputs.push((tensor::HIDDEN, hidden));
         } else {

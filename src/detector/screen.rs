@@ -40,12 +40,10 @@ impl Screening {
     /// The threshold for detections with at least this score.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] for a threshold outside 0 to 1, [`ErrorKind::Unavailable`] if the model has no
-    /// calibration.
+    /// [`ErrorKind::Unavailable`] if the model has no calibration.
     pub(super) fn threshold(self, model: &Model, is_built_in: bool, confidence: f32) -> Result<f32> {
         let threshold = match self {
-            Self::At(threshold) if (0.0..=1.0).contains(&threshold) => return Ok(threshold),
-            Self::At(threshold) => return Err(Error::argument("screen", threshold, "0 to 1")),
+            Self::At(threshold) => return Ok(threshold),
             Self::Calibrated => ScreenCalibration::of(model)?,
         };
         let built_in = || is_built_in.then(ScreenCalibration::of_built_in);

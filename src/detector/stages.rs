@@ -4,7 +4,7 @@ use ocelli_engines::{Device, Tensor};
 
 use super::Detections;
 use super::decode::PromptDecoder;
-use super::encode::{Backbone, ImagePreprocessor};
+use super::encode::{Backbone, ImagePreprocessor, Wanted};
 use super::features::ImageFeatures;
 use super::segment::ObjectSegmenter;
 use super::text::{EmbeddedPrompts, TextEmbedder};
@@ -15,13 +15,13 @@ use ocelli_error::Result;
 /// The stages of a [`Detector`](crate::Detector): text to embedded prompts, an image to features, both to detections.
 ///
 /// ```
-/// use ocelli::{Detector, Image, Prompts, StageTimes, stages::{ImageFeatures, Stages}};
+/// use ocelli::{Detector, Image, Prompts, StageTimes, stages::{ImageFeatures, Stages, Wanted}};
 ///
 /// # fn main() -> ocelli::Result<()> {
 /// let Stages { mut text, mut encoder, mut decoder, .. } = Detector::builder().build()?.into_stages();
 /// let image = Image::open("demos/scenes/park.png")?;
 /// let (mut features, mut times) = (ImageFeatures::default(), StageTimes::default());
-/// encoder.encode_into(&image, &mut features, &mut times)?;
+/// encoder.encode_into(&image, Wanted::default(), &mut features, &mut times)?;
 /// for name in ["dog", "tree"] {
 ///     let prompts = text.embed(&Prompts::new([name])?)?;
 ///     println!("{name}: {}", decoder.decode(&features, &prompts, &mut times)?.len());
@@ -108,18 +108,7 @@ impl ImageEncoder {
         self.backbone.device()
     }
 
-    /// As [`Backbone::set_masks`].
-    pub fn set_masks(&mut self, masks: bool) {
-        self.backbone.set_masks(masks);
-    }
-
-    /// Whether the next images get the features that an [`ObjectSegmenter`] and a tracker need, which only a model with a
-    /// tracker has.
-    pub fn set_hidden(&mut self, hidden: bool) {
-        self.backbone.set_hidden(hidden);
-    }
-
-    /// Whether the [loaded](Self::load) backbone has these features: an engine file may have been built without them.
+    /// Whether the [loaded](Self::load) backbone has [`Wanted::hidden`]: an engine file may have been built without it.
     pub fn has_hidden(&self) -> bool {
         self.backbone.has_hidden()
     }
@@ -136,11 +125,12 @@ impl ImageEncoder {
     pub fn encode_into<'i>(
         &mut self,
         image: impl Into<FrameView<'i>>,
+        wanted: Wanted,
         features: &mut ImageFeatures,
         times: &mut StageTimes,
     ) -> Result<()> {
         let image = image.into();
-        self.encode_view_into(image, (image.width, image.height), features, times)
+        self.encode_view_into(image, (image.width, image.height), wanted, features, times)
     }
 
     /// As [`encode_into`](Self::encode_into), of an image of `size` (width, height) whose view may have been reduced.
@@ -148,12 +138,13 @@ impl ImageEncoder {
         &mut self,
         image: FrameView<'_>,
         size: (u32, u32),
+        wanted: Wanted,
         features: &mut ImageFeatures,
         times: &mut StageTimes,
     ) -> Result<()> {
         self.load()?;
         self.preprocessor.run_into(image, &mut self.pixels, times)?;
-        self.backbone.run_into(&self.pixels, size, features, times)
+        self.backbone.run_into(&self.pixels, size, wanted, features, times)
     }
 
     /// Computes the features of `pixels` [1, 3, S, S] that were preprocessed elsewhere, from an image of `size` (width,
@@ -165,10 +156,11 @@ impl ImageEncoder {
         &mut self,
         pixels: &Tensor,
         size: (u32, u32),
+        wanted: Wanted,
         features: &mut ImageFeatures,
         times: &mut StageTimes,
     ) -> Result<()> {
-        self.backbone.run_into(pixels, size, features, times)
+        self.backbone.run_into(pixels, size, wanted, features, times)
     }
 
     /// Its two stages, for different threads.

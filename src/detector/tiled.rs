@@ -4,6 +4,7 @@ use ocelli_error::Result;
 
 use super::Detections;
 use super::decode::PromptDecoder;
+use super::encode::Wanted;
 use super::features::ImageFeatures;
 use super::stages::ImageEncoder;
 use super::text::EmbeddedPrompts;
@@ -99,7 +100,7 @@ impl TiledSearch {
         times: &mut StageTimes,
     ) -> Result<Detections> {
         let (start, before) = (Instant::now(), times.total);
-        encode_whole(encoder, decoder.input().0, picture, features, times)?;
+        encode_whole(encoder, (decoder.input().0, decoder.wanted()), picture, features, times)?;
         let items = decoder.decode(features, prompts, times)?;
         let semantic = decoder.take_semantic_maps();
         times.total = before + milliseconds_since(start);
@@ -114,7 +115,7 @@ impl TiledSearch {
         prompts: &EmbeddedPrompts,
         times: &mut StageTimes,
     ) -> Result<Detections> {
-        encoder.encode_into(picture.region(tile)?, &mut self.features, times)?;
+        encoder.encode_into(picture.region(tile)?, decoder.wanted(), &mut self.features, times)?;
         let items = decoder.decode(&self.features, prompts, times)?;
         let semantic = decoder.take_semantic_maps();
         Ok(Detections { items, semantic, times: StageTimes::default() })
@@ -172,8 +173,18 @@ impl TiledSearch {
             let place = group[0].0;
             let offset = place.map_or((0.0, 0.0), |tile| (tile.x as f32, tile.y as f32));
             match place {
-                Some(tile) => encoder.encode_into(picture.region(tile)?, &mut self.features, times)?,
-                None => encode_whole(encoder, decoder.input().0, picture, &mut self.features, times)?,
+                Some(tile) => {
+                    encoder.encode_into(
+                        picture.region(tile)?,
+                        decoder.wanted(),
+                        &mut self.features,
+                        times,
+                    )?;
+                }
+                None => {
+                    let how = (decoder.input().0, decoder.wanted());
+                    encode_whole(encoder, how, picture, &mut self.features, times)?;
+                }
             }
             let shifted = group.iter().map(|&(_, class)| {
                 let mut embedded = prompts.classes[class].clone();
@@ -193,13 +204,13 @@ impl TiledSearch {
 /// Computes the features of the whole picture.
 pub(super) fn encode_whole(
     encoder: &mut ImageEncoder,
-    side: usize,
+    (side, wanted): (usize, Wanted),
     picture: &mut dyn Regions,
     features: &mut ImageFeatures,
     times: &mut StageTimes,
 ) -> Result<()> {
     let size = picture.size();
-    encoder.encode_view_into(picture.whole(side as u32)?, size, features, times)
+    encoder.encode_view_into(picture.whole(side as u32)?, size, wanted, features, times)
 }
 
 /// The tile of the lowest level that has all exemplars of a prompt, of several the one around whose middle they are.

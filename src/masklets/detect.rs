@@ -5,7 +5,7 @@ use ocelli_tracking::masklets::{Detection, LogitMask, MaskletOptions};
 
 use super::graphs::Sizes;
 use crate::detector::{
-    Detector, EmbeddedPrompts, ImageEncoder, ImageFeatures, PromptDecoder, Stages, TextEmbedder,
+    Detector, EmbeddedPrompts, ImageEncoder, ImageFeatures, PromptDecoder, Stages, TextEmbedder, Wanted,
 };
 use crate::frame_view::FrameView;
 use crate::image::Image;
@@ -88,9 +88,7 @@ impl MaskDetector {
     /// [`ErrorKind::Mismatch`](crate::ErrorKind::Mismatch) if the model has no tracker.
     pub(super) fn without_prompts(detector: Detector) -> Result<(Self, TextEmbedder)> {
         let side = mask_side(&detector)?;
-        let Stages { text, mut encoder, decoder, .. } = detector.into_stages();
-        encoder.set_hidden(true);
-        encoder.set_masks(false);
+        let Stages { text, encoder, decoder, .. } = detector.into_stages();
         Ok((Self { encoder, decoder, prompts: None, features: ImageFeatures::default(), side }, text))
     }
 
@@ -103,8 +101,11 @@ impl MaskDetector {
     }
 
     pub(super) fn set_prompts(&mut self, prompts: Option<EmbeddedPrompts>) {
-        self.encoder.set_masks(prompts.is_some());
         self.prompts = prompts;
+    }
+
+    fn wanted(&self) -> Wanted {
+        Wanted { masks: self.prompts.is_some(), hidden: true }
     }
 
     /// Encodes exemplars, which are boxes in this image.
@@ -113,7 +114,8 @@ impl MaskDetector {
         image: &Image,
         prompts: &EmbeddedPrompts,
     ) -> Result<EmbeddedPrompts> {
-        self.encoder.encode_into(image, &mut self.features, &mut StageTimes::default())?;
+        let wanted = self.wanted();
+        self.encoder.encode_into(image, wanted, &mut self.features, &mut StageTimes::default())?;
         self.decoder.keep_exemplars(&self.features, prompts)
     }
 
@@ -139,7 +141,8 @@ impl MaskDetector {
         times: &mut StageTimes,
     ) -> Result<()> {
         self.features.swap_hidden(&mut frame.hidden);
-        self.encoder.encode_into(image, &mut self.features, times)?;
+        let wanted = self.wanted();
+        self.encoder.encode_into(image, wanted, &mut self.features, times)?;
         let prompts = self.prompts.as_ref().filter(|_| detects);
         frame.detect(&mut self.features, &mut self.decoder, prompts, self.side, times)
     }
@@ -157,9 +160,5 @@ pub(crate) fn mask_side(detector: &Detector) -> Result<usize> {
 
 /// Which detections the tracker takes.
 pub(crate) fn post_processing(options: &MaskletOptions) -> PostProcessOptions {
-    PostProcessOptions {
-        score_threshold: options.detection_threshold,
-        nms_iou: None,
-        ..PostProcessOptions::default()
-    }
+    PostProcessOptions { confidence: options.detection_threshold, nms: None, ..PostProcessOptions::default() }
 }

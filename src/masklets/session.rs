@@ -88,7 +88,7 @@ impl VideoSessionOptions {
 /// (4P)² for each detection, 21 MB and 0.3 MB at 1008 pixels. A video file is read again from its start where a run goes back;
 /// 16 pictures are kept for that. Pushed frames stay in memory, 3 bytes a pixel. All of that is bounded by a
 /// [`window`](VideoSessionOptions::window): an object then costs 1.7 MB for each of its frames and at most 26 others. For several
-/// classes in one run use [`MaskTracker`] or a [pipeline](crate::PipelineBuilder::with_memory), whose memory is bounded.
+/// classes in one run use [`MaskTracker`] or a [pipeline](crate::options::PipelineOptions::memory), whose memory is bounded.
 pub struct VideoSession {
     session: MaskletSession,
     network: MaskletNetwork,

@@ -4,16 +4,15 @@ use std::sync::Arc;
 
 use ocelli_tracking::ByteTrackerOptions;
 
-use super::config::PipelineConfig;
 use super::memory::Memory;
-use super::motion::MotionGate;
+use super::options::PipelineOptions;
 use super::pulled::{self, Observer, RunSummary};
 use super::pushed::Pipeline;
 use super::stages::{DetectorParts, Drawing, Loaded};
 use super::stats::StatsRecorder;
 use super::{FramePolicy, Latency};
 use crate::cancellation::Cancellation;
-use crate::detector::{Detector, EmbeddedPrompts, Stages, TiledSearch};
+use crate::detector::{Detector, EmbeddedPrompts, Stages, TiledSearch, Wanted};
 use crate::draw::{Annotator, Redaction};
 use crate::masklets::{GivenObject, MaskletOptions, mask_side, open_tracker, post_processing};
 use crate::outcome::FrameOutcome;
@@ -28,17 +27,25 @@ pub struct PipelineBuilder {
     detector: Detector,
     more: Vec<Detector>,
     prompts: PromptInput,
-    config: PipelineConfig,
-    drawing: Drawing,
-    observer: Option<Observer>,
+    run: Run,
+}
+
+/// How a pipeline runs.
+pub(super) struct Run {
+    pub(super) options: PipelineOptions,
+    pub(super) redaction: Option<Redaction>,
+    pub(super) drawing: Drawing,
+    pub(super) observer: Option<Observer>,
+    pub(super) cancellation: Cancellation,
+    pub(super) stats: StatsRecorder,
 }
 
 enum PromptInput {
     /// Embedded when the pipeline starts.
     Prompts(Prompts),
     Embedded(EmbeddedPrompts),
-    /// The labels of objects that are given.
-    Labels(Arc<[Arc<str>]>),
+    /// Objects that are given, and their labels.
+    Objects(Arc<[Arc<str>]>, Vec<GivenObject>),
 }
 
 impl Pipeline {
@@ -53,7 +60,7 @@ impl Pipeline {
         PipelineBuilder::new(detector, PromptInput::Embedded(prompts))
     }
 
-    /// A pipeline that follows objects of the caller [by memory](PipelineBuilder::with_memory): nothing is detected, and frames
+    /// A pipeline that follows objects of the caller [by memory](PipelineOptions::memory): nothing is detected, and frames
     /// leave at once. The ids of tracks are those of the objects plus 1; class ids are places in `labels`.
     pub fn builder_of_objects(
         detector: Detector,
@@ -61,23 +68,23 @@ impl Pipeline {
         objects: Vec<GivenObject>,
         options: MaskletOptions,
     ) -> PipelineBuilder {
-        let mut builder = PipelineBuilder::new(detector, PromptInput::Labels(labels.into_iter().collect()));
-        builder.config.memory = Some(Memory { options, given: Some(objects) });
-        builder
+        let given = PromptInput::Objects(labels.into_iter().collect(), objects);
+        PipelineBuilder::new(detector, given).with_options(|it| it.memory = Some(options))
     }
 }
 
 impl PipelineBuilder {
     fn new(detector: Detector, prompts: PromptInput) -> Self {
         let annotator = Annotator::new();
-        Self {
-            detector,
-            more: Vec::new(),
-            prompts,
-            config: PipelineConfig::default(),
+        let run = Run {
+            options: PipelineOptions::default(),
+            redaction: None,
             drawing: Box::new(move |picture, outcome| annotator.annotate(picture, &outcome.detections)),
             observer: None,
-        }
+            cancellation: Cancellation::new(),
+            stats: StatsRecorder::new(),
+        };
+        Self { detector, more: Vec::new(), prompts, run }
     }
 
     /// Detectors of the same model with the same options on other devices: they take turns with the first one, frame by frame.
@@ -87,100 +94,40 @@ impl PipelineBuilder {
         self
     }
 
-    /// Tracks detections from frame to frame; off by default.
-    pub fn with_tracker(mut self, options: ByteTrackerOptions) -> Self {
-        self.config.tracker = Some(options);
+    /// Sets any of the [options](PipelineOptions).
+    pub fn with_options(mut self, set: impl FnOnce(&mut PipelineOptions)) -> Self {
+        set(&mut self.run.options);
         self
     }
 
-    /// Follows objects with masks by the model's memory of them, in place of boxes; the model has to have a tracker, and the
-    /// detector masks. Each frame has a [detection](FrameOutcome::detections) with a mask, and a [track](FrameOutcome::tracks)
-    /// with the identity, for each object. Frames are written some frames later unless the options say otherwise. The
-    /// thresholds are those of the options, not those of the detector.
-    ///
-    /// With several [devices](Self::with_more_devices) each object is tracked on the device that has the fewest when it
-    /// appears. With a [tracker](Self::with_tracker) as well, the boxes around the masks of the detections are followed by it
-    /// for a [comparison](FrameOutcome::compared).
-    pub fn with_memory(mut self, options: MaskletOptions) -> Self {
-        self.config.memory = Some(Memory { options, given: None });
-        self
+    /// As [`PipelineOptions::tracker`].
+    pub fn with_tracker(self, tracker: ByteTrackerOptions) -> Self {
+        self.with_options(|options| options.tracker = Some(tracker))
     }
 
-    /// Estimates how the camera moves and moves the tracks with it, for cameras that move; off by default. It costs a few
-    /// milliseconds a frame. Without a tracker it does nothing. See [`CameraMotionEstimator`](crate::pipeline::CameraMotionEstimator).
-    pub fn with_camera_motion(mut self) -> Self {
-        self.config.camera_motion = true;
-        self
+    /// As [`PipelineOptions::policy`].
+    pub fn with_policy(self, policy: FramePolicy) -> Self {
+        self.with_options(|options| options.policy = Some(policy))
     }
 
-    /// Tells the tracker what the detections look like in the backbone's features, so that it finds objects again that were
-    /// hidden; off by default. Without a tracker it does nothing. See
-    /// [`ByteTracker::update_with`](ocelli_tracking::ByteTracker::update_with).
-    pub fn with_appearance(mut self) -> Self {
-        self.config.appearance = true;
-        self
+    /// As [`PipelineOptions::latency`].
+    pub fn with_latency(self, latency: Latency) -> Self {
+        self.with_options(|options| options.latency = Some(latency))
     }
 
-    /// The treatment of frames when a queue is full. By default [`run`](Self::run) uses [`FramePolicy::Latest`] for live
-    /// sources; everything else uses [`FramePolicy::All`].
-    pub fn with_policy(mut self, policy: FramePolicy) -> Self {
-        self.config.policy = Some(policy);
-        self
+    /// As [`PipelineOptions::sequential`].
+    pub fn with_sequential(self, sequential: bool) -> Self {
+        self.with_options(|options| options.sequential = sequential)
     }
 
-    /// The number of frames that may wait before each stage, 1 to 1024. The default is 2, or 1 with [`FramePolicy::Latest`].
-    /// Deeper queues add latency, and add throughput only if the stages' times vary.
-    pub fn with_queue_depth(mut self, frames: usize) -> Self {
-        self.config.queue_depth = Some(frames);
-        self
-    }
-
-    /// The goal: frames per second, or results soon after the frame. The default is [`Latency::Balanced`] for live
-    /// sources in [`run`](Self::run), else [`Latency::Throughput`]. The results of frames that are not dropped are the same.
-    pub fn with_latency(mut self, latency: Latency) -> Self {
-        self.config.latency = Some(latency);
-        self
-    }
-
-    /// Runs the detector on every `frames`th frame, at least 1. The tracker predicts the frames in between; without a
-    /// tracker they have no results.
-    pub fn with_detect_every(mut self, frames: u64) -> Self {
-        self.config.detect_every = frames;
-        self
-    }
-
-    /// Runs the detector on frames with motion only, for cameras that do not move. A frame without motion has the detections
-    /// of the last one that the detector looked at ([`FrameOutcome::still`]), and the tracker takes them as its own.
-    pub fn with_motion_gate(mut self, gate: MotionGate) -> Self {
-        self.config.motion = Some(gate);
-        self
+    /// As [`PipelineOptions::frame_rate`].
+    pub fn with_frame_rate(self, frames_per_second: f64) -> Self {
+        self.with_options(|options| options.frame_rate = Some(frames_per_second))
     }
 
     /// Makes the instances of some classes unrecognisable in the pictures that sinks get, annotated or not.
     pub fn with_redaction(mut self, redaction: Redaction) -> Self {
-        self.config.redaction = Some(redaction);
-        self
-    }
-
-    /// Decodes at most this many classes per frame, at least 1. Classes with live tracks or recent detections are
-    /// decoded in every frame, the others in rotation. At least a quarter of the budget, rounded up, is reserved for
-    /// the rotation. A class that is not decoded in a frame does not count as missed by the tracker.
-    pub fn with_class_budget(mut self, classes: usize) -> Self {
-        self.config.class_budget = Some(classes);
-        self
-    }
-
-    /// Runs all stages on one thread, frame after frame, for comparison; only frames are read on another one. The results are
-    /// bit-identical.
-    pub fn with_sequential(mut self, sequential: bool) -> Self {
-        self.config.sequential = sequential;
-        self
-    }
-
-    /// Frames per second, used to convert time stamps to the tracker's frames. Defaults to the source's rate; if
-    /// neither is known, the tracker counts frame indices.
-    pub fn with_frame_rate(mut self, frames_per_second: f64) -> Self {
-        self.config.frame_rate = Some(frames_per_second);
+        self.run.redaction = Some(redaction);
         self
     }
 
@@ -190,26 +137,26 @@ impl PipelineBuilder {
         mut self,
         draw: impl FnMut(&mut image::RgbImage, &FrameOutcome) -> Result<()> + Send + 'static,
     ) -> Self {
-        self.drawing = Box::new(draw);
+        self.run.drawing = Box::new(draw);
         self
     }
 
     /// A token to stop early. Frames that were already decoded still reach the sinks.
     pub fn with_cancellation(mut self, cancellation: Cancellation) -> Self {
-        self.config.cancellation = cancellation;
+        self.run.cancellation = cancellation;
         self
     }
 
     /// Where to record statistics; readable from any thread during the run and afterwards.
     pub fn with_stats(mut self, stats: StatsRecorder) -> Self {
-        self.config.stats = stats;
+        self.run.stats = stats;
         self
     }
 
     /// Called by [`run`](Self::run) on the calling thread after all sinks have written a frame, for a progress bar for
     /// example.
     pub fn with_observer(mut self, observer: impl FnMut(&FrameOutcome) + Send + 'static) -> Self {
-        self.observer = Some(Box::new(observer));
+        self.run.observer = Some(Box::new(observer));
         self
     }
 
@@ -219,7 +166,7 @@ impl PipelineBuilder {
     /// kept and drawn only if a sink asks for them. Every sink is finished, however the run ends. A source that waits for
     /// its next frame does not hold up the end: a second after it, the thread of the source is detached.
     ///
-    /// A detector in [low memory](crate::DetectorBuilder::with_low_memory) processes groups of frames on the calling thread: 64,
+    /// A detector in [low memory](crate::options::DetectorOptions::low_memory) processes groups of frames on the calling thread: 64,
     /// or fewer whose pictures and features take 256 MiB.
     ///
     /// # Errors
@@ -227,15 +174,10 @@ impl PipelineBuilder {
     /// source's error is returned after all earlier frames have been written; an error in a later stage or a sink ends
     /// the run at once. A panic in a stage is reported as [`Execution`](crate::ErrorKind::Execution). Cancellation is not an
     /// error.
-    pub fn run(
-        mut self,
-        source: impl Source + 'static,
-        sinks: &mut [Box<dyn Sink + '_>],
-    ) -> Result<RunSummary> {
-        self.config.low_memory = self.detector.is_in_low_memory();
-        self.config.check()?;
-        let loaded = load(self.detector, self.more, self.prompts, &self.config)?;
-        pulled::run(self.config, loaded, self.drawing, self.observer, source, sinks)
+    pub fn run(self, source: impl Source + 'static, sinks: &mut [Box<dyn Sink + '_>]) -> Result<RunSummary> {
+        self.run.options.check(self.detector.is_in_low_memory())?;
+        let loaded = load(self.detector, self.more, self.prompts, &self.run.options)?;
+        pulled::run(self.run, loaded, source, sinks)
     }
 
     /// Starts a pipeline that frames are pushed into. Loads the engines and embeds the prompts before it returns.
@@ -243,13 +185,13 @@ impl PipelineBuilder {
     /// # Errors
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) for invalid options; what [`Detector::prepare`] returns.
     pub fn build(self) -> Result<Pipeline> {
-        self.config.check()?;
+        self.run.options.check(false)?;
         if self.detector.is_in_low_memory() {
             let message = "low_memory: a frame that is pushed needs both halves of the model: leave it out";
             return Err(Error::new(ErrorKind::InvalidArgument, message).about("low_memory"));
         }
-        let loaded = load(self.detector, self.more, self.prompts, &self.config)?;
-        Pipeline::start(self.config, loaded)
+        let loaded = load(self.detector, self.more, self.prompts, &self.run.options)?;
+        Pipeline::start(self.run, loaded)
     }
 }
 
@@ -258,54 +200,57 @@ fn load(
     mut detector: Detector,
     more: Vec<Detector>,
     prompts: PromptInput,
-    config: &PipelineConfig,
+    options: &PipelineOptions,
 ) -> Result<Loaded> {
+    let low_memory = detector.is_in_low_memory();
     if !more.is_empty() {
         let others = [
             (
-                config.class_budget.is_some(),
+                options.class_budget.is_some(),
                 "class_budget, which chooses classes by what the frame before shows,",
             ),
-            (config.sequential, "sequential"),
-            (config.low_memory, "low_memory"),
-            (config.latency == Some(Latency::Low), "latency low, which works on one frame at a time,"),
+            (options.sequential, "sequential"),
+            (low_memory, "low_memory"),
+            (options.latency == Some(Latency::Low), "latency low, which works on one frame at a time,"),
         ];
         if let Some((_, other)) = others.into_iter().find(|(is_set, _)| *is_set) {
             return Err(one_device(other));
         }
     }
     let (mut network, mut side) = (None, None);
-    if let Some(Memory { options, given }) = &config.memory {
-        let mut opened = open_tracker(&detector, options)?;
+    if let Some(tracking) = &options.memory {
+        let mut opened = open_tracker(&detector, tracking)?;
         for other in &more {
             opened.add_device(other.model(), other.engine_factory())?;
         }
-        (network, side) = (Some(opened), Some((mask_side(&detector)?, options)));
-        if let PromptInput::Labels(labels) = &prompts {
-            check_objects(given.as_deref().unwrap_or_default(), labels)?;
-        }
+        (network, side) = (Some(opened), Some((mask_side(&detector)?, tracking)));
     }
     let tiles = detector.take_tiles();
-    if tiles.is_some() && (config.class_budget.is_some() || config.appearance) {
-        let other = if config.appearance { "appearance" } else { "class_budget" };
+    if tiles.is_some() && (options.class_budget.is_some() || options.appearance) {
+        let other = if options.appearance { "appearance" } else { "class_budget" };
         let message = format!(
             "tile: a frame in tiles has no features of its own, which {other} needs: leave one of them out"
         );
         return Err(Error::new(ErrorKind::InvalidArgument, message).about("tile"));
     }
     let mut stages = detector.into_stages();
-    let (prompts, labels) = match prompts {
+    let (prompts, given) = match prompts {
         PromptInput::Prompts(prompts) => (stages.text.embed(&prompts)?, None),
         PromptInput::Embedded(prompts) => (prompts, None),
-        PromptInput::Labels(labels) => (EmbeddedPrompts::default(), Some(labels)),
+        PromptInput::Objects(labels, objects) => (EmbeddedPrompts::default(), Some((labels, objects))),
     };
-    if prompts.is_empty() && labels.is_none() {
+    if prompts.is_empty() && (given.is_none() || options.memory.is_none()) {
         let message = "no prompts: expected at least one class to search for";
         return Err(Error::new(ErrorKind::InvalidArgument, message));
     }
+    let (labels, given) = given.unzip();
     let labels = labels.unwrap_or_else(|| prompts.labels());
+    if let Some(objects) = &given {
+        check_objects(objects, &labels)?;
+    }
+    let memory = network.zip(options.memory).map(|(network, options)| Memory { network, options, given });
     let more = more.into_iter().map(|mut detector| (detector.take_tiles(), detector.into_stages()));
-    let (more, low_memory): (Vec<_>, _) = (more.collect(), config.low_memory);
+    let more: Vec<_> = more.collect();
     let devices = std::thread::scope(|scope| {
         let prompts = &prompts;
         let load = |(tiles, stages)| {
@@ -316,7 +261,7 @@ fn load(
         loaded.extend(more.into_iter().map(|thread| thread.join().expect("loading does not panic")));
         loaded.into_iter().collect::<Result<_>>()
     });
-    Ok(Loaded { devices: devices?, labels, network })
+    Ok(Loaded { devices: devices?, labels, memory, low_memory })
 }
 
 /// Checks the objects that are given in place of prompts.
@@ -345,8 +290,6 @@ fn load_device(
     drop(text);
     let detects = !prompts.is_empty();
     if let Some((_, options)) = memory {
-        encoder.set_hidden(true);
-        encoder.set_masks(detects);
         if detects {
             decoder.set_post_processing(post_processing(options))?;
             decoder.require_masks()?;
@@ -360,7 +303,8 @@ fn load_device(
     }
     let (preprocessor, backbone) = encoder.into_halves();
     let mask_side = memory.map(|(side, _)| side);
-    Ok(DetectorParts { preprocessor, backbone, decoder, tiles, mask_side, prompts })
+    let wanted = Wanted { masks: detects, hidden: mask_side.is_some() };
+    Ok(DetectorParts { preprocessor, backbone, wanted, decoder, tiles, mask_side, prompts })
 }
 
 fn one_device(what: &str) -> Error {

@@ -1,10 +1,6 @@
 //! Limits how many frames are between the first stage and the last.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
-
-/// The interval at which a blocked thread checks whether it should still wait: cancellation does not wake it.
-const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Counts the frames that have entered and not left.
 pub(super) struct Gate {
@@ -31,10 +27,16 @@ impl Gate {
             if !keep_waiting() {
                 return None;
             }
-            inside = self.left.wait_timeout(inside, CHECK_INTERVAL).unwrap_or_else(PoisonError::into_inner).0;
+            inside = self.left.wait(inside).unwrap_or_else(PoisonError::into_inner);
         }
         *inside += 1;
         Some(Ticket(self.clone()))
+    }
+
+    /// Threads that wait look again whether they should.
+    pub(super) fn wake(&self) {
+        drop(self.lock());
+        self.left.notify_all();
     }
 
     fn lock(&self) -> MutexGuard<'_, usize> {

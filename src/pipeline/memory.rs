@@ -16,6 +16,7 @@ use ocelli_error::{Error, ErrorKind, Result};
 
 /// What is followed by memory, and how.
 pub(super) struct Memory {
+    pub(super) network: MaskletNetwork,
     pub(super) options: MaskletOptions,
     /// Objects in place of detections.
     pub(super) given: Option<Vec<GivenObject>>,
@@ -50,13 +51,12 @@ struct Stream {
 
 impl MemoryStage {
     pub(super) fn new(
-        network: MaskletNetwork,
         memory: Memory,
         labels: Arc<[Arc<str>]>,
         comparison: Option<ByteTrackerOptions>,
         shared: Arc<StageLoop>,
     ) -> Self {
-        let Memory { options, given } = memory;
+        let Memory { network, options, given } = memory;
         let mut classes = BTreeMap::new();
         let given = given.map(|objects| {
             let mut frames = BTreeMap::<u64, Vec<GivenObject>>::new();

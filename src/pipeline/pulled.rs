@@ -4,15 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 use std::time::Instant;
 
-use super::config::PipelineConfig;
+use super::builder::Run;
 use super::gate::Gate;
 use super::job::Job;
 use super::queue::Queue;
 use super::reader::{Reader, run_reader};
 use super::stage_loop::{StageLoop, StageWork, guard, join};
 use super::stages::{
-    DrawStage, Drawing, Loaded, OnDevice, PreprocessStage, Track, TrackStage, decode_and_track, into_stages,
-    work_of,
+    DrawStage, Loaded, OnDevice, PreprocessStage, Track, TrackStage, decode_and_track, into_stages,
+    queues_of, work_of,
 };
 use super::stats::{PipelineStats, Stage};
 use super::{FramePolicy, Latency};
@@ -37,44 +37,38 @@ pub struct RunSummary {
 }
 
 pub(super) fn run(
-    mut config: PipelineConfig,
+    Run { options, redaction, drawing, observer, cancellation, stats }: Run,
     loaded: Loaded,
-    drawing: Drawing,
-    observer: Option<Observer>,
     source: impl Source + 'static,
     sinks: &mut [Box<dyn Sink + '_>],
 ) -> Result<RunSummary> {
-    let info = source.info();
+    let (info, low_memory) = (source.info(), loaded.low_memory);
     let drops = info.live && !info.keeps_newest;
-    let policy = config.policy.unwrap_or(if drops { FramePolicy::Latest } else { FramePolicy::All });
-    let frame_rate = config.frame_rate.or(info.frame_rate.filter(|rate| rate.is_finite() && *rate > 0.0));
+    let policy = options.policy.unwrap_or(if drops { FramePolicy::Latest } else { FramePolicy::All });
+    let frame_rate = options.frame_rate.or(info.frame_rate.filter(|rate| rate.is_finite() && *rate > 0.0));
     let pictures = sinks.iter().map(Sink::pictures).fold(Pictures::default(), |all, one| all | one);
     let draws = pictures != Pictures::default();
 
-    let latency = config.latency.unwrap_or(if info.live { Latency::Balanced } else { Latency::Throughput });
-    let in_turn = config.sequential || config.low_memory || latency == Latency::Low;
+    let latency = options.latency.unwrap_or(if info.live { Latency::Balanced } else { Latency::Throughput });
+    let in_turn = options.sequential || low_memory || latency == Latency::Low;
     let depth =
-        if latency == Latency::Throughput { config.depth(policy) } else { config.queue_depth.unwrap_or(1) };
+        if latency == Latency::Throughput { options.depth(policy) } else { options.queue_depth.unwrap_or(1) };
     let first = if policy == FramePolicy::Latest { 1 } else { depth };
     let devices = loaded.devices.len();
     // The place of a frame in the order is then fixed when it is preprocessed.
-    let in_order = devices > 1 || loaded.network.is_some();
-    let queue = |stage, capacity, policy| Queue::before(stage, capacity, policy, &config.stats);
+    let in_order = devices > 1 || loaded.memory.is_some();
+    let queue = |stage, capacity, policy| Queue::before(stage, capacity, policy, &stats);
     let mut queues = Vec::new();
     if in_turn {
         // The newest frame waits for its turn; other frames are read when it is theirs.
-        if policy == FramePolicy::Latest && !config.sequential && !config.low_memory {
+        if policy == FramePolicy::Latest && !options.sequential && !low_memory {
             queues.push(queue(Stage::Preprocess, 1, policy));
         }
     } else {
         // Only frames that the backbone has not seen are dropped: later ones have cost too much.
         queues.push(queue(Stage::Preprocess, first, policy));
         let policy = if in_order { FramePolicy::All } else { policy };
-        queues.extend((0..devices).map(|_| queue(Stage::Backbone, depth, policy)));
-        queues.extend((0..devices).map(|_| queue(Stage::Decode, depth, FramePolicy::All)));
-        if in_order {
-            queues.push(queue(Stage::Track, depth, FramePolicy::All));
-        }
+        queues.extend(queues_of(devices, in_order, (depth, policy), &stats));
         if draws {
             queues.push(queue(Stage::Draw, depth, FramePolicy::All));
         }
@@ -82,25 +76,19 @@ pub(super) fn run(
     }
     // Frames in every queue and every stage, each with a second picture to draw into.
     let buffers = 2 * (depth + 1) * (queues.len() + 1);
-    let (stats, cancellation) = (config.stats.clone(), config.cancellation.clone());
     let mut shared = StageLoop::new(queues, buffers, devices, stats, cancellation);
     // Before the backbone the newest frame replaces older ones for as long as there is no room.
     let drops_late = policy == FramePolicy::Latest && !in_order;
     let gated = if drops_late { Stage::Backbone } else { Stage::Preprocess };
     shared.gate = (latency == Latency::Balanced && !in_turn).then(|| (gated, Gate::new()));
     let shared = Arc::new(shared);
+    let _woken = shared.wake_on_cancel();
 
-    let (mut preprocess, mut on_devices, track) =
-        into_stages(loaded, &mut config, frame_rate, draws, &shared)?;
-    let draw = draws.then(|| DrawStage {
-        drawing,
-        pictures,
-        redaction: config.redaction.clone(),
-        shared: shared.clone(),
-    });
+    let (mut preprocess, mut on_devices, track) = into_stages(loaded, &options, frame_rate, draws, &shared)?;
+    let draw = draws.then(|| DrawStage { drawing, pictures, redaction, shared: shared.clone() });
     let mut output = Output { sinks, observer, shared: &shared };
     let track = match track {
-        Track::Boxes(track) if config.low_memory => {
+        Track::Boxes(track) if low_memory => {
             run_in_groups(source, (preprocess, on_devices.remove(0), track, draw), &mut output);
             return summary(&shared);
         }

@@ -4,14 +4,15 @@ use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::config::PipelineConfig;
+use super::builder::Run;
 use super::gate::Gate;
 use super::job::Job;
 use super::queue::Queue;
 use super::stage_loop::{StageLoop, StageWork, guard, join};
-use super::stages::{Loaded, PreprocessStage, into_stages, work_of};
+use super::stages::{Loaded, PreprocessStage, into_stages, queues_of, work_of};
 use super::stats::{PipelineStats, Stage};
 use super::{FramePolicy, Latency};
+use crate::cancellation::CancelHook;
 use crate::frame_view::FrameView;
 use crate::outcome::FrameOutcome;
 use ocelli_error::{Error, ErrorKind, Result};
@@ -33,6 +34,7 @@ pub struct Pipeline {
     /// Each has one of the first queues.
     devices: usize,
     threads: Vec<JoinHandle<()>>,
+    _woken: CancelHook,
 }
 
 /// What runs on the thread that pushes.
@@ -44,46 +46,40 @@ struct Front {
 }
 
 impl Pipeline {
-    pub(super) fn start(mut config: PipelineConfig, loaded: Loaded) -> Result<Self> {
-        let policy = config.policy.unwrap_or_default();
-        let latency = config.latency.unwrap_or_default();
+    pub(super) fn start(Run { options, cancellation, stats, .. }: Run, loaded: Loaded) -> Result<Self> {
+        let policy = options.policy.unwrap_or_default();
+        let latency = options.latency.unwrap_or_default();
         let depth = if latency == Latency::Throughput {
-            config.depth(policy)
+            options.depth(policy)
         } else {
-            config.queue_depth.unwrap_or(1)
+            options.queue_depth.unwrap_or(1)
         };
         // With the latest policy, the newest frame waits for its turn while the caller pushes others.
-        let newest_in_turn = latency == Latency::Low && policy == FramePolicy::Latest && !config.sequential;
-        let in_turn = config.sequential || (latency == Latency::Low && !newest_in_turn);
+        let newest_in_turn = latency == Latency::Low && policy == FramePolicy::Latest && !options.sequential;
+        let in_turn = options.sequential || (latency == Latency::Low && !newest_in_turn);
         let devices = loaded.devices.len();
-        let in_order = devices > 1 || loaded.network.is_some();
+        let in_order = devices > 1 || loaded.memory.is_some();
         if in_turn && in_order {
             let message = "memory: its results come later than their frames, and need threads: leave out sequential and \
                            latency low";
             return Err(Error::new(ErrorKind::InvalidArgument, message).about("memory"));
         }
-        let queue = |stage, capacity, policy| Queue::before(stage, capacity, policy, &config.stats);
         let mut queues = Vec::new();
         if newest_in_turn {
-            queues.push(queue(Stage::Backbone, 1, policy));
+            queues.push(Queue::before(Stage::Backbone, 1, policy, &stats));
         } else if !in_turn {
-            queues.extend((0..devices).map(|_| queue(Stage::Backbone, depth, policy)));
-            queues.extend((0..devices).map(|_| queue(Stage::Decode, depth, FramePolicy::All)));
-        }
-        if in_order {
-            queues.push(queue(Stage::Track, depth, FramePolicy::All));
+            queues = queues_of(devices, in_order, (depth, policy), &stats);
         }
         // The results.
         queues.push(Queue::new(depth, policy));
-        let (stats, cancellation) = (config.stats.clone(), config.cancellation.clone());
         let mut shared = StageLoop::new(queues, 4 * (depth + 1), devices, stats, cancellation);
         // A device that waits for its turn would hold up the others at a gate: with several the queues alone limit the frames.
         let is_gated = latency == Latency::Balanced && !in_turn && !in_order;
         shared.gate = is_gated.then(|| (Stage::Backbone, Gate::new()));
         let shared = Arc::new(shared);
 
-        let frame_rate = config.frame_rate;
-        let (preprocess, on_devices, track) = into_stages(loaded, &mut config, frame_rate, false, &shared)?;
+        let (preprocess, on_devices, track) =
+            into_stages(loaded, &options, options.frame_rate, false, &shared)?;
         let recorder = shared.clone();
         let done = move |job: &mut Job| {
             job.outcome.times.total = job.entered.elapsed().as_secs_f64() * 1e3;
@@ -104,9 +100,10 @@ impl Pipeline {
                 })
             }));
         }
+        let woken = shared.wake_on_cancel();
         let threads = if in_turn { Vec::new() } else { shared.start(std::mem::take(&mut others))? };
         let front = Mutex::new(Front { next_index: 0, preprocess, others });
-        Ok(Self { front, shared, devices, threads })
+        Ok(Self { front, shared, devices, threads, _woken: woken })
     }
 
     /// Pushes a frame and returns its index, counted from 0. The frame is preprocessed on the calling thread, directly

@@ -10,9 +10,6 @@ use std::time::{Duration, Instant};
 use super::FramePolicy;
 use super::stats::{Stage, StatsRecorder};
 
-/// The interval at which a blocked thread checks whether it should still wait: cancellation does not wake it.
-const CHECK_INTERVAL: Duration = Duration::from_millis(20);
-
 /// A bounded queue of waiting items.
 pub(super) struct Queue<T> {
     state: Mutex<State<T>>,
@@ -46,7 +43,8 @@ impl<T> Queue<T> {
         self.stage.as_ref().map(|(stage, _)| *stage)
     }
 
-    /// Adds an item. If the queue is full, [`FramePolicy::All`] waits for room while `keep_waiting` is true, and
+    /// Adds an item. If the queue is full, [`FramePolicy::All`] waits for room while `keep_waiting` is true ([`wake`](Self::wake)
+    /// has it asked again), and
     /// [`FramePolicy::Latest`] removes and returns the oldest item. `Err` returns the new item: the queue is closed, or
     /// waiting was given up.
     pub(super) fn push(&self, item: T, keep_waiting: impl Fn() -> bool) -> Result<Option<T>, T> {
@@ -56,7 +54,7 @@ impl<T> Queue<T> {
             if self.policy == FramePolicy::Latest {
                 replaced = state.items.pop_front();
             } else if keep_waiting() {
-                state = self.wait(state, CHECK_INTERVAL);
+                state = self.wait(state, None);
             } else {
                 return Err(item);
             }
@@ -86,12 +84,11 @@ impl<T> Queue<T> {
         let deadline = Instant::now().checked_add(timeout);
         let mut state = self.lock();
         while state.items.is_empty() && !state.closed {
-            let left = deadline
-                .map_or(CHECK_INTERVAL, |deadline| deadline.saturating_duration_since(Instant::now()));
-            if left.is_zero() || !keep_waiting() {
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            if left.is_some_and(|left| left.is_zero()) || !keep_waiting() {
                 break;
             }
-            state = self.wait(state, left.min(CHECK_INTERVAL));
+            state = self.wait(state, left);
         }
         self.remove(state)
     }
@@ -115,7 +112,7 @@ impl<T> Queue<T> {
     pub(super) fn wait_for_room(&self, keep_waiting: impl Fn() -> bool) {
         let mut state = self.lock();
         while !state.closed && state.items.len() >= self.capacity && keep_waiting() {
-            state = self.wait(state, CHECK_INTERVAL);
+            state = self.wait(state, None);
         }
     }
 
@@ -143,8 +140,17 @@ impl<T> Queue<T> {
         state.closed && state.items.is_empty()
     }
 
-    fn wait<'s>(&self, state: MutexGuard<'s, State<T>>, time: Duration) -> MutexGuard<'s, State<T>> {
-        self.changed.wait_timeout(state, time).unwrap_or_else(PoisonError::into_inner).0
+    /// Threads that wait look again whether they should.
+    pub(super) fn wake(&self) {
+        drop(self.lock());
+        self.changed.notify_all();
+    }
+
+    fn wait<'s>(&self, state: MutexGuard<'s, State<T>>, time: Option<Duration>) -> MutexGuard<'s, State<T>> {
+        match time {
+            Some(time) => self.changed.wait_timeout(state, time).unwrap_or_else(PoisonError::into_inner).0,
+            None => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State<T>> {

@@ -1,20 +1,20 @@
 //! Reads the source on a thread of its own, so that a source that waits for its next frame cannot hold up the end of a run.
 
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::Builder as ThreadBuilder;
 use std::time::{Duration, Instant, SystemTime};
 
+use super::FramePolicy;
 use super::job::Job;
 use super::queue::Queue;
 use super::stage_loop::{StageLoop, cannot_start, guard};
 use super::stats::Stage;
+use crate::cancellation::CancelHook;
 use crate::frame::Frame;
 use crate::source::Source;
 use ocelli_error::{ErrorKind, Result};
 
-/// The interval at which a wait for a frame checks for cancellation.
-const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 /// The time that a run which has ended waits for a read that has not.
 const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -22,9 +22,19 @@ const PATIENCE: Duration = Duration::from_secs(1);
 pub(super) struct Reader {
     /// Asks for a frame; unused if the thread passes its frames to the first stage.
     ask: SyncSender<()>,
-    /// The frames that were asked for. It is disconnected when the thread ends.
-    frames: Receiver<Option<Job>>,
+    /// The frames that were asked for. It is closed when the thread ends.
+    frames: Arc<Queue<Job>>,
     shared: Arc<StageLoop>,
+    _woken: CancelHook,
+}
+
+/// Closes a queue at the end of a thread, however it ends.
+struct Closing(Arc<Queue<Job>>);
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        self.0.close();
+    }
 }
 
 impl Reader {
@@ -33,9 +43,8 @@ impl Reader {
         let (ask, asked) = sync_channel(1);
         Self::spawn(ask, shared, move |shared, frames| {
             while asked.recv().is_ok() {
-                let job = read(&mut source, shared);
-                let ended = job.is_none();
-                if frames.send(job).is_err() || ended {
+                let Some(job) = read(&mut source, shared) else { break };
+                if frames.push(job, || true).is_err() {
                     break;
                 }
             }
@@ -45,26 +54,21 @@ impl Reader {
     fn spawn(
         ask: SyncSender<()>,
         shared: Arc<StageLoop>,
-        run: impl FnOnce(&Arc<StageLoop>, &SyncSender<Option<Job>>) + Send + 'static,
+        run: impl FnOnce(&Arc<StageLoop>, &Queue<Job>) + Send + 'static,
     ) -> Result<Self> {
-        let (sender, frames) = sync_channel(1);
+        let frames = Arc::new(Queue::new(1, FramePolicy::All));
         let thread = ThreadBuilder::new().name(format!("ocelli-{}", Stage::Source));
-        let on_thread = shared.clone();
-        thread.spawn(move || run(&on_thread, &sender)).map_err(cannot_start)?;
-        Ok(Self { ask, frames, shared })
+        let (on_thread, closing) = (shared.clone(), Closing(frames.clone()));
+        thread.spawn(move || run(&on_thread, &closing.0)).map_err(cannot_start)?;
+        let waiting = frames.clone();
+        let woken = shared.cancellation.on_cancel(move || waiting.wake());
+        Ok(Self { ask, frames, shared, _woken: woken })
     }
 
     /// The next frame; `None` at the end of the stream, after an error, and when the run is cancelled.
     pub(super) fn next(&self) -> Option<Job> {
         self.ask.send(()).ok()?;
-        loop {
-            match self.frames.recv_timeout(CHECK_INTERVAL) {
-                Ok(job) => return job,
-                Err(RecvTimeoutError::Disconnected) => return None,
-                Err(RecvTimeoutError::Timeout) if self.shared.is_stopping() => return None,
-                Err(RecvTimeoutError::Timeout) => {}
-            }
-        }
+        self.frames.pop_timeout(Duration::MAX, || !self.shared.is_stopping())
     }
 
     /// Waits a moment for the source to be closed. A read that is still waiting then goes on without this run: its thread
@@ -73,14 +77,11 @@ impl Reader {
         let Self { ask, frames, .. } = self;
         drop(ask);
         let deadline = Instant::now() + PATIENCE;
-        loop {
-            match frames.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-                Ok(_) => {}
-                Err(RecvTimeoutError::Disconnected) => return,
-                Err(RecvTimeoutError::Timeout) => {
-                    tracing::debug!("the source still waits for a frame and is left behind");
-                    return;
-                }
+        while !frames.is_ended() {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if frames.pop_timeout(left, || true).is_none() && left.is_zero() {
+                tracing::debug!("the source still waits for a frame and is left behind");
+                frames.close();
             }
         }
     }

@@ -13,7 +13,7 @@ use super::gate::Gate;
 use super::job::{Buffers, Job};
 use super::queue::Queue;
 use super::stats::{Stage, StatsRecorder};
-use crate::cancellation::Cancellation;
+use crate::cancellation::{CancelHook, Cancellation};
 use ocelli_error::{Error, ErrorKind, Result};
 
 /// A stage and its work. It takes a frame, or the end of the stream, and adds those that leave it to a list, with an error
@@ -70,13 +70,10 @@ pub(super) struct StageLoop {
     decoders: AtomicUsize,
     /// The places in the order of frames that were dropped after they had one.
     dropped: Mutex<BTreeSet<u64>>,
-    cancellation: Cancellation,
+    pub(super) cancellation: Cancellation,
     abandoned: AtomicBool,
     failure: Mutex<Option<Error>>,
 }
-
-/// How long frames that came early wait for another one before they look again for those that were dropped.
-const RECHECK: Duration = Duration::from_millis(10);
 
 /// Puts the frames of several devices back in order.
 #[derive(Default)]
@@ -99,8 +96,9 @@ impl InOrder {
                 return Some(job);
             }
             // A frame is noted as dropped when the one in its place may be here already.
-            let next = if self.early.is_empty() { input.pop() } else { input.pop_timeout(RECHECK, || true) };
-            match next {
+            let is_next_dropped =
+                || dropped.lock().unwrap_or_else(PoisonError::into_inner).contains(&self.next);
+            match input.pop_timeout(Duration::MAX, || !is_next_dropped()) {
                 Some(job) => _ = self.early.insert(job.turn, job),
                 None if has_ended => return None,
                 None => has_ended = input.is_ended(),
@@ -194,6 +192,8 @@ impl StageLoop {
             }
         }
         input.close();
+        // The gate is left when no more frames are taken.
+        self.wake();
         let is_last = stage != Stage::Decode || self.decoders.fetch_sub(1, Ordering::Relaxed) == 1;
         if is_last {
             outputs.iter().for_each(Queue::close);
@@ -242,6 +242,8 @@ impl StageLoop {
                 match queue.stage() {
                     Some(Stage::Backbone) if self.in_order => {
                         self.dropped.lock().unwrap_or_else(PoisonError::into_inner).insert(dropped.turn);
+                        let track = |queue: &&Queue<Job>| queue.stage() == Some(Stage::Track);
+                        self.queues.iter().find(track).inspect(|queue| queue.wake());
                         self.stats.frame_dropped();
                     }
                     Some(_) => self.stats.frame_dropped(),
@@ -300,6 +302,19 @@ impl StageLoop {
     /// Closes all queues.
     pub(super) fn close(&self) {
         self.queues.iter().for_each(Queue::close);
+        self.wake();
+    }
+
+    /// Threads that wait look again whether they should.
+    fn wake(&self) {
+        self.queues.iter().for_each(Queue::wake);
+        self.gate.iter().for_each(|(_, gate)| gate.wake());
+    }
+
+    /// Wakes the threads that wait once the token is cancelled.
+    pub(super) fn wake_on_cancel(self: &Arc<Self>) -> CancelHook {
+        let this = Arc::downgrade(self);
+        self.cancellation.on_cancel(move || this.upgrade().iter().for_each(|this| this.wake()))
     }
 
     /// Records why the pipeline ends; the first error counts.

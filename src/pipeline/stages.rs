@@ -7,22 +7,23 @@ use std::time::{Duration, Instant};
 
 use ocelli_tracking::{Appearances, ByteTracker, ByteTrackerOptions, TrackerDetection};
 
+use super::FramePolicy;
 use super::class_budget::ClassBudget;
-use super::config::PipelineConfig;
 use super::job::Job;
-use super::memory::MemoryStage;
+use super::memory::{Memory, MemoryStage};
 use super::motion::{MotionGate, MotionWatch};
+use super::options::PipelineOptions;
+use super::queue::Queue;
 use super::stage_loop::{StageLoop, StageWork};
-use super::stats::Stage;
+use super::stats::{Stage, StatsRecorder};
 use crate::camera_motion::CameraMotionEstimator;
 use crate::detection::Detection;
 use crate::detector::{
-    Backbone, EmbeddedPrompts, ImageEncoder, ImagePreprocessor, PromptDecoder, TiledSearch,
+    Backbone, EmbeddedPrompts, ImageEncoder, ImagePreprocessor, PromptDecoder, TiledSearch, Wanted,
 };
 use crate::draw::Redaction;
 use crate::frame_view::FrameView;
 use crate::image::Image;
-use crate::masklets::MaskletNetwork;
 use crate::outcome::FrameOutcome;
 use crate::sink::Pictures;
 use crate::tiles::WholePicture;
@@ -35,14 +36,17 @@ pub(super) type Drawing = Box<dyn FnMut(&mut image::RgbImage, &FrameOutcome) -> 
 pub(super) struct Loaded {
     pub(super) devices: Vec<DetectorParts>,
     pub(super) labels: Arc<[Arc<str>]>,
-    /// The tracker by memory, if objects are followed by it.
-    pub(super) network: Option<MaskletNetwork>,
+    /// Set if objects are followed by the model's memory of them.
+    pub(super) memory: Option<Memory>,
+    /// Whether the backbone and the decoder are in memory one after the other.
+    pub(super) low_memory: bool,
 }
 
 /// The parts of a detector whose engines are loaded, and what it searches for.
 pub(super) struct DetectorParts {
     pub(super) preprocessor: ImagePreprocessor,
     pub(super) backbone: Backbone,
+    pub(super) wanted: Wanted,
     pub(super) decoder: PromptDecoder,
     /// Set if frames are searched in tiles.
     pub(super) tiles: Option<TiledSearch>,
@@ -86,6 +90,19 @@ pub(super) fn work_of(on_devices: Vec<OnDevice>, track: Track) -> Vec<StageWork>
     work
 }
 
+/// The queues before what runs on devices, and before a tracker that has a thread of its own.
+pub(super) fn queues_of(
+    devices: usize,
+    in_order: bool,
+    (depth, policy): (usize, FramePolicy),
+    stats: &StatsRecorder,
+) -> Vec<Queue<Job>> {
+    let queue = |stage, policy| Queue::before(stage, depth, policy, stats);
+    let backbones = (0..devices).map(|_| queue(Stage::Backbone, policy));
+    let decoders = (0..devices).map(|_| queue(Stage::Decode, FramePolicy::All));
+    backbones.chain(decoders).chain(in_order.then(|| queue(Stage::Track, FramePolicy::All))).collect()
+}
+
 /// The prompts of a frame, and what depends on the frames before, which decides which of them are decoded.
 pub(super) fn decode_and_track(
     decode: &mut DecodeStage,
@@ -101,18 +118,18 @@ pub(super) fn decode_and_track(
 /// The stages from a frame to its results, those between preprocessing and tracking once for each device; `keep_picture` if
 /// a later stage needs the picture.
 pub(super) fn into_stages(
-    Loaded { devices, labels, network }: Loaded,
-    config: &mut PipelineConfig,
+    Loaded { devices, labels, memory, .. }: Loaded,
+    options: &PipelineOptions,
     frame_rate: Option<f64>,
     keep_picture: bool,
     shared: &Arc<StageLoop>,
 ) -> Result<(PreprocessStage, Vec<OnDevice>, Track)> {
     // Checked here, so that the stream of each source can make its own.
-    config.tracker.map(|options| options.validate()).transpose()?;
+    options.tracker.map(|tracker| tracker.validate()).transpose()?;
     let classes = labels.len();
     let mut preprocessors = Vec::new();
     let mut on_devices = Vec::new();
-    for DetectorParts { preprocessor, backbone, decoder, tiles, mask_side, prompts } in devices {
+    for DetectorParts { preprocessor, backbone, wanted, decoder, tiles, mask_side, prompts } in devices {
         // A search in tiles runs all stages itself.
         let (front, tiles) = match tiles {
             None => (Some((preprocessor, backbone)), None),
@@ -126,35 +143,35 @@ pub(super) fn into_stages(
             mask_side,
             keep_picture,
             prompts,
-            appearance: config.appearance && config.tracker.is_some(),
+            appearance: options.appearance && options.tracker.is_some(),
             shared: shared.clone(),
         };
-        on_devices.push((BackboneStage { backbone, shared: shared.clone() }, decode));
+        on_devices.push((BackboneStage { backbone, wanted, shared: shared.clone() }, decode));
     }
     let preprocess = PreprocessStage {
         preprocessors,
         device: 0,
         turn: 0,
-        every: config.detect_every,
+        every: options.detect_every.unwrap_or(1),
         until_next: Vec::new(),
-        motion: config.motion.clone(),
+        motion: options.motion_gate.clone(),
         watches: Vec::new(),
-        camera_motion: config.camera_motion && config.tracker.is_some(),
+        camera_motion: options.camera_motion && options.tracker.is_some(),
         keep_picture,
         shared: shared.clone(),
     };
-    if let (Some(network), Some(memory)) = (network, config.memory.take()) {
-        let track = MemoryStage::new(network, memory, labels, config.tracker, shared.clone());
+    if let Some(memory) = memory {
+        let track = MemoryStage::new(memory, labels, options.tracker, shared.clone());
         return Ok((preprocess, on_devices, Track::Memory(Box::new(track))));
     }
     let track = TrackStage {
         streams: Vec::new(),
-        tracker: config.tracker,
-        slots: config.class_budget.filter(|&slots| slots < classes),
+        tracker: options.tracker,
+        slots: options.class_budget.filter(|&slots| slots < classes),
         classes,
         labels,
         tracked: Vec::new(),
-        keeps_detections: config.motion.is_some(),
+        keeps_detections: options.motion_gate.is_some(),
         frame_rate,
         shared: shared.clone(),
     };
@@ -259,6 +276,7 @@ impl PreprocessStage {
 pub(super) struct BackboneStage {
     /// `None` if frames are searched in tiles.
     backbone: Option<Backbone>,
+    wanted: Wanted,
     shared: Arc<StageLoop>,
 }
 
@@ -267,7 +285,8 @@ impl BackboneStage {
         let (Some(backbone), Some(pixels)) = (&mut self.backbone, job.pixels.take()) else { return Ok(()) };
         let start = Instant::now();
         let features = job.features.insert(self.shared.buffers.features[job.device].take());
-        backbone.run_into(&pixels, job.outcome.size, features, &mut job.outcome.times)?;
+        let times = &mut job.outcome.times;
+        backbone.run_into(&pixels, job.outcome.size, self.wanted, features, times)?;
         self.shared.buffers.pixels[job.device].give(pixels);
         self.shared.stats.stage(Stage::Backbone, start.elapsed());
         Ok(())

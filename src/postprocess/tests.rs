@@ -79,9 +79,9 @@ fn results_equal_the_reference_for_every_chunk_size() {
     for ((index, case), limit) in cases.flat_map(|case| limits.map(|limit| (case.clone(), limit))) {
         let expected = &case.expected[..limit.unwrap_or(usize::MAX).min(case.expected.len())];
         let options = PostProcessOptions {
-            score_threshold: case.threshold,
-            nms_iou: Some(case.iou),
-            class_agnostic_nms_iou: case.class_agnostic_iou,
+            confidence: case.threshold,
+            nms: Some(case.iou),
+            class_agnostic_nms: case.class_agnostic_iou,
             max_detections: limit,
             ..PostProcessOptions::default()
         };
@@ -148,26 +148,26 @@ fn options_select_candidates() {
     type Case = (&'static str, Change, [f32; 6], [[f32; 4]; 3], &'static [(usize, usize)]);
     let cases: &[Case] = &[
         ("descending scores, then class", |_| (), LOGITS, APART, &[(1, 1), (0, 0), (1, 0), (0, 1), (1, 2)]),
-        ("equal is not above", |o| o.score_threshold = 0.5, LOGITS, APART, &[(1, 1), (0, 0), (1, 0)]),
-        ("nothing is kept", |o| o.score_threshold = 1.0, LOGITS, APART, &[]),
+        ("equal is not above", |o| o.confidence = 0.5, LOGITS, APART, &[(1, 1), (0, 0), (1, 0)]),
+        ("nothing is kept", |o| o.confidence = 1.0, LOGITS, APART, &[]),
         (
             "a class's own threshold",
-            |o| o.class_score_thresholds = [(1, 0.9)].into(),
+            |o| o.class_confidence = [(1, 0.9)].into(),
             LOGITS,
             APART,
             &[(1, 1), (0, 0), (0, 1)],
         ),
         ("the best of each class", |_| (), LOGITS, SAME, &[(1, 1), (0, 0)]),
         ("ties go by query", |_| (), [1.0; 6], SAME, &[(0, 0), (1, 0)]),
-        ("no suppression", |o| o.nms_iou = None, LOGITS, SAME, &[(1, 1), (0, 0), (1, 0), (0, 1), (1, 2)]),
+        ("no suppression", |o| o.nms = None, LOGITS, SAME, &[(1, 1), (0, 0), (1, 0), (0, 1), (1, 2)]),
         (
             "equal overlap is kept",
-            |o| o.nms_iou = Some(1.0),
+            |o| o.nms = Some(1.0),
             [1.0; 6],
             SAME,
             &[(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)],
         ),
-        ("across classes", |o| o.class_agnostic_nms_iou = Some(0.5), LOGITS, SAME, &[(1, 1)]),
+        ("across classes", |o| o.class_agnostic_nms = Some(0.5), LOGITS, SAME, &[(1, 1)]),
         ("at most two", |o| o.max_detections = Some(2), LOGITS, APART, &[(1, 1), (0, 0)]),
         ("a limit of zero", |o| o.max_detections = Some(0), LOGITS, APART, &[]),
         ("boxes outside or without area", |_| (), LOGITS, OUTSIDE, &[(1, 1), (0, 1)]),
@@ -263,10 +263,10 @@ fn values_that_are_not_finite_are_an_error_that_names_the_class() {
 fn thresholds_outside_0_to_1_are_rejected() {
     type Change = fn(&mut PostProcessOptions, f32);
     let changes: &[(&str, Change)] = &[
-        ("score_threshold", |o, value| o.score_threshold = value),
-        ("class 3", |o, value| o.class_score_thresholds = [(3, value)].into()),
-        ("nms_iou", |o, value| o.nms_iou = Some(value)),
-        ("class_agnostic_nms_iou", |o, value| o.class_agnostic_nms_iou = Some(value)),
+        ("confidence", |o, value| o.confidence = value),
+        ("class 3", |o, value| o.class_confidence = [(3, value)].into()),
+        ("nms", |o, value| o.nms = Some(value)),
+        ("class_agnostic_nms", |o, value| o.class_agnostic_nms = Some(value)),
     ];
     let mut failures = Vec::new();
     for &(name, change) in changes {

@@ -9,9 +9,6 @@ use crate::cancellation::Cancellation;
 use crate::frame::Frame;
 use ocelli_error::{Error, ErrorKind, Result};
 
-/// The interval at which a wait checks for cancellation.
-const CHECK_INTERVAL: Duration = Duration::from_millis(100);
-
 /// When to try to reconnect, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -75,7 +72,8 @@ struct Loss {
 /// Time and chance; tests have their own.
 struct Clock {
     now: Box<dyn Fn() -> Duration + Send>,
-    sleep: Box<dyn FnMut(Duration) + Send>,
+    /// Waits, unless cancelled.
+    sleep: Box<dyn FnMut(Duration, &Cancellation) + Send>,
     /// A number in 0..1.
     random: Box<dyn FnMut() -> f64 + Send>,
 }
@@ -87,7 +85,7 @@ impl Clock {
         let mut drawn = 0u64;
         Self {
             now: Box::new(move || start.elapsed()),
-            sleep: Box::new(std::thread::sleep),
+            sleep: Box::new(|time, cancellation| _ = cancellation.wait(time)),
             random: Box::new(move || {
                 drawn += 1;
                 (chance.hash_one(drawn) >> 11) as f64 / (1u64 << 53) as f64
@@ -235,7 +233,7 @@ impl<O: FnMut() -> Result<Box<dyn Source>> + Send> Reconnecting<O> {
             loss.attempts += 1;
             let attempt = loss.attempts;
             let delay = self.delay.mul_f64(1.0 - 0.5 * (self.clock.random)());
-            self.wait(delay.min(left));
+            (self.clock.sleep)(delay.min(left), &self.cancellation);
             if self.cancellation.is_cancelled() {
                 break;
             }
@@ -268,15 +266,6 @@ impl<O: FnMut() -> Result<Box<dyn Source>> + Send> Reconnecting<O> {
             }
         }
         Ok(false)
-    }
-
-    /// Waits, unless cancelled.
-    fn wait(&mut self, mut delay: Duration) {
-        while !delay.is_zero() && !self.cancellation.is_cancelled() {
-            let piece = delay.min(CHECK_INTERVAL);
-            (self.clock.sleep)(piece);
-            delay -= piece;
-        }
     }
 }
 

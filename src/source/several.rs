@@ -5,13 +5,11 @@ use std::thread::{Builder as ThreadBuilder, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 
 use super::{Source, SourceInfo};
-use crate::cancellation::Cancellation;
+use crate::cancellation::{CancelHook, Cancellation};
 use crate::frame::{Frame, Origin};
 use crate::pipeline::{Stage, guard};
 use ocelli_error::{Error, ErrorKind, Result};
 
-/// The interval at which a wait for a frame checks for cancellation.
-const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 /// How long a stream that is dropped waits for the threads of its sources: less than a run waits for its source.
 const PATIENCE: Duration = Duration::from_millis(800);
 /// The most sources of one stream, and the most turns of one of them.
@@ -48,6 +46,7 @@ pub struct Several {
     threads: Vec<JoinHandle<()>>,
     turns: Turns,
     cancellation: Cancellation,
+    _woken: CancelHook,
 }
 
 /// The states of the sources of [`Several`]; clones show the same.
@@ -160,7 +159,13 @@ impl Several {
             Slots { all: feeds.iter().map(slot).collect(), closed: false, open: 0, first_error: None };
         let shared = Arc::new(Shared { slots: Mutex::new(slots), changed: Condvar::new() });
         let turns = Turns::new(feeds.iter().map(|feed| feed.weight).collect());
-        let mut several = Self { info, origins, shared, threads: Vec::new(), turns, cancellation };
+        let waiting = shared.clone();
+        let woken = cancellation.on_cancel(move || {
+            drop(waiting.lock());
+            waiting.changed.notify_all();
+        });
+        let threads = Vec::new();
+        let mut several = Self { info, origins, shared, threads, turns, cancellation, _woken: woken };
         for (number, feed) in feeds.into_iter().enumerate() {
             let newest = keeps_newest(&feed);
             let shared = several.shared.clone();
@@ -286,8 +291,7 @@ impl Source for Several {
                     None => Ok(false),
                 };
             }
-            let changed = &self.shared.changed;
-            slots = changed.wait_timeout(slots, CHECK_INTERVAL).unwrap_or_else(PoisonError::into_inner).0;
+            slots = self.shared.changed.wait(slots).unwrap_or_else(PoisonError::into_inner);
         }
     }
 }

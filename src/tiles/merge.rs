@@ -112,10 +112,10 @@ impl Merge {
         let mut all = Vec::new();
         for seen in self.by_class.into_values() {
             let mut found = merged(seen)?;
-            suppress(&mut found, options.nms_iou);
+            suppress(&mut found, options.nms);
             all.append(&mut found);
         }
-        suppress(&mut all, options.class_agnostic_nms_iou);
+        suppress(&mut all, options.class_agnostic_nms);
         all.truncate(options.max_detections.unwrap_or(usize::MAX));
         Ok((all, self.semantic.into_values().collect()))
     }

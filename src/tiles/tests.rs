@@ -245,7 +245,7 @@ fn masks_are_joined_and_tell_objects_apart() {
     // The same boxes in the overlap, and no pixel in common.
     let [even, odd] = [0, 1].map(|rest| move |_: u32, y: u32| y % 2 == rest);
     let apart = [with_mask([400, 100, 560, 200], even, left), with_mask([440, 100, 700, 200], odd, right)];
-    assert_eq!(merged(apart, &PostProcessOptions { nms_iou: None, ..Default::default() }).len(), 2);
+    assert_eq!(merged(apart, &PostProcessOptions { nms: None, ..Default::default() }).len(), 2);
 }
 
 #[test]
@@ -271,7 +271,7 @@ fn limits_apply_to_the_whole_picture() {
         |options: PostProcessOptions| merged(all(), &options).iter().map(|one| one.score).collect::<Vec<_>>();
     assert_eq!(count(PostProcessOptions::default()), [0.9, 0.5, 0.4]);
     assert_eq!(count(PostProcessOptions { max_detections: Some(1), ..Default::default() }), [0.9]);
-    let agnostic = PostProcessOptions { class_agnostic_nms_iou: Some(0.7), ..Default::default() };
+    let agnostic = PostProcessOptions { class_agnostic_nms: Some(0.7), ..Default::default() };
     assert_eq!(count(agnostic), [0.9, 0.5]);
 }
 

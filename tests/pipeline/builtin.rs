@@ -121,7 +121,9 @@ fn pipelined_sequential_and_pushed_runs_are_bit_identical() {
     let expected = run(builder().with_sequential(true));
     assert_eq!(run(builder()), expected, "pipelined");
     assert_eq!(pushed(builder()), expected, "pushed from memory with padded rows");
-    let budget = |sequential| builder().with_class_budget(3).with_sequential(sequential);
+    let budget = |sequential| {
+        builder().with_options(|options| options.class_budget = Some(3)).with_sequential(sequential)
+    };
     assert_eq!(run(budget(false)), run(budget(true)), "with a class budget");
 }
 
@@ -148,10 +150,12 @@ fn tracks_survive_a_shaken_camera() {
     for picture in ["park.png", "kitchen.png", "living-room.png", "night.png"] {
         let (ids, places, _) = tracks(picture, builder());
         without = [without[0] + ids, without[1] + places];
-        let (ids, places, facts) = tracks(picture, builder().with_camera_motion());
+        let (ids, places, facts) =
+            tracks(picture, builder().with_options(|options| options.camera_motion = true));
         with = [with[0] + ids, with[1] + places];
         if picture == "park.png" {
-            let sequential = builder().with_camera_motion().with_sequential(true);
+            let sequential =
+                builder().with_options(|options| options.camera_motion = true).with_sequential(true);
             assert_eq!(tracks(picture, sequential).2, facts, "sequential");
         }
     }
@@ -174,9 +178,9 @@ fn tracks_survive_pillars_by_what_they_look_like() {
     };
     let builder = || builder_for(Prompts::new(["dog"]).expect("it has a name")).with_frame_rate(15.0);
     let (ids, places, _) = tracks(builder());
-    let (fewer, more, facts) = tracks(builder().with_appearance());
+    let (fewer, more, facts) = tracks(builder().with_options(|options| options.appearance = true));
     assert!(2 * fewer <= ids && more >= places, "{fewer} ids of {more} boxes, {ids} of {places} without");
-    let sequential = builder().with_appearance().with_sequential(true);
+    let sequential = builder().with_options(|options| options.appearance = true).with_sequential(true);
     assert_eq!(tracks(sequential).2, facts, "sequential");
 }
 

@@ -52,10 +52,14 @@ fn results_are_those_of_one_device_in_the_same_order() {
     let gate = || MotionGate::new(Duration::from_millis(200)).expect("it is not zero");
     let cases: [(&str, Options, u64); 4] = [
         ("tracks", |builder| builder.with_tracker(ByteTrackerOptions::default()), 5),
-        ("no tracker", |builder| builder.with_queue_depth(1), 37),
+        ("no tracker", |builder| builder.with_options(|options| options.queue_depth = Some(1)), 37),
         (
             "every second",
-            |builder| builder.with_tracker(ByteTrackerOptions::default()).with_detect_every(2),
+            |builder| {
+                builder
+                    .with_tracker(ByteTrackerOptions::default())
+                    .with_options(|options| options.detect_every = Some(2))
+            },
             3,
         ),
         ("balanced", |builder| builder.with_latency(Latency::Balanced), 37),
@@ -71,7 +75,10 @@ fn results_are_those_of_one_device_in_the_same_order() {
         }
     }
     // Frames without motion have the detections of another device.
-    let still = |count| facts_of(on(&uneven(count)).with_motion_gate(gate()), levels(40, 0)).0;
+    let still = |count| {
+        facts_of(on(&uneven(count)).with_options(|options| options.motion_gate = Some(gate())), levels(40, 0))
+            .0
+    };
     assert_eq!(still(3), still(1));
 }
 
@@ -130,7 +137,7 @@ fn cancellation_ends_the_run_with_complete_results() {
 fn what_runs_on_one_device_is_refused() {
     type Options = fn(PipelineBuilder) -> PipelineBuilder;
     let cases: [(&str, Options); 3] = [
-        ("class_budget", |builder| builder.with_class_budget(2)),
+        ("class_budget", |builder| builder.with_options(|options| options.class_budget = Some(2))),
         ("sequential", |builder| builder.with_sequential(true)),
         ("latency low", |builder| builder.with_latency(Latency::Low)),
     ];
@@ -142,7 +149,13 @@ fn what_runs_on_one_device_is_refused() {
         let ended = options(on(&uneven(2))).run(Levels::new(5, 64, 32), &mut []);
         refused(ended.expect_err(word), word);
     }
-    refused(on(&uneven(2)).with_class_budget(2).build().expect_err("as pulled ones"), "class_budget");
+    refused(
+        on(&uneven(2))
+            .with_options(|options| options.class_budget = Some(2))
+            .build()
+            .expect_err("as pulled ones"),
+        "class_budget",
+    );
 }
 
 /// Frames per second after the warm-up: reading takes 3 ms, the backbone 24, the encoder-decoder 12, the sink 5.

@@ -234,11 +234,14 @@ fn a_run_reads_the_selected_frames() {
 fn invalid_options_are_rejected() {
     type Set = fn(PipelineBuilder) -> PipelineBuilder;
     let cases: [(Set, &str); 7] = [
-        (|b| b.with_queue_depth(0), "queue_depth is 0"),
-        (|b| b.with_queue_depth(1025), "queue_depth is 1025"),
-        (|b| b.with_detect_every(0), "detect_every is 0"),
-        (|b| b.with_detect_every(31).with_tracker(Default::default()), "detect_every is 31"),
-        (|b| b.with_class_budget(0), "class_budget is 0"),
+        (|b| b.with_options(|options| options.queue_depth = Some(0)), "queue_depth is 0"),
+        (|b| b.with_options(|options| options.queue_depth = Some(1025)), "queue_depth is 1025"),
+        (|b| b.with_options(|options| options.detect_every = Some(0)), "detect_every is 0"),
+        (
+            |b| b.with_options(|options| options.detect_every = Some(31)).with_tracker(Default::default()),
+            "detect_every is 31",
+        ),
+        (|b| b.with_options(|options| options.class_budget = Some(0)), "class_budget is 0"),
         (|b| b.with_frame_rate(f64::NAN), "frame_rate is NaN"),
         (|b| b.with_frame_rate(-25.0), "frame_rate is -25"),
     ];

@@ -105,7 +105,7 @@ pub fn detector(fakes: &Fakes) -> Detector {
         .with_engine_factory(factory)
         .with_text_cache(TextCacheFile::None)
         .with_class_chunk(100)
-        .with_low_memory(low_memory)
+        .with_options(|options| options.low_memory = low_memory)
         .build()
         .expect("fakes load")
 }

@@ -30,12 +30,12 @@ fn frames_leave_in_order_each_with_its_own_results() {
     for depth in [1, 2, 7] {
         let wants = Pictures::CLEAN | Pictures::ANNOTATED;
         let (outcomes, summary) = outcomes(
-            Pipeline::builder(detector(&Fakes::default()), prompts(3)).with_queue_depth(depth).with_drawing(
-                |image, outcome| {
+            Pipeline::builder(detector(&Fakes::default()), prompts(3))
+                .with_options(|options| options.queue_depth = Some(depth))
+                .with_drawing(|image, outcome| {
                     image.put_pixel(0, 0, image::Rgb([outcome.index as u8; 3]));
                     Ok(())
-                },
-            ),
+                }),
             Levels::new(500, 16, 8),
             Keep { wants, ..Keep::default() },
         );
@@ -87,8 +87,14 @@ fn sequential_and_pipelined_runs_are_bit_identical() {
     let cases: [(&str, Set); 4] = [
         ("plain", |b| b),
         ("tracker", |b| b.with_tracker(ByteTrackerOptions::default())),
-        ("every third", |b| b.with_tracker(ByteTrackerOptions::default()).with_detect_every(3)),
-        ("class budget", |b| b.with_tracker(ByteTrackerOptions::default()).with_class_budget(3)),
+        ("every third", |b| {
+            b.with_tracker(ByteTrackerOptions::default())
+                .with_options(|options| options.detect_every = Some(3))
+        }),
+        ("class budget", |b| {
+            b.with_tracker(ByteTrackerOptions::default())
+                .with_options(|options| options.class_budget = Some(3))
+        }),
     ];
     for (name, set) in cases {
         let run = |sequential: bool| -> Vec<String> {
@@ -108,7 +114,7 @@ fn the_tracker_predicts_frames_without_detection() {
     let (outcomes, summary) = outcomes(
         Pipeline::builder(detector(&Fakes::default()), prompts(1))
             .with_tracker(ByteTrackerOptions::default())
-            .with_detect_every(4),
+            .with_options(|options| options.detect_every = Some(4)),
         slow,
         Keep::default(),
     );
@@ -136,7 +142,7 @@ fn classes_that_are_not_decoded_keep_their_tracks() {
     let (outcomes, _) = outcomes(
         Pipeline::builder(detector(&Fakes::default()), prompts(9))
             .with_tracker(ByteTrackerOptions::default())
-            .with_class_budget(3),
+            .with_options(|options| options.class_budget = Some(3)),
         still,
         Keep::default(),
     );

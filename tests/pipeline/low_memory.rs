@@ -2,7 +2,9 @@
 
 use std::sync::{Arc, Mutex};
 
+use ocelli::options::DetectorOptions;
 use ocelli::sink::Pictures;
+use ocelli::tiles::Tiling;
 use ocelli::tracking::ByteTrackerOptions;
 use ocelli::{Cancellation, Error, ErrorKind, Image, Pipeline, PipelineBuilder, Result, Sink};
 
@@ -100,8 +102,8 @@ fn groups_of_images_load_each_half_once() {
 fn what_needs_both_halves_is_refused() {
     let pushed = Pipeline::builder(detector(&fakes()), prompts(2)).build();
     let tiled =
-        ocelli::Detector::builder().with_low_memory(true).with_tiling(ocelli::tiles::Tiling::default());
-    for error in [pushed.map(|_| ()), tiled.build().map(|_| ())].map(|end| end.expect_err("refused")) {
+        DetectorOptions { low_memory: true, tiling: Some(Tiling::default()), ..DetectorOptions::default() };
+    for error in [pushed.map(|_| ()), tiled.check()].map(|end| end.expect_err("refused")) {
         assert_eq!(
             (error.kind(), error.parameter()),
             (ErrorKind::InvalidArgument, Some("low_memory")),

@@ -82,7 +82,8 @@ fn results_arrive_in_order_with_the_callers_time_stamps() {
 #[test]
 fn a_full_pipeline_refuses_frames_and_loses_none() {
     for (sequential, devices, most) in [(false, 1, 9), (true, 1, 9), (false, 3, 25)] {
-        let builder = on_devices(&Fakes::default(), devices).with_queue_depth(2);
+        let builder =
+            on_devices(&Fakes::default(), devices).with_options(|options| options.queue_depth = Some(2));
         let pipeline = built(builder.with_sequential(sequential));
         let (mut pushed, mut refused) = (0, false);
         // As long as no results are received, only as many frames enter as queues and stages hold.
@@ -140,7 +141,8 @@ fn dropped_frames_do_not_delay_the_next_detection() {
     let tracker = ByteTrackerOptions::default();
     for devices in [1, 2] {
         let builder = on_devices(&fakes, devices).with_policy(FramePolicy::Latest);
-        let pipeline = built(builder.with_detect_every(10).with_tracker(tracker));
+        let pipeline =
+            built(builder.with_options(|options| options.detect_every = Some(10)).with_tracker(tracker));
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 for index in 0..400 {
@@ -197,7 +199,11 @@ fn errors_and_panics_are_returned_after_earlier_results() {
     ];
     for (fakes, words) in cases {
         for sequential in [false, true] {
-            let pipeline = built(builder(&fakes).with_queue_depth(10).with_sequential(sequential));
+            let pipeline = built(
+                builder(&fakes)
+                    .with_options(|options| options.queue_depth = Some(10))
+                    .with_sequential(sequential),
+            );
             let is_it =
                 |error: &Error| error.kind() == ErrorKind::Execution && error.to_string().contains(words);
             let mut refused = 0;

@@ -235,8 +235,8 @@ impl Verification {
 
     fn post_processing(&self) -> PostProcessOptions {
         let of_model = self.model.manifest().thresholds.confidence;
-        let score_threshold = self.options.score_threshold.unwrap_or(of_model);
-        PostProcessOptions { score_threshold, ..PostProcessOptions::default() }
+        let confidence = self.options.score_threshold.unwrap_or(of_model);
+        PostProcessOptions { confidence, ..PostProcessOptions::default() }
     }
 
     /// The stages of a detector with the graphs of the candidate that are compared, and those of the reference otherwise.

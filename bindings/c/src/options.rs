@@ -2,10 +2,10 @@
 
 use std::ffi::c_char;
 
-use ocelli::engine::shared_threads;
-use ocelli::export::contract::Precision;
+use ocelli::engine::EngineOptions;
+use ocelli::options::DetectorOptions;
 use ocelli::tiles::{TileSize, Tiling};
-use ocelli::{Detector, DetectorBuilder, EngineKind, ModelSource, Result, stages::TextCacheFile};
+use ocelli::{Detector, DetectorBuilder, ModelSource, Result, stages::TextCacheFile};
 
 use crate::sized;
 use crate::status::{done, invalid, ocelli_status};
@@ -127,33 +127,22 @@ pub unsafe extern "C" fn ocelli_detector_options_init(
 /// `options` is null or points to a struct whose size is set and whose strings are strings or null.
 pub(crate) unsafe fn builder(options: *const ocelli_detector_options) -> Result<DetectorBuilder> {
     // SAFETY: the caller's promise.
-    let Some(options) = unsafe { given(options) }? else { return Ok(Detector::builder()) };
-    // SAFETY: the caller's promise about the strings.
-    let kind = unsafe { optional_text(options.engine, "engine") }?.map(str::parse).transpose()?;
-    // SAFETY: the caller's promise about the strings.
-    unsafe { builder_on(&options, kind, None) }
+    let (mut form, engine) = unsafe { form(options) }?;
+    form.engine.kind = engine.parse()?;
+    Ok(Detector::with(form))
 }
 
 /// A builder for each device that the options name.
 ///
 /// # Errors
-/// As [`builder`], and for different engines, and engine files with several devices.
+/// As [`builder`] and [`DetectorOptions::for_devices`].
 ///
 /// # Safety
 /// As [`builder`].
 pub(crate) unsafe fn builders(options: *const ocelli_detector_options) -> Result<Vec<DetectorBuilder>> {
     // SAFETY: the caller's promise.
-    let Some(options) = unsafe { given(options) }? else { return Ok(vec![Detector::builder()]) };
-    // SAFETY: the caller's promise about the strings.
-    let kinds = unsafe { optional_text(options.engine, "engine") }?.map(EngineKind::list).transpose()?;
-    let kinds = kinds.map_or(vec![None], |kinds| kinds.into_iter().map(Some).collect());
-    if kinds.len() > 1 && !(options.trt.is_null() && options.trt_enc_dec.is_null()) {
-        return Err(invalid("engine: engine files run on one GPU: name one, or leave the files out"));
-    }
-    let threads = Some(options.threads as usize).filter(|threads| *threads > 0);
-    let threads = shared_threads(threads, kinds.len());
-    // SAFETY: the caller's promise about the strings.
-    kinds.into_iter().map(|kind| unsafe { builder_on(&options, kind, threads) }).collect()
+    let (form, engine) = unsafe { form(options) }?;
+    Ok(form.for_devices(&engine)?.into_iter().map(Detector::with).collect())
 }
 
 /// # Safety
@@ -166,73 +155,44 @@ unsafe fn given(options: *const ocelli_detector_options) -> Result<Option<ocelli
     }
 }
 
+/// The options in the form of the library, and the engine's devices.
+///
 /// # Safety
-/// The strings of the options are strings or null.
-unsafe fn builder_on(
-    options: &ocelli_detector_options,
-    kind: Option<EngineKind>,
-    threads: Option<usize>,
-) -> Result<DetectorBuilder> {
-    let mut builder = Detector::builder();
+/// As [`builder`].
+unsafe fn form(options: *const ocelli_detector_options) -> Result<(DetectorOptions, String)> {
+    // SAFETY: the caller's promise.
+    let options = unsafe { given(options) }?.unwrap_or(ocelli_detector_options::DEFAULT);
     // SAFETY: the caller's promise about the strings.
     let text = |from, what| unsafe { optional_text(from, what) };
     // SAFETY: the caller's promise about the strings.
     let path = |from, what| unsafe { optional_path(from, what) };
-    if let Some(model) = path(options.model, "model")? {
-        builder = builder.with_model(ModelSource::named(model));
-    }
-    if let Some(kind) = kind {
-        builder = builder.with_engine(kind);
-    }
-    match text(options.precision, "precision")? {
-        None => {}
-        Some("auto") => builder = builder.with_fast_precision(),
-        Some(name) => {
-            let precision = name.parse::<Precision>().map_err(|why| invalid(format!("precision: {why}")))?;
-            builder = builder.with_precision(precision);
-        }
-    }
-    if let Some(file) = path(options.text_cache, "text_cache")? {
-        builder = builder.with_text_cache(TextCacheFile::File(file));
-    }
-    type Place = fn(DetectorBuilder, std::path::PathBuf) -> DetectorBuilder;
-    let places: [(_, _, Place); 5] = [
-        (options.onnxruntime, "onnxruntime", DetectorBuilder::with_onnxruntime),
-        (options.openvino, "openvino", DetectorBuilder::with_openvino),
-        (options.tensorrt, "tensorrt", DetectorBuilder::with_tensorrt_library),
-        (options.trt, "trt", DetectorBuilder::with_trt_backbone),
-        (options.trt_enc_dec, "trt_enc_dec", DetectorBuilder::with_trt_encoder_decoder),
-    ];
-    for (from, what, set) in places {
-        if let Some(place) = path(from, what)? {
-            builder = set(builder, place);
-        }
-    }
-    type Count = fn(DetectorBuilder, usize) -> DetectorBuilder;
-    let threads = threads.map_or(options.threads, |threads| threads as u32);
-    let counts: [(_, Count); 4] = [
-        (options.imgsz, DetectorBuilder::with_imgsz),
-        (threads, DetectorBuilder::with_threads),
-        (options.class_chunk, DetectorBuilder::with_class_chunk),
-        (options.max_detections, DetectorBuilder::with_max_detections),
-    ];
-    for (count, set) in counts {
-        if count > 0 {
-            builder = set(builder, count as usize);
-        }
-    }
-    type Share = fn(DetectorBuilder, f32) -> DetectorBuilder;
-    let shares: [(_, Share); 3] = [
-        (options.confidence, DetectorBuilder::with_confidence),
-        (options.nms, DetectorBuilder::with_nms),
-        (options.class_agnostic_nms, DetectorBuilder::with_class_agnostic_nms),
-    ];
-    for (share, set) in shares {
-        if let Some(share) = unless_negative(share) {
-            builder = set(builder, share);
-        }
-    }
-    Ok(builder.with_masks(options.masks != 0).with_tiling(options.tiling()?))
+    let count = |count: u32| Some(count as usize).filter(|count| *count > 0);
+    let engine = EngineOptions {
+        threads: count(options.threads),
+        onnxruntime: path(options.onnxruntime, "onnxruntime")?,
+        openvino: path(options.openvino, "openvino")?,
+        tensorrt: path(options.tensorrt, "tensorrt")?,
+        trt_backbone: path(options.trt, "trt")?,
+        trt_encoder_decoder: path(options.trt_enc_dec, "trt_enc_dec")?,
+        ..EngineOptions::default()
+    };
+    let form = DetectorOptions {
+        model: path(options.model, "model")?.map_or(ModelSource::Builtin, ModelSource::named),
+        precision: text(options.precision, "precision")?.map(str::parse).transpose()?,
+        text_cache: path(options.text_cache, "text_cache")?
+            .map_or(TextCacheFile::Automatic, TextCacheFile::File),
+        imgsz: count(options.imgsz),
+        class_chunk: count(options.class_chunk),
+        max_detections: count(options.max_detections),
+        confidence: unless_negative(options.confidence),
+        nms: unless_negative(options.nms),
+        class_agnostic_nms: unless_negative(options.class_agnostic_nms),
+        masks: options.masks != 0,
+        tiling: options.tiling()?,
+        engine,
+        ..DetectorOptions::default()
+    };
+    Ok((form, text(options.engine, "engine")?.unwrap_or("auto").to_owned()))
 }
 
 /// The confidence that was set.

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use ocelli::{
     Cancellation, DetectorBuilder, Error, ErrorKind, Pipeline, Result,
+    options::PipelineOptions,
     pipeline::{FramePolicy, Latency},
 };
 
@@ -153,25 +154,22 @@ pub unsafe extern "C" fn ocelli_pipeline_create(
         let builders = unsafe { builders(detector) }?;
         let mut detectors = builders.into_iter().map(DetectorBuilder::build).collect::<Result<Vec<_>>>()?;
         let cancellation = Cancellation::new();
-        let mut builder = Pipeline::builder(detectors.remove(0), (*prompts).clone())
+        let count = |count: u32| Some(count as usize).filter(|count| *count > 0);
+        let form = PipelineOptions {
+            tracker: Some(tracker).filter(|_| !given.tracker.is_null()),
+            policy: Some(policy),
+            latency: Some(latency),
+            detect_every: Some(given.detect_every),
+            queue_depth: count(given.queue_depth),
+            class_budget: count(given.class_budget),
+            // NaN and numbers below 0 are refused.
+            frame_rate: Some(given.frame_rate).filter(|rate| *rate != 0.0),
+            ..PipelineOptions::default()
+        };
+        let builder = Pipeline::builder(detectors.remove(0), (*prompts).clone())
+            .with_options(|all| *all = form)
             .with_more_devices(detectors)
-            .with_policy(policy)
-            .with_latency(latency)
-            .with_detect_every(given.detect_every)
             .with_cancellation(cancellation.clone());
-        if !given.tracker.is_null() {
-            builder = builder.with_tracker(tracker);
-        }
-        if given.queue_depth > 0 {
-            builder = builder.with_queue_depth(given.queue_depth as usize);
-        }
-        if given.class_budget > 0 {
-            builder = builder.with_class_budget(given.class_budget as usize);
-        }
-        // The builder refuses NaN and numbers below 0.
-        if given.frame_rate != 0.0 {
-            builder = builder.with_frame_rate(given.frame_rate);
-        }
         let started = Arc::new(builder.build()?);
         let callback = given.callback.map(|function| Callback { function, user_data: given.user_data });
         // Dropped once the handle is written, which the callback may use.

@@ -9,7 +9,7 @@ use ocelli::{
     engine::{EngineFactory, EngineOptions},
 };
 use ocelli_datasets::label::list_images;
-use ocelli_export::contract::{Precision, Prompting, Target, TextPadding};
+use ocelli_export::contract::{Precision, Target, TextPadding};
 use ocelli_export::{
     Block, Calibration, Checkpoint, CheckpointOptions, ExportOptions, MaskedBranch, MixedPrecision, NormEps,
     export as export_model,
@@ -46,26 +46,10 @@ pub(crate) struct ExportArguments {
 
 impl ExportArguments {
     fn export_options(&self) -> Result<ExportOptions> {
-        let target = match self.target.as_str() {
-            "onnxruntime" => Target::OnnxRuntime,
-            "tensorrt" => Target::TensorRt,
-            other => {
-                return Err(options::invalid(
-                    "target",
-                    &format!("{other:?}: expected onnxruntime or tensorrt"),
-                ));
-            }
-        };
-        let prompting = match self.prompt.as_str() {
-            "official" => Prompting::Official,
-            "text" => Prompting::Text,
-            other => {
-                return Err(options::invalid("prompt", &format!("{other:?}: expected official or text")));
-            }
-        };
+        let target = self.target.parse()?;
         let mut exported = ExportOptions::default()
             .with_target(target)
-            .with_prompting(prompting)
+            .with_prompting(self.prompt.parse()?)
             .with_precision(self.precision(target)?)
             .with_keep_fp32(all_parsed::<Block>("keep_fp32", &self.keep_fp32)?)
             .with_detection_only(self.detection_only)

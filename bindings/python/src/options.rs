@@ -3,16 +3,15 @@
 use std::path::PathBuf;
 
 use ocelli::{
-    DetectorBuilder, EngineKind, Error, ErrorKind, ModelSource, Result,
-    engine::shared_threads,
+    DetectorBuilder, Error, ErrorKind, ModelSource, Result,
+    engine::EngineOptions,
     stages::{Screening, TextCacheFile},
     tiles::Tiling,
 };
-use ocelli_export::contract::Precision;
 use pyo3::prelude::*;
 
 /// The keyword arguments of `ocelli.Detector`.
-#[derive(FromPyObject)]
+#[derive(Clone, FromPyObject)]
 #[pyo3(from_item_all)]
 pub(crate) struct DetectorOptions {
     model: Option<PathBuf>,
@@ -72,108 +71,68 @@ impl DetectorOptions {
         tiling.check().map(|()| Some(tiling))
     }
 
+    /// The form that is filled in with these arguments.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] for texts that are not read, such as the size of tiles.
+    fn form(&self) -> Result<ocelli::options::DetectorOptions> {
+        let args = self.clone();
+        let screening = args.screen_threshold.map(Screening::At);
+        let engine = EngineOptions {
+            threads: args.threads,
+            onnxruntime: args.onnxruntime,
+            openvino: args.openvino,
+            tensorrt: args.tensorrt,
+            trt_backbone: args.trt,
+            trt_encoder_decoder: args.trt_enc_dec,
+            cpu_fallback: args.allow_partial,
+            tf32: args.tf32,
+            ..EngineOptions::default()
+        };
+        Ok(ocelli::options::DetectorOptions {
+            model: args.model.map_or(ModelSource::Builtin, ModelSource::named),
+            tokenizer: args.tokenizer,
+            imgsz: args.imgsz,
+            precision: args.precision.map(|name| name.parse()).transpose()?,
+            engine,
+            text_cache: args.text_cache.map_or(TextCacheFile::Automatic, TextCacheFile::File),
+            confidence: args.confidence,
+            nms: args.nms,
+            class_agnostic_nms: args.class_agnostic_nms,
+            max_detections: args.max_detections,
+            class_chunk: args.class_chunk,
+            masks: args.masks,
+            screening: screening.or(args.screen.then_some(Screening::Calibrated)),
+            tiling: self.tiling()?,
+            ..Default::default()
+        })
+    }
+
     /// A builder with these options for each device that `engine` names.
     ///
     /// # Errors
-    /// As [`builder`](Self::builder), and for different engines, and engine files with several devices.
+    /// [`ErrorKind::InvalidArgument`] for options out of range, [`ErrorKind::Unavailable`] without the GPU of an engine that is
+    /// built for it.
     pub(crate) fn builders(&self) -> Result<Vec<DetectorBuilder>> {
-        let kinds = EngineKind::list(&self.engine)?;
-        if kinds.len() > 1 && (self.trt.is_some() || self.trt_enc_dec.is_some()) {
-            return Err(invalid("engine", "engine files run on one GPU: name one, or leave the files out"));
-        }
-        let threads = shared_threads(self.threads, kinds.len());
-        kinds.into_iter().map(|kind| self.builder_on(kind, threads)).collect()
+        self.form()?.for_devices(&self.engine)?.into_iter().map(build).collect()
     }
 
     /// A builder with these options, for one device.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] for options out of range, [`ErrorKind::Unavailable`] for an engine that this build
-    /// lacks.
+    /// As [`builders`](Self::builders).
     pub(crate) fn builder(&self) -> Result<DetectorBuilder> {
-        self.builder_on(self.engine.parse()?, self.threads)
+        let mut form = self.form()?;
+        form.engine.kind = self.engine.parse()?;
+        form.check()?;
+        build(form)
     }
+}
 
-    fn builder_on(&self, kind: EngineKind, threads: Option<usize>) -> Result<DetectorBuilder> {
-        for (name, value) in [
-            ("confidence", self.confidence),
-            ("nms", self.nms),
-            ("class_agnostic_nms", self.class_agnostic_nms),
-            ("screen", self.screen_threshold),
-        ] {
-            if let Some(value) = value.filter(|value| !(0.0..=1.0).contains(value)) {
-                let message = format!("{name} is {value}: expected a number from 0 to 1");
-                return Err(Error::new(ErrorKind::InvalidArgument, message));
-            }
-        }
-        if self.max_detections == Some(0) {
-            let message = "max_detections is 0: expected at least 1";
-            return Err(Error::new(ErrorKind::InvalidArgument, message));
-        }
-        let mut builder = ocelli_verify::tensorrt::with_tensorrt(
-            ocelli::Detector::builder().with_engine(kind),
-            kind,
-            &format!("engine {kind}"),
-            self.tensorrt.as_deref(),
-        )?
-        .with_model(self.model.clone().map_or(ModelSource::Builtin, ModelSource::named))
-        .with_masks(self.masks)
-        .with_class_agnostic_nms(self.class_agnostic_nms)
-        .with_max_detections(self.max_detections)
-        .with_tiling(self.tiling()?)
-        .with_cpu_fallback(self.allow_partial)
-        .with_tf32(self.tf32);
-        builder = match self.precision.as_deref() {
-            None => builder,
-            Some("auto") => builder.with_fast_precision(),
-            Some(name) => {
-                let precision = name.parse::<Precision>();
-                builder.with_precision(precision.map_err(|why| invalid("precision", &why.to_string()))?)
-            }
-        };
-        match (self.screen_threshold, self.screen) {
-            (Some(threshold), _) => builder = builder.with_screening(Screening::At(threshold)),
-            (None, true) => builder = builder.with_screening(Screening::Calibrated),
-            (None, false) => {}
-        }
-        if let Some(imgsz) = self.imgsz {
-            builder = builder.with_imgsz(imgsz);
-        }
-        if let Some(confidence) = self.confidence {
-            builder = builder.with_confidence(confidence);
-        }
-        if let Some(nms) = self.nms {
-            builder = builder.with_nms(nms);
-        }
-        if let Some(classes) = self.class_chunk {
-            builder = builder.with_class_chunk(classes);
-        }
-        if let Some(threads) = threads {
-            builder = builder.with_threads(threads);
-        }
-        if let Some(path) = &self.text_cache {
-            builder = builder.with_text_cache(TextCacheFile::File(path.clone()));
-        }
-        if let Some(path) = &self.tokenizer {
-            builder = builder.with_tokenizer(path);
-        }
-        if let Some(path) = &self.onnxruntime {
-            builder = builder.with_onnxruntime(path);
-        }
-        if let Some(path) = &self.openvino {
-            builder = builder.with_openvino(path);
-        }
-        if let Some(path) = &self.tensorrt {
-            builder = builder.with_tensorrt_library(path);
-        }
-        if let Some(engine) = &self.trt {
-            builder = builder.with_trt_backbone(engine);
-        }
-        if let Some(engine) = &self.trt_enc_dec {
-            builder = builder.with_trt_encoder_decoder(engine);
-        }
-        Ok(builder)
-    }
+fn build(options: ocelli::options::DetectorOptions) -> Result<DetectorBuilder> {
+    let (kind, library) = (options.engine.kind, options.engine.tensorrt.clone());
+    let builder = ocelli::Detector::with(options);
+    ocelli_verify::tensorrt::with_tensorrt(builder, kind, &format!("engine {kind}"), library.as_deref())
 }
 
 /// An error about a named option.

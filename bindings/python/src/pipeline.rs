@@ -2,10 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use ocelli::{
-    Cancellation, DetectorBuilder, Result,
-    pipeline::{FrameOutcome, FramePolicy, Latency},
-};
+use ocelli::{Cancellation, DetectorBuilder, Result, pipeline::FrameOutcome};
 use pyo3::prelude::*;
 
 use crate::error::{OrRaise, invalid};
@@ -61,23 +58,18 @@ impl Pipeline {
         let builders = detector.builders().or_raise(py)?;
         let prompts = prompts(py, classes)?;
         let tracker = options.tracker.as_ref().map(|tracker| tracker.options(py)).transpose()?;
-        let policy = match options.policy.as_str() {
-            "all" => FramePolicy::All,
-            "latest" => FramePolicy::Latest,
-            other => {
-                return Err(invalid(py, &format!("policy is {other:?}: expected \"all\" or \"latest\"")));
-            }
-        };
-        let latency = match options.latency.as_deref() {
-            None => None,
-            Some("low") => Some(Latency::Low),
-            Some("balanced") => Some(Latency::Balanced),
-            Some("throughput") => Some(Latency::Throughput),
-            Some(other) => {
-                let message =
-                    format!("latency is {other:?}: expected \"low\", \"balanced\" or \"throughput\"");
-                return Err(invalid(py, &message));
-            }
+        let form = ocelli::options::PipelineOptions {
+            tracker,
+            camera_motion: options.camera_motion,
+            appearance: options.appearance,
+            policy: Some(options.policy.parse().or_raise(py)?),
+            latency: options.latency.map(|name| name.parse()).transpose().or_raise(py)?,
+            queue_depth: options.queue_depth,
+            detect_every: Some(options.detect_every),
+            class_budget: options.class_budget,
+            sequential: options.sequential,
+            frame_rate: options.frame_rate,
+            ..Default::default()
         };
         let token = Cancellation::new();
         let cancellation = token.clone();
@@ -85,33 +77,10 @@ impl Pipeline {
             let build = |builder: DetectorBuilder| builder.with_cancellation(stop.clone()).build();
             let mut detectors = builders.into_iter().map(build).collect::<Result<Vec<_>>>()?;
             let engine = detectors.iter().map(ocelli::Detector::engine).collect::<Vec<_>>().join(" and ");
-            let mut pipeline = ocelli::Pipeline::builder(detectors.remove(0), prompts)
+            let pipeline = ocelli::Pipeline::builder(detectors.remove(0), prompts)
+                .with_options(|all| *all = form)
                 .with_more_devices(detectors)
-                .with_policy(policy)
-                .with_detect_every(options.detect_every)
-                .with_sequential(options.sequential)
                 .with_cancellation(token);
-            if let Some(tracker) = tracker {
-                pipeline = pipeline.with_tracker(tracker);
-            }
-            if options.camera_motion {
-                pipeline = pipeline.with_camera_motion();
-            }
-            if options.appearance {
-                pipeline = pipeline.with_appearance();
-            }
-            if let Some(latency) = latency {
-                pipeline = pipeline.with_latency(latency);
-            }
-            if let Some(depth) = options.queue_depth {
-                pipeline = pipeline.with_queue_depth(depth);
-            }
-            if let Some(classes) = options.class_budget {
-                pipeline = pipeline.with_class_budget(classes);
-            }
-            if let Some(rate) = options.frame_rate {
-                pipeline = pipeline.with_frame_rate(rate);
-            }
             pipeline.build().map(|pipeline| (pipeline, engine))
         })?;
         let (pipeline, engine) = built.or_raise(py)?;

@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use ocelli::BoundingBox;
-use ocelli::tracking::{ByteTracker, ByteTrackerOptions, MatchClasses, TrackerDetection};
+use ocelli::tracking::{ByteTracker, ByteTrackerOptions, TrackerDetection};
 use pyo3::prelude::*;
 
 use crate::error::{OrRaise, exception, invalid};
@@ -43,14 +43,7 @@ impl TrackerOptions {
         options.sure_threshold = self.sure_threshold;
         options.max_time_lost = self.max_time_lost.unwrap_or(options.max_time_lost);
         options.coast_frames = self.coast_frames.unwrap_or(options.coast_frames);
-        options.match_classes = match self.match_classes.as_str() {
-            "same" => MatchClasses::Same,
-            "any" => MatchClasses::Any,
-            other => {
-                let message = format!("match_classes is {other:?}: expected \"same\" or \"any\"");
-                return Err(invalid(py, &message));
-            }
-        };
+        options.match_classes = self.match_classes.parse().or_raise(py)?;
         options.validate().map_err(|error| exception(py, &error))?;
         Ok(options)
     }

@@ -4,6 +4,8 @@ use js_sys::Function;
 use ocelli::draw::class_color;
 use ocelli::{
     BoundingBox, Detection, Detections, EngineKind, ImageView, Prompt, Prompts, StageTimes,
+    engine::EngineOptions,
+    options::DetectorOptions,
     stages::{EmbeddedPrompts, TextCacheFile},
 };
 use serde::{Deserialize, Serialize};
@@ -109,16 +111,16 @@ impl Detector {
     pub fn new(read: Function, options: &str) -> Result<Self, JsError> {
         let options: Options = from_json("options", options)?;
         let (model, reader) = files::open(read).map_err(js_error)?;
-        let mut builder = ocelli::Detector::builder()
-            .with_masks(options.masks && !model.manifest().detection_only)
-            .with_open_model(model)
-            .with_engine(EngineKind::Embedded)
-            .with_threads(1)
-            .with_text_cache(TextCacheFile::None);
-        if let Some(confidence) = options.confidence {
-            builder = builder.with_confidence(confidence);
-        }
-        let inner = builder.build().map_err(js_error)?;
+        let engine =
+            EngineOptions { kind: EngineKind::Embedded, threads: Some(1), ..EngineOptions::default() };
+        let options = DetectorOptions {
+            masks: options.masks && !model.manifest().detection_only,
+            confidence: options.confidence,
+            engine,
+            text_cache: TextCacheFile::None,
+            ..DetectorOptions::default()
+        };
+        let inner = ocelli::Detector::with(options).with_open_model(model).build().map_err(js_error)?;
         Ok(Self { inner, prompts: None, embedded: None, rgb: Vec::new(), _reader: reader })
     }
 

@@ -6,6 +6,7 @@ use std::collections::HashSet;
 use axum::body::Bytes;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use ocelli::options::DetectorOptions;
 use ocelli::postprocess::PostProcessOptions;
 use ocelli::tiles::{TileSize, Tiling};
 use ocelli::{BoundingBox, Error, ErrorKind, Prompt, Prompts, Result, prompt::VISUAL};
@@ -94,9 +95,9 @@ impl Asked {
     /// Its thresholds, and the server's for the rest, within the limits.
     pub fn over(&self, of_server: &PostProcessOptions, limits: &Limits) -> PostProcessOptions {
         PostProcessOptions {
-            score_threshold: self.confidence.unwrap_or(of_server.score_threshold),
-            nms_iou: self.nms.or(of_server.nms_iou),
-            class_agnostic_nms_iou: self.class_agnostic_nms.or(of_server.class_agnostic_nms_iou),
+            confidence: self.confidence.unwrap_or(of_server.confidence),
+            nms: self.nms.or(of_server.nms),
+            class_agnostic_nms: self.class_agnostic_nms.or(of_server.class_agnostic_nms),
             max_detections: Some(limits.detections(self.max_detections.or(of_server.max_detections))),
             ..of_server.clone()
         }
@@ -143,18 +144,11 @@ impl Asked {
 
     /// Checks everything against the limits.
     pub fn question(self, limits: &Limits) -> Result<Question> {
-        for (name, value) in [
-            ("confidence", self.confidence),
-            ("nms", self.nms),
-            ("class_agnostic_nms", self.class_agnostic_nms),
-        ] {
-            if let Some(value) = value.filter(|value| !(0.0..=1.0).contains(value)) {
-                return refuse(format!("{name} is {value}: expected a number from 0 to 1"));
-            }
-        }
-        if self.max_detections == Some(0) {
-            return refuse("max_detections is 0: expected at least 1".into());
-        }
+        let (confidence, nms, max_detections) = (self.confidence, self.nms, self.max_detections);
+        let class_agnostic_nms = self.class_agnostic_nms;
+        let asked =
+            DetectorOptions { confidence, nms, class_agnostic_nms, max_detections, ..Default::default() };
+        asked.check()?;
         self.check_counts(limits)?;
         let of_exemplars = self.exemplars.iter().filter_map(|exemplar| exemplar.class.as_deref());
         limits.check_names(self.classes.iter().map(String::as_str).chain(of_exemplars))?;

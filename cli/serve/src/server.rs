@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ocelli::builtin::vocabulary;
 use ocelli::{Cancellation, Detector, Error, ErrorKind, Result};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use crate::api::router;
 use crate::app::{About, App};
@@ -20,9 +20,6 @@ use crate::metrics::Metrics;
 use crate::places::Places;
 use crate::sessions::opened::listed;
 use crate::sessions::{Load, Sessions};
-
-/// How often a cancellation is looked at.
-const TICK: Duration = Duration::from_millis(50);
 
 /// A port and a gallery that are open, without a detector yet: clients wait.
 pub struct Bound {
@@ -179,10 +176,10 @@ async fn serve(
 }
 
 async fn cancelled(cancellation: &Cancellation) {
-    let mut tick = tokio::time::interval(TICK);
-    while !cancellation.is_cancelled() {
-        tick.tick().await;
-    }
+    let woken = Arc::new(Notify::new());
+    let waker = woken.clone();
+    let _hook = cancellation.on_cancel(move || waker.notify_one());
+    woken.notified().await;
 }
 
 /// The name of a model for clients. Of a path it is the last part: where files lie is nobody's business.

@@ -1,6 +1,6 @@
 //! `--classes`: phrases, or files that list them.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 
 use ocelli::classes::COCO_CLASSES;
@@ -30,7 +30,7 @@ pub(crate) fn coco_classes() -> ClassMap {
 }
 
 /// The classes that have a threshold of their own, by id.
-pub(crate) fn thresholds(map: &ClassMap) -> Vec<(usize, f32)> {
+pub(crate) fn thresholds(map: &ClassMap) -> BTreeMap<usize, f32> {
     let classes = map.classes.iter().enumerate();
     classes.filter_map(|(id, class)| Some((id, class.threshold?))).collect()
 }

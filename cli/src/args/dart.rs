@@ -1,9 +1,9 @@
 //! Spellings of DART's programs. Those that mean the same here or are the default are accepted, with a line on stderr.
 
 use clap::Args;
+use ocelli::ModelSource;
 use ocelli::export::config::Student;
 use ocelli::export::{Checkpoint, MaskedBranch, Pruning};
-use ocelli::{DetectorBuilder, ModelSource};
 
 use super::ModelArgs;
 use crate::{LogArgs, status, usage};
@@ -34,11 +34,11 @@ pub struct DartArgs {
 }
 
 impl DartArgs {
-    /// Adds the options to a detector's.
+    /// What is left out of the model.
     ///
     /// # Errors
     /// Of usage for a backbone that the checkpoint does not have; those of [`Checkpoint::open`].
-    pub fn apply(&self, builder: DetectorBuilder, model: &ModelArgs) -> anyhow::Result<DetectorBuilder> {
+    pub fn pruning(&self, model: &ModelArgs) -> anyhow::Result<Pruning> {
         if let Some(family) = &self.efficient_backbone {
             check_backbone(&model.source(), family, self.efficient_model.as_deref().unwrap_or_default())?;
         }
@@ -47,7 +47,7 @@ impl DartArgs {
             mask_blocks: self.mask_blocks.iter().copied().collect(),
             split_block: None,
         };
-        Ok(builder.with_pruning(self.preset.clone().unwrap_or_else(given)))
+        Ok(self.preset.clone().unwrap_or_else(given))
     }
 
     /// Says which of the options were not needed; `measures` is whether `--benchmark` is given.

@@ -18,8 +18,8 @@ const OF_CLASSES: [&str; 9] = [
     "exemplar_image",
     "semantic",
     "screen",
-    "nms_iou",
-    "class_agnostic_nms_iou",
+    "nms",
+    "class_agnostic_nms",
     "tile",
 ];
 /// The label of an object without a name.

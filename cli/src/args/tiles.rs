@@ -1,7 +1,6 @@
 //! `--tile` and `--tile-overlap`.
 
 use clap::Args;
-use ocelli::DetectorBuilder;
 use ocelli::tiles::{TileSize, Tiling};
 
 use super::DETECTION;
@@ -24,10 +23,5 @@ impl TileArgs {
     pub fn tiling(&self) -> Option<Tiling> {
         let overlap = self.tile_overlap.unwrap_or(Tiling::OVERLAP);
         self.tile.map(|size| Tiling::new(size).with_overlap(overlap))
-    }
-
-    /// Adds the tiles to a detector's options.
-    pub fn apply(&self, builder: DetectorBuilder) -> DetectorBuilder {
-        builder.with_tiling(self.tiling())
     }
 }

@@ -1,8 +1,10 @@
 //! Arguments of the tracker.
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use ocelli::Result;
 use ocelli_tracking::{ByteTrackerOptions, MatchClasses};
+
+use super::one_of;
 
 /// How objects are tracked from frame to frame.
 ///
@@ -48,19 +50,11 @@ pub struct TrackerArgs {
     #[arg(long, alias = "track-buffer", value_name = "FRAMES", allow_negative_numbers = true)]
     pub max_time_lost: Option<u32>,
     /// Detections that a track may match: those of the same class, or of any class [default: same]
-    #[arg(long, value_name = "WHICH")]
-    match_classes: Option<ClassMatching>,
+    #[arg(long, value_name = "WHICH", value_parser = one_of::<MatchClasses>(&["any", "same"]))]
+    match_classes: Option<MatchClasses>,
     /// Frames for which a lost track is shown at its predicted place [default: 0]
     #[arg(long = "coast", value_name = "FRAMES", allow_negative_numbers = true)]
     pub coast_frames: Option<u32>,
-}
-
-/// Which detections a track may match.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum ClassMatching {
-    // Documented variants would double the length of `--help`.
-    Any,
-    Same,
 }
 
 impl TrackerArgs {
@@ -98,10 +92,7 @@ impl TrackerArgs {
         options.min_hits = self.min_hits;
         options.max_time_lost = self.max_time_lost.unwrap_or(options.max_time_lost);
         options.coast_frames = self.coast_frames.unwrap_or(options.coast_frames);
-        options.match_classes = match self.match_classes {
-            Some(ClassMatching::Any) => MatchClasses::Any,
-            Some(ClassMatching::Same) | None => MatchClasses::Same,
-        };
+        options.match_classes = self.match_classes.unwrap_or_default();
         options.validate()?;
         Ok(options)
     }

@@ -1,7 +1,7 @@
 //! Arguments of the comparison of two models.
 
 use clap::Args;
-use ocelli::{Error, Result};
+use ocelli::{Result, options::DetectorOptions};
 use ocelli_verify::{Limits, VerificationOptions};
 
 /// How strictly two ways of running a model are compared.
@@ -30,7 +30,7 @@ pub struct VerificationArgs {
     #[arg(long, default_value_t = 0.7, allow_negative_numbers = true, value_name = "IOU")]
     pub min_iou: f32,
     /// Keep detections with a higher score [default: the model's threshold]
-    #[arg(long, id = "score_threshold", alias = "conf", allow_negative_numbers = true, value_name = "SCORE")]
+    #[arg(long, alias = "conf", allow_negative_numbers = true, value_name = "SCORE")]
     pub confidence: Option<f32>,
 }
 
@@ -47,9 +47,7 @@ impl VerificationArgs {
             min_iou: self.min_iou,
         };
         limits.check()?;
-        if let Some(score) = self.confidence.filter(|score| !(0.0..=1.0).contains(score)) {
-            return Err(Error::argument("score_threshold", score, "a number from 0 to 1"));
-        }
+        DetectorOptions { confidence: self.confidence, ..DetectorOptions::default() }.check()?;
         Ok(VerificationOptions {
             random_inputs: self.random_inputs,
             scenes: self.scenes,

@@ -45,7 +45,7 @@ pub struct CocoArgs {
     #[arg(long, value_name = "NAME", conflicts_with = "video", help_heading = DETECTION)]
     protocol: Option<Protocol>,
     /// Score threshold, 0 to 1: of detections in videos, of precision and recall in an evaluation [default: 0.3]
-    #[arg(long, id = "score_threshold", alias = "conf", value_name = "SCORE", allow_negative_numbers = true, help_heading = DETECTION)]
+    #[arg(long, alias = "conf", value_name = "SCORE", allow_negative_numbers = true, help_heading = DETECTION)]
     confidence: Option<f32>,
     /// Masks as well
     #[arg(long, help_heading = DETECTION)]

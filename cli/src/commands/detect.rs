@@ -7,6 +7,7 @@ mod outputs;
 mod semantic;
 mod sheet;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
@@ -17,7 +18,8 @@ use ocelli::report::DetectionRecord;
 use ocelli::sink::{Crops, YoloLabels};
 use ocelli::tiles::{PictureFile, Regions};
 use ocelli::{
-    Detection, Detections, Detector, ErrorKind, Image, ObjectPrompt, Prompts, stages::EmbeddedPrompts,
+    Detection, Detections, Detector, ErrorKind, Image, ObjectPrompt, Prompts, options::DetectorOptions,
+    stages::EmbeddedPrompts,
 };
 
 use self::geo::GeoJson;
@@ -32,7 +34,9 @@ use crate::args::{
 use crate::interrupt::until_interrupted;
 use crate::output::with_flag;
 use crate::report::{ImageReport, Report, TableOptions, timings, write_table};
-use crate::{DetectorArgs, LogArgs, Progress, check_output_file, interrupted, load, print, status, usage};
+use crate::{
+    DetectorArgs, LogArgs, Progress, check_output_file, detector, interrupted, load, print, status, usage,
+};
 
 /// What `ocelli detect --help` prints after the options.
 pub const AFTER_HELP: &str = concat!(
@@ -147,7 +151,7 @@ pub fn run(args: &DetectArgs, log: &LogArgs) -> anyhow::Result<()> {
     let objects = args.objects.objects()?;
     let (prompts, thresholds) = match objects.is_empty() {
         true => requested_prompts(args, log)?,
-        false => (Prompts::default(), Vec::new()),
+        false => (Prompts::default(), BTreeMap::new()),
     };
     let classes = prompts.iter().map(|prompt| &**prompt.label());
     let labels: Vec<&str> = classes.chain(objects.iter().map(|object| &**object.label())).collect();
@@ -173,11 +177,13 @@ pub fn run(args: &DetectArgs, log: &LogArgs) -> anyhow::Result<()> {
     let crops = crops.map_err(with_flag("--crops"))?;
     let labels = args.save_txt.as_deref().map(label_files).transpose()?;
     let semantic = args.semantic.as_deref().map(|folder| SemanticFolder::plan(folder, &files)).transpose()?;
-    let masks = args.masks || !objects.is_empty();
-    let builder = args.detector.detector()?.with_masks(masks).with_semantic_maps(args.semantic.is_some());
-    let builder = builder.with_low_memory(args.low_memory);
-    let builder = args.tiles.apply(args.screen.apply(builder.with_class_confidence(thresholds)));
-    let builder = args.dart.apply(builder, &args.detector.model)?;
+    let builder = detector(DetectorOptions {
+        masks: args.masks || !objects.is_empty(),
+        semantic_maps: args.semantic.is_some(),
+        class_confidence: thresholds,
+        tiling: args.tiles.tiling(),
+        ..options(args)?
+    })?;
     args.dart.announce(false, log);
     args.detector.model.announce_built_in(&prompts, log);
     let (mut detector, loading) = load(builder, log)?;
@@ -234,7 +240,7 @@ pub fn run(args: &DetectArgs, log: &LogArgs) -> anyhow::Result<()> {
 }
 
 /// The prompts, and the thresholds of classes that have their own.
-fn requested_prompts(args: &DetectArgs, log: &LogArgs) -> anyhow::Result<(Prompts, Vec<(usize, f32)>)> {
+fn requested_prompts(args: &DetectArgs, log: &LogArgs) -> anyhow::Result<(Prompts, BTreeMap<usize, f32>)> {
     if args.classes.is_empty() && args.exemplar.is_empty() && !args.coco {
         return Err(usage(
             "nothing to detect: name classes with --classes, use those of COCO with --coco, box an example with --exemplar, or \
@@ -250,6 +256,16 @@ fn requested_prompts(args: &DetectArgs, log: &LogArgs) -> anyhow::Result<(Prompt
         )));
     }
     Ok((prompts(&classes, &args.exemplar)?, thresholds(&classes)))
+}
+
+/// A detector's options, from the arguments.
+fn options(args: &DetectArgs) -> anyhow::Result<DetectorOptions> {
+    Ok(DetectorOptions {
+        low_memory: args.low_memory,
+        screening: args.screen.screen,
+        pruning: args.dart.pruning(&args.detector.model)?,
+        ..args.detector.options()?
+    })
 }
 
 fn image_files(args: &DetectArgs) -> anyhow::Result<Vec<PathBuf>> {

@@ -15,6 +15,7 @@ use ocelli::{
     Detector, EngineKind, Image, Prompts,
     cache::cache_folder,
     engine::{EngineFactory, EngineOptions},
+    options::DetectorOptions,
     stages::TextCacheFile,
 };
 
@@ -161,11 +162,9 @@ fn write_places(out: &mut dyn Write, candidates: &[Candidate]) -> std::io::Resul
 
 /// Detects in a grey image with the built-in model; returns the milliseconds of the second run, and the engine.
 fn try_model(args: &DoctorArgs) -> ocelli::Result<(f64, String)> {
-    let mut builder = Detector::builder().with_text_cache(TextCacheFile::None);
-    if let Some(path) = &args.onnxruntime {
-        builder = builder.with_onnxruntime(path);
-    }
-    let mut detector = builder.build()?;
+    let engine = EngineOptions { onnxruntime: args.onnxruntime.clone(), ..EngineOptions::default() };
+    let options = DetectorOptions { engine, text_cache: TextCacheFile::None, ..DetectorOptions::default() };
+    let mut detector = Detector::with(options).build()?;
     let image = Image::from_rgb8(64, 64, vec![128; 64 * 64 * 3])?;
     let prompts = Prompts::new(["dog"])?;
     detector.detect(&image, &prompts)?;

@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use ocelli::{Prompts, stages::TextCacheFile};
+use ocelli::{Prompts, options::DetectorOptions, stages::TextCacheFile};
 
 use crate::args::{DETECTION, OUTPUT, coco_classes};
-use crate::{LogArgs, ModelArgs, check_output_file, class_names, load, print};
+use crate::{LogArgs, ModelArgs, check_output_file, class_names, detector, load, print};
 
 /// Arguments of `ocelli embed`.
 #[derive(Args, Debug)]
@@ -43,8 +43,9 @@ pub fn run(args: &EmbedArgs, log: &LogArgs) -> anyhow::Result<()> {
         false => Prompts::new(class_names(&args.classes, log)?)?,
     };
     check_output_file("--output", &args.output)?;
-    let builder = args.model.detector()?.with_text_cache(TextCacheFile::File(args.output.clone()));
-    let (detector, loading) = load(builder, log)?;
+    let text_cache = TextCacheFile::File(args.output.clone());
+    let options = DetectorOptions { text_cache, ..args.model.options()? };
+    let (detector, loading) = load(detector(options)?, log)?;
     detector.into_stages().text.embed(&prompts)?;
     drop(loading);
     print(|out| {

@@ -6,57 +6,23 @@ mod inspect;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use ocelli::ModelSource;
 use ocelli::builtin::write_checkpoint;
-use ocelli::export::contract::{self, Prompting, Target, TextPadding, file};
+use ocelli::export::contract::{Precision, Prompting, Target, TextPadding, file};
 use ocelli::export::{
     Block, CheckpointOptions, Error, ErrorKind, ExportOptions, MaskedBranch, MixedPrecision, NormEps,
     Pruning, export,
 };
 
 use self::calibrate::CalibrateArgs;
-use crate::args::{INPUT, OUTPUT};
+use crate::args::{INPUT, OUTPUT, one_of};
 use crate::{LogArgs, Progress, interrupted, print, status, usage};
 
 /// Heading of options that change the graphs.
 const GRAPH: &str = "Graphs";
 /// Heading of options that select number formats.
 const PRECISION: &str = "Number format";
-
-/// `--target`.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum TargetArg {
-    Onnxruntime,
-    Tensorrt,
-}
-
-/// `--prompt`.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum PromptArg {
-    Official,
-    Text,
-}
-
-/// `--precision`.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum PrecisionArg {
-    Fp32,
-    Fp16,
-    Bf16,
-    Int8,
-    Fp8,
-}
-
-/// `--mixed-precision`.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum MixedPrecisionArg {
-    None,
-    Accumulate,
-    Bf16Attention,
-    AccumulateLinear,
-    Attention,
-}
 
 /// Arguments of `ocelli export`.
 #[derive(Args, Debug)]
@@ -106,23 +72,35 @@ pub struct ExportArgs {
     imgsz: Option<usize>,
     /// Format of weights and large matrix products; fp16 and bf16 are for GPUs, int8 is faster on CPUs. fp8, and int8 with
     /// --calibrate, multiply in 8 bits with --target tensorrt
-    #[arg(long, value_enum, default_value = "fp32", help_heading = PRECISION)]
-    precision: PrecisionArg,
+    #[arg(
+        long,
+        value_parser = one_of::<Precision>(&["fp32", "fp16", "bf16", "int8", "fp8"]),
+        default_value = "fp32",
+        help_heading = PRECISION
+    )]
+    precision: Precision,
     #[command(flatten)]
     calibration: CalibrateArgs,
     /// What else stays in 32 bits with fp16 and bf16; each value includes those before it [default: accumulate]
-    #[arg(long, value_enum, value_name = "OPERATORS", help_heading = PRECISION)]
-    mixed_precision: Option<MixedPrecisionArg>,
+    #[arg(
+        long,
+        value_parser = one_of::<MixedPrecision>(&[
+            "none", "accumulate", "bf16-attention", "norm-softmax", "accumulate-linear", "attention", "all",
+        ]),
+        value_name = "OPERATORS",
+        help_heading = PRECISION
+    )]
+    mixed_precision: Option<MixedPrecision>,
     /// Blocks that stay in 32 bits with fp16, bf16 and int8, e.g. vit.7,fusion,decoder.0; `bench precision --bisect` finds
     /// them
     #[arg(long, value_name = "BLOCKS", value_delimiter = ',', num_args = 1.., help_heading = PRECISION)]
     keep_fp32: Vec<Block>,
     /// Operators: fused ones for ONNX Runtime, or standard ones for TensorRT and others
-    #[arg(long, value_enum, default_value = "onnxruntime", help_heading = GRAPH)]
-    target: TargetArg,
+    #[arg(long, value_parser = one_of::<Target>(&["onnxruntime", "tensorrt"]), default_value = "onnxruntime", help_heading = GRAPH)]
+    target: Target,
     /// Text prompts: with an image-conditioned token as in Meta's detector, or the text alone
-    #[arg(long, value_enum, default_value = "official", help_heading = GRAPH)]
-    prompt: PromptArg,
+    #[arg(long, value_parser = one_of::<Prompting>(&["official", "text"]), default_value = "official", help_heading = GRAPH)]
+    prompt: Prompting,
     /// Leave out what only masks need, and the memory tracker, which follows masks
     #[arg(long, help_heading = GRAPH)]
     detection_only: bool,
@@ -155,25 +133,12 @@ pub struct ExportArgs {
 /// Exports a checkpoint.
 pub fn run(args: &ExportArgs, log: &LogArgs) -> anyhow::Result<()> {
     let start = Instant::now();
-    let requested = match args.precision {
-        PrecisionArg::Fp32 => contract::Precision::Fp32,
-        PrecisionArg::Fp16 => contract::Precision::Fp16,
-        PrecisionArg::Bf16 => contract::Precision::Bf16,
-        PrecisionArg::Int8 => contract::Precision::Int8,
-        PrecisionArg::Fp8 => contract::Precision::Fp8,
-    };
-    let is_for_tensorrt = matches!(args.target, TargetArg::Tensorrt);
-    let precision = args.calibration.precision(requested, is_for_tensorrt)?;
+    let is_for_tensorrt = args.target == Target::TensorRt;
+    let precision = args.calibration.precision(args.precision, is_for_tensorrt)?;
     let preset = args.preset.clone().unwrap_or_default();
     let mut options = ExportOptions::default()
-        .with_target(match args.target {
-            TargetArg::Onnxruntime => Target::OnnxRuntime,
-            TargetArg::Tensorrt => Target::TensorRt,
-        })
-        .with_prompting(match args.prompt {
-            PromptArg::Official => Prompting::Official,
-            PromptArg::Text => Prompting::Text,
-        })
+        .with_target(args.target)
+        .with_prompting(args.prompt)
         .with_precision(precision)
         .with_keep_fp32(args.keep_fp32.iter().copied())
         .with_detection_only(args.detection_only)
@@ -184,13 +149,7 @@ pub fn run(args: &ExportArgs, log: &LogArgs) -> anyhow::Result<()> {
         .with_split_block(args.split_block)
         .with_force(args.force);
     if let Some(islands) = args.mixed_precision {
-        options = options.with_mixed_precision(match islands {
-            MixedPrecisionArg::None => MixedPrecision::None,
-            MixedPrecisionArg::Accumulate => MixedPrecision::Accumulate,
-            MixedPrecisionArg::Bf16Attention => MixedPrecision::Bf16Attention,
-            MixedPrecisionArg::AccumulateLinear => MixedPrecision::AccumulateLinear,
-            MixedPrecisionArg::Attention => MixedPrecision::Attention,
-        });
+        options = options.with_mixed_precision(islands);
     }
     if let Some(imgsz) = args.imgsz {
         options = options.with_imgsz(imgsz);
@@ -245,7 +204,7 @@ pub fn run(args: &ExportArgs, log: &LogArgs) -> anyhow::Result<()> {
             start.elapsed().as_secs_f64()
         )
     })?;
-    if matches!(args.prompt, PromptArg::Official) && manifest.prompting == Prompting::Text {
+    if args.prompt == Prompting::Official && manifest.prompting == Prompting::Text {
         status(
             log,
             "the checkpoint has no encoder of exemplars: prompts are text alone, as with --prompt text",

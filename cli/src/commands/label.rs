@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 use ocelli::classes::ClassMap;
 use ocelli::process_memory::ProcessMemory;
-use ocelli::{Cancellation, DetectorBuilder, Error, ErrorKind};
+use ocelli::{Cancellation, Error, ErrorKind, options::DetectorOptions};
 use ocelli_datasets::label::{
     DataSetOptions, Existing, Format, ImageMode, ImageSet, LabelEvent, LabelJob, LabelSettings, LabelVideo,
     SPILL_BYTES, Summary, find_images, merge,
@@ -21,7 +21,9 @@ use crate::args::{DETECTION, INPUT, OUTPUT, PERFORMANCE, TileArgs, class_map};
 use crate::interrupt::until_interrupted;
 use crate::loading::{engines, load_devices};
 use crate::output::diagnostic;
-use crate::{DetectorArgs, LogArgs, Progress, cancel_on_interrupt, interrupted, print, status, usage};
+use crate::{
+    DetectorArgs, LogArgs, Progress, cancel_on_interrupt, detector, interrupted, print, status, usage,
+};
 
 /// Shown after the options of `ocelli label --help`.
 const AFTER_HELP: &str = "\
@@ -222,16 +224,18 @@ fn label(args: &LabelArgs, log: &LogArgs) -> anyhow::Result<()> {
     if args.video.memory {
         args.detector.model.check_tracker("--memory")?;
     }
-    let builders = args.detector.devices()?;
-    if args.work.low_memory && builders.len() > 1 {
+    let devices = args.detector.devices()?;
+    if args.work.low_memory && devices.len() > 1 {
         return Err(usage("--low-memory runs on one device: name one with --engine"));
     }
-    let workers = workers(args, builders.len())?;
-    let configure = |builder: DetectorBuilder| {
-        let builder = builder.with_masks(settings.masks || args.video.memory);
-        args.tiles.apply(builder.with_post_processing(settings.post_processing_for(output)))
+    let workers = workers(args, devices.len())?;
+    let with_settings = |mut options: DetectorOptions| {
+        options.masks = settings.masks || args.video.memory;
+        options.tiling = args.tiles.tiling();
+        options.set_post_processing(settings.post_processing_for(output));
+        detector(options)
     };
-    let builders = builders.into_iter().map(configure).collect();
+    let builders = devices.into_iter().map(with_settings).collect::<ocelli::Result<_>>()?;
     let images = match args.video.video.is_empty() {
         true => {
             let (inputs, output) = (args.images.clone(), output.to_owned());

@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use clap::Args;
-use ocelli::{Cancellation, Image, Prompts};
+use ocelli::{Cancellation, DetectorBuilder, Image, Prompts, options::DetectorOptions};
 use ocelli_serve::{Bound, LabelStudio, Limits, ServeConfig, random_token};
 
 use crate::args::{INPUT, PERFORMANCE, TileArgs, built_in_model_help};
 use crate::loading::{engines, load_devices};
-use crate::{DetectorArgs, LogArgs, cancel_on_interrupt, interrupted, print, status, usage};
+use crate::{DetectorArgs, LogArgs, cancel_on_interrupt, detector, interrupted, print, status, usage};
 
 /// What `ocelli serve --help` prints after the options.
 pub const AFTER_HELP: &str = concat!(
@@ -113,19 +113,23 @@ pub fn run(args: &ServeArgs, log: &LogArgs) -> anyhow::Result<()> {
             "no token: every user of this machine can see and correct the data set; --token prevents that",
         );
     }
-    let builders = args.detector.devices()?;
-    if args.low_memory && builders.len() > 1 {
+    let devices = args.detector.devices()?;
+    if args.low_memory && devices.len() > 1 {
         return Err(usage("--low-memory runs on one device: name one with --engine"));
     }
-    let builders: Vec<_> = builders.into_iter().map(|builder| builder.with_masks(!args.no_masks)).collect();
+    let with_masks = |options| detector(DetectorOptions { masks: !args.no_masks, ..options });
     // Sessions follow objects through whole frames; the devices take turns.
-    let (of_sessions, sessions) = (builders.clone(), AtomicUsize::new(0));
+    let of_sessions = devices.into_iter().map(with_masks).collect::<ocelli::Result<Vec<_>>>()?;
+    let (builders, sessions) = (of_sessions.clone(), AtomicUsize::new(0));
     let bound = bound.with_sessions(move || {
         let number = sessions.fetch_add(1, Ordering::Relaxed);
         of_sessions[number % of_sessions.len()].clone().build()
     });
-    let configure = |builder| args.tiles.apply(builder).with_low_memory(args.low_memory);
-    let builders = builders.into_iter().map(configure).collect();
+    let (tiling, low_memory) = (args.tiles.tiling(), args.low_memory);
+    let of_images = |builder: DetectorBuilder| {
+        builder.with_options(|options| (options.tiling, options.low_memory) = (tiling, low_memory))
+    };
+    let builders = builders.into_iter().map(of_images).collect();
     let first = Prompts::new(["person"])?;
     args.detector.model.announce_built_in(&first, log);
     let (mut detectors, loading) = load_devices(builders, log)?;

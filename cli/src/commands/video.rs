@@ -20,14 +20,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use ocelli::classes::ClassMap;
 use ocelli::masklets::{MaskTracker, MaskletOptions};
 use ocelli::sink::JsonLines;
 use ocelli::source::SeveralStates;
 use ocelli::{
     Cancellation, Detector, DetectorBuilder, Pipeline, Prompt, Prompts,
-    pipeline::{MotionGate, StatsRecorder},
+    options::{DetectorOptions, PipelineOptions},
+    pipeline::{FramePolicy, Latency, MotionGate, StatsRecorder},
 };
 
 use self::given::{Given, GivenArgs};
@@ -41,12 +42,12 @@ pub use self::zones::parse_zones;
 use self::zones::{Counting, ZoneSink, ZonesFile};
 use crate::args::{
     DETECTION, DartArgs, ExemplarArg, OUTPUT, PERFORMANCE, PrivacyArgs, ScreenArgs, TileArgs,
-    built_in_model_help, class_map, coco_classes, embed_exemplars, prompts, thresholds,
+    built_in_model_help, class_map, coco_classes, embed_exemplars, one_of, prompts, thresholds,
 };
 use crate::loading::{engines, load_devices};
 use crate::{
-    DetectorArgs, LogArgs, TrackerArgs, cancel_on_interrupt, check_output_file, interrupted, print, status,
-    usage,
+    DetectorArgs, LogArgs, TrackerArgs, cancel_on_interrupt, check_output_file, detector, interrupted, print,
+    status, usage,
 };
 
 /// Reads the address of `--mqtt`, for the tests that feed it corrupt ones; whether it is valid.
@@ -133,12 +134,18 @@ pub struct VideoArgs {
     #[arg(long, help_heading = "Tracking")]
     appearance: bool,
     /// Process all frames, or the latest and drop others [default: latest for cameras and streams, else all]
-    #[arg(long, value_name = "FRAMES", help_heading = PERFORMANCE)]
-    policy: Option<Policy>,
+    #[arg(long, value_name = "FRAMES", value_parser = one_of::<FramePolicy>(&["all", "latest"]), help_heading = PERFORMANCE)]
+    policy: Option<FramePolicy>,
     /// What to favour: results soon after the frame, or frames per second [default: balanced for cameras and streams, else
     /// throughput]
-    #[arg(long, value_name = "GOAL", conflicts_with = "sequential", help_heading = PERFORMANCE)]
-    latency: Option<LatencyGoal>,
+    #[arg(
+        long,
+        value_name = "GOAL",
+        value_parser = one_of::<Latency>(&["low", "balanced", "throughput"]),
+        conflicts_with = "sequential",
+        help_heading = PERFORMANCE
+    )]
+    latency: Option<Latency>,
     /// With several sources: exit with status 1 if one of them failed, not only if all did
     #[arg(long, help_heading = PERFORMANCE)]
     strict: bool,
@@ -179,19 +186,6 @@ pub struct VideoArgs {
     stats: Option<PathBuf>,
     #[command(flatten)]
     dart: DartArgs,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Policy {
-    All,
-    Latest,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum LatencyGoal {
-    Low,
-    Balanced,
-    Throughput,
 }
 
 /// Runs the pipeline over a source.
@@ -239,7 +233,7 @@ pub fn run(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<()> {
         let prompts = prompts(&classes, &args.exemplar)?;
         return benchmark::run(args, log, (&classes, &prompts), &source, &cancellation);
     }
-    let newest = args.policy.map(|policy| matches!(policy, Policy::Latest));
+    let newest = args.policy.map(|policy| policy == FramePolicy::Latest);
     let opened = source.open(&names, newest, &cancellation)?;
     let states = opened.states.clone();
     let sources = states.as_ref().map_or(1, |states| states.snapshot().len());
@@ -303,8 +297,7 @@ pub fn run(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<()> {
             if let Some(path) = &args.exemplar_image {
                 embedded = embed_exemplars(path, &mut detector, &prompts)?;
             }
-            let pipeline = Pipeline::builder_embedded(detector, embedded);
-            if args.memory { pipeline.with_memory(masklets) } else { pipeline }
+            Pipeline::builder_embedded(detector, embedded)
         }
     };
     drop(loading);
@@ -323,19 +316,26 @@ pub fn run(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<()> {
         states,
         counting,
     };
-    let mut pipeline = job.options(pipeline.with_more_devices(detectors), cancellation.clone());
-    if args.track {
-        pipeline = pipeline.with_tracker(tracker);
-    }
-    if args.camera_motion {
-        pipeline = pipeline.with_camera_motion();
-    }
-    if args.appearance {
-        pipeline = pipeline.with_appearance();
-    }
-    if let Some(gate) = gate {
-        pipeline = pipeline.with_motion_gate(gate);
-    }
+    let options = PipelineOptions {
+        tracker: args.track.then_some(tracker),
+        memory: args.memory.then_some(masklets),
+        camera_motion: args.camera_motion,
+        appearance: args.appearance,
+        policy: args.policy.filter(|_| job.states.is_none()),
+        latency: args.latency,
+        detect_every: args.detect_every,
+        motion_gate: gate,
+        class_budget: args.class_budget,
+        sequential: args.sequential,
+        ..PipelineOptions::default()
+    };
+    let mut pipeline = pipeline
+        .with_options(|all| *all = options)
+        .with_more_devices(detectors)
+        .with_cancellation(cancellation.clone())
+        .with_stats(job.stats.clone())
+        .with_drawing(job.drawing())
+        .with_observer(job.observer());
     if let Some(redaction) = redaction {
         pipeline = pipeline.with_redaction(redaction);
     }
@@ -343,31 +343,32 @@ pub fn run(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<()> {
     job.conclude(end.map_err(anyhow::Error::from), &sinks, &cancellation)
 }
 
-/// The options of the detector on each device, from the arguments.
+/// The detector on each device, from the arguments.
 fn detectors(args: &VideoArgs, classes: &ClassMap) -> anyhow::Result<Vec<DetectorBuilder>> {
-    let builders = args.detector.devices()?;
+    let devices = args.detector.devices()?;
     let of_one = [
         ("--benchmark", args.benchmark),
         ("--class-budget", args.class_budget.is_some()),
         ("--sequential", args.sequential),
-        ("--latency low", matches!(args.latency, Some(LatencyGoal::Low))),
+        ("--latency low", args.latency == Some(Latency::Low)),
     ];
-    if let Some((flag, _)) = of_one.into_iter().find(|(_, is_given)| *is_given && builders.len() > 1) {
+    if let Some((flag, _)) = of_one.into_iter().find(|(_, is_given)| *is_given && devices.len() > 1) {
         return Err(usage(format!("{flag} runs on one device: name one with --engine")));
     }
-    builders.into_iter().map(|builder| options(args, builder, &args.detector, classes)).collect()
+    devices.into_iter().map(|device| Ok(detector(options(args, device, classes)?)?)).collect()
 }
 
-/// A detector's options, from the arguments.
-fn options(
-    args: &VideoArgs,
-    builder: DetectorBuilder,
-    detector: &DetectorArgs,
-    classes: &ClassMap,
-) -> anyhow::Result<DetectorBuilder> {
-    let builder = builder.with_masks(args.masks || args.memory).with_low_memory(args.low_memory);
-    let builder = args.tiles.apply(args.screen.apply(builder.with_class_confidence(thresholds(classes))));
-    args.dart.apply(builder, &detector.model)
+/// A detector's options: those of the engine and what to detect.
+fn options(args: &VideoArgs, common: DetectorOptions, classes: &ClassMap) -> anyhow::Result<DetectorOptions> {
+    Ok(DetectorOptions {
+        masks: args.masks || args.memory,
+        low_memory: args.low_memory,
+        class_confidence: thresholds(classes),
+        screening: args.screen.screen,
+        tiling: args.tiles.tiling(),
+        pruning: args.dart.pruning(&args.detector.model)?,
+        ..common
+    })
 }
 
 impl VideoArgs {

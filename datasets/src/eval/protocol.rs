@@ -31,18 +31,12 @@ impl Protocol {
         let options = PostProcessOptions::default();
         match self {
             Self::BoxToMask => options,
-            Self::Practical => PostProcessOptions {
-                score_threshold: 0.01,
-                nms_iou: Some(0.7),
-                max_detections: Some(300),
-                ..options
-            },
-            Self::Dart => PostProcessOptions {
-                score_threshold: 0.0,
-                nms_iou: None,
-                max_detections: Some(100),
-                ..options
-            },
+            Self::Practical => {
+                PostProcessOptions { confidence: 0.01, nms: Some(0.7), max_detections: Some(300), ..options }
+            }
+            Self::Dart => {
+                PostProcessOptions { confidence: 0.0, nms: None, max_detections: Some(100), ..options }
+            }
         }
     }
 

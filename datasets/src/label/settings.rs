@@ -98,7 +98,7 @@ pub enum Tracking {
     /// By their boxes, with [`ByteTracker`](ocelli::tracking::ByteTracker). The labels of a frame are those that an image would
     /// get; each instance starts a track or continues one.
     Boxes,
-    /// By the model's memory of them, in a [pipeline](ocelli::PipelineBuilder::with_memory), which decides which objects there are:
+    /// By the model's memory of them, in a [pipeline](ocelli::options::PipelineOptions::memory), which decides which objects there are:
     /// of the thresholds and suppressions of the settings, none applies.
     Memory {
         /// Objects start, and are kept alive, by detections above this score; `None`: by SAM 3's thresholds.
@@ -157,16 +157,16 @@ impl LabelSettings {
     /// class.
     pub fn post_processing(&self) -> PostProcessOptions {
         let mut options = PostProcessOptions {
-            score_threshold: self.confidence,
-            nms_iou: None,
-            class_agnostic_nms_iou: self.class_agnostic_nms,
+            confidence: self.confidence,
+            nms: None,
+            class_agnostic_nms: self.class_agnostic_nms,
             ..PostProcessOptions::default()
         };
         let mut prompt = 0;
         for class in &self.classes.classes {
             for _ in &class.phrases {
                 if let Some(threshold) = class.threshold {
-                    options.class_score_thresholds.insert(prompt, threshold);
+                    options.class_confidence.insert(prompt, threshold);
                 }
                 prompt += 1;
             }
@@ -174,10 +174,10 @@ impl LabelSettings {
             // here and the threshold of their class later.
             if !class.exemplars.is_empty() {
                 let threshold = class.threshold.unwrap_or(self.confidence);
-                options.score_threshold = options.score_threshold.min(threshold);
+                options.confidence = options.confidence.min(threshold);
             }
             let nms = class.nms.unwrap_or(self.nms);
-            options.nms_iou = Some(options.nms_iou.unwrap_or(0.0).max(nms));
+            options.nms = Some(options.nms.unwrap_or(0.0).max(nms));
         }
         options
     }
@@ -188,8 +188,8 @@ impl LabelSettings {
     pub fn post_processing_for(&self, output: &Path) -> PostProcessOptions {
         let mut options = self.post_processing();
         if is_growing(&journal_path(output), self.classes.classes.len()) {
-            let thresholds = std::mem::take(&mut options.class_score_thresholds).into_values();
-            options.score_threshold = thresholds.fold(options.score_threshold, f32::min);
+            let thresholds = std::mem::take(&mut options.class_confidence).into_values();
+            options.confidence = thresholds.fold(options.confidence, f32::min);
         }
         options
     }

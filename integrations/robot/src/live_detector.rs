@@ -145,17 +145,7 @@ impl LiveDetector {
 
 fn load(settings: &Settings) -> Result<(Detector, EmbeddedPrompts, Arc<[Arc<str>]>)> {
     let prompts = Prompts::new(settings.classes.iter().map(String::as_str))?;
-    let mut builder = Detector::builder()
-        .with_model(settings.model.clone())
-        .with_engine(settings.engine)
-        .with_masks(settings.masks);
-    if let Some(confidence) = settings.confidence {
-        builder = builder.with_confidence(confidence);
-    }
-    if let Some(threads) = settings.threads {
-        builder = builder.with_threads(threads);
-    }
-    let mut detector = builder.build()?;
+    let mut detector = Detector::with(settings.detector()).build()?;
     let embedded = detector.prepare(&prompts)?;
     Ok((detector, embedded, prompts.labels().into()))
 }

@@ -1,5 +1,7 @@
 //! What a node is started with.
 
+use ocelli::engine::EngineOptions;
+use ocelli::options::DetectorOptions;
 use ocelli::{EngineKind, Error, ErrorKind, ModelSource, Prompts, Result};
 
 /// What a node is started with, and what is changed while it runs.
@@ -49,16 +51,22 @@ impl Settings {
         if let Err(error) = Prompts::new(self.classes.iter().map(String::as_str)) {
             return invalid(format!("classes: {error}"));
         }
-        if let Some(confidence) = self.confidence.filter(|confidence| !(0.0..=1.0).contains(confidence)) {
-            return invalid(format!("confidence is {confidence}: expected a number from 0 to 1"));
-        }
+        self.detector().check()?;
         if let Some(rate) = self.frame_rate.filter(|rate| !(rate.is_finite() && *rate > 0.0)) {
             return invalid(format!("frame_rate is {rate}: expected a number above 0"));
         }
-        if self.threads == Some(0) {
-            return invalid("threads is 0: expected at least 1".into());
-        }
         Ok(())
+    }
+
+    /// The options of the detector.
+    pub fn detector(&self) -> DetectorOptions {
+        DetectorOptions {
+            model: self.model.clone(),
+            engine: EngineOptions { kind: self.engine, threads: self.threads, ..EngineOptions::default() },
+            masks: self.masks,
+            confidence: self.confidence,
+            ..DetectorOptions::default()
+        }
     }
 
     /// Classes from a text such as `person, red apple`, the form of an environment variable or an input.

@@ -1,13 +1,14 @@
 //! OpenVINO as the engine of a model.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use ocelli_engines::Engine;
 use ocelli_engines::openvino::{InferencePrecision, OpenVino, OpenVinoDevice, OpenVinoEngine};
-use ocelli_export::contract::{Precision, file};
+use ocelli_export::contract::{Precision, Target, file};
 
-use super::EngineOptions;
 use super::graphs::{bytes_of, cache_of_compiled};
+use super::{EngineOptions, GraphSizes, Loader};
 use ocelli_error::{Error, ErrorKind, Result};
 
 /// Inputs of a product with 8-bit weights that share a scale, for exported models that have such weights.
@@ -19,14 +20,14 @@ const LARGEST_CACHED: u64 = 256 << 20;
 
 /// OpenVINO with a device that this machine has.
 #[derive(Clone)]
-pub(in crate::engine) struct OpenVinoMaker {
+pub(super) struct OpenVinoLoader {
     runtime: OpenVino,
     device: OpenVinoDevice,
     precision: InferencePrecision,
     threads: usize,
 }
 
-impl OpenVinoMaker {
+impl OpenVinoLoader {
     /// Loads the library and looks for the device.
     ///
     /// # Errors
@@ -45,23 +46,8 @@ impl OpenVinoMaker {
         Ok(Self { runtime, device, precision, threads })
     }
 
-    /// Computes in this number format. Returns the format in which the graphs are to be exported: OpenVINO computes a
-    /// graph of 32-bit weights in 16 bits by itself.
-    ///
-    /// int8 is the format of weights: what is left computes in bf16 where the CPU has it.
-    pub(super) fn set_precision(&mut self, precision: Option<Precision>) -> Option<Precision> {
-        self.precision = match precision {
-            None => self.default_precision(),
-            Some(Precision::Bf16) => InferencePrecision::Bf16,
-            Some(Precision::Fp16) => InferencePrecision::F16,
-            Some(Precision::Int8) if self.has_bf16() => InferencePrecision::Bf16,
-            Some(_) => InferencePrecision::F32,
-        };
-        precision.filter(|precision| !precision.is_half())
-    }
-
     /// Whether the device is a CPU with instructions for bf16.
-    pub(super) fn has_bf16(&self) -> bool {
+    fn has_bf16(&self) -> bool {
         let devices = self.runtime.devices().unwrap_or_default();
         self.device == OpenVinoDevice::Cpu
             && devices
@@ -91,8 +77,10 @@ impl OpenVinoMaker {
         let is_cached = graph.ends_with(file::TEXT_ENCODER) && self.device != OpenVinoDevice::Npu;
         if is_cached { InferencePrecision::F32 } else { self.precision }
     }
+}
 
-    pub(super) fn load(&self, graph: &Path) -> Result<Box<dyn Engine>> {
+impl Loader for OpenVinoLoader {
+    fn load(&self, graph: &Path, _: Option<GraphSizes>, _: usize) -> Result<Box<dyn Engine>> {
         let mut builder = OpenVinoEngine::builder(&self.runtime)
             .with_device(self.device)
             .with_threads(self.threads)
@@ -106,7 +94,7 @@ impl OpenVinoMaker {
         Ok(Box::new(engine))
     }
 
-    pub(super) fn description(&self) -> String {
+    fn description(&self) -> String {
         let precision = match self.precision {
             InferencePrecision::F32 => String::new(),
             precision => format!(", {precision}"),
@@ -119,6 +107,45 @@ impl OpenVinoMaker {
             device => device.to_string(),
         };
         format!("OpenVINO {}, {runs_on}{precision}", self.runtime.version())
+    }
+
+    fn target(&self, _: Option<Precision>) -> Target {
+        Target::TensorRt
+    }
+
+    /// OpenVINO computes a graph of 32-bit weights in 16 bits by itself. int8 is the format of weights: what is left computes in
+    /// bf16 where the CPU has it.
+    fn computing_in(
+        &self,
+        precision: Option<Precision>,
+    ) -> Result<(Option<Arc<dyn Loader>>, Option<Precision>)> {
+        let computed = match precision {
+            None => self.default_precision(),
+            Some(Precision::Bf16) => InferencePrecision::Bf16,
+            Some(Precision::Fp16) => InferencePrecision::F16,
+            Some(Precision::Int8) if self.has_bf16() => InferencePrecision::Bf16,
+            Some(_) => InferencePrecision::F32,
+        };
+        let other = Arc::new(Self { precision: computed, ..self.clone() });
+        Ok((Some(other), precision.filter(|precision| !precision.is_half())))
+    }
+
+    fn fast_precision(&self) -> Option<Precision> {
+        self.has_bf16().then_some(Precision::Bf16)
+    }
+
+    fn loads_in_parallel(&self) -> bool {
+        true
+    }
+
+    /// OpenVINO 2026.4.1 ends the process with a segmentation fault while it compiles such a graph.
+    fn check_patches(&self, patches: usize) -> Result<()> {
+        if patches > 2 {
+            return Ok(());
+        }
+        let message = "engine openvino: OpenVINO crashes with an imgsz below three patches; choose a larger imgsz or another \
+                       engine";
+        Err(Error::new(ErrorKind::Unavailable, message))
     }
 }
 

@@ -115,7 +115,7 @@ fn run_by_chance(connections: &[Option<&[Step]>], options: ReconnectingOptions, 
     let (now, sleep) = (clock.clone(), clock.clone());
     let times = Clock {
         now: Box::new(move || now.now()),
-        sleep: Box::new(move |time| sleep.sleep(time)),
+        sleep: Box::new(move |time, _| sleep.sleep(time)),
         random: Box::new(move || chance),
     };
     let mut source = Reconnecting::connect_with(open, options, cancellation, times)
@@ -284,7 +284,7 @@ fn waiting(
     let (now, sleep) = (clock.clone(), clock.clone());
     let times = Clock {
         now: Box::new(move || now.now()),
-        sleep: Box::new(move |time| sleep.sleep(time)),
+        sleep: Box::new(move |time, _| sleep.sleep(time)),
         random: Box::new(|| 0.0),
     };
     let options = ReconnectingOptions {

@@ -1,5 +1,7 @@
 //! Options of a tracker.
 
+use std::str::FromStr;
+
 use crate::byte_track::ByteTracker;
 use ocelli_error::{Error, Result};
 
@@ -23,6 +25,18 @@ pub enum MatchClasses {
     /// No: each class is tracked separately.
     #[default]
     Same,
+}
+
+impl FromStr for MatchClasses {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self> {
+        match name {
+            "any" => Ok(Self::Any),
+            "same" => Ok(Self::Same),
+            _ => Err(Error::argument("match_classes", format_args!("{name:?}"), "\"same\" or \"any\"")),
+        }
+    }
 }
 
 /// The options of a [`ByteTracker`], with defaults in brackets.

@@ -10,6 +10,7 @@ use ocelli::{
     model::ModelGraph,
     stages::{
         Backbone, EmbeddedPrompts, ImageFeatures, ImagePreprocessor, PromptDecoder, Stages, TextCacheFile,
+        Wanted,
     },
 };
 use ocelli_engines::{Engine, EngineSpec, Tensor};
@@ -239,7 +240,7 @@ impl<'i> Subject<'i> {
     fn run_neck(&mut self, tokens: Arc<Tensor>, size: (u32, u32)) -> Result<Vec<f32>> {
         *self.tokens.lock().unwrap_or_else(PoisonError::into_inner) = tokens;
         let mut times = StageTimes::default();
-        self.neck.run_into(&Tensor::empty(), size, &mut self.features, &mut times)?;
+        self.neck.run_into(&Tensor::empty(), size, Wanted::default(), &mut self.features, &mut times)?;
         self.neck_ms.push(times.backbone);
         let (_, coarse) = self
             .features

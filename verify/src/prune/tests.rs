@@ -11,7 +11,7 @@ use ocelli::{
     BoundingBox, Detection, Detector, EngineKind, Error, ErrorKind, Image, Model, Prompts, Result,
     StageTimes,
     engine::{EngineFactory, EngineOptions},
-    stages::{ImageFeatures, Stages, TextCacheFile},
+    stages::{ImageFeatures, Stages, TextCacheFile, Wanted},
 };
 use ocelli_engines::Tensor;
 use ocelli_export::contract::{Target, file, tensor};
@@ -129,7 +129,7 @@ impl Place {
             let times = &mut StageTimes::default();
             preprocessor.run_into(&image, &mut pixels, times).expect("it runs");
             let size = (image.width(), image.height());
-            backbone.run_into(&pixels, size, &mut features, times).expect("it runs");
+            backbone.run_into(&pixels, size, Wanted::default(), &mut features, times).expect("it runs");
             let detections = decoder.decode(&features, &prompts, times).expect("it runs");
             let (_, coarse) =
                 features.tensors().find(|(name, _)| *name == tensor::FPN[2]).expect("it has the output");

@@ -97,7 +97,7 @@ impl<'s> Side<'s> {
 
 impl DetectionComparison {
     pub(super) fn new(post: PostProcessOptions, limits: Limits) -> Self {
-        let report = DetectionReport { score_threshold: post.score_threshold, ..DetectionReport::default() };
+        let report = DetectionReport { score_threshold: post.confidence, ..DetectionReport::default() };
         Self { post, limits, report, failures: Vec::new() }
     }
 
@@ -197,7 +197,7 @@ impl DetectionComparison {
         if detection.score - self.report.score_threshold <= self.limits.max_score_difference {
             return true;
         }
-        let Some(suppression) = self.post.nms_iou else { return false };
+        let Some(suppression) = self.post.nms else { return false };
         let mut same_class = matched.iter().filter(|other| other.class_id == detection.class_id);
         same_class.any(|other| (other.bbox.iou(&detection.bbox) - suppression).abs() <= BORDERLINE_IOU)
     }

@@ -5,7 +5,7 @@ use ocelli::{
     Detection, Detector, Error, ErrorKind, Model, Prompts, Result, StageTimes,
     engine::EngineFactory,
     model::ModelGraph,
-    stages::{EmbeddedPrompts, ImageFeatures, Stages, TextCacheFile},
+    stages::{EmbeddedPrompts, ImageFeatures, Stages, TextCacheFile, Wanted},
 };
 use ocelli_engines::{Engine, Tensor};
 use ocelli_export::contract::tensor;
@@ -84,7 +84,7 @@ impl Side {
             .with_post_processing(post)
             .with_class_chunk(max_classes)
             .with_masks(masks)
-            .with_semantic_maps(masks)
+            .with_options(|options| options.semantic_maps = masks)
             .with_text_cache(TextCacheFile::None)
             .build()?;
         let width = detector.model().manifest().model_width;
@@ -109,9 +109,12 @@ impl Side {
             step()?;
             let mut pass = Pass::default();
             match &input.pixels {
-                Pixels::Scene(image) => encoder.encode_into(image, &mut pass.features, &mut times)?,
+                Pixels::Scene(image) => {
+                    encoder.encode_into(image, Wanted::default(), &mut pass.features, &mut times)?
+                }
                 Pixels::Random(pixels) => {
-                    encoder.encode_pixels_into(pixels, input.size, &mut pass.features, &mut times)?;
+                    let wanted = Wanted::default();
+                    encoder.encode_pixels_into(pixels, input.size, wanted, &mut pass.features, &mut times)?;
                 }
             }
             passes.push(pass);

@@ -7,7 +7,7 @@ use ocelli::export::contract::Precision;
 use ocelli::{DetectorBuilder, Image, Prompts, StageTimes, stages::Screening};
 use ocelli_benchmarks::machine::{Machine, peak_memory_mib};
 use ocelli_benchmarks::quantiles::Quantiles;
-use ocelli_cli::{self as cli, DetectorArgs, LogArgs, interrupted, status};
+use ocelli_cli::{self as cli, DetectorArgs, LogArgs, interrupted};
 use serde::Serialize;
 
 use super::lines::Lines;
@@ -76,8 +76,8 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
     };
     let lines = Lines::new("detect", args.output.as_deref())?;
     let mut start = Instant::now();
-    let builder = args.detector.detector()?.with_masks(args.masks);
-    let mut detector = builder.clone().build_reporting(&|line| status(&args.log, line))?;
+    let builder = cli::detector(args.detector.options()?)?.with_masks(args.masks);
+    let (mut detector, _) = cli::load(builder.clone(), &args.log)?;
     for &classes in &args.class_counts {
         let prompts = Prompts::new((0..classes).map(|i| format!("thing number {i}")))?;
         let mut screen_pass = None;
@@ -86,7 +86,7 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
             let (threshold, all) = threshold(builder.clone(), &image, &prompts, passed)?;
             screen_pass = Some(all);
             start = Instant::now();
-            detector = builder.clone().with_screening(Screening::At(threshold)).build()?;
+            detector = screened(builder.clone(), threshold).build()?;
         }
         detector.prepare(&prompts)?;
         let start_ms = start.elapsed().as_secs_f64() * 1e3;
@@ -127,6 +127,10 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
     Ok(())
 }
 
+fn screened(builder: DetectorBuilder, threshold: f32) -> DetectorBuilder {
+    builder.with_options(|options| options.screening = Some(Screening::At(threshold)))
+}
+
 /// The threshold of the first pass that `passed` classes of an image reach, and how many reach it.
 fn threshold(
     builder: DetectorBuilder,
@@ -134,7 +138,7 @@ fn threshold(
     prompts: &Prompts,
     passed: usize,
 ) -> anyhow::Result<(f32, usize)> {
-    let mut detector = builder.with_screening(Screening::At(0.0)).build()?;
+    let mut detector = screened(builder, 0.0).build()?;
     let prompts = detector.prepare(prompts)?;
     let features = detector.encode(image)?;
     let mut decoder = detector.into_stages().decoder;

@@ -11,7 +11,7 @@ use ocelli::{Pipeline, Prompts};
 use ocelli_tests::devices::{Simulated, StageMs, simulate};
 use ocelli_benchmarks::drawn_video::{Discard, DrawnVideo};
 use ocelli_benchmarks::machine::Machine;
-use ocelli_cli::{self as cli, DetectorArgs, LogArgs, interrupted, status};
+use ocelli_cli::{self as cli, DetectorArgs, LogArgs, interrupted};
 use serde::Serialize;
 
 use super::lines::Lines;
@@ -103,7 +103,7 @@ fn measure(args: &Arguments) -> anyhow::Result<(String, StageMs)> {
         })?;
     let frames = args.warm_up + args.frames;
     let video = Arc::new(DrawnVideo::new(classes, (args.size[0], args.size[1]), frames, FRAME_RATE)?);
-    let detector = args.detector.detector()?.build_reporting(&|line| status(&args.log, line))?;
+    let (detector, _) = cli::load(cli::detector(args.detector.options()?)?, &args.log)?;
     let engine = detector.engine().to_owned();
     let stats = StatsRecorder::new();
     let (recorder, warm_up) = (stats.clone(), args.warm_up);

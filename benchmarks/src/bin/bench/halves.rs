@@ -13,7 +13,7 @@ use ocelli_benchmarks::halves::{Halves, ImageHalf, Outputs, PromptHalf, TextFeat
 use ocelli_benchmarks::machine::{Machine, peak_memory_mib};
 use ocelli_benchmarks::nvidia::memory_used_mib;
 use ocelli_benchmarks::quantiles::Quantiles;
-use ocelli_cli::{self as cli, DetectorArgs, LogArgs, interrupted, status};
+use ocelli_cli::{self as cli, DetectorArgs, LogArgs, interrupted};
 use ocelli_verify::scenes::MovingScene;
 use serde::Serialize;
 
@@ -92,8 +92,8 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
     let limit = check(args)?;
     let gpu_memory_before_mib = memory_used_mib();
     let class_chunk = args.detector.class_chunk.unwrap_or(CLASS_CHUNK);
-    let builder = args.detector.detector()?.with_class_chunk(class_chunk);
-    let detector = builder.build_reporting(&|line| status(&args.log, line))?;
+    let builder = cli::detector(args.detector.options()?)?.with_class_chunk(class_chunk);
+    let (detector, _) = cli::load(builder, &args.log)?;
     let (model, factory) = (detector.model(), detector.engine_factory());
     let manifest = model.manifest();
     let (pixels, text, reference) = match &args.reference {

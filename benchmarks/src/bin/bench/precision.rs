@@ -17,7 +17,8 @@ use ocelli_benchmarks::machine::Machine;
 use ocelli_tests::outliers::{self, Outliers};
 use ocelli_benchmarks::precision::{Detected, Least, Reference, Scenes, Strategy, detect, graph_bytes, time};
 use ocelli_benchmarks::quantiles::Quantiles;
-use ocelli_cli::{self as cli, LogArgs, ModelArgs, PrecisionChoice, interrupted, status};
+use ocelli::options::PrecisionChoice;
+use ocelli_cli::{self as cli, LogArgs, ModelArgs, interrupted, status};
 use ocelli_verify::scenes::vocabulary;
 use serde::Serialize;
 

@@ -108,7 +108,7 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
             .with_threads(args.threads)
             .with_confidence(LEAST_SCORE)
             .with_text_cache(TextCacheFile::None)
-            .with_tiling(size.map(Tiling::new));
+            .with_options(|options| options.tiling = size.map(Tiling::new));
         let mut detector = builder.build()?;
         let embedded = detector.prepare(&prompts)?;
         write_text_features(&args.work, &embedded)?;

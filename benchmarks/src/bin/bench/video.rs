@@ -11,12 +11,13 @@ use ocelli::sink::Sink;
 use ocelli::tracking::ByteTrackerOptions;
 use ocelli::{
     Cancellation, Pipeline, PipelineBuilder, Prompts,
+    options::PipelineOptions,
     pipeline::{FrameOutcome, StatsRecorder},
 };
 use ocelli_benchmarks::drawn_video::{Discard, DrawnVideo, Found};
 use ocelli_benchmarks::machine::{Machine, peak_memory_mib, resident_memory_mib};
 use ocelli_benchmarks::nvidia::{Transfers, memory_used_mib};
-use ocelli_cli::{self as cli, DetectorArgs, LogArgs, interrupted, status};
+use ocelli_cli::{self as cli, DetectorArgs, LogArgs, interrupted};
 use ocelli_verify::scenes::{MovingScene, vocabulary};
 use serde::Serialize;
 
@@ -218,7 +219,7 @@ fn measure(
         classes,
         class_chunk: args.detector.class_chunk,
         class_budget,
-        detect_every: args.detect_every,
+        detect_every: Some(args.detect_every),
         n: frame_ms.n,
         fps: frame_ms.n as f64 / whole.as_secs_f64(),
         frame_ms,
@@ -295,17 +296,16 @@ fn builder(
 ) -> anyhow::Result<(PipelineBuilder, String, usize)> {
     let more = (named.len()..classes).map(|i| format!("thing number {i}"));
     let prompts = Prompts::new(named.iter().map(|name| (*name).to_owned()).chain(more).take(classes))?;
-    let detector = args.detector.detector()?.build_reporting(&|line| status(&args.log, line))?;
+    let (detector, _) = cli::load(cli::detector(args.detector.options()?)?, &args.log)?;
     let (engine, imgsz) = (detector.engine().to_owned(), detector.model().manifest().imgsz);
-    let mut builder = Pipeline::builder(detector, prompts)
-        .with_tracker(ByteTrackerOptions::default())
-        .with_detect_every(args.detect_every);
-    if let Some(depth) = args.queue_depth {
-        builder = builder.with_queue_depth(depth);
-    }
-    if let Some(classes) = class_budget {
-        builder = builder.with_class_budget(classes);
-    }
+    let options = PipelineOptions {
+        tracker: Some(ByteTrackerOptions::default()),
+        detect_every: Some(args.detect_every),
+        queue_depth: args.queue_depth,
+        class_budget,
+        ..PipelineOptions::default()
+    };
+    let builder = Pipeline::builder(detector, prompts).with_options(|all| *all = options);
     Ok((builder, engine, imgsz))
 }
 

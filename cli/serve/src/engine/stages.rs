@@ -8,7 +8,9 @@ use std::time::Instant;
 use ocelli::postprocess::PostProcessOptions;
 use ocelli::{
     Cancellation, Detection, Error, ErrorKind, Image, ObjectMask, Result, StageTimes,
-    stages::{ImageEncoder, ImageFeatures, ObjectSegmenter, PromptDecoder, TextEmbedder, TiledSearch},
+    stages::{
+        ImageEncoder, ImageFeatures, ObjectSegmenter, PromptDecoder, TextEmbedder, TiledSearch, Wanted,
+    },
     tiles::{Tiling, WholePicture},
 };
 
@@ -127,13 +129,11 @@ impl BackboneStage {
         };
         let _alone = alone(&self.alone);
         let mut encoder = locked(&self.encoder);
-        encoder.set_masks(masks);
         encoder.load()?;
-        let has_hidden = self.clicks && encoder.has_hidden();
-        encoder.set_hidden(has_hidden);
+        let wanted = Wanted { masks, hidden: self.clicks && encoder.has_hidden() };
         let mut features = self.cache.make_room(&key);
         let size = (image.width(), image.height());
-        let encoded = encoder.encode_into(&image, &mut features, times);
+        let encoded = encoder.encode_into(&image, wanted, &mut features, times);
         if self.alone.is_some() {
             encoder.unload();
         }
@@ -247,8 +247,6 @@ impl PromptStage {
             return self.decoder.decode(&picture.features, &embedded, times);
         };
         let mut encoder = locked(&self.encoder);
-        encoder.set_masks(question.asked.masks);
-        encoder.set_hidden(false);
         let (mut search, mut whole) = (TiledSearch::new(*tiling)?, WholePicture::new(image)?);
         Ok(search.detect((&mut *encoder, &mut self.decoder), &mut whole, &embedded, times)?.items)
     }

@@ -4,16 +4,16 @@ use std::io::{BufRead, IsTerminal, Lines, StdinLock};
 use std::path::PathBuf;
 
 use ocelli::draw::Annotator;
-use ocelli::{Detections, Image, Prompts};
+use ocelli::{Detections, Image, Prompts, options::DetectorOptions};
 use rustyline::error::ReadlineError;
 use rustyline::history::MemHistory;
 use rustyline::{Config, Editor};
 
-use super::DetectArgs;
 use super::outputs::Outputs;
+use super::{DetectArgs, options};
 use crate::output::{diagnostic, one_line};
 use crate::report::{ImageReport, TableOptions, timings, write_table};
-use crate::{LogArgs, load, print, status, usage};
+use crate::{LogArgs, detector, load, print, status, usage};
 
 const WHAT_TO_TYPE: &str =
     "type what to find, several separated by commas; an empty line, exit or Ctrl-D ends it";
@@ -25,9 +25,7 @@ pub fn run(args: &DetectArgs, files: &[PathBuf], log: &LogArgs) -> anyhow::Resul
     };
     let image = Image::open(file)?;
     let outputs = args.output.as_deref().map(|target| Outputs::plan(target, files)).transpose()?;
-    let builder = args.screen.apply(args.detector.detector()?.with_masks(args.masks));
-    let builder = builder.with_low_memory(args.low_memory);
-    let builder = args.dart.apply(builder, &args.detector.model)?;
+    let builder = detector(DetectorOptions { masks: args.masks, ..options(args)? })?;
     args.dart.announce(false, log);
     args.detector.model.announce_built_in(&Prompts::default(), log);
     let (mut detector, loading) = load(builder, log)?;

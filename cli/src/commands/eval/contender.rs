@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use ocelli::{Detector, Error, Image, ModelSource, Prompts, StageTimes};
+use ocelli::{Detector, Error, Image, ModelSource, Prompts, StageTimes, options::DetectorOptions};
 use ocelli_datasets::eval::{
     ExemplarMasks, ImageResult, Instance, ModelReport, Overlap, Predictions, Protocol, TimingSummary, Truth,
     average_precision, precision_recall,
@@ -11,7 +11,7 @@ use ocelli_datasets::eval::{
 use sha2::{Digest, Sha256};
 
 use super::EvalArgs;
-use crate::{LogArgs, ModelArgs, class_names, load, usage};
+use crate::{LogArgs, ModelArgs, class_names, detector, load, usage};
 
 /// What is detected in every image.
 pub struct Task {
@@ -134,18 +134,15 @@ impl Contender {
         if args.protocol == Protocol::BoxToMask {
             model.check_tracker("--protocol box-to-mask")?;
         }
-        let mut builder = args
-            .screen
-            .apply(model.detector()?)
-            .with_post_processing(args.protocol.post_processing())
-            .with_masks(args.masks || args.gives_boxes());
-        if let Some(imgsz) = args.imgsz {
-            builder = builder.with_imgsz(imgsz);
-        }
-        if let Some(classes) = args.class_chunk {
-            builder = builder.with_class_chunk(classes);
-        }
-        let (mut detector, loading) = load(builder, log)?;
+        let mut options = DetectorOptions {
+            imgsz: args.imgsz,
+            class_chunk: args.class_chunk,
+            screening: args.screen.screen,
+            masks: args.masks || args.gives_boxes(),
+            ..model.options()?
+        };
+        options.set_post_processing(args.protocol.post_processing());
+        let (mut detector, loading) = load(detector(options)?, log)?;
         match &prompts {
             Some(prompts) => drop(detector.prepare(prompts)?),
             None if args.protocol == Protocol::BoxToMask => detector.prepare_segment()?,

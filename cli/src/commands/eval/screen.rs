@@ -6,15 +6,17 @@ use std::time::Instant;
 use ocelli::builtin::vocabulary;
 use ocelli::{
     Error, ErrorKind, Image, ModelSource, Prompts, Result, StageTimes,
+    options::DetectorOptions,
     stages::{
         EmbeddedPrompts, ImageEncoder, ImageFeatures, PromptDecoder, ScreenCalibration, Screening, Stages,
+        Wanted,
     },
 };
 use ocelli_verify::scenes::{SceneGenerator, SceneOptions};
 
 use super::EvalArgs;
 use crate::args::expand_images;
-use crate::{LogArgs, Progress, interrupted, load, print, status, usage};
+use crate::{LogArgs, Progress, detector, interrupted, load, print, status, usage};
 
 /// The scenes are none of those on which `--scenes` evaluates.
 const SEED: u64 = 77;
@@ -79,7 +81,8 @@ struct Search {
 
 impl Search {
     fn encode(&mut self, image: &Image) -> Result<()> {
-        self.encoder.encode_into(image, &mut self.features, &mut StageTimes::default())
+        let wanted = Wanted::default();
+        self.encoder.encode_into(image, wanted, &mut self.features, &mut StageTimes::default())
     }
 
     /// The scores of the first pass.
@@ -113,15 +116,14 @@ pub fn calibrate(args: &EvalArgs, folder: Option<&Path>, log: &LogArgs) -> anyho
     }
     let images = Images::open(args, folder)?;
     let prompts = Prompts::new(names.iter().map(String::as_str))?;
-    let mut builder =
-        args.model.detector()?.with_screening(Screening::At(0.0)).with_confidence(args.confidence);
-    if let Some(imgsz) = args.imgsz {
-        builder = builder.with_imgsz(imgsz);
-    }
-    if let Some(classes) = args.class_chunk {
-        builder = builder.with_class_chunk(classes);
-    }
-    let (mut detector, loading) = load(builder, log)?;
+    let options = DetectorOptions {
+        imgsz: args.imgsz,
+        class_chunk: args.class_chunk,
+        screening: Some(Screening::At(0.0)),
+        confidence: Some(args.confidence),
+        ..args.model.options()?
+    };
+    let (mut detector, loading) = load(detector(options)?, log)?;
     let prompts = detector.prepare(&prompts)?;
     drop(loading);
     status(log, &format!("engine: {}", detector.engine()));

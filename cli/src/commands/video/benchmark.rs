@@ -9,7 +9,7 @@ use ocelli::pipeline::{PipelineStats, Stage, StatsRecorder};
 use ocelli::{Cancellation, EngineKind, Pipeline, Prompts};
 
 use super::{SourceArgs, VideoArgs, options};
-use crate::{LogArgs, interrupted, load, print, status};
+use crate::{LogArgs, detector, interrupted, load, print, status};
 
 /// Frames before the measurement.
 const WARM_UP: u64 = 10;
@@ -59,7 +59,7 @@ pub fn run(
         let mut asked = args.detector.clone();
         (*name).clone_into(&mut asked.model.engine);
         let measure = |sequential: bool| -> anyhow::Result<(String, Times)> {
-            let (mut detector, loading) = load(options(args, asked.detector()?, &asked, classes)?, log)?;
+            let (mut detector, loading) = load(detector(options(args, asked.options()?, classes)?)?, log)?;
             let embedded = detector.prepare(prompts)?;
             drop(loading);
             let engine = detector.engine().to_owned();

@@ -8,17 +8,17 @@ use ocelli::atomic_file::write_atomically;
 use ocelli::draw::{Annotator, Overlay, OverlayOptions};
 use ocelli::source::SeveralStates;
 use ocelli::{
-    Cancellation, PipelineBuilder,
-    pipeline::{FrameOutcome, FramePolicy, Latency, RunSummary, StatsRecorder},
+    Cancellation,
+    pipeline::{FrameOutcome, RunSummary, StatsRecorder},
     source::SourceInfo,
 };
 
+use super::VideoArgs;
 use super::comparison::Comparison;
 use super::progress::LiveProgress;
 use super::sinks::{SinkArgs, Sinks};
 use super::summary::{Counts, RunReport, SourceReport, source_line, stage_table};
 use super::zones::{Counting, ZoneDrawing};
-use super::{LatencyGoal, Policy, VideoArgs};
 use crate::{LogArgs, interrupted, print, status};
 
 /// A run over a source.
@@ -38,40 +38,6 @@ pub(super) struct Job<'a> {
 }
 
 impl Job<'_> {
-    pub(super) fn options(
-        &self,
-        mut pipeline: PipelineBuilder,
-        cancellation: Cancellation,
-    ) -> PipelineBuilder {
-        let args = self.args;
-        pipeline = pipeline
-            .with_sequential(args.sequential)
-            .with_cancellation(cancellation)
-            .with_stats(self.stats.clone())
-            .with_drawing(self.drawing())
-            .with_observer(self.observer());
-        if let Some(policy) = args.policy.filter(|_| self.states.is_none()) {
-            pipeline = pipeline.with_policy(match policy {
-                Policy::All => FramePolicy::All,
-                Policy::Latest => FramePolicy::Latest,
-            });
-        }
-        if let Some(goal) = args.latency {
-            pipeline = pipeline.with_latency(match goal {
-                LatencyGoal::Low => Latency::Low,
-                LatencyGoal::Balanced => Latency::Balanced,
-                LatencyGoal::Throughput => Latency::Throughput,
-            });
-        }
-        if let Some(frames) = args.detect_every {
-            pipeline = pipeline.with_detect_every(frames);
-        }
-        if let Some(classes) = args.class_budget {
-            pipeline = pipeline.with_class_budget(classes);
-        }
-        pipeline
-    }
-
     /// Draws results into pictures.
     pub(super) fn drawing(
         &self,

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use ocelli::{
     Detector, Error, ErrorKind, Result, StageTimes,
-    stages::{ImageFeatures, Stages},
+    stages::{ImageFeatures, Stages, Wanted},
 };
 
 use crate::label::images::ImageFile;
@@ -80,7 +80,14 @@ impl LabelJob {
                         let (identity, prepared) = image.unwrap_or_else(|panicked| ((0, 0), Err(panicked)));
                         let encoded = prepared.and_then(|prepared| {
                             let (size, mut times) = (prepared.size, StageTimes::default());
-                            encoder.encode_pixels_into(&prepared.pixels, size, &mut features, &mut times)?;
+                            let wanted = Wanted::default();
+                            encoder.encode_pixels_into(
+                                &prepared.pixels,
+                                size,
+                                wanted,
+                                &mut features,
+                                &mut times,
+                            )?;
                             preparer.recycle(prepared);
                             Ok(size)
                         });

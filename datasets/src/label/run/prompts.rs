@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use ocelli::{
     Detection, Error, Prompt, Prompts, Result, StageTimes,
-    stages::{EmbeddedPrompts, ImageEncoder, ImageFeatures, PromptDecoder, TextEmbedder},
+    stages::{EmbeddedPrompts, ImageEncoder, ImageFeatures, PromptDecoder, TextEmbedder, Wanted},
 };
 
 use crate::label::images::ImageFile;
@@ -62,6 +62,7 @@ impl LabelPrompts {
             encoder.encode_pixels_into(
                 &prepared.pixels,
                 prepared.size,
+                Wanted::default(),
                 &mut features,
                 &mut StageTimes::default(),
             )?;

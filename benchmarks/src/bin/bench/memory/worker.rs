@@ -7,7 +7,7 @@ use std::time::Instant;
 use anyhow::{Context, bail};
 use ocelli::engines::{Engine, Tensor};
 use ocelli::export::contract::{Precision, file, tensor};
-use ocelli::{Detector, EngineKind, ModelSource};
+use ocelli::{Detector, EngineKind, ModelSource, options::PrecisionChoice};
 use ocelli_benchmarks::contestant::{Answer, Greeting};
 use ocelli_benchmarks::machine::{cpu_ms, peak_memory_mib};
 use ocelli_cli::print;
@@ -96,7 +96,8 @@ pub fn run(setup: Setup, graphs: &Path, inputs: &Path, threads: usize) -> anyhow
         Setup::Embedded => (EngineKind::Embedded, Precision::Fp32),
     };
     let builder = Detector::builder().with_model(ModelSource::Folder(graphs.to_owned())).with_engine(kind);
-    let detector = builder.with_precision(precision).with_threads(threads).build()?;
+    let builder = builder.with_options(|options| options.precision = Some(PrecisionChoice::Of(precision)));
+    let detector = builder.with_threads(threads).build()?;
     let load = |graph| detector.model().load_graph(detector.engine_factory(), graph);
     let (features, step, encoder) =
         (load(file::TRACK_FEATURES)?, load(file::TRACK_STEP)?, load(file::MEMORY_ENCODER)?);

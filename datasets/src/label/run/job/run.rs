@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use ocelli::{
     Detection, Detector, Error, ErrorKind, Result, StageTimes,
-    stages::{ImageEncoder, ImageFeatures, PromptDecoder, Stages, TextEmbedder, TiledSearch},
+    stages::{ImageEncoder, ImageFeatures, PromptDecoder, Stages, TextEmbedder, TiledSearch, Wanted},
     tiles::{PictureFile, Regions, Tiling},
 };
 
@@ -104,7 +104,13 @@ impl LabelStages {
             };
             return Ok((picture.size(), found));
         }
-        self.encoder.encode_pixels_into(&prepared.pixels, size, &mut self.features, &mut times)?;
+        self.encoder.encode_pixels_into(
+            &prepared.pixels,
+            size,
+            Wanted::default(),
+            &mut self.features,
+            &mut times,
+        )?;
         preparer.recycle(prepared);
         let found = prompts.decode(&mut self.text, file, &self.features, &mut self.decoder)?;
         Ok((size, found))

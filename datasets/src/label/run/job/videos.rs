@@ -205,7 +205,8 @@ impl LabelJob {
             (options.detection_threshold, options.new_object_threshold) = (score, score);
         }
         let pipeline = Pipeline::builder_embedded(detector, prompts).with_more_devices(detectors);
-        let pipeline = pipeline.with_memory(options).with_cancellation(cancellation.clone());
+        let pipeline =
+            pipeline.with_options(|all| all.memory = Some(options)).with_cancellation(cancellation.clone());
         let mut selection = Selection::default();
         selection.max_frames = Some(video.frames());
         let source = match video.open().and_then(|source| Selected::new(source, selection)) {

@@ -1,0 +1,189 @@
+//! The options of a detector, as plain data: programs, bindings and servers fill in this one form, and it is checked here.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use ocelli_engines::default_threads;
+use ocelli_export::Pruning;
+use ocelli_export::contract::{Precision, Thresholds};
+
+use crate::engine::{EngineKind, EngineOptions};
+use crate::model::ModelSource;
+use crate::postprocess::PostProcessOptions;
+use crate::stages::{Screening, TextCacheFile};
+use crate::tiles::Tiling;
+use ocelli_error::{Error, ErrorKind, Result};
+
+pub use crate::pipeline::options::PipelineOptions;
+
+/// The most threads: more than any machine can use. Engines would start any number.
+const MAX_THREADS: usize = 256;
+
+/// The options of a [`Detector`](crate::Detector); the defaults are those of `ocelli detect`.
+///
+/// ```
+/// use ocelli::{Detector, Image, Prompts, options::DetectorOptions};
+///
+/// # fn main() -> ocelli::Result<()> {
+/// let options = DetectorOptions { confidence: Some(0.5), class_chunk: Some(2), ..DetectorOptions::default() };
+/// let mut detector = Detector::with(options).build()?;
+/// let found = detector.detect(&Image::open("demos/scenes/park.png")?, &Prompts::new(["dog"])?)?;
+/// assert_eq!(found.len(), 2);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct DetectorOptions {
+    /// The model; the built-in one by default.
+    pub model: ModelSource,
+    /// The tokeniser of a checkpoint that has none beside it.
+    pub tokenizer: Option<PathBuf>,
+    /// Side of the model's square input in pixels; the model's own by default.
+    pub imgsz: Option<usize>,
+    /// The number format in which a checkpoint or the built-in model is exported; 32-bit floating point by default.
+    ///
+    /// OpenVINO computes in [`Bf16`](Precision::Bf16) or [`Fp16`](Precision::Fp16) with a model of 32-bit weights, which is
+    /// what is exported or named then.
+    pub precision: Option<PrecisionChoice>,
+    /// Blocks and branches of the backbone that the export of a checkpoint or of the built-in model leaves out.
+    pub pruning: Pruning,
+    /// What runs the graphs.
+    pub engine: EngineOptions,
+    /// The file that keeps text features between runs.
+    pub text_cache: TextCacheFile,
+    /// Detections with a score above this are kept, 0 to 1. The default is that of `model.json`: 0.3 unless edited.
+    pub confidence: Option<f32>,
+    /// Thresholds by class id, the index of the prompt, in place of [`confidence`](Self::confidence).
+    pub class_confidence: BTreeMap<usize, f32>,
+    /// Of two boxes of one class with an IoU above this, 0 to 1, the one with the lower score is dropped; 1 keeps all. The
+    /// default is that of `model.json`: 0.7 unless edited.
+    pub nms: Option<f32>,
+    /// As [`nms`](Self::nms), for boxes of any classes; off by default.
+    pub class_agnostic_nms: Option<f32>,
+    /// The most detections of an image; those with the highest scores are kept. The default is no limit.
+    pub max_detections: Option<usize>,
+    /// Classes that are decoded at once; 4 by default. More need more memory; the result is the same.
+    pub class_chunk: Option<usize>,
+    /// Whether detections have masks; off by default, which saves the computation.
+    pub masks: bool,
+    /// Whether there is a [`SemanticMap`](crate::mask::SemanticMap) of each class that is found. Without masks it costs one pass
+    /// of the mask head for each class, with masks nearly nothing.
+    pub semantic_maps: bool,
+    /// Rules out classes in a first, coarse pass and decodes the others alone; off by default.
+    ///
+    /// The model needs the graph of this pass: a checkpoint and the built-in model are exported with it.
+    pub screening: Option<Screening>,
+    /// Searches images that are larger than the model's input in [tiles](crate::tiles), too; off by default.
+    ///
+    /// It applies to [`detect`](crate::Detector::detect), [`detect_embedded`](crate::Detector::detect_embedded) and
+    /// [`detect_regions`](crate::Detector::detect_regions).
+    pub tiling: Option<Tiling>,
+    /// Keeps one half of the model in memory at a time: the backbone, or what finds instances in its features. The results are
+    /// the same.
+    ///
+    /// A half is loaded when it is needed, which takes time. [`detect_group`](crate::Detector::detect_group) and
+    /// [`PipelineBuilder::run`](crate::PipelineBuilder::run) load each once for a group of images. It does not go with
+    /// [tiles](Self::tiling).
+    pub low_memory: bool,
+}
+
+/// The number format of a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PrecisionChoice {
+    /// The fastest one of the engine in which detections stay close to those in 32 bits: bfloat16 with OpenVINO on CPUs that
+    /// have instructions for it, elsewhere 32 bits. `docs/accuracy.md` says how close.
+    Auto,
+    /// This one.
+    Of(Precision),
+}
+
+impl FromStr for PrecisionChoice {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            _ => text.parse().map(Self::Of).map_err(|error: Error| {
+                let message = error.to_string().replace("expected ", "expected auto, ");
+                Error::new(error.kind(), message).about("precision")
+            }),
+        }
+    }
+}
+
+impl DetectorOptions {
+    /// These options for each device of one engine, as [`EngineKind::list`] reads them: `cuda:0,1`. They share the threads.
+    ///
+    /// # Errors
+    /// As [`check`](Self::check) and [`EngineKind::list`], and for engine files with several devices.
+    pub fn for_devices(&self, devices: &str) -> Result<Vec<Self>> {
+        self.check()?;
+        let kinds = EngineKind::list(devices)?;
+        let engine = &self.engine;
+        if kinds.len() > 1 && (engine.trt_backbone.is_some() || engine.trt_encoder_decoder.is_some()) {
+            let message = "engine: engine files run on one GPU; name one, or leave the files out";
+            return Err(Error::new(ErrorKind::InvalidArgument, message).about("engine"));
+        }
+        let threads = shared_threads(engine.threads, kinds.len());
+        let on = |kind| Self { engine: EngineOptions { kind, threads, ..engine.clone() }, ..self.clone() };
+        Ok(kinds.into_iter().map(on).collect())
+    }
+
+    /// Checks the numbers, and options that exclude each other, without opening a file.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`], which names the option.
+    pub fn check(&self) -> Result<()> {
+        self.post_processing(Thresholds { confidence: 0.0, nms: 1.0 }).validate()?;
+        if let Some(Screening::At(threshold)) = self.screening
+            && !(0.0..=1.0).contains(&threshold)
+        {
+            return Err(Error::argument("screen", threshold, "a number from 0 to 1"));
+        }
+        if self.class_chunk == Some(0) {
+            return Err(Error::argument("class_chunk", 0, "at least 1"));
+        }
+        if let Some(threads) = self.engine.threads.filter(|threads| !(1..=MAX_THREADS).contains(threads)) {
+            return Err(Error::argument("threads", threads, format!("1 to {MAX_THREADS}")));
+        }
+        self.tiling.map_or(Ok(()), |tiling| tiling.check())?;
+        if self.tiling.is_some() && self.low_memory {
+            let message = "low_memory: a search in tiles needs both halves of the model for each tile: leave one of them out";
+            return Err(Error::new(ErrorKind::InvalidArgument, message).about("low_memory"));
+        }
+        Ok(())
+    }
+
+    /// Sets all options of post-processing. They replace the thresholds of the model and those set before.
+    pub fn set_post_processing(&mut self, options: PostProcessOptions) {
+        self.confidence = Some(options.confidence);
+        self.class_confidence = options.class_confidence;
+        self.nms = Some(options.nms.unwrap_or(KEEPS_ALL));
+        self.class_agnostic_nms = options.class_agnostic_nms;
+        self.max_detections = options.max_detections;
+    }
+
+    /// The options of post-processing for a model with these thresholds.
+    pub(crate) fn post_processing(&self, model: Thresholds) -> PostProcessOptions {
+        PostProcessOptions {
+            confidence: self.confidence.unwrap_or(model.confidence),
+            class_confidence: self.class_confidence.clone(),
+            nms: Some(self.nms.unwrap_or(model.nms)).filter(|iou| *iou != KEEPS_ALL),
+            class_agnostic_nms: self.class_agnostic_nms,
+            max_detections: self.max_detections,
+        }
+    }
+}
+
+/// No two boxes have a larger IoU.
+const KEEPS_ALL: f32 = 1.0;
+
+/// The threads of each of several devices in a process, which share those of one.
+fn shared_threads(threads: Option<usize>, devices: usize) -> Option<usize> {
+    if devices < 2 {
+        return threads;
+    }
+    let all = threads.unwrap_or_else(default_threads);
+    Some((all / devices).max(1))
+}

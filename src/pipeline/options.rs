@@ -1,0 +1,181 @@
+//! A pipeline's options.
+
+use std::str::FromStr;
+
+use ocelli_tracking::ByteTrackerOptions;
+use ocelli_tracking::masklets::MaskletOptions;
+
+use super::motion::MotionGate;
+use ocelli_error::{Error, ErrorKind, Result};
+
+/// One frame that is ready when the stage is, and one to even out stages whose times vary.
+const QUEUE_DEPTH: usize = 2;
+/// Beyond this, more waiting frames only cost memory and latency.
+const MAX_QUEUE_DEPTH: usize = 1024;
+
+/// The treatment of a frame when the next queue is full.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum FramePolicy {
+    /// Wait for room, so that every frame is processed. Right for files.
+    #[default]
+    All,
+    /// Drop the frame that has waited longest, so that the newest frame is processed next. Right for cameras and
+    /// streams. Dropped frames are counted.
+    Latest,
+}
+
+/// The trade between a frame's time in queues and frames per second.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Latency {
+    /// One frame at a time: no frame waits behind another. Right where all stages share the same cores, which gain little
+    /// from working on several frames.
+    Low,
+    /// As many frames at a time as keep the slowest stage busy: the times of all stages over that of the slowest, rounded
+    /// up, as measured during the run.
+    Balanced,
+    /// Queues between all stages, which also even out stages whose times vary.
+    #[default]
+    Throughput,
+}
+
+impl FromStr for FramePolicy {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self> {
+        match name {
+            "all" => Ok(Self::All),
+            "latest" => Ok(Self::Latest),
+            _ => Err(Error::argument("policy", format_args!("{name:?}"), "\"all\" or \"latest\"")),
+        }
+    }
+}
+
+impl FromStr for Latency {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self> {
+        match name {
+            "low" => Ok(Self::Low),
+            "balanced" => Ok(Self::Balanced),
+            "throughput" => Ok(Self::Throughput),
+            _ => {
+                let expected = "\"low\", \"balanced\" or \"throughput\"";
+                Err(Error::argument("latency", format_args!("{name:?}"), expected))
+            }
+        }
+    }
+}
+
+/// The options of a [`Pipeline`](crate::Pipeline), as plain data.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PipelineOptions {
+    /// Tracks detections from frame to frame; off by default.
+    pub tracker: Option<ByteTrackerOptions>,
+    /// Follows objects with masks by the model's memory of them, in place of boxes; the model has to have a tracker, and the
+    /// detector masks. Each frame has a [detection](crate::pipeline::FrameOutcome::detections) with a mask, and a [track](crate::pipeline::FrameOutcome::tracks)
+    /// with the identity, for each object. Frames are written some frames later unless the options say otherwise. The
+    /// thresholds are those of the options, not those of the detector.
+    ///
+    /// With several [devices](crate::PipelineBuilder::with_more_devices) each object is tracked on the device that has the fewest when
+    /// it appears. With a [tracker](Self::tracker) as well, the boxes around the masks of the detections are followed by it
+    /// for a [comparison](crate::pipeline::FrameOutcome::compared).
+    pub memory: Option<MaskletOptions>,
+    /// Estimates how the camera moves and moves the tracks with it, for cameras that move. It costs a few milliseconds a frame.
+    /// Without a tracker it does nothing. See [`CameraMotionEstimator`](crate::pipeline::CameraMotionEstimator).
+    pub camera_motion: bool,
+    /// Tells the tracker what the detections look like in the backbone's features, so that it finds objects again that were
+    /// hidden. Without a tracker it does nothing. See [`ByteTracker::update_with`](ocelli_tracking::ByteTracker::update_with).
+    pub appearance: bool,
+    /// The treatment of frames when a queue is full. By default [`run`](crate::PipelineBuilder::run) uses [`FramePolicy::Latest`] for
+    /// live sources; everything else uses [`FramePolicy::All`].
+    pub policy: Option<FramePolicy>,
+    /// The number of frames that may wait before each stage, 1 to 1024. The default is 2, or 1 with [`FramePolicy::Latest`].
+    /// Deeper queues add latency, and add throughput only if the stages' times vary.
+    pub queue_depth: Option<usize>,
+    /// The goal: frames per second, or results soon after the frame. The default is [`Latency::Balanced`] for live
+    /// sources in [`run`](crate::PipelineBuilder::run), else [`Latency::Throughput`]. The results of frames that are not dropped are the
+    /// same.
+    pub latency: Option<Latency>,
+    /// Runs the detector on every `detect_every`th frame, at least 1; on every frame by default. The tracker predicts the frames in between; without a
+    /// tracker they have no results.
+    pub detect_every: Option<u64>,
+    /// Runs the detector on frames with motion only, for cameras that do not move. A frame without motion has the detections
+    /// of the last one that the detector looked at ([`FrameOutcome::still`]), and the tracker takes them as its own.
+    pub motion_gate: Option<MotionGate>,
+    /// Decodes at most this many classes per frame, at least 1. Classes with live tracks or recent detections are
+    /// decoded in every frame, the others in rotation. At least a quarter of the budget, rounded up, is reserved for
+    /// the rotation. A class that is not decoded in a frame does not count as missed by the tracker.
+    pub class_budget: Option<usize>,
+    /// Runs all stages on one thread, frame after frame, for comparison; only frames are read on another one. The results are
+    /// bit-identical.
+    pub sequential: bool,
+    /// Frames per second, used to convert time stamps to the tracker's frames. Defaults to the source's rate; if
+    /// neither is known, the tracker counts frame indices.
+    pub frame_rate: Option<f64>,
+}
+
+impl PipelineOptions {
+    pub(super) fn depth(&self, policy: FramePolicy) -> usize {
+        self.queue_depth.unwrap_or(match policy {
+            FramePolicy::All => QUEUE_DEPTH,
+            FramePolicy::Latest => 1,
+        })
+    }
+
+    /// Checks the numbers, and options that exclude each other. `low_memory`: whether the detector is in low memory.
+    pub(super) fn check(&self, low_memory: bool) -> Result<()> {
+        if let Some(depth) = self.queue_depth.filter(|depth| !(1..=MAX_QUEUE_DEPTH).contains(depth)) {
+            return Err(Error::argument("queue_depth", depth, format!("1 to {MAX_QUEUE_DEPTH}")));
+        }
+        if let Some(memory) = &self.memory {
+            memory.validate()?;
+            let others = [
+                (
+                    "detect_every",
+                    self.detect_every.is_some_and(|frames| frames != 1),
+                    "it takes the features and detections of every frame",
+                ),
+                (
+                    "motion_gate",
+                    self.motion_gate.is_some(),
+                    "it takes the features and detections of every frame",
+                ),
+                (
+                    "class_budget",
+                    self.class_budget.is_some(),
+                    "a class that is not searched for counts as missed",
+                ),
+                ("camera_motion", self.camera_motion, "it finds objects by their masks, wherever they move"),
+                ("appearance", self.appearance, "it knows what objects look like by itself"),
+                ("low_memory", low_memory, "it needs the whole model for each frame"),
+            ];
+            if let Some((other, _, why)) = others.into_iter().find(|(_, is_set, _)| *is_set) {
+                let message = format!("{other} beside tracking by memory: {why}; leave one of them out");
+                return Err(Error::new(ErrorKind::InvalidArgument, message).about(other));
+            }
+        }
+        if self.detect_every == Some(0) {
+            let expected = "at least 1, which runs the detector on every frame";
+            return Err(Error::argument("detect_every", 0, expected));
+        }
+        if let (Some(frames), Some(ByteTrackerOptions { max_time_lost, .. })) =
+            (self.detect_every, self.tracker)
+            && frames > u64::from(max_time_lost)
+        {
+            let message = format!(
+                "detect_every is {frames}: tracks are dropped after {max_time_lost} frames, before the detector runs again; \
+                 lower detect_every or raise max_time_lost"
+            );
+            return Err(Error::new(ErrorKind::InvalidArgument, message).about("detect_every"));
+        }
+        if self.class_budget == Some(0) {
+            return Err(Error::argument("class_budget", 0, "at least 1 class per frame"));
+        }
+        if let Some(rate) = self.frame_rate.filter(|rate| !(rate.is_finite() && *rate > 0.0)) {
+            return Err(Error::argument("frame_rate", rate, "a number above 0"));
+        }
+        Ok(())
+    }
+}
