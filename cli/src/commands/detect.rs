@@ -32,7 +32,7 @@ use crate::args::{
 use crate::interrupt::until_interrupted;
 use crate::output::with_flag;
 use crate::report::{ImageReport, Report, TableOptions, timings, write_table};
-use crate::{DetectorArgs, LogArgs, Progress, check_output_file, interrupted, load, print, status, usage};
+use crate::{DetectorArgs, LogArgs, Progress, check_output_file, interrupted, load, print, status};
 
 /// What `ocelli detect --help` prints after the options.
 pub const AFTER_HELP: &str = concat!(
@@ -137,9 +137,9 @@ const POLYGON_TOLERANCE: f32 = 1.0;
 /// Detects in all images.
 pub fn run(args: &DetectArgs, log: &LogArgs) -> anyhow::Result<()> {
     if args.benchmark {
-        return Err(usage(
-            "--benchmark is an option of `ocelli video`: it times each engine on a video or a folder of images",
-        ));
+        refuse!(
+            "--benchmark is an option of `ocelli video`: it times each engine on a video or a folder of images"
+        );
     }
     if args.interactive {
         return interactive::run(args, &image_files(args)?, log);
@@ -154,9 +154,9 @@ pub fn run(args: &DetectArgs, log: &LogArgs) -> anyhow::Result<()> {
     let redaction = args.privacy.redaction(&labels)?;
     let files = image_files(args)?;
     if files.len() > 1 && !args.exemplar.is_empty() && args.exemplar_image.is_none() {
-        return Err(usage(
-            "--exemplar is a box in pixels of one image: name that image with --exemplar-image to find more in several",
-        ));
+        refuse!(
+            "--exemplar is a box in pixels of one image: name that image with --exemplar-image to find more in several"
+        );
     }
     if !objects.is_empty() {
         clicks::check(args, &objects, &files)?;
@@ -236,18 +236,16 @@ pub fn run(args: &DetectArgs, log: &LogArgs) -> anyhow::Result<()> {
 /// The prompts, and the thresholds of classes that have their own.
 fn requested_prompts(args: &DetectArgs, log: &LogArgs) -> anyhow::Result<(Prompts, Vec<(usize, f32)>)> {
     if args.classes.is_empty() && args.exemplar.is_empty() && !args.coco {
-        return Err(usage(
+        refuse!(
             "nothing to detect: name classes with --classes, use those of COCO with --coco, box an example with --exemplar, or \
-             click on an object with --point",
-        ));
+             click on an object with --point"
+        );
     }
     let classes = if args.coco { coco_classes() } else { class_map(&args.classes, log)? };
     if let Some(name) =
         classes.names().find(|name| has_image_extension(Path::new(name)) && Path::new(name).is_file())
     {
-        return Err(usage(format!(
-            "--classes, {name}: this is an image; name it with --image, or before --classes"
-        )));
+        refuse!("--classes, {name}: this is an image; name it with --image, or before --classes");
     }
     Ok((prompts(&classes, &args.exemplar)?, thresholds(&classes)))
 }
@@ -255,7 +253,7 @@ fn requested_prompts(args: &DetectArgs, log: &LogArgs) -> anyhow::Result<(Prompt
 fn image_files(args: &DetectArgs) -> anyhow::Result<Vec<PathBuf>> {
     let paths = [args.images.as_slice(), &args.image].concat();
     if paths.is_empty() {
-        return Err(usage("no image: name files, folders or patterns with --image"));
+        refuse!("no image: name files, folders or patterns with --image");
     }
     let outputs = [&args.output, &args.crops, &args.semantic].into_iter().flatten().cloned().collect();
     Ok(images_beside(&paths, outputs)?)

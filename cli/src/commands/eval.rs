@@ -24,7 +24,7 @@ use crate::args::{DETECTION, INPUT, MODEL, OUTPUT, ScreenArgs};
 use crate::given::given_arguments;
 use crate::interrupt::Interrupted;
 use crate::output::diagnostic;
-use crate::{LogArgs, ModelArgs, Progress, check_output_file, interrupted, print, status, usage};
+use crate::{LogArgs, ModelArgs, Progress, check_output_file, interrupted, print, status};
 
 /// Arguments of `ocelli eval`.
 #[derive(Args, Debug)]
@@ -266,31 +266,32 @@ fn check(args: &EvalArgs) -> anyhow::Result<()> {
             ("--screen", args.screen.screen.is_some()),
         ];
         if let Some((flag, _)) = others.into_iter().find(|(_, given)| *given) {
-            return Err(usage(format!("--protocol box-to-mask detects nothing: remove {flag}")));
+            refuse!("--protocol box-to-mask detects nothing: remove {flag}");
         }
     }
     if args.annotations().is_none() && args.scenes.is_none() {
-        let what = "nothing to evaluate: name --images and --annotations, or COCO's folder with --coco, use --scenes 100, or \
-                    --video for tracks";
-        return Err(usage(what));
+        refuse!(
+            "nothing to evaluate: name --images and --annotations, or COCO's folder with --coco, use --scenes 100, or \
+                    --video for tracks"
+        );
     }
     if let Some(folder) = &args.coco {
         let missing = |path: &Option<PathBuf>| path.clone().filter(|path| !path.exists());
         let images = args.images().filter(|_| args.predictions.is_none());
         if let Some(missing) = missing(&args.annotations()).or_else(|| missing(&images)) {
-            return Err(usage(format!(
+            refuse!(
                 "--coco, {}: {} does not exist; expected COCO's folder as it unpacks, val2017/ and \
                  annotations/instances_val2017.json",
                 folder.display(),
                 missing.display()
-            )));
+            );
         }
     }
     if args.scenes == Some(0) || args.max_images == Some(0) {
-        return Err(usage("no image to evaluate: expected --scenes and --max-images of at least 1"));
+        refuse!("no image to evaluate: expected --scenes and --max-images of at least 1");
     }
     if !(0.0..=1.0).contains(&args.confidence) {
-        return Err(usage(format!("--confidence is {}: expected a number from 0 to 1", args.confidence)));
+        refuse!("--confidence is {}: expected a number from 0 to 1", args.confidence);
     }
     for (flag, path) in [("--json", &args.json), ("--save-predictions", &args.save_predictions)] {
         if let Some(path) = path.as_deref().filter(|path| *path != Path::new("-")) {

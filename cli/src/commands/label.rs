@@ -223,7 +223,7 @@ fn label(args: &LabelArgs, log: &LogArgs) -> anyhow::Result<()> {
     }
     let builders = args.detector.devices()?;
     if args.work.low_memory && builders.len() > 1 {
-        return Err(usage("--low-memory runs on one device: name one with --engine"));
+        refuse!("--low-memory runs on one device: name one with --engine");
     }
     let workers = workers(args, builders.len())?;
     let configure = |builder: DetectorBuilder| {
@@ -239,10 +239,10 @@ fn label(args: &LabelArgs, log: &LogArgs) -> anyhow::Result<()> {
         false => Vec::new(),
     };
     if args.detector.model.model.is_none() {
-        return Err(usage(
+        refuse!(
             "--model is missing: name the folder of a checkpoint or an exported model; the built-in model, which knows \
-             drawn pictograms and finds nothing in photographs, runs with --model built-in",
-        ));
+             drawn pictograms and finds nothing in photographs, runs with --model built-in"
+        );
     }
     let classes = settings.classes.classes.iter().filter(|class| class.exemplars.is_empty());
     args.detector.model.announce_unknown(classes.flat_map(|class| &class.phrases).map(String::as_str), log);
@@ -414,7 +414,7 @@ fn data_set_options(args: &LabelArgs) -> anyhow::Result<DataSetOptions> {
     let is_of_images = |format: &Format| !matches!(format, Format::Coco | Format::Masks | Format::YoutubeVis);
     let is_without_images = !formats.iter().any(is_of_images);
     if formats.contains(&Format::YoutubeVis) && args.video.video.is_empty() {
-        return Err(usage("--format youtube-vis follows objects through videos: name one with --video"));
+        refuse!("--format youtube-vis follows objects through videos: name one with --video");
     }
     let files = &args.files;
     let images = match (files.link, files.copy, files.no_images) {
@@ -426,21 +426,15 @@ fn data_set_options(args: &LabelArgs) -> anyhow::Result<DataSetOptions> {
         _ => ImageMode::Link,
     };
     if !(0.0..1.0).contains(&files.val_share) {
-        return Err(usage(format!(
-            "--val-share is {}: expected a number from 0 to below 1",
-            files.val_share
-        )));
+        refuse!("--val-share is {}: expected a number from 0 to below 1", files.val_share);
     }
     if !(0.0..=1.0).contains(&files.review_below) {
-        return Err(usage(format!(
-            "--review-below is {}: expected a number from 0 to 1",
-            files.review_below
-        )));
+        refuse!("--review-below is {}: expected a number from 0 to 1", files.review_below);
     }
     if files.no_images && !is_without_images {
-        return Err(usage(
-            "--no-images: trainers find the labels of YOLO and VOC beside the images only; use --link or --copy",
-        ));
+        refuse!(
+            "--no-images: trainers find the labels of YOLO and VOC beside the images only; use --link or --copy"
+        );
     }
     let options = DataSetOptions {
         formats,
@@ -453,10 +447,10 @@ fn data_set_options(args: &LabelArgs) -> anyhow::Result<DataSetOptions> {
     options.check()?;
     let in_need = |format: &&Format| matches!(format, Format::YoloSeg | Format::Masks | Format::YoutubeVis);
     if let Some(format) = options.formats.iter().find(in_need).filter(|_| files.no_masks) {
-        return Err(usage(format!("--format {format} needs masks: leave --no-masks out")));
+        refuse!("--format {format} needs masks: leave --no-masks out");
     }
     if files.min_area.is_nan() || files.min_area < 0.0 {
-        return Err(usage(format!("--min-area is {}: expected a number of pixels", files.min_area)));
+        refuse!("--min-area is {}: expected a number of pixels", files.min_area);
     }
     Ok(options)
 }
@@ -470,7 +464,7 @@ fn settings(args: &LabelArgs, options: &DataSetOptions, log: &LogArgs) -> anyhow
                 ocelli::image::has_image_extension(Path::new(name)) && Path::new(name).is_file()
             };
             if let Some(name) = map.names().find(is_image) {
-                return Err(usage(format!("--classes, {name}: this is an image; name it with --images")));
+                refuse!("--classes, {name}: this is an image; name it with --images");
             }
             map
         }

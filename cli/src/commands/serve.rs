@@ -115,7 +115,7 @@ pub fn run(args: &ServeArgs, log: &LogArgs) -> anyhow::Result<()> {
     }
     let builders = args.detector.devices()?;
     if args.low_memory && builders.len() > 1 {
-        return Err(usage("--low-memory runs on one device: name one with --engine"));
+        refuse!("--low-memory runs on one device: name one with --engine");
     }
     let builders: Vec<_> = builders.into_iter().map(|builder| builder.with_masks(!args.no_masks)).collect();
     // Sessions follow objects through whole frames; the devices take turns.

@@ -233,7 +233,7 @@ pub fn run(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<()> {
         source.max_frames = None;
     }
     if source.sources.is_some() && !source.video.is_empty() {
-        return Err(usage("--sources: the file lists all sources; do not name others"));
+        refuse!("--sources: the file lists all sources; do not name others");
     }
     if args.benchmark {
         let prompts = prompts(&classes, &args.exemplar)?;
@@ -245,12 +245,10 @@ pub fn run(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<()> {
     let sources = states.as_ref().map_or(1, |states| states.snapshot().len());
     if states.is_some() {
         if given.is_some() {
-            return Err(usage("--points and --init-masks have the objects of one source: name one"));
+            refuse!("--points and --init-masks have the objects of one source: name one");
         }
         if args.memory && args.track {
-            return Err(usage(
-                "--track beside --memory compares them on one source: name one, or leave out --track",
-            ));
+            refuse!("--track beside --memory compares them on one source: name one, or leave out --track");
         }
         args.sinks.check_several()?;
     }
@@ -353,7 +351,7 @@ fn detectors(args: &VideoArgs, classes: &ClassMap) -> anyhow::Result<Vec<Detecto
         ("--latency low", matches!(args.latency, Some(LatencyGoal::Low))),
     ];
     if let Some((flag, _)) = of_one.into_iter().find(|(_, is_given)| *is_given && builders.len() > 1) {
-        return Err(usage(format!("{flag} runs on one device: name one with --engine")));
+        refuse!("{flag} runs on one device: name one with --engine");
     }
     builders.into_iter().map(|builder| options(args, builder, &args.detector, classes)).collect()
 }
@@ -379,14 +377,12 @@ impl VideoArgs {
     /// Refuses options that do not fit each other. `given`: whether objects of the user are followed.
     fn check(&self, given: bool, zones: Option<&ZonesFile>) -> anyhow::Result<()> {
         if let Some(flag) = self.tracker.first_given().filter(|_| !self.track) {
-            return Err(usage(format!("{flag} is an option of the tracker: add --track")));
+            refuse!("{flag} is an option of the tracker: add --track");
         }
         let has_masks = self.memory || self.track && self.masks;
         let of_masks = self.sinks.of_masks().into_iter().find(|(_, path)| path.is_some());
         if let Some((flag, _)) = of_masks.filter(|_| !has_masks) {
-            return Err(usage(format!(
-                "{flag} writes masks of tracks: add --memory, or --track and --masks"
-            )));
+            refuse!("{flag} writes masks of tracks: add --memory, or --track and --masks");
         }
         let every_frame = "it needs the features and detections of every frame";
         for (flag, is_given, why) in [
@@ -402,7 +398,7 @@ impl VideoArgs {
             ("--appearance", self.appearance, "it knows what objects look like by itself"),
         ] {
             if self.memory && is_given {
-                return Err(usage(format!("{flag} beside --memory: {why}; leave out --memory, or {flag}")));
+                refuse!("{flag} beside --memory: {why}; leave out --memory, or {flag}");
             }
         }
         let has_tracks = self.has_tracks();
@@ -458,7 +454,7 @@ fn motion_gate(args: &VideoArgs) -> anyhow::Result<Option<MotionGate>> {
 fn given_classes(args: &VideoArgs, given: &Given) -> anyhow::Result<ClassMap> {
     if args.coco || !args.classes.is_empty() || !args.exemplar.is_empty() {
         let why = "they follow objects of yours, and nothing is detected: leave out --classes, --coco and --exemplar";
-        return Err(usage(format!("--points, --init-masks: {why}")));
+        refuse!("--points, --init-masks: {why}");
     }
     Ok(ClassMap::from_names(given.labels.iter().map(|label| &**label)))
 }
@@ -468,15 +464,11 @@ fn requested_classes(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<ClassMap
         return Ok(coco_classes());
     }
     if args.classes.is_empty() && args.exemplar.is_empty() {
-        return Err(usage(
-            "nothing to detect: name classes with --classes, or use those of COCO with --coco",
-        ));
+        refuse!("nothing to detect: name classes with --classes, or use those of COCO with --coco");
     }
     let classes = class_map(&args.classes, log)?;
     if let Some(name) = classes.names().find(|name| Path::new(name).is_file()) {
-        return Err(usage(format!(
-            "--classes, {name}: this is a file; name it with --video, or before --classes"
-        )));
+        refuse!("--classes, {name}: this is a file; name it with --video, or before --classes");
     }
     Ok(classes)
 }

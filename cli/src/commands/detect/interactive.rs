@@ -13,7 +13,7 @@ use super::DetectArgs;
 use super::outputs::Outputs;
 use crate::output::{diagnostic, one_line};
 use crate::report::{ImageReport, TableOptions, timings, write_table};
-use crate::{LogArgs, load, print, status, usage};
+use crate::{LogArgs, load, print, status};
 
 const WHAT_TO_TYPE: &str =
     "type what to find, several separated by commas; an empty line, exit or Ctrl-D ends it";
@@ -21,7 +21,7 @@ const WHAT_TO_TYPE: &str =
 /// Detects what is typed, until the end of the input. The features of the image are computed once.
 pub fn run(args: &DetectArgs, files: &[PathBuf], log: &LogArgs) -> anyhow::Result<()> {
     let [file] = files else {
-        return Err(usage("--interactive searches one image: name one with --image"));
+        refuse!("--interactive searches one image: name one with --image");
     };
     let image = Image::open(file)?;
     let outputs = args.output.as_deref().map(|target| Outputs::plan(target, files)).transpose()?;

@@ -103,13 +103,12 @@ pub fn calibrate(args: &EvalArgs, folder: Option<&Path>, log: &LogArgs) -> anyho
     let names: Vec<String> = match (&*args.classes, is_built_in) {
         ([], true) => vocabulary().iter().map(|name| (*name).to_owned()).collect(),
         ([], false) => {
-            return Err(usage("--calibrate-screen needs --classes: the names that you search for"));
+            refuse!("--calibrate-screen needs --classes: the names that you search for");
         }
         (names, _) => names.to_vec(),
     };
     if !(args.screen_keep > 0.0 && args.screen_keep <= 1.0) {
-        let message = format!("--screen-keep is {}: expected above 0 and at most 1", args.screen_keep);
-        return Err(usage(message));
+        refuse!("--screen-keep is {}: expected above 0 and at most 1", args.screen_keep);
     }
     let images = Images::open(args, folder)?;
     let prompts = Prompts::new(names.iter().map(String::as_str))?;

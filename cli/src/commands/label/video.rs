@@ -58,16 +58,16 @@ impl VideoArgs {
         // Not `requires` of clap: it does not ask for what conflicts with --images.
         let alone = [("--every", self.every.is_some()), ("--track", self.track), ("--memory", self.memory)];
         if let Some((flag, _)) = alone.iter().find(|(_, is_given)| *is_given && self.video.is_empty()) {
-            return Err(usage(format!("{flag} is for videos: name one with --video in place of --images")));
+            refuse!("{flag} is for videos: name one with --video in place of --images");
         }
         if self.every == Some(0) {
-            return Err(usage("--every is 0: expected 1 for every frame, 10 for every tenth frame"));
+            refuse!("--every is 0: expected 1 for every frame, 10 for every tenth frame");
         }
         let mut found = Vec::new();
         for path in &self.video {
             if is_inside(path, output) {
                 let why = "it is in the output folder; choose another output folder";
-                return Err(usage(format!("--video, {}: {why}", path.display())));
+                refuse!("--video, {}: {why}", path.display());
             }
             let videos = videos_of(path)?;
             if !videos.is_empty() {
@@ -75,21 +75,19 @@ impl VideoArgs {
             } else if path.is_dir() {
                 found.push(frames_in(path)?);
             } else if !path.exists() {
-                return Err(usage(format!("no video, {}: no such file or folder", path.display())));
+                refuse!("no video, {}: no such file or folder", path.display());
             } else if has_image_extension(path)
                 && path.extension().is_none_or(|extension| !extension.eq_ignore_ascii_case("gif"))
             {
                 let why =
                     "it is a picture: name it with --images, or the folder of a video's frames with --video";
-                return Err(usage(format!("--video, {}: {why}", path.display())));
+                refuse!("--video, {}: {why}", path.display());
             } else {
                 found.push(Found { path: path.clone(), pictures: Vec::new() });
             }
         }
         if self.memory && found.len() > 1 {
-            return Err(usage(
-                "--memory follows the objects of one video: name one; another run adds the next",
-            ));
+            refuse!("--memory follows the objects of one video: name one; another run adds the next");
         }
         Ok(found)
     }

@@ -93,27 +93,25 @@ impl Given {
         for object in &masks {
             let (GivenShape::Mask(mask), Some((width, height))) = (&object.shape, size) else { continue };
             if (mask.width(), mask.height()) != (width, height) {
-                return Err(usage(format!(
+                refuse!(
                     "--init-masks: the masks of frame {} have {}×{} pixels, the video {width}×{height}",
                     object.frame,
                     mask.width(),
                     mask.height()
-                )));
+                );
             }
         }
         let mut objects = masks;
         for record in clicks {
             let Some((width, height)) = size else {
-                return Err(usage("--points: the size of the video is not known before its first frame"));
+                refuse!("--points: the size of the video is not known before its first frame");
             };
             let (width, height) = (width as f32, height as f32);
             let at = format!("--points: object {}, frame {}", record.object, record.frame);
             if let Some([x, y]) =
                 record.points.iter().find(|[x, y]| !(0.0..=width).contains(x) || !(0.0..=height).contains(y))
             {
-                return Err(usage(format!(
-                    "{at}: {x},{y} is outside of the video of {width}×{height} pixels"
-                )));
+                refuse!("{at}: {x},{y} is outside of the video of {width}×{height} pixels");
             }
             let wanted = record.labels.iter().flatten().map(|&label| label == 1);
             let wanted = wanted.chain(std::iter::repeat(true));

@@ -123,15 +123,13 @@ impl SinkArgs {
             .count()
             > 1
         {
-            return Err(usage(
-                "only one of -o, --jsonl, --mot, --mots, --mcap and --events can go to stdout",
-            ));
+            refuse!("only one of -o, --jsonl, --mot, --mots, --mcap and --events can go to stdout");
         }
         if is_stdout(&self.output) && self.raw_out.is_none() {
-            return Err(usage("-o - writes raw frames: add --raw-out bgr or --raw-out rgb"));
+            refuse!("-o - writes raw frames: add --raw-out bgr or --raw-out rgb");
         }
         if self.raw_out.is_some() && !is_stdout(&self.output) {
-            return Err(usage("--raw-out is the pixel order of frames on stdout: add -o -"));
+            refuse!("--raw-out is the pixel order of frames on stdout: add -o -");
         }
         for (flag, path) in [
             ("--jsonl", &self.jsonl),
@@ -164,7 +162,7 @@ impl SinkArgs {
             else {
                 continue;
             };
-            return Err(usage(format!("{flag}, {}: it is the input; name another path", path.display())));
+            refuse!("{flag}, {}: it is the input; name another path", path.display());
         }
         let holds_input = |folder: &Path| {
             let folder = folder.canonicalize().ok();
@@ -172,7 +170,7 @@ impl SinkArgs {
         };
         if let Some(folder) = self.davis.as_deref().filter(|folder| holds_input(folder)) {
             let why = "the folder contains input images, which could be overwritten; name another folder";
-            return Err(usage(format!("--davis, {}: {why}", folder.display())));
+            refuse!("--davis, {}: {why}", folder.display());
         }
         let Some(target) = output.filter(|path| *path != Path::new("-") && is_sequence(path)) else {
             return Ok(());
@@ -180,10 +178,7 @@ impl SinkArgs {
         let is_pattern = is_picture_pattern(target);
         if let Some(other) = foreign_picture(target).filter(|_| !is_pattern) {
             let why = "which are not those of an earlier run; name another folder, or the files, such as frames/%06d.png";
-            return Err(usage(format!(
-                "--output, {}: it has pictures such as {other}, {why}",
-                target.display()
-            )));
+            refuse!("--output, {}: it has pictures such as {other}, {why}", target.display());
         }
         let folder = if is_pattern { target.parent().unwrap_or(Path::new("")) } else { target };
         let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
@@ -209,7 +204,7 @@ impl SinkArgs {
         for (flag, path) in boxes.into_iter().chain(self.of_masks()) {
             if path.is_some() {
                 let why = "it does not tell several sources apart: use --jsonl, or run once for each source";
-                return Err(usage(format!("{flag}: {why}")));
+                refuse!("{flag}: {why}");
             }
         }
         Ok(())

@@ -187,10 +187,7 @@ impl ZonesFile {
         let named = self.ignore.iter().filter_map(|region| region.source.as_ref());
         if let Some(other) = named.into_iter().find(|source| !sources.contains(source)) {
             let known = sources.join(", ");
-            return Err(usage(format!(
-                "--zones, {}: ignore: source {other} is not open: expected {known}",
-                self.name
-            )));
+            refuse!("--zones, {}: ignore: source {other} is not open: expected {known}", self.name);
         }
         let of = |name: &String| {
             let here = self.ignore.iter().filter(|region| region.source.as_ref().is_none_or(|of| of == name));
@@ -317,11 +314,11 @@ impl Counting {
     /// If a line or zone is of another source.
     pub fn new(file: ZonesFile, sources: &[String]) -> anyhow::Result<Self> {
         if let Some((what, source)) = file.sources().find(|(_, source)| !sources.contains(source)) {
-            return Err(usage(format!(
+            refuse!(
                 "--zones, {}: {what} is of source {source}, which is not open: expected {}",
                 file.name,
                 sources.join(", ")
-            )));
+            );
         }
         let only = match sources {
             [one] => Some(Arc::from(one.as_str())),
