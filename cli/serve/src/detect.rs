@@ -114,9 +114,8 @@ pub(crate) async fn off_the_workers<T: Send + 'static>(
     let asking = Asking::default();
     let withdrawn = asking.token();
     let failed = |_| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the request failed; see the log");
-    let done = tokio::task::spawn_blocking(move || match withdrawn.is_cancelled() {
-        true => Err(Problem::stopping()),
-        false => work(&withdrawn),
+    let done = tokio::task::spawn_blocking(move || {
+        if withdrawn.is_cancelled() { Err(Problem::stopping()) } else { work(&withdrawn) }
     });
     done.await.map_err(failed)?
 }

@@ -143,12 +143,13 @@ fn admit(app: &App, request: &Request) -> Result<Option<Response>, Problem> {
         return Ok(Some((StatusCode::SEE_OTHER, to_page).into_response()));
     }
     let known = tokens(headers).iter().any(|given| token.is_of(given));
-    match known {
-        true => Ok(None),
-        false => Err(Problem::new(
+    if known {
+        Ok(None)
+    } else {
+        Err(Problem::new(
             StatusCode::UNAUTHORIZED,
             "a token is needed: send it as `Authorization: Bearer TOKEN`, or open the page with ?token=TOKEN",
-        )),
+        ))
     }
 }
 
@@ -203,9 +204,10 @@ pub(crate) fn check_origin(headers: &HeaderMap, host: &str) -> Result<(), Proble
             authority.is_some_and(|authority| authority.eq_ignore_ascii_case(host))
         }
     };
-    match is_own {
-        true => Ok(()),
-        false => Err(Problem::new(StatusCode::FORBIDDEN, "requests of other pages are refused")),
+    if is_own {
+        Ok(())
+    } else {
+        Err(Problem::new(StatusCode::FORBIDDEN, "requests of other pages are refused"))
     }
 }
 

@@ -184,11 +184,10 @@ async fn stream(State(watched): State<Watched>) -> Response {
 
 /// A page of another name that resolves to this machine must not show the video (DNS rebinding).
 async fn local_only(request: Request, next: Next) -> Response {
-    match is_this_machine(host_of(&request), None) {
-        true => next.run(request).await,
-        false => {
-            Problem::new(StatusCode::FORBIDDEN, "the host is not a name of this machine").into_response()
-        }
+    if is_this_machine(host_of(&request), None) {
+        next.run(request).await
+    } else {
+        Problem::new(StatusCode::FORBIDDEN, "the host is not a name of this machine").into_response()
     }
 }
 

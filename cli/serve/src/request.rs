@@ -250,9 +250,10 @@ pub(crate) fn from_base64(text: &str) -> std::result::Result<Bytes, Problem> {
         },
     };
     // Programs for mail, and `base64` itself, break it into lines.
-    let text = match text.contains(|letter: char| letter.is_ascii_whitespace()) {
-        true => Cow::Owned(text.split_ascii_whitespace().collect()),
-        false => Cow::Borrowed(text),
+    let text = if text.contains(|letter: char| letter.is_ascii_whitespace()) {
+        Cow::Owned(text.split_ascii_whitespace().collect())
+    } else {
+        Cow::Borrowed(text)
     };
     let bytes = STANDARD.decode(&*text).map_err(|_| {
         let start: String = text.chars().take(20).collect();

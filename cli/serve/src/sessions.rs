@@ -332,10 +332,7 @@ impl Session {
     /// # Errors
     /// 409 while another is under way.
     pub fn begin(&self) -> Result<Running, Problem> {
-        match self.seen.is_running.swap(true, SeqCst) {
-            true => Err(running()),
-            false => Ok(Running(self.seen.clone())),
-        }
+        if self.seen.is_running.swap(true, SeqCst) { Err(running()) } else { Ok(Running(self.seen.clone())) }
     }
 
     /// Gives the thread something to do.

@@ -145,10 +145,8 @@ pub fn run(args: &DetectArgs, log: &LogArgs) -> anyhow::Result<()> {
         return interactive::run(args, &image_files(args)?, log);
     }
     let objects = args.objects.objects()?;
-    let (prompts, thresholds) = match objects.is_empty() {
-        true => requested_prompts(args, log)?,
-        false => (Prompts::default(), Vec::new()),
-    };
+    let (prompts, thresholds) =
+        if objects.is_empty() { requested_prompts(args, log)? } else { (Prompts::default(), Vec::new()) };
     let classes = prompts.iter().map(|prompt| &**prompt.label());
     let labels: Vec<&str> = classes.chain(objects.iter().map(|object| &**object.label())).collect();
     let redaction = args.privacy.redaction(&labels)?;
@@ -181,12 +179,11 @@ pub fn run(args: &DetectArgs, log: &LogArgs) -> anyhow::Result<()> {
     args.dart.announce(false, log);
     args.detector.model.announce_built_in(&prompts, log);
     let (mut detector, loading) = load(builder, log)?;
-    let prepared = match objects.is_empty() {
-        true => Some(detector.prepare(&prompts)?),
-        false => {
-            detector.prepare_segment()?;
-            None
-        }
+    let prepared = if objects.is_empty() {
+        Some(detector.prepare(&prompts)?)
+    } else {
+        detector.prepare_segment()?;
+        None
     };
     let embedded = match &args.exemplar_image {
         Some(path) => Some(embed_exemplars(path, &mut detector, &prompts)?),

@@ -231,12 +231,11 @@ fn label(args: &LabelArgs, log: &LogArgs) -> anyhow::Result<()> {
         args.tiles.apply(builder.with_post_processing(settings.post_processing_for(output)))
     };
     let builders = builders.into_iter().map(configure).collect();
-    let images = match args.video.video.is_empty() {
-        true => {
-            let (inputs, output) = (args.images.clone(), output.to_owned());
-            until_interrupted(move || find_images(&inputs, &output))?
-        }
-        false => Vec::new(),
+    let images = if args.video.video.is_empty() {
+        let (inputs, output) = (args.images.clone(), output.to_owned());
+        until_interrupted(move || find_images(&inputs, &output))?
+    } else {
+        Vec::new()
     };
     if args.detector.model.model.is_none() {
         refuse!(

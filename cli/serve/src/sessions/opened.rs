@@ -116,13 +116,15 @@ impl VideoFile {
 /// [`ErrorKind::Io`] if it cannot be read.
 pub(crate) fn videos_in(folder: &Path) -> Result<Vec<String>> {
     let entries = folder.read_dir().map_err(|error| Error::io("cannot read the folder", folder, error))?;
-    let is_video = |path: &Path| match path.is_dir() {
-        true => path.read_dir().is_ok_and(|mut files| {
-            files.any(|file| file.is_ok_and(|file| has_image_extension(&file.path())))
-        }),
-        false => path
-            .extension()
-            .is_some_and(|ending| ENDINGS.iter().any(|known| ending.eq_ignore_ascii_case(known))),
+    let is_video = |path: &Path| {
+        if path.is_dir() {
+            path.read_dir().is_ok_and(|mut files| {
+                files.any(|file| file.is_ok_and(|file| has_image_extension(&file.path())))
+            })
+        } else {
+            path.extension()
+                .is_some_and(|ending| ENDINGS.iter().any(|known| ending.eq_ignore_ascii_case(known)))
+        }
     };
     let name = |path: &Path| Some(path.file_name()?.to_str()?.to_owned());
     let videos = entries.flatten().map(|entry| entry.path()).filter(|path| is_video(path));

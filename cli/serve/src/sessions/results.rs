@@ -115,9 +115,10 @@ impl Results {
     /// Names an object; without a name it has that of the text again.
     pub fn rename(&mut self, object: u64, name: String) {
         self.revision += 1;
-        match name.is_empty() {
-            true => self.names.remove(&object),
-            false => self.names.insert(object, name),
+        if name.is_empty() {
+            self.names.remove(&object)
+        } else {
+            self.names.insert(object, name)
         };
     }
 

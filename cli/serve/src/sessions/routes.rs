@@ -60,19 +60,18 @@ pub(crate) async fn videos(State(app): State<Arc<App>>, _slot: Slot) -> Answer {
 async fn open(State(app): State<Arc<App>>, Ends { client, .. }: Ends, request: Request) -> Answer {
     check_tracker(&app, "sessions")?;
     let place = app.bodies.take(client)?;
-    let (asked, pictures, upload): (AskedSession, _, _) = match kind_of(&request) == FORM {
-        true => {
-            let (mut asked, mut pictures, mut upload) = (AskedSession::default(), Vec::new(), None);
-            for (name, value) in fields(request, Fields("video window", "image"), &app.config.limits).await? {
-                match name.as_str() {
-                    "image" => pictures.push(value),
-                    "video" => upload = Some(value),
-                    _ => asked.window = Some(read(&value)?),
-                }
+    let (asked, pictures, upload): (AskedSession, _, _) = if kind_of(&request) == FORM {
+        let (mut asked, mut pictures, mut upload) = (AskedSession::default(), Vec::new(), None);
+        for (name, value) in fields(request, Fields("video window", "image"), &app.config.limits).await? {
+            match name.as_str() {
+                "image" => pictures.push(value),
+                "video" => upload = Some(value),
+                _ => asked.window = Some(read(&value)?),
             }
-            (asked, pictures, upload)
         }
-        false => (read(&body(request).await?)?, Vec::new(), None),
+        (asked, pictures, upload)
+    } else {
+        (read(&body(request).await?)?, Vec::new(), None)
     };
     if (upload.is_some() || asked.video.is_some()) && (asked.window.is_some() || !pictures.is_empty()) {
         return Err(Problem::bad("a video has all frames: expected no images and no window beside it"));

@@ -229,9 +229,10 @@ impl Worker {
     /// Sends the frames of the run as lines, until its end, an error, the end of the session, or until nobody takes them.
     pub fn run(&mut self, lines: &Sender<Bytes>) {
         loop {
-            let next = match self.seen.has_ended() {
-                true => Err(Problem::missing("the session was ended")),
-                false => self.next_frame(),
+            let next = if self.seen.has_ended() {
+                Err(Problem::missing("the session was ended"))
+            } else {
+                self.next_frame()
             };
             let (line, is_last) = match next {
                 Ok(None) => return,

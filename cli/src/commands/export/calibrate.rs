@@ -60,9 +60,10 @@ impl CalibrateArgs {
         log: &LogArgs,
     ) -> anyhow::Result<Calibration> {
         let files = expand_images(&self.calibrate)?;
-        let classes = match self.calibrate_classes.is_empty() {
-            true => coco_classes().names().map(str::to_owned).collect(),
-            false => class_names(&self.calibrate_classes, log)?,
+        let classes = if self.calibrate_classes.is_empty() {
+            coco_classes().names().map(str::to_owned).collect()
+        } else {
+            class_names(&self.calibrate_classes, log)?
         };
         let factory = EngineFactory::start(&EngineOptions::default())?;
         status(log, &format!("calibrating on {} images with {}", files.len(), factory.description()));

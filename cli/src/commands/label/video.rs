@@ -109,9 +109,10 @@ pub struct Found {
 impl Found {
     fn opener(self) -> Box<dyn Fn() -> Result<Box<dyn Source>> + Send + Sync> {
         let Self { path, pictures } = self;
-        Box::new(move || match pictures.is_empty() {
-            true => open_video(VideoInput::File(&path)),
-            false => {
+        Box::new(move || {
+            if pictures.is_empty() {
+                open_video(VideoInput::File(&path))
+            } else {
                 let source = PictureFiles::new(path.display().to_string(), pictures.clone(), FRAME_RATE)?;
                 Ok(Box::new(source))
             }

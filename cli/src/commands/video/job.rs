@@ -153,9 +153,10 @@ impl Job<'_> {
         let stats = self.stats.snapshot();
         let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         if stats.frames_out > 0 && !sinks.stdout && self.args.stats.as_deref() != Some(Path::new("-")) {
-            match counts.is_empty() {
-                true => status(self.log, "nothing was detected"),
-                false => print(|out| out.write_all(counts.table(self.args.has_tracks()).as_bytes()))?,
+            if counts.is_empty() {
+                status(self.log, "nothing was detected")
+            } else {
+                print(|out| out.write_all(counts.table(self.args.has_tracks()).as_bytes()))?
             }
             if let Some(comparison) = &self.comparison {
                 let table = comparison.lock().unwrap_or_else(PoisonError::into_inner).table();

@@ -185,12 +185,11 @@ impl SinkArgs {
         let is_source = |folder: PathBuf| {
             read.iter().any(|path| path.parent() == Some(&folder) && has_image_extension(path))
         };
-        match folder.canonicalize().is_ok_and(is_source) {
-            true => {
-                let why = "the folder contains input images, which could be overwritten; name another folder";
-                Err(usage(format!("--output, {}: {why}", target.display())))
-            }
-            false => Ok(()),
+        if folder.canonicalize().is_ok_and(is_source) {
+            let why = "the folder contains input images, which could be overwritten; name another folder";
+            Err(usage(format!("--output, {}: {why}", target.display())))
+        } else {
+            Ok(())
         }
     }
 

@@ -53,9 +53,10 @@ pub(super) fn count(files: &SequenceFiles, notes: &mut Vec<String>) -> Result<Tr
             return Err(Error::new(ErrorKind::Mismatch, message));
         }
     }
-    let note = match has_classes {
-        true => "MOTChallenge's classes: pedestrians count, and tracks on distractors are removed",
-        false => "no classes in the ground truth: every box counts whose seventh number is not 0",
+    let note = if has_classes {
+        "MOTChallenge's classes: pedestrians count, and tracks on distractors are removed"
+    } else {
+        "no classes in the ground truth: every box counts whose seventh number is not 0"
     };
     if !notes.iter().any(|known| known == note) {
         notes.push(note.to_owned());

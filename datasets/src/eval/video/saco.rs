@@ -129,10 +129,7 @@ pub(super) fn compare(truth: &[PathBuf], predictions: &Path) -> Result<Compared>
         Ok(CgF1::of(&cases))
     };
     let bbox = Some(figures(|found, object| Ok(box_overlap(found, object)))?);
-    let segm = match have_masks {
-        true => Some(figures(mask_overlap)?),
-        false => None,
-    };
+    let segm = if have_masks { Some(figures(mask_overlap)?) } else { None };
     Ok(Compared { bbox, segm })
 }
 
