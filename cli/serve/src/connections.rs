@@ -49,11 +49,11 @@ const PAUSE: Duration = Duration::from_millis(50);
 pub(crate) struct Ends {
     pub client: IpAddr,
     pub server: IpAddr,
-    _held: Arc<Held>,
+    _held: Arc<ConnectionPlace>,
 }
 
 #[derive(Debug)]
-struct Held {
+struct ConnectionPlace {
     _place: Place,
     _counted: Counted,
 }
@@ -111,7 +111,7 @@ pub(crate) async fn serve(
         drop(stream.set_nodelay(true));
         let mut stream = TimeoutStream::new(stream);
         stream.set_write_timeout(Some(settings.write_time));
-        let held = Arc::new(Held { _place: place, _counted: open.count() });
+        let held = Arc::new(ConnectionPlace { _place: place, _counted: open.count() });
         let ends = Ends { client: client.ip().to_canonical(), server: own.ip().to_canonical(), _held: held };
         let routes = routes.clone();
         let service = service_fn(move |mut request: Request<Incoming>| {

@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 
 use crate::app::App;
 use crate::connections::Ends;
-use crate::engine::{Asking, Found};
+use crate::engine::{Asking, EngineAnswer};
 use crate::extract::body;
 use crate::limits::Limits;
 use crate::places::Place;
@@ -31,8 +31,8 @@ pub(crate) struct Answer {
     timing_ms: Map<String, Value>,
 }
 
-impl From<Found<Vec<Detection>>> for Answer {
-    fn from(found: Found<Vec<Detection>>) -> Self {
+impl From<EngineAnswer<Vec<Detection>>> for Answer {
+    fn from(found: EngineAnswer<Vec<Detection>>) -> Self {
         Self {
             width: found.width,
             height: found.height,

@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 use crate::app::App;
 use crate::connections::Ends;
 use crate::detect::{Asks, Fields, asked, off_the_workers};
-use crate::engine::Found;
+use crate::engine::EngineAnswer;
 use crate::extract::read;
 use crate::limits::{Limits, or_default, short_list};
 use crate::problem::{Problem, json_response};
@@ -22,13 +22,13 @@ use crate::request::from_base64;
 
 /// Objects that are shown in a picture.
 #[derive(Clone, Debug)]
-pub(crate) struct Shown {
+pub(crate) struct ObjectQuestion {
     pub objects: Vec<ObjectPrompt>,
     /// Whether each object gets three masks.
     pub multimask: bool,
 }
 
-impl Shown {
+impl ObjectQuestion {
     /// Refuses what is not in a picture of `size` (width, height).
     pub fn check(&self, size: (u32, u32)) -> Result<()> {
         self.objects.iter().try_for_each(|object| object.check(size))
@@ -104,7 +104,7 @@ pub(crate) async fn segment(
     request: Request,
 ) -> Result<Response, Problem> {
     check_tracker(&app, "clicks")?;
-    let (picture, shown, _slot) = asked::<Shown>(&app, client, request).await?;
+    let (picture, shown, _slot) = asked::<ObjectQuestion>(&app, client, request).await?;
     let found = app.engine.segment(client, picture, shown).await?;
     off_the_workers(move |_| Ok(json_response(StatusCode::OK, &Answer::from(found)))).await
 }
@@ -141,15 +141,15 @@ pub(crate) fn labelled(
     Ok(points.into_iter().zip(labels).map(|(point, label)| (point, label == 1)).collect())
 }
 
-impl From<Found<Vec<ObjectRecord>>> for Answer {
-    fn from(found: Found<Vec<ObjectRecord>>) -> Self {
-        let Found { width, height, items: objects, times } = found;
+impl From<EngineAnswer<Vec<ObjectRecord>>> for Answer {
+    fn from(found: EngineAnswer<Vec<ObjectRecord>>) -> Self {
+        let EngineAnswer { width, height, items: objects, times } = found;
         Self { width, height, objects, timing_ms: timings(&times) }
     }
 }
 
 impl AskedObjects {
-    fn shown(self, limits: &Limits) -> Result<Shown> {
+    fn shown(self, limits: &Limits) -> Result<ObjectQuestion> {
         let Objects(objects) = self.objects;
         limits.check_objects(objects.len())?;
         limits.check_points(objects.iter().map(|object| object.points.len()).sum())?;
@@ -158,7 +158,7 @@ impl AskedObjects {
             return Err(Error::new(ErrorKind::InvalidArgument, message));
         }
         let objects = objects.into_iter().enumerate().map(|(index, object)| object.prompt(index));
-        Ok(Shown { objects: objects.collect::<Result<_>>()?, multimask: self.multimask })
+        Ok(ObjectQuestion { objects: objects.collect::<Result<_>>()?, multimask: self.multimask })
     }
 }
 
@@ -176,7 +176,7 @@ impl ShownObject {
     }
 }
 
-impl Asks for Shown {
+impl Asks for ObjectQuestion {
     const FIELDS: Fields = Fields("image request objects multimask", "");
 
     fn of_json(body: &[u8], limits: &Limits) -> Result<(Option<Bytes>, Self), Problem> {

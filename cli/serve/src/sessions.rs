@@ -22,7 +22,7 @@ use ocelli::{Detector, Image, Mask, Result};
 use serde::Serialize;
 use tokio::sync::oneshot;
 
-use self::opened::{Opened, PICTURE_RATE, VideoFile};
+use self::opened::{OpenedVideo, PICTURE_RATE, VideoFile};
 use self::results::{Changes, Results};
 use self::worker::Worker;
 use crate::config::random_token;
@@ -32,7 +32,7 @@ use crate::gallery::not_encoded;
 use crate::limits::Limits;
 use crate::places::Places;
 use crate::problem::Problem;
-use crate::segment::Shown;
+use crate::segment::ObjectQuestion;
 
 /// Loads the model for a session.
 pub(crate) type Load = Arc<dyn Fn() -> Result<Detector> + Send + Sync>;
@@ -52,14 +52,14 @@ pub(crate) struct Sessions {
 pub(crate) struct Session {
     id: String,
     work: Mutex<Sender<Work>>,
-    seen: Arc<Seen>,
+    seen: Arc<SharedState>,
     /// Its video; a session without one has the frames that clients push.
     file: Option<Arc<VideoFile>>,
 }
 
 /// What is known of a session while its thread works.
 #[derive(Default)]
-pub(crate) struct Seen {
+pub(crate) struct SharedState {
     state: Mutex<State>,
     results: Mutex<Results>,
     /// Whether a run is under way.
@@ -96,7 +96,7 @@ pub(crate) struct State {
 }
 
 /// A run that is under way, until it is dropped.
-pub(crate) struct Running(Arc<Seen>);
+pub(crate) struct Running(Arc<SharedState>);
 
 impl Drop for Running {
     fn drop(&mut self) {
@@ -104,7 +104,7 @@ impl Drop for Running {
     }
 }
 
-impl Seen {
+impl SharedState {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -151,7 +151,7 @@ impl Sessions {
         &self,
         client: IpAddr,
         window: Option<usize>,
-        video: Option<Opened>,
+        video: Option<OpenedVideo>,
     ) -> Result<Arc<Session>, Problem> {
         let load = self.load.clone().ok_or_else(|| Problem::missing("this server has no sessions"))?;
         let place = self.places.take(client).map_err(|_| {
@@ -162,8 +162,8 @@ impl Sessions {
             Problem::full(message)
         })?;
         let id = random_token()?;
-        let seen = Arc::new(Seen::default());
-        let (source, file) = video.map(|Opened { source, file }| (source, Arc::new(file))).unzip();
+        let seen = Arc::new(SharedState::default());
+        let (source, file) = video.map(|OpenedVideo { source, file }| (source, Arc::new(file))).unzip();
         {
             let mut state = seen.lock();
             state.id.clone_from(&id);
@@ -292,7 +292,7 @@ impl Session {
         engine: &Engine,
         client: IpAddr,
         frame: usize,
-        shown: impl FnOnce((u32, u32)) -> Shown,
+        shown: impl FnOnce((u32, u32)) -> ObjectQuestion,
     ) -> Result<Mask, Problem> {
         let picture = self.picture(frame).await?;
         let shown = shown((picture.width(), picture.height()));

@@ -206,7 +206,7 @@ pub fn run(args: &DetectArgs, log: &LogArgs) -> anyhow::Result<()> {
     if let Some(line) = renamed(&files, &stems).filter(|_| has_names) {
         status(log, &line);
     }
-    let mut job = Job {
+    let mut job = ImageRun {
         args,
         log,
         prompts,
@@ -282,7 +282,7 @@ impl From<Image> for Picture {
 }
 
 /// A run over all images.
-struct Job<'a> {
+struct ImageRun<'a> {
     args: &'a DetectArgs,
     log: &'a LogArgs,
     prompts: Prompts,
@@ -303,7 +303,7 @@ struct Job<'a> {
     report: Report,
 }
 
-impl Job<'_> {
+impl ImageRun<'_> {
     /// Of several images, one that cannot be read is reported and the others are processed.
     fn detect_all(&mut self, detector: &mut Detector, files: &[PathBuf]) -> anyhow::Result<()> {
         let progress = Progress::new(self.log, files.len() as u64);

@@ -4,11 +4,11 @@ mod benchmark;
 mod comparison;
 mod delivery;
 mod given;
-mod job;
 mod live_view;
 mod mqtt;
 mod progress;
 mod reach;
+mod run;
 mod sinks;
 mod source;
 mod summary;
@@ -30,8 +30,8 @@ use ocelli::{
 };
 use ocelli_datasets::label::ClassMap;
 
-use self::given::{Given, GivenArgs};
-use self::job::Job;
+use self::given::{GivenArgs, GivenObjects};
+use self::run::VideoRun;
 use self::sinks::SinkArgs;
 use self::source::SourceArgs;
 #[cfg(feature = "test-support")]
@@ -309,7 +309,7 @@ pub fn run(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<()> {
     status(log, &format!("engine: {engine}"));
     interrupted()?;
 
-    let job = Job {
+    let job = VideoRun {
         args,
         log,
         info,
@@ -451,7 +451,7 @@ fn motion_gate(args: &VideoArgs) -> anyhow::Result<Option<MotionGate>> {
 }
 
 /// The classes of objects that are given in place of classes.
-fn given_classes(args: &VideoArgs, given: &Given) -> anyhow::Result<ClassMap> {
+fn given_classes(args: &VideoArgs, given: &GivenObjects) -> anyhow::Result<ClassMap> {
     if args.coco || !args.classes.is_empty() || !args.exemplar.is_empty() {
         let why = "they follow objects of yours, and nothing is detected: leave out --classes, --coco and --exemplar";
         refuse!("--points, --init-masks: {why}");

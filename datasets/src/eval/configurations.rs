@@ -7,7 +7,7 @@ use ocelli::{Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::table::{percent, printable, write_columns};
+use super::table::{percent, printable, row, write_columns};
 
 /// Evaluations of several configurations on the same images, in the order in which they are listed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -45,7 +45,9 @@ impl ConfigurationReport {
     fn truth(&self) -> Option<String> {
         let report = self.report.as_ref()?;
         let truth = printable(report["truth"].as_str()?);
-        let [images, instances, classes] = ["images", "things", "classes"].map(|name| &report[name]);
+        // Reports of earlier versions have "things".
+        let instances = report.get("instances").unwrap_or(&report["things"]);
+        let (images, classes) = (&report["images"], &report["classes"]);
         Some(format!("{truth}   {images} images   {instances} instances   {classes} classes"))
     }
 }
@@ -90,11 +92,11 @@ impl ConfigurationsReport {
             writeln!(writer, "{truth}")?;
         }
         let has_masks = self.configurations.iter().any(|one| one.has("/models/0/segm"));
-        let mut heading = vec!["configuration", "AP", "AP50", "AP_S", "AP_L", "ms an image", "peak MiB"];
+        let mut heading = vec!["AP", "AP50", "AP_S", "AP_L", "ms an image", "peak MiB"];
         if has_masks {
-            heading.insert(5, "mask AP");
+            heading.insert(4, "mask AP");
         }
-        let mut rows = vec![heading.into_iter().map(String::from).collect::<Vec<_>>()];
+        let mut rows = vec![row("configuration", heading)];
         for one in &self.configurations {
             let figures = ["ap", "ap50", "ap_small", "ap_large"].map(|name| format!("/models/0/bbox/{name}"));
             let mut figures: Vec<String> =
@@ -106,7 +108,7 @@ impl ConfigurationsReport {
                 one.figure(pointer).map_or_else(|| "–".into(), |value| format!("{value:.digits$}"))
             };
             figures.extend([number("/models/0/timing_ms/total/p50", 1), number("/peak_memory_mib", 0)]);
-            rows.push(std::iter::once(printable(&one.name)).chain(figures).collect());
+            rows.push(row(&one.name, figures));
         }
         let mut table = Vec::new();
         write_columns(&mut table, &rows)?;
@@ -131,7 +133,7 @@ mod tests {
     fn report() -> ConfigurationsReport {
         let evaluated = |ap: f64, ms: f64| {
             json!({
-                "truth": "instances.json", "images": 2, "things": 5, "classes": 3, "peak_memory_mib": 812.4,
+                "truth": "instances.json", "images": 2, "instances": 5, "classes": 3, "peak_memory_mib": 812.4,
                 "models": [{"bbox": {"ap": ap, "ap50": 0.5, "ap_small": null, "ap_large": 0.75}, "timing_ms": {"total": {"p50": ms}}}],
             })
         };

@@ -16,7 +16,6 @@ pub struct EvalReport {
     /// Number of images that count.
     pub images: usize,
     /// Number of instances in them, without crowds.
-    #[serde(rename = "things")]
     pub instances: usize,
     /// Number of classes that are looked for in each image.
     pub classes: usize,

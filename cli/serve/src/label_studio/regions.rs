@@ -5,7 +5,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::labels::{Control, LabelConfig, Shape};
-use crate::engine::Found;
+use crate::engine::EngineAnswer;
 use crate::problem::Problem;
 use crate::segment::ObjectRecord;
 
@@ -43,7 +43,7 @@ struct Outline {
 pub(super) fn regions(
     config: &LabelConfig,
     prompts: &Prompts,
-    found: &Found<Vec<Detection>>,
+    found: &EngineAnswer<Vec<Detection>>,
     withdrawn: &Cancellation,
 ) -> Result<(Vec<Region>, f32), Problem> {
     let mut regions = Vec::new();
@@ -61,7 +61,7 @@ pub(super) fn regions(
 pub(super) fn drawn_regions(
     config: &LabelConfig,
     label: &str,
-    found: Found<Vec<ObjectRecord>>,
+    found: EngineAnswer<Vec<ObjectRecord>>,
     withdrawn: &Cancellation,
 ) -> Result<(Vec<Region>, f32), Problem> {
     let mut regions = Vec::new();

@@ -17,7 +17,7 @@ use crate::detect::off_the_workers;
 use crate::problem::Problem;
 use crate::sessions::Session;
 use crate::sessions::asked::{AskedRun, Shows};
-use crate::sessions::opened::Opened;
+use crate::sessions::opened::OpenedVideo;
 
 /// A session that ends when nobody waits for the prediction any more.
 struct Own<'a> {
@@ -40,7 +40,7 @@ pub(super) async fn predict(
     drawn: &[Drawn],
 ) -> Result<(Vec<Value>, f32), Problem> {
     let limits = app.config.limits.clone();
-    let opened = off_the_workers(move |_| Opened::upload(&video, &limits)).await?;
+    let opened = off_the_workers(move |_| OpenedVideo::upload(&video, &limits)).await?;
     let own = Own { app, session: app.sessions.open(client, None, Some(opened))? };
     let mut objects = Vec::new();
     if drawn.is_empty() {

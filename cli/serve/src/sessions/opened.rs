@@ -19,7 +19,7 @@ const ENDINGS: [&str; 6] = ["mp4", "mov", "mkv", "webm", "avi", "m4v"];
 pub(crate) const PICTURE_RATE: f64 = 25.0;
 
 /// A video that was opened: its frames for the session, and the file for those who look at it.
-pub(crate) struct Opened {
+pub(crate) struct OpenedVideo {
     pub source: SessionSource,
     pub file: VideoFile,
 }
@@ -37,7 +37,7 @@ pub(crate) struct VideoFile {
     shown: Mutex<Option<SessionSource>>,
 }
 
-impl Opened {
+impl OpenedVideo {
     /// Opens a video file in memory. Containers that can name other files or addresses are refused, as the video library would
     /// open these.
     ///
@@ -184,7 +184,8 @@ mod tests {
         assert!(videos_in(&path("none")).is_err());
         let limits = Limits::default();
         for name in ["../b.MP4", "frames/../b.MP4", "notes.txt", "", ".", "/etc/passwd"] {
-            let refused = Opened::of_folder(folder.path(), name, &limits).err().expect("it is not listed");
+            let refused =
+                OpenedVideo::of_folder(folder.path(), name, &limits).err().expect("it is not listed");
             assert_eq!(refused.status, 404, "{name}");
         }
     }

@@ -14,7 +14,7 @@ const UNNAMED: &str = "object";
 /// The frames that runs and prompts have shown, each as it was last, and the names of the objects.
 #[derive(Default)]
 pub(crate) struct Results {
-    frames: BTreeMap<usize, Kept>,
+    frames: BTreeMap<usize, StoredFrame>,
     names: BTreeMap<u64, String>,
     /// The text that was looked for.
     text: Option<String>,
@@ -25,7 +25,7 @@ pub(crate) struct Results {
     bytes: u64,
 }
 
-struct Kept {
+struct StoredFrame {
     /// The revision of its last change.
     revision: u64,
     frame: TrackedFrame,
@@ -104,7 +104,7 @@ impl Results {
     pub fn keep(&mut self, frame: TrackedFrame) -> Bytes {
         let line = line(&frame);
         self.revision += 1;
-        let kept = Kept { revision: self.revision, frame, line: line.clone() };
+        let kept = StoredFrame { revision: self.revision, frame, line: line.clone() };
         self.bytes += kept.bytes();
         if let Some(before) = self.frames.insert(kept.frame.frame, kept) {
             self.bytes -= before.bytes();
@@ -147,7 +147,7 @@ impl Results {
     /// Forgets the frames before this one.
     pub fn forget_before(&mut self, frame: usize) {
         let left = self.frames.split_off(&frame);
-        self.bytes -= self.frames.values().map(Kept::bytes).sum::<u64>();
+        self.bytes -= self.frames.values().map(StoredFrame::bytes).sum::<u64>();
         self.frames = left;
     }
 
@@ -199,7 +199,7 @@ impl Results {
     }
 }
 
-impl Kept {
+impl StoredFrame {
     /// The line, and about as much for the masks themselves.
     fn bytes(&self) -> u64 {
         2 * self.line.len() as u64
@@ -273,7 +273,7 @@ mod tests {
                 revision = changes.revision;
                 let all: BTreeMap<u64, Vec<u64>> = numbers(&results.since(0)).into_iter().collect();
                 assert_eq!(known, all);
-                let bytes: u64 = results.frames.values().map(Kept::bytes).sum();
+                let bytes: u64 = results.frames.values().map(StoredFrame::bytes).sum();
                 assert_eq!(results.bytes(), bytes);
             }
         }

@@ -16,7 +16,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::asked::{AskedName, AskedPrompt, AskedRun, AskedSession, Shows};
 use super::export::{Export, Form};
-use super::opened::{self, Opened};
+use super::opened::{self, OpenedVideo};
 use super::worker::Worker;
 use super::{Session, caught};
 use crate::app::App;
@@ -84,9 +84,9 @@ async fn open(State(app): State<Arc<App>>, Ends { client, .. }: Ends, request: R
     let limits = app.config.limits.clone();
     let folder = app.config.videos.clone();
     let video = off_the_workers(move |_| match (upload, asked.video) {
-        (Some(bytes), _) => Opened::upload(&bytes, &limits).map(Some),
+        (Some(bytes), _) => OpenedVideo::upload(&bytes, &limits).map(Some),
         (None, Some(name)) => match folder {
-            Some(folder) => Opened::of_folder(&folder, &name, &limits).map(Some),
+            Some(folder) => OpenedVideo::of_folder(&folder, &name, &limits).map(Some),
             None => Err(Problem::missing("the server was started without a folder of videos")),
         },
         (None, None) => Ok(None),

@@ -10,7 +10,7 @@ use ocelli::{BoundingBox, Error, ErrorKind, Image, Prompt, Result};
 use tokio::sync::mpsc::Sender;
 
 use super::asked::{AskedRun, Shows};
-use super::{Load, Seen};
+use super::{Load, SharedState};
 use crate::limits::Limits;
 use crate::problem::Problem;
 
@@ -22,7 +22,7 @@ pub(crate) struct Worker {
     load: Load,
     window: Option<usize>,
     limits: Limits,
-    seen: Arc<Seen>,
+    seen: Arc<SharedState>,
     /// Frames that came before the model was loaded.
     waiting: Vec<Image>,
     /// A video, before the model was loaded.
@@ -42,7 +42,7 @@ impl Worker {
         window: Option<usize>,
         video: Option<SessionSource>,
         limits: Limits,
-        seen: Arc<Seen>,
+        seen: Arc<SharedState>,
     ) -> Self {
         Self {
             load,
@@ -58,7 +58,7 @@ impl Worker {
         }
     }
 
-    pub fn seen(&self) -> &Arc<Seen> {
+    pub fn seen(&self) -> &Arc<SharedState> {
         &self.seen
     }
 

@@ -54,7 +54,7 @@ impl VideoArgs {
     ///
     /// # Errors
     /// If a file or a folder is none, or an argument is out of range.
-    pub fn find(&self, output: &Path) -> anyhow::Result<Vec<Found>> {
+    pub fn find(&self, output: &Path) -> anyhow::Result<Vec<InputVideo>> {
         // Not `requires` of clap: it does not ask for what conflicts with --images.
         let alone = [("--every", self.every.is_some()), ("--track", self.track), ("--memory", self.memory)];
         if let Some((flag, _)) = alone.iter().find(|(_, is_given)| *is_given && self.video.is_empty()) {
@@ -71,7 +71,7 @@ impl VideoArgs {
             }
             let videos = videos_of(path)?;
             if !videos.is_empty() {
-                found.extend(videos.into_iter().map(|path| Found { path, pictures: Vec::new() }));
+                found.extend(videos.into_iter().map(|path| InputVideo { path, pictures: Vec::new() }));
             } else if path.is_dir() {
                 found.push(frames_in(path)?);
             } else if !path.exists() {
@@ -83,7 +83,7 @@ impl VideoArgs {
                     "it is a picture: name it with --images, or the folder of a video's frames with --video";
                 refuse!("--video, {}: {why}", path.display());
             } else {
-                found.push(Found { path: path.clone(), pictures: Vec::new() });
+                found.push(InputVideo { path: path.clone(), pictures: Vec::new() });
             }
         }
         if self.memory && found.len() > 1 {
@@ -93,20 +93,20 @@ impl VideoArgs {
     }
 
     /// Reads the videos once: counts their frames, and writes those that are images.
-    pub fn read(&self, found: Vec<Found>, output: &Path) -> Result<Vec<LabelVideo>> {
+    pub fn read(&self, found: Vec<InputVideo>, output: &Path) -> Result<Vec<LabelVideo>> {
         let videos = found.into_iter().map(|found| (found.path.clone(), found.opener()));
         LabelVideo::read_all(output, videos, self.every.unwrap_or(EVERY), &mut super::stop_if_interrupted)
     }
 }
 
 /// A video.
-pub struct Found {
+pub struct InputVideo {
     path: PathBuf,
     /// Its frames, if it is a folder of pictures.
     pictures: Vec<PathBuf>,
 }
 
-impl Found {
+impl InputVideo {
     fn opener(self) -> Box<dyn Fn() -> Result<Box<dyn Source>> + Send + Sync> {
         let Self { path, pictures } = self;
         Box::new(move || {
@@ -140,11 +140,11 @@ pub fn check_images(inputs: &[PathBuf]) -> anyhow::Result<()> {
 }
 
 /// The video whose frames are in a folder.
-fn frames_in(folder: &Path) -> anyhow::Result<Found> {
+fn frames_in(folder: &Path) -> anyhow::Result<InputVideo> {
     let mut pictures = frame_files(&[folder.to_owned()]).map_err(|e| usage(format!("--video: {e}")))?;
     natural_order(&mut pictures);
     let pictures = pictures.into_iter().map(|path| std::path::absolute(&path).unwrap_or(path)).collect();
-    Ok(Found { path: folder.to_owned(), pictures })
+    Ok(InputVideo { path: folder.to_owned(), pictures })
 }
 
 fn is_inside(path: &Path, folder: &Path) -> bool {

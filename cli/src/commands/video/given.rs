@@ -32,7 +32,7 @@ pub struct GivenArgs {
 }
 
 /// Objects with their labels.
-pub struct Given {
+pub struct GivenObjects {
     /// By class id.
     pub labels: Vec<Arc<str>>,
     clicks: Vec<ClickRecord>,
@@ -63,7 +63,7 @@ impl GivenArgs {
     ///
     /// # Errors
     /// If one cannot be read, or has no objects.
-    pub fn read(&self) -> anyhow::Result<Option<Given>> {
+    pub fn read(&self) -> anyhow::Result<Option<GivenObjects>> {
         if self.points.is_none() && self.init_masks.is_none() {
             return Ok(None);
         }
@@ -79,11 +79,11 @@ impl GivenArgs {
                 labels.push(name.into());
             }
         }
-        Ok(Some(Given { labels, clicks, masks }))
+        Ok(Some(GivenObjects { labels, clicks, masks }))
     }
 }
 
-impl Given {
+impl GivenObjects {
     /// The objects in a video of this size.
     ///
     /// # Errors
@@ -234,8 +234,11 @@ mod tests {
                 {"frame": 0, "object": 1, "points": [[96, 72]]}]"#,
         );
         let labels = vec![Arc::from(CLASS), Arc::from("cat")];
-        let given =
-            || Given { labels: labels.clone(), clicks: clicks.clone().expect("valid"), masks: Vec::new() };
+        let given = || GivenObjects {
+            labels: labels.clone(),
+            clicks: clicks.clone().expect("valid"),
+            masks: Vec::new(),
+        };
         let objects = given().objects(Some((96, 72))).expect("all are inside");
         let click = |x, y, is_foreground| Click { x, y, is_foreground };
         assert_eq!((objects[0].frame, objects[0].id, objects[0].class_id), (2, 3, 1));

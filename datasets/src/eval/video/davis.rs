@@ -356,24 +356,22 @@ impl JAndFFigures {
     fn of(values: &Values) -> Self {
         let ([j_mean, j_recall, j_decay], [f_mean, f_recall, f_decay]) =
             (statistics(&values.j), statistics(&values.f));
-        Self { j_and_f: (j_mean + f_mean) / 2.0, j_mean, j_recall, j_decay, f_mean, f_recall, f_decay }
+        let j_and_f = (j_mean + f_mean) / 2.0;
+        Self { j_and_f, j_mean, j_recall, j_decay, f_mean, f_recall, f_decay }
+    }
+
+    /// The figures in their order.
+    pub(super) fn row(&self) -> [f64; 7] {
+        let Self { j_and_f, j_mean, j_recall, j_decay, f_mean, f_recall, f_decay } = *self;
+        [j_and_f, j_mean, j_recall, j_decay, f_mean, f_recall, f_decay]
     }
 }
 
 impl JAndF {
     fn of(objects: Vec<ObjectJAndF>) -> Self {
-        let mean = |of: fn(&JAndFFigures) -> f64| {
-            objects.iter().map(|one| of(&one.figures)).sum::<f64>() / objects.len() as f64
-        };
-        let figures = JAndFFigures {
-            j_and_f: mean(|one| one.j_and_f),
-            j_mean: mean(|one| one.j_mean),
-            j_recall: mean(|one| one.j_recall),
-            j_decay: mean(|one| one.j_decay),
-            f_mean: mean(|one| one.f_mean),
-            f_recall: mean(|one| one.f_recall),
-            f_decay: mean(|one| one.f_decay),
-        };
+        let mean = |at: usize| mean(&objects.iter().map(|one| one.figures.row()[at]).collect::<Vec<_>>());
+        let [j_and_f, j_mean, j_recall, j_decay, f_mean, f_recall, f_decay] = std::array::from_fn(mean);
+        let figures = JAndFFigures { j_and_f, j_mean, j_recall, j_decay, f_mean, f_recall, f_decay };
         Self { figures, objects }
     }
 }

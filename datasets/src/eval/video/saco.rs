@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use hotcoco::primitives::sim::bbox_iou_pair;
 use hotcoco::types::Segmentation;
 use serde::Deserialize;
 use serde_json::Value;
@@ -200,15 +201,8 @@ fn mask_overlap(found: &Instance, object: &Instance) -> Result<f64> {
     }
 }
 
-/// IoU of boxes, computed step by step as pycocotools does.
+/// IoU of boxes, as pycocotools computes it.
 fn box_overlap(found: &Instance, object: &Instance) -> f64 {
-    let (Some(a), Some(b)) = (found.bbox, object.bbox) else { return 0.0 };
-    let side = |at: usize| f64::min(a[at] + a[at + 2], b[at] + b[at + 2]) - f64::max(a[at], b[at]);
-    let (width, height) = (side(0), side(1));
-    if width <= 0.0 || height <= 0.0 {
-        return 0.0;
-    }
-    let common = width * height;
-    let overlap = common / (a[2] * a[3] + b[2] * b[3] - common);
-    if overlap.is_finite() { overlap } else { 0.0 }
+    let overlap = found.bbox.zip(object.bbox).map(|(a, b)| bbox_iou_pair(a, b, false));
+    overlap.filter(|overlap| overlap.is_finite()).unwrap_or(0.0)
 }

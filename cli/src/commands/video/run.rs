@@ -22,7 +22,7 @@ use super::{LatencyGoal, Policy, VideoArgs};
 use crate::{LogArgs, interrupted, print, status};
 
 /// A run over a source.
-pub(super) struct Job<'a> {
+pub(super) struct VideoRun<'a> {
     pub(super) args: &'a VideoArgs,
     pub(super) log: &'a LogArgs,
     pub(super) info: SourceInfo,
@@ -37,7 +37,7 @@ pub(super) struct Job<'a> {
     pub(super) counting: Option<Counting>,
 }
 
-impl Job<'_> {
+impl VideoRun<'_> {
     pub(super) fn options(
         &self,
         mut pipeline: PipelineBuilder,
