@@ -50,6 +50,7 @@ mod json_lines;
 pub mod label;
 pub mod prune;
 pub mod scenes;
+pub mod table;
 pub mod verify;
 
 pub use closest::closest;

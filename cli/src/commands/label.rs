@@ -13,6 +13,7 @@ use ocelli_datasets::label::{
     ClassMap, DataSetOptions, Existing, Format, ImageMode, ImageSet, LabelEvent, LabelJob, LabelSettings,
     LabelVideo, SPILL_BYTES, Summary, find_images, merge,
 };
+use ocelli_datasets::table::{columns, row};
 
 use self::shard::ShardArg;
 use self::video::VideoArgs;
@@ -504,14 +505,14 @@ fn spill_bytes(args: &LabelArgs) -> anyhow::Result<u64> {
 /// was labelled.
 fn report(output: &Path, summary: &Summary, strict: bool) -> anyhow::Result<()> {
     print(|out| {
-        let widest = summary.classes.iter().map(|class| class.name.chars().count()).max().unwrap_or(0).max(5);
-        writeln!(out, "{:<widest$}  {:>9}  {:>9}", "class", "instances", "images")?;
         let is_long = summary.classes.len() > LISTED;
-        for class in summary.classes.iter().filter(|class| !is_long || class.instances > 0) {
-            writeln!(out, "{:<widest$}  {:>9}  {:>9}", class.name, class.instances, class.images)?;
-        }
-        let instances: u64 = summary.classes.iter().map(|class| class.instances).sum();
-        writeln!(out, "{:<widest$}  {instances:>9}  {:>9}", "all", summary.images)?;
+        let shown = summary.classes.iter().filter(|class| !is_long || class.instances > 0);
+        let counts = |instances: u64, images: u64| [instances, images].map(|count| count.to_string());
+        let mut rows = vec![row("class", ["instances", "images"])];
+        rows.extend(shown.map(|class| row(&class.name, counts(class.instances, class.images))));
+        let instances = summary.classes.iter().map(|class| class.instances).sum();
+        rows.push(row("all", counts(instances, summary.images)));
+        out.write_all(columns(&rows, 1).as_bytes())?;
         let empty = summary.classes.iter().filter(|class| class.instances == 0).count();
         if is_long && empty > 0 {
             writeln!(out, "{empty} of {} classes have no instances", summary.classes.len())?;

@@ -7,7 +7,8 @@ use ocelli::{Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::table::{percent, printable, row, write_columns};
+use super::table::percent;
+use crate::table::{columns, printable, row};
 
 /// Evaluations of several configurations on the same images, in the order in which they are listed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -110,17 +111,12 @@ impl ConfigurationsReport {
             figures.extend([number("/models/0/timing_ms/total/p50", 1), number("/peak_memory_mib", 0)]);
             rows.push(row(&one.name, figures));
         }
-        let mut table = Vec::new();
-        write_columns(&mut table, &rows)?;
         // Reasons are as long as they are: they follow the columns.
         let reasons = std::iter::once(None).chain(self.configurations.iter().map(|one| one.error.as_ref()));
-        for (line, reason) in String::from_utf8_lossy(&table).lines().zip(reasons) {
-            match reason {
-                Some(reason) => writeln!(writer, "{line}   {}", printable(reason))?,
-                None => writeln!(writer, "{line}")?,
-            }
-        }
-        Ok(())
+        columns(&rows, 1).lines().zip(reasons).try_for_each(|(line, reason)| {
+            let reason = reason.map(|reason| format!("   {}", printable(reason))).unwrap_or_default();
+            writeln!(writer, "  {line}{reason}")
+        })
     }
 }
 

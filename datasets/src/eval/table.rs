@@ -2,9 +2,8 @@
 
 use std::io::{self, Write};
 
-use unicode_width::UnicodeWidthStr;
-
 use super::{EvalReport, ModelReport};
+use crate::table::{columns, printable, row};
 
 /// Writes a report as text: a line about the images, a block for each model and, with `per_class`, a row for each class.
 /// Accuracy is in percent.
@@ -133,26 +132,9 @@ fn write_classes(writer: &mut impl Write, model: &ModelReport) -> io::Result<()>
 pub(super) const ACCURACY: [&str; 9] =
     ["AP", "AP50", "AP75", "small", "medium", "large", "AR1", "AR10", "AR100"];
 
-/// A row of a table.
-pub(super) fn row<C: Into<String>>(name: &str, cells: impl IntoIterator<Item = C>) -> Vec<String> {
-    std::iter::once(printable(name)).chain(cells.into_iter().map(Into::into)).collect()
-}
-
-/// Writes rows of cells, the first column aligned to the left, the others to the right.
+/// Writes an indented table.
 pub(super) fn write_columns(writer: &mut impl Write, rows: &[Vec<String>]) -> io::Result<()> {
-    let columns = rows.first().map_or(0, Vec::len);
-    let widest = |column: usize| rows.iter().map(|row| row[column].width()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..columns).map(widest).collect();
-    for row in rows {
-        let mut line = String::from(" ");
-        for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
-            let padding = " ".repeat(width - cell.width());
-            let (before, after) = if column == 0 { ("", padding.as_str()) } else { (padding.as_str(), "") };
-            line.extend([" ", before, cell, after, " "]);
-        }
-        writeln!(writer, "{}", line.trim_end())?;
-    }
-    Ok(())
+    columns(rows, 1).lines().try_for_each(|line| writeln!(writer, "  {line}"))
 }
 
 pub(super) fn percent(value: Option<f64>) -> String {
@@ -165,8 +147,4 @@ fn points(value: f64) -> String {
 
 fn fraction(value: Option<f64>) -> String {
     value.map_or_else(|| "–".into(), |value| format!("{value:.3}"))
-}
-
-pub(super) fn printable(text: &str) -> String {
-    text.chars().map(|letter| if letter.is_control() { '\u{FFFD}' } else { letter }).collect()
 }

@@ -1,6 +1,5 @@
 //! `--zones`: lines and zones from a YAML file, their counts, and the events of `--events`.
 
-use std::fmt::Write;
 use std::marker::PhantomData;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,6 +8,7 @@ use std::time::UNIX_EPOCH;
 use ocelli::draw::{Annotator, Shape};
 use ocelli::sink::JsonLines;
 use ocelli::{Error, ErrorKind, Sink, pipeline::FrameOutcome};
+use ocelli_datasets::table::{columns, row};
 use ocelli_export::read_text;
 use ocelli_tracking::{
     Anchor, CountingLine, Direction, LineCounts, Zone, ZoneCounter, ZoneCounts, ZoneEvent, ZoneEventKind,
@@ -360,57 +360,33 @@ impl Counting {
 
     /// Tables of the counts, for the terminal.
     pub fn tables(&self) -> String {
-        let (mut lines, mut zones) = (String::new(), String::new());
+        let mut lines = vec![row("line", ["label", "in", "out"])];
+        let heading = ["label", "entered", "mean s", "longest s", "first s", "last s"];
+        let mut zones = vec![row("zone", heading)];
         for one in self.lock().iter().flatten() {
             let source = one.source.as_ref().map_or_else(String::new, |source| format!("{source}: "));
-            let label = |class: usize| one.labels.get(class).map_or("", |label| label);
+            let label = |class: usize| one.labels.get(class).map_or("", |label| label).to_owned();
             for (line, counts) in one.counter.lines().iter().zip(one.counter.line_counts()) {
-                for (class, LineCounts { entered, left }) in counts {
-                    let name = format!("{source}{}", line.name);
-                    put(&mut lines, format_args!("{name:20} {:16} {entered:8} {left:8}", label(*class)));
-                }
+                lines.extend(counts.iter().map(|(class, LineCounts { entered, left })| {
+                    let cells = [label(*class), entered.to_string(), left.to_string()];
+                    row(&format!("{source}{}", line.name), cells)
+                }));
             }
             for (zone, counts) in one.counter.zones().iter().zip(one.counter.zone_counts()) {
-                for (class, counts) in counts {
+                zones.extend(counts.iter().map(|(class, counts)| {
                     let ZoneCounts { inside, entered, dwell, longest, first, last } = *counts;
                     let ended = entered.saturating_sub(inside).max(1);
-                    let name = format!("{source}{}", zone.name);
-                    put(
-                        &mut zones,
-                        format_args!(
-                            "{name:20} {:16} {entered:8} {:9.1} {:9.1} {:9.1} {:9.1}",
-                            label(*class),
-                            dwell.as_secs_f64() / ended as f64,
-                            longest.as_secs_f64(),
-                            first.as_secs_f64(),
-                            last.as_secs_f64()
-                        ),
-                    );
-                }
+                    let mean = dwell.as_secs_f64() / ended as f64;
+                    let times = [mean, longest.as_secs_f64(), first.as_secs_f64(), last.as_secs_f64()];
+                    let counts = [label(*class), entered.to_string()].into_iter();
+                    let cells = counts.chain(times.map(|seconds| format!("{seconds:.1}")));
+                    row(&format!("{source}{}", zone.name), cells)
+                }));
             }
         }
-        let mut text = String::new();
-        if !lines.is_empty() {
-            put(&mut text, format_args!("{:20} {:16} {:>8} {:>8}", "line", "label", "in", "out"));
-            text.push_str(&lines);
-        }
-        if !zones.is_empty() {
-            let head = ["entered", "mean s", "longest s", "first s", "last s"];
-            put(
-                &mut text,
-                format_args!(
-                    "{:20} {:16} {:>8} {:>9} {:>9} {:>9} {:>9}",
-                    "zone", "label", head[0], head[1], head[2], head[3], head[4]
-                ),
-            );
-            text.push_str(&zones);
-        }
-        text
+        let tables = [lines, zones].into_iter().filter(|rows| rows.len() > 1);
+        tables.map(|rows| columns(&rows, 2)).collect()
     }
-}
-
-fn put(text: &mut String, line: std::fmt::Arguments<'_>) {
-    writeln!(text, "{line}").expect("writing to a string does not fail");
 }
 
 /// Draws lines and zones with their counts. It counts for itself: sinks may be some frames behind what is drawn.

@@ -9,7 +9,8 @@ use ocelli::{Error, ErrorKind, Result};
 
 use super::{CgF1, JAndF, JAndFFigures, TrackCounts, TrackFigures, VideoFormat};
 use crate::eval::Accuracy;
-use crate::eval::table::{ACCURACY, percent, printable, row, write_columns};
+use crate::eval::table::{ACCURACY, percent, write_columns};
+use crate::table::{printable, row};
 
 /// The figures that the ground truth's format has; the others are `None`. Figures are 0 to 1.
 #[derive(Clone, Debug, PartialEq, Serialize)]
