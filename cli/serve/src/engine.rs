@@ -21,12 +21,13 @@ use tokio::sync::oneshot;
 
 use self::features::{FeatureCache, KnownPictures};
 use self::stages::{BackboneStage, PromptStage};
-use crate::limits::Limits;
+use crate::http::body::Asking;
+use crate::http::limits::Limits;
+use crate::http::problem::Problem;
 use crate::metrics::Metrics;
-use crate::problem::Problem;
+use crate::objects::{ObjectQuestion, ObjectRecord};
 use crate::queue::{Awaited, Queue};
 use crate::request::Question;
-use crate::segment::{ObjectQuestion, ObjectRecord};
 
 /// Decoded pictures that wait for the backbone, for each device.
 const AHEAD: usize = 2;
@@ -90,23 +91,6 @@ impl Task {
 impl Awaited for EngineRequest {
     fn is_abandoned(&self) -> bool {
         self.withdrawn.is_cancelled()
-    }
-}
-
-/// Withdraws a question when it is dropped, also while it is worked on.
-#[derive(Default)]
-pub(crate) struct Asking(Cancellation);
-
-impl Asking {
-    /// Cancelled when the question is withdrawn.
-    pub fn token(&self) -> Cancellation {
-        self.0.clone()
-    }
-}
-
-impl Drop for Asking {
-    fn drop(&mut self) {
-        self.0.cancel();
     }
 }
 

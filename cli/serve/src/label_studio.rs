@@ -6,7 +6,7 @@
 
 mod drawn;
 mod labels;
-mod pictures;
+pub(crate) mod pictures;
 mod regions;
 mod tasks;
 mod video;
@@ -23,15 +23,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::app::App;
-use crate::detect::off_the_workers;
 use crate::extract::Arrived;
-use crate::limits::or_default;
-use crate::problem::{Problem, json_response};
+use crate::http::body::off_the_workers;
+use crate::http::limits::or_default;
+use crate::http::problem::{Problem, json_response};
 use crate::request::{Asked, Question};
 use crate::segment::check_tracker;
 use drawn::{Context, Drawn};
 use labels::LabelConfig;
-pub(crate) use pictures::Pictures;
 use regions::{Region, drawn_regions, regions};
 use tasks::Task;
 

@@ -17,7 +17,6 @@ use std::thread::JoinHandle;
 
 use axum::body::Bytes;
 use axum::http::StatusCode;
-use image::ImageFormat;
 use ocelli::{Detector, Image, Mask, Result};
 use serde::Serialize;
 use tokio::sync::oneshot;
@@ -26,13 +25,13 @@ use self::opened::{OpenedVideo, PICTURE_RATE, VideoFile};
 use self::results::{Changes, Results};
 use self::worker::Worker;
 use crate::config::random_token;
-use crate::detect::off_the_workers;
+use crate::encode;
 use crate::engine::Engine;
-use crate::gallery::not_encoded;
-use crate::limits::Limits;
-use crate::places::Places;
-use crate::problem::Problem;
-use crate::segment::ObjectQuestion;
+use crate::http::body::off_the_workers;
+use crate::http::limits::Limits;
+use crate::http::places::Places;
+use crate::http::problem::Problem;
+use crate::objects::ObjectQuestion;
 
 /// Loads the model for a session.
 pub(crate) type Load = Arc<dyn Fn() -> Result<Detector> + Send + Sync>;
@@ -296,11 +295,7 @@ impl Session {
     ) -> Result<Mask, Problem> {
         let picture = self.picture(frame).await?;
         let shown = shown((picture.width(), picture.height()));
-        let png = off_the_workers(move |_| {
-            let mut png = std::io::Cursor::new(Vec::new());
-            picture.into_rgb_image().write_to(&mut png, ImageFormat::Png).map_err(not_encoded)?;
-            Ok(Bytes::from(png.into_inner()))
-        });
+        let png = off_the_workers(move |_| Ok(Bytes::from(encode::png(&picture)?)));
         let found = engine.segment(client, png.await?, shown).await?;
         let object = found.items.into_iter().next().filter(|object| object.bbox.is_some());
         Ok(object.ok_or_else(|| Problem::bad(format!("frame {frame}: nothing is in the box")))?.mask)

@@ -179,17 +179,7 @@ pub fn run(args: &DetectArgs, log: &LogArgs) -> anyhow::Result<()> {
     args.dart.announce(false, log);
     args.detector.model.announce_built_in(&prompts, log);
     let (mut detector, loading) = load(builder, log)?;
-    let prepared = if objects.is_empty() {
-        Some(detector.prepare(&prompts)?)
-    } else {
-        detector.prepare_segment()?;
-        None
-    };
-    let embedded = match &args.exemplar_image {
-        Some(path) => Some(embed_exemplars(path, &mut detector, &prompts)?),
-        // A search in tiles and one of a group take prompts that are encoded.
-        None => prepared.filter(|_| detector.tiling().is_some() || args.low_memory),
-    };
+    let embedded = prepared(args, &mut detector, &prompts, !objects.is_empty())?;
     drop(loading);
     status(log, &format!("engine: {}", detector.engine()));
     if let Some(outputs) = &outputs {
@@ -228,6 +218,27 @@ pub fn run(args: &DetectArgs, log: &LogArgs) -> anyhow::Result<()> {
         job.write_summaries()?;
     }
     end
+}
+
+/// Loads what the first image needs. Returns the prompts, if they are used in an embedded form.
+fn prepared(
+    args: &DetectArgs,
+    detector: &mut Detector,
+    prompts: &Prompts,
+    has_objects: bool,
+) -> anyhow::Result<Option<EmbeddedPrompts>> {
+    let mut embedded = None;
+    if has_objects {
+        detector.prepare_segment()?;
+    } else {
+        // A search in tiles and one of a group take prompts that are encoded.
+        let needs_embedded = detector.tiling().is_some() || args.low_memory;
+        embedded = Some(detector.prepare(prompts)?).filter(|_| needs_embedded);
+    }
+    match &args.exemplar_image {
+        Some(path) => Ok(Some(embed_exemplars(path, detector, prompts)?)),
+        None => Ok(embedded),
+    }
 }
 
 /// The prompts, and the thresholds of classes that have their own.

@@ -3,15 +3,14 @@
 mod shard;
 mod video;
 
-use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use ocelli::process_memory::ProcessMemory;
-use ocelli::{Cancellation, DetectorBuilder, Error, ErrorKind};
+use ocelli::{Cancellation, Detector, DetectorBuilder, Error, ErrorKind};
 use ocelli_datasets::label::{
     ClassMap, DataSetOptions, Existing, Format, ImageMode, ImageSet, LabelEvent, LabelJob, LabelSettings,
-    LabelVideo, SPILL_BYTES, Summary, find_images, merge,
+    LabelVideo, SPILL_BYTES, Shard, Summary, find_images, merge,
 };
 use ocelli_datasets::table::{columns, row};
 
@@ -232,12 +231,11 @@ fn label(args: &LabelArgs, log: &LogArgs) -> anyhow::Result<()> {
         args.tiles.apply(builder.with_post_processing(settings.post_processing_for(output)))
     };
     let builders = builders.into_iter().map(configure).collect();
-    let images = if args.video.video.is_empty() {
+    let mut images = Vec::new();
+    if args.video.video.is_empty() {
         let (inputs, output) = (args.images.clone(), output.to_owned());
-        until_interrupted(move || find_images(&inputs, &output))?
-    } else {
-        Vec::new()
-    };
+        images = until_interrupted(move || find_images(&inputs, &output))?;
+    }
     if args.detector.model.model.is_none() {
         refuse!(
             "--model is missing: name the folder of a checkpoint or an exported model; the built-in model, which knows \
@@ -247,7 +245,7 @@ fn label(args: &LabelArgs, log: &LogArgs) -> anyhow::Result<()> {
     let classes = settings.classes.classes.iter().filter(|class| class.exemplars.is_empty());
     args.detector.model.announce_unknown(classes.flat_map(|class| &class.phrases).map(String::as_str), log);
 
-    let (mut detectors, loading) = load_devices(builders, log)?;
+    let (detectors, loading) = load_devices(builders, log)?;
     let (engines, model) = (engines(&detectors), detectors[0].model().clone());
     settings.check_tracking(&model)?;
     let videos = args.video.read(videos, output);
@@ -258,74 +256,13 @@ fn label(args: &LabelArgs, log: &LogArgs) -> anyhow::Result<()> {
     let existing = Existing { restart, discard_corrections };
     let mut job = LabelJob::open(output, &model, &settings, &options, images, shard, existing)?;
     drop(loading);
-    let (all, todo) = (job.images(), job.pending());
+    let todo = job.pending();
     if todo > 0 {
         status(log, &format!("engine: {engines}"));
     }
-    let mut plan = format!("{} to label", count(todo, "image"));
-    if todo < all {
-        write!(plan, ", {} done before", all - todo).expect("writing to a string does not fail");
-    }
-    if let Some(shard) = shard {
-        let whole = job.images_of_all_shards();
-        let by = scheduler.flatten().map(|scheduler| format!(", by {scheduler}")).unwrap_or_default();
-        write!(plan, "; shard {}/{} of {whole}{by}", shard.index(), shard.count())
-            .expect("writing to a string does not fail");
-    }
-    status(log, &plan);
-    let renamed = job.renamed();
-    if let Some((path, name)) = renamed.first() {
-        let images = count(renamed.len(), "image");
-        status(
-            log,
-            &format!("{images} with another name in the data set, such as {} as {name}", path.display()),
-        );
-    }
-
-    let progress = Progress::new(log, todo as u64);
-    let mut done = 0;
-    let damage = |video: &LabelVideo| Some(named(video.path(), video.damage()?));
-    let mut broken: Vec<String> = videos.iter().filter_map(damage).collect();
-    let mut on_event = |event: LabelEvent<'_>| {
-        match event {
-            LabelEvent::Done { name, .. } => {
-                done += 1;
-                progress.message(name);
-                progress.step();
-            }
-            LabelEvent::Failed { path, error } if videos.iter().any(|video| video.path() == path) => {
-                broken.push(named(path, error));
-            }
-            LabelEvent::Failed { path, error } => {
-                progress.error(&named(path, error));
-                progress.step();
-            }
-            _ => {}
-        }
-        stop_if_interrupted()
-    };
-    let ended = match args.work.low_memory {
-        _ if todo == 0 => Ok(()),
-        _ if !videos.is_empty() => {
-            let cancellation = Cancellation::new();
-            cancel_on_interrupt(&cancellation);
-            job.run_videos(detectors, &videos, &cancellation, &mut on_event)
-        }
-        true => job.run_in_low_memory(detectors.remove(0), spill_bytes, &mut on_event),
-        false => job.run(detectors, workers, &mut on_event),
-    };
-    drop(progress);
-    if interrupted().is_err() {
-        let finished = all - todo + done;
-        status(
-            log,
-            &format!(
-                "interrupted: {finished} of {all} images are done; the same command continues from there"
-            ),
-        );
-    }
-    interrupted()?;
-    ended?;
+    announce(log, &job, shard.map(|shard| (shard, scheduler.flatten())));
+    let work = Work { args, log, videos: &videos, workers, spill_bytes };
+    let broken = work.run(&mut job, detectors)?;
     let summary = job.finish(&mut stop_if_interrupted);
     interrupted()?;
     if let Some(memory) = ProcessMemory::now() {
@@ -333,31 +270,115 @@ fn label(args: &LabelArgs, log: &LogArgs) -> anyhow::Result<()> {
     }
     let summary = summary?;
     report_changes(log, &summary, if videos.is_empty() { "--images" } else { "--video" });
-    if args.files.review.is_none() && (todo > 0 || restart) && output.join("review").is_dir() {
-        let review = output.join("review");
-        status(
-            log,
-            &format!("{} shows an earlier run: write it again with --review, or remove it", review.display()),
-        );
+    let review = output.join("review");
+    if args.files.review.is_none() && (todo > 0 || restart) && review.is_dir() {
+        let review = review.display();
+        status(log, &format!("{review} shows an earlier run: write it again with --review, or remove it"));
     }
     if !summary.added.is_empty() {
         let files = count(summary.added.len(), "corrected label file");
-        let folder = output.join("added");
+        let added = output.join("added");
         status(
             log,
             &format!(
                 "{files} without instances of classes that were added: {} has these; append them, then remove it",
-                folder.display()
+                added.display()
             ),
         );
     }
     report(output, &summary, args.work.strict)?;
-    match &broken[..] {
+    check_videos(&broken, videos.len())
+}
+
+/// Says what is to be done.
+fn announce(log: &LogArgs, job: &LabelJob, shard: Option<(Shard, Option<&str>)>) {
+    let (all, todo) = (job.images(), job.pending());
+    let mut plan = format!("{} to label", count(todo, "image"));
+    if todo < all {
+        plan += &format!(", {} done before", all - todo);
+    }
+    if let Some((shard, scheduler)) = shard {
+        let by = scheduler.map(|scheduler| format!(", by {scheduler}")).unwrap_or_default();
+        let whole = job.images_of_all_shards();
+        plan += &format!("; shard {}/{} of {whole}{by}", shard.index(), shard.count());
+    }
+    status(log, &plan);
+    let renamed = job.renamed();
+    if let Some((path, name)) = renamed.first() {
+        let (images, path) = (count(renamed.len(), "image"), path.display());
+        status(log, &format!("{images} with another name in the data set, such as {path} as {name}"));
+    }
+}
+
+/// How the images of a job are labelled.
+struct Work<'a> {
+    args: &'a LabelArgs,
+    log: &'a LogArgs,
+    videos: &'a [LabelVideo],
+    workers: usize,
+    spill_bytes: u64,
+}
+
+impl Work<'_> {
+    /// Labels the images that are left. Returns why videos end early.
+    fn run(&self, job: &mut LabelJob, mut detectors: Vec<Detector>) -> anyhow::Result<Vec<String>> {
+        let Self { args, log, videos, workers, spill_bytes } = *self;
+        let (all, todo) = (job.images(), job.pending());
+        let progress = Progress::new(log, todo as u64);
+        let mut done = 0;
+        let damage = |video: &LabelVideo| Some(named(video.path(), video.damage()?));
+        let mut broken: Vec<String> = videos.iter().filter_map(damage).collect();
+        let mut on_event = |event: LabelEvent<'_>| {
+            match event {
+                LabelEvent::Done { name, .. } => {
+                    done += 1;
+                    progress.message(name);
+                    progress.step();
+                }
+                LabelEvent::Failed { path, error } if videos.iter().any(|video| video.path() == path) => {
+                    broken.push(named(path, error));
+                }
+                LabelEvent::Failed { path, error } => {
+                    progress.error(&named(path, error));
+                    progress.step();
+                }
+                _ => {}
+            }
+            stop_if_interrupted()
+        };
+        let ended = if todo == 0 {
+            Ok(())
+        } else if !videos.is_empty() {
+            let cancellation = Cancellation::new();
+            cancel_on_interrupt(&cancellation);
+            job.run_videos(detectors, videos, &cancellation, &mut on_event)
+        } else if args.work.low_memory {
+            job.run_in_low_memory(detectors.remove(0), spill_bytes, &mut on_event)
+        } else {
+            job.run(detectors, workers, &mut on_event)
+        };
+        drop(progress);
+        if let Err(stop) = interrupted() {
+            let finished = all - todo + done;
+            let line = format!(
+                "interrupted: {finished} of {all} images are done; the same command continues from there"
+            );
+            status(log, &line);
+            return Err(stop.into());
+        }
+        ended?;
+        Ok(broken)
+    }
+}
+
+/// The error about videos that end early.
+fn check_videos(broken: &[String], all: usize) -> anyhow::Result<()> {
+    match broken {
         [] => Ok(()),
         [one] => anyhow::bail!("{one}; the frames before are labelled"),
         [first, others @ ..] => {
             others.iter().for_each(|other| diagnostic(&format!("error: {other}")));
-            let (broken, all) = (broken.len(), videos.len());
+            let broken = broken.len();
             anyhow::bail!(
                 "{broken} of {all} videos end early; the frames before are labelled; the first: {first}"
             )

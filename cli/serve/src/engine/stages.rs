@@ -14,11 +14,11 @@ use ocelli::{
 
 use super::features::{FeatureCache, KEPT, Picture};
 use super::{Decoded, EngineAnswer, EngineRequest, Key, Reply, Task, decode};
-use crate::limits::Limits;
+use crate::http::limits::Limits;
 use crate::metrics::Metrics;
+use crate::objects::{ObjectQuestion, ObjectRecord};
 use crate::queue::Awaited;
 use crate::request::Question;
-use crate::segment::{ObjectQuestion, ObjectRecord};
 
 /// New phrases that are kept in memory.
 const PHRASES: usize = 2_000;

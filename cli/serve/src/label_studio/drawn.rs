@@ -3,8 +3,8 @@
 use ocelli::{BoundingBox, ObjectPrompt};
 use serde::Deserialize;
 
-use crate::limits::{or_default, short_list};
-use crate::segment::ObjectQuestion;
+use crate::http::limits::{or_default, short_list};
+use crate::objects::ObjectQuestion;
 
 /// The regions that Label Studio sends with an interactive prediction.
 #[derive(Deserialize)]

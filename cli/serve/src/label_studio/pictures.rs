@@ -14,7 +14,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::config::LabelStudio;
-use crate::problem::Problem;
+use crate::http::problem::Problem;
 use crate::request::from_base64;
 
 const CONNECT: Duration = Duration::from_secs(5);

@@ -6,8 +6,8 @@ use serde_json::{Map, Value, json};
 
 use super::labels::{Control, LabelConfig, Shape};
 use crate::engine::EngineAnswer;
-use crate::problem::Problem;
-use crate::segment::ObjectRecord;
+use crate::http::problem::Problem;
+use crate::objects::ObjectRecord;
 
 /// The largest distance of a polygon from the mask's border, in pixels.
 const TOLERANCE: f32 = 1.0;

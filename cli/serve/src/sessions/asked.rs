@@ -4,9 +4,9 @@ use ocelli::masklets::RunDirection;
 use ocelli::{BoundingBox, Mask, ObjectPrompt, Result};
 use serde::Deserialize;
 
-use crate::limits::{Limits, or_default};
-use crate::problem::Problem;
-use crate::segment::{ObjectQuestion, labelled};
+use crate::http::limits::{Limits, or_default};
+use crate::http::problem::Problem;
+use crate::objects::{ObjectQuestion, labelled};
 
 /// A session to open.
 #[derive(Debug, Default, Deserialize)]

@@ -10,8 +10,8 @@ use ocelli::source::open_video;
 use ocelli::{Error, ErrorKind, Image, Result};
 use tempfile::TempPath;
 
-use crate::limits::Limits;
-use crate::problem::Problem;
+use crate::http::limits::Limits;
+use crate::http::problem::Problem;
 
 /// Endings of the files of a folder that are listed.
 const ENDINGS: [&str; 6] = ["mp4", "mov", "mkv", "webm", "avi", "m4v"];

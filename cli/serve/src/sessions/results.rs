@@ -6,6 +6,7 @@ use std::sync::Arc;
 use axum::body::Bytes;
 use ocelli::Mask;
 use ocelli::masklets::TrackedFrame;
+use ocelli::report::rounded;
 use serde::Serialize;
 
 /// The name of an object that nobody named.
@@ -71,11 +72,10 @@ pub(crate) struct Snapshot {
 
 impl<'f> From<&'f TrackedFrame> for FrameRecord<'f> {
     fn from(frame: &'f TrackedFrame) -> Self {
-        let rounded = |value: f32, scale: f64| (f64::from(value) * scale).round() / scale;
         let objects = frame.objects.iter().map(|object| ObjectRecord {
             object: object.id,
-            score: rounded(object.score, 1e5),
-            bbox: object.bbox.to_xyxy().map(|edge| rounded(edge, 1e2)),
+            score: rounded(f64::from(object.score), 1e5),
+            bbox: object.bbox.to_xyxy().map(|edge| rounded(f64::from(edge), 1e2)),
             mask: &object.mask,
         });
         Self { frame: frame.frame, objects: objects.collect() }

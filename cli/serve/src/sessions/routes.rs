@@ -10,7 +10,6 @@ use axum::http::{HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
 use http_body_util::channel::{Channel, Sender};
-use image::codecs::jpeg::JpegEncoder;
 use serde_json::json;
 use tokio::sync::{mpsc, oneshot};
 
@@ -20,13 +19,13 @@ use super::opened::{self, OpenedVideo};
 use super::worker::Worker;
 use super::{Session, caught};
 use crate::app::App;
-use crate::connections::Ends;
-use crate::detect::{FORM, Fields, fields, kind_of, off_the_workers};
+use crate::encode;
 use crate::engine::decode;
-use crate::extract::{Arrived, Of, Slot, body, parameter, read};
-use crate::gallery::not_encoded;
-use crate::limits::Limits;
-use crate::problem::{Problem, json_response};
+use crate::extract::{Arrived, Of, Slot};
+use crate::http::body::{FORM, Fields, body, fields, kind_of, off_the_workers, parameter, read};
+use crate::http::connections::Ends;
+use crate::http::limits::Limits;
+use crate::http::problem::{Problem, json_response};
 use crate::segment::check_tracker;
 
 type Answer = Result<Response, Problem>;
@@ -199,13 +198,7 @@ async fn rename(
 async fn picture(Of(session): Of, Path((_, frame)): Path<(String, String)>, _slot: Slot) -> Answer {
     let frame = frame.parse().map_err(|_| Problem::missing("frames have numbers"))?;
     let picture = session.picture(frame).await?;
-    let jpeg = off_the_workers(move |_| {
-        let mut bytes = Vec::new();
-        let encoder = JpegEncoder::new_with_quality(&mut bytes, PICTURE_QUALITY);
-        let encoded = picture.into_rgb_image().write_with_encoder(encoder);
-        encoded.map_err(|error| Problem::from(not_encoded(error)))?;
-        Ok(bytes)
-    });
+    let jpeg = off_the_workers(move |_| Ok(encode::jpeg(&picture, PICTURE_QUALITY)?));
     let headers = [(header::CONTENT_TYPE, "image/jpeg"), (header::CACHE_CONTROL, "private, max-age=600")];
     Ok((headers, jpeg.await?).into_response())
 }

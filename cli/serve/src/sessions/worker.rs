@@ -11,8 +11,8 @@ use tokio::sync::mpsc::Sender;
 
 use super::asked::{AskedRun, Shows};
 use super::{Load, SharedState};
-use crate::limits::Limits;
-use crate::problem::Problem;
+use crate::http::limits::Limits;
+use crate::http::problem::Problem;
 
 /// Pictures of a video file that a session has in memory.
 const KEPT_PICTURES: usize = 16;

@@ -11,6 +11,8 @@ use ocelli::sink::{
 };
 use ocelli::{Cancellation, Error, Sink, source::SourceInfo};
 
+use super::zones::{Counting, ZoneSink};
+use super::{mqtt, webhook};
 use crate::args::{OUTPUT, label_files};
 use crate::{LogArgs, check_output_file, usage};
 
@@ -207,6 +209,17 @@ impl SinkArgs {
             }
         }
         Ok(())
+    }
+
+    /// Counts tracks, and writes and delivers the events.
+    ///
+    /// # Errors
+    /// If an address is wrong or a file cannot be written.
+    pub fn zone_sink(&self, counting: &Counting) -> anyhow::Result<ZoneSink> {
+        let events = self.events.as_deref().map(JsonLines::create).transpose()?;
+        let webhook = self.webhook.as_deref().map(webhook::start).transpose()?;
+        let mqtt = self.mqtt.as_deref().map(mqtt::start).transpose()?;
+        Ok(ZoneSink::new(counting.clone(), events, webhook.into_iter().chain(mqtt).collect()))
     }
 
     /// Opens all outputs. `tracked`: whether there are tracks. Frames of several sources become a grid.

@@ -86,6 +86,14 @@ impl OpenSource {
     pub fn info(&self) -> &SourceInfo {
         self.source.info()
     }
+
+    /// The names of all sources.
+    pub fn names(&self) -> Vec<String> {
+        match &self.states {
+            Some(states) => states.snapshot().into_iter().map(|state| state.name).collect(),
+            None => vec![self.info().name.clone()],
+        }
+    }
 }
 
 impl SourceArgs {

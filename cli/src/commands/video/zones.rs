@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::UNIX_EPOCH;
 
 use ocelli::draw::{Annotator, Shape};
+use ocelli::report::rounded;
 use ocelli::sink::JsonLines;
 use ocelli::{Error, ErrorKind, Sink, pipeline::FrameOutcome};
 use ocelli_datasets::table::{columns, row};
@@ -474,7 +475,7 @@ impl ZoneSink {
             let mut record = EventRecord {
                 event: "crossed",
                 source: one.source.as_deref(),
-                time_s: rounded(time.as_secs_f64()),
+                time_s: rounded(time.as_secs_f64(), 1e6),
                 wall_time,
                 line: None,
                 zone: None,
@@ -493,7 +494,7 @@ impl ZoneSink {
                 ZoneEventKind::Entered(number) => (record.event, record.zone) = ("entered", zone(*number)),
                 ZoneEventKind::Left(number, dwell) => {
                     (record.event, record.zone) = ("left", zone(*number));
-                    record.dwell_s = Some(rounded(dwell.as_secs_f64()));
+                    record.dwell_s = Some(rounded(dwell.as_secs_f64(), 1e6));
                 }
                 _ => continue,
             }
@@ -509,10 +510,6 @@ impl ZoneSink {
 }
 
 /// Six decimals, as in the lines of frames.
-fn rounded(seconds: f64) -> f64 {
-    (seconds * 1e6).round() / 1e6
-}
-
 impl Sink for ZoneSink {
     fn write(&mut self, outcome: &FrameOutcome) -> ocelli::Result<()> {
         if !std::mem::replace(&mut self.begun, true)
@@ -521,7 +518,7 @@ impl Sink for ZoneSink {
             events.begin()?;
         }
         let captured = outcome.captured.and_then(|captured| captured.duration_since(UNIX_EPOCH).ok());
-        let wall_time = captured.map(|since| rounded(since.as_secs_f64()));
+        let wall_time = captured.map(|since| rounded(since.as_secs_f64(), 1e6));
         let to = (&mut self.events, &mut self.deliveries[..]);
         self.counting.with_counter(outcome, |one| {
             let found = one.update(outcome).to_vec();

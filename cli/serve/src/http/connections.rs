@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::Request;
+use axum::extract::{FromRequestParts, Request};
+use axum::http::StatusCode;
+use axum::http::request::Parts;
 use hyper::body::Incoming;
 use hyper::server::conn::http1::Builder;
 use hyper::service::service_fn;
@@ -16,8 +18,9 @@ use tokio::sync::watch;
 use tokio_io_timeout::TimeoutStream;
 use tower_service::Service;
 
+use super::places::{Place, Places};
+use super::problem::Problem;
 use crate::metrics::{Counted, Gauge};
-use crate::places::{Place, Places};
 
 /// The limits of connections.
 pub(crate) struct Settings {
@@ -56,6 +59,15 @@ pub(crate) struct Ends {
 struct ConnectionPlace {
     _place: Place,
     _counted: Counted,
+}
+
+impl<S: Sync> FromRequestParts<S> for Ends {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        let missing = || Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "a connection without an address");
+        parts.extensions.get::<Self>().cloned().ok_or_else(missing)
+    }
 }
 
 /// Connections that are open when no more are accepted.

@@ -10,7 +10,7 @@ use ocelli::{Error, ErrorKind, Image, Result};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, SeqAccess, Visitor};
 
-use crate::problem::Problem;
+use super::problem::Problem;
 
 /// Characters of a class's name: the model reads 32 tokens.
 const MAX_NAME: usize = 200;
