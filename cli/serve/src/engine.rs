@@ -156,7 +156,7 @@ impl Engine {
         client: IpAddr,
         picture: Bytes,
         question: Question,
-    ) -> std::result::Result<EngineAnswer<Vec<Detection>>, Problem> {
+    ) -> Result<EngineAnswer<Vec<Detection>>, Problem> {
         self.answer(client, picture, |reply| Task::Detect(question, reply)).await
     }
 
@@ -166,7 +166,7 @@ impl Engine {
         client: IpAddr,
         picture: Bytes,
         shown: ObjectQuestion,
-    ) -> std::result::Result<EngineAnswer<Vec<ObjectRecord>>, Problem> {
+    ) -> Result<EngineAnswer<Vec<ObjectRecord>>, Problem> {
         self.answer(client, picture, |reply| Task::Segment(shown, reply)).await
     }
 
@@ -175,7 +175,7 @@ impl Engine {
         client: IpAddr,
         picture: Bytes,
         task: impl FnOnce(Reply<T>) -> Task,
-    ) -> std::result::Result<EngineAnswer<T>, Problem> {
+    ) -> Result<EngineAnswer<T>, Problem> {
         let (reply, answer) = oneshot::channel();
         let asking = Asking::default();
         self.queue.push(client, EngineRequest { picture, task: task(reply), withdrawn: asking.token() });

@@ -44,7 +44,7 @@ impl Gallery {
         work(&self.set.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn image(&self, id: &str) -> std::result::Result<SetImage, Problem> {
+    fn image(&self, id: &str) -> Result<SetImage, Problem> {
         let found = self.read(|set| set.image(id).cloned());
         found.ok_or_else(|| Problem::missing("the gallery has no such image"))
     }

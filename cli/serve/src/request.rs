@@ -109,7 +109,7 @@ impl Asked {
     }
 
     /// Sets one field of a form.
-    pub fn set(&mut self, name: &str, value: &str) -> std::result::Result<(), Problem> {
+    pub fn set(&mut self, name: &str, value: &str) -> Result<(), Problem> {
         let wrong = |expected: &str| Problem::bad(format!("{name} is \"{value}\": expected {expected}"));
         let number = || value.trim().parse::<f32>().map_err(|_| wrong("a number from 0 to 1"));
         match name {
@@ -130,7 +130,7 @@ impl Asked {
                 match numbers().and_then(|numbers| <[f32; 4]>::try_from(numbers).ok()) {
                     Some(bbox) => self.exemplars.push(ExemplarBox { bbox, wanted: None, class: None }),
                     None => {
-                        let list: std::result::Result<Vec<ExemplarBox>, _> = serde_json::from_str(value);
+                        let list: Result<Vec<ExemplarBox>, _> = serde_json::from_str(value);
                         let expected = "x1,y1,x2,y2 in pixels, or a list such as [{\"box\": [1, 2, 30, 40], \"wanted\": false}]";
                         self.exemplars.extend(list.map_err(|_| wrong(expected))?);
                     }
@@ -181,18 +181,13 @@ pub(crate) trait Asks: Sized + Send + 'static {
     fn image(asked: &mut Self::Asked) -> &mut Option<String>;
 
     /// Takes a field of a form, other than `image` and `request`.
-    fn set(
-        asked: &mut Self::Asked,
-        name: &str,
-        value: &[u8],
-        limits: &Limits,
-    ) -> std::result::Result<(), Problem>;
+    fn set(asked: &mut Self::Asked, name: &str, value: &[u8], limits: &Limits) -> Result<(), Problem>;
 
     /// The question.
     fn of(asked: Self::Asked, limits: &Limits) -> Result<Self>;
 
     /// The picture file and the question, from JSON.
-    fn of_json(body: &[u8], limits: &Limits) -> std::result::Result<(Option<Bytes>, Self), Problem> {
+    fn of_json(body: &[u8], limits: &Limits) -> Result<(Option<Bytes>, Self), Problem> {
         let mut asked: Self::Asked = read(body)?;
         let image = Self::image(&mut asked).take();
         let question = Self::of(asked, limits)?;
@@ -200,10 +195,7 @@ pub(crate) trait Asks: Sized + Send + 'static {
     }
 
     /// The same, from the fields of a form.
-    fn of_form(
-        fields: Vec<(String, Bytes)>,
-        limits: &Limits,
-    ) -> std::result::Result<(Option<Bytes>, Self), Problem> {
+    fn of_form(fields: Vec<(String, Bytes)>, limits: &Limits) -> Result<(Option<Bytes>, Self), Problem> {
         let (mut picture, mut asked) = (None, Self::Asked::default());
         for (name, value) in fields {
             match name.as_str() {
@@ -230,7 +222,7 @@ impl Asks for Question {
         &mut asked.image
     }
 
-    fn set(asked: &mut Asked, name: &str, value: &[u8], limits: &Limits) -> std::result::Result<(), Problem> {
+    fn set(asked: &mut Asked, name: &str, value: &[u8], limits: &Limits) -> Result<(), Problem> {
         asked.set(name, text(name, value)?)?;
         Ok(asked.check_counts(limits)?)
     }
@@ -277,7 +269,7 @@ fn prompts(classes: &[String], exemplars: &[ExemplarBox]) -> Result<Prompts> {
 }
 
 /// The bytes of a picture in base64, or of a data URI.
-pub(crate) fn from_base64(text: &str) -> std::result::Result<Bytes, Problem> {
+pub(crate) fn from_base64(text: &str) -> Result<Bytes, Problem> {
     let text = match text.strip_prefix("data:") {
         None => text,
         Some(uri) => match uri.split_once(',') {

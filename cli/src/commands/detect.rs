@@ -10,7 +10,6 @@ mod sheet;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use ocelli::atomic_file::write_atomically;
 use ocelli::draw::{Annotator, Redaction};
 use ocelli::image::has_image_extension;
 use ocelli::report::DetectionRecord;
@@ -30,9 +29,9 @@ use crate::args::{
     prompts, thresholds,
 };
 use crate::interrupt::until_interrupted;
-use crate::output::with_flag;
-use crate::report::{ImageReport, Report, TableOptions, timings, write_table};
-use crate::{DetectorArgs, LogArgs, Progress, check_output_file, interrupted, load, print, status};
+use crate::output::{check_outputs, is_stdout, save_json, with_flag};
+use crate::report::{ImageReport, MOST_ROWS, Report, timings, write_table};
+use crate::{DetectorArgs, LogArgs, Progress, interrupted, load, print, status};
 
 /// What `ocelli detect --help` prints after the options.
 pub const AFTER_HELP: &str = concat!(
@@ -163,9 +162,7 @@ pub fn run(args: &DetectArgs, log: &LogArgs) -> anyhow::Result<()> {
     if let Some(path) = &args.sheet {
         check_image_file("--sheet", path)?;
     }
-    if let Some(path) = args.json.as_deref().filter(|path| *path != Path::new("-")) {
-        check_output_file("--json", path)?;
-    }
+    check_outputs([("--json", args.json.as_deref())])?;
     let geojson = args.geojson.as_deref().map(|path| GeoJson::plan(path, &files)).transpose()?;
     let crops = args.crops.as_deref().map(|folder| Crops::create(folder, false)).transpose();
     let crops = crops.map_err(with_flag("--crops"))?;
@@ -406,7 +403,7 @@ impl ImageRun<'_> {
 
     /// Whether stdout has the tables and not the JSON.
     fn prints_tables(&self) -> bool {
-        self.args.json.as_deref() != Some(Path::new("-"))
+        !self.args.json.as_deref().is_some_and(is_stdout)
     }
 
     /// Prints the table, writes the files of one image and adds it to the report.
@@ -428,7 +425,7 @@ impl ImageRun<'_> {
         };
         // Of many images, those without anything are counted at the end.
         if self.prints_tables() && (self.stems.len() == 1 || !report.detections.is_empty()) {
-            progress.suspend(|| print(|out| write_table(out, &report, TableOptions::default())))?;
+            progress.suspend(|| print(|out| write_table(out, &report, MOST_ROWS)))?;
         }
         if let Some(semantic) = &self.semantic {
             for path in semantic.write(number, &found.semantic)? {
@@ -503,14 +500,7 @@ impl ImageRun<'_> {
             let path = geojson.write()?;
             status(self.log, &format!("→ {}", path.display()));
         }
-        match self.args.json.as_deref() {
-            None => Ok(()),
-            Some(path) if path == Path::new("-") => print(|out| self.report.write_json(out)),
-            Some(path) => {
-                write_atomically(path, |file| self.report.write_json(file))?;
-                status(self.log, &format!("→ {}", path.display()));
-                Ok(())
-            }
-        }
+        let json = self.args.json.as_deref();
+        json.map_or(Ok(()), |path| save_json(self.log, path, &self.report))
     }
 }

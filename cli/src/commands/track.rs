@@ -9,6 +9,7 @@ use clap::{Args, ValueEnum};
 use ocelli::tracking::{ByteTracker, MotBox, MotWriter, TrackerDetection, read_mot};
 
 use crate::args::{INPUT, OUTPUT};
+use crate::output::is_stdout;
 use crate::{LogArgs, Progress, TrackerArgs, check_output_file, interrupted, status};
 
 /// Arguments of `ocelli track`.
@@ -48,7 +49,7 @@ pub fn run(args: &TrackArgs, log: &LogArgs) -> anyhow::Result<()> {
     if !(args.frame_step.is_finite() && args.frame_step > 0.0) {
         refuse!("--frame-step is {}: expected a number above 0", args.frame_step);
     }
-    let to_file = args.output != Path::new("-");
+    let to_file = !is_stdout(&args.output);
     if to_file {
         check_output_file("--output", &args.output)?;
     }
@@ -104,7 +105,7 @@ fn replay(
 }
 
 fn read(path: &Path) -> anyhow::Result<Vec<MotBox>> {
-    if path == Path::new("-") {
+    if is_stdout(path) {
         return Ok(read_mot("stdin", io::stdin().lock())?);
     }
     let name = path.display().to_string();

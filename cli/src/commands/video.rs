@@ -43,10 +43,8 @@ use crate::args::{
     built_in_model_help, class_map, coco_classes, embed_exemplars, prompts, thresholds,
 };
 use crate::loading::{engines, load_devices};
-use crate::{
-    DetectorArgs, LogArgs, TrackerArgs, cancel_on_interrupt, check_output_file, interrupted, print, status,
-    usage,
-};
+use crate::output::check_outputs;
+use crate::{DetectorArgs, LogArgs, TrackerArgs, cancel_on_interrupt, interrupted, print, status, usage};
 
 /// Reads the address of `--mqtt`, for the tests that feed it corrupt ones; whether it is valid.
 #[cfg(feature = "test-support")]
@@ -213,9 +211,7 @@ impl Plan {
             None => requested_classes(args, log)?,
         };
         args.sinks.check()?;
-        if let Some(path) = args.stats.as_deref().filter(|path| *path != Path::new("-")) {
-            check_output_file("--stats", path)?;
-        }
+        check_outputs([("--stats", args.stats.as_deref())])?;
         let zones = args.sinks.zones.as_deref().map(ZonesFile::read).transpose()?;
         args.check(given.is_some(), zones.as_ref())?;
         let (gate, tracker) = (motion_gate(args)?, args.tracker.options()?);

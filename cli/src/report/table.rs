@@ -11,22 +11,11 @@ use super::ImageReport;
 /// The maximum width of a label in terminal columns.
 const WIDEST: usize = 48;
 
-/// Options of [`write_table`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TableOptions {
-    /// The maximum number of rows for an image, those with the highest scores; a last line counts the others. `None` for
-    /// all.
-    pub max_rows: Option<usize>,
-}
+/// The maximum number of rows for an image.
+pub const MOST_ROWS: usize = 20;
 
-impl Default for TableOptions {
-    /// At most 20 rows.
-    fn default() -> Self {
-        Self { max_rows: Some(20) }
-    }
-}
-
-/// Writes the detections of one image: a heading, then a row for each detection.
+/// Writes the detections of one image: a heading, then a row for each detection, at most `most`; a last line counts the
+/// others.
 ///
 /// ```text
 /// street.jpg   1280 × 720   2 detections   412 ms
@@ -38,7 +27,7 @@ impl Default for TableOptions {
 ///
 /// # Errors
 /// If `writer` fails.
-pub fn write_table(mut writer: impl Write, image: &ImageReport, options: TableOptions) -> io::Result<()> {
+pub fn write_table(mut writer: impl Write, image: &ImageReport, most: usize) -> io::Result<()> {
     let count = match image.detections.len() {
         0 => "nothing found".into(),
         1 => "1 detection".into(),
@@ -48,7 +37,7 @@ pub fn write_table(mut writer: impl Write, image: &ImageReport, options: TableOp
     let time = total.map(|total| format!("   {total:.0} ms")).unwrap_or_default();
     writeln!(writer, "{}   {} × {}   {count}{time}", printable(&image.file), image.width, image.height)?;
 
-    let shown = image.detections.len().min(options.max_rows.unwrap_or(usize::MAX));
+    let shown = image.detections.len().min(most);
     if shown == 0 {
         return more(&mut writer, image.detections.len());
     }

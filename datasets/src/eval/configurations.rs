@@ -54,7 +54,7 @@ impl ConfigurationReport {
 }
 
 impl ConfigurationsReport {
-    /// Reads what [`write_json`](Self::write_json) has written.
+    /// Reads the JSON of a report.
     ///
     /// # Errors
     /// [`ErrorKind::Io`] if the file cannot be read, [`ErrorKind::Mismatch`] if it is another one.
@@ -69,15 +69,6 @@ impl ConfigurationsReport {
     /// The evaluation with this key, if it was completed.
     pub fn finished(&self, key: &str) -> Option<&ConfigurationReport> {
         self.configurations.iter().find(|one| one.key == key && one.report.is_some() && one.error.is_none())
-    }
-
-    /// Writes the report as one line of JSON. Figures are 0 to 1.
-    ///
-    /// # Errors
-    /// Errors of `writer`.
-    pub fn write_json(&self, mut writer: impl Write) -> io::Result<()> {
-        serde_json::to_writer(&mut writer, self)?;
-        writer.write_all(b"\n")
     }
 
     /// Writes a table with a row for each configuration: average precision in percent, the median time of an image, and peak
@@ -167,11 +158,8 @@ mod tests {
     fn what_is_complete_is_found_again() -> Result<()> {
         let folder = tempfile::tempdir().map_err(|e| Error::io("no folder", Path::new(""), e))?;
         let path = folder.path().join("report.json");
-        let mut json = Vec::new();
-        report()
-            .write_json(&mut json)
-            .and_then(|()| std::fs::write(&path, json))
-            .expect("the folder is writable");
+        let json = serde_json::to_vec(&report()).expect("it is plain data");
+        std::fs::write(&path, json).expect("the folder is writable");
         let known = ConfigurationsReport::open(&path)?;
         assert_eq!(known, report());
         assert_eq!(known.finished("key of whole").map(|one| &*one.name), Some("whole"));

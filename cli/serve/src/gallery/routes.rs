@@ -19,7 +19,7 @@ use crate::extract::{Arrived, Files};
 use crate::http::body::parameter;
 use crate::http::problem::{Problem, json_response};
 
-type Answer = std::result::Result<Response, Problem>;
+type Answer = Result<Response, Problem>;
 
 /// Images of one answer.
 const PAGE: usize = 200;

@@ -12,7 +12,7 @@ use rustyline::{Config, Editor};
 use super::DetectArgs;
 use super::outputs::Outputs;
 use crate::output::{diagnostic, one_line};
-use crate::report::{ImageReport, TableOptions, timings, write_table};
+use crate::report::{ImageReport, MOST_ROWS, timings, write_table};
 use crate::{LogArgs, load, print, status};
 
 const WHAT_TO_TYPE: &str =
@@ -59,7 +59,7 @@ pub fn run(args: &DetectArgs, files: &[PathBuf], log: &LogArgs) -> anyhow::Resul
                     detections: found.items.iter().map(Into::into).collect(),
                     timing_ms: timings(&found.times),
                 };
-                print(|out| write_table(out, &report, TableOptions::default()))?;
+                print(|out| write_table(out, &report, MOST_ROWS))?;
                 if let Some(outputs) = &outputs {
                     status(log, &format!("→ {}", draw(outputs, &image, &found)?.display()));
                 }

@@ -19,6 +19,7 @@ use super::sinks::{SinkArgs, Sinks};
 use super::summary::{Counts, RunReport, SourceReport, source_line, stage_table};
 use super::zones::{Counting, ZoneDrawing};
 use super::{LatencyGoal, Policy, VideoArgs};
+use crate::output::is_stdout;
 use crate::{LogArgs, interrupted, print, status};
 
 /// A run over a source.
@@ -152,7 +153,7 @@ impl VideoRun<'_> {
     ) -> anyhow::Result<()> {
         let stats = self.stats.snapshot();
         let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        if stats.frames_out > 0 && !sinks.stdout && self.args.stats.as_deref() != Some(Path::new("-")) {
+        if stats.frames_out > 0 && !sinks.stdout && !self.args.stats.as_deref().is_some_and(is_stdout) {
             if counts.is_empty() {
                 status(self.log, "nothing was detected")
             } else {
@@ -195,7 +196,7 @@ impl VideoRun<'_> {
             };
             let mut text = serde_json::to_vec_pretty(&report)?;
             text.push(b'\n');
-            if path == Path::new("-") {
+            if is_stdout(path) {
                 print(|out| out.write_all(&text))?;
             } else {
                 write_atomically(path, |file| std::io::Write::write_all(file, &text))?;
@@ -207,7 +208,7 @@ impl VideoRun<'_> {
             let files = [output, jsonl, mot, mcap, crops, save_txt, events, &self.args.stats];
             let files = files.into_iter().flatten().map(PathBuf::as_path);
             let files = files.chain(self.args.sinks.of_masks().into_iter().filter_map(|(_, path)| path));
-            files.filter(|path| *path != Path::new("-") && path.exists()).for_each(written);
+            files.filter(|path| !is_stdout(path) && path.exists()).for_each(written);
             if self.args.sinks.is_empty() {
                 status(
                     self.log,

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::output::with_flag;
+use crate::output::{check_outputs, is_stdout, with_flag};
 use clap::Args;
 use ocelli::image::has_image_extension;
 use ocelli::sink::{
@@ -118,7 +118,7 @@ impl SinkArgs {
     /// # Errors
     /// For conflicting arguments; as [`check_output_file`].
     pub fn check(&self) -> anyhow::Result<()> {
-        let is_stdout = |path: &Option<PathBuf>| path.as_deref() == Some(Path::new("-"));
+        let is_stdout = |path: &Option<PathBuf>| path.as_deref().is_some_and(is_stdout);
         if [&self.output, &self.jsonl, &self.mot, &self.mots, &self.mcap, &self.events]
             .iter()
             .filter(|path| is_stdout(path))
@@ -133,19 +133,15 @@ impl SinkArgs {
         if self.raw_out.is_some() && !is_stdout(&self.output) {
             refuse!("--raw-out is the pixel order of frames on stdout: add -o -");
         }
-        for (flag, path) in [
+        let files = [
             ("--jsonl", &self.jsonl),
             ("--mot", &self.mot),
             ("--mots", &self.mots),
             ("--youtube-vis", &self.youtube_vis),
             ("--mcap", &self.mcap),
             ("--events", &self.events),
-        ] {
-            if let Some(path) = path.as_deref().filter(|path| *path != Path::new("-")) {
-                check_output_file(flag, path)?;
-            }
-        }
-        Ok(())
+        ];
+        Ok(check_outputs(files.map(|(flag, path)| (flag, path.as_deref())))?)
     }
 
     /// Checks that no output overwrites an input. `stats` is one more output.
@@ -174,7 +170,7 @@ impl SinkArgs {
             let why = "the folder contains input images, which could be overwritten; name another folder";
             refuse!("--davis, {}: {why}", folder.display());
         }
-        let Some(target) = output.filter(|path| *path != Path::new("-") && is_sequence(path)) else {
+        let Some(target) = output.filter(|path| !is_stdout(path) && is_sequence(path)) else {
             return Ok(());
         };
         let is_pattern = is_picture_pattern(target);

@@ -13,7 +13,7 @@ use crate::eval::table::{ACCURACY, percent, write_columns};
 use crate::table::{printable, row};
 
 /// The figures that the ground truth's format has; the others are `None`. Figures are 0 to 1.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct VideoReport {
     /// The files or the folder of ground truth.
     pub truth: String,
@@ -86,17 +86,6 @@ impl TrackReport {
             list.into_iter().map(|(name, counts)| NamedFigures { name, figures: counts.figures() }).collect()
         };
         Ok(Self { all, per_sequence: named(sequences), per_class: named(classes) })
-    }
-}
-
-impl VideoReport {
-    /// Writes the report as one line of JSON.
-    ///
-    /// # Errors
-    /// Errors of `writer`.
-    pub fn write_json(&self, mut writer: impl Write) -> io::Result<()> {
-        serde_json::to_writer(&mut writer, self)?;
-        writer.write_all(b"\n")
     }
 }
 

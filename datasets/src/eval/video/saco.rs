@@ -10,9 +10,9 @@ use serde_json::Value;
 
 use ocelli::{Error, ErrorKind, Mask, Result};
 
-use super::CgF1;
 use super::cgf1::{Case, LEAST_SCORE};
 use super::vis::{is_true, mask};
+use super::{CgF1, VideoReport};
 
 #[derive(Deserialize)]
 struct File {
@@ -58,12 +58,6 @@ struct Instance {
 /// The instances of each image.
 type Instances = BTreeMap<u64, Vec<Instance>>;
 
-/// The figures of boxes and of masks, for what the predictions have.
-pub(super) struct Compared {
-    pub(super) bbox: Option<CgF1>,
-    pub(super) segm: Option<CgF1>,
-}
-
 fn parse<T: serde::de::DeserializeOwned>(path: &Path, bytes: &[u8]) -> Result<T> {
     serde_json::from_slice(bytes)
         .map_err(|e| Error::new(ErrorKind::InvalidData, format!("{}: {e}", path.display())))
@@ -73,8 +67,8 @@ fn read(path: &Path) -> Result<Vec<u8>> {
     std::fs::read(path).map_err(|e| Error::io("cannot read", path, e))
 }
 
-/// Compares results with the annotations of one person, or with those of several, of which the best counts in each image.
-pub(super) fn compare(truth: &[PathBuf], predictions: &Path) -> Result<Compared> {
+/// Evaluates results by the annotations of one person, or by those of several, of which the best counts in each image.
+pub(super) fn evaluate(truth: &[PathBuf], predictions: &Path) -> Result<VideoReport> {
     let files = truth.iter().map(|path| parse::<File>(path, &read(path)?)).collect::<Result<Vec<_>>>()?;
     let Some(first) = files.first() else {
         return Err(Error::new(ErrorKind::InvalidArgument, "no ground truth"));
@@ -129,9 +123,9 @@ pub(super) fn compare(truth: &[PathBuf], predictions: &Path) -> Result<Compared>
             wanted.iter().map(|id| case(*id, &objects, &found, overlap)).collect::<Result<Vec<_>>>()?;
         Ok(CgF1::of(&cases))
     };
-    let bbox = Some(figures(|found, object| Ok(box_overlap(found, object)))?);
-    let segm = if have_masks { Some(figures(mask_overlap)?) } else { None };
-    Ok(Compared { bbox, segm })
+    let cgf1_bbox = Some(figures(|found, object| Ok(box_overlap(found, object)))?);
+    let cgf1_segm = if have_masks { Some(figures(mask_overlap)?) } else { None };
+    Ok(VideoReport { cgf1_bbox, cgf1_segm, ..VideoReport::default() })
 }
 
 /// The case of one image, with the annotations that agree most with the predictions.
