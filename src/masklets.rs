@@ -54,7 +54,7 @@ pub use detect::{MaskDetector, MaskFrame};
 #[cfg(not(target_family = "wasm"))]
 pub(crate) use detect::{mask_side, post_processing};
 #[cfg(not(target_family = "wasm"))]
-pub(crate) use given::Given;
+pub(crate) use given::GivenMasks;
 pub use given::{GivenObject, GivenShape};
 #[doc(hidden)]
 pub use network::{FrameNetwork, MaskFrames, MaskletNetwork};

@@ -178,8 +178,8 @@ fn maybe_with_six_decimals<S: Serializer>(seconds: &Option<f64>, serializer: S) 
     seconds.map(|seconds| rounded(seconds, 1e6)).serialize(serializer)
 }
 
-/// Rounds in `f64`, whose shortest decimal form then has no further digits.
-fn rounded(value: f64, scale: f64) -> f64 {
+/// The value in steps of 1 / `scale`: `f64`, whose shortest decimal form then has no further digits.
+pub fn rounded(value: f64, scale: f64) -> f64 {
     (value * scale).round() / scale
 }
 
@@ -202,7 +202,7 @@ pub fn timings(times: &StageTimes) -> Map<String, Value> {
         ("masks", masks),
         ("total", total),
     ];
-    stages.map(|(stage, ms)| (stage.to_owned(), ((ms * 100.0).round() / 100.0).into())).into_iter().collect()
+    stages.map(|(stage, ms)| (stage.to_owned(), rounded(ms, 1e2).into())).into_iter().collect()
 }
 
 #[cfg(test)]

@@ -36,7 +36,7 @@ use crate::image::Image;
 use ocelli_error::{Error, ErrorKind, Result};
 
 pub use file::{MAX_TILED_PIXELS, PictureFile};
-pub(crate) use merge::{Merge, Seen};
+pub(crate) use merge::{Merge, TileDetection};
 pub(crate) use rows::{FileRows, Refused, TiffRows, TiffTags, has_tiff_start, tiff_size};
 pub(crate) use scale::{busiest, size_for};
 

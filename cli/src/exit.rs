@@ -65,6 +65,13 @@ fn text(error: &anyhow::Error) -> String {
     one_line(&if ours(error).is_some() { error.to_string() } else { format!("{error:#}") })
 }
 
+/// Returns a [`usage`] error from the function.
+macro_rules! refuse {
+    ($($message:tt)+) => {
+        return Err($crate::usage(format!($($message)+)))
+    };
+}
+
 /// An error of usage: exit status 2.
 pub fn usage(message: impl AsRef<str>) -> anyhow::Error {
     Error::new(ErrorKind::InvalidArgument, message).into()

@@ -28,10 +28,12 @@
 
 #![deny(unsafe_code)]
 
+#[macro_use]
+mod exit;
+
 mod args;
 mod commands;
 mod config;
-mod exit;
 mod flags;
 mod given;
 mod help;

@@ -101,9 +101,10 @@ where
         let mut fields = String::new();
         ctx.field_format().format_fields(Writer::new(&mut fields), event)?;
         for letter in without_secrets(&fields).chars() {
-            match is_control(letter) {
-                true => write!(writer, "{}", letter.escape_default())?,
-                false => writer.write_char(letter)?,
+            if is_control(letter) {
+                write!(writer, "{}", letter.escape_default())?
+            } else {
+                writer.write_char(letter)?
             }
         }
         writeln!(writer)

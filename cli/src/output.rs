@@ -8,7 +8,9 @@ use ocelli::atomic_file::write_atomically;
 use ocelli::source::without_secrets;
 use ocelli_verify::VerificationReport;
 
-use crate::LogArgs;
+use serde::Serialize;
+
+use crate::{LogArgs, check_output_file};
 
 /// Writes results to stdout.
 ///
@@ -19,6 +21,62 @@ pub fn print(write: impl FnOnce(&mut dyn Write) -> std::io::Result<()>) -> anyho
     write(&mut out)
         .and_then(|()| out.flush())
         .map_err(|e| anyhow::Error::new(e).context("cannot write the result, stdout"))
+}
+
+/// Whether a path stands for stdout.
+pub(crate) fn is_stdout(path: &Path) -> bool {
+    path == Path::new("-")
+}
+
+/// Checks before the work begins that results can be written to the files of these flags, as [`check_output_file`] does.
+///
+/// # Errors
+/// If one of them cannot be written.
+pub(crate) fn check_outputs<'p>(
+    outputs: impl IntoIterator<Item = (&'static str, Option<&'p Path>)>,
+) -> ocelli::Result<()> {
+    outputs.into_iter().try_for_each(|(flag, path)| match path {
+        Some(path) if !is_stdout(path) => check_output_file(flag, path),
+        _ => Ok(()),
+    })
+}
+
+/// Writes a value as one line of JSON.
+///
+/// # Errors
+/// Errors of `writer`.
+pub(crate) fn write_json(mut writer: impl Write, value: &impl Serialize) -> std::io::Result<()> {
+    serde_json::to_writer(&mut writer, value)?;
+    writer.write_all(b"\n")
+}
+
+/// Writes a value as JSON into a file, which appears whole or not at all, or to stdout.
+///
+/// # Errors
+/// If it cannot be written.
+pub(crate) fn save_json(log: &LogArgs, path: &Path, value: &impl Serialize) -> anyhow::Result<()> {
+    if is_stdout(path) {
+        return print(|out| write_json(out, value));
+    }
+    write_atomically(path, |file| write_json(file, value))?;
+    status(log, &format!("→ {}", path.display()));
+    Ok(())
+}
+
+/// Prints a report, unless its JSON goes to stdout, and writes the JSON if there is a file for it.
+///
+/// # Errors
+/// If it cannot be written.
+pub(crate) fn present(
+    log: &LogArgs,
+    json: Option<&Path>,
+    report: &impl Serialize,
+    text: impl FnOnce(&mut dyn Write) -> std::io::Result<()>,
+) -> anyhow::Result<()> {
+    if !json.is_some_and(is_stdout) {
+        print(text)?;
+    }
+    json.map_or(Ok(()), |path| save_json(log, path, report))
 }
 
 /// Writes the report of a comparison as JSON; the file appears whole or not at all.

@@ -2,14 +2,12 @@
 
 mod table;
 
-use std::io::{self, Write};
-
 use ocelli::report::DetectionRecord;
 pub use ocelli::report::timings;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-pub use table::{TableOptions, write_table};
+pub use table::{MOST_ROWS, write_table};
 
 /// The detections of several images: `{"images": […]}`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -31,17 +29,6 @@ pub struct ImageReport {
     pub detections: Vec<DetectionRecord>,
     /// The times of the stages, in order, from [`timings`].
     pub timing_ms: Map<String, Value>,
-}
-
-impl Report {
-    /// Writes the report as one line of JSON.
-    ///
-    /// # Errors
-    /// If `writer` fails.
-    pub fn write_json(&self, mut writer: impl Write) -> io::Result<()> {
-        serde_json::to_writer(&mut writer, self)?;
-        writer.write_all(b"\n")
-    }
 }
 
 #[cfg(test)]

@@ -175,8 +175,8 @@ fn saved_predictions_give_the_same_figures() {
         evaluate(&place, &[&DATA_SET[..], &["--classes", "puppy=dog", "cat", "--max-images", "3"]].concat());
     assert_eq!(figure(&words, "/classes"), 2.0);
     let boxed = evaluate(&place, &[&DATA_SET[..], &["--exemplars-from-truth"]].concat());
-    let instances = figure(&boxed, "/models/0/from_truth_boxes/things");
-    assert_eq!(instances, figure(&boxed, "/things"));
+    let instances = figure(&boxed, "/models/0/from_truth_boxes/instances");
+    assert_eq!(instances, figure(&boxed, "/instances"));
     assert!(figure(&boxed, "/models/0/from_truth_boxes/mask_iou") > 0.4, "{boxed}");
 }
 
@@ -208,7 +208,7 @@ fn masks_of_annotated_boxes() {
     let mean = ious.iter().sum::<f64>() / ious.len() as f64;
     let given = |name: &str| figure(&report, &format!("/models/0/from_truth_boxes/{name}"));
     assert!(mean > 0.0 && (given("mask_iou") - mean).abs() < 1e-9, "{report}, expected {mean}");
-    assert_eq!((given("things"), given("without_mask")), (ious.len() as f64, f64::from(without)));
+    assert_eq!((given("instances"), given("without_mask")), (ious.len() as f64, f64::from(without)));
     assert_eq!((report["protocol"].as_str(), figure(&report, "/images")), (Some("box-to-mask"), 2.0));
 }
 

@@ -42,5 +42,6 @@
 mod closest;
 pub mod eval;
 pub mod label;
+pub mod table;
 
 pub use closest::closest;

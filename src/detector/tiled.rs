@@ -9,7 +9,7 @@ use super::features::ImageFeatures;
 use super::stages::ImageEncoder;
 use super::text::EmbeddedPrompts;
 use crate::prompt::Prompt;
-use crate::tiles::{Merge, Region, Regions, Seen, TileSize, Tiling, busiest, moved, size_for};
+use crate::tiles::{Merge, Region, Regions, TileDetection, TileSize, Tiling, busiest, moved, size_for};
 use crate::timing::{Instant, StageTimes, milliseconds_since};
 
 /// Detects in large pictures with the stages of a detector: in tiles and in the whole picture.
@@ -144,7 +144,7 @@ impl TiledSearch {
             let found = self.search_tile((encoder, decoder), picture, tile, &prompts, times)?;
             for detection in found.items {
                 let detection = crate::Detection { mask: None, ..detection };
-                sizes.extend(Seen::new(detection, tile, size)?.complete_size());
+                sizes.extend(TileDetection::new(detection, tile, size)?.complete_size());
             }
         }
         Ok(sizes)
@@ -235,7 +235,7 @@ fn shifted(prompt: &Prompt, (x, y): (f32, f32)) -> Prompt {
 
 fn add(merge: &mut Merge, found: Detections, tile: Region, picture: (u32, u32)) -> Result<()> {
     for detection in found.items {
-        merge.add(Seen::new(detection, tile, picture)?);
+        merge.add(TileDetection::new(detection, tile, picture)?);
     }
     found.semantic.into_iter().try_for_each(|map| merge.add_semantic(map, tile, picture))
 }

@@ -333,16 +333,15 @@ fn polygons_without_holes_cover_the_mask() {
             let polygons = mask.polygons(tolerance);
             let flat: Vec<Vec<f64>> =
                 polygons.iter().map(|ring| ring.iter().flatten().map(|&v| f64::from(v)).collect()).collect();
-            let filled = match flat.is_empty() {
-                true => Mask::from_bitmap(
+            let filled = if flat.is_empty() {
+                Mask::from_bitmap(
                     &mask.to_bitmap().iter().map(|_| 0).collect::<Vec<_>>(),
                     mask.width(),
                     mask.height(),
-                ),
-                false => {
-                    let rle = codec::fr_polys(&flat, mask.height(), mask.width()).expect("a small image");
-                    Mask::from_run_lengths(&rle.counts, rle.w, rle.h)
-                }
+                )
+            } else {
+                let rle = codec::fr_polys(&flat, mask.height(), mask.width()).expect("a small image");
+                Mask::from_run_lengths(&rle.counts, rle.w, rle.h)
             };
             let iou = filled.and_then(|filled| filled.iou(&mask)).expect("masks of one size");
             let fine = iou >= least || mask.area() == 0 || (tolerance > 0.0 && mask.area() < 400);

@@ -28,14 +28,14 @@ pub enum GivenShape {
 
 /// Objects of one frame, as the tracker takes them.
 #[derive(Default)]
-pub(crate) struct Given(Vec<(ObjectId, Shape)>);
+pub(crate) struct GivenMasks(Vec<(ObjectId, Shape)>);
 
 enum Shape {
     Clicks(Vec<Click>),
     Mask(BitMask),
 }
 
-impl Given {
+impl GivenMasks {
     pub(crate) fn new<'g>(objects: impl IntoIterator<Item = &'g GivenObject>) -> Self {
         let shape = |object: &GivenObject| match &object.shape {
             GivenShape::Clicks(clicks) => Shape::Clicks(clicks.clone()),

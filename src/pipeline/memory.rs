@@ -11,7 +11,7 @@ use ocelli_tracking::{BoundingBox, ByteTracker, ByteTrackerOptions, TrackerDetec
 use super::job::Job;
 use super::stage_loop::StageLoop;
 use super::stats::Stage;
-use crate::masklets::{Given, GivenObject, MaskFrame, MaskletNetwork, Sessions, TrackedFrame};
+use crate::masklets::{GivenMasks, GivenObject, MaskFrame, MaskletNetwork, Sessions, TrackedFrame};
 use ocelli_error::{Error, ErrorKind, Result};
 
 /// What is followed by memory, and how.
@@ -120,7 +120,7 @@ impl MemoryStage {
             Error::new(ErrorKind::Internal, format!("frame {index}: it was not prepared for the tracker"))
         })?;
         let objects = given.as_mut().and_then(|given| given.remove(&index));
-        let objects = Given::new(objects.iter().flatten());
+        let objects = GivenMasks::new(objects.iter().flatten());
         let pushed = stream.sessions.push(network, &frame, &objects.prompts());
         let shown = pushed.map_err(|error| match objects.is_empty() {
             true => error,

@@ -40,9 +40,10 @@ impl Sink for MaskPngs {
             return Err(Error::new(ErrorKind::InvalidArgument, message));
         }
         let is_small = most <= u64::from(u8::MAX);
-        let pixels: Vec<u8> = match is_small {
-            true => owners.iter().map(|&owner| owner as u8).collect(),
-            false => owners.iter().flat_map(|&owner| (owner as u16).to_be_bytes()).collect(),
+        let pixels: Vec<u8> = if is_small {
+            owners.iter().map(|&owner| owner as u8).collect()
+        } else {
+            owners.iter().flat_map(|&owner| (owner as u16).to_be_bytes()).collect()
         };
         create_folder(&self.folder)?;
         let path = self.folder.join(format!("{:05}.png", outcome.index));

@@ -42,12 +42,11 @@ pub(super) fn objects(outcome: &FrameOutcome) -> Result<Objects<'_>> {
         if owned == 0 {
             continue;
         }
-        let mask = match is_whole {
-            true => mask,
-            false => {
-                let own: Vec<u8> = owners.iter().map(|&owner| u8::from(owner == track.id)).collect();
-                Mask::from_bitmap(&own, width, height)?
-            }
+        let mask = if is_whole {
+            mask
+        } else {
+            let own: Vec<u8> = owners.iter().map(|&owner| u8::from(owner == track.id)).collect();
+            Mask::from_bitmap(&own, width, height)?
         };
         tracks.push((track, mask));
     }

@@ -76,9 +76,10 @@ impl PictureSequence {
     /// [`ErrorKind::Io`] if the folder is a file.
     pub fn create(target: &Path) -> Result<Self> {
         let name = target.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        let (folder, name) = match is_picture_pattern(target) {
-            true => (target.parent().map(Path::to_owned).unwrap_or_default(), name),
-            false => (target.to_owned(), "%06d.png".to_owned()),
+        let (folder, name) = if is_picture_pattern(target) {
+            (target.parent().map(Path::to_owned).unwrap_or_default(), name)
+        } else {
+            (target.to_owned(), "%06d.png".to_owned())
         };
         check_folder(&folder)?;
         let Some((before, digits, after)) = number_in(&name) else {

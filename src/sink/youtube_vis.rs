@@ -12,6 +12,7 @@ use super::objects::objects;
 use crate::atomic_file::write_atomically;
 use crate::mask::Mask;
 use crate::outcome::FrameOutcome;
+use crate::report::rounded;
 use ocelli_error::{Error, Result};
 
 /// Writes the video as a data set of YouTube-VIS, with `videos`, `categories` and an annotation for each track: a list with a
@@ -54,7 +55,7 @@ impl YouTubeVis {
             "width": self.size.0,
             "height": self.size.1,
             "length": self.names.len(),
-            "score": (f64::from(track.score) * 1e5).round() / 1e5,
+            "score": rounded(f64::from(track.score), 1e5),
             "segmentations": each(|mask| json!(mask)),
             "bboxes": each(bbox),
             "areas": each(|mask| json!(mask.area())),

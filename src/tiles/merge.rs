@@ -34,14 +34,14 @@ const BORDER_PIXELS: f32 = 1.0;
 
 /// A detection of a tile, in pixels of the picture.
 #[derive(Clone, Debug)]
-pub(crate) struct Seen {
+pub(crate) struct TileDetection {
     detection: Detection,
     tile: BoundingBox,
     /// Set if it reaches the border of its tile inside the picture.
     is_part: bool,
 }
 
-impl Seen {
+impl TileDetection {
     /// A detection in pixels of the tile.
     pub(crate) fn new(detection: Detection, tile: Region, picture: (u32, u32)) -> Result<Self> {
         let Detection { bbox, mask, .. } = detection;
@@ -89,12 +89,12 @@ impl Seen {
 /// Collects the detections of all tiles.
 #[derive(Default)]
 pub(crate) struct Merge {
-    by_class: BTreeMap<usize, Vec<Seen>>,
+    by_class: BTreeMap<usize, Vec<TileDetection>>,
     semantic: BTreeMap<usize, SemanticMap>,
 }
 
 impl Merge {
-    pub(crate) fn add(&mut self, seen: Seen) {
+    pub(crate) fn add(&mut self, seen: TileDetection) {
         self.by_class.entry(seen.detection.class_id).or_default().push(seen);
     }
 
@@ -142,12 +142,13 @@ fn suppress(detections: &mut Vec<Detection>, most: Option<f32>) {
 }
 
 /// The objects of one class.
-fn merged(mut seen: Vec<Seen>) -> Result<Vec<Detection>> {
+fn merged(mut seen: Vec<TileDetection>) -> Result<Vec<Detection>> {
     seen.sort_by(|a, b| order(&a.detection, &b.detection));
-    let (parts, complete): (Vec<Seen>, Vec<Seen>) = seen.into_iter().partition(|seen| seen.is_part);
-    let mut kept: Vec<Seen> = Vec::new();
+    let (parts, complete): (Vec<TileDetection>, Vec<TileDetection>) =
+        seen.into_iter().partition(|seen| seen.is_part);
+    let mut kept: Vec<TileDetection> = Vec::new();
     // Detections with the box of the smallest tile that agrees.
-    let mut exact: Vec<Seen> = Vec::new();
+    let mut exact: Vec<TileDetection> = Vec::new();
     'complete: for next in complete {
         for (better, exact) in kept.iter().zip(&mut exact) {
             if next.is_same(better)? {
@@ -176,7 +177,8 @@ fn merged(mut seen: Vec<Seen>) -> Result<Vec<Detection>> {
         // Those that are much less sure than the best are of less use.
         let best = group[0];
         let least = LEAST_SCORE_OF_PARTS * best.detection.score;
-        let sure: Vec<&Seen> = group.into_iter().filter(|part| part.detection.score >= least).collect();
+        let sure: Vec<&TileDetection> =
+            group.into_iter().filter(|part| part.detection.score >= least).collect();
         match known[..] {
             [] => found.push(joined(&sure)?),
             // A single part is not the whole object.
@@ -194,7 +196,7 @@ fn merged(mut seen: Vec<Seen>) -> Result<Vec<Detection>> {
 }
 
 /// The parts of each object, directly or through others in between, the best first.
-fn groups(parts: &[Seen]) -> Result<Vec<Vec<&Seen>>> {
+fn groups(parts: &[TileDetection]) -> Result<Vec<Vec<&TileDetection>>> {
     let mut group: Vec<usize> = (0..parts.len()).collect();
     for next in 1..parts.len() {
         for earlier in 0..next {
@@ -204,15 +206,15 @@ fn groups(parts: &[Seen]) -> Result<Vec<Vec<&Seen>>> {
             }
         }
     }
-    let mut found: BTreeMap<usize, Vec<&Seen>> = BTreeMap::new();
+    let mut found: BTreeMap<usize, Vec<&TileDetection>> = BTreeMap::new();
     group.iter().zip(parts).for_each(|(&of, part)| found.entry(of).or_default().push(part));
     Ok(found.into_values().collect())
 }
 
 /// One detection of all parts of an object, with the score of the first.
-fn joined(parts: &[&Seen]) -> Result<Detection> {
+fn joined(parts: &[&TileDetection]) -> Result<Detection> {
     let mut whole = parts[0].detection.clone();
-    for Seen { detection, .. } in &parts[1..] {
+    for TileDetection { detection, .. } in &parts[1..] {
         let (own, other) = (whole.bbox, detection.bbox);
         whole.bbox = BoundingBox::new(
             own.x1.min(other.x1),

@@ -12,13 +12,13 @@ fn tile(x: u32, width: u32) -> Region {
 }
 
 /// A detection in pixels of the picture, as its tile sees it.
-fn seen(edges: [f32; 4], score: f32, region: Region) -> Seen {
+fn seen(edges: [f32; 4], score: f32, region: Region) -> TileDetection {
     let bbox = moved(BoundingBox::from(edges), -(region.x as f32), -(region.y as f32));
     let detection = Detection { class_id: 0, label: "dog".into(), score, bbox, mask: None };
-    Seen::new(detection, region, PICTURE).expect("it has no mask")
+    TileDetection::new(detection, region, PICTURE).expect("it has no mask")
 }
 
-fn with_mask(edges: [u32; 4], bits: impl Fn(u32, u32) -> bool, region: Region) -> Seen {
+fn with_mask(edges: [u32; 4], bits: impl Fn(u32, u32) -> bool, region: Region) -> TileDetection {
     let [left, top, right, bottom] = edges;
     let inside =
         |x: u32, y: u32| (left..right).contains(&x) && (top..bottom).contains(&y) && bits(x - left, y - top);
@@ -28,10 +28,10 @@ fn with_mask(edges: [u32; 4], bits: impl Fn(u32, u32) -> bool, region: Region) -
     let bbox =
         moved(BoundingBox::from(edges.map(|edge| edge as f32)), -(region.x as f32), -(region.y as f32));
     let detection = Detection { class_id: 0, label: "dog".into(), score: 0.5, bbox, mask: Some(mask) };
-    Seen::new(detection, region, PICTURE).expect("the tile is in the picture")
+    TileDetection::new(detection, region, PICTURE).expect("the tile is in the picture")
 }
 
-fn merged(all: impl IntoIterator<Item = Seen>, options: &PostProcessOptions) -> Vec<Detection> {
+fn merged(all: impl IntoIterator<Item = TileDetection>, options: &PostProcessOptions) -> Vec<Detection> {
     let mut merge = Merge::default();
     all.into_iter().for_each(|one| merge.add(one));
     merge.finish(options).expect("the masks have the picture's size").0
@@ -105,7 +105,7 @@ fn levels_end_below_the_whole_picture() {
 #[test]
 fn an_object_that_several_tiles_see_is_one() {
     let (left, right, whole) = (tile(0, 560), tile(440, 560), Region::whole(PICTURE));
-    let cases: [(&str, Vec<Seen>, Vec<[f32; 4]>); 10] = [
+    let cases: [(&str, Vec<TileDetection>, Vec<[f32; 4]>); 10] = [
         (
             "whole in both tiles",
             vec![
@@ -215,7 +215,7 @@ fn sure_parts_of_smaller_tiles_replace_a_box_and_a_single_one_does_not() {
         let left = seen([410.0, 120.0, 500.0, 280.0], score, left);
         [left, seen([460.0, 120.0, 580.0, 280.0], 0.8 * score, right)]
     };
-    let edges = |all: Vec<Seen>| -> Vec<([f32; 4], f32)> {
+    let edges = |all: Vec<TileDetection>| -> Vec<([f32; 4], f32)> {
         let found = merged(all, &PostProcessOptions::default());
         found.iter().map(|one| (one.bbox.to_xyxy(), one.score)).collect()
     };
@@ -252,7 +252,7 @@ fn masks_are_joined_and_tell_objects_apart() {
 fn limits_apply_to_the_whole_picture() {
     let (left, right) = (tile(0, 560), tile(440, 560));
     let all = || {
-        let other = |one: Seen| {
+        let other = |one: TileDetection| {
             let mut merge = Merge::default();
             merge.add(one);
             merge.finish(&PostProcessOptions::default()).expect("no masks").0.remove(0)
@@ -264,7 +264,7 @@ fn limits_apply_to_the_whole_picture() {
         [
             seen([100.0, 100.0, 200.0, 200.0], 0.9, left),
             seen([700.0, 100.0, 800.0, 200.0], 0.5, right),
-            Seen::new(cat, Region::whole(PICTURE), PICTURE).expect("no mask"),
+            TileDetection::new(cat, Region::whole(PICTURE), PICTURE).expect("no mask"),
         ]
     };
     let count =

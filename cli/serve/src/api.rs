@@ -11,15 +11,20 @@ use axum::routing::{get, post};
 use serde_json::{Value, json};
 
 use crate::app::App;
+use crate::config::ServeConfig;
+use crate::gallery::routes;
+use crate::http::guard::{Guard, guard};
+use crate::http::problem::{Problem, json_response};
 use crate::metrics::Now;
-use crate::problem::{Problem, json_response};
-use crate::{detect, example, gallery, guard, label_studio, page, segment, sessions, video};
+use crate::{detect, example, label_studio, page, segment, sessions, video};
 
 /// The description of the API, without the refusals that many routes have in common.
 const OPENAPI: &str = include_str!("openapi.json");
 
 /// Every route; all of them pass the guard.
 pub(crate) fn router(app: &Arc<App>) -> Router {
+    let ServeConfig { token, hosts, limits, .. } = &app.config;
+    let guarded = Guard::new(token.as_deref(), hosts.clone(), limits.clone(), app.metrics.clone());
     Router::new()
         .route("/", get(page::index))
         .route("/page/{file}", get(page::file))
@@ -30,17 +35,17 @@ pub(crate) fn router(app: &Arc<App>) -> Router {
         .route("/v1/detect", post(detect::detect))
         .route("/v1/segment", post(segment::segment))
         .route("/v1/video", get(video::video))
-        .route("/v1/gallery", get(gallery::list))
-        .route("/v1/gallery/{id}", get(gallery::read).put(gallery::save))
-        .route("/v1/gallery/{id}/image", get(gallery::image))
-        .route("/v1/gallery/{id}/thumbnail", get(gallery::thumbnail))
+        .route("/v1/gallery", get(routes::list))
+        .route("/v1/gallery/{id}", get(routes::read).put(routes::save))
+        .route("/v1/gallery/{id}/image", get(routes::image))
+        .route("/v1/gallery/{id}/thumbnail", get(routes::thumbnail))
         .route("/v1/videos", get(sessions::routes::videos))
         .nest("/v1/sessions", sessions::routes::router())
         .nest("/label-studio", label_studio::router())
         .fallback(nothing_here)
         .method_not_allowed_fallback(wrong_method)
-        .layer(DefaultBodyLimit::max(app.config.limits.body_bytes))
-        .layer(from_fn_with_state(app.clone(), guard::guard))
+        .layer(DefaultBodyLimit::max(limits.body_bytes))
+        .layer(from_fn_with_state(guarded, guard))
         .with_state(app.clone())
 }
 

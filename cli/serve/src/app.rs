@@ -7,16 +7,14 @@ use tokio::sync::watch;
 use crate::config::ServeConfig;
 use crate::engine::Engine;
 use crate::gallery::Gallery;
-use crate::guard::TokenHash;
-use crate::label_studio::Pictures;
+use crate::http::places::Places;
+use crate::label_studio::pictures::Pictures;
 use crate::metrics::Metrics;
-use crate::places::Places;
 use crate::sessions::Sessions;
 
 /// The state of a server.
 pub(crate) struct App {
     pub config: ServeConfig,
-    pub token: Option<TokenHash>,
     pub engine: Engine,
     pub metrics: Arc<Metrics>,
     /// For requests whose body arrives. They hold none of `slots`, so that slow ones do not hold up the others.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use ocelli::{Error, ErrorKind, Result};
 
-use crate::limits::Limits;
+use crate::http::limits::Limits;
 
 /// The name of the built-in model.
 pub(crate) const BUILT_IN: &str = "built-in";

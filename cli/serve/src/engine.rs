@@ -21,12 +21,13 @@ use tokio::sync::oneshot;
 
 use self::features::{FeatureCache, KnownPictures};
 use self::stages::{BackboneStage, PromptStage};
-use crate::limits::Limits;
+use crate::http::body::Asking;
+use crate::http::limits::Limits;
+use crate::http::problem::Problem;
 use crate::metrics::Metrics;
-use crate::problem::Problem;
+use crate::objects::{ObjectQuestion, ObjectRecord};
 use crate::queue::{Awaited, Queue};
 use crate::request::Question;
-use crate::segment::{ObjectRecord, Shown};
 
 /// Decoded pictures that wait for the backbone, for each device.
 const AHEAD: usize = 2;
@@ -34,7 +35,7 @@ const AHEAD: usize = 2;
 const MOST_DECODERS: usize = 4;
 
 /// What was found in a picture. In `times`, `total` is from the start of the backbone's stage, with the wait for the next.
-pub(crate) struct Found<T> {
+pub(crate) struct EngineAnswer<T> {
     pub width: u32,
     pub height: u32,
     pub items: T,
@@ -42,19 +43,19 @@ pub(crate) struct Found<T> {
 }
 
 /// A task that waits, and who waits for it.
-pub(crate) struct Job {
+pub(crate) struct EngineRequest {
     picture: Bytes,
     task: Task,
     withdrawn: Cancellation,
 }
 
 /// Where an answer goes.
-type Reply<T> = oneshot::Sender<Result<Found<T>>>;
+type Reply<T> = oneshot::Sender<Result<EngineAnswer<T>>>;
 
 /// What is asked about a picture.
 enum Task {
     Detect(Question, Reply<Vec<Detection>>),
-    Segment(Shown, Reply<Vec<ObjectRecord>>),
+    Segment(ObjectQuestion, Reply<Vec<ObjectRecord>>),
 }
 
 impl Task {
@@ -87,26 +88,9 @@ impl Task {
     }
 }
 
-impl Awaited for Job {
+impl Awaited for EngineRequest {
     fn is_abandoned(&self) -> bool {
         self.withdrawn.is_cancelled()
-    }
-}
-
-/// Withdraws a question when it is dropped, also while it is worked on.
-#[derive(Default)]
-pub(crate) struct Asking(Cancellation);
-
-impl Asking {
-    /// Cancelled when the question is withdrawn.
-    pub fn token(&self) -> Cancellation {
-        self.0.clone()
-    }
-}
-
-impl Drop for Asking {
-    fn drop(&mut self) {
-        self.0.cancel();
     }
 }
 
@@ -118,12 +102,12 @@ struct Decoded {
     key: Key,
     image: Option<Image>,
     tiling: Option<Tiling>,
-    job: Job,
+    job: EngineRequest,
 }
 
 /// The engine's threads.
 pub(crate) struct Engine {
-    queue: Arc<Queue<Job>>,
+    queue: Arc<Queue<EngineRequest>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -172,7 +156,7 @@ impl Engine {
         client: IpAddr,
         picture: Bytes,
         question: Question,
-    ) -> std::result::Result<Found<Vec<Detection>>, Problem> {
+    ) -> Result<EngineAnswer<Vec<Detection>>, Problem> {
         self.answer(client, picture, |reply| Task::Detect(question, reply)).await
     }
 
@@ -181,8 +165,8 @@ impl Engine {
         &self,
         client: IpAddr,
         picture: Bytes,
-        shown: Shown,
-    ) -> std::result::Result<Found<Vec<ObjectRecord>>, Problem> {
+        shown: ObjectQuestion,
+    ) -> Result<EngineAnswer<Vec<ObjectRecord>>, Problem> {
         self.answer(client, picture, |reply| Task::Segment(shown, reply)).await
     }
 
@@ -191,10 +175,10 @@ impl Engine {
         client: IpAddr,
         picture: Bytes,
         task: impl FnOnce(Reply<T>) -> Task,
-    ) -> std::result::Result<Found<T>, Problem> {
+    ) -> Result<EngineAnswer<T>, Problem> {
         let (reply, answer) = oneshot::channel();
         let asking = Asking::default();
-        self.queue.push(client, Job { picture, task: task(reply), withdrawn: asking.token() });
+        self.queue.push(client, EngineRequest { picture, task: task(reply), withdrawn: asking.token() });
         match answer.await {
             Ok(found) => Ok(found?),
             Err(_) => Err(Problem::stopping()),
@@ -223,7 +207,7 @@ fn named(name: &str, work: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
 
 /// Decodes pictures until the queue is closed. `tiles` are those of the server, and the side of the model's input.
 fn decode_all(
-    queue: &Queue<Job>,
+    queue: &Queue<EngineRequest>,
     decoded: &SyncSender<Decoded>,
     known: &[Arc<KnownPictures>],
     (of_server, side): (Option<Tiling>, usize),

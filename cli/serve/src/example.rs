@@ -1,12 +1,12 @@
 //! The page's example: a drawn scene of things that the built-in model knows. It is drawn when it is first asked for, so that
 //! the program does not hold it.
 
-use std::io::Cursor;
 use std::sync::OnceLock;
 
-use image::ImageFormat;
-use ocelli::{Error, ErrorKind, Result};
+use ocelli::Result;
 use ocelli_verify::scenes::{Scene, SceneGenerator, SceneOptions};
+
+use crate::encode;
 
 /// What is in the example.
 pub(crate) const NAMES: [&str; 4] = ["dog", "house", "tree", "butterfly"];
@@ -16,17 +16,14 @@ const SEED: u64 = 14;
 /// The picture, as a PNG.
 ///
 /// # Errors
-/// [`ErrorKind::Execution`] if it cannot be encoded.
+/// If it cannot be encoded.
 pub(crate) fn picture() -> Result<&'static [u8]> {
     static PICTURE: OnceLock<Vec<u8>> = OnceLock::new();
     if let Some(known) = PICTURE.get() {
         return Ok(known);
     }
-    let mut bytes = Cursor::new(Vec::new());
-    scene()?.image.into_rgb_image().write_to(&mut bytes, ImageFormat::Png).map_err(|error| {
-        Error::new(ErrorKind::Execution, format!("cannot encode the example: {error}")).with_source(error)
-    })?;
-    Ok(PICTURE.get_or_init(|| bytes.into_inner()))
+    let png = encode::png(&scene()?.image)?;
+    Ok(PICTURE.get_or_init(|| png))
 }
 
 fn scene() -> Result<Scene> {

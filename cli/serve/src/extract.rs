@@ -5,26 +5,18 @@ use std::sync::Arc;
 
 use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Path, Request};
+use axum::http::StatusCode;
 use axum::http::request::Parts;
-use axum::http::{StatusCode, Uri};
 use serde::de::DeserializeOwned;
 
 use crate::app::App;
-use crate::connections::Ends;
-use crate::detect::off_the_workers;
 use crate::gallery::Gallery;
-use crate::places::Place;
-use crate::problem::Problem;
+use crate::http::body::{FORM, body, fields, kind_of, off_the_workers, read};
+use crate::http::connections::Ends;
+use crate::http::places::Place;
+use crate::http::problem::Problem;
+use crate::request::Asks;
 use crate::sessions::Session;
-
-impl<S: Sync> FromRequestParts<S> for Ends {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        let missing = || Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "a connection without an address");
-        parts.extensions.get::<Self>().cloned().ok_or_else(missing)
-    }
-}
 
 /// A place among the requests that wait or run.
 pub(crate) struct Slot {
@@ -87,21 +79,34 @@ impl Files {
     }
 }
 
-/// A parameter of the address, as it is there.
-pub(crate) fn parameter<'r>(address: &'r Uri, name: &str) -> Option<&'r str> {
-    let pairs = address.query().unwrap_or_default().split('&');
-    pairs.filter_map(|pair| pair.split_once('=')).find(|(key, _)| *key == name).map(|(_, value)| value)
-}
-
-/// The whole body, within the limit. The caller holds a place for it.
-pub(crate) async fn body(request: Request) -> Result<Bytes, Problem> {
-    Bytes::from_request(request, &()).await.map_err(|error| Problem::new(error.status(), error.body_text()))
-}
-
-/// Reads JSON; an empty body is that of a request without options.
-pub(crate) fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
-    let body = if body.trim_ascii().is_empty() { b"{}" } else { body };
-    serde_json::from_slice(body).map_err(|error| Problem::bad(format!("request: {error}")))
+/// Reads a request about a picture. Returns it with the place to work in.
+pub(crate) async fn asked<Q: Asks>(
+    app: &App,
+    client: IpAddr,
+    request: Request,
+) -> Result<(Bytes, Q, Place), Problem> {
+    let limits = app.config.limits.clone();
+    // It is held until the request has its slot, so that bodies that wait are counted.
+    let place = app.bodies.take(client)?;
+    let (picture, question) = match kind_of(&request).as_str() {
+        "application/json" => {
+            let body = body(request).await?;
+            off_the_workers(move |_| Q::of_json(&body, &limits)).await?
+        }
+        FORM => {
+            let fields = fields(request, Q::FIELDS, &limits).await?;
+            off_the_workers(move |_| Q::of_form(fields, &limits)).await?
+        }
+        _ => {
+            let message = "expected application/json or multipart/form-data as the content type";
+            return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, message));
+        }
+    };
+    let picture = picture.filter(|picture| !picture.is_empty());
+    let picture = picture.ok_or_else(|| Problem::bad("image is missing: expected a picture file"))?;
+    let slot = app.slots.take(client)?;
+    drop(place);
+    Ok((picture, question, slot))
 }
 
 /// A body in JSON, with its place, which it has until the next one is taken.

@@ -1,32 +1,26 @@
 //! `/v1/gallery`: a labelled data set to look at and to correct. Images are named by ids that are no paths.
 
+pub(crate) mod routes;
+
 use std::collections::HashMap;
-use std::io::Cursor;
-use std::path::Path as FilePath;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::path::Path;
+use std::sync::{Mutex, PoisonError, RwLock};
 
 use axum::body::Bytes;
-use axum::extract::{Path, State};
-use axum::http::{HeaderMap, StatusCode, Uri, header};
-use axum::response::{IntoResponse, Response};
-use image::ImageFormat;
 use image::imageops::FilterType;
-use ocelli::{BoundingBox, ErrorKind, Image, Mask, Result};
-use ocelli_datasets::label::{CorrectedSet, LabelledInstance, Labels, SetImage};
-use serde::Deserialize;
+use ocelli::report::rounded;
+use ocelli::{Image, Result};
+use ocelli_datasets::label::{CorrectedSet, Labels, SetImage};
 use serde_json::{Value, json};
 
-use crate::app::App;
-use crate::extract::{Arrived, Files, parameter};
-use crate::limits::Limits;
-use crate::problem::{Problem, json_response};
+use crate::encode;
+use crate::http::limits::Limits;
+use crate::http::problem::Problem;
 
-type Answer = std::result::Result<Response, Problem>;
-
-/// Images of one answer.
-const PAGE: usize = 200;
 /// The longer side of a thumbnail, in pixels.
 const THUMBNAIL: u32 = 256;
+/// Of JPEG.
+const THUMBNAIL_QUALITY: u8 = 75;
 /// Thumbnails that are kept.
 const KEPT_THUMBNAILS: usize = 2_000;
 
@@ -41,7 +35,7 @@ pub(crate) struct Gallery {
 }
 
 impl Gallery {
-    pub fn open(root: &FilePath, limits: Limits) -> Result<Self> {
+    pub fn open(root: &Path, limits: Limits) -> Result<Self> {
         let set = RwLock::new(CorrectedSet::open(root)?);
         Ok(Self { set, thumbnails: Mutex::default(), limits, saving: Mutex::default() })
     }
@@ -50,7 +44,7 @@ impl Gallery {
         work(&self.set.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn image(&self, id: &str) -> std::result::Result<SetImage, Problem> {
+    fn image(&self, id: &str) -> Result<SetImage, Problem> {
         let found = self.read(|set| set.image(id).cloned());
         found.ok_or_else(|| Problem::missing("the gallery has no such image"))
     }
@@ -61,15 +55,16 @@ impl Gallery {
 
     /// The labels of an image in JSON.
     fn labels(&self, image: &SetImage, labels: &Labels) -> Value {
+        let pixels = |value: f32| rounded(f64::from(value), 1e2);
         let classes = self.read(|set| set.classes().to_vec());
         let instances = labels.instances.iter().map(|one| {
             json!({
                 "line": one.line,
                 "class_id": one.class,
                 "label": classes.get(one.class),
-                "box": one.bbox.to_xyxy().map(rounded),
+                "box": one.bbox.to_xyxy().map(pixels),
                 "polygon": one.polygon.as_ref().map(|points| {
-                    points.iter().map(|point| point.map(rounded)).collect::<Vec<_>>()
+                    points.iter().map(|point| point.map(pixels)).collect::<Vec<_>>()
                 }),
             })
         });
@@ -84,9 +79,9 @@ impl Gallery {
         })
     }
 
-    fn decode(&self, image: &SetImage, bytes: &[u8]) -> Result<image::RgbImage> {
+    fn decode(&self, image: &SetImage, bytes: &[u8]) -> Result<Image> {
         self.limits.check_picture(bytes)?;
-        Ok(Image::decode(bytes, &image.name)?.into_rgb_image())
+        Image::decode(bytes, &image.name)
     }
 
     fn thumbnail(&self, image: &SetImage) -> Result<Bytes> {
@@ -99,10 +94,8 @@ impl Gallery {
         let scale = f64::from(THUMBNAIL) / f64::from(whole.width().max(whole.height()));
         let side = |pixels: u32| ((f64::from(pixels) * scale.min(1.0)).round() as u32).max(1);
         let (width, height) = (side(whole.width()), side(whole.height()));
-        let small = image::imageops::resize(&whole, width, height, FilterType::Triangle);
-        let mut bytes = Cursor::new(Vec::new());
-        small.write_to(&mut bytes, ImageFormat::Jpeg).map_err(not_encoded)?;
-        let bytes = Bytes::from(bytes.into_inner());
+        let small = image::imageops::resize(&whole.into_rgb_image(), width, height, FilterType::Triangle);
+        let bytes = Bytes::from(encode::jpeg(&small.into(), THUMBNAIL_QUALITY)?);
         let mut known = lock();
         if known.len() >= KEPT_THUMBNAILS {
             known.clear();
@@ -110,150 +103,4 @@ impl Gallery {
         known.insert(image.id.clone(), (version, bytes.clone()));
         Ok(bytes)
     }
-}
-
-fn rounded(value: f32) -> f64 {
-    (f64::from(value) * 100.0).round() / 100.0
-}
-
-pub(crate) fn not_encoded(error: image::ImageError) -> ocelli::Error {
-    ocelli::Error::new(ErrorKind::Execution, format!("cannot encode an image: {error}")).with_source(error)
-}
-
-/// The classes, and a page of the images: `?from=200` continues.
-pub(crate) async fn list(files: Files, address: Uri) -> Answer {
-    let from = parameter(&address, "from").unwrap_or("0");
-    let wrong = |_| Problem::bad("from: expected the number of an image, from 0");
-    let from: usize = from.parse().map_err(wrong)?;
-    let listed = files.work(move |gallery| {
-        if from == 0 {
-            gallery.refresh()?;
-        }
-        Ok(gallery.read(|set| {
-            let images = set.images().iter().skip(from).take(PAGE);
-            let images = images.map(|image| {
-                json!({"id": image.id, "name": image.name, "width": image.width, "height": image.height})
-            });
-            json!({
-                "classes": set.classes(),
-                "total": set.images().len(),
-                "from": from,
-                "images": images.collect::<Vec<_>>(),
-            })
-        }))
-    });
-    Ok(json_response(StatusCode::OK, &listed.await?))
-}
-
-/// The labels of an image.
-pub(crate) async fn read(files: Files, Path(id): Path<String>) -> Answer {
-    let labels = files.work(move |gallery| {
-        let image = gallery.image(&id)?;
-        let labels = gallery.read(|set| set.labels(&image))?;
-        Ok(gallery.labels(&image, &labels))
-    });
-    Ok(json_response(StatusCode::OK, &labels.await?))
-}
-
-/// What a person made of the labels of an image.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Correction {
-    /// That of the labels that were changed.
-    version: String,
-    instances: Vec<CorrectedInstance>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct CorrectedInstance {
-    /// The line that it comes from; a new instance has none.
-    line: Option<usize>,
-    class_id: usize,
-    #[serde(rename = "box")]
-    bbox: [f32; 4],
-    /// Pixels that replace what it has; the box is theirs.
-    mask: Option<Mask>,
-}
-
-/// Saves the labels of an image.
-pub(crate) async fn save(
-    State(app): State<Arc<App>>,
-    files: Files,
-    Path(id): Path<String>,
-    Arrived { asked: correction, place, .. }: Arrived<Correction>,
-) -> Answer {
-    let new = correction.instances.iter().filter(|one| one.line.is_none());
-    app.config.limits.check_new_boxes(new.count())?;
-    let saved = files.work(move |gallery| {
-        let _place = place;
-        let image = gallery.image(&id)?;
-        let instance = |one: &CorrectedInstance| {
-            let [x1, y1, x2, y2] = one.bbox;
-            let bbox = BoundingBox::new(x1, y1, x2, y2);
-            LabelledInstance {
-                line: one.line,
-                class: one.class_id,
-                bbox,
-                polygon: None,
-                mask: one.mask.clone(),
-            }
-        };
-        let instances: Vec<LabelledInstance> = correction.instances.iter().map(instance).collect();
-        let _saving = gallery.saving.lock().unwrap_or_else(PoisonError::into_inner);
-        let saved = gallery.read(|set| set.save(&image, &correction.version, &instances));
-        let labels = saved.map_err(|error| match error.kind() {
-            ErrorKind::Mismatch => Problem::from(error).with_status(StatusCode::CONFLICT),
-            _ => error.into(),
-        })?;
-        Ok(gallery.labels(&image, &labels))
-    });
-    Ok(json_response(StatusCode::OK, &saved.await?))
-}
-
-/// The file of an image, in a format that browsers show.
-pub(crate) async fn image(files: Files, Path(id): Path<String>, headers: HeaderMap) -> Answer {
-    picture(files, id, &headers, |gallery, image| {
-        let bytes = gallery.read(|set| set.read_image(image))?;
-        let kind = match image::guess_format(&bytes) {
-            Ok(ImageFormat::Jpeg) => "image/jpeg",
-            Ok(ImageFormat::Png) => "image/png",
-            Ok(ImageFormat::WebP) => "image/webp",
-            _ => {
-                let mut png = Cursor::new(Vec::new());
-                gallery.decode(image, &bytes)?.write_to(&mut png, ImageFormat::Png).map_err(not_encoded)?;
-                return Ok(("image/png", png.into_inner().into()));
-            }
-        };
-        Ok((kind, bytes.into()))
-    })
-    .await
-}
-
-/// A small JPEG of an image.
-pub(crate) async fn thumbnail(files: Files, Path(id): Path<String>, headers: HeaderMap) -> Answer {
-    picture(files, id, &headers, |gallery, image| Ok(("image/jpeg", gallery.thumbnail(image)?))).await
-}
-
-/// What `work` makes of the file of an image, with its type; a client that has it already is told so.
-async fn picture(
-    files: Files,
-    id: String,
-    headers: &HeaderMap,
-    work: fn(&Gallery, &SetImage) -> Result<(&'static str, Bytes)>,
-) -> Answer {
-    let known = headers.get(header::IF_NONE_MATCH).cloned();
-    let answer = files.work(move |gallery| {
-        let image = gallery.image(&id)?;
-        let (size, time) = gallery.read(|set| set.file_version(&image));
-        let tag = format!("\"{id}-{size:x}-{time:x}\"");
-        let is_known = known.is_some_and(|known| known.as_bytes() == tag.as_bytes());
-        let headers = [(header::ETAG, tag), (header::CACHE_CONTROL, "private, no-cache".to_owned())];
-        if is_known {
-            return Ok((StatusCode::NOT_MODIFIED, headers).into_response());
-        }
-        let (kind, bytes) = work(gallery, &image)?;
-        Ok(([(header::CONTENT_TYPE, kind)], headers, bytes).into_response())
-    });
-    answer.await
 }

@@ -6,7 +6,7 @@
 
 mod drawn;
 mod labels;
-mod pictures;
+pub(crate) mod pictures;
 mod regions;
 mod tasks;
 mod video;
@@ -23,15 +23,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::app::App;
-use crate::detect::off_the_workers;
 use crate::extract::Arrived;
-use crate::limits::or_default;
-use crate::problem::{Problem, json_response};
+use crate::http::body::off_the_workers;
+use crate::http::limits::or_default;
+use crate::http::problem::{Problem, json_response};
 use crate::request::{Asked, Question};
 use crate::segment::check_tracker;
 use drawn::{Context, Drawn};
 use labels::LabelConfig;
-pub(crate) use pictures::Pictures;
 use regions::{Region, drawn_regions, regions};
 use tasks::Task;
 
@@ -140,7 +139,7 @@ enum Regions {
 }
 
 /// What is looked for in the pictures.
-enum Wanted {
+enum PredictionTask {
     Labels(Question),
     Drawn(Drawn),
     /// Rectangles that were drawn in a video; without one, the labels are looked for.
@@ -158,31 +157,31 @@ async fn predict(State(app): State<Arc<App>>, body: Arrived<Predict>) -> Answer 
         if config.video.is_some() {
             let drawn = asked.params.context.map(Context::drawn_in_video).unwrap_or_default();
             limits.check_objects(drawn.len())?;
-            return Ok((asked.tasks, Arc::new(config), Wanted::Video(drawn)));
+            return Ok((asked.tasks, Arc::new(config), PredictionTask::Video(drawn)));
         }
         if let Some(drawn) = asked.params.context.and_then(Context::drawn) {
             limits.check_points(drawn.points.len())?;
-            return Ok((asked.tasks, Arc::new(config), Wanted::Drawn(drawn)));
+            return Ok((asked.tasks, Arc::new(config), PredictionTask::Drawn(drawn)));
         }
         let asks = config.asks();
         if asks.masks && !has_masks {
             return Err(Problem::bad("polygons and brushes need masks, but the server runs without masks"));
         }
         let question = Asked::of_classes(asks.phrases, asks.masks).question(&limits)?;
-        Ok((asked.tasks, Arc::new(config), Wanted::Labels(question)))
+        Ok((asked.tasks, Arc::new(config), PredictionTask::Labels(question)))
     });
     let (tasks, config, wanted) = read.await?;
     match wanted {
-        Wanted::Drawn(_) => check_tracker(&app, "smart tools")?,
-        Wanted::Video(_) => check_tracker(&app, "videos")?,
-        Wanted::Labels(_) => {}
+        PredictionTask::Drawn(_) => check_tracker(&app, "smart tools")?,
+        PredictionTask::Video(_) => check_tracker(&app, "videos")?,
+        PredictionTask::Labels(_) => {}
     }
     let _slot = app.slots.take(client)?;
     let mut results = Vec::new();
     let (mut failures, mut problem) = (0, None);
     for task in &tasks {
         let found = async {
-            if let (Wanted::Video(drawn), Some((control, address))) = (&wanted, task.video(&config)) {
+            if let (PredictionTask::Video(drawn), Some((control, address))) = (&wanted, task.video(&config)) {
                 let video = app.pictures.get(address).await?;
                 let (regions, score) = video::predict(&app, client, control, video, drawn).await?;
                 return Ok((Regions::Video(regions), score));
@@ -190,17 +189,17 @@ async fn predict(State(app): State<Arc<App>>, body: Arrived<Predict>) -> Answer 
             let picture = app.pictures.get(task.picture(&config)?).await?;
             let config = config.clone();
             let (regions, score) = match &wanted {
-                Wanted::Video(_) => {
+                PredictionTask::Video(_) => {
                     return Err(Problem::bad(
                         "a task has no video under the name that the configuration has",
                     ));
                 }
-                Wanted::Labels(question) => {
+                PredictionTask::Labels(question) => {
                     let found = app.engine.ask(client, picture, question.clone()).await?;
                     let prompts = question.prompts.clone();
                     off_the_workers(move |withdrawn| regions(&config, &prompts, &found, withdrawn)).await
                 }
-                Wanted::Drawn(drawn) => {
+                PredictionTask::Drawn(drawn) => {
                     let found = app.engine.segment(client, picture, drawn.shown()).await?;
                     let label = drawn.label.clone();
                     off_the_workers(move |withdrawn| drawn_regions(&config, &label, found, withdrawn)).await

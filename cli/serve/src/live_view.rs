@@ -14,17 +14,16 @@ use axum::middleware::{Next, from_fn};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
 use http_body_util::channel::Channel;
-use image::ExtendedColorType;
-use image::codecs::jpeg::JpegEncoder;
 use ocelli::sink::{Pictures, Sink};
 use ocelli::{Error, ErrorKind, Image, Result, pipeline::FrameOutcome};
 use tokio::runtime::Runtime;
 use tokio::sync::{Semaphore, watch};
 
-use crate::connections;
-use crate::guard::{check_origin, host_of, is_this_machine, isolate};
+use crate::encode;
+use crate::http::connections;
+use crate::http::guard::{check_origin, host_of, is_this_machine, isolate};
+use crate::http::problem::Problem;
 use crate::metrics::Gauge;
-use crate::problem::Problem;
 
 /// Characters of a path that nobody guesses.
 const MIN_SECRET: usize = 8;
@@ -137,12 +136,7 @@ impl Sink for LiveView {
 
 /// A frame as a part of the answer, with its boundary.
 fn encoded(picture: &Image) -> Result<Bytes> {
-    let mut jpeg = Vec::new();
-    JpegEncoder::new_with_quality(&mut jpeg, QUALITY)
-        .encode(picture.as_rgb8(), picture.width(), picture.height(), ExtendedColorType::Rgb8)
-        .map_err(|error| {
-            Error::new(ErrorKind::Execution, format!("cannot encode a frame: {error}")).with_source(error)
-        })?;
+    let jpeg = encode::jpeg(picture, QUALITY)?;
     let head = format!("--frame\r\nContent-Type: image/jpeg\r\nContent-Length: {}\r\n\r\n", jpeg.len());
     let mut part = head.into_bytes();
     part.extend_from_slice(&jpeg);
@@ -184,11 +178,10 @@ async fn stream(State(watched): State<Watched>) -> Response {
 
 /// A page of another name that resolves to this machine must not show the video (DNS rebinding).
 async fn local_only(request: Request, next: Next) -> Response {
-    match is_this_machine(host_of(&request), None) {
-        true => next.run(request).await,
-        false => {
-            Problem::new(StatusCode::FORBIDDEN, "the host is not a name of this machine").into_response()
-        }
+    if is_this_machine(host_of(&request), None) {
+        next.run(request).await
+    } else {
+        Problem::new(StatusCode::FORBIDDEN, "the host is not a name of this machine").into_response()
     }
 }
 

@@ -4,9 +4,9 @@ use axum::extract::Path;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 
-use crate::detect::off_the_workers;
 use crate::example;
-use crate::problem::Problem;
+use crate::http::body::off_the_workers;
+use crate::http::problem::Problem;
 
 const HTML: &str = "text/html; charset=utf-8";
 const STYLE: &str = "text/css; charset=utf-8";

@@ -11,11 +11,11 @@ use ocelli::postprocess::PostProcessOptions;
 use ocelli::tiles::{TileSize, Tiling};
 use ocelli::{BoundingBox, Error, ErrorKind, Prompt, Prompts, Result, prompt::VISUAL};
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
-use crate::detect::{Asks, Fields, text};
-use crate::extract::read;
-use crate::limits::{Limits, names, or_default, split_names};
-use crate::problem::Problem;
+use crate::http::body::{Fields, read, text};
+use crate::http::limits::{Limits, names, or_default, split_names};
+use crate::http::problem::Problem;
 
 /// A question about a picture.
 #[derive(Clone, Debug)]
@@ -110,7 +110,7 @@ impl Asked {
     }
 
     /// Sets one field of a form.
-    pub fn set(&mut self, name: &str, value: &str) -> std::result::Result<(), Problem> {
+    pub fn set(&mut self, name: &str, value: &str) -> Result<(), Problem> {
         let wrong = |expected: &str| Problem::bad(format!("{name} is \"{value}\": expected {expected}"));
         let number = || value.trim().parse::<f32>().map_err(|_| wrong("a number from 0 to 1"));
         match name {
@@ -131,7 +131,7 @@ impl Asked {
                 match numbers().and_then(|numbers| <[f32; 4]>::try_from(numbers).ok()) {
                     Some(bbox) => self.exemplars.push(ExemplarBox { bbox, wanted: None, class: None }),
                     None => {
-                        let list: std::result::Result<Vec<ExemplarBox>, _> = serde_json::from_str(value);
+                        let list: Result<Vec<ExemplarBox>, _> = serde_json::from_str(value);
                         let expected = "x1,y1,x2,y2 in pixels, or a list such as [{\"box\": [1, 2, 30, 40], \"wanted\": false}]";
                         self.exemplars.extend(list.map_err(|_| wrong(expected))?);
                     }
@@ -164,37 +164,65 @@ impl Asked {
     }
 }
 
+/// What is asked about a picture, from both forms of a request. The limits come first.
+pub(crate) trait Asks: Sized + Send + 'static {
+    /// The fields of a form.
+    const FIELDS: Fields;
+    /// The form of JSON.
+    type Asked: Default + DeserializeOwned;
+
+    /// The picture file in base64, which JSON has.
+    fn image(asked: &mut Self::Asked) -> &mut Option<String>;
+
+    /// Takes a field of a form, other than `image` and `request`.
+    fn set(asked: &mut Self::Asked, name: &str, value: &[u8], limits: &Limits) -> Result<(), Problem>;
+
+    /// The question.
+    fn of(asked: Self::Asked, limits: &Limits) -> Result<Self>;
+
+    /// The picture file and the question, from JSON.
+    fn of_json(body: &[u8], limits: &Limits) -> Result<(Option<Bytes>, Self), Problem> {
+        let mut asked: Self::Asked = read(body)?;
+        let image = Self::image(&mut asked).take();
+        let question = Self::of(asked, limits)?;
+        Ok((image.map(|text| from_base64(&text)).transpose()?, question))
+    }
+
+    /// The same, from the fields of a form.
+    fn of_form(fields: Vec<(String, Bytes)>, limits: &Limits) -> Result<(Option<Bytes>, Self), Problem> {
+        let (mut picture, mut asked) = (None, Self::Asked::default());
+        for (name, value) in fields {
+            match name.as_str() {
+                "image" => picture = Some(value),
+                "request" => asked = read(&value)?,
+                _ => Self::set(&mut asked, &name, &value, limits)?,
+            }
+        }
+        if Self::image(&mut asked).is_some() {
+            return Err(Problem::bad("request: expected the picture in the field image, not in its JSON"));
+        }
+        Ok((picture, Self::of(asked, limits)?))
+    }
+}
+
 impl Asks for Question {
     const FIELDS: Fields = Fields(
         "image request confidence nms class_agnostic_nms max_detections masks tile tile_overlap",
         "classes exemplars",
     );
+    type Asked = Asked;
 
-    fn of_json(body: &[u8], limits: &Limits) -> std::result::Result<(Option<Bytes>, Self), Problem> {
-        let mut asked: Asked = read(body)?;
-        let image = asked.image.take();
-        let question = asked.question(limits)?;
-        Ok((image.map(|text| from_base64(&text)).transpose()?, question))
+    fn image(asked: &mut Asked) -> &mut Option<String> {
+        &mut asked.image
     }
 
-    /// The picture is in `image`, and the question in `request` as JSON and in a field for each option, which comes first.
-    fn of_form(
-        fields: Vec<(String, Bytes)>,
-        limits: &Limits,
-    ) -> std::result::Result<(Option<Bytes>, Self), Problem> {
-        let (mut picture, mut asked) = (None, Asked::default());
-        for (name, value) in fields {
-            match name.as_str() {
-                "image" => picture = Some(value),
-                "request" => asked = read(&value)?,
-                _ => asked.set(&name, text(&name, &value)?)?,
-            }
-            asked.check_counts(limits)?;
-        }
-        if asked.image.is_some() {
-            return Err(Problem::bad("request: expected the picture in the field image, not in its JSON"));
-        }
-        Ok((picture, asked.question(limits)?))
+    fn set(asked: &mut Asked, name: &str, value: &[u8], limits: &Limits) -> Result<(), Problem> {
+        asked.set(name, text(name, value)?)?;
+        Ok(asked.check_counts(limits)?)
+    }
+
+    fn of(asked: Asked, limits: &Limits) -> Result<Self> {
+        asked.question(limits)
     }
 }
 
@@ -235,7 +263,7 @@ fn prompts(classes: &[String], exemplars: &[ExemplarBox]) -> Result<Prompts> {
 }
 
 /// The bytes of a picture in base64, or of a data URI.
-pub(crate) fn from_base64(text: &str) -> std::result::Result<Bytes, Problem> {
+pub(crate) fn from_base64(text: &str) -> Result<Bytes, Problem> {
     let text = match text.strip_prefix("data:") {
         None => text,
         Some(uri) => match uri.split_once(',') {
@@ -244,9 +272,10 @@ pub(crate) fn from_base64(text: &str) -> std::result::Result<Bytes, Problem> {
         },
     };
     // Programs for mail, and `base64` itself, break it into lines.
-    let text = match text.contains(|letter: char| letter.is_ascii_whitespace()) {
-        true => Cow::Owned(text.split_ascii_whitespace().collect()),
-        false => Cow::Borrowed(text),
+    let text = if text.contains(|letter: char| letter.is_ascii_whitespace()) {
+        Cow::Owned(text.split_ascii_whitespace().collect())
+    } else {
+        Cow::Borrowed(text)
     };
     let bytes = STANDARD.decode(&*text).map_err(|_| {
         let start: String = text.chars().take(20).collect();

@@ -11,13 +11,12 @@ use tokio::sync::{Notify, watch};
 use crate::api::router;
 use crate::app::{About, App};
 use crate::config::{BUILT_IN, ServeConfig};
-use crate::connections;
 use crate::engine::Engine;
 use crate::gallery::Gallery;
-use crate::guard::TokenHash;
-use crate::label_studio::Pictures;
+use crate::http::connections;
+use crate::http::places::Places;
+use crate::label_studio::pictures::Pictures;
 use crate::metrics::Metrics;
-use crate::places::Places;
 use crate::sessions::opened::listed;
 use crate::sessions::{Load, Sessions};
 
@@ -92,7 +91,6 @@ impl Bound {
         let engine = Engine::start(detectors, metrics.clone(), &config.limits);
         let (stop, stopping) = watch::channel(false);
         let app = App {
-            token: config.token.as_deref().map(TokenHash::new),
             bodies: Places::new(config.limits.queue),
             videos: Places::new(config.limits.queue.div_ceil(2)),
             slots: Places::new(config.limits.queue),

@@ -17,22 +17,21 @@ use std::thread::JoinHandle;
 
 use axum::body::Bytes;
 use axum::http::StatusCode;
-use image::ImageFormat;
 use ocelli::{Detector, Image, Mask, Result};
 use serde::Serialize;
 use tokio::sync::oneshot;
 
-use self::opened::{Opened, PICTURE_RATE, VideoFile};
+use self::opened::{OpenedVideo, PICTURE_RATE, VideoFile};
 use self::results::{Changes, Results};
 use self::worker::Worker;
 use crate::config::random_token;
-use crate::detect::off_the_workers;
+use crate::encode;
 use crate::engine::Engine;
-use crate::gallery::not_encoded;
-use crate::limits::Limits;
-use crate::places::Places;
-use crate::problem::Problem;
-use crate::segment::Shown;
+use crate::http::body::off_the_workers;
+use crate::http::limits::Limits;
+use crate::http::places::Places;
+use crate::http::problem::Problem;
+use crate::objects::ObjectQuestion;
 
 /// Loads the model for a session.
 pub(crate) type Load = Arc<dyn Fn() -> Result<Detector> + Send + Sync>;
@@ -52,14 +51,14 @@ pub(crate) struct Sessions {
 pub(crate) struct Session {
     id: String,
     work: Mutex<Sender<Work>>,
-    seen: Arc<Seen>,
+    seen: Arc<SharedState>,
     /// Its video; a session without one has the frames that clients push.
     file: Option<Arc<VideoFile>>,
 }
 
 /// What is known of a session while its thread works.
 #[derive(Default)]
-pub(crate) struct Seen {
+pub(crate) struct SharedState {
     state: Mutex<State>,
     results: Mutex<Results>,
     /// Whether a run is under way.
@@ -96,7 +95,7 @@ pub(crate) struct State {
 }
 
 /// A run that is under way, until it is dropped.
-pub(crate) struct Running(Arc<Seen>);
+pub(crate) struct Running(Arc<SharedState>);
 
 impl Drop for Running {
     fn drop(&mut self) {
@@ -104,7 +103,7 @@ impl Drop for Running {
     }
 }
 
-impl Seen {
+impl SharedState {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -151,7 +150,7 @@ impl Sessions {
         &self,
         client: IpAddr,
         window: Option<usize>,
-        video: Option<Opened>,
+        video: Option<OpenedVideo>,
     ) -> Result<Arc<Session>, Problem> {
         let load = self.load.clone().ok_or_else(|| Problem::missing("this server has no sessions"))?;
         let place = self.places.take(client).map_err(|_| {
@@ -162,8 +161,8 @@ impl Sessions {
             Problem::full(message)
         })?;
         let id = random_token()?;
-        let seen = Arc::new(Seen::default());
-        let (source, file) = video.map(|Opened { source, file }| (source, Arc::new(file))).unzip();
+        let seen = Arc::new(SharedState::default());
+        let (source, file) = video.map(|OpenedVideo { source, file }| (source, Arc::new(file))).unzip();
         {
             let mut state = seen.lock();
             state.id.clone_from(&id);
@@ -292,15 +291,11 @@ impl Session {
         engine: &Engine,
         client: IpAddr,
         frame: usize,
-        shown: impl FnOnce((u32, u32)) -> Shown,
+        shown: impl FnOnce((u32, u32)) -> ObjectQuestion,
     ) -> Result<Mask, Problem> {
         let picture = self.picture(frame).await?;
         let shown = shown((picture.width(), picture.height()));
-        let png = off_the_workers(move |_| {
-            let mut png = std::io::Cursor::new(Vec::new());
-            picture.into_rgb_image().write_to(&mut png, ImageFormat::Png).map_err(not_encoded)?;
-            Ok(Bytes::from(png.into_inner()))
-        });
+        let png = off_the_workers(move |_| Ok(Bytes::from(encode::png(&picture)?)));
         let found = engine.segment(client, png.await?, shown).await?;
         let object = found.items.into_iter().next().filter(|object| object.bbox.is_some());
         Ok(object.ok_or_else(|| Problem::bad(format!("frame {frame}: nothing is in the box")))?.mask)
@@ -332,10 +327,7 @@ impl Session {
     /// # Errors
     /// 409 while another is under way.
     pub fn begin(&self) -> Result<Running, Problem> {
-        match self.seen.is_running.swap(true, SeqCst) {
-            true => Err(running()),
-            false => Ok(Running(self.seen.clone())),
-        }
+        if self.seen.is_running.swap(true, SeqCst) { Err(running()) } else { Ok(Running(self.seen.clone())) }
     }
 
     /// Gives the thread something to do.

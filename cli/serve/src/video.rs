@@ -17,11 +17,12 @@ use axum::response::Response;
 use serde_json::{Value, json};
 
 use crate::app::App;
-use crate::connections::Ends;
-use crate::detect::{Answer, Asks, off_the_workers};
-use crate::places::Place;
-use crate::problem::Problem;
-use crate::request::Question;
+use crate::detect::Answer;
+use crate::http::body::off_the_workers;
+use crate::http::connections::Ends;
+use crate::http::places::Place;
+use crate::http::problem::Problem;
+use crate::request::{Asks, Question};
 
 /// A client that is silent for this long is gone.
 const SILENCE: Duration = Duration::from_secs(120);

@@ -88,9 +88,7 @@ pub fn run(args: &CocoArgs, log: &LogArgs) -> anyhow::Result<()> {
         return video::run(&parsed("video", of_coco.chain(given))?, log);
     }
     if args.coco.is_none() && args.annotations.is_none() {
-        return Err(usage(
-            "nothing to do: name COCO's folder with --coco, --images and --annotations, or --video",
-        ));
+        refuse!("nothing to do: name COCO's folder with --coco, --images and --annotations, or --video");
     }
     // clap does not ask for --video where --coco, which excludes it, is given.
     let of_videos = [
@@ -100,7 +98,7 @@ pub fn run(args: &CocoArgs, log: &LogArgs) -> anyhow::Result<()> {
         ("--class-budget", args.class_budget.is_some()),
     ];
     if let Some((flag, _)) = of_videos.into_iter().find(|(_, given)| *given) {
-        return Err(usage(format!("{flag} is an option of --video: leave it out, or name a video")));
+        refuse!("{flag} is an option of --video: leave it out, or name a video");
     }
     eval::run(&parsed("eval", given.into_iter())?, log)
 }

@@ -11,7 +11,6 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use ocelli::atomic_file::write_atomically;
 use ocelli::draw::{Annotator, Redaction};
 use ocelli::image::has_image_extension;
 use ocelli::report::DetectionRecord;
@@ -32,11 +31,9 @@ use crate::args::{
     prompts, thresholds,
 };
 use crate::interrupt::until_interrupted;
-use crate::output::with_flag;
-use crate::report::{ImageReport, Report, TableOptions, timings, write_table};
-use crate::{
-    DetectorArgs, LogArgs, Progress, check_output_file, detector, interrupted, load, print, status, usage,
-};
+use crate::output::{check_outputs, is_stdout, save_json, with_flag};
+use crate::report::{ImageReport, MOST_ROWS, Report, timings, write_table};
+use crate::{DetectorArgs, LogArgs, Progress, detector, interrupted, load, print, status};
 
 /// What `ocelli detect --help` prints after the options.
 pub const AFTER_HELP: &str = concat!(
@@ -141,26 +138,27 @@ const POLYGON_TOLERANCE: f32 = 1.0;
 /// Detects in all images.
 pub fn run(args: &DetectArgs, log: &LogArgs) -> anyhow::Result<()> {
     if args.benchmark {
-        return Err(usage(
-            "--benchmark is an option of `ocelli video`: it times each engine on a video or a folder of images",
-        ));
+        refuse!(
+            "--benchmark is an option of `ocelli video`: it times each engine on a video or a folder of images"
+        );
     }
     if args.interactive {
         return interactive::run(args, &image_files(args)?, log);
     }
     let objects = args.objects.objects()?;
-    let (prompts, thresholds) = match objects.is_empty() {
-        true => requested_prompts(args, log)?,
-        false => (Prompts::default(), BTreeMap::new()),
+    let (prompts, thresholds) = if objects.is_empty() {
+        requested_prompts(args, log)?
+    } else {
+        (Prompts::default(), BTreeMap::new())
     };
     let classes = prompts.iter().map(|prompt| &**prompt.label());
     let labels: Vec<&str> = classes.chain(objects.iter().map(|object| &**object.label())).collect();
     let redaction = args.privacy.redaction(&labels)?;
     let files = image_files(args)?;
     if files.len() > 1 && !args.exemplar.is_empty() && args.exemplar_image.is_none() {
-        return Err(usage(
-            "--exemplar is a box in pixels of one image: name that image with --exemplar-image to find more in several",
-        ));
+        refuse!(
+            "--exemplar is a box in pixels of one image: name that image with --exemplar-image to find more in several"
+        );
     }
     if !objects.is_empty() {
         clicks::check(args, &objects, &files)?;
@@ -169,9 +167,7 @@ pub fn run(args: &DetectArgs, log: &LogArgs) -> anyhow::Result<()> {
     if let Some(path) = &args.sheet {
         check_image_file("--sheet", path)?;
     }
-    if let Some(path) = args.json.as_deref().filter(|path| *path != Path::new("-")) {
-        check_output_file("--json", path)?;
-    }
+    check_outputs([("--json", args.json.as_deref())])?;
     let geojson = args.geojson.as_deref().map(|path| GeoJson::plan(path, &files)).transpose()?;
     let crops = args.crops.as_deref().map(|folder| Crops::create(folder, false)).transpose();
     let crops = crops.map_err(with_flag("--crops"))?;
@@ -187,18 +183,7 @@ pub fn run(args: &DetectArgs, log: &LogArgs) -> anyhow::Result<()> {
     args.dart.announce(false, log);
     args.detector.model.announce_built_in(&prompts, log);
     let (mut detector, loading) = load(builder, log)?;
-    let prepared = match objects.is_empty() {
-        true => Some(detector.prepare(&prompts)?),
-        false => {
-            detector.prepare_segment()?;
-            None
-        }
-    };
-    let embedded = match &args.exemplar_image {
-        Some(path) => Some(embed_exemplars(path, &mut detector, &prompts)?),
-        // A search in tiles and one of a group take prompts that are encoded.
-        None => prepared.filter(|_| detector.tiling().is_some() || args.low_memory),
-    };
+    let embedded = prepared(args, &mut detector, &prompts, !objects.is_empty())?;
     drop(loading);
     status(log, &format!("engine: {}", detector.engine()));
     if let Some(outputs) = &outputs {
@@ -215,7 +200,7 @@ pub fn run(args: &DetectArgs, log: &LogArgs) -> anyhow::Result<()> {
     if let Some(line) = renamed(&files, &stems).filter(|_| has_names) {
         status(log, &line);
     }
-    let mut job = Job {
+    let mut job = ImageRun {
         args,
         log,
         prompts,
@@ -239,21 +224,40 @@ pub fn run(args: &DetectArgs, log: &LogArgs) -> anyhow::Result<()> {
     end
 }
 
+/// Loads what the first image needs. Returns the prompts, if they are used in an embedded form.
+fn prepared(
+    args: &DetectArgs,
+    detector: &mut Detector,
+    prompts: &Prompts,
+    has_objects: bool,
+) -> anyhow::Result<Option<EmbeddedPrompts>> {
+    let mut embedded = None;
+    if has_objects {
+        detector.prepare_segment()?;
+    } else {
+        // A search in tiles and one of a group take prompts that are encoded.
+        let needs_embedded = detector.tiling().is_some() || args.low_memory;
+        embedded = Some(detector.prepare(prompts)?).filter(|_| needs_embedded);
+    }
+    match &args.exemplar_image {
+        Some(path) => Ok(Some(embed_exemplars(path, detector, prompts)?)),
+        None => Ok(embedded),
+    }
+}
+
 /// The prompts, and the thresholds of classes that have their own.
 fn requested_prompts(args: &DetectArgs, log: &LogArgs) -> anyhow::Result<(Prompts, BTreeMap<usize, f32>)> {
     if args.classes.is_empty() && args.exemplar.is_empty() && !args.coco {
-        return Err(usage(
+        refuse!(
             "nothing to detect: name classes with --classes, use those of COCO with --coco, box an example with --exemplar, or \
-             click on an object with --point",
-        ));
+             click on an object with --point"
+        );
     }
     let classes = if args.coco { coco_classes() } else { class_map(&args.classes, log)? };
     if let Some(name) =
         classes.names().find(|name| has_image_extension(Path::new(name)) && Path::new(name).is_file())
     {
-        return Err(usage(format!(
-            "--classes, {name}: this is an image; name it with --image, or before --classes"
-        )));
+        refuse!("--classes, {name}: this is an image; name it with --image, or before --classes");
     }
     Ok((prompts(&classes, &args.exemplar)?, thresholds(&classes)))
 }
@@ -271,7 +275,7 @@ fn options(args: &DetectArgs) -> anyhow::Result<DetectorOptions> {
 fn image_files(args: &DetectArgs) -> anyhow::Result<Vec<PathBuf>> {
     let paths = [args.images.as_slice(), &args.image].concat();
     if paths.is_empty() {
-        return Err(usage("no image: name files, folders or patterns with --image"));
+        refuse!("no image: name files, folders or patterns with --image");
     }
     let outputs = [&args.output, &args.crops, &args.semantic].into_iter().flatten().cloned().collect();
     Ok(images_beside(&paths, outputs)?)
@@ -303,7 +307,7 @@ impl From<Image> for Picture {
 }
 
 /// A run over all images.
-struct Job<'a> {
+struct ImageRun<'a> {
     args: &'a DetectArgs,
     log: &'a LogArgs,
     prompts: Prompts,
@@ -324,7 +328,7 @@ struct Job<'a> {
     report: Report,
 }
 
-impl Job<'_> {
+impl ImageRun<'_> {
     /// Of several images, one that cannot be read is reported and the others are processed.
     fn detect_all(&mut self, detector: &mut Detector, files: &[PathBuf]) -> anyhow::Result<()> {
         let progress = Progress::new(self.log, files.len() as u64);
@@ -416,7 +420,7 @@ impl Job<'_> {
 
     /// Whether stdout has the tables and not the JSON.
     fn prints_tables(&self) -> bool {
-        self.args.json.as_deref() != Some(Path::new("-"))
+        !self.args.json.as_deref().is_some_and(is_stdout)
     }
 
     /// Prints the table, writes the files of one image and adds it to the report.
@@ -438,7 +442,7 @@ impl Job<'_> {
         };
         // Of many images, those without anything are counted at the end.
         if self.prints_tables() && (self.stems.len() == 1 || !report.detections.is_empty()) {
-            progress.suspend(|| print(|out| write_table(out, &report, TableOptions::default())))?;
+            progress.suspend(|| print(|out| write_table(out, &report, MOST_ROWS)))?;
         }
         if let Some(semantic) = &self.semantic {
             for path in semantic.write(number, &found.semantic)? {
@@ -513,14 +517,7 @@ impl Job<'_> {
             let path = geojson.write()?;
             status(self.log, &format!("→ {}", path.display()));
         }
-        match self.args.json.as_deref() {
-            None => Ok(()),
-            Some(path) if path == Path::new("-") => print(|out| self.report.write_json(out)),
-            Some(path) => {
-                write_atomically(path, |file| self.report.write_json(file))?;
-                status(self.log, &format!("→ {}", path.display()));
-                Ok(())
-            }
-        }
+        let json = self.args.json.as_deref();
+        json.map_or(Ok(()), |path| save_json(self.log, path, &self.report))
     }
 }

@@ -38,9 +38,10 @@ pub struct EmbedArgs {
 
 /// Encodes text prompts into a text cache.
 pub fn run(args: &EmbedArgs, log: &LogArgs) -> anyhow::Result<()> {
-    let prompts = match args.coco {
-        true => Prompts::new(coco_classes().names())?,
-        false => Prompts::new(class_names(&args.classes, log)?)?,
+    let prompts = if args.coco {
+        Prompts::new(coco_classes().names())?
+    } else {
+        Prompts::new(class_names(&args.classes, log)?)?
     };
     check_output_file("--output", &args.output)?;
     let text_cache = TextCacheFile::File(args.output.clone());

@@ -6,11 +6,10 @@ mod images;
 mod screen;
 mod video;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use ocelli::atomic_file::write_atomically;
 use ocelli::process_memory::ProcessMemory;
 use ocelli_datasets::eval::{
     EvalIdentity, EvalJournal, EvalReport, ImageResult, Overlap, Protocol, Truth, difference_interval,
@@ -23,8 +22,8 @@ use images::Images;
 use crate::args::{DETECTION, INPUT, MODEL, OUTPUT, ScreenArgs};
 use crate::given::given_arguments;
 use crate::interrupt::Interrupted;
-use crate::output::diagnostic;
-use crate::{LogArgs, ModelArgs, Progress, check_output_file, interrupted, print, status, usage};
+use crate::output::{check_outputs, diagnostic, is_stdout, present};
+use crate::{LogArgs, ModelArgs, Progress, interrupted, status};
 
 /// Arguments of `ocelli eval`.
 #[derive(Args, Debug)]
@@ -217,16 +216,7 @@ pub fn run(args: &EvalArgs, log: &LogArgs) -> anyhow::Result<()> {
             model.name
         ));
     }
-    match args.json.as_deref() {
-        Some(path) if path == Path::new("-") => print(|out| report.write_json(out))?,
-        json => {
-            print(|out| write_report(out, &report, args.per_class))?;
-            if let Some(path) = json {
-                write_atomically(path, |file| report.write_json(file))?;
-                status(log, &format!("→ {}", path.display()));
-            }
-        }
-    }
+    present(log, args.json.as_deref(), &report, |out| write_report(out, &report, args.per_class))?;
     if let Some(stop) = stop {
         return Err(stop.into());
     }
@@ -266,38 +256,35 @@ fn check(args: &EvalArgs) -> anyhow::Result<()> {
             ("--screen", args.screen.screen.is_some()),
         ];
         if let Some((flag, _)) = others.into_iter().find(|(_, given)| *given) {
-            return Err(usage(format!("--protocol box-to-mask detects nothing: remove {flag}")));
+            refuse!("--protocol box-to-mask detects nothing: remove {flag}");
         }
     }
     if args.annotations().is_none() && args.scenes.is_none() {
-        let what = "nothing to evaluate: name --images and --annotations, or COCO's folder with --coco, use --scenes 100, or \
-                    --video for tracks";
-        return Err(usage(what));
+        refuse!(
+            "nothing to evaluate: name --images and --annotations, or COCO's folder with --coco, use --scenes 100, or \
+                    --video for tracks"
+        );
     }
     if let Some(folder) = &args.coco {
         let missing = |path: &Option<PathBuf>| path.clone().filter(|path| !path.exists());
         let images = args.images().filter(|_| args.predictions.is_none());
         if let Some(missing) = missing(&args.annotations()).or_else(|| missing(&images)) {
-            return Err(usage(format!(
+            refuse!(
                 "--coco, {}: {} does not exist; expected COCO's folder as it unpacks, val2017/ and \
                  annotations/instances_val2017.json",
                 folder.display(),
                 missing.display()
-            )));
+            );
         }
     }
     if args.scenes == Some(0) || args.max_images == Some(0) {
-        return Err(usage("no image to evaluate: expected --scenes and --max-images of at least 1"));
+        refuse!("no image to evaluate: expected --scenes and --max-images of at least 1");
     }
     if !(0.0..=1.0).contains(&args.confidence) {
-        return Err(usage(format!("--confidence is {}: expected a number from 0 to 1", args.confidence)));
+        refuse!("--confidence is {}: expected a number from 0 to 1", args.confidence);
     }
-    for (flag, path) in [("--json", &args.json), ("--save-predictions", &args.save_predictions)] {
-        if let Some(path) = path.as_deref().filter(|path| *path != Path::new("-")) {
-            check_output_file(flag, path)?;
-        }
-    }
-    Ok(())
+    let save_predictions = args.save_predictions.as_deref();
+    Ok(check_outputs([("--json", args.json.as_deref()), ("--save-predictions", save_predictions)])?)
 }
 
 /// The file with the results of finished images, beside the output, if there is one.
@@ -310,7 +297,7 @@ fn open_journal(
 ) -> anyhow::Result<Option<EvalJournal>> {
     let outputs = [&args.json, &args.save_predictions].into_iter().flatten();
     let Some(output) =
-        outputs.into_iter().find(|path| *path != Path::new("-") && (!path.exists() || path.is_file()))
+        outputs.into_iter().find(|path| !is_stdout(path) && (!path.exists() || path.is_file()))
     else {
         return Ok(None);
     };

@@ -3,17 +3,17 @@
 mod shard;
 mod video;
 
-use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use ocelli::classes::ClassMap;
 use ocelli::process_memory::ProcessMemory;
-use ocelli::{Cancellation, Error, ErrorKind, options::DetectorOptions};
+use ocelli::{Cancellation, Detector, Error, ErrorKind, options::DetectorOptions};
 use ocelli_datasets::label::{
     DataSetOptions, Existing, Format, ImageMode, ImageSet, LabelEvent, LabelJob, LabelSettings, LabelVideo,
-    SPILL_BYTES, Summary, find_images, merge,
+    SPILL_BYTES, Shard, Summary, find_images, merge,
 };
+use ocelli_datasets::table::{columns, row};
 
 use self::shard::ShardArg;
 use self::video::VideoArgs;
@@ -226,7 +226,7 @@ fn label(args: &LabelArgs, log: &LogArgs) -> anyhow::Result<()> {
     }
     let devices = args.detector.devices()?;
     if args.work.low_memory && devices.len() > 1 {
-        return Err(usage("--low-memory runs on one device: name one with --engine"));
+        refuse!("--low-memory runs on one device: name one with --engine");
     }
     let workers = workers(args, devices.len())?;
     let with_settings = |mut options: DetectorOptions| {
@@ -236,23 +236,21 @@ fn label(args: &LabelArgs, log: &LogArgs) -> anyhow::Result<()> {
         detector(options)
     };
     let builders = devices.into_iter().map(with_settings).collect::<ocelli::Result<_>>()?;
-    let images = match args.video.video.is_empty() {
-        true => {
-            let (inputs, output) = (args.images.clone(), output.to_owned());
-            until_interrupted(move || find_images(&inputs, &output))?
-        }
-        false => Vec::new(),
-    };
+    let mut images = Vec::new();
+    if args.video.video.is_empty() {
+        let (inputs, output) = (args.images.clone(), output.to_owned());
+        images = until_interrupted(move || find_images(&inputs, &output))?;
+    }
     if args.detector.model.model.is_none() {
-        return Err(usage(
+        refuse!(
             "--model is missing: name the folder of a checkpoint or an exported model; the built-in model, which knows \
-             drawn pictograms and finds nothing in photographs, runs with --model built-in",
-        ));
+             drawn pictograms and finds nothing in photographs, runs with --model built-in"
+        );
     }
     let classes = settings.classes.classes.iter().filter(|class| class.exemplars.is_empty());
     args.detector.model.announce_unknown(classes.flat_map(|class| &class.phrases).map(String::as_str), log);
 
-    let (mut detectors, loading) = load_devices(builders, log)?;
+    let (detectors, loading) = load_devices(builders, log)?;
     let (engines, model) = (engines(&detectors), detectors[0].model().clone());
     settings.check_tracking(&model)?;
     let videos = args.video.read(videos, output);
@@ -263,74 +261,13 @@ fn label(args: &LabelArgs, log: &LogArgs) -> anyhow::Result<()> {
     let existing = Existing { restart, discard_corrections };
     let mut job = LabelJob::open(output, &model, &settings, &options, images, shard, existing)?;
     drop(loading);
-    let (all, todo) = (job.images(), job.pending());
+    let todo = job.pending();
     if todo > 0 {
         status(log, &format!("engine: {engines}"));
     }
-    let mut plan = format!("{} to label", count(todo, "image"));
-    if todo < all {
-        write!(plan, ", {} done before", all - todo).expect("writing to a string does not fail");
-    }
-    if let Some(shard) = shard {
-        let whole = job.images_of_all_shards();
-        let by = scheduler.flatten().map(|scheduler| format!(", by {scheduler}")).unwrap_or_default();
-        write!(plan, "; shard {}/{} of {whole}{by}", shard.index(), shard.count())
-            .expect("writing to a string does not fail");
-    }
-    status(log, &plan);
-    let renamed = job.renamed();
-    if let Some((path, name)) = renamed.first() {
-        let images = count(renamed.len(), "image");
-        status(
-            log,
-            &format!("{images} with another name in the data set, such as {} as {name}", path.display()),
-        );
-    }
-
-    let progress = Progress::new(log, todo as u64);
-    let mut done = 0;
-    let damage = |video: &LabelVideo| Some(named(video.path(), video.damage()?));
-    let mut broken: Vec<String> = videos.iter().filter_map(damage).collect();
-    let mut on_event = |event: LabelEvent<'_>| {
-        match event {
-            LabelEvent::Done { name, .. } => {
-                done += 1;
-                progress.message(name);
-                progress.step();
-            }
-            LabelEvent::Failed { path, error } if videos.iter().any(|video| video.path() == path) => {
-                broken.push(named(path, error));
-            }
-            LabelEvent::Failed { path, error } => {
-                progress.error(&named(path, error));
-                progress.step();
-            }
-            _ => {}
-        }
-        stop_if_interrupted()
-    };
-    let ended = match args.work.low_memory {
-        _ if todo == 0 => Ok(()),
-        _ if !videos.is_empty() => {
-            let cancellation = Cancellation::new();
-            cancel_on_interrupt(&cancellation);
-            job.run_videos(detectors, &videos, &cancellation, &mut on_event)
-        }
-        true => job.run_in_low_memory(detectors.remove(0), spill_bytes, &mut on_event),
-        false => job.run(detectors, workers, &mut on_event),
-    };
-    drop(progress);
-    if interrupted().is_err() {
-        let finished = all - todo + done;
-        status(
-            log,
-            &format!(
-                "interrupted: {finished} of {all} images are done; the same command continues from there"
-            ),
-        );
-    }
-    interrupted()?;
-    ended?;
+    announce(log, &job, shard.map(|shard| (shard, scheduler.flatten())));
+    let work = Work { args, log, videos: &videos, workers, spill_bytes };
+    let broken = work.run(&mut job, detectors)?;
     let summary = job.finish(&mut stop_if_interrupted);
     interrupted()?;
     if let Some(memory) = ProcessMemory::now() {
@@ -338,31 +275,115 @@ fn label(args: &LabelArgs, log: &LogArgs) -> anyhow::Result<()> {
     }
     let summary = summary?;
     report_changes(log, &summary, if videos.is_empty() { "--images" } else { "--video" });
-    if args.files.review.is_none() && (todo > 0 || restart) && output.join("review").is_dir() {
-        let review = output.join("review");
-        status(
-            log,
-            &format!("{} shows an earlier run: write it again with --review, or remove it", review.display()),
-        );
+    let review = output.join("review");
+    if args.files.review.is_none() && (todo > 0 || restart) && review.is_dir() {
+        let review = review.display();
+        status(log, &format!("{review} shows an earlier run: write it again with --review, or remove it"));
     }
     if !summary.added.is_empty() {
         let files = count(summary.added.len(), "corrected label file");
-        let folder = output.join("added");
+        let added = output.join("added");
         status(
             log,
             &format!(
                 "{files} without instances of classes that were added: {} has these; append them, then remove it",
-                folder.display()
+                added.display()
             ),
         );
     }
     report(output, &summary, args.work.strict)?;
-    match &broken[..] {
+    check_videos(&broken, videos.len())
+}
+
+/// Says what is to be done.
+fn announce(log: &LogArgs, job: &LabelJob, shard: Option<(Shard, Option<&str>)>) {
+    let (all, todo) = (job.images(), job.pending());
+    let mut plan = format!("{} to label", count(todo, "image"));
+    if todo < all {
+        plan += &format!(", {} done before", all - todo);
+    }
+    if let Some((shard, scheduler)) = shard {
+        let by = scheduler.map(|scheduler| format!(", by {scheduler}")).unwrap_or_default();
+        let whole = job.images_of_all_shards();
+        plan += &format!("; shard {}/{} of {whole}{by}", shard.index(), shard.count());
+    }
+    status(log, &plan);
+    let renamed = job.renamed();
+    if let Some((path, name)) = renamed.first() {
+        let (images, path) = (count(renamed.len(), "image"), path.display());
+        status(log, &format!("{images} with another name in the data set, such as {path} as {name}"));
+    }
+}
+
+/// How the images of a job are labelled.
+struct Work<'a> {
+    args: &'a LabelArgs,
+    log: &'a LogArgs,
+    videos: &'a [LabelVideo],
+    workers: usize,
+    spill_bytes: u64,
+}
+
+impl Work<'_> {
+    /// Labels the images that are left. Returns why videos end early.
+    fn run(&self, job: &mut LabelJob, mut detectors: Vec<Detector>) -> anyhow::Result<Vec<String>> {
+        let Self { args, log, videos, workers, spill_bytes } = *self;
+        let (all, todo) = (job.images(), job.pending());
+        let progress = Progress::new(log, todo as u64);
+        let mut done = 0;
+        let damage = |video: &LabelVideo| Some(named(video.path(), video.damage()?));
+        let mut broken: Vec<String> = videos.iter().filter_map(damage).collect();
+        let mut on_event = |event: LabelEvent<'_>| {
+            match event {
+                LabelEvent::Done { name, .. } => {
+                    done += 1;
+                    progress.message(name);
+                    progress.step();
+                }
+                LabelEvent::Failed { path, error } if videos.iter().any(|video| video.path() == path) => {
+                    broken.push(named(path, error));
+                }
+                LabelEvent::Failed { path, error } => {
+                    progress.error(&named(path, error));
+                    progress.step();
+                }
+                _ => {}
+            }
+            stop_if_interrupted()
+        };
+        let ended = if todo == 0 {
+            Ok(())
+        } else if !videos.is_empty() {
+            let cancellation = Cancellation::new();
+            cancel_on_interrupt(&cancellation);
+            job.run_videos(detectors, videos, &cancellation, &mut on_event)
+        } else if args.work.low_memory {
+            job.run_in_low_memory(detectors.remove(0), spill_bytes, &mut on_event)
+        } else {
+            job.run(detectors, workers, &mut on_event)
+        };
+        drop(progress);
+        if let Err(stop) = interrupted() {
+            let finished = all - todo + done;
+            let line = format!(
+                "interrupted: {finished} of {all} images are done; the same command continues from there"
+            );
+            status(log, &line);
+            return Err(stop.into());
+        }
+        ended?;
+        Ok(broken)
+    }
+}
+
+/// The error about videos that end early.
+fn check_videos(broken: &[String], all: usize) -> anyhow::Result<()> {
+    match broken {
         [] => Ok(()),
         [one] => anyhow::bail!("{one}; the frames before are labelled"),
         [first, others @ ..] => {
             others.iter().for_each(|other| diagnostic(&format!("error: {other}")));
-            let (broken, all) = (broken.len(), videos.len());
+            let broken = broken.len();
             anyhow::bail!(
                 "{broken} of {all} videos end early; the frames before are labelled; the first: {first}"
             )
@@ -419,7 +440,7 @@ fn data_set_options(args: &LabelArgs) -> anyhow::Result<DataSetOptions> {
     let is_of_images = |format: &Format| !matches!(format, Format::Coco | Format::Masks | Format::YoutubeVis);
     let is_without_images = !formats.iter().any(is_of_images);
     if formats.contains(&Format::YoutubeVis) && args.video.video.is_empty() {
-        return Err(usage("--format youtube-vis follows objects through videos: name one with --video"));
+        refuse!("--format youtube-vis follows objects through videos: name one with --video");
     }
     let files = &args.files;
     let images = match (files.link, files.copy, files.no_images) {
@@ -431,21 +452,15 @@ fn data_set_options(args: &LabelArgs) -> anyhow::Result<DataSetOptions> {
         _ => ImageMode::Link,
     };
     if !(0.0..1.0).contains(&files.val_share) {
-        return Err(usage(format!(
-            "--val-share is {}: expected a number from 0 to below 1",
-            files.val_share
-        )));
+        refuse!("--val-share is {}: expected a number from 0 to below 1", files.val_share);
     }
     if !(0.0..=1.0).contains(&files.review_below) {
-        return Err(usage(format!(
-            "--review-below is {}: expected a number from 0 to 1",
-            files.review_below
-        )));
+        refuse!("--review-below is {}: expected a number from 0 to 1", files.review_below);
     }
     if files.no_images && !is_without_images {
-        return Err(usage(
-            "--no-images: trainers find the labels of YOLO and VOC beside the images only; use --link or --copy",
-        ));
+        refuse!(
+            "--no-images: trainers find the labels of YOLO and VOC beside the images only; use --link or --copy"
+        );
     }
     let options = DataSetOptions {
         formats,
@@ -458,10 +473,10 @@ fn data_set_options(args: &LabelArgs) -> anyhow::Result<DataSetOptions> {
     options.check()?;
     let in_need = |format: &&Format| matches!(format, Format::YoloSeg | Format::Masks | Format::YoutubeVis);
     if let Some(format) = options.formats.iter().find(in_need).filter(|_| files.no_masks) {
-        return Err(usage(format!("--format {format} needs masks: leave --no-masks out")));
+        refuse!("--format {format} needs masks: leave --no-masks out");
     }
     if files.min_area.is_nan() || files.min_area < 0.0 {
-        return Err(usage(format!("--min-area is {}: expected a number of pixels", files.min_area)));
+        refuse!("--min-area is {}: expected a number of pixels", files.min_area);
     }
     Ok(options)
 }
@@ -475,7 +490,7 @@ fn settings(args: &LabelArgs, options: &DataSetOptions, log: &LogArgs) -> anyhow
                 ocelli::image::has_image_extension(Path::new(name)) && Path::new(name).is_file()
             };
             if let Some(name) = map.names().find(is_image) {
-                return Err(usage(format!("--classes, {name}: this is an image; name it with --images")));
+                refuse!("--classes, {name}: this is an image; name it with --images");
             }
             map
         }
@@ -516,14 +531,14 @@ fn spill_bytes(args: &LabelArgs) -> anyhow::Result<u64> {
 /// was labelled.
 fn report(output: &Path, summary: &Summary, strict: bool) -> anyhow::Result<()> {
     print(|out| {
-        let widest = summary.classes.iter().map(|class| class.name.chars().count()).max().unwrap_or(0).max(5);
-        writeln!(out, "{:<widest$}  {:>9}  {:>9}", "class", "instances", "images")?;
         let is_long = summary.classes.len() > LISTED;
-        for class in summary.classes.iter().filter(|class| !is_long || class.instances > 0) {
-            writeln!(out, "{:<widest$}  {:>9}  {:>9}", class.name, class.instances, class.images)?;
-        }
-        let instances: u64 = summary.classes.iter().map(|class| class.instances).sum();
-        writeln!(out, "{:<widest$}  {instances:>9}  {:>9}", "all", summary.images)?;
+        let shown = summary.classes.iter().filter(|class| !is_long || class.instances > 0);
+        let counts = |instances: u64, images: u64| [instances, images].map(|count| count.to_string());
+        let mut rows = vec![row("class", ["instances", "images"])];
+        rows.extend(shown.map(|class| row(&class.name, counts(class.instances, class.images))));
+        let instances = summary.classes.iter().map(|class| class.instances).sum();
+        rows.push(row("all", counts(instances, summary.images)));
+        out.write_all(columns(&rows, 1).as_bytes())?;
         let empty = summary.classes.iter().filter(|class| class.instances == 0).count();
         if is_long && empty > 0 {
             writeln!(out, "{empty} of {} classes have no instances", summary.classes.len())?;

@@ -115,7 +115,7 @@ pub fn run(args: &ServeArgs, log: &LogArgs) -> anyhow::Result<()> {
     }
     let devices = args.detector.devices()?;
     if args.low_memory && devices.len() > 1 {
-        return Err(usage("--low-memory runs on one device: name one with --engine"));
+        refuse!("--low-memory runs on one device: name one with --engine");
     }
     let with_masks = |options| detector(DetectorOptions { masks: !args.no_masks, ..options });
     // Sessions follow objects through whole frames; the devices take turns.

@@ -9,7 +9,8 @@ use clap::{Args, ValueEnum};
 use ocelli::tracking::{ByteTracker, MotBox, MotWriter, TrackerDetection, read_mot};
 
 use crate::args::{INPUT, OUTPUT};
-use crate::{LogArgs, Progress, TrackerArgs, check_output_file, interrupted, status, usage};
+use crate::output::is_stdout;
+use crate::{LogArgs, Progress, TrackerArgs, check_output_file, interrupted, status};
 
 /// Arguments of `ocelli track`.
 #[derive(Args, Debug)]
@@ -46,9 +47,9 @@ enum Gaps {
 pub fn run(args: &TrackArgs, log: &LogArgs) -> anyhow::Result<()> {
     let options = args.tracker.options()?;
     if !(args.frame_step.is_finite() && args.frame_step > 0.0) {
-        return Err(usage(format!("--frame-step is {}: expected a number above 0", args.frame_step)));
+        refuse!("--frame-step is {}: expected a number above 0", args.frame_step);
     }
-    let to_file = args.output != Path::new("-");
+    let to_file = !is_stdout(&args.output);
     if to_file {
         check_output_file("--output", &args.output)?;
     }
@@ -104,12 +105,12 @@ fn replay(
 }
 
 fn read(path: &Path) -> anyhow::Result<Vec<MotBox>> {
-    if path == Path::new("-") {
+    if is_stdout(path) {
         return Ok(read_mot("stdin", io::stdin().lock())?);
     }
     let name = path.display().to_string();
     if path.is_dir() {
-        return Err(usage(format!("--detections, {name}: it is a folder; name a file")));
+        refuse!("--detections, {name}: it is a folder; name a file");
     }
     let file = File::open(path).with_context(|| format!("cannot read the detections, {name}"))?;
     Ok(read_mot(&name, BufReader::new(file))?)

@@ -4,11 +4,11 @@ mod benchmark;
 mod comparison;
 mod delivery;
 mod given;
-mod job;
 mod live_view;
 mod mqtt;
 mod progress;
 mod reach;
+mod run;
 mod sinks;
 mod source;
 mod summary;
@@ -23,31 +23,30 @@ use std::time::Duration;
 use clap::Args;
 use ocelli::classes::ClassMap;
 use ocelli::masklets::{MaskTracker, MaskletOptions};
-use ocelli::sink::JsonLines;
-use ocelli::source::SeveralStates;
+use ocelli::tracking::ByteTrackerOptions;
 use ocelli::{
-    Cancellation, Detector, DetectorBuilder, Pipeline, Prompt, Prompts,
+    Cancellation, Detector, DetectorBuilder, Pipeline, PipelineBuilder, Prompt, Prompts,
     options::{DetectorOptions, PipelineOptions},
     pipeline::{FramePolicy, Latency, MotionGate, StatsRecorder},
 };
 
-use self::given::{Given, GivenArgs};
-use self::job::Job;
+use self::given::{GivenArgs, GivenObjects};
+use self::run::VideoRun;
 use self::sinks::SinkArgs;
-use self::source::SourceArgs;
 #[cfg(feature = "test-support")]
 pub use self::source::parse_sources;
+use self::source::{OpenSource, SourceArgs};
 #[cfg(feature = "test-support")]
 pub use self::zones::parse_zones;
-use self::zones::{Counting, ZoneSink, ZonesFile};
+use self::zones::{Counting, ZonesFile};
 use crate::args::{
     DETECTION, DartArgs, ExemplarArg, OUTPUT, PERFORMANCE, PrivacyArgs, ScreenArgs, TileArgs,
     built_in_model_help, class_map, coco_classes, embed_exemplars, one_of, prompts, thresholds,
 };
 use crate::loading::{engines, load_devices};
+use crate::output::check_outputs;
 use crate::{
-    DetectorArgs, LogArgs, TrackerArgs, cancel_on_interrupt, check_output_file, detector, interrupted, print,
-    status, usage,
+    DetectorArgs, LogArgs, TrackerArgs, cancel_on_interrupt, detector, interrupted, print, status, usage,
 };
 
 /// Reads the address of `--mqtt`, for the tests that feed it corrupt ones; whether it is valid.
@@ -188,6 +187,56 @@ pub struct VideoArgs {
     dart: DartArgs,
 }
 
+/// What the arguments say, which is checked before a camera is waited for.
+struct Plan {
+    /// Objects to follow in place of classes.
+    given: Option<GivenObjects>,
+    classes: ClassMap,
+    zones: Option<ZonesFile>,
+    gate: Option<MotionGate>,
+    tracker: ByteTrackerOptions,
+    builders: Vec<DetectorBuilder>,
+    source: SourceArgs,
+}
+
+impl Plan {
+    fn new(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<Self> {
+        let given = args.given.read()?;
+        let classes = match &given {
+            Some(given) => given_classes(args, given)?,
+            None => requested_classes(args, log)?,
+        };
+        args.sinks.check()?;
+        check_outputs([("--stats", args.stats.as_deref())])?;
+        let zones = args.sinks.zones.as_deref().map(ZonesFile::read).transpose()?;
+        args.check(given.is_some(), zones.as_ref())?;
+        let (gate, tracker) = (motion_gate(args)?, args.tracker.options()?);
+        if args.memory {
+            args.detector.model.check_tracker("--memory")?;
+        }
+        let builders = detectors(args, &classes)?;
+        builders.iter().try_for_each(DetectorBuilder::check_files)?;
+        args.dart.announce(args.benchmark, log);
+        let mut source = args.source.clone();
+        source.video.splice(0..0, args.named.iter().cloned());
+        if source.max_frames == Some(0) {
+            status(log, "--max-frames 0 reads all frames, as without it");
+            source.max_frames = None;
+        }
+        if source.sources.is_some() && !source.video.is_empty() {
+            refuse!("--sources: the file lists all sources; do not name others");
+        }
+        Ok(Self { given, classes, zones, gate, tracker, builders, source })
+    }
+
+    fn prompts(&self, args: &VideoArgs) -> ocelli::Result<Prompts> {
+        match &self.given {
+            Some(given) => Prompts::new(given.labels.iter().map(|label| Prompt::visual(label.clone()))),
+            None => prompts(&self.classes, &args.exemplar),
+        }
+    }
+}
+
 /// Runs the pipeline over a source.
 pub fn run(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<()> {
     if args.config_schema {
@@ -196,115 +245,44 @@ pub fn run(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<()> {
         text.push(b'\n');
         return print(|out| out.write_all(&text));
     }
-    let given = args.given.read()?;
-    let classes = match &given {
-        Some(given) => given_classes(args, given)?,
-        None => requested_classes(args, log)?,
-    };
-    args.sinks.check()?;
-    if let Some(path) = args.stats.as_deref().filter(|path| *path != Path::new("-")) {
-        check_output_file("--stats", path)?;
-    }
-    let has_tracks = args.has_tracks();
-    let zones = args.sinks.zones.as_deref().map(ZonesFile::read).transpose()?;
-    args.check(given.is_some(), zones.as_ref())?;
-    let gate = motion_gate(args)?;
-    let tracker = args.tracker.options()?;
-    if args.memory {
-        args.detector.model.check_tracker("--memory")?;
-    }
-    let builders = detectors(args, &classes)?;
-    // A camera may be waited for.
-    builders.iter().try_for_each(DetectorBuilder::check_files)?;
-    args.dart.announce(args.benchmark, log);
+    let mut plan = Plan::new(args, log)?;
     let cancellation = Cancellation::new();
     cancel_on_interrupt(&cancellation);
-    let names: Vec<&str> = classes.names().collect();
-    let mut source = args.source.clone();
-    source.video.splice(0..0, args.named.iter().cloned());
-    if source.max_frames == Some(0) {
-        status(log, "--max-frames 0 reads all frames, as without it");
-        source.max_frames = None;
-    }
-    if source.sources.is_some() && !source.video.is_empty() {
-        return Err(usage("--sources: the file lists all sources; do not name others"));
-    }
     if args.benchmark {
-        let prompts = prompts(&classes, &args.exemplar)?;
-        return benchmark::run(args, log, (&classes, &prompts), &source, &cancellation);
+        let prompts = prompts(&plan.classes, &args.exemplar)?;
+        return benchmark::run(args, log, (&plan.classes, &prompts), &plan.source, &cancellation);
     }
+    let prompts = plan.prompts(args)?;
+    let names: Vec<&str> = plan.classes.names().collect();
     let newest = args.policy.map(|policy| policy == FramePolicy::Latest);
-    let opened = source.open(&names, newest, &cancellation)?;
-    let states = opened.states.clone();
-    let sources = states.as_ref().map_or(1, |states| states.snapshot().len());
-    if states.is_some() {
-        if given.is_some() {
-            return Err(usage("--points and --init-masks have the objects of one source: name one"));
-        }
-        if args.memory && args.track {
-            return Err(usage(
-                "--track beside --memory compares them on one source: name one, or leave out --track",
-            ));
-        }
-        args.sinks.check_several()?;
+    let opened = plan.source.open(&names, newest, &cancellation)?;
+    args.check_source(&opened, plan.given.is_some())?;
+    let (info, source_names) = (opened.info().clone(), opened.names());
+    if let (Some(gate), Some(zones)) = (plan.gate.take(), &plan.zones) {
+        plan.gate = Some(gate.with_ignored(zones.ignored(&source_names)?));
     }
-    let mut read = opened.files.clone();
-    read.extend(args.given.files());
-    args.sinks.check_against(&read, args.stats.as_deref())?;
-    let info = opened.info().clone();
-    let several = states.as_ref().map(SeveralStates::snapshot).unwrap_or_default();
-    let mut source_names: Vec<String> = several.into_iter().map(|state| state.name).collect();
-    if source_names.is_empty() {
-        source_names.push(info.name.clone());
-    }
-    let gate = match (gate, &zones) {
-        (Some(gate), Some(zones)) => Some(gate.with_ignored(zones.ignored(&source_names)?)),
-        (gate, _) => gate,
-    };
-    let counting = zones.map(|zones| Counting::new(zones, &source_names)).transpose()?;
-    let mut sinks = args.sinks.open(&info, sources, has_tracks, &cancellation, log)?;
+    let counting = plan.zones.take().map(|zones| Counting::new(zones, &source_names)).transpose()?;
+    let mut sinks = args.sinks.open(&info, source_names.len(), args.has_tracks(), &cancellation, log)?;
     if let Some(counting) = &counting {
-        let events = args.sinks.events.as_deref().map(JsonLines::create).transpose()?;
-        let webhook = args.sinks.webhook.as_deref().map(webhook::start).transpose()?;
-        let mqtt = args.sinks.mqtt.as_deref().map(mqtt::start).transpose()?;
-        let deliveries = webhook.into_iter().chain(mqtt).collect();
-        sinks.all.push(Box::new(ZoneSink::new(counting.clone(), events, deliveries)));
+        sinks.all.push(Box::new(args.sinks.zone_sink(counting)?));
     }
     if sinks.video && info.has_sound {
         status(log, &format!("{} has sound, which is not copied to the output", info.name));
     }
-
-    let prompts = match &given {
-        Some(given) => Prompts::new(given.labels.iter().map(|label| Prompt::visual(label.clone())))?,
-        None => prompts(&classes, &args.exemplar)?,
-    };
     let labels: Vec<&str> = prompts.iter().map(|prompt| &**prompt.label()).collect();
     let redaction = args.privacy.redaction(&labels)?;
-    if !source.is_drawn() {
+    if !plan.source.is_drawn() {
         args.detector.model.announce_built_in(&prompts, log);
     }
-    let (mut detectors, loading) = load_devices(builders, log)?;
+    let (mut detectors, loading) = load_devices(plan.builders, log)?;
     let engine = engines(&detectors);
-    let mut detector = detectors.remove(0);
-    let masklets = args.masklets(&detector);
-    let pipeline = match given {
-        Some(given) => {
-            let labels = given.labels.clone();
-            Pipeline::builder_of_objects(detector, labels, given.objects(info.size)?, masklets)
-        }
-        None => {
-            let mut embedded = detector.prepare(&prompts)?;
-            if let Some(path) = &args.exemplar_image {
-                embedded = embed_exemplars(path, &mut detector, &prompts)?;
-            }
-            Pipeline::builder_embedded(detector, embedded)
-        }
-    };
+    let masklets = args.masklets(&detectors[0]);
+    let pipeline = pipeline(args, detectors.remove(0), plan.given, &prompts, info.size)?;
     drop(loading);
     status(log, &format!("engine: {engine}"));
     interrupted()?;
 
-    let job = Job {
+    let run = VideoRun {
         args,
         log,
         info,
@@ -313,18 +291,18 @@ pub fn run(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<()> {
         stats: StatsRecorder::new(),
         counts: Arc::default(),
         comparison: (args.memory && args.track).then(Arc::default),
-        states,
+        states: opened.states,
         counting,
     };
     let options = PipelineOptions {
-        tracker: args.track.then_some(tracker),
+        tracker: args.track.then_some(plan.tracker),
         memory: args.memory.then_some(masklets),
         camera_motion: args.camera_motion,
         appearance: args.appearance,
-        policy: args.policy.filter(|_| job.states.is_none()),
+        policy: args.policy.filter(|_| run.states.is_none()),
         latency: args.latency,
         detect_every: args.detect_every,
-        motion_gate: gate,
+        motion_gate: plan.gate,
         class_budget: args.class_budget,
         sequential: args.sequential,
         ..PipelineOptions::default()
@@ -333,14 +311,34 @@ pub fn run(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<()> {
         .with_options(|all| *all = options)
         .with_more_devices(detectors)
         .with_cancellation(cancellation.clone())
-        .with_stats(job.stats.clone())
-        .with_drawing(job.drawing())
-        .with_observer(job.observer());
+        .with_stats(run.stats.clone())
+        .with_drawing(run.drawing())
+        .with_observer(run.observer());
     if let Some(redaction) = redaction {
         pipeline = pipeline.with_redaction(redaction);
     }
     let end = pipeline.run(opened.source, &mut sinks.all);
-    job.conclude(end.map_err(anyhow::Error::from), &sinks, &cancellation)
+    run.conclude(end.map_err(anyhow::Error::from), &sinks, &cancellation)
+}
+
+/// The pipeline of the first device, for frames of a known size if there is one.
+fn pipeline(
+    args: &VideoArgs,
+    mut detector: Detector,
+    given: Option<GivenObjects>,
+    prompts: &Prompts,
+    size: Option<(u32, u32)>,
+) -> anyhow::Result<PipelineBuilder> {
+    let masklets = args.masklets(&detector);
+    if let Some(given) = given {
+        let labels = given.labels.clone();
+        return Ok(Pipeline::builder_of_objects(detector, labels, given.objects(size)?, masklets));
+    }
+    let mut embedded = detector.prepare(prompts)?;
+    if let Some(path) = &args.exemplar_image {
+        embedded = embed_exemplars(path, &mut detector, prompts)?;
+    }
+    Ok(Pipeline::builder_embedded(detector, embedded))
 }
 
 /// The detector on each device, from the arguments.
@@ -353,7 +351,7 @@ fn detectors(args: &VideoArgs, classes: &ClassMap) -> anyhow::Result<Vec<Detecto
         ("--latency low", args.latency == Some(Latency::Low)),
     ];
     if let Some((flag, _)) = of_one.into_iter().find(|(_, is_given)| *is_given && devices.len() > 1) {
-        return Err(usage(format!("{flag} runs on one device: name one with --engine")));
+        refuse!("{flag} runs on one device: name one with --engine");
     }
     devices.into_iter().map(|device| Ok(detector(options(args, device, classes)?)?)).collect()
 }
@@ -379,18 +377,12 @@ impl VideoArgs {
 
     /// Refuses options that do not fit each other. `given`: whether objects of the user are followed.
     fn check(&self, given: bool, zones: Option<&ZonesFile>) -> anyhow::Result<()> {
-        if let Some(flag) = self.tracker.first_given().filter(|_| !self.track) {
-            return Err(usage(format!("{flag} is an option of the tracker: add --track")));
-        }
+        let has_tracks = self.has_tracks();
         let has_masks = self.memory || self.track && self.masks;
-        let of_masks = self.sinks.of_masks().into_iter().find(|(_, path)| path.is_some());
-        if let Some((flag, _)) = of_masks.filter(|_| !has_masks) {
-            return Err(usage(format!(
-                "{flag} writes masks of tracks: add --memory, or --track and --masks"
-            )));
-        }
+        let of_tracker = self.tracker.first_given().filter(|_| !self.track);
+        let of_masks = self.sinks.of_masks().into_iter().find(|(_, path)| path.is_some() && !has_masks);
         let every_frame = "it needs the features and detections of every frame";
-        for (flag, is_given, why) in [
+        let beside_memory = [
             ("--detect-every", self.detect_every.is_some(), every_frame),
             ("--when-moving", self.when_moving.is_some(), every_frame),
             (
@@ -401,13 +393,9 @@ impl VideoArgs {
             ("--tile", self.tiles.tile.is_some(), "it follows what it sees in whole frames"),
             ("--camera-motion", self.camera_motion, "it finds objects by their masks, wherever they move"),
             ("--appearance", self.appearance, "it knows what objects look like by itself"),
-        ] {
-            if self.memory && is_given {
-                return Err(usage(format!("{flag} beside --memory: {why}; leave out --memory, or {flag}")));
-            }
-        }
-        let has_tracks = self.has_tracks();
-        let rows = [
+        ];
+        let beside_memory = beside_memory.into_iter().find(|(_, is_given, _)| self.memory && *is_given);
+        let alone = [
             (self.camera_motion && !self.track, "--camera-motion moves tracks: add --track"),
             (self.appearance && !self.track, "--appearance finds tracks again: add --track"),
             (
@@ -424,10 +412,34 @@ impl VideoArgs {
                 "--zones has regions to ignore only, which are for --when-moving",
             ),
         ];
-        match rows.into_iter().find(|(is_wrong, _)| *is_wrong) {
-            Some((_, why)) => Err(usage(why)),
-            None => Ok(()),
+        let why = [
+            of_tracker.map(|flag| format!("{flag} is an option of the tracker: add --track")),
+            of_masks.map(|(flag, _)| {
+                format!("{flag} writes masks of tracks: add --memory, or --track and --masks")
+            }),
+            beside_memory.map(|(flag, _, why)| {
+                format!("{flag} beside --memory: {why}; leave out --memory, or {flag}")
+            }),
+            alone.into_iter().find(|(is_wrong, _)| *is_wrong).map(|(_, why)| why.to_owned()),
+        ];
+        why.into_iter().flatten().next().map_or(Ok(()), |why| Err(usage(why)))
+    }
+
+    /// Refuses options that do not fit the source. `given`: whether objects of the user are followed.
+    fn check_source(&self, opened: &OpenSource, given: bool) -> anyhow::Result<()> {
+        if opened.states.is_some() {
+            if given {
+                refuse!("--points and --init-masks have the objects of one source: name one");
+            }
+            if self.memory && self.track {
+                refuse!(
+                    "--track beside --memory compares them on one source: name one, or leave out --track"
+                );
+            }
+            self.sinks.check_several()?;
         }
+        let read = [&opened.files[..], &self.given.files()].concat();
+        self.sinks.check_against(&read, self.stats.as_deref())
     }
 
     /// The options of the tracker by memory.
@@ -456,10 +468,10 @@ fn motion_gate(args: &VideoArgs) -> anyhow::Result<Option<MotionGate>> {
 }
 
 /// The classes of objects that are given in place of classes.
-fn given_classes(args: &VideoArgs, given: &Given) -> anyhow::Result<ClassMap> {
+fn given_classes(args: &VideoArgs, given: &GivenObjects) -> anyhow::Result<ClassMap> {
     if args.coco || !args.classes.is_empty() || !args.exemplar.is_empty() {
         let why = "they follow objects of yours, and nothing is detected: leave out --classes, --coco and --exemplar";
-        return Err(usage(format!("--points, --init-masks: {why}")));
+        refuse!("--points, --init-masks: {why}");
     }
     Ok(ClassMap::from_names(given.labels.iter().map(|label| &**label)))
 }
@@ -469,15 +481,11 @@ fn requested_classes(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<ClassMap
         return Ok(coco_classes());
     }
     if args.classes.is_empty() && args.exemplar.is_empty() {
-        return Err(usage(
-            "nothing to detect: name classes with --classes, or use those of COCO with --coco",
-        ));
+        refuse!("nothing to detect: name classes with --classes, or use those of COCO with --coco");
     }
     let classes = class_map(&args.classes, log)?;
     if let Some(name) = classes.names().find(|name| Path::new(name).is_file()) {
-        return Err(usage(format!(
-            "--classes, {name}: this is a file; name it with --video, or before --classes"
-        )));
+        refuse!("--classes, {name}: this is a file; name it with --video, or before --classes");
     }
     Ok(classes)
 }

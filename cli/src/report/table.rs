@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use ocelli_datasets::table::{columns, printable, row};
 use serde_json::Value;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
@@ -10,22 +11,11 @@ use super::ImageReport;
 /// The maximum width of a label in terminal columns.
 const WIDEST: usize = 48;
 
-/// Options of [`write_table`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TableOptions {
-    /// The maximum number of rows for an image, those with the highest scores; a last line counts the others. `None` for
-    /// all.
-    pub max_rows: Option<usize>,
-}
+/// The maximum number of rows for an image.
+pub const MOST_ROWS: usize = 20;
 
-impl Default for TableOptions {
-    /// At most 20 rows.
-    fn default() -> Self {
-        Self { max_rows: Some(20) }
-    }
-}
-
-/// Writes the detections of one image: a heading, then a row for each detection.
+/// Writes the detections of one image: a heading, then a row for each detection, at most `most`; a last line counts the
+/// others.
 ///
 /// ```text
 /// street.jpg   1280 × 720   2 detections   412 ms
@@ -37,7 +27,7 @@ impl Default for TableOptions {
 ///
 /// # Errors
 /// If `writer` fails.
-pub fn write_table(mut writer: impl Write, image: &ImageReport, options: TableOptions) -> io::Result<()> {
+pub fn write_table(mut writer: impl Write, image: &ImageReport, most: usize) -> io::Result<()> {
     let count = match image.detections.len() {
         0 => "nothing found".into(),
         1 => "1 detection".into(),
@@ -47,41 +37,22 @@ pub fn write_table(mut writer: impl Write, image: &ImageReport, options: TableOp
     let time = total.map(|total| format!("   {total:.0} ms")).unwrap_or_default();
     writeln!(writer, "{}   {} × {}   {count}{time}", printable(&image.file), image.width, image.height)?;
 
-    let shown = image.detections.len().min(options.max_rows.unwrap_or(usize::MAX));
+    let shown = image.detections.len().min(most);
     if shown == 0 {
         return more(&mut writer, image.detections.len());
     }
-    let heading = ["label", "score", "x1", "y1", "x2", "y2"].map(String::from);
-    let rows = image.detections[..shown].iter().map(|detection| {
-        let [x1, y1, x2, y2] = detection.bbox.to_xyxy().map(|edge| format!("{edge:.1}"));
-        [cut(&printable(&detection.label)), format!("{:.3}", detection.score), x1, y1, x2, y2]
-    });
-    let rows: Vec<[String; 6]> = std::iter::once(heading).chain(rows).collect();
-    let mut widths = [0; 6];
-    for row in &rows {
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = cell.width().max(*width);
-        }
-    }
-    for row in &rows {
-        let mut line = String::from(" ");
-        for (column, (cell, width)) in row.iter().zip(widths).enumerate() {
-            let padding = " ".repeat(width - cell.width());
-            // Labels to the left, numbers to the right.
-            let (before, after) = if column == 0 { ("", padding.as_str()) } else { (padding.as_str(), "") };
-            line.extend([" ", before, cell, after, " "]);
-        }
-        writeln!(writer, "{}", line.trim_end())?;
-    }
+    let mut rows = vec![row("label", ["score", "x1", "y1", "x2", "y2"])];
+    rows.extend(image.detections[..shown].iter().map(|detection| {
+        let edges = detection.bbox.to_xyxy().map(|edge| format!("{edge:.1}"));
+        let numbers = std::iter::once(format!("{:.3}", detection.score)).chain(edges);
+        row(&cut(&printable(&detection.label)), numbers)
+    }));
+    columns(&rows, 1).lines().try_for_each(|line| writeln!(writer, "  {line}"))?;
     more(&mut writer, image.detections.len() - shown)
 }
 
 fn more(writer: &mut impl Write, count: usize) -> io::Result<()> {
     if count == 0 { Ok(()) } else { writeln!(writer, "  … and {count} more") }
-}
-
-fn printable(text: &str) -> String {
-    text.chars().map(|letter| if letter.is_control() { '\u{FFFD}' } else { letter }).collect()
 }
 
 /// The text, truncated with `…` to the maximum width.

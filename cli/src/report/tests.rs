@@ -2,7 +2,9 @@ use ocelli::report::DetectionRecord;
 use ocelli::{BoundingBox, Detection, Mask, StageTimes};
 use unicode_width::UnicodeWidthStr;
 
-use super::{ImageReport, Report, TableOptions, timings, write_table};
+use crate::output::write_json;
+
+use super::{ImageReport, Report, timings, write_table};
 
 fn record(label: &str, score: f32, edges: [f32; 4]) -> DetectionRecord {
     let bbox = BoundingBox::from(edges);
@@ -22,7 +24,7 @@ fn json_has_the_documented_form() {
     masked.mask = Some(Mask::from_bitmap(&[1, 1, 0, 1, 0, 0], 3, 2).expect("a bitmap of that size"));
     let report = Report { images: vec![image(vec![masked, record("\"red\" apple", 0.3, [0.1; 4])])] };
     let mut text = Vec::new();
-    report.write_json(&mut text).expect("memory can be written to");
+    write_json(&mut text, &report).expect("memory can be written to");
     let text = String::from_utf8(text).expect("JSON is UTF-8");
     let expected = concat!(
         r#"{"images":[{"file":"street.jpg","width":1280,"height":720,"detections":["#,
@@ -43,9 +45,9 @@ fn json_has_the_documented_form() {
     assert!((read.images[0].detections[0].score - 0.931_23).abs() < 1e-6);
 }
 
-fn table(image: &ImageReport, max_rows: Option<usize>) -> String {
+fn table(image: &ImageReport, most: usize) -> String {
     let mut text = Vec::new();
-    write_table(&mut text, image, TableOptions { max_rows }).expect("memory can be written to");
+    write_table(&mut text, image, most).expect("memory can be written to");
     String::from_utf8(text).expect("tables are UTF-8")
 }
 
@@ -59,21 +61,21 @@ street.jpg   1280 × 720   2 detections   412 ms
   person      0.931  12.4  40.0  200.1  310.9
   赤いりんご  0.400   0.0   0.0    0.0    0.0
 ";
-    assert_eq!(table(&image(rows), None), expected);
+    assert_eq!(table(&image(rows), usize::MAX), expected);
 }
 
 #[test]
 fn tables_are_limited_in_length() {
-    assert_eq!(table(&image(Vec::new()), Some(5)), "street.jpg   1280 × 720   nothing found   412 ms\n");
+    assert_eq!(table(&image(Vec::new()), 5), "street.jpg   1280 × 720   nothing found   412 ms\n");
     let many: Vec<_> = (0..300).map(|_| record("ant", 0.5, [1.0; 4])).collect();
-    for (max_rows, lines, last) in [
-        (Some(5), 8, "  … and 295 more"),
-        (Some(0), 2, "  … and 300 more"),
-        (Some(300), 302, "  ant    0.500  1.0  1.0  1.0  1.0"),
-        (None, 302, "  ant    0.500  1.0  1.0  1.0  1.0"),
+    for (most, lines, last) in [
+        (5, 8, "  … and 295 more"),
+        (0, 2, "  … and 300 more"),
+        (300, 302, "  ant    0.500  1.0  1.0  1.0  1.0"),
+        (usize::MAX, 302, "  ant    0.500  1.0  1.0  1.0  1.0"),
     ] {
-        let text = table(&image(many.clone()), max_rows);
-        assert_eq!((text.lines().count(), text.lines().last()), (lines, Some(last)), "{max_rows:?}");
+        let text = table(&image(many.clone()), most);
+        assert_eq!((text.lines().count(), text.lines().last()), (lines, Some(last)), "{most}");
     }
 }
 
@@ -83,7 +85,7 @@ fn labels_cannot_control_the_terminal_or_break_the_columns() {
         image(vec![record("a\u{1b}[31m\nb", 0.5, [1.0; 4]), record(&"長い".repeat(40), 0.5, [1.0; 4])]);
     report.file = "x\r\u{7}.png".into();
     report.timing_ms.clear();
-    let text = table(&report, None);
+    let text = table(&report, usize::MAX);
     assert!(!text.chars().any(|letter| letter.is_control() && letter != '\n'), "{text:?}");
     let widths: Vec<usize> = text.lines().skip(1).map(UnicodeWidthStr::width).collect();
     assert!(widths.len() == 3 && widths.iter().all(|&width| width == widths[0] && width < 80), "{text}");

@@ -2,10 +2,11 @@
 
 use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 
-use hotcoco::COCOeval;
 use hotcoco::params::IouType;
 use hotcoco::types::Annotation;
+use hotcoco::{AccumulatedEval, COCOeval};
 use serde::Serialize;
 
 use super::{Predictions, Truth};
@@ -62,7 +63,6 @@ pub struct ClassAccuracy {
     /// The category's name.
     pub name: String,
     /// Number of instances, without crowds.
-    #[serde(rename = "things")]
     pub instances: usize,
     /// Average precision.
     pub ap: Option<f64>,
@@ -117,25 +117,7 @@ pub fn average_precision(
     evaluation.params.img_ids = image_ids.to_vec();
     evaluation.evaluate().map_err(invalid)?;
     evaluation.accumulate();
-    // Computes the figures; `summarize` would print them, too.
-    evaluation.summarize_lines();
-    let stats = evaluation.stats().unwrap_or_default();
-    let stat = |index: usize| stats.get(index).copied().and_then(figure);
-    Ok(Accuracy {
-        ap: stat(0),
-        ap50: stat(1),
-        ap75: stat(2),
-        ap_small: stat(3),
-        ap_medium: stat(4),
-        ap_large: stat(5),
-        ar1: stat(6),
-        ar10: stat(7),
-        ar100: stat(8),
-        ar_small: stat(9),
-        ar_medium: stat(10),
-        ar_large: stat(11),
-        per_class: per_class(truth, &evaluation, image_ids),
-    })
+    Ok(evaluation.accumulated().map(|arrays| figures(truth, arrays, image_ids)).unwrap_or_default())
 }
 
 /// Detections of a class in an image that count, as in COCO's evaluation.
@@ -158,30 +140,93 @@ fn best_of_each(predictions: &Predictions) -> Vec<Annotation> {
     kept.map(|(_, one)| one.clone()).collect()
 }
 
-/// COCO writes -1 for figures without instances.
-fn figure(value: f64) -> Option<f64> {
-    (value >= 0.0).then_some(value)
-}
-
-/// Indices on the axes of hotcoco's arrays: IoU thresholds and areas.
-const AT_50: std::ops::Range<usize> = 0..1;
-const AT_75: std::ops::Range<usize> = 5..6;
+/// Indices on the axis of areas.
 const ALL: usize = 0;
 const SMALL: usize = 1;
 const MEDIUM: usize = 2;
 const LARGE: usize = 3;
 
-fn per_class(truth: &Truth, evaluation: &COCOeval, image_ids: &[u64]) -> Vec<ClassAccuracy> {
-    let Some(arrays) = evaluation.accumulated() else { return Vec::new() };
+impl Accuracy {
+    /// From the mean precision at some of the ten IoU thresholds and an area, and the mean recall of an area with at most 1, 10
+    /// or 100 detections, by index.
+    pub(super) fn new(
+        precision: impl Fn(Range<usize>, usize) -> Option<f64>,
+        recall: impl Fn(usize, usize) -> Option<f64>,
+        per_class: Vec<ClassAccuracy>,
+    ) -> Self {
+        let [ap, ap50, ap75, ap_small, ap_medium, ap_large] = precisions(precision);
+        let of_most = [(ALL, 0), (ALL, 1), (ALL, 2), (SMALL, 2), (MEDIUM, 2), (LARGE, 2)];
+        let [ar1, ar10, ar100, ar_small, ar_medium, ar_large] =
+            of_most.map(|(area, most)| recall(area, most));
+        Self {
+            ap,
+            ap50,
+            ap75,
+            ap_small,
+            ap_medium,
+            ap_large,
+            ar1,
+            ar10,
+            ar100,
+            ar_small,
+            ar_medium,
+            ar_large,
+            per_class,
+        }
+    }
+
+    /// The figures of a table's row: AP, AP50, AP75, small, medium, large, AR1, AR10 and AR100.
+    pub(super) fn row(&self) -> [Option<f64>; 9] {
+        let Self { ap, ap50, ap75, ap_small, ap_medium, ap_large, ar1, ar10, ar100, .. } = *self;
+        [ap, ap50, ap75, ap_small, ap_medium, ap_large, ar1, ar10, ar100]
+    }
+}
+
+impl ClassAccuracy {
+    /// As [`Accuracy::new`], of the category with this id and name.
+    pub(super) fn new(
+        (category_id, name): (u64, &str),
+        instances: usize,
+        precision: impl Fn(Range<usize>, usize) -> Option<f64>,
+        recall: impl Fn(usize, usize) -> Option<f64>,
+    ) -> Self {
+        let [ap, ap50, ap75, ap_small, ap_medium, ap_large] = precisions(precision);
+        let (name, ar100) = (name.to_owned(), recall(ALL, 2));
+        Self { category_id, name, instances, ap, ap50, ap75, ap_small, ap_medium, ap_large, ar100 }
+    }
+
+    /// The figures of a table's row, as [`Accuracy::row`] has them.
+    pub(super) fn row(&self) -> [Option<f64>; 9] {
+        let Self { ap, ap50, ap75, ap_small, ap_medium, ap_large, ar100, .. } = *self;
+        [ap, ap50, ap75, ap_small, ap_medium, ap_large, None, None, ar100]
+    }
+}
+
+fn precisions(precision: impl Fn(Range<usize>, usize) -> Option<f64>) -> [Option<f64>; 6] {
+    [(0..10, ALL), (0..1, ALL), (5..6, ALL), (0..10, SMALL), (0..10, MEDIUM), (0..10, LARGE)]
+        .map(|(levels, area)| precision(levels, area))
+}
+
+fn figures(truth: &Truth, arrays: &AccumulatedEval, image_ids: &[u64]) -> Accuracy {
     let shape = arrays.shape;
-    let most = shape.m - 1;
+    // COCO writes -1 for what has no instances.
     let mean = |values: &mut dyn Iterator<Item = f64>| {
         let known: Vec<f64> = values.filter(|value| *value >= 0.0).collect();
         (!known.is_empty()).then(|| known.iter().sum::<f64>() / known.len() as f64)
     };
-    let precision = |overlaps: std::ops::Range<usize>, k: usize, area: usize| {
-        let indices = overlaps.flat_map(|t| (0..shape.r).map(move |r| (t, r)));
-        mean(&mut indices.map(|(t, r)| arrays.precision[shape.precision_idx(t, r, k, area, most)]))
+    let precision = |classes: Range<usize>| {
+        move |levels: Range<usize>, area: usize| {
+            let places = levels.flat_map(|t| (0..shape.r).map(move |r| (t, r)));
+            let places = places.flat_map(|(t, r)| classes.clone().map(move |k| (t, r, k)));
+            let place = |(t, r, k)| arrays.precision[shape.precision_idx(t, r, k, area, shape.m - 1)];
+            mean(&mut places.map(place))
+        }
+    };
+    let recall = |classes: Range<usize>| {
+        move |area: usize, most: usize| {
+            let places = (0..shape.t).flat_map(|t| classes.clone().map(move |k| (t, k)));
+            mean(&mut places.map(|(t, k)| arrays.recall[shape.recall_idx(t, k, area, most)]))
+        }
     };
     let mut instances = HashMap::<u64, usize>::new();
     for id in image_ids {
@@ -189,22 +234,13 @@ fn per_class(truth: &Truth, evaluation: &COCOeval, image_ids: &[u64]) -> Vec<Cla
             *instances.entry(annotation.category_id).or_default() += 1;
         }
     }
-    let rows = arrays.cat_ids.iter().enumerate().filter_map(|(k, &category_id)| {
-        Some(ClassAccuracy {
-            category_id,
-            name: truth.category_name(category_id).to_owned(),
-            instances: *instances.get(&category_id)?,
-            ap: precision(0..shape.t, k, ALL),
-            ap50: precision(AT_50, k, ALL),
-            ap75: precision(AT_75, k, ALL),
-            ap_small: precision(0..shape.t, k, SMALL),
-            ap_medium: precision(0..shape.t, k, MEDIUM),
-            ap_large: precision(0..shape.t, k, LARGE),
-            ar100: mean(&mut (0..shape.t).map(|t| arrays.recall[shape.recall_idx(t, k, ALL, most)])),
-        })
+    let rows = arrays.cat_ids.iter().enumerate().filter_map(|(k, &id)| {
+        let (count, one) = (*instances.get(&id)?, k..k + 1);
+        let (precision, recall) = (precision(one.clone()), recall(one));
+        Some(ClassAccuracy::new((id, truth.category_name(id)), count, precision, recall))
     });
     let mut rows: Vec<ClassAccuracy> = rows.collect();
     let index = |row: &ClassAccuracy| truth.categories().iter().position(|c| c.id == row.category_id);
     rows.sort_by_key(index);
-    rows
+    Accuracy::new(precision(0..shape.k), recall(0..shape.k), rows)
 }

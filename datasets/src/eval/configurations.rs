@@ -7,7 +7,8 @@ use ocelli::{Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::table::{percent, printable, write_columns};
+use super::table::percent;
+use crate::table::{columns, printable, row};
 
 /// Evaluations of several configurations on the same images, in the order in which they are listed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -45,13 +46,15 @@ impl ConfigurationReport {
     fn truth(&self) -> Option<String> {
         let report = self.report.as_ref()?;
         let truth = printable(report["truth"].as_str()?);
-        let [images, instances, classes] = ["images", "things", "classes"].map(|name| &report[name]);
+        // Reports of earlier versions have "things".
+        let instances = report.get("instances").unwrap_or(&report["things"]);
+        let (images, classes) = (&report["images"], &report["classes"]);
         Some(format!("{truth}   {images} images   {instances} instances   {classes} classes"))
     }
 }
 
 impl ConfigurationsReport {
-    /// Reads what [`write_json`](Self::write_json) has written.
+    /// Reads the JSON of a report.
     ///
     /// # Errors
     /// [`ErrorKind::Io`] if the file cannot be read, [`ErrorKind::Mismatch`] if it is another one.
@@ -68,15 +71,6 @@ impl ConfigurationsReport {
         self.configurations.iter().find(|one| one.key == key && one.report.is_some() && one.error.is_none())
     }
 
-    /// Writes the report as one line of JSON. Figures are 0 to 1.
-    ///
-    /// # Errors
-    /// Errors of `writer`.
-    pub fn write_json(&self, mut writer: impl Write) -> io::Result<()> {
-        serde_json::to_writer(&mut writer, self)?;
-        writer.write_all(b"\n")
-    }
-
     /// Writes a table with a row for each configuration: average precision in percent, the median time of an image, and peak
     /// memory. A configuration without figures has its reason in the row.
     ///
@@ -90,11 +84,11 @@ impl ConfigurationsReport {
             writeln!(writer, "{truth}")?;
         }
         let has_masks = self.configurations.iter().any(|one| one.has("/models/0/segm"));
-        let mut heading = vec!["configuration", "AP", "AP50", "AP_S", "AP_L", "ms an image", "peak MiB"];
+        let mut heading = vec!["AP", "AP50", "AP_S", "AP_L", "ms an image", "peak MiB"];
         if has_masks {
-            heading.insert(5, "mask AP");
+            heading.insert(4, "mask AP");
         }
-        let mut rows = vec![heading.into_iter().map(String::from).collect::<Vec<_>>()];
+        let mut rows = vec![row("configuration", heading)];
         for one in &self.configurations {
             let figures = ["ap", "ap50", "ap_small", "ap_large"].map(|name| format!("/models/0/bbox/{name}"));
             let mut figures: Vec<String> =
@@ -106,19 +100,14 @@ impl ConfigurationsReport {
                 one.figure(pointer).map_or_else(|| "–".into(), |value| format!("{value:.digits$}"))
             };
             figures.extend([number("/models/0/timing_ms/total/p50", 1), number("/peak_memory_mib", 0)]);
-            rows.push(std::iter::once(printable(&one.name)).chain(figures).collect());
+            rows.push(row(&one.name, figures));
         }
-        let mut table = Vec::new();
-        write_columns(&mut table, &rows)?;
         // Reasons are as long as they are: they follow the columns.
         let reasons = std::iter::once(None).chain(self.configurations.iter().map(|one| one.error.as_ref()));
-        for (line, reason) in String::from_utf8_lossy(&table).lines().zip(reasons) {
-            match reason {
-                Some(reason) => writeln!(writer, "{line}   {}", printable(reason))?,
-                None => writeln!(writer, "{line}")?,
-            }
-        }
-        Ok(())
+        columns(&rows, 1).lines().zip(reasons).try_for_each(|(line, reason)| {
+            let reason = reason.map(|reason| format!("   {}", printable(reason))).unwrap_or_default();
+            writeln!(writer, "  {line}{reason}")
+        })
     }
 }
 
@@ -131,7 +120,7 @@ mod tests {
     fn report() -> ConfigurationsReport {
         let evaluated = |ap: f64, ms: f64| {
             json!({
-                "truth": "instances.json", "images": 2, "things": 5, "classes": 3, "peak_memory_mib": 812.4,
+                "truth": "instances.json", "images": 2, "instances": 5, "classes": 3, "peak_memory_mib": 812.4,
                 "models": [{"bbox": {"ap": ap, "ap50": 0.5, "ap_small": null, "ap_large": 0.75}, "timing_ms": {"total": {"p50": ms}}}],
             })
         };
@@ -169,11 +158,8 @@ mod tests {
     fn what_is_complete_is_found_again() -> Result<()> {
         let folder = tempfile::tempdir().map_err(|e| Error::io("no folder", Path::new(""), e))?;
         let path = folder.path().join("report.json");
-        let mut json = Vec::new();
-        report()
-            .write_json(&mut json)
-            .and_then(|()| std::fs::write(&path, json))
-            .expect("the folder is writable");
+        let json = serde_json::to_vec(&report()).expect("it is plain data");
+        std::fs::write(&path, json).expect("the folder is writable");
         let known = ConfigurationsReport::open(&path)?;
         assert_eq!(known, report());
         assert_eq!(known.finished("key of whole").map(|one| &*one.name), Some("whole"));

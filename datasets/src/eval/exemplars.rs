@@ -21,7 +21,6 @@ pub struct ExemplarMasks {
     /// The mean over all instances, 0 to 1; `None` if there are no instances.
     pub mask_iou: Option<f64>,
     /// Number of instances.
-    #[serde(rename = "things")]
     pub instances: usize,
     /// Number of instances without a detection, or with an empty mask.
     pub without_mask: usize,

@@ -13,7 +13,7 @@ use super::labelled::{annotation, category, data_set};
 use crate::label::{all_labels, find_images, parse_labels};
 
 /// The ground truth that a folder or a `data.yaml` names.
-pub(super) enum Found {
+pub(super) enum FolderTruth {
     /// A COCO file in it.
     Coco(PathBuf),
     Labels {
@@ -61,16 +61,16 @@ fn refuse(path: &Path, why: &str) -> Error {
 }
 
 /// Finds the format of a folder, or of the folder of a `data.yaml`, and reads it.
-pub(super) fn open(path: &Path) -> Result<Found> {
+pub(super) fn open(path: &Path) -> Result<FolderTruth> {
     let root = if path.is_dir() { path } else { path.parent().unwrap_or(path) };
     let root = if root.as_os_str().is_empty() { Path::new(".") } else { root };
     if let Some(all) = all_labels(root)? {
         if path.is_dir() && root.join(COCO_FILES[0]).is_file() {
-            return Ok(Found::Coco(root.join(COCO_FILES[0])));
+            return Ok(FolderTruth::Coco(root.join(COCO_FILES[0])));
         }
         if !all.images.is_empty() {
             let note = format!("{}: YOLO's label files of {} images", path.display(), all.images.len());
-            return Ok(Found::Labels {
+            return Ok(FolderTruth::Labels {
                 dataset: Box::new(data_set(&all, root, path)?),
                 folder: root.to_owned(),
                 note,
@@ -87,7 +87,7 @@ pub(super) fn open(path: &Path) -> Result<Found> {
         return voc(&folder);
     }
     if let Some(file) = COCO_FILES.iter().map(|name| path.join(name)).find(|file| file.is_file()) {
-        return Ok(Found::Coco(file));
+        return Ok(FolderTruth::Coco(file));
     }
     // One split of a data set: its classes are named further up.
     let absolute =
@@ -115,7 +115,7 @@ fn class_file(folder: &Path) -> Option<PathBuf> {
 }
 
 /// Reads a data set of YOLO: `path` is what was named, `root` has the classes.
-fn yolo(path: &Path, root: &Path, data: Option<&Path>) -> Result<Found> {
+fn yolo(path: &Path, root: &Path, data: Option<&Path>) -> Result<FolderTruth> {
     let is_split = path.is_dir() && std::path::absolute(path).is_ok_and(|path| path != root) && path != root;
     let (names, mut inputs) = match data {
         Some(file) => read_data_file(file, root)?,
@@ -179,7 +179,7 @@ fn yolo(path: &Path, root: &Path, data: Option<&Path>) -> Result<Found> {
     if let [first, ..] = &unreadable[..] {
         note += &format!("; {} that cannot be read are left out, {first} among them", unreadable.len());
     }
-    Ok(Found::Labels { dataset: Box::new(dataset), folder: root.to_owned(), note })
+    Ok(FolderTruth::Labels { dataset: Box::new(dataset), folder: root.to_owned(), note })
 }
 
 fn numbered(annotations: &mut [Annotation]) {
@@ -285,7 +285,7 @@ fn is_voc(folder: &Path) -> bool {
 }
 
 /// Reads a data set of Pascal VOC. Difficult objects are as crowds: finding them is neither right nor wrong.
-fn voc(folder: &Path) -> Result<Found> {
+fn voc(folder: &Path) -> Result<FolderTruth> {
     let whole = folder.join("Annotations");
     let whole = if whole.is_dir() { whole } else { folder.to_owned() };
     let mut dataset = Dataset::default();
@@ -326,7 +326,7 @@ fn voc(folder: &Path) -> Result<Found> {
         .for_each(|(name, annotation)| annotation.category_id = ids[name]);
     dataset.categories = ids.into_iter().map(|(name, id)| category(id, name.clone())).collect();
     let note = format!("{}: Pascal VOC's annotations of {} images", folder.display(), dataset.images.len());
-    Ok(Found::Labels { dataset: Box::new(dataset), folder: folder.to_owned(), note })
+    Ok(FolderTruth::Labels { dataset: Box::new(dataset), folder: folder.to_owned(), note })
 }
 
 /// The image of an annotation file, relative to the folder; `place` is where the file is below `Annotations`.

@@ -1,7 +1,5 @@
 //! The report of an evaluation.
 
-use std::io::{self, Write};
-
 use serde::Serialize;
 
 use super::{Accuracy, ExemplarMasks, PrecisionRecall, Protocol, TimingSummary};
@@ -16,7 +14,6 @@ pub struct EvalReport {
     /// Number of images that count.
     pub images: usize,
     /// Number of instances in them, without crowds.
-    #[serde(rename = "things")]
     pub instances: usize,
     /// Number of classes that are looked for in each image.
     pub classes: usize,
@@ -103,14 +100,5 @@ impl EvalReport {
             });
         }
         self
-    }
-
-    /// Writes the report as one line of JSON. Figures are 0 to 1.
-    ///
-    /// # Errors
-    /// Errors of `writer`.
-    pub fn write_json(&self, mut writer: impl Write) -> io::Result<()> {
-        serde_json::to_writer(&mut writer, self)?;
-        writer.write_all(b"\n")
     }
 }

@@ -2,9 +2,8 @@
 
 use std::io::{self, Write};
 
-use unicode_width::UnicodeWidthStr;
-
-use super::{Accuracy, EvalReport, ModelReport};
+use super::{EvalReport, ModelReport};
+use crate::table::{columns, printable, row};
 
 /// Writes a report as text: a line about the images, a block for each model and, with `per_class`, a row for each class.
 /// Accuracy is in percent.
@@ -67,12 +66,9 @@ fn write_model(writer: &mut impl Write, model: &ModelReport) -> io::Result<()> {
     for (name, accuracy) in [("boxes", &model.bbox), ("masks", &model.segm)] {
         let Some(accuracy) = accuracy else { continue };
         if rows.is_empty() {
-            let heading = ["", "AP", "AP50", "AP75", "small", "medium", "large", "AR1", "AR10", "AR100"];
-            rows.push(heading.map(String::from).to_vec());
+            rows.push(row("", ACCURACY));
         }
-        let Accuracy { ap, ap50, ap75, ap_small, ap_medium, ap_large, ar1, ar10, ar100, .. } = *accuracy;
-        let figures = [ap, ap50, ap75, ap_small, ap_medium, ap_large, ar1, ar10, ar100];
-        rows.push(std::iter::once(name.to_owned()).chain(figures.map(percent)).collect());
+        rows.push(row(name, accuracy.row().map(percent)));
     }
     write_columns(writer, &rows)?;
     if let Some(hits) = &model.at_confidence {
@@ -120,41 +116,25 @@ fn write_classes(writer: &mut impl Write, model: &ModelReport) -> io::Result<()>
     for (what, accuracy) in [("boxes", &model.bbox), ("masks", &model.segm)] {
         let Some(accuracy) = accuracy else { continue };
         writeln!(writer, "\n{}, {what}", printable(&model.name))?;
-        let heading = ["class", "instances", "AP", "AP50", "AP75", "small", "medium", "large", "AR100"];
-        let mut rows = vec![heading.map(String::from).to_vec()];
+        let heading = ["instances", "AP", "AP50", "AP75", "small", "medium", "large", "AR100"];
+        let mut rows = vec![row("class", heading)];
         rows.extend(accuracy.per_class.iter().map(|class| {
-            let figures = [
-                class.ap,
-                class.ap50,
-                class.ap75,
-                class.ap_small,
-                class.ap_medium,
-                class.ap_large,
-                class.ar100,
-            ];
-            let name = [printable(&class.name), class.instances.to_string()];
-            name.into_iter().chain(figures.map(percent)).collect()
+            let [ap @ .., _, _, ar100] = class.row();
+            let figures = ap.into_iter().chain([ar100]).map(percent);
+            row(&class.name, std::iter::once(class.instances.to_string()).chain(figures))
         }));
         write_columns(writer, &rows)?;
     }
     Ok(())
 }
 
-/// Writes rows of cells, the first column aligned to the left, the others to the right.
+/// The heading of [`Accuracy::row`](super::Accuracy).
+pub(super) const ACCURACY: [&str; 9] =
+    ["AP", "AP50", "AP75", "small", "medium", "large", "AR1", "AR10", "AR100"];
+
+/// Writes an indented table.
 pub(super) fn write_columns(writer: &mut impl Write, rows: &[Vec<String>]) -> io::Result<()> {
-    let columns = rows.first().map_or(0, Vec::len);
-    let widest = |column: usize| rows.iter().map(|row| row[column].width()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..columns).map(widest).collect();
-    for row in rows {
-        let mut line = String::from(" ");
-        for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
-            let padding = " ".repeat(width - cell.width());
-            let (before, after) = if column == 0 { ("", padding.as_str()) } else { (padding.as_str(), "") };
-            line.extend([" ", before, cell, after, " "]);
-        }
-        writeln!(writer, "{}", line.trim_end())?;
-    }
-    Ok(())
+    columns(rows, 1).lines().try_for_each(|line| writeln!(writer, "  {line}"))
 }
 
 pub(super) fn percent(value: Option<f64>) -> String {
@@ -167,8 +147,4 @@ fn points(value: f64) -> String {
 
 fn fraction(value: Option<f64>) -> String {
     value.map_or_else(|| "–".into(), |value| format!("{value:.3}"))
-}
-
-pub(super) fn printable(text: &str) -> String {
-    text.chars().map(|letter| if letter.is_control() { '\u{FFFD}' } else { letter }).collect()
 }

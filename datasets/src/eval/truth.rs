@@ -74,12 +74,12 @@ impl Truth {
             return Self::open_coco(path);
         }
         let (dataset, folder, note) = match folders::open(path)? {
-            folders::Found::Coco(file) => {
+            folders::FolderTruth::Coco(file) => {
                 let images = path.join("images");
                 let folder = if images.is_dir() { images } else { path.to_owned() };
                 return Ok(Self { folder: Some(folder), ..Self::open_coco(&file)? });
             }
-            folders::Found::Labels { dataset, folder, note } => (*dataset, folder, note),
+            folders::FolderTruth::Labels { dataset, folder, note } => (*dataset, folder, note),
         };
         let mut truth = Self::from_dataset(dataset).map_err(|why| {
             Error::new(

@@ -28,7 +28,6 @@ mod tracks;
 mod vis;
 mod vis_ap;
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use ocelli::{Error, ErrorKind, Result};
@@ -39,8 +38,6 @@ pub use figures::{TrackCounts, TrackFigures};
 pub use format::VideoFormat;
 pub use report::{NamedFigures, TrackReport, VideoReport, write_video_report};
 pub use tracks::{ObjectBox, Role, TrackBox, TrackSequence};
-
-use vis::Vis;
 
 /// Compares predictions with ground truth, whose format decides the figures. Only SA-Co's images have several files of ground
 /// truth: the annotations of several people.
@@ -63,81 +60,15 @@ pub fn evaluate(truth: &[PathBuf], predictions: &Path) -> Result<VideoReport> {
         );
         return Err(Error::new(ErrorKind::InvalidArgument, message));
     }
-    let mut report = VideoReport {
-        truth: truth.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", "),
-        predictions: predictions.display().to_string(),
-        format,
-        notes: Vec::new(),
-        tracks: None,
-        segm: None,
-        semi_supervised: None,
-        unsupervised: None,
-        cgf1_bbox: None,
-        cgf1_segm: None,
-    };
-    match format {
-        VideoFormat::Mot => {
-            let mut sequences = Vec::new();
-            for files in layout::sequences(first, predictions, &mut report.notes)? {
-                let counts = mot::count(&files, &mut report.notes)?;
-                sequences.push((files.name, counts));
-            }
-            report.tracks = Some(TrackReport::new(first, sequences, Vec::new())?);
-        }
-        VideoFormat::Mots => {
-            let all = layout::sequences(first, predictions, &mut report.notes)?;
-            let mut known = BTreeSet::new();
-            for files in &all {
-                known.extend(mots::classes(files)?);
-            }
-            let (mut sequences, mut classes) = (Vec::new(), BTreeMap::<u64, Vec<TrackCounts>>::new());
-            for files in all {
-                let counts = mots::count(&files, &known, &mut report.notes)?;
-                sequences.push((files.name, counts.values().cloned().sum()));
-                for (class, counts) in counts {
-                    classes.entry(class).or_default().push(counts);
-                }
-            }
-            let classes = classes.into_iter();
-            let classes = classes.map(|(class, counts)| (format!("class {class}"), counts.into_iter().sum()));
-            report.tracks = Some(TrackReport::new(first, sequences, classes.collect())?);
-        }
-        VideoFormat::YouTubeVis => {
-            let bytes = std::fs::read(first).map_err(|e| Error::io("cannot read", first, e))?;
-            let truth = Vis::truth(first, &bytes)?;
-            let found = Vis::predictions(predictions, &truth)?;
-            let compared = masklets::compare(&truth, &found)?;
-            report.segm = Some(compared.accuracy);
-            report.cgf1_segm = compared.cgf1;
-            report.tracks = Some(TrackReport::new(first, Vec::new(), compared.counts)?);
-        }
-        VideoFormat::Davis => {
-            if !predictions.is_dir() {
-                let message =
-                    format!("{}: expected a folder of PNGs, as the ground truth is", predictions.display());
-                return Err(Error::new(ErrorKind::Mismatch, message));
-            }
-            let compared = davis::compare(first, predictions)?;
-            let figures =
-                [("semi-supervised", compared.semi_supervised), ("unsupervised", compared.unsupervised)];
-            let [semi_supervised, unsupervised] = figures.map(|(task, figures)| match figures {
-                Ok(figures) => Some(figures),
-                Err(why) => {
-                    report.notes.push(format!("no {task} figures: {why}"));
-                    None
-                }
-            });
-            if semi_supervised.is_none() && unsupervised.is_none() {
-                return Err(Error::new(ErrorKind::Mismatch, report.notes.join("; ")));
-            }
-            (report.semi_supervised, report.unsupervised) = (semi_supervised, unsupervised);
-        }
-        VideoFormat::SacoImages => {
-            let compared = saco::compare(truth, predictions)?;
-            (report.cgf1_bbox, report.cgf1_segm) = (compared.bbox, compared.segm);
-        }
-    }
-    Ok(report)
+    let report = match format {
+        VideoFormat::Mot => mot::evaluate(first, predictions),
+        VideoFormat::Mots => mots::evaluate(first, predictions),
+        VideoFormat::YouTubeVis => masklets::evaluate(first, predictions),
+        VideoFormat::Davis => davis::evaluate(first, predictions),
+        VideoFormat::SacoImages => saco::evaluate(truth, predictions),
+    }?;
+    let truth = truth.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ");
+    Ok(VideoReport { truth, predictions: predictions.display().to_string(), format, ..report })
 }
 
 #[cfg(test)]

@@ -42,7 +42,7 @@ pub(super) struct FeatureCache {
     /// Bytes.
     limit: usize,
     /// In the order of their last use.
-    kept: VecDeque<Kept>,
+    kept: VecDeque<CachedPicture>,
     /// The bytes of the picture that was kept last; the next one often has as many.
     last_bytes: usize,
     /// The bytes that the metrics know of: they are those of all devices.
@@ -51,7 +51,7 @@ pub(super) struct FeatureCache {
     metrics: Arc<Metrics>,
 }
 
-struct Kept {
+struct CachedPicture {
     key: Key,
     picture: Arc<Picture>,
     /// Whether its features are enough for masks.
@@ -67,7 +67,7 @@ impl FeatureCache {
     /// The picture, if features that are enough for the question are kept.
     pub fn find(&mut self, key: &Key, masks: bool, now: Instant) -> Option<Arc<Picture>> {
         self.kept.retain(|kept| now.duration_since(kept.used) < KEPT);
-        let is_enough = |kept: &Kept| kept.key == *key && (kept.with_masks || !masks);
+        let is_enough = |kept: &CachedPicture| kept.key == *key && (kept.with_masks || !masks);
         let mut found = self.kept.remove(self.kept.iter().position(is_enough)?)?;
         found.used = now;
         let picture = found.picture.clone();
@@ -88,7 +88,7 @@ impl FeatureCache {
         if bytes <= self.limit {
             self.drop_oldest(bytes);
             self.last_bytes = bytes;
-            self.kept.push_back(Kept { key, picture, with_masks, used: now });
+            self.kept.push_back(CachedPicture { key, picture, with_masks, used: now });
         }
         self.publish();
     }

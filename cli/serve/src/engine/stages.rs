@@ -15,12 +15,12 @@ use ocelli::{
 };
 
 use super::features::{FeatureCache, KEPT, Picture};
-use super::{Decoded, Found, Job, Key, Reply, Task, decode};
-use crate::limits::Limits;
+use super::{Decoded, EngineAnswer, EngineRequest, Key, Reply, Task, decode};
+use crate::http::limits::Limits;
 use crate::metrics::Metrics;
+use crate::objects::{ObjectQuestion, ObjectRecord};
 use crate::queue::Awaited;
 use crate::request::Question;
-use crate::segment::{ObjectRecord, Shown};
 
 /// New phrases that are kept in memory.
 const PHRASES: usize = 2_000;
@@ -44,7 +44,7 @@ fn alone(alone: &Alone) -> Option<MutexGuard<'_, ()>> {
 /// A job whose picture has features.
 pub(super) struct Encoded {
     picture: Arc<Picture>,
-    job: Job,
+    job: EngineRequest,
     start: Instant,
     times: StageTimes,
 }
@@ -109,7 +109,7 @@ impl BackboneStage {
         &mut self,
         key: Key,
         (image, tiling): (Option<Image>, Option<Tiling>),
-        job: &Job,
+        job: &EngineRequest,
         times: &mut StageTimes,
     ) -> Result<Arc<Picture>> {
         if let Some(tiling) = tiling {
@@ -180,7 +180,7 @@ impl PromptStage {
             if job.is_abandoned() {
                 continue;
             }
-            let (Job { task, withdrawn, .. }, since) = (job, (start, times));
+            let (EngineRequest { task, withdrawn, .. }, since) = (job, (start, times));
             match task {
                 Task::Detect(question, reply) => {
                     self.answer(picture, since, reply, |stage, picture, times| {
@@ -226,7 +226,7 @@ impl PromptStage {
             Err(error) if matches!(error.kind(), ErrorKind::Cancelled | ErrorKind::InvalidArgument) => {}
             Err(_) => self.metrics.failed(),
         }
-        drop(reply.send(found.map(|(items, _)| Found { width, height, items, times })));
+        drop(reply.send(found.map(|(items, _)| EngineAnswer { width, height, items, times })));
     }
 
     fn search(
@@ -254,7 +254,7 @@ impl PromptStage {
     fn segment(
         &mut self,
         picture: &Picture,
-        shown: &Shown,
+        shown: &ObjectQuestion,
         withdrawn: &Cancellation,
         times: &mut StageTimes,
     ) -> Result<Vec<ObjectRecord>> {

@@ -3,8 +3,8 @@
 use ocelli::{BoundingBox, ObjectPrompt};
 use serde::Deserialize;
 
-use crate::limits::{or_default, short_list};
-use crate::segment::Shown;
+use crate::http::limits::{or_default, short_list};
+use crate::objects::ObjectQuestion;
 
 /// The regions that Label Studio sends with an interactive prediction.
 #[derive(Deserialize)]
@@ -114,12 +114,12 @@ impl Context {
 
 impl Drawn {
     /// The object in pixels.
-    pub fn shown(&self) -> Shown {
+    pub fn shown(&self) -> ObjectQuestion {
         self.shown_in(self.size)
     }
 
     /// The object in pixels of a picture of this width and height.
-    pub fn shown_in(&self, (width, height): (u32, u32)) -> Shown {
+    pub fn shown_in(&self, (width, height): (u32, u32)) -> ObjectQuestion {
         let inside = |share: f32, side: u32| (share / 100.0 * side as f32).clamp(0.0, side as f32);
         // The edge is not a pixel.
         let pixel = |share: f32, side: u32| inside(share, side).min(side as f32 - 0.01);
@@ -132,7 +132,7 @@ impl Drawn {
             let [y1, y2] = [y1, y2].map(|y| inside(y, height));
             prompt = prompt.with_box(BoundingBox::new(x1, y1, x2, y2));
         }
-        Shown { objects: vec![prompt], multimask: false }
+        ObjectQuestion { objects: vec![prompt], multimask: false }
     }
 }
 

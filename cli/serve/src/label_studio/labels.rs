@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use quick_xml::Reader;
 use quick_xml::events::{BytesStart, Event};
 
-use crate::limits::Limits;
-use crate::problem::Problem;
+use crate::http::limits::Limits;
+use crate::http::problem::Problem;
 
 /// What a tag makes of an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

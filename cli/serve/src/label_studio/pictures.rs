@@ -14,7 +14,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::config::LabelStudio;
-use crate::problem::Problem;
+use crate::http::problem::Problem;
 use crate::request::from_base64;
 
 const CONNECT: Duration = Duration::from_secs(5);
@@ -53,7 +53,7 @@ impl Pictures {
     }
 
     /// The picture at an address of a task.
-    pub async fn get(&self, address: &str) -> std::result::Result<Bytes, Problem> {
+    pub async fn get(&self, address: &str) -> Result<Bytes, Problem> {
         if address.starts_with("data:") {
             return from_base64(address);
         }
@@ -102,7 +102,7 @@ impl Origin {
     }
 
     /// The path of a picture, if it is one of this Label Studio.
-    fn path_of(&self, address: &str) -> std::result::Result<String, Problem> {
+    fn path_of(&self, address: &str) -> Result<String, Problem> {
         let refuse = |why: &str| {
             let start: String = address.chars().take(80).collect();
             Err(Problem::bad(format!("picture {start}: {why}")))
@@ -131,7 +131,7 @@ impl Origin {
     }
 
     /// The value of the header: a legacy token as it is, a personal access token exchanged for one that lives shortly.
-    async fn authorization(&self, most: usize) -> std::result::Result<Option<String>, String> {
+    async fn authorization(&self, most: usize) -> Result<Option<String>, String> {
         let Some(token) = &self.token else { return Ok(None) };
         if token.split('.').count() != 3 {
             return Ok(Some(format!("Token {token}")));
@@ -157,7 +157,7 @@ impl Origin {
         authorization: Option<String>,
         body: Bytes,
         most: usize,
-    ) -> std::result::Result<Bytes, String> {
+    ) -> Result<Bytes, String> {
         let work = async {
             let place = (self.host.trim_matches(['[', ']']), self.port);
             let stream = timeout(CONNECT, TcpStream::connect(place)).await;

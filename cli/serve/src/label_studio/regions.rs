@@ -5,9 +5,9 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::labels::{Control, LabelConfig, Shape};
-use crate::engine::Found;
-use crate::problem::Problem;
-use crate::segment::ObjectRecord;
+use crate::engine::EngineAnswer;
+use crate::http::problem::Problem;
+use crate::objects::ObjectRecord;
 
 /// The largest distance of a polygon from the mask's border, in pixels.
 const TOLERANCE: f32 = 1.0;
@@ -43,7 +43,7 @@ struct Outline {
 pub(super) fn regions(
     config: &LabelConfig,
     prompts: &Prompts,
-    found: &Found<Vec<Detection>>,
+    found: &EngineAnswer<Vec<Detection>>,
     withdrawn: &Cancellation,
 ) -> Result<(Vec<Region>, f32), Problem> {
     let mut regions = Vec::new();
@@ -61,7 +61,7 @@ pub(super) fn regions(
 pub(super) fn drawn_regions(
     config: &LabelConfig,
     label: &str,
-    found: Found<Vec<ObjectRecord>>,
+    found: EngineAnswer<Vec<ObjectRecord>>,
     withdrawn: &Cancellation,
 ) -> Result<(Vec<Region>, f32), Problem> {
     let mut regions = Vec::new();

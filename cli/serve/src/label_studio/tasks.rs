@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use super::labels::{LabelConfig, VideoControl};
-use crate::problem::Problem;
+use crate::http::problem::Problem;
 
 /// Keys of the data of a task.
 const MOST_KEYS: usize = 1000;

@@ -13,11 +13,11 @@ use serde_json::{Value, json};
 use super::drawn::Drawn;
 use super::labels::VideoControl;
 use crate::app::App;
-use crate::detect::off_the_workers;
-use crate::problem::Problem;
+use crate::http::body::off_the_workers;
+use crate::http::problem::Problem;
 use crate::sessions::Session;
 use crate::sessions::asked::{AskedRun, Shows};
-use crate::sessions::opened::Opened;
+use crate::sessions::opened::OpenedVideo;
 
 /// A session that ends when nobody waits for the prediction any more.
 struct Own<'a> {
@@ -40,7 +40,7 @@ pub(super) async fn predict(
     drawn: &[Drawn],
 ) -> Result<(Vec<Value>, f32), Problem> {
     let limits = app.config.limits.clone();
-    let opened = off_the_workers(move |_| Opened::upload(&video, &limits)).await?;
+    let opened = off_the_workers(move |_| OpenedVideo::upload(&video, &limits)).await?;
     let own = Own { app, session: app.sessions.open(client, None, Some(opened))? };
     let mut objects = Vec::new();
     if drawn.is_empty() {

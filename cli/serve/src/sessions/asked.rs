@@ -4,9 +4,9 @@ use ocelli::masklets::RunDirection;
 use ocelli::{BoundingBox, Mask, ObjectPrompt, Result};
 use serde::Deserialize;
 
-use crate::limits::{Limits, or_default};
-use crate::problem::Problem;
-use crate::segment::{Shown, labelled};
+use crate::http::limits::{Limits, or_default};
+use crate::http::problem::Problem;
+use crate::objects::{ObjectQuestion, labelled};
 
 /// A session to open.
 #[derive(Debug, Default, Deserialize)]
@@ -45,7 +45,7 @@ pub(crate) enum Shows {
     Text(String, Option<[f32; 4]>),
     Box([f32; 4]),
     /// A box around the object, and clicks on it: they become its mask.
-    Object(Option<u32>, Shown),
+    Object(Option<u32>, ObjectQuestion),
     /// x and y in pixels, and whether the object is there.
     Points(Option<u32>, Vec<([f32; 2], bool)>),
     Mask(Option<u32>, Mask),
@@ -111,8 +111,8 @@ impl AskedPrompt {
     }
 }
 
-fn shown(points: Vec<([f32; 2], bool)>, [x1, y1, x2, y2]: [f32; 4]) -> Shown {
+fn shown(points: Vec<([f32; 2], bool)>, [x1, y1, x2, y2]: [f32; 4]) -> ObjectQuestion {
     let prompt = ObjectPrompt::new("0").with_box(BoundingBox::new(x1, y1, x2, y2));
     let click = |prompt: ObjectPrompt, ([x, y], is_on): ([f32; 2], bool)| prompt.with_point(x, y, is_on);
-    Shown { objects: vec![points.into_iter().fold(prompt, click)], multimask: false }
+    ObjectQuestion { objects: vec![points.into_iter().fold(prompt, click)], multimask: false }
 }

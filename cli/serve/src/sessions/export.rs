@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use zip::write::{SimpleFileOptions, ZipWriter};
 
 use super::results::Snapshot;
-use crate::problem::Problem;
+use crate::http::problem::Problem;
 
 /// The folder of PNGs before they are in an archive.
 const MASKS: &str = "masks";

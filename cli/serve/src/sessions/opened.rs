@@ -10,8 +10,8 @@ use ocelli::source::open_video;
 use ocelli::{Error, ErrorKind, Image, Result};
 use tempfile::TempPath;
 
-use crate::limits::Limits;
-use crate::problem::Problem;
+use crate::http::limits::Limits;
+use crate::http::problem::Problem;
 
 /// Endings of the files of a folder that are listed.
 const ENDINGS: [&str; 6] = ["mp4", "mov", "mkv", "webm", "avi", "m4v"];
@@ -19,7 +19,7 @@ const ENDINGS: [&str; 6] = ["mp4", "mov", "mkv", "webm", "avi", "m4v"];
 pub(crate) const PICTURE_RATE: f64 = 25.0;
 
 /// A video that was opened: its frames for the session, and the file for those who look at it.
-pub(crate) struct Opened {
+pub(crate) struct OpenedVideo {
     pub source: SessionSource,
     pub file: VideoFile,
 }
@@ -37,7 +37,7 @@ pub(crate) struct VideoFile {
     shown: Mutex<Option<SessionSource>>,
 }
 
-impl Opened {
+impl OpenedVideo {
     /// Opens a video file in memory. Containers that can name other files or addresses are refused, as the video library would
     /// open these.
     ///
@@ -116,13 +116,15 @@ impl VideoFile {
 /// [`ErrorKind::Io`] if it cannot be read.
 pub(crate) fn videos_in(folder: &Path) -> Result<Vec<String>> {
     let entries = folder.read_dir().map_err(|error| Error::io("cannot read the folder", folder, error))?;
-    let is_video = |path: &Path| match path.is_dir() {
-        true => path.read_dir().is_ok_and(|mut files| {
-            files.any(|file| file.is_ok_and(|file| has_image_extension(&file.path())))
-        }),
-        false => path
-            .extension()
-            .is_some_and(|ending| ENDINGS.iter().any(|known| ending.eq_ignore_ascii_case(known))),
+    let is_video = |path: &Path| {
+        if path.is_dir() {
+            path.read_dir().is_ok_and(|mut files| {
+                files.any(|file| file.is_ok_and(|file| has_image_extension(&file.path())))
+            })
+        } else {
+            path.extension()
+                .is_some_and(|ending| ENDINGS.iter().any(|known| ending.eq_ignore_ascii_case(known)))
+        }
     };
     let name = |path: &Path| Some(path.file_name()?.to_str()?.to_owned());
     let videos = entries.flatten().map(|entry| entry.path()).filter(|path| is_video(path));
@@ -182,7 +184,8 @@ mod tests {
         assert!(videos_in(&path("none")).is_err());
         let limits = Limits::default();
         for name in ["../b.MP4", "frames/../b.MP4", "notes.txt", "", ".", "/etc/passwd"] {
-            let refused = Opened::of_folder(folder.path(), name, &limits).err().expect("it is not listed");
+            let refused =
+                OpenedVideo::of_folder(folder.path(), name, &limits).err().expect("it is not listed");
             assert_eq!(refused.status, 404, "{name}");
         }
     }

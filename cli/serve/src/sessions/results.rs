@@ -6,6 +6,7 @@ use std::sync::Arc;
 use axum::body::Bytes;
 use ocelli::Mask;
 use ocelli::masklets::TrackedFrame;
+use ocelli::report::rounded;
 use serde::Serialize;
 
 /// The name of an object that nobody named.
@@ -14,7 +15,7 @@ const UNNAMED: &str = "object";
 /// The frames that runs and prompts have shown, each as it was last, and the names of the objects.
 #[derive(Default)]
 pub(crate) struct Results {
-    frames: BTreeMap<usize, Kept>,
+    frames: BTreeMap<usize, StoredFrame>,
     names: BTreeMap<u64, String>,
     /// The text that was looked for.
     text: Option<String>,
@@ -25,7 +26,7 @@ pub(crate) struct Results {
     bytes: u64,
 }
 
-struct Kept {
+struct StoredFrame {
     /// The revision of its last change.
     revision: u64,
     frame: TrackedFrame,
@@ -71,11 +72,10 @@ pub(crate) struct Snapshot {
 
 impl<'f> From<&'f TrackedFrame> for FrameRecord<'f> {
     fn from(frame: &'f TrackedFrame) -> Self {
-        let rounded = |value: f32, scale: f64| (f64::from(value) * scale).round() / scale;
         let objects = frame.objects.iter().map(|object| ObjectRecord {
             object: object.id,
-            score: rounded(object.score, 1e5),
-            bbox: object.bbox.to_xyxy().map(|edge| rounded(edge, 1e2)),
+            score: rounded(f64::from(object.score), 1e5),
+            bbox: object.bbox.to_xyxy().map(|edge| rounded(f64::from(edge), 1e2)),
             mask: &object.mask,
         });
         Self { frame: frame.frame, objects: objects.collect() }
@@ -104,7 +104,7 @@ impl Results {
     pub fn keep(&mut self, frame: TrackedFrame) -> Bytes {
         let line = line(&frame);
         self.revision += 1;
-        let kept = Kept { revision: self.revision, frame, line: line.clone() };
+        let kept = StoredFrame { revision: self.revision, frame, line: line.clone() };
         self.bytes += kept.bytes();
         if let Some(before) = self.frames.insert(kept.frame.frame, kept) {
             self.bytes -= before.bytes();
@@ -115,9 +115,10 @@ impl Results {
     /// Names an object; without a name it has that of the text again.
     pub fn rename(&mut self, object: u64, name: String) {
         self.revision += 1;
-        match name.is_empty() {
-            true => self.names.remove(&object),
-            false => self.names.insert(object, name),
+        if name.is_empty() {
+            self.names.remove(&object)
+        } else {
+            self.names.insert(object, name)
         };
     }
 
@@ -146,7 +147,7 @@ impl Results {
     /// Forgets the frames before this one.
     pub fn forget_before(&mut self, frame: usize) {
         let left = self.frames.split_off(&frame);
-        self.bytes -= self.frames.values().map(Kept::bytes).sum::<u64>();
+        self.bytes -= self.frames.values().map(StoredFrame::bytes).sum::<u64>();
         self.frames = left;
     }
 
@@ -198,7 +199,7 @@ impl Results {
     }
 }
 
-impl Kept {
+impl StoredFrame {
     /// The line, and about as much for the masks themselves.
     fn bytes(&self) -> u64 {
         2 * self.line.len() as u64
@@ -272,7 +273,7 @@ mod tests {
                 revision = changes.revision;
                 let all: BTreeMap<u64, Vec<u64>> = numbers(&results.since(0)).into_iter().collect();
                 assert_eq!(known, all);
-                let bytes: u64 = results.frames.values().map(Kept::bytes).sum();
+                let bytes: u64 = results.frames.values().map(StoredFrame::bytes).sum();
                 assert_eq!(results.bytes(), bytes);
             }
         }

@@ -10,23 +10,22 @@ use axum::http::{HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
 use http_body_util::channel::{Channel, Sender};
-use image::codecs::jpeg::JpegEncoder;
 use serde_json::json;
 use tokio::sync::{mpsc, oneshot};
 
 use super::asked::{AskedName, AskedPrompt, AskedRun, AskedSession, Shows};
 use super::export::{Export, Form};
-use super::opened::{self, Opened};
+use super::opened::{self, OpenedVideo};
 use super::worker::Worker;
 use super::{Session, caught};
 use crate::app::App;
-use crate::connections::Ends;
-use crate::detect::{FORM, Fields, fields, kind_of, off_the_workers};
+use crate::encode;
 use crate::engine::decode;
-use crate::extract::{Arrived, Of, Slot, body, parameter, read};
-use crate::gallery::not_encoded;
-use crate::limits::Limits;
-use crate::problem::{Problem, json_response};
+use crate::extract::{Arrived, Of, Slot};
+use crate::http::body::{FORM, Fields, body, fields, kind_of, off_the_workers, parameter, read};
+use crate::http::connections::Ends;
+use crate::http::limits::Limits;
+use crate::http::problem::{Problem, json_response};
 use crate::segment::check_tracker;
 
 type Answer = Result<Response, Problem>;
@@ -60,19 +59,18 @@ pub(crate) async fn videos(State(app): State<Arc<App>>, _slot: Slot) -> Answer {
 async fn open(State(app): State<Arc<App>>, Ends { client, .. }: Ends, request: Request) -> Answer {
     check_tracker(&app, "sessions")?;
     let place = app.bodies.take(client)?;
-    let (asked, pictures, upload): (AskedSession, _, _) = match kind_of(&request) == FORM {
-        true => {
-            let (mut asked, mut pictures, mut upload) = (AskedSession::default(), Vec::new(), None);
-            for (name, value) in fields(request, Fields("video window", "image"), &app.config.limits).await? {
-                match name.as_str() {
-                    "image" => pictures.push(value),
-                    "video" => upload = Some(value),
-                    _ => asked.window = Some(read(&value)?),
-                }
+    let (asked, pictures, upload): (AskedSession, _, _) = if kind_of(&request) == FORM {
+        let (mut asked, mut pictures, mut upload) = (AskedSession::default(), Vec::new(), None);
+        for (name, value) in fields(request, Fields("video window", "image"), &app.config.limits).await? {
+            match name.as_str() {
+                "image" => pictures.push(value),
+                "video" => upload = Some(value),
+                _ => asked.window = Some(read(&value)?),
             }
-            (asked, pictures, upload)
         }
-        false => (read(&body(request).await?)?, Vec::new(), None),
+        (asked, pictures, upload)
+    } else {
+        (read(&body(request).await?)?, Vec::new(), None)
     };
     if (upload.is_some() || asked.video.is_some()) && (asked.window.is_some() || !pictures.is_empty()) {
         return Err(Problem::bad("a video has all frames: expected no images and no window beside it"));
@@ -85,9 +83,9 @@ async fn open(State(app): State<Arc<App>>, Ends { client, .. }: Ends, request: R
     let limits = app.config.limits.clone();
     let folder = app.config.videos.clone();
     let video = off_the_workers(move |_| match (upload, asked.video) {
-        (Some(bytes), _) => Opened::upload(&bytes, &limits).map(Some),
+        (Some(bytes), _) => OpenedVideo::upload(&bytes, &limits).map(Some),
         (None, Some(name)) => match folder {
-            Some(folder) => Opened::of_folder(&folder, &name, &limits).map(Some),
+            Some(folder) => OpenedVideo::of_folder(&folder, &name, &limits).map(Some),
             None => Err(Problem::missing("the server was started without a folder of videos")),
         },
         (None, None) => Ok(None),
@@ -200,13 +198,7 @@ async fn rename(
 async fn picture(Of(session): Of, Path((_, frame)): Path<(String, String)>, _slot: Slot) -> Answer {
     let frame = frame.parse().map_err(|_| Problem::missing("frames have numbers"))?;
     let picture = session.picture(frame).await?;
-    let jpeg = off_the_workers(move |_| {
-        let mut bytes = Vec::new();
-        let encoder = JpegEncoder::new_with_quality(&mut bytes, PICTURE_QUALITY);
-        let encoded = picture.into_rgb_image().write_with_encoder(encoder);
-        encoded.map_err(|error| Problem::from(not_encoded(error)))?;
-        Ok(bytes)
-    });
+    let jpeg = off_the_workers(move |_| Ok(encode::jpeg(&picture, PICTURE_QUALITY)?));
     let headers = [(header::CONTENT_TYPE, "image/jpeg"), (header::CACHE_CONTROL, "private, max-age=600")];
     Ok((headers, jpeg.await?).into_response())
 }

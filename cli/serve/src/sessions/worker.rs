@@ -10,9 +10,9 @@ use ocelli::{BoundingBox, Error, ErrorKind, Image, Prompt, Result};
 use tokio::sync::mpsc::Sender;
 
 use super::asked::{AskedRun, Shows};
-use super::{Load, Seen};
-use crate::limits::Limits;
-use crate::problem::Problem;
+use super::{Load, SharedState};
+use crate::http::limits::Limits;
+use crate::http::problem::Problem;
 
 /// Pictures of a video file that a session has in memory.
 const KEPT_PICTURES: usize = 16;
@@ -22,7 +22,7 @@ pub(crate) struct Worker {
     load: Load,
     window: Option<usize>,
     limits: Limits,
-    seen: Arc<Seen>,
+    seen: Arc<SharedState>,
     /// Frames that came before the model was loaded.
     waiting: Vec<Image>,
     /// A video, before the model was loaded.
@@ -42,7 +42,7 @@ impl Worker {
         window: Option<usize>,
         video: Option<SessionSource>,
         limits: Limits,
-        seen: Arc<Seen>,
+        seen: Arc<SharedState>,
     ) -> Self {
         Self {
             load,
@@ -58,7 +58,7 @@ impl Worker {
         }
     }
 
-    pub fn seen(&self) -> &Arc<Seen> {
+    pub fn seen(&self) -> &Arc<SharedState> {
         &self.seen
     }
 
@@ -229,9 +229,10 @@ impl Worker {
     /// Sends the frames of the run as lines, until its end, an error, the end of the session, or until nobody takes them.
     pub fn run(&mut self, lines: &Sender<Bytes>) {
         loop {
-            let next = match self.seen.has_ended() {
-                true => Err(Problem::missing("the session was ended")),
-                false => self.next_frame(),
+            let next = if self.seen.has_ended() {
+                Err(Problem::missing("the session was ended"))
+            } else {
+                self.next_frame()
             };
             let (line, is_last) = match next {
                 Ok(None) => return,

@@ -6,7 +6,7 @@ use std::time::Instant;
 use ocelli::{Detections, Detector, Error, Image, ObjectMask, ObjectPrompt, Result, StageTimes};
 
 use super::DetectArgs;
-use crate::{LogArgs, status, usage};
+use crate::{LogArgs, status};
 
 /// Checks what can be checked before a model is loaded.
 ///
@@ -14,9 +14,7 @@ use crate::{LogArgs, status, usage};
 /// Wrong usage: several images, a prompt that does not fit the image, a model that has no tracker.
 pub fn check(args: &DetectArgs, objects: &[ObjectPrompt], files: &[PathBuf]) -> anyhow::Result<()> {
     let [file] = files else {
-        return Err(usage(
-            "--point, --box-prompt and --mask-prompt are in pixels of one image: name one with --image",
-        ));
+        refuse!("--point, --box-prompt and --mask-prompt are in pixels of one image: name one with --image");
     };
     args.detector.model.check_tracker("clicks")?;
     let image = Image::open(file)?;

@@ -12,8 +12,8 @@ use rustyline::{Config, Editor};
 use super::outputs::Outputs;
 use super::{DetectArgs, options};
 use crate::output::{diagnostic, one_line};
-use crate::report::{ImageReport, TableOptions, timings, write_table};
-use crate::{LogArgs, detector, load, print, status, usage};
+use crate::report::{ImageReport, MOST_ROWS, timings, write_table};
+use crate::{LogArgs, detector, load, print, status};
 
 const WHAT_TO_TYPE: &str =
     "type what to find, several separated by commas; an empty line, exit or Ctrl-D ends it";
@@ -21,7 +21,7 @@ const WHAT_TO_TYPE: &str =
 /// Detects what is typed, until the end of the input. The features of the image are computed once.
 pub fn run(args: &DetectArgs, files: &[PathBuf], log: &LogArgs) -> anyhow::Result<()> {
     let [file] = files else {
-        return Err(usage("--interactive searches one image: name one with --image"));
+        refuse!("--interactive searches one image: name one with --image");
     };
     let image = Image::open(file)?;
     let outputs = args.output.as_deref().map(|target| Outputs::plan(target, files)).transpose()?;
@@ -57,7 +57,7 @@ pub fn run(args: &DetectArgs, files: &[PathBuf], log: &LogArgs) -> anyhow::Resul
                     detections: found.items.iter().map(Into::into).collect(),
                     timing_ms: timings(&found.times),
                 };
-                print(|out| write_table(out, &report, TableOptions::default()))?;
+                print(|out| write_table(out, &report, MOST_ROWS))?;
                 if let Some(outputs) = &outputs {
                     status(log, &format!("→ {}", draw(outputs, &image, &found)?.display()));
                 }

@@ -18,9 +18,9 @@ use sha2::{Digest, Sha256};
 use super::EvalArgs;
 use crate::config::{check_value, option};
 use crate::given::given_arguments;
-use crate::output::{diagnostic, one_line};
+use crate::output::{diagnostic, is_stdout, one_line, present, write_json};
 use crate::program::Ocelli;
-use crate::{LogArgs, check_output_file, host, interrupted, print, status, usage};
+use crate::{LogArgs, check_output_file, host, interrupted, status, usage};
 
 /// Options of the whole run, which a configuration cannot have.
 const OF_THE_RUN: [&str; 12] = [
@@ -53,7 +53,7 @@ struct Configuration {
 
 /// Evaluates every configuration of the file and prints a table. Those that the report of `--json` has are not evaluated again.
 pub fn run(args: &EvalArgs, path: &Path, log: &LogArgs) -> anyhow::Result<()> {
-    let file = args.json.as_deref().filter(|path| *path != Path::new("-"));
+    let file = args.json.as_deref().filter(|path| !is_stdout(path));
     if let Some(file) = file {
         check_output_file("--json", file)?;
     }
@@ -86,19 +86,10 @@ pub fn run(args: &EvalArgs, path: &Path, log: &LogArgs) -> anyhow::Result<()> {
             let reached = &all[..=number];
             let others = known.configurations.iter().filter(|one| reached.iter().all(|it| it.key != one.key));
             so_far.configurations.extend(others.cloned());
-            write_atomically(file, |out| so_far.write_json(out))?;
+            write_atomically(file, |out| write_json(out, &so_far))?;
         }
     }
-    match args.json.as_deref() {
-        Some(path) if path == Path::new("-") => print(|out| report.write_json(out))?,
-        json => {
-            print(|out| report.write_table(out))?;
-            if let Some(path) = json {
-                write_atomically(path, |out| report.write_json(out))?;
-                status(log, &format!("→ {}", path.display()));
-            }
-        }
-    }
+    present(log, args.json.as_deref(), &report, |out| report.write_table(out))?;
     match report.configurations.iter().filter(|one| one.error.is_some()).count() {
         0 => Ok(()),
         failed => anyhow::bail!("{failed} of {} configurations failed: see above", all.len()),

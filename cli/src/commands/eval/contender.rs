@@ -11,7 +11,7 @@ use ocelli_datasets::eval::{
 use sha2::{Digest, Sha256};
 
 use super::EvalArgs;
-use crate::{LogArgs, ModelArgs, class_names, detector, load, usage};
+use crate::{LogArgs, ModelArgs, class_names, detector, load};
 
 /// What is detected in every image.
 pub struct Task {
@@ -38,10 +38,10 @@ impl Task {
             let Some(category) = categories.iter().find(|category| category.name == name) else {
                 let some: Vec<&str> = categories.iter().take(8).map(|category| &*category.name).collect();
                 let more = if categories.len() > some.len() { ", …" } else { "" };
-                return Err(usage(format!(
+                refuse!(
                     "--classes, {name}: no such category; the annotations have {}{more}",
                     some.join(", ")
-                )));
+                );
             };
             phrases.push(phrase.to_owned());
             category_ids.push(category.id);
@@ -55,11 +55,11 @@ impl Task {
         let mut unnamed =
             truth.categories().iter().filter(|one| is_searched(&one.id) && truth.is_unnamed(one));
         if let Some(category) = unnamed.next() {
-            return Err(usage(format!(
+            refuse!(
                 "category {} of the annotations has no name, and a model searches for names: add it, or name the others \
                  with --classes",
                 category.id
-            )));
+            );
         }
         Ok(Prompts::new(self.phrases.iter().map(String::as_str))?)
     }
@@ -90,7 +90,7 @@ pub struct Contender {
 pub fn open(args: &EvalArgs, truth: &Truth, task: &Task, log: &LogArgs) -> anyhow::Result<Vec<Contender>> {
     if let Some(path) = &args.predictions {
         if args.exemplars_from_truth {
-            return Err(usage("--exemplars-from-truth needs a model: remove --predictions"));
+            refuse!("--exemplars-from-truth needs a model: remove --predictions");
         }
         return Ok(vec![Contender::predicted(path, truth, task)?]);
     }
@@ -102,7 +102,7 @@ pub fn open(args: &EvalArgs, truth: &Truth, task: &Task, log: &LogArgs) -> anyho
     let open = |path: &PathBuf| {
         if path.is_file() {
             if args.gives_boxes() {
-                return Err(usage("annotated boxes are given to models, and --compare names a results file"));
+                refuse!("annotated boxes are given to models, and --compare names a results file");
             }
             return Contender::predicted(path, truth, task);
         }

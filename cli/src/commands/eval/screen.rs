@@ -79,6 +79,13 @@ struct Search {
     features: ImageFeatures,
 }
 
+/// Sums over the images.
+#[derive(Clone, Copy, Default)]
+struct Passed {
+    detections: usize,
+    ms: f64,
+}
+
 impl Search {
     fn encode(&mut self, image: &Image) -> Result<()> {
         let wanted = Wanted::default();
@@ -98,6 +105,35 @@ impl Search {
         self.decoder.decode_into(&self.features, &self.prompts, Some(classes), times, &mut found)?;
         Ok(found.into_iter().map(|detection| detection.class_id).collect())
     }
+
+    /// Detects all classes of each image in full and those that pass the screen, in turns, so that a slow period of the machine
+    /// affects both.
+    fn compare(
+        &mut self,
+        images: &Images,
+        all: &[usize],
+        threshold: f32,
+        progress: &Progress,
+    ) -> anyhow::Result<[Passed; 2]> {
+        let mut passes = [Passed::default(); 2];
+        for at in 0..images.len() {
+            interrupted()?;
+            let Ok(image) = images.read(at) else { continue };
+            self.encode(&image)?;
+            for turn in [at % 2, (at + 1) % 2] {
+                let start = Instant::now();
+                let mut classes = all.to_vec();
+                if turn == 1 {
+                    let scores = self.screen()?;
+                    classes.retain(|&class| scores[class] >= threshold);
+                }
+                passes[turn].detections += self.decode(&classes)?.len();
+                passes[turn].ms += start.elapsed().as_secs_f64() * 1e3;
+            }
+            progress.step();
+        }
+        Ok(passes)
+    }
 }
 
 /// Finds the threshold of the first pass on images and writes it beside the model.
@@ -106,13 +142,12 @@ pub fn calibrate(args: &EvalArgs, folder: Option<&Path>, log: &LogArgs) -> anyho
     let names: Vec<String> = match (&*args.classes, is_built_in) {
         ([], true) => vocabulary().iter().map(|name| (*name).to_owned()).collect(),
         ([], false) => {
-            return Err(usage("--calibrate-screen needs --classes: the names that you search for"));
+            refuse!("--calibrate-screen needs --classes: the names that you search for");
         }
         (names, _) => names.to_vec(),
     };
     if !(args.screen_keep > 0.0 && args.screen_keep <= 1.0) {
-        let message = format!("--screen-keep is {}: expected above 0 and at most 1", args.screen_keep);
-        return Err(usage(message));
+        refuse!("--screen-keep is {}: expected above 0 and at most 1", args.screen_keep);
     }
     let images = Images::open(args, folder)?;
     let prompts = Prompts::new(names.iter().map(String::as_str))?;
@@ -159,27 +194,7 @@ pub fn calibrate(args: &EvalArgs, folder: Option<&Path>, log: &LogArgs) -> anyho
     let size = (read, names.len());
     let found = ScreenCalibration::new(detected, &scores, size, args.confidence, args.screen_keep)?;
 
-    // In turns, so that a slow period of the machine affects both.
-    let (mut full, mut screened) = ((0.0, 0), (0.0, 0));
-    for at in 0..images.len() {
-        interrupted()?;
-        let Ok(image) = images.read(at) else { continue };
-        stages.encode(&image)?;
-        for turn in [at % 2, (at + 1) % 2] {
-            let start = Instant::now();
-            let (sum, count) = if turn == 0 { &mut full } else { &mut screened };
-            let classes = match turn {
-                0 => all.clone(),
-                _ => {
-                    let scores = stages.screen()?;
-                    all.iter().copied().filter(|&class| scores[class] >= found.threshold).collect()
-                }
-            };
-            *count += stages.decode(&classes)?.len();
-            *sum += start.elapsed().as_secs_f64() * 1e3;
-        }
-        progress.step();
-    }
+    let [full, screened] = stages.compare(&images, &all, found.threshold, &progress)?;
     drop(progress);
     found.save(&model)?;
     print(|out| {
@@ -187,13 +202,13 @@ pub fn calibrate(args: &EvalArgs, folder: Option<&Path>, log: &LogArgs) -> anyho
         writeln!(
             out,
             "detections kept      {} of {} ({:.2} %), at a score of at least {}",
-            screened.1,
-            full.1,
+            screened.detections,
+            full.detections,
             100.0 * found.kept,
             found.confidence
         )?;
         writeln!(out, "decoded in full      {:.1} of {} classes an image", found.passed, found.classes)?;
-        let (full, screened) = (full.0 / read as f64, screened.0 / read as f64);
+        let (full, screened) = (full.ms / read as f64, screened.ms / read as f64);
         writeln!(
             out,
             "all classes          {full:.1} ms an image without the screen, {screened:.1} ms with it"

@@ -12,7 +12,7 @@ use ocelli::{
 };
 
 use crate::args::coco_classes;
-use crate::{LogArgs, Progress, class_names, expand_images, interrupted, status, usage};
+use crate::{LogArgs, Progress, class_names, expand_images, interrupted, status};
 
 /// Heading of these options.
 const PRECISION: &str = "Number format";
@@ -34,21 +34,19 @@ impl CalibrateArgs {
     pub fn precision(&self, requested: Precision, is_for_tensorrt: bool) -> anyhow::Result<Precision> {
         let precision = match (requested, self.calibrate.is_empty()) {
             (Precision::Fp8, true) => {
-                return Err(usage(
-                    "--precision fp8: its scales are measured on images; name some with --calibrate",
-                ));
+                refuse!("--precision fp8: its scales are measured on images; name some with --calibrate");
             }
             (_, true) => return Ok(requested),
             (Precision::Int8, false) => Precision::Int8Static,
             (Precision::Fp8, false) => Precision::Fp8,
             (_, false) => {
                 let why = "only fp8 and int8 have scales that are measured on images";
-                return Err(usage(format!("--calibrate, --precision {requested}: {why}")));
+                refuse!("--calibrate, --precision {requested}: {why}");
             }
         };
         if !is_for_tensorrt {
             let why = "only TensorRT multiplies with measured scales; choose --target tensorrt";
-            return Err(usage(format!("--calibrate, --precision {requested}: {why}")));
+            refuse!("--calibrate, --precision {requested}: {why}");
         }
         Ok(precision)
     }
@@ -62,9 +60,10 @@ impl CalibrateArgs {
         log: &LogArgs,
     ) -> anyhow::Result<Calibration> {
         let files = expand_images(&self.calibrate)?;
-        let classes = match self.calibrate_classes.is_empty() {
-            true => coco_classes().names().map(str::to_owned).collect(),
-            false => class_names(&self.calibrate_classes, log)?,
+        let classes = if self.calibrate_classes.is_empty() {
+            coco_classes().names().map(str::to_owned).collect()
+        } else {
+            class_names(&self.calibrate_classes, log)?
         };
         let factory = EngineFactory::start(&EngineOptions::default())?;
         status(log, &format!("calibrating on {} images with {}", files.len(), factory.description()));

@@ -75,10 +75,10 @@ fn of_scheduler(variable: impl Fn(&str) -> Option<String>) -> anyhow::Result<(Sh
             && id >= first
             && (id - first).is_multiple_of(step);
         if !is_even {
-            return Err(usage(format!(
+            refuse!(
                 "--shard auto: task {id} is of an array of {count} tasks from {first} to {last}, which has gaps; submit \
                  it as one range, such as --array=1-{count}"
-            )));
+            );
         }
         ((id - first) / step, count, "Slurm's job array")
     } else if has("AWS_BATCH_JOB_ARRAY_INDEX") {
@@ -88,10 +88,10 @@ fn of_scheduler(variable: impl Fn(&str) -> Option<String>) -> anyhow::Result<(Sh
     } else if has("SLURM_PROCID") && has("SLURM_NTASKS") {
         (number("SLURM_PROCID")?, number("SLURM_NTASKS")?, "Slurm's tasks")
     } else {
-        return Err(usage(
+        refuse!(
             "--shard auto: no variable of a scheduler is set: SLURM_ARRAY_TASK_ID, AWS_BATCH_JOB_ARRAY_INDEX, \
-             JOB_COMPLETION_INDEX or SLURM_PROCID; write --shard 1/8",
-        ));
+             JOB_COMPLETION_INDEX or SLURM_PROCID; write --shard 1/8"
+        );
     };
     let shard = index.checked_add(1).map(|number| Shard::new(number, count));
     match shard {

@@ -54,66 +54,65 @@ impl VideoArgs {
     ///
     /// # Errors
     /// If a file or a folder is none, or an argument is out of range.
-    pub fn find(&self, output: &Path) -> anyhow::Result<Vec<Found>> {
+    pub fn find(&self, output: &Path) -> anyhow::Result<Vec<InputVideo>> {
         // Not `requires` of clap: it does not ask for what conflicts with --images.
         let alone = [("--every", self.every.is_some()), ("--track", self.track), ("--memory", self.memory)];
         if let Some((flag, _)) = alone.iter().find(|(_, is_given)| *is_given && self.video.is_empty()) {
-            return Err(usage(format!("{flag} is for videos: name one with --video in place of --images")));
+            refuse!("{flag} is for videos: name one with --video in place of --images");
         }
         if self.every == Some(0) {
-            return Err(usage("--every is 0: expected 1 for every frame, 10 for every tenth frame"));
+            refuse!("--every is 0: expected 1 for every frame, 10 for every tenth frame");
         }
         let mut found = Vec::new();
         for path in &self.video {
             if is_inside(path, output) {
                 let why = "it is in the output folder; choose another output folder";
-                return Err(usage(format!("--video, {}: {why}", path.display())));
+                refuse!("--video, {}: {why}", path.display());
             }
             let videos = videos_of(path)?;
             if !videos.is_empty() {
-                found.extend(videos.into_iter().map(|path| Found { path, pictures: Vec::new() }));
+                found.extend(videos.into_iter().map(|path| InputVideo { path, pictures: Vec::new() }));
             } else if path.is_dir() {
                 found.push(frames_in(path)?);
             } else if !path.exists() {
-                return Err(usage(format!("no video, {}: no such file or folder", path.display())));
+                refuse!("no video, {}: no such file or folder", path.display());
             } else if has_image_extension(path)
                 && path.extension().is_none_or(|extension| !extension.eq_ignore_ascii_case("gif"))
             {
                 let why =
                     "it is a picture: name it with --images, or the folder of a video's frames with --video";
-                return Err(usage(format!("--video, {}: {why}", path.display())));
+                refuse!("--video, {}: {why}", path.display());
             } else {
-                found.push(Found { path: path.clone(), pictures: Vec::new() });
+                found.push(InputVideo { path: path.clone(), pictures: Vec::new() });
             }
         }
         if self.memory && found.len() > 1 {
-            return Err(usage(
-                "--memory follows the objects of one video: name one; another run adds the next",
-            ));
+            refuse!("--memory follows the objects of one video: name one; another run adds the next");
         }
         Ok(found)
     }
 
     /// Reads the videos once: counts their frames, and writes those that are images.
-    pub fn read(&self, found: Vec<Found>, output: &Path) -> Result<Vec<LabelVideo>> {
+    pub fn read(&self, found: Vec<InputVideo>, output: &Path) -> Result<Vec<LabelVideo>> {
         let videos = found.into_iter().map(|found| (found.path.clone(), found.opener()));
         LabelVideo::read_all(output, videos, self.every.unwrap_or(EVERY), &mut super::stop_if_interrupted)
     }
 }
 
 /// A video.
-pub struct Found {
+pub struct InputVideo {
     path: PathBuf,
     /// Its frames, if it is a folder of pictures.
     pictures: Vec<PathBuf>,
 }
 
-impl Found {
+impl InputVideo {
     fn opener(self) -> Box<dyn Fn() -> Result<Box<dyn Source>> + Send + Sync> {
         let Self { path, pictures } = self;
-        Box::new(move || match pictures.is_empty() {
-            true => videos::open(VideoInput::File(&path)),
-            false => {
+        Box::new(move || {
+            if pictures.is_empty() {
+                videos::open(VideoInput::File(&path))
+            } else {
                 let source = PictureFiles::new(path.display().to_string(), pictures.clone(), FRAME_RATE)?;
                 Ok(Box::new(source))
             }
@@ -141,11 +140,11 @@ pub fn check_images(inputs: &[PathBuf]) -> anyhow::Result<()> {
 }
 
 /// The video whose frames are in a folder.
-fn frames_in(folder: &Path) -> anyhow::Result<Found> {
+fn frames_in(folder: &Path) -> anyhow::Result<InputVideo> {
     let mut pictures = frame_files(&[folder.to_owned()]).map_err(|e| usage(format!("--video: {e}")))?;
     natural_order(&mut pictures);
     let pictures = pictures.into_iter().map(|path| std::path::absolute(&path).unwrap_or(path)).collect();
-    Ok(Found { path: folder.to_owned(), pictures })
+    Ok(InputVideo { path: folder.to_owned(), pictures })
 }
 
 fn is_inside(path: &Path, folder: &Path) -> bool {

@@ -1,10 +1,10 @@
 //! `--memory --track`: what the memory tracker and ByteTrack make of the same detections.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
 
 use ocelli::pipeline::FrameOutcome;
 use ocelli::tracking::Track;
+use ocelli_datasets::table::{columns, row};
 
 /// The least overlap of two boxes of one object.
 const LEAST_IOU: f32 = 0.5;
@@ -75,22 +75,17 @@ impl Comparison {
 
     /// A line for each count, a column for each tracker.
     pub fn table(&self) -> String {
-        let (memory, boxes) = (&self.memory, &self.boxes);
-        let mut text = String::from("comparison                memory  ByteTrack\n");
-        let mut line = |name: &str, memory: String, boxes: String| {
-            writeln!(text, "{name:23} {memory:>8} {boxes:>10}").expect("writing to a string does not fail");
-        };
-        line("tracks", memory.frames.len().to_string(), boxes.frames.len().to_string());
-        line(
-            "frames a track, mean",
-            format!("{:.1}", memory.mean_frames()),
-            format!("{:.1}", boxes.mean_frames()),
-        );
-        line("boxes", memory.boxes().to_string(), boxes.boxes().to_string());
-        line("boxes of both, IoU 0.5", self.common.to_string(), self.common.to_string());
-        // A track of one tracker whose box goes to another id of the other tracker.
-        line("changes of identity", memory.changes.to_string(), boxes.changes.to_string());
-        text
+        let both = |of: fn(&Side) -> String| [of(&self.memory), of(&self.boxes)];
+        let rows = [
+            row("comparison", ["memory", "ByteTrack"]),
+            row("tracks", both(|side| side.frames.len().to_string())),
+            row("frames a track, mean", both(|side| format!("{:.1}", side.mean_frames()))),
+            row("boxes", both(|side| side.boxes().to_string())),
+            row("boxes of both, IoU 0.5", [self.common, self.common].map(|count| count.to_string())),
+            // A track of one tracker whose box goes to another id of the other tracker.
+            row("changes of identity", both(|side| side.changes.to_string())),
+        ];
+        columns(&rows, 1)
     }
 }
 

@@ -32,7 +32,7 @@ pub struct GivenArgs {
 }
 
 /// Objects with their labels.
-pub struct Given {
+pub struct GivenObjects {
     /// By class id.
     pub labels: Vec<Arc<str>>,
     clicks: Vec<ClickRecord>,
@@ -63,7 +63,7 @@ impl GivenArgs {
     ///
     /// # Errors
     /// If one cannot be read, or has no objects.
-    pub fn read(&self) -> anyhow::Result<Option<Given>> {
+    pub fn read(&self) -> anyhow::Result<Option<GivenObjects>> {
         if self.points.is_none() && self.init_masks.is_none() {
             return Ok(None);
         }
@@ -79,11 +79,11 @@ impl GivenArgs {
                 labels.push(name.into());
             }
         }
-        Ok(Some(Given { labels, clicks, masks }))
+        Ok(Some(GivenObjects { labels, clicks, masks }))
     }
 }
 
-impl Given {
+impl GivenObjects {
     /// The objects in a video of this size.
     ///
     /// # Errors
@@ -93,27 +93,25 @@ impl Given {
         for object in &masks {
             let (GivenShape::Mask(mask), Some((width, height))) = (&object.shape, size) else { continue };
             if (mask.width(), mask.height()) != (width, height) {
-                return Err(usage(format!(
+                refuse!(
                     "--init-masks: the masks of frame {} have {}×{} pixels, the video {width}×{height}",
                     object.frame,
                     mask.width(),
                     mask.height()
-                )));
+                );
             }
         }
         let mut objects = masks;
         for record in clicks {
             let Some((width, height)) = size else {
-                return Err(usage("--points: the size of the video is not known before its first frame"));
+                refuse!("--points: the size of the video is not known before its first frame");
             };
             let (width, height) = (width as f32, height as f32);
             let at = format!("--points: object {}, frame {}", record.object, record.frame);
             if let Some([x, y]) =
                 record.points.iter().find(|[x, y]| !(0.0..=width).contains(x) || !(0.0..=height).contains(y))
             {
-                return Err(usage(format!(
-                    "{at}: {x},{y} is outside of the video of {width}×{height} pixels"
-                )));
+                refuse!("{at}: {x},{y} is outside of the video of {width}×{height} pixels");
             }
             let wanted = record.labels.iter().flatten().map(|&label| label == 1);
             let wanted = wanted.chain(std::iter::repeat(true));
@@ -236,8 +234,11 @@ mod tests {
                 {"frame": 0, "object": 1, "points": [[96, 72]]}]"#,
         );
         let labels = vec![Arc::from(CLASS), Arc::from("cat")];
-        let given =
-            || Given { labels: labels.clone(), clicks: clicks.clone().expect("valid"), masks: Vec::new() };
+        let given = || GivenObjects {
+            labels: labels.clone(),
+            clicks: clicks.clone().expect("valid"),
+            masks: Vec::new(),
+        };
         let objects = given().objects(Some((96, 72))).expect("all are inside");
         let click = |x, y, is_foreground| Click { x, y, is_foreground };
         assert_eq!((objects[0].frame, objects[0].id, objects[0].class_id), (2, 3, 1));

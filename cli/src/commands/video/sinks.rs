@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::output::with_flag;
+use crate::output::{check_outputs, is_stdout, with_flag};
 use clap::Args;
 use ocelli::image::has_image_extension;
 use ocelli::sink::{
@@ -11,6 +11,8 @@ use ocelli::sink::{
 };
 use ocelli::{Cancellation, Error, Sink, source::SourceInfo};
 
+use super::zones::{Counting, ZoneSink};
+use super::{mqtt, webhook};
 use crate::args::{OUTPUT, label_files};
 use crate::{LogArgs, check_output_file, usage};
 
@@ -116,36 +118,30 @@ impl SinkArgs {
     /// # Errors
     /// For conflicting arguments; as [`check_output_file`].
     pub fn check(&self) -> anyhow::Result<()> {
-        let is_stdout = |path: &Option<PathBuf>| path.as_deref() == Some(Path::new("-"));
+        let is_stdout = |path: &Option<PathBuf>| path.as_deref().is_some_and(is_stdout);
         if [&self.output, &self.jsonl, &self.mot, &self.mots, &self.mcap, &self.events]
             .iter()
             .filter(|path| is_stdout(path))
             .count()
             > 1
         {
-            return Err(usage(
-                "only one of -o, --jsonl, --mot, --mots, --mcap and --events can go to stdout",
-            ));
+            refuse!("only one of -o, --jsonl, --mot, --mots, --mcap and --events can go to stdout");
         }
         if is_stdout(&self.output) && self.raw_out.is_none() {
-            return Err(usage("-o - writes raw frames: add --raw-out bgr or --raw-out rgb"));
+            refuse!("-o - writes raw frames: add --raw-out bgr or --raw-out rgb");
         }
         if self.raw_out.is_some() && !is_stdout(&self.output) {
-            return Err(usage("--raw-out is the pixel order of frames on stdout: add -o -"));
+            refuse!("--raw-out is the pixel order of frames on stdout: add -o -");
         }
-        for (flag, path) in [
+        let files = [
             ("--jsonl", &self.jsonl),
             ("--mot", &self.mot),
             ("--mots", &self.mots),
             ("--youtube-vis", &self.youtube_vis),
             ("--mcap", &self.mcap),
             ("--events", &self.events),
-        ] {
-            if let Some(path) = path.as_deref().filter(|path| *path != Path::new("-")) {
-                check_output_file(flag, path)?;
-            }
-        }
-        Ok(())
+        ];
+        Ok(check_outputs(files.map(|(flag, path)| (flag, path.as_deref())))?)
     }
 
     /// Checks that no output overwrites an input. `stats` is one more output.
@@ -164,7 +160,7 @@ impl SinkArgs {
             else {
                 continue;
             };
-            return Err(usage(format!("{flag}, {}: it is the input; name another path", path.display())));
+            refuse!("{flag}, {}: it is the input; name another path", path.display());
         }
         let holds_input = |folder: &Path| {
             let folder = folder.canonicalize().ok();
@@ -172,30 +168,26 @@ impl SinkArgs {
         };
         if let Some(folder) = self.davis.as_deref().filter(|folder| holds_input(folder)) {
             let why = "the folder contains input images, which could be overwritten; name another folder";
-            return Err(usage(format!("--davis, {}: {why}", folder.display())));
+            refuse!("--davis, {}: {why}", folder.display());
         }
-        let Some(target) = output.filter(|path| *path != Path::new("-") && is_sequence(path)) else {
+        let Some(target) = output.filter(|path| !is_stdout(path) && is_sequence(path)) else {
             return Ok(());
         };
         let is_pattern = is_picture_pattern(target);
         if let Some(other) = foreign_picture(target).filter(|_| !is_pattern) {
             let why = "which are not those of an earlier run; name another folder, or the files, such as frames/%06d.png";
-            return Err(usage(format!(
-                "--output, {}: it has pictures such as {other}, {why}",
-                target.display()
-            )));
+            refuse!("--output, {}: it has pictures such as {other}, {why}", target.display());
         }
         let folder = if is_pattern { target.parent().unwrap_or(Path::new("")) } else { target };
         let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
         let is_source = |folder: PathBuf| {
             read.iter().any(|path| path.parent() == Some(&folder) && has_image_extension(path))
         };
-        match folder.canonicalize().is_ok_and(is_source) {
-            true => {
-                let why = "the folder contains input images, which could be overwritten; name another folder";
-                Err(usage(format!("--output, {}: {why}", target.display())))
-            }
-            false => Ok(()),
+        if folder.canonicalize().is_ok_and(is_source) {
+            let why = "the folder contains input images, which could be overwritten; name another folder";
+            Err(usage(format!("--output, {}: {why}", target.display())))
+        } else {
+            Ok(())
         }
     }
 
@@ -209,10 +201,21 @@ impl SinkArgs {
         for (flag, path) in boxes.into_iter().chain(self.of_masks()) {
             if path.is_some() {
                 let why = "it does not tell several sources apart: use --jsonl, or run once for each source";
-                return Err(usage(format!("{flag}: {why}")));
+                refuse!("{flag}: {why}");
             }
         }
         Ok(())
+    }
+
+    /// Counts tracks, and writes and delivers the events.
+    ///
+    /// # Errors
+    /// If an address is wrong or a file cannot be written.
+    pub fn zone_sink(&self, counting: &Counting) -> anyhow::Result<ZoneSink> {
+        let events = self.events.as_deref().map(JsonLines::create).transpose()?;
+        let webhook = self.webhook.as_deref().map(webhook::start).transpose()?;
+        let mqtt = self.mqtt.as_deref().map(mqtt::start).transpose()?;
+        Ok(ZoneSink::new(counting.clone(), events, webhook.into_iter().chain(mqtt).collect()))
     }
 
     /// Opens all outputs. `tracked`: whether there are tracks. Frames of several sources become a grid.

@@ -86,6 +86,14 @@ impl OpenSource {
     pub fn info(&self) -> &SourceInfo {
         self.source.info()
     }
+
+    /// The names of all sources.
+    pub fn names(&self) -> Vec<String> {
+        match &self.states {
+            Some(states) => states.snapshot().into_iter().map(|state| state.name).collect(),
+            None => vec![self.info().name.clone()],
+        }
+    }
 }
 
 impl SourceArgs {
@@ -108,7 +116,7 @@ impl SourceArgs {
         let rate = self.fps.unwrap_or(FRAME_RATE);
         if !FRAME_RATES.contains(&rate) {
             let (least, most) = (FRAME_RATES.start(), FRAME_RATES.end());
-            return Err(usage(format!("--fps is {rate}: expected {least} to {most}")));
+            refuse!("--fps is {rate}: expected {least} to {most}");
         }
         let kind = match (self.live, self.file) {
             (true, _) => Some(StreamKind::Live),
@@ -131,10 +139,10 @@ impl SourceArgs {
         };
         if kind.is_some() && !has_url {
             let flag = if self.live { "--live" } else { "--file" };
-            return Err(usage(format!("{flag} is for URLs: expected --video http://… or another URL")));
+            refuse!("{flag} is for URLs: expected --video http://… or another URL");
         }
         if self.raw.is_some() && self.video != ["-"] {
-            return Err(usage("--raw is the format of frames on stdin: add --video -"));
+            refuse!("--raw is the format of frames on stdin: add --video -");
         }
         if let Some(several) = several {
             return self.open_several(several, rate, kind, newest, cancellation);
@@ -154,7 +162,7 @@ impl SourceArgs {
         cancellation: &Cancellation,
     ) -> anyhow::Result<OpenSource> {
         if several.iter().any(|named| named.source == "-") {
-            return Err(usage("--video -: frames on stdin cannot be one of several sources"));
+            refuse!("--video -: frames on stdin cannot be one of several sources");
         }
         // One that does not answer takes seconds to say so.
         let all_opened: Vec<_> = std::thread::scope(|scope| {
@@ -196,9 +204,7 @@ impl SourceArgs {
             [] => self.scene(classes)?,
             [one] if one == "-" => {
                 let Some(format) = self.raw else {
-                    return Err(usage(
-                        "--video - needs the format of the frames, such as --raw 1280x720:bgr",
-                    ));
+                    refuse!("--video - needs the format of the frames, such as --raw 1280x720:bgr");
                 };
                 Box::new(RawFrames::new("stdin", format.at(self.fps)?, std::io::stdin()))
             }
@@ -228,7 +234,7 @@ impl SourceArgs {
                 }
                 SourceName::Video(path) => {
                     if !path.exists() {
-                        return Err(usage(format!("no video, {one}: no such file or folder")));
+                        refuse!("no video, {one}: no such file or folder");
                     }
                     let source = videos::open(VideoInput::File(&path));
                     read.push(path);
@@ -245,7 +251,7 @@ impl SourceArgs {
                     paths.iter().find(|path| path.is_file() && !ocelli::image::has_image_extension(path))
                 {
                     let why = "expected one video, or several images";
-                    return Err(usage(format!("--video, {}: {why}", other.display())));
+                    refuse!("--video, {}: {why}", other.display());
                 }
                 read = frame_files(&paths)?;
                 Box::new(PictureFiles::new("images", read.clone(), rate)?)
@@ -303,21 +309,19 @@ impl SourceArgs {
         let known = |class: &&&str| vocabulary().contains(&class.to_lowercase().as_str());
         let drawn: Vec<String> = classes.iter().filter(known).map(|class| class.to_lowercase()).collect();
         if drawn.is_empty() {
-            return Err(usage(format!(
+            refuse!(
                 "no video: name one with --video, or add a class that a scene can be drawn of, such as {}, {} or {}",
                 vocabulary()[0],
                 vocabulary()[14],
                 vocabulary()[60]
-            )));
+            );
         }
         let (width, height) = match &self.scene_size {
             None => SCENE_SIZE,
             Some(text) => {
                 let sides = text.split_once(['x', 'X']).map(|(w, h)| (w.parse(), h.parse()));
                 let Some((Ok(width), Ok(height))) = sides else {
-                    return Err(usage(format!(
-                        "--scene-size is {text}: expected WIDTHxHEIGHT, such as 1280x720"
-                    )));
+                    refuse!("--scene-size is {text}: expected WIDTHxHEIGHT, such as 1280x720");
                 };
                 (width, height)
             }
@@ -389,7 +393,7 @@ fn named_sources(path: &Path) -> anyhow::Result<Vec<Named>> {
         .collect::<Result<_, _>>()
         .map_err(|why| usage(format!("--sources, {}: {why}", path.display())))?;
     if named.is_empty() {
-        return Err(usage(format!("--sources, {}: expected a source per line", path.display())));
+        refuse!("--sources, {}: expected a source per line", path.display());
     }
     Ok(named)
 }
@@ -447,7 +451,7 @@ impl RawArg {
         match fps {
             Some(rate) if self.has_rate && rate != format.frame_rate => {
                 let said = format.frame_rate;
-                return Err(usage(format!("--fps is {rate}, --raw says @{said}: name one of them")));
+                refuse!("--fps is {rate}, --raw says @{said}: name one of them");
             }
             Some(rate) => format.frame_rate = rate,
             None => {}

@@ -5,6 +5,7 @@ use std::fmt::Write;
 
 use ocelli::pipeline::{FrameOutcome, PipelineStats};
 use ocelli::source::FeedState;
+use ocelli_datasets::table::{columns, row};
 use serde::Serialize;
 
 /// Detections and tracks of each class.
@@ -59,16 +60,18 @@ impl Counts {
     pub fn table(&self, tracked: bool) -> String {
         let mut classes: Vec<&ClassCounts> = self.classes.values().collect();
         classes.sort_by(|a, b| b.detections.cmp(&a.detections).then_with(|| a.label.cmp(&b.label)));
-        let width = classes.iter().map(|class| class.label.chars().count()).max().unwrap_or(0).max(5);
-        let mut text = String::new();
-        let head = if tracked { "  tracks" } else { "" };
-        put(&mut text, format_args!("{:width$}  detections  frames{head}  best", "label"));
-        for class in classes {
+        let with_tracks = |tracks: String| tracked.then_some(tracks);
+        let cells = |first: [String; 2], tracks: String, best: String| {
+            first.into_iter().chain(with_tracks(tracks)).chain([best])
+        };
+        let heading = cells(["detections", "frames"].map(Into::into), "tracks".into(), "best".into());
+        let mut rows = vec![row("label", heading)];
+        rows.extend(classes.into_iter().map(|class| {
             let ClassCounts { label, frames, detections, tracks, best } = class;
-            let tracks = if tracked { format!("  {:6}", tracks.len()) } else { String::new() };
-            put(&mut text, format_args!("{label:width$}  {detections:10}  {frames:6}{tracks}  {best:.2}"));
-        }
-        text
+            let counts = [detections, frames].map(u64::to_string);
+            row(label, cells(counts, tracks.len().to_string(), format!("{best:.2}")))
+        }));
+        columns(&rows, 1)
     }
 }
 

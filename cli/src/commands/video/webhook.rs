@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use super::delivery::{Delivery, Health};
-use crate::usage;
 
 /// How long a request may take.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
@@ -17,7 +16,7 @@ const PAUSES: [Duration; 2] = [Duration::from_millis(200), Duration::from_secs(1
 pub fn start(url: &str) -> anyhow::Result<Delivery> {
     if !url.starts_with("http://") {
         let why = "expected http://…; for https, name a relay in your network";
-        return Err(usage(format!("--webhook, {url}: {why}")));
+        refuse!("--webhook, {url}: {why}");
     }
     let agent: ureq::Agent =
         ureq::Agent::config_builder().timeout_global(Some(REQUEST_TIMEOUT)).build().into();

@@ -1,14 +1,15 @@
 //! `--zones`: lines and zones from a YAML file, their counts, and the events of `--events`.
 
-use std::fmt::Write;
 use std::marker::PhantomData;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::UNIX_EPOCH;
 
 use ocelli::draw::{Annotator, Shape};
+use ocelli::report::rounded;
 use ocelli::sink::JsonLines;
 use ocelli::{Error, ErrorKind, Sink, pipeline::FrameOutcome};
+use ocelli_datasets::table::{columns, row};
 use ocelli_export::read_text;
 use ocelli_tracking::{
     Anchor, CountingLine, Direction, LineCounts, Zone, ZoneCounter, ZoneCounts, ZoneEvent, ZoneEventKind,
@@ -187,10 +188,7 @@ impl ZonesFile {
         let named = self.ignore.iter().filter_map(|region| region.source.as_ref());
         if let Some(other) = named.into_iter().find(|source| !sources.contains(source)) {
             let known = sources.join(", ");
-            return Err(usage(format!(
-                "--zones, {}: ignore: source {other} is not open: expected {known}",
-                self.name
-            )));
+            refuse!("--zones, {}: ignore: source {other} is not open: expected {known}", self.name);
         }
         let of = |name: &String| {
             let here = self.ignore.iter().filter(|region| region.source.as_ref().is_none_or(|of| of == name));
@@ -317,11 +315,11 @@ impl Counting {
     /// If a line or zone is of another source.
     pub fn new(file: ZonesFile, sources: &[String]) -> anyhow::Result<Self> {
         if let Some((what, source)) = file.sources().find(|(_, source)| !sources.contains(source)) {
-            return Err(usage(format!(
+            refuse!(
                 "--zones, {}: {what} is of source {source}, which is not open: expected {}",
                 file.name,
                 sources.join(", ")
-            )));
+            );
         }
         let only = match sources {
             [one] => Some(Arc::from(one.as_str())),
@@ -363,57 +361,33 @@ impl Counting {
 
     /// Tables of the counts, for the terminal.
     pub fn tables(&self) -> String {
-        let (mut lines, mut zones) = (String::new(), String::new());
+        let mut lines = vec![row("line", ["label", "in", "out"])];
+        let heading = ["label", "entered", "mean s", "longest s", "first s", "last s"];
+        let mut zones = vec![row("zone", heading)];
         for one in self.lock().iter().flatten() {
             let source = one.source.as_ref().map_or_else(String::new, |source| format!("{source}: "));
-            let label = |class: usize| one.labels.get(class).map_or("", |label| label);
+            let label = |class: usize| one.labels.get(class).map_or("", |label| label).to_owned();
             for (line, counts) in one.counter.lines().iter().zip(one.counter.line_counts()) {
-                for (class, LineCounts { entered, left }) in counts {
-                    let name = format!("{source}{}", line.name);
-                    put(&mut lines, format_args!("{name:20} {:16} {entered:8} {left:8}", label(*class)));
-                }
+                lines.extend(counts.iter().map(|(class, LineCounts { entered, left })| {
+                    let cells = [label(*class), entered.to_string(), left.to_string()];
+                    row(&format!("{source}{}", line.name), cells)
+                }));
             }
             for (zone, counts) in one.counter.zones().iter().zip(one.counter.zone_counts()) {
-                for (class, counts) in counts {
+                zones.extend(counts.iter().map(|(class, counts)| {
                     let ZoneCounts { inside, entered, dwell, longest, first, last } = *counts;
                     let ended = entered.saturating_sub(inside).max(1);
-                    let name = format!("{source}{}", zone.name);
-                    put(
-                        &mut zones,
-                        format_args!(
-                            "{name:20} {:16} {entered:8} {:9.1} {:9.1} {:9.1} {:9.1}",
-                            label(*class),
-                            dwell.as_secs_f64() / ended as f64,
-                            longest.as_secs_f64(),
-                            first.as_secs_f64(),
-                            last.as_secs_f64()
-                        ),
-                    );
-                }
+                    let mean = dwell.as_secs_f64() / ended as f64;
+                    let times = [mean, longest.as_secs_f64(), first.as_secs_f64(), last.as_secs_f64()];
+                    let counts = [label(*class), entered.to_string()].into_iter();
+                    let cells = counts.chain(times.map(|seconds| format!("{seconds:.1}")));
+                    row(&format!("{source}{}", zone.name), cells)
+                }));
             }
         }
-        let mut text = String::new();
-        if !lines.is_empty() {
-            put(&mut text, format_args!("{:20} {:16} {:>8} {:>8}", "line", "label", "in", "out"));
-            text.push_str(&lines);
-        }
-        if !zones.is_empty() {
-            let head = ["entered", "mean s", "longest s", "first s", "last s"];
-            put(
-                &mut text,
-                format_args!(
-                    "{:20} {:16} {:>8} {:>9} {:>9} {:>9} {:>9}",
-                    "zone", "label", head[0], head[1], head[2], head[3], head[4]
-                ),
-            );
-            text.push_str(&zones);
-        }
-        text
+        let tables = [lines, zones].into_iter().filter(|rows| rows.len() > 1);
+        tables.map(|rows| columns(&rows, 2)).collect()
     }
-}
-
-fn put(text: &mut String, line: std::fmt::Arguments<'_>) {
-    writeln!(text, "{line}").expect("writing to a string does not fail");
 }
 
 /// Draws lines and zones with their counts. It counts for itself: sinks may be some frames behind what is drawn.
@@ -501,7 +475,7 @@ impl ZoneSink {
             let mut record = EventRecord {
                 event: "crossed",
                 source: one.source.as_deref(),
-                time_s: rounded(time.as_secs_f64()),
+                time_s: rounded(time.as_secs_f64(), 1e6),
                 wall_time,
                 line: None,
                 zone: None,
@@ -520,7 +494,7 @@ impl ZoneSink {
                 ZoneEventKind::Entered(number) => (record.event, record.zone) = ("entered", zone(*number)),
                 ZoneEventKind::Left(number, dwell) => {
                     (record.event, record.zone) = ("left", zone(*number));
-                    record.dwell_s = Some(rounded(dwell.as_secs_f64()));
+                    record.dwell_s = Some(rounded(dwell.as_secs_f64(), 1e6));
                 }
                 _ => continue,
             }
@@ -536,10 +510,6 @@ impl ZoneSink {
 }
 
 /// Six decimals, as in the lines of frames.
-fn rounded(seconds: f64) -> f64 {
-    (seconds * 1e6).round() / 1e6
-}
-
 impl Sink for ZoneSink {
     fn write(&mut self, outcome: &FrameOutcome) -> ocelli::Result<()> {
         if !std::mem::replace(&mut self.begun, true)
@@ -548,7 +518,7 @@ impl Sink for ZoneSink {
             events.begin()?;
         }
         let captured = outcome.captured.and_then(|captured| captured.duration_since(UNIX_EPOCH).ok());
-        let wall_time = captured.map(|since| rounded(since.as_secs_f64()));
+        let wall_time = captured.map(|since| rounded(since.as_secs_f64(), 1e6));
         let to = (&mut self.events, &mut self.deliveries[..]);
         self.counting.with_counter(outcome, |one| {
             let found = one.update(outcome).to_vec();

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use super::TrackSequence;
-use super::tracks::assign;
+use super::TrackFigures;
+use super::tracks::{PlacedFrame, PlacedSequence, assign};
 
 /// The least overlap of a match.
 const LEAST: f64 = 0.5;
@@ -12,15 +12,15 @@ const LEAST: f64 = 0.5;
 /// Counts of CLEAR MOT; those of sequences and classes add up.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct ClearCounts {
-    pub(super) hits: u64,
-    pub(super) misses: u64,
-    pub(super) false_positives: u64,
-    pub(super) switches: u64,
-    pub(super) mostly_tracked: u64,
-    pub(super) partly_tracked: u64,
-    pub(super) mostly_lost: u64,
-    pub(super) fragmentations: u64,
-    pub(super) overlap: f64,
+    hits: u64,
+    misses: u64,
+    false_positives: u64,
+    switches: u64,
+    mostly_tracked: u64,
+    partly_tracked: u64,
+    mostly_lost: u64,
+    fragmentations: u64,
+    overlap: f64,
 }
 
 /// Where an object was found, and how often.
@@ -35,14 +35,10 @@ struct Followed {
 }
 
 impl ClearCounts {
-    pub(super) fn of(sequence: &TrackSequence) -> Self {
-        let row_of = sequence.places(|frame| &frame.objects);
-        let column_of = sequence.places(|frame| &frame.tracks);
+    pub(super) fn of(sequence: &PlacedSequence<'_>) -> Self {
         let mut counts = Self::default();
-        let mut followed = vec![Followed::default(); row_of.len()];
-        for frame in &sequence.frames {
-            let rows: Vec<usize> = frame.objects.iter().map(|id| row_of[id]).collect();
-            let columns: Vec<usize> = frame.tracks.iter().map(|id| column_of[id]).collect();
+        let mut followed = vec![Followed::default(); sequence.objects];
+        for PlacedFrame { rows, columns, overlaps } in &sequence.frames {
             rows.iter().for_each(|&row| followed[row].frames += 1);
             let width = columns.len();
             // A match of the previous frame is kept before all others.
@@ -51,7 +47,7 @@ impl ClearCounts {
                 let score = if is_kept { 1000.0 + overlap } else { overlap };
                 if overlap < LEAST - f64::EPSILON { 0.0 } else { score }
             };
-            let scores: Vec<f64> = frame.overlaps.iter().enumerate().map(score).collect();
+            let scores: Vec<f64> = overlaps.iter().enumerate().map(score).collect();
             let mut pairs = assign(&scores, rows.len(), width);
             pairs.retain(|(row, column)| scores[row * width + column] > f64::EPSILON);
             counts.hits += pairs.len() as u64;
@@ -62,7 +58,7 @@ impl ClearCounts {
             }
             let before: Vec<Option<usize>> = followed.iter_mut().map(|one| one.just.take()).collect();
             for (row, column) in pairs {
-                counts.overlap += frame.overlaps[row * width + column];
+                counts.overlap += overlaps[row * width + column];
                 let (place, track) = (rows[row], columns[column]);
                 let object = &mut followed[place];
                 counts.switches += u64::from(object.last.is_some_and(|last| last != track));
@@ -95,17 +91,26 @@ impl ClearCounts {
         self.overlap += other.overlap;
     }
 
-    /// 0 without objects, as TrackEval has it for one sequence.
-    pub(super) fn mota(&self) -> f64 {
-        if self.hits + self.misses == 0 {
-            return 0.0;
-        }
+    /// MOTA and the counts, without the other figures.
+    pub(super) fn figures(&self) -> TrackFigures {
+        let objects = self.hits + self.misses;
         let right = self.hits as f64 - self.false_positives as f64 - self.switches as f64;
-        right / (self.hits + self.misses) as f64
-    }
-
-    pub(super) fn motp(&self) -> f64 {
-        self.overlap / (self.hits as f64).max(1.0)
+        TrackFigures {
+            // 0 without objects, as TrackEval has it for one sequence.
+            mota: if objects == 0 { 0.0 } else { right / objects as f64 },
+            motp: self.overlap / (self.hits as f64).max(1.0),
+            objects,
+            tracked: self.hits + self.false_positives,
+            true_positives: self.hits,
+            false_positives: self.false_positives,
+            false_negatives: self.misses,
+            id_switches: self.switches,
+            mostly_tracked: self.mostly_tracked,
+            partly_tracked: self.partly_tracked,
+            mostly_lost: self.mostly_lost,
+            fragmentations: self.fragmentations,
+            ..TrackFigures::default()
+        }
     }
 }
 
@@ -118,25 +123,22 @@ pub(super) struct IdentityCounts {
 }
 
 impl IdentityCounts {
-    pub(super) fn of(sequence: &TrackSequence) -> Self {
-        let row_of = sequence.places(|frame| &frame.objects);
-        let column_of = sequence.places(|frame| &frame.tracks);
+    pub(super) fn of(sequence: &PlacedSequence<'_>) -> Self {
         let mut counts = Self::default();
         let mut together: BTreeMap<(usize, usize), u64> = BTreeMap::new();
-        for frame in &sequence.frames {
-            counts.objects += frame.objects.len() as u64;
-            counts.tracks += frame.tracks.len() as u64;
-            let width = frame.tracks.len();
-            for (place, _) in frame.overlaps.iter().enumerate().filter(|(_, overlap)| **overlap >= LEAST) {
-                let pair = (row_of[&frame.objects[place / width]], column_of[&frame.tracks[place % width]]);
-                *together.entry(pair).or_default() += 1;
+        for PlacedFrame { rows, columns, overlaps } in &sequence.frames {
+            counts.objects += rows.len() as u64;
+            counts.tracks += columns.len() as u64;
+            let width = columns.len();
+            for (place, _) in overlaps.iter().enumerate().filter(|(_, overlap)| **overlap >= LEAST) {
+                *together.entry((rows[place / width], columns[place % width])).or_default() += 1;
             }
         }
-        let width = column_of.len();
-        let mut frames = vec![0.0; row_of.len() * width];
+        let width = sequence.tracks;
+        let mut frames = vec![0.0; sequence.objects * width];
         together.iter().for_each(|(&(row, column), &count)| frames[row * width + column] = count as f64);
         // More pairs are never worse, so that the sum of an assignment without costs is that of TrackEval's with them.
-        let pairs = assign(&frames, row_of.len(), width);
+        let pairs = assign(&frames, sequence.objects, width);
         counts.hits = pairs.iter().map(|pair| together.get(pair).copied().unwrap_or(0)).sum();
         counts
     }

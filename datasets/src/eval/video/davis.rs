@@ -9,6 +9,7 @@ use serde::Serialize;
 use ocelli::mask::read_mask_png;
 use ocelli::{Error, ErrorKind, Result};
 
+use super::VideoReport;
 use super::boundary::Boundary;
 use super::layout::entries;
 use super::tracks::assign;
@@ -57,14 +58,6 @@ pub struct JAndF {
     pub figures: JAndFFigures,
     /// Each object.
     pub objects: Vec<ObjectJAndF>,
-}
-
-/// What is compared: the figures, or why there are none.
-pub(super) struct Compared {
-    /// Numbers are ids: the objects of the first frame were given. Without the first and the last frame.
-    pub(super) semi_supervised: Result<JAndF, String>,
-    /// Numbers are arbitrary: the best assignment to the objects counts. Void pixels are left out.
-    pub(super) unsupervised: Result<JAndF, String>,
 }
 
 /// The PNGs of one sequence.
@@ -180,16 +173,20 @@ impl Numbers {
     }
 }
 
-/// Compares folders of masks with the ground truth. Every object of the first frame of a sequence counts.
-pub(super) fn compare(truth: &Path, predictions: &Path) -> Result<Compared> {
-    let folders = folders(truth, predictions)?;
-    let mut given: Result<Vec<ObjectJAndF>, String> = Ok(Vec::new());
-    let mut free: Result<Vec<ObjectJAndF>, String> = Ok(Vec::new());
-    for folder in &folders {
+/// Evaluates folders of masks. Every object of the first frame of a sequence counts.
+///
+/// In the semi-supervised task numbers are ids, as the objects of the first frame were given; the first and the last frame do not
+/// count. In the unsupervised task the best assignment of numbers to the objects counts, and void pixels are left out.
+pub(super) fn evaluate(truth: &Path, predictions: &Path) -> Result<VideoReport> {
+    if !predictions.is_dir() {
+        let message = format!("{}: expected a folder of PNGs, as the ground truth is", predictions.display());
+        return Err(Error::new(ErrorKind::Mismatch, message));
+    }
+    let mut tasks = [("semi-supervised", Ok(Vec::new())), ("unsupervised", Ok(Vec::new()))];
+    for folder in &folders(truth, predictions)? {
         let sequence = Sequence::read(folder)?;
-        for (all, figures) in
-            [(&mut given, sequence.semi_supervised()?), (&mut free, sequence.unsupervised()?)]
-        {
+        let figures = [sequence.semi_supervised()?, sequence.unsupervised()?];
+        for ((_, all), figures) in tasks.iter_mut().zip(figures) {
             match (&mut *all, figures) {
                 (Ok(all), Ok(figures)) => all.extend(figures),
                 (Ok(_), Err(why)) => *all = Err(format!("sequence {}: {why}", folder.name)),
@@ -197,7 +194,15 @@ pub(super) fn compare(truth: &Path, predictions: &Path) -> Result<Compared> {
             }
         }
     }
-    Ok(Compared { semi_supervised: given.map(JAndF::of), unsupervised: free.map(JAndF::of) })
+    let mut notes = Vec::new();
+    let [semi_supervised, unsupervised] = tasks.map(|(task, objects)| {
+        let figures: Result<Vec<ObjectJAndF>, String> = objects;
+        figures.map(JAndF::of).map_err(|why| notes.push(format!("no {task} figures: {why}"))).ok()
+    });
+    if semi_supervised.is_none() && unsupervised.is_none() {
+        return Err(Error::new(ErrorKind::Mismatch, notes.join("; ")));
+    }
+    Ok(VideoReport { semi_supervised, unsupervised, notes, ..VideoReport::default() })
 }
 
 /// One sequence: its files, and the numbers in them.
@@ -356,24 +361,22 @@ impl JAndFFigures {
     fn of(values: &Values) -> Self {
         let ([j_mean, j_recall, j_decay], [f_mean, f_recall, f_decay]) =
             (statistics(&values.j), statistics(&values.f));
-        Self { j_and_f: (j_mean + f_mean) / 2.0, j_mean, j_recall, j_decay, f_mean, f_recall, f_decay }
+        let j_and_f = (j_mean + f_mean) / 2.0;
+        Self { j_and_f, j_mean, j_recall, j_decay, f_mean, f_recall, f_decay }
+    }
+
+    /// The figures in their order.
+    pub(super) fn row(&self) -> [f64; 7] {
+        let Self { j_and_f, j_mean, j_recall, j_decay, f_mean, f_recall, f_decay } = *self;
+        [j_and_f, j_mean, j_recall, j_decay, f_mean, f_recall, f_decay]
     }
 }
 
 impl JAndF {
     fn of(objects: Vec<ObjectJAndF>) -> Self {
-        let mean = |of: fn(&JAndFFigures) -> f64| {
-            objects.iter().map(|one| of(&one.figures)).sum::<f64>() / objects.len() as f64
-        };
-        let figures = JAndFFigures {
-            j_and_f: mean(|one| one.j_and_f),
-            j_mean: mean(|one| one.j_mean),
-            j_recall: mean(|one| one.j_recall),
-            j_decay: mean(|one| one.j_decay),
-            f_mean: mean(|one| one.f_mean),
-            f_recall: mean(|one| one.f_recall),
-            f_decay: mean(|one| one.f_decay),
-        };
+        let mean = |at: usize| mean(&objects.iter().map(|one| one.figures.row()[at]).collect::<Vec<_>>());
+        let [j_and_f, j_mean, j_recall, j_decay, f_mean, f_recall, f_decay] = std::array::from_fn(mean);
+        let figures = JAndFFigures { j_and_f, j_mean, j_recall, j_decay, f_mean, f_recall, f_decay };
         Self { figures, objects }
     }
 }

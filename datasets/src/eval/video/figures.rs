@@ -85,6 +85,7 @@ impl TrackCounts {
     /// # }
     /// ```
     pub fn of(sequence: &TrackSequence) -> Self {
+        let sequence = &sequence.placed();
         Self {
             hota: HotaCounts::of(sequence),
             clear: ClearCounts::of(sequence),
@@ -94,33 +95,8 @@ impl TrackCounts {
 
     /// The figures.
     pub fn figures(&self) -> TrackFigures {
-        let (hota, clear) = (self.hota.figures(), &self.clear);
         let [idf1, idr, idp] = self.identity.figures();
-        TrackFigures {
-            hota: hota.hota,
-            det_a: hota.det_a,
-            ass_a: hota.ass_a,
-            det_re: hota.det_re,
-            det_pr: hota.det_pr,
-            ass_re: hota.ass_re,
-            ass_pr: hota.ass_pr,
-            loc_a: hota.loc_a,
-            mota: clear.mota(),
-            motp: clear.motp(),
-            idf1,
-            idr,
-            idp,
-            objects: clear.hits + clear.misses,
-            tracked: clear.hits + clear.false_positives,
-            true_positives: clear.hits,
-            false_positives: clear.false_positives,
-            false_negatives: clear.misses,
-            id_switches: clear.switches,
-            mostly_tracked: clear.mostly_tracked,
-            partly_tracked: clear.partly_tracked,
-            mostly_lost: clear.mostly_lost,
-            fragmentations: clear.fragmentations,
-        }
+        TrackFigures { idf1, idr, idp, ..self.hota.figures(self.clear.figures()) }
     }
 }
 

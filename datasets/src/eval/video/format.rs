@@ -11,10 +11,11 @@ use super::davis;
 use super::layout::{lines, truth_files};
 
 /// The format of ground truth.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum VideoFormat {
     /// Boxes as MOTChallenge text.
+    #[default]
     Mot,
     /// Masks as MOTS text.
     Mots,

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::TrackSequence;
-use super::tracks::assign;
+use super::TrackFigures;
+use super::tracks::{PlacedFrame, PlacedSequence, assign};
 
 /// The least overlaps at which matches count: 0.05, 0.10 … 0.95.
 pub(super) const LEVELS: usize = 19;
@@ -22,50 +22,30 @@ pub(super) struct HotaCounts {
     overlap: [f64; LEVELS],
 }
 
-/// Means over the levels.
-pub(super) struct HotaFigures {
-    pub(super) hota: f64,
-    pub(super) det_a: f64,
-    pub(super) ass_a: f64,
-    pub(super) det_re: f64,
-    pub(super) det_pr: f64,
-    pub(super) ass_re: f64,
-    pub(super) ass_pr: f64,
-    pub(super) loc_a: f64,
-}
-
 fn level(index: usize) -> f64 {
     0.05 + index as f64 * 0.05
 }
 
 impl HotaCounts {
-    pub(super) fn of(sequence: &TrackSequence) -> Self {
-        let row_of = sequence.places(|frame| &frame.objects);
-        let column_of = sequence.places(|frame| &frame.tracks);
-        let (mut row_length, mut column_length) = (vec![0.0; row_of.len()], vec![0.0; column_of.len()]);
+    pub(super) fn of(sequence: &PlacedSequence<'_>) -> Self {
+        let (mut row_length, mut column_length) = (vec![0.0; sequence.objects], vec![0.0; sequence.tracks]);
         let mut together: BTreeMap<(usize, usize), f64> = BTreeMap::new();
-        let mut frames = Vec::with_capacity(sequence.frames.len());
-        for frame in &sequence.frames {
-            let rows: Vec<usize> = frame.objects.iter().map(|id| row_of[id]).collect();
-            let columns: Vec<usize> = frame.tracks.iter().map(|id| column_of[id]).collect();
+        for PlacedFrame { rows, columns, overlaps } in &sequence.frames {
             rows.iter().for_each(|&row| row_length[row] += 1.0);
             columns.iter().for_each(|&column| column_length[column] += 1.0);
             let width = columns.len();
-            let of_row: Vec<f64> = (0..rows.len())
-                .map(|row| frame.overlaps[row * width..(row + 1) * width].iter().sum())
-                .collect();
+            let of_row: Vec<f64> =
+                (0..rows.len()).map(|row| overlaps[row * width..(row + 1) * width].iter().sum()).collect();
             let of_column: Vec<f64> = (0..width)
-                .map(|column| (0..rows.len()).map(|row| frame.overlaps[row * width + column]).sum())
+                .map(|column| (0..rows.len()).map(|row| overlaps[row * width + column]).sum())
                 .collect();
-            for (place, &overlap) in frame.overlaps.iter().enumerate().filter(|(_, overlap)| **overlap > 0.0)
-            {
+            for (place, &overlap) in overlaps.iter().enumerate().filter(|(_, overlap)| **overlap > 0.0) {
                 let (row, column) = (place / width, place % width);
                 let total = of_column[column] + of_row[row] - overlap;
                 if total > f64::EPSILON {
                     *together.entry((rows[row], columns[column])).or_default() += overlap / total;
                 }
             }
-            frames.push((rows, columns));
         }
         let alignment = |row: usize, column: usize| {
             let both = together.get(&(row, column)).copied().unwrap_or(0.0);
@@ -74,7 +54,7 @@ impl HotaCounts {
         let mut counts =
             Self { objects: row_length.iter().sum(), tracks: column_length.iter().sum(), ..Self::default() };
         let mut matched: BTreeMap<(usize, usize), [f64; LEVELS]> = BTreeMap::new();
-        for (frame, (rows, columns)) in sequence.frames.iter().zip(&frames) {
+        for PlacedFrame { rows, columns, overlaps } in &sequence.frames {
             let width = columns.len();
             let score = |(place, overlap): (usize, &f64)| {
                 // Most pairs have nothing in common.
@@ -84,9 +64,9 @@ impl HotaCounts {
                     alignment(rows[place / width], columns[place % width]) * overlap
                 }
             };
-            let scores: Vec<f64> = frame.overlaps.iter().enumerate().map(score).collect();
+            let scores: Vec<f64> = overlaps.iter().enumerate().map(score).collect();
             for (row, column) in assign(&scores, rows.len(), width) {
-                let overlap = frame.overlaps[row * width + column];
+                let overlap = overlaps[row * width + column];
                 for index in (0..LEVELS).filter(|&index| overlap >= level(index) - f64::EPSILON) {
                     counts.hits[index] += 1.0;
                     counts.overlap[index] += overlap;
@@ -120,12 +100,13 @@ impl HotaCounts {
         }
     }
 
-    pub(super) fn figures(&self) -> HotaFigures {
+    /// The means over the levels, beside the other figures.
+    pub(super) fn figures(&self, others: TrackFigures) -> TrackFigures {
         let Self { hits, objects, tracks, .. } = self;
         let mean = |of: &dyn Fn(usize) -> f64| (0..LEVELS).map(of).sum::<f64>() / LEVELS as f64;
         let of_hits = |sum: &[f64; LEVELS], index: usize| sum[index] / hits[index].max(1.0);
         let det_a = |index: usize| hits[index] / (objects + tracks - hits[index]).max(1.0);
-        HotaFigures {
+        TrackFigures {
             hota: mean(&|index| (det_a(index) * of_hits(&self.accuracy, index)).sqrt()),
             det_a: mean(&det_a),
             ass_a: mean(&|index| of_hits(&self.accuracy, index)),
@@ -135,6 +116,7 @@ impl HotaCounts {
             ass_pr: mean(&|index| of_hits(&self.precision, index)),
             // 1 without a hit, as TrackEval has it.
             loc_a: mean(&|index| self.overlap[index].max(1e-10) / hits[index].max(1e-10)),
+            ..others
         }
     }
 }

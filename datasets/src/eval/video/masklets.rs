@@ -1,22 +1,14 @@
 //! Tracks of masks of one category in one video, compared: the figures of YouTube-VIS and of SA-Co's videos.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
-use ocelli::Result;
+use ocelli::{Error, Result};
 
 use super::cgf1::{Case, LEAST_SCORE};
 use super::vis::{MaskTrack, Vis};
 use super::vis_ap::{Class, ClassInVideo, Object, Track, accuracy};
-use super::{CgF1, TrackCounts, TrackSequence};
-use crate::eval::Accuracy;
-
-/// What is compared of a data set.
-pub(super) struct Compared {
-    pub(super) accuracy: Accuracy,
-    /// For each category that has objects, by name.
-    pub(super) counts: Vec<(String, TrackCounts)>,
-    pub(super) cgf1: Option<CgF1>,
-}
+use super::{CgF1, TrackCounts, TrackReport, TrackSequence, VideoReport};
 
 /// Objects and tracks of one category in one video.
 struct Cell<'a> {
@@ -111,8 +103,11 @@ impl<'a> Cell<'a> {
     }
 }
 
-/// Compares tracks with ground truth.
-pub(super) fn compare(truth: &Vis, found: &Vis) -> Result<Compared> {
+/// Evaluates tracks by the file of the ground truth.
+pub(super) fn evaluate(truth_file: &Path, predictions: &Path) -> Result<VideoReport> {
+    let bytes = std::fs::read(truth_file).map_err(|e| Error::io("cannot read", truth_file, e))?;
+    let truth = &Vis::truth(truth_file, &bytes)?;
+    let found = &Vis::predictions(predictions, truth)?;
     let mut videos: Vec<_> = truth.videos.iter().collect();
     videos.sort_by_key(|video| video.id);
     let mut categories: Vec<_> = truth.categories.iter().collect();
@@ -139,6 +134,10 @@ pub(super) fn compare(truth: &Vis, found: &Vis) -> Result<Compared> {
             counts.push((category.name.clone(), of_class.into_iter().sum()));
         }
     }
-    let cgf1 = prompts.map(|_| CgF1::of(&cases));
-    Ok(Compared { accuracy: accuracy(&classes), counts, cgf1 })
+    Ok(VideoReport {
+        segm: Some(accuracy(&classes)),
+        cgf1_segm: prompts.map(|_| CgF1::of(&cases)),
+        tracks: Some(TrackReport::new(truth_file, Vec::new(), counts)?),
+        ..VideoReport::default()
+    })
 }

@@ -5,9 +5,9 @@ use std::path::Path;
 
 use ocelli::{Error, ErrorKind, Result};
 
-use super::layout::{SequenceFiles, lines};
+use super::layout::{self, SequenceFiles, lines};
 use super::tracks::repeated;
-use super::{ObjectBox, Role, TrackBox, TrackCounts, TrackSequence};
+use super::{ObjectBox, Role, TrackBox, TrackCounts, TrackReport, TrackSequence, VideoReport};
 
 /// The classes of MOT16, MOT17 and MOT20: 1 is pedestrian.
 const CLASSES: std::ops::RangeInclusive<i64> = 1..=13;
@@ -26,8 +26,19 @@ struct Line {
     class: Option<i64>,
 }
 
+/// Evaluates the sequences of a file or a folder.
+pub(super) fn evaluate(truth: &Path, predictions: &Path) -> Result<VideoReport> {
+    let (mut notes, mut sequences) = (Vec::new(), Vec::new());
+    for files in layout::sequences(truth, predictions, &mut notes)? {
+        let counts = count(&files, &mut notes)?;
+        sequences.push((files.name, counts));
+    }
+    let tracks = Some(TrackReport::new(truth, sequences, Vec::new())?);
+    Ok(VideoReport { tracks, notes, ..VideoReport::default() })
+}
+
 /// Counts one sequence. `notes` says how classes were understood.
-pub(super) fn count(files: &SequenceFiles, notes: &mut Vec<String>) -> Result<TrackCounts> {
+fn count(files: &SequenceFiles, notes: &mut Vec<String>) -> Result<TrackCounts> {
     let [truth, found] = [&files.truth, &files.predictions].map(|path| read(path, files));
     let (truth, found) = (truth?, found?);
     let invalid =
@@ -53,9 +64,10 @@ pub(super) fn count(files: &SequenceFiles, notes: &mut Vec<String>) -> Result<Tr
             return Err(Error::new(ErrorKind::Mismatch, message));
         }
     }
-    let note = match has_classes {
-        true => "MOTChallenge's classes: pedestrians count, and tracks on distractors are removed",
-        false => "no classes in the ground truth: every box counts whose seventh number is not 0",
+    let note = if has_classes {
+        "MOTChallenge's classes: pedestrians count, and tracks on distractors are removed"
+    } else {
+        "no classes in the ground truth: every box counts whose seventh number is not 0"
     };
     if !notes.iter().any(|known| known == note) {
         notes.push(note.to_owned());

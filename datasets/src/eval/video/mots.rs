@@ -6,9 +6,9 @@ use std::path::Path;
 use hotcoco::mask as codec;
 use ocelli::{Error, ErrorKind, Mask, Result};
 
-use super::layout::{SequenceFiles, lines};
+use super::layout::{self, SequenceFiles, lines};
 use super::tracks::{matches_above_half, part, repeated};
-use super::{TrackCounts, TrackSequence};
+use super::{TrackCounts, TrackReport, TrackSequence, VideoReport};
 
 /// The class of regions in which tracks do not count.
 const IGNORE: u64 = 10;
@@ -22,9 +22,26 @@ struct Line {
 
 type Frames = BTreeMap<u64, Vec<Line>>;
 
-/// The classes of the ground truth of one sequence.
-pub(super) fn classes(files: &SequenceFiles) -> Result<BTreeSet<u64>> {
-    Ok(classes_of(&read(&files.truth, files)?))
+/// Evaluates the sequences of a file or a folder.
+pub(super) fn evaluate(truth: &Path, predictions: &Path) -> Result<VideoReport> {
+    let mut notes = Vec::new();
+    let all = layout::sequences(truth, predictions, &mut notes)?;
+    let mut known = BTreeSet::new();
+    for files in &all {
+        known.extend(classes_of(&read(&files.truth, files)?));
+    }
+    let (mut sequences, mut classes) = (Vec::new(), BTreeMap::<u64, Vec<TrackCounts>>::new());
+    for files in all {
+        let counts = count(&files, &known, &mut notes)?;
+        sequences.push((files.name, counts.values().cloned().sum()));
+        for (class, counts) in counts {
+            classes.entry(class).or_default().push(counts);
+        }
+    }
+    let classes =
+        classes.into_iter().map(|(class, counts)| (format!("class {class}"), counts.into_iter().sum()));
+    let tracks = Some(TrackReport::new(truth, sequences, classes.collect())?);
+    Ok(VideoReport { tracks, notes, ..VideoReport::default() })
 }
 
 fn classes_of(frames: &Frames) -> BTreeSet<u64> {
@@ -32,7 +49,7 @@ fn classes_of(frames: &Frames) -> BTreeSet<u64> {
 }
 
 /// Counts each class of the ground truth in one sequence.
-pub(super) fn count(
+fn count(
     files: &SequenceFiles,
     classes: &BTreeSet<u64>,
     notes: &mut Vec<String>,

@@ -7,12 +7,13 @@ use serde::Serialize;
 
 use ocelli::{Error, ErrorKind, Result};
 
-use super::{CgF1, JAndF, TrackCounts, TrackFigures, VideoFormat};
+use super::{CgF1, JAndF, JAndFFigures, TrackCounts, TrackFigures, VideoFormat};
 use crate::eval::Accuracy;
-use crate::eval::table::{percent, printable, write_columns};
+use crate::eval::table::{ACCURACY, percent, write_columns};
+use crate::table::{printable, row};
 
 /// The figures that the ground truth's format has; the others are `None`. Figures are 0 to 1.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct VideoReport {
     /// The files or the folder of ground truth.
     pub truth: String,
@@ -88,17 +89,6 @@ impl TrackReport {
     }
 }
 
-impl VideoReport {
-    /// Writes the report as one line of JSON.
-    ///
-    /// # Errors
-    /// Errors of `writer`.
-    pub fn write_json(&self, mut writer: impl Write) -> io::Result<()> {
-        serde_json::to_writer(&mut writer, self)?;
-        writer.write_all(b"\n")
-    }
-}
-
 /// Writes a report as text: the files, the notes, and a table for each kind of figures, in percent. With `per_class`, a row for
 /// each class or object.
 ///
@@ -135,22 +125,10 @@ pub fn write_video_report(mut writer: impl Write, report: &VideoReport, per_clas
 
 type Table = Vec<Vec<String>>;
 
-fn row<'c>(name: &str, cells: impl IntoIterator<Item = &'c str>) -> Vec<String> {
-    std::iter::once(printable(name)).chain(cells.into_iter().map(str::to_owned)).collect()
-}
-
-fn figures(name: &str, values: impl IntoIterator<Item = Option<f64>>) -> Vec<String> {
-    std::iter::once(printable(name)).chain(values.into_iter().map(percent)).collect()
-}
-
 fn precision_table(accuracy: &Accuracy, per_class: bool) -> Table {
-    let mut table = vec![row("", ["AP", "AP50", "AP75", "small", "medium", "large", "AR1", "AR10", "AR100"])];
-    let Accuracy { ap, ap50, ap75, ap_small, ap_medium, ap_large, ar1, ar10, ar100, .. } = *accuracy;
-    table.push(figures("tracks' masks", [ap, ap50, ap75, ap_small, ap_medium, ap_large, ar1, ar10, ar100]));
-    for class in accuracy.per_class.iter().filter(|_| per_class) {
-        let known = [class.ap, class.ap50, class.ap75, class.ap_small, class.ap_medium, class.ap_large];
-        table.push(figures(&class.name, known.into_iter().chain([None, None, class.ar100])));
-    }
+    let mut table = vec![row("", ACCURACY), row("tracks' masks", accuracy.row().map(percent))];
+    let classes = accuracy.per_class.iter().filter(|_| per_class);
+    table.extend(classes.map(|class| row(&class.name, class.row().map(percent))));
     table
 }
 
@@ -160,11 +138,9 @@ fn track_table(tracks: &TrackReport, per_class: bool) -> Table {
     let mut add = |name: &str, of: &TrackFigures| {
         let shares = [of.hota, of.det_a, of.ass_a, of.loc_a, of.mota, of.motp, of.idf1];
         // Without an object they say nothing.
-        let shares = shares.map(|share| (of.objects > 0).then_some(share));
+        let shares = shares.map(|share| percent((of.objects > 0).then_some(share)));
         let counts = [of.objects, of.false_positives, of.false_negatives, of.id_switches];
-        let mut line = figures(name, shares);
-        line.extend(counts.map(|count| count.to_string()));
-        table.push(line);
+        table.push(row(name, shares.into_iter().chain(counts.map(|count| count.to_string()))));
     };
     add("tracks", &tracks.all);
     let sequences = tracks.per_sequence.iter().filter(|_| tracks.per_sequence.len() > 1);
@@ -175,16 +151,12 @@ fn track_table(tracks: &TrackReport, per_class: bool) -> Table {
 }
 
 fn boundary_table(tasks: [(&str, &Option<JAndF>); 2], per_object: bool) -> Table {
-    let heading = ["J&F", "J", "J recall", "J decay", "F", "F recall", "F decay"];
-    let mut table = vec![row("", heading)];
+    let mut table = vec![row("", ["J&F", "J", "J recall", "J decay", "F", "F recall", "F decay"])];
+    let figures = |name: &str, of: &JAndFFigures| row(name, of.row().map(|value| percent(Some(value))));
     for (name, all) in tasks.into_iter().filter_map(|(name, figures)| Some((name, figures.as_ref()?))) {
+        table.push(figures(name, &all.figures));
         let objects = all.objects.iter().filter(|_| per_object);
-        let objects = objects.map(|one| (format!("{} {}", one.sequence, one.object), &one.figures));
-        for (name, of) in std::iter::once((name.to_owned(), &all.figures)).chain(objects) {
-            let values = [of.j_and_f, of.j_mean, of.j_recall, of.j_decay, of.f_mean, of.f_recall, of.f_decay]
-                .map(Some);
-            table.push(figures(&name, values));
-        }
+        table.extend(objects.map(|one| figures(&format!("{} {}", one.sequence, one.object), &one.figures)));
     }
     table
 }
@@ -194,13 +166,13 @@ fn cgf1_table(overlaps: [(&str, &Option<CgF1>); 2]) -> Table {
         ["cgF1", "cgF1@50", "cgF1@75", "IL_MCC", "pmF1", "pmF1@50", "pmF1@75", "prompts", "positive"];
     let mut table = vec![row("", heading)];
     for (name, of) in overlaps.into_iter().filter_map(|(name, figures)| Some((name, figures.as_ref()?))) {
-        let micro = [of.positive_micro_f1, of.positive_micro_f1_50, of.positive_micro_f1_75];
-        let mut line = figures(name, [of.cgf1, of.cgf1_50, of.cgf1_75].map(Some));
+        let percent = |value: f64| percent(Some(value));
+        let micro = [of.positive_micro_f1, of.positive_micro_f1_50, of.positive_micro_f1_75].map(percent);
+        let counts = [of.cases, of.positive_cases].map(|count| count.to_string());
         // Published as a fraction.
-        line.push(format!("{:.3}", of.il_mcc));
-        line.extend(micro.map(|share| percent(Some(share))));
-        line.extend([of.cases, of.positive_cases].map(|count| count.to_string()));
-        table.push(line);
+        let il_mcc = format!("{:.3}", of.il_mcc);
+        let shares = [of.cgf1, of.cgf1_50, of.cgf1_75].map(percent).into_iter();
+        table.push(row(name, shares.chain([il_mcc]).chain(micro).chain(counts)));
     }
     table
 }

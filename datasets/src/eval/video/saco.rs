@@ -3,15 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use hotcoco::primitives::sim::bbox_iou_pair;
 use hotcoco::types::Segmentation;
 use serde::Deserialize;
 use serde_json::Value;
 
 use ocelli::{Error, ErrorKind, Mask, Result};
 
-use super::CgF1;
 use super::cgf1::{Case, LEAST_SCORE};
 use super::vis::{is_true, mask};
+use super::{CgF1, VideoReport};
 
 #[derive(Deserialize)]
 struct File {
@@ -57,12 +58,6 @@ struct Instance {
 /// The instances of each image.
 type Instances = BTreeMap<u64, Vec<Instance>>;
 
-/// The figures of boxes and of masks, for what the predictions have.
-pub(super) struct Compared {
-    pub(super) bbox: Option<CgF1>,
-    pub(super) segm: Option<CgF1>,
-}
-
 fn parse<T: serde::de::DeserializeOwned>(path: &Path, bytes: &[u8]) -> Result<T> {
     serde_json::from_slice(bytes)
         .map_err(|e| Error::new(ErrorKind::InvalidData, format!("{}: {e}", path.display())))
@@ -72,8 +67,8 @@ fn read(path: &Path) -> Result<Vec<u8>> {
     std::fs::read(path).map_err(|e| Error::io("cannot read", path, e))
 }
 
-/// Compares results with the annotations of one person, or with those of several, of which the best counts in each image.
-pub(super) fn compare(truth: &[PathBuf], predictions: &Path) -> Result<Compared> {
+/// Evaluates results by the annotations of one person, or by those of several, of which the best counts in each image.
+pub(super) fn evaluate(truth: &[PathBuf], predictions: &Path) -> Result<VideoReport> {
     let files = truth.iter().map(|path| parse::<File>(path, &read(path)?)).collect::<Result<Vec<_>>>()?;
     let Some(first) = files.first() else {
         return Err(Error::new(ErrorKind::InvalidArgument, "no ground truth"));
@@ -128,12 +123,9 @@ pub(super) fn compare(truth: &[PathBuf], predictions: &Path) -> Result<Compared>
             wanted.iter().map(|id| case(*id, &objects, &found, overlap)).collect::<Result<Vec<_>>>()?;
         Ok(CgF1::of(&cases))
     };
-    let bbox = Some(figures(|found, object| Ok(box_overlap(found, object)))?);
-    let segm = match have_masks {
-        true => Some(figures(mask_overlap)?),
-        false => None,
-    };
-    Ok(Compared { bbox, segm })
+    let cgf1_bbox = Some(figures(|found, object| Ok(box_overlap(found, object)))?);
+    let cgf1_segm = if have_masks { Some(figures(mask_overlap)?) } else { None };
+    Ok(VideoReport { cgf1_bbox, cgf1_segm, ..VideoReport::default() })
 }
 
 /// The case of one image, with the annotations that agree most with the predictions.
@@ -203,15 +195,8 @@ fn mask_overlap(found: &Instance, object: &Instance) -> Result<f64> {
     }
 }
 
-/// IoU of boxes, computed step by step as pycocotools does.
+/// IoU of boxes, as pycocotools computes it.
 fn box_overlap(found: &Instance, object: &Instance) -> f64 {
-    let (Some(a), Some(b)) = (found.bbox, object.bbox) else { return 0.0 };
-    let side = |at: usize| f64::min(a[at] + a[at + 2], b[at] + b[at + 2]) - f64::max(a[at], b[at]);
-    let (width, height) = (side(0), side(1));
-    if width <= 0.0 || height <= 0.0 {
-        return 0.0;
-    }
-    let common = width * height;
-    let overlap = common / (a[2] * a[3] + b[2] * b[3] - common);
-    if overlap.is_finite() { overlap } else { 0.0 }
+    let overlap = found.bbox.zip(object.bbox).map(|(a, b)| bbox_iou_pair(a, b, false));
+    overlap.filter(|overlap| overlap.is_finite()).unwrap_or(0.0)
 }

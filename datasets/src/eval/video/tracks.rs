@@ -1,6 +1,6 @@
 //! Objects and tracks of a sequence, frame by frame, with the overlap of each pair.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use hotcoco::primitives::assign::lsap;
 use ocelli::{Error, ErrorKind, Result};
@@ -39,18 +39,18 @@ pub struct TrackBox {
 
 /// Objects and tracks of one frame.
 #[derive(Clone, Debug)]
-pub(super) struct TrackFrame {
-    pub(super) objects: Vec<u64>,
-    pub(super) tracks: Vec<u64>,
+struct TrackFrame {
+    objects: Vec<u64>,
+    tracks: Vec<u64>,
     /// IoU, 0 to 1. // [object, track]
-    pub(super) overlaps: Vec<f64>,
+    overlaps: Vec<f64>,
 }
 
 /// The objects of one class and the tracks of a video. Classes and videos are evaluated one by one, and their
 /// [`TrackCounts`](super::TrackCounts) are added.
 #[derive(Clone, Debug, Default)]
 pub struct TrackSequence {
-    pub(super) frames: Vec<TrackFrame>,
+    frames: Vec<TrackFrame>,
 }
 
 impl TrackSequence {
@@ -107,13 +107,37 @@ impl TrackSequence {
         self.push(objects, tracks, part(&overlaps, columns, &rows, &kept))
     }
 
-    /// The ids in use, sorted, with their places.
-    pub(super) fn places(&self, of: fn(&TrackFrame) -> &[u64]) -> BTreeMap<u64, usize> {
-        let mut ids: Vec<u64> = self.frames.iter().flat_map(|frame| of(frame).iter().copied()).collect();
-        ids.sort_unstable();
-        ids.dedup();
-        ids.into_iter().enumerate().map(|(place, id)| (id, place)).collect()
+    /// The same with places in place of ids.
+    pub(super) fn placed(&self) -> PlacedSequence<'_> {
+        let places = |of: fn(&TrackFrame) -> &Vec<u64>| -> BTreeMap<u64, usize> {
+            let ids: BTreeSet<u64> = self.frames.iter().flat_map(|frame| of(frame)).copied().collect();
+            ids.into_iter().zip(0..).collect()
+        };
+        let (row_of, column_of) = (places(|frame| &frame.objects), places(|frame| &frame.tracks));
+        let of = |places: &BTreeMap<u64, usize>, ids: &[u64]| ids.iter().map(|id| places[id]).collect();
+        let frames = self.frames.iter().map(|TrackFrame { objects, tracks, overlaps }| PlacedFrame {
+            rows: of(&row_of, objects),
+            columns: of(&column_of, tracks),
+            overlaps,
+        });
+        PlacedSequence { objects: row_of.len(), tracks: column_of.len(), frames: frames.collect() }
     }
+}
+
+/// A sequence whose objects and tracks are numbered from 0, by their ids.
+pub(super) struct PlacedSequence<'s> {
+    /// Number of objects and of tracks.
+    pub(super) objects: usize,
+    pub(super) tracks: usize,
+    pub(super) frames: Vec<PlacedFrame<'s>>,
+}
+
+/// A frame of a [`PlacedSequence`].
+pub(super) struct PlacedFrame<'s> {
+    pub(super) rows: Vec<usize>,
+    pub(super) columns: Vec<usize>,
+    /// IoU, 0 to 1. // [row, column]
+    pub(super) overlaps: &'s [f64],
 }
 
 /// An id that appears twice.

@@ -1,11 +1,17 @@
 //! Average precision of YouTube-VIS: COCO's, with tracks in place of detections, videos in place of images, and the IoU of all
 //! frames of a track together. Yang, Fan & Xu, "Video Instance Segmentation", ICCV 2019.
 
+use std::ops::Range;
+
+use hotcoco::metrics::counts::average_precision;
+use hotcoco::params::default_rec_thrs;
+use hotcoco::primitives::greedy::{GtMasks, coco_match_floor, greedy_match_masked};
+
+use super::tracks::part;
 use crate::eval::{Accuracy, ClassAccuracy};
 
 /// The least IoUs: 0.50, 0.55 … 0.95.
 pub(super) const LEVELS: usize = 10;
-const RECALLS: usize = 101;
 /// Tracks of a class in a video, at most.
 const MOST: [usize; 3] = [1, 10, 100];
 /// Mean areas in pixels: all, small, medium and large.
@@ -52,61 +58,39 @@ struct Fate {
     is_ignored: [bool; LEVELS],
 }
 
-/// Precision at each recall, and the greatest recall, for each level. // [level][recall], [level]
+/// Average precision, and the greatest recall, at each level.
 struct Curve {
-    precision: Vec<[f64; RECALLS]>,
-    recall: Vec<f64>,
+    precision: [f64; LEVELS],
+    recall: [f64; LEVELS],
 }
+
+/// The curves of a class by area and by the most tracks of a video; `None` without objects.
+type Curves = [[Option<Curve>; MOST.len()]; AREAS.len()];
 
 /// The figures of all classes.
 pub(super) fn accuracy(classes: &[Class]) -> Accuracy {
-    // [class][area] and [class][most], `None` without objects
-    let curves: Vec<[[Option<Curve>; 3]; 4]> = classes.iter().map(curves).collect();
-    let curve = |class: usize, area: usize, most: usize| curves[class][area][most].as_ref();
-    let all = 0..classes.len();
-    let ap = |classes: std::ops::Range<usize>, levels: std::ops::Range<usize>, area: usize| {
-        let known = classes.filter_map(|class| curve(class, area, 2));
-        mean(known.flat_map(|curve| curve.precision[levels.clone()].iter().flatten().copied()))
-    };
-    let ar = |classes: std::ops::Range<usize>, area: usize, most: usize| {
-        mean(
-            classes
-                .filter_map(|class| curve(class, area, most))
-                .flat_map(|curve| curve.recall.iter().copied()),
-        )
+    let all: Vec<Curves> = classes.iter().map(curves).collect();
+    let figures = |of: Range<usize>| {
+        let (all, of_recall) = (&all[of.clone()], &all[of]);
+        let precision = move |levels: Range<usize>, area: usize| {
+            let known = all.iter().filter_map(|one| one[area][MOST.len() - 1].as_ref());
+            mean(known.flat_map(|curve| curve.precision[levels.clone()].iter().copied()))
+        };
+        let recall = move |area: usize, most: usize| {
+            let known = of_recall.iter().filter_map(|one| one[area][most].as_ref());
+            mean(known.flat_map(|curve| curve.recall))
+        };
+        (precision, recall)
     };
     let per_class = classes.iter().enumerate().filter_map(|(place, class)| {
-        let instances: usize =
-            class.videos.iter().map(|video| video.objects.iter().filter(|one| !one.is_crowd).count()).sum();
-        let one = place..place + 1;
-        (instances > 0).then(|| ClassAccuracy {
-            category_id: class.id,
-            name: class.name.clone(),
-            instances,
-            ap: ap(one.clone(), 0..LEVELS, 0),
-            ap50: ap(one.clone(), 0..1, 0),
-            ap75: ap(one.clone(), 5..6, 0),
-            ap_small: ap(one.clone(), 0..LEVELS, 1),
-            ap_medium: ap(one.clone(), 0..LEVELS, 2),
-            ap_large: ap(one.clone(), 0..LEVELS, 3),
-            ar100: ar(one, 0, 2),
-        })
+        let objects = class.videos.iter().flat_map(|video| &video.objects);
+        let instances = objects.filter(|one| !one.is_crowd).count();
+        let (precision, recall) = figures(place..place + 1);
+        (instances > 0).then(|| ClassAccuracy::new((class.id, &class.name), instances, precision, recall))
     });
-    Accuracy {
-        ap: ap(all.clone(), 0..LEVELS, 0),
-        ap50: ap(all.clone(), 0..1, 0),
-        ap75: ap(all.clone(), 5..6, 0),
-        ap_small: ap(all.clone(), 0..LEVELS, 1),
-        ap_medium: ap(all.clone(), 0..LEVELS, 2),
-        ap_large: ap(all.clone(), 0..LEVELS, 3),
-        ar1: ar(all.clone(), 0, 0),
-        ar10: ar(all.clone(), 0, 1),
-        ar100: ar(all.clone(), 0, 2),
-        ar_small: ar(all.clone(), 1, 2),
-        ar_medium: ar(all.clone(), 2, 2),
-        ar_large: ar(all, 3, 2),
-        per_class: per_class.collect(),
-    }
+    let per_class = per_class.collect();
+    let (precision, recall) = figures(0..classes.len());
+    Accuracy::new(precision, recall, per_class)
 }
 
 fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
@@ -114,7 +98,7 @@ fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
     (count > 0).then(|| sum / count as f64)
 }
 
-fn curves(class: &Class) -> [[Option<Curve>; 3]; 4] {
+fn curves(class: &Class) -> Curves {
     AREAS.map(|area| {
         let (mut fates, mut objects) = (Vec::new(), 0);
         for video in &class.videos {
@@ -122,7 +106,10 @@ fn curves(class: &Class) -> [[Option<Curve>; 3]; 4] {
             fates.extend(matches(video, area));
         }
         fates.sort_by(|a: &Fate, b: &Fate| b.score.total_cmp(&a.score));
-        MOST.map(|most| (objects > 0).then(|| curve(fates.iter().filter(|fate| fate.rank < most), objects)))
+        MOST.map(|most| {
+            let counted: Vec<&Fate> = fates.iter().filter(|fate| fate.rank < most).collect();
+            (objects > 0).then(|| curve(&counted, objects))
+        })
     })
 }
 
@@ -142,61 +129,34 @@ fn matches(video: &ClassInVideo, range: [f64; 2]) -> Vec<Fate> {
     // Those that are ignored last.
     let mut objects: Vec<usize> = (0..video.objects.len()).collect();
     objects.sort_by_key(|&object| is_ignored(&video.objects[object], range));
-    let mut is_taken = vec![[false; LEVELS]; video.objects.len()];
+    let counted = objects.iter().filter(|&&object| !is_ignored(&video.objects[object], range)).count();
+    let overlaps = part(&video.overlaps, video.objects.len(), &order, &objects);
+    let is_crowd: Vec<bool> = objects.iter().map(|&object| video.objects[object].is_crowd).collect();
+    let masks = GtMasks { rematchable: Some(&is_crowd), phase2_eligible: None };
+    let floors: [f64; LEVELS] = std::array::from_fn(|at| coco_match_floor(level(at)));
+    let matched = greedy_match_masked(&overlaps, order.len(), objects.len(), counted, masks, &floors);
     let fates = order.into_iter().enumerate().map(|(rank, track)| {
         let Track { score, area } = video.tracks[track];
-        let mut fate =
-            Fate { score, rank, is_hit: [false; LEVELS], is_ignored: [is_outside(area, range); LEVELS] };
-        for (at, least) in (0..LEVELS).map(level).enumerate() {
-            let (mut best, mut found) = (least.min(1.0 - 1e-10), None);
-            for &object in &objects {
-                let one = &video.objects[object];
-                if is_taken[object][at] && !one.is_crowd {
-                    continue;
-                }
-                let has_counting =
-                    found.is_some_and(|found: usize| !is_ignored(&video.objects[found], range));
-                if has_counting && is_ignored(one, range) {
-                    break;
-                }
-                let overlap = video.overlaps[track * video.objects.len() + object];
-                if overlap >= best {
-                    (best, found) = (overlap, Some(object));
-                }
-            }
-            if let Some(object) = found {
-                is_taken[object][at] = true;
-                fate.is_hit[at] = true;
-                fate.is_ignored[at] = is_ignored(&video.objects[object], range);
-            }
-        }
-        fate
+        let found: [Option<usize>; LEVELS] = std::array::from_fn(|at| matched.dt_gt.row(at)[rank]);
+        let is_hit = found.map(|object| object.is_some());
+        let is_ignored =
+            found.map(|object| object.map_or(is_outside(area, range), |object| object >= counted));
+        Fate { score, rank, is_hit, is_ignored }
     });
     fates.collect()
 }
 
 /// The curve of tracks in the order of their scores.
-fn curve<'f>(fates: impl Iterator<Item = &'f Fate> + Clone, objects: usize) -> Curve {
-    let mut result = Curve { precision: Vec::with_capacity(LEVELS), recall: Vec::with_capacity(LEVELS) };
-    for at in 0..LEVELS {
-        let (mut hits, mut alarms) = (0.0, 0.0);
-        let (mut recall, mut precision) = (Vec::new(), Vec::new());
-        for fate in fates.clone() {
-            if !fate.is_ignored[at] {
-                if fate.is_hit[at] { hits += 1.0 } else { alarms += 1.0 }
-            }
-            recall.push(hits / objects as f64);
-            precision.push(hits / (alarms + hits + f64::EPSILON));
-        }
-        for place in (1..precision.len()).rev() {
-            precision[place - 1] = f64::max(precision[place - 1], precision[place]);
-        }
-        result.recall.push(recall.last().copied().unwrap_or(0.0));
-        result.precision.push(std::array::from_fn(|step| {
-            let wanted = if step == RECALLS - 1 { 1.0 } else { step as f64 * 0.01 };
-            let place = recall.partition_point(|recall| *recall < wanted);
-            precision.get(place).copied().unwrap_or(0.0)
-        }));
-    }
-    result
+fn curve(fates: &[&Fate], objects: usize) -> Curve {
+    let (scores, recalls): (Vec<f64>, _) =
+        (fates.iter().map(|fate| fate.score).collect(), default_rec_thrs());
+    let at = |level: usize| {
+        let (is_hit, is_ignored): (Vec<bool>, Vec<bool>) =
+            fates.iter().map(|fate| (fate.is_hit[level], fate.is_ignored[level])).unzip();
+        let hits = is_hit.iter().zip(&is_ignored).filter(|(hit, ignored)| **hit && !**ignored).count();
+        let precision = average_precision(&scores, &is_hit, Some(&is_ignored), objects, &recalls);
+        (precision, hits as f64 / objects as f64)
+    };
+    let levels: [(f64, f64); LEVELS] = std::array::from_fn(at);
+    Curve { precision: levels.map(|one| one.0), recall: levels.map(|one| one.1) }
 }

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::Request;
+use axum::extract::{FromRequestParts, Request};
+use axum::http::StatusCode;
+use axum::http::request::Parts;
 use hyper::body::Incoming;
 use hyper::server::conn::http1::Builder;
 use hyper::service::service_fn;
@@ -16,8 +18,9 @@ use tokio::sync::watch;
 use tokio_io_timeout::TimeoutStream;
 use tower_service::Service;
 
+use super::places::{Place, Places};
+use super::problem::Problem;
 use crate::metrics::{Counted, Gauge};
-use crate::places::{Place, Places};
 
 /// The limits of connections.
 pub(crate) struct Settings {
@@ -49,13 +52,22 @@ const PAUSE: Duration = Duration::from_millis(50);
 pub(crate) struct Ends {
     pub client: IpAddr,
     pub server: IpAddr,
-    _held: Arc<Held>,
+    _held: Arc<ConnectionPlace>,
 }
 
 #[derive(Debug)]
-struct Held {
+struct ConnectionPlace {
     _place: Place,
     _counted: Counted,
+}
+
+impl<S: Sync> FromRequestParts<S> for Ends {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        let missing = || Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "a connection without an address");
+        parts.extensions.get::<Self>().cloned().ok_or_else(missing)
+    }
 }
 
 /// Connections that are open when no more are accepted.
@@ -111,7 +123,7 @@ pub(crate) async fn serve(
         drop(stream.set_nodelay(true));
         let mut stream = TimeoutStream::new(stream);
         stream.set_write_timeout(Some(settings.write_time));
-        let held = Arc::new(Held { _place: place, _counted: open.count() });
+        let held = Arc::new(ConnectionPlace { _place: place, _counted: open.count() });
         let ends = Ends { client: client.ip().to_canonical(), server: own.ip().to_canonical(), _held: held };
         let routes = routes.clone();
         let service = service_fn(move |mut request: Request<Incoming>| {

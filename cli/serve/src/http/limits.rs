@@ -10,7 +10,7 @@ use ocelli::{Error, ErrorKind, Image, Result};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, SeqAccess, Visitor};
 
-use crate::problem::Problem;
+use super::problem::Problem;
 
 /// Characters of a class's name: the model reads 32 tokens.
 const MAX_NAME: usize = 200;
@@ -120,7 +120,7 @@ impl Limits {
     }
 
     /// Refuses a body by the length that its headers declare, before it is read.
-    pub(crate) fn check_declared(&self, headers: &HeaderMap) -> std::result::Result<(), Problem> {
+    pub(crate) fn check_declared(&self, headers: &HeaderMap) -> Result<(), Problem> {
         let declared =
             headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
         match declared.filter(|length: &u64| *length > self.body_bytes as u64) {
@@ -209,7 +209,7 @@ impl Limits {
     ///
     /// # Errors
     /// 504.
-    pub(crate) async fn in_time<T>(&self, work: impl Future<Output = T>) -> std::result::Result<T, Problem> {
+    pub(crate) async fn in_time<T>(&self, work: impl Future<Output = T>) -> Result<T, Problem> {
         tokio::time::timeout(self.time, work).await.map_err(|_| {
             let message = format!("the request took longer than {} s", self.time.as_secs_f64());
             Problem::new(StatusCode::GATEWAY_TIMEOUT, message)
@@ -222,7 +222,7 @@ fn elements<'d, S: SeqAccess<'d>, T: Deserialize<'d>>(
     list: &mut S,
     most: usize,
     too_many: impl FnOnce() -> String,
-) -> std::result::Result<Vec<T>, S::Error> {
+) -> Result<Vec<T>, S::Error> {
     let mut elements = Vec::new();
     while let Some(element) = list.next_element()? {
         if elements.len() == most {
@@ -234,7 +234,7 @@ fn elements<'d, S: SeqAccess<'d>, T: Deserialize<'d>>(
 }
 
 /// Reads a list of names, or names separated by commas, as in a form. A list that no limit allows is not kept.
-pub(crate) fn names<'d, D: Deserializer<'d>>(from: D) -> std::result::Result<Vec<String>, D::Error> {
+pub(crate) fn names<'d, D: Deserializer<'d>>(from: D) -> Result<Vec<String>, D::Error> {
     struct Names;
     impl<'d> Visitor<'d> for Names {
         type Value = Vec<String>;
@@ -243,15 +243,15 @@ pub(crate) fn names<'d, D: Deserializer<'d>>(from: D) -> std::result::Result<Vec
             formatter.write_str("a list of names, or names separated by commas")
         }
 
-        fn visit_unit<E>(self) -> std::result::Result<Self::Value, E> {
+        fn visit_unit<E>(self) -> Result<Self::Value, E> {
             Ok(Vec::new())
         }
 
-        fn visit_str<E: serde::de::Error>(self, text: &str) -> std::result::Result<Self::Value, E> {
+        fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Self::Value, E> {
             split_names(text).map_err(E::custom)
         }
 
-        fn visit_seq<S: SeqAccess<'d>>(self, mut list: S) -> std::result::Result<Self::Value, S::Error> {
+        fn visit_seq<S: SeqAccess<'d>>(self, mut list: S) -> Result<Self::Value, S::Error> {
             elements(&mut list, MOST_NAMES, too_many_names)
         }
     }
@@ -259,9 +259,7 @@ pub(crate) fn names<'d, D: Deserializer<'d>>(from: D) -> std::result::Result<Vec
 }
 
 /// Reads a list of objects. A list that no limit allows is not kept.
-pub(crate) fn short_list<'d, D: Deserializer<'d>, T: Deserialize<'d>>(
-    from: D,
-) -> std::result::Result<Vec<T>, D::Error> {
+pub(crate) fn short_list<'d, D: Deserializer<'d>, T: Deserialize<'d>>(from: D) -> Result<Vec<T>, D::Error> {
     struct List<T>(PhantomData<T>);
     impl<'d, T: Deserialize<'d>> Visitor<'d> for List<T> {
         type Value = Vec<T>;
@@ -270,11 +268,11 @@ pub(crate) fn short_list<'d, D: Deserializer<'d>, T: Deserialize<'d>>(
             formatter.write_str("a list of objects")
         }
 
-        fn visit_unit<E>(self) -> std::result::Result<Self::Value, E> {
+        fn visit_unit<E>(self) -> Result<Self::Value, E> {
             Ok(Vec::new())
         }
 
-        fn visit_seq<S: SeqAccess<'d>>(self, mut list: S) -> std::result::Result<Self::Value, S::Error> {
+        fn visit_seq<S: SeqAccess<'d>>(self, mut list: S) -> Result<Self::Value, S::Error> {
             let too_many = || format!("too many objects: expected at most {MOST_OBJECTS}");
             elements(&mut list, MOST_OBJECTS, too_many)
         }
@@ -285,7 +283,7 @@ pub(crate) fn short_list<'d, D: Deserializer<'d>, T: Deserialize<'d>>(
 /// Reads a value that can be left out, and `null` as if it was.
 pub(crate) fn or_default<'d, D: Deserializer<'d>, T: Default + Deserialize<'d>>(
     from: D,
-) -> std::result::Result<T, D::Error> {
+) -> Result<T, D::Error> {
     Option::deserialize(from).map(Option::unwrap_or_default)
 }
 
@@ -293,7 +291,7 @@ pub(crate) fn or_default<'d, D: Deserializer<'d>, T: Default + Deserialize<'d>>(
 ///
 /// # Errors
 /// The reason, if it is no such list, or there are more than any limit allows.
-pub(crate) fn split_names(text: &str) -> std::result::Result<Vec<String>, String> {
+pub(crate) fn split_names(text: &str) -> Result<Vec<String>, String> {
     #[derive(Deserialize)]
     struct List(#[serde(deserialize_with = "names")] Vec<String>);
     if text.trim_start().starts_with(['[', '{', '"']) {

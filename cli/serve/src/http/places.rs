@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 
-use crate::problem::Problem;
+use super::problem::Problem;
 
 /// Places that connections and videos hold while they are open, and requests while they are read, or while they wait and run.
 pub(crate) struct Places {

@@ -14,15 +14,17 @@ use ocelli::{
 };
 
 use super::VideoArgs;
+use super::VideoArgs;
 use super::comparison::Comparison;
 use super::progress::LiveProgress;
 use super::sinks::{SinkArgs, Sinks};
 use super::summary::{Counts, RunReport, SourceReport, source_line, stage_table};
 use super::zones::{Counting, ZoneDrawing};
+use crate::output::is_stdout;
 use crate::{LogArgs, interrupted, print, status};
 
 /// A run over a source.
-pub(super) struct Job<'a> {
+pub(super) struct VideoRun<'a> {
     pub(super) args: &'a VideoArgs,
     pub(super) log: &'a LogArgs,
     pub(super) info: SourceInfo,
@@ -37,7 +39,7 @@ pub(super) struct Job<'a> {
     pub(super) counting: Option<Counting>,
 }
 
-impl Job<'_> {
+impl VideoRun<'_> {
     /// Draws results into pictures.
     pub(super) fn drawing(
         &self,
@@ -118,10 +120,11 @@ impl Job<'_> {
     ) -> anyhow::Result<()> {
         let stats = self.stats.snapshot();
         let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        if stats.frames_out > 0 && !sinks.stdout && self.args.stats.as_deref() != Some(Path::new("-")) {
-            match counts.is_empty() {
-                true => status(self.log, "nothing was detected"),
-                false => print(|out| out.write_all(counts.table(self.args.has_tracks()).as_bytes()))?,
+        if stats.frames_out > 0 && !sinks.stdout && !self.args.stats.as_deref().is_some_and(is_stdout) {
+            if counts.is_empty() {
+                status(self.log, "nothing was detected")
+            } else {
+                print(|out| out.write_all(counts.table(self.args.has_tracks()).as_bytes()))?
             }
             if let Some(comparison) = &self.comparison {
                 let table = comparison.lock().unwrap_or_else(PoisonError::into_inner).table();
@@ -160,7 +163,7 @@ impl Job<'_> {
             };
             let mut text = serde_json::to_vec_pretty(&report)?;
             text.push(b'\n');
-            if path == Path::new("-") {
+            if is_stdout(path) {
                 print(|out| out.write_all(&text))?;
             } else {
                 write_atomically(path, |file| std::io::Write::write_all(file, &text))?;
@@ -172,7 +175,7 @@ impl Job<'_> {
             let files = [output, jsonl, mot, mcap, crops, save_txt, events, &self.args.stats];
             let files = files.into_iter().flatten().map(PathBuf::as_path);
             let files = files.chain(self.args.sinks.of_masks().into_iter().filter_map(|(_, path)| path));
-            files.filter(|path| *path != Path::new("-") && path.exists()).for_each(written);
+            files.filter(|path| !is_stdout(path) && path.exists()).for_each(written);
             if self.args.sinks.is_empty() {
                 status(
                     self.log,

@@ -11,9 +11,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest, Sha256};
 
-use crate::app::App;
-use crate::connections::Ends;
-use crate::problem::Problem;
+use super::connections::Ends;
+use super::limits::Limits;
+use super::problem::Problem;
+use crate::metrics::Metrics;
 
 /// The cookie that a browser gets for the token in the page's address.
 const COOKIE: &str = "ocelli_token";
@@ -33,10 +34,10 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
                       base-uri 'none'; frame-ancestors 'none'";
 
 /// The hash of the token: comparing hashes takes the same time for every wrong token.
-pub(crate) struct TokenHash([u8; 32]);
+struct TokenHash([u8; 32]);
 
 impl TokenHash {
-    pub fn new(token: &str) -> Self {
+    fn new(token: &str) -> Self {
         Self(Sha256::digest(token.as_bytes()).into())
     }
 
@@ -45,14 +46,28 @@ impl TokenHash {
     }
 }
 
+/// What requests are checked against, and counted in.
+pub(crate) struct Guard {
+    token: Option<TokenHash>,
+    hosts: Vec<String>,
+    limits: Limits,
+    metrics: Arc<Metrics>,
+}
+
+impl Guard {
+    pub fn new(token: Option<&str>, hosts: Vec<String>, limits: Limits, metrics: Arc<Metrics>) -> Arc<Self> {
+        Arc::new(Self { token: token.map(TokenHash::new), hosts, limits, metrics })
+    }
+}
+
 /// Checks a request, limits its time, counts it, and adds the headers to its answer.
-pub(crate) async fn guard(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+pub(crate) async fn guard(State(guard): State<Arc<Guard>>, request: Request, next: Next) -> Response {
     let start = std::time::Instant::now();
     let route = request
         .extensions()
         .get::<axum::extract::MatchedPath>()
         .map_or_else(|| "other".to_owned(), |path| path.as_str().to_owned());
-    let mut response = match admit(&app, &request) {
+    let mut response = match admit(&guard, &request) {
         Err(problem) => {
             let is_unauthorised = problem.status == StatusCode::UNAUTHORIZED;
             let mut response = problem.into_response();
@@ -64,7 +79,7 @@ pub(crate) async fn guard(State(app): State<Arc<App>>, request: Request, next: N
         }
         Ok(Some(welcome)) => welcome,
         Ok(None) => {
-            let limits = &app.config.limits;
+            let limits = &guard.limits;
             let query = request.uri().query().unwrap_or_default();
             let checked = limits.check_declared(request.headers());
             let answered = match checked.and_then(|()| check_parameters(&route, query)) {
@@ -74,7 +89,7 @@ pub(crate) async fn guard(State(app): State<Arc<App>>, request: Request, next: N
             answered.unwrap_or_else(Problem::into_response)
         }
     };
-    app.metrics.answered(&route, response.status().as_u16(), start.elapsed().as_secs_f64());
+    guard.metrics.answered(&route, response.status().as_u16(), start.elapsed().as_secs_f64());
     add_headers(response.headers_mut());
     response
 }
@@ -114,17 +129,17 @@ fn insert(headers: &mut HeaderMap, name: &'static str, value: &'static str) {
 }
 
 /// Lets a request in. A browser that opens the page with the token in its address is welcomed with a cookie.
-fn admit(app: &App, request: &Request) -> Result<Option<Response>, Problem> {
+fn admit(guard: &Guard, request: &Request) -> Result<Option<Response>, Problem> {
     let headers = request.headers();
     let ends = request.extensions().get::<Ends>().cloned();
-    let host = check_host(app, request, ends.map(|ends| ends.server))?;
+    let host = check_host(guard, request, ends.map(|ends| ends.server))?;
     let is_upgrade = headers.contains_key(header::UPGRADE);
     // Other pages may link to the page and to the description, but not make the server work.
     let is_work = is_upgrade || request.uri().path().starts_with("/v1/");
     if is_work || !matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS) {
         check_origin(headers, host)?;
     }
-    let Some(token) = app.token.as_ref().filter(|_| request.uri().path() != OPEN) else { return Ok(None) };
+    let Some(token) = guard.token.as_ref().filter(|_| request.uri().path() != OPEN) else { return Ok(None) };
     if let Some(given) = token_of_page(request) {
         if !token.is_of(given) {
             return Err(Problem::new(
@@ -143,22 +158,23 @@ fn admit(app: &App, request: &Request) -> Result<Option<Response>, Problem> {
         return Ok(Some((StatusCode::SEE_OTHER, to_page).into_response()));
     }
     let known = tokens(headers).iter().any(|given| token.is_of(given));
-    match known {
-        true => Ok(None),
-        false => Err(Problem::new(
+    if known {
+        Ok(None)
+    } else {
+        Err(Problem::new(
             StatusCode::UNAUTHORIZED,
             "a token is needed: send it as `Authorization: Bearer TOKEN`, or open the page with ?token=TOKEN",
-        )),
+        ))
     }
 }
 
 /// A page of another name that resolves to this machine must not reach it (DNS rebinding). Returns the host with its port.
-fn check_host<'r>(app: &App, request: &'r Request, own: Option<IpAddr>) -> Result<&'r str, Problem> {
+fn check_host<'r>(guard: &Guard, request: &'r Request, own: Option<IpAddr>) -> Result<&'r str, Problem> {
     let in_address = request.uri().authority().map(axum::http::uri::Authority::as_str);
     let host = host_of(request);
     let is_known = |host: &str| {
         let is_name = |name: &String| name.eq_ignore_ascii_case(name_of(host));
-        is_this_machine(host, own) || app.config.hosts.iter().any(is_name)
+        is_this_machine(host, own) || guard.hosts.iter().any(is_name)
     };
     if is_known(host) && in_address.is_none_or(is_known) {
         return Ok(host);
@@ -203,9 +219,10 @@ pub(crate) fn check_origin(headers: &HeaderMap, host: &str) -> Result<(), Proble
             authority.is_some_and(|authority| authority.eq_ignore_ascii_case(host))
         }
     };
-    match is_own {
-        true => Ok(()),
-        false => Err(Problem::new(StatusCode::FORBIDDEN, "requests of other pages are refused")),
+    if is_own {
+        Ok(())
+    } else {
+        Err(Problem::new(StatusCode::FORBIDDEN, "requests of other pages are refused"))
     }
 }
 

@@ -1,0 +1,150 @@
+//! Objects that points and boxes show, and their masks.
+
+use ocelli::report::rounded;
+use ocelli::{BoundingBox, Error, ErrorKind, Mask, ObjectMask, ObjectPrompt, Result};
+use serde::{Deserialize, Serialize};
+
+use crate::http::body::Fields;
+use crate::http::limits::{Limits, or_default, short_list};
+use crate::http::problem::Problem;
+use crate::request::Asks;
+
+/// Objects that are shown in a picture.
+#[derive(Clone, Debug)]
+pub(crate) struct ObjectQuestion {
+    pub objects: Vec<ObjectPrompt>,
+    /// Whether each object gets three masks.
+    pub multimask: bool,
+}
+
+impl ObjectQuestion {
+    /// Refuses what is not in a picture of `size` (width, height).
+    pub fn check(&self, size: (u32, u32)) -> Result<()> {
+        self.objects.iter().try_for_each(|object| object.check(size))
+    }
+}
+
+/// The mask of an object.
+#[derive(Serialize)]
+pub(crate) struct ObjectRecord {
+    /// The index of the object in the request.
+    object: usize,
+    pub mask: Mask,
+    /// Around the mask; null if it has no pixels.
+    #[serde(rename = "box")]
+    pub bbox: Option<[f32; 4]>,
+    pub predicted_iou: f64,
+    object_score: f64,
+}
+
+impl ObjectRecord {
+    pub fn new(object: usize, found: ObjectMask) -> Self {
+        Self {
+            object,
+            bbox: found.mask.bounding_box().map(Into::into),
+            predicted_iou: rounded(f64::from(found.predicted_iou), 1e5),
+            object_score: rounded(f64::from(found.object_score), 1e5),
+            mask: found.mask,
+        }
+    }
+}
+
+/// The JSON form of a request.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct AskedObjects {
+    /// As for detections.
+    image: Option<String>,
+    #[serde(default)]
+    objects: Objects,
+    #[serde(default, deserialize_with = "or_default")]
+    multimask: bool,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(transparent)]
+struct Objects(#[serde(deserialize_with = "short_list")] Vec<ShownObject>);
+
+/// Clicks on an object and beside it, and a box around it.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ShownObject {
+    #[serde(default, deserialize_with = "or_default")]
+    points: Vec<[f32; 2]>,
+    /// 1 on the object, 0 beside it; all are on it by default.
+    labels: Option<Vec<u8>>,
+    #[serde(rename = "box")]
+    bbox: Option<[f32; 4]>,
+}
+
+/// Points, each with whether the object is there. A label is 1 on the object, 0 beside it; all are on it by default.
+///
+/// # Errors
+/// The reason.
+pub(crate) fn labelled(
+    points: Vec<[f32; 2]>,
+    labels: Option<Vec<u8>>,
+) -> Result<Vec<([f32; 2], bool)>, String> {
+    let labels = labels.unwrap_or_else(|| vec![1; points.len()]);
+    if labels.len() != points.len() {
+        let (labels, points) = (labels.len(), points.len());
+        return Err(format!("labels has {labels} numbers: expected one for each of the {points} points"));
+    }
+    if let Some(label) = labels.iter().find(|label| **label > 1) {
+        return Err(format!("labels has {label}: expected 1 on the object, 0 beside it"));
+    }
+    Ok(points.into_iter().zip(labels).map(|(point, label)| (point, label == 1)).collect())
+}
+
+impl AskedObjects {
+    fn shown(self, limits: &Limits) -> Result<ObjectQuestion> {
+        let Objects(objects) = self.objects;
+        limits.check_objects(objects.len())?;
+        limits.check_points(objects.iter().map(|object| object.points.len()).sum())?;
+        if objects.is_empty() {
+            let message = "objects is empty: expected an object with points, a box or both";
+            return Err(Error::new(ErrorKind::InvalidArgument, message));
+        }
+        let objects = objects.into_iter().enumerate().map(|(index, object)| object.prompt(index));
+        Ok(ObjectQuestion { objects: objects.collect::<Result<_>>()?, multimask: self.multimask })
+    }
+}
+
+impl ShownObject {
+    fn prompt(self, index: usize) -> Result<ObjectPrompt> {
+        let refuse = |why| Error::new(ErrorKind::InvalidArgument, format!("object {index}: {why}"));
+        let mut prompt = ObjectPrompt::new(index.to_string());
+        for ([x, y], is_positive) in labelled(self.points, self.labels).map_err(refuse)? {
+            prompt = prompt.with_point(x, y, is_positive);
+        }
+        Ok(match self.bbox {
+            None => prompt,
+            Some([x1, y1, x2, y2]) => prompt.with_box(BoundingBox::new(x1, y1, x2, y2)),
+        })
+    }
+}
+
+impl Asks for ObjectQuestion {
+    const FIELDS: Fields = Fields("image request objects multimask", "");
+    type Asked = AskedObjects;
+
+    fn image(asked: &mut AskedObjects) -> &mut Option<String> {
+        &mut asked.image
+    }
+
+    fn set(asked: &mut AskedObjects, name: &str, value: &[u8], _: &Limits) -> Result<(), Problem> {
+        let wrong = |why: String| Problem::bad(format!("{name}: {why}"));
+        if name == "objects" {
+            let Objects(more) = serde_json::from_slice(value).map_err(|error| wrong(error.to_string()))?;
+            asked.objects.0.extend(more);
+        } else {
+            let is_true = serde_json::from_slice(value.trim_ascii());
+            asked.multimask = is_true.map_err(|_| wrong("expected true or false".into()))?;
+        }
+        Ok(())
+    }
+
+    fn of(asked: AskedObjects, limits: &Limits) -> Result<Self> {
+        asked.shown(limits)
+    }
+}
