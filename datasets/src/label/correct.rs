@@ -25,7 +25,6 @@ use crate::label::store::saved::Saved;
 use crate::label::store::written::{Owner, Written, hash_of_text};
 use line::Line;
 use ocelli::classes::ClassMap;
-use ocelli::classes::ClassMap;
 
 pub(crate) use everything::{AllLabels, all_labels, is_changed};
 pub(crate) use line::parse_labels;

@@ -17,6 +17,7 @@ use crate::label::run::turns::Turns;
 use crate::label::source::{content_of, open_regions};
 use crate::label::store::journal::Entry;
 use crate::label::store::write::place_class_files;
+use ocelli::classes::ClassMap;
 
 /// After this many failures of an engine in a row, the images are not the cause.
 const MAX_ENGINE_FAILURES: usize = 5;
