@@ -8,7 +8,8 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::FramePolicy;
-use super::stats::{Stage, StatsRecorder};
+use super::stats::StatsRecorder;
+use crate::threads::Stage;
 
 /// The interval at which a blocked thread checks whether it should still wait: cancellation does not wake it.
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);

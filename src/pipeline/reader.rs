@@ -7,10 +7,10 @@ use std::time::{Duration, Instant, SystemTime};
 
 use super::job::Job;
 use super::queue::Queue;
-use super::stage_loop::{StageLoop, cannot_start, guard};
-use super::stats::Stage;
+use super::stage_loop::{StageLoop, cannot_start};
 use crate::frame::Frame;
 use crate::source::Source;
+use crate::threads::{Stage, guard};
 use ocelli_error::{ErrorKind, Result};
 
 /// The interval at which a wait for a frame checks for cancellation.

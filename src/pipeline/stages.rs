@@ -13,7 +13,6 @@ use super::job::Job;
 use super::memory::MemoryStage;
 use super::motion::{MotionGate, MotionWatch};
 use super::stage_loop::{StageLoop, StageWork};
-use super::stats::Stage;
 use crate::camera_motion::CameraMotionEstimator;
 use crate::detection::Detection;
 use crate::detector::{
@@ -25,6 +24,7 @@ use crate::image::Image;
 use crate::masklets::MaskletNetwork;
 use crate::outcome::FrameOutcome;
 use crate::sink::Pictures;
+use crate::threads::Stage;
 use crate::tiles::WholePicture;
 use ocelli_error::Result;
 

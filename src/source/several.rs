@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 use super::{Source, SourceInfo};
 use crate::cancellation::Cancellation;
 use crate::frame::{Frame, Origin};
-use crate::pipeline::{Stage, guard};
+use crate::threads::{Stage, guard};
 use ocelli_error::{Error, ErrorKind, Result};
 
 /// The interval at which a wait for a frame checks for cancellation.
