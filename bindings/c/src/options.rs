@@ -7,6 +7,8 @@ use ocelli::export::contract::Precision;
 use ocelli::tiles::{TileSize, Tiling};
 use ocelli::{Detector, DetectorBuilder, EngineKind, ModelSource, Result, stages::TextCacheFile};
 
+use ocelli_verify::tensorrt::with_tensorrt;
+
 use crate::sized;
 use crate::status::{done, invalid, ocelli_status};
 use crate::text::{optional_path, optional_text};
@@ -182,7 +184,9 @@ unsafe fn builder_on(
         builder = builder.with_model(ModelSource::named(model));
     }
     if let Some(kind) = kind {
-        builder = builder.with_engine(kind);
+        let library = path(options.tensorrt, "tensorrt")?;
+        builder =
+            with_tensorrt(builder.with_engine(kind), kind, &format!("engine {kind}"), library.as_deref())?;
     }
     match text(options.precision, "precision")? {
         None => {}
