@@ -5,9 +5,9 @@ use std::sync::Arc;
 use ocelli_tracking::BoundingBox;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::detector::Detections;
-use crate::mask::Mask;
+use crate::mask::{Mask, SemanticMap};
 use crate::postprocess::Candidate;
+use crate::timing::StageTimes;
 
 /// One instance of a class in an image.
 ///
@@ -34,6 +34,18 @@ impl Detection {
     pub fn from_candidate(candidate: &Candidate, label: Arc<str>) -> Self {
         Self { class_id: candidate.class_id, label, score: candidate.score, bbox: candidate.bbox, mask: None }
     }
+}
+
+/// The detections of one image.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Detections {
+    /// The highest score first.
+    pub items: Vec<Detection>,
+    /// The pixels of each class that was found, by class id; empty unless the detector was built
+    /// [with semantic maps](crate::options::DetectorOptions::semantic_maps).
+    pub semantic: Vec<SemanticMap>,
+    /// The times of the stages.
+    pub times: StageTimes,
 }
 
 fn serialize_label<S: Serializer>(label: &Arc<str>, serializer: S) -> Result<S::Ok, S::Error> {

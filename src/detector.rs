@@ -17,11 +17,10 @@ mod stages;
 mod text;
 mod tiled;
 
-use crate::detection::Detection;
+use crate::detection::Detections;
 use crate::engine::EngineFactory;
 use crate::frame_view::FrameView;
 use crate::image::Image;
-use crate::mask::SemanticMap;
 use crate::model::Model;
 use crate::postprocess::PostProcessOptions;
 use crate::prompt::{ObjectPrompt, Prompts};
@@ -40,18 +39,6 @@ pub use stages::{ImageEncoder, Stages};
 pub use text::{EmbeddedPrompts, TextCacheFile, TextEmbedder};
 use tiled::encode_whole;
 pub use tiled::{SearchStages, TiledSearch};
-
-/// The detections of one image.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Detections {
-    /// The highest score first.
-    pub items: Vec<Detection>,
-    /// The pixels of each class that was found, by class id; empty unless the detector was built
-    /// [with semantic maps](crate::options::DetectorOptions::semantic_maps).
-    pub semantic: Vec<SemanticMap>,
-    /// The times of the stages.
-    pub times: StageTimes,
-}
 
 /// An open-vocabulary detector: a model, its engines and their buffers.
 ///

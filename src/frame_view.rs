@@ -1,9 +1,10 @@
 //! A frame in borrowed memory, as a camera driver provides it.
 
+pub(crate) mod nv12;
+
 use std::time::Duration;
 
 use crate::image::{Image, ImageView};
-use crate::preprocess::nv12;
 use ocelli_error::{Error, ErrorKind, Result};
 
 /// The pixel format of a [`FrameView`].

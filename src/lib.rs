@@ -80,6 +80,7 @@ pub mod source;
 pub mod stages;
 pub mod tensorrt;
 mod text_cache;
+mod threads;
 pub mod tiles;
 mod timing;
 pub mod tokenizer;
@@ -92,8 +93,8 @@ pub use ocelli_tracking as tracking;
 pub use ocelli_tracking::BoundingBox;
 
 pub use cancellation::Cancellation;
-pub use detection::Detection;
-pub use detector::{Detections, Detector, DetectorBuilder, ObjectMask};
+pub use detection::{Detection, Detections};
+pub use detector::{Detector, DetectorBuilder, ObjectMask};
 pub use engine::EngineKind;
 pub use frame::Frame;
 pub use frame_view::{FrameView, PixelFormat};

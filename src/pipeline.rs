@@ -55,10 +55,10 @@ mod stats;
 
 pub use crate::camera_motion::CameraMotionEstimator;
 pub use crate::outcome::FrameOutcome;
+pub use crate::threads::Stage;
 pub use builder::PipelineBuilder;
 pub use motion::MotionGate;
 pub use options::{FramePolicy, Latency};
 pub use pulled::RunSummary;
 pub use pushed::Pipeline;
-pub(crate) use stage_loop::guard;
-pub use stats::{PipelineStats, Quantiles, QueueStats, Stage, StageStats, StatsRecorder};
+pub use stats::{PipelineStats, Quantiles, QueueStats, StageStats, StatsRecorder};

@@ -14,12 +14,11 @@
 mod gpu;
 #[cfg(not(target_family = "wasm"))]
 mod kernel;
-pub(crate) mod nv12;
 mod resize;
 #[cfg(not(target_family = "wasm"))]
 mod weights;
 
-use crate::frame_view::{FrameView, PixelFormat};
+use crate::frame_view::{FrameView, PixelFormat, nv12};
 use fast_image_resize::pixels::U8x3;
 use ocelli_error::{Error, ErrorKind, Result};
 use resize::Resize;

@@ -45,7 +45,7 @@ const MAY_KNOW: [(&str, &[&str]); 17] = [
     ),
     ("ocelli-demos", &["ocelli-cli"]),
     ("ocelli-tests", &["ocelli"]),
-    ("ocelli-c", &["ocelli"]),
+    ("ocelli-c", &["ocelli", "ocelli-verify"]),
     // The package contains the programs, which `bindings/python/src/program.rs` alone starts: see `NEVER`.
     (
         "ocelli-python",

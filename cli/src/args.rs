@@ -25,7 +25,6 @@ use ocelli::{
     stages::{Screening, TextCacheFile},
 };
 use ocelli_datasets::closest;
-use ocelli_verify::tensorrt::with_tensorrt;
 
 use crate::{LogArgs, cancel_on_interrupt, status};
 
@@ -360,7 +359,5 @@ impl DetectorArgs {
 pub fn detector(options: DetectorOptions) -> Result<DetectorBuilder> {
     let cancellation = Cancellation::new();
     cancel_on_interrupt(&cancellation);
-    let (kind, library) = (options.engine.kind, options.engine.tensorrt.clone());
-    let builder = Detector::with(options).with_cancellation(cancellation);
-    with_tensorrt(builder, kind, &format!("--engine {kind}"), library.as_deref())
+    Ok(ocelli_verify::tensorrt::detector(options, "--engine")?.with_cancellation(cancellation))
 }

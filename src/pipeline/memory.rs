@@ -10,8 +10,8 @@ use ocelli_tracking::{BoundingBox, ByteTracker, ByteTrackerOptions, TrackerDetec
 
 use super::job::Job;
 use super::stage_loop::StageLoop;
-use super::stats::Stage;
 use crate::masklets::{GivenMasks, GivenObject, MaskFrame, MaskletNetwork, Sessions, TrackedFrame};
+use crate::threads::Stage;
 use ocelli_error::{Error, ErrorKind, Result};
 
 /// What is followed by memory, and how.

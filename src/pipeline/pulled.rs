@@ -9,17 +9,18 @@ use super::gate::Gate;
 use super::job::Job;
 use super::queue::Queue;
 use super::reader::{Reader, run_reader};
-use super::stage_loop::{StageLoop, StageWork, guard, join};
+use super::stage_loop::{StageLoop, StageWork, join};
 use super::stages::{
     DrawStage, Loaded, OnDevice, PreprocessStage, Track, TrackStage, decode_and_track, into_stages,
     queues_of, work_of,
 };
-use super::stats::{PipelineStats, Stage};
+use super::stats::PipelineStats;
 use super::{FramePolicy, Latency};
 use crate::detector::Group;
 use crate::outcome::FrameOutcome;
 use crate::sink::{Pictures, Sink};
 use crate::source::Source;
+use crate::threads::{Stage, guard};
 use ocelli_error::Result;
 
 /// Called for each frame that all sinks have written.

@@ -8,13 +8,14 @@ use super::builder::Run;
 use super::gate::Gate;
 use super::job::Job;
 use super::queue::Queue;
-use super::stage_loop::{StageLoop, StageWork, guard, join};
+use super::stage_loop::{StageLoop, StageWork, join};
 use super::stages::{Loaded, PreprocessStage, into_stages, queues_of, work_of};
-use super::stats::{PipelineStats, Stage};
+use super::stats::PipelineStats;
 use super::{FramePolicy, Latency};
 use crate::cancellation::CancelHook;
 use crate::frame_view::FrameView;
 use crate::outcome::FrameOutcome;
+use crate::threads::{Stage, guard};
 use ocelli_error::{Error, ErrorKind, Result};
 
 /// A pipeline that the caller pushes frames into and receives results from.

@@ -8,7 +8,8 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::FramePolicy;
-use super::stats::{Stage, StatsRecorder};
+use super::stats::StatsRecorder;
+use crate::threads::Stage;
 
 /// A bounded queue of waiting items.
 pub(super) struct Queue<T> {

@@ -8,11 +8,11 @@ use std::time::{Duration, Instant, SystemTime};
 use super::FramePolicy;
 use super::job::Job;
 use super::queue::Queue;
-use super::stage_loop::{StageLoop, cannot_start, guard};
-use super::stats::Stage;
+use super::stage_loop::{StageLoop, cannot_start};
 use crate::cancellation::CancelHook;
 use crate::frame::Frame;
 use crate::source::Source;
+use crate::threads::{Stage, guard};
 use ocelli_error::{ErrorKind, Result};
 
 /// The time that a run which has ended waits for a read that has not.

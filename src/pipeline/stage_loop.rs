@@ -1,9 +1,7 @@
 //! The loop that moves frames from stage to stage, and what its threads share.
 
-use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder as ThreadBuilder, JoinHandle};
@@ -12,8 +10,9 @@ use std::time::Duration;
 use super::gate::Gate;
 use super::job::{Buffers, Job};
 use super::queue::Queue;
-use super::stats::{Stage, StatsRecorder};
+use super::stats::StatsRecorder;
 use crate::cancellation::{CancelHook, Cancellation};
+use crate::threads::{Stage, guard};
 use ocelli_error::{Error, ErrorKind, Result};
 
 /// A stage and its work. It takes a frame, or the end of the stream, and adds those that leave it to a list, with an error
@@ -331,20 +330,6 @@ impl StageLoop {
         *failure = Some(Error::new(error.kind(), error.to_string()));
         Some(error)
     }
-}
-
-/// Runs a stage's work; a panic becomes an error that names the stage.
-pub(crate) fn guard<T>(stage: Stage, work: impl FnOnce() -> Result<T>) -> Result<T> {
-    // What a panic leaves half done is never used again: the stage ends with it.
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
-        let message = format!("stage {stage} panicked: {}", panic_message(&*panic));
-        Err(Error::new(ErrorKind::Execution, message))
-    })
-}
-
-fn panic_message(panic: &(dyn Any + Send)) -> &str {
-    let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("(no message)")
 }
 
 pub(super) fn cannot_start(error: std::io::Error) -> Error {

@@ -15,7 +15,7 @@ use super::motion::{MotionGate, MotionWatch};
 use super::options::PipelineOptions;
 use super::queue::Queue;
 use super::stage_loop::{StageLoop, StageWork};
-use super::stats::{Stage, StatsRecorder};
+use super::stats::StatsRecorder;
 use crate::camera_motion::CameraMotionEstimator;
 use crate::detection::Detection;
 use crate::detector::{
@@ -26,6 +26,7 @@ use crate::frame_view::FrameView;
 use crate::image::Image;
 use crate::outcome::FrameOutcome;
 use crate::sink::Pictures;
+use crate::threads::Stage;
 use crate::tiles::WholePicture;
 use ocelli_error::Result;
 

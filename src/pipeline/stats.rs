@@ -9,57 +9,8 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
+use crate::threads::Stage;
 use histogram::Histogram;
-
-/// The stages of a pipeline, in the order in which a frame passes them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "lowercase")]
-#[non_exhaustive]
-pub enum Stage {
-    /// Reading a frame, including its decoding.
-    Source,
-    /// Pixels to the backbone's input.
-    Preprocess,
-    /// The image backbone.
-    Backbone,
-    /// Encoder-decoder, thresholds, suppression, masks.
-    Decode,
-    /// The tracker, on the thread of [`Decode`](Self::Decode) or, with several devices, on its own.
-    Track,
-    /// Drawing, if a sink asks for it.
-    Draw,
-    /// All sinks together.
-    Sinks,
-}
-
-impl Stage {
-    const ALL: [Self; 7] =
-        [Self::Source, Self::Preprocess, Self::Backbone, Self::Decode, Self::Track, Self::Draw, Self::Sinks];
-
-    /// How many of `devices` work at this stage at the same time.
-    fn parallel(self, devices: usize) -> f64 {
-        if matches!(self, Self::Backbone | Self::Decode) { devices.max(1) as f64 } else { 1.0 }
-    }
-
-    /// The stage's name in statistics, for example `backbone`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Source => "source",
-            Self::Preprocess => "preprocess",
-            Self::Backbone => "backbone",
-            Self::Decode => "decode",
-            Self::Track => "track",
-            Self::Draw => "draw",
-            Self::Sinks => "sinks",
-        }
-    }
-}
-
-impl fmt::Display for Stage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
 
 /// The distribution of a duration, in milliseconds. Quantiles are accurate to 3 %.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]

@@ -6,9 +6,8 @@ use std::str::FromStr;
 
 use super::{FRAME_RATES, Source, SourceInfo, time_of};
 use crate::frame::Frame;
-use crate::frame_view::{FrameView, PixelFormat, swap_red_and_blue};
+use crate::frame_view::{FrameView, PixelFormat, nv12, swap_red_and_blue};
 use crate::image::{Image, MAX_PIXELS, MAX_SIDE};
-use crate::preprocess::nv12;
 use ocelli_error::{Error, ErrorKind, Result};
 
 /// Names of pixel formats, FFmpeg's included; the first one of each is used for printing.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 use super::{Source, SourceInfo};
 use crate::cancellation::{CancelHook, Cancellation};
 use crate::frame::{Frame, Origin};
-use crate::pipeline::{Stage, guard};
+use crate::threads::{Stage, guard};
 use ocelli_error::{Error, ErrorKind, Result};
 
 /// How long a stream that is dropped waits for the threads of its sources: less than a run waits for its source.

@@ -2,6 +2,8 @@
 
 mod build;
 mod cached;
+mod request;
 
 pub use build::{BuildEvent, BuildOptions, BuiltEngine, EngineBuild, ReportEvent, verify_engine};
-pub use cached::{cached_engines, with_tensorrt};
+pub use cached::{cached_engines, detector};
+pub use request::EngineRequest;

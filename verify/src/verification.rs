@@ -38,9 +38,9 @@ use crate::scenes::vocabulary;
 pub(crate) use compare::cosine;
 pub(crate) use detections::match_detections;
 
-use compare::OutputComparison;
+use compare::{OutputComparison, Pass};
 use inputs::Input;
-use stages::{Pass, Side};
+use stages::Side;
 
 pub use ocelli::tensorrt::{Limits, VerificationSummary};
 pub use report::{DetectionReport, Failure, OutputReport, VerificationReport};

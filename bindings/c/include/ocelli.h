@@ -352,6 +352,67 @@ typedef struct ocelli_frame {
 } ocelli_frame;
 
 /**
+ * Options of engines. `ocelli_engine_options_init` sets the defaults, in brackets.
+ */
+typedef struct ocelli_engine_options {
+    /**
+     * sizeof(ocelli_engine_options).
+     */
+    size_t struct_size;
+    /**
+     * The folder of a model that was exported for TensorRT, or a checkpoint, which is exported into the cache; null or
+     * "built-in" for the built-in model.
+     */
+    const char *model;
+    /**
+     * "fp32", "fp16" or "bf16", for a checkpoint; null for 32 bits, or the exported model's.
+     */
+    const char *precision;
+    /**
+     * An exported model in 32 bits to compare the engines with; null for what they are built from.
+     */
+    const char *reference;
+    /**
+     * TensorRT's library or its folder; null to search the usual places.
+     */
+    const char *tensorrt;
+    /**
+     * ONNX Runtime's library, which runs the reference; null to search the usual places.
+     */
+    const char *onnxruntime;
+    /**
+     * The side of the model's input in pixels, for a checkpoint; 0 for the model's own.
+     */
+    uint32_t imgsz;
+    /**
+     * The most classes that are decoded at once; fewer take less time (4).
+     */
+    uint32_t max_classes;
+    /**
+     * The most examples of a class (8).
+     */
+    uint32_t max_exemplars;
+    /**
+     * CPU threads of the reference; 0 for the number of physical cores.
+     */
+    uint32_t threads;
+    /**
+     * 1 to export what masks need, of a checkpoint.
+     */
+    uint32_t masks;
+    /**
+     * 1 to replace engines that exist.
+     */
+    uint32_t force;
+} ocelli_engine_options;
+
+/**
+ * Gets a line about each step of a build, which is valid until the function returns; a value other than 0 cancels the
+ * build. Calls come from any thread, one after the other. No exception may leave the function.
+ */
+typedef uint32_t (*ocelli_build_callback)(void *user_data, const char *line);
+
+/**
  * Options of a tracker. `ocelli_tracker_options_init` sets the defaults, in brackets.
  */
 typedef struct ocelli_tracker_options {
@@ -701,6 +762,27 @@ const char *ocelli_detector_model(const struct ocelli_detector *detector);
  * Frees a detector; does nothing with a null pointer. A detection that runs on another thread is finished.
  */
 enum ocelli_status ocelli_detector_free(struct ocelli_detector *detector);
+
+/**
+ * Sets the defaults: the built-in model. Pass sizeof(ocelli_engine_options).
+ *
+ * Pointers: `options` points to `struct_size` bytes.
+ */
+enum ocelli_status ocelli_engine_options_init(struct ocelli_engine_options *options, size_t struct_size);
+
+/**
+ * Builds TensorRT engines for the GPU of this machine into the folder `output`: `backbone.engine` and
+ * `encoder_decoder.engine`, for `trt` and `trt_enc_dec` of a detector. Each is compared with its ONNX graph, and written only
+ * if they agree. Minutes pass for a large model.
+ *
+ * `options` may be null for the defaults, `progress` for none.
+ *
+ * Pointers: `options` is null or points to a struct whose size is set; `output` points to a string.
+ */
+enum ocelli_status ocelli_engines_build(const struct ocelli_engine_options *options,
+                                        const char *output,
+                                        ocelli_build_callback progress,
+                                        void *user_data);
 
 /**
  * Computes the features of a picture: the costly part, which does not depend on the prompts.

@@ -329,6 +329,43 @@ struct DetectorOptions {
     }
 };
 
+/// Options of TensorRT engines; what is not set has the defaults.
+struct EngineOptions {
+    std::string model, precision, reference, tensorrt, onnxruntime;
+    std::uint32_t imgsz = 0, max_classes = 4, max_exemplars = 8, threads = 0;
+    bool masks = false, force = false;
+
+    /// For C; valid as long as this.
+    ocelli_engine_options c() const {
+        ocelli_engine_options options{};
+        ocelli_engine_options_init(&options, sizeof options);
+        options.model = detail::or_null(model);
+        options.precision = detail::or_null(precision);
+        options.reference = detail::or_null(reference);
+        options.tensorrt = detail::or_null(tensorrt);
+        options.onnxruntime = detail::or_null(onnxruntime);
+        options.imgsz = imgsz;
+        options.max_classes = max_classes;
+        options.max_exemplars = max_exemplars;
+        options.threads = threads;
+        options.masks = masks ? 1 : 0;
+        options.force = force ? 1 : 0;
+        return options;
+    }
+};
+
+/// Builds TensorRT engines into a folder, and installs those that agree with the model. `progress` gets a line about each step,
+/// and returns whether the build goes on; it must not throw.
+inline Returned<void> build_engines(const EngineOptions &options, const std::string &output,
+                                    const std::function<bool(const char *line)> &progress = {}) {
+    const ocelli_engine_options passed = options.c();
+    const ocelli_build_callback called = [](void *user_data, const char *line) -> std::uint32_t {
+        return (*static_cast<const std::function<bool(const char *)> *>(user_data))(line) ? 0 : 1;
+    };
+    void *const user_data = const_cast<std::function<bool(const char *)> *>(&progress);
+    return detail::done(ocelli_engines_build(&passed, output.c_str(), progress ? called : nullptr, user_data));
+}
+
 /// The features of a picture, to search it again with other prompts.
 class Features {
   public:

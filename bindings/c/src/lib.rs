@@ -14,10 +14,12 @@
 //! | `frame`, `image`, `prompts`, `objects` | what a detector gets |
 //! | `options`, `detector`, `tracker`, `pipeline`, `session` | what works |
 //! | `results` | what they find |
+//! | `engines` | TensorRT engines from a model |
 
 #![allow(non_camel_case_types, reason = "the names are those of the C header")]
 
 mod detector;
+mod engines;
 mod features;
 mod frame;
 mod handle;

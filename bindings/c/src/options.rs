@@ -5,7 +5,9 @@ use std::ffi::c_char;
 use ocelli::engine::EngineOptions;
 use ocelli::options::DetectorOptions;
 use ocelli::tiles::{TileSize, Tiling};
-use ocelli::{Detector, DetectorBuilder, ModelSource, Result, stages::TextCacheFile};
+use ocelli::{DetectorBuilder, ModelSource, Result, stages::TextCacheFile};
+
+use ocelli_verify::tensorrt::detector;
 
 use crate::sized;
 use crate::status::{done, invalid, ocelli_status};
@@ -129,7 +131,7 @@ pub(crate) unsafe fn builder(options: *const ocelli_detector_options) -> Result<
     // SAFETY: the caller's promise.
     let (mut form, engine) = unsafe { form(options) }?;
     form.engine.kind = engine.parse()?;
-    Ok(Detector::with(form))
+    detector(form, "engine")
 }
 
 /// A builder for each device that the options name.
@@ -142,7 +144,7 @@ pub(crate) unsafe fn builder(options: *const ocelli_detector_options) -> Result<
 pub(crate) unsafe fn builders(options: *const ocelli_detector_options) -> Result<Vec<DetectorBuilder>> {
     // SAFETY: the caller's promise.
     let (form, engine) = unsafe { form(options) }?;
-    Ok(form.for_devices(&engine)?.into_iter().map(Detector::with).collect())
+    form.for_devices(&engine)?.into_iter().map(|form| detector(form, "engine")).collect()
 }
 
 /// # Safety

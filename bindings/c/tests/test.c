@@ -711,8 +711,25 @@ static void one_frame(void) {
     OK(ocelli_pipeline_free(pipeline));
 }
 
+/* Engines want TensorRT's library: what is missing is said before a model is exported. */
+static void engines_without_a_library(void) {
+    ocelli_engine_options options;
+    OK(ocelli_engine_options_init(&options, sizeof options));
+    CHECK(options.struct_size == sizeof options && options.max_classes == 4 && options.max_exemplars == 8);
+    REFUSED("output is null", ocelli_engines_build(&options, NULL, NULL, NULL));
+    options.precision = "half";
+    REFUSED("precision", ocelli_engines_build(&options, "/tmp/ocelli-engines", NULL, NULL));
+    options.precision = NULL;
+    options.tensorrt = "/nowhere/libnvinfer.so";
+    FAILS(OCELLI_UNAVAILABLE, "cannot build engines", ocelli_engines_build(&options, "/tmp/ocelli-engines", NULL, NULL));
+    CHECK(access("/tmp/ocelli-engines", F_OK) != 0);
+    options.struct_size = 0;
+    REFUSED("struct_size is 0", ocelli_engines_build(&options, "/tmp/ocelli-engines", NULL, NULL));
+}
+
 static void all(int turns) {
     results_and_masks();
+    engines_without_a_library();
     ocelli_detector *detector = new_detector(0);
     formats(detector);
     examples(detector);

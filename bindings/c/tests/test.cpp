@@ -240,6 +240,12 @@ static void following(const std::string &model, const ocelli::Image &image) {
     fails(OCELLI_INVALID_ARGUMENT, "session is null", [&] { return moved.next(); });
 }
 
+static void engines_without_a_library() {
+    ocelli::EngineOptions options;
+    options.tensorrt = "/nowhere/libnvinfer.so";
+    fails(OCELLI_UNAVAILABLE, "cannot build engines", [&] { return ocelli::build_engines(options, "/tmp/ocelli-engines"); });
+}
+
 int main(int argc, char **argv) {
     if (argc != 3) return 2;
     const ocelli::Image image = take(ocelli::Image::open(argv[1]));
@@ -249,6 +255,7 @@ int main(int argc, char **argv) {
     tracking();
     streaming(prompts, image);
     following(argv[2], image);
+    engines_without_a_library();
 #ifndef OCELLI_NO_EXCEPTIONS
     constructors(argv[1]);
     a_callback_throws(prompts, image.frame());

@@ -114,7 +114,11 @@ impl DetectorOptions {
     /// [`ErrorKind::InvalidArgument`] for options out of range, [`ErrorKind::Unavailable`] without the GPU of an engine that is
     /// built for it.
     pub(crate) fn builders(&self) -> Result<Vec<DetectorBuilder>> {
-        self.form()?.for_devices(&self.engine)?.into_iter().map(build).collect()
+        self.form()?
+            .for_devices(&self.engine)?
+            .into_iter()
+            .map(|options| ocelli_verify::tensorrt::detector(options, "engine"))
+            .collect()
     }
 
     /// A builder with these options, for one device.
@@ -125,14 +129,8 @@ impl DetectorOptions {
         let mut form = self.form()?;
         form.engine.kind = self.engine.parse()?;
         form.check()?;
-        build(form)
+        ocelli_verify::tensorrt::detector(form, "engine")
     }
-}
-
-fn build(options: ocelli::options::DetectorOptions) -> Result<DetectorBuilder> {
-    let (kind, library) = (options.engine.kind, options.engine.tensorrt.clone());
-    let builder = ocelli::Detector::with(options);
-    ocelli_verify::tensorrt::with_tensorrt(builder, kind, &format!("engine {kind}"), library.as_deref())
 }
 
 /// An error about a named option.

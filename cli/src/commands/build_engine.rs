@@ -1,17 +1,15 @@
 //! `ocelli build-engine`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::Args;
 use ocelli::engines::tensorrt::ComputeCapability;
-use ocelli::export::contract::{Precision, Target};
-use ocelli::tensorrt::{NativeTensorRt, PlanRequest, Sidecar};
-use ocelli::{
-    Cancellation, EngineKind, Error, ErrorKind, Model, ModelSource,
-    engine::{EngineFactory, EngineOptions},
-    model::{ModelGraph, ModelRequest},
-};
+use ocelli::export::contract::Precision;
+use ocelli::model::ModelGraph;
+use ocelli::tensorrt::{PlanRequest, Sidecar};
+use ocelli::{Cancellation, Error, ErrorKind, ModelSource};
+use ocelli_verify::tensorrt::{BuildEvent, BuildOptions, BuiltEngine, EngineRequest};
 
 use crate::args::{INPUT, MODEL, OUTPUT};
 use crate::output::write_report;
@@ -19,7 +17,6 @@ use crate::{
     LogArgs, Progress, VerificationArgs, cancel_on_interrupt, check_output_file, interrupted, print, status,
     usage,
 };
-use ocelli_verify::tensorrt::{BuildEvent, BuildOptions, BuiltEngine, EngineBuild, verify_engine};
 
 /// Heading of options that change the engines.
 const ENGINES: &str = "Engines";
@@ -112,47 +109,38 @@ pub fn run(args: &BuildEngineArgs, log: &LogArgs) -> anyhow::Result<()> {
     if let Some(path) = &args.json {
         check_output_file("--json", path)?;
     }
-    let tensorrt = NativeTensorRt::new(args.tensorrt.as_deref());
-    // What is missing is reported before a model is exported.
-    let (purpose, present) = match &args.verify {
-        Some(engine) => (format!("cannot verify the engine, {}", engine.display()), tensorrt.gpu().map(drop)),
-        None => ("cannot build engines".into(), tensorrt.library().map(drop)),
-    };
-    present.map_err(|error| Error::new(error.kind(), format!("{purpose}: {error}")))?;
-    let reference = EngineFactory::start(&EngineOptions {
-        kind: EngineKind::Cpu,
-        threads: args.threads,
-        onnxruntime: args.onnxruntime.clone(),
-        ..EngineOptions::default()
-    })?;
     let cancellation = Cancellation::new();
     cancel_on_interrupt(&cancellation);
     let progress = Progress::new(log, 100);
-    let source = model_source(args)?;
-    let request = ModelRequest {
-        source,
+    let request = EngineRequest {
+        source: model_source(args)?,
         imgsz: args.imgsz,
         precision: args.precision,
-        target: Target::TensorRt,
-        screen: args.graphs.contains(&ModelGraph::Screen),
         masks: args.masks,
-        ..ModelRequest::default()
+        reference: args.reference.clone(),
+        tensorrt: args.tensorrt.clone(),
+        onnxruntime: args.onnxruntime.clone(),
+        threads: args.threads,
+        build: BuildOptions {
+            graphs: args.graphs.clone(),
+            max_classes: args.max_classes,
+            max_exemplars: args.max_exemplars,
+            plan: PlanRequest {
+                targets: args.target_sm.clone(),
+                workspace_bytes: args.workspace.map(workspace_bytes).transpose()?,
+                timing_cache: args.timing_cache.clone(),
+                version_compatible: args.version_compatible,
+                hardware_compatible: args.hardware_compatible,
+                ..PlanRequest::default()
+            },
+            force: args.force,
+            verification,
+        },
     };
-    let model = Model::resolve(&request, &|line| progress.announce(line), &cancellation)?;
-    let reference_model = match (&args.reference, request.precision) {
-        (Some(folder), _) => Model::open(folder)?,
-        // No CPU engine computes in bfloat16.
-        (None, Some(Precision::Bf16)) if model.folder() != args.model.as_deref().unwrap_or(Path::new("")) => {
-            let request = ModelRequest { precision: Some(Precision::Fp32), ..request };
-            Model::resolve(&request, &|line| progress.announce(line), &cancellation)?
-        }
-        _ => model.clone(),
-    };
+    let announce = |line: &str| progress.announce(line);
     if let Some(engine) = &args.verify {
-        let reference = (&reference_model, &reference);
-        let report = verify_engine(engine, &model, &tensorrt, reference, verification, &mut |step| {
-            progress.compare(step, &cancellation)
-        });
+        let report = request
+            .verify(engine, &cancellation, &announce, &mut |step| progress.compare(step, &cancellation));
         drop(progress);
         interrupted()?;
         let report = report?;
@@ -166,31 +154,13 @@ pub fn run(args: &BuildEngineArgs, log: &LogArgs) -> anyhow::Result<()> {
         let message = format!("engine {}: {}; it does not run", engine.display(), report.verdict());
         return Err(Error::new(ErrorKind::Mismatch, message).into());
     }
-    let options = BuildOptions {
-        graphs: args.graphs.clone(),
-        max_classes: args.max_classes,
-        max_exemplars: args.max_exemplars,
-        plan: PlanRequest {
-            targets: args.target_sm.clone(),
-            workspace_bytes: args.workspace.map(workspace_bytes).transpose()?,
-            timing_cache: args.timing_cache.clone(),
-            version_compatible: args.version_compatible,
-            hardware_compatible: args.hardware_compatible,
-            ..PlanRequest::default()
-        },
-        force: args.force,
-        verification,
-    };
     let output = args
         .output
         .as_deref()
         .ok_or_else(|| usage("--output is missing: expected a folder for the engines"))?;
     let start = Instant::now();
-    let build = EngineBuild::new(&model, &tensorrt, &reference, options)
-        .with_reference_model(&reference_model)
-        .with_cancellation(cancellation);
     let mut last_report = None;
-    let built = build.run(output, &mut |event| {
+    let built = request.build(output, &cancellation, &announce, &mut |event| {
         if let BuildEvent::Verified { report, .. } = event {
             last_report = Some((*report).clone());
         }

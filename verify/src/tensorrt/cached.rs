@@ -9,24 +9,22 @@ use super::build::{BuildEvent, BuildOptions, EngineBuild};
 use ocelli::cache::{Lock, cache_folder, create_folder, short_hex};
 use ocelli::engine::{EngineFactory, PrepareEngines};
 use ocelli::model::ModelGraph;
+use ocelli::options::DetectorOptions;
 use ocelli::tensorrt::{NativeTensorRt, Sidecar};
-use ocelli::{Cancellation, DetectorBuilder, EngineKind, Error, Model, Result};
+use ocelli::{Cancellation, Detector, DetectorBuilder, EngineKind, Error, Model, Result};
 use ocelli_export::contract::Target;
 
-/// Has `tensorrt` build its engines into the cache once the model is known; engine files take precedence. Other engines need
-/// no preparation. `purpose` is what the user wrote, for errors.
+/// A detector with these options. `tensorrt` builds its engines into the cache once the model is known; engine files take
+/// precedence, and other engines need no preparation. `option` is the name by which the user chose the engine, for errors.
 ///
 /// # Errors
 /// [`ErrorKind::Unavailable`](ocelli::ErrorKind::Unavailable) without a driver or a GPU.
-pub fn with_tensorrt(
-    builder: DetectorBuilder,
-    kind: EngineKind,
-    purpose: &str,
-    library: Option<&Path>,
-) -> Result<DetectorBuilder> {
-    let EngineKind::TensorRt { ordinal } = kind else { return Ok(builder) };
-    let tensorrt = NativeTensorRt::new(library).with_ordinal(ordinal);
-    tensorrt.gpu().map_err(|error| Error::new(error.kind(), format!("{purpose}: {error}")))?;
+pub fn detector(options: DetectorOptions, option: &str) -> Result<DetectorBuilder> {
+    let kind = options.engine.kind;
+    let EngineKind::TensorRt { ordinal } = kind else { return Ok(Detector::with(options)) };
+    let tensorrt = NativeTensorRt::new(options.engine.tensorrt.as_deref()).with_ordinal(ordinal);
+    tensorrt.gpu().map_err(|error| Error::new(error.kind(), format!("{option} {kind}: {error}")))?;
+    let builder = Detector::with(options);
     Ok(builder.with_prepared_engines(Target::TensorRt, move |request| {
         let options = BuildOptions { max_classes: request.class_chunk, ..BuildOptions::default() };
         let folder = cache_folder()?.join("engines");

@@ -1,11 +1,45 @@
 //! Compares the outputs of the graphs, value by value.
 
-use ocelli::model::ModelGraph;
+use ocelli::{Detection, Error, ErrorKind, Result, model::ModelGraph, stages::ImageFeatures};
 use ocelli_engines::Tensor;
 use ocelli_export::contract::tensor;
 
-use super::stages::Pass;
 use super::{Failure, Limits, OutputReport};
+
+/// An output of a graph, for one input.
+#[derive(Debug)]
+pub(super) struct Output {
+    pub(super) graph: ModelGraph,
+    pub(super) name: &'static str,
+    pub(super) tensor: Tensor,
+}
+
+/// The outputs of one side for one input.
+#[derive(Debug, Default)]
+pub(super) struct Pass {
+    pub(super) features: ImageFeatures,
+    /// In the order in which they were computed, all classes of the input together.
+    pub(super) outputs: Vec<Output>,
+    pub(super) detections: Vec<Detection>,
+}
+
+impl Pass {
+    /// Everything that is compared, in the order in which it was computed.
+    pub(super) fn tensors(&self) -> impl Iterator<Item = (ModelGraph, &'static str, &Tensor)> {
+        let features = self.features.tensors().map(|(name, tensor)| (ModelGraph::Backbone, name, tensor));
+        features.chain(self.outputs.iter().map(|output| (output.graph, output.name, &output.tensor)))
+    }
+
+    /// An output of the graphs behind the backbone.
+    pub(super) fn values(&self, name: &str) -> Result<&[f32]> {
+        match self.outputs.iter().find(|output| output.name == name) {
+            Some(output) => Ok(output.tensor.as_f32()?),
+            None => {
+                Err(Error::new(ErrorKind::Execution, format!("encoder-decoder: it did not return {name}")))
+            }
+        }
+    }
+}
 
 /// Whether every element is finite. A tensor that is not `f32` is not.
 pub(super) fn is_finite(tensor: &Tensor) -> bool {

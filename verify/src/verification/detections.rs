@@ -6,8 +6,8 @@ use ocelli::postprocess::PostProcessOptions;
 use ocelli::{Detection, Result, model::ModelGraph};
 use ocelli_export::contract::tensor;
 
+use super::compare::Pass;
 use super::inputs::Input;
-use super::stages::Pass;
 use super::{DetectionReport, Failure, Limits};
 
 /// How close an overlap may be to the suppression threshold for a rounding error to decide.

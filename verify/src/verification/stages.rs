@@ -2,7 +2,7 @@
 
 use ocelli::postprocess::PostProcessOptions;
 use ocelli::{
-    Detection, Detector, Error, ErrorKind, Model, Prompts, Result, StageTimes,
+    Detection, Detector, Model, Prompts, Result, StageTimes,
     engine::EngineFactory,
     model::ModelGraph,
     stages::{EmbeddedPrompts, ImageFeatures, Stages, TextCacheFile, Wanted},
@@ -10,7 +10,7 @@ use ocelli::{
 use ocelli_engines::{Engine, Tensor};
 use ocelli_export::contract::tensor;
 
-use super::compare::is_finite;
+use super::compare::{Output, Pass, is_finite};
 use super::inputs::{Input, Pixels};
 use super::recording::{Recorded, Recording};
 
@@ -25,41 +25,6 @@ pub(super) struct Side {
     stages: Stages,
     recording: Recording,
     width: usize,
-}
-
-/// An output of a graph, for one input.
-#[derive(Debug)]
-pub(super) struct Output {
-    pub(super) graph: ModelGraph,
-    pub(super) name: &'static str,
-    pub(super) tensor: Tensor,
-}
-
-/// The outputs of one side for one input.
-#[derive(Debug, Default)]
-pub(super) struct Pass {
-    pub(super) features: ImageFeatures,
-    /// In the order in which they were computed, all classes of the input together.
-    pub(super) outputs: Vec<Output>,
-    pub(super) detections: Vec<Detection>,
-}
-
-impl Pass {
-    /// Everything that is compared, in the order in which it was computed.
-    pub(super) fn tensors(&self) -> impl Iterator<Item = (ModelGraph, &'static str, &Tensor)> {
-        let features = self.features.tensors().map(|(name, tensor)| (ModelGraph::Backbone, name, tensor));
-        features.chain(self.outputs.iter().map(|output| (output.graph, output.name, &output.tensor)))
-    }
-
-    /// An output of the graphs behind the backbone.
-    pub(super) fn values(&self, name: &str) -> Result<&[f32]> {
-        match self.outputs.iter().find(|output| output.name == name) {
-            Some(output) => Ok(output.tensor.as_f32()?),
-            None => {
-                Err(Error::new(ErrorKind::Execution, format!("encoder-decoder: it did not return {name}")))
-            }
-        }
-    }
 }
 
 impl Side {

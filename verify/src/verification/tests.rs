@@ -1,10 +1,10 @@
 use ocelli_engines::Tensor;
 
 use super::Limits;
-use super::compare::{OutputComparison, cosine, is_finite};
+use super::compare::{Output, OutputComparison, Pass, cosine, is_finite};
 use super::detections::DetectionComparison;
 use super::inputs::{Input, Pixels};
-use super::stages::{Output, Pass};
+
 use ocelli::image::Image;
 use ocelli::postprocess::{PostProcessOptions, PostProcessor, RawOutputs};
 use ocelli::{Detection, model::ModelGraph};

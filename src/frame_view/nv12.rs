@@ -6,7 +6,7 @@
 
 use fast_image_resize::pixels::{U8, U8x2};
 
-use crate::frame_view::FrameView;
+use super::FrameView;
 
 const SHIFT: i32 = 20;
 /// 255 / 219, and the luma matrix's coefficients over 255 / 224, times 2^20.

@@ -1,0 +1,135 @@
+//! From the name of a model to its engines: what the program and the bindings ask for.
+
+use std::path::{Path, PathBuf};
+
+use ocelli::engine::{EngineFactory, EngineOptions};
+use ocelli::model::ModelRequest;
+use ocelli::tensorrt::NativeTensorRt;
+use ocelli::{Cancellation, EngineKind, Error, Model, ModelSource, Result};
+use ocelli_export::contract::{Precision, Target};
+
+use super::build::{BuildOptions, BuiltEngine, EngineBuild, ReportEvent, verify_engine};
+use crate::{ReportProgress, VerificationReport};
+
+/// Engines to build or to verify, and where the libraries are.
+#[derive(Clone, Debug, Default)]
+pub struct EngineRequest {
+    /// The model: a folder exported for TensorRT, or a checkpoint, which is exported into the cache.
+    pub source: ModelSource,
+    /// Side of the model's input in pixels; `None` is the model's.
+    pub imgsz: Option<usize>,
+    /// Number format of a checkpoint's engines; `None` is 32 bits, or the exported model's.
+    pub precision: Option<Precision>,
+    /// Whether a checkpoint is exported with what masks need.
+    pub masks: bool,
+    /// An exported model in 32 bits to compare the engines with; `None` is what they are built from.
+    pub reference: Option<PathBuf>,
+    /// TensorRT's library or its folder; `None` searches the usual places.
+    pub tensorrt: Option<PathBuf>,
+    /// ONNX Runtime's library, which runs the reference; `None` searches the usual places.
+    pub onnxruntime: Option<PathBuf>,
+    /// CPU threads of the reference; `None` is one for each physical core.
+    pub threads: Option<usize>,
+    /// How the engines are built and compared.
+    pub build: BuildOptions,
+}
+
+/// What a request stands for.
+struct Prepared {
+    tensorrt: NativeTensorRt,
+    reference: EngineFactory,
+    model: Model,
+    reference_model: Model,
+}
+
+impl EngineRequest {
+    /// Builds the engines into `output`, compares each with its ONNX graph on this GPU, and installs those that agree.
+    /// `announce` gets a line about each step of an export.
+    ///
+    /// # Errors
+    /// Those of [`EngineBuild::run`] and [`Model::resolve`].
+    pub fn build(
+        &self,
+        output: &Path,
+        cancellation: &Cancellation,
+        announce: &dyn Fn(&str),
+        report: &mut ReportEvent<'_>,
+    ) -> Result<Vec<BuiltEngine>> {
+        let tensorrt = self.native();
+        let present = tensorrt.library().map(drop);
+        let ready = self.prepare(tensorrt, present, "cannot build engines", cancellation, announce)?;
+        EngineBuild::new(&ready.model, &ready.tensorrt, &ready.reference, self.build.clone())
+            .with_reference_model(&ready.reference_model)
+            .with_cancellation(cancellation.clone())
+            .run(output, report)
+    }
+
+    /// Compares an existing engine with its model on this GPU, and records the verdict in its sidecar.
+    ///
+    /// # Errors
+    /// Those of [`verify_engine`] and [`Model::resolve`].
+    pub fn verify(
+        &self,
+        engine: &Path,
+        cancellation: &Cancellation,
+        announce: &dyn Fn(&str),
+        progress: &mut ReportProgress<'_>,
+    ) -> Result<VerificationReport> {
+        let tensorrt = self.native();
+        let present = tensorrt.gpu().map(drop);
+        let purpose = format!("cannot verify the engine, {}", engine.display());
+        let ready = self.prepare(tensorrt, present, &purpose, cancellation, announce)?;
+        let reference = (&ready.reference_model, &ready.reference);
+        verify_engine(
+            engine,
+            &ready.model,
+            &ready.tensorrt,
+            reference,
+            self.build.verification.clone(),
+            progress,
+        )
+    }
+
+    fn native(&self) -> NativeTensorRt {
+        NativeTensorRt::new(self.tensorrt.as_deref())
+    }
+
+    /// What is missing is reported before a model is exported.
+    fn prepare(
+        &self,
+        tensorrt: NativeTensorRt,
+        present: Result<()>,
+        purpose: &str,
+        cancellation: &Cancellation,
+        announce: &dyn Fn(&str),
+    ) -> Result<Prepared> {
+        present.map_err(|error| Error::new(error.kind(), format!("{purpose}: {error}")))?;
+        let reference = EngineFactory::start(&EngineOptions {
+            kind: EngineKind::Cpu,
+            threads: self.threads,
+            onnxruntime: self.onnxruntime.clone(),
+            ..EngineOptions::default()
+        })?;
+        let request = ModelRequest {
+            source: self.source.clone(),
+            imgsz: self.imgsz,
+            precision: self.precision,
+            target: Target::TensorRt,
+            screen: self.build.graphs.contains(&ocelli::model::ModelGraph::Screen),
+            masks: self.masks,
+            ..ModelRequest::default()
+        };
+        let model = Model::resolve(&request, announce, cancellation)?;
+        let is_exported = matches!(&self.source, ModelSource::Folder(folder) if model.folder() == folder);
+        let reference_model = match (&self.reference, self.precision) {
+            (Some(folder), _) => Model::open(folder)?,
+            // No CPU engine computes in bfloat16.
+            (None, Some(Precision::Bf16)) if !is_exported => {
+                let request = ModelRequest { precision: Some(Precision::Fp32), ..request };
+                Model::resolve(&request, announce, cancellation)?
+            }
+            _ => model.clone(),
+        };
+        Ok(Prepared { tensorrt, reference, model, reference_model })
+    }
+}
