@@ -42,6 +42,18 @@ enum AnyBuffer {
     WebGpu(Arc<WebGpuBuffer>),
 }
 
+/// The same call for either kind of device or memory.
+macro_rules! of_either {
+    ($any:expr, $kind:ident, $it:pat => $call:expr) => {
+        match $any {
+            #[cfg(not(target_family = "wasm"))]
+            $kind::Cuda($it) => $call,
+            #[cfg(not(target_family = "wasm"))]
+            $kind::WebGpu($it) => $call,
+        }
+    };
+}
+
 /// The bytes that were copied between a device and the host since the device was opened.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Transferred {
@@ -54,22 +66,12 @@ pub struct Transferred {
 impl Device {
     /// The name and number: `NVIDIA H200 (CUDA device 0)`.
     pub fn name(&self) -> &str {
-        match self.0 {
-            #[cfg(not(target_family = "wasm"))]
-            AnyDevice::Cuda(ref device) => device.name(),
-            #[cfg(not(target_family = "wasm"))]
-            AnyDevice::WebGpu(ref device) => device.name(),
-        }
+        of_either!(self.0, AnyDevice, ref device => device.name())
     }
 
     /// The bytes copied so far by tensors and engines.
     pub fn transferred(&self) -> Transferred {
-        match self.0 {
-            #[cfg(not(target_family = "wasm"))]
-            AnyDevice::Cuda(ref device) => device.transferred(),
-            #[cfg(not(target_family = "wasm"))]
-            AnyDevice::WebGpu(ref device) => device.transferred(),
-        }
+        of_either!(self.0, AnyDevice, ref device => device.transferred())
     }
 
     /// The device as an NVIDIA GPU.
@@ -77,7 +79,6 @@ impl Device {
     pub fn as_cuda(&self) -> Option<&Arc<CudaDevice>> {
         match &self.0 {
             AnyDevice::Cuda(device) => Some(device),
-            #[cfg(not(target_family = "wasm"))]
             AnyDevice::WebGpu(_) => None,
         }
     }
@@ -94,22 +95,13 @@ impl Device {
     /// The kind of memory of a WebGPU adapter, for ONNX Runtime.
     #[cfg(not(target_family = "wasm"))]
     pub(crate) fn webgpu_memory(&self) -> Option<Arc<Memory>> {
-        match &self.0 {
-            #[cfg(not(target_family = "wasm"))]
-            AnyDevice::Cuda(_) => None,
-            AnyDevice::WebGpu(device) => Some(Arc::clone(device.memory())),
-        }
+        self.as_webgpu().map(|device| Arc::clone(device.memory()))
     }
 
     /// Whether a tensor may begin inside a buffer. WebGPU's begin where their buffer does: writing a part of one there takes a
     /// copy to the host and back.
     pub fn has_addresses(&self) -> bool {
-        match self.0 {
-            #[cfg(not(target_family = "wasm"))]
-            AnyDevice::Cuda(_) => true,
-            #[cfg(not(target_family = "wasm"))]
-            AnyDevice::WebGpu(_) => false,
-        }
+        self.cuda_ordinal().is_some()
     }
 
     /// The ordinal of an NVIDIA GPU, as CUDA counts.
@@ -245,44 +237,32 @@ impl DeviceBuffer {
 
     /// The size in bytes.
     pub(crate) fn capacity(&self) -> usize {
-        match self.0 {
-            #[cfg(not(target_family = "wasm"))]
-            AnyBuffer::Cuda(ref buffer) => buffer.capacity(),
-            #[cfg(not(target_family = "wasm"))]
-            AnyBuffer::WebGpu(ref buffer) => buffer.capacity(),
-        }
+        of_either!(self.0, AnyBuffer, ref buffer => buffer.capacity())
     }
 
     /// Waits until the last enqueued write has finished.
     pub(crate) fn wait(&self) -> Result<()> {
-        match self.0 {
-            #[cfg(not(target_family = "wasm"))]
-            AnyBuffer::Cuda(ref buffer) => buffer.wait(),
-            // Its work is done in order.
-            #[cfg(not(target_family = "wasm"))]
-            AnyBuffer::WebGpu(_) => Ok(()),
+        #[cfg(not(target_family = "wasm"))]
+        if let AnyBuffer::Cuda(buffer) = &self.0 {
+            return buffer.wait();
         }
+        // WebGPU's work is done in order.
+        Ok(())
     }
 
     /// Waits until every enqueued read and write has finished.
     pub(crate) fn wait_idle(&self) -> Result<()> {
-        match self.0 {
-            #[cfg(not(target_family = "wasm"))]
-            AnyBuffer::Cuda(ref buffer) => buffer.wait_idle(),
-            // Its work is done in order.
-            #[cfg(not(target_family = "wasm"))]
-            AnyBuffer::WebGpu(_) => Ok(()),
+        #[cfg(not(target_family = "wasm"))]
+        if let AnyBuffer::Cuda(buffer) = &self.0 {
+            return buffer.wait_idle();
         }
+        // WebGPU's work is done in order.
+        Ok(())
     }
 
     /// Whether no other tensor holds this memory.
     pub(crate) fn is_unshared(&mut self) -> bool {
-        match self.0 {
-            #[cfg(not(target_family = "wasm"))]
-            AnyBuffer::Cuda(ref mut buffer) => Arc::get_mut(buffer).is_some(),
-            #[cfg(not(target_family = "wasm"))]
-            AnyBuffer::WebGpu(ref mut buffer) => Arc::get_mut(buffer).is_some(),
-        }
+        of_either!(self.0, AnyBuffer, ref mut buffer => Arc::get_mut(buffer).is_some())
     }
 
     /// The buffer of an NVIDIA GPU.
@@ -290,7 +270,6 @@ impl DeviceBuffer {
     pub(crate) fn as_cuda(&self) -> Option<&CudaBuffer> {
         match &self.0 {
             AnyBuffer::Cuda(buffer) => Some(buffer),
-            #[cfg(not(target_family = "wasm"))]
             AnyBuffer::WebGpu(_) => None,
         }
     }

@@ -3,10 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use crate::checkpoint::Checkpoint;
+use crate::errors::refused;
 use crate::exporter::ExportOptions;
 use crate::model::Section;
 use crate::prune::{Branch, MaskedBranch};
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::Result;
 
 /// The output of a branch: the next one's [`TOKENS`](crate::contract::tensor::TOKENS).
 pub const NEXT_TOKENS: &str = "next_tokens";
@@ -32,7 +33,8 @@ pub struct BackboneChain {
 /// `progress` is called with the number of files that are written and the total; an error that it returns ends the export.
 ///
 /// # Errors
-/// As [`export`](crate::export), and [`ErrorKind::InvalidArgument`] for a backbone that is no vision transformer.
+/// As [`export`](crate::export), and [`InvalidArgument`](crate::ErrorKind::InvalidArgument) for a backbone that is no vision
+/// transformer.
 pub fn export_chain(
     checkpoint: &Checkpoint,
     options: &ExportOptions,
@@ -42,9 +44,10 @@ pub fn export_chain(
     let imgsz = options.check(checkpoint)?;
     let config = checkpoint.config();
     if let Some(student) = &config.student {
-        let message =
-            format!("the image backbone is {}, which has no blocks of a vision transformer", student.name());
-        return Err(Error::new(ErrorKind::InvalidArgument, message));
+        return Err(refused(format!(
+            "the image backbone is {}, which has no blocks of a vision transformer",
+            student.name()
+        )));
     }
     let plan = options.plan(checkpoint, imgsz, &[]);
     let both = |block| [Branch::Attention, Branch::Mlp].map(|branch| MaskedBranch { block, branch });

@@ -18,6 +18,7 @@ use sha2::{Digest, Sha256};
 
 use crate::config::{ModelConfig, TextEncoder};
 use crate::contract::TextPadding;
+use crate::errors::{invalid, refused};
 use crate::prune::Pruning;
 use ocelli_error::{Error, ErrorKind, Result};
 
@@ -101,10 +102,8 @@ impl CheckpointOptions {
             .or_else(|| tokenizer::beside(&folder_of(self.base.as_ref()?)))
             .ok_or_else(|| tokenizer::missing(&opened.folder))?;
         let lite = opened.config.text.encoder != TextEncoder::Clip;
-        let tokenizer_hash = match lite || opened.loaded.has_metas_names {
-            true => opened.take_ids(&tokenizer)?,
-            false => String::new(),
-        };
+        let tokenizer_hash =
+            if lite || opened.loaded.has_metas_names { opened.take_ids(&tokenizer)? } else { String::new() };
         Ok(opened.into_checkpoint(tokenizer, tokenizer_hash))
     }
 
@@ -225,8 +224,7 @@ impl Opened {
             return Self::backbone(folder, loaded, options);
         }
         if options.base.is_some() {
-            let message = format!("base: it is {}, a whole model that needs no base", loaded.family);
-            return Err(Error::new(ErrorKind::InvalidArgument, message));
+            return Err(refused(format!("base: it is {}, a whole model that needs no base", loaded.family)));
         }
         Self::whole(folder, loaded, options)
     }
@@ -263,17 +261,20 @@ impl Opened {
     /// A backbone, with the rest of the model from the base.
     fn backbone(folder: PathBuf, backbone: Loaded, options: &CheckpointOptions) -> Result<Self> {
         let Some(base) = &options.base else {
-            let message = format!(
+            return Err(refused(format!(
                 "base is missing: {} has the image backbone only; name the checkpoint that it was made from, such as \
                  sam3.pt",
                 backbone.family
-            );
-            return Err(Error::new(ErrorKind::InvalidArgument, message).about("base"));
+            )).about("base"));
         };
         let (base_folder, rest) = read(base).map_err(|e| locate(e, base))?;
         if !matches!(rest.family, Family::HuggingFace | Family::Meta { .. }) {
-            let message = format!("base, {}: it is {}; expected a whole model", base.display(), rest.family);
-            return Err(Error::new(ErrorKind::InvalidArgument, message).about("base"));
+            return Err(refused(format!(
+                "base, {}: it is {}; expected a whole model",
+                base.display(),
+                rest.family
+            ))
+            .about("base"));
         }
         rest.check_known().map_err(|e| locate(e, base))?;
         let Self { mut config, mut loaded, .. } =
@@ -311,9 +312,10 @@ impl Opened {
         let json = tokenizer::read(path)?;
         let text = &mut self.config.text;
         let Some((bos, eos, words)) = tokenizer::special_ids(&json) else {
-            let message =
-                format!("not a tokeniser of CLIP, {}: it has no start and end tokens", path.display());
-            return Err(Error::new(ErrorKind::InvalidData, message));
+            return Err(invalid(format!(
+                "not a tokeniser of CLIP, {}: it has no start and end tokens",
+                path.display()
+            )));
         };
         if words != text.vocab_size {
             let message = format!(
@@ -343,8 +345,7 @@ fn read(path: &Path) -> Result<(PathBuf, Loaded)> {
         let loaded = load::load(&[path.to_owned()])?;
         if loaded.family == Family::HuggingFace && !folder.join("config.json").is_file() {
             return Err(invalid(
-                "config.json is missing: weights in the names of transformers need the folder they came with"
-                    .into(),
+                "config.json is missing: weights in the names of transformers need the folder they came with",
             ));
         }
         return Ok((folder, loaded));
@@ -362,10 +363,6 @@ fn folder_of(path: &Path) -> PathBuf {
         Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
         _ => PathBuf::from("."),
     }
-}
-
-fn invalid(message: String) -> Error {
-    Error::new(ErrorKind::InvalidData, message)
 }
 
 /// Puts the path in front of a message that does not name it.

@@ -7,9 +7,10 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::contract::TextPadding;
+use crate::errors::invalid;
 use crate::exporter::MAX_GRID;
 use crate::read_text;
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::Result;
 
 use node::Node;
 
@@ -42,6 +43,10 @@ impl Activation {
         }
     }
 }
+
+/// The keys of a stack's sizes in two of the spellings of `transformers`.
+const LAYERS: [&str; 3] = ["num_layers", "num_attention_heads", "intermediate_size"];
+const HIDDEN_LAYERS: [&str; 3] = ["num_hidden_layers", "num_attention_heads", "intermediate_size"];
 
 /// Sizes of one stack of transformer layers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -201,7 +206,7 @@ impl ModelConfig {
     pub fn parse(text: &str) -> Result<Self> {
         let root: Value = serde_json::from_str(text).map_err(|e| invalid(format!("not JSON: {e}")))?;
         if !root.is_object() {
-            return Err(invalid("expected a JSON object".into()));
+            return Err(invalid("expected a JSON object"));
         }
         let nested = root.get("detector_config").filter(|v| v.is_object());
         let detector =
@@ -266,11 +271,7 @@ impl ModelConfig {
         Ok(Self {
             vision: VisionConfig {
                 hidden: vit.usize("hidden_size", 1024)?,
-                stack: vit.stack(
-                    ["num_hidden_layers", "num_attention_heads", "intermediate_size"],
-                    [32, 16, 4736],
-                    "gelu",
-                )?,
+                stack: vit.stack(HIDDEN_LAYERS, [32, 16, 4736], "gelu")?,
                 image_size,
                 patch_size: vit.side("patch_size", 14)?,
                 window_size: vit.usize("window_size", 24)?,
@@ -290,7 +291,7 @@ impl ModelConfig {
             text: TextConfig {
                 hidden: text.usize("hidden_size", if is_lite { 512 } else { 1024 })?,
                 stack: text.stack(
-                    ["num_hidden_layers", "num_attention_heads", "intermediate_size"],
+                    HIDDEN_LAYERS,
                     if is_lite { [12, 8, 2048] } else { [24, 16, 4096] },
                     "gelu",
                 )?,
@@ -303,22 +304,10 @@ impl ModelConfig {
                 eos: text.usize("eos_token_id", 49407)? as i64,
             },
             width,
-            geometry: geometry.stack(
-                ["num_layers", "num_attention_heads", "intermediate_size"],
-                [3, 8, 2048],
-                "relu",
-            )?,
+            geometry: geometry.stack(LAYERS, [3, 8, 2048], "relu")?,
             roi_size: geometry.usize("roi_size", 7)?,
-            encoder: encoder.stack(
-                ["num_layers", "num_attention_heads", "intermediate_size"],
-                [6, 8, 2048],
-                "relu",
-            )?,
-            decoder: decoder.stack(
-                ["num_layers", "num_attention_heads", "intermediate_size"],
-                [6, 8, 2048],
-                "relu",
-            )?,
+            encoder: encoder.stack(LAYERS, [6, 8, 2048], "relu")?,
+            decoder: decoder.stack(LAYERS, [6, 8, 2048], "relu")?,
             num_queries: decoder.usize("num_queries", 200)?,
             mask_heads: masks.usize("num_attention_heads", 8)?,
             mask_stages: masks.usize("num_upsampling_stages", 3)?,
@@ -393,9 +382,7 @@ impl ModelConfig {
             )));
         }
         if self.student.as_ref().is_some_and(|student| !student.is_sound()) {
-            return Err(invalid(
-                "the sizes of the convolutional image backbone contradict each other".into(),
-            ));
+            return Err(invalid("the sizes of the convolutional image backbone contradict each other"));
         }
         if let Some(tracker) = &self.tracker {
             tracker.validate(self.width)?;
@@ -428,10 +415,6 @@ impl TrackerConfig {
         }
         Ok(())
     }
-}
-
-fn invalid(message: String) -> Error {
-    Error::new(ErrorKind::InvalidData, message)
 }
 
 #[cfg(test)]

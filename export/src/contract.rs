@@ -14,10 +14,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::calibration::Calibration;
 use crate::config::node::largest;
+use crate::errors::{invalid, refused};
 use crate::exporter::MAX_GRID;
 use crate::mixed_precision::MixedPrecision;
 use crate::read_text;
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 
 /// The format of [`Manifest`] that this version writes and reads.
 pub const FORMAT_VERSION: u32 = 1;
@@ -351,9 +352,8 @@ impl FromStr for Precision {
             "fp8" | "float8" => Ok(Self::Fp8),
             "int8-static" => Ok(Self::Int8Static),
             _ => {
-                let message =
-                    format!("precision {name}: expected fp32, fp16, bf16, int8, fp8 or int8-static");
-                Err(Error::new(ErrorKind::InvalidArgument, message).about("precision"))
+                Err(refused(format!("precision {name}: expected fp32, fp16, bf16, int8, fp8 or int8-static"))
+                    .about("precision"))
             }
         }
     }
@@ -499,8 +499,8 @@ impl Manifest {
     /// Reads `model.json` of an exported folder.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`] if the file cannot be read, [`ErrorKind::InvalidData`] if it is not a manifest or has another
-    /// format version.
+    /// [`Io`](crate::ErrorKind::Io) if the file cannot be read, [`InvalidData`](crate::ErrorKind::InvalidData) if it is not a
+    /// manifest or has another format version.
     pub fn read(folder: &Path) -> Result<Self> {
         let path = folder.join(file::MANIFEST);
         Self::parse(read_text(&path, "the manifest")?.as_bytes(), &path)
@@ -509,24 +509,21 @@ impl Manifest {
     /// Parses a `model.json` in memory; `path` stands for it in errors.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidData`] if it is not a manifest or has another format version.
+    /// [`InvalidData`](crate::ErrorKind::InvalidData) if it is not a manifest or has another format version.
     pub fn parse(text: &[u8], path: &Path) -> Result<Self> {
         let manifest: Self = serde_json::from_slice(text).map_err(|e| {
-            let message = format!("not an exported model, {}: {e}; export it again", path.display());
-            Error::new(ErrorKind::InvalidData, message)
+            invalid(format!("not an exported model, {}: {e}; export it again", path.display()))
         })?;
         if manifest.format_version != FORMAT_VERSION {
-            let message = format!(
+            return Err(invalid(format!(
                 "cannot read the manifest, {}: its format is version {}, this program reads version {FORMAT_VERSION}; \
                  export the checkpoint again",
                 path.display(),
                 manifest.format_version
-            );
-            return Err(Error::new(ErrorKind::InvalidData, message));
+            )));
         }
         manifest.check_sizes().map_err(|why| {
-            let message = format!("corrupt manifest, {}: {why}; export it again", path.display());
-            Error::new(ErrorKind::InvalidData, message)
+            invalid(format!("corrupt manifest, {}: {why}; export it again", path.display()))
         })?;
         Ok(manifest)
     }

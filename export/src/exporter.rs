@@ -13,10 +13,11 @@ use crate::contract::{
     FORMAT_VERSION, FileEntry, Manifest, Preprocessing, SpecialTokens, TextPadding, Thresholds, TrackerSizes,
     file,
 };
+use crate::errors::refused;
 use crate::graph::{Graph, HashedFile, WrittenFile};
 use crate::mixed_precision::Block;
 use crate::model::{Plan, Section};
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 
 /// The largest input side: the cost of attention over the whole grid grows with its fourth power.
 pub(crate) const MAX_IMGSZ: usize = 8192;
@@ -43,8 +44,8 @@ pub struct ExportProgress {
 /// files are mapped into memory and must not change during the export.
 ///
 /// # Errors
-/// [`ErrorKind::InvalidArgument`] for options that are invalid for this checkpoint, or if `output` exists;
-/// [`ErrorKind::InvalidData`] if a value is not finite; [`ErrorKind::Io`] if writing fails.
+/// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) for options that are invalid for this checkpoint, or if `output`
+/// exists; [`InvalidData`](crate::ErrorKind::InvalidData) if a value is not finite; [`Io`](crate::ErrorKind::Io) if writing fails.
 pub fn export(
     checkpoint: &Checkpoint,
     options: &ExportOptions,
@@ -211,10 +212,7 @@ fn parent_of(output: &Path) -> PathBuf {
 
 /// Refuses to replace anything except an exported folder, and that unless `force` is set.
 fn check_output(output: &Path, force: bool) -> Result<()> {
-    let refuse = |why: &str| {
-        let message = format!("cannot export, {}: {why}", output.display());
-        Err(Error::new(ErrorKind::InvalidArgument, message))
-    };
+    let refuse = |why: &str| Err(refused(format!("cannot export, {}: {why}", output.display())));
     if output.file_name().is_none() {
         return refuse("not the name of a folder");
     }

@@ -48,26 +48,30 @@ pub(crate) enum Element {
 }
 
 impl Element {
-    pub(crate) fn data_type(self) -> i32 {
+    /// The number in ONNX, the bytes of a value, and the suffix for the name of a value that is cast to it.
+    fn properties(self) -> (i32, usize, &'static str) {
         match self {
-            Self::F32 => data_type::FLOAT,
-            Self::F16 => data_type::FLOAT16,
-            Self::Bf16 => data_type::BFLOAT16,
-            Self::I64 => data_type::INT64,
-            Self::F8 => data_type::FLOAT8E4M3FN,
-            Self::I8 => data_type::INT8,
-            Self::U8 => data_type::UINT8,
-            Self::Bool => data_type::BOOL,
+            Self::F32 => (data_type::FLOAT, 4, "f32"),
+            Self::F16 => (data_type::FLOAT16, 2, "f16"),
+            Self::Bf16 => (data_type::BFLOAT16, 2, "bf16"),
+            Self::I64 => (data_type::INT64, 8, "i64"),
+            Self::F8 => (data_type::FLOAT8E4M3FN, 1, "f8"),
+            Self::I8 => (data_type::INT8, 1, "i8"),
+            Self::U8 => (data_type::UINT8, 1, "u8"),
+            Self::Bool => (data_type::BOOL, 1, "bool"),
         }
     }
 
+    pub(crate) fn data_type(self) -> i32 {
+        self.properties().0
+    }
+
     fn bytes(self) -> usize {
-        match self {
-            Self::F32 => 4,
-            Self::F16 | Self::Bf16 => 2,
-            Self::I64 => 8,
-            Self::F8 | Self::I8 | Self::U8 | Self::Bool => 1,
-        }
+        self.properties().1
+    }
+
+    fn suffix(self) -> &'static str {
+        self.properties().2
     }
 
     fn is_half(self) -> bool {
@@ -76,20 +80,6 @@ impl Element {
 
     fn is_float(self) -> bool {
         self.is_half() || self == Self::F32
-    }
-
-    /// The suffix for the name of a value that is cast to this type.
-    fn suffix(self) -> &'static str {
-        match self {
-            Self::F32 => "f32",
-            Self::F16 => "f16",
-            Self::Bf16 => "bf16",
-            Self::I64 => "i64",
-            Self::F8 => "f8",
-            Self::I8 => "i8",
-            Self::U8 => "u8",
-            Self::Bool => "bool",
-        }
     }
 }
 

@@ -39,6 +39,7 @@ mod chain;
 mod checkpoint;
 pub mod config;
 pub mod contract;
+mod errors;
 mod exporter;
 mod fold;
 mod graph;

@@ -13,7 +13,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::ModelConfig;
 use crate::contract::Precision;
-use ocelli_error::{Error, ErrorKind, Result};
+use crate::errors::refused;
+use ocelli_error::{Error, Result};
 
 /// The kinds of computation that stay in 32 bits when the rest is half precision; each includes those before it, except that
 /// only [`Bf16Attention`](Self::Bf16Attention) has bfloat16.
@@ -64,10 +65,9 @@ impl FromStr for MixedPrecision {
 
     fn from_str(name: &str) -> Result<Self> {
         Self::ALL.into_iter().find(|known| known.to_string() == name).ok_or_else(|| {
-            let message = format!(
+            refused(format!(
                 "mixed precision {name}: expected none, accumulate, bf16-attention, accumulate-linear or attention"
-            );
-            Error::new(ErrorKind::InvalidArgument, message)
+            ))
         })
     }
 }
@@ -179,11 +179,10 @@ impl FromStr for Block {
 
     fn from_str(text: &str) -> Result<Self> {
         let wrong = || {
-            let message = format!(
+            refused(format!(
                 "`{text}` is not a block: expected vit.N, text.N, fusion.N, decoder.N, one of these without a number for \
                  all of its layers, or patches, neck, exemplars, words, scoring, masks, tracker"
-            );
-            Error::new(ErrorKind::InvalidArgument, message)
+            ))
         };
         let (name, layer) = match text.trim().split_once('.') {
             Some((name, layer)) => (name, Some(layer.parse().map_err(|_| wrong())?)),

@@ -5,7 +5,8 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::config::ModelConfig;
-use ocelli_error::{Error, ErrorKind, Result};
+use crate::errors::refused;
+use ocelli_error::{Error, Result};
 
 /// One of the two branches of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -40,9 +41,7 @@ impl FromStr for MaskedBranch {
 
     fn from_str(text: &str) -> Result<Self> {
         let wrong = || {
-            let message =
-                format!("`{text}` is not a branch: expected BLOCK:attn or BLOCK:mlp, such as 25:attn");
-            Error::new(ErrorKind::InvalidArgument, message)
+            refused(format!("`{text}` is not a branch: expected BLOCK:attn or BLOCK:mlp, such as 25:attn"))
         };
         let (block, branch) = text.trim().split_once(':').ok_or_else(wrong)?;
         let branch = match branch {
@@ -114,8 +113,7 @@ impl Pruning {
     /// # Errors
     /// [`ErrorKind::InvalidArgument`]; the message names the block.
     pub fn check(&self, config: &ModelConfig) -> Result<()> {
-        let invalid =
-            |parameter, message| Err(Error::new(ErrorKind::InvalidArgument, message).about(parameter));
+        let invalid = |parameter, message| Err(refused(message).about(parameter));
         let removes = !self.skip_blocks.is_empty() || !self.mask_blocks.is_empty();
         if let Some(student) = config.student.as_ref().filter(|_| removes || self.split_block.is_some()) {
             let option = match (self.skip_blocks.is_empty(), self.mask_blocks.is_empty()) {

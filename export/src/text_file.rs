@@ -4,7 +4,8 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use ocelli_error::{Error, ErrorKind, Result};
+use crate::errors::invalid;
+use ocelli_error::{Error, Result};
 
 /// The largest JSON file that is read: an index of a million tensors has less.
 const MAX_TEXT_BYTES: u64 = 64 << 20;
@@ -16,9 +17,7 @@ const MAX_TEXT_BYTES: u64 = 64 << 20;
 /// [`ErrorKind::Io`] if it cannot be read, [`ErrorKind::InvalidData`] if it is larger or not UTF-8.
 pub fn read_text(path: &Path, what: &str) -> Result<String> {
     let failed = |e| Error::io(&format!("cannot read {what}"), path, e);
-    let invalid = |why: &str| {
-        Error::new(ErrorKind::InvalidData, format!("cannot read {what}, {}: {why}", path.display()))
-    };
+    let invalid = |why: &str| invalid(format!("cannot read {what}, {}: {why}", path.display()));
     let mut bytes = Vec::new();
     // One byte above the limit reveals a file that is too large, even an endless one such as /dev/zero.
     File::open(path).map_err(failed)?.take(MAX_TEXT_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
@@ -58,7 +57,7 @@ mod tests {
     #[test]
     fn an_endless_file_is_refused() {
         let error = read_text(Path::new("/dev/zero"), "the configuration").expect_err("it has no end");
-        assert_eq!(error.kind(), ErrorKind::InvalidData);
+        assert_eq!(error.kind(), ocelli_error::ErrorKind::InvalidData);
         assert!(error.to_string().contains("/dev/zero: it is larger than 64 MiB"), "{error}");
     }
 }

@@ -147,9 +147,8 @@ impl<'b> TensorRtBuilder<'b> {
             return Err(Error::new(ErrorKind::Unavailable, "the driver reports no NVIDIA GPU"));
         }
         let reporter = Reporter::new(progress);
-        let check_cancellation = || match reporter.is_cancelled() {
-            true => Err(Error::new(ErrorKind::Cancelled, "cancelled")),
-            false => Ok(()),
+        let check_cancellation = || {
+            if reporter.is_cancelled() { Err(Error::new(ErrorKind::Cancelled, "cancelled")) } else { Ok(()) }
         };
 
         const PARSING: &str = "Parsing ONNX";

@@ -4,11 +4,10 @@ use super::calls::part::Part;
 use super::calls::{build, run};
 use super::library::{LIBRARY, version};
 use super::version::{Product, Version};
-use crate::library::{LibrarySearch, is_same_file};
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::Result;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// The TensorRT of this process.
 ///
@@ -27,7 +26,7 @@ struct Loaded {
 }
 
 /// TensorRT keeps its first logger and state of its own for the life of the process, so there can be only one.
-static LOADED: Mutex<Option<TensorRt>> = Mutex::new(None);
+static LOADED: Mutex<Option<(PathBuf, TensorRt)>> = Mutex::new(None);
 
 impl TensorRt {
     /// Loads the library at `path` or in the folder `path`, or without a path the one that the
@@ -39,29 +38,15 @@ impl TensorRt {
     /// [`ErrorKind::Unavailable`] if no library is found, if it is corrupt or an unsupported version, if Ocelli's
     /// [part](Product::part) for it is missing, or if the process has loaded another one.
     pub fn load(path: Option<&Path>) -> Result<Self> {
-        let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
-        let (path, _) = LibrarySearch::new(&LIBRARY, path).locate()?;
-        let failed = |reason: String| {
-            let message = format!("cannot load TensorRT, {}: {reason}", path.display());
-            Error::new(ErrorKind::Unavailable, message)
-        };
-        if let Some(tensorrt) = &*loaded {
-            if is_same_file(&path, tensorrt.path()) {
-                return Ok(tensorrt.clone());
-            }
-            let other = tensorrt.path().display();
-            return Err(failed(format!("this process has loaded {other}, and can load only one")));
-        }
-        let version = version(&path).map_err(failed)?;
-        let product = Product::of(version);
-        let part = Part::load(product).map_err(|error| failed(error.to_string()))?;
-        let run = run::Functions::open(part, &path).map_err(failed)?;
-        let build = build::Functions::open(part, &path, product, version)
-            .map_err(|reason| format!("{reason}; {}", LIBRARY.remedy));
-        tracing::debug!(path = %path.display(), %version, "{product} loaded");
-        let tensorrt = Self { loaded: Arc::new(Loaded { path, version, run, build }) };
-        *loaded = Some(tensorrt.clone());
-        Ok(tensorrt)
+        LIBRARY.load_once(path, &LOADED, |path, _| {
+            let version = version(path)?;
+            let product = Product::of(version);
+            let part = Part::load(product).map_err(|error| error.to_string())?;
+            let run = run::Functions::open(part, path)?;
+            let build = build::Functions::open(part, path, product, version)
+                .map_err(|reason| format!("{reason}; {}", LIBRARY.remedy));
+            Ok(Self { loaded: Arc::new(Loaded { path: path.to_owned(), version, run, build }) })
+        })
     }
 
     /// The version that the library reports.

@@ -18,7 +18,8 @@ use half::{bf16, f16};
 use memmap2::Mmap;
 use safetensors::{Dtype, SafeTensors};
 
-use ocelli_error::{Error, ErrorKind, Result};
+use crate::errors::invalid;
+use ocelli_error::{Error, Result};
 
 /// The number format of a stored tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -39,14 +40,26 @@ pub(crate) enum Format {
     Other(usize),
 }
 
+/// Formats: bits, name, type in safetensors, and the start of the name of the storage in PyTorch, `DoubleStorage`.
+const FORMATS: [(Format, usize, &str, Dtype, &str); 11] = [
+    (Format::F64, 64, "f64", Dtype::F64, "Double"),
+    (Format::F32, 32, "f32", Dtype::F32, "Float"),
+    (Format::F16, 16, "f16", Dtype::F16, "Half"),
+    (Format::Bf16, 16, "bf16", Dtype::BF16, "BFloat16"),
+    (Format::I64, 64, "i64", Dtype::I64, "Long"),
+    (Format::I32, 32, "i32", Dtype::I32, "Int"),
+    (Format::I16, 16, "i16", Dtype::I16, "Short"),
+    (Format::I8, 8, "i8", Dtype::I8, "Char"),
+    (Format::U8, 8, "u8", Dtype::U8, "Byte"),
+    (Format::Bool, 8, "bool", Dtype::BOOL, "Bool"),
+    (Format::Complex64, 64, "complex64", Dtype::C64, "ComplexFloat"),
+];
+
 impl Format {
     fn bits(self) -> usize {
         match self {
-            Self::F64 | Self::I64 | Self::Complex64 => 64,
-            Self::F32 | Self::I32 => 32,
-            Self::F16 | Self::Bf16 | Self::I16 => 16,
-            Self::I8 | Self::U8 | Self::Bool => 8,
             Self::Other(bits) => bits,
+            _ => FORMATS.iter().find(|(format, ..)| *format == self).map_or(8, |(_, bits, ..)| *bits),
         }
     }
 
@@ -56,39 +69,25 @@ impl Format {
     }
 
     fn of(dtype: Dtype) -> Self {
-        match dtype {
-            Dtype::F64 => Self::F64,
-            Dtype::F32 => Self::F32,
-            Dtype::F16 => Self::F16,
-            Dtype::BF16 => Self::Bf16,
-            Dtype::I64 => Self::I64,
-            Dtype::I32 => Self::I32,
-            Dtype::I16 => Self::I16,
-            Dtype::I8 => Self::I8,
-            Dtype::U8 => Self::U8,
-            Dtype::BOOL => Self::Bool,
-            Dtype::C64 => Self::Complex64,
-            other => Self::Other(other.bitsize()),
-        }
+        let known = FORMATS.iter().find(|(.., known, _)| *known == dtype);
+        known.map_or(Self::Other(dtype.bitsize()), |(format, ..)| *format)
+    }
+
+    /// The format of a storage's class in PyTorch.
+    fn of_storage(class: &str) -> Self {
+        let name = class.rsplit('.').next().unwrap_or(class);
+        let known = FORMATS.iter().find(|(.., kind)| name.strip_suffix("Storage") == Some(kind));
+        known
+            .map_or(Self::Other(if name == "ComplexDoubleStorage" { 128 } else { 8 }), |(format, ..)| *format)
     }
 }
 
 impl fmt::Display for Format {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::F64 => "f64",
-            Self::F32 => "f32",
-            Self::F16 => "f16",
-            Self::Bf16 => "bf16",
-            Self::I64 => "i64",
-            Self::I32 => "i32",
-            Self::I16 => "i16",
-            Self::I8 => "i8",
-            Self::U8 => "u8",
-            Self::Bool => "bool",
-            Self::Complex64 => "complex64",
-            Self::Other(bits) => return write!(f, "{bits}-bit"),
-        })
+        match FORMATS.iter().find(|(format, ..)| format == self) {
+            Some((_, _, name, ..)) => f.write_str(name),
+            None => write!(f, "{}-bit", self.bits()),
+        }
     }
 }
 
@@ -263,7 +262,8 @@ impl Container {
     /// Maps a file and lists its tensors.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`] if it cannot be read, [`ErrorKind::InvalidData`] if it is neither format, or corrupt.
+    /// [`Io`](crate::ErrorKind::Io) if it cannot be read, [`InvalidData`](crate::ErrorKind::InvalidData) if it is neither
+    /// format, or corrupt.
     pub(crate) fn open(path: &Path) -> Result<Self> {
         let handle = File::open(path).map_err(|e| Error::io("cannot open the weights", path, e))?;
         // SAFETY: the map is only read. If another program truncates the file meanwhile, this one ends with a bus error;
@@ -272,13 +272,10 @@ impl Container {
         let file = MappedFile { path: path.to_owned(), map };
         let bytes = &file.map[..];
         if let Some(why) = answer(bytes).or_else(|| unsupported(bytes).map(str::to_owned)) {
-            let message = format!("cannot read the weights, {}: {why}", path.display());
-            return Err(Error::new(ErrorKind::InvalidData, message));
+            return Err(invalid(format!("cannot read the weights, {}: {why}", path.display())));
         }
-        let corrupt = |why: String| {
-            let message = format!("corrupt or truncated weights, {}: {why}", path.display());
-            Error::new(ErrorKind::InvalidData, message)
-        };
+        let corrupt =
+            |why: String| invalid(format!("corrupt or truncated weights, {}: {why}", path.display()));
         if zip::is_zip(bytes) {
             let content = torch::read(bytes).map_err(corrupt)?;
             return Ok(Self { is_torch: true, groups: content.groups, attributes: content.attributes, file });

@@ -42,10 +42,7 @@ impl Family {
         }
         for (prefix, prefixed) in [("detector.", true), ("", false)] {
             if starts(&format!("{prefix}{TRUNK}blocks.")) {
-                let release = match contains(".interactive_convs.") {
-                    true => Release::Sam31,
-                    false => Release::Sam3,
-                };
+                let release = if contains(".interactive_convs.") { Release::Sam31 } else { Release::Sam3 };
                 return Some(Self::Meta { release, prefixed });
             }
         }

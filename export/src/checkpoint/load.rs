@@ -9,9 +9,10 @@ use super::nearest::nearest;
 use super::sizes::{RotaryShapes, layer_count};
 use super::tensors::{TENSORS, from_meta, metas_name, metas_names_like};
 use super::weights::Weights;
+use crate::errors::invalid;
 use crate::prune::{Branch, MaskedBranch, Pruning};
 use crate::read_text;
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 
 /// Prefix of the detector's tensors in the checkpoint of `transformers`.
 const DETECTOR: &str = "detector_model.";
@@ -119,10 +120,6 @@ impl Loaded {
         });
         Err(invalid(format!("unknown tensor {name}: {} has no such tensor{hint}", self.family)))
     }
-}
-
-fn invalid(message: String) -> Error {
-    Error::new(ErrorKind::InvalidData, message)
 }
 
 /// The weight files of a Hugging Face folder: `model.safetensors`, or the shards that its index names.

@@ -9,8 +9,9 @@ use crate::config::{
     Activation, MobileClip, ModelConfig, Stack, TextConfig, TextEncoder, TrackerConfig, VisionConfig,
 };
 use crate::contract::TextPadding;
+use crate::errors::invalid;
 use crate::student;
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::Result;
 
 /// Layer norm's epsilon in Meta's code, which trained the released weights.
 pub(super) const ORIGINAL_EPS: f32 = 1e-5;
@@ -107,7 +108,7 @@ fn vision(shapes: &Shapes<'_>, blocks: usize, rotary: &RotaryShapes) -> Result<V
             intermediate: shapes.size("vit-intermediate")?,
             activation: Activation::Gelu,
         },
-        image_size: grid.checked_mul(patch).ok_or_else(|| invalid("the patch size overflows".into()))?,
+        image_size: grid.checked_mul(patch).ok_or_else(|| invalid("the patch size overflows"))?,
         patch_size: patch,
         window_size: window,
         global_blocks,
@@ -208,8 +209,7 @@ fn geometry(hidden: usize, blocks: usize, rotary: &RotaryShapes) -> Result<Geome
         rotary.values().all(|[rows, found]| (*rows == smallest || *rows == largest) && *found == columns);
     if !square || !known || smallest == 0 || columns == 0 || !hidden.is_multiple_of(2 * columns) {
         return Err(invalid(
-            "the rotary tables (freqs_cis) differ: expected those of square windows and of the square image"
-                .into(),
+            "the rotary tables (freqs_cis) differ: expected those of square windows and of the square image",
         ));
     }
     let global = rotary.iter().filter(|(_, [rows, _])| *rows == largest && largest > smallest);
@@ -219,10 +219,6 @@ fn geometry(hidden: usize, blocks: usize, rotary: &RotaryShapes) -> Result<Geome
         grid,
         global_blocks: global.map(|(block, _)| *block).collect(),
     })
-}
-
-pub(super) fn invalid(message: String) -> Error {
-    Error::new(ErrorKind::InvalidData, message)
 }
 
 /// Shapes by name.

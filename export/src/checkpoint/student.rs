@@ -1,7 +1,8 @@
 //! The sizes of a convolutional image backbone, from the shapes of its tensors.
 
-use super::sizes::{Shapes, invalid};
+use super::sizes::Shapes;
 use crate::config::{Student, StudentFamily, StudentOrigin, StudentStage};
+use crate::errors::invalid;
 use crate::student::ROOT;
 use ocelli_error::Result;
 

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use crate::contract::file;
-use ocelli_error::{Error, ErrorKind, Result};
+use crate::errors::invalid;
+use ocelli_error::{Error, Result};
 
 /// The name under which CLIP's merges circulate.
 const MERGES: &str = "bpe_simple_vocab_16e6.txt.gz";
@@ -25,12 +26,11 @@ pub(super) fn beside(folder: &Path) -> Option<PathBuf> {
 
 /// The error for a checkpoint without one.
 pub(super) fn missing(folder: &Path) -> Error {
-    let message = format!(
+    invalid(format!(
         "tokenizer.json is missing, {}: put tokenizer.json of a SAM3 folder or CLIP's {MERGES} there, or name the \
          file as tokenizer",
         folder.display()
-    );
-    Error::new(ErrorKind::InvalidData, message).about("tokenizer")
+    )).about("tokenizer")
 }
 
 /// The content of a `tokenizer.json`, read or written from merges.
@@ -40,9 +40,10 @@ pub(super) fn read(path: &Path) -> Result<Vec<u8>> {
         return Ok(data);
     }
     let wrong = |why: &str| {
-        let message =
-            format!("not a tokeniser, {}: {why}; expected tokenizer.json or CLIP's {MERGES}", path.display());
-        Error::new(ErrorKind::InvalidData, message)
+        invalid(format!(
+            "not a tokeniser, {}: {why}; expected tokenizer.json or CLIP's {MERGES}",
+            path.display()
+        ))
     };
     let text = if data.starts_with(&[0x1f, 0x8b]) {
         let mut text = String::new();

@@ -8,7 +8,8 @@ use sha2::{Digest, Sha256};
 use super::container::{MappedFile, View};
 use super::nearest::nearest;
 use super::tensors::Requirement;
-use ocelli_error::{Error, ErrorKind, Result};
+use crate::errors::invalid;
+use ocelli_error::{Error, Result};
 
 /// Tensors in mapped files.
 #[derive(Default)]
@@ -41,7 +42,7 @@ impl Weights {
 
     fn twice(&self, name: &str, file: usize) -> Error {
         let path = self.files[file].path.display();
-        Error::new(ErrorKind::InvalidData, format!("tensor {name} is there twice, the second in {path}"))
+        invalid(format!("tensor {name} is there twice, the second in {path}"))
     }
 
     /// As [`insert`](Self::insert), for a tensor that may belong to a layer of low rank: W + B·A is read as one.
@@ -73,13 +74,10 @@ impl Weights {
             if fits().is_none() {
                 let module = spelled(name);
                 let module = module.trim_end_matches(".weight");
-                return Err(Error::new(
-                    ErrorKind::InvalidData,
-                    format!(
-                        "layer {module} has changes of low rank that do not fit: expected lora_A [rank, input] and lora_B \
+                return Err(invalid(format!(
+                    "layer {module} has changes of low rank that do not fit: expected lora_A [rank, input] and lora_B \
                          [output, rank] beside original.weight"
-                    ),
-                ));
+                )));
             }
         }
         Ok(())
@@ -117,7 +115,7 @@ impl Weights {
         expected: &BTreeMap<String, Requirement>,
         spelled: impl Fn(&str) -> String,
     ) -> Result<()> {
-        let invalid = |message| Err(Error::new(ErrorKind::InvalidData, message));
+        let invalid = |message| Err(invalid(message));
         let unknown = || self.views.keys().filter(|name| !expected.contains_key(*name));
         for (name, requirement) in expected {
             let shape = &requirement.shape;
@@ -162,24 +160,21 @@ impl Weights {
     /// A tensor's values as f32.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidData`] if it is missing or a value is not finite.
+    /// [`InvalidData`](crate::ErrorKind::InvalidData) if it is missing or a value is not finite.
     pub(crate) fn read(&self, name: &str) -> Result<Vec<f32>> {
         let Some(view) = self.views.get(name) else {
-            return Err(Error::new(ErrorKind::InvalidData, format!("tensor {name} is missing")));
+            return Err(invalid(format!("tensor {name} is missing")));
         };
         let mut values = view.read(&self.files);
         if let Some([Some(a), Some(b)]) = self.low_rank.get(name) {
             add_product(&mut values, &b.read(&self.files), &a.read(&self.files));
         }
         match values.iter().position(|v| !v.is_finite()) {
-            Some(at) => Err(Error::new(
-                ErrorKind::InvalidData,
-                format!(
-                    "tensor {name} is not finite, {}: value {at} is {}",
-                    self.files[view.file].path.display(),
-                    values[at]
-                ),
-            )),
+            Some(at) => Err(invalid(format!(
+                "tensor {name} is not finite, {}: value {at} is {}",
+                self.files[view.file].path.display(),
+                values[at]
+            ))),
             None => Ok(values),
         }
     }

@@ -2,8 +2,9 @@
 
 use serde_json::Value;
 
-use super::{Activation, MobileClip, Stack, TextEncoder, TrackerConfig, invalid};
+use super::{Activation, MobileClip, Stack, TextEncoder, TrackerConfig};
 use crate::contract::TextPadding;
+use crate::errors::invalid;
 use crate::exporter::MAX_IMGSZ;
 use ocelli_error::{Error, Result};
 

@@ -6,11 +6,12 @@ use super::{MAX_GRID, MAX_IMGSZ};
 use crate::calibration::Calibration;
 use crate::checkpoint::Checkpoint;
 use crate::contract::{FORMAT_VERSION, Precision, Prompting, Target};
+use crate::errors::refused;
 use crate::graph::HalfRules;
 use crate::mixed_precision::{Block, Family, MixedPrecision};
 use crate::model::Plan;
 use crate::prune::{MaskedBranch, Pruning};
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 
 /// Increased when the same options write other files, so that cached exports are made again. 2: repeated numbers are not
 /// packed. 3: no `Sign`. 4: scaled queries, sums in 32 bits. 5: masks of prompts come to the memory encoder in its
@@ -222,12 +223,11 @@ impl ExportOptions {
         }
         let grid = imgsz / vision.patch_size;
         if self.screen && !grid.is_multiple_of(2) {
-            let message = format!(
+            return Err(refused(format!(
                 "screen, imgsz {imgsz}: the screen needs an even number of patches a side, got {grid}; choose imgsz {} or {}",
                 imgsz - vision.patch_size,
                 imgsz + vision.patch_size
-            );
-            return Err(Error::new(ErrorKind::InvalidArgument, message).about("screen"));
+            )).about("screen"));
         }
         self.pruning.with(checkpoint.pruning()).check(checkpoint.config())?;
         self.check_half(checkpoint)?;
@@ -252,13 +252,11 @@ impl ExportOptions {
             }
             _ => return Ok(()),
         };
-        let message = format!("precision {precision}: {why}");
-        Err(Error::new(ErrorKind::InvalidArgument, message).about("precision"))
+        Err(refused(format!("precision {precision}: {why}")).about("precision"))
     }
 
     fn check_half(&self, checkpoint: &Checkpoint) -> Result<()> {
-        let invalid =
-            |parameter, message| Err(Error::new(ErrorKind::InvalidArgument, message).about(parameter));
+        let invalid = |parameter, message| Err(refused(message).about(parameter));
         if !self.precision.is_half() {
             let precision = self.precision;
             if self.islands() != MixedPrecision::None {

@@ -15,7 +15,8 @@ use sha2::{Digest, Sha256};
 use super::{Dim, Element, Graph, Initializer, OPSET, Source, Value};
 use crate::checkpoint::hex;
 use crate::contract::FileEntry;
-use ocelli_error::{Error, ErrorKind, Result};
+use crate::errors::refused;
+use ocelli_error::{Error, Result};
 
 /// The IR version that came with opset 20; older runtimes read it as well.
 const IR_VERSION: i64 = 9;
@@ -50,9 +51,10 @@ impl Graph<'_> {
         }
         let total = self.weight_bytes();
         let external_name = format!("{name}.data");
-        let mut external = match total > MAX_INLINE_BYTES {
-            true => Some(HashedFile::create(&folder.join(&external_name))?),
-            false => None,
+        let mut external = if total > MAX_INLINE_BYTES {
+            Some(HashedFile::create(&folder.join(&external_name))?)
+        } else {
+            None
         };
         let mut initializer = Vec::with_capacity(self.initializers.len());
         for source in &self.initializers {
@@ -119,12 +121,11 @@ fn floats(initializer: &Initializer<'_>, values: &[f32]) -> Result<Vec<u8>> {
     let value = &initializer.value;
     let outside = |v: &f32| value.element == Element::F16 && !f16::from_f32(*v).is_finite();
     if let Some(at) = values.iter().position(outside) {
-        let message = format!(
+        return Err(refused(format!(
             "tensor {} does not fit 16-bit floating point, value {at} is {}: export with precision bf16, or list its \
              block in keep_fp32",
             value.name, values[at]
-        );
-        return Err(Error::new(ErrorKind::InvalidArgument, message));
+        )));
     }
     Ok(match value.element {
         Element::F16 => values.iter().flat_map(|v| f16::from_f32(*v).to_le_bytes()).collect(),

@@ -51,9 +51,10 @@ impl<'w> Graph<'w> {
         x: &Value,
         layers: [LinearLayer; N],
     ) -> [Value; N] {
-        match self.joins_layers() {
-            true => self.joined_layers(x, &layers).try_into().expect("a value for each layer"),
-            false => layers.map(|layer| self.linear_layer(x, &layer)),
+        if self.joins_layers() {
+            self.joined_layers(x, &layers).try_into().expect("a value for each layer")
+        } else {
+            layers.map(|layer| self.linear_layer(x, &layer))
         }
     }
 

@@ -47,20 +47,9 @@ impl<'w> Plan<'w> {
                 x = self.rep_mixer(g, &x, &layer, text.kernel);
                 continue;
             }
-            let normed = g.norm_with(&x, &format!("{layer}.layer_norm1"), t.layer_norm_eps);
-            let attention = format!("{layer}.self_attn");
-            let mixed = g.explicit_self_attention(&attention, &normed, t.stack.heads, bias.as_ref());
-            let mixed = g.linear(&mixed, &format!("{layer}.self_attn.out_proj"));
-            x = g.add(&x, &mixed);
-            let normed = g.norm_with(&x, &format!("{layer}.layer_norm2"), t.layer_norm_eps);
-            let out = g.feed_forward(&normed, &format!("{layer}.mlp"), &t.stack);
-            x = g.add(&x, &out);
+            x = self.text_layer(g, &x, &layer, bias.as_ref());
         }
-        g.scope("text_projection");
-        g.block(Block::whole(Family::Words));
-        let x = g.norm_with(&x, &format!("{ROOT}.final_layer_norm"), t.layer_norm_eps);
-        let x = g.linear(&x, "text_projection");
-        g.output(tensor::TEXT_FEATURES, &x, &[classes, length.into(), self.config().width.into()]);
+        self.text_features(g, &x, ROOT);
         graph
     }
 

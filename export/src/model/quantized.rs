@@ -10,7 +10,7 @@ use ocelli_error::{ErrorKind, Result};
 impl<'w> Graph<'w> {
     /// x · Wᵀ + b with the rows of W and x as 8-bit codes and sums in 32-bit integers.
     pub(super) fn quantized_linear(&mut self, x: &Value, layer: &LinearLayer) -> Value {
-        let (codes, scales) = self.codes(layer);
+        let (codes, scales) = self.codes(layer, None);
         let columns = self.weight_dims(&format!("{}.weight", layer.name))[1];
         let quantized = self.quantize_rows(x, layer.floor);
         let product = self.integer_matmul(&quantized, &codes, &scales);
@@ -24,27 +24,28 @@ impl<'w> Graph<'w> {
 
     /// x · Wᵀ + b with the rows of W as 8-bit codes, in standard operators.
     pub(super) fn linear_of_codes(&mut self, x: &Value, layer: &LinearLayer) -> Value {
-        let (codes, scales) = self.codes(layer);
+        let (codes, scales) = self.codes(layer, None);
         let weight = self.dequantize(&codes, &scales);
         let product = self.matmul(x, &weight);
         let bias = self.linear_bias(layer);
         self.add(&product, &bias)
     }
 
-    /// The transposed weight as codes `[K, N]`, and the scale of each output, `[N]`.
-    fn codes(&mut self, layer: &LinearLayer) -> (Value, Value) {
+    /// The transposed weight as codes `[K, N]`, and the scale of each output, `[N]`: those of a format with scales of its own,
+    /// or integers.
+    fn codes(&mut self, layer: &LinearLayer, format: Option<EightBits>) -> (Value, Value) {
         let weight = format!("{}.weight", layer.name);
         let dims = self.weight_dims(&weight);
-        let (rows, columns) = (dims[0], dims[1]);
-        let suffix = layer.suffix();
-        let read = reader(layer, columns);
-        let codes =
-            self.derived_codes(&format!("{weight}.T.i8{suffix}"), Element::I8, &[columns, rows], move |w| {
-                Ok(transpose(&read(w)?.codes, rows, columns))
-            });
-        let read = reader(layer, columns);
-        let scales = self
-            .derived(&format!("{weight}.scale{suffix}"), &[rows], move |weights| Ok(read(weights)?.scales));
+        let (rows, columns) = (dims[0], dims[1..].iter().product());
+        let (element, kind) = format.map_or((Element::I8, "i8"), |format| (format.element(), format.name()));
+        let name = format!("{weight}.{kind}{}", layer.suffix());
+        let matrix = reader(layer, columns, format);
+        let codes = self.derived_codes(&format!("{name}.T"), element, &[columns, rows], move |weights| {
+            Ok(transpose(&matrix(weights)?.codes, rows, columns))
+        });
+        let matrix = reader(layer, columns, format);
+        let scales =
+            self.derived(&format!("{name}.scale"), &[rows], move |weights| Ok(matrix(weights)?.scales));
         (codes, scales)
     }
 
@@ -52,7 +53,7 @@ impl<'w> Graph<'w> {
     fn lowered_bias(&mut self, layer: &LinearLayer, columns: usize, floor: f32) -> Value {
         let name = format!("{}.bias", layer.name);
         let dims = self.weight_dims(&name);
-        let (read, layer_of_bias) = (reader(layer, columns), layer.clone());
+        let (read, layer_of_bias) = (reader(layer, columns, None), layer.clone());
         self.derived(&format!("{name}.lowered{}", layer.suffix()), &dims, move |weights| {
             let bias = layer_of_bias.prepared(weights.read(&format!("{}.bias", layer_of_bias.name))?, 1);
             let sums = read(weights)?.row_sums();
@@ -64,24 +65,7 @@ impl<'w> Graph<'w> {
 impl<'w> Graph<'w> {
     /// x · Wᵀ + b with W and x in 8 bits by given scales: one for x, and one for each row of W.
     pub(super) fn static_linear(&mut self, x: &Value, layer: &LinearLayer, format: EightBits) -> Value {
-        let weight = format!("{}.weight", layer.name);
-        let dims = self.weight_dims(&weight);
-        let (rows, columns) = (dims[0], dims[1..].iter().product());
-        let read = move |layer: LinearLayer| {
-            move |weights: &Weights| {
-                let data = weights.read(&format!("{}.weight", layer.name))?;
-                Ok(QuantizedMatrix::with_half_scales(&layer.prepared(data, columns), columns, format))
-            }
-        };
-        let name = format!("{weight}.{}{}", format.name(), layer.suffix());
-        let matrix = read(layer.clone());
-        let codes =
-            self.derived_codes(&format!("{name}.T"), format.element(), &[columns, rows], move |weights| {
-                Ok(transpose(&matrix(weights)?.codes, rows, columns))
-            });
-        let matrix = read(layer.clone());
-        let scales =
-            self.derived(&format!("{name}.scale"), &[rows], move |weights| Ok(matrix(weights)?.scales));
+        let (codes, scales) = self.codes(layer, Some(format));
         let bias = self.linear_bias(layer);
         let Some(range) = self.range_of(&layer.name) else { return x.clone() };
         let product = self.as_role(Role::Quantized, |g| {
@@ -113,10 +97,17 @@ impl<'w> Graph<'w> {
 }
 
 /// Reads and quantises a layer's weight.
-fn reader(layer: &LinearLayer, columns: usize) -> impl Fn(&Weights) -> Result<QuantizedMatrix> + use<> {
+fn reader(
+    layer: &LinearLayer,
+    columns: usize,
+    format: Option<EightBits>,
+) -> impl Fn(&Weights) -> Result<QuantizedMatrix> + use<> {
     let layer = layer.clone();
     move |weights| {
-        let data = weights.read(&format!("{}.weight", layer.name))?;
-        Ok(QuantizedMatrix::new(&layer.prepared(data, columns), columns))
+        let data = layer.prepared(weights.read(&format!("{}.weight", layer.name))?, columns);
+        Ok(match format {
+            Some(format) => QuantizedMatrix::with_half_scales(&data, columns, format),
+            None => QuantizedMatrix::new(&data, columns),
+        })
     }
 }

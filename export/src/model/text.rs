@@ -3,7 +3,7 @@
 use super::Plan;
 use crate::config::TextEncoder;
 use crate::contract::{dim, tensor};
-use crate::graph::{Dim, Element, Graph, Role};
+use crate::graph::{Dim, Element, Graph, Role, Value};
 use crate::mixed_precision::{Block, Family};
 
 const CLIP: &str = "text_encoder.text_model";
@@ -45,20 +45,39 @@ impl<'w> Plan<'w> {
             let layer = format!("{CLIP}.encoder.layers.{i}");
             g.scope(layer.as_str());
             g.block(Block::layer(Family::Text, i));
-            let normed = g.norm_with(&x, &format!("{layer}.layer_norm1"), t.layer_norm_eps);
-            let attention = format!("{layer}.self_attn");
-            let mixed = g.explicit_self_attention(&attention, &normed, t.stack.heads, Some(&bias));
-            let mixed = g.linear(&mixed, &format!("{layer}.self_attn.out_proj"));
-            x = g.add(&x, &mixed);
-            let normed = g.norm_with(&x, &format!("{layer}.layer_norm2"), t.layer_norm_eps);
-            let out = g.feed_forward(&normed, &format!("{layer}.mlp"), &t.stack);
-            x = g.add(&x, &out);
+            x = self.text_layer(g, &x, &layer, Some(&bias));
         }
+        self.text_features(g, &x, CLIP);
+        graph
+    }
+
+    /// A layer with attention and a feed-forward network.
+    pub(super) fn text_layer(
+        &self,
+        g: &mut Graph<'w>,
+        x: &Value,
+        layer: &str,
+        bias: Option<&Value>,
+    ) -> Value {
+        let t = &self.config().text;
+        let normed = g.norm_with(x, &format!("{layer}.layer_norm1"), t.layer_norm_eps);
+        let attention = format!("{layer}.self_attn");
+        let mixed = g.explicit_self_attention(&attention, &normed, t.stack.heads, bias);
+        let mixed = g.linear(&mixed, &format!("{attention}.out_proj"));
+        let x = g.add(x, &mixed);
+        let normed = g.norm_with(&x, &format!("{layer}.layer_norm2"), t.layer_norm_eps);
+        let out = g.feed_forward(&normed, &format!("{layer}.mlp"), &t.stack);
+        g.add(&x, &out)
+    }
+
+    /// The hidden states of the last layer → the output, in the detector's width.
+    pub(super) fn text_features(&self, g: &mut Graph<'w>, x: &Value, root: &str) {
+        let t = &self.config().text;
         g.scope("text_projection");
         g.block(Block::whole(Family::Words));
-        let x = g.norm_with(&x, &format!("{CLIP}.final_layer_norm"), t.layer_norm_eps);
+        let x = g.norm_with(x, &format!("{root}.final_layer_norm"), t.layer_norm_eps);
         let x = g.linear(&x, "text_projection");
-        g.output(tensor::TEXT_FEATURES, &x, &[classes, length.into(), self.config().width.into()]);
-        graph
+        let shape = [Dim::Named(dim::CLASSES), t.context_length.into(), self.config().width.into()];
+        g.output(tensor::TEXT_FEATURES, &x, &shape);
     }
 }

@@ -20,10 +20,7 @@ impl Inverted {
         let Self { place, input, output, hidden, stride, fewer_norms, activation } = self;
         let part = |part: &str, widths, kernel, stride, groups| {
             let conv = NAMES.parts(&format!("{place}.{part}"), widths, kernel, stride, groups);
-            Layer::Conv(match fewer_norms {
-                true => Conv { norm: None, bias: true, ..conv },
-                false => conv,
-            })
+            Layer::Conv(if *fewer_norms { Conv { norm: None, bias: true, ..conv } } else { conv })
         };
         vec![
             part("inverted_conv", [*input, *hidden], 1, 1, 1),

@@ -49,10 +49,7 @@ fn perceptron([first, second]: &[String; 2], width: usize) -> Layer {
 
 pub(super) fn network(student: &Student) -> Network {
     let is_timm = student.origin == StudentOrigin::Dart;
-    let stem = match is_timm {
-        true => ["stem.conv1", "stem.conv2"],
-        false => ["features.0.0", "features.0.2"],
-    };
+    let stem = if is_timm { ["stem.conv1", "stem.conv2"] } else { ["features.0.0", "features.0.2"] };
     let mut before = student.stages[0].width;
     let stem = vec![
         NAMES.conv(stem[0], [3, student.stem], 3, 2),
@@ -66,17 +63,18 @@ pub(super) fn network(student: &Student) -> Network {
         let mut layers = Vec::new();
         if i > 0 {
             let down = format!("stages_{i}.downsample");
-            let (block, [spatial, channels], mixer) = match is_timm {
-                true => (
+            let (block, [spatial, channels], mixer) = if is_timm {
+                (
                     Block::of_timm(&format!("{down}.pre_block")),
                     ["spatial_downsample", "channel_downsample"].map(|part| format!("{down}.{part}")),
                     [1, 2].map(|i| format!("{down}.ffn.conv{i}")),
-                ),
-                false => (
+                )
+            } else {
+                (
                     Block::of_original(number),
                     [0, 2].map(|i| format!("features.{}.token_mixer.{i}", number + 1)),
                     original_perceptron(number + 1),
-                ),
+                )
             };
             number += 2;
             layers.extend(block.layers(before, false));
@@ -85,9 +83,10 @@ pub(super) fn network(student: &Student) -> Network {
             layers.push(perceptron(&mixer, stage.width));
         }
         for j in 0..stage.blocks {
-            let block = match is_timm {
-                true => Block::of_timm(&format!("stages_{i}.blocks.{j}")),
-                false => Block::of_original(number),
+            let block = if is_timm {
+                Block::of_timm(&format!("stages_{i}.blocks.{j}"))
+            } else {
+                Block::of_original(number)
             };
             number += 1;
             layers.extend(block.layers(stage.width, j % 2 == 0));

@@ -13,16 +13,18 @@ struct Spelling {
 
 impl Spelling {
     fn block(&self, stage: usize, block: usize) -> String {
-        match self.is_timm {
-            true => format!("stages_{stage}.blocks.{block}"),
-            false => format!("layers.{stage}.blocks.{block}"),
+        if self.is_timm {
+            format!("stages_{stage}.blocks.{block}")
+        } else {
+            format!("layers.{stage}.blocks.{block}")
         }
     }
 
     fn merging(&self, stage: usize) -> String {
-        match self.is_timm {
-            true => format!("stages_{stage}.downsample"),
-            false => format!("layers.{}.downsample", stage - 1),
+        if self.is_timm {
+            format!("stages_{stage}.downsample")
+        } else {
+            format!("layers.{}.downsample", stage - 1)
         }
     }
 }
@@ -32,9 +34,10 @@ pub(super) fn network(student: &Student) -> Network {
     let conv = if is_timm { "conv" } else { "c" };
     let spelling = Spelling { names: Names { conv, norm: "bn" }, is_timm };
     let names = spelling.names;
-    let stem = match is_timm {
-        true => ["patch_embed.conv1", "patch_embed.conv2"],
-        false => ["patch_embed.seq.0", "patch_embed.seq.2"],
+    let stem = if is_timm {
+        ["patch_embed.conv1", "patch_embed.conv2"]
+    } else {
+        ["patch_embed.seq.0", "patch_embed.seq.2"]
     };
     let mut before = student.stages[0].width;
     let stem = vec![

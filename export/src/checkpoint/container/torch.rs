@@ -132,7 +132,7 @@ impl Reader<'_> {
         let Value::Global(class) = self.pickle.value(*class) else {
             return Err("its storage has no type".into());
         };
-        let format = format_of(class);
+        let format = Format::of_storage(class);
         let key = match self.pickle.value(*key) {
             Value::Text(text) if text.len() <= MAX_TEXT => text.clone(),
             Value::Integer(number) => number.to_string(),
@@ -191,24 +191,5 @@ impl Reader<'_> {
             }
             _ => Attribute::Other,
         })
-    }
-}
-
-/// The number format of a storage's class.
-fn format_of(class: &str) -> Format {
-    match class.rsplit('.').next().unwrap_or(class) {
-        "DoubleStorage" => Format::F64,
-        "FloatStorage" => Format::F32,
-        "HalfStorage" => Format::F16,
-        "BFloat16Storage" => Format::Bf16,
-        "LongStorage" => Format::I64,
-        "IntStorage" => Format::I32,
-        "ShortStorage" => Format::I16,
-        "CharStorage" => Format::I8,
-        "ByteStorage" => Format::U8,
-        "BoolStorage" => Format::Bool,
-        "ComplexFloatStorage" => Format::Complex64,
-        "ComplexDoubleStorage" => Format::Other(128),
-        _ => Format::Other(8),
     }
 }

@@ -39,9 +39,10 @@ pub(super) fn entries(bytes: &[u8]) -> Result<HashMap<String, Entry>, String> {
         let mut sizes = [u32_at(record, 24)?, u32_at(record, 20)?, u32_at(record, 42)?].map(u64::from);
         widen(&mut sizes, extra)?;
         let [size, stored_size, local] = sizes;
-        let range = match method == 0 && flags & 1 == 0 && size == stored_size {
-            true => Some(data_range(bytes, local, size).map_err(|why| format!("entry {name}: {why}"))?),
-            false => None,
+        let range = if method == 0 && flags & 1 == 0 && size == stored_size {
+            Some(data_range(bytes, local, size).map_err(|why| format!("entry {name}: {why}"))?)
+        } else {
+            None
         };
         if found.insert(name.clone(), range).is_some() {
             return Err(format!("entry {name} is there twice"));

@@ -206,9 +206,10 @@ impl<'w> Plan<'w> {
         let (grid, width) = (self.grid(), self.config().width);
         let own = format!("{ROOT}.shared_image_embedding.positional_embedding");
         // Meta's files have one matrix for points and pixels.
-        let name = match g.weight_dims(&own).is_empty() {
-            true => format!("{PROMPTS}.shared_embedding.positional_embedding"),
-            false => own,
+        let name = if g.weight_dims(&own).is_empty() {
+            format!("{PROMPTS}.shared_embedding.positional_embedding")
+        } else {
+            own
         };
         g.derived("pixel_positions", &[1, grid * grid, width], move |weights| {
             let matrix = weights.read(&name)?;

@@ -67,12 +67,11 @@ fn without_a_driver_plans_are_refused_with_the_reason() {
             continue;
         };
         let text = error.to_string();
-        let fits = match is_rtx {
-            true => error.kind() == ErrorKind::InvalidData && meaning(&text) == expected,
-            false => {
-                error.kind() == ErrorKind::Unavailable
-                    && text.contains("CUDA initialization failure with error: 35")
-            }
+        let fits = if is_rtx {
+            error.kind() == ErrorKind::InvalidData && meaning(&text) == expected
+        } else {
+            error.kind() == ErrorKind::Unavailable
+                && text.contains("CUDA initialization failure with error: 35")
         };
         if !fits || text.lines().count() != 1 {
             wrong.push(format!("{case}: expected {expected:?}, got {error:?}"));
