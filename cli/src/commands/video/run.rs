@@ -155,9 +155,9 @@ impl VideoRun<'_> {
         let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         if stats.frames_out > 0 && !sinks.stdout && !self.args.stats.as_deref().is_some_and(is_stdout) {
             if counts.is_empty() {
-                status(self.log, "nothing was detected")
+                status(self.log, "nothing was detected");
             } else {
-                print(|out| out.write_all(counts.table(self.args.has_tracks()).as_bytes()))?
+                print(|out| out.write_all(counts.table(self.args.has_tracks()).as_bytes()))?;
             }
             if let Some(comparison) = &self.comparison {
                 let table = comparison.lock().unwrap_or_else(PoisonError::into_inner).table();
