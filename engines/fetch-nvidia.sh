@@ -14,6 +14,7 @@ name="NVIDIA's libraries"
 python3 -m pip download --quiet --disable-pip-version-check --no-deps --only-binary=:all: \
     --platform manylinux_2_28_x86_64 --platform manylinux2014_x86_64 --platform manylinux_2_17_x86_64 \
     --platform manylinux2010_x86_64 --platform manylinux_2_12_x86_64 --dest "$scratch" "${wheels[@]}"
+python3 "$(dirname "$0")/check-wheels.py" "$scratch"
 python3 - "$scratch" "$folder" <<'PYTHON'
 import pathlib, sys, zipfile
 

@@ -32,6 +32,7 @@ download() {
         if python3 -m pip download --quiet --disable-pip-version-check --no-deps --only-binary=:all: \
             ${python_version:+--python-version "$python_version"} --dest "$scratch" "$package==$version" \
             2>"$scratch/pip.log"; then
+            python3 "$(dirname "$0")/check-wheels.py" "$scratch" || fail "its wheel is not the released one"
             return
         fi
     done

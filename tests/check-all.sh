@@ -78,8 +78,8 @@ fonts() {
 video-eval() {
   python3 -m venv target/video-eval
   target/video-eval/bin/pip install -q --no-deps "trackeval==1.3.0" "sam3==0.1.4"
-  target/video-eval/bin/pip install -q "numpy==2.4.6" "scipy==1.17.1" "pycocotools==2.0.11" pillow opencv-python-headless \
-    scikit-image tqdm typing_extensions
+  target/video-eval/bin/pip install -q "numpy==2.4.6" "scipy==1.17.1" "pycocotools==2.0.11" "pillow==13.0.0" "opencv-python-headless==5.0.0.93" \
+    "scikit-image==0.26.0" "tqdm==4.70.1" "typing_extensions==4.16.0"
   target/video-eval/bin/python tests/golden/video_eval/make.py --check "$program" --seeds 20
 }
 

@@ -15,7 +15,7 @@ mkdir -p "$work"
 cp bindings/wasm/tests/* "$work"
 (cd "$page/package" && npm pack --silent --pack-destination "$work")
 cd "$work"
-npm install --silent --no-save --no-package-lock playwright-core@1.65.1 typescript@5 ./ocelli-0.1.0.tgz
+npm install --silent --no-save --no-package-lock playwright-core@1.65.1 typescript@5.9.3 ./ocelli-0.1.0.tgz
 node_modules/.bin/tsc --noEmit --strict --target es2022 --module nodenext types.mts
 cd - >/dev/null
 # The tests are run where they are, with the packages beside them.

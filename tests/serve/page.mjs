@@ -45,6 +45,8 @@ const all = await count(page, "found");
 await step("a word that the model does not know", async () => {
   await change(page, () => page.locator("#names").fill("teddy baer"), "does not know");
   assert.match(await text(page, "status"), /does not know “teddy baer”; did you mean “teddy bear”\?/);
+  await change(page, () => page.locator("#names").fill("red car"), "does not know");
+  assert.match(await text(page, "status"), /does not know “red car”; did you mean “car”\?/);
   await change(page, () => page.locator("#names").fill(NAMES));
   assert.equal(await count(page, "found"), all);
 });

@@ -79,7 +79,8 @@ export function rows(list, items, { pressed = -1, choose, remove }) {
   }
 }
 
-// The name that is most like a mistyped one, if any is: two letters in three agree, and exchanged neighbours count once.
+// The name that was meant, if any, as the program says it: one that is spelled almost like it; else one whose words are in it ("red car" is a
+// car), the longest and last; else one of which two letters in three agree. Exchanged neighbours count once.
 export function closest(name, known) {
   const likeness = (other) => {
     const [a, b] = [name.toLowerCase(), other], d = Array.from({ length: a.length + 1 }, (_, at) => [at]);
@@ -93,5 +94,10 @@ export function closest(name, known) {
     return 1 - d[a.length][b.length] / Math.max(a.length, b.length, 1);
   };
   const [best, most] = known.reduce(([best, most], other) => { const now = likeness(other); return now > most ? [other, now] : [best, most]; }, ["", 0]);
-  return most >= 0.65 ? best : null;
+  if (most >= 0.9) return best;
+  const words = name.toLowerCase().split(/\s+/).filter(Boolean);
+  const last = (parts) => words.findLastIndex((_, at) => parts.every((part, i) => part === words[at + i]));
+  const named = known.map((other) => [other.split(" ").length, last(other.split(" ")), other]).filter(([, at]) => at >= 0);
+  named.sort(([a, i], [b, j]) => b - a || j - i);
+  return named[0]?.[2] ?? (most >= 0.65 ? best : null);
 }
