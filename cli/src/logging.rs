@@ -102,9 +102,9 @@ where
         ctx.field_format().format_fields(Writer::new(&mut fields), event)?;
         for letter in without_secrets(&fields).chars() {
             if is_control(letter) {
-                write!(writer, "{}", letter.escape_default())?
+                write!(writer, "{}", letter.escape_default())?;
             } else {
-                writer.write_char(letter)?
+                writer.write_char(letter)?;
             }
         }
         writeln!(writer)

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use half::bf16;
 use ocelli_engines::{Device, ElementType, RowWriter, Tensor};
 use ocelli_tracking::masklets::{MemorySlot, ObjectId, PointerSlot};
 
@@ -11,7 +12,8 @@ use ocelli_error::{Error, ErrorKind, Result};
 const FIRST_ROWS: usize = 8;
 
 /// The memories and pointers of the objects of one session, by slot. An object has all its memories on one device.
-pub(super) struct MemoryBank {
+#[doc(hidden)]
+pub struct MemoryBank {
     pub(super) devices: Vec<DeviceMemories>,
     /// Where the memory of each slot is.
     pub(super) places: Vec<Option<Place>>,
@@ -43,8 +45,26 @@ impl MemoryBank {
     }
 
     /// The number of memories that fit, on all devices.
-    pub(super) fn rows(&self) -> usize {
+    pub fn rows(&self) -> usize {
         self.devices.iter().map(DeviceMemories::rows).sum()
+    }
+
+    /// The device of the memories, if it is one with its own memory.
+    pub fn device(&self) -> Option<&Device> {
+        self.devices.first().and_then(|memories| memories.device.as_ref())
+    }
+
+    /// A pointer that was written.
+    pub fn pointer(&self, slot: PointerSlot) -> Option<&[f32]> {
+        self.pointers.get(slot)
+    }
+
+    /// Replaces a pointer.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Mismatch`] if it has another size.
+    pub fn set_pointer(&mut self, slot: PointerSlot, pointer: &Tensor) -> Result<()> {
+        self.pointers.write(slot, pointer, 0)
     }
 
     pub(super) fn place(&self, slot: MemorySlot) -> Option<Place> {
@@ -71,7 +91,7 @@ impl MemoryBank {
     }
 
     /// Writes a memory `[P·P, memory width]` that is in host memory into a slot.
-    pub(super) fn set_memory(&mut self, slot: MemorySlot, memory: &Tensor) -> Result<()> {
+    pub fn set_memory(&mut self, slot: MemorySlot, memory: &Tensor) -> Result<()> {
         let device = self.place(slot).map_or(0, |place| place.device);
         let [patches, width] = self.devices[device].shape;
         let memory = Tensor::f32(&[1, patches, width], memory.as_f32()?.to_vec())
@@ -81,7 +101,7 @@ impl MemoryBank {
     }
 
     /// One memory, in host memory.
-    pub(super) fn memory(&self, slot: MemorySlot) -> Result<Tensor> {
+    pub fn memory(&self, slot: MemorySlot) -> Result<Tensor> {
         let place = self.place(slot).ok_or_else(|| {
             let message = format!("memory slot {} was never written", slot.0);
             Error::new(ErrorKind::InvalidArgument, message)
@@ -113,10 +133,6 @@ impl DeviceMemories {
         Self { memories: Tensor::empty(), device, shape, free: Vec::new(), used: 0, writer }
     }
 
-    pub(super) fn device(&self) -> Option<&Device> {
-        self.device.as_ref()
-    }
-
     /// `[S, P·P, memory width]`.
     pub(super) fn memories(&self) -> &Tensor {
         &self.memories
@@ -143,7 +159,10 @@ impl DeviceMemories {
         let (target, source) = (self.memories.as_f32_mut()?, memory.as_f32()?);
         for (row, source) in rows.iter().zip(source.chunks_exact(count)) {
             let target = &mut target[row * count..][..count];
-            target.iter_mut().zip(source).for_each(|(target, value)| *target = to_bf16(*value));
+            target
+                .iter_mut()
+                .zip(source)
+                .for_each(|(target, value)| *target = bf16::from_f32(*value).to_f32());
         }
         Ok(())
     }
@@ -198,15 +217,6 @@ fn mismatch(what: &str, tensor: &Tensor) -> Error {
         tensor.shape()
     );
     Error::new(ErrorKind::Mismatch, message)
-}
-
-/// Rounds to the nearest number of 8 bits, the even one on ties.
-fn to_bf16(value: f32) -> f32 {
-    if value.is_nan() {
-        return value;
-    }
-    let bits = value.to_bits();
-    f32::from_bits(bits.wrapping_add(0x7fff + (bits >> 16 & 1)) & 0xffff_0000)
 }
 
 #[cfg(test)]
@@ -269,21 +279,5 @@ mod tests {
         assert_eq!(all.get(PointerSlot(0)), Some(&[1.0, 2.0, 3.0][..]));
         assert_eq!(all.get(PointerSlot(3)), None);
         assert!(all.write(PointerSlot(0), &pointers, 2).is_err());
-    }
-
-    #[test]
-    fn memories_are_rounded_to_16_bits() {
-        let cases = [
-            (1.0, 1.0),
-            (1.0 + 1.0 / 256.0, 1.0),
-            (1.0 + 3.0 / 256.0, 1.0 + 4.0 / 256.0),
-            (1.0 + 1.1 / 256.0, 1.0 + 2.0 / 256.0),
-            (-0.1, -0.100_097_656),
-            (0.0, 0.0),
-        ];
-        for (value, rounded) in cases {
-            assert_eq!(to_bf16(value), rounded, "{value}");
-        }
-        assert!(to_bf16(f32::NAN).is_nan());
     }
 }

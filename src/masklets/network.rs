@@ -6,8 +6,7 @@ use ocelli_engines::Tensor;
 use ocelli_export::contract::tensor;
 use ocelli_tracking::masklets::{
     BitMask, Detection, EncodeBatch, EncodeObject, LogitMask, MaskNetwork, MaskPrompt, MaskPromptBatch,
-    MemoryKind, MemorySlot, ObjectId, PointPrompt, PointerSlot, TrackBatch, TrackObject, TrackedMask,
-    prompted_masks,
+    MemoryKind, ObjectId, PointPrompt, PointerSlot, TrackBatch, TrackObject, TrackedMask, prompted_masks,
 };
 
 use super::bank::{DeviceMemories, MemoryBank};
@@ -91,10 +90,10 @@ impl MaskletNetwork {
     }
 
     /// A bank for a session.
-    pub fn bank(&self) -> Bank {
+    pub fn bank(&self) -> MemoryBank {
         let sizes = self.devices[0].graphs.sizes;
         let devices = self.devices.iter().map(|device| device.graphs.device());
-        Bank(MemoryBank::new(devices, [sizes.grid * sizes.grid, sizes.memory], sizes.width))
+        MemoryBank::new(devices, [sizes.grid * sizes.grid, sizes.memory], sizes.width)
     }
 
     /// The objects that each device tracks, on the frame before or on this one.
@@ -468,51 +467,6 @@ fn mismatch(frame: usize, why: &str) -> Error {
     Error::new(ErrorKind::Mismatch, format!("tracking frame {frame}: {why}"))
 }
 
-/// The memories and pointers of one session.
-#[doc(hidden)]
-pub struct Bank(pub(super) MemoryBank);
-
-impl Bank {
-    /// A memory `[1, P·P, memory width]`.
-    ///
-    /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if the slot was never written.
-    pub fn memory(&self, slot: MemorySlot) -> Result<Tensor> {
-        self.0.memory(slot)
-    }
-
-    /// Replaces a memory by one in host memory.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Mismatch`] if it has another size.
-    pub fn set_memory(&mut self, slot: MemorySlot, memory: &Tensor) -> Result<()> {
-        self.0.set_memory(slot, memory)
-    }
-
-    /// A pointer.
-    pub fn pointer(&self, slot: PointerSlot) -> Option<&[f32]> {
-        self.0.pointers.get(slot)
-    }
-
-    /// Replaces a pointer.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Mismatch`] if it has another size.
-    pub fn set_pointer(&mut self, slot: PointerSlot, pointer: &Tensor) -> Result<()> {
-        self.0.pointers.write(slot, pointer, 0)
-    }
-
-    /// The device of the memories, the first of several; `None` for host memory.
-    pub fn device(&self) -> Option<&ocelli_engines::Device> {
-        self.0.devices.first().and_then(DeviceMemories::device)
-    }
-
-    /// The number of memories that it has space for.
-    pub fn rows(&self) -> usize {
-        self.0.rows()
-    }
-}
-
 /// Provides frames by their numbers.
 #[doc(hidden)]
 pub trait MaskFrames {
@@ -529,7 +483,7 @@ pub struct FrameNetwork<'n> {
     /// The graphs.
     pub network: &'n mut MaskletNetwork,
     /// The session's memories.
-    pub bank: &'n mut Bank,
+    pub bank: &'n mut MemoryBank,
     /// The class whose detections the session gets.
     pub class_id: usize,
     /// The frames.
@@ -549,19 +503,19 @@ impl MaskNetwork for FrameNetwork<'_> {
     }
 
     fn track(&mut self, batch: &TrackBatch) -> Result<Vec<TrackedMask>> {
-        self.network.track(batch, &mut self.bank.0)
+        self.network.track(batch, self.bank)
     }
 
     fn prompt_masks(&mut self, batch: &MaskPromptBatch<'_>) -> Result<()> {
-        self.network.prompt_masks(batch, &mut self.bank.0)
+        self.network.prompt_masks(batch, self.bank)
     }
 
     fn prompt_points(&mut self, prompt: &PointPrompt<'_>) -> Result<TrackedMask> {
-        self.network.prompt_points(prompt, &mut self.bank.0)
+        self.network.prompt_points(prompt, self.bank)
     }
 
     fn encode(&mut self, batch: &EncodeBatch<'_>) -> Result<()> {
-        self.network.encode(batch, &mut self.bank.0)
+        self.network.encode(batch, self.bank)
     }
 }
 

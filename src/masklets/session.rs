@@ -12,8 +12,9 @@ use ocelli_tracking::masklets::{
     Click, DetectorPrompt, MaskletOptions, MaskletSession, ObjectId, Retention, RunDirection, VideoShape,
 };
 
+use super::bank::MemoryBank;
 use super::given::to_bits;
-use super::network::{Bank, FrameNetwork, MaskletNetwork};
+use super::network::{FrameNetwork, MaskletNetwork};
 use super::track::{MaskTracker, open};
 use super::tracked::{TrackedFrame, join};
 use crate::detector::Detector;
@@ -92,7 +93,7 @@ impl VideoSessionOptions {
 pub struct VideoSession {
     session: MaskletSession,
     network: MaskletNetwork,
-    bank: Bank,
+    bank: MemoryBank,
     frames: Frames,
     options: MaskletOptions,
     window: Option<usize>,

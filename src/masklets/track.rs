@@ -5,8 +5,9 @@ use ocelli_tracking::masklets::{
     VideoShape,
 };
 
+use super::bank::MemoryBank;
 use super::detect::MaskFrame;
-use super::network::{Bank, FrameNetwork, MaskFrames, MaskletNetwork};
+use super::network::{FrameNetwork, MaskFrames, MaskletNetwork};
 use super::tracked::{TrackedFrame, join};
 use crate::detector::Detector;
 use crate::model::Model;
@@ -46,7 +47,7 @@ impl MaskFrames for Pushed {
 
 struct Class {
     session: MaskletSession,
-    bank: Bank,
+    bank: MemoryBank,
 }
 
 impl MaskTracker {

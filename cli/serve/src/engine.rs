@@ -20,13 +20,13 @@ use sha2::{Digest, Sha256};
 use tokio::sync::oneshot;
 
 use self::features::{FeatureCache, KnownPictures};
-use self::stages::{BackboneStage, PromptStage};
+use self::stages::{BackboneStage, PHRASES, PromptStage};
 use crate::http::body::Asking;
 use crate::http::limits::Limits;
 use crate::http::problem::Problem;
 use crate::metrics::Metrics;
 use crate::objects::{ObjectQuestion, ObjectRecord};
-use crate::queue::{Awaited, Queue};
+use crate::queue::Queue;
 use crate::request::Question;
 
 /// Decoded pictures that wait for the backbone, for each device.
@@ -88,7 +88,8 @@ impl Task {
     }
 }
 
-impl Awaited for EngineRequest {
+impl EngineRequest {
+    /// Whether nobody waits for its answer any more.
     fn is_abandoned(&self) -> bool {
         self.withdrawn.is_cancelled()
     }
@@ -114,37 +115,47 @@ pub(crate) struct Engine {
 impl Engine {
     /// Starts the threads.
     pub fn start(detectors: Vec<Detector>, metrics: Arc<Metrics>, limits: &Limits) -> Self {
-        let queue = Arc::new(Queue::new());
+        let queue = Arc::new(Queue::new(EngineRequest::is_abandoned));
         let devices = detectors.len();
         let (sender, receiver) = sync_channel(AHEAD * devices);
         let receiver = Arc::new(Mutex::new(receiver));
         let known: Vec<_> = (0..devices).map(|_| Arc::new(KnownPictures::default())).collect();
         let tiles = detectors.first().map(|one| (one.tiling(), one.model().manifest().imgsz));
-        let tiles = tiles.unwrap_or_default();
+        let (of_server, side) = tiles.unwrap_or_default();
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let mut threads = Vec::new();
         for _ in 0..cores.div_ceil(2).min(MOST_DECODERS * devices) {
             let (queue, sender, known, limits) =
                 (queue.clone(), sender.clone(), known.clone(), limits.clone());
-            threads.push(named("decode", move || decode_all(&queue, &sender, &known, tiles, &limits)));
+            threads
+                .push(named("decode", move || decode_all(&queue, &sender, &known, of_server, side, &limits)));
         }
         for (detector, known) in detectors.into_iter().zip(known) {
             let (encoded, to_search) = sync_channel(0);
             let clicks = detector.model().manifest().tracker.is_some();
             let alone = detector.is_in_low_memory().then(Arc::default);
-            let Stages { text, mut encoder, mut decoder, segmenter, .. } = detector.into_stages();
+            let Stages { mut text, mut encoder, mut decoder, segmenter, .. } = detector.into_stages();
             if alone.is_some() {
                 encoder.unload();
                 decoder.unload();
             }
             let encoder = Arc::new(Mutex::new(encoder));
             let cache = FeatureCache::new(limits.feature_bytes / devices, known, metrics.clone());
-            let of_first = (encoder.clone(), alone.clone());
-            let mut first = BackboneStage::new(of_first, clicks, cache, metrics.clone(), limits.clone());
+            let mut first = BackboneStage {
+                encoder: encoder.clone(),
+                alone: alone.clone(),
+                clicks,
+                cache,
+                metrics: metrics.clone(),
+                limits: limits.clone(),
+            };
             let receiver = receiver.clone();
             threads.push(named("backbone", move || first.run(&receiver, &encoded)));
-            let of_second = (text, encoder, alone, decoder, segmenter);
-            let mut second = PromptStage::new(of_second, metrics.clone(), limits.clone());
+            text.keep_in_memory(PHRASES);
+            let options = decoder.post_processing().clone();
+            let (metrics, limits) = (metrics.clone(), limits.clone());
+            let mut second =
+                PromptStage { text, encoder, alone, decoder, segmenter, options, metrics, limits };
             threads.push(named("prompts", move || second.run(&to_search)));
         }
         Self { queue, threads: Mutex::new(threads) }
@@ -210,7 +221,8 @@ fn decode_all(
     queue: &Queue<EngineRequest>,
     decoded: &SyncSender<Decoded>,
     known: &[Arc<KnownPictures>],
-    (of_server, side): (Option<Tiling>, usize),
+    of_server: Option<Tiling>,
+    side: usize,
     limits: &Limits,
 ) {
     while let Some(job) = queue.pop() {

@@ -4,15 +4,11 @@ use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// Work that somebody waits for.
-pub(crate) trait Awaited {
-    /// Whether nobody waits for it any more.
-    fn is_abandoned(&self) -> bool;
-}
-
 /// Jobs of several clients. A client with many jobs does not delay another with one: their jobs alternate. The jobs of one
 /// client keep their order. How many there are is limited by the slots that requests hold.
 pub(crate) struct Queue<J> {
+    /// Whether nobody waits for it any more.
+    is_abandoned: fn(&J) -> bool,
     state: Mutex<State<J>>,
     changed: Condvar,
 }
@@ -24,10 +20,10 @@ struct State<J> {
     is_closed: bool,
 }
 
-impl<J: Awaited> Queue<J> {
-    pub fn new() -> Self {
+impl<J> Queue<J> {
+    pub fn new(is_abandoned: fn(&J) -> bool) -> Self {
         let state = State { jobs: HashMap::new(), turns: VecDeque::new(), is_closed: false };
-        Self { state: Mutex::new(state), changed: Condvar::new() }
+        Self { is_abandoned, state: Mutex::new(state), changed: Condvar::new() }
     }
 
     fn lock(&self) -> MutexGuard<'_, State<J>> {
@@ -64,7 +60,7 @@ impl<J: Awaited> Queue<J> {
                 } else {
                     state.turns.push_back(client);
                 }
-                if let Some(job) = job.filter(|job| !job.is_abandoned()) {
+                if let Some(job) = job.filter(|job| !(self.is_abandoned)(job)) {
                     return Some(job);
                 }
             }
@@ -74,7 +70,7 @@ impl<J: Awaited> Queue<J> {
 
     /// The number of jobs that somebody waits for.
     pub fn len(&self) -> usize {
-        self.lock().jobs.values().flatten().filter(|job| !job.is_abandoned()).count()
+        self.lock().jobs.values().flatten().filter(|job| !(self.is_abandoned)(job)).count()
     }
 
     /// Drops all jobs and ends those who wait for one.
@@ -92,15 +88,9 @@ impl<J: Awaited> Queue<J> {
 mod tests {
     use super::*;
 
-    impl Awaited for (u8, bool) {
-        fn is_abandoned(&self) -> bool {
-            self.1
-        }
-    }
-
     #[test]
     fn clients_take_turns_and_abandoned_jobs_are_skipped() {
-        let queue = Queue::new();
+        let queue = Queue::new(|job: &(u8, bool)| job.1);
         let client = |number: u8| IpAddr::from([127, 0, 0, number]);
         for job in 0..4 {
             queue.push(client(1), (job, job == 1));

@@ -250,7 +250,7 @@ pub fn run(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<()> {
     cancel_on_interrupt(&cancellation);
     if args.benchmark {
         let prompts = prompts(&plan.classes, &args.exemplar)?;
-        return benchmark::run(args, log, (&plan.classes, &prompts), &plan.source, &cancellation);
+        return benchmark::run(args, log, &plan.classes, &prompts, &plan.source, &cancellation);
     }
     let prompts = plan.prompts(args)?;
     let names: Vec<&str> = plan.classes.names().collect();
@@ -462,7 +462,7 @@ fn motion_gate(args: &VideoArgs) -> anyhow::Result<Option<MotionGate>> {
     let Some(seconds) = args.when_moving else { return Ok(None) };
     let interval = Duration::try_from_secs_f64(seconds).ok().filter(|interval| !interval.is_zero());
     let interval = interval.ok_or_else(|| {
-        usage(format!("--when-moving={seconds}: expected the longest time between two looks in seconds"))
+        usage(format!("--when-moving={seconds}: expected the longest time between two detections in seconds"))
     })?;
     Ok(Some(MotionGate::new(interval)?))
 }

@@ -185,7 +185,8 @@ impl Accuracy {
 impl ClassAccuracy {
     /// As [`Accuracy::new`], of the category with this id and name.
     pub(super) fn new(
-        (category_id, name): (u64, &str),
+        category_id: u64,
+        name: &str,
         instances: usize,
         precision: impl Fn(Range<usize>, usize) -> Option<f64>,
         recall: impl Fn(usize, usize) -> Option<f64>,
@@ -237,7 +238,7 @@ fn figures(truth: &Truth, arrays: &AccumulatedEval, image_ids: &[u64]) -> Accura
     let rows = arrays.cat_ids.iter().enumerate().filter_map(|(k, &id)| {
         let (count, one) = (*instances.get(&id)?, k..k + 1);
         let (precision, recall) = (precision(one.clone()), recall(one));
-        Some(ClassAccuracy::new((id, truth.category_name(id)), count, precision, recall))
+        Some(ClassAccuracy::new(id, truth.category_name(id), count, precision, recall))
     });
     let mut rows: Vec<ClassAccuracy> = rows.collect();
     let index = |row: &ClassAccuracy| truth.categories().iter().position(|c| c.id == row.category_id);

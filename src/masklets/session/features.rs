@@ -101,7 +101,7 @@ impl Frames {
         let mut embedded = self.text.embed(prompts)?;
         let has_exemplars = prompts.iter().any(|prompt| !prompt.exemplars().is_empty());
         if has_exemplars && !matches!(self.source.pictures, Pictures::Features(_)) {
-            embedded = self.detector.keep_exemplars(self.source.read(frame)?.image(), &embedded)?;
+            embedded = self.detector.keep_exemplars(&*self.source.read(frame)?, &embedded)?;
         }
         self.detector.set_prompts(Some(embedded));
         self.asked = Some((kind, frame));
@@ -120,7 +120,7 @@ impl Frames {
             None => false,
         };
         let picture = self.source.read(number)?;
-        self.detector.run_into(picture.image(), detects, &mut self.current, &mut StageTimes::default())
+        self.detector.run_into(&*picture, detects, &mut self.current, &mut StageTimes::default())
     }
 }
 

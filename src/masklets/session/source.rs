@@ -1,5 +1,6 @@
 //! The pictures of a session.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 
@@ -129,34 +130,31 @@ impl SessionSource {
     /// # Errors
     /// [`ErrorKind::InvalidData`] if the video ends before it; errors of reading the frame, and if its size is not that of the first.
     pub fn picture(&mut self, frame: usize) -> Result<Image> {
-        Ok(match self.read(frame)? {
-            Picture::Owned(image) => image,
-            Picture::Borrowed(image) => image.clone(),
-        })
+        self.read(frame).map(Cow::into_owned)
     }
 
     /// The picture of a frame, of the size of the first one.
-    pub(super) fn read(&mut self, number: usize) -> Result<Picture<'_>> {
+    pub(super) fn read(&mut self, number: usize) -> Result<Cow<'_, Image>> {
         let count = self.shape.frames.unwrap_or(0);
         let (name, picture) = match &mut self.pictures {
             Pictures::Files(files) => {
                 let file =
                     files.get(number).ok_or_else(|| missing(&self.name, number, files.len(), count))?;
-                (file.display().to_string(), Picture::Owned(Image::open(file)?))
+                (file.display().to_string(), Cow::Owned(Image::open(file)?))
             }
             Pictures::Reopened(video) => {
-                (self.name.clone(), Picture::Borrowed(video.read(&self.name, number, count)?))
+                (self.name.clone(), Cow::Borrowed(video.read(&self.name, number, count)?))
             }
             Pictures::Pushed(first, frames) => {
                 let frame = number.checked_sub(*first).and_then(|index| frames.get(index));
                 let frame = frame.ok_or_else(|| missing(&self.name, number, count, count))?;
-                (self.name.clone(), Picture::Borrowed(frame))
+                (self.name.clone(), Cow::Borrowed(frame))
             }
             Pictures::Features(_) => {
                 return Err(Error::new(ErrorKind::Internal, "features have no pictures"));
             }
         };
-        check_size(&name, number, picture.image(), self.shape)?;
+        check_size(&name, number, &picture, self.shape)?;
         Ok(picture)
     }
 
@@ -185,21 +183,6 @@ impl SessionSource {
     /// The first frame that was not dropped.
     pub(super) fn first(&self) -> usize {
         if let Pictures::Pushed(first, _) = self.pictures { first } else { 0 }
-    }
-}
-
-/// A picture of a frame.
-pub(super) enum Picture<'p> {
-    Owned(Image),
-    Borrowed(&'p Image),
-}
-
-impl Picture<'_> {
-    pub(super) fn image(&self) -> &Image {
-        match self {
-            Self::Owned(image) => image,
-            Self::Borrowed(image) => image,
-        }
     }
 }
 

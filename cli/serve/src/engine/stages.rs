@@ -19,11 +19,10 @@ use super::{Decoded, EngineAnswer, EngineRequest, Key, Reply, Task, decode};
 use crate::http::limits::Limits;
 use crate::metrics::Metrics;
 use crate::objects::{ObjectQuestion, ObjectRecord};
-use crate::queue::Awaited;
 use crate::request::Question;
 
 /// New phrases that are kept in memory.
-const PHRASES: usize = 2_000;
+pub(super) const PHRASES: usize = 2_000;
 /// Objects whose masks are computed at once.
 const TOGETHER: usize = 16;
 
@@ -51,26 +50,16 @@ pub(super) struct Encoded {
 
 /// Computes features, and keeps those of the last pictures.
 pub(super) struct BackboneStage {
-    encoder: SharedEncoder,
-    alone: Alone,
+    pub encoder: SharedEncoder,
+    pub alone: Alone,
     /// Whether the model takes clicks. Their features cost the backbone nothing, so that every picture has them.
-    clicks: bool,
-    cache: FeatureCache,
-    metrics: Arc<Metrics>,
-    limits: Limits,
+    pub clicks: bool,
+    pub cache: FeatureCache,
+    pub metrics: Arc<Metrics>,
+    pub limits: Limits,
 }
 
 impl BackboneStage {
-    pub fn new(
-        (encoder, alone): (SharedEncoder, Alone),
-        clicks: bool,
-        cache: FeatureCache,
-        metrics: Arc<Metrics>,
-        limits: Limits,
-    ) -> Self {
-        Self { encoder, alone, clicks, cache, metrics, limits }
-    }
-
     /// Works until no more pictures come, or nobody takes them.
     pub fn run(&mut self, decoded: &Mutex<Receiver<Decoded>>, encoded: &SyncSender<Encoded>) {
         loop {
@@ -88,7 +77,7 @@ impl BackboneStage {
             }
             let (start, mut times) = (Instant::now(), StageTimes::default());
             let picture =
-                catch_unwind(AssertUnwindSafe(|| self.picture(key, (image, tiling), &job, &mut times)));
+                catch_unwind(AssertUnwindSafe(|| self.picture(key, image, tiling, &job, &mut times)));
             match picture.unwrap_or_else(|_| Err(panicked())) {
                 Ok(picture) => {
                     if encoded.send(Encoded { picture, job, start, times }).is_err() {
@@ -108,7 +97,8 @@ impl BackboneStage {
     fn picture(
         &mut self,
         key: Key,
-        (image, tiling): (Option<Image>, Option<Tiling>),
+        image: Option<Image>,
+        tiling: Option<Tiling>,
         job: &EngineRequest,
         times: &mut StageTimes,
     ) -> Result<Arc<Picture>> {
@@ -147,50 +137,34 @@ impl BackboneStage {
 
 /// Searches features for the prompts of a question, or for the objects that are shown.
 pub(super) struct PromptStage {
-    text: TextEmbedder,
-    encoder: SharedEncoder,
-    alone: Alone,
-    decoder: PromptDecoder,
-    segmenter: ObjectSegmenter,
-    options: PostProcessOptions,
-    metrics: Arc<Metrics>,
-    limits: Limits,
+    pub text: TextEmbedder,
+    pub encoder: SharedEncoder,
+    pub alone: Alone,
+    pub decoder: PromptDecoder,
+    pub segmenter: ObjectSegmenter,
+    pub options: PostProcessOptions,
+    pub metrics: Arc<Metrics>,
+    pub limits: Limits,
 }
 
 impl PromptStage {
-    pub fn new(
-        (mut text, encoder, alone, decoder, segmenter): (
-            TextEmbedder,
-            SharedEncoder,
-            Alone,
-            PromptDecoder,
-            ObjectSegmenter,
-        ),
-        metrics: Arc<Metrics>,
-        limits: Limits,
-    ) -> Self {
-        text.keep_in_memory(PHRASES);
-        let options = decoder.post_processing().clone();
-        Self { text, encoder, alone, decoder, segmenter, options, metrics, limits }
-    }
-
     /// Answers until no more pictures come.
     pub fn run(&mut self, encoded: &Receiver<Encoded>) {
         while let Ok(Encoded { picture, job, start, times }) = encoded.recv() {
             if job.is_abandoned() {
                 continue;
             }
-            let (EngineRequest { task, withdrawn, .. }, since) = (job, (start, times));
+            let EngineRequest { task, withdrawn, .. } = job;
             match task {
                 Task::Detect(question, reply) => {
-                    self.answer(picture, since, reply, |stage, picture, times| {
+                    self.answer(picture, start, times, reply, |stage, picture, times| {
                         let found = stage.search(picture, &question, &withdrawn, times)?;
                         let count = found.len();
                         Ok((found, count))
                     });
                 }
                 Task::Segment(shown, reply) => {
-                    self.answer(picture, since, reply, |stage, picture, times| {
+                    self.answer(picture, start, times, reply, |stage, picture, times| {
                         Ok((stage.segment(picture, &shown, &withdrawn, times)?, 0))
                     });
                 }
@@ -202,7 +176,8 @@ impl PromptStage {
     fn answer<T>(
         &mut self,
         picture: Arc<Picture>,
-        (start, mut times): (Instant, StageTimes),
+        start: Instant,
+        mut times: StageTimes,
         reply: Reply<T>,
         work: impl FnOnce(&mut Self, &Picture, &mut StageTimes) -> Result<(T, usize)>,
     ) {
@@ -262,7 +237,7 @@ impl PromptStage {
         let mut records = Vec::new();
         for (number, objects) in shown.objects.chunks(TOGETHER).enumerate() {
             if withdrawn.is_cancelled() {
-                return Err(Error::new(ErrorKind::Cancelled, "nobody waits for these masks any more"));
+                return Err(Error::new(ErrorKind::Cancelled, "the request was withdrawn"));
             }
             let masks: Vec<Vec<ObjectMask>> = if shown.multimask {
                 let found = self.segmenter.segment_multimask(&picture.features, objects)?;

@@ -1,4 +1,4 @@
-//! What every request has to pass: the host, the origin and the token; and the headers of every answer.
+//! The checks of every request: the host, the origin and the token; and the headers of every answer.
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -130,7 +130,7 @@ impl Origin {
         Ok(format!("{}{encoded}", self.base))
     }
 
-    /// The value of the header: a legacy token as it is, a personal access token exchanged for one that lives shortly.
+    /// The value of the header: a legacy token as it is, a personal access token exchanged for one that is valid for a short time.
     async fn authorization(&self, most: usize) -> Result<Option<String>, String> {
         let Some(token) = &self.token else { return Ok(None) };
         if token.split('.').count() != 3 {

@@ -97,7 +97,7 @@ pub fn open(args: &EvalArgs, truth: &Truth, task: &Task, log: &LogArgs) -> anyho
     if args.compare.is_empty() {
         let name =
             args.model.model.as_ref().map_or_else(|| BUILT_IN.into(), |path| path.display().to_string());
-        return Ok(vec![Contender::model(name, args, &args.model, (truth, task), log)?]);
+        return Ok(vec![Contender::model(name, args, &args.model, truth, task, log)?]);
     }
     let open = |path: &PathBuf| {
         if path.is_file() {
@@ -108,7 +108,7 @@ pub fn open(args: &EvalArgs, truth: &Truth, task: &Task, log: &LogArgs) -> anyho
         }
         let built_in = path.as_os_str() == BUILT_IN && !path.exists();
         let model = ModelArgs { model: (!built_in).then(|| path.clone()), ..args.model.clone() };
-        Contender::model(path.display().to_string(), args, &model, (truth, task), log)
+        Contender::model(path.display().to_string(), args, &model, truth, task, log)
     };
     args.compare.iter().map(open).collect()
 }
@@ -127,7 +127,8 @@ impl Contender {
         name: String,
         args: &EvalArgs,
         model: &ModelArgs,
-        (truth, task): (&Truth, &Task),
+        truth: &Truth,
+        task: &Task,
         log: &LogArgs,
     ) -> anyhow::Result<Self> {
         let prompts = if args.gives_boxes() { None } else { Some(task.prompts(truth)?) };

@@ -40,7 +40,8 @@ impl Times {
 pub fn run(
     args: &VideoArgs,
     log: &LogArgs,
-    (classes, prompts): (&ClassMap, &Prompts),
+    classes: &ClassMap,
+    prompts: &Prompts,
     source: &SourceArgs,
     cancellation: &Cancellation,
 ) -> anyhow::Result<()> {

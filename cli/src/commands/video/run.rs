@@ -1,6 +1,6 @@
 //! A run: its options, what it draws and counts, and how it ends.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use image::RgbImage;
@@ -17,7 +17,7 @@ use super::VideoArgs;
 use super::VideoArgs;
 use super::comparison::Comparison;
 use super::progress::LiveProgress;
-use super::sinks::{SinkArgs, Sinks};
+use super::sinks::Sinks;
 use super::summary::{Counts, RunReport, SourceReport, source_line, stage_table};
 use super::zones::{Counting, ZoneDrawing};
 use crate::output::is_stdout;
@@ -122,9 +122,9 @@ impl VideoRun<'_> {
         let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         if stats.frames_out > 0 && !sinks.stdout && !self.args.stats.as_deref().is_some_and(is_stdout) {
             if counts.is_empty() {
-                status(self.log, "nothing was detected")
+                status(self.log, "nothing was detected");
             } else {
-                print(|out| out.write_all(counts.table(self.args.has_tracks()).as_bytes()))?
+                print(|out| out.write_all(counts.table(self.args.has_tracks()).as_bytes()))?;
             }
             if let Some(comparison) = &self.comparison {
                 let table = comparison.lock().unwrap_or_else(PoisonError::into_inner).table();
@@ -171,10 +171,8 @@ impl VideoRun<'_> {
         }
         if error.is_none() {
             let written = |path: &Path| status(self.log, &format!("→ {}", path.display()));
-            let SinkArgs { output, jsonl, mot, mcap, crops, save_txt, events, .. } = &self.args.sinks;
-            let files = [output, jsonl, mot, mcap, crops, save_txt, events, &self.args.stats];
-            let files = files.into_iter().flatten().map(PathBuf::as_path);
-            let files = files.chain(self.args.sinks.of_masks().into_iter().filter_map(|(_, path)| path));
+            let stats = self.args.stats.as_deref();
+            let files = self.args.sinks.outputs().into_iter().map(|(_, path)| path).chain(stats);
             files.filter(|path| !is_stdout(path) && path.exists()).for_each(written);
             if self.args.sinks.is_empty() {
                 status(

@@ -97,10 +97,23 @@ pub struct Sinks<'s> {
 impl SinkArgs {
     /// Whether anything is written or shown.
     pub fn is_empty(&self) -> bool {
-        let files =
-            [&self.output, &self.jsonl, &self.mot, &self.mcap, &self.crops, &self.save_txt, &self.zones];
-        let has_masks = self.of_masks().iter().any(|(_, path)| path.is_some());
-        files.iter().all(|file| file.is_none()) && !has_masks && !self.display && self.mjpeg.is_none()
+        let has_none = self.outputs().is_empty() && self.zones.is_none();
+        has_none && !self.display && self.mjpeg.is_none()
+    }
+
+    /// The files and folders that are written, with their flags.
+    pub fn outputs(&self) -> Vec<(&'static str, &Path)> {
+        let others = [
+            ("--output", &self.output),
+            ("--jsonl", &self.jsonl),
+            ("--mot", &self.mot),
+            ("--mcap", &self.mcap),
+            ("--crops", &self.crops),
+            ("--save-txt", &self.save_txt),
+            ("--events", &self.events),
+        ];
+        let others = others.into_iter().map(|(flag, path)| (flag, path.as_deref()));
+        others.chain(self.of_masks()).filter_map(|(flag, path)| Some((flag, path?))).collect()
     }
 
     /// The outputs that need tracks with masks.
@@ -150,17 +163,10 @@ impl SinkArgs {
     /// If one does.
     pub fn check_against(&self, read: &[PathBuf], stats: Option<&Path>) -> anyhow::Result<()> {
         let read: Vec<PathBuf> = read.iter().filter_map(|path| path.canonicalize().ok()).collect();
-        let output = self.output.as_deref();
-        let files =
-            [("--output", output), ("--jsonl", self.jsonl.as_deref()), ("--mot", self.mot.as_deref())];
-        let more =
-            [("--mcap", self.mcap.as_deref()), ("--stats", stats), ("--events", self.events.as_deref())];
-        for (flag, path) in files.into_iter().chain(more).chain(self.of_masks()) {
-            let Some(path) = path.filter(|path| path.canonicalize().is_ok_and(|path| read.contains(&path)))
-            else {
-                continue;
-            };
-            refuse!("{flag}, {}: it is the input; name another path", path.display());
+        for (flag, path) in self.outputs().into_iter().chain(stats.map(|path| ("--stats", path))) {
+            if path.canonicalize().is_ok_and(|path| read.contains(&path)) {
+                refuse!("{flag}, {}: it is the input; name another path", path.display());
+            }
         }
         let holds_input = |folder: &Path| {
             let folder = folder.canonicalize().ok();
@@ -170,7 +176,7 @@ impl SinkArgs {
             let why = "the folder contains input images, which could be overwritten; name another folder";
             refuse!("--davis, {}: {why}", folder.display());
         }
-        let Some(target) = output.filter(|path| !is_stdout(path) && is_sequence(path)) else {
+        let Some(target) = self.output.as_deref().filter(|path| !is_stdout(path) && is_sequence(path)) else {
             return Ok(());
         };
         let is_pattern = is_picture_pattern(target);
@@ -196,13 +202,11 @@ impl SinkArgs {
     /// # Errors
     /// If one cannot.
     pub fn check_several(&self) -> anyhow::Result<()> {
-        let boxes = [("--mot", &self.mot), ("--crops", &self.crops), ("--save-txt", &self.save_txt)];
-        let boxes = boxes.map(|(flag, path)| (flag, path.as_deref()));
-        for (flag, path) in boxes.into_iter().chain(self.of_masks()) {
-            if path.is_some() {
-                let why = "it does not tell several sources apart: use --jsonl, or run once for each source";
-                refuse!("{flag}: {why}");
-            }
+        let of_one = |flag: &str| !["--output", "--jsonl", "--mcap", "--events"].contains(&flag);
+        if let Some((flag, _)) = self.outputs().into_iter().find(|(flag, _)| of_one(flag)) {
+            refuse!(
+                "{flag}: it does not tell several sources apart: use --jsonl, or run once for each source"
+            );
         }
         Ok(())
     }
@@ -230,11 +234,11 @@ impl SinkArgs {
         cancellation: &Cancellation,
         log: &LogArgs,
     ) -> anyhow::Result<Sinks<'static>> {
-        let stdout = Path::new("-");
-        let has_stdout = self.events.as_deref() == Some(stdout);
+        let lines = [&self.mot, &self.mots, &self.mcap, &self.jsonl, &self.events];
+        let has_stdout = lines.into_iter().flatten().any(|path| is_stdout(path));
         let mut sinks = Sinks { all: Vec::new(), video: false, stdout: has_stdout };
         match (self.output.as_deref(), self.raw_out) {
-            (Some(path), Some(order)) if path == stdout => {
+            (Some(path), Some(order)) if is_stdout(path) => {
                 sinks.all.push(Box::new(RawWriter::new("stdout", order, unbuffered_stdout()?)));
                 sinks.stdout = true;
             }
@@ -266,40 +270,28 @@ impl SinkArgs {
             }
             sinks.all.push(Box::new(grid));
         }
-        if let Some(folder) = &self.crops {
-            sinks.all.push(Box::new(Crops::create(folder, tracked).map_err(with_flag("--crops"))?));
-        }
-        if let Some(folder) = &self.save_txt {
-            sinks.all.push(Box::new(label_files(folder)?));
-        }
-        if let Some(folder) = &self.cutouts {
-            sinks.all.push(Box::new(Cutouts::create(folder).map_err(with_flag("--cutouts"))?));
-        }
-        if let Some(folder) = &self.davis {
-            sinks.all.push(Box::new(MaskPngs::create(folder).map_err(with_flag("--davis"))?));
-        }
-        if let Some(path) = &self.youtube_vis {
-            sinks.all.push(Box::new(YouTubeVis::create(path)));
-        }
         // Lines last: a frame that they list is complete in the other outputs.
-        if let Some(path) = &self.mot {
-            sinks.all.push(Box::new(MotFile::create(path, tracked)?));
-            sinks.stdout |= path == stdout;
-        }
-        if let Some(path) = &self.mots {
-            sinks.all.push(Box::new(MotsFile::create(path)?));
-            sinks.stdout |= path == stdout;
-        }
-        if let Some(path) = &self.mcap {
-            sinks.all.push(Box::new(McapFile::create(path)?));
-            sinks.stdout |= path == stdout;
-        }
-        if let Some(path) = &self.jsonl {
-            sinks.all.push(Box::new(JsonLines::create(path)?));
-            sinks.stdout |= path == stdout;
+        type Create<'c> = &'c dyn Fn(&Path) -> ocelli::Result<Box<dyn Sink>>;
+        let others: [(&Option<PathBuf>, Create<'_>); 9] = [
+            (&self.crops, &|path| boxed(Crops::create(path, tracked).map_err(with_flag("--crops")))),
+            (&self.save_txt, &|path| boxed(label_files(path))),
+            (&self.cutouts, &|path| boxed(Cutouts::create(path).map_err(with_flag("--cutouts")))),
+            (&self.davis, &|path| boxed(MaskPngs::create(path).map_err(with_flag("--davis")))),
+            (&self.youtube_vis, &|path| boxed(Ok(YouTubeVis::create(path)))),
+            (&self.mot, &|path| boxed(MotFile::create(path, tracked))),
+            (&self.mots, &|path| boxed(MotsFile::create(path))),
+            (&self.mcap, &|path| boxed(McapFile::create(path))),
+            (&self.jsonl, &|path| boxed(JsonLines::create(path))),
+        ];
+        for (path, create) in others {
+            sinks.all.extend(path.as_deref().map(create).transpose()?);
         }
         Ok(sinks)
     }
+}
+
+fn boxed<S: Sink + 'static>(sink: ocelli::Result<S>) -> ocelli::Result<Box<dyn Sink>> {
+    Ok(Box::new(sink?))
 }
 
 /// A picture in a folder that no run has written, by its name.

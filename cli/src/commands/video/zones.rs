@@ -466,7 +466,8 @@ impl ZoneSink {
     }
 
     fn write_events(
-        (events, deliveries): (&mut Option<JsonLines>, &mut [Delivery]),
+        events: &mut Option<JsonLines>,
+        deliveries: &mut [Delivery],
         one: &SourceCounter,
         found: &[ZoneEvent],
         wall_time: Option<f64>,
@@ -519,10 +520,10 @@ impl Sink for ZoneSink {
         }
         let captured = outcome.captured.and_then(|captured| captured.duration_since(UNIX_EPOCH).ok());
         let wall_time = captured.map(|since| rounded(since.as_secs_f64(), 1e6));
-        let to = (&mut self.events, &mut self.deliveries[..]);
-        self.counting.with_counter(outcome, |one| {
+        let Self { counting, events, deliveries, .. } = self;
+        counting.with_counter(outcome, |one| {
             let found = one.update(outcome).to_vec();
-            Self::write_events(to, one, &found, wall_time)
+            Self::write_events(events, deliveries, one, &found, wall_time)
         })?
     }
 
@@ -530,7 +531,7 @@ impl Sink for ZoneSink {
         let Self { counting, events, deliveries, .. } = self;
         for one in counting.lock().iter_mut().flatten() {
             let found = one.counter.finish().to_vec();
-            Self::write_events((&mut *events, &mut *deliveries), one, &found, None)?;
+            Self::write_events(events, deliveries, one, &found, None)?;
         }
         self.deliveries.iter_mut().for_each(Delivery::finish);
         Ok(())

@@ -110,7 +110,7 @@ impl TrackSequence {
     /// The same with places in place of ids.
     pub(super) fn placed(&self) -> PlacedSequence<'_> {
         let places = |of: fn(&TrackFrame) -> &Vec<u64>| -> BTreeMap<u64, usize> {
-            let ids: BTreeSet<u64> = self.frames.iter().flat_map(|frame| of(frame)).copied().collect();
+            let ids: BTreeSet<u64> = self.frames.iter().flat_map(of).copied().collect();
             ids.into_iter().zip(0..).collect()
         };
         let (row_of, column_of) = (places(|frame| &frame.objects), places(|frame| &frame.tracks));

@@ -86,7 +86,7 @@ pub(super) fn accuracy(classes: &[Class]) -> Accuracy {
         let objects = class.videos.iter().flat_map(|video| &video.objects);
         let instances = objects.filter(|one| !one.is_crowd).count();
         let (precision, recall) = figures(place..place + 1);
-        (instances > 0).then(|| ClassAccuracy::new((class.id, &class.name), instances, precision, recall))
+        (instances > 0).then(|| ClassAccuracy::new(class.id, &class.name, instances, precision, recall))
     });
     let per_class = per_class.collect();
     let (precision, recall) = figures(0..classes.len());
