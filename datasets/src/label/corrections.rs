@@ -1,9 +1,10 @@
 //! What a person corrected stays, in every situation that lost it once.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use ocelli::{BoundingBox, Detection, Error, ErrorKind, Mask, Result};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::label::record::identity;
 use crate::label::store::disk::WRITES_LEFT;
@@ -73,6 +74,42 @@ impl Place {
 
     pub fn remove(&self, name: &str) {
         std::fs::remove_file(self.path(name)).expect("it is there");
+    }
+
+    /// Writes the state of a data set as earlier versions did, which had a file for each part of it.
+    pub fn make_earlier(&self, output: &str) {
+        let folder = format!("{output}/.ocelli-label");
+        let Some(text) = self.read(&format!("{folder}/state.jsonl")) else { return };
+        let mut files = String::from("{\"ocelli_label_written\":1}\n");
+        let (mut images, mut saved, mut contents) = (BTreeMap::new(), BTreeMap::new(), Value::Null);
+        for event in text.lines().skip(1).filter_map(|line| serde_json::from_str::<Value>(line).ok()) {
+            let of = |key: &str| event.get(key).cloned();
+            if let Some(new) = of("files") {
+                files += &format!("{new}\n");
+            }
+            if let Some(Value::Object(new)) = of("images") {
+                images.extend(new);
+            }
+            for image in of("saved").iter().flat_map(|new| new.as_array().into_iter().flatten()) {
+                saved.insert(image["name"].to_string(), image.clone());
+            }
+            if event == "discarded" {
+                saved.clear();
+            }
+            contents = of("contents").unwrap_or(contents);
+        }
+        self.remove(&format!("{folder}/state.jsonl"));
+        self.write(&format!("{folder}/written.jsonl"), &files);
+        let images = json!({"ocelli_label_images": 1, "images": images});
+        self.write(&format!("{folder}/images.json"), &images.to_string());
+        if !saved.is_empty() {
+            let saved: Vec<Value> = saved.into_values().collect();
+            let saved = json!({"ocelli_label_saved": 1, "images": saved});
+            self.write(&format!("{folder}/saved.json"), &saved.to_string());
+        }
+        if !contents.is_null() {
+            self.write(&format!("{folder}/contents.json"), &contents.to_string());
+        }
     }
 
     /// Writes images of these names and lengths.
@@ -361,9 +398,7 @@ fn images_stay_in_their_split() {
 
 #[test]
 fn an_empty_or_corrupt_state_is_an_error() {
-    for (state, content) in
-        [("contents.json", ""), ("written.jsonl", ""), ("journal.jsonl", ""), ("written.jsonl", "middle")]
-    {
+    for (state, content) in [("state.jsonl", ""), ("journal.jsonl", ""), ("state.jsonl", "middle")] {
         let (place, mut run) = labelled(&[("a.png", 1)]);
         place.image("b.png", 2);
         place.label(&run).expect("the images can be labelled");
@@ -380,7 +415,7 @@ fn an_empty_or_corrupt_state_is_an_error() {
         let restarted = place.label(&run);
         assert_eq!(place.read("set/labels/train/a.txt").as_deref(), Some(MINE), "{state}");
         // Without its record, nothing is known about corrections.
-        assert_eq!(restarted.is_err(), state == "written.jsonl", "{state}");
+        assert_eq!(restarted.is_err(), state == "state.jsonl", "{state}");
         run.existing.discard_corrections = true;
         place.label(&run).unwrap_or_else(|e| panic!("{state}: {e}"));
         assert_eq!(place.read("set/labels/train/a.txt"), Some(text_of(1, Format::Yolo)), "{state}");

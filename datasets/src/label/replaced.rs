@@ -156,6 +156,7 @@ fn an_image_of_equal_name_size_and_time_is_another_one_if_its_content_is() {
             let place = labelled(&run, &[("a.png", 5), ("b.png", 6)]);
             if !is_known {
                 // A data set of an earlier version.
+                place.make_earlier("set");
                 for file in ["images.json", "journal.jsonl"] {
                     let file = format!("set/.ocelli-label/{file}");
                     let text = place.read(&file).expect("there is one");

@@ -7,5 +7,5 @@ mod prompts;
 mod refine;
 mod turns;
 
-pub use job::{Existing, LabelEvent, LabelJob};
+pub use job::{LabelEvent, LabelJob};
 pub use low_memory::SPILL_BYTES;

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::label::class_map::{Class, ClassMap};
-use crate::label::store::folder::journal_path;
 use crate::label::store::journal::is_growing;
+use crate::label::store::journal_path;
 use ocelli::postprocess::PostProcessOptions;
 use ocelli::tiles::Tiling;
 use ocelli::{Error, ErrorKind, Model, Result};

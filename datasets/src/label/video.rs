@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::label::images::{FoundImage, hash_of};
 use crate::label::record::identity;
+use crate::label::store::STATE_FOLDER;
 use crate::label::store::disk;
-use crate::label::store::folder::STATE_FOLDER;
 use crate::label::store::placer::is_time_of;
 
 /// Which frame of which video an image is.

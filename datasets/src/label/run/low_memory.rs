@@ -53,7 +53,7 @@ impl LabelJob {
         let batch = usize::try_from(spill_bytes / each).unwrap_or(usize::MAX).max(1);
         let preparer = Preparer::new(detector.model().manifest(), false);
         let Stages { mut text, mut encoder, mut decoder, .. } = detector.into_stages();
-        let path = self.folder().spill_path();
+        let path = self.data.spill_path();
         let cannot = |e: std::io::Error| {
             let message = format!(
                 "cannot store features, {}: {e}; a smaller spill_bytes needs less space",

@@ -15,9 +15,8 @@ use crate::label::record::{Record, identity};
 use crate::label::run::prefetch::{Prepared, Preparer, in_order};
 use crate::label::run::prompts::LabelPrompts;
 use crate::label::run::turns::Turns;
-use crate::label::source::{content_of, open_regions};
+use crate::label::source::open_regions;
 use crate::label::store::journal::Entry;
-use crate::label::store::write::place_class_files;
 
 /// After this many failures of an engine in a row, the images are not the cause.
 const MAX_ENGINE_FAILURES: usize = 5;
@@ -181,7 +180,7 @@ impl LabelJob {
         for file in std::mem::take(&mut self.todo) {
             // An image that changed is labelled with all classes.
             let is_same = |entry: &&Entry| !entry.failed && entry.identity == identity(&file.path);
-            let known = self.journal.entry(&file.name).filter(is_same).and_then(|entry| entry.classes);
+            let known = self.data.entry(&file.name).filter(is_same).and_then(|entry| entry.classes);
             groups.entry(known.unwrap_or(0) as usize).or_default().push(file);
         }
         groups
@@ -189,11 +188,7 @@ impl LabelJob {
 
     /// Writes what waits to be written, so that finished images are complete after an error, too.
     pub(crate) fn stopped(&mut self) -> Result<()> {
-        // What is done can be trained on.
-        if !self.placer.written.is_recorded("data.yaml") {
-            place_class_files(&mut self.placer, &self.journal, &self.set, &self.classes)?;
-        }
-        self.placer.written.commit()
+        self.data.stopped()
     }
 
     /// Records the detections in an image, or that it failed. `identity` is that of the file before it was read, and
@@ -206,7 +201,7 @@ impl LabelJob {
         device: usize,
         on_event: &mut dyn FnMut(LabelEvent<'_>) -> Result<()>,
     ) -> Result<()> {
-        let mut record = self.new_record(file, identity)?;
+        let mut record = self.data.new_record(file, identity)?;
         let failures = self.engine_failures.entry(device).or_default();
         match found {
             Ok(((width, height), detections)) => {
@@ -223,22 +218,10 @@ impl LabelJob {
                     return Err(error);
                 }
                 record.error = Some(error.to_string());
-                self.journal.append(&record)?;
+                self.data.record_failure(&record)?;
                 on_event(LabelEvent::Failed { path: &file.path, error: &error })
             }
         }
-    }
-
-    /// A record without a size and instances.
-    pub(crate) fn new_record(&mut self, file: &ImageFile, identity: (u64, u64)) -> Result<Record> {
-        Ok(Record {
-            name: file.name.clone(),
-            source: file.path.to_string_lossy().into_owned().into(),
-            identity,
-            validation: Some(self.placer.settle(&file.name)?),
-            frame: file.frame.clone(),
-            ..Record::default()
-        })
     }
 
     /// Records the instances in an image, and writes its files.
@@ -247,29 +230,16 @@ impl LabelJob {
         mut record: Record,
         on_event: &mut dyn FnMut(LabelEvent<'_>) -> Result<()>,
     ) -> Result<()> {
-        // That of the picture that was read: it was not replaced before the content was read, either.
-        let content = content_of(&record.source);
-        record.content = content.filter(|_| identity(&record.source) == record.identity);
-        // A person may have corrected it since this run started.
-        let is_frozen = match self.journal.entry(&record.name) {
-            Some(entry) => self.placer.is_frozen(&record.name, entry, record.identity)?,
-            None => false,
-        };
-        if !is_frozen {
-            self.journal.append(&record)?;
-            self.placer.place(&record)?;
-        }
+        self.data.record(&mut record)?;
         on_event(LabelEvent::Done { name: &record.name, instances: record.instances.len() })
     }
 
     /// Adds the instances of an earlier run to those of the classes that were added since.
     fn add_known(&mut self, first: usize, record: &mut Record) -> Result<()> {
-        let Some(entry) = self.journal.entry(&record.name).filter(|_| first > 0).cloned() else {
-            return Ok(());
-        };
+        let Some(entry) = self.data.entry(&record.name).filter(|_| first > 0) else { return Ok(()) };
         // An image that changed since is labelled with all classes by the next run.
         record.classes = (entry.identity != record.identity).then_some(0);
-        let known = self.journal.read(&entry)?.instances;
+        let known = self.data.read(entry)?.instances;
         record.instances.extend(known.into_iter().filter(|instance| instance.class < first));
         record.instances.sort_by(|a, b| b.score.total_cmp(&a.score));
         Ok(())

@@ -130,9 +130,10 @@ impl LabelJob {
             let identity = file.map_or((0, 0), |file| identity(&file.path));
             let mut opened = opened.lock().unwrap_or_else(PoisonError::into_inner);
             let (source, frame) = &mut *opened;
-            match source.read_into(frame)? {
-                true => Ok((identity, preparer.prepare_frame(&frame.image)?)),
-                false => Err(video.ends_early(number as u64)),
+            if source.read_into(frame)? {
+                Ok((identity, preparer.prepare_frame(&frame.image)?))
+            } else {
+                Err(video.ends_early(number as u64))
             }
         };
         let look = |device: &mut LabelDevice<'_>, (number, frame): (usize, ReadFrame)| -> SeenFrame {
@@ -273,7 +274,7 @@ impl LabelJob {
         instances: Vec<Instance>,
         on_event: &mut dyn FnMut(LabelEvent<'_>) -> Result<()>,
     ) -> Result<()> {
-        let record = self.new_record(file, identity)?;
+        let record = self.data.new_record(file, identity)?;
         let record = Record { width, height, instances, ..record };
         self.finish_record(record, on_event)
     }
