@@ -7,6 +7,7 @@ use ocelli::{BoundingBox, Detection, Error, ErrorKind, Mask, Result};
 use serde_json::{Value, json};
 
 use crate::label::record::identity;
+use crate::label::run::Seen;
 use crate::label::store::disk::WRITES_LEFT;
 use crate::label::{
     ClassMap, DataSetOptions, Existing, Format, ImageMode, ImageSet, LabelJob, LabelSettings, Shard, Summary,
@@ -135,9 +136,8 @@ impl Place {
                 let identity = identity(&file.path);
                 let found = detect_all(&file.path, classes.iter().map(|class| run.classes[*class]));
                 meanwhile();
-                if let Err(stop) =
-                    job.finish_image((&file, identity), found, (first, &classes), 0, &mut |_| Ok(()))
-                {
+                let seen = Seen { file: &file, identity, found, first, classes: classes.clone(), device: 0 };
+                if let Err(stop) = job.finish_image(seen, &mut |_| Ok(())) {
                     return job.stopped().and(Err(stop));
                 }
             }
@@ -488,9 +488,9 @@ fn a_copy_is_made_once_and_stays_without_its_source() {
     let inode = || place.path("set/images/train/a.png").metadata().map(|meta| meta.ino()).ok();
     let mut job = place.open(&run).expect("a new data set");
     for file in std::mem::take(&mut job.todo) {
-        let found = detect(&file.path);
-        job.finish_image((&file, identity(&file.path)), found, (0, &[0]), 0, &mut |_| Ok(()))
-            .expect("there is room");
+        let (identity, found) = (identity(&file.path), detect(&file.path));
+        let seen = Seen { file: &file, identity, found, first: 0, classes: vec![0], device: 0 };
+        job.finish_image(seen, &mut |_| Ok(())).expect("there is room");
     }
     let first = inode();
     job.finish(&mut || Ok(())).expect("there is room");
@@ -530,7 +530,8 @@ fn an_image_that_is_replaced_while_it_is_read_is_labelled_again() {
     let file = job.todo.remove(0);
     let (before, found) = (identity(&file.path), detect(&file.path));
     place.image("a.png", 2);
-    job.finish_image((&file, before), found, (0, &[0]), 0, &mut |_| Ok(())).expect("there is room");
+    let seen = Seen { file: &file, identity: before, found, first: 0, classes: vec![0], device: 0 };
+    job.finish_image(seen, &mut |_| Ok(())).expect("there is room");
     drop(job.finish(&mut || Ok(())));
     place.label(&run).expect("the images can be labelled");
     assert_eq!(place.read("set/labels/train/a.txt"), Some(text_of(2, Format::Yolo)));

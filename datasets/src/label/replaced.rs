@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use ocelli::ErrorKind;
 
 use crate::label::corrections::{MINE, Place, Run, copies, text_of};
+use crate::label::run::Seen;
 use crate::label::store::disk::REFUSES_HARD_LINKS;
 use crate::label::{Existing, Format, ImageMode, Shard, merge};
 
@@ -317,7 +318,8 @@ fn what_is_done_before_a_stop_can_be_trained_on() {
     let file = job.todo.remove(0);
     let found = crate::label::corrections::detect(&file.path);
     let identity = crate::label::record::identity(&file.path);
-    job.finish_image((&file, identity), found, (0, &[0]), 0, &mut |_| Ok(())).expect("there is room");
+    let seen = Seen { file: &file, identity, found, first: 0, classes: vec![0], device: 0 };
+    job.finish_image(seen, &mut |_| Ok(())).expect("there is room");
     job.stopped().expect("there is room");
     assert!(place.read("set/data.yaml").is_some() && place.read("set/classes.txt").is_some());
 }

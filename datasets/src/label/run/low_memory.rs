@@ -13,7 +13,7 @@ use ocelli::{
 };
 
 use crate::label::images::ImageFile;
-use crate::label::run::job::{LabelEvent, LabelJob, read};
+use crate::label::run::job::{LabelEvent, LabelJob, Seen, read};
 use crate::label::run::prefetch::{Preparer, in_order};
 use crate::label::run::prompts::LabelPrompts;
 
@@ -107,7 +107,8 @@ impl LabelJob {
                         let found = prompts.decode(&mut text, file, &features, &mut decoder);
                         found.map(|found| (size, found))
                     });
-                    job.finish_image((file, identity), found, (first, prompts.classes()), 0, on_event)?;
+                    let classes = prompts.classes().to_vec();
+                    job.finish_image(Seen { file, identity, found, first, classes, device: 0 }, on_event)?;
                 }
                 decoder.unload();
                 features = ImageFeatures::default();

@@ -190,7 +190,7 @@ fn copy_work(joined: &mut DataSet, part: &Part, image: &Owned, name: &str) -> Re
     if !joined.placer.has_own_corrections(name)? {
         let entry = part.entry(image);
         let record = Record { name: name.into(), ..part.journal.read(entry)? };
-        joined.placer.take_pictures((part.folder.root(), &image.name), &record, entry.described)?;
+        joined.placer.take_pictures(part.folder.root(), &image.name, &record, entry.described)?;
     }
     copy_corrections(joined, part, &image.name, name)?;
     // Labels that were corrected for an earlier picture are so in the joined data set.

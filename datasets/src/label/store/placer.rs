@@ -257,8 +257,8 @@ impl Placer {
         let mut counts = vec![0; self.file_names.len()];
         record.instances.iter().for_each(|instance| counts[instance.class] += 1);
         for (class, count) in counts.into_iter().enumerate() {
-            let rest = self.masks_of(&self.state, &folder, (class, count));
-            let others = self.masks_of(&self.state, &masks_folder(&record.name, !validation), (class, 0));
+            let rest = self.masks_of(&self.state, &folder, class, count);
+            let others = self.masks_of(&self.state, &masks_folder(&record.name, !validation), class, 0);
             for file in rest.into_iter().chain(others) {
                 self.state.remove(&file)?;
             }
@@ -267,7 +267,7 @@ impl Placer {
     }
 
     /// The masks of a class in a record, from this number on.
-    fn masks_of(&self, state: &State, folder: &str, (class, from): (usize, usize)) -> Vec<String> {
+    fn masks_of(&self, state: &State, folder: &str, class: usize, from: usize) -> Vec<String> {
         let files = (from..).map(|number| format!("{folder}{}", file_name(&self.file_names, class, number)));
         files.take_while(|file| state.is_recorded(file)).collect()
     }
@@ -275,7 +275,7 @@ impl Placer {
     /// The masks of an image in a record.
     pub fn recorded_masks(&self, state: &State, name: &str, validation: bool) -> Vec<String> {
         let folder = masks_folder(name, validation);
-        (0..self.file_names.len()).flat_map(|class| self.masks_of(state, &folder, (class, 0))).collect()
+        (0..self.file_names.len()).flat_map(|class| self.masks_of(state, &folder, class, 0)).collect()
     }
 
     /// The folders that contain `images/`.
@@ -336,7 +336,7 @@ impl Placer {
             self.make_link(source, &part, &path, is_hard)
         } else {
             // If it was replaced while it was copied, what is there stays until the next run.
-            copy(source, (&part, &path), is_converted, now.1).map(|()| identity(source) == now)
+            copy(source, &part, &path, is_converted, now.1).map(|()| identity(source) == now)
         };
         let placed = made.and_then(|is_made| {
             if !is_made {
@@ -465,7 +465,7 @@ fn is_link_to(path: &Path, source: &Path) -> bool {
 
 /// Copies an image, or converts it to PNG. The copy gets the source's time of the last change, by which it is known to be
 /// up to date.
-fn copy(source: &Path, (part, path): (&Path, &Path), is_converted: bool, changed: u64) -> Result<()> {
+fn copy(source: &Path, part: &Path, path: &Path, is_converted: bool, changed: u64) -> Result<()> {
     let cannot = |e| Error::io("cannot write", path, e);
     let mut to = disk::create(part).map_err(cannot)?;
     if is_converted {

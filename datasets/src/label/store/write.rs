@@ -128,7 +128,7 @@ impl DataSet {
                 let mut is_outdated = false;
                 if let Some(described) = entry.described {
                     let is_other = placer.state.image(name).is_some_and(|known| known.identity != described);
-                    is_outdated = note_described(placer, name, (described, source), is_other)?
+                    is_outdated = note_described(placer, name, described, source, is_other)?
                         || placer.shows_other(name, labelled.as_ref(), described)
                         || placer.has_other_copy(name, described);
                 }
@@ -272,7 +272,7 @@ fn note_picture(
     }
     // A frozen picture is not the one at the source.
     let is_other = placer.state.image(name).is_some_and(|known| known.identity != now || described != now);
-    if note_described(placer, name, (described, now), is_other)? {
+    if note_described(placer, name, described, now, is_other)? {
         summary.outdated.push(name.clone());
     }
     Ok(())
@@ -283,7 +283,8 @@ fn note_picture(
 fn note_described(
     placer: &mut Placer,
     name: &str,
-    (described, now): ((u64, u64), (u64, u64)),
+    described: (u64, u64),
+    now: (u64, u64),
     is_other: bool,
 ) -> Result<bool> {
     let mut labels = placer.corrected_labels(name)?;

@@ -43,14 +43,17 @@ pub(crate) struct LabelDevice<'a> {
 /// What was found in an image.
 pub(crate) type Found = ((u32, u32), Vec<Detection>);
 
-/// An image that a device has looked at: its number, its identity before it was read, what was found and the class of each
-/// prompt.
-struct Seen {
-    number: usize,
-    identity: (u64, u64),
-    found: Result<Found>,
-    classes: Vec<usize>,
-    device: usize,
+/// An image that a device has looked at.
+pub(crate) struct Seen<'a> {
+    pub file: &'a ImageFile,
+    /// Size and time of the file before it was read.
+    pub identity: (u64, u64),
+    pub found: Result<Found>,
+    /// Classes before this one were not looked for.
+    pub first: usize,
+    /// The class of each prompt.
+    pub classes: Vec<usize>,
+    pub device: usize,
 }
 
 impl LabelStages {
@@ -63,7 +66,8 @@ impl LabelStages {
     /// The devices with the prompts for the classes from `first` on in these images, and everything loaded.
     pub fn devices<'a>(
         all: &'a mut [Self],
-        (map, first): (&ClassMap, usize),
+        map: &ClassMap,
+        first: usize,
         todo: &[ImageFile],
         preparer: &Preparer,
     ) -> Result<Vec<LabelDevice<'a>>> {
@@ -86,7 +90,8 @@ impl LabelStages {
     pub fn look(
         &mut self,
         prompts: &mut LabelPrompts,
-        (file, prepared): (&ImageFile, Prepared),
+        file: &ImageFile,
+        prepared: Prepared,
         preparer: &Preparer,
     ) -> Result<Found> {
         let (size, mut times) = (prepared.size, StageTimes::default());
@@ -130,18 +135,20 @@ impl LabelJob {
     ) -> Result<()> {
         let (preparer, mut stages) = self.stages(detectors)?;
         let mut label = |job: &mut Self, first: usize, todo: Vec<ImageFile>| {
-            let mut devices = LabelStages::devices(&mut stages, (&job.classes, first), &todo, &preparer)?;
+            let mut devices = LabelStages::devices(&mut stages, &job.classes, first, &todo, &preparer)?;
             let look = |device: &mut LabelDevice<'_>, (number, image): (usize, Result<ReadImage>)| {
                 let LabelDevice { stages, prompts, .. } = device;
                 let (identity, prepared) = image.unwrap_or_else(|panicked| ((0, 0), Err(panicked)));
-                let found =
-                    prepared.and_then(|prepared| stages.look(prompts, (&todo[number], prepared), &preparer));
-                let classes = prompts.classes().to_vec();
-                Seen { number, identity, found, classes, device: device.number }
-            };
-            let mut finish = |seen: Seen, on_event: &mut dyn FnMut(LabelEvent<'_>) -> Result<()>| {
-                let Seen { number, identity, found, classes, device } = seen;
-                job.finish_image((&todo[number], identity), found, (first, &classes), device, on_event)
+                let file = &todo[number];
+                let found = prepared.and_then(|prepared| stages.look(prompts, file, prepared, &preparer));
+                Seen {
+                    file,
+                    identity,
+                    found,
+                    first,
+                    classes: prompts.classes().to_vec(),
+                    device: device.number,
+                }
             };
             std::thread::scope(|scope| {
                 let mut turns = Turns::start(scope, &mut devices, &look)?;
@@ -152,11 +159,11 @@ impl LabelJob {
                     |i| read(&preparer, &todo[i]),
                     |i, image| {
                         on_event(LabelEvent::Waiting)?;
-                        turns.hand((i, image))?.map_or(Ok(()), |seen| finish(seen, on_event))
+                        turns.hand((i, image))?.map_or(Ok(()), |seen| job.finish_image(seen, on_event))
                     },
                 )?;
                 while let Some(seen) = turns.next()? {
-                    finish(seen, on_event)?;
+                    job.finish_image(seen, on_event)?;
                 }
                 Ok(())
             })
@@ -191,23 +198,20 @@ impl LabelJob {
         self.data.stopped()
     }
 
-    /// Records the detections in an image, or that it failed. `identity` is that of the file before it was read, and
-    /// `classes` has the class of each prompt; classes before `first` were not looked for.
+    /// Records the detections in an image, or that it failed.
     pub(crate) fn finish_image(
         &mut self,
-        (file, identity): (&ImageFile, (u64, u64)),
-        found: Result<Found>,
-        (first, classes): (usize, &[usize]),
-        device: usize,
+        seen: Seen<'_>,
         on_event: &mut dyn FnMut(LabelEvent<'_>) -> Result<()>,
     ) -> Result<()> {
+        let Seen { file, identity, found, first, classes, device } = seen;
         let mut record = self.data.new_record(file, identity)?;
         let failures = self.engine_failures.entry(device).or_default();
         match found {
             Ok(((width, height), detections)) => {
                 *failures = 0;
                 (record.width, record.height) = (width, height);
-                record.instances = self.refiner.instances(classes, detections);
+                record.instances = self.refiner.instances(&classes, detections);
                 self.add_known(first, &mut record)?;
                 self.finish_record(record, on_event)
             }

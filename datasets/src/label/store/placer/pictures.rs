@@ -73,7 +73,8 @@ impl Placer {
     /// person edited them, or corrected their labels before the source was replaced. Those that were edited here stay.
     pub fn take_pictures(
         &mut self,
-        (shard, name_there): (&Path, &str),
+        shard: &Path,
+        name_there: &str,
         record: &Record,
         described: Option<(u64, u64)>,
     ) -> Result<()> {
@@ -100,7 +101,7 @@ impl Placer {
                 self.create_folder_of(&to)?;
                 let cannot = |e| Error::io("cannot write", &to, e);
                 let part = part_path(&to);
-                copy(&from, (&part, &to), false, identity(&from).1)?;
+                copy(&from, &part, &to, false, identity(&from).1)?;
                 disk::rename(&part, &to)
                     .and_then(|()| sync_folder(to.parent().unwrap_or(&to)))
                     .map_err(cannot)?;
