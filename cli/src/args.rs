@@ -355,7 +355,7 @@ impl DetectorArgs {
 /// Builds a detector with these options, unless Ctrl-C is pressed.
 ///
 /// # Errors
-/// As [`with_tensorrt`].
+/// As [`ocelli_verify::tensorrt::detector`].
 pub fn detector(options: DetectorOptions) -> Result<DetectorBuilder> {
     let cancellation = Cancellation::new();
     cancel_on_interrupt(&cancellation);

@@ -38,15 +38,16 @@ mod source;
 mod store;
 mod video;
 
-pub(crate) use correct::{AllLabels, all_labels, is_changed, parse_labels};
+pub(crate) use correct::{AllLabels, all_labels, is_changed};
 pub use correct::{CorrectedSet, LabelledInstance, Labels, SetImage};
 pub use find::{find_images, list_images};
+pub(crate) use formats::yolo_line::parse_labels;
 pub use images::{FoundImage, ImageFile, ImageSet, Shard};
-pub use run::{Existing, LabelEvent, LabelJob, SPILL_BYTES};
+pub use run::{LabelEvent, LabelJob, SPILL_BYTES};
 pub use settings::{DataSetOptions, Format, ImageMode, LabelSettings, Tracking};
 pub use source::open_image;
-pub use store::{ClassCount, Summary, data_set_around, merge};
+pub use store::{ClassCount, Existing, Summary, data_set_around, merge};
 #[cfg(feature = "test-support")]
 #[doc(hidden)]
-pub use store::{check_journal, check_written};
+pub use store::{check_journal, check_state};
 pub use video::{LabelVideo, VideoFrame};

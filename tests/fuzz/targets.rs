@@ -111,8 +111,8 @@ pub const TARGETS: &[Target] = &[
         seeds: || vec!["\u{feff}dog\nred  apple\n\n person \n".into(), b"Dog\r\ndog\r\ncaf\xc3\xa9".to_vec()],
     },
     Target {
-        name: "written_record",
-        parse: written_record,
+        name: "data_set_state",
+        parse: data_set_state,
         seeds: || {
             let line = |file: &str, hash: &str| {
                 format!(
@@ -121,7 +121,9 @@ pub const TARGETS: &[Target] = &[
             };
             let (a, b) =
                 (line("labels/train/a.txt", &"0a".repeat(32)), line("labels/val/b/c.txt", &"ff".repeat(32)));
-            vec![format!("{{\"ocelli_label_written\":1}}\n[{a}]\n[{a},{b}]\n").into_bytes()]
+            let files = format!("{{\"files\":[{a}]}}\n{{\"files\":[{a},{b}]}}\n");
+            let image = r#"{"images":{"a.png":{"source":"/a.png","identity":[1,2]}}}"#;
+            vec![format!("{{\"ocelli_label_state\":1}}\n{files}{image}\n\"discarded\"\n").into_bytes()]
         },
     },
     Target {
@@ -330,8 +332,8 @@ fn class_list(folder: &Path, bytes: &[u8]) {
     ocelli_cli::parsers::parse_classes(&written(folder, "classes.txt", bytes));
 }
 
-fn written_record(folder: &Path, bytes: &[u8]) {
-    drop(ocelli_datasets::label::check_written(&written(folder, "written.jsonl", bytes)));
+fn data_set_state(folder: &Path, bytes: &[u8]) {
+    drop(ocelli_datasets::label::check_state(&written(folder, "state.jsonl", bytes)));
 }
 
 fn mot(_: &Path, bytes: &[u8]) {

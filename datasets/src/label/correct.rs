@@ -4,7 +4,6 @@
 
 mod coco;
 mod everything;
-mod line;
 mod shown;
 
 use std::borrow::Cow;
@@ -13,21 +12,20 @@ use std::path::{Path, PathBuf};
 
 use ocelli::{BoundingBox, Error, ErrorKind, Mask, Result};
 
+use crate::label::formats::yolo_line::{self, Line};
 use crate::label::images::{ImageSet, hash_of};
 use crate::label::record::identity;
 use crate::label::settings::Format;
 use crate::label::source;
-use crate::label::store::folder::{Contents, OutputFolder, STATE_FOLDER};
+use crate::label::store::files::hash_of_text;
 use crate::label::store::journal::{Journal, classes_of};
-use crate::label::store::known::KnownImages;
-use crate::label::store::placer::{Placer, image_path, label_path};
-use crate::label::store::saved::Saved;
-use crate::label::store::written::{Owner, Written, hash_of_text};
-use line::Line;
+use crate::label::store::layout::{image_path, label_path};
+use crate::label::store::placer::Placer;
+use crate::label::store::state::State;
+use crate::label::store::{Contents, OutputFolder, STATE_FOLDER, journal_path};
 use ocelli::classes::ClassMap;
 
 pub(crate) use everything::{AllLabels, all_labels, is_changed};
-pub(crate) use line::parse_labels;
 pub(crate) use shown::as_corrected;
 
 /// A labelled data set that a person looks at and corrects. It is read again whenever it changes.
@@ -37,8 +35,6 @@ pub struct CorrectedSet {
     classes: Vec<String>,
     images: Vec<SetImage>,
     by_id: HashMap<String, usize>,
-    /// Whether its labels are in `annotations.json` alone.
-    is_coco: bool,
     /// Size and time of the journal when it was read.
     journal: (u64, u64),
 }
@@ -123,20 +119,20 @@ impl CorrectedSet {
             classes: Vec::new(),
             images: Vec::new(),
             by_id: HashMap::new(),
-            is_coco: false,
             journal: (0, 0),
         };
-        if OutputFolder::unlocked(root).contents()?.is_none() {
+        if State::load(root)?.contents().is_none() {
             return refuse("its labelling has not started; run the command that labels it first");
         }
         let contents = set.read()?;
-        if contents.options.yolo_folders().is_empty() && !set.is_coco {
+        if contents.options.yolo_folders().is_empty() && !contents.options.has(Format::Coco) {
             return refuse(
                 "it has neither YOLO's label files nor annotations.json; label it with one of these formats",
             );
         }
-        if set.is_coco {
-            set.peek(None)?.check_coco()?;
+        let opened = set.peek(None)?;
+        if opened.is_coco() {
+            opened.check_coco()?;
         }
         Ok(set)
     }
@@ -150,10 +146,10 @@ impl CorrectedSet {
     }
 
     fn read(&mut self) -> Result<Contents> {
-        let folder = OutputFolder::unlocked(&self.root);
-        let contents = self.contents(&folder)?;
-        self.journal = identity(&folder.journal_path());
-        let (journal, settings) = Journal::open_existing(&folder.journal_path())?;
+        let contents = self.contents(&State::load(&self.root)?)?;
+        let path = journal_path(&self.root);
+        self.journal = identity(&path);
+        let (journal, settings) = Journal::open_existing(&path)?;
         let classes = classes_of(&settings).unwrap_or_default();
         let mut names: Vec<String> = journal.names().map(str::to_owned).collect();
         names.sort();
@@ -174,13 +170,12 @@ impl CorrectedSet {
         self.by_id = images.iter().enumerate().map(|(at, image)| (image.id.clone(), at)).collect();
         self.classes = classes.names().map(str::to_owned).collect();
         self.images = images;
-        self.is_coco = contents.options.yolo_folders().is_empty() && contents.options.has(Format::Coco);
         Ok(contents)
     }
 
     /// What the data set has, which is not known from the start of a restart until it labels.
-    fn contents(&self, folder: &OutputFolder) -> Result<Contents> {
-        folder.contents()?.ok_or_else(|| {
+    fn contents(&self, state: &State) -> Result<Contents> {
+        state.contents().cloned().ok_or_else(|| {
             let message = format!(
                 "gallery, {}: a restart of the data set was stopped; run its command again, and load the image again",
                 self.root.display()
@@ -226,7 +221,7 @@ impl CorrectedSet {
 
     /// The data set as it is now: a run may have added images or classes since it was read.
     fn current(&self) -> Result<Cow<'_, Self>> {
-        if identity(&OutputFolder::unlocked(&self.root).journal_path()) == self.journal {
+        if identity(&journal_path(&self.root)) == self.journal {
             return Ok(Cow::Borrowed(self));
         }
         let mut current = self.clone();
@@ -252,11 +247,7 @@ impl CorrectedSet {
 
     /// Opens the data set to read from it, while another process may write to it.
     fn peek(&self, image: Option<&SetImage>) -> Result<Opened> {
-        let folder = OutputFolder::unlocked(&self.root);
-        let path = folder.written_path();
-        let written = Written::load_to_read(&self.root, &path)?;
-        let contents = self.contents(&folder)?;
-        self.opened(folder, contents, written, image)
+        self.opened(OutputFolder::unlocked(&self.root), State::load(&self.root)?, image)
     }
 
     /// Locks the data set for a change. What it has is to be read after this.
@@ -266,25 +257,18 @@ impl CorrectedSet {
 
     /// Opens the data set for a change of an image.
     fn open_locked(&self, folder: OutputFolder, image: &SetImage) -> Result<Opened> {
-        let contents = self.contents(&folder)?;
-        let written = Written::open(&folder)?;
-        written.recover(&OutputFolder::FOLDERS)?;
-        self.opened(folder, contents, written, Some(image))
+        let state = State::open(&folder)?;
+        state.recover(&OutputFolder::FOLDERS)?;
+        self.opened(folder, state, Some(image))
     }
 
-    fn opened(
-        &self,
-        folder: OutputFolder,
-        contents: Contents,
-        written: Written,
-        image: Option<&SetImage>,
-    ) -> Result<Opened> {
+    fn opened(&self, folder: OutputFolder, state: State, image: Option<&SetImage>) -> Result<Opened> {
+        let contents = self.contents(&state)?;
         let classes = ClassMap::from_names(&self.classes);
-        let mut placer = Placer::new(written, &self.root, &contents.options, &ImageSet::default(), &classes);
+        let mut placer = Placer::new(state, &self.root, &contents.options, &ImageSet::default(), &classes);
         if let Some((name, validation)) = image.and_then(|image| Some((&image.name, image.validation?))) {
             placer.prefer(name, validation);
         }
-        placer.saved = Saved::load(&self.root)?;
         Ok(Opened { folder, placer })
     }
 
@@ -296,10 +280,11 @@ impl CorrectedSet {
     pub fn labels(&self, image: &SetImage) -> Result<Labels> {
         let current = self.current()?;
         let image = &current.current_image(image)?;
-        match current.is_coco {
-            true => current.labels_in_coco(image),
-            false => current.peek(Some(image))?.labels(&current, image),
+        let mut opened = current.peek(Some(image))?;
+        if opened.is_coco() {
+            return opened.labels_in_coco(&current, image);
         }
+        opened.labels(&current, image)
     }
 
     /// Saves the labels of an image: those of `instances` whose line is named keep what was not changed, the others are new,
@@ -319,7 +304,7 @@ impl CorrectedSet {
         let image = &current.current_image(image)?;
         let mut opened = current.open_locked(folder, image)?;
         let instances = &with_boxes_of_masks(image, instances)?;
-        if current.is_coco {
+        if opened.is_coco() {
             return current.save_in_coco(opened, image, version, instances);
         }
         let size = (image.width, image.height);
@@ -339,16 +324,15 @@ impl CorrectedSet {
             let first = files.first().map(|(.., lines)| lines.clone()).unwrap_or_default();
             let with_text = |(number, (file, format, lines)): (usize, (String, Format, Vec<Line>))| {
                 let lines = match number {
-                    0 => line::changed(&lines, instances, format, size),
-                    _ => line::followed(&first, &lines, instances, size),
+                    0 => yolo_line::changed(&lines, instances, format, size),
+                    _ => yolo_line::followed(&first, &lines, instances, size),
                 };
                 (file, format, lines)
             };
             files.into_iter().enumerate().map(with_text).collect()
         };
-        let known = KnownImages::load(&self.root)?;
         opened.write(changed)?;
-        note_checked(known, image);
+        opened.note_checked(image);
         opened.labels(&current, image)
     }
 
@@ -374,7 +358,7 @@ impl CorrectedSet {
                 && bbox.y2 > 0.0
                 && bbox.x1 < image.width as f32
                 && bbox.y1 < image.height as f32;
-            let is_untouched = before.is_some_and(|(_, before)| line::is_same(before, bbox));
+            let is_untouched = before.is_some_and(|(_, before)| yolo_line::is_same(before, bbox));
             if !is_untouched && (!bbox.is_finite() || !bbox.has_area() || !is_inside) {
                 return refuse(format!("instance {number}: expected a box with an area, inside the image"));
             }
@@ -393,6 +377,12 @@ impl CorrectedSet {
 }
 
 impl Opened {
+    /// Whether the labels are in `annotations.json` alone.
+    fn is_coco(&self) -> bool {
+        let options = &self.placer.options;
+        options.yolo_folders().is_empty() && options.has(Format::Coco)
+    }
+
     /// The label files of an image; the first is the one that is shown.
     fn files(&mut self, image: &SetImage) -> Result<Vec<(String, Format)>> {
         let validation = self.placer.settle(&image.name)?;
@@ -412,10 +402,7 @@ impl Opened {
 
     fn labels(&mut self, set: &CorrectedSet, image: &SetImage) -> Result<Labels> {
         let files = self.files(image)?;
-        let mut is_corrected = false;
-        for (file, _) in &files {
-            is_corrected |= self.placer.written.owner(file)? == Owner::Person;
-        }
+        let is_corrected = self.placer.state.has_persons(files.iter().map(|(file, _)| file.clone()))?;
         let Some((file, _)) = files.first() else {
             let message = format!("labels of {}: the data set has no label files", image.name);
             return Err(Error::new(ErrorKind::InvalidData, message));
@@ -427,6 +414,13 @@ impl Opened {
         Ok(Labels { version: set.version(image, &text), is_corrected, instances: instances.collect() })
     }
 
+    /// Notes that the person saw the picture that the labels are beside now: they are not those of an earlier one any more.
+    fn note_checked(&mut self, image: &SetImage) {
+        self.placer.state.change_image(&image.name, |known| known.outdated_labels.clear());
+        // The labels are saved. If this cannot be written, runs go on to name the image.
+        drop(self.placer.state.save_images());
+    }
+
     /// Writes files of the person: all of them, or none if the disk is full.
     fn write(&mut self, files: Vec<(String, Format, String)>) -> Result<()> {
         let mut meant = Vec::with_capacity(files.len());
@@ -434,7 +428,7 @@ impl Opened {
             self.placer.create_folder_of(&self.folder.root().join(&file))?;
             meant.push((file, self.placer.meaning(Some(format)), text));
         }
-        self.placer.written.write_for_person(meant)
+        self.placer.state.write_for_person(meant)
     }
 }
 
@@ -456,13 +450,6 @@ fn with_boxes_of_masks(image: &SetImage, instances: &[LabelledInstance]) -> Resu
         Ok(instance)
     };
     instances.iter().enumerate().map(with_box).collect()
-}
-
-/// Notes that the person saw the picture that the labels are beside now: they are not those of an earlier one any more.
-fn note_checked(mut known: KnownImages, image: &SetImage) {
-    known.change(&image.name, |known| known.outdated_labels.clear());
-    // The labels are saved. If this cannot be written, runs go on to name the image.
-    drop(known.save());
 }
 
 fn changed_meanwhile(image: &SetImage) -> Error {

@@ -1,12 +1,14 @@
 //! What a person corrected stays, in every situation that lost it once.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use ocelli::classes::ClassMap;
 use ocelli::{BoundingBox, Detection, Error, ErrorKind, Mask, Result};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::label::record::identity;
+use crate::label::run::Seen;
 use crate::label::store::disk::WRITES_LEFT;
 use crate::label::{
     DataSetOptions, Existing, Format, ImageMode, ImageSet, LabelJob, LabelSettings, Shard, Summary,
@@ -76,6 +78,42 @@ impl Place {
         std::fs::remove_file(self.path(name)).expect("it is there");
     }
 
+    /// Writes the state of a data set as earlier versions did, which had a file for each part of it.
+    pub fn make_earlier(&self, output: &str) {
+        let folder = format!("{output}/.ocelli-label");
+        let Some(text) = self.read(&format!("{folder}/state.jsonl")) else { return };
+        let mut files = String::from("{\"ocelli_label_written\":1}\n");
+        let (mut images, mut saved, mut contents) = (BTreeMap::new(), BTreeMap::new(), Value::Null);
+        for event in text.lines().skip(1).filter_map(|line| serde_json::from_str::<Value>(line).ok()) {
+            let of = |key: &str| event.get(key).cloned();
+            if let Some(new) = of("files") {
+                files += &format!("{new}\n");
+            }
+            if let Some(Value::Object(new)) = of("images") {
+                images.extend(new);
+            }
+            for image in of("saved").iter().flat_map(|new| new.as_array().into_iter().flatten()) {
+                saved.insert(image["name"].to_string(), image.clone());
+            }
+            if event == "discarded" {
+                saved.clear();
+            }
+            contents = of("contents").unwrap_or(contents);
+        }
+        self.remove(&format!("{folder}/state.jsonl"));
+        self.write(&format!("{folder}/written.jsonl"), &files);
+        let images = json!({"ocelli_label_images": 1, "images": images});
+        self.write(&format!("{folder}/images.json"), &images.to_string());
+        if !saved.is_empty() {
+            let saved: Vec<Value> = saved.into_values().collect();
+            let saved = json!({"ocelli_label_saved": 1, "images": saved});
+            self.write(&format!("{folder}/saved.json"), &saved.to_string());
+        }
+        if !contents.is_null() {
+            self.write(&format!("{folder}/contents.json"), &contents.to_string());
+        }
+    }
+
     /// Writes images of these names and lengths.
     pub fn images(&self, images: &[(&str, usize)]) {
         images.iter().for_each(|(name, length)| self.image(name, *length));
@@ -99,9 +137,8 @@ impl Place {
                 let identity = identity(&file.path);
                 let found = detect_all(&file.path, classes.iter().map(|class| run.classes[*class]));
                 meanwhile();
-                if let Err(stop) =
-                    job.finish_image((&file, identity), found, (first, &classes), 0, &mut |_| Ok(()))
-                {
+                let seen = Seen { file: &file, identity, found, first, classes: classes.clone(), device: 0 };
+                if let Err(stop) = job.finish_image(seen, &mut |_| Ok(())) {
                     return job.stopped().and(Err(stop));
                 }
             }
@@ -362,9 +399,7 @@ fn images_stay_in_their_split() {
 
 #[test]
 fn an_empty_or_corrupt_state_is_an_error() {
-    for (state, content) in
-        [("contents.json", ""), ("written.jsonl", ""), ("journal.jsonl", ""), ("written.jsonl", "middle")]
-    {
+    for (state, content) in [("state.jsonl", ""), ("journal.jsonl", ""), ("state.jsonl", "middle")] {
         let (place, mut run) = labelled(&[("a.png", 1)]);
         place.image("b.png", 2);
         place.label(&run).expect("the images can be labelled");
@@ -381,7 +416,7 @@ fn an_empty_or_corrupt_state_is_an_error() {
         let restarted = place.label(&run);
         assert_eq!(place.read("set/labels/train/a.txt").as_deref(), Some(MINE), "{state}");
         // Without its record, nothing is known about corrections.
-        assert_eq!(restarted.is_err(), state == "written.jsonl", "{state}");
+        assert_eq!(restarted.is_err(), state == "state.jsonl", "{state}");
         run.existing.discard_corrections = true;
         place.label(&run).unwrap_or_else(|e| panic!("{state}: {e}"));
         assert_eq!(place.read("set/labels/train/a.txt"), Some(text_of(1, Format::Yolo)), "{state}");
@@ -454,9 +489,9 @@ fn a_copy_is_made_once_and_stays_without_its_source() {
     let inode = || place.path("set/images/train/a.png").metadata().map(|meta| meta.ino()).ok();
     let mut job = place.open(&run).expect("a new data set");
     for file in std::mem::take(&mut job.todo) {
-        let found = detect(&file.path);
-        job.finish_image((&file, identity(&file.path)), found, (0, &[0]), 0, &mut |_| Ok(()))
-            .expect("there is room");
+        let (identity, found) = (identity(&file.path), detect(&file.path));
+        let seen = Seen { file: &file, identity, found, first: 0, classes: vec![0], device: 0 };
+        job.finish_image(seen, &mut |_| Ok(())).expect("there is room");
     }
     let first = inode();
     job.finish(&mut || Ok(())).expect("there is room");
@@ -496,7 +531,8 @@ fn an_image_that_is_replaced_while_it_is_read_is_labelled_again() {
     let file = job.todo.remove(0);
     let (before, found) = (identity(&file.path), detect(&file.path));
     place.image("a.png", 2);
-    job.finish_image((&file, before), found, (0, &[0]), 0, &mut |_| Ok(())).expect("there is room");
+    let seen = Seen { file: &file, identity: before, found, first: 0, classes: vec![0], device: 0 };
+    job.finish_image(seen, &mut |_| Ok(())).expect("there is room");
     drop(job.finish(&mut || Ok(())));
     place.label(&run).expect("the images can be labelled");
     assert_eq!(place.read("set/labels/train/a.txt"), Some(text_of(2, Format::Yolo)));

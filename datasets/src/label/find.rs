@@ -9,7 +9,7 @@ use crate::label::formats::braces;
 use crate::label::formats::tar_file::TarFile;
 use crate::label::images::FoundImage;
 use crate::label::source::{has_tar_extension, member_path};
-use crate::label::store::folder::STATE_FOLDER;
+use crate::label::store::STATE_FOLDER;
 use ocelli::image::{Image, has_image_extension, has_unsupported_extension, is_image_file};
 use ocelli::{Error, ErrorKind, Result};
 
@@ -107,9 +107,10 @@ impl Search {
                 return Err(no_image(input, &format!("{why}; choose another output folder")));
             }
             self.walk(input)?;
-            match self.is_flat {
-                true => "the folder contains none; a pattern such as 'folder/**/*.jpg' includes subfolders",
-                false => "the folder and its subfolders contain no images",
+            if self.is_flat {
+                "the folder contains none; a pattern such as 'folder/**/*.jpg' includes subfolders"
+            } else {
+                "the folder and its subfolders contain no images"
             }
         } else if let Some(list) = list_file(input).filter(|_| self.to_label) {
             let file = File::open(&list).map_err(|e| Error::io("cannot read the list", &list, e))?;

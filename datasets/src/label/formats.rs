@@ -8,4 +8,5 @@ pub(in crate::label) mod tar_file;
 pub(in crate::label) mod tracks;
 pub(in crate::label) mod voc;
 pub(in crate::label) mod yolo;
+pub(in crate::label) mod yolo_line;
 pub(in crate::label) mod youtube_vis;

@@ -78,9 +78,8 @@ impl ImageSet {
             let mut name = wanted.clone();
             let is_unsupported = has_unsupported_extension(&path);
             // It gets no label file: the image that was converted from it may have the same name.
-            let key = |name: &str| match is_unsupported {
-                true => name.to_lowercase(),
-                false => split_extension(name).0.to_lowercase(),
+            let key = |name: &str| {
+                if is_unsupported { name.to_lowercase() } else { split_extension(name).0.to_lowercase() }
             };
             // A.txt and a.txt are the same file on file systems that ignore case.
             while !taken.insert(key(&name)) {

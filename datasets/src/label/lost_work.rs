@@ -250,6 +250,22 @@ fn a_save_knows_what_a_run_did_since_the_page_was_loaded() {
 }
 
 #[test]
+fn a_save_knows_that_the_formats_changed_since_the_page_was_loaded() {
+    for (before, after) in [(Format::Yolo, Format::Coco), (Format::Coco, Format::Yolo)] {
+        let place = labelled(&with_formats(&[before]), &[("a.png", 20)]);
+        let (set, image) = opened(&place, "set", "a.png");
+        let version = set.labels(&image).expect("there are labels").version;
+        place.label(&with_formats(&[after])).expect("nothing was corrected");
+        let refused = set.save(&image, &version, &[]).expect_err("the page shows another file");
+        assert_eq!(refused.kind(), ErrorKind::Mismatch, "{before}: {refused}");
+        let labels = set.labels(&image).expect("there are labels");
+        assert!(!labels.is_corrected && labels.version != version, "{before}");
+        set.save(&image, &labels.version, &[]).expect("the page is new");
+        assert!(set.labels(&image).expect("there are labels").is_corrected, "{before}");
+    }
+}
+
+#[test]
 fn a_save_after_the_picture_was_replaced_is_refused() {
     for formats in [&[Format::Coco][..], &[Format::Yolo]] {
         let run = with_formats(formats);
@@ -328,7 +344,7 @@ fn a_save_that_cannot_be_written_changes_no_format() {
 
 /// Whether the other file waits for its rename.
 fn stops_between_renames(place: &Place, file: &str) -> bool {
-    crate::label::store::written::part_path(&place.path(file)).exists()
+    crate::label::store::files::part_path(&place.path(file)).exists()
 }
 
 #[test]

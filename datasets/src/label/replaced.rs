@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use ocelli::ErrorKind;
 
 use crate::label::corrections::{MINE, Place, Run, copies, text_of};
+use crate::label::run::Seen;
 use crate::label::store::disk::REFUSES_HARD_LINKS;
 use crate::label::{Existing, Format, ImageMode, Shard, merge};
 
@@ -156,6 +157,7 @@ fn an_image_of_equal_name_size_and_time_is_another_one_if_its_content_is() {
             let place = labelled(&run, &[("a.png", 5), ("b.png", 6)]);
             if !is_known {
                 // A data set of an earlier version.
+                place.make_earlier("set");
                 for file in ["images.json", "journal.jsonl"] {
                     let file = format!("set/.ocelli-label/{file}");
                     let text = place.read(&file).expect("there is one");
@@ -316,7 +318,8 @@ fn what_is_done_before_a_stop_can_be_trained_on() {
     let file = job.todo.remove(0);
     let found = crate::label::corrections::detect(&file.path);
     let identity = crate::label::record::identity(&file.path);
-    job.finish_image((&file, identity), found, (0, &[0]), 0, &mut |_| Ok(())).expect("there is room");
+    let seen = Seen { file: &file, identity, found, first: 0, classes: vec![0], device: 0 };
+    job.finish_image(seen, &mut |_| Ok(())).expect("there is room");
     job.stopped().expect("there is room");
     assert!(place.read("set/data.yaml").is_some() && place.read("set/classes.txt").is_some());
 }

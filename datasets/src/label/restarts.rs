@@ -169,6 +169,7 @@ fn images_are_known_from_the_journal_if_their_record_is_lost() {
         place.images(&[("a.png", 1), ("b.png", 2)]);
         place.label(&run).expect("the images can be labelled");
         place.write("set/labels/train/a.txt", MINE);
+        place.make_earlier("set");
         place.remove("set/.ocelli-label/images.json");
         let place = Place { images: "others".into(), ..place };
         place.image("a.png", 3);

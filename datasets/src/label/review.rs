@@ -108,13 +108,11 @@ impl Review {
     /// Writes `review/`: the list of all images with a low score, that of the sample, the pages, and `index.html`.
     pub fn write(
         mut self,
-        root: &Path,
         journal: &Journal,
         placer: &Placer,
-        classes: &ClassMap,
         check_cancelled: &mut dyn FnMut() -> Result<()>,
     ) -> Result<Vec<PathBuf>> {
-        let folder = root.join("review");
+        let folder = placer.root().join("review");
         disk::create_folders(&folder).map_err(|e| Error::io("cannot create the folder", &folder, e))?;
         let least = |candidate: &Candidate| candidate.least_score.unwrap_or(0.0);
         self.low_scores.sort_by(|a, b| least(a).total_cmp(&least(b)).then_with(|| a.name.cmp(&b.name)));
@@ -136,7 +134,7 @@ impl Review {
             for (number, images) in images.chunks(PER_PAGE).enumerate() {
                 let name = page_name(kind, number);
                 let path = folder.join(&name);
-                let page = draw_page(images, (journal, placer), classes, &annotator, check_cancelled)?;
+                let page = draw_page(images, journal, placer, &annotator, check_cancelled)?;
                 write_html(&mut html, &name, images);
                 disk::replace(&path, |file| {
                     let encoder = image::codecs::jpeg::JpegEncoder::new_with_quality(file, 88);
@@ -223,12 +221,12 @@ fn remove_others(folder: &Path, pages: &[PathBuf]) -> Result<()> {
 
 fn draw_page(
     images: &[Candidate],
-    (journal, placer): (&Journal, &Placer),
-    classes: &ClassMap,
+    journal: &Journal,
+    placer: &Placer,
     annotator: &Annotator,
     check_cancelled: &mut dyn FnMut() -> Result<()>,
 ) -> Result<RgbImage> {
-    let labels: Vec<Arc<str>> = classes.names().map(Arc::from).collect();
+    let labels: Vec<Arc<str>> = placer.class_names().map(Arc::from).collect();
     let rows = (images.len() as u32).div_ceil(COLUMNS);
     let columns = COLUMNS.min(images.len() as u32);
     let mut page = RgbImage::from_pixel(at(columns, CELL.0), at(rows, CELL.1), BACKGROUND);

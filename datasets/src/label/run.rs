@@ -7,5 +7,7 @@ mod prompts;
 mod refine;
 mod turns;
 
-pub use job::{Existing, LabelEvent, LabelJob};
+#[cfg(test)]
+pub(in crate::label) use job::Seen;
+pub use job::{LabelEvent, LabelJob};
 pub use low_memory::SPILL_BYTES;

@@ -123,7 +123,7 @@ impl Sequence {
     }
 
     fn step(&mut self) -> Result<(), String> {
-        let step = self.below(35);
+        let step = self.below(36);
         self.log.push(format!("step {step}"));
         match step {
             0..=2 => return self.label(),
@@ -149,6 +149,10 @@ impl Sequence {
             31 => self.add_own_picture(),
             32 => return self.replace_during_a_run(),
             33 => self.mount_a_twin(),
+            34 => {
+                self.place.make_earlier("set");
+                self.log.push("the data set is of an earlier version".into());
+            }
             _ => return self.merge(),
         }
         Ok(())

@@ -8,8 +8,8 @@ use ocelli_export::contract::Manifest;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::label::store::folder::journal_path;
 use crate::label::store::journal::is_growing;
+use crate::label::store::journal_path;
 use ocelli::classes::{Class, ClassMap};
 use ocelli::postprocess::PostProcessOptions;
 use ocelli::tiles::Tiling;

@@ -13,7 +13,7 @@ use ocelli::tiles::PictureFile;
 use ocelli::{Error, ErrorKind, Result};
 
 use crate::label::formats::tar_file::TarFile;
-use crate::label::store::written::hash_of_bytes;
+use crate::label::store::files::hash_of_bytes;
 
 /// Whether a file is taken for a tar file, by its name.
 pub(super) fn has_tar_extension(path: impl AsRef<Path>) -> bool {
@@ -140,9 +140,10 @@ pub(super) fn copy_to(path: &Path, to: &mut impl io::Write) -> io::Result<()> {
 pub fn open_image(path: &Path) -> Result<Image> {
     check_is_file(path)?;
     let Some((tar, name)) = tar_of(path) else {
-        return match has_tar_extension(path) && path.is_file() {
-            true => Err(problem_of(path)?),
-            false => Image::open(path),
+        return if has_tar_extension(path) && path.is_file() {
+            Err(problem_of(path)?)
+        } else {
+            Image::open(path)
         };
     };
     let bytes = TarFile::open(tar)?.read(&name).map_err(|e| Error::io("cannot read the image", path, e))?;

@@ -1,21 +1,32 @@
 //! The state of a data set: what is known about its images and files, and who owns them. Whatever changes the data set goes
 //! through here.
+//!
+//! Two logs are on disk. The [journal] has what was found, a line for each image: it is large, and a restart makes it again.
+//! The [state] has what must not be lost: which files are ours, which images there are, and what a person saved. Both are
+//! instances of one [log], and whatever is written goes through one [disk].
 
-pub(in crate::label) mod conflicts;
+mod conflicts;
+mod data_set;
 pub(in crate::label) mod disk;
-pub(in crate::label) mod folder;
+pub(in crate::label) mod files;
+mod folder;
+mod images;
 pub(in crate::label) mod journal;
-pub(in crate::label) mod known;
+pub(in crate::label) mod layout;
+mod log;
 mod merge;
 pub(in crate::label) mod placer;
 pub(in crate::label) mod saved;
+pub(in crate::label) mod state;
 pub(in crate::label) mod write;
-pub(in crate::label) mod written;
 
+pub use data_set::Existing;
+pub(in crate::label) use data_set::{DataSet, Opening};
 pub use folder::data_set_around;
+pub(in crate::label) use folder::{Contents, OutputFolder, STATE_FOLDER, journal_path};
 #[cfg(feature = "test-support")]
 pub use journal::check_journal;
 pub use merge::merge;
-pub use write::{ClassCount, Summary};
 #[cfg(feature = "test-support")]
-pub use written::check_written;
+pub use state::check_state;
+pub use write::{ClassCount, Summary};

@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::label::images::{FoundImage, hash_of};
 use crate::label::record::identity;
+use crate::label::store::STATE_FOLDER;
 use crate::label::store::disk;
-use crate::label::store::folder::STATE_FOLDER;
 use crate::label::store::placer::is_time_of;
 
 /// Which frame of which video an image is.
@@ -76,7 +76,7 @@ impl LabelVideo {
                 number += 1;
                 stem = format!("{own}-{number}");
             }
-            read.push(Self::read(output, path, (&own, &stem), every, open, check_cancelled)?);
+            read.push(Self::read(output, path, &own, &stem, every, open, check_cancelled)?);
         }
         let is_empty = read.iter().all(|video| video.frames == 0);
         match read.first_mut().filter(|_| is_empty).and_then(|first| first.damage.take()) {
@@ -88,7 +88,8 @@ impl LabelVideo {
     fn read(
         output: &Path,
         path: PathBuf,
-        (own, stem): (&str, &str),
+        own: &str,
+        stem: &str,
         every: u64,
         open: Open,
         check_cancelled: &mut dyn FnMut() -> Result<()>,

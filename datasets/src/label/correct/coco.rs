@@ -7,16 +7,16 @@ use std::io::BufReader;
 use ocelli::{BoundingBox, Error, ErrorKind, Mask, Result};
 use serde::Deserialize;
 
-use super::line::{SAME, clipped};
 use super::{CorrectedSet, LabelledInstance, Labels, Opened, SetImage};
 use crate::label::formats::yolo;
+use crate::label::formats::yolo_line::{SAME, clipped};
 use crate::label::images::{ImageFile, ImageSet};
 use crate::label::record::{Instance, Record};
+use crate::label::store::files::Owner;
 use crate::label::store::journal::Journal;
-use crate::label::store::known::KnownImages;
+use crate::label::store::layout::{COCO_FILE, whole_files};
 use crate::label::store::saved::SavedLabels;
-use crate::label::store::write::{COCO_FILE, place_whole_files, whole_files};
-use crate::label::store::written::Owner;
+use crate::label::store::write::place_whole_files;
 
 /// The part of `annotations.json` that says which images it has.
 #[derive(Deserialize)]
@@ -36,7 +36,7 @@ impl Opened {
             let path = self.folder.root().join(file);
             if self.placer.options.has(format)
                 && path.is_file()
-                && self.placer.written.owner(file)? == Owner::Person
+                && self.placer.state.owner(file)? == Owner::Person
             {
                 let message = format!(
                     "gallery, {}: another program changed it, so it cannot be corrected here; correct it there, or move it \
@@ -56,7 +56,12 @@ impl Opened {
             let message = format!("labels of {}: it is not labelled any more", image.name);
             Error::new(ErrorKind::Mismatch, message)
         };
-        Ok(self.placer.saved.over(record.ok_or_else(missing)?, &self.placer.classes))
+        Ok(self.placer.state.with_saved(record.ok_or_else(missing)?, &self.placer.classes))
+    }
+
+    pub(super) fn labels_in_coco(&self, set: &CorrectedSet, image: &SetImage) -> Result<Labels> {
+        let (journal, _) = Journal::open_existing(&self.folder.journal_path())?;
+        self.coco_labels(set, image, &self.record(&journal, image)?)
     }
 
     fn coco_labels(&self, set: &CorrectedSet, image: &SetImage, record: &Record) -> Result<Labels> {
@@ -67,7 +72,7 @@ impl Opened {
         };
         Ok(Labels {
             version: version_of(set, image, record)?,
-            is_corrected: self.placer.saved.contains(&record.name),
+            is_corrected: self.placer.state.saved(&record.name).is_some(),
             instances: record.instances.iter().enumerate().map(instance).collect(),
         })
     }
@@ -101,19 +106,11 @@ impl Opened {
                 files.push(ImageFile { path: image.source.clone(), name: image.name.clone(), frame: None });
             }
         }
-        let classes = ocelli::classes::ClassMap::from_names(set.classes());
-        let root = self.folder.root().to_owned();
-        place_whole_files(&root, journal, &ImageSet::from_named(files), &mut self.placer, &classes).map(drop)
+        place_whole_files(journal, &ImageSet::from_named(files), &mut self.placer).map(drop)
     }
 }
 
 impl CorrectedSet {
-    pub(super) fn labels_in_coco(&self, image: &SetImage) -> Result<Labels> {
-        let opened = self.peek(Some(image))?;
-        let (journal, _) = Journal::open_existing(&opened.folder.journal_path())?;
-        opened.coco_labels(self, image, &opened.record(&journal, image)?)
-    }
-
     /// `self` is the data set as it is now.
     pub(super) fn save_in_coco(
         &self,
@@ -140,10 +137,9 @@ impl CorrectedSet {
             instances: instances.iter().map(|one| changed(&record, one, has_masks)).collect::<Result<_>>()?,
             is_merged: false,
         };
-        let known = KnownImages::load(&self.root)?;
         // The record comes first: after a stop, the next run writes the file from it.
-        opened.placer.saved.add([saved])?;
-        super::note_checked(known, image);
+        opened.placer.state.save_labels(vec![saved])?;
+        opened.note_checked(image);
         opened.write_coco(&journal, self)?;
         opened.coco_labels(self, image, &opened.record(&journal, image)?)
     }

@@ -6,10 +6,10 @@ use ocelli::{Error, ErrorKind, Result};
 
 use super::{CorrectedSet, Labels};
 use crate::label::record::Record;
-use crate::label::store::folder::OutputFolder;
+use crate::label::store::files::Owner;
 use crate::label::store::journal::Journal;
-use crate::label::store::write::COCO_FILE;
-use crate::label::store::written::Owner;
+use crate::label::store::layout::COCO_FILE;
+use crate::label::store::state::State;
 
 /// The labels of a data set of `ocelli label`.
 pub(crate) struct AllLabels {
@@ -41,13 +41,14 @@ pub(crate) struct ImageLabels {
 /// As [`CorrectedSet::open`] and [`CorrectedSet::labels`]; [`ErrorKind::InvalidData`] for a class that the data set does not
 /// have.
 pub(crate) fn all_labels(root: &Path) -> Result<Option<AllLabels>> {
-    let Some(contents) = OutputFolder::unlocked(root).contents()? else { return Ok(None) };
+    if State::load(root)?.contents().is_none() {
+        return Ok(None);
+    }
     let mut set = CorrectedSet {
         root: root.to_owned(),
         classes: Vec::new(),
         images: Vec::new(),
         by_id: std::collections::HashMap::new(),
-        is_coco: false,
         journal: (0, 0),
     };
     set.read()?;
@@ -65,9 +66,9 @@ pub(crate) fn all_labels(root: &Path) -> Result<Option<AllLabels>> {
             }
         }
         let Some((label_file, _)) = files.first().cloned() else { continue };
-        let is_ours = opened.placer.written.owner(&label_file)? == Owner::Ours;
+        let is_ours = opened.placer.state.owner(&label_file)? == Owner::Ours;
         if let Some((other, _)) = files.iter().skip(1).find(|_| is_ours) {
-            let is_changed = opened.placer.written.owner(other)? == Owner::Person;
+            let is_changed = opened.placer.state.owner(other)? == Owner::Person;
             all.elsewhere.extend(is_changed.then(|| other.clone()));
         }
         let labels = opened.labels(&set, image)?;
@@ -89,15 +90,13 @@ pub(crate) fn all_labels(root: &Path) -> Result<Option<AllLabels>> {
             labels,
         });
     }
-    drop(contents);
     Ok(Some(all))
 }
 
 /// Whether a person changed one of COCO's files of a data set.
 pub(crate) fn is_changed(root: &Path, file: &str) -> Result<bool> {
-    let folder = OutputFolder::unlocked(root);
-    let written = crate::label::store::written::Written::load(root, &folder.written_path())?;
-    written.map_or(Ok(false), |written| Ok(written.owner(file)? == Owner::Person))
+    let state = State::load(root)?;
+    Ok(!state.is_empty() && state.owner(file)? == Owner::Person)
 }
 
 #[cfg(test)]

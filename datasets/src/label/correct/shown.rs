@@ -1,7 +1,7 @@
 //! The labels of an image as a person left them, for tables and review pages.
 
-use super::line::Line;
 use crate::label::formats::yolo;
+use crate::label::formats::yolo_line::Line;
 use crate::label::record::{Instance, Record};
 use crate::label::store::placer::Placer;
 
@@ -9,8 +9,8 @@ use crate::label::store::placer::Placer;
 /// those saved for COCO's. Lines that are as they were found keep score and mask; what a person wrote is certain. What cannot be
 /// read is not counted, and is added to `unclear` with file and line. A file of another format changes nothing.
 pub(crate) fn as_corrected(placer: &Placer, record: Record, unclear: &mut Vec<String>) -> Record {
-    if placer.saved.contains(&record.name) {
-        return placer.saved.over(record, &placer.classes);
+    if placer.state.saved(&record.name).is_some() {
+        return placer.state.with_saved(record, &placer.classes);
     }
     let Some((file, format)) = placer.corrected_file(&record.name) else { return record };
     let bytes = match std::fs::read(placer.root().join(file)) {
@@ -23,7 +23,7 @@ pub(crate) fn as_corrected(placer: &Placer, record: Record, unclear: &mut Vec<St
         Ok(bytes) => bytes,
     };
     let text = String::from_utf8_lossy(&bytes);
-    let (lines, unread) = readable(&text, (record.width, record.height), placer.class_count());
+    let (lines, unread) = readable(&text, (record.width, record.height), placer.class_names().count());
     unclear.extend(unread.into_iter().map(|why| format!("{file}, {why}")));
     let alone = |one: &Instance| Record { instances: vec![one.clone()], ..record.clone() };
     let mut found: Vec<(String, &Instance)> = record

@@ -2,9 +2,9 @@
 
 use ocelli::{BoundingBox, ErrorKind, Mask};
 
-use super::line::Line;
 use super::{CorrectedSet, LabelledInstance};
 use crate::label::corrections::{Place, Run, text_of};
+use crate::label::formats::yolo_line::Line;
 use crate::label::{DataSetOptions, Existing, Format};
 
 fn options(formats: &[Format]) -> DataSetOptions {
@@ -43,9 +43,10 @@ fn a_saved_file_is_the_persons() {
         assert_eq!(saved.instances.len(), instances.len());
         let text = place.read("set/labels/train/a.txt").expect("it was saved");
         let ours = text_of(40, Format::Yolo);
-        let expected = match with_changes {
-            true => format!("1 {}0 0.250000 0.125000 0.500000 0.250000\n", ours.trim_start_matches("0 ")),
-            false => ours,
+        let expected = if with_changes {
+            format!("1 {}0 0.250000 0.125000 0.500000 0.250000\n", ours.trim_start_matches("0 "))
+        } else {
+            ours
         };
         assert_eq!(text, expected);
         // Another picture under the same name would have other labels.

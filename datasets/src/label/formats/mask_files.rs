@@ -14,13 +14,12 @@ pub(crate) fn class_names<'a>(names: impl Iterator<Item = &'a str>) -> Vec<Strin
     let mut taken = HashSet::new();
     let unique = |(id, name): (usize, &str)| {
         let name = ocelli::sink::folder_name(name);
-        match taken.insert(name.to_lowercase()) {
-            true => name,
-            false => {
-                let numbered = format!("{name}_{id}");
-                taken.insert(numbered.to_lowercase());
-                numbered
-            }
+        if taken.insert(name.to_lowercase()) {
+            name
+        } else {
+            let numbered = format!("{name}_{id}");
+            taken.insert(numbered.to_lowercase());
+            numbered
         }
     };
     names.enumerate().map(unique).collect()

@@ -43,14 +43,14 @@ impl Shown {
 
 /// Writes videos. `labelled` reads an image by its name in the data set: its name in the file, and its record. The masks of
 /// one video at a time are in memory.
-pub(crate) fn write_youtube_vis(
+pub(crate) fn write_youtube_vis<'a>(
     out: &mut dyn Write,
     videos: &Videos,
-    classes: &ClassMap,
+    classes: impl Iterator<Item = &'a str>,
     labelled: impl Fn(&str) -> Result<Option<(String, Record)>>,
 ) -> io::Result<()> {
     let categories: Vec<Value> =
-        classes.names().enumerate().map(|(id, name)| json!({"id": id + 1, "name": name})).collect();
+        classes.enumerate().map(|(id, name)| json!({"id": id + 1, "name": name})).collect();
     write!(out, "{{\"info\":{{\"description\":\"labelled by ocelli\"}},\"licenses\":[],\n\"categories\":")?;
     serde_json::to_writer(&mut *out, &categories)?;
     write!(out, ",\n\"annotations\":[")?;

@@ -13,7 +13,7 @@ use ocelli::{
 };
 
 use crate::label::images::ImageFile;
-use crate::label::run::job::{LabelEvent, LabelJob, read};
+use crate::label::run::job::{LabelEvent, LabelJob, Seen, read};
 use crate::label::run::prefetch::{Preparer, in_order};
 use crate::label::run::prompts::LabelPrompts;
 
@@ -53,7 +53,7 @@ impl LabelJob {
         let batch = usize::try_from(spill_bytes / each).unwrap_or(usize::MAX).max(1);
         let preparer = Preparer::new(detector.model().manifest(), false);
         let Stages { mut text, mut encoder, mut decoder, .. } = detector.into_stages();
-        let path = self.folder().spill_path();
+        let path = self.data.spill_path();
         let cannot = |e: std::io::Error| {
             let message = format!(
                 "cannot store features, {}: {e}; a smaller spill_bytes needs less space",
@@ -114,7 +114,8 @@ impl LabelJob {
                         let found = prompts.decode(&mut text, file, &features, &mut decoder);
                         found.map(|found| (size, found))
                     });
-                    job.finish_image((file, identity), found, (first, prompts.classes()), 0, on_event)?;
+                    let classes = prompts.classes().to_vec();
+                    job.finish_image(Seen { file, identity, found, first, classes, device: 0 }, on_event)?;
                 }
                 decoder.unload();
                 features = ImageFeatures::default();

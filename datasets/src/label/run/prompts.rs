@@ -160,9 +160,10 @@ fn with_exemplar(prompt: Prompt, exemplar: &ClassExemplar) -> Prompt {
 fn prompts_with_files(map: &ClassMap, first: usize) -> Vec<(PathBuf, usize, Prompt)> {
     let mut found: Vec<(PathBuf, usize, Prompt)> = Vec::new();
     for (id, class) in map.classes.iter().enumerate().skip(first) {
-        let prompts: Vec<Prompt> = match class.phrases.is_empty() {
-            true => vec![Prompt::visual(class.name.as_str())],
-            false => class.phrases.iter().map(|phrase| Prompt::new(phrase.as_str())).collect(),
+        let prompts: Vec<Prompt> = if class.phrases.is_empty() {
+            vec![Prompt::visual(class.name.as_str())]
+        } else {
+            class.phrases.iter().map(|phrase| Prompt::new(phrase.as_str())).collect()
         };
         let mut files: Vec<&PathBuf> = Vec::new();
         for exemplar in &class.exemplars {

@@ -40,9 +40,10 @@ impl Refiner {
             let limits = &self.limits[class];
             let bbox = detection.bbox;
             let is_duplicate = |(better, box_of_better): &(Instance, BoundingBox)| {
-                let max_iou = match better.class == class {
-                    true => Some(limits.nms),
-                    false => self.group_iou(better.class, class),
+                let max_iou = if better.class == class {
+                    Some(limits.nms)
+                } else {
+                    self.group_iou(better.class, class)
                 };
                 max_iou.is_some_and(|max_iou| box_of_better.iou(&bbox) > max_iou)
             };

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::label::corrections::stopping;
 use crate::label::store::disk::REFUSES_HARD_LINKS;
-use crate::label::store::written::aside_path;
+use crate::label::store::files::aside_path;
 use crate::label::{Existing, ImageMode, LabelledInstance};
 
 impl Sequence {
@@ -320,15 +320,17 @@ impl Sequence {
         std::fs::rename(self.place.path("new"), self.place.path(&file)).expect("it can");
         self.log.push(format!("{file} is edited"));
         // A restart may put an image into the other split, with its picture.
-        let other = match file.contains("/train/") {
-            true => file.replacen("/train/", "/val/", 1),
-            false => file.replacen("/val/", "/train/", 1),
+        let other = if file.contains("/train/") {
+            file.replacen("/train/", "/val/", 1)
+        } else {
+            file.replacen("/val/", "/train/", 1)
         };
         let places = if self.former.is_some() { vec![&file, &other] } else { vec![&file] };
         self.label()?;
-        match places.into_iter().any(|place| self.place.read(place).as_ref() == Some(&content)) {
-            true => Ok(()),
-            false => Err(format!("{file}: the edited picture was overwritten")),
+        if places.into_iter().any(|place| self.place.read(place).as_ref() == Some(&content)) {
+            Ok(())
+        } else {
+            Err(format!("{file}: the edited picture was overwritten"))
         }
     }
 
@@ -382,7 +384,7 @@ impl Sequence {
     /// Puts a picture into the data set, whose name no image had so far.
     pub(super) fn add_own_picture(&mut self) {
         let number = NAMES + self.own.len() as u64;
-        let known = self.place.read("set/.ocelli-label/images.json").unwrap_or_default();
+        let known = self.place.read("set/.ocelli-label/state.jsonl").unwrap_or_default();
         if known.is_empty() || known.contains(&format!("\"{number}.")) {
             return;
         }

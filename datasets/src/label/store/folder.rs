@@ -8,7 +8,6 @@ use serde::{Deserialize, Serialize};
 use crate::label::images::Shard;
 use crate::label::settings::DataSetOptions;
 use crate::label::store::disk;
-use ocelli::atomic_file::sync_folder;
 use ocelli::{Error, ErrorKind, Result};
 
 /// The folder of the journal. A folder without it is not a labelled data set.
@@ -38,7 +37,7 @@ fn is_read_only(error: &Error) -> bool {
     source.is_some_and(|e| e.kind() == std::io::ErrorKind::ReadOnlyFilesystem)
 }
 
-/// The contents of an output folder, stored as a file in the state folder.
+/// The contents of an output folder, as its state has them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Contents {
     /// The shard of the job that is here; `None` for the whole job.
@@ -141,11 +140,6 @@ impl OutputFolder {
         journal_path(&self.root)
     }
 
-    /// The record of written files.
-    pub fn written_path(&self) -> PathBuf {
-        self.root.join(STATE_FOLDER).join("written.jsonl")
-    }
-
     /// Checks that the journal is there if the data set was finished before.
     pub fn check_journal(&self, contents: Option<&Contents>) -> Result<()> {
         let path = self.journal_path();
@@ -158,38 +152,23 @@ impl OutputFolder {
         Ok(())
     }
 
+    /// Checks that the data set that is there is this shard of the job.
+    pub fn check_shard(&self, contents: Option<&Contents>, shard: Option<Shard>) -> Result<()> {
+        let Some(there) = contents.filter(|contents| contents.shard != shard) else { return Ok(()) };
+        let name = |shard: Option<Shard>| {
+            shard.map_or("the whole job".into(), |s| format!("shard {}/{}", s.index(), s.count()))
+        };
+        let message = format!(
+            "output folder, {}: it holds {}, this is {}; choose another folder or restart",
+            self.root.display(),
+            name(there.shard),
+            name(shard)
+        );
+        Err(Error::new(ErrorKind::Mismatch, message).about("restart"))
+    }
+
     /// The file for features that wait for the decoder.
     pub fn spill_path(&self) -> PathBuf {
         self.root.join(STATE_FOLDER).join("features.part")
-    }
-
-    fn contents_path(&self) -> PathBuf {
-        self.root.join(STATE_FOLDER).join("contents.json")
-    }
-
-    /// The contents of the folder; `None` if they were never written.
-    pub fn contents(&self) -> Result<Option<Contents>> {
-        let path = self.contents_path();
-        match std::fs::read(&path) {
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
-            Err(e) => Err(Error::io("cannot read", &path, e)),
-            Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(|e| {
-                let message = format!("corrupt contents, {}: {e}; restart the data set", path.display());
-                Error::new(ErrorKind::InvalidData, message).about("restart")
-            }),
-        }
-    }
-
-    pub fn set_contents(&self, contents: &Contents) -> Result<()> {
-        disk::replace(&self.contents_path(), |file| Ok(serde_json::to_writer_pretty(file, contents)?))
-    }
-
-    /// Discards the description of the contents. The journal stays until another one replaces it: a stop in between loses
-    /// no image.
-    pub fn restart(&self) -> Result<()> {
-        let path = self.contents_path();
-        disk::remove(&path).map_err(|e| Error::io("cannot remove", &path, e))?;
-        let state = self.root.join(STATE_FOLDER);
-        sync_folder(&state).map_err(|e| Error::io("cannot write", &state, e))
     }
 }

@@ -1,26 +1,27 @@
-//! The journal: one line for each image that is done, synced to disk line by line.
+//! The journal: a log with a line for each image that is done.
 //!
-//! The first line has the settings that determine the labels. A crash or a full disk can leave one incomplete line at the
-//! end, and opening the journal removes it. Damage before the last line is an error. The last line of an image replaces
-//! earlier ones, but an image that cannot be read any more keeps its last instances.
+//! The first line has the settings that determine the labels. The last line of an image replaces earlier ones, but an image
+//! that cannot be read any more keeps its last instances.
 
 use std::collections::HashMap;
-use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::label::images::ImageSet;
 use crate::label::record::{Record, check_name};
 use crate::label::store::disk;
+use crate::label::store::log::{Kind, Log, Span};
 use ocelli::atomic_file::sync_folder;
 use ocelli::classes::{Class, ClassMap};
 use ocelli::{Error, ErrorKind, Result};
 
 /// The version of the journal format.
 const FORMAT: u32 = 1;
+
+const KIND: Kind = Kind { name: "journal", remedy: "restart the data set", parameter: "restart" };
 
 /// The first line.
 #[derive(Serialize, Deserialize)]
@@ -35,8 +36,7 @@ struct Header {
 /// The position of an image's line, and what shows whether it is still valid.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
-    offset: u64,
-    bytes: u32,
+    line: Span,
     /// [`Record::identity`].
     pub identity: (u64, u64),
     /// A hash of the path of the image file: the paths themselves would take ten times the memory.
@@ -55,8 +55,8 @@ pub(crate) struct Entry {
     pub content: Option<String>,
     /// The identities of the lines before.
     pub earlier: Vec<(u64, u64)>,
-    /// For an image that could not be labelled: offset and bytes of its last line with instances.
-    labelled: Option<(u64, u32)>,
+    /// For an image that could not be labelled: its last line with instances.
+    labelled: Option<Span>,
 }
 
 impl Entry {
@@ -66,17 +66,14 @@ impl Entry {
     }
 
     /// The position of its last line with instances.
-    fn labelled_at(&self) -> Option<(u64, u32)> {
-        if self.failed { self.labelled } else { Some((self.offset, self.bytes)) }
+    fn labelled_at(&self) -> Option<Span> {
+        if self.failed { self.labelled } else { Some(self.line) }
     }
 }
 
 /// An open journal.
 pub(crate) struct Journal {
-    path: PathBuf,
-    file: File,
-    /// Bytes up to the end of the last complete line.
-    length: u64,
+    log: Log,
     entries: HashMap<String, Entry>,
     /// Number of classes in the settings.
     classes: Option<usize>,
@@ -95,11 +92,10 @@ impl Journal {
             grow(path, settings, known)?;
         }
         let file = disk::open(path).map_err(|e| Error::io("cannot open the journal", path, e))?;
-        let mut journal = Self::unread(path, file);
-        let known = journal.read_lines(Some(settings))?;
-        if known.is_none() {
+        let mut journal = Self::unread(Log::new(path, &KIND, Some(file)));
+        if journal.read_lines(Some(settings))?.is_none() {
             let header = Header { ocelli_label: FORMAT, settings: settings.clone(), grown: false };
-            journal.length += journal.write_line(&header)? as u64;
+            journal.write_line(&header)?;
             let folder = path.parent().unwrap_or(Path::new(""));
             sync_folder(folder).map_err(|e| journal.write_error(e))?;
         }
@@ -116,174 +112,89 @@ impl Journal {
         kept: &[(Entry, Option<u32>)],
     ) -> Result<Self> {
         let header = Header { ocelli_label: FORMAT, settings: settings.clone(), grown: false };
-        disk::replace(path, |out| {
-            serde_json::to_writer(&mut *out, &header)?;
-            out.write_all(b"\n")?;
-            let Some(former) = former else { return Ok(()) };
-            for (entry, classes) in kept {
-                let Some(record) = former.read_labelled(entry).map_err(std::io::Error::other)? else {
-                    continue;
-                };
-                serde_json::to_writer(&mut *out, &Record { classes: *classes, ..record })?;
-                out.write_all(b"\n")?;
-            }
-            Ok(())
-        })?;
+        let records = former.into_iter().flat_map(|former| {
+            kept.iter().filter_map(|(entry, classes)| {
+                let record = former.read_labelled(entry).transpose()?;
+                Some(record.map(|record| Record { classes: *classes, ..record }))
+            })
+        });
+        Log::replace(path, &header, records)?;
         Self::open(path, settings)
     }
 
-    fn unread(path: &Path, file: File) -> Self {
-        Self { path: path.to_owned(), file, length: 0, entries: HashMap::new(), classes: None }
+    fn unread(log: Log) -> Self {
+        Self { log, entries: HashMap::new(), classes: None }
     }
 
     /// Opens an existing journal for reading. Returns its settings, too.
     pub fn open_existing(path: &Path) -> Result<(Self, Value)> {
-        let file = File::open(path).map_err(|e| Error::io("cannot open the journal", path, e))?;
-        let mut journal = Self::unread(path, file);
+        let mut journal = Self::unread(Log::open_to_read(path, &KIND)?);
         match journal.read_lines(None)? {
             Some(settings) => Ok((journal, settings)),
-            None => Err(journal.corrupt("it has no first line")),
+            None => Err(journal.log.corrupt("it has no first line")),
         }
-    }
-
-    fn corrupt(&self, why: &str) -> Error {
-        let message = format!("corrupt journal, {}: {why}; restart the data set", self.path.display());
-        Error::new(ErrorKind::InvalidData, message).about("restart")
     }
 
     /// Reads up to the last complete line. Returns the settings; `None` if the file has no first line yet.
     fn read_lines(&mut self, expected: Option<&Value>) -> Result<Option<Value>> {
-        let path = self.path.clone();
-        let cannot = |e| Error::io("cannot read the journal", &path, e);
-        let file = self.file.try_clone().map_err(cannot)?;
-        let total = file.metadata().map_err(cannot)?.len();
-        let mut reader = BufReader::with_capacity(1 << 18, file);
-        let mut settings: Option<Value> = None;
-        let mut line = Vec::new();
-        // What is wrong with the line that was read last.
-        let mut damage: Option<Error> = None;
-        for number in 1.. {
-            line.clear();
-            let bytes = reader.read_until(b'\n', &mut line).map_err(cannot)?;
-            if let Some(damage) = damage.take().filter(|_| bytes > 0) {
-                return Err(damage);
-            }
-            if line.last() != Some(&b'\n') {
-                break;
-            }
-            if settings.is_none() {
-                let header: Header = match serde_json::from_slice(&line) {
-                    Ok(header) => header,
-                    Err(_) => return Err(self.corrupt("its first line is not a journal's")),
-                };
-                if header.ocelli_label != FORMAT {
-                    let why = format!("its format is {}, expected {FORMAT}", header.ocelli_label);
-                    return Err(self.corrupt(&why));
-                }
-                if let Some((key, there, here)) =
-                    expected.and_then(|expected| difference("", &header.settings, expected))
-                {
-                    // The formats decide whether masks are searched for.
-                    let started = match (key.as_str(), there.as_str()) {
-                        ("masks", "false") => {
-                            "with boxes alone, and a format that is asked for now has masks".into()
-                        }
-                        ("masks", _) => {
-                            "with masks, and the formats that are asked for now have boxes alone".into()
-                        }
-                        ("tracker", "unset") => "with images, this has videos".into(),
-                        ("tracker", _) if here == "unset" => "with videos, this has images".into(),
-                        _ => format!("with {key} {there}, this is {here}"),
-                    };
-                    let message = format!(
-                        "cannot continue, {}: it was started {started}; use the same settings, choose another output folder, \
-                         or restart",
-                        self.path.display()
-                    );
-                    return Err(Error::new(ErrorKind::Mismatch, message).about("restart"));
-                }
-                self.classes = class_count(&header.settings);
-                settings = Some(header.settings);
-            } else {
-                match serde_json::from_slice::<Record>(&line) {
-                    Ok(record) => {
-                        if let Err(why) = check(&record, self.classes) {
-                            return Err(self.corrupt(&format!("line {number}: {why}")));
-                        }
-                        self.remember(&record, bytes);
-                    }
-                    // The last line may be incomplete after a power failure. Every line before it was synced.
-                    Err(e) => {
-                        damage = Some(self.corrupt(&format!("line {number}: {e}")));
-                        continue;
-                    }
-                }
-            }
-            self.length += bytes as u64;
+        let Some(header) = self.log.header::<Header>()? else { return Ok(None) };
+        if header.ocelli_label != FORMAT {
+            let why = format!("its format is {}, expected {FORMAT}", header.ocelli_label);
+            return Err(self.log.corrupt(&why));
         }
-        if self.length < total {
-            tracing::debug!(
-                bytes = total - self.length,
-                "truncating the journal after its last complete line"
-            );
+        if let Some(expected) = expected {
+            self.check_settings(&header.settings, expected)?;
         }
-        Ok(settings)
+        self.classes = class_count(&header.settings);
+        let (classes, entries) = (self.classes, &mut self.entries);
+        self.log.read(|record: Record, line| {
+            check(&record, classes)?;
+            remember(entries, &record, line);
+            Ok(())
+        })?;
+        Ok(Some(header.settings))
     }
 
-    fn remember(&mut self, record: &Record, bytes: usize) {
-        let before = self.entries.remove(&record.name);
-        let labelled = before.as_ref().and_then(Entry::labelled_at);
-        let mut described = before.as_ref().and_then(|before| before.described);
-        let mut content = before.as_ref().and_then(|before| before.content.clone());
-        let mut earlier = before.map(|before| before.earlier).unwrap_or_default();
-        if record.error.is_none() {
-            earlier.extend(described.filter(|described| *described != record.identity));
-            (described, content) = (Some(record.identity), record.content.clone());
-        }
-        let entry = Entry {
-            offset: self.length,
-            bytes: bytes as u32,
-            identity: record.identity,
-            source: source_hash(&record.source),
-            classes: record.classes,
-            validation: record.validation,
-            frame: record.frame.as_ref().map(|frame| frame.index),
-            failed: record.error.is_some(),
-            described,
-            content,
-            earlier,
-            labelled: labelled.filter(|_| record.error.is_some()),
+    /// Refuses settings other than those that the journal was started with.
+    fn check_settings(&self, started: &Value, expected: &Value) -> Result<()> {
+        let Some((key, there, here)) = difference("", started, expected) else { return Ok(()) };
+        // The formats decide whether masks are searched for.
+        let started = match (key.as_str(), there.as_str()) {
+            ("masks", "false") => "with boxes alone, and a format that is asked for now has masks".into(),
+            ("masks", _) => "with masks, and the formats that are asked for now have boxes alone".into(),
+            ("tracker", "unset") => "with images, this has videos".into(),
+            ("tracker", _) if here == "unset" => "with videos, this has images".into(),
+            _ => format!("with {key} {there}, this is {here}"),
         };
-        self.entries.insert(record.name.clone(), entry);
+        let message = format!(
+            "cannot continue, {}: it was started {started}; use the same settings, choose another output folder, or restart",
+            self.log.path().display()
+        );
+        Err(Error::new(ErrorKind::Mismatch, message).about("restart"))
     }
 
-    fn write_line(&mut self, line: &impl Serialize) -> Result<usize> {
-        let mut text = serde_json::to_vec(line)
-            .map_err(|e| Error::io("cannot write the journal", &self.path, e.into()))?;
-        text.push(b'\n');
-        disk::append(&self.file, self.length, &text).map_err(|e| self.write_error(e))?;
-        Ok(text.len())
+    fn write_line(&mut self, line: &impl Serialize) -> Result<Span> {
+        self.log.append(line).map_err(|e| self.write_error(e))
     }
 
     fn write_error(&self, e: std::io::Error) -> Error {
         let message = format!(
             "cannot write the journal, {}: {e}; finished images are kept, and running it again continues from there",
-            self.path.display()
+            self.log.path().display()
         );
         Error::new(ErrorKind::Io, message).with_source(e)
     }
 
     /// Appends the record of an image and syncs it to disk.
     pub fn append(&mut self, record: &Record) -> Result<()> {
-        let bytes = self.write_line(record)?;
-        self.remember(record, bytes);
-        self.length += bytes as u64;
+        let line = self.write_line(record)?;
+        remember(&mut self.entries, record, line);
         Ok(())
     }
 
     /// Length of all complete lines, in bytes.
     pub fn length(&self) -> u64 {
-        self.length
+        self.log.length()
     }
 
     /// The entry of an image's last line.
@@ -320,20 +231,40 @@ impl Journal {
 
     /// Reads the record of an entry.
     pub fn read(&self, entry: &Entry) -> Result<Record> {
-        self.read_at(entry.offset, entry.bytes)
+        self.log.read_at(entry.line)
     }
 
     /// Reads the last record of an image that has instances: for an image that cannot be read any more, an earlier one.
     pub fn read_labelled(&self, entry: &Entry) -> Result<Option<Record>> {
-        entry.labelled_at().map(|(offset, bytes)| self.read_at(offset, bytes)).transpose()
+        entry.labelled_at().map(|line| self.log.read_at(line)).transpose()
     }
+}
 
-    fn read_at(&self, offset: u64, bytes: u32) -> Result<Record> {
-        let (mut file, mut line) = (&self.file, vec![0; bytes as usize]);
-        let read = file.seek(SeekFrom::Start(offset)).and_then(|_| file.read_exact(&mut line));
-        read.map_err(|e| Error::io("cannot read the journal", &self.path, e))?;
-        serde_json::from_slice(&line).map_err(|e| self.corrupt(&format!("byte {offset}: {e}")))
+/// Notes the line of a record, the last one of its image.
+fn remember(entries: &mut HashMap<String, Entry>, record: &Record, line: Span) {
+    let before = entries.remove(&record.name);
+    let labelled = before.as_ref().and_then(Entry::labelled_at);
+    let mut described = before.as_ref().and_then(|before| before.described);
+    let mut content = before.as_ref().and_then(|before| before.content.clone());
+    let mut earlier = before.map(|before| before.earlier).unwrap_or_default();
+    if record.error.is_none() {
+        earlier.extend(described.filter(|described| *described != record.identity));
+        (described, content) = (Some(record.identity), record.content.clone());
     }
+    let entry = Entry {
+        line,
+        identity: record.identity,
+        source: source_hash(&record.source),
+        classes: record.classes,
+        validation: record.validation,
+        frame: record.frame.as_ref().map(|frame| frame.index),
+        failed: record.error.is_some(),
+        described,
+        content,
+        earlier,
+        labelled: labelled.filter(|_| record.error.is_some()),
+    };
+    entries.insert(record.name.clone(), entry);
 }
 
 /// Reads a journal and all of its records, for the tests that feed it corrupt files.
@@ -358,9 +289,8 @@ pub(crate) fn is_growing(path: &Path, classes: usize) -> bool {
 
 /// The first line of a journal, if it can be read.
 fn first_line(path: &Path) -> Option<Header> {
-    let mut line = Vec::new();
-    BufReader::new(File::open(path).ok()?).read_until(b'\n', &mut line).ok()?;
-    serde_json::from_slice::<Header>(&line).ok().filter(|header| header.ocelli_label == FORMAT)
+    let header = Log::open_to_read(path, &KIND).ok()?.header::<Header>().ok()?;
+    header.filter(|header| header.ocelli_label == FORMAT)
 }
 
 /// If settings differ in nothing but added classes: the number of classes whose instances stay as they are. That is 0 if the
@@ -386,22 +316,18 @@ fn known_classes(there: &Value, here: &Value) -> Option<u32> {
 
 /// Replaces the settings of a journal by those with more classes, and notes in each line how many were looked for.
 fn grow(path: &Path, settings: &Value, known: u32) -> Result<()> {
-    let (mut journal, _) = Journal::open_existing(path)?;
-    let cannot = |e| Error::io("cannot read the journal", path, e);
-    let file = journal.file.try_clone().map_err(cannot)?;
-    journal.file.seek(SeekFrom::Start(0)).map_err(cannot)?;
-    let header = Header { ocelli_label: FORMAT, settings: settings.clone(), grown: true };
-    disk::replace(path, |out| {
-        serde_json::to_writer(&mut *out, &header)?;
-        out.write_all(b"\n")?;
-        for line in BufReader::with_capacity(1 << 18, file.take(journal.length)).split(b'\n').skip(1) {
-            let mut record: Record = serde_json::from_slice(&line?)?;
-            record.classes = Some(record.classes.unwrap_or(known).min(known));
-            serde_json::to_writer(&mut *out, &record)?;
-            out.write_all(b"\n")?;
-        }
+    let mut log = Log::open_to_read(path, &KIND)?;
+    let mut lines = Vec::new();
+    log.read(|_: IgnoredAny, line| {
+        lines.push(line);
         Ok(())
-    })
+    })?;
+    let header = Header { ocelli_label: FORMAT, settings: settings.clone(), grown: true };
+    let records = lines.into_iter().map(|line| {
+        let record: Record = log.read_at(line)?;
+        Ok(Record { classes: Some(record.classes.unwrap_or(known).min(known)), ..record })
+    });
+    Log::replace(path, &header, records)
 }
 
 fn class_count(settings: &Value) -> Option<usize> {

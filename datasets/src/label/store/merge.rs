@@ -8,14 +8,14 @@ use serde_json::Value;
 use crate::label::images::{ImageFile, ImageSet};
 use crate::label::record::Record;
 use crate::label::settings::Format;
-use crate::label::store::conflicts::check_conflicts;
+use crate::label::store::data_set::{DataSet, Existing, Opening};
+use crate::label::store::files::Owner;
 use crate::label::store::folder::{Contents, OutputFolder};
-use crate::label::store::journal::{Journal, classes_of, difference};
-use crate::label::store::known::KnownImages;
-use crate::label::store::placer::{Placer, label_files, masks_folder};
-use crate::label::store::saved::{Saved, SavedLabels};
-use crate::label::store::write::{COCO_FILES, Summary, write_data_set};
-use crate::label::store::written::{ClassHashes, Owner, Written};
+use crate::label::store::journal::{Entry, Journal, classes_of, difference};
+use crate::label::store::layout::{COCO_FILES, label_files, masks_folder};
+use crate::label::store::saved::SavedLabels;
+use crate::label::store::state::State;
+use crate::label::store::write::Summary;
 use ocelli::{Error, ErrorKind, Result};
 
 /// A finished shard.
@@ -24,9 +24,7 @@ struct Part {
     contents: Contents,
     journal: Journal,
     settings: Value,
-    written: Written,
-    saved: Saved,
-    known: KnownImages,
+    state: State,
 }
 
 impl Part {
@@ -36,7 +34,8 @@ impl Part {
             Err(Error::new(ErrorKind::Mismatch, message))
         };
         let folder = OutputFolder::open_to_read(root)?;
-        let Some(contents) = folder.contents()? else {
+        let state = State::load(root)?;
+        let Some(contents) = state.contents().cloned() else {
             return refuse("nothing is labelled in it yet; finish this shard first");
         };
         if contents.shard.is_none() {
@@ -46,11 +45,10 @@ impl Part {
         if contents.written == 0 || contents.written != journal.length() {
             return refuse("it is not finished; finish this shard first");
         }
-        let written = Written::load_to_read(folder.root(), &folder.written_path())?;
-        written.recover(&OutputFolder::FOLDERS)?;
+        state.recover(&OutputFolder::FOLDERS)?;
         for (file, _) in COCO_FILES {
             let is_there = contents.options.has(Format::Coco) && root.join(file).is_file();
-            if !is_there || written.owner(file)? != Owner::Person {
+            if !is_there || state.owner(file)? != Owner::Person {
                 continue;
             }
             return refuse(&format!(
@@ -58,21 +56,19 @@ impl Part {
                  folder to merge without these corrections"
             ));
         }
-        let saved = Saved::load(root)?;
-        let known = KnownImages::load(root)?;
-        Ok(Self { folder, contents, journal, settings, written, saved, known })
+        Ok(Self { folder, contents, journal, settings, state })
     }
 
     /// Whether a person corrected the labels of an image in it.
     fn has_corrections(&self, name: &str) -> Result<bool> {
-        for (file, _) in
-            [false, true].into_iter().flat_map(|split| label_files(&self.contents.options, name, split))
-        {
-            if self.written.owner(&file)? == Owner::Person {
-                return Ok(true);
-            }
-        }
-        Ok(self.saved.contains(name))
+        let both = [false, true].into_iter();
+        let files = both.flat_map(|split| label_files(&self.contents.options, name, split));
+        Ok(self.state.saved(name).is_some() || self.state.has_persons(files.map(|(file, _)| file))?)
+    }
+
+    /// The last line of an image.
+    fn entry(&self, image: &Owned) -> &Entry {
+        self.journal.entry(&image.name).expect("its name came from this journal")
     }
 }
 
@@ -103,24 +99,38 @@ pub fn merge(
         parts.push(Part::open(root)?);
     }
     check(&parts)?;
-    let owned = owned_images(&mut parts)?;
+    let owned = owned_images(&parts)?;
+    let mut joined = open_joined(&parts, &owned, output)?;
+    for file in joined.set.files().to_vec() {
+        check_cancelled()?;
+        let image = &owned[&file.path];
+        copy_records(&mut joined, &parts[image.part], image, &file.name)?;
+    }
+    let DataSet { placer, journal, .. } = &mut joined;
+    journal.splits().for_each(|(name, validation)| placer.prefer(name, validation));
+    copy_saved(&mut joined, &parts, &owned)?;
+    for file in joined.set.files().to_vec() {
+        check_cancelled()?;
+        let image = &owned[&file.path];
+        copy_work(&mut joined, &parts[image.part], image, &file.name)?;
+    }
+    joined.finish(check_cancelled)
+}
+
+/// Opens the joined data set. The names in it are those that one machine would give the images, with its history.
+fn open_joined(parts: &[Part], owned: &HashMap<PathBuf, Owned>, output: &Path) -> Result<DataSet> {
     let Some(first) = parts.first() else {
-        return Err(Error::new(
-            ErrorKind::InvalidArgument,
-            "nothing to merge: expected the folders of the shards",
-        ));
+        let message = "nothing to merge: expected the folders of the shards";
+        return Err(Error::new(ErrorKind::InvalidArgument, message));
     };
-    let (settings, options) = (first.settings.clone(), first.contents.options.clone());
-    let classes = classes_of(&settings).ok_or_else(|| {
+    let classes = classes_of(&first.settings).ok_or_else(|| {
         let message = format!("corrupt journal, {}: it has no classes", first.folder.root().display());
         Error::new(ErrorKind::InvalidData, message)
     })?;
-    let mut contents = Contents { shard: None, written: 0, ..first.contents.clone() };
-    let expected = contents.names_sha256.clone();
-
     OutputFolder::check(output)?;
-    let found = ImageSet::from_named(owned.values().map(|image| image.file.clone()).collect());
-    if found.names_sha256() != expected {
+    let whole = ImageSet::from_named(owned.values().map(|image| image.file.clone()).collect());
+    let names = &first.contents.names_sha256;
+    if whole.names_sha256() != *names {
         let message = format!(
             "cannot merge, {}: the images of its shards are not those of the job; restart the shards and label them \
              again",
@@ -129,98 +139,79 @@ pub fn merge(
         return Err(Error::new(ErrorKind::Mismatch, message));
     }
     let folder = OutputFolder::open(output)?;
-    let there = folder.contents()?;
-    if let Some(there) = there {
-        if there.shard.is_some() || there.names_sha256 != expected {
-            let message = format!(
-                "output folder, {}: it contains another data set; name another folder",
-                output.display()
-            );
-            return Err(Error::new(ErrorKind::InvalidArgument, message));
-        }
-        contents.written = there.written;
+    if State::load(output)?
+        .contents()
+        .is_some_and(|there| there.shard.is_some() || there.names_sha256 != *names)
+    {
+        let message =
+            format!("output folder, {}: it contains another data set; name another folder", output.display());
+        return Err(Error::new(ErrorKind::InvalidArgument, message));
     }
-    let written = Written::open(&folder)?;
-    written.recover(&OutputFolder::FOLDERS)?;
-    let hashes = ClassHashes::new(classes.names());
-    let way_out = "name another output folder";
-    check_conflicts(folder.root(), &written, &hashes, way_out, &options)?;
-    let saved = Saved::load(folder.root())?;
-    saved.check(folder.root(), &options, &hashes, way_out)?;
-    folder.check_journal(Some(&contents))?;
-    let mut journal = Journal::open(&folder.journal_path(), &settings)?;
-    folder.set_contents(&contents)?;
-    // The names in the joined data set are those that one machine would give the images, with its history.
-    let mut known = KnownImages::load(folder.root())?;
-    known.note_contents(&journal);
-    let set = known.name(found, |file| owned[&file.path].picture);
-    let mut placer = Placer::new(written, folder.root(), &options, &set, &classes);
-    (placer.saved, placer.known) = (saved, known);
-    placer.note_pictures(&journal);
-    let dropped = placer.remove_dropped()?;
-    for file in set.files() {
-        check_cancelled()?;
-        let image = &owned[&file.path];
-        let part = &mut parts[image.part];
-        let entry = part.journal.entry(&image.name).cloned().expect("its name came from this journal");
-        let there = journal.entry(&file.name).cloned();
-        let is_merged = there.as_ref().is_some_and(|there| {
-            (there.identity, there.source, there.failed, there.classes)
-                == (entry.identity, entry.source, entry.failed, entry.classes)
-        });
-        // What a person corrected or edited in the joined data set describes its picture.
-        let is_frozen = match &there {
-            Some(there) if !is_merged => {
-                let picture = entry.described.unwrap_or(entry.identity);
-                placer.is_frozen(&file.name, there, picture)?
-                    && (placer.has_own_corrections(&file.name)?
-                        || placer.is_edited(&file.name, there, picture))
-            }
-            _ => false,
-        };
-        if is_merged || is_frozen {
-            continue;
+    DataSet::open(Opening {
+        folder,
+        described: &first.settings,
+        options: &first.contents.options,
+        classes: &classes,
+        whole,
+        shard: None,
+        existing: Existing::default(),
+        merges: true,
+        picture: &|file| owned[&file.path].picture,
+    })
+}
+
+/// Copies the lines of an image to the journal, unless they are there, or a person corrected or edited the image in the joined
+/// data set: that describes its picture.
+fn copy_records(joined: &mut DataSet, part: &Part, image: &Owned, name: &str) -> Result<()> {
+    let entry = part.entry(image);
+    if let Some(there) = joined.journal.entry(name) {
+        if (there.identity, there.source, there.failed, there.classes)
+            == (entry.identity, entry.source, entry.failed, entry.classes)
+        {
+            return Ok(());
         }
-        // The instances of an image that cannot be read any more.
-        if let Some(labelled) = part.journal.read_labelled(&entry)?.filter(|_| entry.failed) {
-            journal.append(&Record { name: file.name.clone(), ..labelled })?;
-        }
-        journal.append(&Record { name: file.name.clone(), ..part.journal.read(&entry)? })?;
-    }
-    placer.known.save()?;
-    journal.splits().for_each(|(name, validation)| placer.prefer(name, validation));
-    copy_saved(&mut placer, &parts, &set, &owned)?;
-    for file in set.files() {
-        check_cancelled()?;
-        let (name, image) = (&file.name, &owned[&file.path]);
-        let part = &mut parts[image.part];
-        if !placer.has_own_corrections(name)? {
-            let entry = part.journal.entry(&image.name).cloned().expect("its name came from this journal");
-            let record = Record { name: name.clone(), ..part.journal.read(&entry)? };
-            placer.take_pictures((part.folder.root(), &image.name), &record, entry.described)?;
-        }
-        copy_corrections(&mut placer, part, &journal, (&image.name, name))?;
-        // Labels that were corrected for an earlier picture are so in the joined data set.
-        let outdated = part.known.get(&image.name).map(|known| known.outdated_labels.clone());
-        let outdated = outdated.unwrap_or_default();
-        if !outdated.is_empty() {
-            let there = placer.corrected_labels(name)?;
-            let is_outdated = |label: &String| match image.name == *name {
-                true => outdated.contains(label),
-                false => outdated.iter().any(|other| hash_of_label(other) == hash_of_label(label)),
-            };
-            placer.known.change(name, |known| {
-                let new = there.into_iter().filter(is_outdated);
-                let new: Vec<_> = new.filter(|label| !known.outdated_labels.contains(label)).collect();
-                known.outdated_labels.extend(new);
-            });
+        let picture = entry.described.unwrap_or(entry.identity);
+        let placer = &mut joined.placer;
+        if placer.is_frozen(name, there, picture)?
+            && (placer.has_own_corrections(name)? || placer.is_edited(name, there, picture))
+        {
+            return Ok(());
         }
     }
-    let summary = write_data_set(&folder, &journal, &set, &mut placer, &classes, check_cancelled)?;
-    let summary = Summary { dropped, ..summary };
-    folder.set_contents(&Contents { written: journal.length(), ..contents })?;
-    placer.known.save()?;
-    Ok(summary)
+    // The instances of an image that cannot be read any more.
+    if let Some(labelled) = part.journal.read_labelled(entry)?.filter(|_| entry.failed) {
+        joined.journal.append(&Record { name: name.into(), ..labelled })?;
+    }
+    joined.journal.append(&Record { name: name.into(), ..part.journal.read(entry)? })
+}
+
+/// Copies what a person made of an image in a shard: its picture and its label files, with what is known about them.
+fn copy_work(joined: &mut DataSet, part: &Part, image: &Owned, name: &str) -> Result<()> {
+    if !joined.placer.has_own_corrections(name)? {
+        let entry = part.entry(image);
+        let record = Record { name: name.into(), ..part.journal.read(entry)? };
+        joined.placer.take_pictures(part.folder.root(), &image.name, &record, entry.described)?;
+    }
+    copy_corrections(joined, part, &image.name, name)?;
+    // Labels that were corrected for an earlier picture are so in the joined data set.
+    let outdated =
+        part.state.image(&image.name).map(|known| known.outdated_labels.clone()).unwrap_or_default();
+    if outdated.is_empty() {
+        return Ok(());
+    }
+    let is_outdated = |label: &String| {
+        if image.name == *name {
+            outdated.contains(label)
+        } else {
+            outdated.iter().any(|other| hash_of_label(other) == hash_of_label(label))
+        }
+    };
+    let there = joined.placer.corrected_labels(name)?.into_iter().filter(is_outdated);
+    joined.placer.state.change_image(name, |known| {
+        let new: Vec<_> = there.filter(|label| !known.outdated_labels.contains(label)).collect();
+        known.outdated_labels.extend(new);
+    });
+    Ok(())
 }
 
 /// The hash of a corrected label file, as the placer names them.
@@ -240,24 +231,23 @@ struct Owned {
 }
 
 /// The images of all shards by their files, each in the shard that it belongs to.
-fn owned_images(parts: &mut [Part]) -> Result<HashMap<PathBuf, Owned>> {
+fn owned_images(parts: &[Part]) -> Result<HashMap<PathBuf, Owned>> {
     let mut owned: HashMap<PathBuf, Owned> = HashMap::new();
-    for (at, part) in parts.iter_mut().enumerate() {
+    for (at, part) in parts.iter().enumerate() {
         let root = part.folder.root().display().to_string();
         let refuse =
             |why: String| Err(Error::new(ErrorKind::Mismatch, format!("cannot merge, {root}: {why}")));
-        let has_found = part.known.has_found();
-        let mut names: Vec<String> = part.journal.names().map(str::to_owned).collect();
-        names.sort_unstable();
-        for name in names {
-            let entry = part.journal.entry(&name).cloned().expect("its name came from this journal");
-            let known = part.known.get(&name);
+        let has_found = part.state.has_found();
+        let mut entries: Vec<_> = part.journal.entries().collect();
+        entries.sort_unstable_by_key(|(name, _)| *name);
+        for (name, entry) in entries {
+            let known = part.state.image(name);
             let (found, is_removed) = match known {
                 Some(known) => (known.found.clone().or((!has_found).then(|| name.clone())), known.is_removed),
                 None => (Some(name.clone()), false),
             };
             let path = known.map(|known| PathBuf::from(&known.source));
-            let path = path.map_or_else(|| part.journal.read(&entry).map(|record| record.source), Ok)?;
+            let path = path.map_or_else(|| part.journal.read(entry).map(|record| record.source), Ok)?;
             let Some(found) = found else {
                 if is_removed {
                     continue;
@@ -270,7 +260,7 @@ fn owned_images(parts: &mut [Part]) -> Result<HashMap<PathBuf, Owned>> {
             let key = if has_found { file.key() } else { name.clone() };
             if part.contents.shard.is_some_and(|shard| !shard.contains(&key)) {
                 // An earlier version chose the shard by the number in its name, too.
-                if part.has_corrections(&name)? {
+                if part.has_corrections(name)? {
                     return refuse(format!(
                         "{name} was corrected in it, and belongs to another shard now; label the shards in new folders, and \
                          correct it there"
@@ -293,20 +283,16 @@ fn owned_images(parts: &mut [Part]) -> Result<HashMap<PathBuf, Owned>> {
 }
 
 /// Copies what a person saved in COCO's files of the shards. What was saved in the joined data set stays.
-fn copy_saved(
-    placer: &mut Placer,
-    parts: &[Part],
-    set: &ImageSet,
-    owned: &HashMap<PathBuf, Owned>,
-) -> Result<()> {
+fn copy_saved(joined: &mut DataSet, parts: &[Part], owned: &HashMap<PathBuf, Owned>) -> Result<()> {
+    let placer = &mut joined.placer;
     let mut new = Vec::new();
-    let saved = set.files().iter().filter_map(|file| {
+    let saved = joined.set.files().iter().filter_map(|file| {
         let image = &owned[&file.path];
-        let saved = parts[image.part].saved.get(&image.name)?.clone();
+        let saved = parts[image.part].state.saved(&image.name)?.clone();
         Some(SavedLabels { name: file.name.clone(), ..saved })
     });
     for image in saved {
-        match placer.saved.get(&image.name) {
+        match placer.state.saved(&image.name) {
             None => new.push(image),
             Some(there) if there.is_merged => new.push(image),
             Some(there)
@@ -320,18 +306,14 @@ fn copy_saved(
         }
     }
     let new: Vec<_> = new.into_iter().map(|image| SavedLabels { is_merged: true, ..image }).collect();
-    let is_new = new.iter().any(|image| placer.saved.get(&image.name) != Some(image));
-    if is_new { placer.saved.add(new) } else { Ok(()) }
+    let is_new = new.iter().any(|image| placer.state.saved(&image.name) != Some(image));
+    if is_new { placer.state.save_labels(new) } else { Ok(()) }
 }
 
 /// Copies the label files of an image that were corrected in a shard. A file that was corrected in the joined data set stays.
-fn copy_corrections(
-    placer: &mut Placer,
-    part: &Part,
-    journal: &Journal,
-    (name_there, name): (&str, &str),
-) -> Result<()> {
-    let Some(record) = journal.labelled(name)? else { return Ok(()) };
+fn copy_corrections(joined: &mut DataSet, part: &Part, name_there: &str, name: &str) -> Result<()> {
+    let placer = &mut joined.placer;
+    let Some(record) = joined.journal.labelled(name)? else { return Ok(()) };
     let mut files = BTreeMap::new();
     let mut split = None;
     for validation in [false, true] {
@@ -339,10 +321,10 @@ fn copy_corrections(
             [name_there, name].map(|name| label_files(&part.contents.options, name, validation));
         let labels = there.into_iter().zip(here).map(|((there, format), (here, _))| (there, here, format));
         let [from, to] = [name_there, name].map(|name| masks_folder(name, validation));
-        let masks = placer.recorded_masks(&part.written, name_there, validation).into_iter();
+        let masks = placer.recorded_masks(&part.state, name_there, validation).into_iter();
         let masks = masks.map(|file| (file.clone(), file.replacen(&from, &to, 1), Format::Masks));
         for (there, file, format) in labels.chain(masks) {
-            let is_corrected = part.written.owner(&there)? == Owner::Person;
+            let is_corrected = part.state.owner(&there)? == Owner::Person;
             if is_corrected {
                 // VOC has no folders for the splits.
                 split = split.or((format != Format::Voc).then_some(validation));
@@ -352,8 +334,8 @@ fn copy_corrections(
     }
     for (file, (_, format, _)) in files.iter().filter(|(_, (.., is_corrected))| !is_corrected) {
         // The correction that was merged earlier was undone.
-        if placer.written.is_merged(file)? {
-            placer.written.take_back(file, placer.meaning(Some(*format)))?;
+        if placer.state.is_merged(file)? {
+            placer.state.take_back(file, placer.meaning(Some(*format)))?;
         }
     }
     files.retain(|_, (.., is_corrected)| *is_corrected);
@@ -365,7 +347,7 @@ fn copy_corrections(
     }
     // What was found comes first, so that its hash is on record and what follows counts as a correction.
     placer.place_labels(&record)?;
-    placer.written.commit()?;
+    placer.state.commit()?;
     for (file, (there, format, _)) in files {
         let (from, to) = (part.folder.root().join(&there), placer.root().join(&file));
         let read = |path: &Path| match std::fs::read(path) {
@@ -373,11 +355,11 @@ fn copy_corrections(
             there => there.map(Some).map_err(|e| Error::io("cannot read", path, e)),
         };
         let (corrected, before) = (read(&from)?, read(&to)?);
-        let is_merged = placer.written.is_merged(&file)?;
+        let is_merged = placer.state.is_merged(&file)?;
         if is_merged && corrected == before {
             continue;
         }
-        if !is_merged && corrected != before && placer.written.owner(&file)? == Owner::Person {
+        if !is_merged && corrected != before && placer.state.owner(&file)? == Owner::Person {
             tracing::warn!(
                 "{}: it was corrected, too; the correction {} is not merged",
                 to.display(),
@@ -386,9 +368,9 @@ fn copy_corrections(
             continue;
         }
         // The correction has the classes that it was made with.
-        let meaning = part.written.recorded_meaning(&there).unwrap_or(placer.meaning(Some(format)));
+        let meaning = part.state.recorded_meaning(&there).unwrap_or(placer.meaning(Some(format)));
         placer.create_folder_of(&to)?;
-        placer.written.merge(&file, meaning, corrected.as_deref())?;
+        placer.state.merge(&file, meaning, corrected.as_deref())?;
     }
     Ok(())
 }
@@ -434,8 +416,9 @@ fn check(parts: &[Part]) -> Result<()> {
         .filter(|index| !shard_of.contains_key(index))
         .map(|index| format!("{index}/{}", whole.count()))
         .collect();
-    match missing.is_empty() {
-        true => Ok(()),
-        false => refuse(first, format!("shards are missing: {}; add their folders", missing.join(", "))),
+    if missing.is_empty() {
+        Ok(())
+    } else {
+        refuse(first, format!("shards are missing: {}; add their folders", missing.join(", ")))
     }
 }

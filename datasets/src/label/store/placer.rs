@@ -16,20 +16,18 @@ use ocelli::{Error, ErrorKind, Result};
 use crate::label::correct::as_corrected;
 use crate::label::formats::mask_files::{class_names, file_name, mask_files};
 use crate::label::formats::{voc, yolo};
-use crate::label::images::{ImageSet, split_extension};
+use crate::label::images::ImageSet;
 use crate::label::record::{Record, identity};
 use crate::label::review::link_to;
 use crate::label::settings::{DataSetOptions, Format, ImageMode};
 use crate::label::source::{copy_to, is_gone, is_member, is_readable, open_image};
 use crate::label::store::disk;
-use crate::label::store::known::KnownImages;
-use crate::label::store::saved::{Saved, SavedLabels};
-use crate::label::store::write::COCO_FILE;
-use crate::label::store::written::{
-    ClassHashes, Meaning, Owner, Written, hash_of_text, hash_on_disk, part_path,
+use crate::label::store::files::{ClassHashes, Meaning, Owner, hash_of_text, hash_on_disk, part_path};
+use crate::label::store::layout::{
+    COCO_FILE, VOC_IMAGES, image_path, is_converted, label_files, label_path, masks_folder, voc_image,
 };
-pub(crate) use dropped::is_dropped;
-use ocelli::classes::ClassMap;
+use crate::label::store::saved::SavedLabels;
+use crate::label::store::state::State;
 pub(crate) use pictures::{has_picture as is_copy_of, is_time_of};
 
 /// Writes images and label files.
@@ -41,11 +39,7 @@ pub(crate) struct Placer {
     /// The images that were written to the other split before, where they stay.
     exceptions: HashSet<String>,
     folders: HashSet<PathBuf>,
-    pub written: Written,
-    /// What a person saved for images in COCO's file.
-    pub saved: Saved,
-    /// The images of the data set, and the picture that the labels of each describe.
-    pub known: KnownImages,
+    pub state: State,
     pub classes: ClassHashes,
     /// The names of the classes.
     names: Vec<String>,
@@ -61,7 +55,7 @@ pub(crate) struct Placer {
 
 impl Placer {
     pub fn new(
-        written: Written,
+        state: State,
         root: &Path,
         options: &DataSetOptions,
         set: &ImageSet,
@@ -74,9 +68,7 @@ impl Placer {
             validation,
             exceptions: HashSet::new(),
             folders: HashSet::new(),
-            written,
-            saved: Saved::default(),
-            known: KnownImages::default(),
+            state,
             classes: ClassHashes::new(classes.names()),
             names: classes.names().map(str::to_owned).collect(),
             file_names: class_names(classes.names()),
@@ -90,8 +82,9 @@ impl Placer {
         &self.root
     }
 
-    pub fn class_count(&self) -> usize {
-        self.names.len()
+    /// The names of the classes, by id.
+    pub fn class_names(&self) -> impl Iterator<Item = &str> {
+        self.names.iter().map(String::as_str)
     }
 
     /// The split of an image that has no files yet.
@@ -130,37 +123,20 @@ impl Placer {
             folders.iter().map(move |(folder, _)| format!("{folder}labels/{}", label_path(name, validation)))
         };
         let exists = |file: String| self.root.join(file).symlink_metadata().is_ok();
-        let on_disk = |validation| match folders.is_empty() {
-            true => exists(format!("images/{}", image_path(name, validation))),
-            false => labels(validation).any(exists),
-        };
-        Ok(match (on_disk(false), on_disk(true)) {
-            (true, false) => Some(false),
-            (false, true) => Some(true),
-            (true, true) => {
-                let is_corrected = |validation| -> Result<bool> {
-                    for file in labels(validation) {
-                        if self.written.owner(&file)? == Owner::Person {
-                            return Ok(true);
-                        }
-                    }
-                    Ok(false)
-                };
-                match (is_corrected(false)?, is_corrected(true)?) {
-                    (true, false) => Some(false),
-                    (false, true) => Some(true),
-                    _ => None,
-                }
+        let on_disk = [false, true].map(|validation| {
+            let image = folders.is_empty().then(|| format!("images/{}", image_path(name, validation)));
+            image.into_iter().chain(labels(validation)).any(exists)
+        });
+        let only = |splits: [bool; 2]| (splits[0] != splits[1]).then_some(splits[1]);
+        Ok(match on_disk {
+            [true, true] => {
+                only([self.state.has_persons(labels(false))?, self.state.has_persons(labels(true))?])
             }
             // The person removed the label files.
-            (false, false) => {
-                let recorded = |validation| labels(validation).any(|file| self.written.is_recorded(&file));
-                match (recorded(false), recorded(true)) {
-                    (true, false) => Some(false),
-                    (false, true) => Some(true),
-                    _ => None,
-                }
-            }
+            [false, false] => only(
+                [false, true].map(|validation| labels(validation).any(|file| self.state.is_recorded(&file))),
+            ),
+            _ => only(on_disk),
         })
     }
 
@@ -169,30 +145,26 @@ impl Placer {
         let labels = label_files(&self.options, name, validation).into_iter().map(|(file, _)| file);
         let mut labels: Vec<String> = labels.collect();
         if self.options.has(Format::Masks) {
-            labels.extend(self.recorded_masks(&self.written, name, validation));
+            labels.extend(self.recorded_masks(&self.state, name, validation));
         }
         labels
     }
 
     fn is_corrected(&self, name: &str, validation: bool) -> Result<bool> {
-        for file in self.files_with_labels(name, validation) {
-            if self.written.owner(&file)? == Owner::Person {
-                return Ok(true);
-            }
-        }
-        Ok(self.saved.contains(name))
+        let files = self.files_with_labels(name, validation);
+        Ok(self.state.saved(name).is_some() || self.state.has_persons(files)?)
     }
 
     /// The labels of an image that a person corrected: file and hash of each.
     pub fn corrected_labels(&self, name: &str) -> Result<Vec<String>> {
         let mut labels = Vec::new();
         for file in self.files_with_labels(name, self.is_validation(name)) {
-            if self.written.owner(&file)? == Owner::Person {
+            if self.state.owner(&file)? == Owner::Person {
                 let hash = hash_on_disk(&self.root.join(&file))?;
                 labels.push(format!("{file} {}", hash.unwrap_or_default()));
             }
         }
-        if let Some(saved) = self.saved.get(name) {
+        if let Some(saved) = self.state.saved(name) {
             // The same in a shard and in the joined data set.
             let saved = SavedLabels { is_merged: false, ..saved.clone() };
             let text =
@@ -209,7 +181,7 @@ impl Placer {
         if record.error.is_some() {
             return self.is_corrected(&record.name, validation);
         }
-        let is_corrected = self.place_labels(record)? || self.saved.contains(&record.name);
+        let is_corrected = self.place_labels(record)? || self.state.saved(&record.name).is_some();
         for folder in self.image_folders() {
             let path = format!("{folder}images/{}", image_path(&record.name, validation));
             let other = format!("{folder}images/{}", image_path(&record.name, !validation));
@@ -234,7 +206,7 @@ impl Placer {
                 _ => self.label_text(record, format),
             };
             let meaning = self.meaning(Some(format));
-            let owner = self.written.place_bytes(&file, meaning, text.as_bytes()).map_err(resumable)?;
+            let owner = self.state.place_bytes(&file, meaning, text.as_bytes()).map_err(resumable)?;
             is_corrected |= owner == Owner::Person;
             if format != Format::Voc && owner == Owner::Person {
                 self.corrected.entry(record.name.clone()).or_insert_with(|| (file.clone(), format));
@@ -273,7 +245,7 @@ impl Placer {
             let placed = mask_files(record, &names).try_for_each(|(name, bytes)| {
                 let file = format!("{folder}{name}");
                 self.create_folder_of(&self.root.join(&file))?;
-                let owner = self.written.place_bytes(&file, meaning, &bytes?).map_err(resumable)?;
+                let owner = self.state.place_bytes(&file, meaning, &bytes?).map_err(resumable)?;
                 is_corrected |= owner == Owner::Person;
                 Ok(())
             });
@@ -284,25 +256,25 @@ impl Placer {
         let mut counts = vec![0; self.file_names.len()];
         record.instances.iter().for_each(|instance| counts[instance.class] += 1);
         for (class, count) in counts.into_iter().enumerate() {
-            let rest = self.masks_of(&self.written, &folder, (class, count));
-            let others = self.masks_of(&self.written, &masks_folder(&record.name, !validation), (class, 0));
+            let rest = self.masks_of(&self.state, &folder, class, count);
+            let others = self.masks_of(&self.state, &masks_folder(&record.name, !validation), class, 0);
             for file in rest.into_iter().chain(others) {
-                self.written.remove(&file)?;
+                self.state.remove(&file)?;
             }
         }
         Ok(is_corrected)
     }
 
     /// The masks of a class in a record, from this number on.
-    fn masks_of(&self, written: &Written, folder: &str, (class, from): (usize, usize)) -> Vec<String> {
+    fn masks_of(&self, state: &State, folder: &str, class: usize, from: usize) -> Vec<String> {
         let files = (from..).map(|number| format!("{folder}{}", file_name(&self.file_names, class, number)));
-        files.take_while(|file| written.is_recorded(file)).collect()
+        files.take_while(|file| state.is_recorded(file)).collect()
     }
 
     /// The masks of an image in a record.
-    pub fn recorded_masks(&self, written: &Written, name: &str, validation: bool) -> Vec<String> {
+    pub fn recorded_masks(&self, state: &State, name: &str, validation: bool) -> Vec<String> {
         let folder = masks_folder(name, validation);
-        (0..self.file_names.len()).flat_map(|class| self.masks_of(written, &folder, (class, 0))).collect()
+        (0..self.file_names.len()).flat_map(|class| self.masks_of(state, &folder, class, 0)).collect()
     }
 
     /// The folders that contain `images/`.
@@ -336,39 +308,23 @@ impl Placer {
             disk::rename(&other, &path).map_err(cannot)?;
             there = std::fs::symlink_metadata(&path).ok();
         }
-        let source = &record.source;
-        let is_copy = there.as_ref().is_some_and(|there| there.is_file() && there.len() > 0);
-        // The image that the person corrected the labels of stays, even if its source changes.
-        if is_copy && is_corrected {
-            return Ok(());
-        }
-        let is_converted = is_converted(&record.name);
+        let (source, is_converted) = (&record.source, is_converted(&record.name));
+        let is_copy = there.is_some_and(|there| there.is_file() && there.len() > 0);
         let now = identity(source);
-        // The picture of this record was replaced meanwhile, or a person edited the copy.
-        let is_edited = is_copy
-            && !is_copy_of(&path, &record.name, now)
-            && !is_copy_of(&path, &record.name, record.identity)
-            && self.known.get(&record.name).is_some_and(|known| {
-                let mut pictures = known.earlier.iter().chain([&known.identity]);
-                !pictures.any(|picture| is_copy_of(&path, &record.name, *picture))
-            });
-        if is_edited || (is_copy && now != record.identity) {
+        // A copy stays if the person corrected its labels or edited it, or if the picture of this record was replaced meanwhile.
+        if is_copy && (is_corrected || now != record.identity || self.is_edited_copy(&path, record)) {
             return Ok(());
         }
         // Nothing can link to a member of a tar file: it is copied.
         let is_any_link = self.options.images == ImageMode::Link && !is_converted && !is_member(source);
         let may_be_hard = self.is_linked_hard(source);
         let is_hard = is_any_link && may_be_hard && !self.links_are_symbolic;
-        let is_link = is_any_link && !is_hard;
-        let is_right = match is_link {
-            true => {
-                let is_same = may_be_hard && is_copy && identity(&path) == now;
-                is_same || std::fs::read_link(&path).is_ok_and(|target| target == *source)
-            }
-            false => {
-                let (bytes, changed) = identity(&path);
-                is_copy && changed == now.1 && (is_converted || bytes == now.0)
-            }
+        let is_right = if is_any_link && !is_hard {
+            let is_same = may_be_hard && is_copy && identity(&path) == now;
+            is_same || is_link_to(&path, source)
+        } else {
+            let (bytes, changed) = identity(&path);
+            is_copy && changed == now.1 && (is_converted || bytes == now.0)
         };
         // A copy is all there is while its source cannot be read.
         if is_right || (is_copy && !is_readable(source)) {
@@ -376,26 +332,13 @@ impl Placer {
         }
         let part = part_path(&path);
         let made = if is_any_link {
-            disk::remove(&part).map_err(cannot)?;
-            let is_done = is_hard && self.hard_link(source, &part);
-            let is_symbolic = !is_done && std::fs::read_link(&path).is_ok_and(|target| target == *source);
-            if is_symbolic {
-                return Ok(());
-            }
-            let linked = if is_done { Ok(()) } else { disk::link(source, &part) };
-            linked.map_err(|e| {
-                let message = format!(
-                    "cannot create a symbolic link, {}: {e}; copy the images instead of linking them",
-                    path.display()
-                );
-                Error::new(ErrorKind::Io, message).with_source(e)
-            })
+            self.make_link(source, &part, &path, is_hard)
         } else {
-            copy(source, (&part, &path), is_converted, now.1)
+            // If it was replaced while it was copied, what is there stays until the next run.
+            copy(source, &part, &path, is_converted, now.1).map(|()| identity(source) == now)
         };
-        let placed = made.and_then(|()| {
-            if !is_any_link && identity(source) != now {
-                // It was replaced while it was copied: what is there stays until the next run.
+        let placed = made.and_then(|is_made| {
+            if !is_made {
                 return disk::remove(&part).map_err(cannot);
             }
             disk::rename(&part, &path)
@@ -403,6 +346,30 @@ impl Placer {
                 .map_err(cannot)
         });
         placed.inspect_err(|_| drop(disk::remove(&part))).map_err(resumable)
+    }
+
+    /// Whether a copy has none of the pictures that its image had.
+    fn is_edited_copy(&self, path: &Path, record: &Record) -> bool {
+        let name = &record.name;
+        self.state.image(name).is_some() && !self.state.is_picture_of(path, name, [&record.identity])
+    }
+
+    /// Makes a link under a temporary name. Returns whether there is one: the right link may be there already.
+    fn make_link(&mut self, source: &Path, part: &Path, path: &Path, is_hard: bool) -> Result<bool> {
+        disk::remove(part).map_err(|e| Error::io("cannot write", path, e))?;
+        if is_hard && self.hard_link(source, part) {
+            return Ok(true);
+        }
+        if is_link_to(path, source) {
+            return Ok(false);
+        }
+        disk::link(source, part).map(|()| true).map_err(|e| {
+            let message = format!(
+                "cannot create a symbolic link, {}: {e}; copy the images instead of linking them",
+                path.display()
+            );
+            Error::new(ErrorKind::Io, message).with_source(e)
+        })
     }
 
     pub fn create_folder_of(&mut self, path: &Path) -> Result<()> {
@@ -425,7 +392,7 @@ impl Placer {
     /// Removes what is ours from the split that an image is not in. Copies stay.
     fn tidy_other_split(&mut self, folder: &str, name: &str, validation: bool) -> Result<()> {
         let label = format!("{folder}labels/{}", label_path(name, !validation));
-        if self.written.remove(&label)? != Owner::Person {
+        if self.state.remove(&label)? != Owner::Person {
             self.remove_link(&format!("{folder}images/{}", image_path(name, !validation)))?;
         }
         Ok(())
@@ -450,22 +417,19 @@ impl Placer {
         images.extend(self.options.has(Format::Voc).then(|| voc_image(name)));
         let labels = self.files_with_labels(name, validation);
         // What was removed does not come back when its folder is out of reach.
-        let was_removed = self.known.get(name).is_some_and(|known| known.is_removed);
+        let was_removed = self.state.image(name).is_some_and(|known| known.is_removed);
         let is_out = if was_removed { identity(&record.source) == (0, 0) } else { is_gone(&record.source) };
-        let mut stays = !is_out || self.saved.contains(name);
+        let mut stays = !is_out || self.state.saved(name).is_some();
         for image in &images {
             stays |= self.root.join(image).symlink_metadata().is_ok_and(|there| there.is_file());
         }
-        for label in &labels {
-            stays |= self.written.owner(label)? == Owner::Person;
-        }
-        if stays {
+        if stays || self.state.has_persons(labels.iter().cloned())? {
             // In the format and with the classes of the data set.
             self.place_labels(record)?;
             return Ok(true);
         }
         for label in &labels {
-            self.written.remove(label)?;
+            self.state.remove(label)?;
         }
         images.iter().try_for_each(|image| self.remove_link(image))?;
         Ok(false)
@@ -494,9 +458,13 @@ impl Placer {
     }
 }
 
+fn is_link_to(path: &Path, source: &Path) -> bool {
+    std::fs::read_link(path).is_ok_and(|target| target == source)
+}
+
 /// Copies an image, or converts it to PNG. The copy gets the source's time of the last change, by which it is known to be
 /// up to date.
-fn copy(source: &Path, (part, path): (&Path, &Path), is_converted: bool, changed: u64) -> Result<()> {
+fn copy(source: &Path, part: &Path, path: &Path, is_converted: bool, changed: u64) -> Result<()> {
     let cannot = |e| Error::io("cannot write", path, e);
     let mut to = disk::create(part).map_err(cannot)?;
     if is_converted {
@@ -519,87 +487,4 @@ pub(crate) fn resumable(error: Error) -> Error {
     }
     let message = format!("{error}; finished images are kept, and running it again continues from there");
     Error::new(ErrorKind::Io, message).with_source(error)
-}
-
-/// The folder of a split.
-fn split(validation: bool) -> &'static str {
-    if validation { "val" } else { "train" }
-}
-
-/// The path of an image below `images/`: its name, with an extension that trainers know.
-pub(crate) fn image_path(name: &str, validation: bool) -> String {
-    let (stem, extension) = split_extension(name);
-    let extension = match extension.to_lowercase().as_str() {
-        ".jpe" | ".jfif" => ".jpg",
-        ".dib" => ".bmp",
-        _ if is_converted(name) => ".png",
-        _ => extension,
-    };
-    format!("{}/{stem}{extension}", split(validation))
-}
-
-/// The folders of images, of all formats.
-pub(crate) const COPIES: [&str; 5] =
-    ["images/train", "images/val", "segments/images/train", "segments/images/val", "voc/JPEGImages"];
-
-/// The path of an image in one of these folders.
-pub(crate) fn copy_name(name: &str) -> String {
-    image_path(name, false)["train/".len()..].to_owned()
-}
-
-/// The folder of VOC's images.
-pub(crate) const VOC_IMAGES: &str = "voc/JPEGImages/";
-/// The folder of what corrected label files lack.
-pub(crate) const PROPOSALS: &str = "added/";
-/// The path of an image for VOC, which has one folder for all splits.
-fn voc_image(name: &str) -> String {
-    format!("{VOC_IMAGES}{}", copy_name(name))
-}
-
-/// The folder of the masks of an image.
-pub(crate) fn masks_folder(name: &str, validation: bool) -> String {
-    format!("masks/{}/{}/", split(validation), split_extension(name).0)
-}
-
-/// The label files of an image, with their formats.
-pub(crate) fn label_files(options: &DataSetOptions, name: &str, validation: bool) -> Vec<(String, Format)> {
-    let yolo = options.yolo_folders().into_iter();
-    let yolo =
-        yolo.map(|(folder, format)| (format!("{folder}labels/{}", label_path(name, validation)), format));
-    let voc = options.has(Format::Voc).then(|| format!("voc/Annotations/{}.xml", split_extension(name).0));
-    yolo.chain(voc.map(|file| (file, Format::Voc))).collect()
-}
-
-/// The path of a label file below `labels/`.
-pub(crate) fn label_path(name: &str, validation: bool) -> String {
-    format!("{}/{}.txt", split(validation), split_extension(name).0)
-}
-
-/// Whether the data set gets a PNG of the image, because trainers do not read its format.
-fn is_converted(name: &str) -> bool {
-    let extension = split_extension(name).1.to_lowercase();
-    !matches!(
-        extension.as_str(),
-        ".jpg" | ".jpeg" | ".jpe" | ".jfif" | ".png" | ".bmp" | ".dib" | ".tif" | ".tiff" | ".webp"
-    )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn images_get_extensions_that_trainers_know() {
-        for (name, image, label) in [
-            ("a/b.JPG", "train/a/b.JPG", "train/a/b.txt"),
-            ("a.b.jfif", "train/a.b.jpg", "train/a.b.txt"),
-            ("b.gif", "train/b.png", "train/b.txt"),
-            ("b.ppm", "train/b.png", "train/b.txt"),
-            ("no-extension", "train/no-extension.png", "train/no-extension.txt"),
-            (".hidden", "train/.hidden.png", "train/.hidden.txt"),
-        ] {
-            assert_eq!((image_path(name, false), label_path(name, false)), (image.into(), label.into()));
-        }
-        assert_eq!(image_path("a.png", true), "val/a.png");
-    }
 }

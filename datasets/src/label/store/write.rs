@@ -13,12 +13,12 @@ use crate::label::images::{ImageFile, ImageSet, split_extension};
 use crate::label::record::{Record, identity};
 use crate::label::review::Review;
 use crate::label::settings::Format;
+use crate::label::store::data_set::DataSet;
 use crate::label::store::disk;
-use crate::label::store::folder::OutputFolder;
+use crate::label::store::files::Owner;
 use crate::label::store::journal::{Entry, Journal};
+use crate::label::store::layout::COCO_FILES;
 use crate::label::store::placer::{Placer, resumable};
-use crate::label::store::written::{Owner, Written};
-use ocelli::classes::ClassMap;
 use ocelli::{Error, ErrorKind, Result};
 
 /// The contents of a data set.
@@ -68,80 +68,107 @@ pub struct ClassCount {
     pub images: u64,
 }
 
-/// Writes every file of the data set, except for those that the person changed.
-pub(crate) fn write_data_set(
-    folder: &OutputFolder,
-    journal: &Journal,
-    set: &ImageSet,
-    placer: &mut Placer,
-    classes: &ClassMap,
-    check_cancelled: &mut dyn FnMut() -> Result<()>,
-) -> Result<Summary> {
-    let options = placer.options.clone();
-    let root = folder.root();
-    let mut summary = Summary {
-        classes: classes
-            .names()
-            .map(|name| ClassCount { name: name.into(), ..ClassCount::default() })
-            .collect(),
-        ..Summary::default()
-    };
-    let mut review = options.review.map(|images| Review::new(images, options.review_below));
-    let mut failed = Vec::new();
-    placer.written.commit()?;
-    let in_set: HashSet<&str> = set.files().iter().map(|file| file.name.as_str()).collect();
-    let mut others: Vec<String> =
-        journal.names().filter(|name| !in_set.contains(name)).map(str::to_owned).collect();
-    drop(in_set);
-    others.sort();
-    for name in others {
-        check_cancelled()?;
-        let Some(entry) = journal.entry(&name) else { continue };
-        let labelled = journal.read_labelled(entry)?;
-        let was_there = labelled.is_some();
-        if placer.keep_or_remove(&name, labelled.as_ref())? {
-            let source = labelled.as_ref().map_or((0, 0), |record| identity(&record.source));
-            let mut is_outdated = false;
-            if let Some(described) = entry.described {
-                let is_other = placer.known.get(&name).is_some_and(|known| known.identity != described);
-                is_outdated = note_described(placer, &name, (described, source), is_other)?
-                    || placer.shows_other(&name, labelled.as_ref(), described)
-                    || placer.has_other_copy(&name, described);
-            }
-            if placer.is_edited(&name, entry, source) {
-                summary.edited.push(name.clone());
-            } else if is_outdated {
-                summary.outdated.push(name.clone());
-            }
-            summary.kept.push(name);
-        } else if was_there && placer.known.get(&name).is_none_or(|known| !known.is_removed) {
-            placer.known.change(&name, |known| known.is_removed = true);
-            summary.removed.push(name);
+impl DataSet {
+    /// Writes every file of the data set, except for those that the person changed.
+    pub(super) fn write(&mut self, check_cancelled: &mut dyn FnMut() -> Result<()>) -> Result<Summary> {
+        let classes = self.placer.class_names();
+        let classes = classes.map(|name| ClassCount { name: name.into(), ..ClassCount::default() }).collect();
+        let mut summary = Summary { classes, ..Summary::default() };
+        let (pages, review_below) = (self.placer.options.review, self.placer.options.review_below);
+        let mut review = pages.map(|images| Review::new(images, review_below));
+        self.placer.state.commit()?;
+        self.keep_others(&mut summary, check_cancelled)?;
+        let (journal, state) = (&self.journal, &mut self.placer.state);
+        summary.left_out = state.take_left_out(|name| journal.entry(name).is_some_and(Entry::is_labelled));
+        // What stays is in COCO's file, too.
+        let kept = summary.kept.iter().map(|name| (PathBuf::new(), name.clone()));
+        let kept = kept.map(|(path, name)| ImageFile { path, name, frame: None });
+        let all = ImageSet::from_named(self.set.files().iter().cloned().chain(kept).collect());
+        let failed = self.place_images(&mut summary, review.as_mut(), check_cancelled)?;
+        let Self { journal, placer, set, .. } = self;
+        let root = placer.root().to_owned();
+        placer.state.note_journal(journal)?;
+        set.files().iter().for_each(|file| placer.state.note_content(&file.name, &file.path));
+        summary.files.extend(place_class_files(placer, journal, &all)?);
+        if placer.options.has(Format::Voc) {
+            summary.files.extend(place_voc_splits(placer, journal, &all)?);
         }
+        placer.state.commit().map_err(resumable)?;
+        summary.files.extend(place_whole_files(journal, &all, placer)?);
+        summary.added = placer.proposals()?.into_iter().map(|file| root.join(file)).collect();
+        let path = root.join("failed.csv");
+        if failed.is_empty() {
+            drop(disk::remove(&path));
+        } else {
+            write_csv(&path, "file,error", failed.into_iter())?;
+            summary.files.push(path);
+        }
+        if let Some(review) = review {
+            summary.files.extend(review.write(journal, placer, check_cancelled)?);
+        }
+        Ok(summary)
     }
 
-    summary.left_out = placer.known.take_left_out(|name| journal.entry(name).is_some_and(Entry::is_labelled));
+    /// Keeps or removes the images that were labelled earlier and are not among the images any more.
+    fn keep_others(
+        &mut self,
+        summary: &mut Summary,
+        check_cancelled: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<()> {
+        let Self { journal, placer, set, .. } = self;
+        let in_set: HashSet<&str> = set.files().iter().map(|file| file.name.as_str()).collect();
+        let mut others: Vec<_> =
+            journal.entries().filter(|(name, _)| !in_set.contains(name.as_str())).collect();
+        others.sort_unstable_by_key(|(name, _)| *name);
+        for (name, entry) in others {
+            check_cancelled()?;
+            let labelled = journal.read_labelled(entry)?;
+            if placer.keep_or_remove(name, labelled.as_ref())? {
+                let source = labelled.as_ref().map_or((0, 0), |record| identity(&record.source));
+                let mut is_outdated = false;
+                if let Some(described) = entry.described {
+                    let is_other = placer.state.image(name).is_some_and(|known| known.identity != described);
+                    is_outdated = note_described(placer, name, described, source, is_other)?
+                        || placer.shows_other(name, labelled.as_ref(), described)
+                        || placer.has_other_copy(name, described);
+                }
+                if placer.is_edited(name, entry, source) {
+                    summary.edited.push(name.clone());
+                } else if is_outdated {
+                    summary.outdated.push(name.clone());
+                }
+                summary.kept.push(name.clone());
+            } else if labelled.is_some() && placer.state.image(name).is_none_or(|known| !known.is_removed) {
+                placer.state.change_image(name, |known| known.is_removed = true);
+                summary.removed.push(name.clone());
+            }
+        }
+        Ok(())
+    }
 
-    // What stays is in COCO's file, too.
-    let kept =
-        summary.kept.iter().map(|name| ImageFile { path: PathBuf::new(), name: name.clone(), frame: None });
-    let all = ImageSet::from_named(set.files().iter().cloned().chain(kept).collect());
-
-    for file in set.files() {
-        check_cancelled()?;
-        let Some(entry) = journal.entry(&file.name) else { continue };
-        let record = journal.read(entry)?;
-        let is_corrected = placer.place(&record)?;
-        summary.corrected.extend(is_corrected.then(|| file.name.clone()));
-        note_picture(placer, entry, file, is_corrected, &mut summary)?;
-        match &record.error {
-            Some(error) => {
+    /// Places the files of the images. Returns the files that cannot be labelled, each with the reason.
+    fn place_images(
+        &mut self,
+        summary: &mut Summary,
+        mut review: Option<&mut Review>,
+        check_cancelled: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<Vec<Vec<String>>> {
+        let Self { journal, placer, set, .. } = self;
+        let mut failed = Vec::new();
+        for file in set.files() {
+            check_cancelled()?;
+            let Some(entry) = journal.entry(&file.name) else { continue };
+            let record = journal.read(entry)?;
+            let is_corrected = placer.place(&record)?;
+            summary.corrected.extend(is_corrected.then(|| file.name.clone()));
+            note_picture(placer, entry, file, is_corrected, summary)?;
+            if let Some(error) = &record.error {
                 summary.failed += 1;
                 let now = identity(&file.path);
                 if now != (0, 0) && now != entry.identity {
                     summary.changed.push(file.name.clone());
                 }
-                failed.push((record.source.to_string_lossy().into_owned(), error.clone()));
+                failed.push(vec![record.source.to_string_lossy().into_owned(), error.clone()]);
                 // Its labels stay, in the format and with the classes of the data set.
                 if let Some(labelled) = journal.read_labelled(entry)? {
                     placer.place_labels(&labelled)?;
@@ -149,8 +176,7 @@ pub(crate) fn write_data_set(
                         summary.outdated.push(file.name.clone());
                     }
                 }
-            }
-            None => {
+            } else {
                 summary.images += 1;
                 let record = as_corrected(placer, record, &mut summary.unclear);
                 count(&mut summary.classes, &record);
@@ -159,38 +185,34 @@ pub(crate) fn write_data_set(
                 }
             }
         }
+        Ok(failed)
     }
-    placer.known.note_contents(journal);
-    set.files().iter().for_each(|file| placer.known.note_content(&file.name, &file.path));
-    summary.files.extend(place_class_files(placer, journal, &all, classes)?);
-    if options.has(Format::Voc) {
-        let labelled = |file: &&ImageFile| journal.entry(&file.name).is_some_and(Entry::is_labelled);
-        let (validation, train): (Vec<&ImageFile>, Vec<&ImageFile>) =
-            all.files().iter().filter(labelled).partition(|file| placer.is_validation(&file.name));
-        for (name, files) in [("train", &train), ("val", &validation)] {
-            let file = format!("voc/ImageSets/Main/{name}.txt");
-            placer.create_folder_of(&root.join(&file))?;
-            let text: String =
-                files.iter().map(|file| format!("{}\n", split_extension(&file.name).0)).collect();
-            let meaning = placer.meaning(None);
-            placer.written.place_bytes(&file, meaning, text.as_bytes()).map_err(resumable)?;
-            summary.files.push(root.join(file));
-        }
+}
+
+/// Writes the lists of the images of VOC's splits. Returns their paths.
+fn place_voc_splits(placer: &mut Placer, journal: &Journal, set: &ImageSet) -> Result<Vec<PathBuf>> {
+    let mut written = Vec::new();
+    for (name, validation) in [("train", false), ("val", true)] {
+        let file = format!("voc/ImageSets/Main/{name}.txt");
+        let path = placer.root().join(&file);
+        placer.create_folder_of(&path)?;
+        let is_in = |file: &&ImageFile| {
+            journal.entry(&file.name).is_some_and(Entry::is_labelled)
+                && placer.is_validation(&file.name) == validation
+        };
+        let images = set.files().iter().filter(is_in);
+        let text: String = images.map(|file| format!("{}\n", split_extension(&file.name).0)).collect();
+        placer.state.place_bytes(&file, placer.meaning(None), text.as_bytes()).map_err(resumable)?;
+        written.push(path);
     }
-    placer.written.commit().map_err(resumable)?;
-    summary.files.extend(place_whole_files(root, journal, &all, placer, classes)?);
-    summary.added = placer.proposals()?.into_iter().map(|file| root.join(file)).collect();
-    let path = root.join("failed.csv");
-    if failed.is_empty() {
-        drop(disk::remove(&path));
-    } else {
-        write_csv(&path, "file,error", failed.iter().map(|(file, error)| vec![file.clone(), error.clone()]))?;
-        summary.files.push(path);
-    }
-    if let Some(review) = review {
-        summary.files.extend(review.write(root, journal, placer, classes, check_cancelled)?);
-    }
-    Ok(summary)
+    Ok(written)
+}
+
+/// Whether labelled images are for validation.
+fn has_validation(placer: &Placer, journal: &Journal, set: &ImageSet) -> bool {
+    set.files().iter().any(|file| {
+        placer.is_validation(&file.name) && journal.entry(&file.name).is_some_and(Entry::is_labelled)
+    })
 }
 
 /// Writes the files that say what the ids of YOLO's classes mean, and which folders there are. Returns their paths.
@@ -198,18 +220,14 @@ pub(crate) fn place_class_files(
     placer: &mut Placer,
     journal: &Journal,
     set: &ImageSet,
-    classes: &ClassMap,
 ) -> Result<Vec<PathBuf>> {
     let mut written = Vec::new();
     let root = placer.root().to_owned();
-    let is_in_validation = |file: &ImageFile| {
-        placer.is_validation(&file.name) && journal.entry(&file.name).is_some_and(Entry::is_labelled)
-    };
-    let has_validation = set.files().iter().any(is_in_validation);
+    let has_validation = has_validation(placer, journal, set);
     for (below, _) in placer.options.yolo_folders() {
         let texts = [
-            ("classes.txt", yolo::classes_file(classes.names())),
-            ("data.yaml", yolo::data_file(classes.names(), has_validation)),
+            ("classes.txt", yolo::classes_file(placer.class_names())),
+            ("data.yaml", yolo::data_file(placer.class_names(), has_validation)),
         ];
         // The folders that data.yaml names have to exist, even if they are empty.
         let splits = if has_validation { &["train", "val"][..] } else { &["train"] };
@@ -221,7 +239,7 @@ pub(crate) fn place_class_files(
         for (name, text) in texts {
             let file = format!("{below}{name}");
             let meaning = placer.meaning(None);
-            placer.written.place_bytes(&file, meaning, text.as_bytes()).map_err(resumable)?;
+            placer.state.place_bytes(&file, meaning, text.as_bytes()).map_err(resumable)?;
             written.push(root.join(file));
         }
     }
@@ -245,7 +263,7 @@ fn note_picture(
         summary.changed.push(name.clone());
     }
     if !is_corrected {
-        placer.known.change(name, |known| {
+        placer.state.change_image(name, |known| {
             known.describe(described);
             known.outdated_labels.clear();
             known.is_removed = false;
@@ -253,8 +271,8 @@ fn note_picture(
         return Ok(());
     }
     // A frozen picture is not the one at the source.
-    let is_other = placer.known.get(name).is_some_and(|known| known.identity != now || described != now);
-    if note_described(placer, name, (described, now), is_other)? {
+    let is_other = placer.state.image(name).is_some_and(|known| known.identity != now || described != now);
+    if note_described(placer, name, described, now, is_other)? {
         summary.outdated.push(name.clone());
     }
     Ok(())
@@ -265,15 +283,16 @@ fn note_picture(
 fn note_described(
     placer: &mut Placer,
     name: &str,
-    (described, now): ((u64, u64), (u64, u64)),
+    described: (u64, u64),
+    now: (u64, u64),
     is_other: bool,
 ) -> Result<bool> {
     let mut labels = placer.corrected_labels(name)?;
-    let Some(known) = placer.known.get(name) else { return Ok(false) };
+    let Some(known) = placer.state.image(name) else { return Ok(false) };
     let is_replaced = is_other && !(described == now && placer.has_content_of_source(name));
     labels.retain(|label| is_replaced || known.outdated_labels.contains(label));
     let is_outdated = !labels.is_empty();
-    placer.known.change(name, |known| {
+    placer.state.change_image(name, |known| {
         known.describe(described);
         known.outdated_labels = labels;
         known.is_removed = false;
@@ -281,78 +300,57 @@ fn note_described(
     Ok(is_outdated)
 }
 
-/// The name of COCO's file.
-pub(crate) const COCO_FILE: &str = "annotations.json";
-/// COCO's files, and whether each has the images for validation; `None` has all.
-pub(crate) const COCO_FILES: [(&str, Option<bool>); 3] =
-    [(COCO_FILE, None), ("annotations_train.json", Some(false)), ("annotations_val.json", Some(true))];
-
-/// The files that have the labels of all images, and their formats.
-pub(crate) fn whole_files() -> impl Iterator<Item = (&'static str, Format)> {
-    let of_coco = COCO_FILES.into_iter().map(|(file, _)| (file, Format::Coco));
-    of_coco.chain([(YOUTUBE_VIS_FILE, Format::YoutubeVis)])
-}
-
 /// Writes the files that have the labels of all images, except for those that the person changed. Returns their paths.
 pub(crate) fn place_whole_files(
-    root: &Path,
     journal: &Journal,
     set: &ImageSet,
     placer: &mut Placer,
-    classes: &ClassMap,
 ) -> Result<Vec<PathBuf>> {
-    let is_in_validation = |file: &ImageFile| {
-        placer.is_validation(&file.name) && journal.entry(&file.name).is_some_and(Entry::is_labelled)
-    };
-    let has_validation = set.files().iter().any(is_in_validation);
+    let has_validation = has_validation(placer, journal, set);
     let mut files = Vec::new();
     let videos = Videos::of(journal.frames(set))?;
     if placer.options.has(Format::Coco) {
         for (file, split) in COCO_FILES {
             if split.is_some() && !has_validation {
-                placer.written.remove(file)?;
+                placer.state.remove(file)?;
                 continue;
             }
-            let write = |out: &mut dyn Write, placer: &Placer| {
-                write_coco(out, journal, (set, &videos), placer, classes, split)
-            };
-            files.push(place_whole(root, placer, (file, Format::Coco), write)?);
+            let write =
+                |out: &mut dyn Write, placer: &Placer| write_coco(out, journal, set, &videos, placer, split);
+            files.push(place_whole(placer, file, Format::Coco, write)?);
         }
     }
     if placer.options.has(Format::YoutubeVis) {
         let write = |out: &mut dyn Write, placer: &Placer| {
-            write_youtube_vis(out, &videos, classes, |name| {
+            write_youtube_vis(out, &videos, placer.class_names(), |name| {
                 let record = journal.labelled(name)?;
                 let record = record.map(|record| as_corrected(placer, record, &mut Vec::new()));
                 Ok(record.map(|record| (placer.coco_name(&record), record)))
             })
         };
-        files.push(place_whole(root, placer, (YOUTUBE_VIS_FILE, Format::YoutubeVis), write)?);
+        files.push(place_whole(placer, YOUTUBE_VIS_FILE, Format::YoutubeVis, write)?);
     }
-    placer.written.commit().map_err(resumable)?;
+    placer.state.commit().map_err(resumable)?;
     Ok(files)
 }
 
 fn place_whole(
-    root: &Path,
     placer: &mut Placer,
-    (file, format): (&str, Format),
+    file: &str,
+    format: Format,
     write: impl FnOnce(&mut dyn Write, &Placer) -> io::Result<()>,
 ) -> Result<PathBuf> {
-    let path = root.join(file);
+    let path = placer.root().join(file);
     if path.metadata().is_ok_and(|there| !there.is_file()) {
         // A device or a pipe.
         disk::replace(&path, |mut file| write(&mut file, placer)).map_err(resumable)?;
         return Ok(path);
     }
-    let meaning = placer.meaning(Some(format));
-    // The names in the file need the placer, without its record.
-    let mut written = std::mem::replace(&mut placer.written, Written::new(root, &path));
-    let placed = written.place(file, meaning, |out| write(out, placer));
-    placer.written = written;
-    let (owner, hash) = placed.map_err(resumable)?;
-    placer.written.commit().map_err(resumable)?;
-    if owner == Owner::Person && !placer.written.is_recorded_as(file, &hash) {
+    let part = placer.state.write_part(file, |out| write(out, placer)).map_err(resumable)?;
+    let (hash, meaning) = (part.hash.clone(), placer.meaning(Some(format)));
+    let owner = placer.state.place_part(file, meaning, part).map_err(resumable)?;
+    placer.state.commit().map_err(resumable)?;
+    if owner == Owner::Person && !placer.state.is_recorded_as(file, &hash) {
         let message = format!(
             "cannot write, {}: it was corrected by hand and does not have the labels of this run; choose another output folder, \
              or discard_corrections to overwrite it",
@@ -373,16 +371,16 @@ fn count(classes: &mut [ClassCount], record: &Record) {
 }
 
 /// Writes the annotations of all images of a set, or of one split, that were labelled. Ids are the same in all files.
-pub(crate) fn write_coco(
+fn write_coco(
     out: &mut dyn Write,
     journal: &Journal,
-    (set, videos): (&ImageSet, &Videos),
+    set: &ImageSet,
+    videos: &Videos,
     placer: &Placer,
-    classes: &ClassMap,
     split: Option<bool>,
 ) -> io::Result<()> {
     let videos = &videos.only(|name| split.is_none_or(|validation| placer.is_validation(name) == validation));
-    let mut coco = CocoWriter::begin(out, classes.names(), placer.options.polygons, videos)?;
+    let mut coco = CocoWriter::begin(out, placer.class_names(), placer.options.polygons, videos)?;
     // Two passes over the journal instead of all instances in memory.
     for pass in 0..2 {
         let mut id = 0;

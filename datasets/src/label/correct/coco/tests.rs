@@ -142,7 +142,7 @@ fn saved_labels_stay_in_later_runs() {
         assert!(refused.to_string().contains("a.png, b/b.png"), "{refused}");
         assert_eq!(place.read("set/annotations.json"), text);
     }
-    let discard = Existing { discard_corrections: true, ..Existing::default() };
+    let discard = Existing { discard_corrections: true, restart: true };
     place.label(&Run { existing: discard, ..run.clone() }).expect("the images can be labelled");
     let after = annotations(&place, "set/annotations.json");
     assert_eq!((after["b/b.png"].len(), after["b/b.png"][0].0), (1, 1));
@@ -224,10 +224,11 @@ fn a_file_that_another_program_changed_is_not_written() {
     assert_eq!(place.read("set/annotations.json"), None, "a run writes it");
     place.label(&run).expect("the images can be labelled");
     assert_eq!(annotations(&place, "set/annotations.json")["a.png"].len(), 2);
+    place.make_earlier("set");
     place.write("set/.ocelli-label/saved.json", "{");
     let refused = place.label(&run).expect_err("it is corrupt");
     assert_eq!(refused.kind(), ErrorKind::InvalidData, "{refused}");
-    let discard = Existing { discard_corrections: true, ..Existing::default() };
+    let discard = Existing { discard_corrections: true, restart: true };
     place.label(&Run { existing: discard, ..run }).expect("the images can be labelled");
 }
 

@@ -14,10 +14,8 @@ use crate::label::record::{Record, identity};
 use crate::label::run::prefetch::{Prepared, Preparer, in_order};
 use crate::label::run::prompts::LabelPrompts;
 use crate::label::run::turns::Turns;
-use crate::label::source::{content_of, open_regions};
+use crate::label::source::open_regions;
 use crate::label::store::journal::Entry;
-use crate::label::store::write::place_class_files;
-use ocelli::classes::ClassMap;
 
 /// After this many failures of an engine in a row, the images are not the cause.
 const MAX_ENGINE_FAILURES: usize = 5;
@@ -44,14 +42,17 @@ pub(crate) struct LabelDevice<'a> {
 /// What was found in an image.
 pub(crate) type Found = ((u32, u32), Vec<Detection>);
 
-/// An image that a device has looked at: its number, its identity before it was read, what was found and the class of each
-/// prompt.
-struct Seen {
-    number: usize,
-    identity: (u64, u64),
-    found: Result<Found>,
-    classes: Vec<usize>,
-    device: usize,
+/// An image that a device has looked at.
+pub(crate) struct Seen<'a> {
+    pub file: &'a ImageFile,
+    /// Size and time of the file before it was read.
+    pub identity: (u64, u64),
+    pub found: Result<Found>,
+    /// Classes before this one were not looked for.
+    pub first: usize,
+    /// The class of each prompt.
+    pub classes: Vec<usize>,
+    pub device: usize,
 }
 
 impl LabelStages {
@@ -64,7 +65,8 @@ impl LabelStages {
     /// The devices with the prompts for the classes from `first` on in these images, and everything loaded.
     pub fn devices<'a>(
         all: &'a mut [Self],
-        (map, first): (&ClassMap, usize),
+        map: &ClassMap,
+        first: usize,
         todo: &[ImageFile],
         preparer: &Preparer,
     ) -> Result<Vec<LabelDevice<'a>>> {
@@ -87,7 +89,8 @@ impl LabelStages {
     pub fn look(
         &mut self,
         prompts: &mut LabelPrompts,
-        (file, prepared): (&ImageFile, Prepared),
+        file: &ImageFile,
+        prepared: Prepared,
         preparer: &Preparer,
     ) -> Result<Found> {
         let (size, mut times) = (prepared.size, StageTimes::default());
@@ -137,18 +140,20 @@ impl LabelJob {
     ) -> Result<()> {
         let (preparer, mut stages) = self.stages(detectors)?;
         let mut label = |job: &mut Self, first: usize, todo: Vec<ImageFile>| {
-            let mut devices = LabelStages::devices(&mut stages, (&job.classes, first), &todo, &preparer)?;
+            let mut devices = LabelStages::devices(&mut stages, &job.classes, first, &todo, &preparer)?;
             let look = |device: &mut LabelDevice<'_>, (number, image): (usize, Result<ReadImage>)| {
                 let LabelDevice { stages, prompts, .. } = device;
                 let (identity, prepared) = image.unwrap_or_else(|panicked| ((0, 0), Err(panicked)));
-                let found =
-                    prepared.and_then(|prepared| stages.look(prompts, (&todo[number], prepared), &preparer));
-                let classes = prompts.classes().to_vec();
-                Seen { number, identity, found, classes, device: device.number }
-            };
-            let mut finish = |seen: Seen, on_event: &mut dyn FnMut(LabelEvent<'_>) -> Result<()>| {
-                let Seen { number, identity, found, classes, device } = seen;
-                job.finish_image((&todo[number], identity), found, (first, &classes), device, on_event)
+                let file = &todo[number];
+                let found = prepared.and_then(|prepared| stages.look(prompts, file, prepared, &preparer));
+                Seen {
+                    file,
+                    identity,
+                    found,
+                    first,
+                    classes: prompts.classes().to_vec(),
+                    device: device.number,
+                }
             };
             std::thread::scope(|scope| {
                 let mut turns = Turns::start(scope, &mut devices, &look)?;
@@ -159,11 +164,11 @@ impl LabelJob {
                     |i| read(&preparer, &todo[i]),
                     |i, image| {
                         on_event(LabelEvent::Waiting)?;
-                        turns.hand((i, image))?.map_or(Ok(()), |seen| finish(seen, on_event))
+                        turns.hand((i, image))?.map_or(Ok(()), |seen| job.finish_image(seen, on_event))
                     },
                 )?;
                 while let Some(seen) = turns.next()? {
-                    finish(seen, on_event)?;
+                    job.finish_image(seen, on_event)?;
                 }
                 Ok(())
             })
@@ -187,7 +192,7 @@ impl LabelJob {
         for file in std::mem::take(&mut self.todo) {
             // An image that changed is labelled with all classes.
             let is_same = |entry: &&Entry| !entry.failed && entry.identity == identity(&file.path);
-            let known = self.journal.entry(&file.name).filter(is_same).and_then(|entry| entry.classes);
+            let known = self.data.entry(&file.name).filter(is_same).and_then(|entry| entry.classes);
             groups.entry(known.unwrap_or(0) as usize).or_default().push(file);
         }
         groups
@@ -195,30 +200,23 @@ impl LabelJob {
 
     /// Writes what waits to be written, so that finished images are complete after an error, too.
     pub(crate) fn stopped(&mut self) -> Result<()> {
-        // What is done can be trained on.
-        if !self.placer.written.is_recorded("data.yaml") {
-            place_class_files(&mut self.placer, &self.journal, &self.set, &self.classes)?;
-        }
-        self.placer.written.commit()
+        self.data.stopped()
     }
 
-    /// Records the detections in an image, or that it failed. `identity` is that of the file before it was read, and
-    /// `classes` has the class of each prompt; classes before `first` were not looked for.
+    /// Records the detections in an image, or that it failed.
     pub(crate) fn finish_image(
         &mut self,
-        (file, identity): (&ImageFile, (u64, u64)),
-        found: Result<Found>,
-        (first, classes): (usize, &[usize]),
-        device: usize,
+        seen: Seen<'_>,
         on_event: &mut dyn FnMut(LabelEvent<'_>) -> Result<()>,
     ) -> Result<()> {
-        let mut record = self.new_record(file, identity)?;
+        let Seen { file, identity, found, first, classes, device } = seen;
+        let mut record = self.data.new_record(file, identity)?;
         let failures = self.engine_failures.entry(device).or_default();
         match found {
             Ok(((width, height), detections)) => {
                 *failures = 0;
                 (record.width, record.height) = (width, height);
-                record.instances = self.refiner.instances(classes, detections);
+                record.instances = self.refiner.instances(&classes, detections);
                 self.add_known(first, &mut record)?;
                 self.finish_record(record, on_event)
             }
@@ -229,22 +227,10 @@ impl LabelJob {
                     return Err(error);
                 }
                 record.error = Some(error.to_string());
-                self.journal.append(&record)?;
+                self.data.record_failure(&record)?;
                 on_event(LabelEvent::Failed { path: &file.path, error: &error })
             }
         }
-    }
-
-    /// A record without a size and instances.
-    pub(crate) fn new_record(&mut self, file: &ImageFile, identity: (u64, u64)) -> Result<Record> {
-        Ok(Record {
-            name: file.name.clone(),
-            source: file.path.to_string_lossy().into_owned().into(),
-            identity,
-            validation: Some(self.placer.settle(&file.name)?),
-            frame: file.frame.clone(),
-            ..Record::default()
-        })
     }
 
     /// Records the instances in an image, and writes its files.
@@ -253,29 +239,16 @@ impl LabelJob {
         mut record: Record,
         on_event: &mut dyn FnMut(LabelEvent<'_>) -> Result<()>,
     ) -> Result<()> {
-        // That of the picture that was read: it was not replaced before the content was read, either.
-        let content = content_of(&record.source);
-        record.content = content.filter(|_| identity(&record.source) == record.identity);
-        // A person may have corrected it since this run started.
-        let is_frozen = match self.journal.entry(&record.name) {
-            Some(entry) => self.placer.is_frozen(&record.name, entry, record.identity)?,
-            None => false,
-        };
-        if !is_frozen {
-            self.journal.append(&record)?;
-            self.placer.place(&record)?;
-        }
+        self.data.record(&mut record)?;
         on_event(LabelEvent::Done { name: &record.name, instances: record.instances.len() })
     }
 
     /// Adds the instances of an earlier run to those of the classes that were added since.
     fn add_known(&mut self, first: usize, record: &mut Record) -> Result<()> {
-        let Some(entry) = self.journal.entry(&record.name).filter(|_| first > 0).cloned() else {
-            return Ok(());
-        };
+        let Some(entry) = self.data.entry(&record.name).filter(|_| first > 0) else { return Ok(()) };
         // An image that changed since is labelled with all classes by the next run.
         record.classes = (entry.identity != record.identity).then_some(0);
-        let known = self.journal.read(&entry)?.instances;
+        let known = self.data.read(entry)?.instances;
         record.instances.extend(known.into_iter().filter(|instance| instance.class < first));
         record.instances.sort_by(|a, b| b.score.total_cmp(&a.score));
         Ok(())

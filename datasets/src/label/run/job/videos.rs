@@ -70,7 +70,7 @@ impl LabelJob {
         let ended = match (self.tracking, videos) {
             (Some(Tracking::Memory { score_threshold }), [video]) => match pending.remove(video.name()) {
                 Some(pending) => {
-                    self.follow_masks(detectors, (video, &pending), score_threshold, cancellation, on_event)
+                    self.follow_masks(detectors, video, &pending, score_threshold, cancellation, on_event)
                 }
                 None => Ok(()),
             },
@@ -92,12 +92,11 @@ impl LabelJob {
     ) -> Result<()> {
         let (preparer, mut stages) = self.stages(detectors)?;
         let all: Vec<ImageFile> = pending.values().flat_map(BTreeMap::values).cloned().collect();
-        let mut devices = LabelStages::devices(&mut stages, (&self.classes, 0), &all, &preparer)?;
+        let mut devices = LabelStages::devices(&mut stages, &self.classes, 0, &all, &preparer)?;
         for video in videos {
             let Some(pending) = pending.remove(video.name()) else { continue };
             let mut broken = None;
-            let seeing = (&mut devices[..], &preparer);
-            let ended = self.follow_boxes_in((video, &pending), seeing, &mut broken, on_event);
+            let ended = self.follow_boxes_in(video, &pending, &mut devices, &preparer, &mut broken, on_event);
             match broken {
                 Some(error) => on_event(LabelEvent::Failed { path: video.path(), error: &error })?,
                 None => ended?,
@@ -109,8 +108,10 @@ impl LabelJob {
     /// Reads a video up to the last pending image. `broken` is the reason why it cannot be read any further.
     fn follow_boxes_in(
         &mut self,
-        (video, pending): (&LabelVideo, &Pending),
-        (devices, preparer): (&mut [LabelDevice<'_>], &Preparer),
+        video: &LabelVideo,
+        pending: &Pending,
+        devices: &mut [LabelDevice<'_>],
+        preparer: &Preparer,
         broken: &mut Option<Error>,
         on_event: &mut dyn FnMut(LabelEvent<'_>) -> Result<()>,
     ) -> Result<()> {
@@ -130,9 +131,10 @@ impl LabelJob {
             let identity = file.map_or((0, 0), |file| identity(&file.path));
             let mut opened = opened.lock().unwrap_or_else(PoisonError::into_inner);
             let (source, frame) = &mut *opened;
-            match source.read_into(frame)? {
-                true => Ok((identity, preparer.prepare_frame(&frame.image)?)),
-                false => Err(video.ends_early(number as u64)),
+            if source.read_into(frame)? {
+                Ok((identity, preparer.prepare_frame(&frame.image)?))
+            } else {
+                Err(video.ends_early(number as u64))
             }
         };
         let look = |device: &mut LabelDevice<'_>, (number, frame): (usize, ReadFrame)| -> SeenFrame {
@@ -142,7 +144,7 @@ impl LabelJob {
                 stages.set_masks(file.is_some());
             }
             let found = frame.and_then(|(identity, prepared)| {
-                let found = stages.look(prompts, (file.unwrap_or(&between), prepared), preparer)?;
+                let found = stages.look(prompts, file.unwrap_or(&between), prepared, preparer)?;
                 Ok((identity, found))
             });
             (number, found, prompts.classes().to_vec())
@@ -163,7 +165,7 @@ impl LabelJob {
                 *broken = Some(error);
                 return Err(Error::new(ErrorKind::Cancelled, "the video is another one"));
             }
-            self.finish_frame((file, identity), size, instances, on_event)
+            self.finish_frame(file, identity, size, instances, on_event)
         };
         std::thread::scope(|scope| {
             let mut turns = Turns::start(scope, devices, &look)?;
@@ -188,7 +190,8 @@ impl LabelJob {
     fn follow_masks(
         &mut self,
         detectors: Vec<Detector>,
-        (video, pending): (&LabelVideo, &Pending),
+        video: &LabelVideo,
+        pending: &Pending,
         score_threshold: Option<f32>,
         cancellation: &Cancellation,
         on_event: &mut dyn FnMut(LabelEvent<'_>) -> Result<()>,
@@ -222,7 +225,7 @@ impl LabelJob {
             let Some(file) = file else { return Ok(()) };
             video.check_unchanged(&file.path)?;
             let instances = self.instances_of(outcome);
-            self.finish_frame((file, identity(&file.path)), outcome.size, instances, on_event)
+            self.finish_frame(file, identity(&file.path), outcome.size, instances, on_event)
         };
         let (send, outcomes) = sync_channel(1);
         let ran = std::thread::scope(|scope| {
@@ -269,12 +272,13 @@ impl LabelJob {
 
     fn finish_frame(
         &mut self,
-        (file, identity): (&ImageFile, (u64, u64)),
+        file: &ImageFile,
+        identity: (u64, u64),
         (width, height): (u32, u32),
         instances: Vec<Instance>,
         on_event: &mut dyn FnMut(LabelEvent<'_>) -> Result<()>,
     ) -> Result<()> {
-        let record = self.new_record(file, identity)?;
+        let record = self.data.new_record(file, identity)?;
         let record = Record { width, height, instances, ..record };
         self.finish_record(record, on_event)
     }

@@ -4,42 +4,25 @@ use std::path::Path;
 
 use ocelli::{Error, Result};
 
-use super::{COPIES, Placer, copy_name, is_copy_of};
+use super::Placer;
 use crate::label::record::identity;
-use crate::label::settings::{DataSetOptions, Format, ImageMode};
+use crate::label::settings::{Format, ImageMode};
 use crate::label::store::disk;
-use crate::label::store::write::whole_files;
-use crate::label::store::written::Owner;
-
-/// Whether a recorded file is of a format that these options do not name.
-pub(crate) fn is_dropped(options: &DataSetOptions, file: &str) -> bool {
-    let yolo = options.yolo_folders();
-    match file.split_once('/') {
-        Some(("added", below)) => is_dropped(options, below),
-        Some(("labels", _)) | None
-            if file.starts_with("labels/") || matches!(file, "data.yaml" | "classes.txt") =>
-        {
-            yolo.is_empty()
-        }
-        Some(("segments", _)) => yolo.len() < 2,
-        Some(("voc", _)) => !options.has(Format::Voc),
-        Some(("masks", _)) => !options.has(Format::Masks),
-        _ => whole_files().any(|(name, format)| name == file && !options.has(format)),
-    }
-}
+use crate::label::store::files::Owner;
+use crate::label::store::layout::{COPIES, copy_name, is_dropped};
 
 impl Placer {
     /// Removes the files and images of formats that are not named any more, if they are ours. Returns them.
     pub fn remove_dropped(&mut self) -> Result<Vec<String>> {
         let options = self.options.clone();
         let mut removed = Vec::new();
-        for (file, owner) in self.written.existing(|file| is_dropped(&options, file))? {
+        for (file, owner) in self.state.existing(|file| is_dropped(&options, file))? {
             if owner == Owner::Ours {
-                self.written.remove(&file)?;
+                self.state.remove(&file)?;
                 removed.push(file);
             }
         }
-        self.written.commit()?;
+        self.state.commit()?;
         let is_kept = |folder: &str| match folder.split('/').next() {
             Some("segments") => options.yolo_folders().len() == 2,
             Some("voc") => options.has(Format::Voc),
@@ -47,15 +30,13 @@ impl Placer {
         };
         for folder in COPIES.into_iter().filter(|folder| !is_kept(folder) && self.root.join(folder).is_dir())
         {
-            for (name, image) in self.known.names().filter_map(|name| Some((name, self.known.get(name)?))) {
+            for (name, image) in self.state.images() {
                 let file = format!("{folder}/{}", copy_name(name));
                 let path = self.root.join(&file);
                 let Ok(there) = path.symlink_metadata() else { continue };
                 // A copy may be all there is of an image.
                 let is_ours = || {
-                    let mut pictures = image.earlier.iter().chain([&image.identity]);
-                    identity(Path::new(&image.source)) != (0, 0)
-                        && pictures.any(|picture| is_copy_of(&path, name, *picture))
+                    identity(Path::new(&image.source)) != (0, 0) && self.state.is_picture_of(&path, name, [])
                 };
                 if there.is_symlink() || there.is_file() && is_ours() {
                     disk::remove(&path).map_err(|e| Error::io("cannot remove", &path, e))?;

@@ -5,26 +5,16 @@ use std::path::{Path, PathBuf};
 use ocelli::atomic_file::sync_folder;
 use ocelli::{Error, Result};
 
-use super::{Placer, copy, image_path, is_converted, voc_image};
+use super::{Placer, copy};
 use crate::label::record::{Record, identity};
 use crate::label::settings::Format;
 use crate::label::source::{is_member, read};
 use crate::label::store::disk;
-use crate::label::store::journal::{Entry, Journal};
-use crate::label::store::written::{Owner, part_path};
+use crate::label::store::files::{Owner, part_path};
+use crate::label::store::journal::Entry;
+use crate::label::store::layout::{image_path, is_converted, voc_image};
 
 impl Placer {
-    /// Notes the pictures that the images had, by which a copy of one is known.
-    pub fn note_pictures(&mut self, journal: &Journal) {
-        for (name, entry) in journal.entries() {
-            self.known.change(name, |known| {
-                let new = entry.earlier.iter().chain(&entry.described).filter(|one| **one != known.identity);
-                let new: Vec<_> = new.filter(|one| !known.earlier.contains(one)).copied().collect();
-                known.earlier.extend(new);
-            });
-        }
-    }
-
     /// The copies and hard links of an image in the data set.
     fn pictures(&self, name: &str, validation: bool) -> Vec<PathBuf> {
         let path = image_path(name, validation);
@@ -58,7 +48,7 @@ impl Placer {
     /// Whether an image is a member of a tar file whose copies have its content. A tar file that was written again changes
     /// the time of all its members.
     pub fn has_content_of_source(&self, name: &str) -> bool {
-        let Some(known) = self.known.get(name).filter(|known| is_member(Path::new(&known.source))) else {
+        let Some(known) = self.state.image(name).filter(|known| is_member(Path::new(&known.source))) else {
             return false;
         };
         let pictures = self.pictures(name, self.is_validation(name));
@@ -72,18 +62,19 @@ impl Placer {
     pub fn has_own_corrections(&mut self, name: &str) -> Result<bool> {
         let validation = self.settle(name)?;
         for file in self.files_with_labels(name, validation) {
-            if self.written.owner(&file)? == Owner::Person && !self.written.is_merged(&file)? {
+            if self.state.owner(&file)? == Owner::Person && !self.state.is_merged(&file)? {
                 return Ok(true);
             }
         }
-        Ok(self.saved.get(name).is_some_and(|saved| !saved.is_merged))
+        Ok(self.state.saved(name).is_some_and(|saved| !saved.is_merged))
     }
 
     /// Takes over the copies of an image in a shard, which its labels describe: they are not the picture at the source if a
     /// person edited them, or corrected their labels before the source was replaced. Those that were edited here stay.
     pub fn take_pictures(
         &mut self,
-        (shard, name_there): (&Path, &str),
+        shard: &Path,
+        name_there: &str,
         record: &Record,
         described: Option<(u64, u64)>,
     ) -> Result<()> {
@@ -103,17 +94,14 @@ impl Placer {
                 if !is_copy(&from) || is_source || identity(&from) == identity(&to) {
                     continue;
                 }
-                let known = self.known.get(name).into_iter();
-                let known = known.flat_map(|known| known.earlier.iter().chain([&known.identity]).copied());
-                let is_ours =
-                    known.chain(described).chain([now]).any(|picture| has_picture(&to, name, picture));
-                if is_copy(&to) && !is_ours {
+                let of_shard = described.iter().chain([&now]);
+                if is_copy(&to) && !self.state.is_picture_of(&to, name, of_shard) {
                     continue;
                 }
                 self.create_folder_of(&to)?;
                 let cannot = |e| Error::io("cannot write", &to, e);
                 let part = part_path(&to);
-                copy(&from, (&part, &to), false, identity(&from).1)?;
+                copy(&from, &part, &to, false, identity(&from).1)?;
                 disk::rename(&part, &to)
                     .and_then(|()| sync_folder(to.parent().unwrap_or(&to)))
                     .map_err(cannot)?;
@@ -124,14 +112,7 @@ impl Placer {
 
     /// Whether a picture is one that the image had, as it was copied.
     fn is_ours(&self, path: &Path, name: &str, entry: &Entry) -> bool {
-        let known = self.known.get(name);
-        let known = known.into_iter().flat_map(|known| known.earlier.iter().chain([&known.identity]));
-        entry
-            .earlier
-            .iter()
-            .chain(&entry.described)
-            .chain(known)
-            .any(|picture| has_picture(path, name, *picture))
+        self.state.is_picture_of(path, name, entry.earlier.iter().chain(&entry.described))
     }
 
     /// Whether a person edited the picture of an image in the data set.

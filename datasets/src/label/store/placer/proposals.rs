@@ -2,11 +2,12 @@
 
 use ocelli::Result;
 
-use super::{PROPOSALS, Placer, resumable};
+use super::{Placer, resumable};
 use crate::label::record::Record;
 use crate::label::settings::Format;
 use crate::label::store::disk;
-use crate::label::store::written::Meaning;
+use crate::label::store::files::Meaning;
+use crate::label::store::layout::PROPOSALS;
 
 /// On record, without a file, for each proposal that the person removed: its classes are not proposed again.
 const HANDLED: &str = "added/handled/";
@@ -23,30 +24,29 @@ impl Placer {
     ) -> Result<()> {
         let proposal = format!("{PROPOSALS}{file}");
         let path = self.root.join(&proposal);
-        let removed = self.written.recorded_meaning(&proposal);
+        let removed = self.state.recorded_meaning(&proposal);
         let removed =
-            removed.filter(|_| self.written.is_recorded(&proposal) && path.symlink_metadata().is_err());
+            removed.filter(|_| self.state.is_recorded(&proposal) && path.symlink_metadata().is_err());
         let handled = format!("{HANDLED}{file}");
         if let Some(meaning) = removed {
             // The person removed it: its classes are dealt with.
-            self.written.note(&handled, None, meaning);
-            self.written.note(&proposal, None, meaning);
+            self.state.note(&handled, None, meaning);
+            self.state.note(&proposal, None, meaning);
         }
         let is_handled = |meaning: &Meaning| meaning.classes == self.classes.all;
-        let is_done = self.written.recorded_meaning(&handled).as_ref().is_some_and(is_handled);
-        let known = self.written.earlier_classes(file, &self.classes).filter(|_| is_corrected && !is_done);
-        let earlier =
-            known.map(|known| self.written.earlier_classes(&handled, &self.classes).unwrap_or(known));
+        let is_done = self.state.recorded_meaning(&handled).as_ref().is_some_and(is_handled);
+        let known = self.state.earlier_classes(file, &self.classes).filter(|_| is_corrected && !is_done);
+        let earlier = known.map(|known| self.state.earlier_classes(&handled, &self.classes).unwrap_or(known));
         let added =
             earlier.map(|first| record.since_class(first)).filter(|added| !added.instances.is_empty());
         match added {
             Some(added) => {
                 self.create_folder_of(&path)?;
                 let (text, meaning) = (self.label_text(&added, format), self.meaning(Some(format)));
-                self.written.place_bytes(&proposal, meaning, text.as_bytes()).map_err(resumable)?;
+                self.state.place_bytes(&proposal, meaning, text.as_bytes()).map_err(resumable)?;
             }
-            None if self.written.is_recorded(&proposal) => {
-                self.written.remove(&proposal)?;
+            None if self.state.is_recorded(&proposal) => {
+                self.state.remove(&proposal)?;
             }
             None => {}
         }
@@ -60,6 +60,6 @@ impl Placer {
         for folder in ends.into_iter().chain(polygons).chain(["voc/Annotations", "voc", ""]) {
             disk::remove_empty_folder(&self.root.join(PROPOSALS).join(folder));
         }
-        self.written.ours_below(PROPOSALS)
+        self.state.ours_below(PROPOSALS)
     }
 }

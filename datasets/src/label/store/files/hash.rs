@@ -1,7 +1,7 @@
 //! Hashes of contents, as the record has them.
 
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::path::Path;
 
 use sha2::{Digest, Sha256};
@@ -47,22 +47,4 @@ pub(crate) fn hash_of_bytes(bytes: &[u8]) -> String {
 /// The first 16 bytes of a hash in hexadecimal.
 pub(crate) fn hex(digest: &[u8]) -> String {
     digest[..16].iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// Hashes what is written.
-pub(crate) struct Hashing<W> {
-    pub out: W,
-    pub hash: Sha256,
-}
-
-impl<W: Write> Write for Hashing<W> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let written = self.out.write(bytes)?;
-        self.hash.update(&bytes[..written]);
-        Ok(written)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.out.flush()
-    }
 }

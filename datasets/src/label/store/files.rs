@@ -13,26 +13,21 @@ mod meaning;
 mod recover;
 
 use std::collections::{BTreeSet, HashMap};
-use std::fs::{File, OpenOptions};
-use std::io::{self, BufRead, BufReader, BufWriter, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
-use crate::label::record::check_name;
 use crate::label::store::disk;
-use crate::label::store::folder::OutputFolder;
+use crate::label::store::state::{Event, State};
 use ocelli::atomic_file::sync_folder;
-use ocelli::{Error, ErrorKind, Result};
+use ocelli::{Error, Result};
 
-use hash::{Hashing, hash_of_file, hex};
+use hash::hash_of_file;
 pub(crate) use hash::{hash_of_bytes, hash_of_text, hash_on_disk};
 pub(crate) use meaning::{ClassHashes, Meaning};
 
-/// The version of the record's format.
-const FORMAT: u32 = 1;
 /// Files that wait for their rename, to sync the record once for all of them.
 const FILES_PER_COMMIT: usize = 32;
 const TIME_PER_COMMIT: Duration = Duration::from_secs(2);
@@ -43,17 +38,11 @@ const MERGED: &str = "merged: ";
 /// Temporary files are named `.ocelli-*.part`.
 const PART: (&str, &str) = (".ocelli-", ".part");
 
-/// The first line.
-#[derive(Serialize, Deserialize)]
-struct Header {
-    ocelli_label_written: u32,
-}
-
 /// A recorded file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Entry {
+pub(crate) struct FileEntry {
     /// The path below the output folder, with `/` as separator.
-    file: String,
+    pub file: String,
     /// The hash of what was written; `None` if the file was removed, or never written because the person's is there.
     hash: Option<String>,
     /// The hash of the file that it replaced; `None` if there was none.
@@ -62,20 +51,11 @@ struct Entry {
     meaning: Meaning,
 }
 
-impl Entry {
+impl FileEntry {
     /// Whether a file that was there is to be removed.
     fn is_removal(&self) -> bool {
         self.hash.is_none() && self.before.is_some()
     }
-}
-
-/// Reads a record, for the tests that feed it corrupt files.
-///
-/// # Errors
-/// If it is corrupt.
-#[cfg(feature = "test-support")]
-pub fn check_written(path: &Path) -> Result<()> {
-    Written::load(Path::new("."), path).map(drop)
 }
 
 /// The owner of a file: Ocelli or the person.
@@ -89,158 +69,38 @@ pub(crate) enum Owner {
     Person,
 }
 
+/// The content of a file under its temporary name.
+pub(crate) struct Part {
+    path: PathBuf,
+    pub hash: String,
+    /// The hash of the file that is there.
+    on_disk: Option<String>,
+}
+
 /// A file whose content is under its temporary name, or that is to be removed.
-struct Staged {
-    entry: Entry,
+pub(crate) struct Staged {
+    entry: FileEntry,
     part: Option<PathBuf>,
 }
 
-/// The record, and the files that wait to be renamed.
-pub(crate) struct Written {
-    root: PathBuf,
-    path: PathBuf,
-    /// `None` if the record is only in memory.
-    file: Option<File>,
-    length: u64,
-    entries: HashMap<String, Entry>,
-    staged: Vec<Staged>,
-    committed: Instant,
-}
-
-impl Written {
-    /// A record in memory, of a data set that has none yet.
-    pub fn new(root: &Path, path: &Path) -> Self {
-        let (root, path) = (root.to_owned(), path.to_owned());
-        Self {
-            root,
-            path,
-            file: None,
-            length: 0,
-            entries: HashMap::new(),
-            staged: Vec::new(),
-            committed: Instant::now(),
-        }
-    }
-
-    /// Reads the record; `None` if there is no file.
-    ///
-    /// # Errors
-    /// [`ErrorKind::InvalidData`] if the file is empty or corrupt.
-    pub fn load(root: &Path, path: &Path) -> Result<Option<Self>> {
-        Self::load_with(root, path, File::options().read(true).write(true))
-    }
-
-    /// The same, of a data set that nothing is written to: it may be on a file system that is only read.
-    pub fn load_to_read(root: &Path, path: &Path) -> Result<Self> {
-        let written = Self::load_with(root, path, File::options().read(true))?;
-        Ok(written.unwrap_or_else(|| Self::new(root, path)))
-    }
-
-    fn load_with(root: &Path, path: &Path, options: &OpenOptions) -> Result<Option<Self>> {
-        let file = match options.open(path) {
-            Ok(file) => file,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(e) => return Err(Error::io("cannot open the record of written files", path, e)),
-        };
-        let mut written = Self::new(root, path);
-        written.read_lines(&file)?;
-        written.file = Some(file);
-        Ok(Some(written))
-    }
-
-    /// Opens the record of a data set, or starts it if nothing is labelled yet.
-    ///
-    /// # Errors
-    /// [`ErrorKind::InvalidData`] if it is corrupt, or missing although images were labelled.
-    pub fn open(folder: &OutputFolder) -> Result<Self> {
-        let path = folder.written_path();
-        if let Some(written) = Self::load(folder.root(), &path)? {
-            return Ok(written);
-        }
-        let mut written = Self::new(folder.root(), &path);
-        if folder.journal_path().exists() {
-            return Err(written.corrupt("it is missing"));
-        }
-        written.save()?;
-        Ok(written)
-    }
-
-    fn corrupt(&self, why: &str) -> Error {
-        let message = format!(
-            "corrupt record of written files, {}: {why}; label into another output folder, or restart with \
-             discard_corrections",
-            self.path.display()
-        );
-        Error::new(ErrorKind::InvalidData, message).about("discard_corrections")
-    }
-
-    fn read_lines(&mut self, file: &File) -> Result<()> {
-        let path = self.path.clone();
-        let cannot = |e| Error::io("cannot read the record of written files", &path, e);
-        let mut reader = BufReader::with_capacity(1 << 18, file);
-        let mut line = Vec::new();
-        let mut damage: Option<Error> = None;
-        for number in 1.. {
-            line.clear();
-            let bytes = reader.read_until(b'\n', &mut line).map_err(cannot)?;
-            if let Some(damage) = damage.take().filter(|_| bytes > 0) {
-                return Err(damage);
-            }
-            if number == 1 {
-                let header = serde_json::from_slice::<Header>(&line).ok();
-                if header.is_none_or(|header| header.ocelli_label_written != FORMAT) {
-                    return Err(self.corrupt("its first line is not that of a record of this version"));
-                }
-            } else if line.last() != Some(&b'\n') {
-                break;
-            } else {
-                match serde_json::from_slice::<Vec<Entry>>(&line) {
-                    Ok(entries) => {
-                        for entry in entries {
-                            check_name(&entry.file)
-                                .map_err(|why| self.corrupt(&format!("line {number}: {why}")))?;
-                            self.entries.insert(entry.file.clone(), entry);
-                        }
-                    }
-                    // The last line may be incomplete after a power failure. Every line before it was synced.
-                    Err(e) => {
-                        damage = Some(self.corrupt(&format!("line {number}: {e}")));
-                        continue;
-                    }
-                }
-            }
-            self.length += bytes as u64;
-        }
-        Ok(())
-    }
-
-    /// Writes the whole record, for a data set that has no file for it yet.
-    pub fn save(&mut self) -> Result<()> {
-        let cannot = |e| Error::io("cannot write", &self.path, e);
-        let header = Header { ocelli_label_written: FORMAT };
-        let entries: Vec<&Entry> = self.entries.values().collect();
-        disk::replace(&self.path, |file| {
-            serde_json::to_writer(&mut *file, &header)?;
-            file.write_all(b"\n")?;
-            if !entries.is_empty() {
-                serde_json::to_writer(&mut *file, &entries)?;
-                file.write_all(b"\n")?;
-            }
-            Ok(())
-        })?;
-        let file = File::options().read(true).write(true).open(&self.path).map_err(cannot)?;
-        self.length = file.metadata().map_err(cannot)?.len();
-        self.file = Some(file);
-        Ok(())
-    }
-
+impl State {
     /// The owner of a file: Ocelli or the person.
     pub fn owner(&self, file: &str) -> Result<Owner> {
         Ok(self.owner_of(file, hash_on_disk(&self.root.join(file))?.as_deref()))
     }
 
+    /// Whether one of these files is the person's.
+    pub fn has_persons(&self, files: impl IntoIterator<Item = String>) -> Result<bool> {
+        for file in files {
+            if self.owner(&file)? == Owner::Person {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     fn owner_of(&self, file: &str, on_disk: Option<&str>) -> Owner {
-        match self.entries.get(file) {
+        match self.files.get(file) {
             None if on_disk.is_none() => Owner::Nobody,
             None => Owner::Person,
             Some(entry) => match (entry.hash.as_deref(), on_disk) {
@@ -255,13 +115,13 @@ impl Written {
 
     /// The number of classes that a recorded file was written with, if classes were added since.
     pub fn earlier_classes(&self, file: &str, classes: &ClassHashes) -> Option<usize> {
-        self.entries.get(file).and_then(|entry| classes.earlier(entry.meaning.classes))
+        self.files.get(file).and_then(|entry| classes.earlier(entry.meaning.classes))
     }
 
     /// The recorded files in a folder that are there as they were written.
     pub fn ours_below(&self, folder: &str) -> Result<Vec<String>> {
         let mut found = Vec::new();
-        for (file, entry) in self.entries.iter().filter(|(file, _)| file.starts_with(folder)) {
+        for (file, entry) in self.files.iter().filter(|(file, _)| file.starts_with(folder)) {
             if entry.hash.is_some() && self.owner(file)? == Owner::Ours {
                 found.push(file.clone());
             }
@@ -272,22 +132,22 @@ impl Written {
 
     /// The recorded hash of a file.
     pub fn recorded_hash(&self, file: &str) -> Option<String> {
-        self.entries.get(file)?.hash.clone()
+        self.files.get(file)?.hash.clone()
     }
 
     /// The recorded meaning of a file.
     pub fn recorded_meaning(&self, file: &str) -> Option<Meaning> {
-        self.entries.get(file).map(|entry| entry.meaning)
+        self.files.get(file).map(|entry| entry.meaning)
     }
 
     /// Whether this file is on record as written.
     pub fn is_recorded(&self, file: &str) -> bool {
-        self.entries.get(file).is_some_and(|entry| entry.hash.is_some())
+        self.files.get(file).is_some_and(|entry| entry.hash.is_some())
     }
 
     /// Removes the label files that are ours.
     pub fn remove_labels(&mut self) -> Result<()> {
-        let of_images = self.entries.values().filter(|entry| entry.meaning.is_of_image());
+        let of_images = self.files.values().filter(|entry| entry.meaning.is_of_image());
         let files: Vec<String> = of_images.map(|entry| entry.file.clone()).collect();
         for file in files {
             self.remove(&file)?;
@@ -303,7 +163,7 @@ impl Written {
         wanted: impl Fn(&str) -> Option<Meaning>,
     ) -> Result<Vec<String>> {
         let mut found = Vec::new();
-        for (file, entry) in &self.entries {
+        for (file, entry) in &self.files {
             let is_earlier = |wanted: Meaning| {
                 let is_valid = entry.meaning.is_of_image() && wanted.format == entry.meaning.format;
                 is_valid && classes.earlier(entry.meaning.classes).is_some()
@@ -319,7 +179,7 @@ impl Written {
 
     /// The files of the person become ours: `files`, and those on record.
     pub fn discard_corrections(&mut self, files: impl Iterator<Item = (String, Meaning)>) -> Result<()> {
-        let known = self.entries.values().map(|entry| (entry.file.clone(), entry.meaning));
+        let known = self.files.values().map(|entry| (entry.file.clone(), entry.meaning));
         let all: HashMap<String, Meaning> = files.chain(known).collect();
         for (file, meaning) in all {
             let on_disk = hash_on_disk(&self.root.join(&file))?;
@@ -332,16 +192,16 @@ impl Written {
 
     /// Records a file without writing it: what is on disk is ours if `hash` is its hash, and the person's otherwise.
     pub fn note(&mut self, file: &str, hash: Option<String>, meaning: Meaning) {
-        let entry = Entry { file: file.into(), before: hash.clone(), hash, meaning };
-        self.entries.insert(file.into(), entry.clone());
-        if self.file.is_some() {
+        let entry = FileEntry { file: file.into(), before: hash.clone(), hash, meaning };
+        self.files.insert(file.into(), entry.clone());
+        if self.is_on_disk() {
             self.staged.push(Staged { entry, part: None });
         }
     }
 
     /// Records that a person changed the label file of an image, which stays so if it becomes what it was again.
     fn note_person(&mut self, file: &str) {
-        let Some(Entry { hash: Some(hash), meaning, .. }) = self.entries.get(file) else { return };
+        let Some(FileEntry { hash: Some(hash), meaning, .. }) = self.files.get(file) else { return };
         if meaning.is_of_image() && hash != SAVED && !hash.starts_with(MERGED) {
             self.note(file, Some(SAVED.into()), *meaning);
         }
@@ -350,7 +210,7 @@ impl Written {
     /// The recorded files of these that are there, with their owners.
     pub fn existing(&self, is_meant: impl Fn(&str) -> bool) -> Result<Vec<(String, Owner)>> {
         let mut found = Vec::new();
-        for file in self.entries.keys().filter(|file| is_meant(file)) {
+        for file in self.files.keys().filter(|file| is_meant(file)) {
             if let Some(hash) = hash_on_disk(&self.root.join(file))? {
                 found.push((file.clone(), self.owner_of(file, Some(&hash))));
             }
@@ -412,13 +272,12 @@ impl Written {
         self.commit()
     }
 
-    /// Writes a file at the next commit unless it is the person's. Returns its owner and the hash of what `write` wrote.
-    pub fn place(
-        &mut self,
+    /// Writes the content of a file under its temporary name.
+    pub fn write_part(
+        &self,
         file: &str,
-        meaning: Meaning,
         write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
-    ) -> Result<(Owner, String)> {
+    ) -> Result<Part> {
         let path = self.root.join(file);
         let part = part_path(&path);
         let cannot = |e: io::Error| match e.downcast::<Error>() {
@@ -426,49 +285,44 @@ impl Written {
             Err(e) => Error::io("cannot write", &path, e),
         };
         let on_disk = hash_on_disk(&path)?;
-        let mut out =
-            Hashing { out: BufWriter::new(disk::create(&part).map_err(cannot)?), hash: Sha256::new() };
+        let mut out = BufWriter::new(disk::create(&part).map_err(cannot)?);
         write(&mut out)
-            .and_then(|()| out.out.flush())
-            .and_then(|()| out.out.get_ref().sync_all())
+            .and_then(|()| out.flush())
+            .and_then(|()| out.get_ref().sync_all())
             .inspect_err(|_| drop(disk::remove(&part)))
             .map_err(cannot)?;
-        let hash = hex(&out.hash.finalize());
-        drop(out.out);
-        Ok((self.place_part(file, meaning, part, hash.clone(), on_disk)?, hash))
+        let hash = hash_on_disk(&part)?.unwrap_or_default();
+        Ok(Part { path: part, hash, on_disk })
     }
 
-    /// As [`place`](Self::place), for bytes in memory, which need no temporary file if they are there already.
+    /// Writes bytes to a file at the next commit unless it is the person's. Those that are there already need no temporary file.
     pub fn place_bytes(&mut self, file: &str, meaning: Meaning, bytes: &[u8]) -> Result<Owner> {
         let on_disk = hash_on_disk(&self.root.join(file))?;
-        let hash = hex(&Sha256::digest(bytes));
+        let hash = hash_of_bytes(bytes);
         match self.owner_of(file, on_disk.as_deref()) {
             Owner::Ours if on_disk.as_ref() == Some(&hash) => {
-                if self.entries.get(file).is_none_or(|entry| entry.meaning != meaning) {
+                if self.files.get(file).is_none_or(|entry| entry.meaning != meaning) {
                     self.note(file, Some(hash), meaning);
                 }
                 Ok(Owner::Ours)
             }
             Owner::Person
-                if self.entries.contains_key(file) && (on_disk.is_some() || meaning.is_of_image()) =>
+                if self.files.contains_key(file) && (on_disk.is_some() || meaning.is_of_image()) =>
             {
                 self.note_person(file);
                 Ok(Owner::Person)
             }
-            _ => Ok(self.place(file, meaning, |out| out.write_all(bytes))?.0),
+            _ => {
+                let part = self.write_part(file, |out| out.write_all(bytes))?;
+                self.place_part(file, meaning, part)
+            }
         }
     }
 
-    /// Renames a temporary file at the next commit, or removes it.
-    fn place_part(
-        &mut self,
-        file: &str,
-        meaning: Meaning,
-        part: PathBuf,
-        hash: String,
-        on_disk: Option<String>,
-    ) -> Result<Owner> {
-        let known = self.entries.get(file);
+    /// Gives a temporary file its name at the next commit, or removes it if the file is the person's.
+    pub fn place_part(&mut self, file: &str, meaning: Meaning, part: Part) -> Result<Owner> {
+        let Part { path: part, hash, on_disk } = part;
+        let known = self.files.get(file);
         let owner = match self.owner_of(file, on_disk.as_deref()) {
             // What would be written is there, without a record: a stop prevented the record, or another version wrote it.
             Owner::Person if known.is_none() && on_disk.as_ref() == Some(&hash) => Owner::Ours,
@@ -482,7 +336,7 @@ impl Written {
             disk::remove(&part).map_err(|e| Error::io("cannot remove", &part, e))?;
             return Ok(Owner::Person);
         }
-        let entry = Entry { file: file.into(), hash: Some(hash), before: on_disk, meaning };
+        let entry = FileEntry { file: file.into(), hash: Some(hash), before: on_disk, meaning };
         self.staged.push(Staged { entry, part: Some(part) });
         if self.staged.len() >= FILES_PER_COMMIT || self.committed.elapsed() >= TIME_PER_COMMIT {
             self.commit()?;
@@ -492,7 +346,7 @@ impl Written {
 
     /// Whether a file is on record with this content, although the person changed it since.
     pub fn is_recorded_as(&self, file: &str, hash: &str) -> bool {
-        self.entries.get(file).is_some_and(|entry| entry.hash.as_deref() == Some(hash))
+        self.files.get(file).is_some_and(|entry| entry.hash.as_deref() == Some(hash))
     }
 
     /// Removes a file at the next commit if it is ours.
@@ -500,9 +354,9 @@ impl Written {
         let on_disk = hash_on_disk(&self.root.join(file))?;
         let owner = self.owner_of(file, on_disk.as_deref());
         if owner == Owner::Ours
-            && let Some(known) = self.entries.get(file)
+            && let Some(known) = self.files.get(file)
         {
-            let entry = Entry { hash: None, before: on_disk, ..known.clone() };
+            let entry = FileEntry { hash: None, before: on_disk, ..known.clone() };
             self.staged.push(Staged { entry, part: None });
         }
         Ok(owner)
@@ -523,17 +377,15 @@ impl Written {
         for Staged { entry, part } in &staged {
             let target = self.root.join(&entry.file);
             if part.is_none() && entry.is_removal() {
-                let set_aside = || match hash_of_file(&target)? == entry.before {
-                    true => disk::rename(&target, &aside_path(&target)),
-                    // It was changed since.
-                    false => Ok(()),
-                };
-                set_aside().map_err(|e| cannot(&target, e))?;
+                // One that was changed since stays.
+                if hash_on_disk(&target)? == entry.before {
+                    disk::rename(&target, &aside_path(&target)).map_err(|e| cannot(&target, e))?;
+                }
             }
         }
         // The record must not name a file that a power failure can remove.
         sync().map_err(|e| cannot(&self.root, e))?;
-        self.append(&staged).map_err(|e| cannot(&self.path, e))?;
+        self.append(Event::Files(staged.iter().map(|staged| staged.entry.clone()).collect()))?;
         for Staged { entry, part } in staged {
             let target = self.root.join(&entry.file);
             let changed = || -> io::Result<()> {
@@ -545,19 +397,8 @@ impl Written {
                 }
             };
             changed().map_err(|e| cannot(&target, e))?;
-            self.entries.insert(entry.file.clone(), entry);
         }
         sync().map_err(|e| cannot(&self.root, e))
-    }
-
-    fn append(&mut self, staged: &[Staged]) -> io::Result<()> {
-        let Some(file) = &self.file else { return Ok(()) };
-        let entries: Vec<&Entry> = staged.iter().map(|staged| &staged.entry).collect();
-        let mut line = serde_json::to_vec(&entries)?;
-        line.push(b'\n');
-        disk::append(file, self.length, &line)?;
-        self.length += line.len() as u64;
-        Ok(())
     }
 }
 
@@ -586,6 +427,6 @@ pub(crate) fn aside_path(path: &Path) -> PathBuf {
 
 fn temporary(path: &Path, what: &str) -> PathBuf {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let hash = hex(&Sha256::digest(name.as_bytes()));
+    let hash = hash_of_text(&name);
     path.with_file_name(format!("{}{}{what}{}", PART.0, &hash[..16], PART.1))
 }

@@ -8,10 +8,11 @@ use ocelli::atomic_file::sync_folder;
 use ocelli::{Error, Result};
 
 use super::hash::hash_of_file;
-use super::{Entry, PART, Written, aside_path, part_path};
+use super::{FileEntry, PART, aside_path, part_path};
 use crate::label::store::disk;
+use crate::label::store::state::State;
 
-impl Written {
+impl State {
     /// Finishes the renames that a stop prevented, gives files that are not removed on record their names again, and removes
     /// other temporary files, those of `folders` and below.
     pub fn recover(&self, folders: &[&str]) -> Result<()> {
@@ -23,8 +24,8 @@ impl Written {
         if parts.is_empty() {
             return Ok(());
         }
-        let by = |name: fn(&Path) -> PathBuf| -> HashMap<PathBuf, &Entry> {
-            self.entries.values().map(|entry| (name(&self.root.join(&entry.file)), entry)).collect()
+        let by = |name: fn(&Path) -> PathBuf| -> HashMap<PathBuf, &FileEntry> {
+            self.files.values().map(|entry| (name(&self.root.join(&entry.file)), entry)).collect()
         };
         let (by_part, by_aside) = (by(part_path), by(aside_path));
         for part in parts {

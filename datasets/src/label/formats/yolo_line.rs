@@ -4,23 +4,23 @@ use std::fmt::Write;
 
 use ocelli::BoundingBox;
 
-use super::LabelledInstance;
+use crate::label::LabelledInstance;
 use crate::label::formats::yolo;
 use crate::label::settings::Format;
 
 /// A box is the same if no edge moved by more pixels: the page rounds.
-pub(super) const SAME: f32 = 0.02;
+pub(crate) const SAME: f32 = 0.02;
 /// Two instances in two files are the same if their boxes overlap by more than this IoU.
 const MATCH: f32 = 0.5;
 
 /// Whether a box is as it was.
-pub(super) fn is_same(before: &BoundingBox, after: &BoundingBox) -> bool {
+pub(crate) fn is_same(before: &BoundingBox, after: &BoundingBox) -> bool {
     before.to_xyxy().iter().zip(after.to_xyxy()).all(|(before, after)| (before - after).abs() <= SAME)
 }
 
 /// One line, as it is in the file and in pixels.
 #[derive(Clone, Debug)]
-pub(super) struct Line {
+pub(crate) struct Line {
     text: String,
     class: usize,
     bbox: BoundingBox,
@@ -43,9 +43,10 @@ impl Line {
         let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
         lines.map(move |(number, line)| {
             let found = Self::parse(line, size).ok_or_else(|| {
-                let why = match line.contains(',') {
-                    true => "numbers with a decimal point and no comma, as in `0 0.5 0.5 0.2 0.1`",
-                    false => "`class cx cy w h` or `class x1 y1 x2 y2 x3 y3 …`",
+                let why = if line.contains(',') {
+                    "numbers with a decimal point and no comma, as in `0 0.5 0.5 0.2 0.1`"
+                } else {
+                    "`class cx cy w h` or `class x1 y1 x2 y2 x3 y3 …`"
                 };
                 format!("line {}: expected {why}", number + 1)
             });
@@ -114,9 +115,10 @@ impl Line {
     fn changed(&self, instance: &LabelledInstance, size: (u32, u32)) -> String {
         if is_same(&self.bbox, &instance.bbox) {
             let rest = self.text.split_once(char::is_whitespace).map_or("", |(_, rest)| rest);
-            return match instance.class == self.class {
-                true => self.text.clone(),
-                false => format!("{} {rest}", instance.class),
+            return if instance.class == self.class {
+                self.text.clone()
+            } else {
+                format!("{} {rest}", instance.class)
             };
         }
         match &self.polygon {
@@ -134,7 +136,7 @@ impl Line {
 }
 
 /// The text of a file after the instances were changed.
-pub(super) fn changed(
+pub(crate) fn changed(
     lines: &[Line],
     instances: &[LabelledInstance],
     format: Format,
@@ -156,7 +158,7 @@ pub(super) fn changed(
 
 /// The text of the file of polygons beside the file of boxes in which the instances were changed: the polygon of each box
 /// follows it. Polygons that belong to no box stay.
-pub(super) fn followed(
+pub(crate) fn followed(
     boxes: &[Line],
     polygons: &[Line],
     instances: &[LabelledInstance],
@@ -196,9 +198,10 @@ pub(super) fn followed(
                     let scale = (to[axis + 2] - to[axis]) / (from[axis + 2] - from[axis]).max(1e-6);
                     to[axis] + (own[edge] - from[axis]) * scale
                 };
-                let bbox = match is_same {
-                    true => polygons[at].bbox,
-                    false => BoundingBox::new(moved(0), moved(1), moved(2), moved(3)),
+                let bbox = if is_same {
+                    polygons[at].bbox
+                } else {
+                    BoundingBox::new(moved(0), moved(1), moved(2), moved(3))
                 };
                 put(&polygons[at].changed(&LabelledInstance { bbox, ..instance.clone() }, size));
             }
@@ -230,7 +233,7 @@ fn new_line(instance: &LabelledInstance, format: Format, size: (u32, u32)) -> St
     }
 }
 
-pub(super) fn clipped(bbox: &BoundingBox, (width, height): (u32, u32)) -> BoundingBox {
+pub(crate) fn clipped(bbox: &BoundingBox, (width, height): (u32, u32)) -> BoundingBox {
     let (width, height) = (width as f32, height as f32);
     BoundingBox::new(
         bbox.x1.clamp(0.0, width),

@@ -1,0 +1,295 @@
+//! A data set that is open for writing.
+
+use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
+
+use ocelli::{ErrorKind, Result};
+use serde_json::Value;
+
+use crate::label::images::{ImageFile, ImageSet, Shard};
+use crate::label::record::{Record, identity};
+use crate::label::settings::DataSetOptions;
+use crate::label::source::content_of;
+use crate::label::store::conflicts::{check_conflicts, discard_corrections};
+use crate::label::store::files::ClassHashes;
+use crate::label::store::folder::{Contents, OutputFolder};
+use crate::label::store::journal::{Entry, Journal, classes_of, source_hash};
+use crate::label::store::placer::Placer;
+use crate::label::store::state::State;
+use crate::label::store::write::{Summary, place_class_files};
+use ocelli::classes::ClassMap;
+
+/// What happens to the data set that is in the output folder already.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Existing {
+    /// Label all images again instead of continuing, which allows other settings. Corrected label files stay.
+    pub restart: bool,
+    /// Overwrite label files that were corrected by hand.
+    pub discard_corrections: bool,
+}
+
+/// What a data set is opened with.
+pub(crate) struct Opening<'a> {
+    pub folder: OutputFolder,
+    /// The first line of the journal.
+    pub described: &'a Value,
+    pub options: &'a DataSetOptions,
+    pub classes: &'a ClassMap,
+    /// All images of the job, in all shards.
+    pub whole: ImageSet,
+    pub shard: Option<Shard>,
+    pub existing: Existing,
+    /// Whether it joins shards.
+    pub merges: bool,
+    /// Size and time of the picture of an image.
+    pub picture: &'a dyn Fn(&ImageFile) -> (u64, u64),
+}
+
+/// A data set that is open for writing.
+pub(crate) struct DataSet {
+    folder: OutputFolder,
+    pub(super) journal: Journal,
+    contents: Contents,
+    pub(super) placer: Placer,
+    /// The images of this shard.
+    pub(super) set: ImageSet,
+    /// What was removed of formats that are not named any more.
+    dropped: Vec<String>,
+}
+
+impl DataSet {
+    pub fn open(opening: Opening<'_>) -> Result<Self> {
+        let Opening { folder, described, options, classes, whole, shard, existing, merges, picture } =
+            opening;
+        let Existing { restart, .. } = existing;
+        let mut state = match State::open(&folder) {
+            Err(e) if restart && existing.discard_corrections && e.kind() == ErrorKind::InvalidData => {
+                let mut state = State::new(folder.root());
+                state.start()?;
+                state
+            }
+            state => state?,
+        };
+        state.recover(&OutputFolder::FOLDERS)?;
+        // What a run with little memory left behind when it was killed.
+        drop(std::fs::remove_file(folder.spill_path()));
+        let hashes = ClassHashes::new(classes.names());
+        if !existing.discard_corrections {
+            let way_out = if merges {
+                "name another output folder"
+            } else {
+                "choose another output folder, or discard_corrections to overwrite them"
+            };
+            let checked = check_conflicts(&state, &hashes, way_out, options);
+            let checked = checked.and_then(|()| state.check_saved(options, &hashes, way_out));
+            checked.map_err(|error| if merges { error } else { error.about("discard_corrections") })?;
+        }
+        let before = state.contents().filter(|_| !restart).cloned();
+        folder.check_shard(before.as_ref(), shard)?;
+        // Checks the settings before anything is discarded.
+        let continued = if restart {
+            None
+        } else {
+            folder.check_journal(before.as_ref())?;
+            Some(Journal::open(&folder.journal_path(), described)?)
+        };
+        if existing.discard_corrections {
+            discard_corrections(&mut state, options, &hashes, &whole)?;
+        }
+        let former = Journal::open_existing(&folder.journal_path()).ok().filter(|_| restart);
+        let there = continued.as_ref().or(former.as_ref().map(|(journal, _)| journal));
+        if let Some(journal) = there {
+            state.note_journal(journal)?;
+        }
+        let contents = Contents {
+            shard,
+            images: whole.files().len() as u64,
+            names_sha256: whole.names_sha256(),
+            options: options.clone(),
+            written: before.map_or(0, |before| before.written),
+        };
+        let of_shard =
+            whole.files().iter().filter(|file| shard.is_none_or(|shard| shard.contains(&file.key())));
+        let of_shard: HashSet<PathBuf> = of_shard.map(|file| file.path.clone()).collect();
+        let whole = state.name_images(whole, picture);
+        let is_here = |file: &&ImageFile| of_shard.contains(&file.path);
+        let set = ImageSet::from_named(whole.files().iter().filter(is_here).cloned().collect());
+        let mut placer = Placer::new(state, folder.root(), options, &whole, classes);
+        let kept = match &former {
+            Some((journal, before)) => kept_images(&mut placer, journal, before, &set, classes)?,
+            None => Vec::new(),
+        };
+        // The names, and what is left out, have to survive the journal.
+        placer.state.save_images()?;
+        let journal = match continued {
+            Some(journal) => journal,
+            None => restart_journal(&folder, &mut placer, described, former, &kept)?,
+        };
+        let dropped = placer.remove_dropped()?;
+        placer.state.set_contents(Some(contents.clone()))?;
+        journal.splits().for_each(|(name, validation)| placer.prefer(name, validation));
+        Ok(Self { folder, journal, contents, placer, set, dropped })
+    }
+
+    /// The images of the job, or of its shard.
+    pub fn images(&self) -> &ImageSet {
+        &self.set
+    }
+
+    pub fn images_of_all_shards(&self) -> usize {
+        self.contents.images as usize
+    }
+
+    /// The file for features that wait for the decoder.
+    pub fn spill_path(&self) -> PathBuf {
+        self.folder.spill_path()
+    }
+
+    /// The last line of an image in the journal.
+    pub fn entry(&self, name: &str) -> Option<&Entry> {
+        self.journal.entry(name)
+    }
+
+    /// The record of an entry.
+    pub fn read(&self, entry: &Entry) -> Result<Record> {
+        self.journal.read(entry)
+    }
+
+    /// Finds the images that are not in the journal, failed, or have changed since.
+    pub fn find_todo(&mut self) -> Result<Vec<ImageFile>> {
+        let mut todo = Vec::new();
+        for file in self.set.files() {
+            let Some(entry) = self.journal.entry(&file.name).cloned() else {
+                todo.push(file.clone());
+                continue;
+            };
+            let now = identity(&file.path);
+            // Its place among the frames of a folder: objects are followed to it by another way.
+            let is_elsewhere = entry.frame != file.frame.as_ref().map(|frame| frame.index);
+            if entry.failed || entry.classes.is_some() || entry.identity != now || is_elsewhere {
+                // Its labels describe the picture that stays in the data set.
+                if !self.placer.is_frozen(&file.name, &entry, now)? {
+                    todo.push(file.clone());
+                } else if let Some(record) = self.journal.read_labelled(&entry)?.filter(|_| entry.failed) {
+                    // It does not matter any more that the source could not be read.
+                    self.journal.append(&record)?;
+                }
+            } else if entry.source != source_hash(&file.path) {
+                // The same image at another path keeps its instances.
+                let record = self.journal.read(&entry)?;
+                let record = Record { source: file.path.clone(), frame: file.frame.clone(), ..record };
+                self.journal.append(&record)?;
+            }
+        }
+        Ok(todo)
+    }
+
+    /// A record without a size and instances.
+    pub fn new_record(&mut self, file: &ImageFile, identity: (u64, u64)) -> Result<Record> {
+        Ok(Record {
+            name: file.name.clone(),
+            source: file.path.to_string_lossy().into_owned().into(),
+            identity,
+            validation: Some(self.placer.settle(&file.name)?),
+            frame: file.frame.clone(),
+            ..Record::default()
+        })
+    }
+
+    /// Records an image that could not be labelled.
+    pub fn record_failure(&mut self, record: &Record) -> Result<()> {
+        self.journal.append(record)
+    }
+
+    /// Records the instances in an image, and writes its files.
+    pub fn record(&mut self, record: &mut Record) -> Result<()> {
+        // That of the picture that was read: it was not replaced before the content was read, either.
+        let content = content_of(&record.source);
+        record.content = content.filter(|_| identity(&record.source) == record.identity);
+        // A person may have corrected it since this run started.
+        let is_frozen = match self.journal.entry(&record.name) {
+            Some(entry) => self.placer.is_frozen(&record.name, entry, record.identity)?,
+            None => false,
+        };
+        if !is_frozen {
+            self.journal.append(record)?;
+            self.placer.place(record)?;
+        }
+        Ok(())
+    }
+
+    /// Writes what waits to be written, so that finished images are complete after an error, too.
+    pub fn stopped(&mut self) -> Result<()> {
+        // What is done can be trained on.
+        if !self.placer.state.is_recorded("data.yaml") {
+            place_class_files(&mut self.placer, &self.journal, &self.set)?;
+        }
+        self.placer.state.commit()
+    }
+
+    /// Writes every file from the journal. An error of `check_cancelled`, which is called for each image, ends it.
+    pub fn finish(mut self, check_cancelled: &mut dyn FnMut() -> Result<()>) -> Result<Summary> {
+        let summary = Summary { dropped: std::mem::take(&mut self.dropped), ..self.write(check_cancelled)? };
+        self.placer.state.set_contents(Some(Contents { written: self.journal.length(), ..self.contents }))?;
+        // The last write: what a stopped run did not say, the next one says.
+        self.placer.state.save_images()?;
+        Ok(summary)
+    }
+}
+
+/// Replaces the journal by one with what is kept of the former one.
+fn restart_journal(
+    folder: &OutputFolder,
+    placer: &mut Placer,
+    described: &Value,
+    former: Option<(Journal, Value)>,
+    kept: &[(Entry, Option<u32>)],
+) -> Result<Journal> {
+    let is_same = |(_, before): &(Journal, Value)| before.get("classes") == described.get("classes");
+    if !former.as_ref().is_some_and(is_same) {
+        // Until the restart is finished, no file says which classes the ids mean.
+        for (below, _) in placer.options.yolo_folders() {
+            placer.state.remove(&format!("{below}data.yaml"))?;
+            placer.state.remove(&format!("{below}classes.txt"))?;
+        }
+        placer.state.commit()?;
+    }
+    placer.state.remove_labels()?;
+    // The journal stays until another one replaces it: a stop in between loses no image.
+    placer.state.set_contents(None)?;
+    Journal::restart(&folder.journal_path(), described, former.as_ref().map(|(journal, _)| journal), kept)
+}
+
+/// The images that a restart keeps, each with the number of classes that need not be looked for again. Images that are
+/// named are labelled again, but until then, or if they cannot be read, they keep what was found before. If the ids of the
+/// classes mean others now, nothing is kept, and all images are noted as left out until they are labelled again.
+fn kept_images(
+    placer: &mut Placer,
+    journal: &Journal,
+    before: &Value,
+    set: &ImageSet,
+    classes: &ClassMap,
+) -> Result<Vec<(Entry, Option<u32>)>> {
+    let before = classes_of(before).unwrap_or_default();
+    let (fewer, all) = (before.names().count(), classes.names().count());
+    let are_known = fewer <= all && before.names().zip(classes.names()).all(|(a, b)| a == b);
+    let files: HashMap<&str, &ImageFile> =
+        set.files().iter().map(|file| (file.name.as_str(), file)).collect();
+    let mut names: Vec<&str> = journal.names().collect();
+    names.sort_unstable();
+    let mut kept = Vec::new();
+    for name in names {
+        let Some(entry) = journal.entry(name).filter(|entry| entry.is_labelled()) else { continue };
+        if !are_known {
+            placer.state.change_image(name, |known| known.is_left_out = true);
+            continue;
+        }
+        let stays = match files.get(name) {
+            Some(file) => placer.is_frozen(name, entry, identity(&file.path))?,
+            None => true,
+        };
+        let known = entry.classes.or((fewer < all).then_some(fewer as u32));
+        kept.push((entry.clone(), if stays { known } else { Some(0) }));
+    }
+    Ok(kept)
+}

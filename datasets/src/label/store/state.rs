@@ -1,0 +1,224 @@
+//! What is known about a data set besides its journal: a log of what happened to its files and images, and the state that
+//! follows from it. One line is one change: after a stop, it is there as a whole or not at all.
+
+mod earlier;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use serde::{Deserialize, Serialize};
+
+use crate::label::record::check_name;
+use crate::label::store::files::{FileEntry, Staged};
+use crate::label::store::folder::{Contents, OutputFolder, STATE_FOLDER, journal_path};
+use crate::label::store::images::KnownImage;
+use crate::label::store::log::{Kind, Log};
+use crate::label::store::saved::SavedLabels;
+use ocelli::{Error, ErrorKind, Result};
+
+/// The version of the log's format.
+const FORMAT: u32 = 1;
+const KIND: Kind = Kind {
+    name: "record of a data set",
+    remedy: "restore it, label into another output folder, or restart with discard_corrections",
+    parameter: "discard_corrections",
+};
+
+/// The first line.
+#[derive(Serialize, Deserialize)]
+struct Header {
+    ocelli_label_state: u32,
+}
+
+/// A line of the log.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Event {
+    /// Files that were written or removed, or that became the person's.
+    Files(Vec<FileEntry>),
+    /// What is known about images, by name.
+    Images(BTreeMap<String, KnownImage>),
+    /// Labels that a person saved for images in COCO's file, in place of those of the same names.
+    Saved(Vec<SavedLabels>),
+    /// All of the saved labels were discarded.
+    Discarded,
+    /// What the data set has; `None` while a restart has not started to label.
+    Contents(Option<Contents>),
+}
+
+/// The state, and the files that wait to be renamed.
+pub(crate) struct State {
+    pub(super) root: PathBuf,
+    log: Log,
+    pub(super) files: HashMap<String, FileEntry>,
+    pub(super) staged: Vec<Staged>,
+    pub(super) committed: Instant,
+    pub(super) images: BTreeMap<String, KnownImage>,
+    /// The names of the images whose change is not in the log yet.
+    pub(super) changed: BTreeSet<String>,
+    pub(super) saved: BTreeMap<String, SavedLabels>,
+    contents: Option<Contents>,
+}
+
+impl State {
+    /// That of a data set that has none yet, in memory.
+    pub fn new(root: &Path) -> Self {
+        Self::with(root, None)
+    }
+
+    fn with(root: &Path, file: Option<File>) -> Self {
+        Self {
+            root: root.to_owned(),
+            log: Log::new(&root.join(STATE_FOLDER).join("state.jsonl"), &KIND, file),
+            files: HashMap::new(),
+            staged: Vec::new(),
+            committed: Instant::now(),
+            images: BTreeMap::new(),
+            changed: BTreeSet::new(),
+            saved: BTreeMap::new(),
+            contents: None,
+        }
+    }
+
+    /// Reads the state of a data set to which nothing is written: it may be on a file system that is only read.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidData`] if it is corrupt, or missing although images were labelled.
+    pub fn load(root: &Path) -> Result<Self> {
+        Ok(Self::load_with(root, false)?.0)
+    }
+
+    /// Opens the state of a data set to write to it, or starts it if nothing is labelled yet.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load).
+    pub fn open(folder: &OutputFolder) -> Result<Self> {
+        let (mut state, is_earlier) = Self::load_with(folder.root(), true)?;
+        if !state.log.is_on_disk() {
+            state.start()?;
+        }
+        if is_earlier {
+            earlier::remove(folder.root())?;
+        }
+        Ok(state)
+    }
+
+    /// Returns whether files of an earlier version are there, too.
+    fn load_with(root: &Path, writes: bool) -> Result<(Self, bool)> {
+        let path = root.join(STATE_FOLDER).join("state.jsonl");
+        let file = match File::options().read(true).write(writes).open(&path) {
+            Ok(file) => Some(file),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => None,
+            Err(e) => return Err(Error::io("cannot open the record of a data set", &path, e)),
+        };
+        let mut state = Self::with(root, file);
+        let is_earlier = earlier::is_there(root);
+        if state.log.is_on_disk() {
+            state.read()?;
+        } else if is_earlier {
+            earlier::events(root)?
+                .into_iter()
+                .try_for_each(|event| state.apply(event))
+                .map_err(|why| state.corrupt(&why))?;
+        } else if journal_path(root).exists() {
+            return Err(state.corrupt("it is missing"));
+        }
+        Ok((state, is_earlier))
+    }
+
+    fn read(&mut self) -> Result<()> {
+        let header = self.log.header::<Header>()?;
+        if header.is_none_or(|header| header.ocelli_label_state != FORMAT) {
+            return Err(self.corrupt("its first line is not that of a record of this version"));
+        }
+        let mut events = State::new(&self.root);
+        self.log.read(|event, _| events.apply(event))?;
+        Self { files: self.files, images: self.images, saved: self.saved, contents: self.contents, .. } =
+            events;
+        Ok(())
+    }
+
+    pub(super) fn corrupt(&self, why: &str) -> Error {
+        self.log.corrupt(why)
+    }
+
+    fn apply(&mut self, event: Event) -> Result<(), String> {
+        match event {
+            Event::Files(files) => {
+                for file in files {
+                    check_name(&file.file)?;
+                    self.files.insert(file.file.clone(), file);
+                }
+            }
+            Event::Images(images) => {
+                images.keys().try_for_each(|name| check_name(name))?;
+                self.images.extend(images);
+            }
+            Event::Saved(images) => {
+                for image in images {
+                    check_name(&image.name)?;
+                    self.saved.insert(image.name.clone(), image);
+                }
+            }
+            Event::Discarded => self.saved.clear(),
+            Event::Contents(contents) => self.contents = contents,
+        }
+        Ok(())
+    }
+
+    /// Writes the whole log, for a data set that has none, or a corrupt one.
+    pub fn start(&mut self) -> Result<()> {
+        let files: Vec<FileEntry> = self.files.values().cloned().collect();
+        let events = [
+            Event::Files(files),
+            Event::Images(self.images.clone()),
+            Event::Saved(self.saved.values().cloned().collect()),
+            Event::Contents(self.contents.clone()),
+        ];
+        let path = self.log.path().to_owned();
+        Log::replace(&path, &Header { ocelli_label_state: FORMAT }, events.into_iter().map(Ok))?;
+        let file = File::options().read(true).write(true).open(&path);
+        let file = file.map_err(|e| Error::io("cannot open the record of a data set", &path, e))?;
+        self.log = Log::new(&path, &KIND, Some(file));
+        self.log.read(|_: serde::de::IgnoredAny, _| Ok(()))
+    }
+
+    /// Appends an event, after which it counts.
+    pub(super) fn append(&mut self, event: Event) -> Result<()> {
+        self.log.append(&event).map_err(|e| Error::io("cannot write", self.log.path(), e))?;
+        self.apply(event).map_err(|why| Error::new(ErrorKind::Internal, why))
+    }
+
+    /// Whether notes about files are written to the log.
+    pub(super) fn is_on_disk(&self) -> bool {
+        self.log.is_on_disk()
+    }
+
+    /// Whether no file is on record.
+    pub fn is_empty(&self) -> bool {
+        self.files.is_empty()
+    }
+
+    /// What the data set has; `None` if it was never written, or a restart has not started to label.
+    pub fn contents(&self) -> Option<&Contents> {
+        self.contents.as_ref()
+    }
+
+    pub fn set_contents(&mut self, contents: Option<Contents>) -> Result<()> {
+        if self.contents == contents { Ok(()) } else { self.append(Event::Contents(contents)) }
+    }
+}
+
+/// Reads a log, for the tests that feed it corrupt files.
+///
+/// # Errors
+/// If it is corrupt.
+#[cfg(feature = "test-support")]
+pub fn check_state(path: &Path) -> Result<()> {
+    let mut state = State::new(Path::new("."));
+    state.log = Log::open_to_read(path, &KIND)?;
+    state.read()
+}
