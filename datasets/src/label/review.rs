@@ -18,7 +18,6 @@ use crate::label::store::journal::Journal;
 use crate::label::store::placer::Placer;
 use crate::label::store::write::write_csv;
 use ocelli::Detection;
-use ocelli::classes::ClassMap;
 use ocelli::draw::Annotator;
 use ocelli::{Error, Result};
 

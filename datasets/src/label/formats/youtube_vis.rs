@@ -9,7 +9,6 @@ use serde_json::{Value, json};
 use crate::label::formats::coco::rounded;
 use crate::label::formats::tracks::{Objects, Video, Videos};
 use crate::label::record::{Instance, Record};
-use ocelli::classes::ClassMap;
 
 /// The name of the file.
 pub(crate) const YOUTUBE_VIS_FILE: &str = "youtube_vis.json";

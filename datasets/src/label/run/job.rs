@@ -16,6 +16,7 @@ use crate::label::run::refine::Refiner;
 use crate::label::settings::{DataSetOptions, Format, LabelSettings, Tracking};
 use crate::label::source::is_member;
 use crate::label::store::{DataSet, Existing, Opening, OutputFolder, Summary};
+use ocelli::classes::{ClassMap, ExemplarImage};
 pub(crate) use run::{Seen, read};
 
 /// The size and the time of the last change of an image, and its pixels, or why it cannot be read.

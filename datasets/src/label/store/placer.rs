@@ -28,6 +28,7 @@ use crate::label::store::layout::{
 };
 use crate::label::store::saved::SavedLabels;
 use crate::label::store::state::State;
+use ocelli::classes::ClassMap;
 pub(crate) use pictures::{has_picture as is_copy_of, is_time_of};
 
 /// Writes images and label files.

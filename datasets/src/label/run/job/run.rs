@@ -16,6 +16,7 @@ use crate::label::run::prompts::LabelPrompts;
 use crate::label::run::turns::Turns;
 use crate::label::source::open_regions;
 use crate::label::store::journal::Entry;
+use ocelli::classes::ClassMap;
 
 /// After this many failures of an engine in a row, the images are not the cause.
 const MAX_ENGINE_FAILURES: usize = 5;
