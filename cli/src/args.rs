@@ -18,9 +18,8 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use ocelli::builtin::{vocabulary, weights_sha256};
 use ocelli::tensorrt::{NativeTensorRt, Sidecar};
 use ocelli::{
-    Cancellation, Detector, DetectorBuilder, EngineKind, Error, ErrorKind, ModelSource, Prompt, Prompts,
-    Result,
-    engine::{EngineOptions, PrepareEngines},
+    Cancellation, DetectorBuilder, EngineKind, Error, ErrorKind, ModelSource, Prompt, Prompts, Result,
+    engine::EngineOptions,
     options::{DetectorOptions, PrecisionChoice},
     stages::{Screening, TextCacheFile},
 };

@@ -14,7 +14,6 @@ use ocelli::{
 };
 
 use super::VideoArgs;
-use super::VideoArgs;
 use super::comparison::Comparison;
 use super::progress::LiveProgress;
 use super::sinks::Sinks;
