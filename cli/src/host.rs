@@ -4,8 +4,9 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+use ocelli::sink::{VideoOptions, is_stream_address};
 use ocelli::source::StreamKind;
-use ocelli::{Cancellation, Result, Sink, Source};
+use ocelli::{Cancellation, Error, ErrorKind, Result, Sink, Source};
 
 /// A program that runs another one in its own process.
 pub struct Host {
@@ -37,7 +38,7 @@ pub trait Videos: Send + Sync {
     /// If it cannot be opened.
     fn open(&self, input: VideoInput<'_>) -> Result<Box<dyn Source>>;
 
-    /// Creates a video file with a constant frame rate.
+    /// Creates a video file with a constant frame rate and the usual codec.
     ///
     /// # Errors
     /// If it cannot be created.
@@ -91,9 +92,14 @@ pub(crate) fn can_read_videos() -> bool {
 }
 
 /// Creates a video file, through the host or the video library.
-pub(crate) fn create_video(path: &Path, frame_rate: f64) -> Result<Box<dyn Sink>> {
+pub(crate) fn create_video(path: &Path, options: &VideoOptions) -> Result<Box<dyn Sink>> {
     match videos() {
-        Some(videos) => videos.create(path, frame_rate),
-        None => ocelli::sink::create_video(path, frame_rate),
+        Some(_) if options.codec.is_some() || options.quality.is_some() || is_stream_address(path) => {
+            let why =
+                "codecs, qualities and addresses of servers need the video library: run the program `ocelli`";
+            Err(Error::new(ErrorKind::Unavailable, why))
+        }
+        Some(videos) => videos.create(path, options.frame_rate),
+        None => ocelli::sink::create_video(path, options),
     }
 }
