@@ -36,7 +36,7 @@ pub use mots::MotsFile;
 pub use picture::{PictureSequence, check_picture_file, is_picture_pattern, write_picture};
 pub use raw::{RawOrder, RawWriter};
 #[cfg(not(target_family = "wasm"))]
-pub use video::{create_video, video_formats};
+pub use video::{VideoOptions, create_video, is_stream_address, video_formats};
 #[cfg(not(target_family = "wasm"))]
 pub use window::open_window;
 pub use yolo::YoloLabels;

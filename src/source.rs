@@ -23,6 +23,7 @@ pub use several::{Feed, FeedState, Several, SeveralStates};
 pub use stream_kind::StreamKind;
 
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::frame::Frame;
@@ -57,6 +58,8 @@ pub struct SourceInfo {
     pub keeps_newest: bool,
     /// Whether the stream has sound, as far as its container tells.
     pub has_sound: bool,
+    /// The file, if it is a video file that the video library reads.
+    pub file: Option<PathBuf>,
 }
 
 /// Provides frames, one after the other. Two methods are required; implement [`skip`](Self::skip) if a frame can be

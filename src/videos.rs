@@ -3,8 +3,9 @@
 use std::path::Path;
 use std::sync::OnceLock;
 
+use crate::sink::{self, VideoOptions};
 use crate::source::{self, StreamKind, StreamTimeouts};
-use crate::{Cancellation, Result, Sink, Source, sink};
+use crate::{Cancellation, Error, ErrorKind, Result, Sink, Source};
 
 /// A video, a stream or a camera to open.
 #[derive(Clone, Copy, Debug)]
@@ -28,7 +29,7 @@ pub trait Videos: Send + Sync {
     /// If it cannot be opened.
     fn open(&self, input: VideoInput<'_>) -> Result<Box<dyn Source>>;
 
-    /// Creates a video file with a constant frame rate.
+    /// Creates a video file with a constant frame rate and the usual codec, without sound.
     ///
     /// # Errors
     /// If it cannot be created.
@@ -67,13 +68,17 @@ pub fn open(input: VideoInput<'_>) -> Result<Box<dyn Source>> {
     }
 }
 
-/// Creates a video file with a constant frame rate.
+/// Creates a video.
 ///
 /// # Errors
-/// As [`create_video`](sink::create_video).
-pub fn create(path: &Path, frame_rate: f64) -> Result<Box<dyn Sink>> {
+/// As [`create_video`](sink::create_video); [`ErrorKind::Unavailable`] for a codec, a quality or a server without the video library.
+pub fn create(path: &Path, options: &VideoOptions) -> Result<Box<dyn Sink>> {
     match replacement() {
-        Some(videos) => videos.create(path, frame_rate),
-        None => sink::create_video(path, frame_rate),
+        Some(_) if options.codec.is_some() || options.quality.is_some() || sink::is_stream_address(path) => {
+            let why = "codecs, qualities and addresses of servers need the video library";
+            Err(Error::new(ErrorKind::Unavailable, why))
+        }
+        Some(videos) => videos.create(path, options.frame_rate),
+        None => sink::create_video(path, options),
     }
 }

@@ -1,72 +1,145 @@
-//! Annotated frames as a video file, encoded by OpenCV.
-
-mod guard;
+//! Annotated frames as a video file or a stream, encoded by FFmpeg.
 
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use image::RgbImage;
 use image::imageops::{self, FilterType};
-use ocelli_opencv::{OpenCv, Writer};
+use ocelli_opencv::{OpenCv, Recording, Writer, remux};
 use tempfile::NamedTempFile;
 
 use super::{Pictures, Sink};
 use crate::atomic_file::{part_of, without_temporary_name};
-use crate::frame_view::swap_red_and_blue;
 use crate::image::Image;
 use crate::outcome::FrameOutcome;
-use guard::GrowthGuard;
+use crate::source::without_secrets;
 use ocelli_error::{Error, ErrorKind, Result};
 
-/// The codecs to try for each file extension, in order of preference, as OpenCV's four-character codes.
-const CODECS: [(&str, &[&[u8; 4]]); 6] = [
-    ("mp4", &[b"avc1", b"mp4v"]),
-    ("m4v", &[b"avc1", b"mp4v"]),
-    ("mov", &[b"avc1", b"mp4v"]),
-    ("mkv", &[b"H264", b"mp4v"]),
-    ("avi", &[b"MJPG", b"XVID"]),
-    ("webm", &[b"VP80", b"VP90"]),
+/// FFmpeg's container for each file extension, and the codecs to try, in order of preference.
+const CONTAINERS: [(&str, &str, &[&str]); 6] = [
+    ("mp4", "mp4", &["h264", "mpeg4"]),
+    ("m4v", "mp4", &["h264", "mpeg4"]),
+    ("mov", "mov", &["h264", "mpeg4"]),
+    ("mkv", "matroska", &["h264", "mpeg4"]),
+    ("avi", "avi", &["mjpeg", "mpeg4"]),
+    ("webm", "webm", &["vp9", "vp8"]),
 ];
-/// Frame rates that a container can store; OpenCV divides by zero below.
+/// The same for each protocol of a server.
+const PROTOCOLS: [(&str, &str, &[&str]); 6] = [
+    ("rtsp", "rtsp", &["h264", "mpeg4"]),
+    ("rtmp", "flv", &["h264"]),
+    ("rtmps", "flv", &["h264"]),
+    ("srt", "mpegts", &["h264", "mpeg4"]),
+    ("udp", "mpegts", &["h264", "mpeg4"]),
+    ("tcp", "mpegts", &["h264", "mpeg4"]),
+];
+/// The encoders of a codec, in order of preference.
+const ENCODERS: [(&str, &[&str]); 8] = [
+    ("h264", &["libx264", "libopenh264"]),
+    ("hevc", &["libx265"]),
+    ("av1", &["libsvtav1", "libaom-av1"]),
+    ("vp9", &["libvpx-vp9"]),
+    ("vp8", &["libvpx"]),
+    ("mjpeg", &["mjpeg"]),
+    ("ffv1", &["ffv1"]),
+    ("mpeg4", &["mpeg4"]),
+];
+/// Frame rates that a container can store.
 const VIDEO_RATES: RangeInclusive<f64> = 0.01..=1000.0;
 /// Encoders reject smaller pictures.
 const LEAST_SIDE: u32 = 16;
-/// At most this much of a gap in time is filled: a stream may have been down for an hour.
-const LONGEST_GAP_S: f64 = 10.0;
 
-/// Creates a video of annotated frames at `frame_rate` frames per second; the file extension selects codec and container.
-///
-/// A trial encoding here fails early if this build lacks the encoder. The rate of the file is constant, and each frame is
-/// shown within one frame interval of its time: if time stamps leave a gap (a variable rate, a stride, dropped frames), the
-/// previous frame is repeated for at most ten seconds; of frames that arrive faster than the rate, those are left out that
-/// would be shown later than that. Odd sides get a repeated row or column, and frames whose size differs from the first one's are scaled to fit. The file appears
-/// when it is complete, also if the stream ends early.
-///
-/// # Errors
-/// [`ErrorKind::InvalidArgument`] for an unknown file extension or a frame rate outside 0.01 to 1000, [`ErrorKind::Unavailable`] if this build lacks the
-/// encoder, [`ErrorKind::Io`] if the file cannot be written.
-pub fn create_video(path: &Path, frame_rate: f64) -> Result<Box<dyn Sink>> {
-    VideoFile::create(path, frame_rate).map(|file| Box::new(file) as Box<dyn Sink>)
+/// How annotated frames are encoded.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct VideoOptions {
+    /// Frames per second, about: an `.avi` has this rate, other files and streams have the times of the frames.
+    pub frame_rate: f64,
+    /// `h264`, `hevc`, `av1`, `vp9`, `vp8`, `mjpeg`, `ffv1`, `mpeg4`, or FFmpeg's name of an encoder, such as `h264_nvenc`;
+    /// `None` is the usual codec of the container.
+    pub codec: Option<String>,
+    /// Constant quality as the encoder counts it, lower is better: 0 to 51 for H.264 and HEVC, 0 to 63 for AV1 and VP9, 1 to
+    /// 31 for the others. `None` is the encoder's default.
+    pub quality: Option<u32>,
+    /// A video whose sound and subtitles are copied to the times of its frames, without being decoded.
+    pub sound: Option<PathBuf>,
 }
 
-/// The file extensions of videos that [`create_video`] can write here, found by trial; `webm`, which it can write as well
-/// where OpenCV has the encoder, is not tried.
+impl VideoOptions {
+    /// The usual codec and quality, without sound.
+    pub fn new(frame_rate: f64) -> Self {
+        Self { frame_rate, codec: None, quality: None, sound: None }
+    }
+}
+
+/// Creates a video of annotated frames: a file, whose extension selects the container, or a stream to the server of an
+/// `rtsp`, `rtmp`, `srt`, `udp` or `tcp` address.
+///
+/// A trial encoding here fails early if this build lacks the encoder. Each frame is shown at its time, to the millisecond. An
+/// `.avi` alone has a constant rate: each frame is shown within one frame interval of its time, and of frames that come
+/// faster some are left out. Odd sides get a repeated row or column, and frames whose size differs from the first one's are
+/// scaled to fit. A file appears when it is complete, also if the source ends early; what is written until then is a hidden
+/// file beside it, which can be played up to its last second if the program is killed.
+///
+/// # Errors
+/// [`ErrorKind::InvalidArgument`] for an unknown file extension, codec or protocol, or a frame rate outside 0.01 to 1000,
+/// [`ErrorKind::Unavailable`] if this build lacks the encoder, [`ErrorKind::Io`] if the file cannot be written.
+pub fn create_video(path: &Path, options: &VideoOptions) -> Result<Box<dyn Sink>> {
+    VideoFile::create(path, options).map(|file| Box::new(file) as Box<dyn Sink>)
+}
+
+/// The file extensions of videos that [`create_video`] can write here, found by trial.
 pub fn video_formats() -> Vec<&'static str> {
-    let (Ok(folder), Ok(opencv)) = (tempfile::tempdir(), OpenCv::load()) else { return Vec::new() };
-    let works = |ending: &str, codecs: &[&[u8; 4]]| {
-        codecs.iter().any(|codec| can_encode(opencv, &folder.path().join(format!("trial.{ending}")), **codec))
-    };
-    // OpenCV writes a line to stderr whenever it opens a WebM file.
-    let quiet = CODECS.iter().filter(|(ending, _)| *ending != "webm");
-    quiet.filter(|(ending, codecs)| works(ending, codecs)).map(|(ending, _)| *ending).collect()
+    let (Ok(folder), Ok(library)) = (tempfile::tempdir(), OpenCv::load()) else { return Vec::new() };
+    let works = |container: &Container| container.encoder(library, folder.path(), None).is_some();
+    let all = CONTAINERS.iter().filter(|(ending, muxer, codecs)| works(&Container { ending, muxer, codecs }));
+    all.map(|(ending, ..)| *ending).collect()
+}
+
+/// Whether a name is the address of a server that a video can be sent to.
+pub fn is_stream_address(path: &Path) -> bool {
+    protocol(path).is_some()
+}
+
+fn protocol(path: &Path) -> Option<&str> {
+    path.to_str()?.split_once("://").map(|(protocol, _)| protocol)
+}
+
+struct Container {
+    /// The file extension; empty for a stream.
+    ending: &'static str,
+    muxer: &'static str,
+    codecs: &'static [&'static str],
+}
+
+impl Container {
+    /// The first encoder that works in this container, of a codec, or of its usual ones.
+    fn encoder(&self, library: OpenCv, folder: &Path, codec: Option<&str>) -> Option<String> {
+        let trial = folder.join(format!("trial.{}", self.ending));
+        let named = codec.map(|codec| [codec]);
+        let codecs = named.as_ref().map_or(self.codecs, |named| &named[..]);
+        let encoders = codecs.iter().flat_map(|codec| {
+            let known = ENCODERS.iter().find(|(name, _)| name == codec);
+            known.map_or_else(|| vec![*codec], |(_, encoders)| encoders.to_vec())
+        });
+        // A stream begins with its first frame; a file of its container stands for it.
+        let muxer = match self.muxer {
+            "rtsp" => "mpegts",
+            muxer => muxer,
+        };
+        let mut works = encoders.filter(|encoder| can_encode(library, &trial, muxer, encoder));
+        works.next().map(str::to_owned)
+    }
 }
 
 struct VideoFile {
-    opencv: OpenCv,
+    library: OpenCv,
+    options: VideoOptions,
     target: PathBuf,
-    codec: [u8; 4],
-    frame_rate: f64,
-    /// The file until it is complete.
+    muxer: &'static str,
+    encoder: String,
+    /// The file until it is complete; `None` for a stream.
     part: Option<NamedTempFile>,
     open: Option<OpenFile>,
     failed: bool,
@@ -75,115 +148,124 @@ struct VideoFile {
 /// A file that is being written.
 struct OpenFile {
     writer: Writer,
-    guard: GrowthGuard,
-    /// The encoder's input: even sides, BGR.
+    /// The encoder's input: even sides, RGB.
     encoded: Vec<u8>,
     /// Bytes in a row of it.
     row_bytes: usize,
     /// Width and height of the first frame.
     size: (u32, u32),
-    /// The first frame's time in seconds.
-    start: f64,
-    frames: u64,
 }
 
 impl VideoFile {
-    fn create(path: &Path, frame_rate: f64) -> Result<Self> {
-        let refuse = |kind, why: &str| Error::new(kind, format!("{}: {why}", path.display()));
-        let ending = path.extension().map(|e| e.to_string_lossy().to_lowercase()).unwrap_or_default();
-        let codecs = CODECS.iter().find(|(known, _)| *known == ending).map(|(_, codecs)| *codecs);
-        let codecs = codecs.ok_or_else(|| {
-            let why = "unsupported video format; use .mp4, .mov, .mkv, .avi or .webm";
+    fn create(path: &Path, options: &VideoOptions) -> Result<Self> {
+        let refuse = |kind, why: &str| Error::new(kind, format!("{}: {why}", shown(path)));
+        let is_stream = is_stream_address(path);
+        let container = container_of(path).ok_or_else(|| {
+            let why = if is_stream {
+                "unsupported protocol; use rtsp, rtmp, rtmps, srt, udp or tcp"
+            } else {
+                "unsupported video format; use .mp4, .mov, .mkv, .avi or .webm"
+            };
             refuse(ErrorKind::InvalidArgument, why)
         })?;
-        if !VIDEO_RATES.contains(&frame_rate) {
+        if !VIDEO_RATES.contains(&options.frame_rate) {
             let (least, most) = (VIDEO_RATES.start(), VIDEO_RATES.end());
-            let why = format!("the frame rate is {frame_rate}: expected {least} to {most} in a video");
+            let why =
+                format!("the frame rate is {}: expected {least} to {most} in a video", options.frame_rate);
             return Err(refuse(ErrorKind::InvalidArgument, &why).about("frame_rate"));
         }
         // Replaces the target of a symbolic link, not the link.
         let target = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-        let folder = target.parent().filter(|f| !f.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let trial = tempfile::Builder::new().prefix(".ocelli-").tempdir_in(folder);
+        let folder = target.parent().filter(|f| !is_stream && !f.as_os_str().is_empty());
+        let folder =
+            folder.map_or_else(|| if is_stream { std::env::temp_dir() } else { ".".into() }, Path::to_owned);
         let cannot = |e| Error::io("cannot write", path, without_temporary_name(e));
-        let trial = trial.map_err(cannot)?;
-        let opencv = OpenCv::load().map_err(|e| refuse(e.kind(), &format!("cannot write a video: {e}")))?;
-        let encodes =
-            |codec: &&[u8; 4]| can_encode(opencv, &trial.path().join(format!("trial.{ending}")), **codec);
-        let codec = codecs.iter().copied().find(encodes).ok_or_else(|| {
-            let why = format!(
-                "this OpenCV has no encoder for .{ending}, or the folder is not writable; try .avi, or pictures such as \
-                 out/%06d.png"
-            );
-            refuse(ErrorKind::Unavailable, &why)
+        let trial = tempfile::Builder::new().prefix(".ocelli-").tempdir_in(folder).map_err(cannot)?;
+        let library = OpenCv::load().map_err(|e| refuse(e.kind(), &format!("cannot write a video: {e}")))?;
+        let encoder = container.encoder(library, trial.path(), options.codec.as_deref()).ok_or_else(|| {
+            match &options.codec {
+                Some(codec) => {
+                    let names: Vec<&str> = ENCODERS.iter().map(|(name, _)| *name).collect();
+                    let why = format!(
+                        "codec {codec}: this FFmpeg has no such encoder, or {} does not take it; expected {}, or the name of \
+                         an encoder of FFmpeg",
+                        container.muxer,
+                        names.join(", ")
+                    );
+                    refuse(ErrorKind::Unavailable, &why).about("codec")
+                }
+                None => {
+                    let why = "this FFmpeg has no encoder for it, or the folder is not writable; try .avi, or pictures such \
+                               as out/%06d.png";
+                    refuse(ErrorKind::Unavailable, why)
+                }
+            }
         })?;
-        let part = part_of(&target, &format!(".{ending}")).map_err(cannot)?;
-        Ok(Self { opencv, target, codec: *codec, frame_rate, part: Some(part), open: None, failed: false })
+        let part = (!is_stream).then(|| part_of(&target, &format!(".{}", container.ending)));
+        let part = part.transpose().map_err(cannot)?;
+        let (options, muxer) = (options.clone(), container.muxer);
+        Ok(Self { library, options, target, muxer, encoder, part, open: None, failed: false })
     }
 
     fn cannot(&self, why: impl std::fmt::Display) -> Error {
-        Error::new(ErrorKind::Io, format!("cannot write, {}: {why}", self.target.display()))
+        Error::new(ErrorKind::Io, format!("cannot write, {}: {why}", shown(&self.target)))
     }
 
-    fn start(&self, picture: &Image, start: f64) -> Result<OpenFile> {
-        let part = self
-            .part
-            .as_ref()
-            .map(NamedTempFile::path)
-            .ok_or_else(|| self.cannot("it is already complete"))?;
+    fn start(&self, picture: &Image) -> Result<OpenFile> {
         let even = |side: u32| side.max(LEAST_SIDE).next_multiple_of(2);
-        let (width, height) = (even(picture.width()), even(picture.height()));
-        let writer = Writer::create(self.opencv, part, self.codec, self.frame_rate, (width, height));
-        let writer = writer.map_err(|_| {
-            self.cannot(format!(
-                "the encoder does not support {width}x{height} at {} frames per second",
-                self.frame_rate
-            ))
+        let size = (even(picture.width()), even(picture.height()));
+        let recording = Recording {
+            name: self.part.as_ref().map_or(&*self.target, NamedTempFile::path),
+            is_stream: self.part.is_none(),
+            muxer: self.muxer,
+            encoder: &self.encoder,
+            sound: self.options.sound.as_deref(),
+            frame_rate: self.options.frame_rate,
+            size,
+            quality: self.options.quality,
+        };
+        let writer = Writer::create(self.library, &recording).map_err(|why| {
+            let (width, height) = size;
+            self.cannot(format!("{} at {width}x{height}: {why}", self.encoder))
         })?;
-        let row_bytes = 3 * width as usize;
-        Ok(OpenFile {
-            writer,
-            guard: GrowthGuard::new(part),
-            encoded: vec![0; row_bytes * height as usize],
-            row_bytes,
-            size: (picture.width(), picture.height()),
-            start,
-            frames: 0,
-        })
+        if writer.left_out() > 0 {
+            tracing::warn!(
+                "{}: {} streams of sound or subtitles cannot be stored there; .mkv takes all",
+                shown(&self.target),
+                writer.left_out()
+            );
+        }
+        let row_bytes = 3 * size.0 as usize;
+        let encoded = vec![0; row_bytes * size.1 as usize];
+        Ok(OpenFile { writer, encoded, row_bytes, size: (picture.width(), picture.height()) })
     }
 
     fn take(&mut self, outcome: &FrameOutcome) -> Result<()> {
         let Some(picture) = &outcome.annotated else { return Ok(()) };
-        let time = outcome.time.as_secs_f64();
         let mut open = match self.open.take() {
             Some(open) => open,
-            None => self.start(picture, time)?,
+            None => self.start(picture)?,
         };
-        let encoder = |e: ocelli_opencv::Error| self.cannot(e);
-        // The previous frame is shown until this one was taken.
-        let due = ((time - open.start) * self.frame_rate).round() as u64;
-        let longest = (LONGEST_GAP_S * self.frame_rate) as u64;
-        if open.frames > 0 && due > open.frames {
-            let gap = due - open.frames;
-            for _ in 0..gap.min(longest) {
-                open.writer.write(&open.encoded).map_err(encoder)?;
-                open.frames += 1;
-            }
-            // The rest of a long gap is left out for good.
-            open.start += gap.saturating_sub(longest) as f64 / self.frame_rate;
-        }
-        // Half a millisecond for times that are rounded to milliseconds.
-        let shown = open.start + open.frames as f64 / self.frame_rate;
-        if shown - time > 1.0 / self.frame_rate + 5e-4 {
-            self.open = Some(open);
-            return Ok(());
-        }
         open.fill(picture);
-        open.writer.write(&open.encoded).map_err(encoder)?;
-        open.frames += 1;
-        let checked = open.guard.after_frame();
+        let written = open.writer.write(&open.encoded, outcome.time);
         self.open = Some(open);
-        checked.map_err(|why| self.cannot(why))
+        written.map_err(|why| self.cannot(why))
+    }
+
+    /// Moves the file to its place, with its index in front where it has one.
+    fn complete(&self, part: NamedTempFile) -> Result<()> {
+        let cannot = |e: std::io::Error| self.cannot(without_temporary_name(e));
+        let mut complete = part;
+        if matches!(self.muxer, "mp4" | "mov") {
+            let ending = self.target.extension().unwrap_or_default().to_string_lossy().to_lowercase();
+            let usual = part_of(&self.target, &format!(".{ending}")).map_err(cannot)?;
+            match remux(self.library, complete.path(), usual.path(), self.muxer) {
+                Ok(()) => complete = usual,
+                // What is there can be played as it is: in fragments.
+                Err(why) => tracing::debug!("{}: it stays in fragments: {why}", shown(&self.target)),
+            }
+        }
+        complete.persist(&self.target).map(drop).map_err(|e| self.cannot(e.error))
     }
 }
 
@@ -202,7 +284,7 @@ impl OpenFile {
         let mut rows = bytes.chunks_exact_mut(row_bytes);
         for (to, from) in (&mut rows).zip(picture.view().rows()) {
             let (picture, padding) = to.split_at_mut(from.len());
-            swap_red_and_blue(from, picture);
+            picture.copy_from_slice(from);
             let last = [picture[picture.len() - 3], picture[picture.len() - 2], picture[picture.len() - 1]];
             padding.chunks_exact_mut(3).for_each(|pixel| pixel.copy_from_slice(&last));
         }
@@ -210,6 +292,26 @@ impl OpenFile {
         let height = picture.height() as usize;
         for row in height..bytes.len() / row_bytes {
             bytes.copy_within((height - 1) * row_bytes..height * row_bytes, row * row_bytes);
+        }
+    }
+}
+
+/// A path as it is, an address without its password.
+fn shown(path: &Path) -> String {
+    without_secrets(&path.to_string_lossy())
+}
+
+fn container_of(path: &Path) -> Option<Container> {
+    let find = |table: &[(&'static str, &'static str, &'static [&'static str])], name: &str| {
+        table.iter().find(|(known, ..)| *known == name).copied()
+    };
+    match protocol(path) {
+        Some(protocol) => {
+            find(&PROTOCOLS, protocol).map(|(_, muxer, codecs)| Container { ending: "ts", muxer, codecs })
+        }
+        None => {
+            let ending = path.extension()?.to_string_lossy().to_lowercase();
+            find(&CONTAINERS, &ending).map(|(ending, muxer, codecs)| Container { ending, muxer, codecs })
         }
     }
 }
@@ -228,11 +330,21 @@ fn fit(picture: &Image, (width, height): (u32, u32)) -> Image {
 }
 
 /// Whether encoding two small frames works.
-fn can_encode(opencv: OpenCv, path: &Path, codec: [u8; 4]) -> bool {
+fn can_encode(library: OpenCv, path: &Path, muxer: &str, encoder: &str) -> bool {
+    let recording = Recording {
+        name: path,
+        is_stream: false,
+        muxer,
+        encoder,
+        sound: None,
+        frame_rate: 25.0,
+        size: (64, 64),
+        quality: None,
+    };
     let encode = || -> ocelli_opencv::Result<bool> {
-        let mut writer = Writer::create(opencv, path, codec, 25.0, (64, 64))?;
-        for _ in 0..2 {
-            writer.write(&[90; 64 * 64 * 3])?;
+        let mut writer = Writer::create(library, &recording)?;
+        for frame in 0..2 {
+            writer.write(&[90; 64 * 64 * 3], Duration::from_millis(40 * frame))?;
         }
         writer.finish()?;
         Ok(path.metadata().is_ok_and(|metadata| metadata.len() > 0))
@@ -252,14 +364,14 @@ impl Sink for VideoFile {
     }
 
     fn finish(&mut self) -> Result<()> {
-        let (Some(open), Some(part)) = (self.open.take(), self.part.take()) else { return Ok(()) };
-        open.writer.finish().map_err(|e| self.cannot(e))?;
-        // A partial file is useless; dropping it removes it.
-        if self.failed {
-            return Ok(());
+        let Some(OpenFile { writer, .. }) = self.open.take() else { return Ok(()) };
+        writer.finish().map_err(|e| self.cannot(e))?;
+        match self.part.take() {
+            // A partial file is useless; dropping it removes it.
+            Some(_) if self.failed => Ok(()),
+            Some(part) => self.complete(part),
+            None => Ok(()),
         }
-        guard::check_complete(part.path()).map_err(|why| self.cannot(why))?;
-        part.persist(&self.target).map(drop).map_err(|e| self.cannot(e.error))
     }
 }
 

@@ -62,6 +62,7 @@ pub fn open_video(path: &Path) -> Result<Box<dyn Source>> {
     })?;
     let mut source = Capture::new(name, reader);
     source.file = Some(container);
+    source.info.file = Some(path.to_owned());
     Ok(Box::new(source))
 }
 

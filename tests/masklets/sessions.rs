@@ -135,7 +135,7 @@ fn a_video_file_is_read_in_any_order() -> Outcome<()> {
     let replay = embedded(&golden)?;
     let place = tempfile::tempdir()?;
     let file = place.path().join("street.mp4");
-    let mut sink = ocelli::sink::create_video(&file, 10.0)?;
+    let mut sink = ocelli::sink::create_video(&file, &ocelli::sink::VideoOptions::new(10.0))?;
     for number in 0..20 {
         let mut outcome = FrameOutcome::default();
         (outcome.index, outcome.time) = (number, Duration::from_millis(100 * number));

@@ -60,8 +60,8 @@ pub const AFTER_HELP: &str = concat!(
     built_in_model_help!(),
     "
 
-Without --video a scene with the classes is drawn. Output videos have a constant frame rate, repeat the previous frame \
-in gaps, and have no sound. Ctrl-C ends the run and completes its files.
+Without --video a scene with the classes is drawn. Output videos have the times and the sound of the input. Ctrl-C ends the \
+run and completes its files.
 
 Examples:
   ocelli video --classes dog car --track -o out.mp4
@@ -266,7 +266,7 @@ pub fn run(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<()> {
     if let Some(counting) = &counting {
         sinks.all.push(Box::new(args.sinks.zone_sink(counting)?));
     }
-    if sinks.video && info.has_sound {
+    if sinks.is_silent {
         status(log, &format!("{} has sound, which is not copied to the output", info.name));
     }
     let labels: Vec<&str> = prompts.iter().map(|prompt| &**prompt.label()).collect();

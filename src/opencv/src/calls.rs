@@ -1,6 +1,6 @@
 //! The table of functions in `library.cpp`, and the library that has it.
 
-use std::ffi::{CStr, c_char, c_double, c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
@@ -52,6 +52,29 @@ pub(crate) struct Request {
     pub(crate) is_live: i32,
 }
 
+/// What is written, and how.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct Recording {
+    pub(crate) name: *const c_char,
+    pub(crate) muxer: *const c_char,
+    pub(crate) encoder: *const c_char,
+    pub(crate) sound: *const c_char,
+    pub(crate) frame_rate: f64,
+    pub(crate) width: i32,
+    pub(crate) height: i32,
+    pub(crate) quality: i32,
+    pub(crate) is_stream: i32,
+}
+
+/// Streams besides the video.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub(crate) struct Copied {
+    pub(crate) copied: i32,
+    pub(crate) left_out: i32,
+}
+
 /// An open writer.
 #[repr(C)]
 #[derive(Debug)]
@@ -60,7 +83,7 @@ pub(crate) struct Writer {
 }
 
 /// The version of [`Table`]; the library has the same number.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
 /// The functions of the library, in its order.
 #[repr(C)]
@@ -74,17 +97,12 @@ pub(crate) struct Table {
     pub(crate) reader_free: unsafe extern "C" fn(reader: *mut Reader),
     pub(crate) next: unsafe extern "C" fn(reader: *mut Reader, stamp: *mut Stamp) -> c_int,
     pub(crate) convert: unsafe extern "C" fn(reader: *mut Reader, rgb: *mut u8) -> c_int,
-    pub(crate) writer: unsafe extern "C" fn(
-        path: *const c_char,
-        codec: c_int,
-        frame_rate: c_double,
-        width: c_int,
-        height: c_int,
-    ) -> *mut Writer,
-    pub(crate) write:
-        unsafe extern "C" fn(writer: *mut Writer, pixels: *const u8, width: c_int, height: c_int) -> c_int,
+    pub(crate) writer: unsafe extern "C" fn(recording: *const Recording, copied: *mut Copied) -> *mut Writer,
+    pub(crate) write: unsafe extern "C" fn(writer: *mut Writer, rgb: *const u8, time_ns: i64) -> c_int,
     pub(crate) writer_finish: unsafe extern "C" fn(writer: *mut Writer) -> c_int,
     pub(crate) writer_free: unsafe extern "C" fn(writer: *mut Writer),
+    pub(crate) remux:
+        unsafe extern "C" fn(from: *const c_char, to: *const c_char, muxer: *const c_char) -> c_int,
     pub(crate) window: unsafe extern "C" fn(title: *const c_char, width: c_int, height: c_int) -> c_int,
     pub(crate) show:
         unsafe extern "C" fn(title: *const c_char, pixels: *const u8, width: c_int, height: c_int) -> c_int,

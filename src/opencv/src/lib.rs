@@ -1,9 +1,9 @@
-//! The parts of FFmpeg and OpenCV that Ocelli uses: [`Reader`] reads video files, streams and cameras, [`Writer`] writes video
-//! files, [`Window`] shows frames.
+//! The parts of FFmpeg and OpenCV that Ocelli uses: [`Reader`] reads video files, streams and cameras, [`Writer`] writes files
+//! and streams, [`Window`] shows frames.
 //!
 //! These and what they need are hundreds of shared libraries, so they are loaded when a video is first opened:
 //! [`OpenCv`] is `libocelli_video`, which `build.sh` compiles against FFmpeg and OpenCV of the system in a few seconds.
-//! Frames that are read are RGB, those that are written and shown BGR, 8 bits a channel, without gaps between rows. An
+//! Frames are RGB, those that are shown BGR, 8 bits a channel, without gaps between rows. An
 //! [`Error`] is the message of FFmpeg or OpenCV.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -267,59 +267,91 @@ impl Drop for Reader {
     }
 }
 
-/// A video file that is being written.
+/// What is written, and how.
+#[derive(Debug, Clone, Copy)]
+pub struct Recording<'r> {
+    /// A path, or the address of a server.
+    pub name: &'r Path,
+    /// Whether it is an address.
+    pub is_stream: bool,
+    /// FFmpeg's name of the container.
+    pub muxer: &'r str,
+    /// FFmpeg's name of the encoder.
+    pub encoder: &'r str,
+    /// The file whose sound and subtitles are copied, without being decoded.
+    pub sound: Option<&'r Path>,
+    /// Frames per second, about: an AVI file has this rate, others have the times of the frames.
+    pub frame_rate: f64,
+    /// Width and height in pixels; even.
+    pub size: (u32, u32),
+    /// As the encoder counts it, lower is better; `None` is its default.
+    pub quality: Option<u32>,
+}
+
+/// A video file, or a stream to a server, that is being written.
 #[derive(Debug)]
 pub struct Writer {
     opencv: OpenCv,
     writer: NonNull<calls::Writer>,
     size: (u32, u32),
+    left_out: u32,
 }
 
 // SAFETY: as for `Reader`, without a function.
 unsafe impl Send for Writer {}
 
 impl Writer {
-    /// Starts a file of `width` × `height` pixels; `codec` is OpenCV's four-character code.
+    /// Starts a file.
     ///
     /// # Errors
-    /// If there is no such encoder, or the file cannot be written.
-    pub fn create(
-        opencv: OpenCv,
-        file: &Path,
-        codec: [u8; 4],
-        frame_rate: f64,
-        (width, height): (u32, u32),
-    ) -> Result<Self> {
-        let name = path(file)?;
-        let (columns, rows) = (side(width)?, side(height)?);
-        // SAFETY: the string ends with a null byte and outlives the call.
-        let writer =
-            unsafe { (opencv.0.writer)(name.as_ptr(), i32::from_le_bytes(codec), frame_rate, columns, rows) };
+    /// If there is no such encoder, it does not take this size, or the file cannot be written.
+    pub fn create(opencv: OpenCv, recording: &Recording<'_>) -> Result<Self> {
+        let text = |text: &str| CString::new(text).map_err(|_| Error("the name contains a null byte".into()));
+        let (name, muxer, encoder) =
+            (path(recording.name)?, text(recording.muxer)?, text(recording.encoder)?);
+        let sound = recording.sound.map(path).transpose()?;
+        let request = calls::Recording {
+            name: name.as_ptr(),
+            muxer: muxer.as_ptr(),
+            encoder: encoder.as_ptr(),
+            sound: sound.as_ref().map_or(std::ptr::null(), |sound| sound.as_ptr()),
+            frame_rate: recording.frame_rate,
+            width: side(recording.size.0)?,
+            height: side(recording.size.1)?,
+            quality: recording.quality.map_or(-1, |quality| i32::try_from(quality).unwrap_or(i32::MAX)),
+            is_stream: i32::from(recording.is_stream),
+        };
+        let mut copied = calls::Copied::default();
+        // SAFETY: the strings end with null bytes and outlive the call, and `copied` is writable.
+        let writer = unsafe { (opencv.0.writer)(&raw const request, &raw mut copied) };
         let writer = NonNull::new(writer).ok_or_else(|| opencv.last_error())?;
-        Ok(Self { opencv, writer, size: (width, height) })
+        let left_out = u32::try_from(copied.left_out).unwrap_or(0);
+        Ok(Self { opencv, writer, size: recording.size, left_out })
     }
 
-    /// Appends a frame of `width × height × 3` bytes, BGR.
+    /// How many streams of sound and subtitles this container does not take.
+    pub fn left_out(&self) -> u32 {
+        self.left_out
+    }
+
+    /// Appends a frame of `height × width × 3` bytes, RGB, that was taken at a time of the source. Times grow.
     ///
     /// # Errors
-    /// If the frame has another size, or OpenCV fails. A full disk is no error here: see the file's size.
-    pub fn write(&mut self, pixels: &[u8]) -> Result<()> {
+    /// If the frame has another size, or it cannot be encoded or written.
+    pub fn write(&mut self, rgb: &[u8], time: Duration) -> Result<()> {
         let (width, height) = self.size;
-        if pixels.len() != 3 * width as usize * height as usize {
-            return Err(Error(format!("expected {width}x{height} pixels, got {} bytes", pixels.len())));
+        if rgb.len() != 3 * width as usize * height as usize {
+            return Err(Error(format!("expected {width}x{height} pixels, got {} bytes", rgb.len())));
         }
+        let time = i64::try_from(time.as_nanos()).map_err(|_| Error("the time is too late".into()))?;
         // SAFETY: the writer is open, and the pixels are as many as the sides say; the function only reads them.
-        self.opencv
-            .flag(unsafe {
-                (self.opencv.0.write)(self.writer.as_ptr(), pixels.as_ptr(), side(width)?, side(height)?)
-            })
-            .map(drop)
+        self.opencv.flag(unsafe { (self.opencv.0.write)(self.writer.as_ptr(), rgb.as_ptr(), time) }).map(drop)
     }
 
     /// Completes the file.
     ///
     /// # Errors
-    /// If OpenCV fails.
+    /// If it cannot be written.
     pub fn finish(self) -> Result<()> {
         // SAFETY: the writer is open.
         self.opencv.flag(unsafe { (self.opencv.0.writer_finish)(self.writer.as_ptr()) }).map(drop)
@@ -331,6 +363,17 @@ impl Drop for Writer {
         // SAFETY: made by `create`, and not used afterwards.
         unsafe { (self.opencv.0.writer_free)(self.writer.as_ptr()) }
     }
+}
+
+/// Writes a complete file again with its index in front, as players over the network want it.
+///
+/// # Errors
+/// If it cannot be read or written.
+pub fn remux(opencv: OpenCv, from: &Path, to: &Path, muxer: &str) -> Result<()> {
+    let (from, to) = (path(from)?, path(to)?);
+    let muxer = CString::new(muxer).map_err(|_| Error("the name contains a null byte".into()))?;
+    // SAFETY: the strings end with null bytes and outlive the call.
+    opencv.flag(unsafe { (opencv.0.remux)(from.as_ptr(), to.as_ptr(), muxer.as_ptr()) }).map(drop)
 }
 
 /// A window. Its calls belong to one thread.

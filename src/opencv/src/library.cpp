@@ -2,6 +2,7 @@
 // that fails returns a negative number or a null pointer, and `error` has the message until the thread's next call.
 
 #include "reader.hpp"
+#include "writer.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -102,35 +103,36 @@ int convert(Reader *reader, std::uint8_t *rgb) {
   });
 }
 
-cv::VideoWriter *writer(const char *path, int codec, double frame_rate, int width, int height) {
-  return guarded<cv::VideoWriter *>(nullptr, [&]() -> cv::VideoWriter * {
-    auto *writer = new cv::VideoWriter;
-    if (writer->open(path, codec, frame_rate, cv::Size(width, height), true)) return writer;
-    delete writer;
-    message = "it cannot be opened";
-    return nullptr;
-  });
+Writer *writer(const Recording *recording, Copied *copied) {
+  return guarded<Writer *>(nullptr, [&] { return create_video(*recording, *copied); });
 }
 
-// The pixels are BGR, as many as the writer's size, without gaps; OpenCV does not write to them.
-int write(cv::VideoWriter *writer, const std::uint8_t *pixels, int width, int height) {
+// The frame as RGB, as many bytes as the recording's size says, and its time.
+int write(Writer *writer, const std::uint8_t *rgb, std::int64_t time_ns) {
   return guarded(-1, [&] {
-    writer->write(cv::Mat(height, width, CV_8UC3, const_cast<std::uint8_t *>(pixels)));
+    writer->write(rgb, time_ns);
     return 1;
   });
 }
 
-int writer_finish(cv::VideoWriter *writer) {
+int writer_finish(Writer *writer) {
   return guarded(-1, [&] {
-    writer->release();
+    writer->finish();
     return 1;
   });
 }
 
-void writer_free(cv::VideoWriter *writer) {
+void writer_free(Writer *writer) {
   guarded(0, [&] {
     delete writer;
     return 0;
+  });
+}
+
+int remux(const char *from, const char *to, const char *muxer) {
+  return guarded(-1, [&] {
+    remux_video(from, to, muxer);
+    return 1;
   });
 }
 
@@ -166,7 +168,7 @@ void close(const char *title) {
 }
 
 // The order and the types are those of `Table` in calls.rs; VERSION there and here change with them.
-constexpr std::uint32_t VERSION = 2;
+constexpr std::uint32_t VERSION = 3;
 
 struct Table {
   decltype(&error) error_;
@@ -181,6 +183,7 @@ struct Table {
   decltype(&write) write_;
   decltype(&writer_finish) writer_finish_;
   decltype(&writer_free) writer_free_;
+  decltype(&remux) remux_;
   decltype(&window) window_;
   decltype(&show) show_;
   decltype(&wait_key) wait_key_;
@@ -190,7 +193,7 @@ struct Table {
 
 constexpr Table TABLE = {
     &error, &version, &quiet, &open, &open_camera, &reader_free, &next, &convert, &writer, &write,
-    &writer_finish, &writer_free, &window, &show, &wait_key, &is_visible, &close,
+    &writer_finish, &writer_free, &remux, &window, &show, &wait_key, &is_visible, &close,
 };
 
 }  // namespace

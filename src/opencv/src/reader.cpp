@@ -8,17 +8,10 @@
 #include <climits>
 #include <cstring>
 #include <memory>
-#include <stdexcept>
 #include <thread>
 #include <tuple>
 
-extern "C" {
-#include <libavcodec/avcodec.h>
-#include <libavformat/avformat.h>
-#include <libavutil/display.h>
-#include <libavutil/opt.h>
-#include <libswscale/swscale.h>
-}
+#include "ffmpeg.hpp"
 
 namespace {
 
@@ -30,23 +23,6 @@ constexpr int ATTEMPTS = 64;
 constexpr double MAX_VARIABLE_RATE = 120.0;
 // Rows are converted in place only where they are this aligned: swscale writes whole blocks of pixels.
 constexpr int BLOCK = 32;
-
-[[noreturn]] void fail(int code) {
-  char text[AV_ERROR_MAX_STRING_SIZE] = {};
-  av_strerror(code, text, sizeof text);
-  throw std::runtime_error(text);
-}
-
-int checked(int code) {
-  if (code < 0) fail(code);
-  return code;
-}
-
-template <typename T>
-T *allocated(T *pointer) {
-  if (pointer == nullptr) throw std::bad_alloc();
-  return pointer;
-}
 
 // How decoded pixels become upright: transposed first, then mirrored.
 struct Turn {

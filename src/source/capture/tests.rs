@@ -3,14 +3,14 @@ use std::path::PathBuf;
 use super::*;
 use crate::image::Image;
 use crate::outcome::FrameOutcome;
-use crate::sink::{Sink, create_video};
+use crate::sink::{Sink, VideoOptions, create_video};
 
 /// A video of 64 × 32 pixels whose left half is bright.
 fn half_bright(folder: &Path, frames: u64) -> PathBuf {
     let path = folder.join("half.mp4");
     let row = |_| (0..64).flat_map(|x| [if x < 32 { 220u8 } else { 20 }; 3]);
     let picture = Image::from_rgb8(64, 32, (0..32).flat_map(row).collect()).expect("64 × 32 pixels");
-    let mut video = create_video(&path, 10.0).expect("it can be encoded");
+    let mut video = create_video(&path, &VideoOptions::new(10.0)).expect("it can be encoded");
     for index in 0..frames {
         let (annotated, time) = (Some(picture.clone()), Duration::from_millis(100 * index));
         video
@@ -206,7 +206,7 @@ fn each_frame_of_a_file_has_its_time() {
     let picture = Image::from_rgb8(64, 48, vec![120; 64 * 48 * 3]).expect("64 × 48 pixels");
     for ending in ["mp4", "mov", "mkv"] {
         let path = folder.path().join(format!("x.{ending}"));
-        let mut video = create_video(&path, 25.0).expect("it can be encoded");
+        let mut video = create_video(&path, &VideoOptions::new(25.0)).expect("it can be encoded");
         for index in 0..30 {
             let (annotated, time) = (Some(picture.clone()), Duration::from_millis(40 * index));
             video

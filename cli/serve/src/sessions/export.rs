@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ocelli::draw::{Annotator, Overlay, OverlayOptions};
-use ocelli::sink::{MaskPngs, YouTubeVis, create_video};
+use ocelli::sink::{MaskPngs, VideoOptions, YouTubeVis, create_video};
 use ocelli::{Error, ErrorKind, Image, Result, Sink};
 use tempfile::TempDir;
 use zip::write::{SimpleFileOptions, ZipWriter};
@@ -82,7 +82,7 @@ impl Export {
         let folder = tempfile::Builder::new().prefix("ocelli-").tempdir().map_err(failed)?;
         let path = folder.path().join(form.file().0);
         let sink: Result<Box<dyn Sink>> = match form {
-            Form::Mp4 => create_video(&path, frame_rate),
+            Form::Mp4 => create_video(&path, &VideoOptions::new(frame_rate)),
             Form::YouTubeVis => Ok(Box::new(YouTubeVis::create(&path))),
             Form::Masks => MaskPngs::create(&folder.path().join(MASKS)).map(|sink| Box::new(sink) as _),
         };

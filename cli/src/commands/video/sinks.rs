@@ -7,7 +7,7 @@ use clap::Args;
 use ocelli::image::has_image_extension;
 use ocelli::sink::{
     Crops, Cutouts, Grid, JsonLines, MaskPngs, McapFile, MotFile, MotsFile, PictureSequence, RawOrder,
-    RawWriter, YouTubeVis, is_picture_pattern, open_window,
+    RawWriter, VideoOptions, YouTubeVis, is_picture_pattern, is_stream_address, open_window,
 };
 use ocelli::{Cancellation, Error, Sink, source::SourceInfo};
 
@@ -25,9 +25,20 @@ const MAX_VARIABLE_RATE: f64 = 120.0;
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = OUTPUT)]
 pub struct SinkArgs {
-    /// Annotated video (.mp4, .mov, .mkv, .avi, .webm), or images (a folder or out/%06d.png); - is stdout, with --raw-out
+    /// Annotated video (.mp4, .mov, .mkv, .avi, .webm, or the address of a server: rtsp, rtmp, srt, udp), or images (a folder
+    /// or out/%06d.png); - is stdout, with --raw-out
     #[arg(long, short, value_name = "PATH")]
     pub output: Option<PathBuf>,
+    /// Codec of the annotated video: h264, hevc, av1, vp9, vp8, mjpeg, ffv1, mpeg4, or FFmpeg's name of an encoder, such as
+    /// h264_nvenc [default: h264; mjpeg in .avi, vp9 in .webm]
+    #[arg(long, value_name = "NAME", requires = "output")]
+    pub codec: Option<String>,
+    /// Constant quality of the annotated video as its encoder counts it, lower is better [default: the encoder's]
+    #[arg(long, value_name = "N", requires = "output")]
+    pub crf: Option<u32>,
+    /// Leave the sound and the subtitles of the video out of the annotated one
+    #[arg(long, requires = "output")]
+    pub no_audio: bool,
     /// Pixel order of raw frames on stdout: bgr or rgb
     #[arg(long, value_name = "ORDER")]
     pub raw_out: Option<RawOrder>,
@@ -88,8 +99,8 @@ pub struct SinkArgs {
 pub struct Sinks<'s> {
     /// Sinks for the pipeline.
     pub all: Vec<Box<dyn Sink + 's>>,
-    /// Whether a video file is among them.
-    pub video: bool,
+    /// Whether a video is among them that lacks the source's sound, which nobody asked for.
+    pub is_silent: bool,
     /// Whether one writes to stdout.
     pub stdout: bool,
 }
@@ -236,7 +247,7 @@ impl SinkArgs {
     ) -> anyhow::Result<Sinks<'static>> {
         let lines = [&self.mot, &self.mots, &self.mcap, &self.jsonl, &self.events];
         let has_stdout = lines.into_iter().flatten().any(|path| is_stdout(path));
-        let mut sinks = Sinks { all: Vec::new(), video: false, stdout: has_stdout };
+        let mut sinks = Sinks { all: Vec::new(), is_silent: false, stdout: has_stdout };
         match (self.output.as_deref(), self.raw_out) {
             (Some(path), Some(order)) if is_stdout(path) => {
                 sinks.all.push(Box::new(RawWriter::new("stdout", order, unbuffered_stdout()?)));
@@ -246,10 +257,16 @@ impl SinkArgs {
                 sinks.all.push(Box::new(PictureSequence::create(path).map_err(with_flag("--output"))?));
             }
             (Some(path), _) => {
-                check_output_file("--output", path)?;
-                let video = ocelli::videos::create(path, video_rate(info));
+                if !is_stream_address(path) {
+                    check_output_file("--output", path)?;
+                }
+                let mut options = VideoOptions::new(video_rate(info));
+                options.codec.clone_from(&self.codec);
+                options.quality = self.crf;
+                options.sound = info.file.clone().filter(|_| info.has_sound && !self.no_audio);
+                let video = ocelli::videos::create(path, &options);
                 sinks.all.push(video.map_err(with_flag("--output"))?);
-                sinks.video = true;
+                sinks.is_silent = info.has_sound && options.sound.is_none() && !self.no_audio;
             }
             (None, _) => {}
         }
@@ -318,7 +335,8 @@ fn video_rate(info: &SourceInfo) -> f64 {
 fn is_sequence(path: &Path) -> bool {
     let name = path.to_string_lossy();
     let is_folder = path.is_dir() || name.ends_with(std::path::MAIN_SEPARATOR);
-    is_folder || is_picture_pattern(path) || path.extension().is_none()
+    let is_images = is_folder || is_picture_pattern(path) || path.extension().is_none();
+    is_images && !is_stream_address(path)
 }
 
 /// stdout without line buffering, which raw frames do not need.
