@@ -4,17 +4,13 @@
 //! the one whose removal costs least, as DART's search and BlockPruner (arXiv 2406.10594) do. What a removal costs is
 //! measured on images, against the whole model: how far the features move, and which detections are lost, new or moved.
 //!
-//! The search removes what an exhaustive search would remove, as far as the third rule holds. It computes less:
+//! The backbone is a [chain of graphs](ocelli_export::export_chain). A candidate runs from its own branch on, from tokens that
+//! are kept for each image. With less memory than all tokens need, evenly spaced ones are kept.
 //!
-//! - The backbone is a [chain of graphs](ocelli_export::export_chain). A candidate runs from its own branch on, from tokens
-//!   that are kept for each image. With less memory than all tokens need, evenly spaced ones are kept.
-//! - Costs are sums over images that cannot be negative, so the sum over some images is a lower bound. The candidate with the
-//!   lowest bound gets the next image, and the first one that has seen all of them is the best: the others are left at the
-//!   images that they have seen (uniform-cost search). Images in which removals cost most come first.
-//! - What is removed later moves the features further: an image that has not been seen counts with 0.9 times what the same
-//!   candidate cost in it after fewer removals, or what the removals before it cost. A candidate that was far from the best once is
-//!   not measured again. This alone is a rule of experience, and [`PruneOptions::exhaustive`] does without it.
-//! - The first removal needs no measurement beyond those of the ranking.
+//! Candidates that cost least when they were last measured come first. Costs are never negative, so a candidate whose images
+//! so far cost more than the best candidate is not the best: it is left there. What is removed later moves the features further:
+//! once 0.9 times what a candidate has cost is more than the best, it and those behind it are not measured. This alone is a rule
+//! of experience, and [`PruneOptions::exhaustive`] does without it.
 //!
 //! Every measurement is a line of a journal, so that a search that was stopped continues where it was. The result depends on
 //! the measurements alone: ties go to the branch that comes first in the backbone. Times are measured once, as medians of all
@@ -24,8 +20,6 @@
 mod chain;
 mod effect;
 mod journal;
-mod least;
-mod plot;
 mod report;
 mod split;
 mod subject;
@@ -33,7 +27,6 @@ mod subject;
 mod tests;
 mod units;
 
-use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -45,11 +38,10 @@ use serde::Serialize;
 
 use effect::Measurement;
 use journal::{Identity, Journal};
-use least::Cost;
 use subject::Subject;
 
 pub use effect::{DetectionEffect, Effect};
-pub use report::{Importance, PruneReport, PruneStep, PruneWork};
+pub use report::{Importance, PruneReport, PruneStep};
 pub use split::{BlockTimes, SplitInput, SplitPoint, SplitReport, best_split, optimise_split, split_points};
 pub use subject::PartTimes;
 pub use units::Unit;
@@ -90,9 +82,11 @@ impl FromStr for Objective {
     }
 }
 
-/// The least that a removal is taken to cost in an image, as a share of what it cost there after fewer removals: seldom was it less
-/// in one image, and never in the mean of several.
+/// The least that a removal is taken to cost, as a share of what it cost after fewer removals.
 const GROWTH: f64 = 0.9;
+
+/// What a removal costs, never negative; the second number decides among equal first ones.
+type Cost = [f64; 2];
 
 /// Options of a search.
 #[derive(Clone, Debug, PartialEq)]
@@ -208,7 +202,7 @@ pub fn search(
         progress,
         state: first,
         planned: 0,
-        most: BTreeMap::new(),
+        known: BTreeMap::new(),
     };
     search.run(&units, &input, threshold)
 }
@@ -222,8 +216,8 @@ struct Search<'s, 'r> {
     state: PruneProgress,
     /// Measurements up to the end of this stage.
     planned: u64,
-    /// The most that an image cost without a unit, or without what was removed before it.
-    most: BTreeMap<(Unit, usize), f64>,
+    /// The most that the images cost together without a unit, as far as they were measured.
+    known: BTreeMap<Unit, Cost>,
 }
 
 impl Search<'_, '_> {
@@ -241,10 +235,11 @@ impl Search<'_, '_> {
         // Image by image, front to back: the tokens of the last candidate are where the next one's begin.
         for image in 0..self.images {
             for (unit, found) in units.alone.iter().zip(&mut alone) {
-                let measured = self.measure(&nothing, &unit.branches(), image, counts_detections)?;
-                self.note_cost(*unit, image, &measured);
-                found.push(measured);
+                found.push(self.measure(&nothing, &unit.branches(), image, counts_detections)?);
             }
+        }
+        for (unit, found) in units.alone.iter().zip(&alone) {
+            self.known.insert(*unit, found.iter().map(|one| self.cost(one)).fold([0.0; 2], plus));
         }
         let importance = units.alone.iter().zip(&alone).map(|(unit, found)| Importance {
             unit: *unit,
@@ -253,7 +248,6 @@ impl Search<'_, '_> {
         });
         let importance = importance.collect();
 
-        let order = self.hardest_first(&alone);
         let mut removed = BTreeSet::new();
         let mut remaining = units.removable.clone();
         let mut steps: Vec<PruneStep> = Vec::with_capacity(self.options.num_prune + 1);
@@ -261,15 +255,12 @@ impl Search<'_, '_> {
             let stage = format!("removal {number} of {}", self.options.num_prune);
             // The candidates of the first removal are known.
             self.begin_stage(stage.clone(), if number > 1 { remaining.len() } else { 0 });
-            let best = self.choose(&removed, &remaining, &order, &times)?;
+            let best = self.choose(&removed, &remaining, &times)?;
             self.begin_stage(stage, 1);
             let unit = remaining.remove(best);
             removed.extend(unit.branches());
             let found = (0..self.images).map(|image| self.measure(&removed, &[], image, true));
             let found = found.collect::<Result<Vec<_>>>()?;
-            for (image, found) in found.iter().enumerate() {
-                remaining.iter().for_each(|unit| self.note_cost(*unit, image, found));
-            }
             if number == 1 {
                 let whole: Vec<_> = found.iter().map(Measurement::of_whole_model).collect();
                 let ms = self.backbone_ms(&times, &nothing);
@@ -288,11 +279,6 @@ impl Search<'_, '_> {
             score_threshold,
             objective: self.options.objective,
             whole_blocks: self.options.whole_blocks,
-            work: PruneWork {
-                branch_runs: self.subject.branch_runs(),
-                whole_pass_runs: units.runs_of_whole_passes(self.subject.branches(), self.options.num_prune)
-                    * self.images as u64,
-            },
             times,
             importance,
             steps,
@@ -323,70 +309,53 @@ impl Search<'_, '_> {
         Ok(times)
     }
 
-    /// The unit whose removal costs least, as an index.
+    /// The unit whose removal costs least, as an index; the first of equal ones.
     fn choose(
         &mut self,
         removed: &BTreeSet<MaskedBranch>,
         units: &[Unit],
-        order: &[usize],
         times: &PartTimes,
     ) -> Result<usize> {
-        let objective = self.options.objective;
-        let weights: Vec<f64> = match objective {
-            Objective::DetectionsPerMs => {
-                let global = self.subject.global_blocks();
-                units.iter().map(|unit| times.weight(&unit.branches(), global)).collect()
+        let counts = self.options.objective != Objective::Features;
+        // A removal can bring a detection back.
+        let can_skip = !self.options.exhaustive && !counts;
+        let known = |unit: usize| self.known.get(&units[unit]).copied().unwrap_or_default();
+        let mut order: Vec<(Cost, usize)> = (0..units.len()).map(|unit| (known(unit), unit)).collect();
+        order.sort_by(|a, b| a.0[0].total_cmp(&b.0[0]).then(a.1.cmp(&b.1)));
+        let mut best: Option<(Cost, usize)> = None;
+        for (known, unit) in order {
+            if can_skip && best.is_some_and(|(least, _)| GROWTH * known[0] > least[0]) {
+                break;
             }
-            _ => vec![1.0; units.len()],
-        };
-        let floors: Vec<_> = units.iter().map(|unit| self.floors(*unit, order)).collect();
-        let floor = |unit: usize, seen: usize| Cost(floors[unit][seen], 0.0);
-        let best = least::least(units.len(), order.len(), &floor, &mut |unit, seen| {
-            let counts = objective != Objective::Features;
-            let found = self.measure(removed, &units[unit].branches(), order[seen], counts)?;
-            self.note_cost(units[unit], order[seen], &found);
-            let Cost(first, second) = self.cost(&found);
-            Ok(Cost(first / weights[unit], second / weights[unit]))
-        })?;
-        Ok(best.expect("there are more units than removals"))
-    }
-
-    fn note_cost(&mut self, unit: Unit, image: usize, found: &Measurement) {
-        let Cost(cost, _) = self.cost(found);
-        let most = self.most.entry((unit, image)).or_default();
-        *most = most.max(cost);
-    }
-
-    /// For each number of images that were seen, the least that the others are taken to cost without this unit.
-    fn floors(&self, unit: Unit, order: &[usize]) -> Vec<f64> {
-        let mut floors = vec![0.0; order.len()];
-        if self.options.exhaustive || self.options.objective != Objective::Features {
-            return floors;
+            let branches = units[unit].branches();
+            let weight = match self.options.objective {
+                Objective::DetectionsPerMs => times.weight(&branches, self.subject.global_blocks()),
+                _ => 1.0,
+            };
+            let mut sum = [0.0; 2];
+            for image in 0..self.images {
+                let found = self.measure(removed, &branches, image, counts)?;
+                sum = plus(sum, self.cost(&found).map(|cost| cost / weight));
+                if best.is_some_and(|(least, _)| sum > least) {
+                    break;
+                }
+            }
+            if sum[0] > known[0] {
+                self.known.insert(units[unit], sum);
+            }
+            if best.is_none_or(|least| (sum, unit) < least) {
+                best = Some((sum, unit));
+            }
         }
-        let mut rest = 0.0;
-        for (floor, image) in floors.iter_mut().zip(order).rev() {
-            rest += GROWTH * self.most.get(&(unit, *image)).copied().unwrap_or(0.0);
-            *floor = rest;
-        }
-        floors
+        Ok(best.expect("there are more units than removals").1)
     }
 
     fn cost(&self, found: &Measurement) -> Cost {
         let distance = f64::from(found.relative_l2);
         match found.detections.filter(|_| self.options.objective != Objective::Features) {
-            Some(found) => Cost(found.cost(), distance),
-            None => Cost(distance, 0.0),
+            Some(found) => [found.cost(), distance],
+            None => [distance, 0.0],
         }
-    }
-
-    /// The images, first those in which removals cost most: there, sums grow fast, and fewer images show which is the least.
-    fn hardest_first(&self, alone: &[Vec<Measurement>]) -> Vec<usize> {
-        let sum = |image: usize| {
-            alone.iter().map(|found| self.cost(&found[image])).fold(Cost(0.0, 0.0), Cost::plus)
-        };
-        let mut order: Vec<_> = (0..self.images).collect();
-        order.sort_by_cached_key(|&image| (Reverse(sum(image)), image));
-        order
     }
 
     /// What it costs in an image to remove a unit besides what is removed: from the journal, else measured.
@@ -421,4 +390,8 @@ impl Search<'_, '_> {
         let kept: Vec<_> = self.subject.branches().iter().filter(|b| !removed.contains(b)).copied().collect();
         times.embedding_ms + times.of(&kept, self.subject.global_blocks()) + times.neck_ms
     }
+}
+
+fn plus(a: Cost, b: Cost) -> Cost {
+    [a[0] + b[0], a[1] + b[1]]
 }

@@ -70,7 +70,7 @@ impl ocelli_engine_options {
         let precision = unsafe { optional_text(self.precision, "precision") }?;
         let precision = precision.map(str::parse::<Precision>).transpose();
         Ok(EngineRequest {
-            source: path(self.model, "model")?.map_or(ModelSource::Builtin, ModelSource::named),
+            source: path(self.model, "model")?.map(ModelSource::named),
             imgsz: set(self.imgsz),
             precision: precision.map_err(|why| invalid(format!("precision: {why}")))?,
             masks: self.masks != 0,

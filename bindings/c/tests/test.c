@@ -717,7 +717,7 @@ static void engines_without_a_library(void) {
     OK(ocelli_engine_options_init(&options, sizeof options));
     CHECK(options.struct_size == sizeof options && options.max_classes == 4 && options.max_exemplars == 8);
     REFUSED("output is null", ocelli_engines_build(&options, NULL, NULL, NULL));
-    options.precision = "half";
+    options.precision = "fp7";
     REFUSED("precision", ocelli_engines_build(&options, "/tmp/ocelli-engines", NULL, NULL));
     options.precision = NULL;
     options.tensorrt = "/nowhere/libnvinfer.so";

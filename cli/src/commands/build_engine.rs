@@ -7,7 +7,7 @@ use clap::Args;
 use ocelli::engines::tensorrt::ComputeCapability;
 use ocelli::export::contract::Precision;
 use ocelli::model::ModelGraph;
-use ocelli::tensorrt::{PlanRequest, Sidecar};
+use ocelli::tensorrt::PlanRequest;
 use ocelli::{Cancellation, Error, ErrorKind, ModelSource};
 use ocelli_verify::tensorrt::{BuildEvent, BuildOptions, BuiltEngine, EngineRequest};
 
@@ -113,7 +113,7 @@ pub fn run(args: &BuildEngineArgs, log: &LogArgs) -> anyhow::Result<()> {
     cancel_on_interrupt(&cancellation);
     let progress = Progress::new(log, 100);
     let request = EngineRequest {
-        source: model_source(args)?,
+        source: args.model.as_ref().map(ModelSource::named),
         imgsz: args.imgsz,
         precision: args.precision,
         masks: args.masks,
@@ -210,26 +210,6 @@ fn usage_example(built: &[BuiltEngine]) -> String {
         command.push_str(&format!(" {flag} {}", engine.path.display()));
     }
     command
-}
-
-/// The model of `--model`, or that of the engine's sidecar.
-fn model_source(args: &BuildEngineArgs) -> anyhow::Result<ModelSource> {
-    if let Some(folder) = &args.model {
-        return Ok(ModelSource::named(folder));
-    }
-    let Some(engine) = &args.verify else { return Ok(ModelSource::Builtin) };
-    if !engine.is_file() {
-        let message = format!("no engine, {}: no such file", engine.display());
-        return Err(Error::new(ErrorKind::Io, message).into());
-    }
-    match Sidecar::read(engine)? {
-        Some(sidecar) => Ok(ModelSource::Folder(sidecar.model)),
-        None => Err(usage(format!(
-            "--verify {}: its sidecar, {}, is missing; name its model with --model",
-            engine.display(),
-            Sidecar::path_of(engine).display()
-        ))),
-    }
 }
 
 fn workspace_bytes(gigabytes: f64) -> anyhow::Result<u64> {

@@ -115,7 +115,7 @@ pub struct PruneArgs {
     /// Measured runs of each block with --optimise-split [default: 5]
     #[arg(long, requires = "optimise_split", allow_negative_numbers = true, value_name = "N", help_heading = SEARCH)]
     runs: Option<usize>,
-    /// Report as JSON; an SVG plot and the measurements are written beside it. With --optimise-split, the times
+    /// Report as JSON; the measurements are written beside it. With --optimise-split, the times
     #[arg(
         long,
         short,
@@ -319,9 +319,7 @@ fn chosen<'r>(args: &PruneArgs, report: &'r PruneReport) -> &'r PruneStep {
 }
 
 fn write(args: &PruneArgs, report: &PruneReport, log: &LogArgs) -> anyhow::Result<()> {
-    let plot = args.output.with_extension("svg");
     write_atomically(&args.output, |file| report.write_json(file))?;
-    write_atomically(&plot, |file| report.write_plot(file))?;
     let step = chosen(args, report);
     let blocks: Vec<String> = step.skip_blocks.iter().map(ToString::to_string).collect();
     let flags = [("--skip-blocks", blocks.join(",")), ("--mask-blocks", step.mask_blocks.join(","))];
@@ -331,15 +329,13 @@ fn write(args: &PruneArgs, report: &PruneReport, log: &LogArgs) -> anyhow::Resul
         report.write_table(&mut *out)?;
         writeln!(out, "\n{}", flags.collect::<Vec<_>>().join(" "))
     })?;
-    let (ours, whole) = (report.work.branch_runs, report.work.whole_pass_runs);
-    status(log, &format!("{ours} runs of a branch; whole passes for every candidate would take {whole}"));
     if report.steps[0].effect.kept_share.is_none() {
         status(
             log,
             "warning: the model finds none of the classes in the images; only the features were compared",
         );
     }
-    status(log, &format!("→ {}, {}", args.output.display(), plot.display()));
+    status(log, &format!("→ {}", args.output.display()));
     Ok(())
 }
 

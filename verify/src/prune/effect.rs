@@ -9,8 +9,6 @@ use crate::verification::match_detections;
 const SAME_IOU: f32 = 0.5;
 /// A detection that overlaps the whole model's by less has moved.
 const UNMOVED_IOU: f32 = 0.9;
-/// The 0.975 quantile of the normal distribution.
-const QUANTILE: f64 = 1.959_964;
 
 /// The effect of a removal in one image. In 32 bits, so that it is the same when it is read from a file.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -85,8 +83,6 @@ pub struct Effect {
     pub detections: Option<DetectionEffect>,
     /// The share of the whole model's detections that are kept, if it has any.
     pub kept_share: Option<f64>,
-    /// Its 95 % confidence interval for images like these.
-    pub kept_interval: Option<[f64; 2]>,
 }
 
 impl Effect {
@@ -96,7 +92,7 @@ impl Effect {
             images.iter().map(|image| f64::from(of(image))).sum::<f64>() / images.len() as f64
         };
         let counted: Option<Vec<DetectionEffect>> = images.iter().map(|image| image.detections).collect();
-        let sum = counted.as_ref().map(|images| {
+        let sum = counted.map(|images| {
             images.iter().fold(DetectionEffect::default(), |sum, image| DetectionEffect {
                 whole: sum.whole + image.whole,
                 kept: sum.kept + image.kept,
@@ -106,35 +102,12 @@ impl Effect {
                 displacement: sum.displacement + image.displacement,
             })
         });
-        let share = sum.filter(|sum| sum.whole > 0).map(|sum| f64::from(sum.kept) / f64::from(sum.whole));
         Self {
             relative_l2: mean(&|image| image.relative_l2),
             worst_relative_l2: images.iter().map(|image| f64::from(image.relative_l2)).fold(0.0, f64::max),
             cosine: mean(&|image| image.cosine),
             detections: sum,
-            kept_share: share,
-            kept_interval: share.and(counted).map(|images| {
-                interval(&images.iter().map(|image| [image.kept, image.whole]).collect::<Vec<_>>())
-            }),
+            kept_share: sum.filter(|sum| sum.whole > 0).map(|sum| f64::from(sum.kept) / f64::from(sum.whole)),
         }
     }
-}
-
-/// The 95 % confidence interval of a share, from its numerator and denominator in each image.
-///
-/// Detections in one image depend on each other, so Wilson's interval (1927) takes the number of independent detections with
-/// the same variance, as Korn and Graubard do (Survey Methodology 24, 1998). It has a width if nothing is lost, too.
-pub(super) fn interval(images: &[[u32; 2]]) -> [f64; 2] {
-    let sum = |side: usize| images.iter().map(|image| f64::from(image[side])).sum::<f64>();
-    let (share, total, count) = (sum(0) / sum(1), sum(1), images.len() as f64);
-    let squares: f64 =
-        images.iter().map(|[kept, whole]| (f64::from(*kept) - share * f64::from(*whole)).powi(2)).sum();
-    let variance = count / (count - 1.0) * squares / (total * total);
-    let independent = share * (1.0 - share) / total;
-    // With one image, or without a loss, there is nothing to estimate it from.
-    let effect = if independent > 0.0 && count > 1.0 { (variance / independent).max(1.0) } else { 1.0 };
-    let (n, z2) = (total / effect, QUANTILE * QUANTILE);
-    let center = (share + z2 / (2.0 * n)) / (1.0 + z2 / n);
-    let margin = QUANTILE / (1.0 + z2 / n) * (share * (1.0 - share) / n + z2 / (4.0 * n * n)).sqrt();
-    [(center - margin).max(0.0), (center + margin).min(1.0)]
 }

@@ -47,18 +47,11 @@ impl Identity {
         })
     }
 
-    /// The first difference, in words.
-    fn difference(&self, other: &Self) -> Option<&'static str> {
-        [
-            (self.ocelli_prune != other.ocelli_prune, "another version of this program"),
-            (self.model != other.model, "another model"),
-            (self.engine != other.engine, "another engine"),
-            (self.prompts != other.prompts, "other classes"),
-            (self.score_threshold != other.score_threshold, "another score threshold"),
-            (self.images != other.images, "other images"),
-        ]
-        .into_iter()
-        .find_map(|(differs, what)| differs.then_some(what))
+    /// The name of the first field that differs.
+    fn difference(&self, other: &Self) -> Option<String> {
+        let [ours, theirs] = [self, other].map(|one| serde_json::to_value(one).expect("it is plain data"));
+        let mut fields = ours.as_object().expect("it has fields").iter();
+        fields.find(|(name, value)| theirs.get(name) != Some(value)).map(|(name, _)| name.replace('_', " "))
     }
 }
 
@@ -89,7 +82,7 @@ impl Journal {
     /// [`ErrorKind::Mismatch`](ocelli::ErrorKind::Mismatch) if it is that of another search,
     /// [`ErrorKind::InvalidData`](ocelli::ErrorKind::InvalidData) if it is none.
     pub fn open(path: &Path, identity: &Identity) -> Result<Self> {
-        let (lines, read) = JsonLines::open(path, "measurements of a search")?;
+        let (lines, read) = JsonLines::open(path, "measurements")?;
         let mut journal = Self { lines, times: None, measurements: HashMap::new() };
         if read.is_empty() {
             journal.lines.write(&Line::Search(identity.clone()))?;
@@ -97,8 +90,8 @@ impl Journal {
         for (number, line) in read.into_iter().enumerate() {
             match (number, line) {
                 (0, Line::Search(found)) => {
-                    if let Some(what) = found.difference(identity) {
-                        return Err(journal.lines.other("the search", what));
+                    if let Some(field) = found.difference(identity) {
+                        return Err(journal.lines.other("the search", &format!("another search ({field})")));
                     }
                 }
                 (1.., Line::Times(times)) => journal.times = Some(times),

@@ -7,7 +7,6 @@ use ocelli_export::{MaskedBranch, Pruning};
 use serde::Serialize;
 
 use super::effect::Effect;
-use super::plot;
 use super::{Objective, PartTimes, Unit};
 
 /// The importance of a block or a branch.
@@ -54,15 +53,6 @@ impl PruneStep {
     }
 }
 
-/// The work of a search, in runs of branches.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PruneWork {
-    /// Those of this run: a continued search needs fewer.
-    pub branch_runs: u64,
-    /// Those of a search in which every candidate runs the whole backbone on every image.
-    pub whole_pass_runs: u64,
-}
-
 /// The result of a search. Everything but the times is the same in every run on one machine.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PruneReport {
@@ -88,9 +78,6 @@ pub struct PruneReport {
     pub importance: Vec<Importance>,
     /// The whole backbone, then one step for each removal.
     pub steps: Vec<PruneStep>,
-    /// The work. It depends on where a search continued, so it is in no file.
-    #[serde(skip)]
-    pub work: PruneWork,
 }
 
 impl PruneReport {
@@ -124,39 +111,25 @@ impl PruneReport {
         serde_json::to_writer_pretty(&mut writer, self)?;
         writeln!(writer)
     }
-
-    /// Draws the steps as an SVG image: the share of the detections that are kept, with its interval, against the backbone's
-    /// time; the cosine of the features if the whole model finds nothing.
-    ///
-    /// # Errors
-    /// Errors of `writer`.
-    pub fn write_plot(&self, writer: impl Write) -> io::Result<()> {
-        plot::write(self, writer)
-    }
 }
 
 fn heading(writer: &mut impl Write, unit: &str, ms: &str) -> io::Result<()> {
     writeln!(
         writer,
-        "{unit:<12} {:>9} {:>9} {:>9}  {:<24} {:>5} {:>5} {:>5} {ms:>12}",
-        "L2", "worst L2", "cosine", "detections kept (95 %)", "lost", "new", "moved"
+        "{unit:<12} {:>9} {:>9} {:>9} {:>8} {:>5} {:>5} {:>5} {ms:>12}",
+        "L2", "worst L2", "cosine", "kept", "lost", "new", "moved"
     )
 }
 
 fn line(writer: &mut impl Write, unit: &str, effect: &Effect, ms: f64) -> io::Result<()> {
     let Effect { relative_l2, worst_relative_l2, cosine, .. } = effect;
-    let kept = match (effect.kept_share, effect.kept_interval) {
-        (Some(share), Some([low, high])) => {
-            format!("{:.1} % ({:.1} to {:.1})", 100.0 * share, 100.0 * low, 100.0 * high)
-        }
-        _ => "-".into(),
-    };
+    let kept = effect.kept_share.map_or("-".into(), |share| format!("{:.1} %", 100.0 * share));
     let [lost, new, moved] = effect.detections.map_or_else(
         || ["-"; 3].map(String::from),
         |found| [found.lost, found.new, found.moved].map(|count| count.to_string()),
     );
     writeln!(
         writer,
-        "{unit:<12} {relative_l2:>9.4} {worst_relative_l2:>9.4} {cosine:>9.5}  {kept:<24} {lost:>5} {new:>5} {moved:>5} {ms:>12.2}"
+        "{unit:<12} {relative_l2:>9.4} {worst_relative_l2:>9.4} {cosine:>9.5} {kept:>8} {lost:>5} {new:>5} {moved:>5} {ms:>12.2}"
     )
 }

@@ -153,11 +153,6 @@ impl<'i> Subject<'i> {
         self.global_blocks
     }
 
-    /// The number of branches that have run.
-    pub fn branch_runs(&self) -> u64 {
-        self.chain.runs.len() as u64
-    }
-
     /// Runs the whole model on an image, unless it has; returns how many detections it has.
     pub fn reference(&mut self, image: usize) -> Result<usize> {
         if let Some(known) = &self.references[image] {
@@ -191,9 +186,10 @@ impl<'i> Subject<'i> {
         let tokens = self.chain.walk(tokens, start..end, &(&removed | &unit))?;
         let size = self.references[image].as_ref().expect("computed above").size;
         let features = self.run_neck(tokens, size)?;
-        let found = match detections {
-            true => Some(self.decoder.decode(&self.features, &self.prompts, &mut StageTimes::default())?),
-            false => None,
+        let found = if detections {
+            Some(self.decoder.decode(&self.features, &self.prompts, &mut StageTimes::default())?)
+        } else {
+            None
         };
         let whole = self.references[image].as_ref().expect("computed above");
         let measured = Measurement {

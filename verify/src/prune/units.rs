@@ -128,16 +128,3 @@ pub(super) fn of(checkpoint: &Checkpoint, options: &PruneOptions) -> Result<Unit
     alone.sort_by_key(|unit| (unit.branches()[0], unit.branches().len()));
     Ok(Units { alone, removable })
 }
-
-impl Units {
-    /// How many branches run for an image if every candidate runs the whole backbone: once for the ranking, and once in each
-    /// removal.
-    pub fn runs_of_whole_passes(&self, branches: &[MaskedBranch], num_prune: usize) -> u64 {
-        let all = branches.len();
-        let ranking: usize = self.alone.iter().map(|unit| all - unit.branches().len()).sum();
-        let size = self.removable[0].branches().len();
-        let removals =
-            (0..num_prune).map(|removed| (self.removable.len() - removed) * (all - (removed + 1) * size));
-        (ranking + removals.sum::<usize>()) as u64
-    }
-}

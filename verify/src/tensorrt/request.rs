@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use ocelli::engine::{EngineFactory, EngineOptions};
 use ocelli::model::ModelRequest;
-use ocelli::tensorrt::NativeTensorRt;
-use ocelli::{Cancellation, EngineKind, Error, Model, ModelSource, Result};
+use ocelli::tensorrt::{NativeTensorRt, Sidecar};
+use ocelli::{Cancellation, EngineKind, Error, ErrorKind, Model, ModelSource, Result};
 use ocelli_export::contract::{Precision, Target};
 
 use super::build::{BuildOptions, BuiltEngine, EngineBuild, ReportEvent, verify_engine};
@@ -14,8 +14,9 @@ use crate::{ReportProgress, VerificationReport};
 /// Engines to build or to verify, and where the libraries are.
 #[derive(Clone, Debug, Default)]
 pub struct EngineRequest {
-    /// The model: a folder exported for TensorRT, or a checkpoint, which is exported into the cache.
-    pub source: ModelSource,
+    /// The model: a folder exported for TensorRT, or a checkpoint, which is exported into the cache. `None` is the built-in
+    /// model, or the one that an engine to verify was built from.
+    pub source: Option<ModelSource>,
     /// Side of the model's input in pixels; `None` is the model's.
     pub imgsz: Option<usize>,
     /// Number format of a checkpoint's engines; `None` is 32 bits, or the exported model's.
@@ -56,8 +57,10 @@ impl EngineRequest {
         report: &mut ReportEvent<'_>,
     ) -> Result<Vec<BuiltEngine>> {
         let tensorrt = self.native();
-        let present = tensorrt.library().map(drop);
-        let ready = self.prepare(tensorrt, present, "cannot build engines", cancellation, announce)?;
+        // What is missing is reported before a model is exported.
+        tensorrt.library().map_err(for_purpose("cannot build engines"))?;
+        let source = self.source.clone().unwrap_or_default();
+        let ready = self.prepare(tensorrt, source, cancellation, announce)?;
         EngineBuild::new(&ready.model, &ready.tensorrt, &ready.reference, self.build.clone())
             .with_reference_model(&ready.reference_model)
             .with_cancellation(cancellation.clone())
@@ -76,9 +79,9 @@ impl EngineRequest {
         progress: &mut ReportProgress<'_>,
     ) -> Result<VerificationReport> {
         let tensorrt = self.native();
-        let present = tensorrt.gpu().map(drop);
-        let purpose = format!("cannot verify the engine, {}", engine.display());
-        let ready = self.prepare(tensorrt, present, &purpose, cancellation, announce)?;
+        tensorrt.gpu().map_err(for_purpose(&format!("cannot verify the engine, {}", engine.display())))?;
+        let source = self.source.clone().map_or_else(|| source_of(engine), Ok)?;
+        let ready = self.prepare(tensorrt, source, cancellation, announce)?;
         let reference = (&ready.reference_model, &ready.reference);
         verify_engine(
             engine,
@@ -94,16 +97,13 @@ impl EngineRequest {
         NativeTensorRt::new(self.tensorrt.as_deref())
     }
 
-    /// What is missing is reported before a model is exported.
     fn prepare(
         &self,
         tensorrt: NativeTensorRt,
-        present: Result<()>,
-        purpose: &str,
+        source: ModelSource,
         cancellation: &Cancellation,
         announce: &dyn Fn(&str),
     ) -> Result<Prepared> {
-        present.map_err(|error| Error::new(error.kind(), format!("{purpose}: {error}")))?;
         let reference = EngineFactory::start(&EngineOptions {
             kind: EngineKind::Cpu,
             threads: self.threads,
@@ -111,7 +111,7 @@ impl EngineRequest {
             ..EngineOptions::default()
         })?;
         let request = ModelRequest {
-            source: self.source.clone(),
+            source,
             imgsz: self.imgsz,
             precision: self.precision,
             target: Target::TensorRt,
@@ -120,7 +120,7 @@ impl EngineRequest {
             ..ModelRequest::default()
         };
         let model = Model::resolve(&request, announce, cancellation)?;
-        let is_exported = matches!(&self.source, ModelSource::Folder(folder) if model.folder() == folder);
+        let is_exported = matches!(&request.source, ModelSource::Folder(folder) if model.folder() == folder);
         let reference_model = match (&self.reference, self.precision) {
             (Some(folder), _) => Model::open(folder)?,
             // No CPU engine computes in bfloat16.
@@ -132,4 +132,23 @@ impl EngineRequest {
         };
         Ok(Prepared { tensorrt, reference, model, reference_model })
     }
+}
+
+/// Puts what was to be done in front of an error.
+fn for_purpose(purpose: &str) -> impl Fn(Error) -> Error {
+    move |error| Error::new(error.kind(), format!("{purpose}: {error}"))
+}
+
+/// The model that an engine was built from.
+fn source_of(engine: &Path) -> Result<ModelSource> {
+    if !engine.is_file() {
+        return Err(Error::new(ErrorKind::Io, format!("no engine, {}: no such file", engine.display())));
+    }
+    let sidecar = Sidecar::read(engine)?.ok_or_else(|| {
+        let (engine, missing) = (engine.display(), Sidecar::path_of(engine));
+        let message =
+            format!("engine {engine}: its sidecar, {}, is missing; name its model", missing.display());
+        Error::new(ErrorKind::InvalidArgument, message).about("model")
+    })?;
+    Ok(ModelSource::Folder(sidecar.model))
 }

@@ -32,10 +32,8 @@ pub fn run(args: &PruneArgs, log: &LogArgs) -> anyhow::Result<()> {
     for (half, factory) in [("first half", &first), ("second half", &second)] {
         status(log, &format!("engine: {} ({half})", factory.description()));
     }
-    let prompts = match args.classes.is_empty() {
-        true => None,
-        false => Some(Prompts::new(class_names(&args.classes, log)?)?),
-    };
+    let prompts =
+        if args.classes.is_empty() { None } else { Some(Prompts::new(class_names(&args.classes, log)?)?) };
     let model = match &prompts {
         None => None,
         Some(_) => {

@@ -1,4 +1,4 @@
-//! The chain of blocks, and the search for the least sum.
+//! The chain of blocks.
 
 use super::*;
 
@@ -67,54 +67,4 @@ fn a_chain_is_the_backbone() {
         }
     }
     assert!(wrong.is_empty(), "{} of {cases}:\n{}", wrong.len(), wrong.join("\n"));
-}
-
-#[test]
-fn the_least_sum_is_that_of_an_exhaustive_search() {
-    let (mut asked_of_all, mut all, mut wrong) = ([0, 0], 0, Vec::new());
-    for seed in 0..200 {
-        let mut random = Random::new(seed, 0);
-        let (candidates, images) = (1 + random.below(12), 1 + random.below(9));
-        // Small numbers, so that there are ties.
-        let costs: Vec<Vec<Cost>> = (0..candidates)
-            .map(|_| {
-                let scale = 1 + random.below(4);
-                let cost = |random: &mut Random| {
-                    Cost((random.below(3) * scale) as f64, (random.below(2) * scale) as f64)
-                };
-                (0..images).map(|_| cost(&mut random)).collect()
-            })
-            .collect();
-        let sum = |row: &Vec<Cost>| row.iter().fold(Cost(0.0, 0.0), |sum, cost| sum.plus(*cost));
-        let expected = (0..candidates).min_by_key(|&candidate| sum(&costs[candidate]));
-        // Nothing known of the rest, and half of it: a floor below the costs changes how much is asked, never the answer.
-        for (share, asked_of_all) in [0.0, 0.5].into_iter().zip(&mut asked_of_all) {
-            let asked = RefCell::new(BTreeSet::new());
-            let floor = |candidate: usize, seen: usize| {
-                let rest: f64 = costs[candidate][seen..].iter().map(|cost| cost.0).sum();
-                Cost(share * rest, 0.0)
-            };
-            let found = least(candidates, images, &floor, &mut |candidate, image| {
-                assert!(asked.borrow_mut().insert((candidate, image)), "asked twice");
-                Ok(costs[candidate][image])
-            });
-            let found = found.expect("no cost fails");
-            if found != expected {
-                wrong.push(format!("seed {seed}, {share}: {found:?}, expected {expected:?}"));
-            }
-            *asked_of_all += asked.borrow().len();
-        }
-        all += candidates * images;
-    }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    let [without_floors, with_floors] = asked_of_all;
-    assert!(without_floors * 4 < all * 3, "{without_floors} of {all}: hardly any measurement was saved");
-    assert!(
-        with_floors * 10 < without_floors * 9,
-        "{with_floors} of {without_floors}: floors saved hardly any"
-    );
-    let none = |_: usize, _: usize| Cost(0.0, 0.0);
-    assert_eq!(least(0, 3, &none, &mut |_, _| Ok(Cost(0.0, 0.0))).ok(), Some(None));
-    let failing = least(2, 2, &none, &mut |_, _| Err(Error::new(ErrorKind::Execution, "it broke")));
-    assert_eq!(failing.map_err(|e| e.kind()), Err(ErrorKind::Execution));
 }
