@@ -29,7 +29,7 @@ pub(crate) use everything::{AllLabels, all_labels, is_changed};
 pub(crate) use shown::as_corrected;
 
 /// A labelled data set that a person looks at and corrects. It is read again whenever it changes.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct CorrectedSet {
     root: PathBuf,
     classes: Vec<String>,
@@ -114,13 +114,7 @@ impl CorrectedSet {
                 "no such folder"
             });
         }
-        let mut set = Self {
-            root: root.to_owned(),
-            classes: Vec::new(),
-            images: Vec::new(),
-            by_id: HashMap::new(),
-            journal: (0, 0),
-        };
+        let mut set = Self { root: root.to_owned(), ..Self::default() };
         if State::load(root)?.contents().is_none() {
             return refuse("its labelling has not started; run the command that labels it first");
         }
@@ -151,15 +145,12 @@ impl CorrectedSet {
         self.journal = identity(&path);
         let (journal, settings) = Journal::open_existing(&path)?;
         let classes = classes_of(&settings).unwrap_or_default();
-        let mut names: Vec<String> = journal.names().map(str::to_owned).collect();
-        names.sort();
-        let mut images = Vec::with_capacity(names.len());
-        for name in names {
-            let Some(entry) = journal.entry(&name) else { continue };
+        let mut images = Vec::new();
+        for (name, entry) in journal.entries() {
             let Some(record) = journal.read_labelled(entry)? else { continue };
             images.push(SetImage {
-                id: image_id(&name),
-                name,
+                id: image_id(name),
+                name: name.clone(),
                 width: record.width,
                 height: record.height,
                 source: record.source,

@@ -60,9 +60,15 @@ pub(crate) fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Removes a folder without files. One that is not empty stays.
-pub(crate) fn remove_empty_folder(path: &Path) {
-    drop(may_write().and_then(|()| fs::remove_dir(path)));
+/// Removes the folders without files in a folder, and itself if it has none.
+pub(crate) fn remove_empty_folders(folder: &Path) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            remove_empty_folders(&entry.path());
+        }
+    }
+    // One that is not empty is not removed.
+    drop(may_write().and_then(|()| fs::remove_dir(folder)));
 }
 
 pub(crate) fn create_folders(path: &Path) -> io::Result<()> {

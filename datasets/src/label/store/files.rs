@@ -130,11 +130,6 @@ impl State {
         Ok(found)
     }
 
-    /// The recorded hash of a file.
-    pub fn recorded_hash(&self, file: &str) -> Option<String> {
-        self.files.get(file)?.hash.clone()
-    }
-
     /// The recorded meaning of a file.
     pub fn recorded_meaning(&self, file: &str) -> Option<Meaning> {
         self.files.get(file).map(|entry| entry.meaning)
@@ -262,7 +257,7 @@ impl State {
     /// Whether a file is as it was merged from a shard.
     pub fn is_merged(&self, file: &str) -> Result<bool> {
         let on_disk = hash_on_disk(&self.root.join(file))?;
-        Ok(self.recorded_hash(file).is_some_and(|recorded| recorded == merged(on_disk.as_deref())))
+        Ok(self.is_recorded_as(file, &merged(on_disk.as_deref())))
     }
 
     /// Records that what is there is ours.

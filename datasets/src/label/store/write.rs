@@ -17,7 +17,7 @@ use crate::label::store::data_set::DataSet;
 use crate::label::store::disk;
 use crate::label::store::files::Owner;
 use crate::label::store::journal::{Entry, Journal};
-use crate::label::store::layout::COCO_FILES;
+use crate::label::store::layout::{COCO_FILES, whole_files};
 use crate::label::store::placer::{Placer, resumable};
 use ocelli::{Error, ErrorKind, Result};
 
@@ -117,10 +117,7 @@ impl DataSet {
     ) -> Result<()> {
         let Self { journal, placer, set, .. } = self;
         let in_set: HashSet<&str> = set.files().iter().map(|file| file.name.as_str()).collect();
-        let mut others: Vec<_> =
-            journal.entries().filter(|(name, _)| !in_set.contains(name.as_str())).collect();
-        others.sort_unstable_by_key(|(name, _)| *name);
-        for (name, entry) in others {
+        for (name, entry) in journal.entries().filter(|(name, _)| !in_set.contains(name.as_str())) {
             check_cancelled()?;
             let labelled = journal.read_labelled(entry)?;
             if placer.keep_or_remove(name, labelled.as_ref())? {
@@ -306,6 +303,9 @@ pub(crate) fn place_whole_files(
     set: &ImageSet,
     placer: &mut Placer,
 ) -> Result<Vec<PathBuf>> {
+    if whole_files().all(|(_, format)| !placer.options.has(format)) {
+        return Ok(Vec::new());
+    }
     let has_validation = has_validation(placer, journal, set);
     let mut files = Vec::new();
     let videos = Videos::of(journal.frames(set))?;
