@@ -23,13 +23,14 @@ use crate::label::{CorrectedSet, Format, Labels, SetImage};
 const SEQUENCES: u64 = 400;
 const STEPS: u64 = 14;
 const NAMES: u64 = 4;
-const FORMATS: [&[Format]; 6] = [
+const FORMATS: [&[Format]; 7] = [
     &[Format::Yolo],
     &[Format::Yolo, Format::YoloSeg],
     &[Format::Yolo, Format::Coco],
     &[Format::Yolo, Format::YoloSeg, Format::Coco],
     &[Format::Coco],
     &[Format::Yolo, Format::Voc],
+    &[Format::Yolo, Format::Masks],
 ];
 
 /// A file that a person wrote.

@@ -126,7 +126,6 @@ impl State {
                 found.push(file.clone());
             }
         }
-        found.sort();
         Ok(found)
     }
 
@@ -168,7 +167,6 @@ impl State {
                 found.push(file.clone());
             }
         }
-        found.sort();
         Ok(found)
     }
 
@@ -210,7 +208,6 @@ impl State {
                 found.push((file.clone(), self.owner_of(file, Some(&hash))));
             }
         }
-        found.sort_by(|(a, _), (b, _)| a.cmp(b));
         Ok(found)
     }
 

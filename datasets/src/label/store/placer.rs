@@ -242,16 +242,14 @@ impl Placer {
         let folder = masks_folder(&record.name, validation);
         let meaning = self.meaning(Some(Format::Masks));
         if self.masked.insert(record.name.clone()) {
-            let names = std::mem::take(&mut self.file_names);
-            let placed = mask_files(record, &names).try_for_each(|(name, bytes)| {
+            if record.instances.iter().any(|instance| instance.mask.is_some()) {
+                self.create_folder_of(&self.root.join(&folder).join("any"))?;
+            }
+            for (name, bytes) in mask_files(record, &self.file_names) {
                 let file = format!("{folder}{name}");
-                self.create_folder_of(&self.root.join(&file))?;
                 let owner = self.state.place_bytes(&file, meaning, &bytes?).map_err(resumable)?;
                 is_corrected |= owner == Owner::Person;
-                Ok(())
-            });
-            self.file_names = names;
-            placed?;
+            }
         }
         // Those of instances that are not found any more.
         let mut counts = vec![0; self.file_names.len()];
