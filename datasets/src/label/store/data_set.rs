@@ -8,9 +8,10 @@ use serde_json::Value;
 
 use crate::label::class_map::ClassMap;
 use crate::label::images::{ImageFile, ImageSet, Shard};
-use crate::label::record::{Record, identity};
+use crate::label::record::Record;
 use crate::label::settings::DataSetOptions;
 use crate::label::source::content_of;
+use crate::label::source::identity;
 use crate::label::store::conflicts::{check_conflicts, discard_corrections};
 use crate::label::store::files::ClassHashes;
 use crate::label::store::folder::{Contents, OutputFolder};

@@ -8,7 +8,6 @@
 //! one the rename is done, so that a file which is missing was removed by the person. A file that is to be removed gets a
 //! temporary name before the record says so, and its own again after a stop in between.
 
-mod hash;
 mod meaning;
 mod recover;
 
@@ -19,13 +18,12 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use crate::label::store::disk;
+use crate::label::disk;
+use crate::label::hash::{hash_of_bytes, hash_of_file, hash_of_text, hash_on_disk};
 use crate::label::store::state::{Event, State};
 use ocelli::atomic_file::sync_folder;
 use ocelli::{Error, Result};
 
-use hash::hash_of_file;
-pub(crate) use hash::{hash_of_bytes, hash_of_text, hash_on_disk};
 pub(crate) use meaning::{ClassHashes, Meaning};
 
 /// Files that wait for their rename, to sync the record once for all of them.

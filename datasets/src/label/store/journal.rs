@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::label::class_map::{Class, ClassMap};
+use crate::label::disk;
 use crate::label::images::ImageSet;
 use crate::label::record::{Record, check_name};
-use crate::label::store::disk;
 use crate::label::store::log::{Kind, Log, Span};
 use ocelli::atomic_file::sync_folder;
 use ocelli::{Error, ErrorKind, Result};

@@ -5,9 +5,9 @@ use std::path::Path;
 use ocelli::{Error, Result};
 
 use super::Placer;
-use crate::label::record::identity;
+use crate::label::disk;
 use crate::label::settings::{Format, ImageMode};
-use crate::label::store::disk;
+use crate::label::source::identity;
 use crate::label::store::files::Owner;
 use crate::label::store::layout::{COPIES, copy_name, is_dropped};
 

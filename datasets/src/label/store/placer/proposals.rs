@@ -2,10 +2,10 @@
 
 use ocelli::Result;
 
-use super::{Placer, resumable};
+use super::Placer;
+use crate::label::disk::{self, resumable};
 use crate::label::record::Record;
 use crate::label::settings::Format;
-use crate::label::store::disk;
 use crate::label::store::files::Meaning;
 use crate::label::store::layout::PROPOSALS;
 

@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, Seek, SeekFrom, Write};
 use std::path::Path;
 
 use ocelli::atomic_file::write_atomically;
-use ocelli::{Error, Result};
+use ocelli::{Error, ErrorKind, Result};
 
 /// Starts a file, or empties it.
 pub(crate) fn create(path: &Path) -> io::Result<File> {
@@ -92,6 +92,15 @@ pub(crate) fn link(source: &Path, path: &Path) -> io::Result<()> {
 #[cfg(windows)]
 pub(crate) fn link(source: &Path, path: &Path) -> io::Result<()> {
     std::os::windows::fs::symlink_file(source, path)
+}
+
+/// Adds to an I/O error that no work is lost.
+pub(crate) fn resumable(error: Error) -> Error {
+    if error.kind() != ErrorKind::Io {
+        return error;
+    }
+    let message = format!("{error}; finished images are kept, and running it again continues from there");
+    Error::new(ErrorKind::Io, message).with_source(error)
 }
 
 fn may_write() -> io::Result<()> {
