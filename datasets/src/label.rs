@@ -19,8 +19,10 @@
 mod correct;
 #[cfg(test)]
 mod corrections;
+mod disk;
 mod find;
 mod formats;
+mod hash;
 mod images;
 #[cfg(test)]
 mod lost_work;
@@ -39,10 +41,11 @@ mod store;
 mod video;
 
 pub(crate) use correct::{AllLabels, all_labels, is_changed};
-pub use correct::{CorrectedSet, LabelledInstance, Labels, SetImage};
+pub use correct::{CorrectedSet, Labels, SetImage};
 pub use find::{find_images, list_images};
 pub(crate) use formats::yolo_line::parse_labels;
-pub use images::{FoundImage, ImageFile, ImageSet, Shard};
+pub use images::{FoundImage, ImageFile, ImageSet, Shard, VideoFrame};
+pub use record::LabelledInstance;
 pub use run::{LabelEvent, LabelJob, SPILL_BYTES};
 pub use settings::{DataSetOptions, Format, ImageMode, LabelSettings, Tracking};
 pub use source::open_image;
@@ -50,4 +53,4 @@ pub use store::{ClassCount, Existing, Summary, data_set_around, merge};
 #[cfg(feature = "test-support")]
 #[doc(hidden)]
 pub use store::{check_journal, check_state};
-pub use video::{LabelVideo, VideoFrame};
+pub use video::LabelVideo;

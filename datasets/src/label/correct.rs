@@ -4,20 +4,20 @@
 
 mod coco;
 mod everything;
-mod shown;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use ocelli::{BoundingBox, Error, ErrorKind, Mask, Result};
+use ocelli::{BoundingBox, Error, ErrorKind, Result};
 
 use crate::label::formats::yolo_line::{self, Line};
-use crate::label::images::{ImageSet, hash_of};
-use crate::label::record::identity;
+use crate::label::hash::hash_of_text;
+use crate::label::images::{ImageSet, image_id};
+use crate::label::record::LabelledInstance;
 use crate::label::settings::Format;
 use crate::label::source;
-use crate::label::store::files::hash_of_text;
+use crate::label::source::identity;
 use crate::label::store::journal::{Journal, classes_of};
 use crate::label::store::layout::{image_path, label_path};
 use crate::label::store::placer::Placer;
@@ -26,10 +26,9 @@ use crate::label::store::{Contents, OutputFolder, STATE_FOLDER, journal_path};
 use ocelli::classes::ClassMap;
 
 pub(crate) use everything::{AllLabels, all_labels, is_changed};
-pub(crate) use shown::as_corrected;
 
 /// A labelled data set that a person looks at and corrects. It is read again whenever it changes.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct CorrectedSet {
     root: PathBuf,
     classes: Vec<String>,
@@ -68,29 +67,6 @@ pub struct Labels {
     pub instances: Vec<LabelledInstance>,
 }
 
-/// One instance in a label file.
-#[derive(Clone, Debug, PartialEq)]
-pub struct LabelledInstance {
-    /// The line that it comes from, or in a data set of COCO alone its place among the image's instances, from 0; `None`
-    /// for a new one.
-    pub line: Option<usize>,
-    /// The class, from 0.
-    pub class: usize,
-    /// In pixels of the upright image.
-    pub bbox: BoundingBox,
-    /// The points of its polygon or of its mask's outline, `[x, y]` in pixels, if it has one. Ignored when it is saved: what
-    /// the line has moves with the box, and a new instance in a data set with masks is a rectangle.
-    pub polygon: Option<Vec<[f32; 2]>>,
-    /// Pixels that a person gives it, as large as the upright image: they replace what the line has, and the box is theirs. `None`
-    /// in labels that are read.
-    pub mask: Option<Mask>,
-}
-
-/// The id of an image, by its name.
-pub(super) fn image_id(name: &str) -> String {
-    format!("{:016x}", hash_of(name, 0))
-}
-
 /// An open data set.
 struct Opened {
     folder: OutputFolder,
@@ -114,13 +90,7 @@ impl CorrectedSet {
                 "no such folder"
             });
         }
-        let mut set = Self {
-            root: root.to_owned(),
-            classes: Vec::new(),
-            images: Vec::new(),
-            by_id: HashMap::new(),
-            journal: (0, 0),
-        };
+        let mut set = Self { root: root.to_owned(), ..Self::default() };
         if State::load(root)?.contents().is_none() {
             return refuse("its labelling has not started; run the command that labels it first");
         }
@@ -151,15 +121,12 @@ impl CorrectedSet {
         self.journal = identity(&path);
         let (journal, settings) = Journal::open_existing(&path)?;
         let classes = classes_of(&settings).unwrap_or_default();
-        let mut names: Vec<String> = journal.names().map(str::to_owned).collect();
-        names.sort();
-        let mut images = Vec::with_capacity(names.len());
-        for name in names {
-            let Some(entry) = journal.entry(&name) else { continue };
+        let mut images = Vec::new();
+        for (name, entry) in journal.entries() {
             let Some(record) = journal.read_labelled(entry)? else { continue };
             images.push(SetImage {
-                id: image_id(&name),
-                name,
+                id: image_id(name),
+                name: name.clone(),
                 width: record.width,
                 height: record.height,
                 source: record.source,

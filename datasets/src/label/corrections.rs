@@ -7,9 +7,9 @@ use ocelli::classes::ClassMap;
 use ocelli::{BoundingBox, Detection, Error, ErrorKind, Mask, Result};
 use serde_json::{Value, json};
 
-use crate::label::record::identity;
+use crate::label::disk::WRITES_LEFT;
 use crate::label::run::Seen;
-use crate::label::store::disk::WRITES_LEFT;
+use crate::label::source::identity;
 use crate::label::{
     DataSetOptions, Existing, Format, ImageMode, ImageSet, LabelJob, LabelSettings, Shard, Summary,
     find_images, merge,

@@ -7,9 +7,17 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::label::video::VideoFrame;
 use ocelli::image::has_unsupported_extension;
 use ocelli::{Error, ErrorKind, Result};
+
+/// Which frame of which video an image is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VideoFrame {
+    /// The path of the video: a file, or a folder of pictures.
+    pub video: String,
+    /// The index of the frame in the video, from 0.
+    pub index: u64,
+}
 
 /// An image that was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -160,6 +168,11 @@ impl ImageSet {
 pub(super) fn hash_of(name: &str, at: usize) -> u64 {
     let digest = Sha256::digest(name.as_bytes());
     digest[at..at + 8].iter().fold(0, |value, &byte| value << 8 | u64::from(byte))
+}
+
+/// The id of an image, by its name.
+pub(crate) fn image_id(name: &str) -> String {
+    format!("{:016x}", hash_of(name, 0))
 }
 
 /// The normal components of a path, separated by `/`.

@@ -1,14 +1,12 @@
 //! The record of a labelled image: one line of the journal.
 
 use std::path::{Component, Path, PathBuf};
-use std::time::UNIX_EPOCH;
 
 use serde::{Deserialize, Serialize};
 
-use ocelli::Mask;
+use ocelli::{BoundingBox, Mask};
 
-use crate::label::source::member_identity;
-use crate::label::video::VideoFrame;
+use crate::label::images::VideoFrame;
 
 /// An instance of a class in an image.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -26,6 +24,24 @@ pub struct Instance {
     /// In a frame of a video, the number of the object in all frames of this video, from 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub track: Option<u64>,
+}
+
+/// One instance in a label file.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LabelledInstance {
+    /// The line that it comes from, or in a data set of COCO alone its place among the image's instances, from 0; `None`
+    /// for a new one.
+    pub line: Option<usize>,
+    /// The class, from 0.
+    pub class: usize,
+    /// In pixels of the upright image.
+    pub bbox: BoundingBox,
+    /// The points of its polygon or of its mask's outline, `[x, y]` in pixels, if it has one. Ignored when it is saved: what
+    /// the line has moves with the box, and a new instance in a data set with masks is a rectangle.
+    pub polygon: Option<Vec<[f32; 2]>>,
+    /// Pixels that a person gives it, as large as the upright image: they replace what the line has, and the box is theirs. `None`
+    /// in labels that are read.
+    pub mask: Option<Mask>,
 }
 
 /// One image, with its instances or the reason why it could not be labelled.
@@ -85,14 +101,4 @@ pub(super) fn check_name(name: &str) -> Result<(), String> {
         return Ok(());
     }
     Err(format!("name \"{name}\": expected a relative path without `..`"))
-}
-
-/// Size and time of the last change of a file; zeros if they are unknown.
-pub(super) fn identity(path: &Path) -> (u64, u64) {
-    path.metadata().map_or_else(|_| member_identity(path).unwrap_or_default(), |meta| identity_of(&meta))
-}
-
-pub(super) fn identity_of(meta: &std::fs::Metadata) -> (u64, u64) {
-    let since = meta.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
-    (meta.len(), since.map_or(0, |since| since.as_nanos() as u64))
 }

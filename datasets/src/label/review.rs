@@ -9,14 +9,10 @@ use image::imageops::{self, FilterType};
 use image::{Rgb, RgbImage};
 use ocelli_tracking::BoundingBox;
 
-use crate::label::correct::{as_corrected, image_id};
-use crate::label::images::hash_of;
+use crate::label::disk::{self, resumable};
+use crate::label::images::{hash_of, image_id};
 use crate::label::record::Record;
 use crate::label::source::open_image;
-use crate::label::store::disk;
-use crate::label::store::journal::Journal;
-use crate::label::store::placer::Placer;
-use crate::label::store::write::write_csv;
 use ocelli::Detection;
 use ocelli::draw::Annotator;
 use ocelli::{Error, Result};
@@ -104,14 +100,15 @@ impl Review {
         }
     }
 
-    /// Writes `review/`: the list of all images with a low score, that of the sample, the pages, and `index.html`.
+    /// Writes `review/`, with records that `read` gives by name: the list of all images with a low score, that of the sample, the pages, and `index.html`.
     pub fn write(
         mut self,
-        journal: &Journal,
-        placer: &Placer,
+        root: &Path,
+        classes: &[Arc<str>],
+        read: &dyn Fn(&str) -> Result<Option<Record>>,
         check_cancelled: &mut dyn FnMut() -> Result<()>,
     ) -> Result<Vec<PathBuf>> {
-        let folder = placer.root().join("review");
+        let folder = root.join("review");
         disk::create_folders(&folder).map_err(|e| Error::io("cannot create the folder", &folder, e))?;
         let least = |candidate: &Candidate| candidate.least_score.unwrap_or(0.0);
         self.low_scores.sort_by(|a, b| least(a).total_cmp(&least(b)).then_with(|| a.name.cmp(&b.name)));
@@ -133,7 +130,7 @@ impl Review {
             for (number, images) in images.chunks(PER_PAGE).enumerate() {
                 let name = page_name(kind, number);
                 let path = folder.join(&name);
-                let page = draw_page(images, journal, placer, &annotator, check_cancelled)?;
+                let page = draw_page(images, classes, read, &annotator, check_cancelled)?;
                 write_html(&mut html, &name, images);
                 disk::replace(&path, |file| {
                     let encoder = image::codecs::jpeg::JpegEncoder::new_with_quality(file, 88);
@@ -189,14 +186,6 @@ fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('"', "&quot;")
 }
 
-/// A path as a link: with `/`, and `%` for what is special in links.
-pub(super) fn link_to(path: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~/".contains(&byte);
-    path.bytes()
-        .map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
-        .collect()
-}
-
 /// The left or upper edge of a cell on a page.
 fn at(index: u32, cell: u32) -> u32 {
     index * (cell + GAP) + GAP
@@ -218,14 +207,34 @@ fn remove_others(folder: &Path, pages: &[PathBuf]) -> Result<()> {
     Ok(())
 }
 
+/// Writes a table, with quotes around the cells that need them.
+pub(crate) fn write_csv(path: &Path, header: &str, rows: impl Iterator<Item = Vec<String>>) -> Result<()> {
+    disk::replace(path, |file| {
+        writeln!(file, "{header}")?;
+        for row in rows {
+            let cells: Vec<String> = row.iter().map(|cell| quoted(cell)).collect();
+            writeln!(file, "{}", cells.join(","))?;
+        }
+        Ok(())
+    })
+    .map_err(resumable)
+}
+
+fn quoted(cell: &str) -> String {
+    if cell.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", cell.replace('"', "\"\""))
+    } else {
+        cell.to_owned()
+    }
+}
+
 fn draw_page(
     images: &[Candidate],
-    journal: &Journal,
-    placer: &Placer,
+    classes: &[Arc<str>],
+    read: &dyn Fn(&str) -> Result<Option<Record>>,
     annotator: &Annotator,
     check_cancelled: &mut dyn FnMut() -> Result<()>,
 ) -> Result<RgbImage> {
-    let labels: Vec<Arc<str>> = placer.class_names().map(Arc::from).collect();
     let rows = (images.len() as u32).div_ceil(COLUMNS);
     let columns = COLUMNS.min(images.len() as u32);
     let mut page = RgbImage::from_pixel(at(columns, CELL.0), at(rows, CELL.1), BACKGROUND);
@@ -234,8 +243,7 @@ fn draw_page(
         let (left, top) = (at(index as u32 % COLUMNS, CELL.0), at(index as u32 / COLUMNS, CELL.1));
         let caption = [left, top + PICTURE.1, CELL.0, CAPTION].map(|edge| edge as f32);
         annotator.draw_caption(&mut page, name, caption, TEXT);
-        let Some(entry) = journal.entry(name) else { continue };
-        let record = as_corrected(placer, journal.read(entry)?, &mut Vec::new());
+        let Some(record) = read(name)? else { continue };
         // If the file was removed since it was labelled, its cell stays empty.
         let Ok(image) = open_image(&record.source) else { continue };
         let mut image = image.into_rgb_image();
@@ -246,7 +254,7 @@ fn draw_page(
                 let [x1, y1, x2, y2] = instance.bbox;
                 Detection {
                     class_id: instance.class,
-                    label: labels[instance.class].clone(),
+                    label: classes[instance.class].clone(),
                     score: instance.score,
                     bbox: BoundingBox::new(x1, y1, x2, y2),
                     mask: record.mask(instance),

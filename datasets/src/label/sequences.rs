@@ -17,19 +17,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use crate::label::corrections::{Place, Run, copies, place_of, row_of};
-use crate::label::store::disk::REFUSES_HARD_LINKS;
+use crate::label::disk::REFUSES_HARD_LINKS;
 use crate::label::{CorrectedSet, Format, Labels, SetImage};
 
 const SEQUENCES: u64 = 400;
 const STEPS: u64 = 14;
 const NAMES: u64 = 4;
-const FORMATS: [&[Format]; 6] = [
+const FORMATS: [&[Format]; 7] = [
     &[Format::Yolo],
     &[Format::Yolo, Format::YoloSeg],
     &[Format::Yolo, Format::Coco],
     &[Format::Yolo, Format::YoloSeg, Format::Coco],
     &[Format::Coco],
     &[Format::Yolo, Format::Voc],
+    &[Format::Yolo, Format::Masks],
 ];
 
 /// A file that a person wrote.
@@ -102,7 +103,8 @@ impl Sequence {
             place: Place::new(),
             run,
             random: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
-            next: 0,
+            // Size and time tell pictures apart, and two may be written at once: none is as long as one that is bad.
+            next: "bad".len(),
             person: BTreeMap::new(),
             saved: BTreeMap::new(),
             handled: BTreeMap::new(),

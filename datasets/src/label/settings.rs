@@ -1,15 +1,12 @@
 //! The settings of labelling, and the options of the files.
 
 use std::fmt;
-use std::path::Path;
 use std::str::FromStr;
 
 use ocelli_export::contract::Manifest;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::label::store::journal::is_growing;
-use crate::label::store::journal_path;
 use ocelli::classes::{Class, ClassMap};
 use ocelli::postprocess::PostProcessOptions;
 use ocelli::tiles::Tiling;
@@ -178,18 +175,6 @@ impl LabelSettings {
             }
             let nms = class.nms.unwrap_or(self.nms);
             options.nms = Some(options.nms.unwrap_or(0.0).max(nms));
-        }
-        options
-    }
-
-    /// As [`post_processing`](Self::post_processing), for a data set in this folder. If classes are added to one, not all
-    /// classes are looked for in every image, so that prompts have other numbers: the lowest threshold applies to all, and the
-    /// threshold of each class afterwards.
-    pub fn post_processing_for(&self, output: &Path) -> PostProcessOptions {
-        let mut options = self.post_processing();
-        if is_growing(&journal_path(output), self.classes.classes.len()) {
-            let thresholds = std::mem::take(&mut options.class_confidence).into_values();
-            options.confidence = thresholds.fold(options.confidence, f32::min);
         }
         options
     }

@@ -12,8 +12,8 @@ use ocelli::image::Image;
 use ocelli::tiles::PictureFile;
 use ocelli::{Error, ErrorKind, Result};
 
-use crate::label::formats::tar_file::TarFile;
-use crate::label::store::files::hash_of_bytes;
+use crate::label::formats::tar_file::{TarFile, identity_of};
+use crate::label::hash::hash_of_bytes;
 
 /// Whether a file is taken for a tar file, by its name.
 pub(super) fn has_tar_extension(path: impl AsRef<Path>) -> bool {
@@ -49,9 +49,14 @@ fn member_of(path: &Path) -> Option<(Arc<TarFile>, String)> {
 }
 
 /// Size of a member and time of the last change; `None` for other paths.
-pub(super) fn member_identity(path: &Path) -> Option<(u64, u64)> {
+fn member_identity(path: &Path) -> Option<(u64, u64)> {
     let (tar, name) = member_of(path)?;
     tar.identity(&name)
+}
+
+/// Size and time of the last change of a file; zeros if they are unknown.
+pub(crate) fn identity(path: &Path) -> (u64, u64) {
+    path.metadata().map_or_else(|_| member_identity(path).unwrap_or_default(), |meta| identity_of(&meta))
 }
 
 /// Whether an image can be opened; opening a pipe would block.

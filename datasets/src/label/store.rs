@@ -3,11 +3,10 @@
 //!
 //! Two logs are on disk. The [journal] has what was found, a line for each image: it is large, and a restart makes it again.
 //! The [state] has what must not be lost: which files are ours, which images there are, and what a person saved. Both are
-//! instances of one [log], and whatever is written goes through one [disk].
+//! instances of one [log], and whatever is written goes through the [disk](super::disk).
 
 mod conflicts;
 mod data_set;
-pub(in crate::label) mod disk;
 pub(in crate::label) mod files;
 mod folder;
 mod images;
@@ -26,6 +25,7 @@ pub use folder::data_set_around;
 pub(in crate::label) use folder::{Contents, OutputFolder, STATE_FOLDER, journal_path};
 #[cfg(feature = "test-support")]
 pub use journal::check_journal;
+pub(in crate::label) use journal::is_growing;
 pub use merge::merge;
 #[cfg(feature = "test-support")]
 pub use state::check_state;

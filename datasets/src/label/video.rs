@@ -10,22 +10,12 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use ocelli::sink::write_picture;
 use ocelli::{Error, ErrorKind, Frame, Result, Source};
-use serde::{Deserialize, Serialize};
 
-use crate::label::images::{FoundImage, hash_of};
-use crate::label::record::identity;
+use crate::label::disk;
+use crate::label::images::{FoundImage, VideoFrame, hash_of};
+use crate::label::source::identity;
 use crate::label::store::STATE_FOLDER;
-use crate::label::store::disk;
 use crate::label::store::placer::is_time_of;
-
-/// Which frame of which video an image is.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct VideoFrame {
-    /// The path of the video: a file, or a folder of pictures.
-    pub video: String,
-    /// The index of the frame in the video, from 0.
-    pub index: u64,
-}
 
 type Open = Box<dyn Fn() -> Result<Box<dyn Source>> + Send + Sync>;
 

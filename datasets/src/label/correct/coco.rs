@@ -7,11 +7,11 @@ use std::io::BufReader;
 use ocelli::{BoundingBox, Error, ErrorKind, Mask, Result};
 use serde::Deserialize;
 
-use super::{CorrectedSet, LabelledInstance, Labels, Opened, SetImage};
+use super::{CorrectedSet, Labels, Opened, SetImage};
 use crate::label::formats::yolo;
 use crate::label::formats::yolo_line::{SAME, clipped};
 use crate::label::images::{ImageFile, ImageSet};
-use crate::label::record::{Instance, Record};
+use crate::label::record::{Instance, LabelledInstance, Record};
 use crate::label::store::files::Owner;
 use crate::label::store::journal::Journal;
 use crate::label::store::layout::{COCO_FILE, whole_files};

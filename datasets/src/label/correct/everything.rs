@@ -44,13 +44,7 @@ pub(crate) fn all_labels(root: &Path) -> Result<Option<AllLabels>> {
     if State::load(root)?.contents().is_none() {
         return Ok(None);
     }
-    let mut set = CorrectedSet {
-        root: root.to_owned(),
-        classes: Vec::new(),
-        images: Vec::new(),
-        by_id: std::collections::HashMap::new(),
-        journal: (0, 0),
-    };
+    let mut set = CorrectedSet { root: root.to_owned(), ..CorrectedSet::default() };
     set.read()?;
     let mut opened = set.peek(None)?;
     let (journal, _) = Journal::open_existing(&opened.folder.journal_path())?;

@@ -2,9 +2,10 @@
 
 use ocelli::{BoundingBox, ErrorKind, Mask};
 
-use super::{CorrectedSet, LabelledInstance};
+use super::CorrectedSet;
 use crate::label::corrections::{Place, Run, text_of};
 use crate::label::formats::yolo_line::Line;
+use crate::label::record::LabelledInstance;
 use crate::label::{DataSetOptions, Existing, Format};
 
 fn options(formats: &[Format]) -> DataSetOptions {

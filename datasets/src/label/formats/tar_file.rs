@@ -5,12 +5,13 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::UNIX_EPOCH;
 
 use ocelli::image::{MAX_FILE_BYTES, has_image_extension, has_unsupported_extension};
 use ocelli::{Error, Result};
 use tar::{EntryType, Header, PaxExtensions};
 
-use crate::label::record::{check_name, identity_of};
+use crate::label::record::check_name;
 
 /// The size of a header, and the unit of everything else.
 const BLOCK: u64 = 512;
@@ -105,6 +106,12 @@ impl TarFile {
         }
         Ok(bytes)
     }
+}
+
+/// Size and time of the last change of a file.
+pub(crate) fn identity_of(meta: &std::fs::Metadata) -> (u64, u64) {
+    let since = meta.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    (meta.len(), since.map_or(0, |since| since.as_nanos() as u64))
 }
 
 /// Goes through the headers.

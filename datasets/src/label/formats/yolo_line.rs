@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use ocelli::BoundingBox;
 
-use crate::label::LabelledInstance;
 use crate::label::formats::yolo;
+use crate::label::record::LabelledInstance;
 use crate::label::settings::Format;
 
 /// A box is the same if no edge moved by more pixels: the page rounds.

@@ -6,16 +6,17 @@ mod videos;
 use std::collections::HashMap;
 use std::path::Path;
 
+use ocelli::postprocess::PostProcessOptions;
 use ocelli::{Error, ErrorKind, Model, Result, prompt::MAX_CLASSES, tiles::Tiling};
 use serde_json::Value;
 
 use crate::label::images::{ImageFile, ImageSet, Shard};
-use crate::label::record::identity;
 use crate::label::run::prefetch::Prepared;
 use crate::label::run::refine::Refiner;
 use crate::label::settings::{DataSetOptions, Format, LabelSettings, Tracking};
+use crate::label::source::identity;
 use crate::label::source::is_member;
-use crate::label::store::{DataSet, Existing, Opening, OutputFolder, Summary};
+use crate::label::store::{DataSet, Existing, Opening, OutputFolder, Summary, is_growing, journal_path};
 use ocelli::classes::{ClassMap, ExemplarImage};
 pub(crate) use run::{Seen, read};
 
@@ -55,6 +56,20 @@ pub struct LabelJob {
     pub(crate) tiling: Option<Tiling>,
     /// In a row, by device.
     engine_failures: HashMap<usize, usize>,
+}
+
+impl LabelSettings {
+    /// As [`post_processing`](Self::post_processing), for a data set in this folder. If classes are added to one, not all
+    /// classes are looked for in every image, so that prompts have other numbers: the lowest threshold applies to all, and the
+    /// threshold of each class afterwards.
+    pub fn post_processing_for(&self, output: &Path) -> PostProcessOptions {
+        let mut options = self.post_processing();
+        if is_growing(&journal_path(output), self.classes.classes.len()) {
+            let thresholds = std::mem::take(&mut options.class_confidence).into_values();
+            options.confidence = thresholds.fold(options.confidence, f32::min);
+        }
+        options
+    }
 }
 
 impl LabelJob {

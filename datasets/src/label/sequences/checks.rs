@@ -78,6 +78,7 @@ impl Sequence {
             ("set/segments/", Format::YoloSeg),
             ("set/annotations", Format::Coco),
             ("set/voc/", Format::Voc),
+            ("set/masks/", Format::Masks),
         ];
         let is_left = |file: &&String| {
             let mut others = places.iter().filter(|(_, format)| !self.run.options.formats.contains(format));

@@ -7,7 +7,7 @@ use super::{
     Page, SavedImage, Sequence, Written, files_below, is_copy, labels, labels_of, picture_beside, stem_of,
 };
 use crate::label::corrections::stopping;
-use crate::label::store::disk::REFUSES_HARD_LINKS;
+use crate::label::disk::REFUSES_HARD_LINKS;
 use crate::label::store::files::aside_path;
 use crate::label::{Existing, ImageMode, LabelledInstance};
 

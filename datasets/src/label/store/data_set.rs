@@ -7,9 +7,10 @@ use ocelli::{ErrorKind, Result};
 use serde_json::Value;
 
 use crate::label::images::{ImageFile, ImageSet, Shard};
-use crate::label::record::{Record, identity};
+use crate::label::record::Record;
 use crate::label::settings::DataSetOptions;
 use crate::label::source::content_of;
+use crate::label::source::identity;
 use crate::label::store::conflicts::{check_conflicts, discard_corrections};
 use crate::label::store::files::ClassHashes;
 use crate::label::store::folder::{Contents, OutputFolder};
@@ -116,7 +117,7 @@ impl DataSet {
         let set = ImageSet::from_named(whole.files().iter().filter(is_here).cloned().collect());
         let mut placer = Placer::new(state, folder.root(), options, &whole, classes);
         let kept = match &former {
-            Some((journal, before)) => kept_images(&mut placer, journal, before, &set, classes)?,
+            Some((journal, before)) => kept_images(&mut placer, journal, before, &set)?,
             None => Vec::new(),
         };
         // The names, and what is left out, have to survive the journal.
@@ -268,23 +269,19 @@ fn kept_images(
     journal: &Journal,
     before: &Value,
     set: &ImageSet,
-    classes: &ClassMap,
 ) -> Result<Vec<(Entry, Option<u32>)>> {
     let before = classes_of(before).unwrap_or_default();
-    let (fewer, all) = (before.names().count(), classes.names().count());
-    let are_known = fewer <= all && before.names().zip(classes.names()).all(|(a, b)| a == b);
+    let (fewer, all) = (before.names().count(), placer.class_names().count());
+    let are_known = fewer <= all && before.names().zip(placer.class_names()).all(|(a, b)| a == b);
     let files: HashMap<&str, &ImageFile> =
         set.files().iter().map(|file| (file.name.as_str(), file)).collect();
-    let mut names: Vec<&str> = journal.names().collect();
-    names.sort_unstable();
     let mut kept = Vec::new();
-    for name in names {
-        let Some(entry) = journal.entry(name).filter(|entry| entry.is_labelled()) else { continue };
+    for (name, entry) in journal.entries().filter(|(_, entry)| entry.is_labelled()) {
         if !are_known {
             placer.state.change_image(name, |known| known.is_left_out = true);
             continue;
         }
-        let stays = match files.get(name) {
+        let stays = match files.get(name.as_str()) {
             Some(file) => placer.is_frozen(name, entry, identity(&file.path))?,
             None => true,
         };

@@ -8,7 +8,6 @@
 //! one the rename is done, so that a file which is missing was removed by the person. A file that is to be removed gets a
 //! temporary name before the record says so, and its own again after a stop in between.
 
-mod hash;
 mod meaning;
 mod recover;
 
@@ -19,13 +18,12 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use crate::label::store::disk;
+use crate::label::disk;
+use crate::label::hash::{hash_of_bytes, hash_of_file, hash_of_text, hash_on_disk};
 use crate::label::store::state::{Event, State};
 use ocelli::atomic_file::sync_folder;
 use ocelli::{Error, Result};
 
-use hash::hash_of_file;
-pub(crate) use hash::{hash_of_bytes, hash_of_text, hash_on_disk};
 pub(crate) use meaning::{ClassHashes, Meaning};
 
 /// Files that wait for their rename, to sync the record once for all of them.
@@ -126,13 +124,7 @@ impl State {
                 found.push(file.clone());
             }
         }
-        found.sort();
         Ok(found)
-    }
-
-    /// The recorded hash of a file.
-    pub fn recorded_hash(&self, file: &str) -> Option<String> {
-        self.files.get(file)?.hash.clone()
     }
 
     /// The recorded meaning of a file.
@@ -173,7 +165,6 @@ impl State {
                 found.push(file.clone());
             }
         }
-        found.sort();
         Ok(found)
     }
 
@@ -215,7 +206,6 @@ impl State {
                 found.push((file.clone(), self.owner_of(file, Some(&hash))));
             }
         }
-        found.sort_by(|(a, _), (b, _)| a.cmp(b));
         Ok(found)
     }
 
@@ -262,7 +252,7 @@ impl State {
     /// Whether a file is as it was merged from a shard.
     pub fn is_merged(&self, file: &str) -> Result<bool> {
         let on_disk = hash_on_disk(&self.root.join(file))?;
-        Ok(self.recorded_hash(file).is_some_and(|recorded| recorded == merged(on_disk.as_deref())))
+        Ok(self.is_recorded_as(file, &merged(on_disk.as_deref())))
     }
 
     /// Records that what is there is ours.

@@ -11,7 +11,7 @@ use ocelli::image::has_unsupported_extension;
 use serde::{Deserialize, Serialize};
 
 use crate::label::images::{ImageFile, ImageSet, split_extension};
-use crate::label::record::identity;
+use crate::label::source::identity;
 use crate::label::source::{content_of, is_readable, is_same};
 use crate::label::store::journal::Journal;
 use crate::label::store::layout::{COPIES, copy_name};

@@ -3,16 +3,16 @@
 //! The first line has the settings that determine the labels. The last line of an image replaces earlier ones, but an image
 //! that cannot be read any more keeps its last instances.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::label::disk;
 use crate::label::images::ImageSet;
 use crate::label::record::{Record, check_name};
-use crate::label::store::disk;
 use crate::label::store::log::{Kind, Log, Span};
 use ocelli::atomic_file::sync_folder;
 use ocelli::classes::{Class, ClassMap};
@@ -74,7 +74,7 @@ impl Entry {
 /// An open journal.
 pub(crate) struct Journal {
     log: Log,
-    entries: HashMap<String, Entry>,
+    entries: BTreeMap<String, Entry>,
     /// Number of classes in the settings.
     classes: Option<usize>,
 }
@@ -123,7 +123,7 @@ impl Journal {
     }
 
     fn unread(log: Log) -> Self {
-        Self { log, entries: HashMap::new(), classes: None }
+        Self { log, entries: BTreeMap::new(), classes: None }
     }
 
     /// Opens an existing journal for reading. Returns its settings, too.
@@ -202,17 +202,12 @@ impl Journal {
         self.entries.get(name)
     }
 
-    /// The names of all images that have a line.
-    pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.entries.keys().map(String::as_str)
-    }
-
     /// The names of the images whose split is on record, and whether it is for validation.
     pub fn splits(&self) -> impl Iterator<Item = (&str, bool)> {
         self.entries.iter().filter_map(|(name, entry)| Some((name.as_str(), entry.validation?)))
     }
 
-    /// The images and their last lines.
+    /// The images and their last lines, by name.
     pub fn entries(&self) -> impl Iterator<Item = (&String, &Entry)> {
         self.entries.iter()
     }
@@ -241,7 +236,7 @@ impl Journal {
 }
 
 /// Notes the line of a record, the last one of its image.
-fn remember(entries: &mut HashMap<String, Entry>, record: &Record, line: Span) {
+fn remember(entries: &mut BTreeMap<String, Entry>, record: &Record, line: Span) {
     let before = entries.remove(&record.name);
     let labelled = before.as_ref().and_then(Entry::labelled_at);
     let mut described = before.as_ref().and_then(|before| before.described);

@@ -59,6 +59,14 @@ pub(crate) fn label_path(name: &str, validation: bool) -> String {
     format!("{}/{}.txt", split(validation), split_extension(name).0)
 }
 
+/// A path as a link: with `/`, and `%` for what is special in links.
+pub(crate) fn link_to(path: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~/".contains(&byte);
+    path.bytes()
+        .map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
+        .collect()
+}
+
 /// Whether the data set gets a PNG of the image, because trainers do not read its format.
 pub(crate) fn is_converted(name: &str) -> bool {
     let extension = split_extension(name).1.to_lowercase();

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::label::store::disk;
+use crate::label::disk;
 use ocelli::{Error, ErrorKind, Result};
 
 /// What a log is called in messages, what to do if it is corrupt, and the option that does it.

@@ -238,9 +238,7 @@ fn owned_images(parts: &[Part]) -> Result<HashMap<PathBuf, Owned>> {
         let refuse =
             |why: String| Err(Error::new(ErrorKind::Mismatch, format!("cannot merge, {root}: {why}")));
         let has_found = part.state.has_found();
-        let mut entries: Vec<_> = part.journal.entries().collect();
-        entries.sort_unstable_by_key(|(name, _)| *name);
-        for (name, entry) in entries {
+        for (name, entry) in part.journal.entries() {
             let known = part.state.image(name);
             let (found, is_removed) = match known {
                 Some(known) => (known.found.clone().or((!has_found).then(|| name.clone())), known.is_removed),
@@ -390,11 +388,10 @@ fn check(parts: &[Part]) -> Result<()> {
     let mut shard_of = BTreeMap::new();
     for part in parts {
         let other = first.folder.root().display();
-        if let Some((key, here, there)) = difference("", &part.settings, &first.settings) {
-            return refuse(part, format!("its {key} is {here}, that of {other} {there}"));
-        }
         let options = |part: &Part| serde_json::to_value(&part.contents.options).unwrap_or_default();
-        if let Some((key, here, there)) = difference("", &options(part), &options(first)) {
+        let settings = difference("", &part.settings, &first.settings);
+        let differs = settings.or_else(|| difference("", &options(part), &options(first)));
+        if let Some((key, here, there)) = differs {
             return refuse(part, format!("its {key} is {here}, that of {other} {there}"));
         }
         let Some(shard) = part.contents.shard else { continue };

@@ -1,5 +1,6 @@
 //! Writes each image and its label file to their paths in the data set.
 
+mod corrected;
 mod dropped;
 mod links;
 mod pictures;
@@ -13,21 +14,23 @@ use std::time::{Duration, UNIX_EPOCH};
 use ocelli::atomic_file::sync_folder;
 use ocelli::{Error, ErrorKind, Result};
 
-use crate::label::correct::as_corrected;
+use crate::label::disk::{self, resumable};
 use crate::label::formats::mask_files::{class_names, file_name, mask_files};
 use crate::label::formats::{voc, yolo};
+use crate::label::hash::{hash_of_text, hash_on_disk};
 use crate::label::images::ImageSet;
-use crate::label::record::{Record, identity};
-use crate::label::review::link_to;
+use crate::label::record::Record;
 use crate::label::settings::{DataSetOptions, Format, ImageMode};
+use crate::label::source::identity;
 use crate::label::source::{copy_to, is_gone, is_member, is_readable, open_image};
-use crate::label::store::disk;
-use crate::label::store::files::{ClassHashes, Meaning, Owner, hash_of_text, hash_on_disk, part_path};
+use crate::label::store::files::{ClassHashes, Meaning, Owner, part_path};
 use crate::label::store::layout::{
-    COCO_FILE, VOC_IMAGES, image_path, is_converted, label_files, label_path, masks_folder, voc_image,
+    COCO_FILE, VOC_IMAGES, image_path, is_converted, label_files, label_path, link_to, masks_folder,
+    voc_image,
 };
 use crate::label::store::saved::SavedLabels;
 use crate::label::store::state::State;
+pub(crate) use corrected::as_corrected;
 use ocelli::classes::ClassMap;
 pub(crate) use pictures::{has_picture as is_copy_of, is_time_of};
 
@@ -242,16 +245,14 @@ impl Placer {
         let folder = masks_folder(&record.name, validation);
         let meaning = self.meaning(Some(Format::Masks));
         if self.masked.insert(record.name.clone()) {
-            let names = std::mem::take(&mut self.file_names);
-            let placed = mask_files(record, &names).try_for_each(|(name, bytes)| {
+            if record.instances.iter().any(|instance| instance.mask.is_some()) {
+                self.create_folder_of(&self.root.join(&folder).join("any"))?;
+            }
+            for (name, bytes) in mask_files(record, &self.file_names) {
                 let file = format!("{folder}{name}");
-                self.create_folder_of(&self.root.join(&file))?;
                 let owner = self.state.place_bytes(&file, meaning, &bytes?).map_err(resumable)?;
                 is_corrected |= owner == Owner::Person;
-                Ok(())
-            });
-            self.file_names = names;
-            placed?;
+            }
         }
         // Those of instances that are not found any more.
         let mut counts = vec![0; self.file_names.len()];
@@ -479,13 +480,4 @@ fn copy(source: &Path, part: &Path, path: &Path, is_converted: bool, changed: u6
     // Without the time, the image is copied again by the next run.
     drop(to.set_modified(UNIX_EPOCH + Duration::from_nanos(changed)));
     to.sync_all().map_err(cannot)
-}
-
-/// Adds to an I/O error that no work is lost.
-pub(crate) fn resumable(error: Error) -> Error {
-    if error.kind() != ErrorKind::Io {
-        return error;
-    }
-    let message = format!("{error}; finished images are kept, and running it again continues from there");
-    Error::new(ErrorKind::Io, message).with_source(error)
 }

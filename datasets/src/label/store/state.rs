@@ -3,7 +3,7 @@
 
 mod earlier;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -53,7 +53,7 @@ pub(crate) enum Event {
 pub(crate) struct State {
     pub(super) root: PathBuf,
     log: Log,
-    pub(super) files: HashMap<String, FileEntry>,
+    pub(super) files: BTreeMap<String, FileEntry>,
     pub(super) staged: Vec<Staged>,
     pub(super) committed: Instant,
     pub(super) images: BTreeMap<String, KnownImage>,
@@ -73,7 +73,7 @@ impl State {
         Self {
             root: root.to_owned(),
             log: Log::new(&root.join(STATE_FOLDER).join("state.jsonl"), &KIND, file),
-            files: HashMap::new(),
+            files: BTreeMap::new(),
             staged: Vec::new(),
             committed: Instant::now(),
             images: BTreeMap::new(),

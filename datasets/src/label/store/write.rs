@@ -2,23 +2,25 @@
 
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::sync::Arc;
 
-use crate::label::correct::as_corrected;
+use crate::label::disk;
+use crate::label::disk::resumable;
 use crate::label::formats::coco::CocoWriter;
 use crate::label::formats::tracks::Videos;
 use crate::label::formats::yolo;
 use crate::label::formats::youtube_vis::{YOUTUBE_VIS_FILE, write_youtube_vis};
 use crate::label::images::{ImageFile, ImageSet, split_extension};
-use crate::label::record::{Record, identity};
-use crate::label::review::Review;
+use crate::label::record::Record;
+use crate::label::review::{Review, write_csv};
 use crate::label::settings::Format;
+use crate::label::source::identity;
 use crate::label::store::data_set::DataSet;
-use crate::label::store::disk;
 use crate::label::store::files::Owner;
 use crate::label::store::journal::{Entry, Journal};
-use crate::label::store::layout::COCO_FILES;
-use crate::label::store::placer::{Placer, resumable};
+use crate::label::store::layout::{COCO_FILES, whole_files};
+use crate::label::store::placer::{Placer, as_corrected};
 use ocelli::{Error, ErrorKind, Result};
 
 /// The contents of a data set.
@@ -104,7 +106,12 @@ impl DataSet {
             summary.files.push(path);
         }
         if let Some(review) = review {
-            summary.files.extend(review.write(journal, placer, check_cancelled)?);
+            let names: Vec<Arc<str>> = placer.class_names().map(Arc::from).collect();
+            let read = |name: &str| {
+                let record = journal.entry(name).map(|entry| journal.read(entry)).transpose()?;
+                Ok(record.map(|record| as_corrected(placer, record, &mut Vec::new())))
+            };
+            summary.files.extend(review.write(&root, &names, &read, check_cancelled)?);
         }
         Ok(summary)
     }
@@ -117,10 +124,7 @@ impl DataSet {
     ) -> Result<()> {
         let Self { journal, placer, set, .. } = self;
         let in_set: HashSet<&str> = set.files().iter().map(|file| file.name.as_str()).collect();
-        let mut others: Vec<_> =
-            journal.entries().filter(|(name, _)| !in_set.contains(name.as_str())).collect();
-        others.sort_unstable_by_key(|(name, _)| *name);
-        for (name, entry) in others {
+        for (name, entry) in journal.entries().filter(|(name, _)| !in_set.contains(name.as_str())) {
             check_cancelled()?;
             let labelled = journal.read_labelled(entry)?;
             if placer.keep_or_remove(name, labelled.as_ref())? {
@@ -306,6 +310,9 @@ pub(crate) fn place_whole_files(
     set: &ImageSet,
     placer: &mut Placer,
 ) -> Result<Vec<PathBuf>> {
+    if whole_files().all(|(_, format)| !placer.options.has(format)) {
+        return Ok(Vec::new());
+    }
     let has_validation = has_validation(placer, journal, set);
     let mut files = Vec::new();
     let videos = Videos::of(journal.frames(set))?;
@@ -404,25 +411,4 @@ fn write_coco(
         }
     }
     coco.finish()
-}
-
-/// Writes a table, with quotes around the cells that need them.
-pub(crate) fn write_csv(path: &Path, header: &str, rows: impl Iterator<Item = Vec<String>>) -> Result<()> {
-    disk::replace(path, |file| {
-        writeln!(file, "{header}")?;
-        for row in rows {
-            let cells: Vec<String> = row.iter().map(|cell| quoted(cell)).collect();
-            writeln!(file, "{}", cells.join(","))?;
-        }
-        Ok(())
-    })
-    .map_err(resumable)
-}
-
-fn quoted(cell: &str) -> String {
-    if cell.contains([',', '"', '\n', '\r']) {
-        format!("\"{}\"", cell.replace('"', "\"\""))
-    } else {
-        cell.to_owned()
-    }
 }

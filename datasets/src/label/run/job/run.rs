@@ -10,10 +10,11 @@ use ocelli::{
 
 use super::{LabelEvent, LabelJob, ReadImage};
 use crate::label::images::ImageFile;
-use crate::label::record::{Record, identity};
+use crate::label::record::Record;
 use crate::label::run::prefetch::{Prepared, Preparer, in_order};
 use crate::label::run::prompts::LabelPrompts;
 use crate::label::run::turns::Turns;
+use crate::label::source::identity;
 use crate::label::source::open_regions;
 use crate::label::store::journal::Entry;
 use ocelli::classes::ClassMap;

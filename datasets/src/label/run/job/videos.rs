@@ -17,10 +17,11 @@ use ocelli::{
 use super::run::{AHEAD, Found, LabelDevice, LabelStages, no_device};
 use super::{LabelEvent, LabelJob};
 use crate::label::images::ImageFile;
-use crate::label::record::{Instance, Record, identity};
+use crate::label::record::{Instance, Record};
 use crate::label::run::prefetch::{Prepared, Preparer, in_order};
 use crate::label::run::turns::Turns;
 use crate::label::settings::Tracking;
+use crate::label::source::identity;
 use crate::label::video::LabelVideo;
 use ocelli::classes::Class;
 

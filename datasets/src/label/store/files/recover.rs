@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use ocelli::atomic_file::sync_folder;
 use ocelli::{Error, Result};
 
-use super::hash::hash_of_file;
 use super::{FileEntry, PART, aside_path, part_path};
-use crate::label::store::disk;
+use crate::label::disk;
+use crate::label::hash::hash_of_file;
 use crate::label::store::state::State;
 
 impl State {

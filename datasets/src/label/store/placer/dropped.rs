@@ -5,9 +5,9 @@ use std::path::Path;
 use ocelli::{Error, Result};
 
 use super::Placer;
-use crate::label::record::identity;
+use crate::label::disk;
 use crate::label::settings::{Format, ImageMode};
-use crate::label::store::disk;
+use crate::label::source::identity;
 use crate::label::store::files::Owner;
 use crate::label::store::layout::{COPIES, copy_name, is_dropped};
 
@@ -46,20 +46,10 @@ impl Placer {
         }
         if !removed.is_empty() {
             for folder in ["labels", "images", "segments", "voc", "masks", "added"] {
-                remove_empty_folders(&self.root.join(folder));
+                disk::remove_empty_folders(&self.root.join(folder));
             }
             self.folders.clear();
         }
         Ok(removed)
     }
-}
-
-/// Removes the folders without files in a folder, and itself if it has none.
-fn remove_empty_folders(folder: &Path) {
-    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
-        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            remove_empty_folders(&entry.path());
-        }
-    }
-    disk::remove_empty_folder(folder);
 }

@@ -4,8 +4,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::Placer;
+use crate::label::disk;
 use crate::label::settings::Format;
-use crate::label::store::disk;
 use crate::label::store::folder::STATE_FOLDER;
 
 impl Placer {

@@ -6,10 +6,11 @@ use ocelli::atomic_file::sync_folder;
 use ocelli::{Error, Result};
 
 use super::{Placer, copy};
-use crate::label::record::{Record, identity};
+use crate::label::disk;
+use crate::label::record::Record;
 use crate::label::settings::Format;
+use crate::label::source::identity;
 use crate::label::source::{is_member, read};
-use crate::label::store::disk;
 use crate::label::store::files::{Owner, part_path};
 use crate::label::store::journal::Entry;
 use crate::label::store::layout::{image_path, is_converted, voc_image};

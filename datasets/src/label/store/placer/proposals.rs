@@ -2,10 +2,10 @@
 
 use ocelli::Result;
 
-use super::{Placer, resumable};
+use super::Placer;
+use crate::label::disk::{self, resumable};
 use crate::label::record::Record;
 use crate::label::settings::Format;
-use crate::label::store::disk;
 use crate::label::store::files::Meaning;
 use crate::label::store::layout::PROPOSALS;
 
@@ -55,11 +55,7 @@ impl Placer {
 
     /// The files with instances of added classes that corrected label files do not have. Empty folders are removed.
     pub fn proposals(&self) -> Result<Vec<String>> {
-        let ends = ["labels/train", "labels/val", "labels"];
-        let polygons = ["segments/labels/train", "segments/labels/val", "segments/labels", "segments"];
-        for folder in ends.into_iter().chain(polygons).chain(["voc/Annotations", "voc", ""]) {
-            disk::remove_empty_folder(&self.root.join(PROPOSALS).join(folder));
-        }
+        disk::remove_empty_folders(&self.root.join(PROPOSALS));
         self.state.ours_below(PROPOSALS)
     }
 }

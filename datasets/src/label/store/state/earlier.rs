@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 
 use super::{Event, KIND};
-use crate::label::store::disk;
+use crate::label::disk;
 use crate::label::store::folder::STATE_FOLDER;
 use crate::label::store::log::Log;
 use ocelli::{Error, Result};

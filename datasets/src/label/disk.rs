@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, Seek, SeekFrom, Write};
 use std::path::Path;
 
 use ocelli::atomic_file::write_atomically;
-use ocelli::{Error, Result};
+use ocelli::{Error, ErrorKind, Result};
 
 /// Starts a file, or empties it.
 pub(crate) fn create(path: &Path) -> io::Result<File> {
@@ -60,9 +60,15 @@ pub(crate) fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Removes a folder without files. One that is not empty stays.
-pub(crate) fn remove_empty_folder(path: &Path) {
-    drop(may_write().and_then(|()| fs::remove_dir(path)));
+/// Removes the folders without files in a folder, and itself if it has none.
+pub(crate) fn remove_empty_folders(folder: &Path) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            remove_empty_folders(&entry.path());
+        }
+    }
+    // One that is not empty is not removed.
+    drop(may_write().and_then(|()| fs::remove_dir(folder)));
 }
 
 pub(crate) fn create_folders(path: &Path) -> io::Result<()> {
@@ -86,6 +92,15 @@ pub(crate) fn link(source: &Path, path: &Path) -> io::Result<()> {
 #[cfg(windows)]
 pub(crate) fn link(source: &Path, path: &Path) -> io::Result<()> {
     std::os::windows::fs::symlink_file(source, path)
+}
+
+/// Adds to an I/O error that no work is lost.
+pub(crate) fn resumable(error: Error) -> Error {
+    if error.kind() != ErrorKind::Io {
+        return error;
+    }
+    let message = format!("{error}; finished images are kept, and running it again continues from there");
+    Error::new(ErrorKind::Io, message).with_source(error)
 }
 
 fn may_write() -> io::Result<()> {
