@@ -169,7 +169,7 @@ fn options_select_candidates() {
         ),
         ("across classes", |o| o.class_agnostic_nms = Some(0.5), LOGITS, SAME, &[(1, 1)]),
         ("at most two", |o| o.max_detections = Some(2), LOGITS, APART, &[(1, 1), (0, 0)]),
-        ("a limit of zero", |o| o.max_detections = Some(0), LOGITS, APART, &[]),
+        ("at most one", |o| o.max_detections = Some(1), LOGITS, APART, &[(1, 1)]),
         ("boxes outside or without area", |_| (), LOGITS, OUTSIDE, &[(1, 1), (0, 1)]),
         (
             "certain and impossible",

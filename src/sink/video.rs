@@ -230,7 +230,7 @@ impl VideoFile {
         })?;
         if writer.left_out() > 0 {
             tracing::warn!(
-                "{}: {} streams of sound or subtitles cannot be stored there; .mkv takes all",
+                "{}: it cannot hold {} of the source's streams of sound and subtitles; .mkv takes all",
                 shown(&self.target),
                 writer.left_out()
             );

@@ -37,6 +37,7 @@ bool is_one_of(const char *name, std::initializer_list<const char *> names) {
 // What the encoder takes that keeps most of RGB: players expect 4:2:0; of lossless encoders the pixels are kept.
 AVPixelFormat pixel_format(const AVCodec *encoder) {
   if (encoder->id == AV_CODEC_ID_FFV1) return AV_PIX_FMT_BGR0;
+  if (encoder->id == AV_CODEC_ID_MJPEG) return AV_PIX_FMT_YUVJ420P;  // JPEG has the whole range.
   const AVPixelFormat *formats = encoder->pix_fmts;
   const auto takes = [&](AVPixelFormat wanted) {
     for (const AVPixelFormat *at = formats; at != nullptr && *at != AV_PIX_FMT_NONE; ++at)
@@ -218,6 +219,8 @@ class Ffmpeg final : public Writer {
     checked(avformat_alloc_output_context2(&format_, nullptr, to.muxer, name.c_str()));
     format_->interrupt_callback = {
         [](void *self) { return static_cast<Ffmpeg *>(self)->is_out_of_patience() ? 1 : 0; }, this};
+    // What is written must not wait in a buffer for the end.
+    format_->flags |= AVFMT_FLAG_FLUSH_PACKETS;
     is_constant_ = is_one_of(to.muxer, {"avi"});
     open_encoder(to);
     stream_ = allocated(avformat_new_stream(format_, nullptr));
