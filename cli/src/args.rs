@@ -229,11 +229,11 @@ impl ModelArgs {
     /// # Errors
     /// `ErrorKind::InvalidArgument` for an unknown engine and for files that do not exist.
     pub fn options(&self) -> Result<DetectorOptions> {
+        self.check_files()?;
         self.options_on(self.engine.parse()?)
     }
 
     fn options_on(&self, kind: EngineKind) -> Result<DetectorOptions> {
-        self.check_files()?;
         let args = self.clone();
         let engine = EngineOptions {
             kind,
@@ -320,7 +320,9 @@ impl DetectorArgs {
     /// # Errors
     /// As [`options`](Self::options) and [`DetectorOptions::for_devices`].
     pub fn devices(&self) -> Result<Vec<DetectorOptions>> {
-        self.options_on(EngineKind::Auto)?.for_devices(&self.model.engine)
+        let devices = self.options_on(EngineKind::Auto)?.for_devices(&self.model.engine)?;
+        self.model.check_files()?;
+        Ok(devices)
     }
 
     /// The options on one device.
@@ -328,7 +330,9 @@ impl DetectorArgs {
     /// # Errors
     /// As [`ModelArgs::options`] and [`DetectorOptions::check`].
     pub fn options(&self) -> Result<DetectorOptions> {
-        self.options_on(self.model.engine.parse()?)
+        let options = self.options_on(self.model.engine.parse()?)?;
+        self.model.check_files()?;
+        Ok(options)
     }
 
     fn options_on(&self, kind: EngineKind) -> Result<DetectorOptions> {

@@ -289,11 +289,11 @@ fn load_device(
     let Stages { text, mut encoder, mut decoder, .. } = stages;
     drop(text);
     let detects = !prompts.is_empty();
-    if let Some((_, options)) = memory {
-        if detects {
-            decoder.set_post_processing(post_processing(options))?;
-            decoder.require_masks()?;
-        }
+    if let Some((_, options)) = memory
+        && detects
+    {
+        decoder.set_post_processing(post_processing(options))?;
+        decoder.require_masks()?;
     }
     if !low_memory {
         encoder.load()?;

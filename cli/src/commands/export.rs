@@ -85,7 +85,7 @@ pub struct ExportArgs {
     #[arg(
         long,
         value_parser = one_of::<MixedPrecision>(&[
-            "none", "accumulate", "bf16-attention", "norm-softmax", "accumulate-linear", "attention", "all",
+            "none", "accumulate", "bf16-attention", "accumulate-linear", "attention",
         ]),
         value_name = "OPERATORS",
         help_heading = PRECISION

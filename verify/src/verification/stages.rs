@@ -75,7 +75,7 @@ impl Side {
             let mut pass = Pass::default();
             match &input.pixels {
                 Pixels::Scene(image) => {
-                    encoder.encode_into(image, Wanted::default(), &mut pass.features, &mut times)?
+                    encoder.encode_into(image, Wanted::default(), &mut pass.features, &mut times)?;
                 }
                 Pixels::Random(pixels) => {
                     let wanted = Wanted::default();
