@@ -323,3 +323,24 @@ fn what_is_done_before_a_stop_can_be_trained_on() {
     job.stopped().expect("there is room");
     assert!(place.read("set/data.yaml").is_some() && place.read("set/classes.txt").is_some());
 }
+
+#[test]
+fn an_image_that_is_replaced_before_it_is_searched_for_added_classes_is_labelled_again() {
+    let mut run = Run { finds_added: true, ..Run::default() };
+    let place = labelled(&run, &[("a.png", 5), ("b.png", 6)]);
+    run.classes.push("cat");
+    let mut is_done = false;
+    let summary = place.label_while(&run, &mut || {
+        if !std::mem::replace(&mut is_done, true) {
+            replace(&place, "images/b.png", 9);
+        }
+    });
+    assert_eq!(summary.expect("they can be labelled").changed, ["b.png"]);
+    let classes = || -> Vec<String> {
+        let text = place.read("set/labels/train/b.txt").unwrap_or_default();
+        text.lines().filter_map(|line| Some(line.split_once(' ')?.0.to_owned())).collect()
+    };
+    assert_eq!(classes(), ["1"], "what was found in the earlier picture is not beside this one");
+    assert!(place.label(&run).expect("it can be labelled").changed.is_empty());
+    assert_eq!(classes(), ["0", "1"]);
+}

@@ -263,7 +263,7 @@ fn note_picture(
     let name = &file.name;
     if placer.is_edited(name, entry, now) {
         summary.edited.push(name.clone());
-    } else if !is_corrected && described != now {
+    } else if !is_corrected && (described != now || entry.classes == Some(0)) {
         summary.changed.push(name.clone());
     }
     if !is_corrected {
