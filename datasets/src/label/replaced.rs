@@ -344,3 +344,17 @@ fn an_image_that_is_replaced_before_it_is_searched_for_added_classes_is_labelled
     assert!(place.label(&run).expect("it can be labelled").changed.is_empty());
     assert_eq!(classes(), ["0", "1"]);
 }
+
+#[test]
+fn an_edited_picture_whose_source_was_moved_does_not_prevent_another_format() {
+    let mut run = Run { options: copies(), finds_added: true, ..Run::default() };
+    let mut place = labelled(&run, &[("a.png", 5), ("b.png", 6)]);
+    place.write("new", "edited");
+    std::fs::rename(place.path("new"), place.path("set/images/train/a.png")).expect("it can");
+    std::fs::rename(place.path("images"), place.path("moved")).expect("it can");
+    place.images = "moved".into();
+    run.classes.push("cat");
+    run.options.formats.push(Format::Voc);
+    assert_eq!(place.label(&run).expect("its source is there").edited, ["a.png"]);
+    assert_eq!(place.read("set/images/train/a.png").as_deref(), Some("edited"));
+}
