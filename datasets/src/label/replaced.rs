@@ -358,3 +358,17 @@ fn an_edited_picture_whose_source_was_moved_does_not_prevent_another_format() {
     assert_eq!(place.label(&run).expect("its source is there").edited, ["a.png"]);
     assert_eq!(place.read("set/images/train/a.png").as_deref(), Some("edited"));
 }
+
+#[test]
+fn a_removed_label_file_is_reported_when_its_format_is_named_again_after_the_picture_was_replaced() {
+    let (yolo, coco) = (with_formats(&[Format::Yolo]), with_formats(&[Format::Coco]));
+    let place = labelled(&yolo, &[("a.png", 5), ("b.png", 6)]);
+    place.remove("set/labels/train/a.txt");
+    place.label(&coco).expect("nothing is overwritten");
+    replace(&place, "images/a.png", 8);
+    place.label(&coco).expect("nothing is overwritten");
+    for _ in 0..2 {
+        assert_eq!(place.label(&yolo).expect("nothing is overwritten").outdated, ["a.png"]);
+        assert_eq!(place.read("set/labels/train/a.txt"), None);
+    }
+}
