@@ -323,3 +323,52 @@ fn what_is_done_before_a_stop_can_be_trained_on() {
     job.stopped().expect("there is room");
     assert!(place.read("set/data.yaml").is_some() && place.read("set/classes.txt").is_some());
 }
+
+#[test]
+fn an_image_that_is_replaced_before_it_is_searched_for_added_classes_is_labelled_again() {
+    let mut run = Run { finds_added: true, ..Run::default() };
+    let place = labelled(&run, &[("a.png", 5), ("b.png", 6)]);
+    run.classes.push("cat");
+    let mut is_done = false;
+    let summary = place.label_while(&run, &mut || {
+        if !std::mem::replace(&mut is_done, true) {
+            replace(&place, "images/b.png", 9);
+        }
+    });
+    assert_eq!(summary.expect("they can be labelled").changed, ["b.png"]);
+    let classes = || -> Vec<String> {
+        let text = place.read("set/labels/train/b.txt").unwrap_or_default();
+        text.lines().filter_map(|line| Some(line.split_once(' ')?.0.to_owned())).collect()
+    };
+    assert_eq!(classes(), ["1"], "what was found in the earlier picture is not beside this one");
+    assert!(place.label(&run).expect("it can be labelled").changed.is_empty());
+    assert_eq!(classes(), ["0", "1"]);
+}
+
+#[test]
+fn an_edited_picture_whose_source_was_moved_does_not_prevent_another_format() {
+    let mut run = Run { options: copies(), finds_added: true, ..Run::default() };
+    let mut place = labelled(&run, &[("a.png", 5), ("b.png", 6)]);
+    place.write("new", "edited");
+    std::fs::rename(place.path("new"), place.path("set/images/train/a.png")).expect("it can");
+    std::fs::rename(place.path("images"), place.path("moved")).expect("it can");
+    place.images = "moved".into();
+    run.classes.push("cat");
+    run.options.formats.push(Format::Voc);
+    assert_eq!(place.label(&run).expect("its source is there").edited, ["a.png"]);
+    assert_eq!(place.read("set/images/train/a.png").as_deref(), Some("edited"));
+}
+
+#[test]
+fn a_removed_label_file_is_reported_when_its_format_is_named_again_after_the_picture_was_replaced() {
+    let (yolo, coco) = (with_formats(&[Format::Yolo]), with_formats(&[Format::Coco]));
+    let place = labelled(&yolo, &[("a.png", 5), ("b.png", 6)]);
+    place.remove("set/labels/train/a.txt");
+    place.label(&coco).expect("nothing is overwritten");
+    replace(&place, "images/a.png", 8);
+    place.label(&coco).expect("nothing is overwritten");
+    for _ in 0..2 {
+        assert_eq!(place.label(&yolo).expect("nothing is overwritten").outdated, ["a.png"]);
+        assert_eq!(place.read("set/labels/train/a.txt"), None);
+    }
+}

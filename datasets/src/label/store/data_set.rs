@@ -171,9 +171,11 @@ impl DataSet {
                 // Its labels describe the picture that stays in the data set.
                 if !self.placer.is_frozen(&file.name, &entry, now)? {
                     todo.push(file.clone());
-                } else if let Some(record) = self.journal.read_labelled(&entry)?.filter(|_| entry.failed) {
-                    // It does not matter any more that the source could not be read.
-                    self.journal.append(&record)?;
+                } else if let Some(record) = self.journal.read_labelled(&entry)?
+                    && (entry.failed || record.source != file.path)
+                {
+                    // It does not matter any more that the source could not be read, or where it was.
+                    self.journal.append(&Record { source: file.path.clone(), ..record })?;
                 }
             } else if entry.source != source_hash(&file.path) {
                 // The same image at another path keeps its instances.

@@ -178,6 +178,17 @@ impl Placer {
         Ok(labels)
     }
 
+    /// The label files of an image, of any format, that a person removed, as [`corrected_labels`](Self::corrected_labels) has
+    /// them.
+    pub fn removed_labels(&self, name: &str) -> Vec<String> {
+        let formats = vec![Format::Yolo, Format::YoloSeg, Format::Voc];
+        let all = DataSetOptions { formats, ..self.options.clone() };
+        let files = label_files(&all, name, self.is_validation(name)).into_iter().map(|(file, _)| file);
+        let is_there = |file: &String| self.root.join(file).symlink_metadata().is_ok();
+        let removed = files.filter(|file| self.state.is_recorded(file) && !is_there(file));
+        removed.map(|file| format!("{file} ")).collect()
+    }
+
     /// Writes the files of an image. Files that are up to date, and those of the person, are not touched. If the image
     /// could not be read, all its files stay. Returns whether a person corrected its labels.
     pub fn place(&mut self, record: &Record) -> Result<bool> {

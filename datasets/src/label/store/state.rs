@@ -222,3 +222,40 @@ pub fn check_state(path: &Path) -> Result<()> {
     state.log = Log::open_to_read(path, &KIND)?;
     state.read()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::label::images::ImageFile;
+
+    #[test]
+    fn a_log_that_is_cut_at_any_byte_has_the_events_before() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let root = folder.path();
+        std::fs::create_dir(root.join(STATE_FOLDER)).expect("a temporary folder");
+        let mut state = State::new(root);
+        state.start().expect("there is room");
+        let mut ends = vec![state.log.length()];
+        for name in ["a.png", "b/c.png", "d.png"] {
+            let file = ImageFile { path: root.join(name), name: name.into(), frame: None };
+            state.add_image(&file, (1, 2));
+            state.save_images().expect("there is room");
+            ends.push(state.log.length());
+        }
+        let path = state.log.path().to_owned();
+        let whole = std::fs::read(&path).expect("it was written");
+        let header = whole.iter().position(|byte| *byte == b'\n').expect("it has lines");
+        assert_eq!(ends.last(), Some(&(whole.len() as u64)));
+        for cut in 0..=whole.len() {
+            std::fs::write(&path, &whole[..cut]).expect("it can be written");
+            let images = State::load(root).map(|state| state.images.len());
+            let done = ends[1..].iter().filter(|end| **end <= cut as u64).count();
+            match images {
+                Ok(images) => assert!(cut > header && images == done, "{cut} bytes: {images} images"),
+                Err(error) => {
+                    assert!(cut <= header && error.kind() == ErrorKind::InvalidData, "{cut}: {error}");
+                }
+            }
+        }
+    }
+}

@@ -263,13 +263,19 @@ fn note_picture(
     let name = &file.name;
     if placer.is_edited(name, entry, now) {
         summary.edited.push(name.clone());
-    } else if !is_corrected && described != now {
+    } else if !is_corrected && (described != now || entry.classes == Some(0)) {
         summary.changed.push(name.clone());
     }
     if !is_corrected {
+        // What a person removed of a format that is not named is so when the format is named again.
+        let removed = placer.removed_labels(name);
         placer.state.change_image(name, |known| {
+            let is_other = known.identity != described;
+            known.outdated_labels.retain(|label| removed.contains(label));
+            if is_other {
+                known.outdated_labels = removed;
+            }
             known.describe(described);
-            known.outdated_labels.clear();
             known.is_removed = false;
         });
         return Ok(());

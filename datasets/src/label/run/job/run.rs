@@ -248,8 +248,11 @@ impl LabelJob {
     /// Adds the instances of an earlier run to those of the classes that were added since.
     fn add_known(&mut self, first: usize, record: &mut Record) -> Result<()> {
         let Some(entry) = self.data.entry(&record.name).filter(|_| first > 0) else { return Ok(()) };
-        // An image that changed since is labelled with all classes by the next run.
-        record.classes = (entry.identity != record.identity).then_some(0);
+        if entry.identity != record.identity {
+            // What was found before is about another picture. The next run labels this one with all classes.
+            record.classes = Some(0);
+            return Ok(());
+        }
         let known = self.data.read(entry)?.instances;
         record.instances.extend(known.into_iter().filter(|instance| instance.class < first));
         record.instances.sort_by(|a, b| b.score.total_cmp(&a.score));
