@@ -77,6 +77,27 @@ fn names(folder: PathBuf) -> Vec<String> {
 /// For runs whose detections do not matter: the detector sees one frame.
 const ONE_DETECTION: &str = "--detect-every 1000 --confidence 1";
 
+/// An MP4 file with its index behind the frames, as cameras write it.
+fn index_last(bytes: &[u8]) -> Vec<u8> {
+    let number = |at: usize| u32::from_be_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
+    let (mut index, mut rest, mut at) = (Vec::new(), Vec::new(), 0);
+    while at < bytes.len() {
+        let size = number(at) as usize;
+        let to = if &bytes[at + 4..at + 8] == b"moov" { &mut index } else { &mut rest };
+        to.extend_from_slice(&bytes[at..at + size]);
+        at += size;
+    }
+    let moved = index.len() as u32;
+    let places = |table: &[u8]| table.windows(4).position(|window| window == b"stco");
+    let table = places(&index).expect("chunks have places") + 8;
+    let count = u32::from_be_bytes(index[table..table + 4].try_into().expect("four bytes")) as usize;
+    for place in index[table + 4..].chunks_exact_mut(4).take(count) {
+        let before = u32::from_be_bytes((&*place).try_into().expect("four bytes"));
+        place.copy_from_slice(&(before - moved).to_be_bytes());
+    }
+    [rest, index].concat()
+}
+
 /// Writes the drawn scene of the program as a video.
 fn draw_video(place: &Place, name: &str, frames: u64) {
     let scene = "--classes moon --scene-size 320x240";

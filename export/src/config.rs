@@ -192,7 +192,7 @@ impl ModelConfig {
     /// `detector_config`) or of a detector saved on its own. Missing keys have the defaults of `transformers`.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`] if the file cannot be read, [`ErrorKind::InvalidData`] if a key has the wrong type or two keys
+    /// [`ErrorKind::Io`](ocelli_error::ErrorKind::Io) if the file cannot be read, [`ErrorKind::InvalidData`](ocelli_error::ErrorKind::InvalidData) if a key has the wrong type or two keys
     /// contradict each other; the message names the key.
     pub fn read(path: &Path) -> Result<Self> {
         let text = read_text(path, "the configuration")?;

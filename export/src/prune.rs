@@ -79,7 +79,7 @@ impl Pruning {
     /// The pruning of this name: `sbp-8` or `sbp-16` without 8 or 16 branches, `blocks-16` without 16 blocks.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] for another name.
+    /// [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) for another name.
     pub fn preset(name: &str) -> Result<Self> {
         let Some((_, blocks, branches)) = PRESETS.iter().find(|(known, ..)| *known == name) else {
             return Err(Error::argument("preset", name, PRESETS.map(|(known, ..)| known).join(", ")));
@@ -111,7 +111,7 @@ impl Pruning {
     /// Checks that the blocks exist, and that blocks with attention over the whole grid stay.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`]; the message names the block.
+    /// [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument); the message names the block.
     pub fn check(&self, config: &ModelConfig) -> Result<()> {
         let invalid = |parameter, message| Err(refused(message).about(parameter));
         let removes = !self.skip_blocks.is_empty() || !self.mask_blocks.is_empty();

@@ -14,7 +14,7 @@ const MAX_TEXT_BYTES: u64 = 64 << 20;
 /// messages.
 ///
 /// # Errors
-/// [`ErrorKind::Io`] if it cannot be read, [`ErrorKind::InvalidData`] if it is larger or not UTF-8.
+/// [`ErrorKind::Io`](ocelli_error::ErrorKind::Io) if it cannot be read, [`ErrorKind::InvalidData`](ocelli_error::ErrorKind::InvalidData) if it is larger or not UTF-8.
 pub fn read_text(path: &Path, what: &str) -> Result<String> {
     let failed = |e| Error::io(&format!("cannot read {what}"), path, e);
     let invalid = |why: &str| invalid(format!("cannot read {what}, {}: {why}", path.display()));

@@ -98,11 +98,11 @@ pub struct PipelineOptions {
     /// sources in [`run`](crate::PipelineBuilder::run), else [`Latency::Throughput`]. The results of frames that are not dropped are the
     /// same.
     pub latency: Option<Latency>,
-    /// Runs the detector on every `detect_every`th frame, at least 1; on every frame by default. The tracker predicts the frames in between; without a
-    /// tracker they have no results.
+    /// Runs the detector on every `detect_every`th frame, at least 1; on every frame by default. The tracker predicts the frames
+    /// in between; without a tracker they have no results.
     pub detect_every: Option<u64>,
     /// Runs the detector on frames with motion only, for cameras that do not move. A frame without motion has the detections
-    /// of the last one that the detector looked at ([`FrameOutcome::still`]), and the tracker takes them as its own.
+    /// of the last one that the detector looked at ([`still`](crate::pipeline::FrameOutcome::still)), and the tracker takes them as its own.
     pub motion_gate: Option<MotionGate>,
     /// Decodes at most this many classes per frame, at least 1. Classes with live tracks or recent detections are
     /// decoded in every frame, the others in rotation. At least a quarter of the budget, rounded up, is reserved for

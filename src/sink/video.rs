@@ -92,7 +92,7 @@ pub fn create_video(path: &Path, options: &VideoOptions) -> Result<Box<dyn Sink>
 /// The file extensions of videos that [`create_video`] can write here, found by trial.
 pub fn video_formats() -> Vec<&'static str> {
     let (Ok(folder), Ok(library)) = (tempfile::tempdir(), OpenCv::load()) else { return Vec::new() };
-    let works = |container: &Container| container.encoder(library, folder.path(), None).is_some();
+    let works = |container: &Container| container.encoder(library, folder.path(), None).is_ok();
     let all = CONTAINERS.iter().filter(|(ending, muxer, codecs)| works(&Container { ending, muxer, codecs }));
     all.map(|(ending, ..)| *ending).collect()
 }
@@ -114,8 +114,13 @@ struct Container {
 }
 
 impl Container {
-    /// The first encoder that works in this container, of a codec, or of its usual ones.
-    fn encoder(&self, library: OpenCv, folder: &Path, codec: Option<&str>) -> Option<String> {
+    /// The first encoder that works in this container, of a codec, or of its usual ones; else why the last one does not.
+    fn encoder(
+        &self,
+        library: OpenCv,
+        folder: &Path,
+        codec: Option<&str>,
+    ) -> std::result::Result<String, String> {
         let trial = folder.join(format!("trial.{}", self.ending));
         let named = codec.map(|codec| [codec]);
         let codecs = named.as_ref().map_or(self.codecs, |named| &named[..]);
@@ -128,8 +133,14 @@ impl Container {
             "rtsp" => "mpegts",
             muxer => muxer,
         };
-        let mut works = encoders.filter(|encoder| can_encode(library, &trial, muxer, encoder));
-        works.next().map(str::to_owned)
+        let mut failed = String::new();
+        for encoder in encoders {
+            match try_encoder(library, &trial, muxer, encoder) {
+                Ok(()) => return Ok(encoder.to_owned()),
+                Err(why) => failed = format!("{encoder}: {why}"),
+            }
+        }
+        Err(failed)
     }
 }
 
@@ -182,25 +193,22 @@ impl VideoFile {
         let cannot = |e| Error::io("cannot write", path, without_temporary_name(e));
         let trial = tempfile::Builder::new().prefix(".ocelli-").tempdir_in(folder).map_err(cannot)?;
         let library = OpenCv::load().map_err(|e| refuse(e.kind(), &format!("cannot write a video: {e}")))?;
-        let encoder = container.encoder(library, trial.path(), options.codec.as_deref()).ok_or_else(|| {
-            match &options.codec {
-                Some(codec) => {
-                    let names: Vec<&str> = ENCODERS.iter().map(|(name, _)| *name).collect();
-                    let why = format!(
-                        "codec {codec}: this FFmpeg has no such encoder, or {} does not take it; expected {}, or the name of \
-                         an encoder of FFmpeg",
-                        container.muxer,
-                        names.join(", ")
-                    );
-                    refuse(ErrorKind::Unavailable, &why).about("codec")
+        let encoder =
+            container.encoder(library, trial.path(), options.codec.as_deref()).map_err(|failed| {
+                let names: Vec<&str> = ENCODERS.iter().map(|(name, _)| *name).collect();
+                match &options.codec {
+                    Some(codec) => {
+                        let expected =
+                            format!("expected {}, or FFmpeg's name of an encoder", names.join(", "));
+                        let why = format!("codec {codec} in {}: {failed}; {expected}", container.muxer);
+                        refuse(ErrorKind::Unavailable, &why).about("codec")
+                    }
+                    None => {
+                        let instead = "try .avi, or pictures such as out/%06d.png";
+                        refuse(ErrorKind::Unavailable, &format!("cannot write a video, {failed}; {instead}"))
+                    }
                 }
-                None => {
-                    let why = "this FFmpeg has no encoder for it, or the folder is not writable; try .avi, or pictures such \
-                               as out/%06d.png";
-                    refuse(ErrorKind::Unavailable, why)
-                }
-            }
-        })?;
+            })?;
         let part = (!is_stream).then(|| part_of(&target, &format!(".{}", container.ending)));
         let part = part.transpose().map_err(cannot)?;
         let (options, muxer) = (options.clone(), container.muxer);
@@ -329,8 +337,8 @@ fn fit(picture: &Image, (width, height): (u32, u32)) -> Image {
     Image::from_rgb8(width, height, page.into_raw()).expect("the page has the requested size")
 }
 
-/// Whether encoding two small frames works.
-fn can_encode(library: OpenCv, path: &Path, muxer: &str, encoder: &str) -> bool {
+/// Encodes two small frames.
+fn try_encoder(library: OpenCv, path: &Path, muxer: &str, encoder: &str) -> ocelli_opencv::Result<()> {
     let recording = Recording {
         name: path,
         is_stream: false,
@@ -341,15 +349,11 @@ fn can_encode(library: OpenCv, path: &Path, muxer: &str, encoder: &str) -> bool 
         size: (64, 64),
         quality: None,
     };
-    let encode = || -> ocelli_opencv::Result<bool> {
-        let mut writer = Writer::create(library, &recording)?;
-        for frame in 0..2 {
-            writer.write(&[90; 64 * 64 * 3], Duration::from_millis(40 * frame))?;
-        }
-        writer.finish()?;
-        Ok(path.metadata().is_ok_and(|metadata| metadata.len() > 0))
-    };
-    encode().unwrap_or(false)
+    let mut writer = Writer::create(library, &recording)?;
+    for frame in 0..2 {
+        writer.write(&[90; 64 * 64 * 3], Duration::from_millis(40 * frame))?;
+    }
+    writer.finish()
 }
 
 impl Sink for VideoFile {

@@ -258,8 +258,9 @@ pub fn run(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<()> {
     let opened = plan.source.open(&names, newest, &cancellation)?;
     args.check_source(&opened, plan.given.is_some())?;
     let (info, source_names) = (opened.info().clone(), opened.names());
-    if let (Some(gate), Some(zones)) = (plan.gate.take(), &plan.zones) {
-        plan.gate = Some(gate.with_ignored(zones.ignored(&source_names)?));
+    if let Some(zones) = &plan.zones {
+        let ignored = zones.ignored(&source_names)?;
+        plan.gate = plan.gate.take().map(|gate| gate.with_ignored(ignored));
     }
     let counting = plan.zones.take().map(|zones| Counting::new(zones, &source_names)).transpose()?;
     let mut sinks = args.sinks.open(&info, source_names.len(), args.has_tracks(), &cancellation, log)?;

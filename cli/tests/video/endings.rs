@@ -190,9 +190,9 @@ fn a_limit_on_file_sizes_is_an_error() {
     let scene = "--classes dog --track --scene-size 320x240 --detect-every 4 --max-frames 40";
     succeed(&place, &format!("{scene} --max-frames 1").replacen("--max-frames 40 ", "", 1));
     for (results, words) in [
-        ("-o out.mp4", ["out.mp4", "the file is incomplete"]),
-        ("-o out.avi", ["out.avi", "the file is incomplete"]),
-        ("-o out.mkv", ["out.mkv", "the file is incomplete"]),
+        ("-o out.mp4", ["out.mp4", "too large"]),
+        ("-o out.avi", ["out.avi", "too large"]),
+        ("-o out.mkv", ["out.mkv", "too large"]),
         ("--jsonl out.jsonl", ["out.jsonl", "too large"]),
     ] {
         let mut limited = command(&place, "sh", "");

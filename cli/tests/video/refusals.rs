@@ -1,6 +1,6 @@
 //! Tables of errors: exit status and parts of the message.
 
-use super::{VIDEO, draw_video, succeed};
+use super::{VIDEO, draw_video, index_last, succeed};
 use crate::run::{Place, Refusal, refusal};
 
 #[test]
@@ -8,7 +8,8 @@ fn invalid_videos_and_arguments_are_errors() {
     let place = Place::new();
     draw_video(&place, "in.mp4", 4);
     let whole = place.read("in.mp4");
-    place.write("cut.mp4", &whole[..whole.len() / 2]);
+    let behind = index_last(&whole);
+    place.write("cut.mp4", &behind[..behind.len() / 2]);
     place.write("text.mp4", "hello");
     place.write("empty.mp4", "");
     place.write("notes", "hello");

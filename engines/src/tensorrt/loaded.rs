@@ -35,7 +35,7 @@ impl TensorRt {
     /// Building plans also needs the ONNX parser, which must be beside the library.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`] if no library is found, if it is corrupt or an unsupported version, if Ocelli's
+    /// [`ErrorKind::Unavailable`](ocelli_error::ErrorKind::Unavailable) if no library is found, if it is corrupt or an unsupported version, if Ocelli's
     /// [part](Product::part) for it is missing, or if the process has loaded another one.
     pub fn load(path: Option<&Path>) -> Result<Self> {
         LIBRARY.load_once(path, &LOADED, |path, _| {

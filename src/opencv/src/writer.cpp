@@ -252,7 +252,7 @@ class Ffmpeg final : public Writer {
     codec_->framerate = av_d2q(to.frame_rate, 1001000);
     codec_->time_base = is_constant_ ? av_inv_q(codec_->framerate) : TICKS;
     codec_->gop_size = std::max(1, static_cast<int>(std::lround(2.0 * to.frame_rate)));
-    codec_->max_b_frames = 0;
+    if (to.is_stream != 0) codec_->max_b_frames = 0;
     codec_->thread_count = static_cast<int>(std::min(16U, std::max(1U, std::thread::hardware_concurrency())));
     if ((format_->oformat->flags & AVFMT_GLOBALHEADER) != 0) codec_->flags |= AV_CODEC_FLAG_GLOBAL_HEADER;
     // Encoders without a constant quality: a tenth of a bit a pixel.
