@@ -112,6 +112,7 @@ check-all: opencv setup
 lint: opencv setup
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
+	python3 tests/mutations/run.py check
 
 doc:
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps

@@ -4,6 +4,7 @@
     tests/mutations/run.py behaviour     faults that do not hide each other, all in one build
     tests/mutations/run.py exporter      faults of the exporter, one build each (about a minute each)
     tests/mutations/run.py masklets      faults of masklet sessions, one build each (about ten seconds each)
+    tests/mutations/run.py check         whether the code of each fault, and its test, is still there (part of `make lint`)
     tests/mutations/run.py training      faults of distillation (half a minute each), after training/check.sh
 
 Works on a copy in target/mutations; a fault whose tests all pass is printed, and the exit status is 1. A test that hangs
@@ -119,7 +120,22 @@ def judge_training():
     return missed
 
 
+def check():
+    """Lines about faults whose code or test is gone."""
+    tests = "".join(path.read_text() for path in ROOT.rglob("*.rs") if "target" not in path.relative_to(ROOT).parts)
+    for fault in [*faults.BEHAVIOUR, *faults.EXPORTER, *faults.MASKLETS, *faults.TRAINING]:
+        path = ROOT / fault.file
+        if not path.is_file() or fault.old not in path.read_text():
+            yield f"{fault.name}: the code of the fault is gone from {fault.file}"
+        if fault not in faults.TRAINING and fault.test.rsplit("::")[-1] not in tests:
+            yield f"{fault.name}: there is no test {fault.test}"
+
+
 def main():
+    if sys.argv[1:] == ["check"]:
+        gone = list(check())
+        print("".join(f"{line}; adapt tests/mutations/faults.py\n" for line in gone), end="")
+        sys.exit(1 if gone else 0)
     if sys.argv[1:] == ["training"]:
         missed = judge_training()
         print(f"{len(faults.TRAINING) - missed} of {len(faults.TRAINING)} faults were noticed")
