@@ -44,7 +44,11 @@ readers() {
 without-libraries() { python3 tests/without_libraries.py cargo test "${features[@]}"; }
 
 # Tests that the gate leaves out because they take minutes.
-long() { "${all[@]}" -- --ignored long_; }
+long() {
+  "${all[@]}" -- --ignored long_
+  # Every option of an export on every engine, of which the gate takes one for each golden.
+  OCELLI_TEST_PRODUCT=1 "${all[@]}" -- parity::
+}
 
 # Outputs and TensorRT plans of every level of mixed precision.
 precision() {

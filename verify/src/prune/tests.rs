@@ -170,7 +170,7 @@ fn the_search_removes_what_an_exhaustive_one_removes() {
         compared.collect()
     };
     for (objective, whole_blocks, num_prune) in
-        [(Objective::Features, false, 3), (Objective::Detections, false, 3), (Objective::Features, true, 3)]
+        [(Objective::Features, false, 3), (Objective::Detections, false, 2), (Objective::Features, true, 2)]
     {
         let options = PruneOptions { objective, whole_blocks, num_prune, ..PruneOptions::default() };
         let journal = format!("{objective}-{whole_blocks}.jsonl");
