@@ -1,6 +1,10 @@
 //! Limits how many frames are between the first stage and the last.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// The limit is measured: it changes without a frame that leaves, so it is looked at this often.
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Counts the frames that have entered and not left.
 pub(super) struct Gate {
@@ -27,7 +31,7 @@ impl Gate {
             if !keep_waiting() {
                 return None;
             }
-            inside = self.left.wait(inside).unwrap_or_else(PoisonError::into_inner);
+            inside = self.left.wait_timeout(inside, CHECK_INTERVAL).unwrap_or_else(PoisonError::into_inner).0;
         }
         *inside += 1;
         Some(Ticket(self.clone()))
