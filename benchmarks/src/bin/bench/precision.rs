@@ -218,6 +218,7 @@ impl<'a> Bench<'a> {
                 allow_inexact: args.model.allow_inexact,
                 cpu_fallback: args.model.allow_partial,
                 tf32: args.model.tf32,
+                ..EngineOptions::default()
             })
         };
         let factory = start(kind)?;

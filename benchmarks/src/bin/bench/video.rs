@@ -219,7 +219,7 @@ fn measure(
         classes,
         class_chunk: args.detector.class_chunk,
         class_budget,
-        detect_every: Some(args.detect_every),
+        detect_every: args.detect_every,
         n: frame_ms.n,
         fps: frame_ms.n as f64 / whole.as_secs_f64(),
         frame_ms,
