@@ -269,8 +269,11 @@ impl VideoFile {
             let usual = part_of(&self.target, &format!(".{ending}")).map_err(cannot)?;
             match remux(self.library, complete.path(), usual.path(), self.muxer) {
                 Ok(()) => complete = usual,
-                // What is there can be played as it is: in fragments.
-                Err(why) => tracing::debug!("{}: it stays in fragments: {why}", shown(&self.target)),
+                // What is there can be played as it is.
+                Err(why) => tracing::warn!(
+                    "{}: it stays in fragments, without an index in front: {why}",
+                    shown(&self.target)
+                ),
             }
         }
         complete.persist(&self.target).map(drop).map_err(|e| self.cannot(e.error))
