@@ -1,6 +1,5 @@
 //! Drawing of detections and tracks: boxes, labels, masks, trails.
 
-mod canvas;
 mod label_layout;
 mod overlay;
 mod palette;
@@ -19,9 +18,9 @@ pub use redaction::{Redaction, RedactionStyle};
 
 use crate::detection::Detection;
 use crate::mask::Mask;
-use canvas::{Canvas, Rect};
 use label_layout::LabelLayout;
 use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_images::canvas::{Canvas, Rect};
 use ocelli_tracking::BoundingBox;
 use palette::{CHOSEN_COLORS, DARK, text_color_on};
 use text::{Line, Typeface};

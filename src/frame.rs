@@ -39,7 +39,13 @@ pub struct Origin {
 impl Default for Frame {
     /// A buffer to be filled: one black pixel.
     fn default() -> Self {
-        let image = Image::from_rgb8(1, 1, vec![0; 3]).expect("three bytes are one pixel");
-        Self { image, index: 0, time: Duration::ZERO, captured: None, file: None, origin: None }
+        Self {
+            image: Image::default(),
+            index: 0,
+            time: Duration::ZERO,
+            captured: None,
+            file: None,
+            origin: None,
+        }
     }
 }

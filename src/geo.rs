@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 
 use crate::detection::Detection;
 use crate::mask::{Mask, Outline};
-use crate::tiles::{TiffTags, has_tiff_start};
 use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_images::rows::{TiffTags, has_tiff_start};
 
 /// Tags of GeoTIFF.
 const PIXEL_SCALE: u16 = 33550;

@@ -48,7 +48,6 @@ pub mod builtin;
 #[doc(hidden)]
 pub mod cache;
 pub mod calibration;
-mod camera_motion;
 mod cancellation;
 pub mod classes;
 mod detection;
@@ -56,12 +55,9 @@ mod detector;
 pub mod draw;
 pub mod engine;
 mod frame;
-mod frame_view;
 pub mod geo;
-pub mod image;
 #[doc(hidden)]
 pub mod json_lines;
-pub mod mask;
 pub mod masklets;
 pub mod model;
 pub mod options;
@@ -71,7 +67,6 @@ mod outcome;
 pub mod parsers;
 pub mod pipeline;
 pub mod postprocess;
-pub mod preprocess;
 pub mod process_memory;
 pub mod prompt;
 pub mod report;
@@ -87,6 +82,31 @@ pub mod tokenizer;
 #[cfg(not(target_family = "wasm"))]
 pub mod videos;
 
+use ocelli_images::{camera_motion, frame_view};
+
+pub mod image {
+    //! Images in 8-bit RGB, the input of the detector.
+
+    pub use ocelli_images::image::{
+        Image, ImageView, MAX_FILE_BYTES, MAX_PIXELS, MAX_SIDE, has_image_extension,
+        has_unsupported_extension, is_image_file,
+    };
+}
+
+pub mod mask {
+    //! Masks: the pixels of an instance.
+
+    pub use ocelli_images::mask::{Mask, MaskResampler, MaskSpan, Outline, SemanticMap, read_mask_png};
+}
+
+pub mod preprocess {
+    //! From an image of any size to the input of the backbone.
+
+    #[cfg(not(target_family = "wasm"))]
+    pub use ocelli_images::preprocess::DevicePreprocessor;
+    pub use ocelli_images::preprocess::{PreprocessConfig, Preprocessor, Rounding};
+}
+
 pub use ocelli_engines as engines;
 pub use ocelli_export as export;
 pub use ocelli_tracking as tracking;
@@ -97,11 +117,9 @@ pub use detection::{Detection, Detections};
 pub use detector::{Detector, DetectorBuilder, ObjectMask};
 pub use engine::EngineKind;
 pub use frame::Frame;
-pub use frame_view::{FrameView, PixelFormat};
-pub use image::{Image, ImageView};
-pub use mask::Mask;
 pub use model::{Model, ModelSource};
 pub use ocelli_error::{Error, ErrorKind, Result};
+pub use ocelli_images::{FrameView, Image, ImageView, Mask, PixelFormat};
 pub use pipeline::{Pipeline, PipelineBuilder};
 pub use prompt::{Exemplar, ObjectPrompt, Prompt, Prompts};
 pub use sink::Sink;

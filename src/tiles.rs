@@ -23,7 +23,6 @@
 mod band;
 mod file;
 mod merge;
-mod rows;
 mod scale;
 
 use std::fmt;
@@ -37,7 +36,6 @@ use ocelli_error::{Error, ErrorKind, Result};
 
 pub use file::{MAX_TILED_PIXELS, PictureFile};
 pub(crate) use merge::{Merge, TileDetection};
-pub(crate) use rows::{FileRows, Refused, TiffRows, TiffTags, has_tiff_start, tiff_size};
 pub(crate) use scale::{busiest, size_for};
 
 /// The smallest side of a tile, in pixels.

@@ -74,7 +74,7 @@ fn the_kernels_compile_for_every_gpu() {
     {
         assert!(known.contains(&(compute_capability.0 * 10 + compute_capability.1)), "{known:?}");
         for round_once in [0, 1] {
-            let source = include_str!("../src/preprocess/kernel/preprocess.cu");
+            let source = include_str!("../images/src/preprocess/kernel/preprocess.cu");
             let source = format!("#define ROUND_ONCE {round_once}\n{source}");
             match nvrtc.compile("preprocess", &source, compute_capability) {
                 Ok(compiled) if compiled.cubin.starts_with(b"\x7fELF") && compiled.log.is_empty() => {}

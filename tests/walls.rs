@@ -7,12 +7,14 @@ use std::process::Command;
 use serde_json::Value;
 
 /// Crates of the workspace that a crate may depend on, tests apart.
-const MAY_KNOW: [(&str, &[&str]); 17] = [
+const MAY_KNOW: [(&str, &[&str]); 19] = [
     ("ocelli-error", &[]),
     ("ocelli-onnx", &[]),
     ("ocelli-export", &["ocelli-error", "ocelli-onnx"]),
     ("ocelli-engines", &["ocelli-error", "ocelli-onnx"]),
     ("ocelli-tracking", &["ocelli-error"]),
+    ("ocelli-resize", &["ocelli-error"]),
+    ("ocelli-images", &["ocelli-engines", "ocelli-error", "ocelli-resize", "ocelli-tracking"]),
     ("ocelli-builtin-1", &[]),
     ("ocelli-builtin-2", &[]),
     ("ocelli-opencv", &["ocelli-engines", "ocelli-error"]),
@@ -24,7 +26,9 @@ const MAY_KNOW: [(&str, &[&str]); 17] = [
             "ocelli-engines",
             "ocelli-error",
             "ocelli-export",
+            "ocelli-images",
             "ocelli-opencv",
+            "ocelli-resize",
             "ocelli-tracking",
         ],
     ),

@@ -1,6 +1,6 @@
 //! Layout of labels: near their boxes, inside the picture, without overlap.
 
-use super::canvas::Rect;
+use ocelli_images::canvas::Rect;
 
 /// The labels placed so far in a picture.
 pub(super) struct LabelLayout {

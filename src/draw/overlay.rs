@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, VecDeque};
 use image::RgbImage;
 use ocelli_tracking::TrackState;
 
-use super::canvas::Canvas;
 use super::palette::DARK;
 use super::{Annotator, Mark, Sizes, track_color};
 use crate::outcome::FrameOutcome;
 use ocelli_error::Result;
+use ocelli_images::canvas::Canvas;
 
 /// Options of an [`Overlay`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use cosmic_text::{
     Attrs, Buffer, Family, FontSystem, LayoutGlyph, Metrics, Shaping, SwashCache, SwashContent,
 };
 
-use super::canvas::Canvas;
+use ocelli_images::canvas::Canvas;
 
 /// The font of text that needs no other.
 const FAMILY: &str = "DejaVu Sans";

@@ -1,7 +1,6 @@
 use image::{Rgb, RgbImage};
 use ocelli_tracking::BoundingBox;
 
-use super::canvas::Rect;
 use super::label_layout::LabelLayout;
 use super::palette::{CHOSEN_COLORS, contrast};
 use super::text::Typeface;
@@ -9,6 +8,7 @@ use super::{AnnotationStyle, Annotator, Shape, class_color, text_color_on};
 use crate::detection::Detection;
 use crate::mask::Mask;
 use ocelli_error::ErrorKind;
+use ocelli_images::canvas::Rect;
 
 const GREY: Rgb<u8> = Rgb([128; 3]);
 

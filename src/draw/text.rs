@@ -2,7 +2,7 @@
 
 use ab_glyph::{Font, FontRef, Glyph, PxScale, ScaleFont, point};
 
-use super::canvas::{Canvas, Rect};
+use ocelli_images::canvas::{Canvas, Rect};
 
 /// Smaller text is not readable.
 const LEAST_SIZE: f32 = 7.0;

@@ -4,14 +4,12 @@ use std::time::Duration;
 
 use ocelli_tracking::is_inside;
 
-use crate::frame_view::{FrameView, PixelFormat};
+use crate::frame_view::FrameView;
 use ocelli_error::{Error, ErrorKind, Result};
 
 /// Cells of the grid in each direction, at most, and the least pixels of a cell.
 const GRID: (usize, usize) = (64, 36);
 const LEAST_SIDE: usize = 10;
-/// Pixels of a cell that are read in each direction, at most.
-const SAMPLES: usize = 8;
 /// A cell has changed if it differs by this many levels of luma, and by this many times its own noise.
 const LEAST_CHANGE: f32 = 4.0;
 const NOISES: f32 = 5.0;
@@ -125,7 +123,7 @@ impl MotionWatch {
             self.resize((view.width, view.height));
         }
         std::mem::swap(&mut self.cells, &mut self.previous);
-        read_cells(view, self.grid, &mut self.cells);
+        view.mean_lumas(self.grid, &mut self.cells);
         if self.previous.len() == self.cells.len() {
             differences(&self.cells, &self.previous, &mut self.differences, &mut self.sorted);
             for (noise, difference) in self.noise.iter_mut().zip(&self.differences) {
@@ -187,43 +185,10 @@ fn differences(now: &[f32], before: &[f32], differences: &mut Vec<f32>, sorted: 
         .extend(now.iter().zip(before).map(|(now, before)| (now + 8.0 - ratio * (before + 8.0)).abs()));
 }
 
-/// The mean luma of each cell, of a sample of its pixels.
-fn read_cells(view: &FrameView<'_>, (columns, rows): (usize, usize), cells: &mut Vec<f32>) {
-    let (width, height) = (view.width as usize, view.height as usize);
-    let luma = |x: usize, y: usize| -> f32 {
-        let row = y * view.stride;
-        match view.format {
-            PixelFormat::Rgb8 | PixelFormat::Bgr8 => {
-                let pixel = &view.data[row + 3 * x..row + 3 * x + 3];
-                0.25 * (f32::from(pixel[0]) + 2.0 * f32::from(pixel[1]) + f32::from(pixel[2]))
-            }
-            PixelFormat::Nv12 | PixelFormat::Gray8 => f32::from(view.data[row + x]),
-        }
-    };
-    let range = |index: usize, count: usize, side: usize| {
-        let (start, end) = (index * side / count, ((index + 1) * side / count).max(index * side / count + 1));
-        (start, end.min(side), ((end - start) / SAMPLES).max(1))
-    };
-    cells.clear();
-    for row in 0..rows {
-        let (top, bottom, down) = range(row, rows, height);
-        for column in 0..columns {
-            let (left, right, across) = range(column, columns, width);
-            let (mut sum, mut count) = (0.0, 0.0f32);
-            for y in (top.min(height - 1)..bottom).step_by(down) {
-                for x in (left.min(width - 1)..right).step_by(across) {
-                    sum += luma(x, y);
-                    count += 1.0;
-                }
-            }
-            cells.push(sum / count.max(1.0));
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::frame_view::PixelFormat;
 
     const SIZE: (usize, usize) = (320, 180);
 

@@ -1,13 +1,10 @@
 //! The annotated frames of several sources side by side.
 
-use fast_image_resize::images::{TypedImage, TypedImageRef};
-use fast_image_resize::pixels::U8x3;
-use fast_image_resize::{FilterType, ResizeAlg, ResizeOptions, Resizer};
-
 use super::{Pictures, Sink};
 use crate::image::Image;
 use crate::outcome::FrameOutcome;
 use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_resize::Scaler;
 use std::time::Duration;
 
 /// The widest grid in pixels.
@@ -27,7 +24,8 @@ pub struct Grid<'s> {
     interval: Duration,
     cell: Option<(u32, u32)>,
     picture: Vec<u8>,
-    resizer: Resizer,
+    scaler: Scaler,
+    scaled: Vec<u8>,
     time: Duration,
     written: Option<(u64, Duration)>,
     /// Whether the grid shows a frame that was not passed on.
@@ -54,7 +52,8 @@ impl<'s> Grid<'s> {
             interval,
             cell: None,
             picture: Vec::new(),
-            resizer: Resizer::new(),
+            scaler: Scaler::default(),
+            scaled: Vec::new(),
             time: Duration::ZERO,
             written: None,
             changed: false,
@@ -88,15 +87,9 @@ impl<'s> Grid<'s> {
             (f64::from(width) / f64::from(frame.width())).min(f64::from(height) / f64::from(frame.height()));
         let side = |side: u32, most: u32| ((f64::from(side) * scale).round() as u32).clamp(1, most);
         let (w, h) = (side(frame.width(), width), side(frame.height(), height));
-        let failed = |e: &dyn std::fmt::Display| {
-            Error::new(ErrorKind::InvalidArgument, format!("the grid, source {number}: {e}"))
-        };
-        let from = TypedImageRef::<U8x3>::from_buffer(frame.width(), frame.height(), frame.as_rgb8());
-        let mut scaled = TypedImage::<U8x3>::new(w, h);
-        let options =
-            ResizeOptions::new().resize_alg(ResizeAlg::Convolution(FilterType::Bilinear)).use_alpha(false);
-        let from = from.map_err(|e| failed(&e))?;
-        self.resizer.resize_typed(&from, &mut scaled, &options).map_err(|e| failed(&e))?;
+        self.scaled.resize(3 * (w * h) as usize, 0);
+        let size = (frame.width(), frame.height());
+        self.scaler.run_into(frame.as_rgb8(), size, &mut self.scaled, (w, h))?;
         let number = number as u32;
         let (left, top) = (number % columns * width, number / columns * height);
         for y in 0..height {
@@ -104,10 +97,9 @@ impl<'s> Grid<'s> {
             self.picture[start..start + 3 * width as usize].fill(0);
         }
         let (left, top) = (left + (width - w) / 2, top + (height - h) / 2);
-        for (y, row) in (0..h).zip(scaled.pixels().chunks_exact(w as usize)) {
+        for (y, row) in (0..h).zip(self.scaled.chunks_exact(3 * w as usize)) {
             let start = (top + y) as usize * row_bytes + 3 * left as usize;
-            let to = self.picture[start..start + 3 * w as usize].chunks_exact_mut(3);
-            to.zip(row).for_each(|(to, pixel)| to.copy_from_slice(&pixel.0));
+            self.picture[start..start + row.len()].copy_from_slice(row);
         }
         Ok(())
     }

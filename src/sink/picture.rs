@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use image::{ExtendedColorType, ImageFormat};
+use image::ImageFormat;
 
 use super::{Pictures, Sink};
 use crate::atomic_file::write_atomically;
@@ -33,28 +33,8 @@ pub fn check_picture_file(path: &Path) -> Result<()> {
 pub fn write_picture<'i>(path: &Path, picture: impl Into<ImageView<'i>>) -> Result<()> {
     let picture = picture.into();
     let format = ImageFormat::from_path(path).unwrap_or(ImageFormat::Png);
-    let contiguous;
-    let pixels = match picture.as_contiguous() {
-        Some(pixels) => pixels,
-        None => {
-            contiguous = picture.to_image().into_rgb8();
-            contiguous.as_slice()
-        }
-    };
-    write_atomically(path, |file| {
-        let (width, height) = (picture.width(), picture.height());
-        let mut encoded = std::io::Cursor::new(Vec::new());
-        if format == ImageFormat::Jpeg {
-            image::codecs::jpeg::JpegEncoder::new_with_quality(&mut encoded, JPEG_QUALITY)
-                .encode(pixels, width, height, ExtendedColorType::Rgb8)
-                .map_err(std::io::Error::other)?;
-        } else {
-            let color = ExtendedColorType::Rgb8;
-            image::write_buffer_with_format(&mut encoded, pixels, width, height, color, format)
-                .map_err(std::io::Error::other)?;
-        }
-        std::io::Write::write_all(file, encoded.get_ref())
-    })
+    let encoded = picture.encoded(format, JPEG_QUALITY)?;
+    write_atomically(path, |file| std::io::Write::write_all(file, &encoded))
 }
 
 /// Writes each annotated frame to a picture file of its own.

@@ -4,8 +4,6 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use image::RgbImage;
-use image::imageops::{self, FilterType};
 use ocelli_opencv::{OpenCv, Recording, Writer, remux};
 use tempfile::NamedTempFile;
 
@@ -254,7 +252,7 @@ impl VideoFile {
             Some(open) => open,
             None => self.start(picture)?,
         };
-        open.fill(picture);
+        open.fill(picture)?;
         let written = open.writer.write(&open.encoded, outcome.time);
         self.open = Some(open);
         written.map_err(|why| self.cannot(why))
@@ -282,12 +280,12 @@ impl VideoFile {
 
 impl OpenFile {
     /// Converts a picture to the encoder's input.
-    fn fill(&mut self, picture: &Image) {
+    fn fill(&mut self, picture: &Image) -> Result<()> {
         let fitted;
         let picture = if (picture.width(), picture.height()) == self.size {
             picture
         } else {
-            fitted = fit(picture, self.size);
+            fitted = fit(picture, self.size)?;
             &fitted
         };
         let Self { encoded: bytes, row_bytes, .. } = self;
@@ -304,6 +302,7 @@ impl OpenFile {
         for row in height..bytes.len() / row_bytes {
             bytes.copy_within((height - 1) * row_bytes..height * row_bytes, row * row_bytes);
         }
+        Ok(())
     }
 }
 
@@ -328,16 +327,10 @@ fn container_of(path: &Path) -> Option<Container> {
 }
 
 /// Scales a picture to fit into a black page of another size, centred.
-fn fit(picture: &Image, (width, height): (u32, u32)) -> Image {
-    let (w, h) = (f64::from(picture.width()), f64::from(picture.height()));
-    let scale = (f64::from(width) / w).min(f64::from(height) / h);
-    let side = |side: f64, most: u32| ((side * scale).round() as u32).clamp(1, most);
-    let scaled =
-        imageops::resize(&picture.to_rgb_image(), side(w, width), side(h, height), FilterType::Triangle);
-    let mut page = RgbImage::new(width, height);
-    let (x, y) = ((width - scaled.width()) / 2, (height - scaled.height()) / 2);
-    imageops::replace(&mut page, &scaled, i64::from(x), i64::from(y));
-    Image::from_rgb8(width, height, page.into_raw()).expect("the page has the requested size")
+fn fit(picture: &Image, (width, height): (u32, u32)) -> Result<Image> {
+    let mut page = Image::filled(width, height, [0; 3])?;
+    page.place(&picture.fitted((width, height))?, [0, 0, width, height]);
+    Ok(page)
 }
 
 /// Encodes two small frames.

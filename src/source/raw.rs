@@ -6,8 +6,8 @@ use std::str::FromStr;
 
 use super::{FRAME_RATES, Source, SourceInfo, time_of};
 use crate::frame::Frame;
-use crate::frame_view::{FrameView, PixelFormat, nv12, swap_red_and_blue};
-use crate::image::{Image, MAX_PIXELS, MAX_SIDE};
+use crate::frame_view::{FrameView, PixelFormat};
+use crate::image::{MAX_PIXELS, MAX_SIDE};
 use ocelli_error::{Error, ErrorKind, Result};
 
 /// Names of pixel formats, FFmpeg's included; the first one of each is used for printing.
@@ -39,12 +39,13 @@ pub struct RawFormat {
 impl RawFormat {
     /// Bytes per frame.
     pub fn frame_bytes(&self) -> usize {
-        let pixels = self.width as usize * self.height as usize;
-        match self.pixels {
-            PixelFormat::Bgr8 | PixelFormat::Rgb8 => 3 * pixels,
-            PixelFormat::Gray8 => pixels,
-            PixelFormat::Nv12 => pixels + pixels / 2,
-        }
+        let rows = self.height as usize;
+        self.row_bytes() * if self.pixels == PixelFormat::Nv12 { rows + rows / 2 } else { rows }
+    }
+
+    fn row_bytes(&self) -> usize {
+        let channels = if matches!(self.pixels, PixelFormat::Bgr8 | PixelFormat::Rgb8) { 3 } else { 1 };
+        self.width as usize * channels
     }
 }
 
@@ -151,27 +152,10 @@ impl<R: Read + Send> Source for RawFrames<R> {
         if !self.advance(frame)? {
             return Ok(false);
         }
-        let RawFormat { width, height, pixels, .. } = self.format;
-        if pixels == PixelFormat::Nv12 {
-            let (data, stride, timestamp) = (self.buffer.as_slice(), width as usize, frame.time);
-            let view = FrameView { data, width, height, stride, format: pixels, timestamp };
-            let mut rgb = std::mem::take(&mut *frame).image.into_rgb8();
-            nv12::to_rgb_into(&view, &mut rgb);
-            frame.image = Image::from_rgb8(width, height, rgb)?;
-            (frame.index, frame.time) = (self.next - 1, timestamp);
-            return Ok(true);
-        }
-        let rgb = frame.image.reset_rgb8(width, height)?;
-        match pixels {
-            PixelFormat::Rgb8 => rgb.copy_from_slice(&self.buffer),
-            PixelFormat::Bgr8 => swap_red_and_blue(&self.buffer, rgb),
-            PixelFormat::Gray8 => {
-                for (pixel, gray) in rgb.chunks_exact_mut(3).zip(&self.buffer) {
-                    pixel.fill(*gray);
-                }
-            }
-            PixelFormat::Nv12 => {}
-        }
+        let RawFormat { width, height, pixels: format, .. } = self.format;
+        let stride = self.format.row_bytes();
+        let view = FrameView { data: &self.buffer, width, height, stride, format, timestamp: frame.time };
+        view.to_image_into(&mut frame.image)?;
         Ok(true)
     }
 

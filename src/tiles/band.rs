@@ -2,24 +2,14 @@
 
 use super::{Region, Regions, part_of};
 use crate::frame_view::FrameView;
-use crate::image::{Image, ImageView, no_memory};
-use crate::preprocess::WidthReducer;
+use crate::image::{Image, ImageView};
 use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_images::image::no_memory;
+use ocelli_images::rows::Rows;
+use ocelli_resize::Scaler;
 
 /// Rows that are reduced at once.
 const ROWS_AT_ONCE: usize = 64;
-
-/// The rows of a picture from the top.
-pub(super) trait Rows {
-    /// Width and height in pixels.
-    fn size(&self) -> (u32, u32);
-
-    /// Starts with the first row again.
-    fn restart(&mut self) -> Result<()>;
-
-    /// Appends the next rows to `rows`, [row, width, rgb]: at least one, of which some may be below the picture's last row.
-    fn append_to(&mut self, rows: &mut Vec<u8>) -> Result<()>;
-}
 
 /// The rows that the last region needed, and what was read with them.
 pub(super) struct Band<R> {
@@ -63,7 +53,7 @@ impl<R: Rows> Band<R> {
 
     fn reduce(&mut self, side: u32) -> Result<Image> {
         let (width, height) = self.rows.size();
-        let (row, mut reducer) = (self.row_bytes(), WidthReducer::new(side));
+        let (row, mut scaler) = (self.row_bytes(), Scaler::default());
         let mut pixels = Vec::new();
         let bytes = side as usize * height as usize * 3;
         if pixels.try_reserve_exact(bytes).is_err() {
@@ -81,7 +71,7 @@ impl<R: Rows> Band<R> {
             let count = (self.end().min(height) - next) as usize;
             let from = &self.data[(next - self.first) as usize * row..][..count * row];
             let (to, rest) = left.split_at_mut(count * side as usize * 3);
-            reducer.run_into(from, (width, count as u32), to)?;
+            scaler.run_into(from, (width, count as u32), to, (side, count as u32))?;
             (left, next) = (rest, next + count as u32);
         }
         Ok(reduced)

@@ -5,15 +5,14 @@ use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
 use super::band::Band;
-use super::rows::{FileRows, NamedRows, PngRows, Refused, TiffRows, is_tiff};
 use super::{Region, Regions};
 use crate::frame_view::FrameView;
-use crate::image::{Image, MAX_FILE_BYTES, check_size, invalid};
+use crate::image::{Image, MAX_FILE_BYTES};
 use ocelli_error::{Error, Result};
+use ocelli_images::image::{check_size, guarded, invalid};
+use ocelli_images::rows::{FileRows, NamedRows, PngRows, Refused, TiffRows, is_tiff};
 
-/// The most pixels of a picture that is searched in tiles: those of a mask. A side has at most
-/// [`MAX_SIDE`](crate::image::MAX_SIDE) pixels.
-pub const MAX_TILED_PIXELS: u64 = u32::MAX as u64;
+pub use ocelli_images::rows::MAX_TILED_PIXELS;
 
 /// A picture file for a search in tiles.
 ///
@@ -73,7 +72,7 @@ fn in_rows<R: FileRows>(
     file: &File,
     name: &str,
 ) -> Result<Box<Band<NamedRows<R>>>, Option<Error>> {
-    let opened = crate::image::guarded(name, || match open(file) {
+    let opened = guarded(name, || match open(file) {
         Ok(rows) => Ok(Some(rows)),
         Err(Refused::NotInRows) => Ok(None),
         Err(refused) => Err(refused.about(name)),

@@ -7,7 +7,6 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError, RwLock};
 
 use axum::body::Bytes;
-use image::imageops::FilterType;
 use ocelli::report::rounded;
 use ocelli::{Image, Result};
 use ocelli_datasets::label::{CorrectedSet, Labels, SetImage};
@@ -91,11 +90,8 @@ impl Gallery {
             return Ok(known.clone());
         }
         let whole = self.decode(image, &self.read(|set| set.read_image(image))?)?;
-        let scale = f64::from(THUMBNAIL) / f64::from(whole.width().max(whole.height()));
-        let side = |pixels: u32| ((f64::from(pixels) * scale.min(1.0)).round() as u32).max(1);
-        let (width, height) = (side(whole.width()), side(whole.height()));
-        let small = image::imageops::resize(&whole.into_rgb_image(), width, height, FilterType::Triangle);
-        let bytes = Bytes::from(encode::jpeg(&small.into(), THUMBNAIL_QUALITY)?);
+        let side = whole.width().max(whole.height()).min(THUMBNAIL);
+        let bytes = Bytes::from(encode::jpeg(&whole.fitted((side, side))?, THUMBNAIL_QUALITY)?);
         let mut known = lock();
         if known.len() >= KEPT_THUMBNAILS {
             known.clear();

@@ -485,12 +485,13 @@ impl ImageRun<'_> {
         if self.outputs.is_some() || self.args.sheet.is_some() {
             let mut annotated = image.into_rgb_image();
             annotator.annotate(&mut annotated, &found.items)?;
+            let annotated = Image::from(annotated);
             if let Some(outputs) = &self.outputs {
                 let path = outputs.write(number, &annotated)?;
                 progress.status(&format!("→ {}", path.display()));
             }
             if self.args.sheet.is_some() {
-                self.sheet.add(&annotated);
+                self.sheet.add(&annotated)?;
             }
         }
         Ok(())

@@ -5,8 +5,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use image::imageops::{self, FilterType};
-use image::{Rgb, RgbImage};
+use image::ImageFormat;
 use ocelli_tracking::BoundingBox;
 
 use crate::label::disk::{self, resumable};
@@ -15,7 +14,7 @@ use crate::label::record::Record;
 use crate::label::source::open_image;
 use ocelli::Detection;
 use ocelli::draw::Annotator;
-use ocelli::{Error, Result};
+use ocelli::{Error, Image, Result};
 
 /// The size of an image on a page, the height of its file name below, and the gap between images, in pixels.
 const PICTURE: (u32, u32) = (400, 300);
@@ -29,7 +28,7 @@ const ROWS: u32 = 8;
 const PER_PAGE: usize = (COLUMNS * ROWS) as usize;
 /// The columns of the lists.
 const HEADER: &str = "picture,file,least_score,things,page,row,column";
-const BACKGROUND: Rgb<u8> = Rgb([245, 245, 245]);
+const BACKGROUND: [u8; 3] = [245, 245, 245];
 
 /// An image to review.
 #[derive(Clone, Debug)]
@@ -132,10 +131,8 @@ impl Review {
                 let path = folder.join(&name);
                 let page = draw_page(images, classes, read, &annotator, check_cancelled)?;
                 write_html(&mut html, &name, images);
-                disk::replace(&path, |file| {
-                    let encoder = image::codecs::jpeg::JpegEncoder::new_with_quality(file, 88);
-                    page.write_with_encoder(encoder).map_err(std::io::Error::other)
-                })?;
+                let page = page.view().encoded(ImageFormat::Jpeg, 88)?;
+                disk::replace(&path, |file| file.write_all(&page))?;
                 pages.push(path);
             }
         }
@@ -234,15 +231,17 @@ fn draw_page(
     read: &dyn Fn(&str) -> Result<Option<Record>>,
     annotator: &Annotator,
     check_cancelled: &mut dyn FnMut() -> Result<()>,
-) -> Result<RgbImage> {
+) -> Result<Image> {
     let rows = (images.len() as u32).div_ceil(COLUMNS);
     let columns = COLUMNS.min(images.len() as u32);
-    let mut page = RgbImage::from_pixel(at(columns, CELL.0), at(rows, CELL.1), BACKGROUND);
+    let mut page = Image::filled(at(columns, CELL.0), at(rows, CELL.1), BACKGROUND)?;
     for (index, Candidate { name, .. }) in images.iter().enumerate() {
         check_cancelled()?;
         let (left, top) = (at(index as u32 % COLUMNS, CELL.0), at(index as u32 / COLUMNS, CELL.1));
         let caption = [left, top + PICTURE.1, CELL.0, CAPTION].map(|edge| edge as f32);
-        annotator.draw_caption(&mut page, name, caption, TEXT);
+        let mut captioned = page.into_rgb_image();
+        annotator.draw_caption(&mut captioned, name, caption, TEXT);
+        page = captioned.into();
         let Some(record) = read(name)? else { continue };
         // If the file was removed since it was labelled, its cell stays empty.
         let Ok(image) = open_image(&record.source) else { continue };
@@ -262,17 +261,7 @@ fn draw_page(
             })
             .collect();
         annotator.annotate(&mut image, &detections)?;
-        let cell = fitted(&image);
-        let centred = |edge: u32, full: u32, used: u32| i64::from(edge + (full - used.min(full)) / 2);
-        let (x, y) = (centred(left, PICTURE.0, cell.width()), centred(top, PICTURE.1, cell.height()));
-        imageops::replace(&mut page, &cell, x, y);
+        page.place(&Image::from(image).fitted(PICTURE)?, [left, top, PICTURE.0, PICTURE.1]);
     }
     Ok(page)
-}
-
-fn fitted(image: &RgbImage) -> RgbImage {
-    let (width, height) = (f64::from(image.width()), f64::from(image.height()));
-    let scale = (f64::from(PICTURE.0) / width).min(f64::from(PICTURE.1) / height);
-    let side = |pixels: f64| ((pixels * scale).round() as u32).max(1);
-    imageops::resize(image, side(width), side(height), FilterType::CatmullRom)
 }

@@ -72,7 +72,7 @@ pub fn run(args: &DetectArgs, files: &[PathBuf], log: &LogArgs) -> anyhow::Resul
 fn draw(outputs: &Outputs, image: &Image, found: &Detections) -> anyhow::Result<PathBuf> {
     let mut annotated = image.clone().into_rgb_image();
     Annotator::new().annotate(&mut annotated, &found.items)?;
-    Ok(outputs.write(0, &annotated)?.to_owned())
+    Ok(outputs.write(0, &annotated.into())?.to_owned())
 }
 
 /// Lines that are typed, with a history, or those of a pipe.

@@ -4,8 +4,8 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use crate::output::with_flag;
-use image::{ImageFormat, RgbImage};
-use ocelli::{Error, ErrorKind, ImageView, Result};
+use image::ImageFormat;
+use ocelli::{Error, ErrorKind, Image, Result};
 
 use crate::check_output_file;
 
@@ -73,10 +73,10 @@ impl Outputs {
     /// Writes the annotated copy of image `number` and returns its path.
     ///
     /// # Errors
-    /// As [`write_image`].
-    pub fn write(&self, number: usize, annotated: &RgbImage) -> Result<&Path> {
+    /// As [`ocelli::sink::write_picture`].
+    pub fn write(&self, number: usize, annotated: &Image) -> Result<&Path> {
         let path = &self.paths[number];
-        write_image(path, annotated)?;
+        ocelli::sink::write_picture(path, annotated)?;
         Ok(path)
     }
 }
@@ -88,14 +88,6 @@ impl Outputs {
 pub fn check_image_file(flag: &str, path: &Path) -> Result<()> {
     ocelli::sink::check_picture_file(path).map_err(with_flag(flag))?;
     check_output_file(flag, path)
-}
-
-/// Writes an image in the format of the path's extension, PNG without one.
-///
-/// # Errors
-/// As [`ocelli::sink::write_picture`].
-pub fn write_image(path: &Path, image: &RgbImage) -> Result<()> {
-    ocelli::sink::write_picture(path, ImageView::new(image.width(), image.height(), image.as_raw())?)
 }
 
 /// A unique name for each image, without folder and extension, for all outputs of a run: images of equal names get numbers.

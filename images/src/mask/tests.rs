@@ -5,7 +5,7 @@ use serde::Deserialize;
 use super::{Mask, MaskResampler, MaskSpan};
 use ocelli_error::ErrorKind;
 
-const GOLDEN: &str = include_str!("../../tests/golden/mask/mask.json");
+const GOLDEN: &str = include_str!("../../../tests/golden/mask/mask.json");
 
 #[derive(Deserialize)]
 struct Golden {
@@ -272,7 +272,7 @@ fn random_masks_have_the_encoding_of_pycocotools_both_ways() {
     struct Codes {
         cases: Vec<Code>,
     }
-    let text = include_str!("../../tests/golden/mask/codes.json");
+    let text = include_str!("../../../tests/golden/mask/codes.json");
     let cases = serde_json::from_str::<Codes>(text).expect("the golden is JSON of this structure").cases;
     let (mut failures, mut before, mut overlaps) = (Vec::new(), None::<Mask>, 0);
     for (number, case) in cases.iter().enumerate() {

@@ -1,6 +1,6 @@
 //! The kernel against [`Preprocessor`]: compiled for the CPU by `cc`, and run thread by thread.
 
-#[path = "../../../tests/device_kernels/cases.rs"]
+#[path = "../../../../tests/device_kernels/cases.rs"]
 mod cases;
 
 use std::io::{Read, Write};

@@ -4,7 +4,7 @@
 //! is that of OpenCV's `cvtColor(…, COLOR_YUV2RGB_NV12)`, and so are the results. Chroma is not interpolated: each sample
 //! applies to 2 × 2 pixels.
 
-use fast_image_resize::pixels::{U8, U8x2};
+use ocelli_resize::{U8, U8x2};
 
 use super::FrameView;
 
@@ -20,9 +20,9 @@ const BLUE_FROM_U: i32 = 2_116_026;
 const BLOCK: usize = 32;
 
 /// Converts a checked frame to [height, width, rgb]; the memory of `rgb` is reused.
-pub(crate) fn to_rgb_into(frame: &FrameView<'_>, rgb: &mut Vec<u8>) {
+#[doc(hidden)]
+pub fn to_rgb_into(frame: &FrameView<'_>, rgb: &mut [u8]) {
     let (width, height) = (frame.width as usize, frame.height as usize);
-    rgb.resize(width * height * 3, 0);
     let (luma, chroma) = frame.data.split_at(frame.stride * height);
     let rows = rgb.chunks_exact_mut(width * 3).zip(luma.chunks(frame.stride));
     for (y, (row, luma)) in rows.enumerate() {
@@ -45,7 +45,8 @@ pub(crate) fn to_rgb_into(frame: &FrameView<'_>, rgb: &mut Vec<u8>) {
 }
 
 /// The planes of a checked frame without padding: luma [height, width] and chroma [⌈height / 2⌉, ⌈width / 2⌉, uv].
-pub(crate) fn planes<'a>(frame: &FrameView<'a>, packed: &'a mut Vec<u8>) -> (&'a [u8], &'a [u8]) {
+#[doc(hidden)]
+pub fn planes<'a>(frame: &FrameView<'a>, packed: &'a mut Vec<u8>) -> (&'a [u8], &'a [u8]) {
     let (width, height) = (frame.width as usize, frame.height as usize);
     let (luma, chroma) = frame.data.split_at(frame.stride * height);
     let (row, rows) = (width.next_multiple_of(2), height.div_ceil(2));
@@ -62,7 +63,8 @@ pub(crate) fn planes<'a>(frame: &FrameView<'a>, packed: &'a mut Vec<u8>) -> (&'a
 ///
 /// The conversion is not rounded to 8 bits.
 #[allow(clippy::needless_range_loop, reason = "five arrays of one size")]
-pub(crate) fn write_planes(luma: &[U8], chroma: &[U8x2], mean: [f32; 3], std: [f32; 3], out: &mut [f32]) {
+#[doc(hidden)]
+pub fn write_planes(luma: &[U8], chroma: &[U8x2], mean: [f32; 3], std: [f32; 3], out: &mut [f32]) {
     let one = f64::from(1u32 << SHIFT);
     let share = |factor: i32| (f64::from(factor) / one) as f32;
     let from_luma = share(LUMA);
@@ -117,7 +119,7 @@ mod tests {
         let format = PixelFormat::Nv12;
         let view = FrameView { data, width, height, stride, format, timestamp: Duration::ZERO };
         view.check().expect("the test has enough bytes");
-        let mut rgb = Vec::new();
+        let mut rgb = vec![0; (width * height * 3) as usize];
         to_rgb_into(&view, &mut rgb);
         rgb
     }

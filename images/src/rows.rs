@@ -8,8 +8,6 @@ use tiff::decoder::ifd::Value;
 use tiff::decoder::{Decoder, DecodingResult, Limits};
 use tiff::tags::Tag;
 
-use super::band::Rows;
-use super::file::MAX_TILED_PIXELS;
 use crate::image::{MAX_PIXELS, TRUNCATED, check_size, no_memory};
 
 /// The most bytes of a strip or tile of a TIFF file, decoded.
@@ -19,8 +17,24 @@ const MAX_VALUE_BYTES: usize = 32 << 20;
 /// The most bytes of metadata of a PNG file.
 const MAX_METADATA_BYTES: usize = 32 << 20;
 
+/// The most pixels of a picture that is searched in tiles: those of a mask. A side has at most
+/// [`MAX_SIDE`](crate::image::MAX_SIDE) pixels.
+pub const MAX_TILED_PIXELS: u64 = u32::MAX as u64;
+
+/// The rows of a picture from the top.
+pub trait Rows {
+    /// Width and height in pixels.
+    fn size(&self) -> (u32, u32);
+
+    /// Starts with the first row again.
+    fn restart(&mut self) -> ocelli_error::Result<()>;
+
+    /// Appends the next rows to `rows`, [row, width, rgb]: at least one, of which some may be below the picture's last row.
+    fn append_to(&mut self, rows: &mut Vec<u8>) -> ocelli_error::Result<()>;
+}
+
 /// Why a file cannot be read in rows.
-pub(crate) enum Refused {
+pub enum Refused {
     /// It has to be decoded at once.
     NotInRows,
     /// It is corrupt, with the reason.
@@ -70,7 +84,7 @@ fn append_rgb(pixels: &[u8], channels: usize, rows: &mut Vec<u8>) {
 }
 
 /// The rows of a PNG file.
-pub(super) struct PngRows {
+pub struct PngRows {
     file: File,
     reader: ::png::Reader<BufReader<File>>,
     channels: usize,
@@ -80,7 +94,7 @@ pub(super) struct PngRows {
 
 impl PngRows {
     /// Reads the header. Interlaced files are not in rows.
-    pub(super) fn open(file: &File) -> Result<Self, Refused> {
+    pub fn open(file: &File) -> Result<Self, Refused> {
         let reader = Self::start(file)?;
         let info = reader.info();
         if info.interlaced || info.exif_metadata.is_some() {
@@ -113,7 +127,7 @@ impl PngRows {
 }
 
 /// The rows of a file, without its name.
-pub(crate) trait FileRows {
+pub trait FileRows {
     /// Width and height in pixels.
     fn size(&self) -> (u32, u32);
     /// As [`Rows::restart`].
@@ -160,14 +174,14 @@ enum Samples {
 }
 
 /// The rows of a TIFF file, a strip or a row of tiles at a time.
-pub(crate) struct TiffRows<R: Read + Seek> {
+pub struct TiffRows<R: Read + Seek> {
     decoder: TiffDecoder<R>,
     size: (u32, u32),
     /// Width and height of a strip or tile.
     chunk: (u32, u32),
     samples: Samples,
     /// As in EXIF: 1 is upright.
-    pub(crate) orientation: u16,
+    pub orientation: u16,
     /// The first of the next row of chunks.
     next: u32,
 }
@@ -176,14 +190,14 @@ type TiffDecoder<R> = Decoder<BufReader<Patched<R>>>;
 
 impl<'b> TiffRows<Cursor<&'b [u8]>> {
     /// The rows of a file in memory.
-    pub(crate) fn of_bytes(bytes: &'b [u8]) -> Result<Self, Refused> {
+    pub fn of_bytes(bytes: &'b [u8]) -> Result<Self, Refused> {
         Self::new(Cursor::new(bytes))
     }
 }
 
 impl TiffRows<File> {
     /// The rows of a file. One with an orientation is not in rows.
-    pub(super) fn open(file: &File) -> Result<Self, Refused> {
+    pub fn open(file: &File) -> Result<Self, Refused> {
         let rows = Self::new(file.try_clone()?)?;
         if rows.orientation == 1 { Ok(rows) } else { Err(Refused::NotInRows) }
     }
@@ -237,7 +251,7 @@ impl<R: Read + Seek> TiffRows<R> {
     }
 
     /// All pixels, [height, width, rgb].
-    pub(crate) fn into_pixels(mut self) -> Result<Vec<u8>, Refused> {
+    pub fn into_pixels(mut self) -> Result<Vec<u8>, Refused> {
         let bytes = u64::from(self.size.0) * u64::from(self.size.1) * 3;
         let mut pixels = Vec::new();
         reserve(&mut pixels, bytes)?;
@@ -285,7 +299,7 @@ fn check_chunks(size: (u32, u32), chunk: (u32, u32), bits: u64, most: u64) -> Re
 }
 
 /// A decoder that has read the first directory.
-pub(super) fn open_tiff<R: Read + Seek>(mut reader: R) -> Result<TiffDecoder<R>, Refused> {
+pub fn open_tiff<R: Read + Seek>(mut reader: R) -> Result<TiffDecoder<R>, Refused> {
     let patch = crate::image::palette_photometric(&mut reader);
     reader.seek(SeekFrom::Start(0))?;
     let mut limits = Limits::default();
@@ -296,12 +310,12 @@ pub(super) fn open_tiff<R: Read + Seek>(mut reader: R) -> Result<TiffDecoder<R>,
 }
 
 /// Width and height that the directory of a TIFF file in memory declares.
-pub(crate) fn tiff_size(bytes: &[u8]) -> Result<(u32, u32), Refused> {
+pub fn tiff_size(bytes: &[u8]) -> Result<(u32, u32), Refused> {
     Ok(open_tiff(Cursor::new(bytes))?.dimensions()?)
 }
 
 /// A TIFF file whose pixels are indices of a palette, as grey: the decoder has no palettes.
-pub(crate) struct Patched<R> {
+pub struct Patched<R> {
     reader: R,
     /// Two bytes in place of those at a position.
     patch: Option<(u64, [u8; 2])>,
@@ -343,7 +357,7 @@ fn palette<R: Read + Seek>(decoder: &mut TiffDecoder<R>, bits: u8) -> Result<Vec
 }
 
 /// True if a file starts as TIFF files do.
-pub(crate) fn has_tiff_start(mut file: &File) -> std::io::Result<bool> {
+pub fn has_tiff_start(mut file: &File) -> std::io::Result<bool> {
     let mut start = Vec::new();
     file.seek(SeekFrom::Start(0))?;
     file.take(4).read_to_end(&mut start)?;
@@ -351,19 +365,19 @@ pub(crate) fn has_tiff_start(mut file: &File) -> std::io::Result<bool> {
 }
 
 /// True for the first bytes of a TIFF file.
-pub(super) fn is_tiff(start: &[u8]) -> bool {
+pub fn is_tiff(start: &[u8]) -> bool {
     matches!(start, [b'I', b'I', 42 | 43, 0, ..] | [b'M', b'M', 0, 42 | 43, ..])
 }
 
 /// The first directory of a TIFF file.
-pub(crate) struct TiffTags<'n> {
+pub struct TiffTags<'n> {
     decoder: TiffDecoder<File>,
     name: &'n str,
 }
 
 impl<'n> TiffTags<'n> {
     /// Reads the directory; errors call the file `name`.
-    pub(crate) fn open(file: &File, name: &'n str) -> ocelli_error::Result<Self> {
+    pub fn open(file: &File, name: &'n str) -> ocelli_error::Result<Self> {
         let decoder = crate::image::guarded(name, || {
             file.try_clone().map_err(Refused::from).and_then(open_tiff).map_err(|refused| refused.about(name))
         })?;
@@ -371,7 +385,7 @@ impl<'n> TiffTags<'n> {
     }
 
     /// The numbers of a tag; `None` if the file does not have the tag.
-    pub(crate) fn numbers(&mut self, tag: u16) -> ocelli_error::Result<Option<Vec<f64>>> {
+    pub fn numbers(&mut self, tag: u16) -> ocelli_error::Result<Option<Vec<f64>>> {
         let value = self.decoder.find_tag(Tag::from_u16_exhaustive(tag));
         let numbers = value.and_then(|value| value.map(as_numbers).transpose());
         numbers.map_err(|error| Refused::from(error).about(self.name))
@@ -498,9 +512,11 @@ fn from_ycbcr([y, blue, red]: [u8; 3]) -> [u8; 3] {
 }
 
 /// Rows of a file, whose errors name it.
-pub(super) struct NamedRows<R> {
-    pub(super) rows: R,
-    pub(super) name: String,
+pub struct NamedRows<R> {
+    /// The rows.
+    pub rows: R,
+    /// The name of the file.
+    pub name: String,
 }
 
 impl<R: FileRows> Rows for NamedRows<R> {
@@ -521,7 +537,7 @@ impl<R: FileRows> Rows for NamedRows<R> {
 
 impl Refused {
     /// The error of a file.
-    pub(crate) fn about(self, name: &str) -> ocelli_error::Error {
+    pub fn about(self, name: &str) -> ocelli_error::Error {
         let why = match self {
             Self::NotInRows => "its samples change from part to part".to_owned(),
             Self::Corrupt(why) => why.lines().map(str::trim).collect::<Vec<_>>().join(" "),

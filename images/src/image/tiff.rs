@@ -14,7 +14,8 @@ pub(super) fn entries_fit(bytes: &[u8]) -> bool {
 }
 
 /// Where the photometric interpretation of a file with a palette is, and two bytes that say grey.
-pub(crate) fn palette_photometric(reader: &mut (impl Read + Seek)) -> Option<(u64, [u8; 2])> {
+#[doc(hidden)]
+pub fn palette_photometric(reader: &mut (impl Read + Seek)) -> Option<(u64, [u8; 2])> {
     let entry = directory(reader)?.find(|entry| entry.tag == 262)?;
     (entry.first == [3, 0] || entry.first == [0, 3])
         .then(|| (entry.value_at, entry.first.map(|byte| byte / 3)))

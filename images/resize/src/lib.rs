@@ -1,12 +1,16 @@
 //! Antialiased bilinear resize to a square, in the order and rounding of the reference.
+//!
+//! `ocelli` alone needs it. It is a crate of its own because the library that it compiles takes a minute.
+
+#![forbid(unsafe_code)]
 
 use std::cell::Cell;
 
 use fast_image_resize::images::{TypedImage, TypedImageRef};
-use fast_image_resize::pixels::{U8, U8x2, U8x3, U16x3};
+use fast_image_resize::pixels::U16x3;
+pub use fast_image_resize::pixels::{U8, U8x2, U8x3};
 use fast_image_resize::{Filter, FilterType, PixelTrait, ResizeAlg, ResizeOptions, Resizer};
 
-use super::Rounding;
 use ocelli_error::{Error, ErrorKind, Result};
 
 /// If the image between the passes would have more pixels than this, tall images are resized vertically first.
@@ -15,13 +19,27 @@ use ocelli_error::{Error, ErrorKind, Result};
 /// only affects rounding.
 const MAX_BETWEEN_PIXELS: usize = 64 << 20;
 
+/// Where the resize rounds to 8 bits; the two differ by at most one level.
+///
+/// torchvision rounds after each pass on x86 CPUs (AVX2) and once elsewhere. Measured on 250 random sizes, up and down:
+/// [`EachPass`](Self::EachPass) is bit-identical to the former and within 1.005 levels of a resize in floating point (the
+/// theoretical bound is 1.02); [`Once`](Self::Once) is within 0.52 levels of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Rounding {
+    /// After the horizontal and after the vertical pass: the reference, and the faster one.
+    #[default]
+    EachPass,
+    /// After the vertical pass only: closer to the exact result, and four to five times as slow.
+    Once,
+}
+
 /// Whether the vertical pass comes first.
-pub(super) fn is_down_first(width: u32, height: u32, side: usize) -> bool {
+pub fn is_down_first(width: u32, height: u32, side: usize) -> bool {
     height > width && side * height as usize > MAX_BETWEEN_PIXELS
 }
 
 /// The library's state and the buffers.
-pub(super) struct Resize {
+pub struct Resize {
     side: u32,
     rounding: Rounding,
     resizer: Resizer,
@@ -42,7 +60,8 @@ struct Buffers<P> {
 }
 
 impl Resize {
-    pub(super) fn new(side: u32, rounding: Rounding) -> Self {
+    /// The buffers for squares of this side.
+    pub fn new(side: u32, rounding: Rounding) -> Self {
         Self {
             side,
             rounding,
@@ -55,8 +74,16 @@ impl Resize {
         }
     }
 
+    /// The pixels that are kept between the passes of RGB: of the largest image so far.
+    pub fn pixels_between(&self) -> usize {
+        self.rgb.between.len()
+    }
+
     /// Resizes `bytes` [height, width, rgb] to [S·S] pixels.
-    pub(super) fn run(&mut self, bytes: &[u8], width: u32, height: u32) -> Result<&[U8x3]> {
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] if there are fewer bytes.
+    pub fn run(&mut self, bytes: &[u8], width: u32, height: u32) -> Result<&[U8x3]> {
         let Self { side, resizer, rgb, deep, deep_source, .. } = self;
         let source = TypedImageRef::from_buffer(width, height, bytes).map_err(failed)?;
         match self.rounding {
@@ -77,7 +104,10 @@ impl Resize {
     }
 
     /// Resizes `bytes` [height, width] to [S·S] pixels, rounding after each pass.
-    pub(super) fn run_gray(&mut self, bytes: &[u8], width: u32, height: u32) -> Result<&[U8]> {
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn run_gray(&mut self, bytes: &[u8], width: u32, height: u32) -> Result<&[U8]> {
         let source = TypedImageRef::from_buffer(width, height, bytes).map_err(failed)?;
         two_passes(&mut self.resizer, &source, &mut self.gray, self.side)?;
         Ok(&self.gray.square)
@@ -85,7 +115,10 @@ impl Resize {
 
     /// Resizes the two planes of NV12, `luma` [height, width] and `chroma` [⌈height / 2⌉, ⌈width / 2⌉, uv], to [S·S] each,
     /// rounding after each pass. Chroma gets the weights that it would have if it were repeated for 2 × 2 pixels first.
-    pub(super) fn run_nv12(
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn run_nv12(
         &mut self,
         luma: &[u8],
         chroma: &[u8],
@@ -123,6 +156,7 @@ impl Resize {
         resizer.resize_typed(&chroma, &mut half, &options).map_err(failed)?;
         let mut to = TypedImage::from_pixels_slice(side, side, square).map_err(failed)?;
         let options = second.options().crop(0.0, 0.0, second_crop.0, second_crop.1);
+        let half = TypedImageRef::new(size.0, size.1, &between[..pixels]).map_err(failed)?;
         resizer.resize_typed(&half, &mut to, &options).map_err(failed)?;
         Ok((&self.gray.square, &self.chroma.square))
     }
@@ -156,29 +190,26 @@ impl RepeatedChroma {
     }
 }
 
-/// The first of the two passes, for pictures that come in parts.
-pub(crate) struct WidthReducer {
-    side: u32,
-    resizer: Resizer,
-}
+/// Resizes images to any size in one pass in each direction. With the width alone, it is the first of the two passes: the second one
+/// over all rows of a picture that comes in parts gives what [`Resize`] makes of the picture.
+#[derive(Default)]
+pub struct Scaler(Resizer);
 
-impl WidthReducer {
-    /// Resizes rows to `side` pixels.
-    pub(crate) fn new(side: u32) -> Self {
-        Self { side, resizer: Resizer::new() }
-    }
-
-    /// Resizes `rows` [height, width, rgb] into `reduced` [height, S, rgb]. The second pass over all rows of a picture gives what
-    /// [`Preprocessor`](super::Preprocessor) makes of the picture.
-    pub(crate) fn run_into(
+impl Scaler {
+    /// Resizes `image` [height, width, rgb] into `scaled`; the sizes are widths and heights.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] if a buffer is too small for its size.
+    pub fn run_into(
         &mut self,
-        rows: &[u8],
+        image: &[u8],
         (width, height): (u32, u32),
-        reduced: &mut [u8],
+        scaled: &mut [u8],
+        (to_width, to_height): (u32, u32),
     ) -> Result<()> {
-        let source = TypedImageRef::<U8x3>::from_buffer(width, height, rows).map_err(failed)?;
-        let mut target = TypedImage::<U8x3>::from_buffer(self.side, height, reduced).map_err(failed)?;
-        self.resizer.resize_typed(&source, &mut target, &one_pass()).map_err(failed)
+        let source = TypedImageRef::<U8x3>::from_buffer(width, height, image).map_err(failed)?;
+        let mut target = TypedImage::<U8x3>::from_buffer(to_width, to_height, scaled).map_err(failed)?;
+        self.0.resize_typed(&source, &mut target, &one_pass()).map_err(failed)
     }
 }
 
@@ -214,55 +245,11 @@ fn two_passes<P: PixelTrait>(
     let mut half = TypedImage::from_pixels_slice(between_width, between_height, &mut between[..pixels])
         .map_err(failed)?;
     resizer.resize_typed(source, &mut half, &options).map_err(failed)?;
+    // The same types as above: the library's code, which is large, is compiled once for each kind of pixel.
+    let half = TypedImageRef::new(between_width, between_height, &between[..pixels]).map_err(failed)?;
     resizer.resize_typed(&half, &mut square, &options).map_err(failed)
 }
 
 fn failed(error: impl std::error::Error + Send + Sync + 'static) -> Error {
-    Error::new(ErrorKind::InvalidArgument, format!("preprocessing, resize: {error}")).with_source(error)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A sum of weights other than one, or a wrong edge, shows on an image of one colour.
-    #[test]
-    fn an_image_of_one_colour_keeps_it_at_any_size() {
-        let sizes = [
-            (1, 1),
-            (1, 500),
-            (500, 1),
-            (7, 5000),
-            (5000, 7),
-            (28, 3),
-            (3, 28),
-            (29, 27),
-            (28, 28),
-            (1, 9999),
-        ];
-        let mut failures = Vec::new();
-        for rounding in [Rounding::EachPass, Rounding::Once] {
-            let mut resize = Resize::new(28, rounding);
-            for (width, height) in sizes {
-                for level in [0u8, 1, 127, 254, 255] {
-                    let data = vec![level; width as usize * height as usize * 3];
-                    let square = resize.run(&data, width, height).expect("every size can be resized");
-                    if square.iter().any(|pixel| pixel.0 != [level; 3]) {
-                        failures.push(format!("{rounding:?}, {width}x{height}, level {level}"));
-                    }
-                }
-            }
-        }
-        assert!(failures.is_empty(), "{}", failures.join("\n"));
-    }
-
-    #[test]
-    fn very_tall_images_are_resized_vertically_first() {
-        let (side, height) = (2048, 40_000);
-        let data = vec![9u8; height * 3];
-        let mut resize = Resize::new(side, Rounding::EachPass);
-        let square = resize.run(&data, 1, height as u32).expect("every size can be resized");
-        assert!(square.iter().all(|pixel| pixel.0 == [9; 3]));
-        assert_eq!(resize.rgb.between.len(), side as usize, "horizontal first would have needed 82 M pixels");
-    }
+    Error::new(ErrorKind::InvalidArgument, format!("resize: {error}")).with_source(error)
 }

@@ -1,7 +1,7 @@
 //! The preprocessing kernel and what it is launched with.
 
 use super::weights::PassWeights;
-use super::{PreprocessConfig, Rounding, resize};
+use super::{PreprocessConfig, Rounding};
 use crate::frame_view::{FrameView, PixelFormat};
 use ocelli_error::{Error, ErrorKind, Result};
 
@@ -32,7 +32,7 @@ pub(super) struct Tables {
 
 impl Tables {
     pub(super) fn new(config: &PreprocessConfig, (width, height): (u32, u32)) -> Self {
-        let down_first = resize::is_down_first(width, height, config.imgsz);
+        let down_first = ocelli_resize::is_down_first(width, height, config.imgsz);
         let lengths = if down_first { [height, width] } else { [width, height] };
         let passes = lengths.map(|length| PassWeights::new(length, config.imgsz, config.rounding));
         Self { size: (width, height), down_first, passes }

@@ -1,6 +1,7 @@
 //! A frame in borrowed memory, as a camera driver provides it.
 
-pub(crate) mod nv12;
+#[doc(hidden)]
+pub mod nv12;
 
 use std::time::Duration;
 
@@ -26,7 +27,7 @@ pub enum PixelFormat {
 ///
 /// ```
 /// use std::time::Duration;
-/// use ocelli::{FrameView, PixelFormat};
+/// use ocelli_images::{FrameView, PixelFormat};
 ///
 /// let pixels = vec![0; 640 * 480 * 3];
 /// let frame = FrameView {
@@ -92,14 +93,23 @@ impl<'a> FrameView<'a> {
     /// # Errors
     /// As [`check`](Self::check).
     pub fn to_image(&self) -> Result<Image> {
+        let mut image = Image::default();
+        self.to_image_into(&mut image)?;
+        Ok(image)
+    }
+
+    /// As [`to_image`](Self::to_image), into a buffer that is used again.
+    ///
+    /// # Errors
+    /// As [`check`](Self::check).
+    pub fn to_image_into(&self, image: &mut Image) -> Result<()> {
         self.check()?;
         let row = self.width as usize * 3;
-        let mut rgb = Vec::new();
+        let rgb = image.reset_rgb8(self.width, self.height)?;
         if self.format == PixelFormat::Nv12 {
-            nv12::to_rgb_into(self, &mut rgb);
-            return Image::from_rgb8(self.width, self.height, rgb);
+            nv12::to_rgb_into(self, rgb);
+            return Ok(());
         }
-        rgb.resize(row * self.height as usize, 0);
         for (to, from) in rgb.chunks_exact_mut(row).zip(self.data.chunks(self.stride)) {
             match self.format {
                 PixelFormat::Gray8 => to.chunks_exact_mut(3).zip(from).for_each(|(to, grey)| to.fill(*grey)),
@@ -107,7 +117,44 @@ impl<'a> FrameView<'a> {
                 _ => to.copy_from_slice(&from[..row]),
             }
         }
-        Image::from_rgb8(self.width, self.height, rgb)
+        Ok(())
+    }
+
+    /// The mean luma of each cell of a grid of columns and rows, of up to 8 × 8 of its pixels.
+    #[doc(hidden)]
+    pub fn mean_lumas(&self, (columns, rows): (usize, usize), cells: &mut Vec<f32>) {
+        const SAMPLES: usize = 8;
+        let (width, height) = (self.width as usize, self.height as usize);
+        let luma = |x: usize, y: usize| -> f32 {
+            let row = y * self.stride;
+            match self.format {
+                PixelFormat::Rgb8 | PixelFormat::Bgr8 => {
+                    let pixel = &self.data[row + 3 * x..row + 3 * x + 3];
+                    0.25 * (f32::from(pixel[0]) + 2.0 * f32::from(pixel[1]) + f32::from(pixel[2]))
+                }
+                PixelFormat::Nv12 | PixelFormat::Gray8 => f32::from(self.data[row + x]),
+            }
+        };
+        let range = |index: usize, count: usize, side: usize| {
+            let (start, end) =
+                (index * side / count, ((index + 1) * side / count).max(index * side / count + 1));
+            (start, end.min(side), ((end - start) / SAMPLES).max(1))
+        };
+        cells.clear();
+        for row in 0..rows {
+            let (top, bottom, down) = range(row, rows, height);
+            for column in 0..columns {
+                let (left, right, across) = range(column, columns, width);
+                let (mut sum, mut count) = (0.0, 0.0f32);
+                for y in (top.min(height - 1)..bottom).step_by(down) {
+                    for x in (left.min(width - 1)..right).step_by(across) {
+                        sum += luma(x, y);
+                        count += 1.0;
+                    }
+                }
+                cells.push(sum / count.max(1.0));
+            }
+        }
     }
 }
 
@@ -133,7 +180,8 @@ impl<'a> From<&'a Image> for FrameView<'a> {
 }
 
 /// Converts three-byte pixels between RGB and BGR.
-pub(crate) fn swap_red_and_blue(from: &[u8], to: &mut [u8]) {
+#[doc(hidden)]
+pub fn swap_red_and_blue(from: &[u8], to: &mut [u8]) {
     for (to, from) in to.chunks_exact_mut(3).zip(from.chunks_exact(3)) {
         to.copy_from_slice(&[from[2], from[1], from[0]]);
     }

@@ -14,15 +14,13 @@
 mod gpu;
 #[cfg(not(target_family = "wasm"))]
 mod kernel;
-mod resize;
 #[cfg(not(target_family = "wasm"))]
 mod weights;
 
 use crate::frame_view::{FrameView, PixelFormat, nv12};
-use fast_image_resize::pixels::U8x3;
 use ocelli_error::{Error, ErrorKind, Result};
-use resize::Resize;
-pub(crate) use resize::WidthReducer;
+pub use ocelli_resize::Rounding;
+use ocelli_resize::{Resize, U8x3};
 
 #[cfg(not(target_family = "wasm"))]
 pub use gpu::DevicePreprocessor;
@@ -38,21 +36,6 @@ pub struct PreprocessConfig {
     pub std: [f32; 3],
     /// Where the resize rounds to 8 bits.
     pub rounding: Rounding,
-}
-
-/// Where the resize rounds to 8 bits; the two differ by at most one level.
-///
-/// torchvision rounds after each pass on x86 CPUs (AVX2) and once elsewhere. Measured on 250 random sizes, up and down:
-/// [`EachPass`](Self::EachPass) is bit-identical to the former and within 1.005 levels of a resize in floating point (the
-/// theoretical bound is 1.02); [`Once`](Self::Once) is within 0.52 levels of it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Rounding {
-    /// After the horizontal and after the vertical pass: the reference, and the faster one.
-    #[default]
-    EachPass,
-    /// After the vertical pass only: closer to the exact result, and four to five times as slow.
-    Once,
 }
 
 impl PreprocessConfig {
@@ -153,6 +136,7 @@ impl Preprocessor {
         let rows = data.chunks(stride).take(height as usize).map(|line| &line[..row]);
         let is_resized_gray = is_gray && config.rounding == Rounding::EachPass;
         let bytes = if format == PixelFormat::Nv12 {
+            packed.resize(image.width as usize * image.height as usize * 3, 0);
             nv12::to_rgb_into(&image, packed);
             &packed[..]
         } else if is_gray && !is_resized_gray {
@@ -280,7 +264,10 @@ mod tests {
                     let view = FrameView { data: &data, width, height, stride, format, timestamp };
                     let mut rgb = Vec::new();
                     match format {
-                        PixelFormat::Nv12 => nv12::to_rgb_into(&view, &mut rgb),
+                        PixelFormat::Nv12 => {
+                            rgb.resize(w * h * 3, 0);
+                            nv12::to_rgb_into(&view, &mut rgb);
+                        }
                         _ => rgb.extend(data.chunks(stride).take(h).flat_map(|row| match format {
                             PixelFormat::Gray8 => row[..w].iter().flat_map(|&v| [v; 3]).collect::<Vec<_>>(),
                             PixelFormat::Bgr8 => {
@@ -363,5 +350,46 @@ mod tests {
             }
         }
         assert!(failures.is_empty(), "levels that differ:\n{}", failures.join("\n"));
+    }
+
+    /// A sum of weights other than one, or a wrong edge, shows on an image of one colour.
+    #[test]
+    fn an_image_of_one_colour_keeps_it_at_any_size() {
+        let sizes = [
+            (1, 1),
+            (1, 500),
+            (500, 1),
+            (7, 5000),
+            (5000, 7),
+            (28, 3),
+            (3, 28),
+            (29, 27),
+            (28, 28),
+            (1, 9999),
+        ];
+        let mut failures = Vec::new();
+        for rounding in [Rounding::EachPass, Rounding::Once] {
+            let mut resize = Resize::new(28, rounding);
+            for (width, height) in sizes {
+                for level in [0u8, 1, 127, 254, 255] {
+                    let data = vec![level; width as usize * height as usize * 3];
+                    let square = resize.run(&data, width, height).expect("every size can be resized");
+                    if square.iter().any(|pixel| pixel.0 != [level; 3]) {
+                        failures.push(format!("{rounding:?}, {width}x{height}, level {level}"));
+                    }
+                }
+            }
+        }
+        assert!(failures.is_empty(), "{}", failures.join("\n"));
+    }
+
+    #[test]
+    fn very_tall_images_are_resized_vertically_first() {
+        let (side, height) = (2048, 40_000);
+        let data = vec![9u8; height * 3];
+        let mut resize = Resize::new(side, Rounding::EachPass);
+        let square = resize.run(&data, 1, height as u32).expect("every size can be resized");
+        assert!(square.iter().all(|pixel| pixel.0 == [9; 3]));
+        assert_eq!(resize.pixels_between(), side as usize, "horizontal first would have needed 82 M pixels");
     }
 }

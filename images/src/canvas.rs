@@ -1,29 +1,29 @@
 //! Antialiased shapes on an RGB picture, clipped to it.
 
-use image::RgbImage;
+use ::image::RgbImage;
 
 use crate::mask::distance_to_segment;
 
 /// A rectangle by its edges, in pixels.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Rect {
-    pub(super) x1: f32,
-    pub(super) y1: f32,
-    pub(super) x2: f32,
-    pub(super) y2: f32,
+pub struct Rect {
+    pub x1: f32,
+    pub y1: f32,
+    pub x2: f32,
+    pub y2: f32,
 }
 
 impl Rect {
-    pub(super) fn width(&self) -> f32 {
+    pub fn width(&self) -> f32 {
         self.x2 - self.x1
     }
 
-    pub(super) fn height(&self) -> f32 {
+    pub fn height(&self) -> f32 {
         self.y2 - self.y1
     }
 
     /// The rectangle with every edge moved outwards.
-    pub(super) fn grown(&self, by: f32) -> Self {
+    pub fn grown(&self, by: f32) -> Self {
         Self { x1: self.x1 - by, y1: self.y1 - by, x2: self.x2 + by, y2: self.y2 + by }
     }
 
@@ -38,27 +38,27 @@ impl Rect {
 }
 
 /// A picture to draw on.
-pub(super) struct Canvas<'a> {
+pub struct Canvas<'a> {
     picture: &'a mut RgbImage,
     coverage: Vec<f32>,
 }
 
 impl<'a> Canvas<'a> {
-    pub(super) fn new(picture: &'a mut RgbImage) -> Self {
+    pub fn new(picture: &'a mut RgbImage) -> Self {
         Self { picture, coverage: Vec::new() }
     }
 
-    pub(super) fn width(&self) -> f32 {
+    pub fn width(&self) -> f32 {
         self.picture.width() as f32
     }
 
-    pub(super) fn height(&self) -> f32 {
+    pub fn height(&self) -> f32 {
         self.picture.height() as f32
     }
 
     /// Blends a pixel with a colour at opacity `alpha`, 0 to 1; pixels outside the picture are ignored.
     #[inline]
-    pub(super) fn blend(&mut self, x: i32, y: i32, color: [u8; 3], alpha: f32) {
+    pub fn blend(&mut self, x: i32, y: i32, color: [u8; 3], alpha: f32) {
         if let (Ok(x), Ok(y)) = (u32::try_from(x), u32::try_from(y))
             && let Some(pixel) = self.picture.get_pixel_mut_checked(x, y)
         {
@@ -76,7 +76,7 @@ impl<'a> Canvas<'a> {
     }
 
     /// Fills a rectangle with rounded corners.
-    pub(super) fn fill_rounded(&mut self, rect: Rect, radius: f32, color: [u8; 3], opacity: f32) {
+    pub fn fill_rounded(&mut self, rect: Rect, radius: f32, color: [u8; 3], opacity: f32) {
         let (columns, rows) = self.pixels_of(rect);
         for y in rows {
             for x in columns.clone() {
@@ -87,7 +87,7 @@ impl<'a> Canvas<'a> {
     }
 
     /// Draws a line of `width` along the inside of a rectangle's edge, moved in by `inset`, with slightly rounded corners.
-    pub(super) fn stroke_frame(&mut self, rect: Rect, width: f32, inset: f32, color: [u8; 3], opacity: f32) {
+    pub fn stroke_frame(&mut self, rect: Rect, width: f32, inset: f32, color: [u8; 3], opacity: f32) {
         let outer = rect.grown(-inset);
         let radius = 1.25 * width;
         let (columns, rows) = self.pixels_of(outer);
@@ -106,14 +106,14 @@ impl<'a> Canvas<'a> {
     }
 
     /// Draws a line of `width` through points; it is blended once where it crosses itself.
-    pub(super) fn stroke_line(&mut self, points: &[[f32; 2]], width: f32, color: [u8; 3], opacity: f32) {
+    pub fn stroke_line(&mut self, points: &[[f32; 2]], width: f32, color: [u8; 3], opacity: f32) {
         // There and back again is a closed line.
         let ring: Vec<[f32; 2]> = points.iter().chain(points.iter().rev()).copied().collect();
         self.stroke_rings(&[&ring], width, color, opacity);
     }
 
     /// Draws closed lines of `width` through points; they are blended once where they meet.
-    pub(super) fn stroke_rings(&mut self, rings: &[&[[f32; 2]]], width: f32, color: [u8; 3], opacity: f32) {
+    pub fn stroke_rings(&mut self, rings: &[&[[f32; 2]]], width: f32, color: [u8; 3], opacity: f32) {
         let reach = 0.5 * width + 0.5;
         let points = rings.iter().copied().flatten();
         let around = points.fold(None, |around: Option<Rect>, &[x, y]| {

@@ -153,10 +153,10 @@ fn every_format_and_size_is_read() {
 
 #[test]
 fn a_camera_that_is_shaken_over_a_drawn_scene() {
-    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("demos/scenes");
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../demos/scenes");
     let (mut near, mut count) = (0, 0);
     for entry in folder.read_dir().expect("it is in the repository") {
-        let Ok(image) = crate::Image::open(entry.expect("it can be listed").path()) else { continue };
+        let Ok(image) = crate::image::Image::open(entry.expect("it can be listed").path()) else { continue };
         let (width, height) = (image.width() - 64, image.height() - 48);
         let mut estimator = CameraMotionEstimator::default();
         let mut before = None;

@@ -23,7 +23,8 @@ const STILL: f64 = 0.1;
 
 /// A frame's luma, reduced to what the estimate needs.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct ReducedFrame {
+#[doc(hidden)]
+pub struct ReducedFrame {
     pyramid: Pyramid,
     /// Size of the frame, and pixels of the frame in one of the reduced picture, in each direction.
     size: (u32, u32),
@@ -32,7 +33,8 @@ pub(crate) struct ReducedFrame {
 
 impl ReducedFrame {
     /// Reduces a frame; the buffers are used again.
-    pub(crate) fn read(&mut self, view: &FrameView<'_>) {
+    #[doc(hidden)]
+    pub fn read(&mut self, view: &FrameView<'_>) {
         let (width, height) = (view.width as usize, view.height as usize);
         self.size = (view.width, view.height);
         self.factor = (width.max(height) as f64 / SIDE as f64).round().max(1.0) as usize;
@@ -67,7 +69,8 @@ impl ReducedFrame {
 
     /// The motion from an earlier frame to this one, in pixels of the frames; [`CameraMotion::STILL`] if the corners do not agree
     /// on one, or the frames differ in size.
-    pub(crate) fn motion_since(&self, earlier: &ReducedFrame) -> CameraMotion {
+    #[doc(hidden)]
+    pub fn motion_since(&self, earlier: &ReducedFrame) -> CameraMotion {
         if self.size != earlier.size {
             return CameraMotion::STILL;
         }
@@ -97,19 +100,19 @@ impl ReducedFrame {
 
 /// Estimates how the camera moves from frame to frame, for [`ByteTracker::compensate`](ocelli_tracking::ByteTracker::compensate).
 ///
-/// A pipeline does so with [`camera_motion`](crate::options::PipelineOptions::camera_motion). The background has
+/// A pipeline does so if its options have `camera_motion`. The background has
 /// to have corners and to fill about a third of the picture; otherwise the camera counts as still. Motion of more than a
 /// sixth of the picture between two frames is not found.
 ///
 /// ```
-/// use ocelli::{Image, pipeline::CameraMotionEstimator};
-/// use ocelli::tracking::CameraMotion;
+/// use ocelli_images::{Image, camera_motion::CameraMotionEstimator};
+/// use ocelli_tracking::CameraMotion;
 ///
 /// let image = Image::from_rgb8(320, 180, vec![90; 320 * 180 * 3])?;
 /// let mut estimator = CameraMotionEstimator::default();
 /// assert_eq!(estimator.next(&(&image).into())?, CameraMotion::STILL);
 /// assert_eq!(estimator.next(&(&image).into())?, CameraMotion::STILL);
-/// # Ok::<(), ocelli::Error>(())
+/// # Ok::<(), ocelli_error::Error>(())
 /// ```
 #[derive(Debug, Default)]
 pub struct CameraMotionEstimator {
@@ -138,7 +141,8 @@ impl CameraMotionEstimator {
     }
 
     /// As [`next`](Self::next), with a frame that is reduced already; returns the buffer of an earlier frame.
-    pub(crate) fn next_reduced(&mut self, frame: ReducedFrame) -> (CameraMotion, Option<ReducedFrame>) {
+    #[doc(hidden)]
+    pub fn next_reduced(&mut self, frame: ReducedFrame) -> (CameraMotion, Option<ReducedFrame>) {
         let motion = self.motion_to(&frame);
         (motion, self.previous.replace(frame))
     }

@@ -10,7 +10,7 @@ use ::image::metadata::Orientation;
 use ::image::{DynamicImage, ImageDecoder, ImageError, ImageFormat, ImageReader, Limits};
 
 use super::{Image, jpeg, tiff};
-use crate::tiles::{FileRows, Refused, TiffRows, tiff_size};
+use crate::rows::{FileRows, Refused, TiffRows, tiff_size};
 use ocelli_error::{Error, ErrorKind, Result};
 
 /// The maximum number of pixels of an image file: PIL's limit for a "decompression bomb".
@@ -53,7 +53,8 @@ pub(super) fn decode(bytes: &[u8], name: &str) -> Result<Image> {
 }
 
 /// Runs a decoder of another project. A panic of it is an error of the file: the images beside it can be read.
-pub(crate) fn guarded<T>(name: &str, decode: impl FnOnce() -> Result<T>) -> Result<T> {
+#[doc(hidden)]
+pub fn guarded<T>(name: &str, decode: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(decode)).unwrap_or_else(|_| {
         Err(invalid(name, "the decoder fails on this file; save it anew with another program"))
     })
@@ -135,11 +136,13 @@ fn decoder(
 }
 
 /// What is wrong with a file that needs memory that there is not.
-pub(crate) fn no_memory(bytes: u64) -> String {
+#[doc(hidden)]
+pub fn no_memory(bytes: u64) -> String {
     format!("decoding takes {} MiB, which this machine cannot give", bytes >> 20)
 }
 
-pub(crate) const TRUNCATED: &str = "the file is truncated; copy or download it again";
+#[doc(hidden)]
+pub const TRUNCATED: &str = "the file is truncated; copy or download it again";
 
 /// The format of the content, or why it is not supported.
 fn recognise(bytes: &[u8]) -> Result<ImageFormat, String> {
@@ -166,7 +169,8 @@ fn recognise(bytes: &[u8]) -> Result<ImageFormat, String> {
 }
 
 /// Refuses empty images and images that would fill the memory.
-pub(crate) fn check_size(width: u32, height: u32, most_pixels: u64) -> Result<(), String> {
+#[doc(hidden)]
+pub fn check_size(width: u32, height: u32, most_pixels: u64) -> Result<(), String> {
     if width == 0 || height == 0 {
         return Err(format!("{width}x{height} has no pixels"));
     }
@@ -221,7 +225,8 @@ pub(super) fn into_rgb8(picture: DynamicImage) -> Vec<u8> {
     }
 }
 
-pub(crate) fn invalid(name: &str, why: &str) -> Error {
+#[doc(hidden)]
+pub fn invalid(name: &str, why: &str) -> Error {
     Error::new(ErrorKind::InvalidData, format!("cannot read the image, {name}: {why}"))
 }
 
@@ -365,7 +370,7 @@ mod tests {
         assert_eq!(error.kind(), ErrorKind::InvalidData);
         assert!(error.to_string().starts_with("cannot read the image, x.jpg: the decoder fails"), "{error}");
         // Found by fuzzing: the decoder's AVX2 code panics at this sampling.
-        let found = include_bytes!("../../tests/fuzz/seeds/jpeg/sampling-2x3.jpg");
+        let found = include_bytes!("../../../tests/fuzz/seeds/jpeg/sampling-2x3.jpg");
         drop(Image::decode(found, "sampling-2x3.jpg"));
     }
 

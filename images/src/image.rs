@@ -6,6 +6,7 @@
 
 mod decode;
 mod jpeg;
+mod pages;
 mod tiff;
 
 use std::io::Read;
@@ -53,8 +54,10 @@ pub fn has_unsupported_extension(path: &Path) -> bool {
 }
 
 pub use decode::{MAX_FILE_BYTES, MAX_PIXELS, MAX_SIDE};
-pub(crate) use decode::{TRUNCATED, check_size, guarded, invalid, no_memory};
-pub(crate) use tiff::palette_photometric;
+#[doc(hidden)]
+pub use decode::{TRUNCATED, check_size, guarded, invalid, no_memory};
+#[doc(hidden)]
+pub use tiff::palette_photometric;
 
 /// An image that owns its pixels: 8-bit RGB, rows from the top without padding.
 ///
@@ -66,6 +69,13 @@ pub struct Image {
     height: u32,
     /// [height, width, rgb]
     data: Vec<u8>,
+}
+
+impl Default for Image {
+    /// A buffer to be filled: one black pixel.
+    fn default() -> Self {
+        Self { width: 1, height: 1, data: vec![0; 3] }
+    }
 }
 
 impl Image {
@@ -261,7 +271,8 @@ impl<'a> ImageView<'a> {
     }
 
     /// All bytes, padding included.
-    pub(crate) fn as_bytes(&self) -> &'a [u8] {
+    #[doc(hidden)]
+    pub fn as_bytes(&self) -> &'a [u8] {
         self.data
     }
 

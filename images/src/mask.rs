@@ -20,7 +20,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 pub use self::png::read_mask_png;
 pub use outline::Outline;
-pub(crate) use outline::distance_to_segment;
+#[doc(hidden)]
+pub use outline::distance_to_segment;
 pub use resample::MaskResampler;
 
 use ocelli_error::{Error, ErrorKind, Result};
@@ -183,7 +184,8 @@ impl Mask {
     }
 
     /// The number of pixels of the mask in a box, whose edges are rounded to pixels.
-    pub(crate) fn area_in(&self, bbox: &BoundingBox) -> u64 {
+    #[doc(hidden)]
+    pub fn area_in(&self, bbox: &BoundingBox) -> u64 {
         let [left, top, right, bottom] = bbox.to_xyxy().map(|edge| edge.round().max(0.0) as u32);
         let columns = self.spans().skip_while(|span| span.x < left).take_while(|span| span.x < right);
         columns.map(|span| u64::from(span.bottom.min(bottom).saturating_sub(span.top.max(top)))).sum()

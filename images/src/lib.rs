@@ -1,0 +1,19 @@
+//! What computes on pixels: images and views of frames, masks, preprocessing, and the motion of a camera.
+//!
+//! The crate `ocelli` gives its types under the same names. What only `ocelli` needs of it is hidden.
+
+#![forbid(unsafe_code)]
+
+pub mod camera_motion;
+#[doc(hidden)]
+pub mod canvas;
+pub mod frame_view;
+pub mod image;
+pub mod mask;
+pub mod preprocess;
+#[doc(hidden)]
+pub mod rows;
+
+pub use frame_view::{FrameView, PixelFormat};
+pub use image::{Image, ImageView};
+pub use mask::Mask;
