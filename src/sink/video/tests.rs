@@ -150,6 +150,56 @@ fn codecs_and_qualities_can_be_chosen() {
     }
 }
 
+/// Bars of eight colours, in each codec that loses some of them: a matrix or a range other than the one that the file says would
+/// move a colour by twenty levels and more.
+#[test]
+fn colours_stay_in_every_codec() {
+    const BARS: [[u8; 3]; 8] = [
+        [255, 255, 255],
+        [255, 255, 0],
+        [0, 255, 255],
+        [0, 255, 0],
+        [255, 0, 255],
+        [255, 0, 0],
+        [0, 0, 255],
+        [40, 120, 200],
+    ];
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let bars: Vec<u8> = (0..64 * 256).flat_map(|at| BARS[at % 256 / 32]).collect();
+    let mut wrong = Vec::new();
+    for (name, codec) in [
+        ("h264.mp4", "h264"),
+        ("hevc.mkv", "hevc"),
+        ("vp9.webm", "vp9"),
+        ("vp8.webm", "vp8"),
+        ("mpeg4.avi", "mpeg4"),
+        ("mjpeg.avi", "mjpeg"),
+    ] {
+        let path = folder.path().join(name);
+        let options = VideoOptions { codec: Some(codec.to_owned()), ..VideoOptions::new(25.0) };
+        let mut video = create_video(&path, &options).unwrap_or_else(|e| panic!("{name}: {e}"));
+        for index in 0..3 {
+            let annotated = Image::from_rgb8(256, 64, bars.clone()).expect("pixels");
+            let outcome = outcome(index, 40 * index, (256, 64), 0);
+            video
+                .write(&FrameOutcome { annotated: Some(annotated), ..outcome })
+                .expect("it can be written to");
+        }
+        video.finish().unwrap_or_else(|e| panic!("{name}: {e}"));
+        let mut source = open_video(&path).unwrap_or_else(|e| panic!("{e}"));
+        let mut frame = Frame::default();
+        assert!(source.read_into(&mut frame).expect("it can be read"), "{name}");
+        let row = &frame.image.as_rgb8()[32 * 256 * 3..][..256 * 3];
+        for (bar, expected) in BARS.iter().enumerate() {
+            let middle = &row[(32 * bar + 16) * 3..][..3];
+            if middle.iter().zip(expected).any(|(found, expected)| found.abs_diff(*expected) > 6) {
+                wrong.push(format!("{name}: {expected:?} is {middle:?}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
 #[test]
 fn a_killed_run_leaves_what_can_be_played() {
     let folder = tempfile::tempdir().expect("a temporary folder");
