@@ -62,7 +62,7 @@ test: opencv
 	fi; \
 	if ! bash src/opencv/build.sh >/dev/null 2>&1; then export RUSTFLAGS="$$RUSTFLAGS --cfg without_video"; fi; \
 	if ! bash engines/tensorrt/build.sh >/dev/null 2>&1; then export RUSTFLAGS="$$RUSTFLAGS --cfg without_tensorrt"; fi; \
-	export CARGO_INCREMENTAL=0 RUST_TEST_THREADS=$$(($$(getconf _NPROCESSORS_ONLN) + 1)); \
+	export CARGO_INCREMENTAL=0; \
 	cargo test --no-fail-fast --workspace --exclude ocelli-python --no-default-features --features "fonts serve"
 
 install: opencv setup install-c

@@ -1,4 +1,4 @@
-//! Runs programs in a temporary folder, with a cache in it. What is in the cache is that of all tests: making it takes longer than
+//! Runs programs in a temporary folder, with a cache in it. Exported models are those of all tests: exporting takes longer than
 //! most tests.
 
 #![allow(dead_code, reason = "each test program uses a part of it")]
@@ -73,14 +73,11 @@ impl Place {
         let place = Self { folder, variables: Vec::new() };
         place.folder("cache");
         #[cfg(unix)]
-        for part in SHARED {
-            let link = place.path("cache").join(part);
-            std::os::unix::fs::symlink(shared_cache().join(part), link).expect("links can be made");
-        }
+        std::os::unix::fs::symlink(models(), place.path("cache/models")).expect("links can be made");
         place
     }
 
-    /// With a cache of its own: for tests of the cache.
+    /// With exported models of its own: for tests of the cache.
     pub fn with_empty_cache(self) -> Self {
         std::fs::remove_dir_all(self.path("cache")).expect("it was created");
         self
@@ -248,23 +245,18 @@ impl Outcome {
     }
 }
 
-/// What places share of their caches: exported models, encoded text prompts, compiled graphs, checksums of files.
-const SHARED: [&str; 4] = ["engines", "hashes", "models", "text"];
-
-/// The folder of what all places share. A new build has another one, because it may export otherwise.
+/// The exported models of all places. A new build has other ones, because the exporter may be another.
 #[cfg(unix)]
-fn shared_cache() -> &'static Path {
+fn models() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
         let program = std::env::current_exe().expect("this program has a path");
         let built = program.metadata().and_then(|file| file.modified()).expect("it is there");
         let built = built.duration_since(std::time::UNIX_EPOCH).expect("it is later").as_nanos();
         let name = program.file_name().expect("it is a file").to_string_lossy().into_owned();
-        let all = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("cache-{name}"));
+        let all = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("models-{name}"));
         let folder = all.join(built.to_string());
-        for part in SHARED {
-            std::fs::create_dir_all(folder.join(part)).expect("the folder of the tests can be written to");
-        }
+        std::fs::create_dir_all(&folder).expect("the folder of the tests can be written to");
         let entries = std::fs::read_dir(&all).expect("it was created").flatten().map(|entry| entry.path());
         // Another run of this program may do the same.
         entries.filter(|path| *path != folder).for_each(|path| drop(std::fs::remove_dir_all(path)));

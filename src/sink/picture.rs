@@ -33,8 +33,10 @@ pub fn check_picture_file(path: &Path) -> Result<()> {
 pub fn write_picture<'i>(path: &Path, picture: impl Into<ImageView<'i>>) -> Result<()> {
     let picture = picture.into();
     let format = ImageFormat::from_path(path).unwrap_or(ImageFormat::Png);
-    let encoded = picture.encoded(format, JPEG_QUALITY)?;
-    write_atomically(path, |file| std::io::Write::write_all(file, &encoded))
+    write_atomically(path, |file| {
+        let encoded = picture.encoded(format, JPEG_QUALITY).map_err(std::io::Error::other)?;
+        std::io::Write::write_all(file, &encoded)
+    })
 }
 
 /// Writes each annotated frame to a picture file of its own.
@@ -128,6 +130,16 @@ fn number_in(name: &str) -> Option<(String, usize, String)> {
 mod tests {
     use super::*;
     use crate::image::Image;
+
+    #[test]
+    fn a_picture_that_a_format_cannot_hold_is_an_error_of_the_file() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("wide.webp");
+        let wide = Image::filled(16_384, 1, [9; 3]).expect("it has pixels");
+        let error = write_picture(&path, &wide).expect_err("WebP has at most 16383 columns");
+        assert!(error.kind() == ErrorKind::Io && error.to_string().contains("wide.webp"), "{error}");
+        assert_eq!(std::fs::read_dir(folder.path()).expect("it is there").count(), 0);
+    }
 
     #[test]
     fn patterns_become_file_names() {

@@ -131,7 +131,7 @@ impl Review {
                 let path = folder.join(&name);
                 let page = draw_page(images, classes, read, &annotator, check_cancelled)?;
                 write_html(&mut html, &name, images);
-                let page = page.view().encoded(ImageFormat::Jpeg, 88)?;
+                let page = page.view().encoded(ImageFormat::Jpeg, 88).map_err(|e| e.at(&path))?;
                 disk::replace(&path, |file| file.write_all(&page))?;
                 pages.push(path);
             }

@@ -1,6 +1,6 @@
 //! Antialiased bilinear resize to a square, in the order and rounding of the reference.
 //!
-//! `ocelli` alone needs it. It is a crate of its own because the library that it compiles takes a minute.
+//! A crate of its own, because the library that it compiles takes a minute, and is generic: it would be compiled wherever it is used.
 
 #![forbid(unsafe_code)]
 

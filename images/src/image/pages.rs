@@ -7,7 +7,7 @@ use ::image::{ExtendedColorType, ImageFormat};
 use ocelli_error::{Error, ErrorKind, Result};
 use ocelli_resize::Scaler;
 
-use super::{Image, ImageView};
+use super::{Image, ImageView, rgb8_len};
 
 impl Image {
     /// A picture of one colour.
@@ -25,9 +25,10 @@ impl Image {
     /// # Errors
     /// [`ErrorKind::InvalidArgument`] if a side is zero.
     pub fn fitted(&self, (width, height): (u32, u32)) -> Result<Self> {
+        rgb8_len(self.width, self.height).and(rgb8_len(width, height))?;
         let scale =
             (f64::from(width) / f64::from(self.width)).min(f64::from(height) / f64::from(self.height));
-        let side = |side: u32, most: u32| ((f64::from(side) * scale).round() as u32).clamp(1, most.max(1));
+        let side = |side: u32, most: u32| ((f64::from(side) * scale).round() as u32).clamp(1, most);
         let size = (side(self.width, width), side(self.height, height));
         let mut scaled = Self::default();
         let pixels = scaled.reset_rgb8(size.0, size.1)?;
@@ -41,7 +42,8 @@ impl Image {
         let centred = |edge: u32, full: u32, used: u32| edge + (full - used.min(full)) / 2;
         let (x, y) = (centred(left, width, picture.width), centred(top, height, picture.height));
         let columns = picture.width.min(width).min(self.width.saturating_sub(x)) as usize * 3;
-        let rows = picture.height.min(height).min(self.height.saturating_sub(y)) as usize;
+        let rows =
+            picture.height.min(height).min(self.height.saturating_sub(y)) as usize * usize::from(columns > 0);
         let (row, stride) = (picture.width as usize * 3, self.width as usize * 3);
         for (line, pixels) in picture.data.chunks_exact(row.max(1)).take(rows).enumerate() {
             let at = (y as usize + line) * stride + x as usize * 3;
@@ -102,6 +104,9 @@ mod tests {
         assert_eq!(reds([6, 8, 8, 4]), (Some((6, 8)), Some((9, 9)), 8));
         assert_eq!(reds([0, 0, 3, 2]), (Some((0, 0)), Some((2, 1)), 6));
         assert_eq!(reds([10, 10, 8, 8]), (None, None, 0));
+        assert_eq!(reds([12, 9, 8, 8]), (None, None, 0));
+        assert_eq!(reds([9, 12, 8, 8]), (None, None, 0));
+        assert!(red.fitted((0, 8)).is_err() && Image::filled(0, 1, [0; 3]).is_err());
     }
 
     #[test]

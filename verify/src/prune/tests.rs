@@ -214,7 +214,8 @@ fn the_search_removes_what_an_exhaustive_one_removes() {
             assert!(place.measurements(&journal) <= all.1);
             std::fs::remove_file(place.journal("all.jsonl")).expect("it was written");
         }
-        assert!(report.steps.iter().all(|step| step.backbone_ms > 0.0));
+        // Faster with each removal: the time is the sum of the parts that are left.
+        assert!(report.steps.windows(2).all(|pair| pair[1].backbone_ms < pair[0].backbone_ms));
     }
 }
 
