@@ -135,8 +135,8 @@ mod tests {
     fn a_picture_that_a_format_cannot_hold_is_an_error_of_the_file() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path = folder.path().join("wide.webp");
-        let wide = Image::filled(16_384, 1, [9; 3]).expect("it has pixels");
-        let error = write_picture(&path, &wide).expect_err("WebP has at most 16383 columns");
+        let wide = Image::filled(16_385, 1, [9; 3]).expect("it has pixels");
+        let error = write_picture(&path, &wide).expect_err("WebP has at most 16384 columns");
         assert!(error.kind() == ErrorKind::Io && error.to_string().contains("wide.webp"), "{error}");
         assert_eq!(std::fs::read_dir(folder.path()).expect("it is there").count(), 0);
     }

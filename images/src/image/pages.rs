@@ -1,7 +1,5 @@
 //! Scaled pictures, pages of several, and encoded ones.
 
-use std::io::Cursor;
-
 use ::image::codecs::jpeg::JpegEncoder;
 use ::image::{ExtendedColorType, ImageFormat};
 use ocelli_error::{Error, ErrorKind, Result};
@@ -66,7 +64,7 @@ impl ImageView<'_> {
                 owned.as_rgb8()
             }
         };
-        let (mut bytes, color) = (Cursor::new(Vec::new()), ExtendedColorType::Rgb8);
+        let (mut bytes, color) = (std::io::Cursor::new(Vec::new()), ExtendedColorType::Rgb8);
         let done = if format == ImageFormat::Jpeg {
             JpegEncoder::new_with_quality(&mut bytes, quality).encode(pixels, self.width, self.height, color)
         } else {
