@@ -31,10 +31,10 @@ pub fn check_picture_file(path: &Path) -> Result<()> {
 /// # Errors
 /// [`ErrorKind::Io`] if it cannot be written; no partial file is left.
 pub fn write_picture<'i>(path: &Path, picture: impl Into<ImageView<'i>>) -> Result<()> {
-    let picture = picture.into();
-    let format = ImageFormat::from_path(path).unwrap_or(ImageFormat::Png);
+    let (picture, format) = (picture.into(), ImageFormat::from_path(path).unwrap_or(ImageFormat::Png));
     write_atomically(path, |file| {
-        let encoded = picture.encoded(format, JPEG_QUALITY).map_err(std::io::Error::other)?;
+        let encoded =
+            picture.encoded(format, JPEG_QUALITY).map_err(|e| std::io::Error::other(e.to_string()))?;
         std::io::Write::write_all(file, &encoded)
     })
 }
