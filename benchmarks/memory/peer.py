@@ -1,7 +1,7 @@
-"""The modules of `transformers` behind the memory tracker, on the CPU: `bench memory --peer PYTHON` runs them in turn with
+"""The modules of `transformers` behind the memory tracker: `bench memory --peer PYTHON` runs them in turn with
 Ocelli's engines.
 
-    peer.py CHECKPOINT INPUTS DTYPE THREADS
+    peer.py CHECKPOINT INPUTS DTYPE THREADS DEVICE
 
 Each line of stdin is a command, `features`, `step OBJECTS MEMORIES` or `encode OBJECTS`, and is answered with one line of
 JSON: milliseconds, those of all cores, the peak memory of this process so far, and the object scores.
@@ -25,9 +25,10 @@ from torch import Tensor
 from transformers import Sam3TrackerVideoConfig, Sam3TrackerVideoModel
 from transformers.models.sam3.modeling_sam3 import Sam3VisionNeck
 
-checkpoint, inputs_file, dtype, threads = sys.argv[1:]
+checkpoint, inputs_file, dtype, threads, device = sys.argv[1:]
 torch.set_num_threads(int(threads))
 torch.set_grad_enabled(False)
+torch.set_default_device(device)
 
 config = Sam3TrackerVideoConfig()
 config._attn_implementation = "sdpa"
@@ -42,11 +43,11 @@ for module in model.modules():
     if getattr(module, "config", None) is not None:
         assert module.config._attn_implementation in (None, "sdpa"), type(module)
 
-given = load_file(inputs_file)
+given = load_file(inputs_file, device=device)
 decoder, encoder, width, memory = model.mask_decoder, model.memory_encoder, model.hidden_dim, model.mem_dim
 decoder.dynamic_multimask_via_stability = False
 side = model.prompt_encoder.image_embedding_size[0]
-place = encoder.position_encoding((1, memory, side, side), torch.device("cpu"), torch.float32).flatten(2).transpose(1, 2)
+place = encoder.position_encoding((1, memory, side, side), torch.device(device), torch.float32).flatten(2).transpose(1, 2)
 image_positions = model.get_image_wide_positional_embeddings()
 state: dict[str, Tensor] = {}
 
@@ -94,14 +95,16 @@ def encode(count: int) -> None:
     state["memory"] = memories.flatten(2).transpose(1, 2)
 
 
+wait = torch.cuda.synchronize if device == "cuda" else lambda: None
 commands = {"features": features, "step": step, "encode": encode}
-autocast = torch.autocast("cpu", torch.bfloat16) if dtype == "bfloat16" else nullcontext()
+autocast = torch.autocast(device, torch.bfloat16) if dtype == "bfloat16" else nullcontext()
 print(json.dumps({"name": f"transformers {transformers.__version__}, torch {torch.__version__}, {dtype}"}), flush=True)
 with torch.inference_mode(), autocast:
     for line in sys.stdin:
         name, *numbers = line.split()
         start, cpu = time.perf_counter(), time.process_time()
         scores = commands[name](*map(int, numbers))
+        wait()
         elapsed, cpu = time.perf_counter() - start, time.process_time() - cpu
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         answer = {"ms": 1e3 * elapsed, "cpu_ms": 1e3 * cpu, "peak_memory_mib": peak, "scores": [] if scores is None else scores.tolist()}

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use anyhow::Context;
-use ocelli_tests::random_weights;
 use ocelli_cli::{self as cli, LogArgs, print};
+use ocelli_tests::random_weights;
 
 /// Writes a checkpoint of facebook/sam3's size and layout with random weights: 840 million parameters, 3.4 GB.
 #[derive(clap::Args)]

@@ -18,8 +18,8 @@ use ocelli::{Detector, Model, Prompts};
 use ocelli_benchmarks::halves::{Features, Halves, ImageHalf, PromptHalf, TextFeatures};
 use ocelli_benchmarks::machine::{Machine, cpu_ms, peak_memory_mib};
 use ocelli_benchmarks::quantiles::Quantiles;
-use ocelli_tests::random_weights;
 use ocelli_cli::{self as cli, LogArgs, interrupted, print, status};
+use ocelli_tests::random_weights;
 use serde::Serialize;
 
 use super::halves::{drawn, drawn_image};

@@ -8,10 +8,10 @@ use ocelli::pipeline::StatsRecorder;
 use ocelli::sink::Sink;
 use ocelli::tracking::ByteTrackerOptions;
 use ocelli::{Pipeline, Prompts};
-use ocelli_tests::devices::{Simulated, StageMs, simulate};
 use ocelli_benchmarks::drawn_video::{Discard, DrawnVideo};
 use ocelli_benchmarks::machine::Machine;
 use ocelli_cli::{self as cli, DetectorArgs, LogArgs, interrupted};
+use ocelli_tests::devices::{Simulated, StageMs, simulate};
 use serde::Serialize;
 
 use super::lines::Lines;

@@ -9,13 +9,13 @@ use std::process::Command;
 use anyhow::Context;
 use clap::ValueEnum;
 use ocelli::atomic_file::write_atomically;
-use ocelli::export::contract::Target;
+use ocelli::export::contract::{Precision, Target};
 use ocelli::export::{Checkpoint, ExportOptions, export};
 use ocelli_benchmarks::contestant::{Answer, Contestant};
 use ocelli_benchmarks::machine::Machine;
 use ocelli_benchmarks::quantiles::Quantiles;
-use ocelli_tests::random_weights;
 use ocelli_cli::{self as cli, LogArgs, interrupted, status};
+use ocelli_tests::random_weights;
 use serde::Serialize;
 
 use super::lines::Lines;
@@ -35,11 +35,21 @@ pub enum Setup {
     Openvino,
     OpenvinoBf16,
     Embedded,
+    Cuda,
+    CudaFp16,
 }
 
 impl Setup {
     fn target(self) -> Target {
-        if self == Self::Onnxruntime { Target::OnnxRuntime } else { Target::TensorRt }
+        match self {
+            Self::Onnxruntime | Self::Cuda | Self::CudaFp16 => Target::OnnxRuntime,
+            Self::Openvino | Self::OpenvinoBf16 | Self::Embedded => Target::TensorRt,
+        }
+    }
+
+    /// The number format of the graphs.
+    fn exported(self) -> Precision {
+        if self == Self::CudaFp16 { Precision::Fp16 } else { Precision::Fp32 }
     }
 
     fn name(self) -> String {
@@ -47,7 +57,8 @@ impl Setup {
     }
 
     fn graphs(self, work: &Path) -> PathBuf {
-        work.join(format!("graphs-{:?}", self.target()).to_lowercase())
+        let half = if self.exported().is_half() { "-fp16" } else { "" };
+        work.join(format!("graphs-{:?}{half}", self.target()).to_lowercase())
     }
 }
 
@@ -82,6 +93,9 @@ pub struct Arguments {
     /// Number formats of the peer
     #[arg(long, num_args = 1.., default_values = ["float32"], value_parser = ["float32", "bfloat16"], value_name = "FORMAT")]
     peer_dtypes: Vec<String>,
+    /// The device of the peer
+    #[arg(long, default_value = "cpu", value_parser = ["cpu", "cuda"], value_name = "NAME")]
+    peer_device: String,
     /// Folder for the checkpoint and the graphs, 0.8 GB; they are made if missing
     #[arg(long, default_value = "target/bench_memory", value_name = "DIR")]
     work: PathBuf,
@@ -157,7 +171,8 @@ fn prepare(args: &Arguments) -> anyhow::Result<()> {
         let graphs = setup.graphs(&args.work);
         if !graphs.exists() {
             status(&args.log, &format!("export, {}", graphs.display()));
-            let options = ExportOptions::default().with_target(setup.target());
+            let options =
+                ExportOptions::default().with_target(setup.target()).with_precision(setup.exported());
             export(&Checkpoint::open(&checkpoint)?, &options, &graphs, |_| Ok(()))?;
         }
     }
@@ -173,7 +188,7 @@ fn contestants(args: &Arguments) -> anyhow::Result<Vec<Contestant>> {
     for (python, dtype) in args.peer.iter().cycle().zip(dtypes) {
         let files = [args.work.join(CHECKPOINT).join("model.safetensors"), args.work.join(INPUTS)];
         let mut command = Command::new(python);
-        command.args(["-c", PEER]).args(files).args([dtype, &threads]);
+        command.args(["-c", PEER]).args(files).args([dtype, &threads, &args.peer_device]);
         all.push(Contestant::start(&mut command, &python.display().to_string())?);
     }
     for setup in &args.engines {

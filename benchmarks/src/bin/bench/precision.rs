@@ -8,17 +8,17 @@ use std::path::{Path, PathBuf};
 use clap::ValueEnum;
 use ocelli::export::contract::{Precision, Target, file};
 use ocelli::export::{Calibration, Checkpoint, ExportOptions, MixedPrecision, export};
+use ocelli::options::PrecisionChoice;
 use ocelli::{
     EngineKind, StageTimes,
     calibration::calibrate,
     engine::{EngineFactory, EngineOptions},
 };
 use ocelli_benchmarks::machine::Machine;
-use ocelli_tests::outliers::{self, Outliers};
 use ocelli_benchmarks::precision::{Detected, Least, Reference, Scenes, Strategy, detect, graph_bytes, time};
 use ocelli_benchmarks::quantiles::Quantiles;
-use ocelli::options::PrecisionChoice;
 use ocelli_cli::{self as cli, LogArgs, ModelArgs, interrupted, status};
+use ocelli_tests::outliers::{self, Outliers};
 use ocelli_verify::scenes::vocabulary;
 use serde::Serialize;
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use anyhow::{Context, bail};
-use ocelli::engines::{Engine, Tensor};
+use ocelli::engines::{Device, Engine, Tensor};
 use ocelli::export::contract::{Precision, file, tensor};
 use ocelli::{Detector, EngineKind, ModelSource, options::PrecisionChoice};
 use ocelli_benchmarks::contestant::{Answer, Greeting};
@@ -94,6 +94,8 @@ pub fn run(setup: Setup, graphs: &Path, inputs: &Path, threads: usize) -> anyhow
         Setup::Openvino => ("openvino".parse()?, Precision::Fp32),
         Setup::OpenvinoBf16 => ("openvino".parse()?, Precision::Bf16),
         Setup::Embedded => (EngineKind::Embedded, Precision::Fp32),
+        Setup::Cuda => ("cuda".parse()?, Precision::Fp32),
+        Setup::CudaFp16 => ("cuda".parse()?, Precision::Fp16),
     };
     let builder = Detector::builder().with_model(ModelSource::Folder(graphs.to_owned())).with_engine(kind);
     let builder = builder.with_options(|options| options.precision = Some(PrecisionChoice::Of(precision)));
@@ -106,20 +108,24 @@ pub fn run(setup: Setup, graphs: &Path, inputs: &Path, threads: usize) -> anyhow
     let bytes =
         std::fs::read(inputs).with_context(|| format!("cannot read the inputs, {}", inputs.display()))?;
     let tensors = SafeTensors::deserialize(&bytes)?;
+    // As in a video, what the graphs exchange stays on the device of those that have one.
+    let device = step.device();
+    let there = |host: Tensor| on(device.as_ref(), host);
+    let empty = || device.clone().map_or_else(Tensor::empty, Tensor::on);
     let mut worker = Worker {
         features,
         step,
         encoder,
-        hidden: floats(&tensors, "hidden")?,
-        bank: floats(&tensors, "bank")?,
+        hidden: there(floats(&tensors, "hidden")?)?,
+        bank: there(floats(&tensors, "bank")?)?,
         slots: integers(&tensors, "slots")?,
         times: integers(&tensors, "times")?,
         pointers: floats(&tensors, "pointers")?,
         offsets: floats(&tensors, "offsets")?,
         masks: floats(&tensors, "masks")?,
-        of_frame: Default::default(),
-        of_objects: Default::default(),
-        memory: Tensor::default(),
+        of_frame: std::array::from_fn(|_| empty()),
+        of_objects: std::array::from_fn(|_| empty()),
+        memory: empty(),
     };
     drop(bytes);
     for line in std::io::stdin().lock().lines() {
@@ -133,7 +139,11 @@ pub fn run(setup: Setup, graphs: &Path, inputs: &Path, threads: usize) -> anyhow
             ("encode", &[objects]) => worker.encode(objects)?,
             _ => bail!("{line}: no such command"),
         };
-        let scores = if name == "step" { worker.of_objects[1].as_f32()?.to_vec() } else { Vec::new() };
+        let mut scores = Tensor::empty();
+        if name == "step" {
+            worker.of_objects[1].copy_to_host_into(&mut scores)?;
+        }
+        let scores = scores.as_f32()?.to_vec();
         reply(&Answer { ms, cpu_ms, peak_memory_mib: peak_memory_mib(), scores })?;
     }
     Ok(())
@@ -182,7 +192,7 @@ impl Worker {
     }
 
     fn encode(&mut self, objects: usize) -> anyhow::Result<(f64, f64)> {
-        let masks = first(&self.masks, objects)?;
+        let masks = on(self.encoder.device().as_ref(), first(&self.masks, objects)?)?;
         let flags = |flag: bool| Tensor::new(&[objects], vec![flag; objects]);
         let (keep, present, binary) = (flags(true)?, flags(true)?, flags(false)?);
         let prompts = Tensor::zeros_f32(&[1, 16 * GRID, 16 * GRID]);
@@ -198,6 +208,14 @@ impl Worker {
     }
 }
 
+/// A tensor in the memory of a device, or in host memory without one.
+fn on(device: Option<&Device>, host: Tensor) -> anyhow::Result<Tensor> {
+    let Some(device) = device else { return Ok(host) };
+    let mut there = Tensor::on(device.clone());
+    there.copy_from_host(&host)?;
+    Ok(there)
+}
+
 /// Runs a graph; milliseconds, and those of all cores.
 fn timed(
     engine: &mut Box<dyn Engine>,
@@ -206,6 +224,7 @@ fn timed(
 ) -> anyhow::Result<(f64, f64)> {
     let (start, cpu) = (Instant::now(), cpu_ms());
     engine.run(inputs, outputs)?;
+    outputs.iter().try_for_each(|(_, output)| output.wait())?;
     Ok((start.elapsed().as_secs_f64() * 1e3, cpu_ms() - cpu))
 }
 
