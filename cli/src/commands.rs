@@ -1,6 +1,7 @@
 //! The commands of the `ocelli` program.
 
 pub mod build_engine;
+pub mod cache;
 pub mod classes;
 pub mod coco;
 pub mod completions;

@@ -8,7 +8,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 #[cfg(feature = "serve")]
 use crate::commands::serve;
 use crate::commands::{
-    build_engine, classes, coco, completions, detect, doctor, embed, eval, export, label, man, prune,
+    build_engine, cache, classes, coco, completions, detect, doctor, embed, eval, export, label, man, prune,
     reference, track, verify, video,
 };
 use crate::exit::status_of;
@@ -71,6 +71,8 @@ enum Command {
     Embed(embed::EmbedArgs),
     /// Check which engines and libraries work on this machine
     Doctor(doctor::DoctorArgs),
+    /// List what the cache keeps, or remove some of it
+    Cache(cache::CacheArgs),
     /// Print the completion script of a shell
     Completions(completions::CompletionsArgs),
     /// Write man pages
@@ -157,6 +159,7 @@ fn ocelli() -> u8 {
         Command::Classes(args) => classes::run(&args),
         Command::Embed(args) => embed::run(&args, &log),
         Command::Doctor(args) => doctor::run(&args),
+        Command::Cache(args) => cache::run(&args),
         Command::Completions(args) => completions::run(&args, programs()),
         Command::Man(args) => man::run(&args, programs()),
         Command::Reference => reference::run(Ocelli::command()),

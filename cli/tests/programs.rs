@@ -236,6 +236,33 @@ fn embed_writes_a_text_cache() {
 }
 
 #[test]
+fn what_the_cache_keeps_is_listed_and_removed() {
+    let place = Place::new().with_empty_cache();
+    let park = concat!(env!("CARGO_MANIFEST_DIR"), "/../demos/scenes/park.png");
+    place.write("park.png", std::fs::read(park).expect("it is in the project"));
+    let entries = || -> Vec<String> {
+        let list = place.succeed(OCELLI, &["cache"]);
+        list.lines().skip(1).filter(|line| line.contains("today")).map(str::to_owned).collect()
+    };
+    assert_eq!(entries(), [""; 0]);
+    let detect = || place.succeed(OCELLI, &["detect", "--image", "park.png", "--classes", "dog"]);
+    let found = detect();
+    let kept = entries();
+    let model = kept.iter().find(|line| line.starts_with("models/builtin-")).expect("the model is listed");
+    assert!(model.contains("224 px, onnxruntime, fp32, boxes"), "{model}");
+    assert!(kept.iter().any(|line| line.starts_with("text ") && line.contains("phrases")), "{kept:?}");
+    place.refuses(OCELLI, &[refusal("cache|--remove|models/none", 2, &["models/none", "no such entry"])]);
+    assert!(place.succeed(OCELLI, &["cache", "--remove-unused", "1"]).starts_with("0 entries removed"));
+    let name = model.split_whitespace().next().expect("it has a name");
+    assert!(place.succeed(OCELLI, &["cache", "--remove", name]).starts_with("1 entry removed"));
+    assert_eq!(entries().len(), kept.len() - 1);
+    assert_eq!(detect(), found, "it is made again");
+    let removed = place.succeed(OCELLI, &["cache", "--remove", "all"]);
+    assert!(removed.starts_with(&format!("{} entries removed", kept.len())), "{removed}");
+    assert_eq!(entries(), [""; 0]);
+}
+
+#[test]
 #[cfg_attr(without_libraries, ignore = "needs ONNX Runtime: make setup")]
 fn doctor_reports_engines_libraries_and_cache() {
     let place = Place::with_libraries().with_empty_cache();
@@ -252,7 +279,7 @@ fn doctor_reports_engines_libraries_and_cache() {
         "webgpu          ",
         "\nWebGPU\n",
         "number formats: ",
-        "1 model; safe to delete, whole or a folder of ",
+        " MB; `ocelli cache` lists and removes what is in it",
     ] {
         assert!(healthy.contains(word), "{word}: {healthy}");
     }

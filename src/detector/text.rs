@@ -1,6 +1,6 @@
 //! From text prompts to text features; each phrase is encoded once.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -100,6 +100,8 @@ pub struct TextEmbedder {
     must_save: bool,
     /// Set if new phrases stay in memory.
     transient: Option<Transient>,
+    /// The phrases that were warned of as too long.
+    long: HashSet<String>,
 }
 
 /// New phrases that are not saved, the oldest first.
@@ -131,7 +133,8 @@ impl TextEmbedder {
             },
         };
         let must_save = matches!(cache_file, TextCacheFile::File(_));
-        Ok(Self { model: model.clone(), factory, tokenizer, cache, file, must_save, transient: None })
+        let model = model.clone();
+        Ok(Self { model, factory, tokenizer, cache, file, must_save, transient: None, long: HashSet::new() })
     }
 
     /// From now on, new phrases are not saved to the cache file, and the newest `most` of them are kept in memory: for
@@ -152,14 +155,7 @@ impl TextEmbedder {
             if self.cache.get(phrase).is_some() || new.iter().any(|(known, _)| *known == phrase) {
                 continue;
             }
-            let ids = self.tokenizer.encode(phrase)?;
-            if !ids.mask.contains(&0) {
-                let (start, tokens): (String, _) = (phrase.chars().take(40).collect(), ids.mask.len());
-                tracing::warn!(
-                    "phrase \"{start}…\": the model reads at most {tokens} tokens; a short phrase works better"
-                );
-            }
-            new.push((phrase, ids));
+            new.push((phrase, self.tokenizer.encode(phrase)?));
         }
         if !new.is_empty() {
             self.encode(&new)?;
@@ -170,6 +166,7 @@ impl TextEmbedder {
                 self.save()?;
             }
         }
+        self.warn_of_long(prompts);
         let embedded = |prompt: &Prompt| {
             let text = self.cache.get(prompt.phrase()).expect("every phrase was cached or encoded above");
             EmbeddedPrompt { prompt: prompt.clone(), text: text.clone(), kept_exemplars: None }
@@ -178,9 +175,23 @@ impl TextEmbedder {
         while let Some(transient) = self.transient.as_mut().filter(|kept| kept.phrases.len() > kept.most) {
             if let Some(oldest) = transient.phrases.pop_front() {
                 self.cache.remove(&oldest);
+                self.long.remove(&oldest);
             }
         }
         Ok(EmbeddedPrompts { classes })
+    }
+
+    /// Warns once of each phrase that fills the model's context, of which the rest is not read.
+    fn warn_of_long(&mut self, prompts: &Prompts) {
+        for phrase in prompts.iter().map(Prompt::phrase) {
+            let Some(text) = self.cache.get(phrase).filter(|text| !text.mask.contains(&0)) else { continue };
+            let (start, tokens) = (phrase.chars().take(40).collect::<String>(), text.mask.len());
+            if self.long.insert(phrase.to_owned()) {
+                tracing::warn!(
+                    "phrase \"{start}…\": the model reads at most {tokens} tokens; a short phrase works better"
+                );
+            }
+        }
     }
 
     /// Encodes phrases into the cache.

@@ -204,8 +204,9 @@ export class Gallery {
     $("label-remove").disabled = selected < 0;
     $("label-undo").disabled = !this.undo.length;
     $("label-save").disabled = false;
-    $("gallery-state").textContent = this.isChanged ? "Not saved" : this.open.labels.corrected ? "Corrected" : "";
-    $("label-save").textContent = this.isChanged ? "Save" : this.open.labels.corrected ? "Saved" : "Save as it is";
+    const { added, corrected } = this.open.labels;
+    $("gallery-state").textContent = this.isChanged ? "Not saved" : added ? `${added} of new classes, not saved` : corrected ? "Corrected" : "";
+    $("label-save").textContent = this.isChanged || added ? "Save" : corrected ? "Saved" : "Save as it is";
     $("editor").setAttribute("aria-label", `${this.open.image.name}, ${counted(this.boxes.length, "box", "boxes")}${selected >= 0 ? `, ${this.nameOf(this.boxes[selected].class_id)} at ${box(this.boxes[selected])} is selected` : ""}`);
   }
 

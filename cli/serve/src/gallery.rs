@@ -75,6 +75,7 @@ impl Gallery {
             "version": labels.version,
             "corrected": labels.is_corrected,
             "instances": instances.collect::<Vec<_>>(),
+            "added": labels.added,
         })
     }
 

@@ -19,6 +19,7 @@ use ocelli::{
     stages::TextCacheFile,
 };
 
+use super::cache::bytes_in;
 use crate::args::MODEL;
 use crate::print;
 
@@ -174,26 +175,5 @@ fn try_model(args: &DoctorArgs) -> ocelli::Result<(f64, String)> {
 
 /// A summary of the cache.
 fn contents(folder: &Path) -> String {
-    let count = |name: &str, is: fn(&Path) -> bool| {
-        std::fs::read_dir(folder.join(name))
-            .map_or(0, |entries| entries.flatten().filter(|e| is(&e.path())).count())
-    };
-    let models = count("models", |path| path.join("model.json").is_file());
-    let megabytes = bytes_in(folder) as f64 / 1e6;
-    format!(
-        "{megabytes:.1} MB, {models} {}; safe to delete, whole or a folder of {}: it is made again",
-        if models == 1 { "model" } else { "models" },
-        folder.join("models").display()
-    )
-}
-
-fn bytes_in(folder: &Path) -> u64 {
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    entries
-        .map(|entry| match entry.file_type() {
-            Ok(kind) if kind.is_dir() => bytes_in(&entry.path()),
-            Ok(kind) if kind.is_file() => entry.metadata().map_or(0, |meta| meta.len()),
-            _ => 0,
-        })
-        .sum()
+    format!("{:.1} MB; `ocelli cache` lists and removes what is in it", bytes_in(folder) as f64 / 1e6)
 }

@@ -286,7 +286,8 @@ fn label(args: &LabelArgs, log: &LogArgs) -> anyhow::Result<()> {
         status(
             log,
             &format!(
-                "{files} without instances of classes that were added: {} has these; append them, then remove it",
+                "{files} without instances of classes that were added: {} has these; save the images in the browser \
+                 (ocelli serve --gallery), or append them and remove it",
                 added.display()
             ),
         );
@@ -331,8 +332,8 @@ impl Work<'_> {
         let (all, todo) = (job.images(), job.pending());
         let progress = Progress::new(log, todo as u64);
         let mut done = 0;
-        let damage = |video: &LabelVideo| Some(named(video.path(), video.damage()?));
-        let mut broken: Vec<String> = videos.iter().filter_map(damage).collect();
+        let damage = |video: &LabelVideo| Some((video.path().to_owned(), video.damage()?.to_string()));
+        let mut broken: Vec<(PathBuf, String)> = videos.iter().filter_map(damage).collect();
         let mut on_event = |event: LabelEvent<'_>| {
             match event {
                 LabelEvent::Done { name, .. } => {
@@ -341,7 +342,7 @@ impl Work<'_> {
                     progress.step();
                 }
                 LabelEvent::Failed { path, error } if videos.iter().any(|video| video.path() == path) => {
-                    broken.push(named(path, error));
+                    broken.push((path.to_owned(), error.to_string()));
                 }
                 LabelEvent::Failed { path, error } => {
                     progress.error(&named(path, error));
@@ -372,7 +373,8 @@ impl Work<'_> {
             return Err(stop.into());
         }
         ended?;
-        Ok(broken)
+        broken.iter().for_each(|(video, why)| job.list_broken(video, why.clone()));
+        Ok(broken.iter().map(|(video, why)| named(video, why)).collect())
     }
 }
 

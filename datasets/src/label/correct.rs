@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use ocelli::{BoundingBox, Error, ErrorKind, Result};
 
+use crate::label::disk;
 use crate::label::formats::yolo_line::{self, Line};
 use crate::label::hash::hash_of_text;
 use crate::label::images::{ImageSet, image_id};
@@ -65,6 +66,9 @@ pub struct Labels {
     pub is_corrected: bool,
     /// The instances, in the order of the lines.
     pub instances: Vec<LabelledInstance>,
+    /// How many of the last instances no label file has yet: those of classes that were added after a person corrected it.
+    /// Saving them puts them there.
+    pub added: usize,
 }
 
 /// An open data set.
@@ -277,7 +281,7 @@ impl CorrectedSet {
         let size = (image.width, image.height);
         let mut files = Vec::new();
         for (number, (file, format)) in opened.files(image)?.into_iter().enumerate() {
-            let text = opened.text(&file)?;
+            let text = opened.text(&file)?.0;
             if number == 0 && current.version(image, &text) != version {
                 return Err(changed_meanwhile(image));
             }
@@ -298,7 +302,10 @@ impl CorrectedSet {
             };
             files.into_iter().enumerate().map(with_text).collect()
         };
+        let proposals: Vec<_> =
+            changed.iter().filter_map(|(file, ..)| opened.placer.proposal_for(file)).collect();
         opened.write(changed)?;
+        proposals.iter().for_each(|proposal| drop(disk::remove(proposal)));
         opened.note_checked(image);
         opened.labels(&current, image)
     }
@@ -358,13 +365,20 @@ impl Opened {
         Ok(folders.map(|(folder, format)| (file(folder), format)).collect())
     }
 
-    /// A file that was removed has no labels.
-    fn text(&self, file: &str) -> Result<String> {
-        let path = self.folder.root().join(file);
-        match std::fs::read_to_string(&path) {
+    /// The text of a label file, followed by the lines that are proposed for it, and the number of these. A file that was removed
+    /// has no labels.
+    fn text(&self, file: &str) -> Result<(String, usize)> {
+        let read = |path: &Path| match std::fs::read_to_string(path) {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(String::new()),
-            text => text.map_err(|e| Error::io("cannot read the labels", &path, e)),
+            text => text.map_err(|e| Error::io("cannot read the labels", path, e)),
+        };
+        let mut text = read(&self.folder.root().join(file))?;
+        let proposed = self.placer.proposal_for(file).map_or(Ok(String::new()), |path| read(&path))?;
+        if !proposed.is_empty() && !text.is_empty() && !text.ends_with('\n') {
+            text.push('\n');
         }
+        let added = proposed.lines().filter(|line| !line.trim().is_empty()).count();
+        Ok((text + &proposed, added))
     }
 
     fn labels(&mut self, set: &CorrectedSet, image: &SetImage) -> Result<Labels> {
@@ -374,11 +388,11 @@ impl Opened {
             let message = format!("labels of {}: the data set has no label files", image.name);
             return Err(Error::new(ErrorKind::InvalidData, message));
         };
-        let text = self.text(file)?;
+        let (text, added) = self.text(file)?;
         let lines =
             Line::parse_all(&text, (image.width, image.height)).map_err(|why| wrong_line(file, &why))?;
         let instances = lines.into_iter().enumerate().map(|(number, line)| line.into_instance(number));
-        Ok(Labels { version: set.version(image, &text), is_corrected, instances: instances.collect() })
+        Ok(Labels { version: set.version(image, &text), is_corrected, instances: instances.collect(), added })
     }
 
     /// Notes that the person saw the picture that the labels are beside now: they are not those of an earlier one any more.

@@ -74,6 +74,7 @@ impl Opened {
             version: version_of(set, image, record)?,
             is_corrected: self.placer.state.saved(&record.name).is_some(),
             instances: record.instances.iter().enumerate().map(instance).collect(),
+            added: 0,
         })
     }
 

@@ -3,7 +3,7 @@
 use ocelli::{BoundingBox, ErrorKind, Mask};
 
 use super::CorrectedSet;
-use crate::label::corrections::{Place, Run, text_of};
+use crate::label::corrections::{Place, Run, place_of, text_of};
 use crate::label::formats::yolo_line::Line;
 use crate::label::record::LabelledInstance;
 use crate::label::{DataSetOptions, Existing, Format};
@@ -24,6 +24,55 @@ fn labelled(formats: &[Format]) -> (Place, Run, CorrectedSet) {
     place.label(&run).expect("the images can be labelled");
     let set = CorrectedSet::open(&place.path("set")).expect("it is a data set");
     (place, run, set)
+}
+
+/// Instances of classes that were added after a correction are beside the person's until they are saved or removed.
+#[test]
+fn instances_of_added_classes_are_offered_once() {
+    for formats in [&[Format::Yolo][..], &[Format::YoloSeg], &[Format::Yolo, Format::YoloSeg]] {
+        for keeps in [true, false] {
+            let (place, mut run, set) = labelled(formats);
+            let image = set.images()[0].clone();
+            let labels = set.labels(&image).expect("there are labels");
+            let corrected = [new(1, [0.0, 0.0, 32.0, 16.0])];
+            set.save(&image, &labels.version, &corrected).expect("it can be saved");
+            run.classes.push("car");
+            run.finds_added = true;
+            assert!(!place.label(&run).expect("a class can be added").added.is_empty());
+            let stale = set.save(&image, &labels.version, &corrected).expect_err("the labels are others");
+            assert_eq!(stale.kind(), ErrorKind::Mismatch, "{stale}");
+
+            let set = CorrectedSet::open(&place.path("set")).expect("it is a data set");
+            let mut labels = set.labels(&image).expect("there are labels");
+            let classes: Vec<usize> = labels.instances.iter().map(|one| one.class).collect();
+            assert_eq!((classes, labels.added), (vec![1, 2], 1), "{formats:?}");
+            assert_eq!(labels.instances[1].polygon.is_some(), formats == [Format::YoloSeg], "{formats:?}");
+            if !keeps {
+                labels.instances.truncate(1);
+            }
+            let saved = set.save(&image, &labels.version, &labels.instances).expect("it can be saved");
+            for again in [false, true] {
+                if again {
+                    assert!(place.label(&run).expect("nothing is left").added.is_empty());
+                }
+                let now = set.labels(&image).expect("there are labels");
+                assert_eq!((now.instances.len(), now.added), (labels.instances.len(), 0), "{formats:?}");
+                assert_eq!(now.instances, saved.instances);
+            }
+            let first = if formats == [Format::YoloSeg] { Format::YoloSeg } else { Format::Yolo };
+            let text = place.read("set/labels/train/a.txt").expect("it was saved");
+            let line = format!("2{}", place_of(40, first, 4));
+            assert_eq!(text.contains(&line), keeps, "{line}: {text}");
+            if let [_, _] = formats {
+                let other = place.read("set/segments/labels/train/a.txt").expect("it was saved");
+                assert_eq!(
+                    other.lines().filter(|line| line.starts_with("2 ")).count(),
+                    usize::from(keeps),
+                    "{other}"
+                );
+            }
+        }
+    }
 }
 
 #[test]

@@ -186,6 +186,11 @@ impl LabelJob {
         self.todo.len()
     }
 
+    /// Lists a video that cannot be read to its end in `failed.csv`, with the reason.
+    pub fn list_broken(&mut self, video: &Path, why: String) {
+        self.data.broken.push((video.to_owned(), why));
+    }
+
     /// Writes every file of the data set from the journal. An error of `check_cancelled`, which is called for each image,
     /// ends it.
     ///

@@ -56,6 +56,8 @@ pub(crate) struct DataSet {
     pub(super) set: ImageSet,
     /// What was removed of formats that are not named any more.
     dropped: Vec<String>,
+    /// Videos that were not read to their end, each with the reason.
+    pub(crate) broken: Vec<(PathBuf, String)>,
 }
 
 impl DataSet {
@@ -129,7 +131,7 @@ impl DataSet {
         let dropped = placer.remove_dropped()?;
         placer.state.set_contents(Some(contents.clone()))?;
         journal.splits().for_each(|(name, validation)| placer.prefer(name, validation));
-        Ok(Self { folder, journal, contents, placer, set, dropped })
+        Ok(Self { folder, journal, contents, placer, set, dropped, broken: Vec::new() })
     }
 
     /// The images of the job, or of its shard.

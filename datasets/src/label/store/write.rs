@@ -86,7 +86,10 @@ impl DataSet {
         let kept = summary.kept.iter().map(|name| (PathBuf::new(), name.clone()));
         let kept = kept.map(|(path, name)| ImageFile { path, name, frame: None });
         let all = ImageSet::from_named(self.set.files().iter().cloned().chain(kept).collect());
-        let failed = self.place_images(&mut summary, review.as_mut(), check_cancelled)?;
+        let mut failed = self.place_images(&mut summary, review.as_mut(), check_cancelled)?;
+        let broken =
+            self.broken.iter().map(|(path, why)| vec![path.to_string_lossy().into_owned(), why.clone()]);
+        failed.extend(broken);
         let Self { journal, placer, set, .. } = self;
         let root = placer.root().to_owned();
         placer.state.note_journal(journal)?;

@@ -1,5 +1,7 @@
 //! The instances of classes that were added after a person corrected a label file: lines for the person to append.
 
+use std::path::PathBuf;
+
 use ocelli::Result;
 
 use super::Placer;
@@ -51,6 +53,12 @@ impl Placer {
             None => {}
         }
         Ok(())
+    }
+
+    /// The file of lines that are proposed for a label file, if classes were added since that was written.
+    pub fn proposal_for(&self, file: &str) -> Option<PathBuf> {
+        let is_earlier = self.state.earlier_classes(file, &self.classes).is_some();
+        is_earlier.then(|| self.root.join(format!("{PROPOSALS}{file}")))
     }
 
     /// The files with instances of added classes that corrected label files do not have. Empty folders are removed.

@@ -1,0 +1,162 @@
+//! `ocelli cache`.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use anyhow::Context;
+use clap::Args;
+use ocelli::cache::{Lock, cache_folder};
+use ocelli::export::contract::Manifest;
+use ocelli_datasets::table::{columns, row};
+
+use crate::{print, usage};
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+/// Folders of the cache whose subfolders are entries; every other folder is one.
+const GROUPS: [&str; 2] = ["models", "engines"];
+
+/// Arguments of `ocelli cache`.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  ocelli cache
+  ocelli cache --remove-unused 30")]
+pub struct CacheArgs {
+    /// Remove these entries of the list, or `all`; a run that needs one makes it again
+    #[arg(long, num_args = 1.., value_name = "ENTRY", conflicts_with = "remove_unused")]
+    remove: Vec<String>,
+    /// Remove the entries that nothing has read for this many days
+    #[arg(long, value_name = "DAYS")]
+    remove_unused: Option<u32>,
+}
+
+/// Lists what the cache keeps, or removes some of it.
+pub fn run(args: &CacheArgs) -> anyhow::Result<()> {
+    let folder = cache_folder()?;
+    let entries = Entry::all(&folder);
+    let unknown = |name: &&String| *name != "all" && entries.iter().all(|entry| entry.name != **name);
+    if let Some(name) = args.remove.iter().find(unknown) {
+        return Err(usage(format!("--remove, {name}: no such entry; `ocelli cache` lists them")));
+    }
+    let oldest = args.remove_unused.map(|days| DAY * days);
+    let is_removed = |entry: &&Entry| {
+        args.remove.iter().any(|name| *name == "all" || *name == entry.name)
+            || oldest.is_some_and(|oldest| entry.unread >= oldest)
+    };
+    if oldest.is_none() && args.remove.is_empty() {
+        return list(&folder, &entries);
+    }
+    let (mut count, mut bytes) = (0, 0);
+    for entry in entries.iter().filter(is_removed) {
+        entry.remove()?;
+        count += 1;
+        bytes += entry.bytes;
+    }
+    let entries = if count == 1 { "entry" } else { "entries" };
+    print(|out| writeln!(out, "{count} {entries} removed, {}", megabytes(bytes)))
+}
+
+fn list(folder: &Path, entries: &[Entry]) -> anyhow::Result<()> {
+    let mut rows = vec![row("entry", ["size", "last read", "content"])];
+    for entry in entries {
+        let read = match entry.unread.as_secs() / DAY.as_secs() {
+            0 => "today".to_owned(),
+            1 => "1 day ago".to_owned(),
+            days => format!("{days} days ago"),
+        };
+        rows.push(row(&entry.name, [megabytes(entry.bytes), read, entry.content()]));
+    }
+    let all = entries.iter().map(|entry| entry.bytes).sum();
+    print(|out| {
+        if !entries.is_empty() {
+            writeln!(out, "{}", columns(&rows, 1))?;
+        }
+        writeln!(out, "{}, {}", folder.display(), megabytes(all))
+    })
+}
+
+fn megabytes(bytes: u64) -> String {
+    format!("{:.1} MB", bytes as f64 / 1e6)
+}
+
+/// What can be removed by itself.
+struct Entry {
+    /// `models/sam3-…`, `text`.
+    name: String,
+    path: PathBuf,
+    bytes: u64,
+    /// The time since one of its files was read, as far as the file system notes it: often to the day.
+    unread: Duration,
+}
+
+impl Entry {
+    /// The entries of a cache folder, sorted by name.
+    fn all(cache: &Path) -> Vec<Self> {
+        let mut names: Vec<String> =
+            folders_in(cache).filter(|name| !GROUPS.contains(&name.as_str())).collect();
+        for group in GROUPS {
+            names.extend(folders_in(&cache.join(group)).map(|name| format!("{group}/{name}")));
+        }
+        names.sort();
+        let of = |name: String| {
+            let path = cache.join(&name);
+            let (mut bytes, mut read) = (0, SystemTime::UNIX_EPOCH);
+            visit(&path, &mut |meta| {
+                bytes += meta.len();
+                read =
+                    read.max(meta.accessed().or_else(|_| meta.modified()).unwrap_or(SystemTime::UNIX_EPOCH));
+            });
+            Self { name, path, bytes, unread: read.elapsed().unwrap_or_default() }
+        };
+        names.into_iter().map(of).collect()
+    }
+
+    fn content(&self) -> String {
+        let group = self.name.split('/').next().unwrap_or_default();
+        match (group, Manifest::read(&self.path)) {
+            ("models", Ok(model)) => {
+                let half = if model.detection_only { "boxes" } else { "boxes and masks" };
+                let tracker = if model.tracker.is_some() { ", memory tracker" } else { "" };
+                format!("{} px, {}, {}, {half}{tracker}", model.imgsz, model.target, model.precision)
+            }
+            ("models", Err(_)) => "an unfinished export".to_owned(),
+            ("engines", _) => "compiled graphs".to_owned(),
+            ("text", _) => "encoded phrases".to_owned(),
+            _ => "results of checks".to_owned(),
+        }
+    }
+
+    fn remove(&self) -> anyhow::Result<()> {
+        // A process that makes the entry now holds this lock.
+        let _lock = match self.name.split('/').next() {
+            Some("models") => Some(Lock::acquire(&self.path.with_extension("lock"))?),
+            _ => None,
+        };
+        std::fs::remove_dir_all(&self.path).with_context(|| format!("cannot remove {}", self.path.display()))
+    }
+}
+
+/// The names of the folders in a folder; none if it cannot be read.
+fn folders_in(folder: &Path) -> impl Iterator<Item = String> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let folders = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    folders.filter_map(|entry| entry.file_name().into_string().ok())
+}
+
+/// The size of the files in a folder and its subfolders, in bytes.
+pub fn bytes_in(folder: &Path) -> u64 {
+    let mut bytes = 0;
+    visit(folder, &mut |meta| bytes += meta.len());
+    bytes
+}
+
+/// Calls `with` for each file in a folder and its subfolders.
+fn visit(folder: &Path, with: &mut dyn FnMut(&std::fs::Metadata)) {
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        match entry.file_type() {
+            Ok(kind) if kind.is_dir() => visit(&entry.path(), with),
+            Ok(kind) if kind.is_file() => drop(entry.metadata().map(|meta| with(&meta))),
+            _ => {}
+        }
+    }
+}
