@@ -527,6 +527,7 @@ fn is_flag_somewhere(flag: &str) -> bool {
         "embed",
         "track",
         "doctor",
+        "cache",
         "serve",
         "completions",
     ];

@@ -317,7 +317,7 @@ fn doctor_reports_engines_libraries_and_cache() {
 }
 
 /// The commands that `ocelli --help` lists.
-const COMMANDS: [&str; 13] = [
+const COMMANDS: [&str; 14] = [
     "detect",
     "video",
     "label",
@@ -330,6 +330,7 @@ const COMMANDS: [&str; 13] = [
     "prune",
     "embed",
     "doctor",
+    "cache",
     "completions",
 ];
 
