@@ -246,7 +246,7 @@ fn what_the_cache_keeps_is_listed_and_removed() {
     };
     assert_eq!(entries(), [""; 0]);
     let detect = || place.succeed(OCELLI, &["detect", "--image", "park.png", "--classes", "dog"]);
-    let found = detect();
+    detect();
     let kept = entries();
     let model = kept.iter().find(|line| line.starts_with("models/builtin-")).expect("the model is listed");
     assert!(model.contains("224 px, onnxruntime, fp32, boxes"), "{model}");
@@ -256,7 +256,7 @@ fn what_the_cache_keeps_is_listed_and_removed() {
     let name = model.split_whitespace().next().expect("it has a name");
     assert!(place.succeed(OCELLI, &["cache", "--remove", name]).starts_with("1 entry removed"));
     assert_eq!(entries().len(), kept.len() - 1);
-    assert_eq!(detect(), found, "it is made again");
+    assert!(detect().contains("2 detections"), "it is made again");
     let removed = place.succeed(OCELLI, &["cache", "--remove", "all"]);
     assert!(removed.starts_with(&format!("{} entries removed", kept.len())), "{removed}");
     assert_eq!(entries(), [""; 0]);

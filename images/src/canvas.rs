@@ -33,13 +33,16 @@ impl Rect {
         let radius = radius.min(half_width).min(half_height);
         let dx = (x - self.x1 - half_width).abs() - half_width + radius;
         let dy = (y - self.y1 - half_height).abs() - half_height + radius;
-        dx.max(0.0).hypot(dy.max(0.0)) + dx.max(dy).min(0.0) - radius
+        // Most pixels are not at a corner.
+        let outside = if dx > 0.0 && dy > 0.0 { dx.hypot(dy) } else { dx.max(dy).max(0.0) };
+        outside + dx.max(dy).min(0.0) - radius
     }
 }
 
 /// A picture to draw on.
 pub struct Canvas<'a> {
     picture: &'a mut RgbImage,
+    /// How much of each pixel a line covers; zeros between two lines.
     coverage: Vec<f32>,
 }
 
@@ -59,6 +62,9 @@ impl<'a> Canvas<'a> {
     /// Blends a pixel with a colour at opacity `alpha`, 0 to 1; pixels outside the picture are ignored.
     #[inline]
     pub fn blend(&mut self, x: i32, y: i32, color: [u8; 3], alpha: f32) {
+        if alpha <= 0.0 {
+            return;
+        }
         if let (Ok(x), Ok(y)) = (u32::try_from(x), u32::try_from(y))
             && let Some(pixel) = self.picture.get_pixel_mut_checked(x, y)
         {
@@ -115,37 +121,57 @@ impl<'a> Canvas<'a> {
     /// Draws closed lines of `width` through points; they are blended once where they meet.
     pub fn stroke_rings(&mut self, rings: &[&[[f32; 2]]], width: f32, color: [u8; 3], opacity: f32) {
         let reach = 0.5 * width + 0.5;
-        let points = rings.iter().copied().flatten();
-        let around = points.fold(None, |around: Option<Rect>, &[x, y]| {
-            let rect = around.unwrap_or(Rect { x1: x, y1: y, x2: x, y2: y });
-            Some(Rect { x1: rect.x1.min(x), y1: rect.y1.min(y), x2: rect.x2.max(x), y2: rect.y2.max(y) })
+        let all = rings.iter().copied().flatten().map(|&point| around([point, point])).reduce(|a, b| Rect {
+            x1: a.x1.min(b.x1),
+            y1: a.y1.min(b.y1),
+            x2: a.x2.max(b.x2),
+            y2: a.y2.max(b.y2),
         });
-        let Some(around) = around else { return };
-        let (columns, rows) = self.pixels_of(around.grown(reach));
+        let Some(all) = all else { return };
+        let (columns, rows) = self.pixels_of(all.grown(reach));
         let mut coverage = std::mem::take(&mut self.coverage);
-        coverage.clear();
-        coverage.resize(columns.len() * rows.len(), 0.0);
-
+        coverage.resize(coverage.len().max(columns.len() * rows.len()), 0.0);
+        // The columns of each row that a line touches: a long slanted one leaves most of its rectangle alone.
+        let mut touched = vec![(i32::MAX, 0); rows.len()];
         for ring in rings {
             for (&a, &b) in ring.iter().zip(ring.iter().cycle().skip(1)) {
-                let segment =
-                    Rect { x1: a[0].min(b[0]), y1: a[1].min(b[1]), x2: a[0].max(b[0]), y2: a[1].max(b[1]) };
-                let (segment_columns, segment_rows) = self.pixels_of(segment.grown(reach));
-                for y in segment_rows {
-                    let row = &mut coverage[(y - rows.start) as usize * columns.len()..][..columns.len()];
-                    for x in segment_columns.clone() {
-                        let distance = distance_to_segment([x as f32 + 0.5, y as f32 + 0.5], a, b);
+                for y in self.pixels_of(around([a, b]).grown(reach)).1 {
+                    let middle = y as f32 + 0.5;
+                    let near = part_between(a, b, middle - reach, middle + reach);
+                    let near = self.pixels_of(around(near).grown(reach)).0;
+                    let number = (y - rows.start) as usize;
+                    let row = &mut coverage[number * columns.len()..][..columns.len()];
+                    for x in near.clone() {
+                        let distance = distance_to_segment([x as f32 + 0.5, middle], a, b);
                         let covered = &mut row[(x - columns.start) as usize];
                         *covered = covered.max((reach - distance).clamp(0.0, 1.0));
                     }
+                    let (first, end) = &mut touched[number];
+                    (*first, *end) = ((*first).min(near.start), (*end).max(near.end));
                 }
             }
         }
-        for (y, row) in rows.zip(coverage.chunks_exact(columns.len().max(1))) {
-            for (x, &covered) in columns.clone().zip(row).filter(|(_, covered)| **covered > 0.0) {
-                self.blend(x, y, color, opacity * covered);
+        for (number, (first, end)) in touched.into_iter().enumerate() {
+            for x in first..end {
+                let covered = &mut coverage[number * columns.len() + (x - columns.start) as usize];
+                self.blend(x, rows.start + number as i32, color, opacity * std::mem::take(covered));
             }
         }
         self.coverage = coverage;
     }
+}
+
+/// The rectangle around a line.
+fn around([a, b]: [[f32; 2]; 2]) -> Rect {
+    Rect { x1: a[0].min(b[0]), y1: a[1].min(b[1]), x2: a[0].max(b[0]), y2: a[1].max(b[1]) }
+}
+
+/// The part of a line between two heights, at least one of its points.
+fn part_between(a: [f32; 2], b: [f32; 2], top: f32, bottom: f32) -> [[f32; 2]; 2] {
+    let rise = b[1] - a[1];
+    let at = |y: f32| {
+        let share = if rise == 0.0 { 0.0 } else { ((y - a[1]) / rise).clamp(0.0, 1.0) };
+        [a[0] + (b[0] - a[0]) * share, a[1] + rise * share]
+    };
+    if rise == 0.0 { [a, b] } else { [at(top), at(bottom)] }
 }

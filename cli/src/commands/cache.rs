@@ -11,6 +11,7 @@ use ocelli_datasets::table::{columns, row};
 
 use crate::{print, usage};
 
+const REMOVAL: &str = "Removal";
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// Folders of the cache whose subfolders are entries; every other folder is one.
 const GROUPS: [&str; 2] = ["models", "engines"];
@@ -23,10 +24,10 @@ Examples:
   ocelli cache --remove-unused 30")]
 pub struct CacheArgs {
     /// Remove these entries of the list, or `all`; a run that needs one makes it again
-    #[arg(long, num_args = 1.., value_name = "ENTRY", conflicts_with = "remove_unused")]
+    #[arg(long, num_args = 1.., value_name = "ENTRY", conflicts_with = "remove_unused", help_heading = REMOVAL)]
     remove: Vec<String>,
     /// Remove the entries that nothing has read for this many days
-    #[arg(long, value_name = "DAYS")]
+    #[arg(long, value_name = "DAYS", help_heading = REMOVAL)]
     remove_unused: Option<u32>,
 }
 
@@ -117,7 +118,8 @@ impl Entry {
             ("models", Ok(model)) => {
                 let half = if model.detection_only { "boxes" } else { "boxes and masks" };
                 let tracker = if model.tracker.is_some() { ", memory tracker" } else { "" };
-                format!("{} px, {}, {}, {half}{tracker}", model.imgsz, model.target, model.precision)
+                let target = format!("{:?}", model.target).to_lowercase();
+                format!("{} px, {target}, {}, {half}{tracker}", model.imgsz, model.precision)
             }
             ("models", Err(_)) => "an unfinished export".to_owned(),
             ("engines", _) => "compiled graphs".to_owned(),

@@ -429,7 +429,7 @@ fn report_changes(log: &LogArgs, summary: &Summary, flag: &str) {
 }
 
 /// An error that names its file.
-fn named(path: &Path, error: &Error) -> String {
+fn named(path: &Path, error: &dyn std::fmt::Display) -> String {
     let (name, error) = (path.file_name().unwrap_or_default().to_string_lossy(), error.to_string());
     if error.contains(&*name) { error } else { format!("{}: {error}", path.display()) }
 }

@@ -369,8 +369,11 @@ fn a_video_file_gives_pictures_with_stable_names() {
     let labels = |set: &str| tree(&place.path(set)).keys().filter(|path| path.starts_with("labels")).count();
     let kept = labels("cut");
     assert!((1..3).contains(&kept) && place.path("cut/data.yaml").is_file(), "{kept} are labelled");
-    let list = String::from_utf8(place.read("cut/failed.csv")).expect("it is text");
-    assert!(list.lines().count() == 2 && list.contains("cut.avi") && list.contains("truncated"), "{list}");
+    let failed = String::from_utf8(place.read("cut/failed.csv")).expect("it is text");
+    assert!(
+        failed.lines().count() == 2 && failed.contains("cut.avi") && failed.contains("truncated"),
+        "{failed}"
+    );
     place.write("cut.avi", &whole);
     place.succeed(OCELLI, &arguments("cut.avi", "cut", &more));
     assert_eq!(labels("cut"), 3);
