@@ -471,3 +471,32 @@ fn labels_for_an_earlier_picture_are_reported_if_the_new_one_is_gone_after_a_sto
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
+
+#[test]
+fn a_run_that_goes_on_replaces_the_copies_beside_labels_that_were_saved_meanwhile() {
+    for formats in [[Format::Yolo, Format::YoloSeg], [Format::Yolo, Format::Voc]] {
+        let mut run = with_formats(&formats);
+        run.options.images = crate::label::ImageMode::Copy;
+        let other = if formats[1] == Format::Voc { "voc/JPEGImages" } else { "segments/images/train" };
+        let pictures = ["set/images/train/a.png".to_owned(), format!("set/{other}/a.png")];
+        let mut differed = 0;
+        for writes in 0.. {
+            let place = labelled(&run, &[("a.png", 20)]);
+            place.image("a.png", 25);
+            let is_ended = place.label_and_stop(&run, writes);
+            let lengths = || pictures.each_ref().map(|file| place.read(file).map(|there| there.len()));
+            let [seen, beside] = lengths();
+            differed += usize::from(seen != beside);
+            // The person checks what the next run reports.
+            for _ in 0..2 {
+                save_as_it_is(&place, "set", "a.png");
+                place.label(&run).expect("it can be labelled");
+                assert_eq!(lengths(), [seen, seen], "{formats:?}, {writes} writes");
+            }
+            if is_ended {
+                break;
+            }
+        }
+        assert!(differed > 0, "{formats:?}: no stop was between the copies");
+    }
+}

@@ -200,6 +200,21 @@ fn an_image_that_a_person_put_into_the_data_set_keeps_its_name() {
 }
 
 #[test]
+fn an_image_that_a_person_put_there_after_the_first_run_was_stopped_keeps_its_name() {
+    let run = Run { options: copies(), ..Run::default() };
+    for writes in 1..4 {
+        let place = Place::new();
+        place.image("own.png", 9);
+        assert!(!place.label_and_stop(&run, writes), "no image has a name yet");
+        place.write("set/images/train/own.jpg", "ooooooo");
+        place.label(&run).expect("it can be labelled");
+        assert_eq!(place.read("set/images/train/own.jpg").as_deref(), Some("ooooooo"), "{writes} writes");
+        assert_eq!(place.read("set/labels/train/own.txt"), None, "{writes} writes");
+        assert_eq!(place.read("set/labels/train/own-2.txt"), Some(text_of(9, Format::Yolo)));
+    }
+}
+
+#[test]
 fn a_file_that_a_person_filled_and_emptied_again_is_the_persons() {
     let mut run = Run { finds_added: true, ..Run::default() };
     let place = labelled(&run, &[("a.png", 5), ("b.png", 6)]);

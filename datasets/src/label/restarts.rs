@@ -146,6 +146,27 @@ fn an_image_that_is_gone_again_is_reported_again() {
 }
 
 #[test]
+fn labels_that_came_back_without_their_picture_do_not_go_without_a_word() {
+    let run = Run::default();
+    let place = Place::new();
+    place.images(&[("a.png", 1), ("b.png", 2)]);
+    place.label(&run).expect("the images can be labelled");
+    place.remove("images/a.png");
+    assert_eq!(place.label(&run).expect("it can be labelled").removed, ["a.png"]);
+    let remove = || std::fs::remove_file(place.path("images/a.png")).unwrap_or_default();
+    // The second one is gone again before its labels are written.
+    for (content, is_gone) in [("bad", false), ("xxxx", true)] {
+        place.write("images/a.png", content);
+        let ended = place.label_while(&run, &mut || is_gone.then(remove).unwrap_or_default());
+        ended.expect("it can be labelled");
+        assert!(place.read("set/labels/train/a.txt").is_some(), "{content}");
+        remove();
+        assert_eq!(place.label(&run).expect("it can be labelled").removed, ["a.png"], "{content}");
+        assert_eq!(place.read("set/labels/train/a.txt"), None, "{content}");
+    }
+}
+
+#[test]
 fn an_image_with_the_name_of_one_that_is_gone_is_another_image() {
     let run = Run::default();
     let place = Place::new();

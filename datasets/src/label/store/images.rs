@@ -207,7 +207,8 @@ impl State {
         });
         let key = |name: &str| split_extension(name).0.to_lowercase();
         let mut taken: HashSet<String> = self.images.keys().map(|name| key(name)).collect();
-        if !new.is_empty() && !taken.is_empty() {
+        // Where no image has a name, a first run was stopped, or the names are lost: files on record are then of these images.
+        if !new.is_empty() && (!taken.is_empty() || self.is_empty()) {
             for folder in COPIES {
                 add_stems(&self.root.join(folder), "", &mut taken);
             }

@@ -197,14 +197,15 @@ impl Placer {
             return self.is_corrected(&record.name, validation);
         }
         let is_corrected = self.place_labels(record)? || self.state.saved(&record.name).is_some();
+        let stays = is_corrected && !self.is_replaced_in_part(&record.name, record.identity);
         for folder in self.image_folders() {
             let path = format!("{folder}images/{}", image_path(&record.name, validation));
             let other = format!("{folder}images/{}", image_path(&record.name, !validation));
-            self.place_image(&path, Some(&other), record, is_corrected)?;
+            self.place_image(&path, Some(&other), record, stays)?;
             self.tidy_other_split(folder, &record.name, validation)?;
         }
         if self.options.has(Format::Voc) {
-            self.place_image(&voc_image(&record.name), None, record, is_corrected)?;
+            self.place_image(&voc_image(&record.name), None, record, stays)?;
         }
         Ok(is_corrected)
     }
@@ -303,13 +304,7 @@ impl Placer {
     }
 
     /// Writes an image. A copy in the `other` split is moved.
-    fn place_image(
-        &mut self,
-        path: &str,
-        other: Option<&str>,
-        record: &Record,
-        is_corrected: bool,
-    ) -> Result<()> {
+    fn place_image(&mut self, path: &str, other: Option<&str>, record: &Record, stays: bool) -> Result<()> {
         let path = self.root.join(path);
         let other = other.map(|other| self.root.join(other));
         let cannot = |e| resumable(Error::io("cannot write", &path, e));
@@ -325,7 +320,7 @@ impl Placer {
         let is_copy = there.is_some_and(|there| there.is_file() && there.len() > 0);
         let now = identity(source);
         // A copy stays if the person corrected its labels or edited it, or if the picture of this record was replaced meanwhile.
-        if is_copy && (is_corrected || now != record.identity || self.is_edited_copy(&path, record)) {
+        if is_copy && (stays || now != record.identity || self.is_edited_copy(&path, record)) {
             return Ok(());
         }
         // Nothing can link to a member of a tar file: it is copied.

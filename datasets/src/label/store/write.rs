@@ -167,6 +167,8 @@ impl DataSet {
             let Some(entry) = journal.entry(&file.name) else { continue };
             let record = journal.read(entry)?;
             let is_corrected = placer.place(&record)?;
+            // Labels that were removed are there again, even if their picture is gone by now, or cannot be read.
+            placer.state.change_image(&file.name, |known| known.is_removed &= !entry.is_labelled());
             summary.corrected.extend(is_corrected.then(|| file.name.clone()));
             note_picture(placer, entry, file, is_corrected, summary)?;
             if let Some(error) = &record.error {
@@ -279,7 +281,6 @@ fn note_picture(
                 known.outdated_labels = removed;
             }
             known.describe(described);
-            known.is_removed = false;
         });
         return Ok(());
     }

@@ -42,8 +42,17 @@ impl Placer {
             return Ok(false);
         }
         // A copy of an earlier picture, which a run that was stopped could not replace, is replaced by the next one.
+        let is_replaced = entry.described == Some(now) && self.is_replaced_in_part(name, now);
         Ok(others.iter().any(|path| !self.is_ours(path, name, entry))
-            || self.is_corrected(name, validation)?)
+            || (!is_replaced && self.is_corrected(name, validation)?))
+    }
+
+    /// Whether some copies of an image have this picture, and others do not: a run was stopped between them. A person who
+    /// corrects the labels then sees one of them, and the next run replaces the others.
+    pub fn is_replaced_in_part(&self, name: &str, picture: (u64, u64)) -> bool {
+        let pictures = self.pictures(name, self.is_validation(name));
+        let replaced = pictures.iter().filter(|path| has_picture(path, name, picture)).count();
+        (1..pictures.len()).contains(&replaced)
     }
 
     /// Whether an image is a member of a tar file whose copies have its content. A tar file that was written again changes
