@@ -30,7 +30,7 @@ fn detector(exported: &Exported, runner: Runner) -> Outcome<Detector> {
         Runner::OnnxRuntime => EngineKind::Cpu,
         Runner::Embedded => EngineKind::Embedded,
         Runner::OpenVino => "openvino".parse()?,
-        Runner::WebGpu => return Err("clicks run on CPUs".into()),
+        Runner::WebGpu | Runner::Cuda => return Err("clicks run on CPUs".into()),
     };
     let options = EngineOptions { kind, threads: Some(1), ..EngineOptions::default() };
     let builder = Detector::builder().with_open_model(Model::open(&exported.path(""))?);

@@ -105,6 +105,25 @@ fn every_output_of_the_tracker_on_webgpu() {
     report.finish("every output of the tracker on WebGPU");
 }
 
+#[test]
+#[ignore = "needs an NVIDIA GPU and ONNX Runtime for CUDA"]
+fn every_output_of_the_tracker_on_cuda() {
+    let mut report = Report::with_tolerance(1e-5);
+    for golden in goldens() {
+        for target in Runner::Cuda.targets() {
+            let options = ExportOptions::default().with_target(*target);
+            compare_graphs(
+                &mut report,
+                &golden,
+                &format!("{}, {target:?}", golden.name),
+                Runner::Cuda,
+                &options,
+            );
+        }
+    }
+    report.finish("every output of the tracker on CUDA");
+}
+
 fn has_both_signs(golden: &Golden) -> bool {
     let scores = golden.with_prefix("track_step.").filter(|(name, _)| name.ends_with(tensor::OBJECT_SCORE));
     let scores: Vec<f32> = scores.flat_map(|(_, scores)| f32s(scores).to_vec()).collect();

@@ -99,14 +99,21 @@ impl<'a> Canvas<'a> {
         let (columns, rows) = self.pixels_of(outer);
         // Only the four strips along the edges are visited: the inside of a large box can be most of the picture.
         let strip = (1.5 * width + 2.0) as i32;
+        let left_end = columns.end.min(columns.start + strip);
+        let right_start = left_end.max(columns.end - strip);
         for y in rows.clone() {
-            let near_edge = y < rows.start + strip || y >= rows.end - strip;
-            let left_end = if near_edge { columns.end } else { columns.end.min(columns.start + strip) };
-            let right_start = left_end.max(columns.end - strip);
-            for x in (columns.start..left_end).chain(right_start..columns.end) {
+            let alpha = |x: i32| {
                 let distance = outer.distance(x as f32 + 0.5, y as f32 + 0.5, radius);
                 let (outside, inside) = (0.5 - distance, 0.5 + distance + width);
-                self.blend(x, y, color, opacity * outside.clamp(0.0, 1.0) * inside.clamp(0.0, 1.0));
+                opacity * outside.clamp(0.0, 1.0) * inside.clamp(0.0, 1.0)
+            };
+            for x in (columns.start..left_end).chain(right_start..columns.end) {
+                self.blend(x, y, color, alpha(x));
+            }
+            // Between the corners the pixels of a row are equally far from the edge.
+            if y < rows.start + strip || y >= rows.end - strip {
+                let between = alpha(left_end);
+                (left_end..right_start).for_each(|x| self.blend(x, y, color, between));
             }
         }
     }
@@ -174,4 +181,62 @@ fn part_between(a: [f32; 2], b: [f32; 2], top: f32, bottom: f32) -> [[f32; 2]; 2
         [a[0] + (b[0] - a[0]) * share, a[1] + rise * share]
     };
     if rise == 0.0 { [a, b] } else { [at(top), at(bottom)] }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SIDES: (u32, u32) = (97, 61);
+    const COLOR: [u8; 3] = [250, 10, 120];
+
+    /// A picture in which every pixel was asked for its coverage.
+    fn every_pixel(coverage: impl Fn(f32, f32) -> f32) -> RgbImage {
+        let mut picture = RgbImage::new(SIDES.0, SIDES.1);
+        let mut canvas = Canvas::new(&mut picture);
+        for (x, y) in (0..SIDES.1).flat_map(|y| (0..SIDES.0).map(move |x| (x, y))) {
+            canvas.blend(x as i32, y as i32, COLOR, coverage(x as f32 + 0.5, y as f32 + 0.5));
+        }
+        picture
+    }
+
+    fn numbers() -> impl FnMut(f32, f32) -> f32 {
+        let mut state = 7_u32;
+        move |low, high| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            low + (high - low) * ((state >> 8) as f32 / (1 << 24) as f32)
+        }
+    }
+
+    #[test]
+    fn lines_cover_what_they_would_if_every_pixel_was_visited() {
+        let mut number = numbers();
+        for case in 0..300 {
+            let (width, opacity) = (number(1.0, 7.0).round(), number(0.2, 1.0));
+            let mut picture = RgbImage::new(SIDES.0, SIDES.1);
+            let (x1, y1) = (number(-9.0, 90.0), number(-9.0, 55.0));
+            let rect = Rect { x1, y1, x2: x1 + number(1.0, 110.0), y2: y1 + number(1.0, 70.0) };
+            let inset = if case % 2 == 0 { 0.0 } else { -0.7 };
+            Canvas::new(&mut picture).stroke_frame(rect, width, inset, COLOR, opacity);
+            let expected = every_pixel(|x, y| {
+                let distance = rect.grown(-inset).distance(x, y, 1.25 * width);
+                opacity * (0.5 - distance).clamp(0.0, 1.0) * (0.5 + distance + width).clamp(0.0, 1.0)
+            });
+            assert!(picture == expected, "frame {case}: {rect:?}, {width}");
+
+            let mut picture = RgbImage::new(SIDES.0, SIDES.1);
+            let ring: Vec<[f32; 2]> =
+                (0..case % 5 + 1).map(|_| [number(-30.0, 120.0).round(), number(-30.0, 90.0)]).collect();
+            let mut canvas = Canvas::new(&mut picture);
+            // Twice: nothing is left of the first line.
+            canvas.stroke_rings(&[&ring], width, COLOR, 0.0);
+            canvas.stroke_rings(&[&ring], width, COLOR, opacity);
+            let expected = every_pixel(|x, y| {
+                let ends = ring.iter().zip(ring.iter().cycle().skip(1));
+                let distances = ends.map(|(&a, &b)| distance_to_segment([x, y], a, b));
+                opacity * (0.5 * width + 0.5 - distances.fold(f32::INFINITY, f32::min)).clamp(0.0, 1.0)
+            });
+            assert!(picture == expected, "ring {case}: {ring:?}, {width}");
+        }
+    }
 }

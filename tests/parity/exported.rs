@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::error::Error;
 
+use ocelli::engine::{EngineFactory, EngineOptions};
 use ocelli::engines::embedded::EmbeddedEngine;
 use ocelli::engines::onnxruntime::{OnnxRuntime, OnnxRuntimeEngine};
 use ocelli::engines::openvino::{OpenVino, OpenVinoEngine};
@@ -24,13 +25,15 @@ pub enum Runner {
     Embedded,
     OpenVino,
     WebGpu,
+    /// As a detector loads it.
+    Cuda,
 }
 
 impl Runner {
     /// The targets whose operators the engine knows.
     pub fn targets(self) -> &'static [Target] {
         match self {
-            Self::OnnxRuntime | Self::Embedded => &[Target::OnnxRuntime, Target::TensorRt],
+            Self::OnnxRuntime | Self::Embedded | Self::Cuda => &[Target::OnnxRuntime, Target::TensorRt],
             Self::OpenVino | Self::WebGpu => &[Target::TensorRt],
         }
     }
@@ -80,6 +83,10 @@ impl Exported {
                     Box::new(OpenVinoEngine::builder(&runtime).with_threads(1).build_from_file(path)?)
                 }
                 Runner::WebGpu => Box::new(crate::webgpu::builder()?.build_from_file(path)?),
+                Runner::Cuda => {
+                    let options = EngineOptions { kind: "cuda".parse()?, ..EngineOptions::default() };
+                    EngineFactory::start(&options)?.load(&path)?
+                }
             };
             self.engines.insert(file.to_owned(), engine);
         }

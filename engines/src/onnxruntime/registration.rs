@@ -47,7 +47,10 @@ pub(super) fn register(
 }
 
 fn cuda(options: &CudaOptions) -> CUDA {
+    // ONNX Runtime's `AttentionBackend`: its choice, or every kernel but EFFICIENT_ATTENTION.
+    let attention = if options.no_efficient_attention { 255 - 2 } else { 0 };
     CUDA::default()
+        .with_arbitrary_config("sdpa_kernel", attention)
         .with_arbitrary_config("device_id", options.ordinal)
         .with_tf32(options.tf32)
         // The default tries every algorithm of every convolution before the first image.

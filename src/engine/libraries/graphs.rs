@@ -48,7 +48,9 @@ impl Graph<'_> {
     /// TensorRT compiles a graph for minutes, which does not pay off for the two encoders of prompts: they run on CUDA.
     /// Core ML needs fixed sizes, but the number of exemplars varies and cannot be padded: their encoder runs on the CPU.
     pub(super) fn provider(&self) -> Result<ExecutionProvider> {
-        let cuda = |ordinal| CudaOptions { ordinal, tf32: self.tf32 };
+        // The attention to memories, whose values are narrower than their keys.
+        let no_efficient_attention = self.path.ends_with(file::TRACK_STEP);
+        let cuda = |ordinal| CudaOptions { ordinal, tf32: self.tf32, no_efficient_attention };
         Ok(match self.kind {
             EngineKind::Cuda { ordinal } => ExecutionProvider::Cuda(cuda(ordinal)),
             EngineKind::OnnxRuntimeTensorRt { ordinal }
