@@ -13,7 +13,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-LIMIT = 76_765
+LIMIT = 76_775
 
 ROOT = Path(__file__).resolve().parent.parent
 NOT_PRODUCTION = re.compile(

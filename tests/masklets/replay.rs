@@ -52,6 +52,7 @@ impl<'g> Replay<'g> {
             Runner::Embedded => EngineKind::Embedded,
             Runner::OpenVino => "openvino".parse()?,
             Runner::WebGpu => EngineKind::WebGpu { ordinal: 0 },
+            Runner::Cuda => "cuda".parse()?,
         };
         let factory =
             EngineFactory::start(&EngineOptions { kind, threads: Some(1), ..EngineOptions::default() })?;
