@@ -12,6 +12,9 @@ self=$(realpath "$0")
 cd "$(dirname "$self")/.."
 . tests/steps.sh
 
+# Nothing is built a second time after a change.
+export CARGO_INCREMENTAL=0
+
 # The tests' features, so that nothing is built twice.
 features=(--workspace --exclude ocelli-python --no-default-features --features "fonts serve")
 all=(cargo test "${features[@]}" --test all)
@@ -26,7 +29,8 @@ install() {
   done
 }
 
-build() { cargo build "${features[@]}"; }
+# As the tests build it: `cargo build` has other features, and compiles everything once more.
+build() { cargo test "${features[@]}" --no-run; }
 
 # From a built program to a picture, as a newcomer does.
 demo() {
@@ -104,7 +108,7 @@ meta() {
 # Distillation and the training of the built-in model.
 training() { OCELLI=$program bash training/check.sh; }
 
-c() { bash bindings/c/check.sh; }
+c() { OCELLI=$program bash bindings/c/check.sh; }
 
 browser() { bash bindings/wasm/check.sh; }
 
