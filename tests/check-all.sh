@@ -110,7 +110,7 @@ training() { OCELLI=$program bash training/check.sh; }
 
 c() { OCELLI=$program bash bindings/c/check.sh; }
 
-browser() { bash bindings/wasm/check.sh; }
+browser() { OCELLI=$program bash bindings/wasm/check.sh; }
 
 # Measurements are a workspace of their own.
 benchmarks() {
