@@ -88,7 +88,7 @@ pub mod image {
     //! Images in 8-bit RGB, the input of the detector.
 
     pub use ocelli_images::image::{
-        Image, ImageView, MAX_FILE_BYTES, MAX_PIXELS, MAX_SIDE, has_image_extension,
+        Image, ImageView, MAX_FILE_BYTES, MAX_PIXELS, MAX_SIDE, has_animation_extension, has_image_extension,
         has_unsupported_extension, is_image_file,
     };
 }

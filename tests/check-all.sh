@@ -54,12 +54,12 @@ long() {
   OCELLI_TEST_PRODUCT=1 "${all[@]}" -- parity::
 }
 
-# Outputs and TensorRT plans of every level of mixed precision.
+# Outputs and TensorRT plans of every level of mixed precision, and TensorRT's engines of every option, student and GPU generation.
 precision() {
   bash engines/fetch-nvidia.sh target/nvidia
   . target/nvidia/environment
   "${all[@]}" -- --ignored outputs_of_every_setting
-  "${all[@]}" -- --ignored tensorrt_plan::every_
+  OCELLI_TEST_PRODUCT=1 "${all[@]}" -- --ignored --skip on_a_gpu tensorrt_build:: tensorrt_plan::
 }
 
 # On a software GPU.
@@ -136,6 +136,17 @@ power-loss() {
 # The parsers, fuzzed with coverage.
 fuzz() { bash tests/fuzz/guided/run.sh 10; }
 
+# Small videos of every kind, beside FFmpeg's own programs; and the same, damaged.
+video-files() {
+  install ffmpeg=ffmpeg
+  python3 tests/video/check.py target/video-files --program "$program"
+}
+video-fuzz() {
+  install ffmpeg=ffmpeg
+  [ -e target/video-files/files/no-index.avi ] || python3 tests/video/check.py target/video-files
+  bash tests/fuzz/video.sh 20000 1 target/video-files/files/*
+}
+
 # The page in Chromium, Label Studio, the metrics and the load of `ocelli serve`, a step each.
 serve() {
   install chromium=chromium npm=npm
@@ -167,7 +178,7 @@ if [ "${1:-}" = --step ]; then
 fi
 
 steps=(build demo readers without-libraries long precision webgpu fonts video-eval python wheel meta training c browser benchmarks embed integrations
-  faults power-loss fuzz serve-page serve-studio serve-metrics serve-load sequences mutations package)
+  faults power-loss fuzz video-files video-fuzz serve-page serve-studio serve-metrics serve-load sequences mutations package)
 if [ -n "${LIST:-}" ]; then
   printf '%s\n' "${steps[@]}"
   exit

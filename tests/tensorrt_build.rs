@@ -36,17 +36,23 @@ const GENERATIONS: [ComputeCapability; 4] = [
 /// The name of the built-in model; the other checkpoints are goldens.
 const BUILT_IN: &str = "built-in";
 
-/// The exports to build: each checkpoint, and in each precision every option that changes the nodes.
+/// The exports to build: the built-in model in each precision; with `OCELLI_TEST_PRODUCT`, each checkpoint as well, and in each
+/// precision every option that changes the nodes.
 fn exports() -> Vec<(&'static str, &'static str, ExportOptions)> {
     let plain = || ExportOptions::default().with_target(Target::TensorRt);
     let half = || plain().with_precision(Precision::Fp16);
     let brain = || plain().with_precision(Precision::Bf16);
     let masked =
         [(0, Branch::Mlp), (1, Branch::Attention)].map(|(block, branch)| MaskedBranch { block, branch });
-    vec![
+    let mut exports = vec![
         (BUILT_IN, "fp32", plain()),
         (BUILT_IN, "fp16", half()),
         (BUILT_IN, "bf16, detection only", brain().with_detection_only(true)),
+    ];
+    if std::env::var_os("OCELLI_TEST_PRODUCT").is_none() {
+        return exports;
+    }
+    exports.extend([
         ("plain", "fp32, text prompts only", plain().with_prompting(Prompting::Text)),
         (
             "plain",
@@ -71,7 +77,8 @@ fn exports() -> Vec<(&'static str, &'static str, ExportOptions)> {
             "fp32, detection only, split, text prompts only",
             plain().with_detection_only(true).with_split_block(Some(1)).with_prompting(Prompting::Text),
         ),
-    ]
+    ]);
+    exports
 }
 
 fn tensorrt() -> TensorRt {

@@ -22,9 +22,21 @@ const EXTENSIONS: [&str; 18] = [
     "ppm", "pgm", "pbm", "pam",
 ];
 
-/// Whether the file name has the extension of a supported image format, ignoring case.
+/// Those of them that may be a video as well.
+const ANIMATED: [&str; 2] = ["apng", "gif"];
+
+/// True if the file name has the extension of a supported image format, ignoring case.
 pub fn has_image_extension(path: &Path) -> bool {
-    path.extension().is_some_and(|e| EXTENSIONS.contains(&e.to_string_lossy().to_lowercase().as_str()))
+    has_extension(path, &EXTENSIONS)
+}
+
+/// True if the file name has the extension of an animation that is a video where one is expected: GIF and APNG.
+pub fn has_animation_extension(path: &Path) -> bool {
+    has_extension(path, &ANIMATED)
+}
+
+fn has_extension(path: &Path, known: &[&str]) -> bool {
+    path.extension().is_some_and(|e| known.contains(&e.to_string_lossy().to_lowercase().as_str()))
 }
 
 /// Whether a file is an image by its name, or by its first bytes if its extension means nothing to [`Image::open`]. Of TIFF,

@@ -1,8 +1,8 @@
 //! Whether a URL is a file or a live stream.
 
 /// Files that have an end wherever they are. Streams over HTTP end in `.ts`, `.flv` or `.m3u8`, too.
-const FILES: [&str; 12] =
-    ["3gp", "avi", "gif", "m4v", "mkv", "mov", "mp4", "mpeg", "mpg", "mxf", "webm", "wmv"];
+const FILES: [&str; 13] =
+    ["3gp", "apng", "avi", "gif", "m4v", "mkv", "mov", "mp4", "mpeg", "mpg", "mxf", "webm", "wmv"];
 /// Protocols that transfer files; all others transfer streams.
 const OF_FILES: [&str; 6] = ["file", "ftp", "ftps", "http", "https", "sftp"];
 

@@ -93,7 +93,7 @@ BEHAVIOUR = [
           "            if false && !is_watched(followed.track.class_id) {\n                followed.frames_unwatched",
           "tracks_of_classes_that_were_not_looked_for"),
     Fault("objects are followed through the images of a video alone", "datasets/src/label/run/job/videos.rs",
-          "            follow(&mut tracker, &mut instances);", "            if file.is_some() { follow(&mut tracker, &mut instances); }",
+          "            follow(&mut tracker, &mut instances);", "            if pending.contains_key(&(number as u64)) { follow(&mut tracker, &mut instances); }",
           "tracks_those_of_the_whole_video"),
     Fault("frames that moved keep their tracks", "datasets/src/label/store/data_set.rs",
           "let is_elsewhere = entry.frame != file.frame.as_ref().map(|frame| frame.index);", "let is_elsewhere = false;",

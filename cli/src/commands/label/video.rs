@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use ocelli::image::has_image_extension;
+use ocelli::image::{has_animation_extension, has_image_extension};
 use ocelli::source::{PictureFiles, natural_order};
 use ocelli::videos::{self, VideoInput};
 use ocelli::{Result, Source};
@@ -76,9 +76,7 @@ impl VideoArgs {
                 found.push(frames_in(path)?);
             } else if !path.exists() {
                 refuse!("no video, {}: no such file or folder", path.display());
-            } else if has_image_extension(path)
-                && path.extension().is_none_or(|extension| !extension.eq_ignore_ascii_case("gif"))
-            {
+            } else if has_image_extension(path) && !has_animation_extension(path) {
                 let why =
                     "it is a picture: name it with --images, or the folder of a video's frames with --video";
                 refuse!("--video, {}: {why}", path.display());

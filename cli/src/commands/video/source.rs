@@ -513,9 +513,9 @@ impl SourceName {
         if let Some(index) = text.strip_prefix("/dev/video").and_then(|number| number.parse().ok()) {
             return SourceName::Camera(index);
         }
-        // An animated GIF is a video.
-        let is_gif = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gif"));
-        if path.is_dir() || (ocelli::image::has_image_extension(path) && !is_gif) {
+        let is_image =
+            ocelli::image::has_image_extension(path) && !ocelli::image::has_animation_extension(path);
+        if path.is_dir() || is_image {
             return SourceName::Images(path.to_owned());
         }
         SourceName::Video(path.to_owned())

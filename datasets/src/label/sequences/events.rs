@@ -8,7 +8,7 @@ use super::{
 };
 use crate::label::corrections::stopping;
 use crate::label::disk::REFUSES_HARD_LINKS;
-use crate::label::store::files::aside_path;
+use crate::label::store::files::{aside_path, part_path};
 use crate::label::{Existing, ImageMode, LabelledInstance};
 
 impl Sequence {
@@ -296,7 +296,7 @@ impl Sequence {
         // A stopped run has given some of them temporary names.
         for file in self.person.keys() {
             let proposal = self.place.path(&file.replacen("set/", "set/added/", 1));
-            if aside_path(&proposal).exists() {
+            if aside_path(&proposal).exists() || part_path(&proposal).exists() {
                 self.handled.insert(file.clone(), self.run.classes.len());
             }
         }

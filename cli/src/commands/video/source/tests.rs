@@ -94,6 +94,7 @@ fn video_values() {
         ("frames/*.png", SourceName::Images("frames/*.png".into())),
         ("one.JPG", SourceName::Images("one.JPG".into())),
         ("moving.gif", SourceName::Video("moving.gif".into())),
+        ("moving.APNG", SourceName::Video("moving.APNG".into())),
         ("street.mp4", SourceName::Video("street.mp4".into())),
         (&folder.path().display().to_string(), SourceName::Images(folder.path().into())),
         (&at("odd [1].mp4"), SourceName::Video(at("odd [1].mp4").into())),
