@@ -13,7 +13,8 @@ mod several;
 mod stream_kind;
 
 #[cfg(not(target_family = "wasm"))]
-pub use capture::{open_camera, open_stream, open_stream_as, open_video, video_library};
+pub use capture::{open_camera, open_stream, open_stream_as, open_video, open_video_with, video_library};
+pub use ocelli_opencv::InputOptions;
 pub use pictures::{PictureFiles, natural_order};
 pub use raw::{RawFormat, RawFrames};
 pub use reconnecting::{Reconnecting, ReconnectingOptions};

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use crate::sink::{self, VideoOptions};
-use crate::source::{self, StreamKind, StreamTimeouts};
+use crate::source::{self, InputOptions, StreamKind, StreamTimeouts};
 use crate::{Cancellation, Error, ErrorKind, Result, Sink, Source};
 
 /// A video, a stream or a camera to open.
@@ -53,16 +53,21 @@ pub fn can_read() -> bool {
     replacement().map_or_else(|| source::video_library().is_ok(), |videos| videos.library().is_some())
 }
 
-/// Opens a video file, a stream or a camera.
+/// Opens a video file, a stream or a camera. A camera has no options.
 ///
 /// # Errors
-/// As [`open_video`](source::open_video), [`open_stream`](source::open_stream) and [`open_camera`](source::open_camera).
-pub fn open(input: VideoInput<'_>) -> Result<Box<dyn Source>> {
+/// As [`open_video`](source::open_video), [`open_stream`](source::open_stream) and [`open_camera`](source::open_camera);
+/// [`ErrorKind::Unavailable`] for options without the video library.
+pub fn open(input: VideoInput<'_>, options: &InputOptions) -> Result<Box<dyn Source>> {
     match (replacement(), input) {
+        (Some(_), _) if *options != InputOptions::default() => {
+            let why = "the number of a stream and FFmpeg's options need the video library";
+            Err(Error::new(ErrorKind::Unavailable, why))
+        }
         (Some(videos), input) => videos.open(input),
-        (None, VideoInput::File(path)) => source::open_video(path),
+        (None, VideoInput::File(path)) => source::open_video_with(path, options),
         (None, VideoInput::Url(url, kind, cancellation)) => {
-            source::open_stream_as(url, kind, StreamTimeouts::default(), cancellation.clone())
+            source::open_stream_as(url, kind, StreamTimeouts::default(), options, cancellation.clone())
         }
         (None, VideoInput::Camera(index)) => source::open_camera(index),
     }

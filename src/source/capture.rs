@@ -5,7 +5,7 @@ mod timeline;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use ocelli_opencv::{Input, OpenCv, Reader, Stamp};
+use ocelli_opencv::{Input, InputOptions, OpenCv, Reader, Stamp};
 
 use super::container::Container;
 use super::{FRAME_RATES, Source, SourceInfo, StreamKind, StreamTimeouts, without_secrets};
@@ -43,6 +43,14 @@ fn load(name: &str) -> Result<OpenCv> {
 /// # Errors
 /// [`ErrorKind::Io`] if the file cannot be read, [`ErrorKind::InvalidData`] if it is not a video.
 pub fn open_video(path: &Path) -> Result<Box<dyn Source>> {
+    open_video_with(path, &InputOptions::default())
+}
+
+/// [`open_video`] of one of several video streams, or with options of FFmpeg.
+///
+/// # Errors
+/// Those of [`open_video`], and [`ErrorKind::InvalidData`] if there is no such stream or option.
+pub fn open_video_with(path: &Path, options: &InputOptions) -> Result<Box<dyn Source>> {
     let io = |e| Error::io("cannot open the video", path, e);
     if path.is_dir() {
         return Err(io(std::io::ErrorKind::IsADirectory.into()));
@@ -55,11 +63,12 @@ pub fn open_video(path: &Path) -> Result<Box<dyn Source>> {
         return Err(refuse("the file is empty"));
     }
     let opencv = load(&format!("the video, {name}"))?;
-    let reader = Reader::open(opencv, Input::File(path), MAX_PIXELS).map_err(|why| match container {
-        Container { unfinished: true, .. } => refuse("there is no index: the recording was cut off"),
-        Container { missing_bytes: 1.., .. } => refuse("the file is truncated, and no frame can be read"),
-        _ => refuse(&format!("no video that this build can decode: {why}")),
-    })?;
+    let reader =
+        Reader::open(opencv, Input::File(path), options, MAX_PIXELS).map_err(|why| match container {
+            Container { unfinished: true, .. } => refuse("there is no index: the recording was cut off"),
+            Container { missing_bytes: 1.., .. } => refuse("the file is truncated, and no frame can be read"),
+            _ => refuse(&format!("no video that this build can decode: {why}")),
+        })?;
     let mut source = Capture::new(name, reader);
     source.file = Some(container);
     source.info.file = Some(path.to_owned());
@@ -93,7 +102,7 @@ pub fn open_camera(index: u32) -> Result<Box<dyn Source>> {
 /// # Errors
 /// [`ErrorKind::Io`] if nothing answers in time, or the answer is not a video.
 pub fn open_stream(url: &str, timeouts: StreamTimeouts) -> Result<Box<dyn Source>> {
-    open_stream_as(url, None, timeouts, Cancellation::new())
+    open_stream_as(url, None, timeouts, &InputOptions::default(), Cancellation::new())
 }
 
 /// As [`open_stream`], for a stream whose kind is known; `None` lets the URL decide, and then whether its length is known.
@@ -105,6 +114,7 @@ pub fn open_stream_as(
     url: &str,
     kind: Option<StreamKind>,
     timeouts: StreamTimeouts,
+    options: &InputOptions,
     cancellation: Cancellation,
 ) -> Result<Box<dyn Source>> {
     let opencv = load(&format!("the stream, {}", without_secrets(url)))?;
@@ -119,15 +129,17 @@ pub fn open_stream_as(
             Box::new(move || cancellation.is_cancelled())
         },
     };
-    let reader = Reader::open(opencv, input, MAX_PIXELS);
+    let reader = Reader::open(opencv, input, options, MAX_PIXELS);
     cancellation.check()?;
-    let reader = reader.map_err(|_| {
-        let message = format!(
-            "cannot open the stream, {}: nothing answers within {} s, or the answer is not a video",
-            without_secrets(url),
-            timeouts.open.as_secs_f64()
-        );
-        Error::new(ErrorKind::Io, message)
+    let reader = reader.map_err(|error| {
+        let (url, seconds, error) = (without_secrets(url), timeouts.open.as_secs_f64(), error.to_string());
+        // Other messages of FFmpeg have the address with its password.
+        let why = if error.starts_with("no option ") || error.starts_with("no video stream ") {
+            error
+        } else {
+            format!("nothing answers within {seconds} s, or the answer is not a video")
+        };
+        Error::new(ErrorKind::Io, format!("cannot open the stream, {url}: {why}"))
     })?;
     let mut source = Capture::new(without_secrets(url), reader);
     (source.timeout, source.cancellation) = (Some(timeouts.read), cancellation);

@@ -20,6 +20,7 @@ static void read_all(const std::string &path) {
   Request request{};
   request.name = path.c_str();
   request.most_pixels = 1 << 24;
+  request.stream = -1;
   request.is_file = 1;
   Info info{};
   const std::unique_ptr<Reader> reader(open_video(request, info));

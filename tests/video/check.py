@@ -216,15 +216,32 @@ def problems_of(path, reader, work):
     return problems, f"{len(read)} frames, times within {worst_time / MS:.3f} ms, pixels within {difference}"
 
 
+def run_program(path, program, lines, *options):
+    """The exit, and the frames that `ocelli video` wrote."""
+    lines.unlink(missing_ok=True)
+    done = subprocess.run([program, "video", "--quiet", "--engine", "embedded", "--model", "built-in", "--imgsz", "112", "--classes", "dog",
+                           "--video", path, "--jsonl", lines, *options], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return done, [json.loads(line) for line in lines.read_text().splitlines()] if lines.exists() else []
+
+
+def problems_of_options(path, program, work):
+    """A stream by its number, and an option of FFmpeg: without its edit list the video has all frames again."""
+    cases = [("two-videos.mkv", ["--stream", "0"], (96, FRAMES)), ("two-videos.mkv", ["--stream", "1"], (64, FRAMES)),
+             ("edit-list.mp4", ["--ffmpeg-option", "ignore_editlist=1"], (96, FRAMES))]
+    problems = []
+    for options, wanted in [(options, wanted) for name, options, wanted in cases if name == path.name]:
+        done, read = run_program(path, program, work / "lines.jsonl", *options)
+        found = (read[0]["width"], len(read)) if read else done.stdout
+        if found != wanted:
+            problems.append(f"{options}: {found}, expected {wanted}")
+    return problems
+
+
 def problems_of_program(path, program, work):
     """What `ocelli video` reads otherwise. Times that do not grow are made to grow, so only whole ones are compared."""
     _, frames = expected(path)
-    lines = work / "lines.jsonl"
-    lines.unlink(missing_ok=True)
-    done = subprocess.run([program, "video", "--quiet", "--engine", "embedded", "--model", "built-in", "--imgsz", "112", "--classes", "dog",
-                           "--video", path, "--jsonl", lines], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    done, read = run_program(path, program, work / "lines.jsonl")
     is_damaged = path.name.startswith(DAMAGED)
-    read = [json.loads(line) for line in lines.read_text().splitlines()] if lines.exists() else []
     if is_damaged:
         is_said = done.returncode == 1 and len(done.stdout.strip().splitlines()) == 1
         if not is_said and len(read) < len(frames):
@@ -265,7 +282,8 @@ def main():
         path = make(files, name)
         problems, note = problems_of(path, reader, args.folder)
         if args.program:
-            problems += problems_of_program(path, args.program.resolve(), args.folder)
+            program = args.program.resolve()
+            problems += problems_of_program(path, program, args.folder) + problems_of_options(path, program, args.folder)
         failed += bool(problems)
         print(f"{name}: {'; '.join(problems) or note}", flush=True)
     print(f"{len(names)} videos, {failed} differ")

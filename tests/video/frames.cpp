@@ -15,6 +15,7 @@ int main(int count, char **arguments) {
   Request request{};
   request.name = arguments[1];
   request.most_pixels = 1 << 24;
+  request.stream = -1;
   request.is_file = 1;
   Info info{};
   std::ofstream pixels(arguments[2], std::ios::binary);

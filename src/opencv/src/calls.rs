@@ -48,6 +48,8 @@ pub(crate) struct Request {
     pub(crate) most_pixels: i64,
     pub(crate) is_cancelled: Option<unsafe extern "C" fn(cancellation: *const c_void) -> c_int>,
     pub(crate) cancellation: *const c_void,
+    pub(crate) options: *const *const c_char,
+    pub(crate) stream: i32,
     pub(crate) is_file: i32,
     pub(crate) is_live: i32,
 }
@@ -83,7 +85,7 @@ pub(crate) struct Writer {
 }
 
 /// The version of [`Table`]; the library has the same number.
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 
 /// The functions of the library, in its order.
 #[repr(C)]

@@ -101,6 +101,15 @@ pub struct Stamp {
     pub height: u32,
 }
 
+/// How FFmpeg opens a file or a stream.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct InputOptions {
+    /// The number of the stream among the video streams, from 0; `None` is the one that players choose.
+    pub stream: Option<u32>,
+    /// Names and values of options of FFmpeg's protocols, containers and decoders, such as `rtsp_transport` and `udp`.
+    pub ffmpeg: Vec<(String, String)>,
+}
+
 /// What is opened.
 pub enum Input<'i> {
     /// A file, whatever its name is.
@@ -156,8 +165,8 @@ impl Reader {
     /// Opens a file or a stream whose frames have at most `most_pixels`.
     ///
     /// # Errors
-    /// If it cannot be opened, or has no video that can be decoded.
-    pub fn open(opencv: OpenCv, input: Input<'_>, most_pixels: u64) -> Result<Self> {
+    /// If it cannot be opened, has no video that can be decoded or no stream of the number, or FFmpeg has no such option for it.
+    pub fn open(opencv: OpenCv, input: Input<'_>, options: &InputOptions, most_pixels: u64) -> Result<Self> {
         let milliseconds = |time: Duration| i64::try_from(time.as_millis()).unwrap_or(i64::MAX >> 32);
         let (name, times, is_live, stop) = match input {
             Input::File(file) => (path(file)?, (0, 0), false, None),
@@ -168,6 +177,13 @@ impl Reader {
                 Some(Box::new(is_cancelled)),
             ),
         };
+        let text = |text: &String| {
+            CString::new(text.as_str()).map_err(|_| Error("an option contains a null byte".into()))
+        };
+        let words = options.ffmpeg.iter().flat_map(|(name, value)| [name, value]).map(text);
+        let words = words.collect::<Result<Vec<CString>>>()?;
+        let pointers: Vec<*const c_char> =
+            words.iter().map(|word| word.as_ptr()).chain([std::ptr::null()]).collect();
         let request = calls::Request {
             name: name.as_ptr(),
             open_timeout_ms: times.0,
@@ -175,11 +191,13 @@ impl Reader {
             most_pixels: i64::try_from(most_pixels).unwrap_or(i64::MAX),
             is_cancelled: stop.as_ref().map(|_| is_cancelled as unsafe extern "C" fn(*const c_void) -> c_int),
             cancellation: stop.as_deref().map_or(std::ptr::null(), |stop| std::ptr::from_ref(stop).cast()),
+            options: pointers.as_ptr(),
+            stream: options.stream.map_or(-1, |stream| i32::try_from(stream).unwrap_or(i32::MAX)),
             is_file: i32::from(stop.is_none()),
             is_live: i32::from(is_live),
         };
         let mut info = calls::Info::default();
-        // SAFETY: the request and its name outlive the call, the function in it is kept as long as the reader, and `info` is
+        // SAFETY: the request, its name and its options outlive the call, the function in it is kept as long as the reader, and `info` is
         // writable.
         let reader = unsafe { (opencv.0.open)(&raw const request, &raw mut info) };
         Self::new(opencv, reader, &info, stop)

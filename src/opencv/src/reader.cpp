@@ -161,14 +161,16 @@ class Ffmpeg final : public Reader {
         name = ending.find_first_of("%*?[{") == std::string::npos ? "video" + ending : "video";
       }
     }
-    AVDictionary *options = nullptr;
     // Servers that know UDP only are asked a second time.
-    av_dict_set(&options, "rtsp_flags", "prefer_tcp", 0);
-    const int code = avformat_open_input(&format_, name.c_str(), nullptr, &options);
-    av_dict_free(&options);
-    checked(code);
+    if (name.compare(0, 4, "rtsp") == 0) av_dict_set(&options_, "rtsp_flags", "prefer_tcp", 0);
+    for (const char *const *option = request_.options; option != nullptr && *option != nullptr; option += 2)
+      av_dict_set(&options_, option[0], option[1], 0);
+    checked(avformat_open_input(&format_, name.c_str(), nullptr, &options_));
     checked(probe());
     choose();
+    // What the container's reader did not take was the decoder's to take.
+    if (const AVDictionaryEntry *left = av_dict_get(options_, "", nullptr, AV_DICT_IGNORE_SUFFIX))
+      throw std::runtime_error(std::string("no option ") + left->key + " of FFmpeg is for this video");
     describe(info);
   }
 
@@ -182,7 +184,17 @@ class Ffmpeg final : public Reader {
     return code;
   }
 
-  void choose() {
+  // The index of the video stream with the number of the request.
+  int numbered() const {
+    int found = 0;
+    for (unsigned i = 0; i < format_->nb_streams; ++i)
+      if (format_->streams[i]->codecpar->codec_type == AVMEDIA_TYPE_VIDEO && found++ == request_.stream) return static_cast<int>(i);
+    throw std::runtime_error("no video stream " + std::to_string(request_.stream) + ": it has " + std::to_string(found) +
+                             ", and the first is 0");
+  }
+
+  // The index of the video stream that players choose.
+  int usual() const {
     int index = av_find_best_stream(format_, AVMEDIA_TYPE_VIDEO, -1, -1, nullptr, 0);
     // The cover of a song is no video.
     const auto is_cover = [&](int i) { return (format_->streams[i]->disposition & AV_DISPOSITION_ATTACHED_PIC) != 0; };
@@ -191,6 +203,11 @@ class Ffmpeg final : public Reader {
       while (index >= 0 && (is_cover(index) || format_->streams[index]->codecpar->codec_type != AVMEDIA_TYPE_VIDEO)) --index;
     }
     if (index < 0) throw std::runtime_error("it has no video");
+    return index;
+  }
+
+  void choose() {
+    const int index = request_.stream < 0 ? usual() : numbered();
     stream_ = format_->streams[index];
     const AVCodecParameters *par = stream_->codecpar;
     for (unsigned i = 0; i < format_->nb_streams; ++i)
@@ -207,7 +224,7 @@ class Ffmpeg final : public Reader {
     codec_->thread_count = static_cast<int>(std::min(16U, std::max(1U, std::thread::hardware_concurrency())));
     // A frame on each thread delays the picture of a camera by as many frames.
     codec_->thread_type = request_.is_live ? FF_THREAD_SLICE : FF_THREAD_FRAME | FF_THREAD_SLICE;
-    checked(avcodec_open2(codec_, decoder, nullptr));
+    checked(avcodec_open2(codec_, decoder, &options_));
     packet_ = allocated(av_packet_alloc());
     frame_ = allocated(av_frame_alloc());
   }
@@ -314,11 +331,13 @@ class Ffmpeg final : public Reader {
     avcodec_free_context(&codec_);
     avformat_close_input(&format_);
     avio_closep(&file_);
+    av_dict_free(&options_);
   }
 
   const Request request_;
   AVFormatContext *format_ = nullptr;
   AVIOContext *file_ = nullptr;
+  AVDictionary *options_ = nullptr;
   AVStream *stream_ = nullptr;
   AVCodecContext *codec_ = nullptr;
   AVPacket *packet_ = nullptr;

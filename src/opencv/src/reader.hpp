@@ -40,6 +40,8 @@ struct Request {
   std::int64_t most_pixels;
   int (*is_cancelled)(const void *);  // May be null.
   const void *cancellation;
+  const char *const *options;  // FFmpeg's, name and value in turn; a null pointer ends them.
+  std::int32_t stream;         // Which of the video streams, from 0; -1 is the one that players choose.
   std::int32_t is_file;
   std::int32_t is_live;
 };

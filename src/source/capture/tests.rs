@@ -171,7 +171,8 @@ fn a_stream_that_is_silent_ends_when_it_is_cancelled() {
         cancels.cancel();
         (connection, Instant::now())
     });
-    let error = open_stream_as(&url, None, StreamTimeouts::default(), cancellation).map(drop);
+    let error = open_stream_as(&url, None, StreamTimeouts::default(), &InputOptions::default(), cancellation)
+        .map(drop);
     let (_, cancelled) = server.join().expect("it is cancelled");
     assert_eq!(error.map_err(|e| e.kind()), Err(ErrorKind::Cancelled));
     assert!(

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use ocelli::image::{has_animation_extension, has_image_extension};
-use ocelli::source::{PictureFiles, natural_order};
+use ocelli::source::{InputOptions, PictureFiles, natural_order};
 use ocelli::videos::{self, VideoInput};
 use ocelli::{Result, Source};
 use ocelli_datasets::label::{LabelVideo, Tracking};
@@ -109,7 +109,7 @@ impl InputVideo {
         let Self { path, pictures } = self;
         Box::new(move || {
             if pictures.is_empty() {
-                videos::open(VideoInput::File(&path))
+                videos::open(VideoInput::File(&path), &InputOptions::default())
             } else {
                 let source = PictureFiles::new(path.display().to_string(), pictures.clone(), FRAME_RATE)?;
                 Ok(Box::new(source))
