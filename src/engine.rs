@@ -154,14 +154,6 @@ impl EngineFactory {
         self.loader.fast_precision()
     }
 
-    /// Checks the side of the model's input, in patches.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Unavailable`] if the engine cannot run it.
-    pub(crate) fn check_patches(&self, patches: usize) -> Result<()> {
-        self.loader.check_patches(patches)
-    }
-
     /// How a model exported for this engine writes attention and 8-bit weights:
     /// [`ModelRequest::target`](crate::model::ModelRequest::target) for programs that load graphs themselves. `precision` is the number
     /// format that was requested, if any.
@@ -198,19 +190,6 @@ impl EngineFactory {
             "engine loaded"
         );
         Ok(engine)
-    }
-
-    /// Loads one graph from memory: `name` as in an exported folder, the graph, and the files of its weights.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Unavailable`] for engines that load files; else as [`load`](Self::load).
-    pub(crate) fn load_from_memory(
-        &self,
-        name: &str,
-        graph: &[u8],
-        weights: Vec<(String, Vec<u8>)>,
-    ) -> Result<Box<dyn Engine>> {
-        self.loader.load_from_memory(name, graph, weights)
     }
 
     /// The library and the hardware, for logs: `ONNX Runtime 1.31.1, CPU, 2 threads`.

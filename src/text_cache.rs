@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 
-use crate::atomic_file::write_atomically;
+use crate::atomic_file::{folder_of, write_atomically};
 use ocelli_error::{Error, ErrorKind, Result};
 
 /// The model that a cache belongs to.
@@ -111,12 +111,9 @@ impl TextCache {
     /// [`ErrorKind::Io`] if the folder or the file cannot be written, and as [`open_or_new`](Self::open_or_new) if the
     /// file is corrupt or belongs to another model; it is not changed then.
     pub(crate) fn save(&mut self, path: &Path) -> Result<()> {
-        let folder = match path.parent() {
-            Some(folder) if !folder.as_os_str().is_empty() => folder,
-            _ => Path::new("."),
-        };
         // Held until the end of this function.
-        let _lock = lock(folder).map_err(|error| Error::io("cannot write the text cache", path, error))?;
+        let _lock =
+            lock(folder_of(path)).map_err(|error| Error::io("cannot write the text cache", path, error))?;
         let saved = Self::open_or_new(path, self.identity.clone())?;
         for (phrase, entry) in saved.entries {
             self.entries.entry(phrase).or_insert(entry);

@@ -36,7 +36,7 @@ impl Group {
 }
 
 /// The backbone's output for an image, on the backbone's device if it has one. The buffers are reused.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct ImageFeatures {
     /// `fpn_0` `[1, D, 4P, 4P]` and `fpn_1` `[1, D, 2P, 2P]` if masks are computed, `fpn_2` `[1, D, P, P]`, and
     /// `image_prompt` `[1, 1, D]` if the model's prompts have a CLS token. The others are empty.
@@ -47,17 +47,6 @@ pub struct ImageFeatures {
     pub(super) clicks: OnceLock<ClickFeatures>,
     /// Pixels of the image: width, height.
     pub(super) size: (u32, u32),
-}
-
-impl Default for ImageFeatures {
-    fn default() -> Self {
-        Self {
-            tensors: std::array::from_fn(|_| Tensor::empty()),
-            hidden: Tensor::empty(),
-            clicks: OnceLock::new(),
-            size: (0, 0),
-        }
-    }
 }
 
 impl ImageFeatures {

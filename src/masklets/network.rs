@@ -24,7 +24,7 @@ const MAX_PROMPT_LOGIT: f32 = 32.0;
 pub struct MaskletNetwork {
     devices: Vec<DeviceNetwork>,
     /// The frame whose features are loaded.
-    current: Option<usize>,
+    pub(super) current: Option<usize>,
     /// Its detections, by class.
     detections: Vec<Vec<Detection>>,
 }
@@ -99,15 +99,6 @@ impl MaskletNetwork {
     /// The objects that each device tracks, on the frame before or on this one.
     pub fn objects(&self) -> Vec<usize> {
         self.devices.iter().map(DeviceNetwork::object_count).collect()
-    }
-
-    pub(super) fn current(&self) -> Option<usize> {
-        self.current
-    }
-
-    /// Forgets the current frame: the next one may have the same number.
-    pub(super) fn forget_frame(&mut self) {
-        self.current = None;
     }
 
     /// Makes a frame the current one.
@@ -374,12 +365,10 @@ impl DeviceNetwork {
         } else {
             &graphs.no_prompts
         };
-        inputs.keep.reset::<bool>(&[count]);
-        inputs.present.reset::<bool>(&[count]);
         inputs.binary.reset::<bool>(&[count]).fill(is_binary);
-        let keep = inputs.keep.as_mut_slice::<bool>()?;
+        let keep = inputs.keep.reset::<bool>(&[count]);
         keep.iter_mut().zip(objects).for_each(|(keep, (object, ..))| *keep = object.keeps_mask);
-        let present = inputs.present.as_mut_slice::<bool>()?;
+        let present = inputs.present.reset::<bool>(&[count]);
         present.iter_mut().zip(objects).for_each(|(present, (object, ..))| *present = object.is_present);
         graphs.encoder.run(
             &[
@@ -492,7 +481,7 @@ pub struct FrameNetwork<'n> {
 
 impl MaskNetwork for FrameNetwork<'_> {
     fn load(&mut self, frame: usize) -> Result<()> {
-        if self.network.current() == Some(frame) {
+        if self.network.current == Some(frame) {
             return Ok(());
         }
         self.network.set_frame(frame, self.source.frame(frame)?)

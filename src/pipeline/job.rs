@@ -9,7 +9,6 @@ use ocelli_tracking::Appearances;
 use super::gate::Ticket;
 use crate::camera_motion::ReducedFrame;
 use crate::detector::ImageFeatures;
-use crate::frame::Frame;
 use crate::image::Image;
 use crate::masklets::MaskFrame;
 use crate::outcome::FrameOutcome;
@@ -107,7 +106,7 @@ impl Buffers {
     /// Pools that keep at most `capacity` buffers of each kind.
     pub(super) fn new(capacity: usize, devices: usize) -> Self {
         Self {
-            pictures: Pool::new(capacity, || Frame::default().image),
+            pictures: Pool::new(capacity, Image::default),
             reduced: Pool::new(capacity, ReducedFrame::default),
             pixels: (0..devices).map(|_| Pool::new(capacity, Tensor::empty)).collect(),
             features: (0..devices).map(|_| Pool::new(capacity, ImageFeatures::default)).collect(),

@@ -52,8 +52,7 @@ pub(super) fn run(
 
     let latency = options.latency.unwrap_or(if info.live { Latency::Balanced } else { Latency::Throughput });
     let in_turn = options.sequential || low_memory || latency == Latency::Low;
-    let depth =
-        if latency == Latency::Throughput { options.depth(policy) } else { options.queue_depth.unwrap_or(1) };
+    let depth = options.depth(policy, latency);
     let first = if policy == FramePolicy::Latest { 1 } else { depth };
     let devices = loaded.devices.len();
     // The place of a frame in the order is then fixed when it is preprocessed.
