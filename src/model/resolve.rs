@@ -63,8 +63,8 @@ impl Model {
                 let hash = |file: PathBuf| {
                     sha256_of_file(&file).map_err(|error| Error::io("cannot read", &file, error))
                 };
-                let settings: String =
-                    files.filter(|file| file.is_file()).map(hash).collect::<Result<_>>()?;
+                let settings: Result<String> = files.filter(|file| file.is_file()).map(hash).collect();
+                let settings = settings?;
                 cached_export(&checkpoint, (&name, &identity, &settings), request, report, cancellation)
             }
         }

@@ -204,17 +204,16 @@ fn load(
 ) -> Result<Loaded> {
     let low_memory = detector.is_in_low_memory();
     if !more.is_empty() {
+        let budget = "class_budget, which chooses classes by what the frame before shows,";
         let others = [
-            (
-                options.class_budget.is_some(),
-                "class_budget, which chooses classes by what the frame before shows,",
-            ),
+            (options.class_budget.is_some(), budget),
             (options.sequential, "sequential"),
             (low_memory, "low_memory"),
             (options.latency == Some(Latency::Low), "latency low, which works on one frame at a time,"),
         ];
         if let Some((_, other)) = others.into_iter().find(|(is_set, _)| *is_set) {
-            return Err(one_device(other));
+            let message = format!("devices: {other} runs on one device; leave the others out");
+            return Err(Error::new(ErrorKind::InvalidArgument, message).about("devices"));
         }
     }
     let (mut network, mut side) = (None, None);
@@ -305,9 +304,4 @@ fn load_device(
     let mask_side = memory.map(|(side, _)| side);
     let wanted = Wanted { masks: detects, hidden: mask_side.is_some() };
     Ok(DetectorParts { preprocessor, backbone, wanted, decoder, tiles, mask_side, prompts })
-}
-
-fn one_device(what: &str) -> Error {
-    let message = format!("devices: {what} runs on one device; leave the others out");
-    Error::new(ErrorKind::InvalidArgument, message).about("devices")
 }

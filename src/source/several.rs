@@ -127,9 +127,7 @@ impl Several {
         let infos = || feeds.iter().map(|feed| feed.source.info());
         let frame_count =
             infos().try_fold(0u64, |sum, info| info.frame_count.and_then(|count| sum.checked_add(count)));
-        let fastest = infos()
-            .filter_map(|info| info.frame_rate)
-            .fold(None, |most: Option<f64>, rate| Some(most.map_or(rate, |most| most.max(rate))));
+        let fastest = infos().filter_map(|info| info.frame_rate).reduce(f64::max);
         let info = SourceInfo {
             name: format!("{} sources", feeds.len()),
             size: infos().find_map(|info| info.size),

@@ -141,11 +141,8 @@ pub unsafe extern "C" fn ocelli_pipeline_create(
     done(|| {
         check_place(pipeline, "pipeline")?;
         let prompts = prompts::find(prompts)?;
-        let given = match options.is_null() {
-            true => ocelli_pipeline_options::DEFAULT,
-            // SAFETY: the caller's promise.
-            false => unsafe { sized::read(options, ocelli_pipeline_options::DEFAULT) }?,
-        };
+        // SAFETY: the caller's promise.
+        let given = unsafe { sized::read_if_given(options, ocelli_pipeline_options::DEFAULT) }?;
         let policy = policy(given.policy)?;
         let latency = latency(given.latency)?;
         // SAFETY: the caller's promise.

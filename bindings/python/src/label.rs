@@ -83,11 +83,10 @@ impl LabelArguments {
             None => ClassMap::from_names(self.classes.iter().cloned()),
         };
         let defaults = LabelSettings::new(classes);
-        let (nms, class_agnostic_nms) = detector.nms();
         Ok(LabelSettings {
-            confidence: detector.confidence().unwrap_or(defaults.confidence),
-            nms: nms.unwrap_or(defaults.nms),
-            class_agnostic_nms,
+            confidence: detector.confidence.unwrap_or(defaults.confidence),
+            nms: detector.nms.unwrap_or(defaults.nms),
+            class_agnostic_nms: detector.class_agnostic_nms,
             min_area: self.min_area,
             masks: self.masks && data_set.formats.iter().any(|format| format.needs_masks()),
             tiling: detector.tiling()?,
@@ -138,7 +137,7 @@ fn run(
     if arguments.classes.is_empty() && arguments.class_map.is_none() {
         return refuse("no classes: expected at least one, or a class_map".into());
     }
-    if !detector.has_model() {
+    if detector.model.is_none() {
         let message = "model is missing: name the folder of a checkpoint or an exported model; the built-in model, which \
                        knows drawn pictograms and finds nothing in photographs, is \"built-in\"";
         return refuse(message.into());
