@@ -144,7 +144,6 @@ impl EngineFactory {
     }
 
     /// Whether graphs may be loaded on several threads at once, which the engines of CPUs allow.
-    #[cfg(not(target_family = "wasm"))]
     pub(crate) fn loads_in_parallel(&self) -> bool {
         self.loader.loads_in_parallel()
     }

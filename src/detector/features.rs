@@ -42,7 +42,7 @@ pub struct ImageFeatures {
     /// `image_prompt` `[1, 1, D]` if the model's prompts have a CLS token. The others are empty.
     pub(super) tensors: [Tensor; 4],
     /// `hidden` `[1, hidden, P, P]`, if a tracker needs it; not in files.
-    pub(super) hidden: Tensor,
+    pub(crate) hidden: Tensor,
     /// What clicks need, from `hidden`, once there was one; not in files.
     pub(super) clicks: OnceLock<ClickFeatures>,
     /// Pixels of the image: width, height.
@@ -58,11 +58,6 @@ impl ImageFeatures {
     /// Whether masks can be computed from them.
     pub fn support_masks(&self) -> bool {
         !self.tensors[0].is_empty()
-    }
-
-    /// Exchanges the features for a tracker with another buffer.
-    pub(crate) fn swap_hidden(&mut self, other: &mut Tensor) {
-        std::mem::swap(&mut self.hidden, other);
     }
 
     /// The backbone's outputs by name, in any memory: those that the model has and that were requested.

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use ocelli_engines::{Device, ElementType, Engine, Tensor};
+use ocelli_engines::{ElementType, Engine, Tensor};
 use ocelli_export::contract::{file, tensor};
 
 use super::engine_io::{HostCopies, fixed_size, move_to, readable_on};
@@ -48,7 +48,7 @@ struct ClassInputs {
 
 /// Computes the masks and semantic maps of an image. The buffers are reused.
 pub(super) struct MaskHead {
-    engine: Box<dyn Engine>,
+    pub(super) engine: Box<dyn Engine>,
     outputs: MaskOutputs,
     /// D.
     width: usize,
@@ -87,10 +87,6 @@ impl MaskHead {
             masks: BTreeMap::new(),
             semantic_maps: Vec::new(),
         })
-    }
-
-    pub(super) fn device(&self) -> Option<Device> {
-        self.engine.device()
     }
 
     /// Starts the next image.

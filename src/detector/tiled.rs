@@ -58,7 +58,7 @@ impl TiledSearch {
         encode_whole(encoder, (side, decoder.wanted()), picture, &mut self.features, times)?;
         let items = decoder.decode(&self.features, prompts, times)?;
         let whole = Detections { items, semantic: decoder.take_semantic_maps(), times: *times };
-        let levels = match self.tiling.size() {
+        let levels = match self.tiling.size {
             _ if size.0.max(size.1) as usize <= side => Vec::new(),
             TileSize::Pixels { width, height } => self.tiling.levels(size, (width, height))?,
             TileSize::Auto => {

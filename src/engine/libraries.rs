@@ -21,7 +21,7 @@ use ocelli_export::contract::{Precision, Target};
 use self::adapter_check::Checked;
 use self::openvino::OpenVinoLoader;
 use self::webgpu::WebGpuChoice;
-use super::loader::Loader;
+use super::loader::{Computing, Loader};
 use super::{EngineFactory, EngineKind, EngineOptions, GraphSizes, threads};
 use ocelli_error::{Error, ErrorKind, Result};
 
@@ -154,10 +154,7 @@ impl Loader for OnnxRuntimeLoader {
         }
     }
 
-    fn computing_in(
-        &self,
-        precision: Option<Precision>,
-    ) -> Result<(Option<Arc<dyn Loader>>, Option<Precision>)> {
+    fn computing_in(&self, precision: Option<Precision>) -> Result<Computing> {
         match (self.options.kind, precision) {
             (kind @ EngineKind::WebGpu { .. }, Some(format @ (Precision::Bf16 | Precision::Int8))) => {
                 let message = format!(

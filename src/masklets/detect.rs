@@ -45,7 +45,7 @@ impl MaskFrame {
                 self.detections[found.class_id].push(Detection { score: found.score, mask });
             }
         }
-        features.swap_hidden(&mut self.hidden);
+        std::mem::swap(&mut features.hidden, &mut self.hidden);
         Ok(())
     }
 
@@ -128,7 +128,7 @@ impl MaskDetector {
         frame: &mut MaskFrame,
         times: &mut StageTimes,
     ) -> Result<()> {
-        self.features.swap_hidden(&mut frame.hidden);
+        std::mem::swap(&mut self.features.hidden, &mut frame.hidden);
         let wanted = self.wanted();
         self.encoder.encode_into(image, wanted, &mut self.features, times)?;
         let prompts = self.prompts.as_ref().filter(|_| detects);

@@ -153,63 +153,6 @@ impl MaskletNetwork {
         devices.filter(|(_, group)| !group.is_empty()).map(|(device, _)| device).collect()
     }
 
-    fn track(&mut self, batch: &TrackBatch, bank: &mut MemoryBank) -> Result<Vec<TrackedMask>> {
-        let Some(first) = batch.objects.first() else { return Ok(Vec::new()) };
-        let (memories, pointers) = (first.memories.len(), first.pointers.len());
-        let is_equal =
-            |object: &TrackObject| (object.memories.len(), object.pointers.len()) == (memories, pointers);
-        if memories == 0 || !batch.objects.iter().all(is_equal) {
-            return Err(mismatch(batch.frame, "expected a memory, and equally many of each object"));
-        }
-        let groups = self.split(batch.objects.iter().map(|object| object.id), bank);
-        self.devices.iter_mut().zip(&groups).for_each(|(device, group)| device.objects[1] += group.len());
-        let objects = groups.iter().enumerate().map(|(device, group)| Tracked {
-            frame: batch.frame,
-            objects: group.iter().map(|index| &batch.objects[*index]).collect(),
-            device,
-            bank,
-        });
-        let tracked = at_once(self.with(&groups, objects), |device, tracked| device.track(&tracked))?;
-        self.write_pointers(&groups, |index| batch.objects[index].pointer, bank)?;
-        Ok(in_order(&groups, tracked))
-    }
-
-    fn prompt_masks(&mut self, batch: &MaskPromptBatch<'_>, bank: &mut MemoryBank) -> Result<()> {
-        let groups = self.split(batch.prompts.iter().map(|prompt| prompt.id), bank);
-        at_once(self.with(&groups, &groups), |device, group| {
-            device.prompt_masks(&group.iter().map(|index| &batch.prompts[*index]).collect::<Vec<_>>())
-        })?;
-        self.write_pointers(&groups, |index| batch.prompts[index].pointer, bank)
-    }
-
-    fn prompt_points(&mut self, prompt: &PointPrompt<'_>, bank: &mut MemoryBank) -> Result<TrackedMask> {
-        let device = self.device_of(prompt.id, bank);
-        let device = &mut self.devices[device];
-        let tracked = device.prompt_points(prompt)?;
-        bank.pointers.write(prompt.pointer, &device.outputs.pointer, 0)?;
-        Ok(tracked)
-    }
-
-    fn encode(&mut self, batch: &EncodeBatch<'_>, bank: &mut MemoryBank) -> Result<()> {
-        let sizes = self.devices[0].graphs.sizes;
-        let prompts = (batch.kind == MemoryKind::Prompted).then(|| {
-            let masks: Vec<&LogitMask> = batch.objects.iter().map(|object| object.mask).collect();
-            prompted_masks(&masks, sizes.image, 16 * sizes.grid)
-        });
-        let groups = self.split(batch.objects.iter().map(|object| object.id), bank);
-        let mut encoded = Vec::with_capacity(groups.len());
-        for (device, group) in groups.iter().enumerate() {
-            let masks = |index: &usize| {
-                let prompt = prompts.as_ref().map(|prompts| &prompts[*index]);
-                (&batch.objects[*index], prompt, bank.claim(batch.objects[*index].slot, device))
-            };
-            encoded.push(group.iter().map(masks).collect::<Vec<_>>());
-        }
-        let with = bank.devices.iter_mut().zip(encoded);
-        at_once(self.with(&groups, with), |device, (memories, objects)| device.encode(&objects, memories))?;
-        Ok(())
-    }
-
     /// Keeps the pointers of the last run, for objects that were split by device.
     fn write_pointers(
         &self,
@@ -277,7 +220,7 @@ impl DeviceNetwork {
                 (tensor::QUERY_0, &features.query_0),
                 (tensor::HIGH_RES[0], &features.high_res[0]),
                 (tensor::HIGH_RES[1], &features.high_res[1]),
-                (tensor::BANK, bank.devices[*device].memories()),
+                (tensor::BANK, &bank.devices[*device].memories),
                 (tensor::SLOTS, &inputs.slots),
                 (tensor::SLOT_TIMES, &inputs.times),
                 (tensor::POINTERS, &inputs.pointers),
@@ -492,19 +435,66 @@ impl MaskNetwork for FrameNetwork<'_> {
     }
 
     fn track(&mut self, batch: &TrackBatch) -> Result<Vec<TrackedMask>> {
-        self.network.track(batch, self.bank)
+        let Self { network, bank, .. } = self;
+        let Some(first) = batch.objects.first() else { return Ok(Vec::new()) };
+        let (memories, pointers) = (first.memories.len(), first.pointers.len());
+        let is_equal =
+            |object: &TrackObject| (object.memories.len(), object.pointers.len()) == (memories, pointers);
+        if memories == 0 || !batch.objects.iter().all(is_equal) {
+            return Err(mismatch(batch.frame, "expected a memory, and equally many of each object"));
+        }
+        let groups = network.split(batch.objects.iter().map(|object| object.id), bank);
+        network.devices.iter_mut().zip(&groups).for_each(|(device, group)| device.objects[1] += group.len());
+        let objects = groups.iter().enumerate().map(|(device, group)| Tracked {
+            frame: batch.frame,
+            objects: group.iter().map(|index| &batch.objects[*index]).collect(),
+            device,
+            bank,
+        });
+        let tracked = at_once(network.with(&groups, objects), |device, tracked| device.track(&tracked))?;
+        network.write_pointers(&groups, |index| batch.objects[index].pointer, bank)?;
+        Ok(in_order(&groups, tracked))
     }
 
     fn prompt_masks(&mut self, batch: &MaskPromptBatch<'_>) -> Result<()> {
-        self.network.prompt_masks(batch, self.bank)
+        let Self { network, bank, .. } = self;
+        let groups = network.split(batch.prompts.iter().map(|prompt| prompt.id), bank);
+        at_once(network.with(&groups, &groups), |device, group| {
+            device.prompt_masks(&group.iter().map(|index| &batch.prompts[*index]).collect::<Vec<_>>())
+        })?;
+        network.write_pointers(&groups, |index| batch.prompts[index].pointer, bank)
     }
 
     fn prompt_points(&mut self, prompt: &PointPrompt<'_>) -> Result<TrackedMask> {
-        self.network.prompt_points(prompt, self.bank)
+        let Self { network, bank, .. } = self;
+        let device = network.device_of(prompt.id, bank);
+        let device = &mut network.devices[device];
+        let tracked = device.prompt_points(prompt)?;
+        bank.pointers.write(prompt.pointer, &device.outputs.pointer, 0)?;
+        Ok(tracked)
     }
 
     fn encode(&mut self, batch: &EncodeBatch<'_>) -> Result<()> {
-        self.network.encode(batch, self.bank)
+        let Self { network, bank, .. } = self;
+        let sizes = network.devices[0].graphs.sizes;
+        let prompts = (batch.kind == MemoryKind::Prompted).then(|| {
+            let masks: Vec<&LogitMask> = batch.objects.iter().map(|object| object.mask).collect();
+            prompted_masks(&masks, sizes.image, 16 * sizes.grid)
+        });
+        let groups = network.split(batch.objects.iter().map(|object| object.id), bank);
+        let mut encoded = Vec::with_capacity(groups.len());
+        for (device, group) in groups.iter().enumerate() {
+            let masks = |index: &usize| {
+                let prompt = prompts.as_ref().map(|prompts| &prompts[*index]);
+                (&batch.objects[*index], prompt, bank.claim(batch.objects[*index].slot, device))
+            };
+            encoded.push(group.iter().map(masks).collect::<Vec<_>>());
+        }
+        let with = bank.devices.iter_mut().zip(encoded);
+        at_once(network.with(&groups, with), |device, (memories, objects)| {
+            device.encode(&objects, memories)
+        })?;
+        Ok(())
     }
 }
 

@@ -335,12 +335,9 @@ impl VideoSession {
         if frames.contains(&frame) {
             return Ok(());
         }
-        let last = frames.end.saturating_sub(1);
-        Err(invalid(if frame < frames.start {
-            format!("frame {frame} has left the window: expected {} to {last}", frames.start)
-        } else {
-            format!("frame {frame} is not in the video: expected {} to {last}", frames.start)
-        }))
+        let why = if frame < frames.start { "has left the window" } else { "is not in the video" };
+        let (first, last) = (frames.start, frames.end.saturating_sub(1));
+        Err(invalid(format!("frame {frame} {why}: expected {first} to {last}")))
     }
 
     fn check_object(&self, object: ObjectId) -> Result<()> {

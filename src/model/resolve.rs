@@ -147,8 +147,7 @@ fn builtin_model(request: &ModelRequest) -> Result<Model> {
         let checkpoint = work.join("checkpoint");
         create_folder(&checkpoint)?;
         builtin::write_checkpoint(&checkpoint)?;
-        export(&Checkpoint::open(&checkpoint)?, &options, target, |_| Ok(()))?;
-        Ok(())
+        export(&Checkpoint::open(&checkpoint)?, &options, target, |_| Ok(())).map(drop)
     })
 }
 
@@ -173,8 +172,8 @@ fn cached_export(
                 return Err(Error::new(ErrorKind::Cancelled, message));
             }
             Ok(())
-        })?;
-        Ok(())
+        })
+        .map(drop)
     })
 }
 

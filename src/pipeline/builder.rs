@@ -224,7 +224,7 @@ fn load(
         }
         (network, side) = (Some(opened), Some((mask_side(&detector)?, tracking)));
     }
-    let tiles = detector.take_tiles();
+    let tiles = detector.tiles.take();
     if tiles.is_some() && (options.class_budget.is_some() || options.appearance) {
         let other = if options.appearance { "appearance" } else { "class_budget" };
         let message = format!(
@@ -248,7 +248,7 @@ fn load(
         check_objects(objects, &labels)?;
     }
     let memory = network.zip(options.memory).map(|(network, options)| Memory { network, options, given });
-    let more = more.into_iter().map(|mut detector| (detector.take_tiles(), detector.into_stages()));
+    let more = more.into_iter().map(|mut detector| (detector.tiles.take(), detector.into_stages()));
     let more: Vec<_> = more.collect();
     let devices = std::thread::scope(|scope| {
         let prompts = &prompts;

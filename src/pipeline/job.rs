@@ -19,7 +19,7 @@ pub(super) struct Job {
     pub(super) entered: Instant,
     /// Since when it waits for the next stage, and how long it has waited for all before.
     queued: Option<Instant>,
-    waited: Duration,
+    pub(super) waited: Duration,
     /// Its place among all frames that were preprocessed, and the device that takes it, from 0.
     pub(super) turn: u64,
     pub(super) device: usize,
@@ -57,11 +57,6 @@ impl Job {
     pub(super) fn bytes(&self) -> usize {
         let picture = self.picture.as_ref().map_or(0, |picture| picture.as_rgb8().len());
         picture + self.features.as_ref().map_or(0, ImageFeatures::bytes)
-    }
-
-    /// How long it has waited for stages.
-    pub(super) fn waited(&self) -> Duration {
-        self.waited
     }
 }
 

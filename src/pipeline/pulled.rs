@@ -1,8 +1,7 @@
 //! A pipeline that pulls frames from a source and writes results to sinks.
 
 use std::sync::Arc;
-use std::time::Duration;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::builder::Run;
 use super::gate::Gate;
@@ -121,7 +120,7 @@ fn summary(shared: &StageLoop) -> Result<RunSummary> {
     );
     match shared.error() {
         Some(error) => Err(error),
-        None => Ok(RunSummary { cancelled: shared.is_cancelled(), stats }),
+        None => Ok(RunSummary { cancelled: shared.cancellation.is_cancelled(), stats }),
     }
 }
 
@@ -197,7 +196,7 @@ fn run_in_groups(
             }
             output.write(job)?;
         }
-        decode.unload();
+        decode.decoder.unload();
         Ok(!is_empty && !shared.is_stopping())
     });
 }

@@ -127,7 +127,7 @@ impl Pipeline {
             Err(TryLockError::WouldBlock) => return Ok(None),
         };
         // Only the thread that holds the front adds frames, so room cannot disappear before the frame is added.
-        if self.shared.queues[front.preprocess.next_device()].would_block() {
+        if self.shared.queues[front.preprocess.device].would_block() {
             return Ok(None);
         }
         self.push_into(&mut front, frame).map(Some)

@@ -144,10 +144,10 @@ impl StatsRecorder {
         let fps_now = recent.front().zip(recent.back()).map_or(0.0, |(first, last)| {
             per_second((recent.len() - 1) as f64, last.duration_since(*first).as_secs_f64())
         });
-        let stages = Stage::ALL.into_iter().filter(|&stage| records.stages[stage as usize].count() > 0);
+        let stages = Stage::ALL.into_iter().filter(|&stage| records.stages[stage as usize].count > 0);
         let stages = stages.map(|stage| {
             let histogram = &records.stages[stage as usize];
-            let busy = histogram.sum_ms() / 1e3 / stage.parallel(records.devices);
+            let busy = histogram.sum_ms / 1e3 / stage.parallel(records.devices);
             let busy = per_second(busy, elapsed).min(1.0);
             let queue = records.queues[stage as usize].map(|queue| queue.stats);
             StageStats { stage, ms: histogram.quantiles(), busy, queue }

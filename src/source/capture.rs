@@ -265,7 +265,7 @@ impl Capture {
     }
 }
 
-fn failed(step: &str, frame: u64, info: &SourceInfo, error: &ocelli_opencv::Error) -> Error {
+fn failed(step: &str, frame: u64, info: &SourceInfo, error: &str) -> Error {
     Error::new(ErrorKind::InvalidData, format!("cannot {step} frame {frame}, {}: {error}", info.name))
 }
 

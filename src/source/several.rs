@@ -136,8 +136,7 @@ impl Several {
             live: infos().any(|info| info.live),
             keeps_newest: true,
             has_sound: infos().any(|info| info.has_sound),
-            file: None,
-            shortest_interval: None,
+            ..SourceInfo::default()
         };
         let origins: Vec<Origin> = feeds
             .iter()

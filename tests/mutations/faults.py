@@ -60,7 +60,7 @@ BEHAVIOUR = [
           "size.0.max(size.1) as usize <= side", "size.0.max(size.1) as usize <= side / 8",
           "a_picture_that_needs_no_tiles_gives_the_same"),
     Fault("a data set does not know its tiles", "datasets/src/label/settings.rs",
-          'described["tile"] = tiling.size().to_string().into();', "let _ = tiling;",
+          'described["tile"] = tiling.size.to_string().into();', "let _ = tiling;",
           "a_data_set_is_labelled_in_tiles"),
     Fault("rasters of several coordinate systems share a file", "cli/src/commands/detect/geo.rs",
           "Some(place.epsg()) != first", "Some(place.epsg()) != first && first.is_none()",

@@ -5,14 +5,11 @@ use std::sync::{Mutex, PoisonError};
 
 use ocelli::Detector;
 
-use crate::frame;
-use crate::frame::ocelli_frame;
+use crate::frame::{self, ocelli_frame};
 use crate::handle::Registry;
 use crate::options::{builder, ocelli_detector_options};
-use crate::prompts;
-use crate::prompts::ocelli_prompts;
-use crate::results;
-use crate::results::ocelli_result;
+use crate::prompts::{self, ocelli_prompts};
+use crate::results::{self, ocelli_result};
 use crate::status::{done, filled, ocelli_status, value};
 use crate::text::{c_string, place};
 

@@ -6,13 +6,10 @@ use std::time::Duration;
 use ocelli::stages::ImageFeatures;
 
 use crate::detector::{DETECTORS, ocelli_detector};
-use crate::frame;
-use crate::frame::ocelli_frame;
+use crate::frame::{self, ocelli_frame};
 use crate::handle::Registry;
-use crate::prompts;
-use crate::prompts::ocelli_prompts;
-use crate::results;
-use crate::results::ocelli_result;
+use crate::prompts::{self, ocelli_prompts};
+use crate::results::{self, ocelli_result};
 use crate::status::{done, filled, ocelli_status};
 use crate::text::place;
 

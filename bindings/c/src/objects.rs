@@ -8,8 +8,7 @@ use ocelli::{BoundingBox, Detections, Mask, ObjectMask, ObjectPrompt, Result};
 use crate::detector::{DETECTORS, ocelli_detector};
 use crate::features::{FEATURES, ocelli_features};
 use crate::handle::Registry;
-use crate::results;
-use crate::results::ocelli_result;
+use crate::results::{self, ocelli_result};
 use crate::status::{done, filled, invalid, ocelli_status};
 use crate::text::{optional_text, place, values};
 

@@ -6,12 +6,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use ocelli::masklets::{Click, RunDirection, SessionSource, TrackedFrame, VideoSession, VideoSessionOptions};
 use ocelli::{BoundingBox, Mask, Result};
 
-use crate::frame;
-use crate::frame::ocelli_frame;
+use crate::frame::{self, ocelli_frame};
 use crate::handle::Registry;
 use crate::options::{builder, confidence, ocelli_detector_options};
-use crate::results;
-use crate::results::ocelli_result;
+use crate::results::{self, ocelli_result};
 use crate::status::ocelli_status::{OCELLI_ENDED, OCELLI_OK};
 use crate::status::{done, entry, filled, invalid, ocelli_status, value};
 use crate::text::{optional_path, place, text, values};

@@ -7,8 +7,7 @@ use ocelli::{BoundingBox, Result};
 
 use crate::handle::Registry;
 use crate::options::unless_negative;
-use crate::results;
-use crate::results::ocelli_result;
+use crate::results::{self, ocelli_result};
 use crate::sized;
 use crate::status::{done, filled, ocelli_status};
 use crate::text::{place, values};
@@ -185,10 +184,7 @@ pub unsafe extern "C" fn ocelli_tracker_update_with(
     filled(unsafe { place(tracks, "tracks") }, || {
         let tracker = TRACKERS.find(tracker)?;
         let (found, labels) = results::detections(detections)?;
-        let found: Vec<_> = found
-            .iter()
-            .map(|one| TrackerDetection { bbox: one.bbox, score: one.score, class_id: one.class_id })
-            .collect();
+        let found: Vec<_> = found.iter().map(TrackerDetection::from).collect();
         let mut tracker = tracker.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(results::of_tracks(tracker.update(&found, frames), labels))
     })

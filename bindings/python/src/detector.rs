@@ -57,7 +57,7 @@ impl Detector {
             let found = find(detector, pixels.view());
             (found, pixels)
         })?;
-        *self.spare.lock().unwrap_or_else(PoisonError::into_inner) = pixels.into_spare();
+        *self.spare.lock().unwrap_or_else(PoisonError::into_inner) = pixels.data;
         found.or_raise(py)
     }
 }

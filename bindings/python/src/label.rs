@@ -11,7 +11,7 @@ use ocelli_datasets::label::{
 use pyo3::prelude::*;
 use serde_json::json;
 
-use crate::export::report;
+use crate::export::{parsed, report};
 use crate::options::{self, DetectorOptions};
 use crate::waiting::job;
 
@@ -144,7 +144,7 @@ fn run(
     }
     let data_set = arguments.data_set_options()?;
     let settings = arguments.settings(detector, &data_set)?;
-    let shard: Option<Shard> = arguments.shard.as_ref().map(|text| parse_shard(text)).transpose()?;
+    let shard: Option<Shard> = arguments.shard.as_ref().map(|text| parsed("shard", text)).transpose()?;
     LabelJob::check_output(&arguments.output)?;
     let builders = detector.builders()?;
     if arguments.low_memory && builders.len() > 1 {
@@ -189,8 +189,4 @@ fn run(
         false => job.run(detectors, workers, &mut on_event)?,
     }
     Ok((job.finish(&mut || stop())?, failures))
-}
-
-fn parse_shard(text: &str) -> Result<Shard> {
-    text.parse().map_err(|why| options::invalid("shard", &format!("{why}")))
 }
