@@ -325,12 +325,6 @@ impl std::fmt::Debug for Several {
     }
 }
 
-impl std::fmt::Debug for SeveralStates {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("SeveralStates").field(&self.snapshot()).finish()
-    }
-}
-
 /// Whose turn it is: the one that has had the least turns for its weight (stride scheduling).
 struct Turns {
     /// The cost of a turn.
