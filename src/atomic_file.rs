@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use ocelli_engines::report_file_limits;
 use ocelli_error::{Error, ErrorKind, Result};
@@ -50,7 +50,7 @@ pub(crate) fn part_of(target: &Path, ending: &str) -> io::Result<tempfile::Named
     let name = target.file_name().unwrap_or_default().to_string_lossy();
     let prefix = format!(".ocelli-{}-", name.chars().take(40).collect::<String>());
     let suffix = format!(".part{ending}");
-    for entry in fs::read_dir(&folder)?.flatten().filter(|_| cfg!(unix)) {
+    for entry in fs::read_dir(folder)?.flatten().filter(|_| cfg!(unix)) {
         let name = entry.file_name();
         let name = name.to_string_lossy();
         let random = name.strip_prefix(&prefix).and_then(|rest| rest.strip_suffix(&suffix));
@@ -64,10 +64,7 @@ pub(crate) fn part_of(target: &Path, ending: &str) -> io::Result<tempfile::Named
             fs::remove_file(entry.path())?;
         }
     }
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(&prefix).suffix(&suffix);
-    like_any_file(&mut builder);
-    let part = builder.tempfile_in(folder).map_err(without_temporary_name)?;
+    let part = temporary_file(folder, &prefix, &suffix)?;
     // Where files cannot be locked, nothing is ever taken for left behind.
     if cfg!(unix) {
         drop(part.as_file().try_lock());
@@ -75,31 +72,25 @@ pub(crate) fn part_of(target: &Path, ending: &str) -> io::Result<tempfile::Named
     Ok(part)
 }
 
-/// Temporary files are private by default; the result has the permissions of any new file.
-fn like_any_file(builder: &mut tempfile::Builder<'_, '_>) {
+/// A temporary file with the permissions of any new file; temporary files are private by default.
+fn temporary_file(folder: &Path, prefix: &str, suffix: &str) -> io::Result<tempfile::NamedTempFile> {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(prefix).suffix(suffix);
     #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        builder.permissions(fs::Permissions::from_mode(0o666));
-    }
-    #[cfg(not(unix))]
-    let _ = builder;
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+    builder.tempfile_in(folder).map_err(without_temporary_name)
 }
 
 fn write_beside<T>(path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> io::Result<T>) -> io::Result<T> {
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(".ocelli-").suffix(".part");
-    like_any_file(&mut builder);
     // Removed on drop unless persisted.
-    let made = builder.tempfile_in(folder_of(path)).map_err(without_temporary_name)?;
-    let (file, temporary) = made.into_parts();
+    let (file, temporary) = temporary_file(folder_of(path), ".ocelli-", ".part")?.into_parts();
     let mut writer = BufWriter::new(file);
     let value = write(&mut writer)?;
     let file = writer.into_inner().map_err(io::IntoInnerError::into_error)?;
     file.sync_all()?;
     drop(file);
     temporary.persist(path).map_err(|error| error.error)?;
-    sync_folder(folder_of(path).as_path())?;
+    sync_folder(folder_of(path))?;
     Ok(value)
 }
 
@@ -139,11 +130,9 @@ pub(crate) fn without_temporary_name(error: io::Error) -> io::Error {
     error.kind().into()
 }
 
-fn folder_of(path: &Path) -> PathBuf {
-    match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder.to_path_buf(),
-        _ => PathBuf::from("."),
-    }
+/// The folder of a file, `.` for a bare name.
+pub(crate) fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 fn explain(path: &Path, error: io::Error) -> Error {

@@ -255,13 +255,7 @@ fn class_of_keys(name: String, keys: &Keys<'_>) -> Result<Class, String> {
         Some(phrases) => texts(phrases, &keys.at("phrases"))?,
         None => vec![name.clone()],
     };
-    let min_area = match keys.value("min_area") {
-        None => None,
-        Some(area) => match area.as_f64().filter(|area| *area >= 0.0) {
-            Some(area) => Some(area),
-            None => return Err(format!("{}: expected a number of pixels, got {area}", keys.at("min_area"))),
-        },
-    };
+    let min_area = keys.number("min_area", |area| area >= 0.0, "a number of pixels")?;
     let (threshold, nms) = (keys.share("threshold")?, keys.share("nms")?);
     Ok(Class { name, phrases, threshold, nms, min_area, exemplars })
 }
@@ -360,13 +354,16 @@ impl<'v> Keys<'v> {
     }
 
     fn share(&self, key: &str) -> Result<Option<f32>, String> {
-        match self.value(key) {
-            None => Ok(None),
-            Some(value) => match value.as_f64().filter(|share| (0.0..=1.0).contains(share)) {
-                Some(share) => Ok(Some(share as f32)),
-                None => Err(format!("{}: expected a number from 0 to 1, got {value}", self.at(key))),
-            },
-        }
+        let share = self.number(key, |share| (0.0..=1.0).contains(&share), "a number from 0 to 1")?;
+        Ok(share.map(|share| share as f32))
+    }
+
+    /// The number at a key, if there is one.
+    fn number(&self, key: &str, fits: impl Fn(f64) -> bool, expected: &str) -> Result<Option<f64>, String> {
+        let Some(value) = self.value(key) else { return Ok(None) };
+        let number = value.as_f64().filter(|number| fits(*number));
+        let refuse = || format!("{}: expected {expected}, got {value}", self.at(key));
+        number.map(Some).ok_or_else(refuse)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ocelli_tracking::BoundingBox;
+use ocelli_tracking::{BoundingBox, TrackerDetection};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::mask::{Mask, SemanticMap};
@@ -33,6 +33,12 @@ impl Detection {
     /// A detection without a mask, from a kept query and the label of its class.
     pub fn from_candidate(candidate: &Candidate, label: Arc<str>) -> Self {
         Self { class_id: candidate.class_id, label, score: candidate.score, bbox: candidate.bbox, mask: None }
+    }
+}
+
+impl From<&Detection> for TrackerDetection {
+    fn from(detection: &Detection) -> Self {
+        Self { bbox: detection.bbox, score: detection.score, class_id: detection.class_id }
     }
 }
 

@@ -49,7 +49,7 @@ pub struct Detector {
     stages: Stages,
     features: ImageFeatures,
     /// Searches large pictures, if the detector was built with tiles.
-    tiles: Option<TiledSearch>,
+    pub(crate) tiles: Option<TiledSearch>,
     engine: String,
     factory: EngineFactory,
 }
@@ -327,11 +327,6 @@ impl Detector {
     /// ([`Model::load_graph`](crate::Model::load_graph)).
     pub fn engine_factory(&self) -> &EngineFactory {
         &self.factory
-    }
-
-    /// Takes the search in tiles, for what goes on with the stages alone.
-    pub(crate) fn take_tiles(&mut self) -> Option<TiledSearch> {
-        self.tiles.take()
     }
 
     /// The stages, to run them on different threads.

@@ -64,22 +64,16 @@ pub struct Shape {
 /// there is no room, inside or below, always inside the picture and without overlap if possible. The font is DejaVu Sans. With the feature `fonts`,
 /// letters that it lacks are drawn with the fonts of the system: other scripts, emoji, text from right to left. Letters that no
 /// font has appear as empty boxes.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Annotator {
     style: AnnotationStyle,
     typeface: Typeface,
 }
 
-impl Default for Annotator {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl Annotator {
     /// An annotator with the default style.
     pub fn new() -> Self {
-        Self { style: AnnotationStyle::default(), typeface: Typeface::new() }
+        Self::default()
     }
 
     /// Sets the style.

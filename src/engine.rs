@@ -144,7 +144,6 @@ impl EngineFactory {
     }
 
     /// Whether graphs may be loaded on several threads at once, which the engines of CPUs allow.
-    #[cfg(not(target_family = "wasm"))]
     pub(crate) fn loads_in_parallel(&self) -> bool {
         self.loader.loads_in_parallel()
     }
@@ -152,14 +151,6 @@ impl EngineFactory {
     /// The fastest number format of the engine in which detections stay close to those in fp32; `None` for the default.
     pub(crate) fn fast_precision(&self) -> Option<Precision> {
         self.loader.fast_precision()
-    }
-
-    /// Checks the side of the model's input, in patches.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Unavailable`] if the engine cannot run it.
-    pub(crate) fn check_patches(&self, patches: usize) -> Result<()> {
-        self.loader.check_patches(patches)
     }
 
     /// How a model exported for this engine writes attention and 8-bit weights:
@@ -198,19 +189,6 @@ impl EngineFactory {
             "engine loaded"
         );
         Ok(engine)
-    }
-
-    /// Loads one graph from memory: `name` as in an exported folder, the graph, and the files of its weights.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Unavailable`] for engines that load files; else as [`load`](Self::load).
-    pub(crate) fn load_from_memory(
-        &self,
-        name: &str,
-        graph: &[u8],
-        weights: Vec<(String, Vec<u8>)>,
-    ) -> Result<Box<dyn Engine>> {
-        self.loader.load_from_memory(name, graph, weights)
     }
 
     /// The library and the hardware, for logs: `ONNX Runtime 1.31.1, CPU, 2 threads`.

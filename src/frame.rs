@@ -6,8 +6,9 @@ use std::time::{Duration, SystemTime};
 
 use crate::image::Image;
 
-/// One frame of a stream. It owns its pixels; a [`Source`](crate::Source) refills the same buffer again and again.
-#[derive(Clone, Debug)]
+/// One frame of a stream. It owns its pixels; a [`Source`](crate::Source) refills the same buffer again and again. The default
+/// is a buffer to be filled: one black pixel.
+#[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Frame {
     /// The pixels, upright.
@@ -34,18 +35,4 @@ pub struct Origin {
     pub name: Arc<str>,
     /// Its frames per second, if known.
     pub frame_rate: Option<f64>,
-}
-
-impl Default for Frame {
-    /// A buffer to be filled: one black pixel.
-    fn default() -> Self {
-        Self {
-            image: Image::default(),
-            index: 0,
-            time: Duration::ZERO,
-            captured: None,
-            file: None,
-            origin: None,
-        }
-    }
 }

@@ -51,9 +51,7 @@ mod track;
 mod tracked;
 
 pub use detect::{MaskDetector, MaskFrame};
-#[cfg(not(target_family = "wasm"))]
 pub(crate) use detect::{mask_side, post_processing};
-#[cfg(not(target_family = "wasm"))]
 pub(crate) use given::GivenMasks;
 pub use given::{GivenObject, GivenShape};
 #[doc(hidden)]
@@ -64,6 +62,5 @@ pub use ocelli_tracking::masklets::{
 #[cfg(not(target_family = "wasm"))]
 pub use session::{KeepFeatures, SessionRun, SessionSource, VideoSession, VideoSessionOptions};
 pub use track::MaskTracker;
-#[cfg(not(target_family = "wasm"))]
 pub(crate) use track::{Sessions, open as open_tracker};
 pub use tracked::{TrackedFrame, TrackedObject};

@@ -16,7 +16,6 @@ use ocelli_error::{Error, ErrorKind, Result};
 
 pub use graph::ModelGraph;
 pub use request::{ModelRequest, ModelSource};
-#[cfg(not(target_family = "wasm"))]
 pub(crate) use resolve::CACHE_REVISION;
 
 /// An exported model, on disk or in memory.
@@ -127,9 +126,6 @@ impl Model {
             config.padding_id = Some(self.manifest.special_tokens.pad);
         }
         let path = self.file(file::TOKENIZER);
-        if !self.is_in_memory() {
-            return Tokenizer::from_file(path, config);
-        }
         let bytes = self
             .read(file::TOKENIZER)
             .map_err(|error| Error::io("cannot read the tokeniser", &path, error))?;

@@ -217,23 +217,6 @@ impl PostProcessor {
         candidates.truncate(self.options.max_detections.unwrap_or(usize::MAX));
     }
 
-    /// Processes an image of `width` × `height` pixels whose classes are all in `raw`.
-    ///
-    /// # Errors
-    /// As [`push_chunk`](Self::push_chunk).
-    pub fn run_into(
-        &mut self,
-        raw: &RawOutputs<'_>,
-        width: u32,
-        height: u32,
-        candidates: &mut Vec<Candidate>,
-    ) -> Result<()> {
-        self.begin(width, height);
-        self.push_chunk(raw)?;
-        self.finish_into(candidates);
-        Ok(())
-    }
-
     /// Adds the candidates of one class: `queries` are index, logit and box.
     fn push_class(
         &mut self,

@@ -4,7 +4,7 @@
 //! its metadata identifies the model by the SHA-256 of its weights. Phrases are those of [`Prompt`](crate::Prompt)s, so
 //! their white space is collapsed; "Red apple" and "red apple" are two entries. Any Unicode text can be a phrase.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 
-use crate::atomic_file::write_atomically;
+use crate::atomic_file::{folder_of, write_atomically};
 use ocelli_error::{Error, ErrorKind, Result};
 
 /// The model that a cache belongs to.
@@ -28,6 +28,19 @@ pub(crate) struct TextCacheIdentity {
     pub(crate) context_length: usize,
     /// Values of a token's feature, D.
     pub(crate) width: usize,
+}
+
+impl TextCacheIdentity {
+    /// By the keys of the file's metadata.
+    fn fields(&self) -> [(&'static str, String); 5] {
+        [
+            ("weights_sha256", self.weights_sha256.clone()),
+            ("text_sha256", self.text_sha256.clone()),
+            ("number_format", self.number_format.clone()),
+            ("context_length", self.context_length.to_string()),
+            ("width", self.width.to_string()),
+        ]
+    }
 }
 
 /// The output of the text encoder for one phrase.
@@ -111,12 +124,9 @@ impl TextCache {
     /// [`ErrorKind::Io`] if the folder or the file cannot be written, and as [`open_or_new`](Self::open_or_new) if the
     /// file is corrupt or belongs to another model; it is not changed then.
     pub(crate) fn save(&mut self, path: &Path) -> Result<()> {
-        let folder = match path.parent() {
-            Some(folder) if !folder.as_os_str().is_empty() => folder,
-            _ => Path::new("."),
-        };
         // Held until the end of this function.
-        let _lock = lock(folder).map_err(|error| Error::io("cannot write the text cache", path, error))?;
+        let _lock =
+            lock(folder_of(path)).map_err(|error| Error::io("cannot write the text cache", path, error))?;
         let saved = Self::open_or_new(path, self.identity.clone())?;
         for (phrase, entry) in saved.entries {
             self.entries.entry(phrase).or_insert(entry);
@@ -129,17 +139,10 @@ impl TextCache {
     }
 
     fn to_bytes(&self) -> io::Result<Vec<u8>> {
-        let TextCacheIdentity { weights_sha256, text_sha256, number_format, context_length, width } =
-            &self.identity;
-        let metadata = HashMap::from([
-            ("format".into(), FORMAT.into()),
-            ("version".into(), VERSION.into()),
-            ("weights_sha256".into(), weights_sha256.clone()),
-            ("text_sha256".into(), text_sha256.clone()),
-            ("number_format".into(), number_format.clone()),
-            ("context_length".into(), context_length.to_string()),
-            ("width".into(), width.to_string()),
-        ]);
+        let TextCacheIdentity { context_length, width, .. } = &self.identity;
+        let own = [("format", FORMAT.to_owned()), ("version", VERSION.to_owned())];
+        let metadata = own.into_iter().chain(self.identity.fields());
+        let metadata = metadata.map(|(key, value)| (key.to_owned(), value)).collect();
         let mut tensors = Vec::with_capacity(self.entries.len() * 2);
         for (phrase, text) in &self.entries {
             let features: Vec<u8> = text.features.iter().flat_map(|value| value.to_le_bytes()).collect();
@@ -209,14 +212,8 @@ fn parse(
             "expected format {FORMAT:?} version {VERSION:?} in its metadata, found {format:?} version {version:?}"
         )));
     }
-    let TextCacheIdentity { weights_sha256, text_sha256, number_format, context_length, width } = identity;
-    for (key, expected) in [
-        ("weights_sha256", weights_sha256.clone()),
-        ("text_sha256", text_sha256.clone()),
-        ("number_format", number_format.clone()),
-        ("context_length", context_length.to_string()),
-        ("width", width.to_string()),
-    ] {
+    let TextCacheIdentity { context_length, width, .. } = identity;
+    for (key, expected) in identity.fields() {
         let found = match field(key) {
             "" if key == "number_format" => FIRST_NUMBER_FORMAT,
             found => found,

@@ -100,8 +100,10 @@ impl fmt::Display for TileSize {
 /// The tiles of large pictures: their size and their overlap.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tiling {
-    size: TileSize,
-    overlap: f32,
+    /// The size of the tiles.
+    pub size: TileSize,
+    /// The least overlap of neighbours, as a share of a tile's side.
+    pub overlap: f32,
     most_tiles: Option<usize>,
 }
 
@@ -134,16 +136,6 @@ impl Tiling {
     pub fn with_most_tiles(mut self, most: usize) -> Self {
         self.most_tiles = Some(most);
         self
-    }
-
-    /// The size of the tiles.
-    pub fn size(&self) -> TileSize {
-        self.size
-    }
-
-    /// The least overlap of neighbours, as a share of a tile's side.
-    pub fn overlap(&self) -> f32 {
-        self.overlap
     }
 
     /// Checks size and overlap.

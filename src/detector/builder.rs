@@ -39,6 +39,7 @@ impl Detector {
 /// Builds a [`Detector`]: [its options](DetectorOptions), of which those that programs set most have a method, and what is no
 /// plain data. Created by [`Detector::builder`] and [`Detector::with`].
 #[derive(Clone, Default)]
+#[must_use]
 pub struct DetectorBuilder {
     options: DetectorOptions,
     model: Option<Model>,
@@ -58,69 +59,58 @@ impl DetectorBuilder {
     }
 
     /// Sets any of the [options](DetectorOptions).
-    #[must_use]
     pub fn with_options(mut self, set: impl FnOnce(&mut DetectorOptions)) -> Self {
         set(&mut self.options);
         self
     }
 
     /// As [`DetectorOptions::model`].
-    #[must_use]
     pub fn with_model(self, source: ModelSource) -> Self {
         self.with_options(|options| options.model = source)
     }
 
     /// As [`EngineOptions::kind`].
-    #[must_use]
     pub fn with_engine(self, kind: EngineKind) -> Self {
         self.with_options(|options| options.engine.kind = kind)
     }
 
     /// As [`EngineOptions::threads`].
-    #[must_use]
     pub fn with_threads(self, threads: usize) -> Self {
         self.with_options(|options| options.engine.threads = Some(threads))
     }
 
     /// As [`DetectorOptions::confidence`].
-    #[must_use]
     pub fn with_confidence(self, confidence: f32) -> Self {
         self.with_options(|options| options.confidence = Some(confidence))
     }
 
     /// As [`DetectorOptions::set_post_processing`].
-    #[must_use]
     pub fn with_post_processing(self, post: PostProcessOptions) -> Self {
         self.with_options(|options| options.set_post_processing(post))
     }
 
     /// As [`DetectorOptions::class_chunk`].
-    #[must_use]
     pub fn with_class_chunk(self, classes: usize) -> Self {
         self.with_options(|options| options.class_chunk = Some(classes))
     }
 
     /// As [`DetectorOptions::masks`].
-    #[must_use]
     pub fn with_masks(self, masks: bool) -> Self {
         self.with_options(|options| options.masks = masks)
     }
 
     /// As [`DetectorOptions::text_cache`].
-    #[must_use]
     pub fn with_text_cache(self, cache: TextCacheFile) -> Self {
         self.with_options(|options| options.text_cache = cache)
     }
 
     /// An open model, in place of [`DetectorOptions::model`].
-    #[must_use]
     pub fn with_open_model(mut self, model: Model) -> Self {
         self.model = Some(model);
         self
     }
 
     /// Loads the graphs with this factory, in place of [`DetectorOptions::engine`].
-    #[must_use]
     pub fn with_engine_factory(mut self, factory: EngineFactory) -> Self {
         self.factory = Some(factory);
         self
@@ -128,7 +118,6 @@ impl DetectorBuilder {
 
     /// Runs engines that `prepare` compiles from the model ahead of time. A model that has to be exported is exported for
     /// `target`. Graphs that are not compiled run on ONNX Runtime's CPU provider.
-    #[must_use]
     pub fn with_prepared_engines(
         mut self,
         target: Target,
@@ -139,14 +128,12 @@ impl DetectorBuilder {
     }
 
     /// Cancels the export of a checkpoint into the cache, and the search of an image in [tiles](DetectorOptions::tiling).
-    #[must_use]
     pub fn with_cancellation(mut self, cancellation: Cancellation) -> Self {
         self.cancellation = cancellation;
         self
     }
 
     /// Called with a line of progress before each step of [`build`](Self::build) that takes long.
-    #[must_use]
     pub fn with_progress(mut self, report: impl Fn(&str) + Send + Sync + 'static) -> Self {
         self.progress = Some(Arc::new(report));
         self

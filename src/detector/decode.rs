@@ -256,7 +256,7 @@ impl PromptDecoder {
         let Some(screen) = &mut self.screen else { return Ok(scores) };
         let start = Instant::now();
         self.copies.begin();
-        screen.begin();
+        screen.prompts.begin();
         let is_text = |&class: &usize| {
             let class = &prompts.classes[class];
             class.prompt.exemplars().is_empty() && class.kept_exemplars.is_none()
@@ -438,7 +438,7 @@ impl PromptDecoder {
             (tensor::PRESENCE, &mut *presence),
         ];
         if let Some(head) = &self.mask_head {
-            let shared = device.filter(|_| head.device().as_ref() == device);
+            let shared = device.filter(|_| head.engine.device().as_ref() == device);
             move_to(&mut mask_inputs.queries, shared);
             move_to(&mut mask_inputs.encoded, shared);
             outputs.push((tensor::QUERIES, &mut mask_inputs.queries));

@@ -1,5 +1,7 @@
 //! Tensors between engines: on the device that two engines share, otherwise in host memory.
 
+use std::borrow::Cow;
+
 use ocelli_engines::{Device, Dim, Engine, Tensor};
 
 use super::features::ImageFeatures;
@@ -26,28 +28,23 @@ fn is_readable_on(tensor: &Tensor, device: Option<&Device>) -> bool {
 }
 
 /// The tensor, or a copy in host memory if an engine on `device` cannot read it.
-pub(crate) fn make_readable_on(device: Option<&Device>, tensor: Tensor) -> Result<Tensor> {
+pub(crate) fn readable_on<'t>(device: Option<&Device>, tensor: Cow<'t, Tensor>) -> Result<Cow<'t, Tensor>> {
     if is_readable_on(&tensor, device) {
         return Ok(tensor);
     }
     let mut host = Tensor::empty();
     tensor.copy_to_host_into(&mut host)?;
-    Ok(host)
+    Ok(Cow::Owned(host))
 }
 
 /// Copies of one image's features in host memory, for engines that cannot read the device that the features are on. The
 /// buffers are reused for the next image.
+#[derive(Default)]
 pub(super) struct HostCopies {
     tensors: [Tensor; 4],
     /// Which of them have been copied for this image.
     is_copied: [bool; 4],
     is_logged: bool,
-}
-
-impl Default for HostCopies {
-    fn default() -> Self {
-        Self { tensors: std::array::from_fn(|_| Tensor::empty()), is_copied: [false; 4], is_logged: false }
-    }
 }
 
 impl HostCopies {

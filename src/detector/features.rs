@@ -36,28 +36,17 @@ impl Group {
 }
 
 /// The backbone's output for an image, on the backbone's device if it has one. The buffers are reused.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct ImageFeatures {
     /// `fpn_0` `[1, D, 4P, 4P]` and `fpn_1` `[1, D, 2P, 2P]` if masks are computed, `fpn_2` `[1, D, P, P]`, and
     /// `image_prompt` `[1, 1, D]` if the model's prompts have a CLS token. The others are empty.
     pub(super) tensors: [Tensor; 4],
     /// `hidden` `[1, hidden, P, P]`, if a tracker needs it; not in files.
-    pub(super) hidden: Tensor,
+    pub(crate) hidden: Tensor,
     /// What clicks need, from `hidden`, once there was one; not in files.
     pub(super) clicks: OnceLock<ClickFeatures>,
     /// Pixels of the image: width, height.
     pub(super) size: (u32, u32),
-}
-
-impl Default for ImageFeatures {
-    fn default() -> Self {
-        Self {
-            tensors: std::array::from_fn(|_| Tensor::empty()),
-            hidden: Tensor::empty(),
-            clicks: OnceLock::new(),
-            size: (0, 0),
-        }
-    }
 }
 
 impl ImageFeatures {
@@ -69,11 +58,6 @@ impl ImageFeatures {
     /// Whether masks can be computed from them.
     pub fn support_masks(&self) -> bool {
         !self.tensors[0].is_empty()
-    }
-
-    /// Exchanges the features for a tracker with another buffer.
-    pub(crate) fn swap_hidden(&mut self, other: &mut Tensor) {
-        std::mem::swap(&mut self.hidden, other);
     }
 
     /// The backbone's outputs by name, in any memory: those that the model has and that were requested.

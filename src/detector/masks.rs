@@ -1,11 +1,12 @@
 //! The mask head.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use ocelli_engines::{Device, ElementType, Engine, Tensor};
+use ocelli_engines::{ElementType, Engine, Tensor};
 use ocelli_export::contract::{file, tensor};
 
-use super::engine_io::{HostCopies, fixed_size, make_readable_on, move_to};
+use super::engine_io::{HostCopies, fixed_size, move_to, readable_on};
 use super::features::ImageFeatures;
 use super::text::EmbeddedPrompts;
 use crate::cancellation::Cancellation;
@@ -47,7 +48,7 @@ struct ClassInputs {
 
 /// Computes the masks and semantic maps of an image. The buffers are reused.
 pub(super) struct MaskHead {
-    engine: Box<dyn Engine>,
+    pub(super) engine: Box<dyn Engine>,
     outputs: MaskOutputs,
     /// D.
     width: usize,
@@ -88,10 +89,6 @@ impl MaskHead {
         })
     }
 
-    pub(super) fn device(&self) -> Option<Device> {
-        self.engine.device()
-    }
-
     /// Starts the next image.
     pub(super) fn begin(&mut self) {
         self.classes.clear();
@@ -110,8 +107,9 @@ impl MaskHead {
     ) -> Result<()> {
         let device = self.engine.device();
         let inputs = ClassInputs {
-            prompt_features: make_readable_on(device.as_ref(), prompt_features.row(row)?)?,
-            prompt_mask: make_readable_on(device.as_ref(), prompt_mask.row(row)?)?,
+            prompt_features: readable_on(device.as_ref(), Cow::Owned(prompt_features.row(row)?))?
+                .into_owned(),
+            prompt_mask: readable_on(device.as_ref(), Cow::Owned(prompt_mask.row(row)?))?.into_owned(),
             queries: inputs.queries.row(row)?,
             encoded: inputs.encoded.row(row)?,
         };

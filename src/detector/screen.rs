@@ -186,7 +186,7 @@ impl ScreenCalibration {
 /// The graph of the first pass with its inputs and outputs.
 pub(super) struct Screen {
     engine: Box<dyn Engine>,
-    prompts: ChunkPrompts,
+    pub(super) prompts: ChunkPrompts,
     logits: Tensor,
     presence: Tensor,
 }
@@ -196,11 +196,6 @@ impl Screen {
         let engine = model.load_graph(factory, file::SCREEN)?;
         let prompts = ChunkPrompts::new(engine.device());
         Ok(Self { engine, prompts, logits: Tensor::empty(), presence: Tensor::empty() })
-    }
-
-    /// Clears what belongs to the last image.
-    pub(super) fn begin(&mut self) {
-        self.prompts.begin();
     }
 
     /// The highest score of each of `classes`, which have no exemplars in the image, in their order.

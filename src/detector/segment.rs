@@ -1,5 +1,6 @@
 //! Clicks on a picture to masks: SAM's promptable segmentation, in the graphs of a model's tracker.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -7,7 +8,7 @@ use ocelli_engines::{Device, Engine, Tensor};
 use ocelli_export::contract::{file, tensor};
 use ocelli_tracking::masklets::LogitMask;
 
-use super::engine_io::{make_readable_on, move_to};
+use super::engine_io::{move_to, readable_on};
 use super::features::ImageFeatures;
 use crate::detection::Detection;
 use crate::engine::EngineFactory;
@@ -226,13 +227,8 @@ impl Graphs {
         let mut outputs =
             [(tensor::HIGH_RES[0], fine), (tensor::HIGH_RES[1], middle), (tensor::PIXEL, pixel)];
         outputs.iter_mut().for_each(|(_, tensor)| move_to(tensor, device.as_ref()));
-        let own = self.features.device();
-        if features.hidden.device().is_none() || features.hidden.device() == own.as_ref() {
-            self.features.run(&[(tensor::HIDDEN, &features.hidden)], &mut outputs)?;
-        } else {
-            let hidden = make_readable_on(own.as_ref(), features.hidden.clone())?;
-            self.features.run(&[(tensor::HIDDEN, &hidden)], &mut outputs)?;
-        }
+        let hidden = readable_on(self.features.device().as_ref(), Cow::Borrowed(&features.hidden))?;
+        self.features.run(&[(tensor::HIDDEN, &hidden)], &mut outputs)?;
         Ok(features.clicks.get_or_init(|| made))
     }
 

@@ -55,9 +55,10 @@ impl TiledSearch {
         let (encoder, decoder) = stages;
         let (side, patch) = decoder.input();
         let size = picture.size();
-        let stages = (&mut *encoder, &mut *decoder);
-        let whole = Self::detect_whole(stages, picture, prompts, &mut self.features, times)?;
-        let levels = match self.tiling.size() {
+        encode_whole(encoder, (side, decoder.wanted()), picture, &mut self.features, times)?;
+        let items = decoder.decode(&self.features, prompts, times)?;
+        let whole = Detections { items, semantic: decoder.take_semantic_maps(), times: *times };
+        let levels = match self.tiling.size {
             _ if size.0.max(size.1) as usize <= side => Vec::new(),
             TileSize::Pixels { width, height } => self.tiling.levels(size, (width, height))?,
             TileSize::Auto => {
@@ -89,22 +90,6 @@ impl TiledSearch {
         }
         let (items, semantic) = merge.finish(decoder.post_processing())?;
         Ok(done(Detections { items, semantic, times: *times }, times))
-    }
-
-    /// Detects in the whole picture at once.
-    fn detect_whole(
-        (encoder, decoder): SearchStages<'_>,
-        picture: &mut dyn Regions,
-        prompts: &EmbeddedPrompts,
-        features: &mut ImageFeatures,
-        times: &mut StageTimes,
-    ) -> Result<Detections> {
-        let (start, before) = (Instant::now(), times.total);
-        encode_whole(encoder, (decoder.input().0, decoder.wanted()), picture, features, times)?;
-        let items = decoder.decode(features, prompts, times)?;
-        let semantic = decoder.take_semantic_maps();
-        times.total = before + milliseconds_since(start);
-        Ok(Detections { items, semantic, times: *times })
     }
 
     fn search_tile(

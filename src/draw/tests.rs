@@ -215,7 +215,7 @@ fn the_highest_score_is_on_top() {
 
 #[test]
 fn labels_that_are_too_wide_shrink_and_then_are_cut() {
-    let typeface = Typeface::new();
+    let typeface = Typeface::default();
     let width =
         |text: &str, room: f32| typeface.fit(text, " 0.87", 20.0, (room, 50.0)).map(|line| line.tag_size());
     let (whole, height) = width("refrigerator", 1e4).expect("there is room");

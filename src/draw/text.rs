@@ -19,12 +19,14 @@ pub(super) struct Typeface {
     font: FontRef<'static>,
 }
 
-impl Typeface {
-    pub(super) fn new() -> Self {
+impl Default for Typeface {
+    fn default() -> Self {
         let font = FontRef::try_from_slice(dejavu::sans::regular()).expect("DejaVu Sans is a valid font");
         Self { font }
     }
+}
 
+impl Typeface {
     /// `text` and `ending` as one line for a label of at most `room` (width, height): in `size` pixels, else smaller, else
     /// with `text` truncated; `None` if nothing fits.
     pub(super) fn fit(&self, text: &str, ending: &str, size: f32, room: (f32, f32)) -> Option<Line<'_>> {

@@ -33,7 +33,6 @@ impl ModelFormat {
     };
 
     /// Whether it is a checkpoint that is to be exported in 8 bits.
-    #[cfg_attr(target_family = "wasm", expect(dead_code, reason = "there are no libraries to choose from"))]
     pub(super) fn is_to_be_int8(self) -> bool {
         self.exported.is_none() && self.requested == Precision::Int8
     }

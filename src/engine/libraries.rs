@@ -21,7 +21,7 @@ use ocelli_export::contract::{Precision, Target};
 use self::adapter_check::Checked;
 use self::openvino::OpenVinoLoader;
 use self::webgpu::WebGpuChoice;
-use super::loader::Loader;
+use super::loader::{Computing, Loader};
 use super::{EngineFactory, EngineKind, EngineOptions, GraphSizes, threads};
 use ocelli_error::{Error, ErrorKind, Result};
 
@@ -44,7 +44,7 @@ pub(super) fn start(options: &EngineOptions) -> Result<Arc<dyn Loader>> {
         }
         EngineKind::OpenVino { device } => Arc::new(OpenVinoLoader::start(options, device)?),
         EngineKind::WebGpu { ordinal } => Arc::new(OnnxRuntimeLoader::start_webgpu(options, ordinal)?),
-        kind => Arc::new(OnnxRuntimeLoader::start(options, kind)?),
+        _ => Arc::new(OnnxRuntimeLoader::start(options)?),
     };
     Ok(loader)
 }
@@ -52,10 +52,7 @@ pub(super) fn start(options: &EngineOptions) -> Result<Arc<dyn Loader>> {
 /// ONNX Runtime with a provider that was found to start.
 struct OnnxRuntimeLoader {
     runtime: OnnxRuntime,
-    kind: EngineKind,
-    threads: usize,
-    cpu_fallback: bool,
-    tf32: bool,
+    options: EngineOptions,
     /// The device on which tensors stay between graphs.
     device: Option<Device>,
     /// Of the engine [`EngineKind::WebGpu`].
@@ -64,14 +61,10 @@ struct OnnxRuntimeLoader {
 
 impl OnnxRuntimeLoader {
     /// Loads ONNX Runtime and starts a provider.
-    fn start(options: &EngineOptions, kind: EngineKind) -> Result<Self> {
-        let runtime = load_onnxruntime(options)?;
+    fn start(options: &EngineOptions) -> Result<Self> {
+        let (runtime, kind) = (load_onnxruntime(options)?, options.kind);
         if kind != EngineKind::Cpu {
-            runtime.try_provider(&probe(kind)).map_err(|reason| {
-                let message =
-                    format!("engine {kind}: {reason}; the engine {} runs on the CPU", EngineKind::Cpu);
-                Error::new(ErrorKind::Unavailable, message).with_source(reason)
-            })?;
+            runtime.try_provider(&probe(kind)).map_err(|reason| cannot_start(kind, reason))?;
         }
         let device = match kind {
             EngineKind::Cuda { ordinal } | EngineKind::OnnxRuntimeTensorRt { ordinal } => {
@@ -80,15 +73,7 @@ impl OnnxRuntimeLoader {
             }
             _ => None,
         };
-        Ok(Self {
-            runtime,
-            kind,
-            threads: threads(options),
-            cpu_fallback: options.cpu_fallback,
-            tf32: options.tf32,
-            device,
-            webgpu: None,
-        })
+        Ok(Self { runtime, options: options.clone(), device, webgpu: None })
     }
 
     /// Starts the adapter, and compares it with the CPU before its first use.
@@ -98,10 +83,7 @@ impl OnnxRuntimeLoader {
         let bytes = webgpu.webgpu.path().metadata().map_or(0, |metadata| metadata.len());
         let loader = Self {
             runtime,
-            kind: EngineKind::WebGpu { ordinal },
-            threads: threads(options),
-            cpu_fallback: options.cpu_fallback,
-            tf32: false,
+            options: options.clone(),
             device: Some(device.into()),
             webgpu: Some(webgpu.clone()),
         };
@@ -117,15 +99,15 @@ impl OnnxRuntimeLoader {
 
 impl Loader for OnnxRuntimeLoader {
     fn load(&self, path: &Path, sizes: Option<GraphSizes>, class_chunk: usize) -> Result<Box<dyn Engine>> {
-        let Self { kind, tf32, .. } = *self;
+        let EngineOptions { kind, tf32, cpu_fallback, .. } = self.options;
         let graph = graphs::Graph { path, kind, tf32, class_chunk, sizes };
         let provider = match &self.webgpu {
             Some(webgpu) => webgpu.provider.clone(),
             None => graph.provider()?,
         };
         let builder = OnnxRuntimeEngine::builder(&self.runtime)
-            .with_threads(self.threads)
-            .with_cpu_fallback(self.cpu_fallback)
+            .with_threads(threads(&self.options))
+            .with_cpu_fallback(cpu_fallback)
             .with_memory_arena(graph.keeps_memory())
             .with_provider(provider);
         let builder = match &self.device {
@@ -140,10 +122,11 @@ impl Loader for OnnxRuntimeLoader {
         if let Some(webgpu) = &self.webgpu {
             return format!("ONNX Runtime {version}, {}", webgpu.description());
         }
-        match self.kind {
+        match self.options.kind {
             EngineKind::Cpu => {
-                let plural = if self.threads == 1 { "" } else { "s" };
-                format!("ONNX Runtime {version}, CPU, {} thread{plural}", self.threads)
+                let threads = threads(&self.options);
+                let plural = if threads == 1 { "" } else { "s" };
+                format!("ONNX Runtime {version}, CPU, {threads} thread{plural}")
             }
             kind => {
                 let name =
@@ -155,15 +138,15 @@ impl Loader for OnnxRuntimeLoader {
 
     /// TensorRT runs them, and the CPU for comparison.
     fn runs_calibrated(&self) -> bool {
-        matches!(self.kind, EngineKind::Cpu | EngineKind::OnnxRuntimeTensorRt { .. })
+        matches!(self.options.kind, EngineKind::Cpu | EngineKind::OnnxRuntimeTensorRt { .. })
     }
 
     fn loads_in_parallel(&self) -> bool {
-        self.kind == EngineKind::Cpu
+        self.options.kind == EngineKind::Cpu
     }
 
     fn target(&self, _: Option<Precision>) -> Target {
-        match self.kind {
+        match self.options.kind {
             EngineKind::OnnxRuntimeTensorRt { .. } | EngineKind::WebGpu { .. } | EngineKind::CoreMl => {
                 Target::TensorRt
             }
@@ -171,11 +154,8 @@ impl Loader for OnnxRuntimeLoader {
         }
     }
 
-    fn computing_in(
-        &self,
-        precision: Option<Precision>,
-    ) -> Result<(Option<Arc<dyn Loader>>, Option<Precision>)> {
-        match (self.kind, precision) {
+    fn computing_in(&self, precision: Option<Precision>) -> Result<Computing> {
+        match (self.options.kind, precision) {
             (kind @ EngineKind::WebGpu { .. }, Some(format @ (Precision::Bf16 | Precision::Int8))) => {
                 let message = format!(
                     "precision {format}, engine {kind}: WebGPU has no such number format; choose precision fp32 or fp16, or \
@@ -188,6 +168,11 @@ impl Loader for OnnxRuntimeLoader {
     }
 }
 
+fn cannot_start(kind: EngineKind, reason: Error) -> Error {
+    let message = format!("engine {kind}: {reason}; the engine {} runs on the CPU", EngineKind::Cpu);
+    Error::new(ErrorKind::Unavailable, message).with_source(reason)
+}
+
 fn load_onnxruntime(options: &EngineOptions) -> Result<OnnxRuntime> {
     OnnxRuntime::load(options.onnxruntime.as_deref())
 }
@@ -197,14 +182,10 @@ fn probe(kind: EngineKind) -> ExecutionProvider {
     let cuda = |ordinal| CudaOptions { ordinal, ..CudaOptions::default() };
     match kind {
         EngineKind::Cuda { ordinal } => ExecutionProvider::Cuda(cuda(ordinal)),
-        EngineKind::TensorRt { ordinal } | EngineKind::OnnxRuntimeTensorRt { ordinal } => {
+        EngineKind::OnnxRuntimeTensorRt { ordinal } => {
             ExecutionProvider::TensorRt(TensorRtOptions { cuda: cuda(ordinal), ..TensorRtOptions::default() })
         }
         EngineKind::CoreMl => ExecutionProvider::CoreMl(CoreMlOptions::default()),
-        EngineKind::Auto
-        | EngineKind::Embedded
-        | EngineKind::Cpu
-        | EngineKind::OpenVino { .. }
-        | EngineKind::WebGpu { .. } => ExecutionProvider::Cpu,
+        _ => ExecutionProvider::Cpu,
     }
 }

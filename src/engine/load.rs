@@ -21,7 +21,7 @@ impl Model {
             queries: self.manifest().num_queries,
         };
         let grid = self.manifest().imgsz / self.manifest().patch_size.max(1);
-        factory.check_patches(if name == file::SCREEN { grid / 2 } else { grid })?;
+        factory.loader.check_patches(if name == file::SCREEN { grid / 2 } else { grid })?;
         let loaded = match self.is_in_memory() {
             true => self.load_from_memory(factory, name),
             false => factory.load_sized(&self.file(name), Some(sizes)),
@@ -66,7 +66,7 @@ impl Model {
         let of_weights = format!("{name}.");
         let weights = self.manifest().files.keys().filter(|file| file.starts_with(&of_weights));
         let weights = weights.map(|file| Ok((file.clone(), read(file)?))).collect::<Result<_>>()?;
-        factory.load_from_memory(name, &read(name)?, weights)
+        factory.loader.load_from_memory(name, &read(name)?, weights)
     }
 
     /// Explains an engine's error about an operator if the engine may lack the number format.

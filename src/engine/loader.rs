@@ -10,6 +10,9 @@ use ocelli_export::contract::{Precision, Target};
 use super::{EngineKind, GraphSizes};
 use ocelli_error::{Error, ErrorKind, Result};
 
+/// The loader for a number format, if another one, and the format in which a model is exported for it.
+pub(super) type Computing = (Option<Arc<dyn Loader>>, Option<Precision>);
+
 /// Loads graphs, and says what the engine needs of a model.
 pub(super) trait Loader: Send + Sync {
     /// Loads a graph. Some engines need the sizes of its model, and the number of classes that are decoded at once.
@@ -33,11 +36,8 @@ pub(super) trait Loader: Send + Sync {
         Target::OnnxRuntime
     }
 
-    /// The loader for a number format, if another one, and the format in which a model is exported for it.
-    fn computing_in(
-        &self,
-        precision: Option<Precision>,
-    ) -> Result<(Option<Arc<dyn Loader>>, Option<Precision>)> {
+    /// How the engine computes in a number format; `None` is its default.
+    fn computing_in(&self, precision: Option<Precision>) -> Result<Computing> {
         Ok((None, precision))
     }
 

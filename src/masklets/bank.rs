@@ -116,7 +116,7 @@ impl MemoryBank {
 /// The memories on a device. They grow by doubling; a session names no more slots than it needs at once.
 pub(super) struct DeviceMemories {
     /// `[S, P·P, memory width]`, on the device of the engines if they share one.
-    memories: Tensor,
+    pub(super) memories: Tensor,
     device: Option<Device>,
     /// P·P and the width of a memory.
     shape: [usize; 2],
@@ -131,11 +131,6 @@ impl DeviceMemories {
     fn new(device: Option<Device>, shape: [usize; 2]) -> Self {
         let writer = RowWriter::rounding();
         Self { memories: Tensor::empty(), device, shape, free: Vec::new(), used: 0, writer }
-    }
-
-    /// `[S, P·P, memory width]`.
-    pub(super) fn memories(&self) -> &Tensor {
-        &self.memories
     }
 
     /// The number of memories that fit.

@@ -45,7 +45,7 @@ impl MaskFrame {
                 self.detections[found.class_id].push(Detection { score: found.score, mask });
             }
         }
-        features.swap_hidden(&mut self.hidden);
+        std::mem::swap(&mut features.hidden, &mut self.hidden);
         Ok(())
     }
 
@@ -58,9 +58,9 @@ impl MaskFrame {
 /// Detects in the frames of a video, for a tracker.
 pub struct MaskDetector {
     encoder: ImageEncoder,
-    decoder: PromptDecoder,
+    pub(super) decoder: PromptDecoder,
     /// `None`: frames get features, and no detections.
-    prompts: Option<EmbeddedPrompts>,
+    pub(super) prompts: Option<EmbeddedPrompts>,
     features: ImageFeatures,
     side: usize,
 }
@@ -74,9 +74,9 @@ impl MaskDetector {
     /// masks; errors of loading the graphs.
     pub fn new(detector: Detector, prompts: EmbeddedPrompts, options: &MaskletOptions) -> Result<Self> {
         let (mut new, _) = Self::without_prompts(detector)?;
-        new.set_thresholds(options)?;
-        new.require_masks()?;
-        new.set_prompts(Some(prompts));
+        new.decoder.set_post_processing(post_processing(options))?;
+        new.decoder.require_masks()?;
+        new.prompts = Some(prompts);
         new.encoder.load()?;
         new.decoder.load()?;
         Ok(new)
@@ -90,18 +90,6 @@ impl MaskDetector {
         let side = mask_side(&detector)?;
         let Stages { text, encoder, decoder, .. } = detector.into_stages();
         Ok((Self { encoder, decoder, prompts: None, features: ImageFeatures::default(), side }, text))
-    }
-
-    pub(super) fn set_thresholds(&mut self, options: &MaskletOptions) -> Result<()> {
-        self.decoder.set_post_processing(post_processing(options))
-    }
-
-    pub(super) fn require_masks(&self) -> Result<()> {
-        self.decoder.require_masks()
-    }
-
-    pub(super) fn set_prompts(&mut self, prompts: Option<EmbeddedPrompts>) {
-        self.prompts = prompts;
     }
 
     fn wanted(&self) -> Wanted {
@@ -140,7 +128,7 @@ impl MaskDetector {
         frame: &mut MaskFrame,
         times: &mut StageTimes,
     ) -> Result<()> {
-        self.features.swap_hidden(&mut frame.hidden);
+        std::mem::swap(&mut self.features.hidden, &mut frame.hidden);
         let wanted = self.wanted();
         self.encoder.encode_into(image, wanted, &mut self.features, times)?;
         let prompts = self.prompts.as_ref().filter(|_| detects);

@@ -1,9 +1,11 @@
 //! The tracker's graphs, and the features of the current frame.
 
+use std::borrow::Cow;
+
 use ocelli_engines::{Device, Engine, Tensor};
 use ocelli_export::contract::{file, tensor};
 
-use crate::detector::engine_io::{make_readable_on, move_to};
+use crate::detector::engine_io::{move_to, readable_on};
 use crate::engine::EngineFactory;
 use crate::model::Model;
 use ocelli_error::Result;
@@ -109,11 +111,7 @@ impl Graphs {
             (tensor::QUERY_0, query_0),
         ];
         outputs.iter_mut().for_each(|(_, tensor)| move_to(tensor, device.as_ref()));
-        let own = self.features.device();
-        if hidden.device().is_none() || hidden.device() == own.as_ref() {
-            return self.features.run(&[(tensor::HIDDEN, hidden)], &mut outputs);
-        }
-        let hidden = make_readable_on(own.as_ref(), hidden.clone())?;
+        let hidden = readable_on(self.features.device().as_ref(), Cow::Borrowed(hidden))?;
         self.features.run(&[(tensor::HIDDEN, &hidden)], &mut outputs)
     }
 

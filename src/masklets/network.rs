@@ -24,7 +24,7 @@ const MAX_PROMPT_LOGIT: f32 = 32.0;
 pub struct MaskletNetwork {
     devices: Vec<DeviceNetwork>,
     /// The frame whose features are loaded.
-    current: Option<usize>,
+    pub(super) current: Option<usize>,
     /// Its detections, by class.
     detections: Vec<Vec<Detection>>,
 }
@@ -101,15 +101,6 @@ impl MaskletNetwork {
         self.devices.iter().map(DeviceNetwork::object_count).collect()
     }
 
-    pub(super) fn current(&self) -> Option<usize> {
-        self.current
-    }
-
-    /// Forgets the current frame: the next one may have the same number.
-    pub(super) fn forget_frame(&mut self) {
-        self.current = None;
-    }
-
     /// Makes a frame the current one.
     pub(super) fn set_frame(&mut self, number: usize, frame: &MaskFrame) -> Result<()> {
         self.current = None;
@@ -160,63 +151,6 @@ impl MaskletNetwork {
     ) -> Vec<(&mut DeviceNetwork, T)> {
         let devices = self.devices.iter_mut().zip(each).zip(groups);
         devices.filter(|(_, group)| !group.is_empty()).map(|(device, _)| device).collect()
-    }
-
-    fn track(&mut self, batch: &TrackBatch, bank: &mut MemoryBank) -> Result<Vec<TrackedMask>> {
-        let Some(first) = batch.objects.first() else { return Ok(Vec::new()) };
-        let (memories, pointers) = (first.memories.len(), first.pointers.len());
-        let is_equal =
-            |object: &TrackObject| (object.memories.len(), object.pointers.len()) == (memories, pointers);
-        if memories == 0 || !batch.objects.iter().all(is_equal) {
-            return Err(mismatch(batch.frame, "expected a memory, and equally many of each object"));
-        }
-        let groups = self.split(batch.objects.iter().map(|object| object.id), bank);
-        self.devices.iter_mut().zip(&groups).for_each(|(device, group)| device.objects[1] += group.len());
-        let objects = groups.iter().enumerate().map(|(device, group)| Tracked {
-            frame: batch.frame,
-            objects: group.iter().map(|index| &batch.objects[*index]).collect(),
-            device,
-            bank,
-        });
-        let tracked = at_once(self.with(&groups, objects), |device, tracked| device.track(&tracked))?;
-        self.write_pointers(&groups, |index| batch.objects[index].pointer, bank)?;
-        Ok(in_order(&groups, tracked))
-    }
-
-    fn prompt_masks(&mut self, batch: &MaskPromptBatch<'_>, bank: &mut MemoryBank) -> Result<()> {
-        let groups = self.split(batch.prompts.iter().map(|prompt| prompt.id), bank);
-        at_once(self.with(&groups, &groups), |device, group| {
-            device.prompt_masks(&group.iter().map(|index| &batch.prompts[*index]).collect::<Vec<_>>())
-        })?;
-        self.write_pointers(&groups, |index| batch.prompts[index].pointer, bank)
-    }
-
-    fn prompt_points(&mut self, prompt: &PointPrompt<'_>, bank: &mut MemoryBank) -> Result<TrackedMask> {
-        let device = self.device_of(prompt.id, bank);
-        let device = &mut self.devices[device];
-        let tracked = device.prompt_points(prompt)?;
-        bank.pointers.write(prompt.pointer, &device.outputs.pointer, 0)?;
-        Ok(tracked)
-    }
-
-    fn encode(&mut self, batch: &EncodeBatch<'_>, bank: &mut MemoryBank) -> Result<()> {
-        let sizes = self.devices[0].graphs.sizes;
-        let prompts = (batch.kind == MemoryKind::Prompted).then(|| {
-            let masks: Vec<&LogitMask> = batch.objects.iter().map(|object| object.mask).collect();
-            prompted_masks(&masks, sizes.image, 16 * sizes.grid)
-        });
-        let groups = self.split(batch.objects.iter().map(|object| object.id), bank);
-        let mut encoded = Vec::with_capacity(groups.len());
-        for (device, group) in groups.iter().enumerate() {
-            let masks = |index: &usize| {
-                let prompt = prompts.as_ref().map(|prompts| &prompts[*index]);
-                (&batch.objects[*index], prompt, bank.claim(batch.objects[*index].slot, device))
-            };
-            encoded.push(group.iter().map(masks).collect::<Vec<_>>());
-        }
-        let with = bank.devices.iter_mut().zip(encoded);
-        at_once(self.with(&groups, with), |device, (memories, objects)| device.encode(&objects, memories))?;
-        Ok(())
     }
 
     /// Keeps the pointers of the last run, for objects that were split by device.
@@ -286,7 +220,7 @@ impl DeviceNetwork {
                 (tensor::QUERY_0, &features.query_0),
                 (tensor::HIGH_RES[0], &features.high_res[0]),
                 (tensor::HIGH_RES[1], &features.high_res[1]),
-                (tensor::BANK, bank.devices[*device].memories()),
+                (tensor::BANK, &bank.devices[*device].memories),
                 (tensor::SLOTS, &inputs.slots),
                 (tensor::SLOT_TIMES, &inputs.times),
                 (tensor::POINTERS, &inputs.pointers),
@@ -374,12 +308,10 @@ impl DeviceNetwork {
         } else {
             &graphs.no_prompts
         };
-        inputs.keep.reset::<bool>(&[count]);
-        inputs.present.reset::<bool>(&[count]);
         inputs.binary.reset::<bool>(&[count]).fill(is_binary);
-        let keep = inputs.keep.as_mut_slice::<bool>()?;
+        let keep = inputs.keep.reset::<bool>(&[count]);
         keep.iter_mut().zip(objects).for_each(|(keep, (object, ..))| *keep = object.keeps_mask);
-        let present = inputs.present.as_mut_slice::<bool>()?;
+        let present = inputs.present.reset::<bool>(&[count]);
         present.iter_mut().zip(objects).for_each(|(present, (object, ..))| *present = object.is_present);
         graphs.encoder.run(
             &[
@@ -492,7 +424,7 @@ pub struct FrameNetwork<'n> {
 
 impl MaskNetwork for FrameNetwork<'_> {
     fn load(&mut self, frame: usize) -> Result<()> {
-        if self.network.current() == Some(frame) {
+        if self.network.current == Some(frame) {
             return Ok(());
         }
         self.network.set_frame(frame, self.source.frame(frame)?)
@@ -503,19 +435,66 @@ impl MaskNetwork for FrameNetwork<'_> {
     }
 
     fn track(&mut self, batch: &TrackBatch) -> Result<Vec<TrackedMask>> {
-        self.network.track(batch, self.bank)
+        let Self { network, bank, .. } = self;
+        let Some(first) = batch.objects.first() else { return Ok(Vec::new()) };
+        let (memories, pointers) = (first.memories.len(), first.pointers.len());
+        let is_equal =
+            |object: &TrackObject| (object.memories.len(), object.pointers.len()) == (memories, pointers);
+        if memories == 0 || !batch.objects.iter().all(is_equal) {
+            return Err(mismatch(batch.frame, "expected a memory, and equally many of each object"));
+        }
+        let groups = network.split(batch.objects.iter().map(|object| object.id), bank);
+        network.devices.iter_mut().zip(&groups).for_each(|(device, group)| device.objects[1] += group.len());
+        let objects = groups.iter().enumerate().map(|(device, group)| Tracked {
+            frame: batch.frame,
+            objects: group.iter().map(|index| &batch.objects[*index]).collect(),
+            device,
+            bank,
+        });
+        let tracked = at_once(network.with(&groups, objects), |device, tracked| device.track(&tracked))?;
+        network.write_pointers(&groups, |index| batch.objects[index].pointer, bank)?;
+        Ok(in_order(&groups, tracked))
     }
 
     fn prompt_masks(&mut self, batch: &MaskPromptBatch<'_>) -> Result<()> {
-        self.network.prompt_masks(batch, self.bank)
+        let Self { network, bank, .. } = self;
+        let groups = network.split(batch.prompts.iter().map(|prompt| prompt.id), bank);
+        at_once(network.with(&groups, &groups), |device, group| {
+            device.prompt_masks(&group.iter().map(|index| &batch.prompts[*index]).collect::<Vec<_>>())
+        })?;
+        network.write_pointers(&groups, |index| batch.prompts[index].pointer, bank)
     }
 
     fn prompt_points(&mut self, prompt: &PointPrompt<'_>) -> Result<TrackedMask> {
-        self.network.prompt_points(prompt, self.bank)
+        let Self { network, bank, .. } = self;
+        let device = network.device_of(prompt.id, bank);
+        let device = &mut network.devices[device];
+        let tracked = device.prompt_points(prompt)?;
+        bank.pointers.write(prompt.pointer, &device.outputs.pointer, 0)?;
+        Ok(tracked)
     }
 
     fn encode(&mut self, batch: &EncodeBatch<'_>) -> Result<()> {
-        self.network.encode(batch, self.bank)
+        let Self { network, bank, .. } = self;
+        let sizes = network.devices[0].graphs.sizes;
+        let prompts = (batch.kind == MemoryKind::Prompted).then(|| {
+            let masks: Vec<&LogitMask> = batch.objects.iter().map(|object| object.mask).collect();
+            prompted_masks(&masks, sizes.image, 16 * sizes.grid)
+        });
+        let groups = network.split(batch.objects.iter().map(|object| object.id), bank);
+        let mut encoded = Vec::with_capacity(groups.len());
+        for (device, group) in groups.iter().enumerate() {
+            let masks = |index: &usize| {
+                let prompt = prompts.as_ref().map(|prompts| &prompts[*index]);
+                (&batch.objects[*index], prompt, bank.claim(batch.objects[*index].slot, device))
+            };
+            encoded.push(group.iter().map(masks).collect::<Vec<_>>());
+        }
+        let with = bank.devices.iter_mut().zip(encoded);
+        at_once(network.with(&groups, with), |device, (memories, objects)| {
+            device.encode(&objects, memories)
+        })?;
+        Ok(())
     }
 }
 

@@ -135,9 +135,10 @@ impl VideoSession {
 
     /// Replaces all objects and results.
     fn start(&mut self, mut session: MaskletSession) {
-        session.forget_before(self.frames.first());
+        session.forget_before(self.frames.source.first());
         (self.session, self.removed, self.run) = (session, BTreeSet::new(), Run::default());
-        self.network.forget_frame();
+        // The next frame may have the number of the current one.
+        self.network.current = None;
     }
 
     /// The number of frames, those that left included.
@@ -148,7 +149,7 @@ impl VideoSession {
     /// The frames that can be prompted, clicked and passed: all, or the latest of a video with a
     /// [`window`](VideoSessionOptions::window).
     pub fn frames(&self) -> Range<usize> {
-        self.frames.first()..self.frame_count()
+        self.frames.source.first()..self.frame_count()
     }
 
     /// Width and height of the frames in pixels.
@@ -175,7 +176,7 @@ impl VideoSession {
     /// # Errors
     /// [`ErrorKind::InvalidArgument`] if the frame has another size, or the video is not pushed.
     pub fn push(&mut self, image: Image) -> Result<usize> {
-        let number = self.frames.push(image)?;
+        let number = self.frames.source.push(image)?;
         self.session.set_frame_count(number + 1);
         if let Some(first) = self.window.and_then(|window| (number + 1).checked_sub(window)) {
             self.frames.forget_before(first);
@@ -190,7 +191,7 @@ impl VideoSession {
     /// [`ErrorKind::InvalidArgument`] if there is no such frame; as [`SessionSource::picture`].
     pub fn picture(&mut self, frame: usize) -> Result<Image> {
         self.check_frame(frame)?;
-        self.frames.picture(frame)
+        self.frames.source.picture(frame)
     }
 
     /// Starts over: finds the objects that a text describes on a frame. Runs look for them in every frame.
@@ -326,7 +327,7 @@ impl VideoSession {
     }
 
     fn shape(&self) -> VideoShape {
-        self.frames.shape()
+        self.frames.source.shape()
     }
 
     fn check_frame(&self, frame: usize) -> Result<()> {
@@ -334,12 +335,9 @@ impl VideoSession {
         if frames.contains(&frame) {
             return Ok(());
         }
-        let last = frames.end.saturating_sub(1);
-        Err(invalid(if frame < frames.start {
-            format!("frame {frame} has left the window: expected {} to {last}", frames.start)
-        } else {
-            format!("frame {frame} is not in the video: expected {} to {last}", frames.start)
-        }))
+        let why = if frame < frames.start { "has left the window" } else { "is not in the video" };
+        let (first, last) = (frames.start, frames.end.saturating_sub(1));
+        Err(invalid(format!("frame {frame} {why}: expected {first} to {last}")))
     }
 
     fn check_object(&self, object: ObjectId) -> Result<()> {

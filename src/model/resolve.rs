@@ -59,10 +59,12 @@ impl Model {
                     .file_stem()
                     .map_or_else(|| "checkpoint".into(), |n| n.to_string_lossy().into_owned());
                 // The weights are the model's identity, but not all that an export depends on.
-                let config = folder.join("config.json");
-                let files: Vec<PathBuf> =
-                    [config, checkpoint.tokenizer_path()].into_iter().filter(|file| file.is_file()).collect();
-                let settings = settings_hash(&files)?;
+                let files = [folder.join("config.json"), checkpoint.tokenizer_path()].into_iter();
+                let hash = |file: PathBuf| {
+                    sha256_of_file(&file).map_err(|error| Error::io("cannot read", &file, error))
+                };
+                let settings: Result<String> = files.filter(|file| file.is_file()).map(hash).collect();
+                let settings = settings?;
                 cached_export(&checkpoint, (&name, &identity, &settings), request, report, cancellation)
             }
         }
@@ -71,61 +73,39 @@ impl Model {
     fn check_request(&self, request: &ModelRequest) -> Result<()> {
         let (folder, Manifest { imgsz, precision, detection_only, .. }) =
             (self.folder.display(), &self.manifest);
-        let mismatch =
-            |parameter, message: String| Err(Error::new(ErrorKind::Mismatch, message).about(parameter));
+        let mismatch = |parameter, given: &str, exported: String| {
+            let message = format!("{given}, {folder}: this model was exported {exported}");
+            Err(Error::new(ErrorKind::Mismatch, message).about(parameter))
+        };
         if let Some(wanted) = request.precision.filter(|wanted| wanted != precision) {
+            let remedy = format!("leave the precision unset, or export the checkpoint again in {wanted}");
             return mismatch(
                 "precision",
-                format!(
-                    "precision {wanted}, {folder}: this model was exported in {precision}; leave the precision unset, or \
-                 export the checkpoint again in {wanted}"
-                ),
+                &format!("precision {wanted}"),
+                format!("in {precision}; {remedy}"),
             );
         }
         if let Some(wanted) = request.imgsz.filter(|wanted| wanted != imgsz) {
-            return mismatch(
-                "imgsz",
-                format!(
-                    "imgsz {wanted}, {folder}: this model was exported for {imgsz} pixels; leave imgsz unset, or export the \
-                 checkpoint again for {wanted}"
-                ),
-            );
+            let remedy = format!("leave imgsz unset, or export the checkpoint again for {wanted}");
+            return mismatch("imgsz", &format!("imgsz {wanted}"), format!("for {imgsz} pixels; {remedy}"));
         }
         if request.screen && !self.manifest.files.contains_key(file::SCREEN) {
-            return mismatch(
-                "screen",
-                format!(
-                    "screen, {folder}: this model was exported without its graph; export the checkpoint again with screen"
-                ),
-            );
+            let exported = "without its graph; export the checkpoint again with screen";
+            return mismatch("screen", "screen", exported.into());
         }
         if request.masks && *detection_only {
-            return mismatch(
-                "masks",
-                format!(
-                    "masks, {folder}: this model was exported for detection only; export the checkpoint again with masks"
-                ),
-            );
+            let exported = "for detection only; export the checkpoint again with masks";
+            return mismatch("masks", "masks", exported.into());
         }
         let Manifest { skip_blocks, mask_blocks, .. } = &self.manifest;
         let Pruning { skip_blocks: skipped, mask_blocks: masked, .. } = &request.pruning;
         if let Some(block) = skipped.iter().find(|block| !skip_blocks.contains(block)) {
-            return mismatch(
-                "skip_blocks",
-                format!(
-                    "skip_blocks has {block}, {folder}: this model was exported with the block; export the checkpoint again \
-                     without it"
-                ),
-            );
+            let exported = "with the block; export the checkpoint again without it";
+            return mismatch("skip_blocks", &format!("skip_blocks has {block}"), exported.into());
         }
         if let Some(branch) = masked.iter().find(|branch| !mask_blocks.contains(&branch.to_string())) {
-            return mismatch(
-                "mask_blocks",
-                format!(
-                    "mask_blocks has {branch}, {folder}: this model was exported with the branch; export the checkpoint \
-                     again without it"
-                ),
-            );
+            let exported = "with the branch; export the checkpoint again without it";
+            return mismatch("mask_blocks", &format!("mask_blocks has {branch}"), exported.into());
         }
         Ok(())
     }
@@ -167,8 +147,7 @@ fn builtin_model(request: &ModelRequest) -> Result<Model> {
         let checkpoint = work.join("checkpoint");
         create_folder(&checkpoint)?;
         builtin::write_checkpoint(&checkpoint)?;
-        export(&Checkpoint::open(&checkpoint)?, &options, target, |_| Ok(()))?;
-        Ok(())
+        export(&Checkpoint::open(&checkpoint)?, &options, target, |_| Ok(())).map(drop)
     })
 }
 
@@ -193,8 +172,8 @@ fn cached_export(
                 return Err(Error::new(ErrorKind::Cancelled, message));
             }
             Ok(())
-        })?;
-        Ok(())
+        })
+        .map(drop)
     })
 }
 
@@ -202,15 +181,6 @@ fn cached_export(
 fn is_weight_file(path: &Path) -> bool {
     let of_exported = path.extension().is_some_and(|end| end == "json" || end == "onnx" || end == "data");
     path.is_file() && !of_exported
-}
-
-/// SHA-256 of small files, in lower-case hex.
-fn settings_hash(files: &[PathBuf]) -> Result<String> {
-    let mut hashes = String::new();
-    for file in files {
-        hashes += &sha256_of_file(file).map_err(|e| Error::io("cannot read", file, e))?;
-    }
-    Ok(hashes)
 }
 
 fn export_options(request: &ModelRequest) -> ExportOptions {

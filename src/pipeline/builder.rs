@@ -204,17 +204,16 @@ fn load(
 ) -> Result<Loaded> {
     let low_memory = detector.is_in_low_memory();
     if !more.is_empty() {
+        let budget = "class_budget, which chooses classes by what the frame before shows,";
         let others = [
-            (
-                options.class_budget.is_some(),
-                "class_budget, which chooses classes by what the frame before shows,",
-            ),
+            (options.class_budget.is_some(), budget),
             (options.sequential, "sequential"),
             (low_memory, "low_memory"),
             (options.latency == Some(Latency::Low), "latency low, which works on one frame at a time,"),
         ];
         if let Some((_, other)) = others.into_iter().find(|(is_set, _)| *is_set) {
-            return Err(one_device(other));
+            let message = format!("devices: {other} runs on one device; leave the others out");
+            return Err(Error::new(ErrorKind::InvalidArgument, message).about("devices"));
         }
     }
     let (mut network, mut side) = (None, None);
@@ -225,7 +224,7 @@ fn load(
         }
         (network, side) = (Some(opened), Some((mask_side(&detector)?, tracking)));
     }
-    let tiles = detector.take_tiles();
+    let tiles = detector.tiles.take();
     if tiles.is_some() && (options.class_budget.is_some() || options.appearance) {
         let other = if options.appearance { "appearance" } else { "class_budget" };
         let message = format!(
@@ -249,7 +248,7 @@ fn load(
         check_objects(objects, &labels)?;
     }
     let memory = network.zip(options.memory).map(|(network, options)| Memory { network, options, given });
-    let more = more.into_iter().map(|mut detector| (detector.take_tiles(), detector.into_stages()));
+    let more = more.into_iter().map(|mut detector| (detector.tiles.take(), detector.into_stages()));
     let more: Vec<_> = more.collect();
     let devices = std::thread::scope(|scope| {
         let prompts = &prompts;
@@ -305,9 +304,4 @@ fn load_device(
     let mask_side = memory.map(|(side, _)| side);
     let wanted = Wanted { masks: detects, hidden: mask_side.is_some() };
     Ok(DetectorParts { preprocessor, backbone, wanted, decoder, tiles, mask_side, prompts })
-}
-
-fn one_device(what: &str) -> Error {
-    let message = format!("devices: {what} runs on one device; leave the others out");
-    Error::new(ErrorKind::InvalidArgument, message).about("devices")
 }

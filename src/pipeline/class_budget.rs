@@ -44,11 +44,7 @@ impl ClassBudget {
         for (live, &detected) in self.live.iter_mut().zip(&self.detected) {
             *live = detected > 0 && self.frame - detected <= RECENT_FRAMES;
         }
-        for class in tracked {
-            if let Some(live) = self.live.get_mut(class) {
-                *live = true;
-            }
-        }
+        set(&mut self.live, tracked, true);
         self.chosen.clear();
         let reserved = if self.slots == self.planned.len() { 0 } else { self.slots.div_ceil(4) };
         let live_slots = self.slots - reserved;
@@ -65,11 +61,7 @@ impl ClassBudget {
     pub(super) fn plan_among(&mut self, passed: &[usize]) -> &[usize] {
         self.frame += 1;
         self.live.fill(false);
-        for &class in passed {
-            if let Some(live) = self.live.get_mut(class) {
-                *live = true;
-            }
-        }
+        set(&mut self.live, passed.iter().copied(), true);
         self.chosen.clear();
         self.choose(self.slots, |passed| passed);
         self.chosen.sort_unstable();
@@ -96,16 +88,21 @@ impl ClassBudget {
 
     /// Records the classes that were detected in the current frame.
     pub(super) fn detected(&mut self, classes: impl IntoIterator<Item = usize>) {
-        for class in classes {
-            if let Some(detected) = self.detected.get_mut(class) {
-                *detected = self.frame;
-            }
-        }
+        set(&mut self.detected, classes, self.frame);
     }
 
     /// Whether the class is planned for the current frame.
     pub(super) fn is_planned(&self, class: usize) -> bool {
         self.planned.get(class) == Some(&self.frame)
+    }
+}
+
+/// Sets the values of some classes; those that are not known are passed over.
+fn set<T: Copy>(values: &mut [T], classes: impl IntoIterator<Item = usize>, value: T) {
+    for class in classes {
+        if let Some(known) = values.get_mut(class) {
+            *known = value;
+        }
     }
 }
 

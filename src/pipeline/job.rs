@@ -9,7 +9,6 @@ use ocelli_tracking::Appearances;
 use super::gate::Ticket;
 use crate::camera_motion::ReducedFrame;
 use crate::detector::ImageFeatures;
-use crate::frame::Frame;
 use crate::image::Image;
 use crate::masklets::MaskFrame;
 use crate::outcome::FrameOutcome;
@@ -20,7 +19,7 @@ pub(super) struct Job {
     pub(super) entered: Instant,
     /// Since when it waits for the next stage, and how long it has waited for all before.
     queued: Option<Instant>,
-    waited: Duration,
+    pub(super) waited: Duration,
     /// Its place among all frames that were preprocessed, and the device that takes it, from 0.
     pub(super) turn: u64,
     pub(super) device: usize,
@@ -58,11 +57,6 @@ impl Job {
     pub(super) fn bytes(&self) -> usize {
         let picture = self.picture.as_ref().map_or(0, |picture| picture.as_rgb8().len());
         picture + self.features.as_ref().map_or(0, ImageFeatures::bytes)
-    }
-
-    /// How long it has waited for stages.
-    pub(super) fn waited(&self) -> Duration {
-        self.waited
     }
 }
 
@@ -107,7 +101,7 @@ impl Buffers {
     /// Pools that keep at most `capacity` buffers of each kind.
     pub(super) fn new(capacity: usize, devices: usize) -> Self {
         Self {
-            pictures: Pool::new(capacity, || Frame::default().image),
+            pictures: Pool::new(capacity, Image::default),
             reduced: Pool::new(capacity, ReducedFrame::default),
             pixels: (0..devices).map(|_| Pool::new(capacity, Tensor::empty)).collect(),
             features: (0..devices).map(|_| Pool::new(capacity, ImageFeatures::default)).collect(),

@@ -61,7 +61,7 @@ impl MotionGate {
 }
 
 /// Watches the frames of one source.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct MotionWatch {
     interval: Duration,
     regions: Vec<Vec<[f32; 2]>>,
@@ -84,15 +84,7 @@ impl MotionWatch {
         Self {
             interval: gate.interval,
             regions: gate.ignored.get(source).cloned().unwrap_or_default(),
-            size: (0, 0),
-            grid: (0, 0),
-            ignored: Vec::new(),
-            cells: Vec::new(),
-            previous: Vec::new(),
-            looked_at: None,
-            noise: Vec::new(),
-            differences: Vec::new(),
-            sorted: Vec::new(),
+            ..Self::default()
         }
     }
 
@@ -140,8 +132,9 @@ impl MotionWatch {
             None => true,
         };
         if must && is_due {
-            let cells = self.looked_at.take().map(|(cells, _)| cells).unwrap_or_default();
-            self.looked_at = Some((replaced(cells, &self.cells), time));
+            let (cells, at) = self.looked_at.get_or_insert_default();
+            cells.clone_from(&self.cells);
+            *at = time;
         }
         must
     }
@@ -164,12 +157,6 @@ impl MotionWatch {
             own > STRONG || (own > 1.0 && changed_around(cell) >= 2)
         })
     }
-}
-
-fn replaced(mut buffer: Vec<f32>, with: &[f32]) -> Vec<f32> {
-    buffer.clear();
-    buffer.extend_from_slice(with);
-    buffer
 }
 
 /// How much each cell differs, without the change that half of the cells exceed.

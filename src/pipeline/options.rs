@@ -117,11 +117,10 @@ pub struct PipelineOptions {
 }
 
 impl PipelineOptions {
-    pub(super) fn depth(&self, policy: FramePolicy) -> usize {
-        self.queue_depth.unwrap_or(match policy {
-            FramePolicy::All => QUEUE_DEPTH,
-            FramePolicy::Latest => 1,
-        })
+    /// The frames that a queue holds.
+    pub(super) fn depth(&self, policy: FramePolicy, latency: Latency) -> usize {
+        let is_deep = policy == FramePolicy::All && latency == Latency::Throughput;
+        self.queue_depth.unwrap_or(if is_deep { QUEUE_DEPTH } else { 1 })
     }
 
     /// Checks the numbers, and options that exclude each other. `low_memory`: whether the detector is in low memory.
@@ -131,22 +130,12 @@ impl PipelineOptions {
         }
         if let Some(memory) = &self.memory {
             memory.validate()?;
+            let every_frame = "it takes the features and detections of every frame";
+            let missed = "a class that is not searched for counts as missed";
             let others = [
-                (
-                    "detect_every",
-                    self.detect_every.is_some_and(|frames| frames != 1),
-                    "it takes the features and detections of every frame",
-                ),
-                (
-                    "motion_gate",
-                    self.motion_gate.is_some(),
-                    "it takes the features and detections of every frame",
-                ),
-                (
-                    "class_budget",
-                    self.class_budget.is_some(),
-                    "a class that is not searched for counts as missed",
-                ),
+                ("detect_every", self.detect_every.is_some_and(|frames| frames != 1), every_frame),
+                ("motion_gate", self.motion_gate.is_some(), every_frame),
+                ("class_budget", self.class_budget.is_some(), missed),
                 ("camera_motion", self.camera_motion, "it finds objects by their masks, wherever they move"),
                 ("appearance", self.appearance, "it knows what objects look like by itself"),
                 ("low_memory", low_memory, "it needs the whole model for each frame"),

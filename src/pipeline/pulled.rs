@@ -1,8 +1,7 @@
 //! A pipeline that pulls frames from a source and writes results to sinks.
 
 use std::sync::Arc;
-use std::time::Duration;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::builder::Run;
 use super::gate::Gate;
@@ -52,8 +51,7 @@ pub(super) fn run(
 
     let latency = options.latency.unwrap_or(if info.live { Latency::Balanced } else { Latency::Throughput });
     let in_turn = options.sequential || low_memory || latency == Latency::Low;
-    let depth =
-        if latency == Latency::Throughput { options.depth(policy) } else { options.queue_depth.unwrap_or(1) };
+    let depth = options.depth(policy, latency);
     let first = if policy == FramePolicy::Latest { 1 } else { depth };
     let devices = loaded.devices.len();
     // The place of a frame in the order is then fixed when it is preprocessed.
@@ -122,7 +120,7 @@ fn summary(shared: &StageLoop) -> Result<RunSummary> {
     );
     match shared.error() {
         Some(error) => Err(error),
-        None => Ok(RunSummary { cancelled: shared.is_cancelled(), stats }),
+        None => Ok(RunSummary { cancelled: shared.cancellation.is_cancelled(), stats }),
     }
 }
 
@@ -198,7 +196,7 @@ fn run_in_groups(
             }
             output.write(job)?;
         }
-        decode.unload();
+        decode.decoder.unload();
         Ok(!is_empty && !shared.is_stopping())
     });
 }

@@ -50,11 +50,7 @@ impl Pipeline {
     pub(super) fn start(Run { options, cancellation, stats, .. }: Run, loaded: Loaded) -> Result<Self> {
         let policy = options.policy.unwrap_or_default();
         let latency = options.latency.unwrap_or_default();
-        let depth = if latency == Latency::Throughput {
-            options.depth(policy)
-        } else {
-            options.queue_depth.unwrap_or(1)
-        };
+        let depth = options.depth(policy, latency);
         // With the latest policy, the newest frame waits for its turn while the caller pushes others.
         let newest_in_turn = latency == Latency::Low && policy == FramePolicy::Latest && !options.sequential;
         let in_turn = options.sequential || (latency == Latency::Low && !newest_in_turn);
@@ -131,7 +127,7 @@ impl Pipeline {
             Err(TryLockError::WouldBlock) => return Ok(None),
         };
         // Only the thread that holds the front adds frames, so room cannot disappear before the frame is added.
-        if self.shared.queues[front.preprocess.next_device()].would_block() {
+        if self.shared.queues[front.preprocess.device].would_block() {
             return Ok(None);
         }
         self.push_into(&mut front, frame).map(Some)

@@ -73,11 +73,7 @@ impl<T> Queue<T> {
 
     /// Removes the oldest item, waiting for one; `None` once the queue is closed and empty.
     pub(super) fn pop(&self) -> Option<T> {
-        let mut state = self.lock();
-        while state.items.is_empty() && !state.closed {
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
-        self.remove(state)
+        self.pop_timeout(Duration::MAX, || true)
     }
 
     /// As [`pop`](Self::pop), but waits at most `timeout`, and only while `keep_waiting` is true.

@@ -273,7 +273,7 @@ impl StageLoop {
     /// Records a finished frame.
     pub(super) fn record_out(&self, job: &Job) {
         let outcome = &job.outcome;
-        self.stats.frame_out(job.entered, job.waited(), outcome.detected, outcome.detections.len());
+        self.stats.frame_out(job.entered, job.waited, outcome.detected, outcome.detections.len());
         tracing::debug!(
             frame = outcome.index,
             detections = outcome.detections.len(),
@@ -285,11 +285,7 @@ impl StageLoop {
 
     /// Whether frames that are not decoded yet are of no use any more.
     pub(super) fn is_stopping(&self) -> bool {
-        self.abandoned.load(Ordering::Relaxed) || self.is_cancelled()
-    }
-
-    pub(super) fn is_cancelled(&self) -> bool {
-        self.cancellation.is_cancelled()
+        self.abandoned.load(Ordering::Relaxed) || self.cancellation.is_cancelled()
     }
 
     /// Stops because the owner of the pipeline is being dropped.

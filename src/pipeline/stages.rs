@@ -184,7 +184,7 @@ pub(super) struct PreprocessStage {
     /// For each device; `None` if frames are searched in tiles.
     preprocessors: Vec<Option<ImagePreprocessor>>,
     /// The device that takes the next frame that the detector runs on: they take turns.
-    device: usize,
+    pub(super) device: usize,
     /// Frames so far.
     turn: u64,
     /// The detector runs on every `every`th frame.
@@ -202,11 +202,6 @@ pub(super) struct PreprocessStage {
 }
 
 impl PreprocessStage {
-    /// The device that the next frame goes to.
-    pub(super) fn next_device(&self) -> usize {
-        self.device
-    }
-
     /// Preprocesses a frame in the caller's memory. If it replaces a frame that the detector was going to run on, the
     /// detector runs on the next frame of the same source instead, which may be this one.
     pub(super) fn run(&mut self, job: &mut Job, view: FrameView<'_>) -> Result<()> {
@@ -300,7 +295,7 @@ impl BackboneStage {
 
 /// Encoder-decoder and post-processing.
 pub(super) struct DecodeStage {
-    decoder: PromptDecoder,
+    pub(super) decoder: PromptDecoder,
     /// The search in tiles and the encoder, if frames are searched in tiles.
     tiles: Option<(TiledSearch, ImageEncoder)>,
     /// The side of the masks, if a tracker by memory takes them.
@@ -347,10 +342,6 @@ impl DecodeStage {
     pub(super) fn run(&mut self, job: &mut Job, stream: Option<&mut Stream>) -> Result<()> {
         self.search(job)?;
         self.decode(job, stream)
-    }
-
-    pub(super) fn unload(&mut self) {
-        self.decoder.unload();
     }
 
     /// Searches a frame in tiles, if it is to be.
@@ -472,11 +463,7 @@ impl TrackStage {
         }
         let tracks = if outcome.detected || outcome.still {
             self.tracked.clear();
-            self.tracked.extend(outcome.detections.iter().map(|detection| TrackerDetection {
-                bbox: detection.bbox,
-                score: detection.score,
-                class_id: detection.class_id,
-            }));
+            self.tracked.extend(outcome.detections.iter().map(TrackerDetection::from));
             let budget = stream.budget.as_ref();
             let is_decoded = |class| budget.is_none_or(|budget| budget.is_planned(class));
             let unknown = Appearances::default();

@@ -103,11 +103,8 @@ struct Records {
     ended: Option<Instant>,
     /// Devices of the detector; 0 is one.
     devices: usize,
-    frames_in: u64,
-    frames_out: u64,
-    frames_detected: u64,
-    frames_dropped: u64,
-    detections: u64,
+    /// What is counted; the other fields of the statistics are computed from what follows.
+    counts: PipelineStats,
     latency: Histogram,
     queued: Histogram,
     /// The time of each stage in milliseconds, smoothed over the last frames.
@@ -147,26 +144,22 @@ impl StatsRecorder {
         let fps_now = recent.front().zip(recent.back()).map_or(0.0, |(first, last)| {
             per_second((recent.len() - 1) as f64, last.duration_since(*first).as_secs_f64())
         });
-        let stages = Stage::ALL.into_iter().filter(|&stage| records.stages[stage as usize].count() > 0);
+        let stages = Stage::ALL.into_iter().filter(|&stage| records.stages[stage as usize].count > 0);
         let stages = stages.map(|stage| {
             let histogram = &records.stages[stage as usize];
-            let busy = histogram.sum_ms() / 1e3 / stage.parallel(records.devices);
+            let busy = histogram.sum_ms / 1e3 / stage.parallel(records.devices);
             let busy = per_second(busy, elapsed).min(1.0);
             let queue = records.queues[stage as usize].map(|queue| queue.stats);
             StageStats { stage, ms: histogram.quantiles(), busy, queue }
         });
         PipelineStats {
-            frames_in: records.frames_in,
-            frames_out: records.frames_out,
-            frames_detected: records.frames_detected,
-            frames_dropped: records.frames_dropped,
-            detections: records.detections,
             elapsed_s: elapsed,
-            fps: per_second(records.frames_out as f64, elapsed),
+            fps: per_second(records.counts.frames_out as f64, elapsed),
             fps_now,
             latency_ms: records.latency.quantiles(),
             queued_ms: records.queued.quantiles(),
             stages: stages.collect(),
+            ..records.counts.clone()
         }
     }
 
@@ -186,7 +179,7 @@ impl StatsRecorder {
     pub(crate) fn frame_in(&self, at: Instant) {
         let mut records = self.lock();
         records.first_in.get_or_insert(at);
-        records.frames_in += 1;
+        records.counts.frames_in += 1;
     }
 
     pub(crate) fn stage(&self, stage: Stage, took: Duration) {
@@ -223,14 +216,14 @@ impl StatsRecorder {
     }
 
     pub(super) fn frame_dropped(&self) {
-        self.lock().frames_dropped += 1;
+        self.lock().counts.frames_dropped += 1;
     }
 
     /// A result was dropped before it was received; it had been recorded as leaving.
     pub(super) fn result_dropped(&self) {
         let mut records = self.lock();
-        records.frames_dropped += 1;
-        records.frames_out -= 1;
+        records.counts.frames_dropped += 1;
+        records.counts.frames_out -= 1;
     }
 
     pub(crate) fn frame_out(&self, entered: Instant, waited: Duration, detected: bool, detections: usize) {
@@ -240,9 +233,9 @@ impl StatsRecorder {
             records.recent.pop_front();
         }
         records.recent.push_back(now);
-        records.frames_out += 1;
-        records.frames_detected += u64::from(detected);
-        records.detections += detections as u64;
+        records.counts.frames_out += 1;
+        records.counts.frames_detected += u64::from(detected);
+        records.counts.detections += detections as u64;
         records.latency.add(now.duration_since(entered));
         records.queued.add(waited);
     }

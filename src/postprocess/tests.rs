@@ -134,7 +134,9 @@ fn run(
     let raw =
         RawOutputs { first_class_id: 0, labels: &labels, logits: &logits, boxes: &boxes, presence: None };
     let mut found = vec![Candidate { class_id: 9, query: 9, score: 9.0, bbox: BoundingBox::default() }];
-    processor.run_into(&raw, 100, 50, &mut found).expect("outputs of this test are complete");
+    processor.begin(100, 50);
+    processor.push_chunk(&raw).expect("outputs of this test are complete");
+    processor.finish_into(&mut found);
     found.iter().map(|candidate| (candidate.class_id, candidate.query)).collect()
 }
 
@@ -290,7 +292,9 @@ fn without_classes_or_queries_nothing_is_found() {
     for classes in [0, 2] {
         let labels = labels(classes);
         let raw = RawOutputs { first_class_id: 0, labels: &labels, logits: &[], boxes: &[], presence: None };
-        processor.run_into(&raw, 10, 10, &mut found).expect("empty outputs are valid");
+        processor.begin(10, 10);
+        processor.push_chunk(&raw).expect("empty outputs are valid");
+        processor.finish_into(&mut found);
         assert_eq!(found, []);
     }
 }

@@ -26,6 +26,7 @@ const NO_POINT: i64 = -1;
 /// assert_eq!(&**dog.label(), "dog");
 /// ```
 #[derive(Clone, Debug, PartialEq)]
+#[must_use]
 pub struct ObjectPrompt {
     label: Arc<str>,
     points: Vec<Point>,
@@ -66,28 +67,24 @@ impl ObjectPrompt {
     }
 
     /// Adds a click: positive on the object, negative on what is not the object.
-    #[must_use]
     pub fn with_point(mut self, x: f32, y: f32, positive: bool) -> Self {
         self.points.push(Point { x, y, positive });
         self
     }
 
     /// Sets the box around the object. It is clipped to the picture.
-    #[must_use]
     pub fn with_box(mut self, bbox: BoundingBox) -> Self {
         self.bbox = Some(bbox);
         self
     }
 
     /// Sets a rough mask of the object, as large as the picture.
-    #[must_use]
     pub fn with_mask(mut self, mask: Mask) -> Self {
         self.mask = Some(MaskPrompt::Pixels(mask));
         self
     }
 
     /// Refines an earlier answer: its [logits](crate::ObjectMask::logits). Give the earlier clicks again, and the new ones.
-    #[must_use]
     pub fn with_logits(mut self, logits: LogitMask) -> Self {
         self.mask = Some(MaskPrompt::Logits(logits));
         self

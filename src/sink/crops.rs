@@ -29,8 +29,7 @@ impl Crops {
     /// # Errors
     /// [`Io`](crate::ErrorKind::Io) if `folder` is a file.
     pub fn create(folder: &Path, of_tracks: bool) -> Result<Self> {
-        check_folder(folder)?;
-        Ok(Self { folder: folder.to_owned(), of_tracks, cut: Vec::new() })
+        Ok(Self { folder: check_folder(folder)?, of_tracks, cut: Vec::new() })
     }
 
     /// Writes `dog/NAME-0.jpg`, `dog/NAME-1.jpg` and so on for the detections in an image.

@@ -25,8 +25,7 @@ impl Cutouts {
     /// # Errors
     /// [`Io`](crate::ErrorKind::Io) if `folder` is a file.
     pub fn create(folder: &Path) -> Result<Self> {
-        check_folder(folder)?;
-        Ok(Self { folder: folder.to_owned() })
+        Ok(Self { folder: check_folder(folder)? })
     }
 }
 

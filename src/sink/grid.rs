@@ -148,15 +148,6 @@ impl Sink for Grid<'_> {
     }
 }
 
-impl std::fmt::Debug for Grid<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Grid")
-            .field("columns", &self.columns)
-            .field("rows", &self.rows)
-            .finish_non_exhaustive()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::{Arc, Mutex};

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use crate::atomic_file::folder_of;
 use ocelli_error::{Error, ErrorKind, Result};
 
 /// Writes whole lines without a buffer in between, so that no partial line is left when the program is killed.
@@ -36,9 +37,8 @@ impl Lines {
                 // A device or a pipe.
                 Ok(file) => Target::Open(Box::new(file)),
                 Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
-                    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
                     // An anonymous temporary file: it only shows that the folder can be written to.
-                    tempfile::tempfile_in(folder.unwrap_or(Path::new("."))).map_err(cannot)?;
+                    tempfile::tempfile_in(folder_of(path)).map_err(cannot)?;
                     Target::Missing(path.to_owned())
                 }
                 Err(e) => return Err(cannot(e)),

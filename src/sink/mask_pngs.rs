@@ -26,8 +26,7 @@ impl MaskPngs {
     /// # Errors
     /// [`Io`](ErrorKind::Io) if `folder` is a file.
     pub fn create(folder: &Path) -> Result<Self> {
-        check_folder(folder)?;
-        Ok(Self { folder: folder.to_owned() })
+        Ok(Self { folder: check_folder(folder)? })
     }
 }
 

@@ -92,12 +92,12 @@ impl Sink for PictureSequence {
     }
 }
 
-pub(super) fn check_folder(folder: &Path) -> Result<()> {
+pub(super) fn check_folder(folder: &Path) -> Result<PathBuf> {
     if folder.exists() && !folder.is_dir() {
         let message = format!("{}: it is a file; expected a folder", folder.display());
         return Err(Error::new(ErrorKind::Io, message));
     }
-    Ok(())
+    Ok(folder.to_owned())
 }
 
 pub(super) fn create_folder(folder: &Path) -> Result<()> {

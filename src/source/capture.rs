@@ -235,10 +235,7 @@ impl Capture {
                 return refuse_as(ErrorKind::Io, why);
             }
             return match self.missing_from(self.info.frame_count, None) {
-                Some((reached, announced)) => {
-                    let why = format!("the connection was lost at {reached:.1} s of {announced:.1} s");
-                    refuse_as(ErrorKind::Io, &why)
-                }
+                Some(place) => refuse_as(ErrorKind::Io, &format!("the connection was lost {place}")),
                 None => Ok(()),
             };
         };
@@ -257,9 +254,7 @@ impl Capture {
             return refuse("the file is corrupt: some frames could not be decoded");
         }
         match self.missing_from(count, found.duration) {
-            Some((reached, announced)) => {
-                refuse(&format!("the file is corrupt: it ends at {reached:.1} s of {announced:.1} s"))
-            }
+            Some(place) => refuse(&format!("the file is corrupt: it ends {place}")),
             None => Ok(()),
         }
     }
@@ -268,16 +263,17 @@ impl Capture {
     ///
     /// A header may count hidden frames, and its duration may include trailing sound: frames are only missing if both
     /// say so.
-    fn missing_from(&self, count: Option<u64>, duration: Option<Duration>) -> Option<(f64, f64)> {
+    fn missing_from(&self, count: Option<u64>, duration: Option<Duration>) -> Option<String> {
         let count = count.filter(|&count| self.next < count)?;
         let seconds_per_frame = 1.0 / self.info.frame_rate.unwrap_or(f64::INFINITY);
         let announced = duration.map_or(count as f64 * seconds_per_frame, |d| d.as_secs_f64());
         let reached = self.timeline.end().as_secs_f64();
-        (reached < 0.98 * announced - 3.0 * seconds_per_frame).then_some((reached, announced))
+        let is_short = reached < 0.98 * announced - 3.0 * seconds_per_frame;
+        is_short.then(|| format!("at {reached:.1} s of {announced:.1} s"))
     }
 }
 
-fn failed(step: &str, frame: u64, info: &SourceInfo, error: &ocelli_opencv::Error) -> Error {
+fn failed(step: &str, frame: u64, info: &SourceInfo, error: &str) -> Error {
     Error::new(ErrorKind::InvalidData, format!("cannot {step} frame {frame}, {}: {error}", info.name))
 }
 

@@ -105,34 +105,24 @@ impl<O: FnMut() -> Result<Box<dyn Source>> + Send> Reconnecting<O> {
     ///
     /// # Errors
     /// The first error of `open`: a wrong URL fails immediately.
-    pub fn connect(open: O, options: ReconnectingOptions, cancellation: Cancellation) -> Result<Self> {
-        Self::connect_with(open, options, cancellation, Clock::system())
-    }
-
-    fn connect_with(
-        mut open: O,
-        options: ReconnectingOptions,
-        cancellation: Cancellation,
-        clock: Clock,
-    ) -> Result<Self> {
+    pub fn connect(mut open: O, options: ReconnectingOptions, cancellation: Cancellation) -> Result<Self> {
         let source = open()?;
-        let mut connected = Self::new(open, options, cancellation, clock);
+        let mut connected = Self::new(open, options, cancellation);
         connected.info = SourceInfo { live: true, frame_count: None, ..source.info().clone() };
         connected.source = Some(source);
         Ok(connected)
     }
 
-    fn new(open: O, options: ReconnectingOptions, cancellation: Cancellation, clock: Clock) -> Self {
-        let now = (clock.now)();
+    fn new(open: O, options: ReconnectingOptions, cancellation: Cancellation) -> Self {
         Self {
             open,
             source: None,
             info: SourceInfo { live: true, ..SourceInfo::default() },
             options,
             cancellation,
-            clock,
-            began: now,
-            opened: now,
+            clock: Clock::system(),
+            began: Duration::ZERO,
+            opened: Duration::ZERO,
             has_frame: false,
             loss: None,
             unopened: None,
@@ -154,20 +144,9 @@ impl<O: FnMut() -> Result<Box<dyn Source>> + Send> Reconnecting<O> {
         options: ReconnectingOptions,
         cancellation: Cancellation,
     ) -> Self {
-        Self::waiting_with(name.into(), error, open, options, cancellation, Clock::system())
-    }
-
-    fn waiting_with(
-        name: String,
-        error: Error,
-        open: O,
-        options: ReconnectingOptions,
-        cancellation: Cancellation,
-        clock: Clock,
-    ) -> Self {
         let give_up_after = options.give_up_after;
-        let mut waiting = Self::new(open, options, cancellation, clock);
-        waiting.info.name = name;
+        let mut waiting = Self::new(open, options, cancellation);
+        waiting.info.name = name.into();
         if !give_up_after.is_zero() {
             tracing::warn!("{error}; trying again for {} s", give_up_after.as_secs_f64());
             waiting.delay = options.first_delay;

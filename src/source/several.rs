@@ -127,9 +127,7 @@ impl Several {
         let infos = || feeds.iter().map(|feed| feed.source.info());
         let frame_count =
             infos().try_fold(0u64, |sum, info| info.frame_count.and_then(|count| sum.checked_add(count)));
-        let fastest = infos()
-            .filter_map(|info| info.frame_rate)
-            .fold(None, |most: Option<f64>, rate| Some(most.map_or(rate, |most| most.max(rate))));
+        let fastest = infos().filter_map(|info| info.frame_rate).reduce(f64::max);
         let info = SourceInfo {
             name: format!("{} sources", feeds.len()),
             size: infos().find_map(|info| info.size),
@@ -138,8 +136,7 @@ impl Several {
             live: infos().any(|info| info.live),
             keeps_newest: true,
             has_sound: infos().any(|info| info.has_sound),
-            file: None,
-            shortest_interval: None,
+            ..SourceInfo::default()
         };
         let origins: Vec<Origin> = feeds
             .iter()
@@ -325,12 +322,6 @@ impl Drop for Several {
 impl std::fmt::Debug for Several {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Several").field("info", &self.info).finish_non_exhaustive()
-    }
-}
-
-impl std::fmt::Debug for SeveralStates {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("SeveralStates").field(&self.snapshot()).finish()
     }
 }
 

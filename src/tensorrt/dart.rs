@@ -182,18 +182,12 @@ impl DartEncoderDecoder {
         fill(&mut positions, positions_type, &image_shape, repeated)?;
         let fixed = Dim::Fixed;
         let classes = || Dim::named(dim::CLASSES);
+        let image = [fixed(1), fixed(width), fixed(grid), fixed(grid)];
+        let words = [classes(), fixed(length), fixed(width)];
         let own = EngineSpec {
             inputs: vec![
-                TensorSpec::new(
-                    tensor::FPN[2],
-                    ElementType::F32,
-                    [fixed(1), fixed(width), fixed(grid), fixed(grid)],
-                ),
-                TensorSpec::new(
-                    tensor::PROMPT_FEATURES,
-                    ElementType::F32,
-                    [classes(), fixed(length), fixed(width)],
-                ),
+                TensorSpec::new(tensor::FPN[2], ElementType::F32, image),
+                TensorSpec::new(tensor::PROMPT_FEATURES, ElementType::F32, words),
                 TensorSpec::new(tensor::PROMPT_MASK, ElementType::I64, [classes(), fixed(length)]),
             ],
             outputs: vec![

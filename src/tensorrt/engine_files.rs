@@ -11,8 +11,7 @@ use super::fit::{Fitted, fit};
 use super::native::{Gpu, NativeTensorRt, TensorRtLibrary, describe};
 use super::sidecar::{EngineLayout, Sidecar};
 use crate::engine::EngineFactory;
-use crate::model::ModelGraph;
-use crate::model::{Model, ModelRequest, ModelSource};
+use crate::model::{Model, ModelGraph, ModelRequest, ModelSource};
 use ocelli_error::{Error, ErrorKind, Result};
 
 /// The parameters that name engines, for messages.

@@ -35,64 +35,40 @@ fn expected(graph: ModelGraph, manifest: &Manifest) -> (Vec<Expected>, Vec<Expec
     if manifest.prompting == Prompting::Official {
         features.push((tensor::IMAGE_PROMPT, [1, 1, width].map(known).to_vec()));
     }
-    let prompt = |classes: Option<usize>| {
-        [
-            (tensor::PROMPT_FEATURES, vec![classes, None, known(width)]),
-            (tensor::PROMPT_MASK, vec![classes, None]),
-        ]
-    };
-    let encoded = (tensor::ENCODED, [1, grid * grid, width].map(known).to_vec());
+    // The mask head takes one class at a time.
+    let classes = known(1).filter(|_| graph == ModelGraph::MaskHead);
+    let prompt_features = (tensor::PROMPT_FEATURES, vec![classes, None, known(width)]);
+    let prompt_mask = (tensor::PROMPT_MASK, vec![classes, None]);
+    let tokens = (tensor::TOKENS, vec![known(grid * grid), None]);
+    let logits = (tensor::LOGITS, vec![None, known(queries)]);
+    let presence = (tensor::PRESENCE, vec![None, known(1)]);
     match graph {
         ModelGraph::Backbone => (vec![pixels], features),
-        ModelGraph::BackboneFirst => (vec![pixels], vec![(tensor::TOKENS, vec![known(grid * grid), None])]),
-        ModelGraph::BackboneSecond => (vec![(tensor::TOKENS, vec![known(grid * grid), None])], features),
-        ModelGraph::TextEncoder => (
-            vec![
-                (tensor::INPUT_IDS, vec![None, known(length)]),
-                (tensor::ATTENTION_MASK, vec![None, known(length)]),
-            ],
-            vec![(tensor::TEXT_FEATURES, vec![None, known(length), known(width)])],
-        ),
-        ModelGraph::ExemplarEncoder => (
-            vec![
-                level(2, 1),
-                (tensor::BOXES, vec![known(1), None, known(4)]),
-                (tensor::BOX_LABELS, vec![known(1), None]),
-            ],
-            vec![(tensor::EXEMPLAR_FEATURES, vec![known(1), None, known(width)])],
-        ),
+        ModelGraph::BackboneFirst => (vec![pixels], vec![tokens]),
+        ModelGraph::BackboneSecond => (vec![tokens], features),
+        ModelGraph::TextEncoder => {
+            let words = |name| (name, vec![None, known(length)]);
+            let features = (tensor::TEXT_FEATURES, vec![None, known(length), known(width)]);
+            (vec![words(tensor::INPUT_IDS), words(tensor::ATTENTION_MASK)], vec![features])
+        }
+        ModelGraph::ExemplarEncoder => {
+            let boxes = (tensor::BOXES, vec![known(1), None, known(4)]);
+            let labels = (tensor::BOX_LABELS, vec![known(1), None]);
+            let features = (tensor::EXEMPLAR_FEATURES, vec![known(1), None, known(width)]);
+            (vec![level(2, 1), boxes, labels], vec![features])
+        }
         ModelGraph::EncoderDecoder => {
-            let mut inputs = vec![level(2, 1)];
-            inputs.extend(prompt(None));
-            (
-                inputs,
-                vec![
-                    (tensor::LOGITS, vec![None, known(queries)]),
-                    (tensor::BOXES, vec![None, known(queries), known(4)]),
-                    (tensor::PRESENCE, vec![None, known(1)]),
-                ],
-            )
+            let boxes = (tensor::BOXES, vec![None, known(queries), known(4)]);
+            (vec![level(2, 1), prompt_features, prompt_mask], vec![logits, boxes, presence])
         }
-        ModelGraph::Screen => {
-            let mut inputs = vec![level(2, 1)];
-            inputs.extend(prompt(None));
-            (
-                inputs,
-                vec![(tensor::LOGITS, vec![None, known(queries)]), (tensor::PRESENCE, vec![None, known(1)])],
-            )
-        }
+        ModelGraph::Screen => (vec![level(2, 1), prompt_features, prompt_mask], vec![logits, presence]),
         ModelGraph::MaskHead => {
-            let mut inputs = vec![level(0, 4), level(1, 2), encoded];
-            inputs.extend(prompt(known(1)));
-            inputs.push((tensor::QUERIES, vec![known(1), None, known(width)]));
+            let encoded = (tensor::ENCODED, [1, grid * grid, width].map(known).to_vec());
+            let queries = (tensor::QUERIES, vec![known(1), None, known(width)]);
+            let inputs = vec![level(0, 4), level(1, 2), encoded, prompt_features, prompt_mask, queries];
             let side = known(4 * grid);
-            (
-                inputs,
-                vec![
-                    (tensor::MASKS, vec![known(1), None, side, side]),
-                    (tensor::SEMANTIC, vec![known(1), known(1), side, side]),
-                ],
-            )
+            let masks = (tensor::MASKS, vec![known(1), None, side, side]);
+            (inputs, vec![masks, (tensor::SEMANTIC, vec![known(1), known(1), side, side])])
         }
     }
 }

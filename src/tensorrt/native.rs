@@ -11,13 +11,11 @@ use ocelli_engines::cuda::CudaDevice;
 use ocelli_engines::tensorrt::{BuildProgress, ComputeCapability, DimensionRange, Version};
 #[cfg(not(target_family = "wasm"))]
 use ocelli_engines::tensorrt::{TensorRt, TensorRtBuilder, TensorRtEngine};
-#[cfg(not(target_family = "wasm"))]
 use ocelli_export::contract::{FREE_DIMENSIONS, dim};
 
 use super::fit::fit;
 use crate::engine::EngineFactory;
-use crate::model::Model;
-use crate::model::ModelGraph;
+use crate::model::{Model, ModelGraph};
 use ocelli_error::Result;
 #[cfg(target_family = "wasm")]
 use ocelli_error::{Error, ErrorKind};

@@ -59,11 +59,6 @@ impl PictureFile {
             }
         }
     }
-
-    /// True if the file is read in parts, so that memory does not grow with its height.
-    pub fn is_in_parts(&self) -> bool {
-        !matches!(self.0, Source::Whole(_))
-    }
 }
 
 /// The rows of a file, or `None` for a file that is not in rows.

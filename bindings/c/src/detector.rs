@@ -5,16 +5,13 @@ use std::sync::{Mutex, PoisonError};
 
 use ocelli::Detector;
 
-use crate::frame;
-use crate::frame::ocelli_frame;
+use crate::frame::{self, ocelli_frame};
 use crate::handle::Registry;
 use crate::options::{builder, ocelli_detector_options};
-use crate::prompts;
-use crate::prompts::ocelli_prompts;
-use crate::results;
-use crate::results::ocelli_result;
-use crate::status::{done, ocelli_status, value};
-use crate::text::{c_string, check_place};
+use crate::prompts::{self, ocelli_prompts};
+use crate::results::{self, ocelli_result};
+use crate::status::{done, filled, ocelli_status, value};
+use crate::text::{c_string, place};
 
 /// A detector. Calls from several threads are done one after the other.
 pub struct ocelli_detector(());
@@ -37,16 +34,13 @@ pub unsafe extern "C" fn ocelli_detector_create(
     options: *const ocelli_detector_options,
     detector: *mut *mut ocelli_detector,
 ) -> ocelli_status {
-    done(|| {
-        check_place(detector, "detector")?;
+    // SAFETY: the caller's promise.
+    filled(unsafe { place(detector, "detector") }, || {
         // SAFETY: the caller's promise.
         let built = unsafe { builder(options) }?.build()?;
         let engine = c_string(built.engine());
         let model = c_string(&built.model().folder().to_string_lossy());
-        let created = DETECTORS.add(OpenDetector { detector: Mutex::new(built), engine, model });
-        // SAFETY: not null, and the caller's to be written.
-        unsafe { detector.write(created) };
-        Ok(())
+        Ok(DETECTORS.add(OpenDetector { detector: Mutex::new(built), engine, model }))
     })
 }
 
@@ -63,8 +57,8 @@ pub unsafe extern "C" fn ocelli_detector_detect(
     prompts: *const ocelli_prompts,
     result: *mut *mut ocelli_result,
 ) -> ocelli_status {
-    done(|| {
-        check_place(result, "result")?;
+    // SAFETY: the caller's promise.
+    filled(unsafe { place(result, "result") }, || {
         let open = DETECTORS.find(detector)?;
         let prompts = prompts::find(prompts)?;
         // SAFETY: the caller's promise.
@@ -73,11 +67,8 @@ pub unsafe extern "C" fn ocelli_detector_detect(
             let mut detector = open.detector.lock().unwrap_or_else(PoisonError::into_inner);
             detector.detect(view, &prompts)?
         };
-        let labels = prompts.iter().map(|prompt| prompt.label().clone()).collect();
-        let created = results::of_detections(found, labels, view.timestamp, (view.width, view.height));
-        // SAFETY: not null, and the caller's to be written.
-        unsafe { result.write(created) };
-        Ok(())
+        let size = (view.width, view.height);
+        Ok(results::of_detections(found, Vec::new(), prompts.labels().into(), view.timestamp, size))
     })
 }
 

@@ -120,11 +120,8 @@ pub unsafe extern "C" fn ocelli_engines_build(
     user_data: *mut c_void,
 ) -> ocelli_status {
     done(|| {
-        let options = match options.is_null() {
-            true => ocelli_engine_options::DEFAULT,
-            // SAFETY: the caller's promise.
-            false => unsafe { sized::read(options, ocelli_engine_options::DEFAULT) }?,
-        };
+        // SAFETY: the caller's promise.
+        let options = unsafe { sized::read_if_given(options, ocelli_engine_options::DEFAULT) }?;
         // SAFETY: the caller's promise about the strings.
         let request = unsafe { options.request() }?;
         // SAFETY: the caller's promise about the strings.

@@ -6,15 +6,12 @@ use std::time::Duration;
 use ocelli::stages::ImageFeatures;
 
 use crate::detector::{DETECTORS, ocelli_detector};
-use crate::frame;
-use crate::frame::ocelli_frame;
+use crate::frame::{self, ocelli_frame};
 use crate::handle::Registry;
-use crate::prompts;
-use crate::prompts::ocelli_prompts;
-use crate::results;
-use crate::results::ocelli_result;
-use crate::status::{done, ocelli_status};
-use crate::text::check_place;
+use crate::prompts::{self, ocelli_prompts};
+use crate::results::{self, ocelli_result};
+use crate::status::{done, filled, ocelli_status};
+use crate::text::place;
 
 /// The features of a picture. The detector that made them may be freed before.
 pub struct ocelli_features(());
@@ -32,16 +29,13 @@ pub unsafe extern "C" fn ocelli_detector_encode(
     frame: *const ocelli_frame,
     features: *mut *mut ocelli_features,
 ) -> ocelli_status {
-    done(|| {
-        check_place(features, "features")?;
+    // SAFETY: the caller's promise.
+    filled(unsafe { place(features, "features") }, || {
         let open = DETECTORS.find(detector)?;
         // SAFETY: the caller's promise.
         let view = unsafe { frame::view(frame) }?;
         let encoded = open.detector.lock().unwrap_or_else(PoisonError::into_inner).encode(view)?;
-        let created = FEATURES.add((encoded, view.timestamp));
-        // SAFETY: not null, and the caller's to be written.
-        unsafe { features.write(created) };
-        Ok(())
+        Ok(FEATURES.add((encoded, view.timestamp)))
     })
 }
 
@@ -55,19 +49,15 @@ pub unsafe extern "C" fn ocelli_detector_detect_features(
     prompts: *const ocelli_prompts,
     result: *mut *mut ocelli_result,
 ) -> ocelli_status {
-    done(|| {
-        check_place(result, "result")?;
+    // SAFETY: the caller's promise.
+    filled(unsafe { place(result, "result") }, || {
         let open = DETECTORS.find(detector)?;
         let encoded = FEATURES.find(features)?;
         let (features, time) = &*encoded;
         let prompts = prompts::find(prompts)?;
         let mut detector = open.detector.lock().unwrap_or_else(PoisonError::into_inner);
         let found = detector.detect_features(features, &prompts)?;
-        let labels = prompts.iter().map(|prompt| prompt.label().clone()).collect();
-        let created = results::of_detections(found, labels, *time, features.size());
-        // SAFETY: not null, and the caller's to be written.
-        unsafe { result.write(created) };
-        Ok(())
+        Ok(results::of_detections(found, Vec::new(), prompts.labels().into(), *time, features.size()))
     })
 }
 

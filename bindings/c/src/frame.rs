@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ocelli::{Error, FrameView, PixelFormat, Result};
+use ocelli::{FrameView, PixelFormat, Result};
 
 use crate::sized;
 use crate::status::invalid;
@@ -94,7 +94,10 @@ pub(crate) unsafe fn view<'a>(from: *const ocelli_frame) -> Result<FrameView<'a>
         number if number == OCELLI_BGR8 as u32 => (PixelFormat::Bgr8, bytes),
         number if number == OCELLI_NV12 as u32 => (PixelFormat::Nv12, width.next_multiple_of(2)),
         number if number == OCELLI_GRAY8 as u32 => (PixelFormat::Gray8, width),
-        other => return Err(unknown_format(other)),
+        other => {
+            let expected = "OCELLI_RGB8, OCELLI_BGR8, OCELLI_NV12 or OCELLI_GRAY8";
+            return Err(invalid(format!("ocelli_frame, format is {other}: expected {expected}")));
+        }
     };
     // SAFETY: the caller's promise.
     let data = unsafe { values(frame.data, frame.data_size, "ocelli_frame, data") }?;
@@ -106,10 +109,4 @@ pub(crate) unsafe fn view<'a>(from: *const ocelli_frame) -> Result<FrameView<'a>
         format,
         timestamp: Duration::from_nanos(frame.timestamp_ns),
     })
-}
-
-fn unknown_format(number: u32) -> Error {
-    invalid(format!(
-        "ocelli_frame, format is {number}: expected OCELLI_RGB8, OCELLI_BGR8, OCELLI_NV12 or OCELLI_GRAY8"
-    ))
 }

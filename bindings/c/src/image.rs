@@ -7,8 +7,8 @@ use ocelli::Image;
 use crate::frame::ocelli_frame;
 use crate::handle::Registry;
 use crate::sized;
-use crate::status::{done, invalid, ocelli_status};
-use crate::text::{check_place, optional_path, values};
+use crate::status::{done, filled, invalid, ocelli_status};
+use crate::text::{optional_path, place, values};
 
 /// A picture that was read from a file.
 pub struct ocelli_image(());
@@ -25,15 +25,12 @@ pub unsafe extern "C" fn ocelli_image_open(
     path: *const c_char,
     image: *mut *mut ocelli_image,
 ) -> ocelli_status {
-    done(|| {
-        check_place(image, "image")?;
+    // SAFETY: the caller's promise.
+    filled(unsafe { place(image, "image") }, || {
         // SAFETY: the caller passes a string.
         let path = unsafe { optional_path(path, "path") }?;
         let path = path.ok_or_else(|| invalid("path is null: expected a string"))?;
-        let opened = IMAGES.add(Image::open(path)?);
-        // SAFETY: not null, and the caller's to be written.
-        unsafe { image.write(opened) };
-        Ok(())
+        Ok(IMAGES.add(Image::open(path)?))
     })
 }
 
@@ -46,14 +43,11 @@ pub unsafe extern "C" fn ocelli_image_decode(
     size: usize,
     image: *mut *mut ocelli_image,
 ) -> ocelli_status {
-    done(|| {
-        check_place(image, "image")?;
+    // SAFETY: the caller's promise.
+    filled(unsafe { place(image, "image") }, || {
         // SAFETY: the caller passes as many bytes.
         let bytes = unsafe { values(bytes, size, "bytes") }?;
-        let opened = IMAGES.add(Image::decode(bytes, "image in memory")?);
-        // SAFETY: not null, and the caller's to be written.
-        unsafe { image.write(opened) };
-        Ok(())
+        Ok(IMAGES.add(Image::decode(bytes, "image in memory")?))
     })
 }
 

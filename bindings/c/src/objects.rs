@@ -8,10 +8,9 @@ use ocelli::{BoundingBox, Detections, Mask, ObjectMask, ObjectPrompt, Result};
 use crate::detector::{DETECTORS, ocelli_detector};
 use crate::features::{FEATURES, ocelli_features};
 use crate::handle::Registry;
-use crate::results;
-use crate::results::ocelli_result;
-use crate::status::{done, invalid, ocelli_status};
-use crate::text::{check_place, optional_text, values};
+use crate::results::{self, ocelli_result};
+use crate::status::{done, filled, invalid, ocelli_status};
+use crate::text::{optional_text, place, values};
 
 /// Objects in a picture that are shown by clicks, boxes and masks, not named. An object is known by its number, from 0.
 pub struct ocelli_objects(());
@@ -23,13 +22,8 @@ static OBJECTS: Registry<ocelli_objects, Mutex<Vec<ObjectPrompt>>> = Registry::n
 /// Pointers: `objects` points to a handle to write.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ocelli_objects_create(objects: *mut *mut ocelli_objects) -> ocelli_status {
-    done(|| {
-        check_place(objects, "objects")?;
-        let created = OBJECTS.add(Mutex::default());
-        // SAFETY: not null, and the caller's to be written.
-        unsafe { objects.write(created) };
-        Ok(())
-    })
+    // SAFETY: the caller's promise.
+    filled(unsafe { place(objects, "objects") }, || Ok(OBJECTS.add(Mutex::default())))
 }
 
 /// Adds an object, which the functions below describe: it needs a point on it, a box or a mask. `label` is its name in results;
@@ -140,8 +134,8 @@ pub unsafe extern "C" fn ocelli_detector_segment(
     multimask: c_int,
     result: *mut *mut ocelli_result,
 ) -> ocelli_status {
-    done(|| {
-        check_place(result, "result")?;
+    // SAFETY: the caller's promise.
+    filled(unsafe { place(result, "result") }, || {
         let open = DETECTORS.find(detector)?;
         let encoded = FEATURES.find(features)?;
         let (features, time) = &*encoded;
@@ -163,10 +157,7 @@ pub unsafe extern "C" fn ocelli_detector_segment(
         }
         let found = Detections { items, ..Detections::default() };
         let labels: Arc<[Arc<str>]> = objects.iter().map(|object| object.label().clone()).collect();
-        let created = results::of_objects(found, logits, labels, *time, features.size());
-        // SAFETY: not null, and the caller's to be written.
-        unsafe { result.write(created) };
-        Ok(())
+        Ok(results::of_detections(found, logits, labels, *time, features.size()))
     })
 }
 

@@ -147,23 +147,13 @@ pub(crate) unsafe fn builders(options: *const ocelli_detector_options) -> Result
     form.for_devices(&engine)?.into_iter().map(|form| detector(form, "engine")).collect()
 }
 
-/// # Safety
-/// As [`builder`].
-unsafe fn given(options: *const ocelli_detector_options) -> Result<Option<ocelli_detector_options>> {
-    match options.is_null() {
-        true => Ok(None),
-        // SAFETY: the caller's promise.
-        false => unsafe { sized::read(options, ocelli_detector_options::DEFAULT) }.map(Some),
-    }
-}
-
 /// The options in the form of the library, and the engine's devices.
 ///
 /// # Safety
 /// As [`builder`].
 unsafe fn form(options: *const ocelli_detector_options) -> Result<(DetectorOptions, String)> {
     // SAFETY: the caller's promise.
-    let options = unsafe { given(options) }?.unwrap_or(ocelli_detector_options::DEFAULT);
+    let options = unsafe { sized::read_if_given(options, ocelli_detector_options::DEFAULT) }?;
     // SAFETY: the caller's promise about the strings.
     let text = |from, what| unsafe { optional_text(from, what) };
     // SAFETY: the caller's promise about the strings.
@@ -206,8 +196,8 @@ unsafe fn form(options: *const ocelli_detector_options) -> Result<(DetectorOptio
 /// As [`builder`].
 pub(crate) unsafe fn confidence(options: *const ocelli_detector_options) -> Result<Option<f32>> {
     // SAFETY: the caller's promise.
-    let options = unsafe { given(options) }?;
-    Ok(options.and_then(|options| unless_negative(options.confidence)))
+    let options = unsafe { sized::read_if_given(options, ocelli_detector_options::DEFAULT) }?;
+    Ok(unless_negative(options.confidence))
 }
 
 /// A number that was set: those below 0 stand for the default. NaN is passed on, and refused where it is used.

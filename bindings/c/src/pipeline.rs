@@ -12,20 +12,16 @@ use ocelli::{
     pipeline::{FramePolicy, Latency},
 };
 
-use crate::frame;
-use crate::frame::ocelli_frame;
+use crate::frame::{self, ocelli_frame};
 use crate::handle::Registry;
 use crate::options::{builders, ocelli_detector_options};
-use crate::prompts;
-use crate::prompts::ocelli_prompts;
-use crate::results;
-use crate::results::ocelli_result;
+use crate::prompts::{self, ocelli_prompts};
+use crate::results::{self, ocelli_result};
 use crate::sized;
 use crate::status::ocelli_status::{OCELLI_ENDED, OCELLI_NOT_READY, OCELLI_OK};
 use crate::status::{done, entry, invalid, ocelli_status, record};
 use crate::text::check_place;
-use crate::tracker;
-use crate::tracker::ocelli_tracker_options;
+use crate::tracker::{self, ocelli_tracker_options};
 
 /// A detector and a tracker that work on several frames at a time, on threads of their own. Any thread may push frames, and
 /// any receive results.
@@ -141,11 +137,8 @@ pub unsafe extern "C" fn ocelli_pipeline_create(
     done(|| {
         check_place(pipeline, "pipeline")?;
         let prompts = prompts::find(prompts)?;
-        let given = match options.is_null() {
-            true => ocelli_pipeline_options::DEFAULT,
-            // SAFETY: the caller's promise.
-            false => unsafe { sized::read(options, ocelli_pipeline_options::DEFAULT) }?,
-        };
+        // SAFETY: the caller's promise.
+        let given = unsafe { sized::read_if_given(options, ocelli_pipeline_options::DEFAULT) }?;
         let policy = policy(given.policy)?;
         let latency = latency(given.latency)?;
         // SAFETY: the caller's promise.
@@ -174,10 +167,7 @@ pub unsafe extern "C" fn ocelli_pipeline_create(
         let callback = given.callback.map(|function| Callback { function, user_data: given.user_data });
         // Dropped once the handle is written, which the callback may use.
         let (_unwritten, written) = channel();
-        let delivery = match callback {
-            Some(callback) => Some(deliver(started.clone(), callback, written)?),
-            None => None,
-        };
+        let delivery = callback.map(|callback| deliver(started.clone(), callback, written)).transpose()?;
         let delivery_id = delivery.as_ref().map(|thread| thread.thread().id());
         let delivery = Mutex::new(delivery);
         let created = PIPELINES.add(OpenPipeline { pipeline: started, cancellation, delivery, delivery_id });

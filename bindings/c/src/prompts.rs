@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use ocelli::{BoundingBox, Prompt, Prompts, Result};
 
 use crate::handle::Registry;
-use crate::status::{done, invalid, ocelli_status};
-use crate::text::{check_place, optional_text, text, values};
+use crate::status::{done, filled, invalid, ocelli_status};
+use crate::text::{optional_text, place, text, values};
 
 /// The classes to detect: names, example boxes, or both. A class is known by its number, from 0.
 pub struct ocelli_prompts(());
@@ -47,8 +47,8 @@ pub unsafe extern "C" fn ocelli_prompts_create(
     count: usize,
     prompts: *mut *mut ocelli_prompts,
 ) -> ocelli_status {
-    done(|| {
-        check_place(prompts, "prompts")?;
+    // SAFETY: the caller's promise.
+    filled(unsafe { place(prompts, "prompts") }, || {
         // SAFETY: the caller passes as many strings.
         let names = unsafe { values(names, count, "names") }?;
         let named = |(index, &name): (usize, &*const c_char)| {
@@ -57,10 +57,7 @@ pub unsafe extern "C" fn ocelli_prompts_create(
         };
         let each = names.iter().enumerate().map(named).collect::<Result<Vec<Prompt>>>()?;
         let all = if each.is_empty() { None } else { Some(Arc::new(Prompts::new(each.iter().cloned())?)) };
-        let created = PROMPTS.add(Mutex::new(Classes { each, all }));
-        // SAFETY: not null, and the caller's to be written.
-        unsafe { prompts.write(created) };
-        Ok(())
+        Ok(PROMPTS.add(Mutex::new(Classes { each, all })))
     })
 }
 

@@ -4,7 +4,7 @@ use std::ffi::{CString, c_char};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use ocelli::masklets::{TrackedFrame, TrackedObject};
+use ocelli::masklets::TrackedFrame;
 use ocelli::report::FrameReport;
 use ocelli::tracking::masklets::LogitMask;
 use ocelli::tracking::{Track, TrackState};
@@ -159,18 +159,8 @@ fn add_with(outcome: FrameOutcome, logits: Vec<LogitMask>) -> *mut ocelli_result
     RESULTS.add(Found { outcome, labels, counts, logits, json: OnceLock::new() })
 }
 
-/// A result of a detector.
+/// A result of a detector, with the logits of each detection if it answers clicks.
 pub(crate) fn of_detections(
-    found: Detections,
-    labels: Arc<[Arc<str>]>,
-    time: Duration,
-    size: (u32, u32),
-) -> *mut ocelli_result {
-    of_objects(found, Vec::new(), labels, time, size)
-}
-
-/// An answer to clicks: detections, and the logits of each.
-pub(crate) fn of_objects(
     found: Detections,
     logits: Vec<LogitMask>,
     labels: Arc<[Arc<str>]>,
@@ -204,25 +194,10 @@ pub(crate) fn of_tracks(tracks: &[Track], labels: Arc<[Arc<str>]>) -> *mut ocell
 
 /// A frame of a session: a detection and a track for each object.
 pub(crate) fn of_frame(found: TrackedFrame, label: &Arc<str>, size: (u32, u32)) -> *mut ocelli_result {
-    let mut outcome = FrameOutcome::default();
-    (outcome.index, outcome.size, outcome.detected) = (found.frame as u64, size, true);
-    outcome.labels = [label.clone()].into();
-    for (index, object) in found.objects.into_iter().enumerate() {
-        let TrackedObject { id, class_id, score, bbox, mask } = object;
-        outcome.tracks.push(Track {
-            id,
-            class_id,
-            score,
-            bbox,
-            age_frames: 0.0,
-            hits: 1,
-            state: TrackState::Tracked,
-            velocity: [0.0; 2],
-            frames_since_seen: 0.0,
-            detection: Some(index),
-        });
-        outcome.detections.push(Detection { class_id, label: label.clone(), score, bbox, mask: Some(mask) });
-    }
+    let outcome = found.into_outcome([label.clone()].into(), size);
+    let mut outcome = outcome.expect("a session has one class, and this is its label");
+    // Here objects are counted from 0, as the session counts them.
+    outcome.tracks.iter_mut().for_each(|track| track.id -= 1);
     add(outcome)
 }
 

@@ -6,15 +6,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use ocelli::masklets::{Click, RunDirection, SessionSource, TrackedFrame, VideoSession, VideoSessionOptions};
 use ocelli::{BoundingBox, Mask, Result};
 
-use crate::frame;
-use crate::frame::ocelli_frame;
+use crate::frame::{self, ocelli_frame};
 use crate::handle::Registry;
 use crate::options::{builder, confidence, ocelli_detector_options};
-use crate::results;
-use crate::results::ocelli_result;
+use crate::results::{self, ocelli_result};
 use crate::status::ocelli_status::{OCELLI_ENDED, OCELLI_OK};
-use crate::status::{done, entry, invalid, ocelli_status, value};
-use crate::text::{check_place, optional_path, text, values};
+use crate::status::{done, entry, filled, invalid, ocelli_status, value};
+use crate::text::{optional_path, place, text, values};
 
 /// A video in which objects are found, followed, corrected and removed, by SAM 3's memory tracker. Calls from several threads
 /// are done one after the other.
@@ -91,8 +89,8 @@ unsafe fn create(
     source: impl FnOnce() -> Result<SessionSource>,
     session: *mut *mut ocelli_session,
 ) -> ocelli_status {
-    done(|| {
-        check_place(session, "session")?;
+    // SAFETY: the caller's promise.
+    filled(unsafe { place(session, "session") }, || {
         // SAFETY: the caller's promise.
         let (builder, confidence) = unsafe { (builder(options)?, confidence(options)?) };
         // What needs no model first.
@@ -104,10 +102,7 @@ unsafe fn create(
             given.masklets.new_object_threshold = score;
         }
         let opened = VideoSession::new(detector, source, given)?;
-        let created = SESSIONS.add(Mutex::new(OpenSession { session: opened, label: "object".into() }));
-        // SAFETY: not null, and the caller's to be written.
-        unsafe { session.write(created) };
-        Ok(())
+        Ok(SESSIONS.add(Mutex::new(OpenSession { session: opened, label: "object".into() })))
     })
 }
 
@@ -297,14 +292,14 @@ pub unsafe extern "C" fn ocelli_session_next(
     result: *mut *mut ocelli_result,
 ) -> ocelli_status {
     entry(|| {
-        check_place(result, "result")?;
+        // SAFETY: the caller's promise.
+        let place = unsafe { place(result, "result") }?;
         let next = |open: &mut OpenSession| {
             let found = open.session.next_frame().transpose()?;
             Ok(found.map(|found| open.result(found)))
         };
         let Some(created) = with(session, next)? else { return Ok(OCELLI_ENDED) };
-        // SAFETY: not null, and the caller's to be written.
-        unsafe { result.write(created) };
+        place.write(created);
         Ok(OCELLI_OK)
     })
 }
@@ -344,12 +339,9 @@ unsafe fn find(
     result: *mut *mut ocelli_result,
     work: impl FnOnce(&mut OpenSession) -> Result<TrackedFrame>,
 ) -> ocelli_status {
-    done(|| {
-        check_place(result, "result")?;
-        let created = with(session, |open| work(open).map(|found| open.result(found)))?;
-        // SAFETY: not null, and the caller's to be written.
-        unsafe { result.write(created) };
-        Ok(())
+    // SAFETY: the caller's promise.
+    filled(unsafe { place(result, "result") }, || {
+        with(session, |open| work(open).map(|found| open.result(found)))
     })
 }
 

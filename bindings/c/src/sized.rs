@@ -40,6 +40,21 @@ macro_rules! versioned {
 }
 pub(crate) use versioned;
 
+/// As [`read`]; `default` for a null pointer.
+///
+/// # Errors
+/// As [`read`], but for a null pointer.
+///
+/// # Safety
+/// As [`read`].
+pub(crate) unsafe fn read_if_given<T: Versioned>(from: *const T, default: T) -> Result<T> {
+    if from.is_null() {
+        return Ok(default);
+    }
+    // SAFETY: the caller's promise.
+    unsafe { read(from, default) }
+}
+
 /// Reads a struct. Fields that the caller does not have are those of `default`.
 ///
 /// # Errors

@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char};
+use std::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use ocelli::{Error, ErrorKind, Result};
@@ -84,6 +85,18 @@ pub(crate) fn entry(body: impl FnOnce() -> Result<ocelli_status>) -> ocelli_stat
 /// As [`entry`], for a body that has no status of its own.
 pub(crate) fn done(body: impl FnOnce() -> Result<()>) -> ocelli_status {
     entry(|| body().map(|()| OCELLI_OK))
+}
+
+/// As [`done`], for a function that returns a value in a place of the caller, which is checked before the work starts.
+pub(crate) fn filled<T>(
+    place: Result<&mut MaybeUninit<T>>,
+    body: impl FnOnce() -> Result<T>,
+) -> ocelli_status {
+    done(|| {
+        let place = place?;
+        place.write(body()?);
+        Ok(())
+    })
 }
 
 /// As [`entry`], for a function that returns a value, and `failed` after an error.

@@ -1,6 +1,7 @@
 //! Strings and other pointers that C passes.
 
 use std::ffi::{CStr, CString, c_char};
+use std::mem::MaybeUninit;
 use std::path::PathBuf;
 
 use ocelli::Result;
@@ -95,6 +96,19 @@ pub(crate) fn check_place<T>(to: *mut T, what: &str) -> Result<()> {
         return Err(invalid(format!("{what} is null: expected where to write it")));
     }
     Ok(())
+}
+
+/// A place for a result.
+///
+/// # Errors
+/// As [`check_place`].
+///
+/// # Safety
+/// `to` is null or points to a value that is the caller's to be written while the result is used.
+pub(crate) unsafe fn place<'a, T>(to: *mut T, what: &str) -> Result<&'a mut MaybeUninit<T>> {
+    check_place(to, what)?;
+    // SAFETY: not null, and the caller's to be written.
+    Ok(unsafe { &mut *to.cast() })
 }
 
 /// A string for C. Characters of NUL, which cannot come from C, are left out.

@@ -7,11 +7,10 @@ use ocelli::{BoundingBox, Result};
 
 use crate::handle::Registry;
 use crate::options::unless_negative;
-use crate::results;
-use crate::results::ocelli_result;
+use crate::results::{self, ocelli_result};
 use crate::sized;
-use crate::status::{done, ocelli_status};
-use crate::text::{check_place, values};
+use crate::status::{done, filled, ocelli_status};
+use crate::text::{place, values};
 
 /// A tracker.
 pub struct ocelli_tracker(());
@@ -123,14 +122,11 @@ pub unsafe extern "C" fn ocelli_tracker_create(
     options: *const ocelli_tracker_options,
     tracker: *mut *mut ocelli_tracker,
 ) -> ocelli_status {
-    done(|| {
-        check_place(tracker, "tracker")?;
+    // SAFETY: the caller's promise.
+    filled(unsafe { place(tracker, "tracker") }, || {
         // SAFETY: the caller's promise.
         let options = unsafe { self::options(options) }?;
-        let created = TRACKERS.add(Mutex::new(ByteTracker::builder().options(options).build()?));
-        // SAFETY: not null, and the caller's to be written.
-        unsafe { tracker.write(created) };
-        Ok(())
+        Ok(TRACKERS.add(Mutex::new(ByteTracker::builder().options(options).build()?)))
     })
 }
 
@@ -151,8 +147,8 @@ pub unsafe extern "C" fn ocelli_tracker_update(
     frames: f32,
     result: *mut *mut ocelli_result,
 ) -> ocelli_status {
-    done(|| {
-        check_place(result, "result")?;
+    // SAFETY: the caller's promise.
+    filled(unsafe { place(result, "result") }, || {
         // SAFETY: the caller passes as many numbers.
         let (boxes, scores, class_ids) = unsafe {
             (
@@ -170,10 +166,7 @@ pub unsafe extern "C" fn ocelli_tracker_update(
         let detections: Vec<_> = detections.collect();
         let tracker = TRACKERS.find(tracker)?;
         let mut tracker = tracker.lock().unwrap_or_else(PoisonError::into_inner);
-        let created = results::of_tracks(tracker.update(&detections, frames), [].into());
-        // SAFETY: not null, and the caller's to be written.
-        unsafe { result.write(created) };
-        Ok(())
+        Ok(results::of_tracks(tracker.update(&detections, frames), [].into()))
     })
 }
 
@@ -187,19 +180,13 @@ pub unsafe extern "C" fn ocelli_tracker_update_with(
     frames: f32,
     tracks: *mut *mut ocelli_result,
 ) -> ocelli_status {
-    done(|| {
-        check_place(tracks, "tracks")?;
+    // SAFETY: the caller's promise.
+    filled(unsafe { place(tracks, "tracks") }, || {
         let tracker = TRACKERS.find(tracker)?;
         let (found, labels) = results::detections(detections)?;
-        let found: Vec<_> = found
-            .iter()
-            .map(|one| TrackerDetection { bbox: one.bbox, score: one.score, class_id: one.class_id })
-            .collect();
+        let found: Vec<_> = found.iter().map(TrackerDetection::from).collect();
         let mut tracker = tracker.lock().unwrap_or_else(PoisonError::into_inner);
-        let created = results::of_tracks(tracker.update(&found, frames), labels);
-        // SAFETY: not null, and the caller's to be written.
-        unsafe { tracks.write(created) };
-        Ok(())
+        Ok(results::of_tracks(tracker.update(&found, frames), labels))
     })
 }
 

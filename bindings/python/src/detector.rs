@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ocelli::{Detections, FrameView, stages::ImageFeatures};
+use ocelli::{FrameView, stages::ImageFeatures};
 use pyo3::prelude::*;
 
 use crate::error::OrRaise;
@@ -47,19 +47,18 @@ impl Detector {
     }
 
     /// Runs `find` on the detector's thread and keeps the memory of the pixels for the next picture.
-    fn search<'py>(
+    fn search<R: Send + 'static>(
         &self,
-        py: Python<'py>,
+        py: Python<'_>,
         pixels: CopiedPixels,
-        find: impl FnOnce(&mut ocelli::Detector, FrameView<'_>) -> ocelli::Result<Detections> + Send + 'static,
-    ) -> PyResult<FoundArrays<'py>> {
+        find: impl FnOnce(&mut ocelli::Detector, FrameView<'_>) -> ocelli::Result<R> + Send + 'static,
+    ) -> PyResult<R> {
         let (found, pixels) = self.worker.call(py, move |detector| {
             let found = find(detector, pixels.view());
             (found, pixels)
         })?;
-        *self.spare.lock().unwrap_or_else(PoisonError::into_inner) = pixels.into_spare();
-        let found = found.or_raise(py)?;
-        found_arrays(py, &found.items, Some(&found.times))
+        *self.spare.lock().unwrap_or_else(PoisonError::into_inner) = pixels.data;
+        found.or_raise(py)
     }
 }
 
@@ -111,18 +110,14 @@ impl Detector {
     ) -> PyResult<FoundArrays<'py>> {
         let prompts = prompts(py, classes)?;
         let pixels = self.copied(image, channel_order)?;
-        self.search(py, pixels, move |detector, image| detector.detect(image, &prompts))
+        let found = self.search(py, pixels, move |detector, image| detector.detect(image, &prompts))?;
+        found_arrays(py, &found, &found.times)
     }
 
     /// The features of one image.
     fn encode(&self, py: Python<'_>, image: &Bound<'_, PyAny>, channel_order: &str) -> PyResult<Features> {
         let pixels = self.copied(image, channel_order)?;
-        let (encoded, pixels) = self.worker.call(py, move |detector| {
-            let encoded = detector.encode(pixels.view());
-            (encoded, pixels)
-        })?;
-        *self.spare.lock().unwrap_or_else(PoisonError::into_inner) = pixels.into_spare();
-        encoded.or_raise(py).map(|features| Features(Arc::new(features)))
+        self.search(py, pixels, |detector, image| detector.encode(image).map(Arc::new)).map(Features)
     }
 
     /// Detects in the features of an image.
@@ -136,7 +131,7 @@ impl Detector {
         let features = features.0.clone();
         let found = self.worker.call(py, move |detector| detector.detect_features(&features, &prompts))?;
         let found = found.or_raise(py)?;
-        found_arrays(py, &found.items, Some(&found.times))
+        found_arrays(py, &found, &found.times)
     }
 
     /// The masks of each object that is shown: one, or three.
@@ -173,9 +168,10 @@ impl Detector {
         let prompts = prompts(py, classes)?;
         let pixels = self.copied(image, channel_order)?;
         let examples = Pixels::new(exemplar_image, channel_order)?.copy(Vec::new());
-        self.search(py, pixels, move |detector, image| {
+        let found = self.search(py, pixels, move |detector, image| {
             let embedded = detector.exemplar_features(examples.view(), &prompts)?;
             detector.detect_embedded(image, &embedded)
-        })
+        })?;
+        found_arrays(py, &found, &found.times)
     }
 }

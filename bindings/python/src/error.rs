@@ -7,19 +7,11 @@ use pyo3::types::PyType;
 
 /// The exception of an error: its class has the name of the kind.
 pub(crate) fn exception(py: Python<'_>, error: &Error) -> PyErr {
-    // A kind that this file does not know yet is an `Error`.
-    let name = match error.kind() {
-        ErrorKind::InvalidArgument => "InvalidArgument",
-        ErrorKind::InvalidData => "InvalidData",
-        ErrorKind::Mismatch => "Mismatch",
-        ErrorKind::Unavailable => "Unavailable",
-        ErrorKind::Io => "Io",
-        ErrorKind::Execution => "Execution",
-        ErrorKind::Cancelled => "Cancelled",
-        ErrorKind::Internal => "Internal",
-        _ => "Error",
-    };
-    let class = py.import("ocelli._errors").and_then(|module| module.getattr(name));
+    let name = format!("{:?}", error.kind());
+    let class = py.import("ocelli._errors").and_then(|module| {
+        // A kind that Python does not know yet is an `Error`.
+        module.getattr(&*name).or_else(|_| module.getattr("Error"))
+    });
     match class.and_then(|class| Ok(class.cast_into::<PyType>()?)) {
         Ok(class) => PyErr::from_type(class, without_secrets(&error.to_string())),
         Err(failure) => failure,

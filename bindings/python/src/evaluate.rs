@@ -11,7 +11,7 @@ use ocelli_verify::scenes::{SceneGenerator, SceneOptions, vocabulary};
 use pyo3::prelude::*;
 
 use crate::error::invalid;
-use crate::export::report;
+use crate::export::{parsed, report};
 use crate::options::{self, DetectorOptions};
 use crate::waiting::job;
 
@@ -63,8 +63,7 @@ fn run(
         let message = format!("confidence is {}: expected a number from 0 to 1", arguments.confidence);
         return Err(Error::new(ErrorKind::InvalidArgument, message));
     }
-    let protocol: Protocol =
-        arguments.protocol.parse().map_err(|why| options::invalid("protocol", &format!("{why}")))?;
+    let protocol: Protocol = parsed("protocol", &arguments.protocol)?;
     if protocol == Protocol::BoxToMask {
         return Err(options::invalid(
             "protocol",

@@ -138,7 +138,7 @@ impl ExportArguments {
     }
 }
 
-fn parsed<T: std::str::FromStr<Err: std::fmt::Display>>(name: &str, text: &str) -> Result<T> {
+pub(crate) fn parsed<T: std::str::FromStr<Err: std::fmt::Display>>(name: &str, text: &str) -> Result<T> {
     text.parse().map_err(|why: T::Err| options::invalid(name, &why.to_string()))
 }
 

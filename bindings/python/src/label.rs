@@ -11,7 +11,7 @@ use ocelli_datasets::label::{
 use pyo3::prelude::*;
 use serde_json::json;
 
-use crate::export::report;
+use crate::export::{parsed, report};
 use crate::options::{self, DetectorOptions};
 use crate::waiting::job;
 
@@ -83,11 +83,10 @@ impl LabelArguments {
             None => ClassMap::from_names(self.classes.iter().cloned()),
         };
         let defaults = LabelSettings::new(classes);
-        let (nms, class_agnostic_nms) = detector.nms();
         Ok(LabelSettings {
-            confidence: detector.confidence().unwrap_or(defaults.confidence),
-            nms: nms.unwrap_or(defaults.nms),
-            class_agnostic_nms,
+            confidence: detector.confidence.unwrap_or(defaults.confidence),
+            nms: detector.nms.unwrap_or(defaults.nms),
+            class_agnostic_nms: detector.class_agnostic_nms,
             min_area: self.min_area,
             masks: self.masks && data_set.formats.iter().any(|format| format.needs_masks()),
             tiling: detector.tiling()?,
@@ -138,14 +137,14 @@ fn run(
     if arguments.classes.is_empty() && arguments.class_map.is_none() {
         return refuse("no classes: expected at least one, or a class_map".into());
     }
-    if !detector.has_model() {
+    if detector.model.is_none() {
         let message = "model is missing: name the folder of a checkpoint or an exported model; the built-in model, which \
                        knows drawn pictograms and finds nothing in photographs, is \"built-in\"";
         return refuse(message.into());
     }
     let data_set = arguments.data_set_options()?;
     let settings = arguments.settings(detector, &data_set)?;
-    let shard: Option<Shard> = arguments.shard.as_ref().map(|text| parse_shard(text)).transpose()?;
+    let shard: Option<Shard> = arguments.shard.as_ref().map(|text| parsed("shard", text)).transpose()?;
     LabelJob::check_output(&arguments.output)?;
     let builders = detector.builders()?;
     if arguments.low_memory && builders.len() > 1 {
@@ -190,8 +189,4 @@ fn run(
         false => job.run(detectors, workers, &mut on_event)?,
     }
     Ok((job.finish(&mut || stop())?, failures))
-}
-
-fn parse_shard(text: &str) -> Result<Shard> {
-    text.parse().map_err(|why| options::invalid("shard", &format!("{why}")))
 }

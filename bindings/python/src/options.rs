@@ -14,14 +14,14 @@ use pyo3::prelude::*;
 #[derive(Clone, FromPyObject)]
 #[pyo3(from_item_all)]
 pub(crate) struct DetectorOptions {
-    model: Option<PathBuf>,
+    pub(crate) model: Option<PathBuf>,
     engine: String,
     precision: Option<String>,
     imgsz: Option<usize>,
     masks: bool,
-    confidence: Option<f32>,
-    nms: Option<f32>,
-    class_agnostic_nms: Option<f32>,
+    pub(crate) confidence: Option<f32>,
+    pub(crate) nms: Option<f32>,
+    pub(crate) class_agnostic_nms: Option<f32>,
     max_detections: Option<usize>,
     class_chunk: Option<usize>,
     threads: Option<usize>,
@@ -41,21 +41,6 @@ pub(crate) struct DetectorOptions {
 }
 
 impl DetectorOptions {
-    /// Whether a model is named.
-    pub(crate) fn has_model(&self) -> bool {
-        self.model.is_some()
-    }
-
-    /// The confidence that was given.
-    pub(crate) fn confidence(&self) -> Option<f32> {
-        self.confidence
-    }
-
-    /// The limits of suppression that were given: within a class, and across classes.
-    pub(crate) fn nms(&self) -> (Option<f32>, Option<f32>) {
-        (self.nms, self.class_agnostic_nms)
-    }
-
     /// The name of the model for reports.
     pub(crate) fn model_name(&self) -> String {
         self.model.as_ref().map_or_else(|| ModelSource::BUILT_IN.into(), |path| path.display().to_string())

@@ -169,7 +169,7 @@ impl Pipeline {
 }
 
 fn outcome_parts<'py>(py: Python<'py>, outcome: &FrameOutcome) -> PyResult<OutcomeParts<'py>> {
-    let found = found_arrays(py, &outcome.detections, Some(&outcome.times))?;
+    let found = found_arrays(py, &outcome.detections, &outcome.times)?;
     let tracks = outcome.tracks.iter().map(track_parts).collect();
     Ok((outcome.index, outcome.time.as_secs_f64(), outcome.size, outcome.detected, found, tracks))
 }

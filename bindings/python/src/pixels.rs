@@ -109,7 +109,7 @@ impl Pixels {
 
 /// A copy of an array's pixels, without padding.
 pub(crate) struct CopiedPixels {
-    data: Vec<u8>,
+    pub(crate) data: Vec<u8>,
     width: u32,
     height: u32,
     format: PixelFormat,
@@ -126,11 +126,6 @@ impl CopiedPixels {
             format: self.format,
             timestamp: Duration::ZERO,
         }
-    }
-
-    /// The memory, for the next copy.
-    pub(crate) fn into_spare(self) -> Vec<u8> {
-        self.data
     }
 }
 

@@ -30,7 +30,7 @@ pub(crate) type TrackParts =
 pub(crate) fn found_arrays<'py>(
     py: Python<'py>,
     items: &[Detection],
-    times: Option<&StageTimes>,
+    times: &StageTimes,
 ) -> PyResult<FoundArrays<'py>> {
     let boxes: Vec<f32> = items.iter().flat_map(|item| item.bbox.to_xyxy()).collect();
     let scores: Vec<f32> = items.iter().map(|item| item.score).collect();
@@ -41,18 +41,16 @@ pub(crate) fn found_arrays<'py>(
         true => Some(items.iter().filter_map(|item| item.mask.as_ref().map(counts)).collect()),
         false => None,
     };
-    let times = times.map(|times| {
-        BTreeMap::from([
-            ("text", times.text),
-            ("preprocess", times.preprocess),
-            ("backbone", times.backbone),
-            ("decode", times.decode),
-            ("masks", times.masks),
-            ("total", times.total),
-        ])
-    });
+    let times = BTreeMap::from([
+        ("text", times.text),
+        ("preprocess", times.preprocess),
+        ("backbone", times.backbone),
+        ("decode", times.decode),
+        ("masks", times.masks),
+        ("total", times.total),
+    ]);
     let boxes = boxes.into_pyarray(py).reshape([items.len(), 4])?;
-    Ok((boxes, scores.into_pyarray(py), classes.into_pyarray(py), labels, masks, times.unwrap_or_default()))
+    Ok((boxes, scores.into_pyarray(py), classes.into_pyarray(py), labels, masks, times))
 }
 
 /// A track as plain values.

@@ -115,7 +115,7 @@ impl VideoSession {
                 return Err(invalid(py, &message));
             }
         };
-        let (builder, confidence) = (detector.builder().or_raise(py)?, detector.confidence());
+        let (builder, confidence) = (detector.builder().or_raise(py)?, detector.confidence);
         let opener = source.opener()?;
         let built = cancellable(py, move |cancellation| {
             // What needs no model first.

@@ -50,12 +50,7 @@ pub(crate) fn cancellable<R: Send + 'static>(
     let cancellation = Cancellation::new();
     let theirs = cancellation.clone();
     let (reply, answer) = channel();
-    let thread = std::thread::Builder::new().name("ocelli-work".into());
-    let started = thread.spawn(move || drop(reply.send(work(&theirs))));
-    if let Err(failure) = started {
-        let error = Error::new(ErrorKind::Io, format!("cannot start a thread: {failure}"));
-        return Err(exception(py, &error));
-    }
+    spawn(py, "ocelli-work", move || drop(reply.send(work(&theirs))))?;
     wait(py, answer).map_err(|(raised, still_running)| {
         if let Some(answer) = still_running {
             cancellation.cancel();
@@ -81,6 +76,13 @@ pub(crate) fn job<A: Send + 'static, R: Send + 'static>(
     ended.or_raise(py)
 }
 
+fn spawn(py: Python<'_>, name: &str, work: impl FnOnce() + Send + 'static) -> PyResult<()> {
+    let started = std::thread::Builder::new().name(name.into()).spawn(work);
+    started.map(drop).map_err(|failure| {
+        exception(py, &Error::new(ErrorKind::Io, format!("cannot start a thread: {failure}")))
+    })
+}
+
 type Job<S> = Box<dyn FnOnce(&mut S) + Send>;
 
 /// A thread that owns a state and does one job after the other with it.
@@ -95,15 +97,8 @@ impl<S: Send + 'static> Worker<S> {
     /// `Io` if there is no thread to be had.
     pub(crate) fn start(py: Python<'_>, mut state: S) -> PyResult<Self> {
         let (jobs, queue) = channel::<Job<S>>();
-        let thread = std::thread::Builder::new().name("ocelli-detector".into());
-        let started = thread.spawn(move || queue.into_iter().for_each(|job| job(&mut state)));
-        match started {
-            Ok(_) => Ok(Self { jobs: Mutex::new(jobs) }),
-            Err(failure) => {
-                let error = Error::new(ErrorKind::Io, format!("cannot start a thread: {failure}"));
-                Err(exception(py, &error))
-            }
-        }
+        spawn(py, "ocelli-detector", move || queue.into_iter().for_each(|job| job(&mut state)))?;
+        Ok(Self { jobs: Mutex::new(jobs) })
     }
 
     /// Does a job and waits for its result. Jobs of several threads are done one after the other.

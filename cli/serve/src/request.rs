@@ -39,13 +39,13 @@ impl AskedTiles {
         if self.size.is_none() && self.overlap.is_none() {
             return Ok(of_server);
         }
-        let Some(size) = self.size.unwrap_or(of_server.map(|tiling| tiling.size())) else {
+        let Some(size) = self.size.unwrap_or(of_server.map(|tiling| tiling.size)) else {
             return match self.overlap {
                 None => Ok(None),
                 Some(_) => refuse("tile_overlap belongs to tiles: expected a size in tile beside it".into()),
             };
         };
-        let overlap = self.overlap.or(of_server.map(|tiling| tiling.overlap())).unwrap_or(Tiling::OVERLAP);
+        let overlap = self.overlap.or(of_server.map(|tiling| tiling.overlap)).unwrap_or(Tiling::OVERLAP);
         Ok(Some(Tiling::new(size).with_overlap(overlap).with_most_tiles(limits.tiles)))
     }
 }

@@ -238,8 +238,8 @@ impl LabelSettings {
             described["tracker"] = tracking.to_string().into();
         }
         if let Some(tiling) = self.tiling {
-            described["tile"] = tiling.size().to_string().into();
-            described["tile-overlap"] = tiling.overlap().into();
+            described["tile"] = tiling.size.to_string().into();
+            described["tile-overlap"] = tiling.overlap.into();
         }
         described
     }

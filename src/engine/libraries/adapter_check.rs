@@ -106,20 +106,16 @@ impl Checked<'_> {
         load: impl Fn(&Path) -> Result<Box<dyn Engine>>,
     ) -> Result<()> {
         let entry = self.entry()?;
-        let verdict = match entry.as_deref().and_then(read) {
+        let known = || entry.as_deref().and_then(read);
+        let lock = |entry: &PathBuf| {
+            create_folder(&verdict_folder()?)?;
+            Lock::acquire(&entry.with_extension("lock"))
+        };
+        let verdict = match known() {
             Some(verdict) => verdict,
             None => {
-                let _lock = match &entry {
-                    Some(entry) => {
-                        create_folder(&verdict_folder()?)?;
-                        Some(Lock::acquire(&entry.with_extension("lock"))?)
-                    }
-                    None => None,
-                };
-                match entry.as_deref().and_then(read) {
-                    Some(verdict) => verdict,
-                    None => self.run(entry.as_deref(), load)?,
-                }
+                let _lock = entry.as_ref().map(lock).transpose()?;
+                known().map_or_else(|| self.run(entry.as_deref(), load), Ok)?
             }
         };
         let (output, error) = verdict.worst().unwrap_or(("no output", f32::MAX));

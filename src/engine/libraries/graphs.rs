@@ -10,8 +10,7 @@ use ocelli_export::contract::{dim, file};
 use sha2::{Digest, Sha256};
 
 use super::{EngineKind, GraphSizes};
-use crate::cache::sha256_of_file;
-use crate::cache::{cache_folder, hex, remembered_hash};
+use crate::cache::{cache_folder, hex, remembered_hash, sha256_of_file};
 use ocelli_error::{Error, Result};
 
 /// Prompt tokens beyond the text where their number is fixed or bounded: the CLS token and seven exemplars.
@@ -62,7 +61,7 @@ impl Graph<'_> {
                 tracing::info!(graph = %self.path.display(), "TensorRT compiles the graph if the cache does not hold it: this takes minutes");
                 ExecutionProvider::TensorRt(TensorRtOptions {
                     cuda: cuda(ordinal),
-                    engine_cache: Some(self.cache("tensorrt")?),
+                    engine_cache: Some(cache_of_compiled(self.path, "tensorrt")?),
                     dimensions: self.ranges().into_iter().collect(),
                     ..TensorRtOptions::default()
                 })
@@ -71,15 +70,10 @@ impl Graph<'_> {
                 tracing::info!("exemplars are encoded on the CPU: Core ML needs a fixed number of them");
                 ExecutionProvider::Cpu
             }
-            EngineKind::CoreMl => {
-                ExecutionProvider::CoreMl(CoreMlOptions { model_cache: Some(self.cache("coreml")?) })
-            }
-            EngineKind::Auto
-            | EngineKind::Embedded
-            | EngineKind::Cpu
-            | EngineKind::OpenVino { .. }
-            | EngineKind::WebGpu { .. }
-            | EngineKind::TensorRt { .. } => ExecutionProvider::Cpu,
+            EngineKind::CoreMl => ExecutionProvider::CoreMl(CoreMlOptions {
+                model_cache: Some(cache_of_compiled(self.path, "coreml")?),
+            }),
+            _ => ExecutionProvider::Cpu,
         })
     }
 
@@ -119,10 +113,6 @@ impl Graph<'_> {
         } else {
             Vec::new()
         }
-    }
-
-    fn cache(&self, name: &str) -> Result<PathBuf> {
-        cache_of_compiled(self.path, name)
     }
 }
 

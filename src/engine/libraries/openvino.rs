@@ -8,7 +8,7 @@ use ocelli_engines::openvino::{InferencePrecision, OpenVino, OpenVinoDevice, Ope
 use ocelli_export::contract::{Precision, Target, file};
 
 use super::graphs::{bytes_of, cache_of_compiled};
-use super::{EngineOptions, GraphSizes, Loader};
+use super::{Computing, EngineOptions, GraphSizes, Loader};
 use ocelli_error::{Error, ErrorKind, Result};
 
 /// Inputs of a product with 8-bit weights that share a scale, for exported models that have such weights.
@@ -115,10 +115,7 @@ impl Loader for OpenVinoLoader {
 
     /// OpenVINO computes a graph of 32-bit weights in 16 bits by itself. int8 is the format of weights: what is left computes in
     /// bf16 where the CPU has it.
-    fn computing_in(
-        &self,
-        precision: Option<Precision>,
-    ) -> Result<(Option<Arc<dyn Loader>>, Option<Precision>)> {
+    fn computing_in(&self, precision: Option<Precision>) -> Result<Computing> {
         let computed = match precision {
             None => self.default_precision(),
             Some(Precision::Bf16) => InferencePrecision::Bf16,

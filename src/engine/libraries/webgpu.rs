@@ -3,8 +3,8 @@
 use ocelli_engines::onnxruntime::{ExecutionProvider, OnnxRuntime};
 use ocelli_engines::webgpu::{Adapter, WebGpu};
 
-use super::{EngineKind, EngineOptions, load_onnxruntime};
-use ocelli_error::{Error, ErrorKind, Result};
+use super::{EngineKind, EngineOptions, cannot_start, load_onnxruntime};
+use ocelli_error::Result;
 
 /// A provider on an adapter that was found to start.
 #[derive(Clone)]
@@ -27,11 +27,7 @@ impl WebGpuChoice {
             runtime.try_provider(&provider)?;
             Ok((runtime, Self { provider, webgpu, adapter }))
         };
-        start().map_err(|reason: Error| {
-            let kind = EngineKind::WebGpu { ordinal };
-            let message = format!("engine {kind}: {reason}; the engine {} runs on the CPU", EngineKind::Cpu);
-            Error::new(ErrorKind::Unavailable, message).with_source(reason)
-        })
+        start().map_err(|reason| cannot_start(EngineKind::WebGpu { ordinal }, reason))
     }
 
     /// `WebGPU 0.4.0, NVIDIA GeForce RTX 4060`.

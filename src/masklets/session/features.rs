@@ -3,13 +3,12 @@
 use std::collections::VecDeque;
 
 use ocelli_engines::Tensor;
-use ocelli_tracking::masklets::{DetectorPrompt, VideoShape};
+use ocelli_tracking::masklets::DetectorPrompt;
 
 use super::VideoSessionOptions;
 use super::source::{Pictures, SessionSource};
 use crate::detector::{Detector, TextEmbedder};
-use crate::image::Image;
-use crate::masklets::detect::{MaskDetector, MaskFrame};
+use crate::masklets::detect::{MaskDetector, MaskFrame, post_processing};
 use crate::masklets::network::MaskFrames;
 use crate::prompt::Prompts;
 use crate::timing::StageTimes;
@@ -29,7 +28,7 @@ pub enum KeepFeatures {
 
 /// The frames of a session.
 pub(super) struct Frames {
-    source: SessionSource,
+    pub(super) source: SessionSource,
     detector: MaskDetector,
     text: TextEmbedder,
     /// What is looked for, and on which frame it was asked for.
@@ -53,12 +52,8 @@ impl Frames {
         let (most, current) = (options.kept_frames, MaskFrame::default());
         let mut frames =
             Self { source, detector, text, asked: None, keep, most, kept: VecDeque::new(), current };
-        frames.detector.set_thresholds(&options.masklets)?;
+        frames.detector.decoder.set_post_processing(post_processing(&options.masklets))?;
         Ok(frames)
-    }
-
-    pub(super) fn shape(&self) -> VideoShape {
-        self.source.shape()
     }
 
     /// Changes the video; what was kept of the one before is freed.
@@ -67,23 +62,10 @@ impl Frames {
         self.kept.clear();
     }
 
-    pub(super) fn push(&mut self, image: Image) -> Result<usize> {
-        self.source.push(image)
-    }
-
-    pub(super) fn picture(&mut self, number: usize) -> Result<Image> {
-        self.source.picture(number)
-    }
-
     /// Drops the pushed pictures before this frame, and their features.
     pub(super) fn forget_before(&mut self, frame: usize) {
         self.source.forget_before(frame);
         self.kept.retain(|(kept, _)| *kept >= frame);
-    }
-
-    /// The first frame that was not dropped.
-    pub(super) fn first(&self) -> usize {
-        self.source.first()
     }
 
     /// Changes what is looked for; exemplars are boxes in `frame`.
@@ -93,17 +75,17 @@ impl Frames {
         frame: usize,
     ) -> Result<()> {
         let Some((prompts, kind)) = asked else {
-            self.detector.set_prompts(None);
+            self.detector.prompts = None;
             self.asked = None;
             return Ok(());
         };
-        self.detector.require_masks()?;
+        self.detector.decoder.require_masks()?;
         let mut embedded = self.text.embed(prompts)?;
         let has_exemplars = prompts.iter().any(|prompt| !prompt.exemplars().is_empty());
         if has_exemplars && !matches!(self.source.pictures, Pictures::Features(_)) {
             embedded = self.detector.keep_exemplars(&*self.source.read(frame)?, &embedded)?;
         }
-        self.detector.set_prompts(Some(embedded));
+        self.detector.prompts = Some(embedded);
         self.asked = Some((kind, frame));
         // Their detections are those of another prompt.
         self.kept.clear();

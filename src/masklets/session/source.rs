@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use ocelli_tracking::masklets::VideoShape;
 
+use super::invalid;
 use crate::frame::Frame;
 use crate::image::{Image, is_image_file};
 use crate::masklets::detect::MaskFrame;
@@ -247,8 +248,4 @@ fn check_size(name: &str, number: usize, image: &Image, shape: VideoShape) -> Re
         "frame {number}, {name}: it has {width}×{height} pixels, the first frame {}×{}; a session needs frames of one size",
         shape.width, shape.height
     )))
-}
-
-fn invalid(message: impl AsRef<str>) -> Error {
-    Error::new(ErrorKind::InvalidArgument, message)
 }

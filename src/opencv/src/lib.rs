@@ -3,8 +3,7 @@
 //!
 //! These and what they need are hundreds of shared libraries, so they are loaded when a video is first opened:
 //! [`OpenCv`] is `libocelli_video`, which `build.sh` compiles against FFmpeg and OpenCV of the system in a few seconds.
-//! Frames are RGB, those that are shown BGR, 8 bits a channel, without gaps between rows. An
-//! [`Error`] is the message of FFmpeg or OpenCV.
+//! Frames are RGB, those that are shown BGR, 8 bits a channel, without gaps between rows.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::marker::PhantomData;
@@ -17,20 +16,8 @@ mod calls;
 use calls::Table;
 use ocelli_engines::library::Candidate;
 
-/// The message about a call that failed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Error(String);
-
-impl std::fmt::Display for Error {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Error {}
-
-/// The result of a call.
-pub type Result<T> = std::result::Result<T, Error>;
+/// The result of a call. Its error is the message of FFmpeg or OpenCV.
+pub type Result<T> = std::result::Result<T, String>;
 
 /// The loaded library.
 #[derive(Debug, Clone, Copy)]
@@ -66,10 +53,10 @@ impl OpenCv {
         if code < 0 { Err(self.last_error()) } else { Ok(code == 1) }
     }
 
-    fn last_error(self) -> Error {
+    fn last_error(self) -> String {
         // SAFETY: returns a string of this thread that ends with a null byte and stays until its next call.
         let text: &CStr = unsafe { CStr::from_ptr((self.0.error)() as *const c_char) };
-        Error(text.to_string_lossy().into_owned())
+        text.to_string_lossy().into_owned()
     }
 }
 
@@ -270,7 +257,7 @@ impl Reader {
     pub fn convert(&mut self, rgb: &mut [u8]) -> Result<()> {
         let (width, height) = self.size;
         if rgb.is_empty() || rgb.len() != 3 * width as usize * height as usize {
-            return Err(Error(format!("expected room for {width}x{height} pixels, got {} bytes", rgb.len())));
+            return Err(format!("expected room for {width}x{height} pixels, got {} bytes", rgb.len()));
         }
         // SAFETY: the reader is open and has a frame of this size, and the function writes as many bytes as it has pixels.
         let code = unsafe { (self.opencv.0.convert)(self.reader.as_ptr(), rgb.as_mut_ptr()) };
@@ -324,7 +311,7 @@ impl Writer {
     /// # Errors
     /// If there is no such encoder, it does not take this size, or the file cannot be written.
     pub fn create(opencv: OpenCv, recording: &Recording<'_>) -> Result<Self> {
-        let text = |text: &str| CString::new(text).map_err(|_| Error("the name contains a null byte".into()));
+        let text = |text: &str| CString::new(text).map_err(|_| "the name contains a null byte".to_owned());
         let (name, muxer, encoder) =
             (path(recording.name)?, text(recording.muxer)?, text(recording.encoder)?);
         let sound = recording.sound.map(path).transpose()?;
@@ -359,9 +346,9 @@ impl Writer {
     pub fn write(&mut self, rgb: &[u8], time: Duration) -> Result<()> {
         let (width, height) = self.size;
         if rgb.len() != 3 * width as usize * height as usize {
-            return Err(Error(format!("expected {width}x{height} pixels, got {} bytes", rgb.len())));
+            return Err(format!("expected {width}x{height} pixels, got {} bytes", rgb.len()));
         }
-        let time = i64::try_from(time.as_nanos()).map_err(|_| Error("the time is too late".into()))?;
+        let time = i64::try_from(time.as_nanos()).map_err(|_| "the time is too late".to_owned())?;
         // SAFETY: the writer is open, and the pixels are as many as the sides say; the function only reads them.
         self.opencv.flag(unsafe { (self.opencv.0.write)(self.writer.as_ptr(), rgb.as_ptr(), time) }).map(drop)
     }
@@ -389,7 +376,7 @@ impl Drop for Writer {
 /// If it cannot be read or written.
 pub fn remux(opencv: OpenCv, from: &Path, to: &Path, muxer: &str) -> Result<()> {
     let (from, to) = (path(from)?, path(to)?);
-    let muxer = CString::new(muxer).map_err(|_| Error("the name contains a null byte".into()))?;
+    let muxer = CString::new(muxer).map_err(|_| "the name contains a null byte".to_owned())?;
     // SAFETY: the strings end with null bytes and outlive the call.
     opencv.flag(unsafe { (opencv.0.remux)(from.as_ptr(), to.as_ptr(), muxer.as_ptr()) }).map(drop)
 }
@@ -421,7 +408,7 @@ impl Window {
     /// If the sizes differ, or OpenCV fails.
     pub fn show(&mut self, pixels: &[u8], width: u32, height: u32) -> Result<()> {
         if pixels.len() != 3 * width as usize * height as usize {
-            return Err(Error(format!("expected {width}x{height} pixels, got {} bytes", pixels.len())));
+            return Err(format!("expected {width}x{height} pixels, got {} bytes", pixels.len()));
         }
         // SAFETY: the string ends with a null byte, and the pixels are as many as the sides say; OpenCV copies them.
         self.opencv
@@ -462,7 +449,7 @@ impl Drop for Window {
 }
 
 fn side(pixels: u32) -> Result<c_int> {
-    c_int::try_from(pixels).map_err(|_| Error(format!("a side of {pixels} pixels is too long")))
+    c_int::try_from(pixels).map_err(|_| format!("a side of {pixels} pixels is too long"))
 }
 
 /// A path as C takes it: bytes on Unix, UTF-8 elsewhere.
@@ -470,6 +457,6 @@ fn path(path: &Path) -> Result<CString> {
     #[cfg(unix)]
     let bytes = std::os::unix::ffi::OsStrExt::as_bytes(path.as_os_str()).to_vec();
     #[cfg(not(unix))]
-    let bytes = path.to_str().ok_or_else(|| Error("the path is not Unicode".into()))?.as_bytes().to_vec();
-    CString::new(bytes).map_err(|_| Error("the path contains a null byte".into()))
+    let bytes = path.to_str().ok_or_else(|| "the path is not Unicode".to_owned())?.as_bytes().to_vec();
+    CString::new(bytes).map_err(|_| "the path contains a null byte".to_owned())
 }

@@ -14,8 +14,8 @@ const BINS: usize = 32 * PER_DOUBLING as usize;
 #[derive(Clone)]
 pub(super) struct Histogram {
     bins: [u64; BINS],
-    count: u64,
-    sum_ms: f64,
+    pub(super) count: u64,
+    pub(super) sum_ms: f64,
     max_ms: f64,
 }
 
@@ -33,14 +33,6 @@ impl Histogram {
         self.count += 1;
         self.sum_ms += ms;
         self.max_ms = self.max_ms.max(ms);
-    }
-
-    pub(super) fn count(&self) -> u64 {
-        self.count
-    }
-
-    pub(super) fn sum_ms(&self) -> f64 {
-        self.sum_ms
     }
 
     pub(super) fn quantiles(&self) -> Quantiles {

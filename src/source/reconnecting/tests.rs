@@ -118,8 +118,9 @@ fn run_by_chance(connections: &[Option<&[Step]>], options: ReconnectingOptions, 
         sleep: Box::new(move |time, _| sleep.sleep(time)),
         random: Box::new(move || chance),
     };
-    let mut source = Reconnecting::connect_with(open, options, cancellation, times)
-        .expect("the first connection succeeds");
+    let mut source =
+        Reconnecting::connect(open, options, cancellation).expect("the first connection succeeds");
+    source.clock = times;
     let (mut frame, mut frames) = (Frame::default(), Vec::new());
     let end = loop {
         match source.read_into(&mut frame) {
@@ -292,7 +293,9 @@ fn waiting(
         ..ReconnectingOptions::default()
     };
     let error = Error::new(ErrorKind::Unavailable, "cannot open camera 7: it is off at first");
-    (Reconnecting::waiting_with("camera 7".into(), error, open, options, cancellation, times), clock)
+    let mut waiting = Reconnecting::waiting("camera 7", error, open, options, cancellation);
+    waiting.clock = times;
+    (waiting, clock)
 }
 
 #[test]

@@ -95,7 +95,9 @@ fn pass(queries: &[Query]) -> Pass {
     };
     let mut post = PostProcessor::new(PostProcessOptions::default()).expect("the defaults are valid");
     let mut kept = Vec::new();
-    post.run_into(&raw, SIZE.0, SIZE.1, &mut kept).expect("all values are finite");
+    post.begin(SIZE.0, SIZE.1);
+    post.push_chunk(&raw).expect("all values are finite");
+    post.finish_into(&mut kept);
     let detections = kept.iter().map(|one| Detection::from_candidate(one, labels[0].clone())).collect();
     let output = |name, shape: &[usize], values: Vec<f32>| Output {
         graph: ModelGraph::EncoderDecoder,
