@@ -13,7 +13,7 @@ use ocelli::{BoundingBox, Error, ErrorKind, Result};
 
 use crate::label::disk;
 use crate::label::formats::yolo_line::{self, Line};
-use crate::label::hash::hash_of_text;
+use crate::label::hash::hash_of_bytes;
 use crate::label::images::{ImageSet, image_id};
 use crate::label::record::LabelledInstance;
 use crate::label::settings::Format;
@@ -71,6 +71,9 @@ pub struct Labels {
     pub added: usize,
 }
 
+const NOT_LABELLED: &str = "it is not labelled any more";
+const CHANGED: &str = "they changed meanwhile; load the image again, and repeat the correction";
+
 /// An open data set.
 struct Opened {
     folder: OutputFolder,
@@ -95,7 +98,7 @@ impl CorrectedSet {
             });
         }
         let mut set = Self { root: root.to_owned(), ..Self::default() };
-        if State::load(root)?.contents().is_none() {
+        if State::load(root)?.contents.is_none() {
             return refuse("its labelling has not started; run the command that labels it first");
         }
         let contents = set.read()?;
@@ -146,7 +149,7 @@ impl CorrectedSet {
 
     /// What the data set has, which is not known from the start of a restart until it labels.
     fn contents(&self, state: &State) -> Result<Contents> {
-        state.contents().cloned().ok_or_else(|| {
+        state.contents.clone().ok_or_else(|| {
             let message = format!(
                 "gallery, {}: a restart of the data set was stopped; run its command again, and load the image again",
                 self.root.display()
@@ -202,10 +205,7 @@ impl CorrectedSet {
 
     /// The same image in the data set as it is now.
     fn current_image(&self, image: &SetImage) -> Result<SetImage> {
-        self.image(&image.id).cloned().ok_or_else(|| {
-            let message = format!("labels of {}: it is not labelled any more", image.name);
-            Error::new(ErrorKind::Mismatch, message)
-        })
+        self.image(&image.id).cloned().ok_or_else(|| refusal(image, NOT_LABELLED))
     }
 
     /// Identifies labels of an image: the classes that their ids mean, the picture that they describe and the one that is shown,
@@ -213,7 +213,7 @@ impl CorrectedSet {
     fn version(&self, image: &SetImage, text: &str) -> String {
         let classes = self.classes.join("\n");
         let (size, described, shown) = ((image.width, image.height), image.picture, self.file_version(image));
-        hash_of_text(&format!("{classes}\n\n{size:?} {described:?} {shown:?}\n{text}"))
+        hash_of_bytes(format!("{classes}\n\n{size:?} {described:?} {shown:?}\n{text}"))
     }
 
     /// Opens the data set to read from it, while another process may write to it.
@@ -283,13 +283,13 @@ impl CorrectedSet {
         for (number, (file, format)) in opened.files(image)?.into_iter().enumerate() {
             let text = opened.text(&file)?.0;
             if number == 0 && current.version(image, &text) != version {
-                return Err(changed_meanwhile(image));
+                return Err(refusal(image, CHANGED));
             }
             let lines = Line::parse_all(&text, size).map_err(|why| wrong_line(&file, &why))?;
             files.push((file, format, lines));
         }
         let lines = files.first().into_iter().flat_map(|(.., lines)| lines);
-        let before: Vec<_> = lines.map(|line| (line.class(), line.bbox())).collect();
+        let before: Vec<_> = lines.map(|line| (line.class, line.bbox)).collect();
         current.check(image, instances, &before)?;
         let changed: Vec<(String, Format, String)> = {
             let first = files.first().map(|(.., lines)| lines.clone()).unwrap_or_default();
@@ -372,7 +372,7 @@ impl Opened {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(String::new()),
             text => text.map_err(|e| Error::io("cannot read the labels", path, e)),
         };
-        let mut text = read(&self.folder.root().join(file))?;
+        let mut text = read(&self.folder.root.join(file))?;
         let proposed = self.placer.proposal_for(file).map_or(Ok(String::new()), |path| read(&path))?;
         if !proposed.is_empty() && !text.is_empty() && !text.ends_with('\n') {
             text.push('\n');
@@ -406,7 +406,7 @@ impl Opened {
     fn write(&mut self, files: Vec<(String, Format, String)>) -> Result<()> {
         let mut meant = Vec::with_capacity(files.len());
         for (file, format, text) in files {
-            self.placer.create_folder_of(&self.folder.root().join(&file))?;
+            self.placer.create_folder_of(&self.folder.root.join(&file))?;
             meant.push((file, self.placer.meaning(Some(format)), text));
         }
         self.placer.state.write_for_person(meant)
@@ -433,12 +433,9 @@ fn with_boxes_of_masks(image: &SetImage, instances: &[LabelledInstance]) -> Resu
     instances.iter().enumerate().map(with_box).collect()
 }
 
-fn changed_meanwhile(image: &SetImage) -> Error {
-    let message = format!(
-        "labels of {}: they changed meanwhile; load the image again, and repeat the correction",
-        image.name
-    );
-    Error::new(ErrorKind::Mismatch, message)
+/// The error for labels that are not those that the person saw.
+fn refusal(image: &SetImage, why: &str) -> Error {
+    Error::new(ErrorKind::Mismatch, format!("labels of {}: {why}", image.name))
 }
 
 fn wrong_line(file: &str, why: &str) -> Error {

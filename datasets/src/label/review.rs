@@ -249,15 +249,12 @@ fn draw_page(
         let detections: Vec<Detection> = record
             .instances
             .iter()
-            .map(|instance| {
-                let [x1, y1, x2, y2] = instance.bbox;
-                Detection {
-                    class_id: instance.class,
-                    label: classes[instance.class].clone(),
-                    score: instance.score,
-                    bbox: BoundingBox::new(x1, y1, x2, y2),
-                    mask: record.mask(instance),
-                }
+            .map(|instance| Detection {
+                class_id: instance.class,
+                label: classes[instance.class].clone(),
+                score: instance.score,
+                bbox: BoundingBox::from(instance.bbox),
+                mask: record.mask(instance),
             })
             .collect();
         annotator.annotate(&mut image, &detections)?;

@@ -103,26 +103,24 @@ const END: u64 = 64 << 10;
 
 /// A hash of the size of an image's file and of both ends of its content; `None` if it cannot be read.
 pub(super) fn content_of(path: &Path) -> Option<String> {
-    let mut ends = Vec::new();
-    let mut add = |mut file: Box<dyn ReadSeek>| -> io::Result<()> {
-        let length = file.seek(SeekFrom::End(0))?;
-        ends.extend(length.to_le_bytes());
-        for start in [0, length.saturating_sub(END)] {
-            file.seek(SeekFrom::Start(start))?;
-            file.as_mut().take(END).read_to_end(&mut ends)?;
-        }
-        Ok(())
-    };
-    let added = match tar_of(path) {
-        Some(_) => add(Box::new(io::Cursor::new(read(path).ok()?))),
-        None if path.is_file() => add(Box::new(File::open(path).ok()?)),
+    let ends = match tar_of(path) {
+        Some(_) => ends_of(io::Cursor::new(read(path).ok()?)),
+        None if path.is_file() => ends_of(File::open(path).ok()?),
         None => return None,
     };
-    added.ok().map(|()| hash_of_bytes(&ends))
+    ends.ok().map(hash_of_bytes)
 }
 
-trait ReadSeek: Read + Seek {}
-impl<T: Read + Seek> ReadSeek for T {}
+/// The size of a file, and both ends of its content.
+fn ends_of(mut file: impl Read + Seek) -> io::Result<Vec<u8>> {
+    let length = file.seek(SeekFrom::End(0))?;
+    let mut ends = length.to_le_bytes().to_vec();
+    for start in [0, length.saturating_sub(END)] {
+        file.seek(SeekFrom::Start(start))?;
+        file.by_ref().take(END).read_to_end(&mut ends)?;
+    }
+    Ok(ends)
+}
 
 /// Whether two images that can be read have the same content.
 pub(super) fn is_same(one: &Path, other: &Path) -> bool {

@@ -2,26 +2,13 @@
 
 use std::io::{self, Write};
 
+use ocelli::Mask;
 use serde::Serialize;
+use serde_json::{Value, json};
 
 use crate::label::formats::simplify::{Coverage, simplest};
 use crate::label::formats::tracks::{Objects, Videos};
 use crate::label::record::{Instance, Record};
-
-#[derive(Serialize)]
-struct Category<'a> {
-    id: usize,
-    name: &'a str,
-}
-
-/// A video, as CocoVID has it.
-#[derive(Serialize)]
-struct CocoVideo<'a> {
-    id: u64,
-    name: &'a str,
-    width: u32,
-    height: u32,
-}
 
 #[derive(Serialize)]
 struct CocoImage<'a> {
@@ -83,19 +70,17 @@ impl<'v, W: Write> CocoWriter<'v, W> {
         polygons: bool,
         videos: &'v Videos,
     ) -> io::Result<Self> {
-        let categories: Vec<_> = names.enumerate().map(|(i, name)| Category { id: i + 1, name }).collect();
         write!(
             out,
             "{{\"info\":{{\"description\":\"labelled by ocelli\"}},\"licenses\":[],\n\"categories\":"
         )?;
-        serde_json::to_writer(&mut out, &categories)?;
-        let described: Vec<_> = videos
-            .iter()
-            .map(|video| {
-                let (width, height) = video.size;
-                CocoVideo { id: video.id, name: &video.name, width, height }
-            })
-            .collect();
+        serde_json::to_writer(&mut out, &categories(names))?;
+        // As CocoVID has them.
+        let described = videos.iter().map(|video| {
+            let (width, height) = video.size;
+            json!({"id": video.id, "name": video.name, "width": width, "height": height})
+        });
+        let described: Vec<Value> = described.collect();
         if !described.is_empty() {
             write!(out, ",\n\"videos\":")?;
             serde_json::to_writer(&mut out, &described)?;
@@ -140,9 +125,7 @@ impl<'v, W: Write> CocoWriter<'v, W> {
     }
 
     fn annotation(&mut self, image_id: u64, record: &Record, instance: &Instance) -> io::Result<()> {
-        let [x1, y1, x2, y2] = instance.bbox.map(f64::from);
-        let mask = record.mask(instance);
-        let area = mask.as_ref().map_or((x2 - x1) * (y2 - y1), |mask| mask.area() as f64);
+        let (mask, bbox, area) = extent(record, instance);
         let segmentation = match (&mask, self.polygons) {
             (None, _) => None,
             (Some(mask), false) => {
@@ -161,8 +144,8 @@ impl<'v, W: Write> CocoWriter<'v, W> {
             id: self.annotations,
             image_id,
             category_id: instance.class + 1,
-            bbox: [x1, y1, x2 - x1, y2 - y1].map(|v| rounded(v, 1e2)),
-            area: rounded(area, 1e2),
+            bbox,
+            area,
             iscrowd: 0,
             segmentation,
             score: rounded(f64::from(instance.score), 1e5),
@@ -187,6 +170,19 @@ impl<'v, W: Write> CocoWriter<'v, W> {
     pub fn finish(mut self) -> io::Result<()> {
         self.out.write_all(b"\n]}\n")
     }
+}
+
+/// The classes as COCO has them, with ids from 1.
+pub(crate) fn categories<'a>(names: impl Iterator<Item = &'a str>) -> Vec<Value> {
+    names.enumerate().map(|(id, name)| json!({"id": id + 1, "name": name})).collect()
+}
+
+/// The mask of an instance; left, top, width and height of its box, rounded; and the area of the mask, or else of the box.
+pub(crate) fn extent(record: &Record, instance: &Instance) -> (Option<Mask>, [f64; 4], f64) {
+    let [x1, y1, x2, y2] = instance.bbox.map(f64::from);
+    let mask = record.mask(instance);
+    let area = mask.as_ref().map_or((x2 - x1) * (y2 - y1), |mask| mask.area() as f64);
+    (mask, [x1, y1, x2 - x1, y2 - y1].map(|v| rounded(v, 1e2)), rounded(area, 1e2))
 }
 
 pub(crate) fn rounded(value: f64, scale: f64) -> f64 {

@@ -101,15 +101,8 @@ impl LabelJob {
         existing: Existing,
     ) -> Result<Self> {
         settings.check_tracking(model)?;
-        Self::open_described(
-            root,
-            &settings.describe(model.manifest()),
-            settings,
-            options,
-            whole,
-            shard,
-            existing,
-        )
+        let described = settings.describe(model.manifest());
+        Self::open_described(root, &described, settings, options, whole, shard, existing)
     }
 
     /// As [`open`](Self::open), with the first line of the journal.
@@ -165,7 +158,7 @@ impl LabelJob {
     /// The images whose name is not the end of their path: another image has it, or trainers cannot use it. Frames of videos
     /// are not among them.
     pub fn renamed(&self) -> Vec<(&Path, &str)> {
-        let files = self.data.images().files().iter().filter(|file| {
+        let files = self.data.set.files().iter().filter(|file| {
             file.frame.is_none() && !is_member(&file.path) && !file.path.ends_with(&file.name)
         });
         files.map(|file| (file.path.as_path(), file.name.as_str())).collect()
@@ -173,12 +166,12 @@ impl LabelJob {
 
     /// Number of images of this job, or of its shard.
     pub fn images(&self) -> usize {
-        self.data.images().files().len()
+        self.data.set.files().len()
     }
 
     /// Number of images of the whole job, in all shards.
     pub fn images_of_all_shards(&self) -> usize {
-        self.data.images_of_all_shards()
+        self.data.contents.images as usize
     }
 
     /// Number of images that are not labelled yet.

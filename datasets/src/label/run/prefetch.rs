@@ -7,7 +7,8 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use ocelli::image::Image;
 use ocelli::preprocess::{PreprocessConfig, Preprocessor};
-use ocelli::{Error, ErrorKind, Result};
+use ocelli::stages::{ImageEncoder, ImageFeatures, Wanted};
+use ocelli::{Error, ErrorKind, Result, StageTimes};
 use ocelli_engines::Tensor;
 use ocelli_export::contract::Manifest;
 
@@ -80,9 +81,17 @@ impl Preparer {
         Ok(Prepared { pixels, size, frame: None })
     }
 
-    /// Returns the buffer of an image to the pool.
-    pub fn recycle(&self, prepared: Prepared) {
-        put(&self.tensors, prepared.pixels);
+    /// Computes the features of an image, and returns its buffer to the pool. Returns the size of the image.
+    pub fn encode(
+        &self,
+        encoder: &mut ImageEncoder,
+        prepared: Prepared,
+        features: &mut ImageFeatures,
+    ) -> Result<(u32, u32)> {
+        let Prepared { pixels, size, .. } = prepared;
+        encoder.encode_pixels_into(&pixels, size, Wanted::default(), features, &mut StageTimes::default())?;
+        put(&self.tensors, pixels);
+        Ok(size)
     }
 }
 

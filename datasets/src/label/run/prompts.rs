@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use ocelli::{
     Detection, Error, Prompt, Prompts, Result, StageTimes,
-    stages::{EmbeddedPrompts, ImageEncoder, ImageFeatures, PromptDecoder, TextEmbedder, Wanted},
+    stages::{EmbeddedPrompts, ImageEncoder, ImageFeatures, PromptDecoder, TextEmbedder},
 };
 
 use crate::label::images::ImageFile;
@@ -58,15 +58,7 @@ impl LabelPrompts {
         let mut encoded = Vec::new();
         for (file, prompts) in exemplar_files(map, first)? {
             let mut features = ImageFeatures::default();
-            let prepared = preparer.prepare(&file)?;
-            encoder.encode_pixels_into(
-                &prepared.pixels,
-                prepared.size,
-                Wanted::default(),
-                &mut features,
-                &mut StageTimes::default(),
-            )?;
-            preparer.recycle(prepared);
+            preparer.encode(encoder, preparer.prepare(&file)?, &mut features)?;
             encoded.push((file, features, text.embed(&prompts)?));
         }
         if release {

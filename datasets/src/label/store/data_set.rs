@@ -48,12 +48,12 @@ pub(crate) struct Opening<'a> {
 
 /// A data set that is open for writing.
 pub(crate) struct DataSet {
-    folder: OutputFolder,
-    pub(super) journal: Journal,
-    contents: Contents,
+    pub folder: OutputFolder,
+    pub journal: Journal,
+    pub contents: Contents,
     pub(super) placer: Placer,
-    /// The images of this shard.
-    pub(super) set: ImageSet,
+    /// The images of the job, or of its shard.
+    pub set: ImageSet,
     /// What was removed of formats that are not named any more.
     dropped: Vec<String>,
     /// Videos that were not read to their end, each with the reason.
@@ -67,7 +67,7 @@ impl DataSet {
         let Existing { restart, .. } = existing;
         let mut state = match State::open(&folder) {
             Err(e) if restart && existing.discard_corrections && e.kind() == ErrorKind::InvalidData => {
-                let mut state = State::new(folder.root());
+                let mut state = State::new(&folder.root);
                 state.start()?;
                 state
             }
@@ -87,7 +87,7 @@ impl DataSet {
             let checked = checked.and_then(|()| state.check_saved(options, &hashes, way_out));
             checked.map_err(|error| if merges { error } else { error.about("discard_corrections") })?;
         }
-        let before = state.contents().filter(|_| !restart).cloned();
+        let before = state.contents.clone().filter(|_| !restart);
         folder.check_shard(before.as_ref(), shard)?;
         // Checks the settings before anything is discarded.
         let continued = if restart {
@@ -117,7 +117,7 @@ impl DataSet {
         let whole = state.name_images(whole, picture);
         let is_here = |file: &&ImageFile| of_shard.contains(&file.path);
         let set = ImageSet::from_named(whole.files().iter().filter(is_here).cloned().collect());
-        let mut placer = Placer::new(state, folder.root(), options, &whole, classes);
+        let mut placer = Placer::new(state, &folder.root, options, &whole, classes);
         let kept = match &former {
             Some((journal, before)) => kept_images(&mut placer, journal, before, &set)?,
             None => Vec::new(),
@@ -132,30 +132,6 @@ impl DataSet {
         placer.state.set_contents(Some(contents.clone()))?;
         journal.splits().for_each(|(name, validation)| placer.prefer(name, validation));
         Ok(Self { folder, journal, contents, placer, set, dropped, broken: Vec::new() })
-    }
-
-    /// The images of the job, or of its shard.
-    pub fn images(&self) -> &ImageSet {
-        &self.set
-    }
-
-    pub fn images_of_all_shards(&self) -> usize {
-        self.contents.images as usize
-    }
-
-    /// The file for features that wait for the decoder.
-    pub fn spill_path(&self) -> PathBuf {
-        self.folder.spill_path()
-    }
-
-    /// The last line of an image in the journal.
-    pub fn entry(&self, name: &str) -> Option<&Entry> {
-        self.journal.entry(name)
-    }
-
-    /// The record of an entry.
-    pub fn read(&self, entry: &Entry) -> Result<Record> {
-        self.journal.read(entry)
     }
 
     /// Finds the images that are not in the journal, failed, or have changed since.
@@ -199,11 +175,6 @@ impl DataSet {
             frame: file.frame.clone(),
             ..Record::default()
         })
-    }
-
-    /// Records an image that could not be labelled.
-    pub fn record_failure(&mut self, record: &Record) -> Result<()> {
-        self.journal.append(record)
     }
 
     /// Records the instances in an image, and writes its files.

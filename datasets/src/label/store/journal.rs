@@ -168,7 +168,7 @@ impl Journal {
         };
         let message = format!(
             "cannot continue, {}: it was started {started}; use the same settings, choose another output folder, or restart",
-            self.log.path().display()
+            self.log.path.display()
         );
         Err(Error::new(ErrorKind::Mismatch, message).about("restart"))
     }
@@ -180,7 +180,7 @@ impl Journal {
     fn write_error(&self, e: std::io::Error) -> Error {
         let message = format!(
             "cannot write the journal, {}: {e}; finished images are kept, and running it again continues from there",
-            self.log.path().display()
+            self.log.path.display()
         );
         Error::new(ErrorKind::Io, message).with_source(e)
     }
@@ -194,7 +194,7 @@ impl Journal {
 
     /// Length of all complete lines, in bytes.
     pub fn length(&self) -> u64 {
-        self.log.length()
+        self.log.length
     }
 
     /// The entry of an image's last line.

@@ -40,14 +40,10 @@ impl State {
         if self.saved.is_empty() { Ok(()) } else { self.append(Event::Discarded) }
     }
 
-    pub fn saved(&self, name: &str) -> Option<&SavedLabels> {
-        self.saved.get(name)
-    }
-
     /// The record of an image with what the person saved in place of what was found. Instances of classes that were added
     /// since are those that were found: the person has not looked for them.
     pub fn with_saved(&self, record: Record, classes: &ClassHashes) -> Record {
-        let Some(saved) = self.saved(&record.name) else { return record };
+        let Some(saved) = self.saved.get(&record.name) else { return record };
         let known = if saved.classes == classes.all { None } else { classes.earlier(saved.classes) };
         let is_same_size = (saved.width, saved.height) == (record.width, record.height);
         let since = known.filter(|_| is_same_size).unwrap_or(usize::MAX);

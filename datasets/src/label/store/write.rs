@@ -91,7 +91,7 @@ impl DataSet {
             self.broken.iter().map(|(path, why)| vec![path.to_string_lossy().into_owned(), why.clone()]);
         failed.extend(broken);
         let Self { journal, placer, set, .. } = self;
-        let root = placer.root().to_owned();
+        let root = placer.root.clone();
         placer.state.note_journal(journal)?;
         set.files().iter().for_each(|file| placer.state.note_content(&file.name, &file.path));
         summary.files.extend(place_class_files(placer, journal, &all)?);
@@ -134,7 +134,8 @@ impl DataSet {
                 let source = labelled.as_ref().map_or((0, 0), |record| identity(&record.source));
                 let mut is_outdated = false;
                 if let Some(described) = entry.described {
-                    let is_other = placer.state.image(name).is_some_and(|known| known.identity != described);
+                    let is_other =
+                        placer.state.images.get(name).is_some_and(|known| known.identity != described);
                     is_outdated = note_described(placer, name, described, source, is_other)?
                         || placer.shows_other(name, labelled.as_ref(), described)
                         || placer.has_other_copy(name, described);
@@ -145,7 +146,9 @@ impl DataSet {
                     summary.outdated.push(name.clone());
                 }
                 summary.kept.push(name.clone());
-            } else if labelled.is_some() && placer.state.image(name).is_none_or(|known| !known.is_removed) {
+            } else if labelled.is_some()
+                && placer.state.images.get(name).is_none_or(|known| !known.is_removed)
+            {
                 placer.state.change_image(name, |known| known.is_removed = true);
                 summary.removed.push(name.clone());
             }
@@ -203,7 +206,7 @@ fn place_voc_splits(placer: &mut Placer, journal: &Journal, set: &ImageSet) -> R
     let mut written = Vec::new();
     for (name, validation) in [("train", false), ("val", true)] {
         let file = format!("voc/ImageSets/Main/{name}.txt");
-        let path = placer.root().join(&file);
+        let path = placer.root.join(&file);
         placer.create_folder_of(&path)?;
         let is_in = |file: &&ImageFile| {
             journal.entry(&file.name).is_some_and(Entry::is_labelled)
@@ -231,7 +234,7 @@ pub(crate) fn place_class_files(
     set: &ImageSet,
 ) -> Result<Vec<PathBuf>> {
     let mut written = Vec::new();
-    let root = placer.root().to_owned();
+    let root = placer.root.clone();
     let has_validation = has_validation(placer, journal, set);
     for (below, _) in placer.options.yolo_folders() {
         let texts = [
@@ -285,7 +288,8 @@ fn note_picture(
         return Ok(());
     }
     // A frozen picture is not the one at the source.
-    let is_other = placer.state.image(name).is_some_and(|known| known.identity != now || described != now);
+    let is_other =
+        placer.state.images.get(name).is_some_and(|known| known.identity != now || described != now);
     if note_described(placer, name, described, now, is_other)? {
         summary.outdated.push(name.clone());
     }
@@ -302,7 +306,7 @@ fn note_described(
     is_other: bool,
 ) -> Result<bool> {
     let mut labels = placer.corrected_labels(name)?;
-    let Some(known) = placer.state.image(name) else { return Ok(false) };
+    let Some(known) = placer.state.images.get(name) else { return Ok(false) };
     let is_replaced = is_other && !(described == now && placer.has_content_of_source(name));
     labels.retain(|label| is_replaced || known.outdated_labels.contains(label));
     let is_outdated = !labels.is_empty();
@@ -357,7 +361,7 @@ fn place_whole(
     format: Format,
     write: impl FnOnce(&mut dyn Write, &Placer) -> io::Result<()>,
 ) -> Result<PathBuf> {
-    let path = placer.root().join(file);
+    let path = placer.root.join(file);
     if path.metadata().is_ok_and(|there| !there.is_file()) {
         // A device or a pipe.
         disk::replace(&path, |mut file| write(&mut file, placer)).map_err(resumable)?;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use ocelli::{
     Detection, Detector, Error, ErrorKind, Result, StageTimes,
-    stages::{ImageEncoder, ImageFeatures, PromptDecoder, Stages, TextEmbedder, TiledSearch, Wanted},
+    stages::{ImageEncoder, ImageFeatures, PromptDecoder, Stages, TextEmbedder, TiledSearch},
     tiles::{PictureFile, Regions, Tiling},
 };
 
@@ -28,7 +28,7 @@ pub(crate) const AHEAD: usize = 2;
 pub(crate) struct LabelStages {
     text: TextEmbedder,
     encoder: ImageEncoder,
-    decoder: PromptDecoder,
+    pub(super) decoder: PromptDecoder,
     features: ImageFeatures,
     tiles: Option<TiledSearch>,
 }
@@ -82,11 +82,6 @@ impl LabelStages {
         all.iter_mut().enumerate().map(device).collect()
     }
 
-    /// Whether the next images get masks, if the detector computes any.
-    pub fn set_masks(&mut self, masks: bool) {
-        self.decoder.set_masks(masks);
-    }
-
     /// The size of an image, and what is found in it.
     pub fn look(
         &mut self,
@@ -95,7 +90,6 @@ impl LabelStages {
         prepared: Prepared,
         preparer: &Preparer,
     ) -> Result<Found> {
-        let (size, mut times) = (prepared.size, StageTimes::default());
         if let Some(tiles) = &mut self.tiles {
             let mut picture = match prepared.frame {
                 Some(frame) => PictureFile::from(frame),
@@ -104,20 +98,13 @@ impl LabelStages {
             let found = match prompts.of(&mut self.text, file)? {
                 Some(prompts) => {
                     let stages = (&mut self.encoder, &mut self.decoder);
-                    tiles.detect(stages, &mut picture, prompts, &mut times)?.items
+                    tiles.detect(stages, &mut picture, prompts, &mut StageTimes::default())?.items
                 }
                 None => Vec::new(),
             };
             return Ok((picture.size(), found));
         }
-        self.encoder.encode_pixels_into(
-            &prepared.pixels,
-            size,
-            Wanted::default(),
-            &mut self.features,
-            &mut times,
-        )?;
-        preparer.recycle(prepared);
+        let size = preparer.encode(&mut self.encoder, prepared, &mut self.features)?;
         let found = prompts.decode(&mut self.text, file, &self.features, &mut self.decoder)?;
         Ok((size, found))
     }
@@ -177,7 +164,7 @@ impl LabelJob {
         };
         let groups = self.take_todo();
         let ended = groups.into_iter().try_for_each(|(first, todo)| label(self, first, todo));
-        ended.and(self.stopped())
+        ended.and(self.data.stopped())
     }
 
     /// What prepares images, and the stages of the devices.
@@ -194,15 +181,10 @@ impl LabelJob {
         for file in std::mem::take(&mut self.todo) {
             // An image that changed is labelled with all classes.
             let is_same = |entry: &&Entry| !entry.failed && entry.identity == identity(&file.path);
-            let known = self.data.entry(&file.name).filter(is_same).and_then(|entry| entry.classes);
+            let known = self.data.journal.entry(&file.name).filter(is_same).and_then(|entry| entry.classes);
             groups.entry(known.unwrap_or(0) as usize).or_default().push(file);
         }
         groups
-    }
-
-    /// Writes what waits to be written, so that finished images are complete after an error, too.
-    pub(crate) fn stopped(&mut self) -> Result<()> {
-        self.data.stopped()
     }
 
     /// Records the detections in an image, or that it failed.
@@ -229,7 +211,7 @@ impl LabelJob {
                     return Err(error);
                 }
                 record.error = Some(error.to_string());
-                self.data.record_failure(&record)?;
+                self.data.journal.append(&record)?;
                 on_event(LabelEvent::Failed { path: &file.path, error: &error })
             }
         }
@@ -247,13 +229,13 @@ impl LabelJob {
 
     /// Adds the instances of an earlier run to those of the classes that were added since.
     fn add_known(&mut self, first: usize, record: &mut Record) -> Result<()> {
-        let Some(entry) = self.data.entry(&record.name).filter(|_| first > 0) else { return Ok(()) };
+        let Some(entry) = self.data.journal.entry(&record.name).filter(|_| first > 0) else { return Ok(()) };
         if entry.identity != record.identity {
             // What was found before is about another picture. The next run labels this one with all classes.
             record.classes = Some(0);
             return Ok(());
         }
-        let known = self.data.read(entry)?.instances;
+        let known = self.data.journal.read(entry)?.instances;
         record.instances.extend(known.into_iter().filter(|instance| instance.class < first));
         record.instances.sort_by(|a, b| b.score.total_cmp(&a.score));
         Ok(())

@@ -81,7 +81,7 @@ impl LabelJob {
             }
             _ => self.follow_boxes(detectors, videos, pending, on_event),
         };
-        ended.and(self.stopped())
+        ended.and(self.data.stopped())
     }
 
     fn follow_boxes(
@@ -142,7 +142,7 @@ impl LabelJob {
             let LabelDevice { stages, prompts, .. } = device;
             let file = pending.get(&(number as u64));
             if has_masks {
-                stages.set_masks(file.is_some());
+                stages.decoder.set_masks(file.is_some());
             }
             let found = frame.and_then(|(identity, prepared)| {
                 let found = stages.look(prompts, file.unwrap_or(&between), prepared, preparer)?;
@@ -290,8 +290,7 @@ fn follow(tracker: &mut ByteTracker, instances: &mut [Instance]) {
     let detections: Vec<TrackerDetection> = instances
         .iter()
         .map(|instance| {
-            let [x1, y1, x2, y2] = instance.bbox;
-            let bbox = BoundingBox::new(x1, y1, x2, y2);
+            let bbox = BoundingBox::from(instance.bbox);
             TrackerDetection { bbox, score: instance.score, class_id: instance.class }
         })
         .collect();

@@ -13,17 +13,22 @@ use crate::label::source::identity;
 use crate::label::source::{is_member, read};
 use crate::label::store::files::{Owner, part_path};
 use crate::label::store::journal::Entry;
-use crate::label::store::layout::{image_path, is_converted, voc_image};
+use crate::label::store::layout::{VOC_IMAGES, image_path, is_converted, voc_image};
 
 impl Placer {
-    /// The copies and hard links of an image in the data set.
-    fn pictures(&self, name: &str, validation: bool) -> Vec<PathBuf> {
+    /// The files of an image in the data set, whether they are there or not.
+    pub(super) fn image_files(&self, name: &str, validation: bool) -> Vec<String> {
         let path = image_path(name, validation);
         let in_folders = self.image_folders().into_iter().map(|folder| format!("{folder}images/{path}"));
-        let of_voc = self.options.has(Format::Voc).then(|| voc_image(name));
+        in_folders.chain(self.options.has(Format::Voc).then(|| voc_image(name))).collect()
+    }
+
+    /// The copies and hard links of an image in the data set.
+    fn pictures(&self, name: &str, validation: bool) -> Vec<PathBuf> {
         let is_copy =
             |path: &PathBuf| path.symlink_metadata().is_ok_and(|there| there.is_file() && there.len() > 0);
-        in_folders.chain(of_voc).map(|file| self.root.join(file)).filter(is_copy).collect()
+        let files = self.image_files(name, validation).into_iter();
+        files.map(|file| self.root.join(file)).filter(is_copy).collect()
     }
 
     /// Whether the picture in the data set stays although it is not the one at the source, which has this size and time now:
@@ -58,7 +63,8 @@ impl Placer {
     /// Whether an image is a member of a tar file whose copies have its content. A tar file that was written again changes
     /// the time of all its members.
     pub fn has_content_of_source(&self, name: &str) -> bool {
-        let Some(known) = self.state.image(name).filter(|known| is_member(Path::new(&known.source))) else {
+        let Some(known) = self.state.images.get(name).filter(|known| is_member(Path::new(&known.source)))
+        else {
             return false;
         };
         let pictures = self.pictures(name, self.is_validation(name));
@@ -76,7 +82,7 @@ impl Placer {
                 return Ok(true);
             }
         }
-        Ok(self.state.saved(name).is_some_and(|saved| !saved.is_merged))
+        Ok(self.state.saved.get(name).is_some_and(|saved| !saved.is_merged))
     }
 
     /// Takes over the copies of an image in a shard, which its labels describe: they are not the picture at the source if a
@@ -90,14 +96,12 @@ impl Placer {
     ) -> Result<()> {
         let (name, now) = (&record.name, identity(&record.source));
         for validation in [false, true] {
-            let files = |name: &str| -> Vec<String> {
-                let path = image_path(name, validation);
-                let in_folders =
-                    self.image_folders().into_iter().map(|folder| format!("{folder}images/{path}"));
-                let of_voc = self.options.has(Format::Voc).then(|| voc_image(name)).filter(|_| !validation);
-                in_folders.chain(of_voc).collect()
+            // VOC has one folder for both splits.
+            let files = |name: &str| {
+                let files = self.image_files(name, validation).into_iter();
+                files.filter(move |file| !validation || !file.starts_with(VOC_IMAGES))
             };
-            for (from, to) in files(name_there).into_iter().zip(files(name)) {
+            for (from, to) in files(name_there).zip(files(name)) {
                 let (from, to) = (shard.join(&from), self.root.join(&to));
                 let is_copy = |path: &Path| path.symlink_metadata().is_ok_and(|there| there.is_file());
                 let is_source = has_picture(&from, name, now) && !is_copy(&to);
