@@ -1,6 +1,7 @@
 //! Labels that a person corrected in a data set of `ocelli label`, in place of those that COCO's file has.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::path::Path;
 
 use hotcoco::types::{Annotation, Category, Dataset, Image, Segmentation};
@@ -30,13 +31,12 @@ pub(super) fn correct(dataset: &mut Dataset, path: &Path) -> Result<Option<Strin
     let files: Vec<&str> = corrected.iter().map(|image| &*image.label_file).collect();
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     if is_changed(&root, &name)? {
-        let message = format!(
-            "cannot read the annotations, {}: a person changed it, and label files as well ({}); evaluate against one of them: \
-             move {name} away, or name its copy in another folder",
-            path.display(),
+        let why = format!(
+            "a person changed it, and label files as well ({}); evaluate against one of them: move {name} away, or name its copy \
+             in another folder",
             some(&files)
         );
-        return Err(Error::new(ErrorKind::Mismatch, message));
+        return Err(unreadable(ErrorKind::Mismatch, path, why));
     }
     let categories = category_ids(&all, &dataset.categories);
     let ids: HashMap<&str, u64> = dataset.images.iter().map(|image| (&*image.file_name, image.id)).collect();
@@ -90,6 +90,11 @@ pub(super) fn data_set(all: &AllLabels, root: &Path, path: &Path) -> Result<Data
     Ok(dataset)
 }
 
+/// The error for annotations that cannot be read.
+pub(super) fn unreadable(kind: ErrorKind, path: &Path, why: impl fmt::Display) -> Error {
+    Error::new(kind, format!("cannot read the annotations, {}: {why}", path.display()))
+}
+
 pub(super) fn category(id: u64, name: String) -> Category {
     Category { id, name, ..Category::default() }
 }
@@ -108,13 +113,12 @@ fn check_elsewhere(all: &AllLabels, path: &Path) -> Result<()> {
         return Ok(());
     }
     let files: Vec<&str> = all.elsewhere.iter().map(String::as_str).collect();
-    let message = format!(
-        "cannot read the annotations, {}: a person corrected labels in {}, which it does not have; to evaluate against them name \
-         the folder of Pascal VOC, or correct the labels in YOLO's files",
-        path.display(),
+    let why = format!(
+        "a person corrected labels in {}, which it does not have; to evaluate against them name the folder of Pascal VOC, or \
+         correct the labels in YOLO's files",
         some(&files)
     );
-    Err(Error::new(ErrorKind::Mismatch, message))
+    Err(unreadable(ErrorKind::Mismatch, path, why))
 }
 
 /// The ids of the classes in COCO's file.

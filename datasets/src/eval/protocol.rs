@@ -52,11 +52,8 @@ impl Protocol {
 
 impl fmt::Display for Protocol {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Practical => "practical",
-            Self::Dart => "dart",
-            Self::BoxToMask => "box-to-mask",
-        })
+        // The name that reports have.
+        self.serialize(f)
     }
 }
 

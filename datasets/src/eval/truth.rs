@@ -81,12 +81,8 @@ impl Truth {
             }
             folders::FolderTruth::Labels { dataset, folder, note } => (*dataset, folder, note),
         };
-        let mut truth = Self::from_dataset(dataset).map_err(|why| {
-            Error::new(
-                ErrorKind::InvalidData,
-                format!("cannot read the annotations, {}: {why}", path.display()),
-            )
-        })?;
+        let mut truth = Self::from_dataset(dataset)
+            .map_err(|why| labelled::unreadable(ErrorKind::InvalidData, path, why))?;
         truth.folder = Some(folder);
         truth.notes.push(note);
         Ok(truth)
