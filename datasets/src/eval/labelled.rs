@@ -8,6 +8,7 @@ use hotcoco::types::{Annotation, Category, Dataset, Image, Segmentation};
 use ocelli::{Error, ErrorKind, Result};
 
 use crate::label::{AllLabels, LabelledInstance, all_labels, data_set_around, is_changed};
+use crate::table::some;
 
 /// A box is the same if no edge is further away: YOLO's files have six decimals.
 const SAME: f64 = 0.05;
@@ -34,7 +35,7 @@ pub(super) fn correct(dataset: &mut Dataset, path: &Path) -> Result<Option<Strin
         let why = format!(
             "a person changed it, and label files as well ({}); evaluate against one of them: move {name} away, or name its copy \
              in another folder",
-            some(&files)
+            some(&files, NAMED)
         );
         return Err(unreadable(ErrorKind::Mismatch, path, why));
     }
@@ -64,7 +65,7 @@ pub(super) fn correct(dataset: &mut Dataset, path: &Path) -> Result<Option<Strin
         "{}: the labels of {} images are those that a person corrected in {}",
         path.display(),
         files.len(),
-        some(&files)
+        some(&files, NAMED)
     )))
 }
 
@@ -116,7 +117,7 @@ fn check_elsewhere(all: &AllLabels, path: &Path) -> Result<()> {
     let why = format!(
         "a person corrected labels in {}, which it does not have; to evaluate against them name the folder of Pascal VOC, or \
          correct the labels in YOLO's files",
-        some(&files)
+        some(&files, NAMED)
     );
     Err(unreadable(ErrorKind::Mismatch, path, why))
 }
@@ -125,9 +126,4 @@ fn check_elsewhere(all: &AllLabels, path: &Path) -> Result<()> {
 fn category_ids(all: &AllLabels, categories: &[Category]) -> Vec<u64> {
     let of_name = |name: &String| categories.iter().find(|known| known.name == *name).map(|known| known.id);
     (1..).zip(&all.classes).map(|(id, name)| of_name(name).unwrap_or(id)).collect()
-}
-
-fn some(files: &[&str]) -> String {
-    let more = if files.len() > NAMED { format!(" and {} more", files.len() - NAMED) } else { String::new() };
-    format!("{}{more}", files[..files.len().min(NAMED)].join(", "))
 }

@@ -87,9 +87,7 @@ impl CorrectedSet {
     /// [`ErrorKind::InvalidArgument`] if the folder is none, one with neither YOLO's label files nor `annotations.json`, or one
     /// of COCO alone that another program changed; [`ErrorKind::InvalidData`] if its state is corrupt.
     pub fn open(root: &Path) -> Result<Self> {
-        let refuse = |why: &str| {
-            Err(Error::new(ErrorKind::InvalidArgument, format!("gallery, {}: {why}", root.display())))
-        };
+        let refuse = |why: &str| Err(of_gallery(ErrorKind::InvalidArgument, root, why));
         if !root.join(STATE_FOLDER).is_dir() {
             return refuse(if root.is_dir() {
                 "it is not a labelled data set; label the images first, and name the folder of the labels"
@@ -129,7 +127,7 @@ impl CorrectedSet {
         let (journal, settings) = Journal::open_existing(&path)?;
         let classes = classes_of(&settings).unwrap_or_default();
         let mut images = Vec::new();
-        for (name, entry) in journal.entries() {
+        for (name, entry) in &journal.entries {
             let Some(record) = journal.read_labelled(entry)? else { continue };
             images.push(SetImage {
                 id: image_id(name),
@@ -150,11 +148,9 @@ impl CorrectedSet {
     /// What the data set has, which is not known from the start of a restart until it labels.
     fn contents(&self, state: &State) -> Result<Contents> {
         state.contents.clone().ok_or_else(|| {
-            let message = format!(
-                "gallery, {}: a restart of the data set was stopped; run its command again, and load the image again",
-                self.root.display()
-            );
-            Error::new(ErrorKind::Mismatch, message)
+            let why =
+                "a restart of the data set was stopped; run its command again, and load the image again";
+            of_gallery(ErrorKind::Mismatch, &self.root, why)
         })
     }
 
@@ -221,11 +217,6 @@ impl CorrectedSet {
         self.opened(OutputFolder::unlocked(&self.root), State::load(&self.root)?, image)
     }
 
-    /// Locks the data set for a change. What it has is to be read after this.
-    fn lock(&self) -> Result<OutputFolder> {
-        OutputFolder::open_existing(&self.root)
-    }
-
     /// Opens the data set for a change of an image.
     fn open_locked(&self, folder: OutputFolder, image: &SetImage) -> Result<Opened> {
         let state = State::open(&folder)?;
@@ -270,7 +261,8 @@ impl CorrectedSet {
     /// or line and for a box without area; [`ErrorKind::Io`] if another process is writing to the data set. Nothing is
     /// changed then.
     pub fn save(&self, image: &SetImage, version: &str, instances: &[LabelledInstance]) -> Result<Labels> {
-        let folder = self.lock()?;
+        // What the data set has is read once it is locked.
+        let folder = OutputFolder::open_existing(&self.root)?;
         let current = self.current()?;
         let image = &current.current_image(image)?;
         let mut opened = current.open_locked(folder, image)?;
@@ -431,6 +423,11 @@ fn with_boxes_of_masks(image: &SetImage, instances: &[LabelledInstance]) -> Resu
         Ok(instance)
     };
     instances.iter().enumerate().map(with_box).collect()
+}
+
+/// The error for a data set that cannot be corrected.
+fn of_gallery(kind: ErrorKind, path: &Path, why: &str) -> Error {
+    Error::new(kind, format!("gallery, {}: {why}", path.display()))
 }
 
 /// The error for labels that are not those that the person saw.

@@ -1,15 +1,12 @@
 //! Hashes of contents, as the record has them.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::Path;
 
 use sha2::{Digest, Sha256};
 
-use ocelli::cache::sha256_of_file;
 use ocelli::{Error, Result};
-
-/// The hexadecimal digits of a hash that are on record.
-const DIGITS: usize = 32;
 
 /// The hash of a file; `None` if it does not exist. What cannot be hashed, such as a folder, has a hash of its own.
 pub(crate) fn hash_of_file(path: &Path) -> io::Result<Option<String>> {
@@ -22,7 +19,15 @@ pub(crate) fn hash_of_file(path: &Path) -> io::Result<Option<String>> {
         }
         Err(e) => return Err(e),
     }
-    sha256_of_file(path).map(|hash| Some(hash[..DIGITS].to_owned()))
+    let mut file = File::open(path)?;
+    let mut hash = Sha256::new();
+    let mut buffer = [0; 1 << 14];
+    loop {
+        match file.read(&mut buffer)? {
+            0 => return Ok(Some(hex(&hash.finalize()))),
+            bytes => hash.update(&buffer[..bytes]),
+        }
+    }
 }
 
 /// The same, with an error that names the file.
@@ -32,5 +37,10 @@ pub(crate) fn hash_on_disk(path: &Path) -> Result<Option<String>> {
 
 /// The hash of a content, as that of a file which has it.
 pub(crate) fn hash_of_bytes(bytes: impl AsRef<[u8]>) -> String {
-    Sha256::digest(bytes)[..DIGITS / 2].iter().map(|byte| format!("{byte:02x}")).collect()
+    hex(&Sha256::digest(bytes))
+}
+
+/// The first 16 bytes of a hash in hexadecimal.
+pub(crate) fn hex(digest: &[u8]) -> String {
+    digest[..16].iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -37,6 +37,11 @@ pub(super) fn mismatch(path: &Path, why: impl fmt::Display) -> Error {
     Error::new(ErrorKind::Mismatch, format!("{}: {why}", path.display()))
 }
 
+/// The error for an entry of a list; `place` counts from 0.
+pub(super) fn wrong_entry(kind: ErrorKind, path: &Path, place: usize, why: &str) -> Error {
+    Error::new(kind, format!("{}, entry {}: {why}", path.display(), place + 1))
+}
+
 /// The files of ground truth of all sequences, by name.
 pub(super) fn truth_files(truth: &Path) -> Result<BTreeMap<String, PathBuf>> {
     let stem = |path: &Path| path.file_stem().unwrap_or_default().to_string_lossy().into_owned();

@@ -11,7 +11,7 @@ use serde_json::Value;
 use ocelli::{Error, ErrorKind, Mask, Result};
 
 use super::cgf1::{Case, LEAST_SCORE};
-use super::layout::{invalid, mismatch};
+use super::layout::{invalid, mismatch, wrong_entry};
 use super::vis::{is_true, mask};
 use super::{CgF1, VideoReport};
 
@@ -95,8 +95,7 @@ pub(super) fn evaluate(truth: &[PathBuf], predictions: &Path) -> Result<VideoRep
         return Err(invalid(predictions, "there are results with neither bbox nor segmentation"));
     }
     if let Some(place) = records.iter().position(|record| !record.score.is_some_and(f64::is_finite)) {
-        let message = format!("{}, entry {}: it has no score", predictions.display(), place + 1);
-        return Err(Error::new(ErrorKind::InvalidData, message));
+        return Err(wrong_entry(ErrorKind::InvalidData, predictions, place, "it has no score"));
     }
     let counts = |one: &Record| one.score.is_some_and(|score| score >= LEAST_SCORE);
     let found = instances(predictions, records, counts, &sizes, &categories)?;
@@ -152,9 +151,7 @@ fn instances(
 ) -> Result<Instances> {
     let mut instances = Instances::new();
     for (place, record) in records.into_iter().enumerate().filter(|(_, record)| counts(record)) {
-        let refuse = |kind, why: String| {
-            Err(Error::new(kind, format!("{}, entry {}: {why}", path.display(), place + 1)))
-        };
+        let refuse = |kind, why: String| Err(wrong_entry(kind, path, place, &why));
         let Some(&(width, height)) = sizes.get(&record.image_id) else {
             return refuse(ErrorKind::Mismatch, format!("the ground truth has no image {}", record.image_id));
         };

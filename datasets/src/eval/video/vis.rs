@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use ocelli::{Error, ErrorKind, Mask, Result};
 
-use super::layout::{entries, invalid, mismatch};
+use super::layout::{entries, invalid, mismatch, wrong_entry};
 
 /// Tracks of all videos.
 #[derive(Default)]
@@ -183,9 +183,7 @@ impl Vis {
             return Err(invalid(path, "two videos have one id"));
         }
         for (place, record) in records.into_iter().enumerate() {
-            let refuse = |kind, why: String| {
-                Err(Error::new(kind, format!("{}, entry {}: {why}", path.display(), place + 1)))
-            };
+            let refuse = |kind, why: String| Err(wrong_entry(kind, path, place, &why));
             let Some(video) = videos.get(&record.video_id) else {
                 return refuse(
                     ErrorKind::Mismatch,

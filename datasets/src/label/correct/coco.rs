@@ -7,7 +7,9 @@ use std::io::BufReader;
 use ocelli::{BoundingBox, Error, ErrorKind, Mask, Result};
 use serde::Deserialize;
 
-use super::{CHANGED, CorrectedSet, Labels, NOT_LABELLED, Opened, SetImage, refusal};
+use super::{
+    CHANGED, CorrectedSet, Labels, NOT_LABELLED, Opened, SetImage, journal_path, of_gallery, refusal,
+};
 use crate::label::formats::yolo;
 use crate::label::formats::yolo_line::{clipped, is_same};
 use crate::label::images::{ImageFile, ImageSet};
@@ -38,12 +40,9 @@ impl Opened {
                 && path.is_file()
                 && self.placer.state.owner(file)? == Owner::Person
             {
-                let message = format!(
-                    "gallery, {}: another program changed it, so it cannot be corrected here; correct it there, or move it \
-                     away and label again to get the file that was written",
-                    path.display()
-                );
-                return Err(Error::new(ErrorKind::InvalidArgument, message));
+                let why = "another program changed it, so it cannot be corrected here; correct it there, or move it away and \
+                           label again to get the file that was written";
+                return Err(of_gallery(ErrorKind::InvalidArgument, &path, why));
             }
         }
         Ok(())
@@ -56,7 +55,7 @@ impl Opened {
     }
 
     pub(super) fn labels_in_coco(&self, set: &CorrectedSet, image: &SetImage) -> Result<Labels> {
-        let (journal, _) = Journal::open_existing(&self.folder.journal_path())?;
+        let (journal, _) = Journal::open_existing(&journal_path(&self.folder.root))?;
         self.coco_labels(set, image, &self.record(&journal, image)?)
     }
 
@@ -117,7 +116,7 @@ impl CorrectedSet {
         instances: &[LabelledInstance],
     ) -> Result<Labels> {
         opened.check_coco()?;
-        let (journal, settings) = Journal::open_existing(&opened.folder.journal_path())?;
+        let (journal, settings) = Journal::open_existing(&journal_path(&self.root))?;
         let record = opened.record(&journal, image)?;
         if version_of(self, image, &record)? != version {
             return Err(refusal(image, CHANGED));

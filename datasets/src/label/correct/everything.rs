@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use ocelli::{Error, ErrorKind, Result};
 
-use super::{CorrectedSet, Labels};
+use super::{CorrectedSet, Labels, journal_path};
 use crate::label::record::Record;
 use crate::label::store::files::Owner;
 use crate::label::store::journal::Journal;
@@ -47,7 +47,7 @@ pub(crate) fn all_labels(root: &Path) -> Result<Option<AllLabels>> {
     let mut set = CorrectedSet { root: root.to_owned(), ..CorrectedSet::default() };
     set.read()?;
     let mut opened = set.peek(None)?;
-    let (journal, _) = Journal::open_existing(&opened.folder.journal_path())?;
+    let (journal, _) = Journal::open_existing(&journal_path(root))?;
     journal.splits().for_each(|(name, validation)| opened.placer.prefer(name, validation));
     let mut all = AllLabels { classes: set.classes.clone(), images: Vec::new(), elsewhere: Vec::new() };
     for image in &set.images {

@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::label::formats::simplify::{Coverage, simplest};
-use crate::label::formats::tracks::{Objects, Videos};
+use crate::label::formats::tracks::{Objects, Place, Videos};
 use crate::label::record::{Instance, Record};
 
 #[derive(Serialize)]
@@ -16,14 +16,8 @@ struct CocoImage<'a> {
     file_name: &'a str,
     width: u32,
     height: u32,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    video_id: Option<u64>,
-    /// The place among the images of the video, as CocoVID's loaders count, from 0.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    frame_id: Option<usize>,
-    /// The index of the frame in the video, from 0.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    frame_index: Option<u64>,
+    #[serde(flatten)]
+    place: Option<Place>,
 }
 
 #[derive(Serialize)]
@@ -97,16 +91,12 @@ impl<'v, W: Write> CocoWriter<'v, W> {
 
     /// Adds the image with this id, from 1.
     pub fn image(&mut self, id: u64, file_name: &str, record: &Record) -> io::Result<()> {
-        let place = self.videos.place(&record.name);
-        let place = place.as_ref();
         self.entry(&CocoImage {
             id,
             file_name,
             width: record.width,
             height: record.height,
-            video_id: place.map(|place| place.video),
-            frame_id: place.map(|place| place.place),
-            frame_index: place.map(|place| place.index),
+            place: self.videos.place(&record.name),
         })
     }
 
@@ -118,10 +108,7 @@ impl<'v, W: Write> CocoWriter<'v, W> {
 
     /// Adds the instances of the image with this id.
     pub fn annotations(&mut self, image_id: u64, record: &Record) -> io::Result<()> {
-        for instance in &record.instances {
-            self.annotation(image_id, record, instance)?;
-        }
-        Ok(())
+        record.instances.iter().try_for_each(|instance| self.annotation(image_id, record, instance))
     }
 
     fn annotation(&mut self, image_id: u64, record: &Record, instance: &Instance) -> io::Result<()> {
@@ -163,7 +150,7 @@ impl<'v, W: Write> CocoWriter<'v, W> {
     /// The number of the object that an instance in a frame shows.
     fn object(&mut self, record: &Record, instance: &Instance) -> Option<u64> {
         let place = self.videos.place(&record.name)?;
-        Some(self.objects.number(place.video, instance.track))
+        Some(self.objects.number(place.video_id, instance.track))
     }
 
     /// Ends the file.
@@ -203,7 +190,7 @@ mod tests {
             mask: mask.map(Into::into),
             track: None,
         };
-        let mask = ocelli::Mask::from_bitmap(&[1, 1, 0, 0, 0, 1, 1, 0, 0, 0], 5, 2).expect("5 × 2");
+        let mask = Mask::from_bitmap(&[1, 1, 0, 0, 0, 1, 1, 0, 0, 0], 5, 2).expect("5 × 2");
         let mut out = Vec::new();
         let videos = Videos::default();
         let mut coco =
@@ -218,7 +205,7 @@ mod tests {
             coco.annotations(i as u64 + 1, record).expect("memory");
         }
         coco.finish().expect("memory");
-        let read: serde_json::Value = serde_json::from_slice(&out).expect("it is JSON");
+        let read: Value = serde_json::from_slice(&out).expect("it is JSON");
         assert_eq!(read["categories"][1], serde_json::json!({"id": 2, "name": "a \"b\""}));
         assert_eq!(
             read["images"][2],

@@ -16,7 +16,9 @@ use crate::label::run::refine::Refiner;
 use crate::label::settings::{DataSetOptions, Format, LabelSettings, Tracking};
 use crate::label::source::identity;
 use crate::label::source::is_member;
-use crate::label::store::{DataSet, Existing, Opening, OutputFolder, Summary, is_growing, journal_path};
+use crate::label::store::{
+    CheckCancelled, DataSet, Existing, Opening, OutputFolder, Summary, is_growing, journal_path,
+};
 use ocelli::classes::{ClassMap, ExemplarImage};
 pub(crate) use run::{Seen, read};
 
@@ -43,6 +45,9 @@ pub enum LabelEvent<'a> {
         error: &'a Error,
     },
 }
+
+/// A callback for events. An error from it ends the job; finished images are kept.
+pub type OnEvent<'e> = dyn FnMut(LabelEvent<'_>) -> Result<()> + 'e;
 
 /// A data set that is being labelled.
 pub struct LabelJob {
@@ -189,7 +194,7 @@ impl LabelJob {
     ///
     /// # Errors
     /// The error of `check_cancelled`; [`ErrorKind::Io`] if a file cannot be written.
-    pub fn finish(self, check_cancelled: &mut dyn FnMut() -> Result<()>) -> Result<Summary> {
+    pub fn finish(self, check_cancelled: &mut CheckCancelled<'_>) -> Result<Summary> {
         self.data.finish(check_cancelled)
     }
 }

@@ -13,7 +13,7 @@ use ocelli::{
 };
 
 use crate::label::images::ImageFile;
-use crate::label::run::job::{LabelEvent, LabelJob, Seen, read};
+use crate::label::run::job::{LabelEvent, LabelJob, OnEvent, Seen, read};
 use crate::label::run::prefetch::{Preparer, in_order};
 use crate::label::run::prompts::LabelPrompts;
 
@@ -43,7 +43,7 @@ impl LabelJob {
         &mut self,
         detector: Detector,
         spill_bytes: u64,
-        on_event: &mut dyn FnMut(LabelEvent<'_>) -> Result<()>,
+        on_event: &mut OnEvent<'_>,
     ) -> Result<()> {
         if self.tiling.is_some() {
             let message = "tile: an image in tiles has many features, which low memory would keep on disk: leave one of them out";
@@ -103,7 +103,7 @@ impl LabelJob {
                         let found = prompts.decode(&mut text, file, &features, &mut decoder);
                         found.map(|found| (size, found))
                     });
-                    let classes = prompts.classes().to_vec();
+                    let classes = prompts.current.classes.clone();
                     job.finish_image(Seen { file, identity, found, first, classes, device: 0 }, on_event)?;
                 }
                 decoder.unload();

@@ -12,9 +12,11 @@ use ocelli::{Error, ErrorKind, Result, StageTimes};
 use ocelli_engines::Tensor;
 use ocelli_export::contract::Manifest;
 
+use crate::label::run::turns::panicked;
 use crate::label::source::open_image;
 
-/// An image as the backbone takes it.
+/// An image as the backbone takes it. The default is one that stays in its file until it is searched in tiles.
+#[derive(Default)]
 pub(crate) struct Prepared {
     /// `[1, 3, S, S]`.
     pub pixels: Tensor,
@@ -22,13 +24,6 @@ pub(crate) struct Prepared {
     pub size: (u32, u32),
     /// A frame that is searched in tiles.
     pub frame: Option<Image>,
-}
-
-impl Prepared {
-    /// An image that stays in its file until it is searched in tiles.
-    fn in_file() -> Self {
-        Self { pixels: Tensor::empty(), size: (0, 0), frame: None }
-    }
 }
 
 /// Decodes and preprocesses images with pooled buffers. Only the model's square input waits for the detector, so memory use
@@ -51,13 +46,13 @@ impl Preparer {
 
     /// As [`prepare`](Self::prepare), for a search; nothing is read yet if the search is in tiles.
     pub fn prepare_file(&self, path: &Path) -> Result<Prepared> {
-        if self.tiles { Ok(Prepared::in_file()) } else { self.prepare(path) }
+        if self.tiles { Ok(Prepared::default()) } else { self.prepare(path) }
     }
 
     /// As [`prepare_image`](Self::prepare_image), for a search; the frame itself if the search is in tiles.
     pub fn prepare_frame(&self, frame: &Image) -> Result<Prepared> {
         if self.tiles {
-            return Ok(Prepared { frame: Some(frame.clone()), ..Prepared::in_file() });
+            return Ok(Prepared { frame: Some(frame.clone()), ..Prepared::default() });
         }
         self.prepare_image(frame)
     }
@@ -182,11 +177,7 @@ pub(crate) fn in_order<T: Send>(
         }
         if outcome.is_ok() {
             // The threads wait for room: a panic here must end them, or the scope never ends.
-            outcome = catch_unwind(AssertUnwindSafe(&mut consume_all)).unwrap_or_else(|_| {
-                let message = "labelling panicked; finished images are kept, and running it again continues \
-                               from there";
-                Err(Error::new(ErrorKind::Internal, message))
-            });
+            outcome = catch_unwind(AssertUnwindSafe(&mut consume_all)).unwrap_or_else(|_| Err(panicked()));
         }
         lock().ended = true;
         room.notify_all();

@@ -116,17 +116,6 @@ impl State {
         self.files.get(file).and_then(|entry| classes.earlier(entry.meaning.classes))
     }
 
-    /// The recorded files in a folder that are there as they were written.
-    pub fn ours_below(&self, folder: &str) -> Result<Vec<String>> {
-        let mut found = Vec::new();
-        for (file, entry) in self.files.iter().filter(|(file, _)| file.starts_with(folder)) {
-            if entry.hash.is_some() && self.owner(file)? == Owner::Ours {
-                found.push(file.clone());
-            }
-        }
-        Ok(found)
-    }
-
     /// The recorded meaning of a file.
     pub fn recorded_meaning(&self, file: &str) -> Option<Meaning> {
         self.files.get(file).map(|entry| entry.meaning)

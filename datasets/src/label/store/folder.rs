@@ -134,13 +134,9 @@ impl OutputFolder {
         }
     }
 
-    pub fn journal_path(&self) -> PathBuf {
-        journal_path(&self.root)
-    }
-
     /// Checks that the journal is there if the data set was finished before.
     pub fn check_journal(&self, contents: Option<&Contents>) -> Result<()> {
-        let path = self.journal_path();
+        let path = journal_path(&self.root);
         let is_empty = std::fs::metadata(&path).map_or(true, |there| there.len() == 0);
         if is_empty && contents.is_some_and(|contents| contents.written > 0) {
             let message =

@@ -70,21 +70,16 @@ impl State {
         Ok(())
     }
 
-    /// Whether it was noted which images the last run named: earlier versions did not.
-    pub fn has_found(&self) -> bool {
-        self.images.values().any(|image| image.found.is_some())
-    }
-
     /// Notes which pictures the images in the journal had, and their contents. If there is no record of them yet, as in data sets of early versions, they
     /// are those of the journal.
     pub fn note_journal(&mut self, journal: &Journal) -> Result<()> {
         if self.images.is_empty() {
-            for (name, entry) in journal.entries() {
+            for (name, entry) in &journal.entries {
                 let file = ImageFile { path: journal.read(entry)?.source, name: name.clone(), frame: None };
                 self.add_image(&file, entry.described.unwrap_or(entry.identity));
             }
         }
-        for (name, entry) in journal.entries() {
+        for (name, entry) in &journal.entries {
             self.change_image(name, |image| {
                 if image.content.is_none() && Some(image.identity) == entry.described {
                     image.content.clone_from(&entry.content);

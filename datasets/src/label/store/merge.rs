@@ -8,9 +8,9 @@ use serde_json::Value;
 use crate::label::images::{ImageFile, ImageSet};
 use crate::label::record::Record;
 use crate::label::settings::Format;
-use crate::label::store::data_set::{DataSet, Existing, Opening};
+use crate::label::store::data_set::{CheckCancelled, DataSet, Existing, Opening};
 use crate::label::store::files::Owner;
-use crate::label::store::folder::{Contents, OutputFolder, unusable};
+use crate::label::store::folder::{Contents, OutputFolder, journal_path, unusable};
 use crate::label::store::journal::{Entry, Journal, classes_of, difference};
 use crate::label::store::layout::{COCO_FILES, label_files, masks_folder};
 use crate::label::store::saved::SavedLabels;
@@ -38,7 +38,7 @@ impl Part {
         if contents.shard.is_none() {
             return refuse("it is not a shard but a whole data set");
         }
-        let (journal, settings) = Journal::open_existing(&folder.journal_path())?;
+        let (journal, settings) = Journal::open_existing(&journal_path(&folder.root))?;
         if contents.written == 0 || contents.written != journal.length() {
             return refuse("it is not finished; finish this shard first");
         }
@@ -65,7 +65,7 @@ impl Part {
 
     /// The last line of an image.
     fn entry(&self, image: &Owned) -> &Entry {
-        self.journal.entry(&image.name).expect("its name came from this journal")
+        self.journal.entries.get(&image.name).expect("its name came from this journal")
     }
 }
 
@@ -77,11 +77,7 @@ impl Part {
 /// # Errors
 /// [`ErrorKind::Mismatch`] if the shards do not belong together, or one is missing or not finished,
 /// [`ErrorKind::InvalidArgument`] if the output folder cannot be used, [`ErrorKind::Io`] if files cannot be read or written.
-pub fn merge(
-    shards: &[PathBuf],
-    output: &Path,
-    check_cancelled: &mut dyn FnMut() -> Result<()>,
-) -> Result<Summary> {
+pub fn merge(shards: &[PathBuf], output: &Path, check_cancelled: &mut CheckCancelled<'_>) -> Result<Summary> {
     let mut parts = Vec::new();
     for root in shards {
         if is_same(root, output) {
@@ -154,7 +150,7 @@ fn open_joined(parts: &[Part], owned: &HashMap<PathBuf, Owned>, output: &Path) -
 /// data set: that describes its picture.
 fn copy_records(joined: &mut DataSet, part: &Part, image: &Owned, name: &str) -> Result<()> {
     let entry = part.entry(image);
-    if let Some(there) = joined.journal.entry(name) {
+    if let Some(there) = joined.journal.entries.get(name) {
         if (there.identity, there.source, there.failed, there.classes)
             == (entry.identity, entry.source, entry.failed, entry.classes)
         {
@@ -225,8 +221,9 @@ fn owned_images(parts: &[Part]) -> Result<HashMap<PathBuf, Owned>> {
     let mut owned: HashMap<PathBuf, Owned> = HashMap::new();
     for (at, part) in parts.iter().enumerate() {
         let refuse = |why: String| Err(refusal(&part.folder.root, &why));
-        let has_found = part.state.has_found();
-        for (name, entry) in part.journal.entries() {
+        // Earlier versions did not note which images the last run named.
+        let has_found = part.state.images.values().any(|image| image.found.is_some());
+        for (name, entry) in &part.journal.entries {
             let known = part.state.images.get(name);
             let (found, is_removed) = match known {
                 Some(known) => (known.found.clone().or((!has_found).then(|| name.clone())), known.is_removed),

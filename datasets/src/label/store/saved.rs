@@ -9,6 +9,7 @@ use crate::label::record::{Instance, Record};
 use crate::label::settings::{DataSetOptions, Format};
 use crate::label::store::files::ClassHashes;
 use crate::label::store::state::{Event, State};
+use crate::table::some;
 use ocelli::{Error, ErrorKind, Result};
 
 /// Images that a message names.
@@ -66,13 +67,11 @@ impl State {
         if lost.is_empty() {
             return Ok(());
         }
-        let more =
-            if lost.len() > NAMED { format!(" and {} more", lost.len() - NAMED) } else { String::new() };
         let message = format!(
             "cannot write the data set, {}: labels in annotations.json that a person saved have another format or other \
-             classes, for {}{more}; {way_out}",
+             classes, for {}; {way_out}",
             self.root.display(),
-            lost[..lost.len().min(NAMED)].join(", ")
+            some(&lost, NAMED)
         );
         Err(Error::new(ErrorKind::Mismatch, message))
     }

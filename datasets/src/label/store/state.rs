@@ -66,12 +66,8 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// That of a data set that has none yet, in memory.
-    pub fn new(root: &Path) -> Self {
-        Self::with(root, None)
-    }
-
-    fn with(root: &Path, file: Option<File>) -> Self {
+    /// That of a data set that has none yet; without a file, it is in memory only.
+    pub fn new(root: &Path, file: Option<File>) -> Self {
         Self {
             root: root.to_owned(),
             log: Log::new(&root.join(STATE_FOLDER).join("state.jsonl"), &KIND, file),
@@ -116,7 +112,7 @@ impl State {
             Err(e) if e.kind() == io::ErrorKind::NotFound => None,
             Err(e) => return Err(Error::io("cannot open the record of a data set", &path, e)),
         };
-        let mut state = Self::with(root, file);
+        let mut state = Self::new(root, file);
         let is_earlier = earlier::is_there(root);
         if state.log.is_on_disk() {
             state.read()?;
@@ -136,7 +132,7 @@ impl State {
         if header.is_none_or(|header| header.ocelli_label_state != FORMAT) {
             return Err(self.log.corrupt("its first line is not that of a record of this version"));
         }
-        let mut events = State::new(&self.root);
+        let mut events = State::new(&self.root, None);
         self.log.read(|event, _| events.apply(event))?;
         Self { files: self.files, images: self.images, saved: self.saved, contents: self.contents, .. } =
             events;
@@ -206,7 +202,7 @@ impl State {
 /// If it is corrupt.
 #[cfg(feature = "test-support")]
 pub fn check_state(path: &Path) -> Result<()> {
-    let mut state = State::new(Path::new("."));
+    let mut state = State::new(Path::new("."), None);
     state.log = Log::open_to_read(path, &KIND)?;
     state.read()
 }
@@ -221,7 +217,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let root = folder.path();
         std::fs::create_dir(root.join(STATE_FOLDER)).expect("a temporary folder");
-        let mut state = State::new(root);
+        let mut state = State::new(root, None);
         state.start().expect("there is room");
         let mut ends = vec![state.log.length];
         for name in ["a.png", "b/c.png", "d.png"] {

@@ -16,7 +16,7 @@ use crate::label::record::Record;
 use crate::label::review::{Review, write_csv};
 use crate::label::settings::Format;
 use crate::label::source::identity;
-use crate::label::store::data_set::DataSet;
+use crate::label::store::data_set::{CheckCancelled, DataSet};
 use crate::label::store::files::Owner;
 use crate::label::store::journal::{Entry, Journal};
 use crate::label::store::layout::{COCO_FILES, whole_files};
@@ -72,7 +72,7 @@ pub struct ClassCount {
 
 impl DataSet {
     /// Writes every file of the data set, except for those that the person changed.
-    pub(super) fn write(&mut self, check_cancelled: &mut dyn FnMut() -> Result<()>) -> Result<Summary> {
+    pub(super) fn write(&mut self, check_cancelled: &mut CheckCancelled<'_>) -> Result<Summary> {
         let classes = self.placer.class_names();
         let classes = classes.map(|name| ClassCount { name: name.into(), ..ClassCount::default() }).collect();
         let mut summary = Summary { classes, ..Summary::default() };
@@ -81,7 +81,8 @@ impl DataSet {
         self.placer.state.commit()?;
         self.keep_others(&mut summary, check_cancelled)?;
         let (journal, state) = (&self.journal, &mut self.placer.state);
-        summary.left_out = state.take_left_out(|name| journal.entry(name).is_some_and(Entry::is_labelled));
+        summary.left_out =
+            state.take_left_out(|name| journal.entries.get(name).is_some_and(Entry::is_labelled));
         // What stays is in COCO's file, too.
         let kept = summary.kept.iter().map(|name| (PathBuf::new(), name.clone()));
         let kept = kept.map(|(path, name)| ImageFile { path, name, frame: None });
@@ -111,7 +112,7 @@ impl DataSet {
         if let Some(review) = review {
             let names: Vec<Arc<str>> = placer.class_names().map(Arc::from).collect();
             let read = |name: &str| {
-                let record = journal.entry(name).map(|entry| journal.read(entry)).transpose()?;
+                let record = journal.entries.get(name).map(|entry| journal.read(entry)).transpose()?;
                 Ok(record.map(|record| as_corrected(placer, record, &mut Vec::new())))
             };
             summary.files.extend(review.write(&root, &names, &read, check_cancelled)?);
@@ -120,14 +121,10 @@ impl DataSet {
     }
 
     /// Keeps or removes the images that were labelled earlier and are not among the images any more.
-    fn keep_others(
-        &mut self,
-        summary: &mut Summary,
-        check_cancelled: &mut dyn FnMut() -> Result<()>,
-    ) -> Result<()> {
+    fn keep_others(&mut self, summary: &mut Summary, check_cancelled: &mut CheckCancelled<'_>) -> Result<()> {
         let Self { journal, placer, set, .. } = self;
         let in_set: HashSet<&str> = set.files().iter().map(|file| file.name.as_str()).collect();
-        for (name, entry) in journal.entries().filter(|(name, _)| !in_set.contains(name.as_str())) {
+        for (name, entry) in journal.entries.iter().filter(|(name, _)| !in_set.contains(name.as_str())) {
             check_cancelled()?;
             let labelled = journal.read_labelled(entry)?;
             if placer.keep_or_remove(name, labelled.as_ref())? {
@@ -161,13 +158,13 @@ impl DataSet {
         &mut self,
         summary: &mut Summary,
         mut review: Option<&mut Review>,
-        check_cancelled: &mut dyn FnMut() -> Result<()>,
+        check_cancelled: &mut CheckCancelled<'_>,
     ) -> Result<Vec<Vec<String>>> {
         let Self { journal, placer, set, .. } = self;
         let mut failed = Vec::new();
         for file in set.files() {
             check_cancelled()?;
-            let Some(entry) = journal.entry(&file.name) else { continue };
+            let Some(entry) = journal.entries.get(&file.name) else { continue };
             let record = journal.read(entry)?;
             let is_corrected = placer.place(&record)?;
             // Labels that were removed are there again, even if their picture is gone by now, or cannot be read.
@@ -209,7 +206,7 @@ fn place_voc_splits(placer: &mut Placer, journal: &Journal, set: &ImageSet) -> R
         let path = placer.root.join(&file);
         placer.create_folder_of(&path)?;
         let is_in = |file: &&ImageFile| {
-            journal.entry(&file.name).is_some_and(Entry::is_labelled)
+            journal.entries.get(&file.name).is_some_and(Entry::is_labelled)
                 && placer.is_validation(&file.name) == validation
         };
         let images = set.files().iter().filter(is_in);
@@ -223,7 +220,7 @@ fn place_voc_splits(placer: &mut Placer, journal: &Journal, set: &ImageSet) -> R
 /// Whether labelled images are for validation.
 fn has_validation(placer: &Placer, journal: &Journal, set: &ImageSet) -> bool {
     set.files().iter().any(|file| {
-        placer.is_validation(&file.name) && journal.entry(&file.name).is_some_and(Entry::is_labelled)
+        placer.is_validation(&file.name) && journal.entries.get(&file.name).is_some_and(Entry::is_labelled)
     })
 }
 
@@ -238,7 +235,7 @@ pub(crate) fn place_class_files(
     let has_validation = has_validation(placer, journal, set);
     for (below, _) in placer.options.yolo_folders() {
         let texts = [
-            ("classes.txt", yolo::classes_file(placer.class_names())),
+            ("classes.txt", placer.class_names().map(|name| format!("{name}\n")).collect()),
             ("data.yaml", yolo::data_file(placer.class_names(), has_validation)),
         ];
         // The folders that data.yaml names have to exist, even if they are empty.

@@ -8,7 +8,7 @@ use ocelli::{
     tiles::{PictureFile, Regions, Tiling},
 };
 
-use super::{LabelEvent, LabelJob, ReadImage};
+use super::{LabelEvent, LabelJob, OnEvent, ReadImage};
 use crate::label::images::ImageFile;
 use crate::label::record::Record;
 use crate::label::run::prefetch::{Prepared, Preparer, in_order};
@@ -125,7 +125,7 @@ impl LabelJob {
         &mut self,
         detectors: Vec<Detector>,
         threads: usize,
-        on_event: &mut dyn FnMut(LabelEvent<'_>) -> Result<()>,
+        on_event: &mut OnEvent<'_>,
     ) -> Result<()> {
         let (preparer, mut stages) = self.stages(detectors)?;
         let mut label = |job: &mut Self, first: usize, todo: Vec<ImageFile>| {
@@ -140,7 +140,7 @@ impl LabelJob {
                     identity,
                     found,
                     first,
-                    classes: prompts.classes().to_vec(),
+                    classes: prompts.current.classes.clone(),
                     device: device.number,
                 }
             };
@@ -181,18 +181,15 @@ impl LabelJob {
         for file in std::mem::take(&mut self.todo) {
             // An image that changed is labelled with all classes.
             let is_same = |entry: &&Entry| !entry.failed && entry.identity == identity(&file.path);
-            let known = self.data.journal.entry(&file.name).filter(is_same).and_then(|entry| entry.classes);
+            let known =
+                self.data.journal.entries.get(&file.name).filter(is_same).and_then(|entry| entry.classes);
             groups.entry(known.unwrap_or(0) as usize).or_default().push(file);
         }
         groups
     }
 
     /// Records the detections in an image, or that it failed.
-    pub(crate) fn finish_image(
-        &mut self,
-        seen: Seen<'_>,
-        on_event: &mut dyn FnMut(LabelEvent<'_>) -> Result<()>,
-    ) -> Result<()> {
+    pub(crate) fn finish_image(&mut self, seen: Seen<'_>, on_event: &mut OnEvent<'_>) -> Result<()> {
         let Seen { file, identity, found, first, classes, device } = seen;
         let mut record = self.data.new_record(file, identity)?;
         let failures = self.engine_failures.entry(device).or_default();
@@ -218,18 +215,16 @@ impl LabelJob {
     }
 
     /// Records the instances in an image, and writes its files.
-    pub(crate) fn finish_record(
-        &mut self,
-        mut record: Record,
-        on_event: &mut dyn FnMut(LabelEvent<'_>) -> Result<()>,
-    ) -> Result<()> {
+    pub(crate) fn finish_record(&mut self, mut record: Record, on_event: &mut OnEvent<'_>) -> Result<()> {
         self.data.record(&mut record)?;
         on_event(LabelEvent::Done { name: &record.name, instances: record.instances.len() })
     }
 
     /// Adds the instances of an earlier run to those of the classes that were added since.
     fn add_known(&mut self, first: usize, record: &mut Record) -> Result<()> {
-        let Some(entry) = self.data.journal.entry(&record.name).filter(|_| first > 0) else { return Ok(()) };
+        let Some(entry) = self.data.journal.entries.get(&record.name).filter(|_| first > 0) else {
+            return Ok(());
+        };
         if entry.identity != record.identity {
             // What was found before is about another picture. The next run labels this one with all classes.
             record.classes = Some(0);

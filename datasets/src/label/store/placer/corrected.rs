@@ -71,7 +71,7 @@ mod tests {
     fn what_cannot_be_read_is_reported() {
         let text = "0.0 0.5 0.5 0.2 0.2 0.7\n7 0.5 0.5 0.2 0.2\n0 0,5 0,5 0,2 0,2\n";
         let (lines, unread) = readable(text, (100, 100), 2);
-        assert_eq!(lines.iter().map(Line::score).collect::<Vec<_>>(), [Some(0.7)]);
+        assert_eq!(lines.iter().map(|line| line.score).collect::<Vec<_>>(), [Some(0.7)]);
         assert_eq!(unread[0], "line 2: class 7, expected an id below 2");
         assert!(unread[1].starts_with("line 3: expected numbers with a decimal point"), "{unread:?}");
         assert_eq!(unread.len(), 2);
