@@ -217,13 +217,6 @@ impl CorrectedSet {
         self.opened(OutputFolder::unlocked(&self.root), State::load(&self.root)?, image)
     }
 
-    /// Opens the data set for a change of an image.
-    fn open_locked(&self, folder: OutputFolder, image: &SetImage) -> Result<Opened> {
-        let state = State::open(&folder)?;
-        state.recover(&OutputFolder::FOLDERS)?;
-        self.opened(folder, state, Some(image))
-    }
-
     fn opened(&self, folder: OutputFolder, state: State, image: Option<&SetImage>) -> Result<Opened> {
         let contents = self.contents(&state)?;
         let classes = ClassMap::from_names(&self.classes);
@@ -265,7 +258,9 @@ impl CorrectedSet {
         let folder = OutputFolder::open_existing(&self.root)?;
         let current = self.current()?;
         let image = &current.current_image(image)?;
-        let mut opened = current.open_locked(folder, image)?;
+        let state = State::open(&folder)?;
+        state.recover(&OutputFolder::FOLDERS)?;
+        let mut opened = current.opened(folder, state, Some(image))?;
         let instances = &with_boxes_of_masks(image, instances)?;
         if opened.is_coco() {
             return current.save_in_coco(opened, image, version, instances);

@@ -174,7 +174,7 @@ impl State {
     pub fn note(&mut self, file: &str, hash: Option<String>, meaning: Meaning) {
         let entry = FileEntry { file: file.into(), before: hash.clone(), hash, meaning };
         self.files.insert(file.into(), entry.clone());
-        if self.log.is_on_disk() {
+        if self.log.file.is_some() {
             self.staged.push(Staged { entry, part: None });
         }
     }

@@ -73,7 +73,7 @@ impl Entry {
 
 /// An open journal.
 pub(crate) struct Journal {
-    log: Log,
+    pub log: Log,
     /// The images and their last lines, by name.
     pub entries: BTreeMap<String, Entry>,
     /// Number of classes in the settings.
@@ -191,11 +191,6 @@ impl Journal {
         let line = self.write_line(record)?;
         remember(&mut self.entries, record, line);
         Ok(())
-    }
-
-    /// Length of all complete lines, in bytes.
-    pub fn length(&self) -> u64 {
-        self.log.length
     }
 
     /// The names of the images whose split is on record, and whether it is for validation.

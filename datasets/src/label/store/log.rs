@@ -33,7 +33,7 @@ pub(crate) struct Log {
     pub path: PathBuf,
     kind: &'static Kind,
     /// `None` if there is none yet: nothing is written then.
-    file: Option<File>,
+    pub file: Option<File>,
     /// Bytes up to the end of the last complete line that was read or written.
     pub length: u64,
 }
@@ -63,10 +63,6 @@ impl Log {
             put(out, header)?;
             events.into_iter().try_for_each(|event| put(out, &event.map_err(io::Error::other)?))
         })
-    }
-
-    pub fn is_on_disk(&self) -> bool {
-        self.file.is_some()
     }
 
     pub fn corrupt(&self, why: &str) -> Error {

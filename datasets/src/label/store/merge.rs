@@ -39,7 +39,7 @@ impl Part {
             return refuse("it is not a shard but a whole data set");
         }
         let (journal, settings) = Journal::open_existing(&journal_path(&folder.root))?;
-        if contents.written == 0 || contents.written != journal.length() {
+        if contents.written == 0 || contents.written != journal.log.length {
             return refuse("it is not finished; finish this shard first");
         }
         state.recover(&OutputFolder::FOLDERS)?;

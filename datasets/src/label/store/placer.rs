@@ -169,7 +169,7 @@ impl Placer {
             let saved = SavedLabels { is_merged: false, ..saved.clone() };
             let text =
                 serde_json::to_string(&saved).map_err(|e| Error::new(ErrorKind::Internal, e.to_string()))?;
-            labels.push(format!("{COCO_FILE} {}", hash_of_bytes(&text)));
+            labels.push(format!("{COCO_FILE} {}", hash_of_bytes(text)));
         }
         Ok(labels)
     }

@@ -95,7 +95,7 @@ impl State {
     /// As [`load`](Self::load).
     pub fn open(folder: &OutputFolder) -> Result<Self> {
         let (mut state, is_earlier) = Self::load_with(&folder.root, true)?;
-        if !state.log.is_on_disk() {
+        if state.log.file.is_none() {
             state.start()?;
         }
         if is_earlier {
@@ -114,7 +114,7 @@ impl State {
         };
         let mut state = Self::new(root, file);
         let is_earlier = earlier::is_there(root);
-        if state.log.is_on_disk() {
+        if state.log.file.is_some() {
             state.read()?;
         } else if is_earlier {
             earlier::events(root)?

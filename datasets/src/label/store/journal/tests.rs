@@ -25,10 +25,10 @@ fn complete_lines_survive_a_cut_at_any_byte() {
     let settings = json!({"confidence": 0.3});
     let mut journal = Journal::open(&path, &settings).expect("a new journal");
     let names = ["a", "b/c", "d"];
-    let mut ends = vec![journal.length()];
+    let mut ends = vec![journal.log.length];
     for name in names {
         journal.append(&record(name, 5)).expect("there is room");
-        ends.push(journal.length());
+        ends.push(journal.log.length);
     }
     drop(journal);
     let whole = std::fs::read(&path).expect("it was written");
@@ -72,10 +72,10 @@ fn a_damaged_line_is_an_error_that_names_it_unless_it_is_the_last() {
     let path = folder.path().join("journal");
     let settings = json!({});
     let mut journal = Journal::open(&path, &settings).expect("a new journal");
-    let mut ends = vec![journal.length()];
+    let mut ends = vec![journal.log.length];
     for name in ["a", "b", "c"] {
         journal.append(&record(name, 5)).expect("there is room");
-        ends.push(journal.length());
+        ends.push(journal.log.length);
     }
     drop(journal);
     let whole = std::fs::read(&path).expect("it was written");
