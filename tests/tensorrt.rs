@@ -112,11 +112,12 @@ mod with_tensorrt {
 
         let cancellation = Cancellation::new();
         let new = shop.path("new");
-        let outcome = build(for_ada()).with_cancellation(cancellation.clone()).run(&new, &mut |event| {
-            if let BuildEvent::Building { graph: ModelGraph::EncoderDecoder, .. } = event {
-                cancellation.cancel();
-            }
-        });
+        let outcome =
+            EngineBuild { cancellation: cancellation.clone(), ..build(for_ada()) }.run(&new, &mut |event| {
+                if let BuildEvent::Building { graph: ModelGraph::EncoderDecoder, .. } = event {
+                    cancellation.cancel();
+                }
+            });
         assert_eq!(outcome.err().map(|e| e.kind()), Some(ErrorKind::Cancelled));
         assert!(!new.exists(), "{new:?} was left behind");
     }

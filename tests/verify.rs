@@ -119,7 +119,8 @@ fn failures_name_the_replaced_graph() {
         (ModelGraph::Backbone, tensor::FPN[2], None),
         (ModelGraph::EncoderDecoder, tensor::LOGITS, Some(tensor::FPN[2])),
     ] {
-        let report = check(&verification, &Candidate::of_graphs(&other, &engine, &[graph]));
+        let report =
+            check(&verification, &Candidate { model: &other, factory: &engine, graphs: vec![graph] });
         assert!(report.failures.iter().any(|failure| failure.output == wrong), "{}", table(&report));
         let of =
             |name: &str| report.outputs.iter().find(|output| output.output == name).map(|one| one.cosine);

@@ -46,10 +46,10 @@ pub use find::{find_images, list_images};
 pub(crate) use formats::yolo_line::parse_labels;
 pub use images::{FoundImage, ImageFile, ImageSet, Shard, VideoFrame};
 pub use record::LabelledInstance;
-pub use run::{LabelEvent, LabelJob, SPILL_BYTES};
+pub use run::{LabelEvent, LabelJob, OnEvent, SPILL_BYTES};
 pub use settings::{DataSetOptions, Format, ImageMode, LabelSettings, Tracking};
 pub use source::open_image;
-pub use store::{ClassCount, Existing, Summary, data_set_around, merge};
+pub use store::{CheckCancelled, ClassCount, Existing, Summary, data_set_around, merge};
 #[cfg(feature = "test-support")]
 #[doc(hidden)]
 pub use store::{check_journal, check_state};

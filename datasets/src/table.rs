@@ -31,6 +31,12 @@ pub fn row<C: Into<String>>(name: &str, cells: impl IntoIterator<Item = C>) -> V
     std::iter::once(printable(name)).chain(cells.into_iter().map(Into::into)).collect()
 }
 
+/// The first `most` of some names, and how many more there are.
+pub(crate) fn some(names: &[&str], most: usize) -> String {
+    let more = if names.len() > most { format!(" and {} more", names.len() - most) } else { String::new() };
+    format!("{}{more}", names[..names.len().min(most)].join(", "))
+}
+
 /// The text without control characters.
 pub fn printable(text: &str) -> String {
     text.chars().map(|letter| if letter.is_control() { '\u{FFFD}' } else { letter }).collect()

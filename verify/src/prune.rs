@@ -62,11 +62,8 @@ pub enum Objective {
 
 impl fmt::Display for Objective {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Features => "features",
-            Self::Detections => "detections",
-            Self::DetectionsPerMs => "detections-per-ms",
-        })
+        // The name that reports have.
+        self.serialize(f)
     }
 }
 
@@ -244,7 +241,7 @@ impl Search<'_, '_> {
         let importance = units.alone.iter().zip(&alone).map(|(unit, found)| Importance {
             unit: *unit,
             effect: Effect::of(found),
-            saved_ms: times.of(&unit.branches(), self.subject.global_blocks()),
+            saved_ms: times.of(&unit.branches(), self.subject.global_blocks),
         });
         let importance = importance.collect();
 
@@ -288,7 +285,7 @@ impl Search<'_, '_> {
     /// The times of the parts: those in the journal, else those of the whole model on all images.
     fn measure_times(&mut self, needs_detections: bool) -> Result<PartTimes> {
         self.begin_stage("the whole model".into(), 1);
-        if let Some(times) = self.journal.times() {
+        if let Some(times) = self.journal.times {
             return Ok(times);
         }
         let mut found = 0;
@@ -329,7 +326,7 @@ impl Search<'_, '_> {
             }
             let branches = units[unit].branches();
             let weight = match self.options.objective {
-                Objective::DetectionsPerMs => times.weight(&branches, self.subject.global_blocks()),
+                Objective::DetectionsPerMs => times.weight(&branches, self.subject.global_blocks),
                 _ => 1.0,
             };
             let mut sum = [0.0; 2];
@@ -387,8 +384,9 @@ impl Search<'_, '_> {
 
     /// The time of the backbone without these branches.
     fn backbone_ms(&self, times: &PartTimes, removed: &BTreeSet<MaskedBranch>) -> f64 {
-        let kept: Vec<_> = self.subject.branches().iter().filter(|b| !removed.contains(b)).copied().collect();
-        times.embedding_ms + times.of(&kept, self.subject.global_blocks()) + times.neck_ms
+        let kept: Vec<_> =
+            self.subject.chain.branches.iter().filter(|b| !removed.contains(b)).copied().collect();
+        times.embedding_ms + times.of(&kept, self.subject.global_blocks) + times.neck_ms
     }
 }
 

@@ -38,9 +38,9 @@ pub use truth::TruthBox;
 use ocelli::Mask;
 use ocelli::image::Image;
 use ocelli::{Error, ErrorKind, Result};
-use pixels::Pixels;
+use pixels::{Pixels, blend};
 use random::Random;
-use sprite::Sprite;
+use sprite::{Sprite, VISIBLE};
 
 /// A pixel belongs to a pictogram if its opacity is above this.
 const OPAQUE: f32 = 127.0 / 255.0;
@@ -145,11 +145,6 @@ impl SceneGenerator {
         Ok(Self { seed, options, pictograms })
     }
 
-    /// The options.
-    pub fn options(&self) -> &SceneOptions {
-        &self.options
-    }
-
     /// Draws the scene with this index.
     pub fn scene(&self, index: u64) -> Scene {
         let mut random = Random::new(self.seed, index);
@@ -194,16 +189,16 @@ fn check_size(width: u32, height: u32) -> Result<()> {
 
 /// Scales a pictogram to `size`, mirrors and rotates it at random, and crops it to its clearly visible part.
 fn prepare(random: &mut Random, pictogram: &Sprite, size: u32) -> Option<Sprite> {
-    let ratio = f64::from(size) / pictogram.width().max(pictogram.height()) as f64;
+    let ratio = f64::from(size) / pictogram.width.max(pictogram.height) as f64;
     let scaled = |side: usize| ((side as f64 * ratio) as usize).max(6);
-    let mut sprite = pictogram.resized(scaled(pictogram.width()), scaled(pictogram.height()));
+    let mut sprite = pictogram.resized(scaled(pictogram.width), scaled(pictogram.height));
     if random.chance(0.5) {
         sprite = sprite.mirrored();
     }
     if random.chance(0.5) {
         sprite = sprite.turned(random.uniform(-20.0, 20.0));
     }
-    sprite.cropped()
+    sprite.trimmed(VISIBLE)
 }
 
 /// An image with the pictograms that were drawn on it.
@@ -223,8 +218,8 @@ struct Placed {
 impl Drawing {
     /// Draws a pictogram at a position where it covers little of the others. Up to an eighth of it may be outside the image.
     fn place(&mut self, random: &mut Random, sprite: &Sprite, kind: usize) {
-        let [width, height] = [self.pixels.width(), self.pixels.height()].map(i64::from);
-        let [w, h] = [sprite.width(), sprite.height()].map(|side| side as i64);
+        let [width, height] = [self.pixels.width, self.pixels.height].map(i64::from);
+        let [w, h] = [sprite.width, sprite.height].map(|side| side as i64);
         // Both limits are rounded down, as in the reference.
         let range = |side: i64, whole: i64| ((-side).div_euclid(8), whole - side + side.div_euclid(8));
         let ((left, right), (above, below)) = (range(w, width), range(h, height));
@@ -248,8 +243,8 @@ impl Drawing {
         for y in y1..y2 {
             for x in x1..x2 {
                 let color = sprite.pixel((x - left) as usize, (y - top) as usize);
-                let at = (y * i64::from(self.pixels.width()) + x) as usize;
-                self.pixels.blend(at, color);
+                let at = (y * i64::from(self.pixels.width) + x) as usize;
+                blend(&mut self.pixels.data[at * 3..at * 3 + 3], color);
                 if color[3] > OPAQUE {
                     self.owners[at] = owner;
                 }
@@ -258,7 +253,7 @@ impl Drawing {
     }
 
     fn finish(self) -> Scene {
-        let (width, height) = (self.pixels.width(), self.pixels.height());
+        let (width, height) = (self.pixels.width, self.pixels.height);
         let objects = self.placed.iter().zip(1u32..).filter_map(|(placed, owner)| {
             let [left, top, right, bottom] = placed.area.map(|edge| edge as u32);
             let rows = self.owners.chunks_exact(width as usize);

@@ -109,11 +109,6 @@ impl<'c> Candidate<'c> {
     pub fn of_model(model: &'c Model, factory: &'c EngineFactory) -> Self {
         Self { model, factory, graphs: ModelGraph::all_of(model.manifest()) }
     }
-
-    /// Some graphs of a model.
-    pub fn of_graphs(model: &'c Model, factory: &'c EngineFactory, graphs: &[ModelGraph]) -> Self {
-        Self { model, factory, graphs: graphs.to_vec() }
-    }
 }
 
 /// A reference's outputs for random and drawn inputs, to compare candidates with.
@@ -211,9 +206,6 @@ impl Verification {
                 detections.add(input, expected, found)?;
             }
         }
-        let (outputs, mut failures) = outputs.finish();
-        let (detections, more) = detections.finish();
-        failures.extend(more);
         Ok(VerificationReport {
             reference: self.factory.description(),
             candidate: candidate.factory.description(),
@@ -222,15 +214,10 @@ impl Verification {
             seed: self.options.seed,
             random_inputs: self.options.random_inputs,
             scenes: self.options.scenes,
-            outputs,
-            detections,
-            failures,
+            outputs: outputs.outputs,
+            detections: detections.report,
+            failures: [outputs.failures, detections.failures].concat(),
         })
-    }
-
-    /// The options it was made with.
-    pub fn options(&self) -> &VerificationOptions {
-        &self.options
     }
 
     fn post_processing(&self) -> PostProcessOptions {

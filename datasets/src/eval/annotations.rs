@@ -11,52 +11,36 @@ use serde::{Deserialize, Deserializer};
 /// The parts of an annotation file that are evaluated.
 #[derive(Deserialize)]
 pub(super) struct File {
-    #[serde(default)]
     images: Option<Vec<ImageEntry>>,
-    #[serde(default)]
     annotations: Option<Vec<Entry>>,
-    #[serde(default)]
     categories: Option<Vec<CategoryEntry>>,
 }
 
 #[derive(Deserialize)]
 struct ImageEntry {
-    #[serde(default)]
     id: Option<Scalar>,
-    #[serde(default)]
     file_name: Option<Scalar>,
-    #[serde(default)]
     width: Option<Scalar>,
-    #[serde(default)]
     height: Option<Scalar>,
 }
 
 #[derive(Deserialize)]
 struct CategoryEntry {
-    #[serde(default)]
     id: Option<Scalar>,
-    #[serde(default)]
     name: Option<Scalar>,
 }
 
 /// An annotation or a result.
 #[derive(Deserialize)]
 pub(super) struct Entry {
-    #[serde(default)]
     id: Option<Scalar>,
-    #[serde(default)]
     image_id: Option<Scalar>,
-    #[serde(default)]
     category_id: Option<Scalar>,
     #[serde(default, deserialize_with = "four_numbers")]
     bbox: Option<[f64; 4]>,
-    #[serde(default)]
     area: Option<Scalar>,
-    #[serde(default)]
     iscrowd: Option<Scalar>,
-    #[serde(default)]
     segmentation: Option<Outline>,
-    #[serde(default)]
     score: Option<Scalar>,
 }
 

@@ -51,20 +51,11 @@ impl ExemplarMasks {
         )
     }
 
-    /// Adds an image: its instances, and the detections for their [`prompts`](Self::prompts), with masks.
-    ///
-    /// # Errors
-    /// [`Mismatch`](ocelli::ErrorKind::Mismatch) if the masks have different sizes.
-    pub fn add(&mut self, instances: &[Instance], found: &[Detection]) -> Result<()> {
-        self.record(&Self::ious(instances, found)?);
-        Ok(())
-    }
-
     /// The mask IoU of each instance in an image, with the id of its category, from the detections for the
     /// [`prompts`](Self::prompts); `None` without a mask.
     ///
     /// # Errors
-    /// As [`add`](Self::add).
+    /// [`Mismatch`](ocelli::ErrorKind::Mismatch) if the masks have different sizes.
     pub fn ious(instances: &[Instance], found: &[Detection]) -> Result<Vec<(u64, Option<f64>)>> {
         let masks = instances.iter().enumerate().map(|(class, instance)| {
             let overlap = |detection: &&Detection| detection.bbox.iou(&instance.bbox);
@@ -82,7 +73,7 @@ impl ExemplarMasks {
     /// The same for the masks of their [`objects`](Self::objects).
     ///
     /// # Errors
-    /// As [`add`](Self::add).
+    /// As [`ious`](Self::ious).
     pub fn ious_of_masks<'m>(
         instances: &[Instance],
         masks: impl IntoIterator<Item = &'m Mask>,

@@ -9,7 +9,7 @@ use ocelli::{Error, ErrorKind, Image, Result};
 use ocelli_export::read_text;
 use serde::Deserialize;
 
-use super::labelled::{annotation, category, data_set};
+use super::labelled::{annotation, category, data_set, unreadable};
 use crate::label::{all_labels, find_images, parse_labels};
 
 /// The ground truth that a folder or a `data.yaml` names.
@@ -57,7 +57,7 @@ const VOC_FOLDERS: [&str; 3] = ["", "voc", "VOC2012"];
 const CLASS_FILES: [&str; 4] = ["classes.txt", "labels/classes.txt", "obj.names", "labels.txt"];
 
 fn refuse(path: &Path, why: &str) -> Error {
-    Error::new(ErrorKind::InvalidArgument, format!("cannot read the annotations, {}: {why}", path.display()))
+    unreadable(ErrorKind::InvalidArgument, path, why)
 }
 
 /// Finds the format of a folder, or of the folder of a `data.yaml`, and reads it.
@@ -292,10 +292,8 @@ fn voc(folder: &Path) -> Result<FolderTruth> {
     let mut names = Vec::new();
     let mut folders = vec![whole.clone()];
     while let Some(below) = folders.pop() {
-        let part = hotcoco::convert::voc_to_coco(&below).map_err(|e| {
-            let message = format!("cannot read the annotations, {}: {e}", below.display());
-            Error::new(ErrorKind::InvalidData, message).with_source(e)
-        })?;
+        let part = hotcoco::convert::voc_to_coco(&below)
+            .map_err(|e| unreadable(ErrorKind::InvalidData, &below, &e).with_source(e))?;
         let name_of =
             |id: u64| part.categories.iter().find(|known| known.id == id).map(|known| known.name.clone());
         let first = dataset.images.len() as u64;

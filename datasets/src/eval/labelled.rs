@@ -1,12 +1,14 @@
 //! Labels that a person corrected in a data set of `ocelli label`, in place of those that COCO's file has.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::path::Path;
 
 use hotcoco::types::{Annotation, Category, Dataset, Image, Segmentation};
 use ocelli::{Error, ErrorKind, Result};
 
 use crate::label::{AllLabels, LabelledInstance, all_labels, data_set_around, is_changed};
+use crate::table::some;
 
 /// A box is the same if no edge is further away: YOLO's files have six decimals.
 const SAME: f64 = 0.05;
@@ -30,13 +32,12 @@ pub(super) fn correct(dataset: &mut Dataset, path: &Path) -> Result<Option<Strin
     let files: Vec<&str> = corrected.iter().map(|image| &*image.label_file).collect();
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     if is_changed(&root, &name)? {
-        let message = format!(
-            "cannot read the annotations, {}: a person changed it, and label files as well ({}); evaluate against one of them: \
-             move {name} away, or name its copy in another folder",
-            path.display(),
-            some(&files)
+        let why = format!(
+            "a person changed it, and label files as well ({}); evaluate against one of them: move {name} away, or name its copy \
+             in another folder",
+            some(&files, NAMED)
         );
-        return Err(Error::new(ErrorKind::Mismatch, message));
+        return Err(unreadable(ErrorKind::Mismatch, path, why));
     }
     let categories = category_ids(&all, &dataset.categories);
     let ids: HashMap<&str, u64> = dataset.images.iter().map(|image| (&*image.file_name, image.id)).collect();
@@ -64,7 +65,7 @@ pub(super) fn correct(dataset: &mut Dataset, path: &Path) -> Result<Option<Strin
         "{}: the labels of {} images are those that a person corrected in {}",
         path.display(),
         files.len(),
-        some(&files)
+        some(&files, NAMED)
     )))
 }
 
@@ -90,6 +91,11 @@ pub(super) fn data_set(all: &AllLabels, root: &Path, path: &Path) -> Result<Data
     Ok(dataset)
 }
 
+/// The error for annotations that cannot be read.
+pub(super) fn unreadable(kind: ErrorKind, path: &Path, why: impl fmt::Display) -> Error {
+    Error::new(kind, format!("cannot read the annotations, {}: {why}", path.display()))
+}
+
 pub(super) fn category(id: u64, name: String) -> Category {
     Category { id, name, ..Category::default() }
 }
@@ -108,22 +114,16 @@ fn check_elsewhere(all: &AllLabels, path: &Path) -> Result<()> {
         return Ok(());
     }
     let files: Vec<&str> = all.elsewhere.iter().map(String::as_str).collect();
-    let message = format!(
-        "cannot read the annotations, {}: a person corrected labels in {}, which it does not have; to evaluate against them name \
-         the folder of Pascal VOC, or correct the labels in YOLO's files",
-        path.display(),
-        some(&files)
+    let why = format!(
+        "a person corrected labels in {}, which it does not have; to evaluate against them name the folder of Pascal VOC, or \
+         correct the labels in YOLO's files",
+        some(&files, NAMED)
     );
-    Err(Error::new(ErrorKind::Mismatch, message))
+    Err(unreadable(ErrorKind::Mismatch, path, why))
 }
 
 /// The ids of the classes in COCO's file.
 fn category_ids(all: &AllLabels, categories: &[Category]) -> Vec<u64> {
     let of_name = |name: &String| categories.iter().find(|known| known.name == *name).map(|known| known.id);
     (1..).zip(&all.classes).map(|(id, name)| of_name(name).unwrap_or(id)).collect()
-}
-
-fn some(files: &[&str]) -> String {
-    let more = if files.len() > NAMED { format!(" and {} more", files.len() - NAMED) } else { String::new() };
-    format!("{}{more}", files[..files.len().min(NAMED)].join(", "))
 }

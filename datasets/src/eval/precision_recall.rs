@@ -122,9 +122,8 @@ fn mask_of(one: &Annotation) -> Result<Option<Mask>> {
     rle.as_ref().map(|rle| Mask::from_run_lengths(&rle.counts, rle.w, rle.h)).transpose()
 }
 
-fn bbox_of(one: &Annotation, mask: Option<&Mask>) -> Option<BoundingBox> {
-    match one.bbox {
-        Some(ltwh) => Some(BoundingBox::from_ltwh(ltwh.map(|value| value as f32))),
-        None => mask.and_then(Mask::bounding_box),
-    }
+/// The box of an annotation, or else that of its mask.
+pub(super) fn bbox_of(one: &Annotation, mask: Option<&Mask>) -> Option<BoundingBox> {
+    let annotated = one.bbox.map(|ltwh| BoundingBox::from_ltwh(ltwh.map(|value| value as f32)));
+    annotated.or_else(|| mask.and_then(Mask::bounding_box))
 }

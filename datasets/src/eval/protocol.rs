@@ -52,11 +52,8 @@ impl Protocol {
 
 impl fmt::Display for Protocol {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Practical => "practical",
-            Self::Dart => "dart",
-            Self::BoxToMask => "box-to-mask",
-        })
+        // The name that reports have.
+        self.serialize(f)
     }
 }
 
@@ -64,16 +61,12 @@ impl FromStr for Protocol {
     type Err = Error;
 
     fn from_str(name: &str) -> Result<Self, Error> {
-        match name.to_lowercase().as_str() {
-            "practical" => Ok(Self::Practical),
-            "dart" => Ok(Self::Dart),
-            "box-to-mask" => Ok(Self::BoxToMask),
-            _ => {
-                let message = format!(
-                    "protocol {name}: no such protocol; the protocols are practical, dart and box-to-mask"
-                );
-                Err(Error::new(ErrorKind::InvalidArgument, message).about("protocol"))
-            }
-        }
+        let all = [Self::Practical, Self::Dart, Self::BoxToMask];
+        all.into_iter().find(|protocol| protocol.to_string() == name.to_lowercase()).ok_or_else(|| {
+            let message = format!(
+                "protocol {name}: no such protocol; the protocols are practical, dart and box-to-mask"
+            );
+            Error::new(ErrorKind::InvalidArgument, message).about("protocol")
+        })
     }
 }

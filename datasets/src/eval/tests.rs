@@ -324,7 +324,7 @@ fn masks_of_instances_with_exemplars() {
         detection(1, square(30, 10, 5), 0.8),
         detection(2, square(0, 10, 10), 0.8),
     ];
-    masks.add(&instances, &found).expect("masks of one size");
+    masks.record(&ExemplarMasks::ious(&instances, &found).expect("masks of one size"));
     assert_eq!((masks.mask_iou, masks.instances, masks.without_mask), (Some(0.5), 3, 1));
     assert_eq!(masks.per_class, BTreeMap::from([(1, 0.75), (2, 0.0)]));
 }

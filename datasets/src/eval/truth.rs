@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use hotcoco::COCO;
-use hotcoco::types::{Annotation, Category as CocoCategory, Dataset, Image as CocoImage, Segmentation};
+use hotcoco::types::{Annotation, Dataset, Image as CocoImage, Segmentation};
 use ocelli_tracking::BoundingBox;
 use sha2::{Digest, Sha256};
 
+use super::precision_recall::bbox_of;
 use super::{annotations, folders, labelled};
 use ocelli::Mask;
 use ocelli::{Error, ErrorKind, Result};
@@ -81,12 +82,8 @@ impl Truth {
             }
             folders::FolderTruth::Labels { dataset, folder, note } => (*dataset, folder, note),
         };
-        let mut truth = Self::from_dataset(dataset).map_err(|why| {
-            Error::new(
-                ErrorKind::InvalidData,
-                format!("cannot read the annotations, {}: {why}", path.display()),
-            )
-        })?;
+        let mut truth = Self::from_dataset(dataset)
+            .map_err(|why| labelled::unreadable(ErrorKind::InvalidData, path, why))?;
         truth.folder = Some(folder);
         truth.notes.push(note);
         Ok(truth)
@@ -205,9 +202,7 @@ impl Truth {
     fn instance(&self, annotation: &Annotation) -> Instance {
         let mask = annotation.segmentation.as_ref().and_then(|_| self.coco.ann_to_rle(annotation));
         let mask = mask.and_then(|rle| Mask::from_run_lengths(&rle.counts, rle.w, rle.h).ok());
-        let from_mask = || mask.as_ref().and_then(Mask::bounding_box);
-        let annotated = annotation.bbox.map(|ltwh| BoundingBox::from_ltwh(ltwh.map(|value| value as f32)));
-        let bbox = annotated.or_else(from_mask).unwrap_or(BoundingBox::new(0.0, 0.0, 0.0, 0.0));
+        let bbox = bbox_of(annotation, mask.as_ref()).unwrap_or(BoundingBox::new(0.0, 0.0, 0.0, 0.0));
         Instance { category_id: annotation.category_id, bbox, is_crowd: annotation.iscrowd, mask }
     }
 }
@@ -283,12 +278,8 @@ pub struct TruthBuilder(Dataset);
 impl TruthBuilder {
     /// Starts without images. The categories get the ids 1, 2, 3 and so on.
     pub fn new(categories: impl IntoIterator<Item = impl Into<String>>) -> Self {
-        let named = |(index, name): (usize, String)| CocoCategory {
-            id: index as u64 + 1,
-            name,
-            ..CocoCategory::default()
-        };
-        let categories = categories.into_iter().map(Into::into).enumerate().map(named).collect();
+        let categories =
+            (1..).zip(categories).map(|(id, name)| labelled::category(id, name.into())).collect();
         Self(Dataset { categories, ..Dataset::default() })
     }
 

@@ -52,13 +52,9 @@ pub fn evaluate(truth: &[PathBuf], predictions: &Path) -> Result<VideoReport> {
     };
     let format = VideoFormat::of(first)?;
     if truth.len() > 1 && format != VideoFormat::SacoImages {
-        let message = format!(
-            "{}: {} has one file or folder of ground truth, {} are given",
-            first.display(),
-            format.name(),
-            truth.len()
-        );
-        return Err(Error::new(ErrorKind::InvalidArgument, message));
+        let (name, count) = (format.name(), truth.len());
+        let why = format!("{name} has one file or folder of ground truth, {count} are given");
+        return Err(Error::new(ErrorKind::InvalidArgument, why).at(first));
     }
     let report = match format {
         VideoFormat::Mot => mot::evaluate(first, predictions),

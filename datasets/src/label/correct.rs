@@ -13,7 +13,7 @@ use ocelli::{BoundingBox, Error, ErrorKind, Result};
 
 use crate::label::disk;
 use crate::label::formats::yolo_line::{self, Line};
-use crate::label::hash::hash_of_text;
+use crate::label::hash::hash_of_bytes;
 use crate::label::images::{ImageSet, image_id};
 use crate::label::record::LabelledInstance;
 use crate::label::settings::Format;
@@ -71,6 +71,9 @@ pub struct Labels {
     pub added: usize,
 }
 
+const NOT_LABELLED: &str = "it is not labelled any more";
+const CHANGED: &str = "they changed meanwhile; load the image again, and repeat the correction";
+
 /// An open data set.
 struct Opened {
     folder: OutputFolder,
@@ -84,9 +87,7 @@ impl CorrectedSet {
     /// [`ErrorKind::InvalidArgument`] if the folder is none, one with neither YOLO's label files nor `annotations.json`, or one
     /// of COCO alone that another program changed; [`ErrorKind::InvalidData`] if its state is corrupt.
     pub fn open(root: &Path) -> Result<Self> {
-        let refuse = |why: &str| {
-            Err(Error::new(ErrorKind::InvalidArgument, format!("gallery, {}: {why}", root.display())))
-        };
+        let refuse = |why: &str| Err(of_gallery(ErrorKind::InvalidArgument, root, why));
         if !root.join(STATE_FOLDER).is_dir() {
             return refuse(if root.is_dir() {
                 "it is not a labelled data set; label the images first, and name the folder of the labels"
@@ -95,7 +96,7 @@ impl CorrectedSet {
             });
         }
         let mut set = Self { root: root.to_owned(), ..Self::default() };
-        if State::load(root)?.contents().is_none() {
+        if State::load(root)?.contents.is_none() {
             return refuse("its labelling has not started; run the command that labels it first");
         }
         let contents = set.read()?;
@@ -126,7 +127,7 @@ impl CorrectedSet {
         let (journal, settings) = Journal::open_existing(&path)?;
         let classes = classes_of(&settings).unwrap_or_default();
         let mut images = Vec::new();
-        for (name, entry) in journal.entries() {
+        for (name, entry) in &journal.entries {
             let Some(record) = journal.read_labelled(entry)? else { continue };
             images.push(SetImage {
                 id: image_id(name),
@@ -146,12 +147,10 @@ impl CorrectedSet {
 
     /// What the data set has, which is not known from the start of a restart until it labels.
     fn contents(&self, state: &State) -> Result<Contents> {
-        state.contents().cloned().ok_or_else(|| {
-            let message = format!(
-                "gallery, {}: a restart of the data set was stopped; run its command again, and load the image again",
-                self.root.display()
-            );
-            Error::new(ErrorKind::Mismatch, message)
+        state.contents.clone().ok_or_else(|| {
+            let why =
+                "a restart of the data set was stopped; run its command again, and load the image again";
+            of_gallery(ErrorKind::Mismatch, &self.root, why)
         })
     }
 
@@ -202,10 +201,7 @@ impl CorrectedSet {
 
     /// The same image in the data set as it is now.
     fn current_image(&self, image: &SetImage) -> Result<SetImage> {
-        self.image(&image.id).cloned().ok_or_else(|| {
-            let message = format!("labels of {}: it is not labelled any more", image.name);
-            Error::new(ErrorKind::Mismatch, message)
-        })
+        self.image(&image.id).cloned().ok_or_else(|| refusal(image, NOT_LABELLED))
     }
 
     /// Identifies labels of an image: the classes that their ids mean, the picture that they describe and the one that is shown,
@@ -213,24 +209,12 @@ impl CorrectedSet {
     fn version(&self, image: &SetImage, text: &str) -> String {
         let classes = self.classes.join("\n");
         let (size, described, shown) = ((image.width, image.height), image.picture, self.file_version(image));
-        hash_of_text(&format!("{classes}\n\n{size:?} {described:?} {shown:?}\n{text}"))
+        hash_of_bytes(format!("{classes}\n\n{size:?} {described:?} {shown:?}\n{text}"))
     }
 
     /// Opens the data set to read from it, while another process may write to it.
     fn peek(&self, image: Option<&SetImage>) -> Result<Opened> {
         self.opened(OutputFolder::unlocked(&self.root), State::load(&self.root)?, image)
-    }
-
-    /// Locks the data set for a change. What it has is to be read after this.
-    fn lock(&self) -> Result<OutputFolder> {
-        OutputFolder::open_existing(&self.root)
-    }
-
-    /// Opens the data set for a change of an image.
-    fn open_locked(&self, folder: OutputFolder, image: &SetImage) -> Result<Opened> {
-        let state = State::open(&folder)?;
-        state.recover(&OutputFolder::FOLDERS)?;
-        self.opened(folder, state, Some(image))
     }
 
     fn opened(&self, folder: OutputFolder, state: State, image: Option<&SetImage>) -> Result<Opened> {
@@ -270,10 +254,13 @@ impl CorrectedSet {
     /// or line and for a box without area; [`ErrorKind::Io`] if another process is writing to the data set. Nothing is
     /// changed then.
     pub fn save(&self, image: &SetImage, version: &str, instances: &[LabelledInstance]) -> Result<Labels> {
-        let folder = self.lock()?;
+        // What the data set has is read once it is locked.
+        let folder = OutputFolder::open_existing(&self.root)?;
         let current = self.current()?;
         let image = &current.current_image(image)?;
-        let mut opened = current.open_locked(folder, image)?;
+        let state = State::open(&folder)?;
+        state.recover(&OutputFolder::FOLDERS)?;
+        let mut opened = current.opened(folder, state, Some(image))?;
         let instances = &with_boxes_of_masks(image, instances)?;
         if opened.is_coco() {
             return current.save_in_coco(opened, image, version, instances);
@@ -283,13 +270,13 @@ impl CorrectedSet {
         for (number, (file, format)) in opened.files(image)?.into_iter().enumerate() {
             let text = opened.text(&file)?.0;
             if number == 0 && current.version(image, &text) != version {
-                return Err(changed_meanwhile(image));
+                return Err(refusal(image, CHANGED));
             }
             let lines = Line::parse_all(&text, size).map_err(|why| wrong_line(&file, &why))?;
             files.push((file, format, lines));
         }
         let lines = files.first().into_iter().flat_map(|(.., lines)| lines);
-        let before: Vec<_> = lines.map(|line| (line.class(), line.bbox())).collect();
+        let before: Vec<_> = lines.map(|line| (line.class, line.bbox)).collect();
         current.check(image, instances, &before)?;
         let changed: Vec<(String, Format, String)> = {
             let first = files.first().map(|(.., lines)| lines.clone()).unwrap_or_default();
@@ -372,7 +359,7 @@ impl Opened {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(String::new()),
             text => text.map_err(|e| Error::io("cannot read the labels", path, e)),
         };
-        let mut text = read(&self.folder.root().join(file))?;
+        let mut text = read(&self.folder.root.join(file))?;
         let proposed = self.placer.proposal_for(file).map_or(Ok(String::new()), |path| read(&path))?;
         if !proposed.is_empty() && !text.is_empty() && !text.ends_with('\n') {
             text.push('\n');
@@ -406,7 +393,7 @@ impl Opened {
     fn write(&mut self, files: Vec<(String, Format, String)>) -> Result<()> {
         let mut meant = Vec::with_capacity(files.len());
         for (file, format, text) in files {
-            self.placer.create_folder_of(&self.folder.root().join(&file))?;
+            self.placer.create_folder_of(&self.folder.root.join(&file))?;
             meant.push((file, self.placer.meaning(Some(format)), text));
         }
         self.placer.state.write_for_person(meant)
@@ -433,12 +420,14 @@ fn with_boxes_of_masks(image: &SetImage, instances: &[LabelledInstance]) -> Resu
     instances.iter().enumerate().map(with_box).collect()
 }
 
-fn changed_meanwhile(image: &SetImage) -> Error {
-    let message = format!(
-        "labels of {}: they changed meanwhile; load the image again, and repeat the correction",
-        image.name
-    );
-    Error::new(ErrorKind::Mismatch, message)
+/// The error for a data set that cannot be corrected.
+fn of_gallery(kind: ErrorKind, path: &Path, why: &str) -> Error {
+    Error::new(kind, format!("gallery, {}: {why}", path.display()))
+}
+
+/// The error for labels that are not those that the person saw.
+fn refusal(image: &SetImage, why: &str) -> Error {
+    Error::new(ErrorKind::Mismatch, format!("labels of {}: {why}", image.name))
 }
 
 fn wrong_line(file: &str, why: &str) -> Error {

@@ -139,11 +139,11 @@ impl Place {
                 meanwhile();
                 let seen = Seen { file: &file, identity, found, first, classes: classes.clone(), device: 0 };
                 if let Err(stop) = job.finish_image(seen, &mut |_| Ok(())) {
-                    return job.stopped().and(Err(stop));
+                    return job.data.stopped().and(Err(stop));
                 }
             }
         }
-        job.stopped()?;
+        job.data.stopped()?;
         job.finish(&mut || Ok(()))
     }
 

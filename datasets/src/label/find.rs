@@ -163,7 +163,7 @@ impl Search {
             frame: None,
         };
         self.found.extend(tar.names().map(image));
-        if tar.problem().is_some() {
+        if tar.problem.is_some() {
             self.found.push(FoundImage { path, relative, frame: None });
         }
         Ok(())

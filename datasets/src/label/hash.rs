@@ -35,12 +35,8 @@ pub(crate) fn hash_on_disk(path: &Path) -> Result<Option<String>> {
     hash_of_file(path).map_err(|e| Error::io("cannot read", path, e))
 }
 
-/// The hash of a text as the record has it.
-pub(crate) fn hash_of_text(text: &str) -> String {
-    hash_of_bytes(text.as_bytes())
-}
-
-pub(crate) fn hash_of_bytes(bytes: &[u8]) -> String {
+/// The hash of a content, as that of a file which has it.
+pub(crate) fn hash_of_bytes(bytes: impl AsRef<[u8]>) -> String {
     hex(&Sha256::digest(bytes))
 }
 

@@ -335,7 +335,7 @@ fn what_is_done_before_a_stop_can_be_trained_on() {
     let identity = crate::label::source::identity(&file.path);
     let seen = Seen { file: &file, identity, found, first: 0, classes: vec![0], device: 0 };
     job.finish_image(seen, &mut |_| Ok(())).expect("there is room");
-    job.stopped().expect("there is room");
+    job.data.stopped().expect("there is room");
     assert!(place.read("set/data.yaml").is_some() && place.read("set/classes.txt").is_some());
 }
 

@@ -12,6 +12,7 @@ use crate::label::disk::{self, resumable};
 use crate::label::images::{hash_of, image_id};
 use crate::label::record::Record;
 use crate::label::source::open_image;
+use crate::label::store::CheckCancelled;
 use ocelli::Detection;
 use ocelli::draw::Annotator;
 use ocelli::{Error, Image, Result};
@@ -105,7 +106,7 @@ impl Review {
         root: &Path,
         classes: &[Arc<str>],
         read: &dyn Fn(&str) -> Result<Option<Record>>,
-        check_cancelled: &mut dyn FnMut() -> Result<()>,
+        check_cancelled: &mut CheckCancelled<'_>,
     ) -> Result<Vec<PathBuf>> {
         let folder = root.join("review");
         disk::create_folders(&folder).map_err(|e| Error::io("cannot create the folder", &folder, e))?;
@@ -230,7 +231,7 @@ fn draw_page(
     classes: &[Arc<str>],
     read: &dyn Fn(&str) -> Result<Option<Record>>,
     annotator: &Annotator,
-    check_cancelled: &mut dyn FnMut() -> Result<()>,
+    check_cancelled: &mut CheckCancelled<'_>,
 ) -> Result<Image> {
     let rows = (images.len() as u32).div_ceil(COLUMNS);
     let columns = COLUMNS.min(images.len() as u32);
@@ -249,15 +250,12 @@ fn draw_page(
         let detections: Vec<Detection> = record
             .instances
             .iter()
-            .map(|instance| {
-                let [x1, y1, x2, y2] = instance.bbox;
-                Detection {
-                    class_id: instance.class,
-                    label: classes[instance.class].clone(),
-                    score: instance.score,
-                    bbox: BoundingBox::new(x1, y1, x2, y2),
-                    mask: record.mask(instance),
-                }
+            .map(|instance| Detection {
+                class_id: instance.class,
+                label: classes[instance.class].clone(),
+                score: instance.score,
+                bbox: BoundingBox::from(instance.bbox),
+                mask: record.mask(instance),
             })
             .collect();
         annotator.annotate(&mut image, &detections)?;

@@ -9,5 +9,5 @@ mod turns;
 
 #[cfg(test)]
 pub(in crate::label) use job::Seen;
-pub use job::{LabelEvent, LabelJob};
+pub use job::{LabelEvent, LabelJob, OnEvent};
 pub use low_memory::SPILL_BYTES;

@@ -41,14 +41,8 @@ impl Format {
 
 impl fmt::Display for Format {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Yolo => "yolo",
-            Self::YoloSeg => "yolo-seg",
-            Self::Coco => "coco",
-            Self::Voc => "voc",
-            Self::Masks => "masks",
-            Self::YoutubeVis => "youtube-vis",
-        })
+        // The name that the state of a data set has.
+        self.serialize(f)
     }
 }
 

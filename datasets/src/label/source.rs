@@ -48,15 +48,10 @@ fn member_of(path: &Path) -> Option<(Arc<TarFile>, String)> {
     tar.contains(&name).then_some((tar, name))
 }
 
-/// Size of a member and time of the last change; `None` for other paths.
-fn member_identity(path: &Path) -> Option<(u64, u64)> {
-    let (tar, name) = member_of(path)?;
-    tar.identity(&name)
-}
-
 /// Size and time of the last change of a file; zeros if they are unknown.
 pub(crate) fn identity(path: &Path) -> (u64, u64) {
-    path.metadata().map_or_else(|_| member_identity(path).unwrap_or_default(), |meta| identity_of(&meta))
+    let of_member = || member_of(path).and_then(|(tar, name)| tar.identity(&name)).unwrap_or_default();
+    path.metadata().map_or_else(|_| of_member(), |meta| identity_of(&meta))
 }
 
 /// Whether an image can be opened; opening a pipe would block.
@@ -80,7 +75,7 @@ pub(super) fn is_gone(path: &Path) -> bool {
     match tar_of(path) {
         // A tar file that is cut off may have had it.
         Some((tar, name)) => {
-            TarFile::open(tar).is_ok_and(|tar| tar.problem().is_none() && !tar.contains(&name))
+            TarFile::open(tar).is_ok_and(|tar| tar.problem.is_none() && !tar.contains(&name))
         }
         None => {
             let has_others =
@@ -103,26 +98,24 @@ const END: u64 = 64 << 10;
 
 /// A hash of the size of an image's file and of both ends of its content; `None` if it cannot be read.
 pub(super) fn content_of(path: &Path) -> Option<String> {
-    let mut ends = Vec::new();
-    let mut add = |mut file: Box<dyn ReadSeek>| -> io::Result<()> {
-        let length = file.seek(SeekFrom::End(0))?;
-        ends.extend(length.to_le_bytes());
-        for start in [0, length.saturating_sub(END)] {
-            file.seek(SeekFrom::Start(start))?;
-            file.as_mut().take(END).read_to_end(&mut ends)?;
-        }
-        Ok(())
-    };
-    let added = match tar_of(path) {
-        Some(_) => add(Box::new(io::Cursor::new(read(path).ok()?))),
-        None if path.is_file() => add(Box::new(File::open(path).ok()?)),
+    let ends = match tar_of(path) {
+        Some(_) => ends_of(io::Cursor::new(read(path).ok()?)),
+        None if path.is_file() => ends_of(File::open(path).ok()?),
         None => return None,
     };
-    added.ok().map(|()| hash_of_bytes(&ends))
+    ends.ok().map(hash_of_bytes)
 }
 
-trait ReadSeek: Read + Seek {}
-impl<T: Read + Seek> ReadSeek for T {}
+/// The size of a file, and both ends of its content.
+fn ends_of(mut file: impl Read + Seek) -> io::Result<Vec<u8>> {
+    let length = file.seek(SeekFrom::End(0))?;
+    let mut ends = length.to_le_bytes().to_vec();
+    for start in [0, length.saturating_sub(END)] {
+        file.seek(SeekFrom::Start(start))?;
+        file.by_ref().take(END).read_to_end(&mut ends)?;
+    }
+    Ok(ends)
+}
 
 /// Whether two images that can be read have the same content.
 pub(super) fn is_same(one: &Path, other: &Path) -> bool {
@@ -167,7 +160,7 @@ pub(super) fn open_regions(path: &Path) -> Result<PictureFile> {
 /// The fault of a tar file.
 fn problem_of(path: &Path) -> Result<Error> {
     let tar = TarFile::open(path)?;
-    let problem = tar.problem().unwrap_or("it was changed; run this again to label its images");
+    let problem = tar.problem.as_deref().unwrap_or("it was changed; run this again to label its images");
     let message = format!("cannot read the whole tar file, {}: {problem}", path.display());
     Ok(Error::new(ErrorKind::InvalidData, message))
 }

@@ -19,7 +19,7 @@ pub(in crate::label) mod saved;
 pub(in crate::label) mod state;
 pub(in crate::label) mod write;
 
-pub use data_set::Existing;
+pub use data_set::{CheckCancelled, Existing};
 pub(in crate::label) use data_set::{DataSet, Opening};
 pub use folder::data_set_around;
 pub(in crate::label) use folder::{Contents, OutputFolder, STATE_FOLDER, journal_path};

@@ -14,8 +14,8 @@ use ocelli::{Error, ErrorKind, Frame, Result, Source};
 use crate::label::disk;
 use crate::label::images::{FoundImage, VideoFrame, hash_of};
 use crate::label::source::identity;
-use crate::label::store::STATE_FOLDER;
 use crate::label::store::placer::is_time_of;
+use crate::label::store::{CheckCancelled, STATE_FOLDER};
 
 type Open = Box<dyn Fn() -> Result<Box<dyn Source>> + Send + Sync>;
 
@@ -47,7 +47,7 @@ impl LabelVideo {
         output: &Path,
         videos: impl IntoIterator<Item = (PathBuf, Open)>,
         every: u64,
-        check_cancelled: &mut dyn FnMut() -> Result<()>,
+        check_cancelled: &mut CheckCancelled<'_>,
     ) -> Result<Vec<Self>> {
         if every == 0 {
             return Err(Error::argument("every", 0, "1 for every frame, 10 for every tenth frame"));
@@ -82,7 +82,7 @@ impl LabelVideo {
         stem: &str,
         every: u64,
         open: Open,
-        check_cancelled: &mut dyn FnMut() -> Result<()>,
+        check_cancelled: &mut CheckCancelled<'_>,
     ) -> Result<Self> {
         let refusal = |kind: ErrorKind, why: &str| {
             Error::new(kind, format!("cannot label the video, {}: {why}", path.display()))
@@ -182,8 +182,7 @@ impl LabelVideo {
         match paths.find(|path| self.pictures.get(*path).is_some_and(|before| *before != identity(path))) {
             None => Ok(()),
             Some(path) => {
-                let message = format!("{}: it was changed meanwhile: run this again", path.display());
-                Err(Error::new(ErrorKind::InvalidData, message))
+                Err(Error::new(ErrorKind::InvalidData, "it was changed meanwhile: run this again").at(path))
             }
         }
     }

@@ -24,7 +24,7 @@ struct Prefix {
 pub(super) struct Chain {
     embedding: Box<dyn Engine>,
     engines: Vec<Box<dyn Engine>>,
-    branches: Vec<MaskedBranch>,
+    pub branches: Vec<MaskedBranch>,
     /// Of each image.
     prefixes: Vec<Prefix>,
     /// Tokens are kept where every so many branches begin; `None` keeps nothing.
@@ -57,10 +57,6 @@ impl Chain {
             embedding_ms: Vec::new(),
             runs: Vec::new(),
         })
-    }
-
-    pub fn branches(&self) -> &[MaskedBranch] {
-        &self.branches
     }
 
     /// The positions of branches.

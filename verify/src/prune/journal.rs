@@ -71,7 +71,7 @@ enum Line {
 /// An open journal.
 pub(super) struct Journal {
     lines: JsonLines,
-    times: Option<PartTimes>,
+    pub times: Option<PartTimes>,
     measurements: HashMap<(String, usize), Measurement>,
 }
 
@@ -102,10 +102,6 @@ impl Journal {
             }
         }
         Ok(journal)
-    }
-
-    pub fn times(&self) -> Option<PartTimes> {
-        self.times
     }
 
     pub fn add_times(&mut self, times: &PartTimes) -> Result<()> {

@@ -73,8 +73,8 @@ struct Reference {
 
 pub(super) struct Subject<'i> {
     images: &'i [PathBuf],
-    global_blocks: &'i [usize],
-    chain: Chain,
+    pub global_blocks: &'i [usize],
+    pub chain: Chain,
     preprocessor: ImagePreprocessor,
     /// The neck, which reads `tokens`.
     neck: Backbone,
@@ -145,14 +145,6 @@ impl<'i> Subject<'i> {
         })
     }
 
-    pub fn branches(&self) -> &[MaskedBranch] {
-        self.chain.branches()
-    }
-
-    pub fn global_blocks(&self) -> &'i [usize] {
-        self.global_blocks
-    }
-
     /// Runs the whole model on an image, unless it has; returns how many detections it has.
     pub fn reference(&mut self, image: usize) -> Result<usize> {
         if let Some(known) = &self.references[image] {
@@ -161,7 +153,7 @@ impl<'i> Subject<'i> {
         // Reading the image a second time is nothing beside a pass of the backbone.
         let decoded = Image::open(&self.images[image])?;
         let size = (decoded.width(), decoded.height());
-        let tokens = self.tokens_at(image, self.branches().len(), &BTreeSet::new())?;
+        let tokens = self.tokens_at(image, self.chain.branches.len(), &BTreeSet::new())?;
         let features = self.run_neck(tokens, size)?;
         let detections = self.decoder.decode(&self.features, &self.prompts, &mut StageTimes::default())?;
         let count = detections.len();
@@ -178,7 +170,7 @@ impl<'i> Subject<'i> {
         detections: bool,
     ) -> Result<Measurement> {
         self.reference(image)?;
-        let end = self.branches().len();
+        let end = self.chain.branches.len();
         let removed = self.chain.positions(removed.iter().copied());
         let unit = self.chain.positions(unit.iter().copied());
         let start = unit.first().copied().unwrap_or(end);
@@ -198,11 +190,8 @@ impl<'i> Subject<'i> {
             detections: found.map(|found| DetectionEffect::between(&whole.detections, &found)),
         };
         if !measured.relative_l2.is_finite() || !measured.cosine.is_finite() {
-            let message = format!(
-                "{}: the pruned backbone returned values that are infinite or NaN",
-                self.images[image].display()
-            );
-            return Err(Error::new(ErrorKind::Execution, message));
+            let why = "the pruned backbone returned values that are infinite or NaN";
+            return Err(Error::new(ErrorKind::Execution, why).at(&self.images[image]));
         }
         Ok(measured)
     }
@@ -210,7 +199,7 @@ impl<'i> Subject<'i> {
     /// The medians of all runs so far.
     pub fn times(&self) -> PartTimes {
         let of = |is_kind: &dyn Fn(MaskedBranch) -> bool| {
-            let runs = self.chain.runs.iter().filter(|(at, _)| is_kind(self.chain.branches()[*at]));
+            let runs = self.chain.runs.iter().filter(|(at, _)| is_kind(self.chain.branches[*at]));
             median(runs.map(|(_, ms)| *ms).collect())
         };
         let is_global = |branch: MaskedBranch| self.global_blocks.contains(&branch.block);

@@ -26,7 +26,7 @@ fn distance(x: f64, y: f64) -> f64 {
 }
 
 fn sides(pixels: &Pixels) -> (f64, f64) {
-    (f64::from(pixels.width()), f64::from(pixels.height()))
+    (f64::from(pixels.width), f64::from(pixels.height))
 }
 
 /// A linear or radial gradient between two colours.
@@ -86,7 +86,7 @@ fn landscape(random: &mut Random, pixels: &mut Pixels) {
         let waves = [(); 3]
             .map(|()| [random.uniform(0.01, 0.06), random.uniform(0.5, 4.0), random.uniform(0.0, 6.0)]);
         let color = [(30, 140), (90, 190), (20, 120)].map(|(low, high)| random.between(low, high) as f64);
-        let crest: Vec<f64> = (0..pixels.width())
+        let crest: Vec<f64> = (0..pixels.width)
             .map(|x| {
                 let across = f64::from(x) / width * TAU;
                 level + waves.iter().map(|[a, f, p]| a * libm::sin(across * f + p)).sum::<f64>()
@@ -94,7 +94,7 @@ fn landscape(random: &mut Random, pixels: &mut Pixels) {
             .collect();
         let crest = &crest;
         // Row by row, because hills get lighter towards the bottom.
-        for row in 0..pixels.height() {
+        for row in 0..pixels.height {
             let y = f64::from(row);
             let shade = color.map(|channel| (channel * (0.85 + 0.3 * y / height)).min(255.0));
             let area = [0.0, y, width, y];

@@ -7,7 +7,7 @@ use crate::scenes::random::Random;
 
 /// Draws one to seven shapes.
 pub(super) fn draw(random: &mut Random, pixels: &mut Pixels) {
-    let (width, height) = (f64::from(pixels.width()), f64::from(pixels.height()));
+    let (width, height) = (f64::from(pixels.width), f64::from(pixels.height));
     for _ in 0..random.between(1, 7) {
         let radius = random.uniform(0.02, 0.14) * width.min(height);
         let centre = [random.uniform(0.0, width), random.uniform(0.0, height)];

@@ -126,7 +126,7 @@ impl MovingScene {
             frame_rate,
             frames,
             next: 0,
-            background: pixels.data().to_vec(),
+            background: pixels.data,
             sizes: label_indices.iter().map(|_| OnceLock::new()).collect(),
             label_indices,
             actors,
@@ -153,11 +153,6 @@ impl MovingScene {
         };
         self.pillars = (1..=count).map(pillar).collect();
         self
-    }
-
-    /// Number of frames.
-    pub fn frame_count(&self) -> u64 {
-        self.frames
     }
 
     /// Width and height in pixels.
@@ -222,9 +217,9 @@ impl MovingScene {
     /// Calls `pixel` for every pixel inside `area` [left, top, right, bottom] that a pictogram covers, with its colour.
     pub(super) fn rasterize(&self, pose: &Pose, area: [i64; 4], mut pixel: impl FnMut(i64, i64, Color)) {
         let sprite = self.sprite(pose);
-        let scale = sprite.width().max(sprite.height()) as f64 / pose.side;
+        let scale = sprite.width.max(sprite.height) as f64 / pose.side;
         let (sin, cos) = libm::sincos(pose.degrees.to_radians());
-        let [half_width, half_height] = [sprite.width(), sprite.height()].map(|s| 0.5 * s as f64 / scale);
+        let [half_width, half_height] = [sprite.width, sprite.height].map(|s| 0.5 * s as f64 / scale);
         let reach = [
             (half_width * cos).abs() + (half_height * sin).abs() + 1.0,
             (half_width * sin).abs() + (half_height * cos).abs() + 1.0,
@@ -237,7 +232,7 @@ impl MovingScene {
         let flip = if pose.mirrored { -1.0 } else { 1.0 };
         let across = [(flip * cos * scale) as f32, (sin * scale) as f32];
         let down = [(-flip * sin * scale) as f32, (cos * scale) as f32];
-        let middle = [0.5 * sprite.width() as f32, 0.5 * sprite.height() as f32];
+        let middle = [0.5 * sprite.width as f32, 0.5 * sprite.height as f32];
         for y in top..bottom {
             let dy = (y as f64 + 0.5 - cy) as f32;
             let (u, v) = (middle[0] + down[0] * dy, middle[1] + down[1] * dy);
@@ -258,13 +253,13 @@ impl MovingScene {
             let mut shrink = 1.0;
             let sizes = (0..SIZE_COUNT).map(|_| {
                 let scaled = |side: usize| ((side as f64 * shrink).round() as usize).max(1);
-                let sprite = original.resized(scaled(original.width()), scaled(original.height()));
+                let sprite = original.resized(scaled(original.width), scaled(original.height));
                 shrink *= SHRINK;
                 sprite
             });
             sizes.collect()
         });
-        let fits = |sprite: &&Sprite| sprite.width().max(sprite.height()) as f64 >= pose.side;
+        let fits = |sprite: &&Sprite| sprite.width.max(sprite.height) as f64 >= pose.side;
         sizes.iter().rev().find(fits).unwrap_or(&sizes[0])
     }
 }

@@ -7,27 +7,15 @@ use ocelli::image::Image;
 /// An RGB image that is being drawn.
 #[derive(Clone, Debug)]
 pub(super) struct Pixels {
-    width: u32,
-    height: u32,
+    pub(super) width: u32,
+    pub(super) height: u32,
     /// [height, width, rgb]
-    data: Vec<u8>,
+    pub(super) data: Vec<u8>,
 }
 
 impl Pixels {
     pub(super) fn new(width: u32, height: u32) -> Self {
         Self { width, height, data: vec![0; width as usize * height as usize * 3] }
-    }
-
-    pub(super) fn width(&self) -> u32 {
-        self.width
-    }
-
-    pub(super) fn height(&self) -> u32 {
-        self.height
-    }
-
-    pub(super) fn data(&self) -> &[u8] {
-        &self.data
     }
 
     /// Sets each pixel to the colour at its position, truncated to integers.
@@ -60,12 +48,6 @@ impl Pixels {
                 }
             }
         }
-    }
-
-    /// Blends a colour over the pixel with index `at`.
-    #[inline]
-    pub(super) fn blend(&mut self, at: usize, color: Color) {
-        blend(&mut self.data[at * 3..at * 3 + 3], color);
     }
 
     /// Multiplies all values by `gain` and adds noise with standard deviation `spread`.

@@ -14,12 +14,8 @@ impl Random {
     pub(crate) fn new(seed: u64, stream: u64) -> Self {
         let mut mixed = Self(seed ^ 0x6F63_656C_6C69);
         let start = mixed.next();
-        Self(start ^ stream.wrapping_mul(0xD134_2543_DE82_EF95)).skipped()
-    }
-
-    fn skipped(mut self) -> Self {
-        self.0 = self.next();
-        self
+        let mut random = Self(start ^ stream.wrapping_mul(0xD134_2543_DE82_EF95));
+        Self(random.next())
     }
 
     pub(crate) fn next(&mut self) -> u64 {

@@ -6,13 +6,13 @@ use ::image::RgbaImage;
 pub(super) type Color = [f32; 4];
 
 /// A pixel with a higher opacity is clearly visible.
-const VISIBLE: f32 = 100.0 / 255.0;
+pub(super) const VISIBLE: f32 = 100.0 / 255.0;
 
 /// An image with transparency.
 #[derive(Clone, Debug)]
 pub(super) struct Sprite {
-    width: usize,
-    height: usize,
+    pub(super) width: usize,
+    pub(super) height: usize,
     /// [height, width]
     pixels: Vec<Color>,
 }
@@ -29,14 +29,6 @@ impl Sprite {
             height: image.height() as usize,
             pixels: image.pixels().map(color).collect(),
         }
-    }
-
-    pub(super) fn width(&self) -> usize {
-        self.width
-    }
-
-    pub(super) fn height(&self) -> usize {
-        self.height
     }
 
     #[inline]
@@ -59,11 +51,6 @@ impl Sprite {
         let rows = self.pixels.chunks_exact(self.width).skip(top).take(bottom - top);
         let pixels = rows.flat_map(|row| &row[left..right]).copied().collect();
         Some(Self { width: right - left, height: bottom - top, pixels })
-    }
-
-    /// The bounding box of the clearly visible pixels.
-    pub(super) fn cropped(&self) -> Option<Self> {
-        self.trimmed(VISIBLE)
     }
 
     pub(super) fn mirrored(mut self) -> Self {

@@ -1,14 +1,8 @@
 //! The ground truth of a drawn video.
 
-use std::io::Write;
-
 use ocelli_tracking::BoundingBox;
 
 use crate::scenes::{MovingScene, OPAQUE};
-use ocelli::{Error, ErrorKind, Result};
-
-/// A tracker is expected to find an object from this visible share on.
-const LEAST_VISIBLE: f32 = 0.25;
 
 /// A pictogram in a frame of a [`MovingScene`].
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -66,33 +60,4 @@ impl MovingScene {
         found.sort_by_key(|truth| truth.id);
         found
     }
-
-    /// Writes a MOTChallenge ground truth file: `frame,id,left,top,width,height,considered,class,visible`, with frames and
-    /// classes from 1. `considered` is 1 if at least a quarter of the object is visible; trackers need not find the others.
-    ///
-    /// `name` is the name of the file in messages.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Io`] if writing fails.
-    pub fn write_truth(&self, name: &str, mut writer: impl Write) -> Result<()> {
-        for index in 0..self.frame_count() {
-            let mut lines = Vec::new();
-            for TruthBox { id, class_id, bbox, visible, .. } in self.truth(index) {
-                let [left, top, width, height] = bbox.to_ltwh();
-                let considered = u8::from(visible >= LEAST_VISIBLE);
-                let (frame, class) = (index + 1, class_id + 1);
-                writeln!(
-                    lines,
-                    "{frame},{id},{left},{top},{width},{height},{considered},{class},{visible:.3}"
-                )
-                .expect("writing to a vector does not fail");
-            }
-            writer.write_all(&lines).map_err(|error| failed(name, error))?;
-        }
-        writer.flush().map_err(|error| failed(name, error))
-    }
-}
-
-fn failed(name: &str, error: std::io::Error) -> Error {
-    Error::new(ErrorKind::Io, format!("cannot write the ground truth, {name}: {error}")).with_source(error)
 }

@@ -113,12 +113,19 @@ pub struct BuiltEngine {
 /// refuse to run until [`verify_engine`] has accepted them.
 #[derive(Debug)]
 pub struct EngineBuild<'b> {
-    model: &'b Model,
-    tensorrt: &'b NativeTensorRt,
-    reference: &'b EngineFactory,
-    reference_model: &'b Model,
-    options: BuildOptions,
-    cancellation: Cancellation,
+    /// The model whose engines are built.
+    pub model: &'b Model,
+    /// Builds and runs them.
+    pub tensorrt: &'b NativeTensorRt,
+    /// Runs the ONNX files that the engines are compared with.
+    pub reference: &'b EngineFactory,
+    /// The model that has these files: the one that is built, or the same model in 32 bits, for number formats that the
+    /// reference does not support.
+    pub reference_model: &'b Model,
+    /// The graphs, their settings, and the numeric gate.
+    pub options: BuildOptions,
+    /// Cancels the build.
+    pub cancellation: Cancellation,
 }
 
 /// An engine that has been built, but not installed.
@@ -138,21 +145,6 @@ impl<'b> EngineBuild<'b> {
     ) -> Self {
         let (reference_model, cancellation) = (model, Cancellation::new());
         Self { model, tensorrt, reference, reference_model, options, cancellation }
-    }
-
-    /// Compares the engines with this model instead of the ONNX files that they are built from: the same model in 32 bits, for
-    /// number formats that the reference does not support.
-    #[must_use]
-    pub fn with_reference_model(mut self, model: &'b Model) -> Self {
-        self.reference_model = model;
-        self
-    }
-
-    /// Cancels the build.
-    #[must_use]
-    pub fn with_cancellation(mut self, cancellation: Cancellation) -> Self {
-        self.cancellation = cancellation;
-        self
     }
 
     /// Builds, verifies and installs the engines.
@@ -409,7 +401,6 @@ fn describe(
     let folder = model.folder();
     // The precision as `model.json` states it.
     let said = serde_json::to_value(manifest).expect("a manifest is plain data");
-    let text = |name: &str| said.get(name).and_then(|value| value.as_str()).unwrap_or_default().to_owned();
     let onnx_sha256 = match manifest.files.get(graph.file()) {
         Some(entry) => entry.sha256.clone(),
         None => Sidecar::entry_of(&model.file(graph.file()))?.sha256,
@@ -426,7 +417,7 @@ fn describe(
         gpu: None,
         compute_capability: Vec::new(),
         tensorrt: BuiltBy { name: library.name.clone(), version: library.version.to_string() },
-        precision: text("precision"),
+        precision: said["precision"].as_str().unwrap_or_default().to_owned(),
         mixed_precision: said.get("mixed_precision").cloned(),
         shapes: EngineShapes {
             imgsz: manifest.imgsz,

@@ -73,7 +73,8 @@ pub fn cached_engines(
     let lock = Lock::acquire(&entry.with_extension("lock"))?;
     if !engines.iter().all(|(_, path)| is_complete(path)) {
         report(&format!("building engines into the cache, {} (once)", entry.display()));
-        let build = EngineBuild::new(model, tensorrt, &rest, options).with_cancellation(cancellation.clone());
+        let mut build = EngineBuild::new(model, tensorrt, &rest, options);
+        build.cancellation = cancellation.clone();
         build_on_a_thread(&build, &entry, report)?;
     }
     drop(lock);

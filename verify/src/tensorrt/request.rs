@@ -37,7 +37,6 @@ pub struct EngineRequest {
 
 /// What a request stands for.
 struct Prepared {
-    tensorrt: NativeTensorRt,
     reference: EngineFactory,
     model: Model,
     reference_model: Model,
@@ -60,11 +59,13 @@ impl EngineRequest {
         // What is missing is reported before a model is exported.
         tensorrt.library().map_err(for_purpose("cannot build engines"))?;
         let source = self.source.clone().unwrap_or_default();
-        let ready = self.prepare(tensorrt, source, cancellation, announce)?;
-        EngineBuild::new(&ready.model, &ready.tensorrt, &ready.reference, self.build.clone())
-            .with_reference_model(&ready.reference_model)
-            .with_cancellation(cancellation.clone())
-            .run(output, report)
+        let ready = self.prepare(source, cancellation, announce)?;
+        let build = EngineBuild {
+            reference_model: &ready.reference_model,
+            cancellation: cancellation.clone(),
+            ..EngineBuild::new(&ready.model, &tensorrt, &ready.reference, self.build.clone())
+        };
+        build.run(output, report)
     }
 
     /// Compares an existing engine with its model on this GPU, and records the verdict in its sidecar.
@@ -81,16 +82,9 @@ impl EngineRequest {
         let tensorrt = self.native();
         tensorrt.gpu().map_err(for_purpose(&format!("cannot verify the engine, {}", engine.display())))?;
         let source = self.source.clone().map_or_else(|| source_of(engine), Ok)?;
-        let ready = self.prepare(tensorrt, source, cancellation, announce)?;
+        let ready = self.prepare(source, cancellation, announce)?;
         let reference = (&ready.reference_model, &ready.reference);
-        verify_engine(
-            engine,
-            &ready.model,
-            &ready.tensorrt,
-            reference,
-            self.build.verification.clone(),
-            progress,
-        )
+        verify_engine(engine, &ready.model, &tensorrt, reference, self.build.verification.clone(), progress)
     }
 
     fn native(&self) -> NativeTensorRt {
@@ -99,7 +93,6 @@ impl EngineRequest {
 
     fn prepare(
         &self,
-        tensorrt: NativeTensorRt,
         source: ModelSource,
         cancellation: &Cancellation,
         announce: &dyn Fn(&str),
@@ -130,7 +123,7 @@ impl EngineRequest {
             }
             _ => model.clone(),
         };
-        Ok(Prepared { tensorrt, reference, model, reference_model })
+        Ok(Prepared { reference, model, reference_model })
     }
 }
 

@@ -32,12 +32,10 @@ impl Pass {
 
     /// An output of the graphs behind the backbone.
     pub(super) fn values(&self, name: &str) -> Result<&[f32]> {
-        match self.outputs.iter().find(|output| output.name == name) {
-            Some(output) => Ok(output.tensor.as_f32()?),
-            None => {
-                Err(Error::new(ErrorKind::Execution, format!("encoder-decoder: it did not return {name}")))
-            }
-        }
+        let output = self.outputs.iter().find(|output| output.name == name).ok_or_else(|| {
+            Error::new(ErrorKind::Execution, format!("encoder-decoder: it did not return {name}"))
+        })?;
+        Ok(output.tensor.as_f32()?)
     }
 }
 
@@ -74,8 +72,8 @@ pub(crate) fn cosine(a: &[f32], b: &[f32]) -> f64 {
 /// Collects how each output compares, over all inputs.
 pub(super) struct OutputComparison {
     limits: Limits,
-    outputs: Vec<OutputReport>,
-    failures: Vec<Failure>,
+    pub(super) outputs: Vec<OutputReport>,
+    pub(super) failures: Vec<Failure>,
 }
 
 impl OutputComparison {
@@ -160,9 +158,5 @@ impl OutputComparison {
             row.worst_input = input.into();
         }
         bad == 0
-    }
-
-    pub(super) fn finish(self) -> (Vec<OutputReport>, Vec<Failure>) {
-        (self.outputs, self.failures)
     }
 }

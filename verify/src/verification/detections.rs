@@ -7,7 +7,7 @@ use ocelli::{Detection, Result, model::ModelGraph};
 use ocelli_export::contract::tensor;
 
 use super::compare::Pass;
-use super::inputs::Input;
+use super::inputs::{Input, Pixels};
 use super::{DetectionReport, Failure, Limits};
 
 /// How close an overlap may be to the suppression threshold for a rounding error to decide.
@@ -54,8 +54,8 @@ pub(crate) fn match_detections<'d>(
 pub(super) struct DetectionComparison {
     post: PostProcessOptions,
     limits: Limits,
-    report: DetectionReport,
-    failures: Vec<Failure>,
+    pub(super) report: DetectionReport,
+    pub(super) failures: Vec<Failure>,
 }
 
 /// A largest difference, and where it is.
@@ -106,7 +106,7 @@ impl DetectionComparison {
         let labels = input.prompts.labels();
         let (expected, found) = (Side::of(expected, input.classes)?, Side::of(found, input.classes)?);
         self.compare_queries(input, &labels, &expected, &found);
-        if input.is_scene() {
+        if matches!(input.pixels, Pixels::Scene(_)) {
             self.compare_detections(input, &labels, &expected, &found);
         }
         Ok(())
@@ -145,22 +145,18 @@ impl DetectionComparison {
             report.largest_box_difference = edge.difference;
             report.worst_box_input.clone_from(&input.name);
         }
-        if score.difference > limits.max_score_difference {
-            let Worst { difference, class, query } = score;
-            let (label, most) = (&labels[class], limits.max_score_difference);
-            let why = format!(
-                "a score differs by {difference:.4} (\"{label}\", query {query}), expected at most {most}"
-            );
-            self.fail(input, tensor::LOGITS, why);
-        }
-        if edge.difference > limits.max_box_difference {
-            let Worst { difference, class, query } = edge;
-            let (label, most) = (&labels[class], limits.max_box_difference);
-            let why = format!(
-                "an edge of a box differs by {difference:.4} of the side (\"{label}\", query {query}), expected at most \
-                 {most}"
-            );
-            self.fail(input, tensor::BOXES, why);
+        let worst = [
+            ("a score", score, "", limits.max_score_difference, tensor::LOGITS),
+            ("an edge of a box", edge, " of the side", limits.max_box_difference, tensor::BOXES),
+        ];
+        for (what, Worst { difference, class, query }, unit, most, output) in worst {
+            if difference > most {
+                let label = &labels[class];
+                let why = format!(
+                    "{what} differs by {difference:.4}{unit} (\"{label}\", query {query}), expected at most {most}"
+                );
+                self.fail(input, output, why);
+            }
         }
     }
 
@@ -205,9 +201,5 @@ impl DetectionComparison {
     fn fail(&mut self, input: &Input, output: &str, why: String) {
         let (graph, output, input) = (ModelGraph::EncoderDecoder, output.into(), input.name.clone());
         self.failures.push(Failure { graph, output, input, why });
-    }
-
-    pub(super) fn finish(self) -> (DetectionReport, Vec<Failure>) {
-        (self.report, self.failures)
     }
 }

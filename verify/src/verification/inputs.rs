@@ -57,10 +57,6 @@ impl Input {
         let prompts = Prompts::new(phrases.chain([with_exemplars]))?;
         Ok(Self { name, pixels, size, prompts, classes: classes.len(), chunk })
     }
-
-    pub(super) fn is_scene(&self) -> bool {
-        matches!(self.pixels, Pixels::Scene(_))
-    }
 }
 
 /// The inputs: the same ones for the same options and model.

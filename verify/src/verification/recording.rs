@@ -92,15 +92,14 @@ impl Engine for RecordedEngine {
 /// do not overlap.
 fn forced(name: &str, shape: &[usize], queries: usize) -> Option<Tensor> {
     let mut forced = Tensor::empty();
+    let all = shape.get(1).copied().unwrap_or(1).max(1);
     match name {
         tensor::LOGITS => {
-            let all = shape.get(1).copied().unwrap_or(1).max(1);
             for (index, logit) in forced.reset_f32(shape).iter_mut().enumerate() {
                 *logit = if index % all < queries { CERTAIN } else { -CERTAIN };
             }
         }
         tensor::BOXES => {
-            let all = shape.get(1).copied().unwrap_or(1).max(1);
             for (index, edges) in forced.reset_f32(shape).chunks_exact_mut(4).enumerate() {
                 let left = (index % all) as f32 / all as f32;
                 edges.copy_from_slice(&[left, 0.0, left + 0.5 / all as f32, 1.0]);

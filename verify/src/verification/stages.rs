@@ -73,15 +73,13 @@ impl Side {
         for input in inputs {
             step()?;
             let mut pass = Pass::default();
+            let (wanted, features) = (Wanted::default(), &mut pass.features);
             match &input.pixels {
-                Pixels::Scene(image) => {
-                    encoder.encode_into(image, Wanted::default(), &mut pass.features, &mut times)?;
-                }
+                Pixels::Scene(image) => encoder.encode_into(image, wanted, features, &mut times),
                 Pixels::Random(pixels) => {
-                    let wanted = Wanted::default();
-                    encoder.encode_pixels_into(pixels, input.size, wanted, &mut pass.features, &mut times)?;
+                    encoder.encode_pixels_into(pixels, input.size, wanted, features, &mut times)
                 }
-            }
+            }?;
             passes.push(pass);
         }
         encoder.unload();

@@ -57,7 +57,7 @@ fn wrong_outputs_are_refused_with_a_reason() {
         let (a, b) = (tensor(&ours), tensor(&theirs));
         let mut comparison = OutputComparison::new(Limits::default());
         comparison.add("scene 3", ModelGraph::Backbone, name, &a, &b);
-        let (_, failures) = comparison.finish();
+        let failures = comparison.failures;
         let said = failures.first().map(|failure| format!("{} {}", failure.input, failure.why));
         let fits = match (expected, &said) {
             (None, None) => true,
@@ -178,7 +178,7 @@ fn detections_match_or_are_borderline_or_fail() {
             .expect("a class of the vocabulary");
         let mut comparison = DetectionComparison::new(PostProcessOptions::default(), Limits::default());
         comparison.add(&input, &pass(&ours), &pass(&theirs)).expect("all values are finite");
-        let (report, failures) = comparison.finish();
+        let (report, failures) = (comparison.report, comparison.failures);
         let said: Vec<_> =
             failures.iter().map(|failure| format!("{}: {}", failure.output, failure.why)).collect();
         let fits = match expected {

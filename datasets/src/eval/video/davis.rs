@@ -11,7 +11,7 @@ use ocelli::{Error, ErrorKind, Result};
 
 use super::VideoReport;
 use super::boundary::Boundary;
-use super::layout::entries;
+use super::layout::{entries, invalid, mismatch};
 use super::tracks::assign;
 
 /// The number of pixels whose object is unknown.
@@ -148,8 +148,7 @@ struct Numbers {
 fn read(path: &Path) -> Result<Numbers> {
     let objects = read_mask_png(path)?;
     let Some((_, first)) = objects.first() else {
-        let size = image::image_dimensions(path)
-            .map_err(|e| Error::new(ErrorKind::InvalidData, format!("{}: {e}", path.display())))?;
+        let size = image::image_dimensions(path).map_err(|e| invalid(path, e))?;
         let size = (size.0 as usize, size.1 as usize);
         return Ok(Numbers { pixels: vec![0; size.0 * size.1], size });
     };
@@ -179,8 +178,7 @@ impl Numbers {
 /// count. In the unsupervised task the best assignment of numbers to the objects counts, and void pixels are left out.
 pub(super) fn evaluate(truth: &Path, predictions: &Path) -> Result<VideoReport> {
     if !predictions.is_dir() {
-        let message = format!("{}: expected a folder of PNGs, as the ground truth is", predictions.display());
-        return Err(Error::new(ErrorKind::Mismatch, message));
+        return Err(mismatch(predictions, "expected a folder of PNGs, as the ground truth is"));
     }
     let mut tasks = [("semi-supervised", Ok(Vec::new())), ("unsupervised", Ok(Vec::new()))];
     for folder in &folders(truth, predictions)? {
@@ -241,16 +239,10 @@ impl<'f> Sequence<'f> {
         let first = &folder.frames[0].0;
         let objects = read(first)?.pixels.into_iter().filter(|&number| number != VOID).max().unwrap_or(0);
         if objects == 0 {
-            let message = format!(
-                "{}: no object in the first frame: there is nothing to compare with",
-                first.display()
-            );
-            return Err(Error::new(ErrorKind::InvalidData, message));
+            return Err(invalid(first, "no object in the first frame: there is nothing to compare with"));
         }
         if objects > VOID {
-            let message =
-                format!("{}: object {objects}; numbers of DAVIS are up to {}", first.display(), VOID - 1);
-            return Err(Error::new(ErrorKind::InvalidData, message));
+            return Err(invalid(first, format!("object {objects}; numbers of DAVIS are up to {}", VOID - 1)));
         }
         Ok(Self { folder, objects, found, found_inside, is_whole })
     }
@@ -259,17 +251,9 @@ impl<'f> Sequence<'f> {
         let (truth_path, path) = &self.folder.frames[place];
         let (truth, found) = (read(truth_path)?, read(path)?);
         if truth.size != found.size {
-            let (a, b) = (found.size, truth.size);
-            let message = format!(
-                "{}: {}×{} pixels, {} has {}×{}",
-                path.display(),
-                a.0,
-                a.1,
-                truth_path.display(),
-                b.0,
-                b.1
-            );
-            return Err(Error::new(ErrorKind::Mismatch, message));
+            let ((w, h), (width, height)) = (found.size, truth.size);
+            let why = format!("{w}×{h} pixels, {} has {width}×{height}", truth_path.display());
+            return Err(mismatch(path, why));
         }
         Ok((truth, found))
     }

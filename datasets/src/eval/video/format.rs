@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use ocelli::{Error, ErrorKind, Result};
 
 use super::davis;
-use super::layout::{lines, truth_files};
+use super::layout::{self, lines, truth_files};
 
 /// The format of ground truth.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -109,12 +109,9 @@ impl VideoFormat {
         if line.split_whitespace().count() == 6 {
             return Ok(Self::Mots);
         }
-        let message = format!(
-            "{}: neither MOTChallenge text (frame,id,left,top,width,height,score,class) nor MOTS text (frame id class height \
-             width rle)",
-            path.display()
-        );
-        Err(Error::new(ErrorKind::InvalidData, message))
+        let why = "neither MOTChallenge text (frame,id,left,top,width,height,score,class) nor MOTS text (frame id class height \
+                   width rle)";
+        Err(layout::invalid(path, why))
     }
 }
 

@@ -1,6 +1,7 @@
 //! Where the sequences of text files are: one file, or a folder in the layout of MOTChallenge.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use ocelli::{Error, ErrorKind, Result};
@@ -19,13 +20,26 @@ impl SequenceFiles {
     pub(super) fn check_frame(&self, path: &Path, frame: u64) -> Result<()> {
         match self.frames {
             Some(frames) if frame > frames => {
-                let message =
-                    format!("{}: frame {frame}, but seqinfo.ini has {frames} frames", path.display());
-                Err(Error::new(ErrorKind::Mismatch, message))
+                Err(mismatch(path, format!("frame {frame}, but seqinfo.ini has {frames} frames")))
             }
             _ => Ok(()),
         }
     }
+}
+
+/// The error for a file that is not of its format.
+pub(super) fn invalid(path: &Path, why: impl fmt::Display) -> Error {
+    Error::new(ErrorKind::InvalidData, format!("{}: {why}", path.display()))
+}
+
+/// The error for a file that does not belong to the others.
+pub(super) fn mismatch(path: &Path, why: impl fmt::Display) -> Error {
+    Error::new(ErrorKind::Mismatch, format!("{}: {why}", path.display()))
+}
+
+/// The error for an entry of a list; `place` counts from 0.
+pub(super) fn wrong_entry(kind: ErrorKind, path: &Path, place: usize, why: &str) -> Error {
+    Error::new(kind, format!("{}, entry {}: {why}", path.display(), place + 1))
 }
 
 /// The files of ground truth of all sequences, by name.
@@ -70,10 +84,10 @@ pub(super) fn sequences(
     notes: &mut Vec<String>,
 ) -> Result<Vec<SequenceFiles>> {
     let files = truth_files(truth)?;
-    let mismatch = |why: String| Error::new(ErrorKind::Mismatch, why);
+    let refusal = |why: String| Error::new(ErrorKind::Mismatch, why);
     if !predictions.is_dir() && files.len() != 1 {
         let (path, count) = (predictions.display(), files.len());
-        return Err(mismatch(format!(
+        return Err(refusal(format!(
             "the predictions, {path}, are one file and the ground truth has {count} sequences: expected a folder with \
              NAME.txt for each"
         )));
@@ -87,7 +101,7 @@ pub(super) fn sequences(
             ];
             let found = places.iter().find(|path| path.is_file());
             found.cloned().ok_or_else(|| {
-                mismatch(format!("no predictions of sequence {name}, {}: no such file", places[0].display()))
+                refusal(format!("no predictions of sequence {name}, {}: no such file", places[0].display()))
             })?
         } else {
             predictions.to_owned()
@@ -121,9 +135,7 @@ fn length(path: &Path) -> Option<u64> {
 /// The lines of a text file that are not empty, with their numbers from 1.
 pub(super) fn lines(path: &Path) -> Result<Vec<(usize, String)>> {
     let bytes = std::fs::read(path).map_err(|e| Error::io("cannot read", path, e))?;
-    let text = String::from_utf8(bytes).map_err(|_| {
-        Error::new(ErrorKind::InvalidData, format!("{}: it is not UTF-8 text", path.display()))
-    })?;
+    let text = String::from_utf8(bytes).map_err(|_| invalid(path, "it is not UTF-8 text"))?;
     let text = text.trim_start_matches('\u{feff}');
     let numbered = text.lines().enumerate().map(|(index, line)| (index + 1, line.trim().to_owned()));
     Ok(numbered.filter(|(_, line)| !line.is_empty()).collect())

@@ -7,7 +7,7 @@ use ocelli::{Error, Result};
 
 use super::cgf1::{Case, LEAST_SCORE};
 use super::vis::{MaskTrack, Vis};
-use super::vis_ap::{Class, ClassInVideo, Object, Track, accuracy};
+use super::vis_ap::{Class, ClassInVideo, accuracy};
 use super::{CgF1, TrackCounts, TrackReport, TrackSequence, VideoReport};
 
 /// Objects and tracks of one category in one video.
@@ -59,14 +59,10 @@ impl<'a> Cell<'a> {
             .collect()
     }
 
-    fn in_video(&self) -> ClassInVideo {
+    fn in_video(&self) -> ClassInVideo<'a> {
         ClassInVideo {
-            objects: self
-                .objects
-                .iter()
-                .map(|one| Object { is_crowd: one.is_crowd, area: one.area })
-                .collect(),
-            tracks: self.tracks.iter().map(|one| Track { score: one.score, area: one.area }).collect(),
+            objects: self.objects.clone(),
+            tracks: self.tracks.clone(),
             overlaps: self.overlaps(0.0),
         }
     }

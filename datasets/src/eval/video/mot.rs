@@ -5,7 +5,7 @@ use std::path::Path;
 
 use ocelli::{Error, ErrorKind, Result};
 
-use super::layout::{self, SequenceFiles, lines};
+use super::layout::{self, SequenceFiles, invalid, lines, mismatch};
 use super::tracks::repeated;
 use super::{ObjectBox, Role, TrackBox, TrackCounts, TrackReport, TrackSequence, VideoReport};
 
@@ -41,27 +41,19 @@ pub(super) fn evaluate(truth: &Path, predictions: &Path) -> Result<VideoReport> 
 fn count(files: &SequenceFiles, notes: &mut Vec<String>) -> Result<TrackCounts> {
     let [truth, found] = [&files.truth, &files.predictions].map(|path| read(path, files));
     let (truth, found) = (truth?, found?);
-    let invalid =
-        |why: String| Error::new(ErrorKind::InvalidData, format!("{}: {why}", files.truth.display()));
     let has_classes = truth.iter().any(|line| line.class.is_some_and(|class| class > 0));
     if has_classes {
         if let Some(line) =
             truth.iter().find(|line| !line.class.is_some_and(|class| CLASSES.contains(&class)))
         {
             let class = line.class.map_or("none".to_owned(), |class| class.to_string());
-            return Err(invalid(format!(
-                "frame {}: class {class}; expected MOTChallenge's classes, 1 to 13, or -1 in every line",
-                line.frame
-            )));
+            let why = "expected MOTChallenge's classes, 1 to 13, or -1 in every line";
+            return Err(invalid(&files.truth, format!("frame {}: class {class}; {why}", line.frame)));
         }
         if let Some(line) = found.iter().find(|line| line.class.is_some_and(|class| class > PEDESTRIAN)) {
-            let message = format!(
-                "{}: frame {}: class {}; MOTChallenge's evaluation is of pedestrians, class 1, alone",
-                files.predictions.display(),
-                line.frame,
-                line.class.unwrap_or_default()
-            );
-            return Err(Error::new(ErrorKind::Mismatch, message));
+            let (frame, class) = (line.frame, line.class.unwrap_or_default());
+            let why = "MOTChallenge's evaluation is of pedestrians, class 1, alone";
+            return Err(mismatch(&files.predictions, format!("frame {frame}: class {class}; {why}")));
         }
     }
     let note = if has_classes {
@@ -97,8 +89,7 @@ fn count(files: &SequenceFiles, notes: &mut Vec<String>) -> Result<TrackCounts> 
         ];
         for (path, ids) in ids {
             if let Some(id) = repeated(&ids) {
-                let message = format!("{}: frame {frame} has id {id} twice", path.display());
-                return Err(Error::new(ErrorKind::InvalidData, message));
+                return Err(invalid(path, format!("frame {frame} has id {id} twice")));
             }
         }
         sequence.push_boxes(objects, tracks)?;

@@ -11,6 +11,7 @@ use serde_json::Value;
 use ocelli::{Error, ErrorKind, Mask, Result};
 
 use super::cgf1::{Case, LEAST_SCORE};
+use super::layout::{invalid, mismatch, wrong_entry};
 use super::vis::{is_true, mask};
 use super::{CgF1, VideoReport};
 
@@ -59,8 +60,7 @@ struct Instance {
 type Instances = BTreeMap<u64, Vec<Instance>>;
 
 fn parse<T: serde::de::DeserializeOwned>(path: &Path, bytes: &[u8]) -> Result<T> {
-    serde_json::from_slice(bytes)
-        .map_err(|e| Error::new(ErrorKind::InvalidData, format!("{}: {e}", path.display())))
+    serde_json::from_slice(bytes).map_err(|e| invalid(path, e))
 }
 
 fn read(path: &Path) -> Result<Vec<u8>> {
@@ -82,11 +82,8 @@ pub(super) fn evaluate(truth: &[PathBuf], predictions: &Path) -> Result<VideoRep
     let wanted: BTreeSet<u64> =
         first.images.iter().map(|image| image.id).filter(|id| !incomplete.contains(id)).collect();
     if wanted.is_empty() {
-        let message = format!(
-            "{}: no image has \"is_instance_exhaustive\": there is nothing to compare with",
-            truth[0].display()
-        );
-        return Err(Error::new(ErrorKind::InvalidData, message));
+        let why = "no image has \"is_instance_exhaustive\": there is nothing to compare with";
+        return Err(invalid(&truth[0], why));
     }
     let sizes: BTreeMap<u64, (u32, u32)> =
         first.images.iter().map(|image| (image.id, (image.width, image.height))).collect();
@@ -95,13 +92,10 @@ pub(super) fn evaluate(truth: &[PathBuf], predictions: &Path) -> Result<VideoRep
     let has_masks = records.iter().all(|record| record.segmentation.is_some());
     let has_boxes = records.iter().all(|record| record.bbox.is_some() || record.segmentation.is_some());
     if !has_boxes {
-        let message =
-            format!("{}: there are results with neither bbox nor segmentation", predictions.display());
-        return Err(Error::new(ErrorKind::InvalidData, message));
+        return Err(invalid(predictions, "there are results with neither bbox nor segmentation"));
     }
     if let Some(place) = records.iter().position(|record| !record.score.is_some_and(f64::is_finite)) {
-        let message = format!("{}, entry {}: it has no score", predictions.display(), place + 1);
-        return Err(Error::new(ErrorKind::InvalidData, message));
+        return Err(wrong_entry(ErrorKind::InvalidData, predictions, place, "it has no score"));
     }
     let counts = |one: &Record| one.score.is_some_and(|score| score >= LEAST_SCORE);
     let found = instances(predictions, records, counts, &sizes, &categories)?;
@@ -110,9 +104,7 @@ pub(super) fn evaluate(truth: &[PathBuf], predictions: &Path) -> Result<VideoRep
     for (path, file) in truth.iter().zip(files) {
         let ids: BTreeSet<u64> = file.images.iter().map(|image| image.id).collect();
         if let Some(id) = wanted.difference(&ids).next() {
-            let message =
-                format!("{}: it has no image {id}, which {} has", path.display(), truth[0].display());
-            return Err(Error::new(ErrorKind::Mismatch, message));
+            return Err(mismatch(path, format!("it has no image {id}, which {} has", truth[0].display())));
         }
         have_masks &= file.annotations.iter().all(|record| record.segmentation.is_some());
         let counts = |one: &Record| !is_true(&one.iscrowd);
@@ -159,9 +151,7 @@ fn instances(
 ) -> Result<Instances> {
     let mut instances = Instances::new();
     for (place, record) in records.into_iter().enumerate().filter(|(_, record)| counts(record)) {
-        let refuse = |kind, why: String| {
-            Err(Error::new(kind, format!("{}, entry {}: {why}", path.display(), place + 1)))
-        };
+        let refuse = |kind, why: String| Err(wrong_entry(kind, path, place, &why));
         let Some(&(width, height)) = sizes.get(&record.image_id) else {
             return refuse(ErrorKind::Mismatch, format!("the ground truth has no image {}", record.image_id));
         };

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use ocelli::{Error, ErrorKind, Mask, Result};
 
-use super::layout::entries;
+use super::layout::{entries, invalid, mismatch, wrong_entry};
 
 /// Tracks of all videos.
 #[derive(Default)]
@@ -91,10 +91,6 @@ pub(super) fn is_true(value: &Value) -> bool {
     value.as_bool().unwrap_or_else(|| value.as_f64().is_some_and(|number| number != 0.0))
 }
 
-fn invalid(path: &Path, why: impl std::fmt::Display) -> Error {
-    Error::new(ErrorKind::InvalidData, format!("{}: {why}", path.display()))
-}
-
 impl Vis {
     /// Ground truth.
     pub(super) fn truth(path: &Path, bytes: &[u8]) -> Result<Self> {
@@ -155,21 +151,18 @@ impl Vis {
             _ => None,
         };
         let (Some(video), [_]) = (video.or(only), &file.videos[..]) else {
-            let message = format!(
-                "{}: a data set of {} videos, the ground truth has {}; expected a list of results with video_id, or a folder \
-                 with NAME.json for each video",
-                path.display(),
-                file.videos.len(),
-                self.videos.len()
+            let (there, here) = (file.videos.len(), self.videos.len());
+            let why = format!(
+                "a data set of {there} videos, the ground truth has {here}; expected a list of results with video_id, or a \
+                 folder with NAME.json for each video"
             );
-            return Err(Error::new(ErrorKind::Mismatch, message));
+            return Err(mismatch(path, why));
         };
         let mut ids = HashMap::new();
         for category in &file.categories {
             let Some(known) = self.categories.iter().find(|known| known.name == category.name) else {
-                let message =
-                    format!("{}: the ground truth has no category {:?}", path.display(), category.name);
-                return Err(Error::new(ErrorKind::Mismatch, message));
+                let why = format!("the ground truth has no category {:?}", category.name);
+                return Err(mismatch(path, why));
             };
             ids.insert(category.id, known.id);
         }
@@ -190,9 +183,7 @@ impl Vis {
             return Err(invalid(path, "two videos have one id"));
         }
         for (place, record) in records.into_iter().enumerate() {
-            let refuse = |kind, why: String| {
-                Err(Error::new(kind, format!("{}, entry {}: {why}", path.display(), place + 1)))
-            };
+            let refuse = |kind, why: String| Err(wrong_entry(kind, path, place, &why));
             let Some(video) = videos.get(&record.video_id) else {
                 return refuse(
                     ErrorKind::Mismatch,

@@ -8,6 +8,7 @@ use hotcoco::params::default_rec_thrs;
 use hotcoco::primitives::greedy::{GtMasks, coco_match_floor, greedy_match_masked};
 
 use super::tracks::part;
+use super::vis::MaskTrack;
 use crate::eval::{Accuracy, ClassAccuracy};
 
 /// The least IoUs: 0.50, 0.55 … 0.95.
@@ -23,30 +24,18 @@ pub(super) fn level(index: usize) -> f64 {
 }
 
 /// The tracks of one class in one video.
-pub(super) struct ClassInVideo {
-    pub(super) objects: Vec<Object>,
-    pub(super) tracks: Vec<Track>,
+pub(super) struct ClassInVideo<'a> {
+    pub(super) objects: Vec<&'a MaskTrack>,
+    pub(super) tracks: Vec<&'a MaskTrack>,
     /// IoU over all frames. // [track, object]
     pub(super) overlaps: Vec<f64>,
 }
 
-#[derive(Clone, Copy)]
-pub(super) struct Object {
-    pub(super) is_crowd: bool,
-    pub(super) area: f64,
-}
-
-#[derive(Clone, Copy)]
-pub(super) struct Track {
-    pub(super) score: f64,
-    pub(super) area: f64,
-}
-
 /// A class and its tracks in each video.
-pub(super) struct Class {
+pub(super) struct Class<'a> {
     pub(super) id: u64,
     pub(super) name: String,
-    pub(super) videos: Vec<ClassInVideo>,
+    pub(super) videos: Vec<ClassInVideo<'a>>,
 }
 
 /// What became of a track at each level.
@@ -68,7 +57,7 @@ struct Curve {
 type Curves = [[Option<Curve>; MOST.len()]; AREAS.len()];
 
 /// The figures of all classes.
-pub(super) fn accuracy(classes: &[Class]) -> Accuracy {
+pub(super) fn accuracy(classes: &[Class<'_>]) -> Accuracy {
     let all: Vec<Curves> = classes.iter().map(curves).collect();
     let figures = |of: Range<usize>| {
         let (all, of_recall) = (&all[of.clone()], &all[of]);
@@ -98,7 +87,7 @@ fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
     (count > 0).then(|| sum / count as f64)
 }
 
-fn curves(class: &Class) -> Curves {
+fn curves(class: &Class<'_>) -> Curves {
     AREAS.map(|area| {
         let (mut fates, mut objects) = (Vec::new(), 0);
         for video in &class.videos {
@@ -117,26 +106,26 @@ fn is_outside(area: f64, [low, high]: [f64; 2]) -> bool {
     area < low || area > high
 }
 
-fn is_ignored(object: &Object, range: [f64; 2]) -> bool {
+fn is_ignored(object: &MaskTrack, range: [f64; 2]) -> bool {
     object.is_crowd || is_outside(object.area, range)
 }
 
 /// Matches the tracks of a video, the highest score first, with the objects that they overlap most.
-fn matches(video: &ClassInVideo, range: [f64; 2]) -> Vec<Fate> {
+fn matches(video: &ClassInVideo<'_>, range: [f64; 2]) -> Vec<Fate> {
     let mut order: Vec<usize> = (0..video.tracks.len()).collect();
     order.sort_by(|&a, &b| video.tracks[b].score.total_cmp(&video.tracks[a].score));
     order.truncate(MOST[2]);
     // Those that are ignored last.
     let mut objects: Vec<usize> = (0..video.objects.len()).collect();
-    objects.sort_by_key(|&object| is_ignored(&video.objects[object], range));
-    let counted = objects.iter().filter(|&&object| !is_ignored(&video.objects[object], range)).count();
+    objects.sort_by_key(|&object| is_ignored(video.objects[object], range));
+    let counted = objects.iter().filter(|&&object| !is_ignored(video.objects[object], range)).count();
     let overlaps = part(&video.overlaps, video.objects.len(), &order, &objects);
     let is_crowd: Vec<bool> = objects.iter().map(|&object| video.objects[object].is_crowd).collect();
     let masks = GtMasks { rematchable: Some(&is_crowd), phase2_eligible: None };
     let floors: [f64; LEVELS] = std::array::from_fn(|at| coco_match_floor(level(at)));
     let matched = greedy_match_masked(&overlaps, order.len(), objects.len(), counted, masks, &floors);
     let fates = order.into_iter().enumerate().map(|(rank, track)| {
-        let Track { score, area } = video.tracks[track];
+        let &MaskTrack { score, area, .. } = video.tracks[track];
         let found: [Option<usize>; LEVELS] = std::array::from_fn(|at| matched.dt_gt.row(at)[rank]);
         let is_hit = found.map(|object| object.is_some());
         let is_ignored =

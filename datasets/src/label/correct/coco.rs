@@ -7,9 +7,11 @@ use std::io::BufReader;
 use ocelli::{BoundingBox, Error, ErrorKind, Mask, Result};
 use serde::Deserialize;
 
-use super::{CorrectedSet, Labels, Opened, SetImage};
+use super::{
+    CHANGED, CorrectedSet, Labels, NOT_LABELLED, Opened, SetImage, journal_path, of_gallery, refusal,
+};
 use crate::label::formats::yolo;
-use crate::label::formats::yolo_line::{SAME, clipped};
+use crate::label::formats::yolo_line::{clipped, is_same};
 use crate::label::images::{ImageFile, ImageSet};
 use crate::label::record::{Instance, LabelledInstance, Record};
 use crate::label::store::files::Owner;
@@ -33,17 +35,14 @@ impl Opened {
     /// Refuses files that another program changed: they cannot be written, and what the journal has is not what is in them.
     pub(super) fn check_coco(&self) -> Result<()> {
         for (file, format) in whole_files() {
-            let path = self.folder.root().join(file);
+            let path = self.folder.root.join(file);
             if self.placer.options.has(format)
                 && path.is_file()
                 && self.placer.state.owner(file)? == Owner::Person
             {
-                let message = format!(
-                    "gallery, {}: another program changed it, so it cannot be corrected here; correct it there, or move it \
-                     away and label again to get the file that was written",
-                    path.display()
-                );
-                return Err(Error::new(ErrorKind::InvalidArgument, message));
+                let why = "another program changed it, so it cannot be corrected here; correct it there, or move it away and \
+                           label again to get the file that was written";
+                return Err(of_gallery(ErrorKind::InvalidArgument, &path, why));
             }
         }
         Ok(())
@@ -51,28 +50,24 @@ impl Opened {
 
     /// The labels of an image as they are in `annotations.json`, or will be.
     fn record(&self, journal: &Journal, image: &SetImage) -> Result<Record> {
-        let record = journal.labelled(&image.name)?;
-        let missing = || {
-            let message = format!("labels of {}: it is not labelled any more", image.name);
-            Error::new(ErrorKind::Mismatch, message)
-        };
-        Ok(self.placer.state.with_saved(record.ok_or_else(missing)?, &self.placer.classes))
+        let record = journal.labelled(&image.name)?.ok_or_else(|| refusal(image, NOT_LABELLED))?;
+        Ok(self.placer.state.with_saved(record, &self.placer.classes))
     }
 
     pub(super) fn labels_in_coco(&self, set: &CorrectedSet, image: &SetImage) -> Result<Labels> {
-        let (journal, _) = Journal::open_existing(&self.folder.journal_path())?;
+        let (journal, _) = Journal::open_existing(&journal_path(&self.folder.root))?;
         self.coco_labels(set, image, &self.record(&journal, image)?)
     }
 
     fn coco_labels(&self, set: &CorrectedSet, image: &SetImage, record: &Record) -> Result<Labels> {
         let instance = |(number, one): (usize, &Instance)| {
-            let bbox = box_of(one.bbox);
+            let bbox = BoundingBox::from(one.bbox);
             let polygon = record.mask(one).and_then(|mask| yolo::polygon(&mask));
             LabelledInstance { line: Some(number), class: one.class, bbox, polygon, mask: None }
         };
         Ok(Labels {
             version: version_of(set, image, record)?,
-            is_corrected: self.placer.state.saved(&record.name).is_some(),
+            is_corrected: self.placer.state.saved.get(&record.name).is_some(),
             instances: record.instances.iter().enumerate().map(instance).collect(),
             added: 0,
         })
@@ -80,7 +75,7 @@ impl Opened {
 
     /// The images that `annotations.json` has; `None` if there is no such file.
     fn images_in_coco(&self) -> Result<Option<HashSet<String>>> {
-        let path = self.folder.root().join(COCO_FILE);
+        let path = self.folder.root.join(COCO_FILE);
         if path.exists() && !path.is_file() {
             return Ok(None);
         }
@@ -121,12 +116,13 @@ impl CorrectedSet {
         instances: &[LabelledInstance],
     ) -> Result<Labels> {
         opened.check_coco()?;
-        let (journal, settings) = Journal::open_existing(&opened.folder.journal_path())?;
+        let (journal, settings) = Journal::open_existing(&journal_path(&self.root))?;
         let record = opened.record(&journal, image)?;
         if version_of(self, image, &record)? != version {
-            return Err(super::changed_meanwhile(image));
+            return Err(refusal(image, CHANGED));
         }
-        let before: Vec<_> = record.instances.iter().map(|one| (one.class, box_of(one.bbox))).collect();
+        let before: Vec<_> =
+            record.instances.iter().map(|one| (one.class, BoundingBox::from(one.bbox))).collect();
         self.check(image, instances, &before)?;
         let has_masks = settings.get("masks").and_then(serde_json::Value::as_bool).unwrap_or(false)
             || record.instances.iter().any(|one| one.mask.is_some());
@@ -151,10 +147,6 @@ fn version_of(set: &CorrectedSet, image: &SetImage, record: &Record) -> Result<S
     text.map(|text| set.version(image, &text)).map_err(|e| Error::new(ErrorKind::Internal, e.to_string()))
 }
 
-fn box_of([x1, y1, x2, y2]: [f32; 4]) -> BoundingBox {
-    BoundingBox::new(x1, y1, x2, y2)
-}
-
 /// An instance as the person wants it: what was not changed keeps its digits, its mask and its score. A mask moves with its
 /// box, that of a new box is a rectangle, and what a person drew is certain.
 fn changed(record: &Record, wanted: &LabelledInstance, has_masks: bool) -> Result<Instance> {
@@ -168,16 +160,16 @@ fn changed(record: &Record, wanted: &LabelledInstance, has_masks: bool) -> Resul
         return Ok(Instance { class: wanted.class, score: 1.0, bbox, mask, track });
     }
     let Some(before) = wanted.line.and_then(|line| record.instances.get(line)) else {
-        let mask = has_masks.then(|| mask_of(rectangle(bbox, size))).transpose()?;
+        let mask = has_masks.then(|| mask_of(moved(&[], size, bbox, bbox))).transpose()?;
         return Ok(Instance { class: wanted.class, score: 1.0, bbox, mask, track: None });
     };
-    if before.bbox.iter().zip(wanted.bbox.to_xyxy()).all(|(before, after)| (before - after).abs() <= SAME) {
+    if is_same(&BoundingBox::from(before.bbox), &wanted.bbox) {
         let score = if before.class == wanted.class { before.score } else { 1.0 };
         return Ok(Instance { class: wanted.class, score, ..before.clone() });
     }
     let mask = match record.mask(before) {
         Some(mask) => Some(mask_of(moved(&mask.to_bitmap(), size, before.bbox, bbox))?),
-        None => has_masks.then(|| mask_of(rectangle(bbox, size))).transpose()?,
+        None => has_masks.then(|| mask_of(moved(&[], size, bbox, bbox))).transpose()?,
     };
     Ok(Instance { class: wanted.class, score: 1.0, bbox, mask, track })
 }
@@ -186,10 +178,6 @@ fn changed(record: &Record, wanted: &LabelledInstance, has_masks: bool) -> Resul
 fn pixels_in(start: f32, end: f32, side: u32) -> std::ops::Range<u32> {
     let first = ((start - 0.5).ceil().max(0.0) as u32).min(side - 1);
     first..((end - 0.5).ceil().max(0.0) as u32).clamp(first + 1, side)
-}
-
-fn rectangle([x1, y1, x2, y2]: [f32; 4], size: (u32, u32)) -> Vec<u8> {
-    moved(&[], size, [x1, y1, x2, y2], [x1, y1, x2, y2])
 }
 
 /// A bitmap [y, x] whose part in the box `from` is scaled into the box `to`; without a bitmap, the whole box.

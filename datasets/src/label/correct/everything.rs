@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use ocelli::{Error, ErrorKind, Result};
 
-use super::{CorrectedSet, Labels};
+use super::{CorrectedSet, Labels, journal_path};
 use crate::label::record::Record;
 use crate::label::store::files::Owner;
 use crate::label::store::journal::Journal;
@@ -41,13 +41,13 @@ pub(crate) struct ImageLabels {
 /// As [`CorrectedSet::open`] and [`CorrectedSet::labels`]; [`ErrorKind::InvalidData`] for a class that the data set does not
 /// have.
 pub(crate) fn all_labels(root: &Path) -> Result<Option<AllLabels>> {
-    if State::load(root)?.contents().is_none() {
+    if State::load(root)?.contents.is_none() {
         return Ok(None);
     }
     let mut set = CorrectedSet { root: root.to_owned(), ..CorrectedSet::default() };
     set.read()?;
     let mut opened = set.peek(None)?;
-    let (journal, _) = Journal::open_existing(&opened.folder.journal_path())?;
+    let (journal, _) = Journal::open_existing(&journal_path(root))?;
     journal.splits().for_each(|(name, validation)| opened.placer.prefer(name, validation));
     let mut all = AllLabels { classes: set.classes.clone(), images: Vec::new(), elsewhere: Vec::new() };
     for image in &set.images {

@@ -291,12 +291,8 @@ fn lines_are_read_as_tools_write_them() {
     for (text, expected) in cases {
         let found = Line::parse_all(text, (100, 100));
         let line = found.as_ref().ok().map(|lines| &lines[0]);
-        let rounded = |line: &Line| line.bbox().to_xyxy().map(f32::round);
-        assert_eq!(
-            line.map(|line| (line.class(), rounded(line), line.score())),
-            expected,
-            "{text}: {found:?}"
-        );
+        let rounded = |line: &Line| line.bbox.to_xyxy().map(f32::round);
+        assert_eq!(line.map(|line| (line.class, rounded(line), line.score)), expected, "{text}: {found:?}");
     }
     let error = Line::parse_all("0 0.5 0.5 0.2 0.2\n0 0,5 0,5 0,2 0,2", (9, 9)).expect_err("a comma");
     assert!(error.starts_with("line 2: expected numbers with a decimal point"), "{error}");

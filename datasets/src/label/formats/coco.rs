@@ -2,26 +2,13 @@
 
 use std::io::{self, Write};
 
+use ocelli::Mask;
 use serde::Serialize;
+use serde_json::{Value, json};
 
 use crate::label::formats::simplify::{Coverage, simplest};
-use crate::label::formats::tracks::{Objects, Videos};
+use crate::label::formats::tracks::{Objects, Place, Videos};
 use crate::label::record::{Instance, Record};
-
-#[derive(Serialize)]
-struct Category<'a> {
-    id: usize,
-    name: &'a str,
-}
-
-/// A video, as CocoVID has it.
-#[derive(Serialize)]
-struct CocoVideo<'a> {
-    id: u64,
-    name: &'a str,
-    width: u32,
-    height: u32,
-}
 
 #[derive(Serialize)]
 struct CocoImage<'a> {
@@ -29,14 +16,8 @@ struct CocoImage<'a> {
     file_name: &'a str,
     width: u32,
     height: u32,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    video_id: Option<u64>,
-    /// The place among the images of the video, as CocoVID's loaders count, from 0.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    frame_id: Option<usize>,
-    /// The index of the frame in the video, from 0.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    frame_index: Option<u64>,
+    #[serde(flatten)]
+    place: Option<Place>,
 }
 
 #[derive(Serialize)]
@@ -83,19 +64,17 @@ impl<'v, W: Write> CocoWriter<'v, W> {
         polygons: bool,
         videos: &'v Videos,
     ) -> io::Result<Self> {
-        let categories: Vec<_> = names.enumerate().map(|(i, name)| Category { id: i + 1, name }).collect();
         write!(
             out,
             "{{\"info\":{{\"description\":\"labelled by ocelli\"}},\"licenses\":[],\n\"categories\":"
         )?;
-        serde_json::to_writer(&mut out, &categories)?;
-        let described: Vec<_> = videos
-            .iter()
-            .map(|video| {
-                let (width, height) = video.size;
-                CocoVideo { id: video.id, name: &video.name, width, height }
-            })
-            .collect();
+        serde_json::to_writer(&mut out, &categories(names))?;
+        // As CocoVID has them.
+        let described = videos.iter().map(|video| {
+            let (width, height) = video.size;
+            json!({"id": video.id, "name": video.name, "width": width, "height": height})
+        });
+        let described: Vec<Value> = described.collect();
         if !described.is_empty() {
             write!(out, ",\n\"videos\":")?;
             serde_json::to_writer(&mut out, &described)?;
@@ -112,16 +91,12 @@ impl<'v, W: Write> CocoWriter<'v, W> {
 
     /// Adds the image with this id, from 1.
     pub fn image(&mut self, id: u64, file_name: &str, record: &Record) -> io::Result<()> {
-        let place = self.videos.place(&record.name);
-        let place = place.as_ref();
         self.entry(&CocoImage {
             id,
             file_name,
             width: record.width,
             height: record.height,
-            video_id: place.map(|place| place.video),
-            frame_id: place.map(|place| place.place),
-            frame_index: place.map(|place| place.index),
+            place: self.videos.place(&record.name),
         })
     }
 
@@ -133,16 +108,11 @@ impl<'v, W: Write> CocoWriter<'v, W> {
 
     /// Adds the instances of the image with this id.
     pub fn annotations(&mut self, image_id: u64, record: &Record) -> io::Result<()> {
-        for instance in &record.instances {
-            self.annotation(image_id, record, instance)?;
-        }
-        Ok(())
+        record.instances.iter().try_for_each(|instance| self.annotation(image_id, record, instance))
     }
 
     fn annotation(&mut self, image_id: u64, record: &Record, instance: &Instance) -> io::Result<()> {
-        let [x1, y1, x2, y2] = instance.bbox.map(f64::from);
-        let mask = record.mask(instance);
-        let area = mask.as_ref().map_or((x2 - x1) * (y2 - y1), |mask| mask.area() as f64);
+        let (mask, bbox, area) = extent(record, instance);
         let segmentation = match (&mask, self.polygons) {
             (None, _) => None,
             (Some(mask), false) => {
@@ -161,8 +131,8 @@ impl<'v, W: Write> CocoWriter<'v, W> {
             id: self.annotations,
             image_id,
             category_id: instance.class + 1,
-            bbox: [x1, y1, x2 - x1, y2 - y1].map(|v| rounded(v, 1e2)),
-            area: rounded(area, 1e2),
+            bbox,
+            area,
             iscrowd: 0,
             segmentation,
             score: rounded(f64::from(instance.score), 1e5),
@@ -180,13 +150,26 @@ impl<'v, W: Write> CocoWriter<'v, W> {
     /// The number of the object that an instance in a frame shows.
     fn object(&mut self, record: &Record, instance: &Instance) -> Option<u64> {
         let place = self.videos.place(&record.name)?;
-        Some(self.objects.number(place.video, instance.track))
+        Some(self.objects.number(place.video_id, instance.track))
     }
 
     /// Ends the file.
     pub fn finish(mut self) -> io::Result<()> {
         self.out.write_all(b"\n]}\n")
     }
+}
+
+/// The classes as COCO has them, with ids from 1.
+pub(crate) fn categories<'a>(names: impl Iterator<Item = &'a str>) -> Vec<Value> {
+    names.enumerate().map(|(id, name)| json!({"id": id + 1, "name": name})).collect()
+}
+
+/// The mask of an instance; left, top, width and height of its box, rounded; and the area of the mask, or else of the box.
+pub(crate) fn extent(record: &Record, instance: &Instance) -> (Option<Mask>, [f64; 4], f64) {
+    let [x1, y1, x2, y2] = instance.bbox.map(f64::from);
+    let mask = record.mask(instance);
+    let area = mask.as_ref().map_or((x2 - x1) * (y2 - y1), |mask| mask.area() as f64);
+    (mask, [x1, y1, x2 - x1, y2 - y1].map(|v| rounded(v, 1e2)), rounded(area, 1e2))
 }
 
 pub(crate) fn rounded(value: f64, scale: f64) -> f64 {
@@ -207,7 +190,7 @@ mod tests {
             mask: mask.map(Into::into),
             track: None,
         };
-        let mask = ocelli::Mask::from_bitmap(&[1, 1, 0, 0, 0, 1, 1, 0, 0, 0], 5, 2).expect("5 × 2");
+        let mask = Mask::from_bitmap(&[1, 1, 0, 0, 0, 1, 1, 0, 0, 0], 5, 2).expect("5 × 2");
         let mut out = Vec::new();
         let videos = Videos::default();
         let mut coco =
@@ -222,7 +205,7 @@ mod tests {
             coco.annotations(i as u64 + 1, record).expect("memory");
         }
         coco.finish().expect("memory");
-        let read: serde_json::Value = serde_json::from_slice(&out).expect("it is JSON");
+        let read: Value = serde_json::from_slice(&out).expect("it is JSON");
         assert_eq!(read["categories"][1], serde_json::json!({"id": 2, "name": "a \"b\""}));
         assert_eq!(
             read["images"][2],

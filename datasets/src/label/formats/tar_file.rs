@@ -36,7 +36,8 @@ pub(crate) struct TarFile {
     /// Size and time of the last change when the headers were read.
     identity: (u64, u64),
     images: BTreeMap<String, Span>,
-    problem: Option<String>,
+    /// Why images may be missing.
+    pub problem: Option<String>,
 }
 
 impl TarFile {
@@ -68,11 +69,6 @@ impl TarFile {
     /// The names of the images, in order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.images.keys().map(String::as_str)
-    }
-
-    /// Why images may be missing.
-    pub fn problem(&self) -> Option<&str> {
-        self.problem.as_deref()
     }
 
     /// Whether there is an image with this name.

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 
 use ocelli::Result;
+use serde::Serialize;
 
 use crate::label::record::Record;
 
@@ -27,14 +28,15 @@ pub(crate) struct Video {
     pub images: Vec<(u64, String)>,
 }
 
-/// Where an image is in its video.
+/// Where an image is in its video, as CocoVID has it.
+#[derive(Serialize)]
 pub(crate) struct Place {
     /// The id of the video.
-    pub video: u64,
-    /// The number of images of the video before it.
-    pub place: usize,
-    /// The index of the frame in the video.
-    pub index: u64,
+    pub video_id: u64,
+    /// The number of images of the video before it: the place, as CocoVID's loaders count, from 0.
+    pub frame_id: usize,
+    /// The index of the frame in the video, from 0.
+    pub frame_index: u64,
 }
 
 impl Videos {
@@ -85,8 +87,8 @@ impl Videos {
     pub fn place(&self, name: &str) -> Option<Place> {
         let &(at, index) = self.frames.get(name)?;
         let video = &self.videos[at];
-        let place = video.images.partition_point(|image| (image.0, &*image.1) < (index, name));
-        Some(Place { video: video.id, place, index })
+        let frame_id = video.images.partition_point(|image| (image.0, &*image.1) < (index, name));
+        Some(Place { video_id: video.id, frame_id, frame_index: index })
     }
 }
 

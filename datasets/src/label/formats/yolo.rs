@@ -112,11 +112,6 @@ fn splice(whole: &mut Vec<[f32; 2]>, at: usize, ring: &[[f32; 2]], from: usize) 
     whole.splice(at + 1..at + 1, inserted);
 }
 
-/// The text of `classes.txt`.
-pub(crate) fn classes_file<'a>(names: impl Iterator<Item = &'a str>) -> String {
-    names.map(|name| format!("{name}\n")).collect()
-}
-
 /// The text of `data.yaml`, with paths relative to its folder.
 pub(crate) fn data_file<'a>(names: impl Iterator<Item = &'a str>, has_validation: bool) -> String {
     let mut text = String::from("train: images/train\n");

@@ -9,7 +9,7 @@ use crate::label::record::LabelledInstance;
 use crate::label::settings::Format;
 
 /// A box is the same if no edge moved by more pixels: the page rounds.
-pub(crate) const SAME: f32 = 0.02;
+const SAME: f32 = 0.02;
 /// Two instances in two files are the same if their boxes overlap by more than this IoU.
 const MATCH: f32 = 0.5;
 
@@ -21,11 +21,12 @@ pub(crate) fn is_same(before: &BoundingBox, after: &BoundingBox) -> bool {
 /// One line, as it is in the file and in pixels.
 #[derive(Clone, Debug)]
 pub(crate) struct Line {
-    text: String,
-    class: usize,
-    bbox: BoundingBox,
+    pub text: String,
+    pub class: usize,
+    pub bbox: BoundingBox,
     polygon: Option<Vec<[f32; 2]>>,
-    score: Option<f32>,
+    /// The score that a tool wrote after the coordinates.
+    pub score: Option<f32>,
 }
 
 impl Line {
@@ -87,23 +88,6 @@ impl Line {
         let most = |axis: usize| points.iter().map(|point| point[axis]).fold(f32::NEG_INFINITY, f32::max);
         let bbox = BoundingBox::new(least(0), least(1), most(0), most(1));
         Some(Self { text, class, bbox, polygon: Some(points), score })
-    }
-
-    pub fn text(&self) -> &str {
-        &self.text
-    }
-
-    pub fn class(&self) -> usize {
-        self.class
-    }
-
-    pub fn bbox(&self) -> BoundingBox {
-        self.bbox
-    }
-
-    /// The score that a tool wrote after the coordinates.
-    pub fn score(&self) -> Option<f32> {
-        self.score
     }
 
     pub fn into_instance(self, number: usize) -> LabelledInstance {
@@ -192,13 +176,12 @@ pub(crate) fn followed(
                 // The polygon moves as the box does.
                 let (from, to, own) =
                     (before.bbox.to_xyxy(), instance.bbox.to_xyxy(), polygons[at].bbox.to_xyxy());
-                let is_same = from.iter().zip(&to).all(|(before, after)| (before - after).abs() <= SAME);
                 let moved = |edge: usize| {
                     let axis = edge % 2;
                     let scale = (to[axis + 2] - to[axis]) / (from[axis + 2] - from[axis]).max(1e-6);
                     to[axis] + (own[edge] - from[axis]) * scale
                 };
-                let bbox = if is_same {
+                let bbox = if is_same(&before.bbox, &instance.bbox) {
                     polygons[at].bbox
                 } else {
                     BoundingBox::new(moved(0), moved(1), moved(2), moved(3))
@@ -234,13 +217,7 @@ fn new_line(instance: &LabelledInstance, format: Format, size: (u32, u32)) -> St
 }
 
 pub(crate) fn clipped(bbox: &BoundingBox, (width, height): (u32, u32)) -> BoundingBox {
-    let (width, height) = (width as f32, height as f32);
-    BoundingBox::new(
-        bbox.x1.clamp(0.0, width),
-        bbox.y1.clamp(0.0, height),
-        bbox.x2.clamp(0.0, width),
-        bbox.y2.clamp(0.0, height),
-    )
+    bbox.clip_to(width as f32, height as f32)
 }
 
 fn box_line(class: usize, bbox: BoundingBox, (width, height): (u32, u32)) -> String {

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use ocelli::Result;
 use serde_json::{Value, json};
 
-use crate::label::formats::coco::rounded;
+use crate::label::formats::coco::{categories, extent, rounded};
 use crate::label::formats::tracks::{Objects, Video, Videos};
 use crate::label::record::{Instance, Record};
 
@@ -27,15 +27,13 @@ struct Shown {
 
 impl Shown {
     fn new(record: &Record, instance: &Instance) -> Self {
-        let [x1, y1, x2, y2] = instance.bbox.map(f64::from);
-        let mask = record.mask(instance);
-        let area = mask.as_ref().map_or((x2 - x1) * (y2 - y1), |mask| mask.area() as f64);
+        let (mask, bbox, area) = extent(record, instance);
         Self {
             class: instance.class,
             score: instance.score,
             segmentation: mask.map_or(Value::Null, |mask| json!(mask)),
-            bbox: [x1, y1, x2 - x1, y2 - y1].map(|v| rounded(v, 1e2)),
-            area: rounded(area, 1e2),
+            bbox,
+            area,
         }
     }
 }
@@ -48,10 +46,8 @@ pub(crate) fn write_youtube_vis<'a>(
     classes: impl Iterator<Item = &'a str>,
     labelled: impl Fn(&str) -> Result<Option<(String, Record)>>,
 ) -> io::Result<()> {
-    let categories: Vec<Value> =
-        classes.enumerate().map(|(id, name)| json!({"id": id + 1, "name": name})).collect();
     write!(out, "{{\"info\":{{\"description\":\"labelled by ocelli\"}},\"licenses\":[],\n\"categories\":")?;
-    serde_json::to_writer(&mut *out, &categories)?;
+    serde_json::to_writer(&mut *out, &categories(classes))?;
     write!(out, ",\n\"annotations\":[")?;
     let (mut described, mut last) = (Vec::new(), 0);
     for video in videos.iter() {

@@ -16,7 +16,9 @@ use crate::label::run::refine::Refiner;
 use crate::label::settings::{DataSetOptions, Format, LabelSettings, Tracking};
 use crate::label::source::identity;
 use crate::label::source::is_member;
-use crate::label::store::{DataSet, Existing, Opening, OutputFolder, Summary, is_growing, journal_path};
+use crate::label::store::{
+    CheckCancelled, DataSet, Existing, Opening, OutputFolder, Summary, is_growing, journal_path,
+};
 use ocelli::classes::{ClassMap, ExemplarImage};
 pub(crate) use run::{Seen, read};
 
@@ -43,6 +45,9 @@ pub enum LabelEvent<'a> {
         error: &'a Error,
     },
 }
+
+/// A callback for events. An error from it ends the job; finished images are kept.
+pub type OnEvent<'e> = dyn FnMut(LabelEvent<'_>) -> Result<()> + 'e;
 
 /// A data set that is being labelled.
 pub struct LabelJob {
@@ -101,15 +106,8 @@ impl LabelJob {
         existing: Existing,
     ) -> Result<Self> {
         settings.check_tracking(model)?;
-        Self::open_described(
-            root,
-            &settings.describe(model.manifest()),
-            settings,
-            options,
-            whole,
-            shard,
-            existing,
-        )
+        let described = settings.describe(model.manifest());
+        Self::open_described(root, &described, settings, options, whole, shard, existing)
     }
 
     /// As [`open`](Self::open), with the first line of the journal.
@@ -165,7 +163,7 @@ impl LabelJob {
     /// The images whose name is not the end of their path: another image has it, or trainers cannot use it. Frames of videos
     /// are not among them.
     pub fn renamed(&self) -> Vec<(&Path, &str)> {
-        let files = self.data.images().files().iter().filter(|file| {
+        let files = self.data.set.files().iter().filter(|file| {
             file.frame.is_none() && !is_member(&file.path) && !file.path.ends_with(&file.name)
         });
         files.map(|file| (file.path.as_path(), file.name.as_str())).collect()
@@ -173,12 +171,12 @@ impl LabelJob {
 
     /// Number of images of this job, or of its shard.
     pub fn images(&self) -> usize {
-        self.data.images().files().len()
+        self.data.set.files().len()
     }
 
     /// Number of images of the whole job, in all shards.
     pub fn images_of_all_shards(&self) -> usize {
-        self.data.images_of_all_shards()
+        self.data.contents.images as usize
     }
 
     /// Number of images that are not labelled yet.
@@ -196,7 +194,7 @@ impl LabelJob {
     ///
     /// # Errors
     /// The error of `check_cancelled`; [`ErrorKind::Io`] if a file cannot be written.
-    pub fn finish(self, check_cancelled: &mut dyn FnMut() -> Result<()>) -> Result<Summary> {
+    pub fn finish(self, check_cancelled: &mut CheckCancelled<'_>) -> Result<Summary> {
         self.data.finish(check_cancelled)
     }
 }

@@ -8,12 +8,12 @@ use std::io::{BufReader, BufWriter, Write};
 use std::path::Path;
 
 use ocelli::{
-    Detector, Error, ErrorKind, Result, StageTimes,
-    stages::{ImageFeatures, Stages, Wanted},
+    Detector, Error, ErrorKind, Result,
+    stages::{ImageFeatures, Stages},
 };
 
 use crate::label::images::ImageFile;
-use crate::label::run::job::{LabelEvent, LabelJob, Seen, read};
+use crate::label::run::job::{LabelEvent, LabelJob, OnEvent, Seen, read};
 use crate::label::run::prefetch::{Preparer, in_order};
 use crate::label::run::prompts::LabelPrompts;
 
@@ -43,7 +43,7 @@ impl LabelJob {
         &mut self,
         detector: Detector,
         spill_bytes: u64,
-        on_event: &mut dyn FnMut(LabelEvent<'_>) -> Result<()>,
+        on_event: &mut OnEvent<'_>,
     ) -> Result<()> {
         if self.tiling.is_some() {
             let message = "tile: an image in tiles has many features, which low memory would keep on disk: leave one of them out";
@@ -53,7 +53,7 @@ impl LabelJob {
         let batch = usize::try_from(spill_bytes / each).unwrap_or(usize::MAX).max(1);
         let preparer = Preparer::new(detector.model().manifest(), false);
         let Stages { mut text, mut encoder, mut decoder, .. } = detector.into_stages();
-        let path = self.data.spill_path();
+        let path = self.data.folder.spill_path();
         let cannot = |e: std::io::Error| {
             let message = format!(
                 "cannot store features, {}: {e}; a smaller spill_bytes needs less space",
@@ -78,19 +78,8 @@ impl LabelJob {
                     |_, image| {
                         on_event(LabelEvent::Waiting)?;
                         let (identity, prepared) = image.unwrap_or_else(|panicked| ((0, 0), Err(panicked)));
-                        let encoded = prepared.and_then(|prepared| {
-                            let (size, mut times) = (prepared.size, StageTimes::default());
-                            let wanted = Wanted::default();
-                            encoder.encode_pixels_into(
-                                &prepared.pixels,
-                                size,
-                                wanted,
-                                &mut features,
-                                &mut times,
-                            )?;
-                            preparer.recycle(prepared);
-                            Ok(size)
-                        });
+                        let encoded = prepared
+                            .and_then(|prepared| preparer.encode(&mut encoder, prepared, &mut features));
                         if encoded.is_ok() {
                             features.write_to(&mut out).map_err(cannot)?;
                         }
@@ -114,7 +103,7 @@ impl LabelJob {
                         let found = prompts.decode(&mut text, file, &features, &mut decoder);
                         found.map(|found| (size, found))
                     });
-                    let classes = prompts.classes().to_vec();
+                    let classes = prompts.current.classes.clone();
                     job.finish_image(Seen { file, identity, found, first, classes, device: 0 }, on_event)?;
                 }
                 decoder.unload();
@@ -125,6 +114,6 @@ impl LabelJob {
         };
         let groups = self.take_todo();
         let ended = groups.into_iter().try_for_each(|(first, todo)| label(self, first, todo));
-        ended.and(self.stopped())
+        ended.and(self.data.stopped())
     }
 }

@@ -7,13 +7,16 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use ocelli::image::Image;
 use ocelli::preprocess::{PreprocessConfig, Preprocessor};
-use ocelli::{Error, ErrorKind, Result};
+use ocelli::stages::{ImageEncoder, ImageFeatures, Wanted};
+use ocelli::{Error, ErrorKind, Result, StageTimes};
 use ocelli_engines::Tensor;
 use ocelli_export::contract::Manifest;
 
+use crate::label::run::turns::panicked;
 use crate::label::source::open_image;
 
-/// An image as the backbone takes it.
+/// An image as the backbone takes it. The default is one that stays in its file until it is searched in tiles.
+#[derive(Default)]
 pub(crate) struct Prepared {
     /// `[1, 3, S, S]`.
     pub pixels: Tensor,
@@ -21,13 +24,6 @@ pub(crate) struct Prepared {
     pub size: (u32, u32),
     /// A frame that is searched in tiles.
     pub frame: Option<Image>,
-}
-
-impl Prepared {
-    /// An image that stays in its file until it is searched in tiles.
-    fn in_file() -> Self {
-        Self { pixels: Tensor::empty(), size: (0, 0), frame: None }
-    }
 }
 
 /// Decodes and preprocesses images with pooled buffers. Only the model's square input waits for the detector, so memory use
@@ -50,13 +46,13 @@ impl Preparer {
 
     /// As [`prepare`](Self::prepare), for a search; nothing is read yet if the search is in tiles.
     pub fn prepare_file(&self, path: &Path) -> Result<Prepared> {
-        if self.tiles { Ok(Prepared::in_file()) } else { self.prepare(path) }
+        if self.tiles { Ok(Prepared::default()) } else { self.prepare(path) }
     }
 
     /// As [`prepare_image`](Self::prepare_image), for a search; the frame itself if the search is in tiles.
     pub fn prepare_frame(&self, frame: &Image) -> Result<Prepared> {
         if self.tiles {
-            return Ok(Prepared { frame: Some(frame.clone()), ..Prepared::in_file() });
+            return Ok(Prepared { frame: Some(frame.clone()), ..Prepared::default() });
         }
         self.prepare_image(frame)
     }
@@ -80,9 +76,17 @@ impl Preparer {
         Ok(Prepared { pixels, size, frame: None })
     }
 
-    /// Returns the buffer of an image to the pool.
-    pub fn recycle(&self, prepared: Prepared) {
-        put(&self.tensors, prepared.pixels);
+    /// Computes the features of an image, and returns its buffer to the pool. Returns the size of the image.
+    pub fn encode(
+        &self,
+        encoder: &mut ImageEncoder,
+        prepared: Prepared,
+        features: &mut ImageFeatures,
+    ) -> Result<(u32, u32)> {
+        let Prepared { pixels, size, .. } = prepared;
+        encoder.encode_pixels_into(&pixels, size, Wanted::default(), features, &mut StageTimes::default())?;
+        put(&self.tensors, pixels);
+        Ok(size)
     }
 }
 
@@ -173,11 +177,7 @@ pub(crate) fn in_order<T: Send>(
         }
         if outcome.is_ok() {
             // The threads wait for room: a panic here must end them, or the scope never ends.
-            outcome = catch_unwind(AssertUnwindSafe(&mut consume_all)).unwrap_or_else(|_| {
-                let message = "labelling panicked; finished images are kept, and running it again continues \
-                               from there";
-                Err(Error::new(ErrorKind::Internal, message))
-            });
+            outcome = catch_unwind(AssertUnwindSafe(&mut consume_all)).unwrap_or_else(|_| Err(panicked()));
         }
         lock().ended = true;
         room.notify_all();

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use ocelli::{
     Detection, Error, Prompt, Prompts, Result, StageTimes,
-    stages::{EmbeddedPrompts, ImageEncoder, ImageFeatures, PromptDecoder, TextEmbedder, Wanted},
+    stages::{EmbeddedPrompts, ImageEncoder, ImageFeatures, PromptDecoder, TextEmbedder},
 };
 
 use crate::label::images::ImageFile;
@@ -13,11 +13,11 @@ use ocelli::classes::{ClassExemplar, ClassMap, ExemplarImage};
 
 /// Prompts, not encoded yet.
 #[derive(Clone, Debug)]
-struct ImagePrompts {
+pub(crate) struct ImagePrompts {
     /// `None` if all classes have exemplars in files or in other images, and no text prompts.
     prompts: Option<Prompts>,
     /// The class of each prompt, followed by the classes of the prompts with exemplars in files.
-    classes: Vec<usize>,
+    pub classes: Vec<usize>,
 }
 
 /// Encodes the prompts of the current image and decodes with them.
@@ -28,7 +28,8 @@ pub(crate) struct LabelPrompts {
     first: usize,
     /// Whether all images have the same prompts.
     is_uniform: bool,
-    current: ImagePrompts,
+    /// Those of the image that was decoded last.
+    pub current: ImagePrompts,
     /// The text prompts, and the exemplars in the image itself.
     embedded: Option<EmbeddedPrompts>,
     /// Exemplars in files, which apply to every image.
@@ -58,15 +59,7 @@ impl LabelPrompts {
         let mut encoded = Vec::new();
         for (file, prompts) in exemplar_files(map, first)? {
             let mut features = ImageFeatures::default();
-            let prepared = preparer.prepare(&file)?;
-            encoder.encode_pixels_into(
-                &prepared.pixels,
-                prepared.size,
-                Wanted::default(),
-                &mut features,
-                &mut StageTimes::default(),
-            )?;
-            preparer.recycle(prepared);
+            preparer.encode(encoder, preparer.prepare(&file)?, &mut features)?;
             encoded.push((file, features, text.embed(&prompts)?));
         }
         if release {
@@ -92,11 +85,6 @@ impl LabelPrompts {
                 none => *none = Some(prompts.clone()),
             }
         }
-    }
-
-    /// The class of each prompt of the image that was decoded last.
-    pub fn classes(&self) -> &[usize] {
-        &self.current.classes
     }
 
     /// Decodes an image with its prompts.

@@ -8,16 +8,18 @@ use ocelli::classes::MergeGroup;
 
 /// The limits of a class.
 #[derive(Clone, Copy, Debug)]
-struct Limits {
-    threshold: f32,
+pub(crate) struct Limits {
+    pub threshold: f32,
     nms: f32,
-    min_area: f64,
+    /// The least area of an instance, in pixels.
+    pub min_area: f64,
 }
 
 /// Applies the thresholds, suppression and minimum areas of the classes.
 #[derive(Clone, Debug)]
 pub(crate) struct Refiner {
-    limits: Vec<Limits>,
+    /// By class.
+    pub limits: Vec<Limits>,
     groups: Vec<MergeGroup>,
 }
 
@@ -34,18 +36,18 @@ impl Refiner {
     /// The instances of an image, the highest score first. `detections` come in this order, too; `classes` has the class of
     /// each prompt.
     pub fn instances(&self, classes: &[usize], detections: Vec<Detection>) -> Vec<Instance> {
-        let mut kept: Vec<(Instance, BoundingBox)> = Vec::with_capacity(detections.len());
+        let mut kept: Vec<Instance> = Vec::with_capacity(detections.len());
         for detection in detections {
             let class = classes[detection.class_id];
             let limits = &self.limits[class];
             let bbox = detection.bbox;
-            let is_duplicate = |(better, box_of_better): &(Instance, BoundingBox)| {
+            let is_duplicate = |better: &Instance| {
                 let max_iou = if better.class == class {
                     Some(limits.nms)
                 } else {
                     self.group_iou(better.class, class)
                 };
-                max_iou.is_some_and(|max_iou| box_of_better.iou(&bbox) > max_iou)
+                max_iou.is_some_and(|max_iou| BoundingBox::from(better.bbox).iou(&bbox) > max_iou)
             };
             if detection.score <= limits.threshold || kept.iter().any(is_duplicate) {
                 continue;
@@ -55,21 +57,9 @@ impl Refiner {
                 continue;
             }
             let mask = detection.mask.map(|mask| mask.counts().to_owned());
-            let instance =
-                Instance { class, score: detection.score, bbox: bbox.to_xyxy(), mask, track: None };
-            kept.push((instance, bbox));
+            kept.push(Instance { class, score: detection.score, bbox: bbox.to_xyxy(), mask, track: None });
         }
-        kept.into_iter().map(|(instance, _)| instance).collect()
-    }
-
-    /// The least area of an instance of a class, in pixels.
-    pub fn min_area(&self, class: usize) -> f64 {
-        self.limits[class].min_area
-    }
-
-    /// The lowest threshold of any class.
-    pub fn lowest_threshold(&self) -> f32 {
-        self.limits.iter().map(|limits| limits.threshold).fold(1.0, f32::min)
+        kept
     }
 
     /// The smallest IoU of the groups that contain both classes.

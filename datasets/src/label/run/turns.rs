@@ -87,7 +87,7 @@ impl<'a, D: Send, T: Send, R: Send> Turns<'a, D, T, R> {
     }
 }
 
-fn panicked() -> Error {
+pub(crate) fn panicked() -> Error {
     let message = "labelling panicked; finished images are kept, and running it again continues from there";
     Error::new(ErrorKind::Internal, message)
 }

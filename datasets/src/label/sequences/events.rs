@@ -188,7 +188,10 @@ impl Sequence {
         let is_free = !self.place.path(&from).exists();
         if is_free {
             std::fs::rename(self.place.path(&to), self.place.path(&from)).expect("it can");
-            self.away.iter_mut().filter(|(_, there)| *there == to).for_each(|(_, there)| there.clone_from(&from));
+            self.away
+                .iter_mut()
+                .filter(|(_, there)| *there == to)
+                .for_each(|(_, there)| there.clone_from(&from));
         }
         self.place.also = None;
         self.place.images = if is_free { from } else { to };

@@ -1,7 +1,7 @@
 //! A data set that is open for writing.
 
 use std::collections::{HashMap, HashSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use ocelli::{ErrorKind, Result};
 use serde_json::Value;
@@ -13,12 +13,15 @@ use crate::label::source::content_of;
 use crate::label::source::identity;
 use crate::label::store::conflicts::{check_conflicts, discard_corrections};
 use crate::label::store::files::ClassHashes;
-use crate::label::store::folder::{Contents, OutputFolder};
+use crate::label::store::folder::{Contents, OutputFolder, journal_path};
 use crate::label::store::journal::{Entry, Journal, classes_of, source_hash};
 use crate::label::store::placer::Placer;
 use crate::label::store::state::State;
 use crate::label::store::write::{Summary, place_class_files};
 use ocelli::classes::ClassMap;
+
+/// Called again and again during long work. An error from it ends the work.
+pub type CheckCancelled<'c> = dyn FnMut() -> Result<()> + 'c;
 
 /// What happens to the data set that is in the output folder already.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,12 +51,12 @@ pub(crate) struct Opening<'a> {
 
 /// A data set that is open for writing.
 pub(crate) struct DataSet {
-    folder: OutputFolder,
-    pub(super) journal: Journal,
-    contents: Contents,
+    pub folder: OutputFolder,
+    pub journal: Journal,
+    pub contents: Contents,
     pub(super) placer: Placer,
-    /// The images of this shard.
-    pub(super) set: ImageSet,
+    /// The images of the job, or of its shard.
+    pub set: ImageSet,
     /// What was removed of formats that are not named any more.
     dropped: Vec<String>,
     /// Videos that were not read to their end, each with the reason.
@@ -67,7 +70,7 @@ impl DataSet {
         let Existing { restart, .. } = existing;
         let mut state = match State::open(&folder) {
             Err(e) if restart && existing.discard_corrections && e.kind() == ErrorKind::InvalidData => {
-                let mut state = State::new(folder.root());
+                let mut state = State::new(&folder.root, None);
                 state.start()?;
                 state
             }
@@ -87,19 +90,20 @@ impl DataSet {
             let checked = checked.and_then(|()| state.check_saved(options, &hashes, way_out));
             checked.map_err(|error| if merges { error } else { error.about("discard_corrections") })?;
         }
-        let before = state.contents().filter(|_| !restart).cloned();
+        let path = journal_path(&folder.root);
+        let before = state.contents.clone().filter(|_| !restart);
         folder.check_shard(before.as_ref(), shard)?;
         // Checks the settings before anything is discarded.
         let continued = if restart {
             None
         } else {
             folder.check_journal(before.as_ref())?;
-            Some(Journal::open(&folder.journal_path(), described)?)
+            Some(Journal::open(&path, described)?)
         };
         if existing.discard_corrections {
             discard_corrections(&mut state, options, &hashes, &whole)?;
         }
-        let former = Journal::open_existing(&folder.journal_path()).ok().filter(|_| restart);
+        let former = Journal::open_existing(&path).ok().filter(|_| restart);
         let there = continued.as_ref().or(former.as_ref().map(|(journal, _)| journal));
         if let Some(journal) = there {
             state.note_journal(journal)?;
@@ -117,7 +121,7 @@ impl DataSet {
         let whole = state.name_images(whole, picture);
         let is_here = |file: &&ImageFile| of_shard.contains(&file.path);
         let set = ImageSet::from_named(whole.files().iter().filter(is_here).cloned().collect());
-        let mut placer = Placer::new(state, folder.root(), options, &whole, classes);
+        let mut placer = Placer::new(state, &folder.root, options, &whole, classes);
         let kept = match &former {
             Some((journal, before)) => kept_images(&mut placer, journal, before, &set)?,
             None => Vec::new(),
@@ -126,7 +130,7 @@ impl DataSet {
         placer.state.save_images()?;
         let journal = match continued {
             Some(journal) => journal,
-            None => restart_journal(&folder, &mut placer, described, former, &kept)?,
+            None => restart_journal(&path, &mut placer, described, former, &kept)?,
         };
         let dropped = placer.remove_dropped()?;
         placer.state.set_contents(Some(contents.clone()))?;
@@ -134,35 +138,11 @@ impl DataSet {
         Ok(Self { folder, journal, contents, placer, set, dropped, broken: Vec::new() })
     }
 
-    /// The images of the job, or of its shard.
-    pub fn images(&self) -> &ImageSet {
-        &self.set
-    }
-
-    pub fn images_of_all_shards(&self) -> usize {
-        self.contents.images as usize
-    }
-
-    /// The file for features that wait for the decoder.
-    pub fn spill_path(&self) -> PathBuf {
-        self.folder.spill_path()
-    }
-
-    /// The last line of an image in the journal.
-    pub fn entry(&self, name: &str) -> Option<&Entry> {
-        self.journal.entry(name)
-    }
-
-    /// The record of an entry.
-    pub fn read(&self, entry: &Entry) -> Result<Record> {
-        self.journal.read(entry)
-    }
-
     /// Finds the images that are not in the journal, failed, or have changed since.
     pub fn find_todo(&mut self) -> Result<Vec<ImageFile>> {
         let mut todo = Vec::new();
         for file in self.set.files() {
-            let Some(entry) = self.journal.entry(&file.name).cloned() else {
+            let Some(entry) = self.journal.entries.get(&file.name).cloned() else {
                 todo.push(file.clone());
                 continue;
             };
@@ -201,18 +181,13 @@ impl DataSet {
         })
     }
 
-    /// Records an image that could not be labelled.
-    pub fn record_failure(&mut self, record: &Record) -> Result<()> {
-        self.journal.append(record)
-    }
-
     /// Records the instances in an image, and writes its files.
     pub fn record(&mut self, record: &mut Record) -> Result<()> {
         // That of the picture that was read: it was not replaced before the content was read, either.
         let content = content_of(&record.source);
         record.content = content.filter(|_| identity(&record.source) == record.identity);
         // A person may have corrected it since this run started.
-        let is_frozen = match self.journal.entry(&record.name) {
+        let is_frozen = match self.journal.entries.get(&record.name) {
             Some(entry) => self.placer.is_frozen(&record.name, entry, record.identity)?,
             None => false,
         };
@@ -233,9 +208,11 @@ impl DataSet {
     }
 
     /// Writes every file from the journal. An error of `check_cancelled`, which is called for each image, ends it.
-    pub fn finish(mut self, check_cancelled: &mut dyn FnMut() -> Result<()>) -> Result<Summary> {
+    pub fn finish(mut self, check_cancelled: &mut CheckCancelled<'_>) -> Result<Summary> {
         let summary = Summary { dropped: std::mem::take(&mut self.dropped), ..self.write(check_cancelled)? };
-        self.placer.state.set_contents(Some(Contents { written: self.journal.length(), ..self.contents }))?;
+        self.placer
+            .state
+            .set_contents(Some(Contents { written: self.journal.log.length, ..self.contents }))?;
         // The last write: what a stopped run did not say, the next one says.
         self.placer.state.save_images()?;
         Ok(summary)
@@ -244,7 +221,7 @@ impl DataSet {
 
 /// Replaces the journal by one with what is kept of the former one.
 fn restart_journal(
-    folder: &OutputFolder,
+    path: &Path,
     placer: &mut Placer,
     described: &Value,
     former: Option<(Journal, Value)>,
@@ -262,7 +239,7 @@ fn restart_journal(
     placer.state.remove_labels()?;
     // The journal stays until another one replaces it: a stop in between loses no image.
     placer.state.set_contents(None)?;
-    Journal::restart(&folder.journal_path(), described, former.as_ref().map(|(journal, _)| journal), kept)
+    Journal::restart(path, described, former.as_ref().map(|(journal, _)| journal), kept)
 }
 
 /// The images that a restart keeps, each with the number of classes that need not be looked for again. Images that are
@@ -280,7 +257,7 @@ fn kept_images(
     let files: HashMap<&str, &ImageFile> =
         set.files().iter().map(|file| (file.name.as_str(), file)).collect();
     let mut kept = Vec::new();
-    for (name, entry) in journal.entries().filter(|(_, entry)| entry.is_labelled()) {
+    for (name, entry) in journal.entries.iter().filter(|(_, entry)| entry.is_labelled()) {
         if !are_known {
             placer.state.change_image(name, |known| known.is_left_out = true);
             continue;

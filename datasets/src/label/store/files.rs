@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use crate::label::disk;
-use crate::label::hash::{hash_of_bytes, hash_of_file, hash_of_text, hash_on_disk};
+use crate::label::hash::{hash_of_bytes, hash_of_file, hash_on_disk};
 use crate::label::store::state::{Event, State};
 use ocelli::atomic_file::sync_folder;
 use ocelli::{Error, Result};
@@ -116,17 +116,6 @@ impl State {
         self.files.get(file).and_then(|entry| classes.earlier(entry.meaning.classes))
     }
 
-    /// The recorded files in a folder that are there as they were written.
-    pub fn ours_below(&self, folder: &str) -> Result<Vec<String>> {
-        let mut found = Vec::new();
-        for (file, entry) in self.files.iter().filter(|(file, _)| file.starts_with(folder)) {
-            if entry.hash.is_some() && self.owner(file)? == Owner::Ours {
-                found.push(file.clone());
-            }
-        }
-        Ok(found)
-    }
-
     /// The recorded meaning of a file.
     pub fn recorded_meaning(&self, file: &str) -> Option<Meaning> {
         self.files.get(file).map(|entry| entry.meaning)
@@ -185,7 +174,7 @@ impl State {
     pub fn note(&mut self, file: &str, hash: Option<String>, meaning: Meaning) {
         let entry = FileEntry { file: file.into(), before: hash.clone(), hash, meaning };
         self.files.insert(file.into(), entry.clone());
-        if self.is_on_disk() {
+        if self.log.file.is_some() {
             self.staged.push(Staged { entry, part: None });
         }
     }
@@ -417,6 +406,6 @@ pub(crate) fn aside_path(path: &Path) -> PathBuf {
 
 fn temporary(path: &Path, what: &str) -> PathBuf {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let hash = hash_of_text(&name);
+    let hash = hash_of_bytes(&*name);
     path.with_file_name(format!("{}{}{what}{}", PART.0, &hash[..16], PART.1))
 }

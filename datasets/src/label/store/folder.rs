@@ -27,9 +27,14 @@ pub(crate) fn journal_path(root: &Path) -> PathBuf {
 
 /// An output folder, locked so that no other process writes to it.
 pub(crate) struct OutputFolder {
-    root: PathBuf,
+    pub root: PathBuf,
     /// Closing the file releases the lock; `None` for a folder that is only read.
     _lock: Option<File>,
+}
+
+/// The error for a folder that is no place for the data set.
+pub(crate) fn unusable(root: &Path, why: &str) -> Error {
+    Error::new(ErrorKind::InvalidArgument, format!("output folder, {}: {why}", root.display()))
 }
 
 fn is_read_only(error: &Error) -> bool {
@@ -60,9 +65,7 @@ impl OutputFolder {
 
     /// Checks whether a data set can be written to this folder. Nothing is changed.
     pub fn check(root: &Path) -> Result<()> {
-        let refuse = |why: &str| {
-            Err(Error::new(ErrorKind::InvalidArgument, format!("output folder, {}: {why}", root.display())))
-        };
+        let refuse = |why: &str| Err(unusable(root, why));
         if root.is_file() {
             return refuse("it is a file; name a folder");
         }
@@ -131,18 +134,9 @@ impl OutputFolder {
         }
     }
 
-    /// The path of the folder.
-    pub fn root(&self) -> &Path {
-        &self.root
-    }
-
-    pub fn journal_path(&self) -> PathBuf {
-        journal_path(&self.root)
-    }
-
     /// Checks that the journal is there if the data set was finished before.
     pub fn check_journal(&self, contents: Option<&Contents>) -> Result<()> {
-        let path = self.journal_path();
+        let path = journal_path(&self.root);
         let is_empty = std::fs::metadata(&path).map_or(true, |there| there.len() == 0);
         if is_empty && contents.is_some_and(|contents| contents.written > 0) {
             let message =

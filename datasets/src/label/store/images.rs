@@ -3,7 +3,7 @@
 //! An image is the file at a path. Its name does not say which image it is: two cameras have equal names. This is the one place
 //! that decides whether a file that was found is an image of the data set, one that was moved, or another one.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use ocelli::Result;
@@ -70,25 +70,16 @@ impl State {
         Ok(())
     }
 
-    pub fn images(&self) -> &BTreeMap<String, KnownImage> {
-        &self.images
-    }
-
-    /// Whether it was noted which images the last run named: earlier versions did not.
-    pub fn has_found(&self) -> bool {
-        self.images.values().any(|image| image.found.is_some())
-    }
-
     /// Notes which pictures the images in the journal had, and their contents. If there is no record of them yet, as in data sets of early versions, they
     /// are those of the journal.
     pub fn note_journal(&mut self, journal: &Journal) -> Result<()> {
         if self.images.is_empty() {
-            for (name, entry) in journal.entries() {
+            for (name, entry) in &journal.entries {
                 let file = ImageFile { path: journal.read(entry)?.source, name: name.clone(), frame: None };
                 self.add_image(&file, entry.described.unwrap_or(entry.identity));
             }
         }
-        for (name, entry) in journal.entries() {
+        for (name, entry) in &journal.entries {
             self.change_image(name, |image| {
                 if image.content.is_none() && Some(image.identity) == entry.described {
                     image.content.clone_from(&entry.content);
@@ -131,10 +122,6 @@ impl State {
         let noted: Vec<String> = noted.cloned().collect();
         self.changed.extend(noted.iter().cloned());
         noted.into_iter().filter(|name| !is_there(name)).collect()
-    }
-
-    pub fn image(&self, name: &str) -> Option<&KnownImage> {
-        self.images.get(name)
     }
 
     /// Changes what is known about an image.

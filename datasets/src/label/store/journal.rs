@@ -73,8 +73,9 @@ impl Entry {
 
 /// An open journal.
 pub(crate) struct Journal {
-    log: Log,
-    entries: BTreeMap<String, Entry>,
+    pub log: Log,
+    /// The images and their last lines, by name.
+    pub entries: BTreeMap<String, Entry>,
     /// Number of classes in the settings.
     classes: Option<usize>,
 }
@@ -168,7 +169,7 @@ impl Journal {
         };
         let message = format!(
             "cannot continue, {}: it was started {started}; use the same settings, choose another output folder, or restart",
-            self.log.path().display()
+            self.log.path.display()
         );
         Err(Error::new(ErrorKind::Mismatch, message).about("restart"))
     }
@@ -180,7 +181,7 @@ impl Journal {
     fn write_error(&self, e: std::io::Error) -> Error {
         let message = format!(
             "cannot write the journal, {}: {e}; finished images are kept, and running it again continues from there",
-            self.log.path().display()
+            self.log.path.display()
         );
         Error::new(ErrorKind::Io, message).with_source(e)
     }
@@ -192,36 +193,21 @@ impl Journal {
         Ok(())
     }
 
-    /// Length of all complete lines, in bytes.
-    pub fn length(&self) -> u64 {
-        self.log.length()
-    }
-
-    /// The entry of an image's last line.
-    pub fn entry(&self, name: &str) -> Option<&Entry> {
-        self.entries.get(name)
-    }
-
     /// The names of the images whose split is on record, and whether it is for validation.
     pub fn splits(&self) -> impl Iterator<Item = (&str, bool)> {
         self.entries.iter().filter_map(|(name, entry)| Some((name.as_str(), entry.validation?)))
     }
 
-    /// The images and their last lines, by name.
-    pub fn entries(&self) -> impl Iterator<Item = (&String, &Entry)> {
-        self.entries.iter()
-    }
-
     /// The last records with instances of those images of a set that are frames of videos.
     pub fn frames<'a>(&'a self, set: &'a ImageSet) -> impl Iterator<Item = Result<Record>> + 'a {
-        let entries = set.files().iter().filter_map(|file| self.entry(&file.name));
+        let entries = set.files().iter().filter_map(|file| self.entries.get(&file.name));
         let frames = entries.filter(|entry| entry.frame.is_some());
         frames.filter_map(|entry| self.read_labelled(entry).transpose())
     }
 
     /// The last record of an image that has instances.
     pub fn labelled(&self, name: &str) -> Result<Option<Record>> {
-        self.entry(name).map_or(Ok(None), |entry| self.read_labelled(entry))
+        self.entries.get(name).map_or(Ok(None), |entry| self.read_labelled(entry))
     }
 
     /// Reads the record of an entry.

@@ -30,12 +30,12 @@ pub(crate) struct Span {
 
 /// An open log.
 pub(crate) struct Log {
-    path: PathBuf,
+    pub path: PathBuf,
     kind: &'static Kind,
     /// `None` if there is none yet: nothing is written then.
-    file: Option<File>,
+    pub file: Option<File>,
     /// Bytes up to the end of the last complete line that was read or written.
-    length: u64,
+    pub length: u64,
 }
 
 impl Log {
@@ -63,19 +63,6 @@ impl Log {
             put(out, header)?;
             events.into_iter().try_for_each(|event| put(out, &event.map_err(io::Error::other)?))
         })
-    }
-
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    pub fn is_on_disk(&self) -> bool {
-        self.file.is_some()
-    }
-
-    /// Length of all complete lines, in bytes.
-    pub fn length(&self) -> u64 {
-        self.length
     }
 
     pub fn corrupt(&self, why: &str) -> Error {

@@ -8,9 +8,9 @@ use serde_json::Value;
 use crate::label::images::{ImageFile, ImageSet};
 use crate::label::record::Record;
 use crate::label::settings::Format;
-use crate::label::store::data_set::{DataSet, Existing, Opening};
+use crate::label::store::data_set::{CheckCancelled, DataSet, Existing, Opening};
 use crate::label::store::files::Owner;
-use crate::label::store::folder::{Contents, OutputFolder};
+use crate::label::store::folder::{Contents, OutputFolder, journal_path, unusable};
 use crate::label::store::journal::{Entry, Journal, classes_of, difference};
 use crate::label::store::layout::{COCO_FILES, label_files, masks_folder};
 use crate::label::store::saved::SavedLabels;
@@ -29,20 +29,17 @@ struct Part {
 
 impl Part {
     fn open(root: &Path) -> Result<Self> {
-        let refuse = |why: &str| {
-            let message = format!("cannot merge, {}: {why}", root.display());
-            Err(Error::new(ErrorKind::Mismatch, message))
-        };
+        let refuse = |why: &str| Err(refusal(root, why));
         let folder = OutputFolder::open_to_read(root)?;
         let state = State::load(root)?;
-        let Some(contents) = state.contents().cloned() else {
+        let Some(contents) = state.contents.clone() else {
             return refuse("nothing is labelled in it yet; finish this shard first");
         };
         if contents.shard.is_none() {
             return refuse("it is not a shard but a whole data set");
         }
-        let (journal, settings) = Journal::open_existing(&folder.journal_path())?;
-        if contents.written == 0 || contents.written != journal.length() {
+        let (journal, settings) = Journal::open_existing(&journal_path(&folder.root))?;
+        if contents.written == 0 || contents.written != journal.log.length {
             return refuse("it is not finished; finish this shard first");
         }
         state.recover(&OutputFolder::FOLDERS)?;
@@ -63,12 +60,12 @@ impl Part {
     fn has_corrections(&self, name: &str) -> Result<bool> {
         let both = [false, true].into_iter();
         let files = both.flat_map(|split| label_files(&self.contents.options, name, split));
-        Ok(self.state.saved(name).is_some() || self.state.has_persons(files.map(|(file, _)| file))?)
+        Ok(self.state.saved.get(name).is_some() || self.state.has_persons(files.map(|(file, _)| file))?)
     }
 
     /// The last line of an image.
     fn entry(&self, image: &Owned) -> &Entry {
-        self.journal.entry(&image.name).expect("its name came from this journal")
+        self.journal.entries.get(&image.name).expect("its name came from this journal")
     }
 }
 
@@ -80,17 +77,11 @@ impl Part {
 /// # Errors
 /// [`ErrorKind::Mismatch`] if the shards do not belong together, or one is missing or not finished,
 /// [`ErrorKind::InvalidArgument`] if the output folder cannot be used, [`ErrorKind::Io`] if files cannot be read or written.
-pub fn merge(
-    shards: &[PathBuf],
-    output: &Path,
-    check_cancelled: &mut dyn FnMut() -> Result<()>,
-) -> Result<Summary> {
+pub fn merge(shards: &[PathBuf], output: &Path, check_cancelled: &mut CheckCancelled<'_>) -> Result<Summary> {
     let mut parts = Vec::new();
     for root in shards {
         if is_same(root, output) {
-            let message =
-                format!("output folder, {}: it is one of the shards; name another folder", output.display());
-            return Err(Error::new(ErrorKind::InvalidArgument, message));
+            return Err(unusable(output, "it is one of the shards; name another folder"));
         }
         if let Some(twice) = shards.iter().filter(|other| is_same(root, other)).nth(1) {
             let message = format!("cannot merge, {}: it was given twice", twice.display());
@@ -124,28 +115,23 @@ fn open_joined(parts: &[Part], owned: &HashMap<PathBuf, Owned>, output: &Path) -
         return Err(Error::new(ErrorKind::InvalidArgument, message));
     };
     let classes = classes_of(&first.settings).ok_or_else(|| {
-        let message = format!("corrupt journal, {}: it has no classes", first.folder.root().display());
+        let message = format!("corrupt journal, {}: it has no classes", first.folder.root.display());
         Error::new(ErrorKind::InvalidData, message)
     })?;
     OutputFolder::check(output)?;
     let whole = ImageSet::from_named(owned.values().map(|image| image.file.clone()).collect());
     let names = &first.contents.names_sha256;
     if whole.names_sha256() != *names {
-        let message = format!(
-            "cannot merge, {}: the images of its shards are not those of the job; restart the shards and label them \
-             again",
-            output.display()
-        );
-        return Err(Error::new(ErrorKind::Mismatch, message));
+        let why =
+            "the images of its shards are not those of the job; restart the shards and label them again";
+        return Err(refusal(output, why));
     }
     let folder = OutputFolder::open(output)?;
     if State::load(output)?
-        .contents()
+        .contents
         .is_some_and(|there| there.shard.is_some() || there.names_sha256 != *names)
     {
-        let message =
-            format!("output folder, {}: it contains another data set; name another folder", output.display());
-        return Err(Error::new(ErrorKind::InvalidArgument, message));
+        return Err(unusable(output, "it contains another data set; name another folder"));
     }
     DataSet::open(Opening {
         folder,
@@ -164,7 +150,7 @@ fn open_joined(parts: &[Part], owned: &HashMap<PathBuf, Owned>, output: &Path) -
 /// data set: that describes its picture.
 fn copy_records(joined: &mut DataSet, part: &Part, image: &Owned, name: &str) -> Result<()> {
     let entry = part.entry(image);
-    if let Some(there) = joined.journal.entry(name) {
+    if let Some(there) = joined.journal.entries.get(name) {
         if (there.identity, there.source, there.failed, there.classes)
             == (entry.identity, entry.source, entry.failed, entry.classes)
         {
@@ -190,12 +176,12 @@ fn copy_work(joined: &mut DataSet, part: &Part, image: &Owned, name: &str) -> Re
     if !joined.placer.has_own_corrections(name)? {
         let entry = part.entry(image);
         let record = Record { name: name.into(), ..part.journal.read(entry)? };
-        joined.placer.take_pictures(part.folder.root(), &image.name, &record, entry.described)?;
+        joined.placer.take_pictures(&part.folder.root, &image.name, &record, entry.described)?;
     }
     copy_corrections(joined, part, &image.name, name)?;
     // Labels that were corrected for an earlier picture are so in the joined data set.
     let outdated =
-        part.state.image(&image.name).map(|known| known.outdated_labels.clone()).unwrap_or_default();
+        part.state.images.get(&image.name).map(|known| known.outdated_labels.clone()).unwrap_or_default();
     if outdated.is_empty() {
         return Ok(());
     }
@@ -234,12 +220,11 @@ struct Owned {
 fn owned_images(parts: &[Part]) -> Result<HashMap<PathBuf, Owned>> {
     let mut owned: HashMap<PathBuf, Owned> = HashMap::new();
     for (at, part) in parts.iter().enumerate() {
-        let root = part.folder.root().display().to_string();
-        let refuse =
-            |why: String| Err(Error::new(ErrorKind::Mismatch, format!("cannot merge, {root}: {why}")));
-        let has_found = part.state.has_found();
-        for (name, entry) in part.journal.entries() {
-            let known = part.state.image(name);
+        let refuse = |why: String| Err(refusal(&part.folder.root, &why));
+        // Earlier versions did not note which images the last run named.
+        let has_found = part.state.images.values().any(|image| image.found.is_some());
+        for (name, entry) in &part.journal.entries {
+            let known = part.state.images.get(name);
             let (found, is_removed) = match known {
                 Some(known) => (known.found.clone().or((!has_found).then(|| name.clone())), known.is_removed),
                 None => (Some(name.clone()), false),
@@ -286,11 +271,11 @@ fn copy_saved(joined: &mut DataSet, parts: &[Part], owned: &HashMap<PathBuf, Own
     let mut new = Vec::new();
     let saved = joined.set.files().iter().filter_map(|file| {
         let image = &owned[&file.path];
-        let saved = parts[image.part].state.saved(&image.name)?.clone();
+        let saved = parts[image.part].state.saved.get(&image.name)?.clone();
         Some(SavedLabels { name: file.name.clone(), ..saved })
     });
     for image in saved {
-        match placer.state.saved(&image.name) {
+        match placer.state.saved.get(&image.name) {
             None => new.push(image),
             Some(there) if there.is_merged => new.push(image),
             Some(there)
@@ -298,13 +283,13 @@ fn copy_saved(joined: &mut DataSet, parts: &[Part], owned: &HashMap<PathBuf, Own
                     == SavedLabels { is_merged: false, ..image.clone() } => {}
             Some(_) => tracing::warn!(
                 "{}: the labels of {} were saved in it, too; those of its shard are not merged",
-                placer.root().display(),
+                placer.root.display(),
                 image.name
             ),
         }
     }
     let new: Vec<_> = new.into_iter().map(|image| SavedLabels { is_merged: true, ..image }).collect();
-    let is_new = new.iter().any(|image| placer.state.saved(&image.name) != Some(image));
+    let is_new = new.iter().any(|image| placer.state.saved.get(&image.name) != Some(image));
     if is_new { placer.state.save_labels(new) } else { Ok(()) }
 }
 
@@ -347,7 +332,7 @@ fn copy_corrections(joined: &mut DataSet, part: &Part, name_there: &str, name: &
     placer.place_labels(&record)?;
     placer.state.commit()?;
     for (file, (there, format, _)) in files {
-        let (from, to) = (part.folder.root().join(&there), placer.root().join(&file));
+        let (from, to) = (part.folder.root.join(&there), placer.root.join(&file));
         let read = |path: &Path| match std::fs::read(path) {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
             there => there.map(Some).map_err(|e| Error::io("cannot read", path, e)),
@@ -373,21 +358,23 @@ fn copy_corrections(joined: &mut DataSet, part: &Part, name_there: &str, name: &
     Ok(())
 }
 
+/// The error for shards that cannot be merged.
+fn refusal(root: &Path, why: &str) -> Error {
+    Error::new(ErrorKind::Mismatch, format!("cannot merge, {}: {why}", root.display()))
+}
+
 fn is_same(a: &Path, b: &Path) -> bool {
     a == b || a.canonicalize().ok().is_some_and(|a| b.canonicalize().ok() == Some(a))
 }
 
 /// Checks that the parts are the shards of one job, each of them once.
 fn check(parts: &[Part]) -> Result<()> {
-    let refuse = |part: &Part, why: String| {
-        let message = format!("cannot merge, {}: {why}", part.folder.root().display());
-        Err(Error::new(ErrorKind::Mismatch, message))
-    };
+    let refuse = |part: &Part, why: String| Err(refusal(&part.folder.root, &why));
     let Some(first) = parts.first() else { return Ok(()) };
     let Some(whole) = first.contents.shard else { return Ok(()) };
     let mut shard_of = BTreeMap::new();
     for part in parts {
-        let other = first.folder.root().display();
+        let other = first.folder.root.display();
         let options = |part: &Part| serde_json::to_value(&part.contents.options).unwrap_or_default();
         let settings = difference("", &part.settings, &first.settings);
         let differs = settings.or_else(|| difference("", &options(part), &options(first)));
@@ -405,7 +392,7 @@ fn check(parts: &[Part]) -> Result<()> {
             return refuse(part, format!("it has other images than {other}"));
         }
         if let Some(twin) = shard_of.insert(shard.index(), part) {
-            let twin = twin.folder.root().display();
+            let twin = twin.folder.root.display();
             return refuse(part, format!("it is shard {}/{}, as is {twin}", shard.index(), shard.count()));
         }
     }

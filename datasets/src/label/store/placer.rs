@@ -17,7 +17,7 @@ use ocelli::{Error, ErrorKind, Result};
 use crate::label::disk::{self, resumable};
 use crate::label::formats::mask_files::{class_names, file_name, mask_files};
 use crate::label::formats::{voc, yolo};
-use crate::label::hash::{hash_of_text, hash_on_disk};
+use crate::label::hash::{hash_of_bytes, hash_on_disk};
 use crate::label::images::ImageSet;
 use crate::label::record::Record;
 use crate::label::settings::{DataSetOptions, Format, ImageMode};
@@ -36,7 +36,7 @@ pub(crate) use pictures::{has_picture as is_copy_of, is_time_of};
 
 /// Writes images and label files.
 pub(crate) struct Placer {
-    root: PathBuf,
+    pub root: PathBuf,
     pub options: DataSetOptions,
     /// The images for validation by their hashes.
     validation: HashSet<String>,
@@ -80,10 +80,6 @@ impl Placer {
             corrected: HashMap::new(),
             links_are_symbolic: false,
         }
-    }
-
-    pub fn root(&self) -> &Path {
-        &self.root
     }
 
     /// The names of the classes, by id.
@@ -156,7 +152,7 @@ impl Placer {
 
     fn is_corrected(&self, name: &str, validation: bool) -> Result<bool> {
         let files = self.files_with_labels(name, validation);
-        Ok(self.state.saved(name).is_some() || self.state.has_persons(files)?)
+        Ok(self.state.saved.get(name).is_some() || self.state.has_persons(files)?)
     }
 
     /// The labels of an image that a person corrected: file and hash of each.
@@ -168,12 +164,12 @@ impl Placer {
                 labels.push(format!("{file} {}", hash.unwrap_or_default()));
             }
         }
-        if let Some(saved) = self.state.saved(name) {
+        if let Some(saved) = self.state.saved.get(name) {
             // The same in a shard and in the joined data set.
             let saved = SavedLabels { is_merged: false, ..saved.clone() };
             let text =
                 serde_json::to_string(&saved).map_err(|e| Error::new(ErrorKind::Internal, e.to_string()))?;
-            labels.push(format!("{COCO_FILE} {}", hash_of_text(&text)));
+            labels.push(format!("{COCO_FILE} {}", hash_of_bytes(text)));
         }
         Ok(labels)
     }
@@ -196,7 +192,7 @@ impl Placer {
         if record.error.is_some() {
             return self.is_corrected(&record.name, validation);
         }
-        let is_corrected = self.place_labels(record)? || self.state.saved(&record.name).is_some();
+        let is_corrected = self.place_labels(record)? || self.state.saved.get(&record.name).is_some();
         let stays = is_corrected && !self.is_replaced_in_part(&record.name, record.identity);
         for folder in self.image_folders() {
             let path = format!("{folder}images/{}", image_path(&record.name, validation));
@@ -233,11 +229,6 @@ impl Placer {
             is_corrected |= self.place_masks(record, validation)?;
         }
         Ok(is_corrected)
-    }
-
-    /// The first of YOLO's files of an image that a person corrected, since its labels were placed.
-    pub fn corrected_file(&self, name: &str) -> Option<&(String, Format)> {
-        self.corrected.get(name)
     }
 
     /// The text of a label file.
@@ -359,7 +350,7 @@ impl Placer {
     /// Whether a copy has none of the pictures that its image had.
     fn is_edited_copy(&self, path: &Path, record: &Record) -> bool {
         let name = &record.name;
-        self.state.image(name).is_some() && !self.state.is_picture_of(path, name, [&record.identity])
+        self.state.images.get(name).is_some() && !self.state.is_picture_of(path, name, [&record.identity])
     }
 
     /// Makes a link under a temporary name. Returns whether there is one: the right link may be there already.
@@ -419,15 +410,12 @@ impl Placer {
     pub fn keep_or_remove(&mut self, name: &str, labelled: Option<&Record>) -> Result<bool> {
         let validation = self.settle(name)?;
         let Some(record) = labelled else { return Ok(false) };
-        let image = |folder: &str| format!("{folder}images/{}", image_path(name, validation));
-        let folders = self.image_folders();
-        let mut images: Vec<String> = folders.into_iter().map(image).collect();
-        images.extend(self.options.has(Format::Voc).then(|| voc_image(name)));
+        let images = self.image_files(name, validation);
         let labels = self.files_with_labels(name, validation);
         // What was removed does not come back when its folder is out of reach.
-        let was_removed = self.state.image(name).is_some_and(|known| known.is_removed);
+        let was_removed = self.state.images.get(name).is_some_and(|known| known.is_removed);
         let is_out = if was_removed { identity(&record.source) == (0, 0) } else { is_gone(&record.source) };
-        let mut stays = !is_out || self.state.saved(name).is_some();
+        let mut stays = !is_out || self.state.saved.get(name).is_some();
         for image in &images {
             stays |= self.root.join(image).symlink_metadata().is_ok_and(|there| there.is_file());
         }

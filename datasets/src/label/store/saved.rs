@@ -9,6 +9,7 @@ use crate::label::record::{Instance, Record};
 use crate::label::settings::{DataSetOptions, Format};
 use crate::label::store::files::ClassHashes;
 use crate::label::store::state::{Event, State};
+use crate::table::some;
 use ocelli::{Error, ErrorKind, Result};
 
 /// Images that a message names.
@@ -40,14 +41,10 @@ impl State {
         if self.saved.is_empty() { Ok(()) } else { self.append(Event::Discarded) }
     }
 
-    pub fn saved(&self, name: &str) -> Option<&SavedLabels> {
-        self.saved.get(name)
-    }
-
     /// The record of an image with what the person saved in place of what was found. Instances of classes that were added
     /// since are those that were found: the person has not looked for them.
     pub fn with_saved(&self, record: Record, classes: &ClassHashes) -> Record {
-        let Some(saved) = self.saved(&record.name) else { return record };
+        let Some(saved) = self.saved.get(&record.name) else { return record };
         let known = if saved.classes == classes.all { None } else { classes.earlier(saved.classes) };
         let is_same_size = (saved.width, saved.height) == (record.width, record.height);
         let since = known.filter(|_| is_same_size).unwrap_or(usize::MAX);
@@ -70,13 +67,11 @@ impl State {
         if lost.is_empty() {
             return Ok(());
         }
-        let more =
-            if lost.len() > NAMED { format!(" and {} more", lost.len() - NAMED) } else { String::new() };
         let message = format!(
             "cannot write the data set, {}: labels in annotations.json that a person saved have another format or other \
-             classes, for {}{more}; {way_out}",
+             classes, for {}; {way_out}",
             self.root.display(),
-            lost[..lost.len().min(NAMED)].join(", ")
+            some(&lost, NAMED)
         );
         Err(Error::new(ErrorKind::Mismatch, message))
     }

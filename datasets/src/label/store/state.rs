@@ -52,24 +52,22 @@ pub(crate) enum Event {
 /// The state, and the files that wait to be renamed.
 pub(crate) struct State {
     pub(super) root: PathBuf,
-    log: Log,
+    pub(super) log: Log,
     pub(super) files: BTreeMap<String, FileEntry>,
     pub(super) staged: Vec<Staged>,
     pub(super) committed: Instant,
     pub(super) images: BTreeMap<String, KnownImage>,
     /// The names of the images whose change is not in the log yet.
     pub(super) changed: BTreeSet<String>,
-    pub(super) saved: BTreeMap<String, SavedLabels>,
-    contents: Option<Contents>,
+    /// Labels that a person saved for images in COCO's file, by the name of the image.
+    pub saved: BTreeMap<String, SavedLabels>,
+    /// `None` if the data set was never written, or a restart has not started to label.
+    pub contents: Option<Contents>,
 }
 
 impl State {
-    /// That of a data set that has none yet, in memory.
-    pub fn new(root: &Path) -> Self {
-        Self::with(root, None)
-    }
-
-    fn with(root: &Path, file: Option<File>) -> Self {
+    /// That of a data set that has none yet; without a file, it is in memory only.
+    pub fn new(root: &Path, file: Option<File>) -> Self {
         Self {
             root: root.to_owned(),
             log: Log::new(&root.join(STATE_FOLDER).join("state.jsonl"), &KIND, file),
@@ -96,12 +94,12 @@ impl State {
     /// # Errors
     /// As [`load`](Self::load).
     pub fn open(folder: &OutputFolder) -> Result<Self> {
-        let (mut state, is_earlier) = Self::load_with(folder.root(), true)?;
-        if !state.log.is_on_disk() {
+        let (mut state, is_earlier) = Self::load_with(&folder.root, true)?;
+        if state.log.file.is_none() {
             state.start()?;
         }
         if is_earlier {
-            earlier::remove(folder.root())?;
+            earlier::remove(&folder.root)?;
         }
         Ok(state)
     }
@@ -114,17 +112,17 @@ impl State {
             Err(e) if e.kind() == io::ErrorKind::NotFound => None,
             Err(e) => return Err(Error::io("cannot open the record of a data set", &path, e)),
         };
-        let mut state = Self::with(root, file);
+        let mut state = Self::new(root, file);
         let is_earlier = earlier::is_there(root);
-        if state.log.is_on_disk() {
+        if state.log.file.is_some() {
             state.read()?;
         } else if is_earlier {
             earlier::events(root)?
                 .into_iter()
                 .try_for_each(|event| state.apply(event))
-                .map_err(|why| state.corrupt(&why))?;
+                .map_err(|why| state.log.corrupt(&why))?;
         } else if journal_path(root).exists() {
-            return Err(state.corrupt("it is missing"));
+            return Err(state.log.corrupt("it is missing"));
         }
         Ok((state, is_earlier))
     }
@@ -132,17 +130,13 @@ impl State {
     fn read(&mut self) -> Result<()> {
         let header = self.log.header::<Header>()?;
         if header.is_none_or(|header| header.ocelli_label_state != FORMAT) {
-            return Err(self.corrupt("its first line is not that of a record of this version"));
+            return Err(self.log.corrupt("its first line is not that of a record of this version"));
         }
-        let mut events = State::new(&self.root);
+        let mut events = State::new(&self.root, None);
         self.log.read(|event, _| events.apply(event))?;
         Self { files: self.files, images: self.images, saved: self.saved, contents: self.contents, .. } =
             events;
         Ok(())
-    }
-
-    pub(super) fn corrupt(&self, why: &str) -> Error {
-        self.log.corrupt(why)
     }
 
     fn apply(&mut self, event: Event) -> Result<(), String> {
@@ -178,7 +172,7 @@ impl State {
             Event::Saved(self.saved.values().cloned().collect()),
             Event::Contents(self.contents.clone()),
         ];
-        let path = self.log.path().to_owned();
+        let path = self.log.path.clone();
         Log::replace(&path, &Header { ocelli_label_state: FORMAT }, events.into_iter().map(Ok))?;
         let file = File::options().read(true).write(true).open(&path);
         let file = file.map_err(|e| Error::io("cannot open the record of a data set", &path, e))?;
@@ -188,23 +182,13 @@ impl State {
 
     /// Appends an event, after which it counts.
     pub(super) fn append(&mut self, event: Event) -> Result<()> {
-        self.log.append(&event).map_err(|e| Error::io("cannot write", self.log.path(), e))?;
+        self.log.append(&event).map_err(|e| Error::io("cannot write", &self.log.path, e))?;
         self.apply(event).map_err(|why| Error::new(ErrorKind::Internal, why))
-    }
-
-    /// Whether notes about files are written to the log.
-    pub(super) fn is_on_disk(&self) -> bool {
-        self.log.is_on_disk()
     }
 
     /// Whether no file is on record.
     pub fn is_empty(&self) -> bool {
         self.files.is_empty()
-    }
-
-    /// What the data set has; `None` if it was never written, or a restart has not started to label.
-    pub fn contents(&self) -> Option<&Contents> {
-        self.contents.as_ref()
     }
 
     pub fn set_contents(&mut self, contents: Option<Contents>) -> Result<()> {
@@ -218,7 +202,7 @@ impl State {
 /// If it is corrupt.
 #[cfg(feature = "test-support")]
 pub fn check_state(path: &Path) -> Result<()> {
-    let mut state = State::new(Path::new("."));
+    let mut state = State::new(Path::new("."), None);
     state.log = Log::open_to_read(path, &KIND)?;
     state.read()
 }
@@ -233,16 +217,16 @@ mod tests {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let root = folder.path();
         std::fs::create_dir(root.join(STATE_FOLDER)).expect("a temporary folder");
-        let mut state = State::new(root);
+        let mut state = State::new(root, None);
         state.start().expect("there is room");
-        let mut ends = vec![state.log.length()];
+        let mut ends = vec![state.log.length];
         for name in ["a.png", "b/c.png", "d.png"] {
             let file = ImageFile { path: root.join(name), name: name.into(), frame: None };
             state.add_image(&file, (1, 2));
             state.save_images().expect("there is room");
-            ends.push(state.log.length());
+            ends.push(state.log.length);
         }
-        let path = state.log.path().to_owned();
+        let path = state.log.path.clone();
         let whole = std::fs::read(&path).expect("it was written");
         let header = whole.iter().position(|byte| *byte == b'\n').expect("it has lines");
         assert_eq!(ends.last(), Some(&(whole.len() as u64)));

@@ -16,7 +16,7 @@ use crate::label::record::Record;
 use crate::label::review::{Review, write_csv};
 use crate::label::settings::Format;
 use crate::label::source::identity;
-use crate::label::store::data_set::DataSet;
+use crate::label::store::data_set::{CheckCancelled, DataSet};
 use crate::label::store::files::Owner;
 use crate::label::store::journal::{Entry, Journal};
 use crate::label::store::layout::{COCO_FILES, whole_files};
@@ -72,7 +72,7 @@ pub struct ClassCount {
 
 impl DataSet {
     /// Writes every file of the data set, except for those that the person changed.
-    pub(super) fn write(&mut self, check_cancelled: &mut dyn FnMut() -> Result<()>) -> Result<Summary> {
+    pub(super) fn write(&mut self, check_cancelled: &mut CheckCancelled<'_>) -> Result<Summary> {
         let classes = self.placer.class_names();
         let classes = classes.map(|name| ClassCount { name: name.into(), ..ClassCount::default() }).collect();
         let mut summary = Summary { classes, ..Summary::default() };
@@ -81,7 +81,8 @@ impl DataSet {
         self.placer.state.commit()?;
         self.keep_others(&mut summary, check_cancelled)?;
         let (journal, state) = (&self.journal, &mut self.placer.state);
-        summary.left_out = state.take_left_out(|name| journal.entry(name).is_some_and(Entry::is_labelled));
+        summary.left_out =
+            state.take_left_out(|name| journal.entries.get(name).is_some_and(Entry::is_labelled));
         // What stays is in COCO's file, too.
         let kept = summary.kept.iter().map(|name| (PathBuf::new(), name.clone()));
         let kept = kept.map(|(path, name)| ImageFile { path, name, frame: None });
@@ -91,7 +92,7 @@ impl DataSet {
             self.broken.iter().map(|(path, why)| vec![path.to_string_lossy().into_owned(), why.clone()]);
         failed.extend(broken);
         let Self { journal, placer, set, .. } = self;
-        let root = placer.root().to_owned();
+        let root = placer.root.clone();
         placer.state.note_journal(journal)?;
         set.files().iter().for_each(|file| placer.state.note_content(&file.name, &file.path));
         summary.files.extend(place_class_files(placer, journal, &all)?);
@@ -111,7 +112,7 @@ impl DataSet {
         if let Some(review) = review {
             let names: Vec<Arc<str>> = placer.class_names().map(Arc::from).collect();
             let read = |name: &str| {
-                let record = journal.entry(name).map(|entry| journal.read(entry)).transpose()?;
+                let record = journal.entries.get(name).map(|entry| journal.read(entry)).transpose()?;
                 Ok(record.map(|record| as_corrected(placer, record, &mut Vec::new())))
             };
             summary.files.extend(review.write(&root, &names, &read, check_cancelled)?);
@@ -120,21 +121,18 @@ impl DataSet {
     }
 
     /// Keeps or removes the images that were labelled earlier and are not among the images any more.
-    fn keep_others(
-        &mut self,
-        summary: &mut Summary,
-        check_cancelled: &mut dyn FnMut() -> Result<()>,
-    ) -> Result<()> {
+    fn keep_others(&mut self, summary: &mut Summary, check_cancelled: &mut CheckCancelled<'_>) -> Result<()> {
         let Self { journal, placer, set, .. } = self;
         let in_set: HashSet<&str> = set.files().iter().map(|file| file.name.as_str()).collect();
-        for (name, entry) in journal.entries().filter(|(name, _)| !in_set.contains(name.as_str())) {
+        for (name, entry) in journal.entries.iter().filter(|(name, _)| !in_set.contains(name.as_str())) {
             check_cancelled()?;
             let labelled = journal.read_labelled(entry)?;
             if placer.keep_or_remove(name, labelled.as_ref())? {
                 let source = labelled.as_ref().map_or((0, 0), |record| identity(&record.source));
                 let mut is_outdated = false;
                 if let Some(described) = entry.described {
-                    let is_other = placer.state.image(name).is_some_and(|known| known.identity != described);
+                    let is_other =
+                        placer.state.images.get(name).is_some_and(|known| known.identity != described);
                     is_outdated = note_described(placer, name, described, source, is_other)?
                         || placer.shows_other(name, labelled.as_ref(), described)
                         || placer.has_other_copy(name, described);
@@ -145,7 +143,9 @@ impl DataSet {
                     summary.outdated.push(name.clone());
                 }
                 summary.kept.push(name.clone());
-            } else if labelled.is_some() && placer.state.image(name).is_none_or(|known| !known.is_removed) {
+            } else if labelled.is_some()
+                && placer.state.images.get(name).is_none_or(|known| !known.is_removed)
+            {
                 placer.state.change_image(name, |known| known.is_removed = true);
                 summary.removed.push(name.clone());
             }
@@ -158,13 +158,13 @@ impl DataSet {
         &mut self,
         summary: &mut Summary,
         mut review: Option<&mut Review>,
-        check_cancelled: &mut dyn FnMut() -> Result<()>,
+        check_cancelled: &mut CheckCancelled<'_>,
     ) -> Result<Vec<Vec<String>>> {
         let Self { journal, placer, set, .. } = self;
         let mut failed = Vec::new();
         for file in set.files() {
             check_cancelled()?;
-            let Some(entry) = journal.entry(&file.name) else { continue };
+            let Some(entry) = journal.entries.get(&file.name) else { continue };
             let record = journal.read(entry)?;
             let is_corrected = placer.place(&record)?;
             // Labels that were removed are there again, even if their picture is gone by now, or cannot be read.
@@ -203,10 +203,10 @@ fn place_voc_splits(placer: &mut Placer, journal: &Journal, set: &ImageSet) -> R
     let mut written = Vec::new();
     for (name, validation) in [("train", false), ("val", true)] {
         let file = format!("voc/ImageSets/Main/{name}.txt");
-        let path = placer.root().join(&file);
+        let path = placer.root.join(&file);
         placer.create_folder_of(&path)?;
         let is_in = |file: &&ImageFile| {
-            journal.entry(&file.name).is_some_and(Entry::is_labelled)
+            journal.entries.get(&file.name).is_some_and(Entry::is_labelled)
                 && placer.is_validation(&file.name) == validation
         };
         let images = set.files().iter().filter(is_in);
@@ -220,7 +220,7 @@ fn place_voc_splits(placer: &mut Placer, journal: &Journal, set: &ImageSet) -> R
 /// Whether labelled images are for validation.
 fn has_validation(placer: &Placer, journal: &Journal, set: &ImageSet) -> bool {
     set.files().iter().any(|file| {
-        placer.is_validation(&file.name) && journal.entry(&file.name).is_some_and(Entry::is_labelled)
+        placer.is_validation(&file.name) && journal.entries.get(&file.name).is_some_and(Entry::is_labelled)
     })
 }
 
@@ -231,11 +231,11 @@ pub(crate) fn place_class_files(
     set: &ImageSet,
 ) -> Result<Vec<PathBuf>> {
     let mut written = Vec::new();
-    let root = placer.root().to_owned();
+    let root = placer.root.clone();
     let has_validation = has_validation(placer, journal, set);
     for (below, _) in placer.options.yolo_folders() {
         let texts = [
-            ("classes.txt", yolo::classes_file(placer.class_names())),
+            ("classes.txt", placer.class_names().map(|name| format!("{name}\n")).collect()),
             ("data.yaml", yolo::data_file(placer.class_names(), has_validation)),
         ];
         // The folders that data.yaml names have to exist, even if they are empty.
@@ -285,7 +285,8 @@ fn note_picture(
         return Ok(());
     }
     // A frozen picture is not the one at the source.
-    let is_other = placer.state.image(name).is_some_and(|known| known.identity != now || described != now);
+    let is_other =
+        placer.state.images.get(name).is_some_and(|known| known.identity != now || described != now);
     if note_described(placer, name, described, now, is_other)? {
         summary.outdated.push(name.clone());
     }
@@ -302,7 +303,7 @@ fn note_described(
     is_other: bool,
 ) -> Result<bool> {
     let mut labels = placer.corrected_labels(name)?;
-    let Some(known) = placer.state.image(name) else { return Ok(false) };
+    let Some(known) = placer.state.images.get(name) else { return Ok(false) };
     let is_replaced = is_other && !(described == now && placer.has_content_of_source(name));
     labels.retain(|label| is_replaced || known.outdated_labels.contains(label));
     let is_outdated = !labels.is_empty();
@@ -357,7 +358,7 @@ fn place_whole(
     format: Format,
     write: impl FnOnce(&mut dyn Write, &Placer) -> io::Result<()>,
 ) -> Result<PathBuf> {
-    let path = placer.root().join(file);
+    let path = placer.root.join(file);
     if path.metadata().is_ok_and(|there| !there.is_file()) {
         // A device or a pipe.
         disk::replace(&path, |mut file| write(&mut file, placer)).map_err(resumable)?;

@@ -47,7 +47,7 @@ fn a_chain_is_the_backbone() {
 
                 let positions = chain.positions(removed.iter().copied());
                 let tokens = Arc::new(chain.embed(&pixels).expect("it runs"));
-                let end = chain.branches().len();
+                let end = chain.branches.len();
                 let tokens = chain.walk(tokens, 0..end, &positions).expect("it runs");
                 let found = features_of(&mut *neck, tensor::TOKENS, &tokens);
 

@@ -27,8 +27,7 @@ pub(super) fn judge(
 ) -> Result<VerificationReport> {
     let graphs: Vec<ModelGraph> = engines.iter().map(|(graph, _)| *graph).collect();
     let rest = EngineFactory::custom("nothing", |graph| {
-        let message = format!("{}: the candidate has no engine for it", graph.display());
-        Err(Error::new(ErrorKind::Mismatch, message))
+        Err(Error::new(ErrorKind::Mismatch, "the candidate has no engine for it").at(graph))
     });
     let factory = tensorrt.factory(model, engines, rest)?;
     verification.check(&Candidate { model, factory: &factory, graphs }, progress)
@@ -62,7 +61,7 @@ pub fn verify_engine(
     model: &Model,
     tensorrt: &NativeTensorRt,
     (reference_model, reference): (&Model, &EngineFactory),
-    options: VerificationOptions,
+    mut options: VerificationOptions,
     progress: &mut ReportProgress<'_>,
 ) -> Result<VerificationReport> {
     check::check_file(path, None)?;
@@ -112,7 +111,6 @@ pub fn verify_engine(
     if sidecar.layout == EngineLayout::Dart && graph == ModelGraph::Backbone {
         model = model.with_manifest(|manifest| manifest.split_block = None);
     }
-    let mut options = options;
     if let Some(max) = sidecar.max_classes() {
         options.max_classes = options.max_classes.min(max);
     }

@@ -240,6 +240,7 @@ fn masks_move_with_their_boxes() {
     assert_eq!(right, [0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0]);
     let twice = moved(&shape, size, [1.0, 1.0, 3.0, 3.0], [0.0, 0.0, 4.0, 4.0]);
     assert_eq!(twice, [1, 1, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 1, 1, 1, 1, 0, 0, 1, 1, 1, 1, 0, 0]);
-    let tiny = rectangle([5.9, 3.9, 6.0, 4.0], size);
+    let corner = [5.9, 3.9, 6.0, 4.0];
+    let tiny = moved(&[], size, corner, corner);
     assert_eq!((tiny.iter().sum::<u8>(), tiny[23]), (1, 1));
 }

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use ocelli::{
     Detection, Detector, Error, ErrorKind, Result, StageTimes,
-    stages::{ImageEncoder, ImageFeatures, PromptDecoder, Stages, TextEmbedder, TiledSearch, Wanted},
+    stages::{ImageEncoder, ImageFeatures, PromptDecoder, Stages, TextEmbedder, TiledSearch},
     tiles::{PictureFile, Regions, Tiling},
 };
 
-use super::{LabelEvent, LabelJob, ReadImage};
+use super::{LabelEvent, LabelJob, OnEvent, ReadImage};
 use crate::label::images::ImageFile;
 use crate::label::record::Record;
 use crate::label::run::prefetch::{Prepared, Preparer, in_order};
@@ -28,7 +28,7 @@ pub(crate) const AHEAD: usize = 2;
 pub(crate) struct LabelStages {
     text: TextEmbedder,
     encoder: ImageEncoder,
-    decoder: PromptDecoder,
+    pub(super) decoder: PromptDecoder,
     features: ImageFeatures,
     tiles: Option<TiledSearch>,
 }
@@ -82,11 +82,6 @@ impl LabelStages {
         all.iter_mut().enumerate().map(device).collect()
     }
 
-    /// Whether the next images get masks, if the detector computes any.
-    pub fn set_masks(&mut self, masks: bool) {
-        self.decoder.set_masks(masks);
-    }
-
     /// The size of an image, and what is found in it.
     pub fn look(
         &mut self,
@@ -95,7 +90,6 @@ impl LabelStages {
         prepared: Prepared,
         preparer: &Preparer,
     ) -> Result<Found> {
-        let (size, mut times) = (prepared.size, StageTimes::default());
         if let Some(tiles) = &mut self.tiles {
             let mut picture = match prepared.frame {
                 Some(frame) => PictureFile::from(frame),
@@ -104,20 +98,13 @@ impl LabelStages {
             let found = match prompts.of(&mut self.text, file)? {
                 Some(prompts) => {
                     let stages = (&mut self.encoder, &mut self.decoder);
-                    tiles.detect(stages, &mut picture, prompts, &mut times)?.items
+                    tiles.detect(stages, &mut picture, prompts, &mut StageTimes::default())?.items
                 }
                 None => Vec::new(),
             };
             return Ok((picture.size(), found));
         }
-        self.encoder.encode_pixels_into(
-            &prepared.pixels,
-            size,
-            Wanted::default(),
-            &mut self.features,
-            &mut times,
-        )?;
-        preparer.recycle(prepared);
+        let size = preparer.encode(&mut self.encoder, prepared, &mut self.features)?;
         let found = prompts.decode(&mut self.text, file, &self.features, &mut self.decoder)?;
         Ok((size, found))
     }
@@ -138,7 +125,7 @@ impl LabelJob {
         &mut self,
         detectors: Vec<Detector>,
         threads: usize,
-        on_event: &mut dyn FnMut(LabelEvent<'_>) -> Result<()>,
+        on_event: &mut OnEvent<'_>,
     ) -> Result<()> {
         let (preparer, mut stages) = self.stages(detectors)?;
         let mut label = |job: &mut Self, first: usize, todo: Vec<ImageFile>| {
@@ -153,7 +140,7 @@ impl LabelJob {
                     identity,
                     found,
                     first,
-                    classes: prompts.classes().to_vec(),
+                    classes: prompts.current.classes.clone(),
                     device: device.number,
                 }
             };
@@ -177,7 +164,7 @@ impl LabelJob {
         };
         let groups = self.take_todo();
         let ended = groups.into_iter().try_for_each(|(first, todo)| label(self, first, todo));
-        ended.and(self.stopped())
+        ended.and(self.data.stopped())
     }
 
     /// What prepares images, and the stages of the devices.
@@ -194,23 +181,15 @@ impl LabelJob {
         for file in std::mem::take(&mut self.todo) {
             // An image that changed is labelled with all classes.
             let is_same = |entry: &&Entry| !entry.failed && entry.identity == identity(&file.path);
-            let known = self.data.entry(&file.name).filter(is_same).and_then(|entry| entry.classes);
+            let known =
+                self.data.journal.entries.get(&file.name).filter(is_same).and_then(|entry| entry.classes);
             groups.entry(known.unwrap_or(0) as usize).or_default().push(file);
         }
         groups
     }
 
-    /// Writes what waits to be written, so that finished images are complete after an error, too.
-    pub(crate) fn stopped(&mut self) -> Result<()> {
-        self.data.stopped()
-    }
-
     /// Records the detections in an image, or that it failed.
-    pub(crate) fn finish_image(
-        &mut self,
-        seen: Seen<'_>,
-        on_event: &mut dyn FnMut(LabelEvent<'_>) -> Result<()>,
-    ) -> Result<()> {
+    pub(crate) fn finish_image(&mut self, seen: Seen<'_>, on_event: &mut OnEvent<'_>) -> Result<()> {
         let Seen { file, identity, found, first, classes, device } = seen;
         let mut record = self.data.new_record(file, identity)?;
         let failures = self.engine_failures.entry(device).or_default();
@@ -229,31 +208,29 @@ impl LabelJob {
                     return Err(error);
                 }
                 record.error = Some(error.to_string());
-                self.data.record_failure(&record)?;
+                self.data.journal.append(&record)?;
                 on_event(LabelEvent::Failed { path: &file.path, error: &error })
             }
         }
     }
 
     /// Records the instances in an image, and writes its files.
-    pub(crate) fn finish_record(
-        &mut self,
-        mut record: Record,
-        on_event: &mut dyn FnMut(LabelEvent<'_>) -> Result<()>,
-    ) -> Result<()> {
+    pub(crate) fn finish_record(&mut self, mut record: Record, on_event: &mut OnEvent<'_>) -> Result<()> {
         self.data.record(&mut record)?;
         on_event(LabelEvent::Done { name: &record.name, instances: record.instances.len() })
     }
 
     /// Adds the instances of an earlier run to those of the classes that were added since.
     fn add_known(&mut self, first: usize, record: &mut Record) -> Result<()> {
-        let Some(entry) = self.data.entry(&record.name).filter(|_| first > 0) else { return Ok(()) };
+        let Some(entry) = self.data.journal.entries.get(&record.name).filter(|_| first > 0) else {
+            return Ok(());
+        };
         if entry.identity != record.identity {
             // What was found before is about another picture. The next run labels this one with all classes.
             record.classes = Some(0);
             return Ok(());
         }
-        let known = self.data.read(entry)?.instances;
+        let known = self.data.journal.read(entry)?.instances;
         record.instances.extend(known.into_iter().filter(|instance| instance.class < first));
         record.instances.sort_by(|a, b| b.score.total_cmp(&a.score));
         Ok(())

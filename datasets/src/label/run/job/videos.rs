@@ -15,7 +15,7 @@ use ocelli::{
 };
 
 use super::run::{AHEAD, Found, LabelDevice, LabelStages, no_device};
-use super::{LabelEvent, LabelJob};
+use super::{LabelEvent, LabelJob, OnEvent};
 use crate::label::images::ImageFile;
 use crate::label::record::{Instance, Record};
 use crate::label::run::prefetch::{Prepared, Preparer, in_order};
@@ -60,7 +60,7 @@ impl LabelJob {
         detectors: Vec<Detector>,
         videos: &[LabelVideo],
         cancellation: &Cancellation,
-        on_event: &mut dyn FnMut(LabelEvent<'_>) -> Result<()>,
+        on_event: &mut OnEvent<'_>,
     ) -> Result<()> {
         let mut pending: HashMap<String, Pending> = HashMap::new();
         for file in std::mem::take(&mut self.todo) {
@@ -81,7 +81,7 @@ impl LabelJob {
             }
             _ => self.follow_boxes(detectors, videos, pending, on_event),
         };
-        ended.and(self.stopped())
+        ended.and(self.data.stopped())
     }
 
     fn follow_boxes(
@@ -89,7 +89,7 @@ impl LabelJob {
         detectors: Vec<Detector>,
         videos: &[LabelVideo],
         mut pending: HashMap<String, Pending>,
-        on_event: &mut dyn FnMut(LabelEvent<'_>) -> Result<()>,
+        on_event: &mut OnEvent<'_>,
     ) -> Result<()> {
         let (preparer, mut stages) = self.stages(detectors)?;
         let all: Vec<ImageFile> = pending.values().flat_map(BTreeMap::values).cloned().collect();
@@ -114,7 +114,7 @@ impl LabelJob {
         devices: &mut [LabelDevice<'_>],
         preparer: &Preparer,
         broken: &mut Option<Error>,
-        on_event: &mut dyn FnMut(LabelEvent<'_>) -> Result<()>,
+        on_event: &mut OnEvent<'_>,
     ) -> Result<()> {
         let Some((&last, _)) = pending.last_key_value() else { return Ok(()) };
         let (mut tracker, has_masks) = (self.tracker()?, self.masks);
@@ -142,16 +142,15 @@ impl LabelJob {
             let LabelDevice { stages, prompts, .. } = device;
             let file = pending.get(&(number as u64));
             if has_masks {
-                stages.set_masks(file.is_some());
+                stages.decoder.set_masks(file.is_some());
             }
             let found = frame.and_then(|(identity, prepared)| {
                 let found = stages.look(prompts, file.unwrap_or(&between), prepared, preparer)?;
                 Ok((identity, found))
             });
-            (number, found, prompts.classes().to_vec())
+            (number, found, prompts.current.classes.clone())
         };
-        let mut finish = |(number, found, classes): SeenFrame,
-                          on_event: &mut dyn FnMut(LabelEvent<'_>) -> Result<()>| {
+        let mut finish = |(number, found, classes): SeenFrame, on_event: &mut OnEvent<'_>| {
             let (identity, (size, detections)) = match found {
                 Ok(found) => found,
                 Err(error) => {
@@ -184,7 +183,7 @@ impl LabelJob {
 
     /// Every instance that is labelled can start a track, at once: labels are of objects that are sure enough already.
     fn tracker(&self) -> Result<ByteTracker> {
-        let least = self.refiner.lowest_threshold();
+        let least = self.refiner.limits.iter().map(|limits| limits.threshold).fold(1.0, f32::min);
         ByteTracker::builder().track_threshold(least).new_track_threshold(least).min_hits(1).build()
     }
 
@@ -195,7 +194,7 @@ impl LabelJob {
         pending: &Pending,
         score_threshold: Option<f32>,
         cancellation: &Cancellation,
-        on_event: &mut dyn FnMut(LabelEvent<'_>) -> Result<()>,
+        on_event: &mut OnEvent<'_>,
     ) -> Result<()> {
         let prompt = |class: &Class| {
             let phrase = class.phrases.first().unwrap_or(&class.name);
@@ -245,9 +244,7 @@ impl LabelJob {
         ended?;
         on_event(LabelEvent::Waiting)?;
         match ran {
-            Ok(run) if run.cancelled => {
-                Err(Error::new(ErrorKind::Cancelled, format!("{}: cancelled", video.path().display())))
-            }
+            Ok(run) if run.cancelled => Err(Error::new(ErrorKind::Cancelled, "cancelled").at(video.path())),
             Ok(_) => Ok(()),
             Err(error) => on_event(LabelEvent::Failed { path: video.path(), error: &error }),
         }
@@ -258,7 +255,7 @@ impl LabelJob {
         let instance = |(track, found): (u64, &Detection)| {
             let area = found.mask.as_ref().map_or(0, ocelli::Mask::area);
             // Its pixels may be those of other objects.
-            let is_kept = area > 0 && area as f64 >= self.refiner.min_area(found.class_id);
+            let is_kept = area > 0 && area as f64 >= self.refiner.limits[found.class_id].min_area;
             let mask = found.mask.as_ref().filter(|_| self.masks).map(|mask| mask.counts().to_owned());
             let bbox = found.bbox.to_xyxy();
             let (class, score) = (found.class_id, found.score);
@@ -277,7 +274,7 @@ impl LabelJob {
         identity: (u64, u64),
         (width, height): (u32, u32),
         instances: Vec<Instance>,
-        on_event: &mut dyn FnMut(LabelEvent<'_>) -> Result<()>,
+        on_event: &mut OnEvent<'_>,
     ) -> Result<()> {
         let record = self.data.new_record(file, identity)?;
         let record = Record { width, height, instances, ..record };
@@ -290,8 +287,7 @@ fn follow(tracker: &mut ByteTracker, instances: &mut [Instance]) {
     let detections: Vec<TrackerDetection> = instances
         .iter()
         .map(|instance| {
-            let [x1, y1, x2, y2] = instance.bbox;
-            let bbox = BoundingBox::new(x1, y1, x2, y2);
+            let bbox = BoundingBox::from(instance.bbox);
             TrackerDetection { bbox, score: instance.score, class_id: instance.class }
         })
         .collect();

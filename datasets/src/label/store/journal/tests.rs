@@ -25,10 +25,10 @@ fn complete_lines_survive_a_cut_at_any_byte() {
     let settings = json!({"confidence": 0.3});
     let mut journal = Journal::open(&path, &settings).expect("a new journal");
     let names = ["a", "b/c", "d"];
-    let mut ends = vec![journal.length()];
+    let mut ends = vec![journal.log.length];
     for name in names {
         journal.append(&record(name, 5)).expect("there is room");
-        ends.push(journal.length());
+        ends.push(journal.log.length);
     }
     drop(journal);
     let whole = std::fs::read(&path).expect("it was written");
@@ -37,9 +37,9 @@ fn complete_lines_survive_a_cut_at_any_byte() {
         std::fs::write(&path, &whole[..cut]).expect("it can be written");
         let mut journal = Journal::open(&path, &settings).unwrap_or_else(|e| panic!("{cut}: {e}"));
         let done = ends.iter().filter(|end| **end <= cut as u64).count().saturating_sub(1);
-        assert_eq!(journal.entries().count(), done, "{cut} bytes");
+        assert_eq!(journal.entries.len(), done, "{cut} bytes");
         for name in &names[..done] {
-            let entry = journal.entry(name).cloned().expect("its line is complete");
+            let entry = journal.entries.get(*name).cloned().expect("its line is complete");
             assert_eq!(journal.read(&entry).expect("its line is complete"), record(name, 5), "{cut} bytes");
         }
         for name in &names[done..] {
@@ -59,7 +59,7 @@ fn the_last_line_of_an_image_counts() {
         journal.append(&record).expect("there is room");
     }
     for (name, width, labelled) in [("a", 0, Some(7)), ("b", 5, Some(5)), ("c", 0, None)] {
-        let entry = journal.entry(name).cloned().expect("it was appended");
+        let entry = journal.entries.get(name).cloned().expect("it was appended");
         assert_eq!(journal.read(&entry).map(|record| record.width).ok(), Some(width), "{name}");
         let found = journal.read_labelled(&entry).expect("its line is complete");
         assert_eq!(found.map(|record| record.width), labelled, "{name}");
@@ -72,10 +72,10 @@ fn a_damaged_line_is_an_error_that_names_it_unless_it_is_the_last() {
     let path = folder.path().join("journal");
     let settings = json!({});
     let mut journal = Journal::open(&path, &settings).expect("a new journal");
-    let mut ends = vec![journal.length()];
+    let mut ends = vec![journal.log.length];
     for name in ["a", "b", "c"] {
         journal.append(&record(name, 5)).expect("there is room");
-        ends.push(journal.length());
+        ends.push(journal.log.length);
     }
     drop(journal);
     let whole = std::fs::read(&path).expect("it was written");
@@ -89,7 +89,7 @@ fn a_damaged_line_is_an_error_that_names_it_unless_it_is_the_last() {
                 assert!(error.to_string().contains(name), "{error}");
                 assert_eq!(std::fs::read(&path).expect("it is there"), bytes, "nothing is dropped");
             }
-            (Ok(journal), None) => assert_eq!(journal.entries().count(), 2),
+            (Ok(journal), None) => assert_eq!(journal.entries.len(), 2),
             (opened, _) => panic!("line {line}: {:?}", opened.err()),
         }
     }

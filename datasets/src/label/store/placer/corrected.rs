@@ -9,11 +9,11 @@ use crate::label::record::{Instance, Record};
 /// those saved for COCO's. Lines that are as they were found keep score and mask; what a person wrote is certain. What cannot be
 /// read is not counted, and is added to `unclear` with file and line. A file of another format changes nothing.
 pub(crate) fn as_corrected(placer: &Placer, record: Record, unclear: &mut Vec<String>) -> Record {
-    if placer.state.saved(&record.name).is_some() {
+    if placer.state.saved.get(&record.name).is_some() {
         return placer.state.with_saved(record, &placer.classes);
     }
-    let Some((file, format)) = placer.corrected_file(&record.name) else { return record };
-    let bytes = match std::fs::read(placer.root().join(file)) {
+    let Some((file, format)) = placer.corrected.get(&record.name) else { return record };
+    let bytes = match std::fs::read(placer.root.join(file)) {
         // A file that was removed has no labels.
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Vec::new(),
         Err(e) => {
@@ -33,13 +33,13 @@ pub(crate) fn as_corrected(placer: &Placer, record: Record, unclear: &mut Vec<St
         .collect();
     let mut instances = Vec::with_capacity(lines.len());
     for line in &lines {
-        let same = found.iter().position(|(text, _)| text == line.text());
+        let same = found.iter().position(|(text, _)| *text == line.text);
         instances.push(match same {
             Some(at) => found.swap_remove(at).1.clone(),
             None => Instance {
-                class: line.class(),
-                score: line.score().unwrap_or(1.0),
-                bbox: line.bbox().to_xyxy(),
+                class: line.class,
+                score: line.score.unwrap_or(1.0),
+                bbox: line.bbox.to_xyxy(),
                 mask: None,
                 track: None,
             },
@@ -53,9 +53,9 @@ fn readable(text: &str, size: (u32, u32), classes: usize) -> (Vec<Line>, Vec<Str
     let (mut lines, mut unread) = (Vec::new(), Vec::new());
     for (number, line) in Line::parse_each(text, size) {
         match line {
-            Ok(line) if line.class() < classes => lines.push(line),
+            Ok(line) if line.class < classes => lines.push(line),
             Ok(line) => {
-                unread.push(format!("line {number}: class {}, expected an id below {classes}", line.class()));
+                unread.push(format!("line {number}: class {}, expected an id below {classes}", line.class));
             }
             Err(why) => unread.push(why),
         }
@@ -71,7 +71,7 @@ mod tests {
     fn what_cannot_be_read_is_reported() {
         let text = "0.0 0.5 0.5 0.2 0.2 0.7\n7 0.5 0.5 0.2 0.2\n0 0,5 0,5 0,2 0,2\n";
         let (lines, unread) = readable(text, (100, 100), 2);
-        assert_eq!(lines.iter().map(Line::score).collect::<Vec<_>>(), [Some(0.7)]);
+        assert_eq!(lines.iter().map(|line| line.score).collect::<Vec<_>>(), [Some(0.7)]);
         assert_eq!(unread[0], "line 2: class 7, expected an id below 2");
         assert!(unread[1].starts_with("line 3: expected numbers with a decimal point"), "{unread:?}");
         assert_eq!(unread.len(), 2);

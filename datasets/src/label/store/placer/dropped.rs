@@ -30,7 +30,7 @@ impl Placer {
         };
         for folder in COPIES.into_iter().filter(|folder| !is_kept(folder) && self.root.join(folder).is_dir())
         {
-            for (name, image) in self.state.images() {
+            for (name, image) in &self.state.images {
                 let file = format!("{folder}/{}", copy_name(name));
                 let path = self.root.join(&file);
                 let Ok(there) = path.symlink_metadata() else { continue };

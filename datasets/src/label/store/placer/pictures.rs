@@ -13,17 +13,27 @@ use crate::label::source::identity;
 use crate::label::source::{is_member, read};
 use crate::label::store::files::{Owner, part_path};
 use crate::label::store::journal::Entry;
-use crate::label::store::layout::{image_path, is_converted, voc_image};
+use crate::label::store::layout::{VOC_IMAGES, image_path, is_converted, voc_image};
 
 impl Placer {
-    /// The copies and hard links of an image in the data set.
-    fn pictures(&self, name: &str, validation: bool) -> Vec<PathBuf> {
+    /// The files of an image in the data set, whether they are there or not.
+    pub(super) fn image_files(&self, name: &str, validation: bool) -> Vec<String> {
         let path = image_path(name, validation);
         let in_folders = self.image_folders().into_iter().map(|folder| format!("{folder}images/{path}"));
-        let of_voc = self.options.has(Format::Voc).then(|| voc_image(name));
+        in_folders.chain(self.options.has(Format::Voc).then(|| voc_image(name))).collect()
+    }
+
+    /// The copies and hard links of an image in the data set.
+    fn pictures(&self, name: &str) -> Vec<PathBuf> {
         let is_copy =
             |path: &PathBuf| path.symlink_metadata().is_ok_and(|there| there.is_file() && there.len() > 0);
-        in_folders.chain(of_voc).map(|file| self.root.join(file)).filter(is_copy).collect()
+        let files = self.image_files(name, self.is_validation(name)).into_iter();
+        files.map(|file| self.root.join(file)).filter(is_copy).collect()
+    }
+
+    /// Those that do not have this picture.
+    fn other_pictures(&self, name: &str, picture: (u64, u64)) -> Vec<PathBuf> {
+        self.pictures(name).into_iter().filter(|path| !has_picture(path, name, picture)).collect()
     }
 
     /// Whether the picture in the data set stays although it is not the one at the source, which has this size and time now:
@@ -33,11 +43,7 @@ impl Placer {
             return Ok(false);
         }
         let validation = self.settle(name)?;
-        let others: Vec<PathBuf> = self
-            .pictures(name, validation)
-            .into_iter()
-            .filter(|path| !has_picture(path, name, now))
-            .collect();
+        let others = self.other_pictures(name, now);
         if others.is_empty() || self.has_content_of_source(name) {
             return Ok(false);
         }
@@ -50,7 +56,7 @@ impl Placer {
     /// Whether some copies of an image have this picture, and others do not: a run was stopped between them. A person who
     /// corrects the labels then sees one of them, and the next run replaces the others.
     pub fn is_replaced_in_part(&self, name: &str, picture: (u64, u64)) -> bool {
-        let pictures = self.pictures(name, self.is_validation(name));
+        let pictures = self.pictures(name);
         let replaced = pictures.iter().filter(|path| has_picture(path, name, picture)).count();
         (1..pictures.len()).contains(&replaced)
     }
@@ -58,10 +64,11 @@ impl Placer {
     /// Whether an image is a member of a tar file whose copies have its content. A tar file that was written again changes
     /// the time of all its members.
     pub fn has_content_of_source(&self, name: &str) -> bool {
-        let Some(known) = self.state.image(name).filter(|known| is_member(Path::new(&known.source))) else {
+        let Some(known) = self.state.images.get(name).filter(|known| is_member(Path::new(&known.source)))
+        else {
             return false;
         };
-        let pictures = self.pictures(name, self.is_validation(name));
+        let pictures = self.pictures(name);
         let Some(content) = read(Path::new(&known.source)).ok().filter(|_| !pictures.is_empty()) else {
             return false;
         };
@@ -76,7 +83,7 @@ impl Placer {
                 return Ok(true);
             }
         }
-        Ok(self.state.saved(name).is_some_and(|saved| !saved.is_merged))
+        Ok(self.state.saved.get(name).is_some_and(|saved| !saved.is_merged))
     }
 
     /// Takes over the copies of an image in a shard, which its labels describe: they are not the picture at the source if a
@@ -90,14 +97,12 @@ impl Placer {
     ) -> Result<()> {
         let (name, now) = (&record.name, identity(&record.source));
         for validation in [false, true] {
-            let files = |name: &str| -> Vec<String> {
-                let path = image_path(name, validation);
-                let in_folders =
-                    self.image_folders().into_iter().map(|folder| format!("{folder}images/{path}"));
-                let of_voc = self.options.has(Format::Voc).then(|| voc_image(name)).filter(|_| !validation);
-                in_folders.chain(of_voc).collect()
+            // VOC has one folder for both splits.
+            let files = |name: &str| {
+                let files = self.image_files(name, validation).into_iter();
+                files.filter(move |file| !validation || !file.starts_with(VOC_IMAGES))
             };
-            for (from, to) in files(name_there).into_iter().zip(files(name)) {
+            for (from, to) in files(name_there).zip(files(name)) {
                 let (from, to) = (shard.join(&from), self.root.join(&to));
                 let is_copy = |path: &Path| path.symlink_metadata().is_ok_and(|there| there.is_file());
                 let is_source = has_picture(&from, name, now) && !is_copy(&to);
@@ -127,22 +132,19 @@ impl Placer {
 
     /// Whether a person edited the picture of an image in the data set.
     pub fn is_edited(&self, name: &str, entry: &Entry, now: (u64, u64)) -> bool {
-        let pictures = self.pictures(name, self.is_validation(name)).into_iter();
-        let mut others = pictures.filter(|path| !has_picture(path, name, now));
-        others.any(|path| !self.is_ours(&path, name, entry))
+        self.other_pictures(name, now).iter().any(|path| !self.is_ours(path, name, entry))
     }
 
     /// Whether a copy of an image is of another picture than its labels describe: a run was stopped before it could copy the
     /// new one, and the source is out of reach now.
     pub fn has_other_copy(&self, name: &str, described: (u64, u64)) -> bool {
-        let pictures = self.pictures(name, self.is_validation(name));
-        pictures.iter().any(|path| !has_picture(path, name, described))
+        !self.other_pictures(name, described).is_empty()
     }
 
     /// Whether an image whose labels stay is a link to a file that was replaced since.
     pub fn shows_other(&self, name: &str, labelled: Option<&Record>, described: (u64, u64)) -> bool {
         let now = labelled.map_or((0, 0), |record| identity(&record.source));
-        now != (0, 0) && now != described && self.pictures(name, self.is_validation(name)).is_empty()
+        now != (0, 0) && now != described && self.pictures(name).is_empty()
     }
 }
 

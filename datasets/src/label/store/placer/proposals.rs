@@ -8,7 +8,7 @@ use super::Placer;
 use crate::label::disk::{self, resumable};
 use crate::label::record::Record;
 use crate::label::settings::Format;
-use crate::label::store::files::Meaning;
+use crate::label::store::files::{Meaning, Owner};
 use crate::label::store::layout::PROPOSALS;
 
 /// On record, without a file, for each proposal that the person removed: its classes are not proposed again.
@@ -64,6 +64,8 @@ impl Placer {
     /// The files with instances of added classes that corrected label files do not have. Empty folders are removed.
     pub fn proposals(&self) -> Result<Vec<String>> {
         disk::remove_empty_folders(&self.root.join(PROPOSALS));
-        self.state.ours_below(PROPOSALS)
+        let is_proposal = |file: &str| file.starts_with(PROPOSALS) && self.state.is_recorded(file);
+        let there = self.state.existing(is_proposal)?.into_iter();
+        Ok(there.filter(|(_, owner)| *owner == Owner::Ours).map(|(file, _)| file).collect())
     }
 }
