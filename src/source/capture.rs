@@ -132,7 +132,7 @@ pub fn open_stream_as(
     let reader = Reader::open(opencv, input, options, MAX_PIXELS);
     cancellation.check()?;
     let reader = reader.map_err(|error| {
-        let (url, seconds, error) = (without_secrets(url), timeouts.open.as_secs_f64(), error.to_string());
+        let (url, seconds) = (without_secrets(url), timeouts.open.as_secs_f64());
         // Other messages of FFmpeg have the address with its password.
         let why = if error.starts_with("no option ") || error.starts_with("no video stream ") {
             error

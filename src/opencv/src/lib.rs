@@ -165,7 +165,7 @@ impl Reader {
             ),
         };
         let text = |text: &String| {
-            CString::new(text.as_str()).map_err(|_| Error("an option contains a null byte".into()))
+            CString::new(text.as_str()).map_err(|_| "an option contains a null byte".to_owned())
         };
         let words = options.ffmpeg.iter().flat_map(|(name, value)| [name, value]).map(text);
         let words = words.collect::<Result<Vec<CString>>>()?;
