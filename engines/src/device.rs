@@ -10,7 +10,7 @@
 use crate::cuda::{CudaBuffer, CudaDevice};
 #[cfg(not(target_family = "wasm"))]
 use crate::onnxruntime::{Memory, WebGpuBuffer, WebGpuDevice};
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 use std::fmt;
 #[cfg(not(target_family = "wasm"))]
 use std::sync::Arc;
@@ -193,7 +193,7 @@ impl Device {
 
     fn other_device(&self) -> Error {
         let message = format!("cannot copy to or from {}: the memory is on another device", self.name());
-        Error::new(ErrorKind::InvalidArgument, message)
+        Error::invalid_argument(message)
     }
 }
 

@@ -25,7 +25,7 @@
 #[allow(unsafe_code)]
 mod open;
 
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 use std::env;
 use std::ffi::OsString;
 use std::fmt;
@@ -62,7 +62,8 @@ impl Library {
     /// The library as `loaded` holds it, or after it was found and `start`ed: one file in the life of a process.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`] if no library is found, if it cannot be started, or if another one is loaded.
+    /// [`ErrorKind::Unavailable`](ocelli_error::ErrorKind::Unavailable) if no library is found, if it cannot be started, or
+    /// if another one is loaded.
     pub fn load_once<T: Clone>(
         &'static self,
         given: Option<&Path>,
@@ -87,7 +88,7 @@ impl Library {
                 Err(reason) => format!("cannot start {name}, {file}: {reason}"),
             },
         };
-        Err(Error::new(ErrorKind::Unavailable, message))
+        Err(Error::unavailable(message))
     }
 }
 
@@ -250,8 +251,8 @@ impl LibrarySearch {
     /// The library that the search decides for, and its version.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`] if no place holds one, a named place does not, or the first that does cannot be used;
-    /// the message names the places and the remedy.
+    /// [`ErrorKind::Unavailable`](ocelli_error::ErrorKind::Unavailable) if no place holds one, a named place does not, or the
+    /// first that does cannot be used; the message names the places and the remedy.
     pub fn locate(&self) -> Result<(PathBuf, String)> {
         let Library { name, remedy, python_extra, .. } = self.library;
         let remedy = match python_extra.filter(|_| self.in_python) {
@@ -270,7 +271,7 @@ impl LibrarySearch {
                     };
                     let message =
                         format!("cannot use {name}, {} ({place}): {reason}; {remedy}", path.display());
-                    return Err(Error::new(ErrorKind::Unavailable, message));
+                    return Err(Error::unavailable(message));
                 }
                 Finding::Missing if place == Place::System => {}
                 Finding::Missing => searched.push(path.display().to_string()),
@@ -278,7 +279,7 @@ impl LibrarySearch {
         }
         let searched = searched.join(", ");
         let message = format!("{name} not found in {searched} and the system's library folders: {remedy}");
-        Err(Error::new(ErrorKind::Unavailable, message))
+        Err(Error::unavailable(message))
     }
 
     /// Each place in order, searched when the iterator reaches it.

@@ -42,7 +42,7 @@ pub(crate) use webgpu_memory::WebGpuBuffer;
 pub use webgpu_memory::WebGpuDevice;
 
 use crate::library::{Candidate, Library, LibrarySearch};
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 use ort::environment::Environment;
 use ort::logging::LogLevel;
 use std::collections::BTreeSet;
@@ -99,8 +99,8 @@ impl OnnxRuntime {
     /// because the call that fails returns them as well.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`] if no library is found, if it is corrupt or too old, or if the process has loaded
-    /// another one.
+    /// [`ErrorKind::Unavailable`](ocelli_error::ErrorKind::Unavailable) if no library is found, if it is corrupt or too old,
+    /// or if the process has loaded another one.
     pub fn load(path: Option<&Path>) -> Result<Self> {
         LIBRARY.load_once(path, &LOADED, |path, version| {
             let environment = start(path).map_err(|error| error.to_string())?;
@@ -134,18 +134,18 @@ impl OnnxRuntime {
     /// find out whether one starts on this machine.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`] if the library does not list them.
+    /// [`ErrorKind::Unavailable`](ocelli_error::ErrorKind::Unavailable) if the library does not list them.
     pub fn providers(&self) -> Result<Vec<String>> {
         call::built_in_providers().map_err(|error| {
-            let message = format!("ONNX Runtime, {}: {}", self.path().display(), error.message());
-            Error::new(ErrorKind::Unavailable, message)
+            Error::unavailable(format!("ONNX Runtime, {}: {}", self.path().display(), error.message()))
         })
     }
 
     /// Starts a provider with a model of one operator, and releases it.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`] if it cannot start; the message gives the reason and what to install.
+    /// [`ErrorKind::Unavailable`](ocelli_error::ErrorKind::Unavailable) if it cannot start; the message gives the reason and
+    /// what to install.
     pub fn try_provider(&self, provider: &ExecutionProvider) -> Result<()> {
         let mut provider = provider.clone();
         if let ExecutionProvider::TensorRt(options) = &mut provider {

@@ -232,10 +232,9 @@ pub(crate) fn check_outputs(
                 && let Some(bound) = bindings.size(dim)
                 && bound != size
             {
-                let message = format!(
+                return Err(Error::execution(format!(
                     "output `{name}`, dimension {axis}: `{dim}` is {bound} in the inputs, got {size}"
-                );
-                return Err(Error::new(ErrorKind::Execution, message));
+                )));
             }
         }
     }
@@ -258,8 +257,7 @@ pub fn check_residence(
     for (side, name, tensor) in inputs.chain(outputs) {
         if let Some(other) = tensor.device().filter(|other| Some(*other) != device) {
             let own = device.map_or("host memory", Device::name);
-            let message = format!("{side} `{name}`: expected {own}, it is on {}", other.name());
-            return Err(misuse(message));
+            return Err(misuse(format!("{side} `{name}`: expected {own}, it is on {}", other.name())));
         }
     }
     Ok(())
@@ -282,7 +280,7 @@ fn check_tensor(side: &str, expected: &TensorSpec, tensor: &Tensor, kind: ErrorK
 }
 
 fn misuse(message: String) -> Error {
-    Error::new(ErrorKind::InvalidArgument, message)
+    Error::invalid_argument(message)
 }
 
 fn names(specs: &[TensorSpec]) -> String {

@@ -3,7 +3,7 @@
 mod on_device;
 
 use half::f16;
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 use std::fmt;
 
 pub use on_device::{DeviceSlice, OnDevice};
@@ -144,18 +144,16 @@ impl Tensor {
     /// A tensor of this shape that takes ownership of `data`.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if the shape does not have as many elements as `data`.
+    /// [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if the shape does not have as many elements
+    /// as `data`.
     pub fn new<T: Element>(shape: &[usize], data: Vec<T>) -> Result<Self> {
         if element_count(shape) != Some(data.len()) {
-            return Err(Error::new(
-                ErrorKind::InvalidArgument,
-                format!(
-                    "tensor of {}: shape {shape:?} has {} elements, the data {}",
-                    T::TYPE,
-                    element_count(shape).map_or("too many".to_owned(), |count| count.to_string()),
-                    data.len()
-                ),
-            ));
+            return Err(Error::invalid_argument(format!(
+                "tensor of {}: shape {shape:?} has {} elements, the data {}",
+                T::TYPE,
+                element_count(shape).map_or("too many".to_owned(), |count| count.to_string()),
+                data.len()
+            )));
         }
         Ok(Self { shape: shape.to_vec(), data: T::wrap(data) })
     }
@@ -163,7 +161,8 @@ impl Tensor {
     /// A tensor of `f32`; see [`Tensor::new`].
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if the shape does not have as many elements as `data`.
+    /// [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if the shape does not have as many elements
+    /// as `data`.
     pub fn f32(shape: &[usize], data: Vec<f32>) -> Result<Self> {
         Self::new(shape, data)
     }
@@ -171,7 +170,8 @@ impl Tensor {
     /// A tensor of `i64`; see [`Tensor::new`].
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if the shape does not have as many elements as `data`.
+    /// [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if the shape does not have as many elements
+    /// as `data`.
     pub fn i64(shape: &[usize], data: Vec<i64>) -> Result<Self> {
         Self::new(shape, data)
     }
@@ -225,7 +225,8 @@ impl Tensor {
     /// The elements, row-major.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if the elements have another type, or are on a device.
+    /// [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if the elements have another type, or are on
+    /// a device.
     pub fn as_slice<T: Element>(&self) -> Result<&[T]> {
         T::project(&self.data).map(Vec::as_slice).ok_or_else(|| self.wrong_type::<T>())
     }
@@ -233,7 +234,8 @@ impl Tensor {
     /// The elements, row-major, mutably.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if the elements have another type, or are on a device.
+    /// [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if the elements have another type, or are on
+    /// a device.
     pub fn as_mut_slice<T: Element>(&mut self) -> Result<&mut [T]> {
         if self.element_type() != T::TYPE || self.device().is_some() {
             return Err(self.wrong_type::<T>());
@@ -244,7 +246,8 @@ impl Tensor {
     /// The elements of a tensor of `f32`.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if the elements have another type, or are on a device.
+    /// [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if the elements have another type, or are on
+    /// a device.
     pub fn as_f32(&self) -> Result<&[f32]> {
         self.as_slice()
     }
@@ -252,7 +255,8 @@ impl Tensor {
     /// The elements of a tensor of `f32`, mutably.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if the elements have another type, or are on a device.
+    /// [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if the elements have another type, or are on
+    /// a device.
     pub fn as_f32_mut(&mut self) -> Result<&mut [f32]> {
         self.as_mut_slice()
     }
@@ -260,7 +264,8 @@ impl Tensor {
     /// The elements of a tensor of `i64`.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if the elements have another type, or are on a device.
+    /// [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if the elements have another type, or are on
+    /// a device.
     pub fn as_i64(&self) -> Result<&[i64]> {
         self.as_slice()
     }
@@ -295,8 +300,8 @@ impl Tensor {
     /// [`Tensor::reset`] to a type known at run time, for shapes that may be too large. A tensor on a device stays there.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if the shape is too large for memory; [`ErrorKind::Execution`] if the device has no
-    /// memory left.
+    /// [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if the shape is too large for memory;
+    /// [`ErrorKind::Execution`](ocelli_error::ErrorKind::Execution) if the device has no memory left.
     pub fn reset_to(&mut self, element_type: ElementType, shape: &[usize]) -> Result<()> {
         if let TensorData::OnDevice(data) = &mut self.data {
             data.reset(element_type, element_count(shape).unwrap_or(usize::MAX))?;
@@ -316,8 +321,7 @@ impl Tensor {
 
     fn try_reset<T: Element>(&mut self, shape: &[usize]) -> Result<()> {
         let too_large = || {
-            let message = format!("tensor of {}: not enough memory for shape {shape:?}", T::TYPE);
-            Error::new(ErrorKind::InvalidArgument, message)
+            Error::invalid_argument(format!("tensor of {}: not enough memory for shape {shape:?}", T::TYPE))
         };
         let count = element_count(shape).ok_or_else(too_large)?;
         if T::project(&self.data).is_none() {
@@ -365,13 +369,12 @@ impl Tensor {
         if let Err(error) = self.require_host_memory() {
             return error;
         }
-        let message = format!(
+        Error::invalid_argument(format!(
             "tensor of shape {:?}: expected elements of {}, got {}",
             self.shape,
             T::TYPE,
             self.element_type()
-        );
-        Error::new(ErrorKind::InvalidArgument, message)
+        ))
     }
 }
 
@@ -397,6 +400,7 @@ fn element_count(shape: &[usize]) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ocelli_error::ErrorKind;
 
     #[test]
     fn data_must_match_the_shape() {

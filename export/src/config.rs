@@ -192,8 +192,9 @@ impl ModelConfig {
     /// `detector_config`) or of a detector saved on its own. Missing keys have the defaults of `transformers`.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`](ocelli_error::ErrorKind::Io) if the file cannot be read, [`ErrorKind::InvalidData`](ocelli_error::ErrorKind::InvalidData) if a key has the wrong type or two keys
-    /// contradict each other; the message names the key.
+    /// [`ErrorKind::Io`](ocelli_error::ErrorKind::Io) if the file cannot be read,
+    /// [`ErrorKind::InvalidData`](ocelli_error::ErrorKind::InvalidData) if a key has the wrong type or two keys contradict
+    /// each other; the message names the key.
     pub fn read(path: &Path) -> Result<Self> {
         let text = read_text(path, "the configuration")?;
         Self::parse(&text).map_err(|e| e.at(path))
@@ -347,11 +348,10 @@ impl ModelConfig {
             )));
         }
         if !v.hidden.is_multiple_of(4) {
-            let message = format!(
+            return Err(invalid(format!(
                 "`vision_config.backbone_config.hidden_size` is {}: expected a multiple of 4",
                 v.hidden
-            );
-            return Err(invalid(message));
+            )));
         }
         for (key, size) in [("image_size", v.image_size), ("pretrain_image_size", v.pretrain_image_size)] {
             if size / v.patch_size > MAX_GRID {

@@ -58,11 +58,10 @@ pub fn read_mot(name: &str, mut reader: impl BufRead) -> Result<Vec<MotBox>> {
             break;
         }
         if line.len() as u64 > MAX_LINE_BYTES {
-            let message = format!(
+            return Err(Error::invalid_data(format!(
                 "cannot read boxes, {name}, line {number}: it is longer than {} MiB; is this a MOTChallenge file?",
                 MAX_LINE_BYTES >> 20
-            );
-            return Err(Error::new(ErrorKind::InvalidData, message));
+            )));
         }
         let parsed = std::str::from_utf8(&line)
             .map_err(|_| "the line is not UTF-8 text; is this a MOTChallenge file?".to_owned())
@@ -71,8 +70,7 @@ pub fn read_mot(name: &str, mut reader: impl BufRead) -> Result<Vec<MotBox>> {
         match parsed {
             Ok(found) => boxes.extend(found),
             Err(why) => {
-                let message = format!("cannot read boxes, {name}, line {number}: {why}");
-                return Err(Error::new(ErrorKind::InvalidData, message));
+                return Err(Error::invalid_data(format!("cannot read boxes, {name}, line {number}: {why}")));
             }
         }
     }
@@ -163,7 +161,7 @@ impl<W: Write> MotWriter<W> {
     pub fn write(&mut self, frame: u32, tracks: &[Track]) -> Result<()> {
         if frame == 0 {
             let message = format!("cannot write tracks, {}: frame 0; expected a frame from 1", self.name);
-            return Err(Error::new(ErrorKind::InvalidArgument, message));
+            return Err(Error::invalid_argument(message));
         }
         self.lines.clear();
         for Track { id, bbox, score, class_id, .. } in tracks {
@@ -189,8 +187,7 @@ impl<W: Write> MotWriter<W> {
     }
 
     fn failed(&self, error: std::io::Error) -> Error {
-        let message = format!("cannot write tracks, {}: {error}", self.name);
-        Error::new(ErrorKind::Io, message).with_source(error)
+        Error::new(ErrorKind::Io, format!("cannot write tracks, {}: {error}", self.name)).with_source(error)
     }
 }
 

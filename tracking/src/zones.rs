@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::{BoundingBox, Track, TrackState};
 pub use geometry::is_inside;
 use geometry::{distance_to_edges, side_of, where_on_line};
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 
 /// A line between two points; tracks that cross it are counted in each direction.
 #[derive(Clone, Debug, PartialEq)]
@@ -175,10 +175,10 @@ impl ZoneCounter {
     /// A counter of these lines and zones.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] for a line without length, a zone with fewer than three corners or without area, a
-    /// coordinate that is not finite, or a negative margin.
+    /// [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) for a line without length, a zone with fewer
+    /// than three corners or without area, a coordinate that is not finite, or a negative margin.
     pub fn new(lines: Vec<CountingLine>, zones: Vec<Zone>, options: ZoneOptions) -> Result<Self> {
-        let invalid = |message: String| Err(Error::new(ErrorKind::InvalidArgument, message));
+        let invalid = |message: String| Err(Error::invalid_argument(message));
         let is_finite = |points: &[[f32; 2]]| points.as_flattened().iter().all(|value| value.is_finite());
         for CountingLine { name, from, to } in &lines {
             if from == to || !is_finite(&[*from, *to]) {

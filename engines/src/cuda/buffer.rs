@@ -4,7 +4,7 @@ use super::context::{Context, Mark, Usage};
 use super::driver::failed;
 use crate::tensor::DeviceSlice;
 use cudarc::driver::{DriverError, result};
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 use std::fmt;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -73,7 +73,7 @@ impl CudaBuffer {
     /// Waits until the last enqueued write has finished.
     ///
     /// # Errors
-    /// [`ErrorKind::Execution`] if it failed.
+    /// [`ErrorKind::Execution`](ocelli_error::ErrorKind::Execution) if it failed.
     pub(crate) fn wait(&self) -> Result<()> {
         // Cloned, because the lock must not be held while waiting.
         let event = self.usage().last_write().cloned();
@@ -83,7 +83,7 @@ impl CudaBuffer {
     /// Waits until every enqueued read and write has finished, so that the memory can be written outside this order.
     ///
     /// # Errors
-    /// [`ErrorKind::Execution`] if one of them failed.
+    /// [`ErrorKind::Execution`](ocelli_error::ErrorKind::Execution) if one of them failed.
     pub(crate) fn wait_idle(&self) -> Result<()> {
         let marks: Vec<Mark> = self.usage().marks().cloned().collect();
         marks
@@ -104,7 +104,7 @@ impl CudaBuffer {
     pub(super) fn range(&self, offset: usize, bytes: usize) -> Result<u64> {
         if offset.checked_add(bytes).is_none_or(|end| end > self.bytes) {
             let message = format!("{self:?}: {bytes} bytes at offset {offset} are out of bounds");
-            return Err(Error::new(ErrorKind::InvalidArgument, message));
+            return Err(Error::invalid_argument(message));
         }
         Ok(self.address + offset as u64)
     }

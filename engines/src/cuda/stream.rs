@@ -5,7 +5,7 @@ use super::context::{Context, Mark, next_stream_number};
 use super::driver::failed;
 use super::staging::{LARGEST_PIECE, Staging};
 use cudarc::driver::{self, CudaEvent, DriverError, result, sys};
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 use std::ffi::c_void;
 use std::fmt;
 use std::sync::Arc;
@@ -57,8 +57,9 @@ impl CudaStream {
     /// on this stream only, and what it enqueues may use only these buffers and memory that nothing else uses.
     ///
     /// # Errors
-    /// Those of `work`; [`ErrorKind::InvalidArgument`] if a buffer is on another device, or another thread is enqueueing
-    /// a write of it at the same time; [`ErrorKind::Execution`] if the driver fails.
+    /// Those of `work`; [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if a buffer is on another
+    /// device, or another thread is enqueueing a write of it at the same time;
+    /// [`ErrorKind::Execution`](ocelli_error::ErrorKind::Execution) if the driver fails.
     pub fn enqueue<'b, T>(
         &self,
         reads: impl Iterator<Item = &'b CudaBuffer> + Clone,
@@ -104,7 +105,7 @@ impl CudaStream {
             if usage.being_written {
                 let message =
                     format!("{buffer:?}: two threads are enqueueing a write of it at the same time");
-                return Err(Error::new(ErrorKind::InvalidArgument, message));
+                return Err(Error::invalid_argument(message));
             }
             usage.being_written = true;
             *begun += 1;
@@ -124,8 +125,7 @@ impl CudaStream {
         if buffer.context().cuda == self.context.cuda {
             return Ok(());
         }
-        let message = format!("{buffer:?}: a stream of {} cannot use it", self.context.name);
-        Err(Error::new(ErrorKind::InvalidArgument, message))
+        Err(Error::invalid_argument(format!("{buffer:?}: a stream of {} cannot use it", self.context.name)))
     }
 
     /// Records an event at the end of the stream. If that fails, waits for everything on the stream.
@@ -153,7 +153,7 @@ impl CudaStream {
     /// Waits until everything enqueued on the stream has finished.
     ///
     /// # Errors
-    /// [`ErrorKind::Execution`] if some of it failed.
+    /// [`ErrorKind::Execution`](ocelli_error::ErrorKind::Execution) if some of it failed.
     pub fn wait(&self) -> Result<()> {
         self.stream.synchronize().map_err(|error| self.failed(error))
     }
@@ -161,7 +161,8 @@ impl CudaStream {
     /// Enqueues a copy of host memory into a buffer. When this returns, `bytes` can be reused.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if the range is out of bounds; [`ErrorKind::Execution`] if the driver fails.
+    /// [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if the range is out of bounds;
+    /// [`ErrorKind::Execution`](ocelli_error::ErrorKind::Execution) if the driver fails.
     pub fn copy_to_device(&self, buffer: &CudaBuffer, offset: usize, bytes: &[u8]) -> Result<()> {
         let mut address = buffer.range(offset, bytes.len())?;
         for part in bytes.chunks(LARGEST_PIECE) {
@@ -215,7 +216,8 @@ impl CudaStream {
     /// Copies from a buffer to host memory, and waits for the copy.
     ///
     /// # Errors
-    /// As [`copy_to_device`](Self::copy_to_device), and [`ErrorKind::Execution`] if the work that wrote the buffer failed.
+    /// As [`copy_to_device`](Self::copy_to_device), and [`ErrorKind::Execution`](ocelli_error::ErrorKind::Execution) if the
+    /// work that wrote the buffer failed.
     pub fn copy_to_host(&self, buffer: &CudaBuffer, offset: usize, bytes: &mut [u8]) -> Result<()> {
         let mut download = Download::default();
         self.download(buffer, offset, bytes.len(), &mut download)?;
@@ -251,7 +253,8 @@ impl CudaStream {
     /// Captures the work that `work` enqueues on this stream, without running it.
     ///
     /// # Errors
-    /// Those of `work`; [`ErrorKind::Execution`] if some of it cannot be captured. The stream stays usable.
+    /// Those of `work`; [`ErrorKind::Execution`](ocelli_error::ErrorKind::Execution) if some of it cannot be captured. The
+    /// stream stays usable.
     pub fn capture(&self, work: impl FnOnce(*mut c_void) -> Result<()>) -> Result<CudaGraph> {
         // Other threads may call the driver during the capture.
         let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
@@ -263,7 +266,7 @@ impl CudaStream {
             Some(graph) => Ok(CudaGraph(graph)),
             None => {
                 let message = format!("{}: the capture was invalidated by the work in it", self.context.name);
-                Err(Error::new(ErrorKind::Execution, message))
+                Err(Error::execution(message))
             }
         }
     }
@@ -285,7 +288,7 @@ impl CudaGraph {
     /// Enqueues the captured work on `stream`.
     ///
     /// # Errors
-    /// [`ErrorKind::Execution`] if the driver fails.
+    /// [`ErrorKind::Execution`](ocelli_error::ErrorKind::Execution) if the driver fails.
     ///
     /// # Safety
     /// The memory that the captured work uses still exists, and its uses are in order; see [`CudaStream::enqueue`].
@@ -313,7 +316,7 @@ impl Download {
     /// Waits for the copy and stores the bytes.
     ///
     /// # Errors
-    /// [`ErrorKind::Execution`] if the work that wrote the buffer failed.
+    /// [`ErrorKind::Execution`](ocelli_error::ErrorKind::Execution) if the work that wrote the buffer failed.
     ///
     /// # Panics
     /// If `bytes` has another length than the copy.

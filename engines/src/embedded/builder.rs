@@ -4,7 +4,7 @@ use super::map;
 use super::session::EmbeddedEngine;
 use crate::cpu::default_threads;
 use crate::spec::onnx;
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 use ocelli_onnx::schema::GraphProto;
 use rten::{LoadError, LoadErrorKind, Model, ModelOptions, ThreadPool};
 use std::io::Cursor;
@@ -66,8 +66,8 @@ impl EmbeddedBuilder {
     /// Loads a model and its external data, which is mapped: neither file may change while the engine exists.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidData`] if the file cannot be read, is no ONNX model, or holds an operator or a type that the
-    /// engine lacks.
+    /// [`ErrorKind::InvalidData`](ocelli_error::ErrorKind::InvalidData) if the file cannot be read, is no ONNX model, or
+    /// holds an operator or a type that the engine lacks.
     pub fn build_from_file(self, model: impl AsRef<Path>) -> Result<EmbeddedEngine> {
         let path = model.as_ref();
         let name = path.display().to_string();
@@ -129,7 +129,7 @@ impl EmbeddedBuilder {
 }
 
 fn unusable(model: &str, reason: &str) -> Error {
-    Error::new(ErrorKind::InvalidData, format!("cannot load the model, {model}: {reason}"))
+    Error::invalid_data(format!("cannot load the model, {model}: {reason}"))
 }
 
 fn unreadable(model: &str, error: std::io::Error) -> Error {

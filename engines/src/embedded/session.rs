@@ -5,7 +5,7 @@ use super::values::{self, Converted};
 use crate::engine::Engine;
 use crate::spec::{EngineSpec, TensorSpec, check_outputs, check_residence, check_run};
 use crate::tensor::Tensor;
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 use rten::{Model, NodeId, RunOptions, ThreadPool, ValueOrView};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -39,9 +39,9 @@ impl EmbeddedEngine {
     ) -> Result<Self> {
         let nodes = |specs: &[TensorSpec]| -> Result<Vec<NodeId>> {
             let nodes = specs.iter().map(|spec| model.node_id(&spec.name));
-            nodes.collect::<Result<_, _>>().map_err(|error| {
-                Error::new(ErrorKind::InvalidData, format!("cannot load the model, {name}: {error}"))
-            })
+            nodes
+                .collect::<Result<_, _>>()
+                .map_err(|error| Error::invalid_data(format!("cannot load the model, {name}: {error}")))
         };
         let (inputs, outputs) = (nodes(&spec.inputs)?, nodes(&spec.outputs)?);
         let converted = inputs.iter().map(|_| Converted::default()).collect();
@@ -82,7 +82,7 @@ impl Engine for EmbeddedEngine {
 
         let failed = |reason: &str| {
             let reason = reason.replace('\n', " ");
-            Error::new(ErrorKind::Execution, format!("cannot run the model, {name}: {reason}"))
+            Error::execution(format!("cannot run the model, {name}: {reason}"))
         };
         let options = RunOptions::default().with_thread_pool(Some(Arc::clone(pool)));
         // A panic leaves nothing half done: a run owns its intermediate values.

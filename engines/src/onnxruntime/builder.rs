@@ -99,8 +99,7 @@ impl OnnxRuntimeBuilder {
         let name = path.display().to_string();
         if !path.is_file() {
             let reason = if path.exists() { "not a file" } else { "no such file" };
-            let message = format!("cannot load the model, {name}: {reason}");
-            return Err(Error::new(ErrorKind::InvalidData, message));
+            return Err(Error::invalid_data(format!("cannot load the model, {name}: {reason}")));
         }
         let graph = || ocelli_onnx::read_graph(path).map_err(|error| unreadable(&name, error));
         self.build(&name, &graph, |mut builder| builder.commit_from_file(path))
@@ -197,6 +196,5 @@ impl OnnxRuntimeBuilder {
 }
 
 fn unreadable(model: &str, error: std::io::Error) -> Error {
-    let message = format!("cannot read the model, {model}: {error}");
-    Error::new(ErrorKind::InvalidData, message).with_source(error)
+    Error::invalid_data(format!("cannot read the model, {model}: {error}")).with_source(error)
 }

@@ -8,7 +8,7 @@ use super::provider::ExecutionProvider;
 use crate::device::Device;
 use crate::spec::{Bindings, EngineSpec, TensorSpec};
 use crate::tensor::Tensor;
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 use ort::memory::{AllocationDevice, AllocatorType, MemoryInfo, MemoryType};
 use ort::value::DynValue;
 use std::marker::PhantomData;
@@ -94,19 +94,14 @@ impl DeviceTensors {
 fn cuda_memory(device: &Device, provider: &ExecutionProvider) -> Result<MemoryInfo<'static>> {
     let ordinal = device.cuda_ordinal().filter(|_| device.cuda_ordinal() == provider.cuda_ordinal());
     let Some(ordinal) = ordinal else {
-        let message = format!(
+        return Err(Error::invalid_argument(format!(
             "{provider} cannot access the memory of {}: expected the device that it runs on",
             device.name()
-        );
-        return Err(Error::new(ErrorKind::InvalidArgument, message));
+        )));
     };
     let ordinal = i32::try_from(ordinal).unwrap_or(i32::MAX);
-    MemoryInfo::new(AllocationDevice::CUDA, ordinal, AllocatorType::Device, MemoryType::Default).map_err(
-        |error| {
-            let message = format!("{provider}, {}: {}", device.name(), error.message());
-            Error::new(ErrorKind::Unavailable, message)
-        },
-    )
+    MemoryInfo::new(AllocationDevice::CUDA, ordinal, AllocatorType::Device, MemoryType::Default)
+        .map_err(|error| Error::unavailable(format!("{provider}, {}: {}", device.name(), error.message())))
 }
 
 fn position(specs: &[TensorSpec], name: &str) -> usize {
@@ -123,7 +118,6 @@ fn value(memory: &Memory, tensor: &Tensor) -> Result<DynValue> {
     // that reads or writes an output since `wait_idle`; ONNX Runtime has finished when the run returns.
     let value = unsafe { call::value_at(memory, address, tensor.element_type(), tensor.shape()) };
     value.map_err(|error| {
-        let message = format!("tensor of shape {:?}: {}", tensor.shape(), error.message());
-        Error::new(ErrorKind::Execution, message)
+        Error::execution(format!("tensor of shape {:?}: {}", tensor.shape(), error.message()))
     })
 }

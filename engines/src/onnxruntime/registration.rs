@@ -4,7 +4,7 @@ use super::OnnxRuntime;
 use super::call;
 use super::provider::{CoreMlOptions, CudaOptions, ExecutionProvider, OtherProvider, TensorRtOptions};
 use super::webgpu;
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 use ocelli_onnx::schema::{DimensionValue, GraphProto};
 use ort::ep::cuda::ConvAlgorithmSearch;
 use ort::ep::{
@@ -112,12 +112,11 @@ fn profile(options: &TensorRtOptions, graph: &GraphProto) -> Result<[String; 3]>
                         Some(DimensionValue::DimParam(name)) => name,
                         _ => "",
                     };
-                    let message = format!(
+                    return Err(Error::invalid_argument(format!(
                         "TensorRT: no range for dimension `{name}` of input `{}`: give every named dimension a range, \
                          or none",
                         input.name
-                    );
-                    return Err(Error::new(ErrorKind::InvalidArgument, message));
+                    )));
                 }
             };
             shapes.iter_mut().zip(sizes).for_each(|(shape, size)| shape.push(size.to_string()));
@@ -168,8 +167,7 @@ fn register_other(
 /// The folder as text, for providers; created if it is missing.
 fn cache_folder(folder: &Path) -> Result<String> {
     let unusable = |reason: &dyn std::fmt::Display| {
-        let message = format!("cannot cache compiled models in {}: {reason}", folder.display());
-        Error::new(ErrorKind::InvalidArgument, message)
+        Error::invalid_argument(format!("cannot cache compiled models in {}: {reason}", folder.display()))
     };
     std::fs::create_dir_all(folder).map_err(|error| unusable(&error).with_source(error))?;
     folder.to_str().map(str::to_owned).ok_or_else(|| unusable(&"the path is not Unicode"))
@@ -179,8 +177,7 @@ fn cache_folder(folder: &Path) -> Result<String> {
 pub(super) fn cannot_start(provider: &ExecutionProvider, runtime: &OnnxRuntime, reason: &str) -> Error {
     let (reason, path) = (short_reason(reason), runtime.path().display());
     let remedy = remedy(provider, &reason);
-    let message = format!("cannot start {provider}, {path}: {reason}{remedy}");
-    Error::new(ErrorKind::Unavailable, message)
+    Error::unavailable(format!("cannot start {provider}, {path}: {reason}{remedy}"))
 }
 
 /// Whether an error comes from the provider and not from the model.

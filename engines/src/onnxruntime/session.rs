@@ -9,7 +9,7 @@ use crate::device::Device;
 use crate::engine::Engine;
 use crate::spec::{Dim, EngineSpec, TensorSpec, check_inputs, check_outputs, check_residence, check_run};
 use crate::tensor::{ElementType, Tensor};
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 use ort::session::RunOptions;
 use ort::value::{
     DynValue, DynValueRef, DynValueRefMut, Outlet, TensorElementType, TensorRef, TensorRefMut, ValueType,
@@ -59,9 +59,9 @@ impl OnnxRuntimeEngine {
         };
         let specs = |side: &str, outlets: &[Outlet]| -> Result<Vec<TensorSpec>> {
             let specs = outlets.iter().map(|outlet| tensor_spec(side, outlet).map(fixed));
-            specs.collect::<Result<_, String>>().map_err(|reason| {
-                Error::new(ErrorKind::InvalidData, format!("cannot use the model, {model}: {reason}"))
-            })
+            specs
+                .collect::<Result<_, String>>()
+                .map_err(|reason| Error::invalid_data(format!("cannot use the model, {model}: {reason}")))
         };
         let inputs = specs("input", session.inputs())?;
         let outputs = specs("output", session.outputs())?;
@@ -70,7 +70,7 @@ impl OnnxRuntimeEngine {
             names.map(|name| name.expect("ort read it up to its null byte")).collect()
         };
         let options = RunOptions::new().map_err(|error| {
-            Error::new(ErrorKind::Unavailable, format!("cannot load the model, {model}: {}", error.message()))
+            Error::unavailable(format!("cannot load the model, {model}: {}", error.message()))
         })?;
         Ok(Self {
             input_names: names(&inputs),
@@ -194,7 +194,7 @@ fn run_in_turn(
     if turn.is_some()
         && let Some(reason) = webgpu::take_error()
     {
-        return Err(Error::new(ErrorKind::Execution, format!("cannot run the model, {model}: {reason}")));
+        return Err(Error::execution(format!("cannot run the model, {model}: {reason}")));
     }
     outcome.map_err(|error| execution(model, &error))
 }
@@ -209,7 +209,7 @@ fn execution(model: &str, reason: &ort::Error) -> Error {
     } else {
         ""
     };
-    Error::new(ErrorKind::Execution, format!("cannot run the model, {model}: {reason}{remedy}"))
+    Error::execution(format!("cannot run the model, {model}: {reason}{remedy}"))
 }
 
 fn c_name<'n>(specs: &[TensorSpec], names: &'n [CString], name: &str) -> &'n CStr {

@@ -9,7 +9,7 @@ use super::provider::{ExecutionProvider, WEBGPU};
 use super::{OnnxRuntime, webgpu};
 use crate::device::Transferred;
 use crate::tensor::ElementType;
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 use ort::value::{DynValue, TensorRef, TensorRefMut};
 use ort::{AsPointer, sys};
 use std::ffi::c_void;
@@ -58,11 +58,11 @@ impl WebGpuDevice {
     /// adapter's.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`] if the provider is not started, or has no memory of its own.
+    /// [`ErrorKind::Unavailable`](ocelli_error::ErrorKind::Unavailable) if the provider is not started, or has no memory of
+    /// its own.
     pub fn open(runtime: &OnnxRuntime, provider: &ExecutionProvider, name: &str) -> Result<Arc<Self>> {
-        let unavailable = |reason: &dyn fmt::Display| {
-            Error::new(ErrorKind::Unavailable, format!("WebGPU adapter {name}: {reason}"))
-        };
+        let unavailable =
+            |reason: &dyn fmt::Display| Error::unavailable(format!("WebGPU adapter {name}: {reason}"));
         let environment = runtime.environment();
         let device =
             environment.devices().find(|device| device.ep().is_ok_and(|provider| provider == WEBGPU));
@@ -128,10 +128,7 @@ impl WebGpuDevice {
             check(unsafe { (ort::api().AllocatorAlloc)(self.allocator.as_ptr(), bytes, &mut handle) })
         });
         let failed = |reason: &dyn fmt::Display| {
-            Error::new(
-                ErrorKind::Execution,
-                format!("cannot allocate {bytes} bytes on {}: {reason}", self.name),
-            )
+            Error::execution(format!("cannot allocate {bytes} bytes on {}: {reason}", self.name))
         };
         status.map_err(|reason| failed(&reason))?;
         let handle = NonNull::new(handle).ok_or_else(|| failed(&"no memory is left"))?;
@@ -228,7 +225,7 @@ impl WebGpuDevice {
             Ok(Err(reason)) => reason,
             Err(error) => error.message().to_owned(),
         };
-        Err(Error::new(ErrorKind::Execution, format!("{}: {reason}", self.name)))
+        Err(Error::execution(format!("{}: {reason}", self.name)))
     }
 
     /// Calls the provider while no other thread does; its errors are in the log alone.

@@ -6,7 +6,7 @@ use super::device::{InferencePrecision, OpenVinoDevice};
 use super::session::OpenVinoEngine;
 use crate::cpu::default_threads;
 use crate::spec::{EngineSpec, onnx};
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 use ocelli_onnx::schema::GraphProto;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -74,8 +74,10 @@ impl OpenVinoBuilder {
     /// Loads a model from a file, with its external data beside it.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidData`] if the file is missing or corrupt, or has an operator, type or version that OpenVINO
-    /// does not know; [`ErrorKind::Unavailable`] if this machine lacks the device, or the device the number format.
+    /// [`ErrorKind::InvalidData`](ocelli_error::ErrorKind::InvalidData) if the file is missing or corrupt, or has an
+    /// operator, type or version that OpenVINO does not know;
+    /// [`ErrorKind::Unavailable`](ocelli_error::ErrorKind::Unavailable) if this machine lacks the device, or the device the
+    /// number format.
     pub fn build_from_file(self, model: impl AsRef<Path>) -> Result<OpenVinoEngine> {
         let path = model.as_ref();
         let name = path.display().to_string();
@@ -84,8 +86,7 @@ impl OpenVinoBuilder {
             return Err(unusable(&name, reason));
         }
         let graph = ocelli_onnx::read_graph(path).map_err(|error| {
-            let message = format!("cannot read the model, {name}: {error}");
-            Error::new(ErrorKind::InvalidData, message).with_source(error)
+            Error::invalid_data(format!("cannot read the model, {name}: {error}")).with_source(error)
         })?;
         let spec = onnx::spec(&graph).map_err(|reason| unusable(&name, &reason))?;
         check_operators(&graph).map_err(|reason| unusable(&name, &reason))?;
@@ -126,32 +127,26 @@ impl OpenVinoBuilder {
         let devices = self.runtime.devices()?;
         let own = devices.iter().find(|device| self.device.is_among(std::slice::from_ref(&device.name)));
         match own.filter(|_| self.device != OpenVinoDevice::Auto) {
-            Some(device) if !device.computes_in(self.precision) => {
-                let message = format!(
-                    "OpenVINO, {}: {} ({}) has no fast {} arithmetic, only {}; choose one of these number formats",
-                    self.runtime.path().display(),
-                    device.name,
-                    device.product,
-                    self.precision,
-                    device.number_formats.join(", ")
-                );
-                Err(Error::new(ErrorKind::Unavailable, message))
-            }
+            Some(device) if !device.computes_in(self.precision) => Err(Error::unavailable(format!(
+                "OpenVINO, {}: {} ({}) has no fast {} arithmetic, only {}; choose one of these number formats",
+                self.runtime.path().display(),
+                device.name,
+                device.product,
+                self.precision,
+                device.number_formats.join(", ")
+            ))),
             _ => Ok(()),
         }
     }
 
     fn check_compiled(&self, compiled: &Compiled) -> Result<()> {
         match compiled.property("INFERENCE_PRECISION_HINT") {
-            Ok(used) if used != self.precision.to_string() => {
-                let message = format!(
-                    "OpenVINO, {}: {} computes in {used} when {} is requested; request {used}",
-                    self.runtime.path().display(),
-                    self.device,
-                    self.precision
-                );
-                Err(Error::new(ErrorKind::Unavailable, message))
-            }
+            Ok(used) if used != self.precision.to_string() => Err(Error::unavailable(format!(
+                "OpenVINO, {}: {} computes in {used} when {} is requested; request {used}",
+                self.runtime.path().display(),
+                self.device,
+                self.precision
+            ))),
             _ => Ok(()),
         }
     }
@@ -175,7 +170,7 @@ impl OpenVinoBuilder {
         if let Some(folder) = &self.cache {
             let unusable = |reason: &dyn std::fmt::Display| {
                 let message = format!("cannot cache compiled models in {}: {reason}", folder.display());
-                Error::new(ErrorKind::InvalidArgument, message)
+                Error::invalid_argument(message)
             };
             std::fs::create_dir_all(folder).map_err(|error| unusable(&error).with_source(error))?;
             let folder = folder.to_str().ok_or_else(|| unusable(&"the path is not Unicode"))?;
@@ -197,5 +192,5 @@ fn check_operators(graph: &GraphProto) -> Result<(), String> {
 }
 
 fn unusable(model: &str, reason: &str) -> Error {
-    Error::new(ErrorKind::InvalidData, format!("cannot load the model, {model}: {reason}"))
+    Error::invalid_data(format!("cannot load the model, {model}: {reason}"))
 }

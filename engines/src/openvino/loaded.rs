@@ -3,7 +3,7 @@
 use super::call::{self, Runtime};
 use super::device::{DeviceReport, OpenVinoDevice};
 use crate::library::{Candidate, Library, LibrarySearch};
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -45,8 +45,8 @@ impl OpenVino {
     /// The file is `libopenvino_c`; the rest of OpenVINO, the plugins of the devices included, is beside it.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`] if no library is found, if it is corrupt or too old, or if the process has loaded
-    /// another one.
+    /// [`ErrorKind::Unavailable`](ocelli_error::ErrorKind::Unavailable) if no library is found, if it is corrupt or too old,
+    /// or if the process has loaded another one.
     pub fn load(path: Option<&Path>) -> Result<Self> {
         LIBRARY.load_once(path, &LOADED, |path, version| {
             let runtime = Runtime::start(path)?;
@@ -78,7 +78,7 @@ impl OpenVino {
     /// The devices that work on this machine, with the number formats in which they compute.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`] if the library does not list them.
+    /// [`ErrorKind::Unavailable`](ocelli_error::ErrorKind::Unavailable) if the library does not list them.
     pub fn devices(&self) -> Result<Vec<DeviceReport>> {
         let runtime = self.runtime();
         let names = runtime.devices().map_err(|reason| self.unavailable(&reason))?;
@@ -97,19 +97,19 @@ impl OpenVino {
     /// Checks that this machine has the device. [`OpenVinoDevice::Auto`] always passes.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`] if it does not; the message lists the devices that it has.
+    /// [`ErrorKind::Unavailable`](ocelli_error::ErrorKind::Unavailable) if it does not; the message lists the devices that it
+    /// has.
     pub fn check_device(&self, device: OpenVinoDevice) -> Result<()> {
         let names = self.runtime().devices().map_err(|reason| self.unavailable(&reason))?;
         if device.is_among(&names) {
             return Ok(());
         }
         let what = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-        let message = format!(
+        Err(Error::unavailable(format!(
             "OpenVINO, {}: no device {device} on this machine, which has {what}; {}",
             self.path().display(),
             device.remedy()
-        );
-        Err(Error::new(ErrorKind::Unavailable, message))
+        )))
     }
 
     pub(super) fn runtime(&self) -> Runtime {
@@ -117,7 +117,7 @@ impl OpenVino {
     }
 
     pub(super) fn unavailable(&self, reason: &str) -> Error {
-        Error::new(ErrorKind::Unavailable, format!("OpenVINO, {}: {reason}", self.path().display()))
+        Error::unavailable(format!("OpenVINO, {}: {reason}", self.path().display()))
     }
 }
 

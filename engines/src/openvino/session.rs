@@ -7,7 +7,7 @@ use super::sys::{Type, element};
 use crate::engine::Engine;
 use crate::spec::{EngineSpec, TensorSpec, check_outputs, check_residence, check_run};
 use crate::tensor::{ElementType, Tensor};
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 use std::fmt;
 
 /// A model that OpenVINO runs.
@@ -194,7 +194,7 @@ impl fmt::Debug for OpenVinoEngine {
 }
 
 fn execution(model: &str, reason: &str) -> Error {
-    Error::new(ErrorKind::Execution, format!("cannot run the model, {model}: {reason}"))
+    Error::execution(format!("cannot run the model, {model}: {reason}"))
 }
 
 /// OpenVINO would drop the upper 32 bits.
@@ -203,12 +203,9 @@ fn check_integers(name: &str, tensor: &Tensor) -> Result<()> {
         return Ok(());
     }
     match tensor.as_i64()?.iter().find(|&&value| i32::try_from(value).is_err()) {
-        Some(value) => {
-            let message = format!(
-                "input `{name}`: expected integers of 32 bits, in which OpenVINO computes, got {value}"
-            );
-            Err(Error::new(ErrorKind::InvalidArgument, message))
-        }
+        Some(value) => Err(Error::invalid_argument(format!(
+            "input `{name}`: expected integers of 32 bits, in which OpenVINO computes, got {value}"
+        ))),
         None => Ok(()),
     }
 }

@@ -3,7 +3,7 @@
 use crate::engine::Engine;
 use crate::onnxruntime::{OnnxRuntimeEngine, WebGpuDevice};
 use crate::tensor::{ElementType, Tensor};
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 use ocelli_onnx::Message;
 use ocelli_onnx::schema::{
     DimensionValue, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorProto, ValueInfoProto,
@@ -44,7 +44,7 @@ impl RowMerge {
             || rows.iter().any(|&(to, from)| to >= targets || from >= sources)
         {
             let message = format!("cannot write the rows {rows:?} (to, from) of {source:?} to {target:?}");
-            return Err(Error::new(ErrorKind::InvalidArgument, message));
+            return Err(Error::invalid_argument(message));
         }
         let from = self.from.reset::<i64>(&[targets]);
         from.fill(0);

@@ -2,7 +2,7 @@
 
 use crate::device::{Device, DeviceBuffer};
 use crate::tensor::{Element, ElementType, Tensor, TensorData, element_count};
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 use std::fmt;
 
 /// Elements on a device: a range of a buffer that other tensors may share.
@@ -39,7 +39,7 @@ impl OnDevice {
         let bytes = bytes.ok_or_else(|| {
             let message =
                 format!("tensor of {element_type}: {len} elements are too many for {}", self.device.name());
-            Error::new(ErrorKind::InvalidArgument, message)
+            Error::invalid_argument(message)
         })?;
         (self.element_type, self.len) = (element_type, len);
         let fits = self
@@ -127,8 +127,8 @@ impl Tensor {
     /// Copies type, shape and elements to a tensor in host memory, and waits for them.
     ///
     /// # Errors
-    /// [`ErrorKind::Execution`] if the work that wrote this tensor failed; [`ErrorKind::InvalidArgument`] if `host` is on
-    /// a device itself.
+    /// [`ErrorKind::Execution`](ocelli_error::ErrorKind::Execution) if the work that wrote this tensor failed;
+    /// [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if `host` is on a device itself.
     pub fn copy_to_host_into(&self, host: &mut Self) -> Result<()> {
         host.require_host_memory()?;
         host.reset_to(self.element_type(), self.shape())?;
@@ -147,8 +147,8 @@ impl Tensor {
     /// Copies type, shape and elements from a tensor in host memory. This tensor stays where it is.
     ///
     /// # Errors
-    /// [`ErrorKind::Execution`] if the device fails or has no memory left; [`ErrorKind::InvalidArgument`] if `host` is on
-    /// a device itself.
+    /// [`ErrorKind::Execution`](ocelli_error::ErrorKind::Execution) if the device fails or has no memory left;
+    /// [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if `host` is on a device itself.
     pub fn copy_from_host(&mut self, host: &Self) -> Result<()> {
         let bytes = host.bytes()?;
         self.copy_from_bytes(host.element_type(), host.shape(), bytes)
@@ -157,12 +157,13 @@ impl Tensor {
     /// Copies elements of this shape from a slice in host memory. This tensor stays where it is.
     ///
     /// # Errors
-    /// As [`copy_from_host`](Self::copy_from_host), and [`ErrorKind::InvalidArgument`] if the shape does not have as many
-    /// elements as the slice.
+    /// As [`copy_from_host`](Self::copy_from_host), and
+    /// [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if the shape does not have as many elements
+    /// as the slice.
     pub fn copy_from_slice<T: Element>(&mut self, shape: &[usize], elements: &[T]) -> Result<()> {
         if element_count(shape) != Some(elements.len()) {
             let message = format!("tensor of shape {shape:?}: the slice has {} elements", elements.len());
-            return Err(Error::new(ErrorKind::InvalidArgument, message));
+            return Err(Error::invalid_argument(message));
         }
         self.copy_from_bytes(T::TYPE, shape, T::bytes(elements))
     }
@@ -186,11 +187,11 @@ impl Tensor {
     /// tensor's memory; in host memory it is a copy, and on WebGPU every row but the first.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if there is no such row.
+    /// [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if there is no such row.
     pub fn row(&self, row: usize) -> Result<Self> {
         if self.shape.first().is_none_or(|&rows| row >= rows) {
             let message = format!("tensor of shape {:?}: there is no row {row}", self.shape);
-            return Err(Error::new(ErrorKind::InvalidArgument, message));
+            return Err(Error::invalid_argument(message));
         }
         let mut shape = self.shape.clone();
         shape[0] = 1;
@@ -223,15 +224,16 @@ impl Tensor {
     /// change.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if the types differ, a range is out of bounds, or the tensors are on different
-    /// devices; [`ErrorKind::Execution`] if a device fails.
+    /// [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if the types differ, a range is out of
+    /// bounds, or the tensors are on different devices; [`ErrorKind::Execution`](ocelli_error::ErrorKind::Execution) if a
+    /// device fails.
     pub fn copy_elements(&mut self, to: usize, source: &Self, from: usize, count: usize) -> Result<()> {
         let fits =
             |tensor: &Self, start: usize| start.checked_add(count).is_some_and(|end| end <= tensor.len());
         if self.element_type() != source.element_type() || !fits(self, to) || !fits(source, from) {
             let message =
                 format!("cannot copy {count} elements from {from} of {source:?} to {to} of {self:?}");
-            return Err(Error::new(ErrorKind::InvalidArgument, message));
+            return Err(Error::invalid_argument(message));
         }
         let size = self.element_type().size();
         let (to, from, bytes) = (to * size, from * size, count * size);
@@ -245,7 +247,7 @@ impl Tensor {
             }
             (Some((own, _)), Some((other, _))) => {
                 let message = format!("cannot copy elements from {} to {}", other.name(), own.name());
-                Err(Error::new(ErrorKind::InvalidArgument, message))
+                Err(Error::invalid_argument(message))
             }
             (Some((device, slice)), None) => {
                 device.copy_to_device(slice.buffer, slice.offset + to, &source.bytes()?[from..][..bytes])
@@ -266,7 +268,7 @@ impl Tensor {
     /// Waits until the elements have been written. In host memory they always have.
     ///
     /// # Errors
-    /// [`ErrorKind::Execution`] if the work that wrote them failed.
+    /// [`ErrorKind::Execution`](ocelli_error::ErrorKind::Execution) if the work that wrote them failed.
     pub fn wait(&self) -> Result<()> {
         self.device_slice().map_or(Ok(()), |slice| slice.buffer.wait())
     }
@@ -274,7 +276,7 @@ impl Tensor {
     /// Waits until no enqueued work reads or writes the elements.
     ///
     /// # Errors
-    /// [`ErrorKind::Execution`] if some of it failed.
+    /// [`ErrorKind::Execution`](ocelli_error::ErrorKind::Execution) if some of it failed.
     pub(crate) fn wait_idle(&self) -> Result<()> {
         self.device_slice().map_or(Ok(()), |slice| slice.buffer.wait_idle())
     }
@@ -285,7 +287,7 @@ impl Tensor {
             Some(device) => {
                 let (shape, device) = (&self.shape, device.name());
                 let message = format!("tensor of shape {shape:?}: expected host memory, it is on {device}");
-                Err(Error::new(ErrorKind::InvalidArgument, message))
+                Err(Error::invalid_argument(message))
             }
         }
     }

@@ -136,15 +136,15 @@ impl<'b> TensorRtBuilder<'b> {
 
     fn build_inner(self, onnx: &Path) -> Result<Plan> {
         let Self { tensorrt, options, progress } = self;
-        let functions = tensorrt.build_functions().map_err(|why| Error::new(ErrorKind::Unavailable, why))?;
+        let functions = tensorrt.build_functions().map_err(|why| Error::unavailable(why))?;
         let _one = BUILDING.lock().unwrap_or_else(PoisonError::into_inner);
         check(tensorrt.product(), &options)?;
         if !onnx.is_file() {
-            return Err(Error::new(ErrorKind::InvalidData, "no such file"));
+            return Err(Error::invalid_data("no such file"));
         }
         // TensorRT proper measures kernels on the GPU, and without a target TensorRT for RTX builds for it.
         if options.targets.is_empty() && CudaDevice::count()? == 0 {
-            return Err(Error::new(ErrorKind::Unavailable, "the driver reports no NVIDIA GPU"));
+            return Err(Error::unavailable("the driver reports no NVIDIA GPU"));
         }
         let reporter = Reporter::new(progress);
         let check_cancellation = || {
@@ -194,7 +194,7 @@ impl fmt::Debug for TensorRtBuilder<'_> {
 
 /// Checks the options before TensorRT sees them.
 fn check(product: Product, options: &Options) -> Result<()> {
-    let refuse = |why: String| Err(Error::new(ErrorKind::InvalidArgument, why));
+    let refuse = |why: String| Err(Error::invalid_argument(why));
     let is_rtx = product == Product::TensorRtForRtx;
     for (name, DimensionRange { min, optimal, max }) in &options.dimensions {
         // Sizes are 32-bit integers in TensorRT's kernels.
@@ -249,12 +249,10 @@ fn ranges(
             let Dim::Named(name) = dim else { continue };
             let place = format!("input `{}`, dimension {axis}", input.name);
             if name.is_empty() {
-                let message = format!("{place} is dynamic and has no name");
-                return Err(Error::new(ErrorKind::InvalidData, message));
+                return Err(Error::invalid_data(format!("{place} is dynamic and has no name")));
             }
             let range = known.get(name).ok_or_else(|| {
-                let message = format!("{place} is dynamic (`{name}`) and has no range");
-                Error::new(ErrorKind::InvalidArgument, message)
+                Error::invalid_argument(format!("{place} is dynamic (`{name}`) and has no range"))
             })?;
             ranges.insert(name.clone(), *range);
         }
@@ -265,7 +263,7 @@ fn ranges(
 /// Names the dynamic dimensions of the outputs as in the file, because TensorRT drops those names, or `output.axis`.
 fn name_dimensions(outputs: &mut [TensorSpec], onnx: &Path) -> Result<()> {
     let names = onnx_outputs::read(onnx).map_err(|error| {
-        Error::new(ErrorKind::InvalidData, format!("cannot read the outputs: {error}")).with_source(error)
+        Error::invalid_data(format!("cannot read the outputs: {error}")).with_source(error)
     })?;
     for output in outputs {
         let names = names.get(&output.name).filter(|names| names.len() == output.shape.len());

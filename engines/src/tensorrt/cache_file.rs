@@ -28,7 +28,7 @@ pub(super) fn write(what: &str, path: &Path, bytes: &[u8]) -> Result<()> {
 
 fn failed(verb: &str, what: &str, path: &Path, error: std::io::Error) -> Error {
     let message = format!("cannot {verb} the {what} {}: {error}", path.display());
-    Error::new(ErrorKind::InvalidArgument, message).with_source(error)
+    Error::invalid_argument(message).with_source(error)
 }
 
 #[cfg(test)]

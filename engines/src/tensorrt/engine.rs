@@ -86,7 +86,7 @@ impl TensorRtEngine {
             let bytes = shared.plan.context_bytes();
             let message =
                 format!("{}: cannot create an execution context of {bytes} bytes: {reason}", shared.text);
-            Error::new(ErrorKind::Execution, message)
+            Error::execution(message)
         })?;
         let (context, accepts_kernels) = context;
         if let (false, Some(path)) = (accepts_kernels, &shared.kernel_cache) {
@@ -121,7 +121,7 @@ impl TensorRtEngine {
             let mut sizes = known.take().unwrap_or_default();
             context.set_input_shape(at, shape).map_err(|reason| {
                 let message = format!("input `{}`: TensorRT refuses shape {shape:?}: {reason}", spec.name);
-                Error::new(ErrorKind::InvalidArgument, message)
+                Error::invalid_argument(message)
             })?;
             sizes.clear();
             sizes.extend_from_slice(shape);
@@ -138,7 +138,7 @@ impl TensorRtEngine {
             context.shape_into(at, &mut sizes).map_err(|reason| {
                 let message =
                     format!("output `{}`: its shape is unknown before the run: {reason}", spec.name);
-                Error::new(ErrorKind::InvalidData, message)
+                Error::invalid_data(message)
             })?;
             slots[at].shape = Some(sizes);
         }
@@ -195,9 +195,7 @@ impl TensorRtEngine {
             bound.fill(0);
         }
         outcome.map_err(|error| match error.kind() {
-            ErrorKind::Execution => {
-                Error::new(ErrorKind::Execution, format!("{}: the run failed: {error}", shared.text))
-            }
+            ErrorKind::Execution => Error::execution(format!("{}: the run failed: {error}", shared.text)),
             _ => error,
         })
     }
@@ -298,7 +296,7 @@ fn launch(
     addresses: &[u64],
     stream: &CudaStream,
 ) -> Result<()> {
-    let refused = |reason| Error::new(ErrorKind::Execution, reason);
+    let refused = |reason| Error::execution(reason);
     let action = graphs.next(addresses);
     if let Action::Launch(graph) = action {
         // SAFETY: the graph was captured with these addresses, and the caller orders this with other work on their memory.

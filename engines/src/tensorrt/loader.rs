@@ -60,9 +60,8 @@ impl TensorRtLoader {
     /// [`ErrorKind::InvalidData`] if the file cannot be read, and as [`load`](Self::load).
     pub fn load_file(self, path: &Path) -> Result<TensorRtEngine> {
         let what = format!("cannot load the plan {}", path.display());
-        let plan = std::fs::read(path).map_err(|error| {
-            Error::new(ErrorKind::InvalidData, format!("{what}: {error}")).with_source(error)
-        })?;
+        let plan = std::fs::read(path)
+            .map_err(|error| Error::invalid_data(format!("{what}: {error}")).with_source(error))?;
         let mut beside = path.as_os_str().to_owned();
         beside.push(".kernels");
         self.load_named(&plan, &what, Some(beside.into()))
@@ -79,7 +78,7 @@ impl TensorRtLoader {
     }
 
     fn load_named(self, plan: &[u8], what: &str, kernel_cache: Option<PathBuf>) -> Result<TensorRtEngine> {
-        let invalid = |why: String| Error::new(ErrorKind::InvalidData, format!("{what}: {why}"));
+        let invalid = |why: String| Error::invalid_data(format!("{what}: {why}"));
         if plan.is_empty() {
             return Err(invalid("it is empty".to_owned()));
         }

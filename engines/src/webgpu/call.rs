@@ -4,7 +4,7 @@
 
 use super::adapter::{Adapter, AdapterKind};
 use crate::library;
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 use std::ffi::{CStr, c_char, c_void};
 use std::path::Path;
 use std::ptr;
@@ -61,8 +61,7 @@ impl Drop for Owned {
 
 /// The adapters that a loader of Vulkan lists, in its order.
 pub(super) fn vulkan_adapters(loader: &str) -> Result<Vec<Adapter>> {
-    let unavailable =
-        |reason: String| Error::new(ErrorKind::Unavailable, format!("no WebGPU adapter: {reason}"));
+    let unavailable = |reason: String| Error::unavailable(format!("no WebGPU adapter: {reason}"));
     let library = library::open(Path::new(loader)).map_err(|reason| {
         unavailable(format!(
             "Vulkan's loader is missing ({reason}); install it (Debian: apt-get install libvulkan1)"
@@ -192,6 +191,7 @@ pub(super) fn check_provider(path: &Path) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ocelli_error::ErrorKind;
 
     #[test]
     fn a_missing_loader_is_an_error_with_the_package() {

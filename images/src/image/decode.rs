@@ -38,7 +38,7 @@ pub(super) fn open(path: &Path) -> Result<Image> {
     let metadata = file.metadata().map_err(failed)?;
     if metadata.is_dir() {
         let message = format!("cannot read the image, {name}: it is a folder; name a file in it");
-        return Err(Error::new(ErrorKind::InvalidArgument, message));
+        return Err(Error::invalid_argument(message));
     }
     let mut bytes = Vec::new();
     // One byte above the limit reveals a file that is too large, even an endless one such as /dev/zero.
@@ -227,7 +227,7 @@ pub(super) fn into_rgb8(picture: DynamicImage) -> Vec<u8> {
 
 #[doc(hidden)]
 pub fn invalid(name: &str, why: &str) -> Error {
-    Error::new(ErrorKind::InvalidData, format!("cannot read the image, {name}: {why}"))
+    Error::invalid_data(format!("cannot read the image, {name}: {why}"))
 }
 
 /// The message of the decoder on one line.

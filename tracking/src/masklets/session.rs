@@ -10,7 +10,7 @@ use crate::masklets::requests::{DetectorPrompt, ObjectPrompt, Retention, RunDire
 use crate::masklets::run::{Order, Run, Step};
 use crate::masklets::tracks::Tracks;
 use crate::masklets::{FrameReport, MaskletOptions, ObjectId};
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// The score of an object on a frame on which it is given as a mask.
@@ -53,15 +53,15 @@ impl MaskletSession {
     /// A session without a prompt.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if an option is out of range, or the video has no pixels or no frames.
+    /// [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if an option is out of range, or the video
+    /// has no pixels or no frames.
     pub fn new(video: VideoShape, retention: Retention, options: MaskletOptions) -> Result<Self> {
         options.validate()?;
         if video.width == 0 || video.height == 0 || video.frames == Some(0) {
-            let text = format!(
+            return Err(Error::invalid_argument(format!(
                 "a video of {} × {} pixels with {:?} frames: expected some",
                 video.width, video.height, video.frames
-            );
-            return Err(Error::new(ErrorKind::InvalidArgument, text));
+            )));
         }
         Ok(Self {
             video,
@@ -157,7 +157,8 @@ impl MaskletSession {
     /// Starts over with a prompt, and detects on one frame. A run passes that frame again.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if the video has no such frame; errors of the network.
+    /// [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if the video has no such frame; errors of the
+    /// network.
     pub fn prompt(
         &mut self,
         prompt: DetectorPrompt,
@@ -176,7 +177,8 @@ impl MaskletSession {
     /// `max_frames` more frames, by default to the end of the video.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if there is no prompt or no such frame, or a live source should run backward.
+    /// [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if there is no prompt or no such frame, or a
+    /// live source should run backward.
     pub fn propagate(
         &mut self,
         direction: RunDirection,
@@ -211,7 +213,8 @@ impl MaskletSession {
     /// Processes the next frame of the run; `None` at its end.
     ///
     /// # Errors
-    /// Errors of the network; [`ErrorKind::InvalidArgument`] if a partial run meets a frame without earlier results.
+    /// Errors of the network; [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if a partial run meets
+    /// a frame without earlier results.
     pub fn advance(&mut self, network: &mut impl MaskNetwork) -> Result<Option<Step>> {
         self.advance_with(&[], network)
     }
@@ -221,7 +224,7 @@ impl MaskletSession {
     ///
     /// # Errors
     /// As [`advance`](Self::advance), [`click`](Self::click) and [`add_mask`](Self::add_mask);
-    /// [`ErrorKind::InvalidArgument`] if the session has a prompt.
+    /// [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if the session has a prompt.
     pub fn advance_with(
         &mut self,
         prompts: &[ObjectPrompt<'_>],
@@ -464,5 +467,5 @@ impl MaskletSession {
 }
 
 fn invalid(message: impl AsRef<str>) -> Error {
-    Error::new(ErrorKind::InvalidArgument, message)
+    Error::invalid_argument(message)
 }
