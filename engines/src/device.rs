@@ -11,7 +11,6 @@ use crate::cuda::{CudaBuffer, CudaDevice};
 #[cfg(not(target_family = "wasm"))]
 use crate::onnxruntime::{Memory, WebGpuBuffer, WebGpuDevice};
 use ocelli_error::{Error, Result};
-use std::fmt;
 #[cfg(not(target_family = "wasm"))]
 use std::sync::Arc;
 
@@ -204,11 +203,7 @@ impl PartialEq for Device {
     }
 }
 
-impl fmt::Debug for Device {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Device({})", self.name())
-    }
-}
+debug_as!(Device, it => "Device({})", it.name());
 
 #[cfg(not(target_family = "wasm"))]
 impl From<Arc<CudaDevice>> for Device {

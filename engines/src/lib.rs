@@ -63,6 +63,9 @@
 #![deny(unsafe_code)]
 #![cfg_attr(target_family = "wasm", allow(dead_code, reason = "what calls libraries is left out"))]
 
+#[macro_use]
+mod shorthand;
+
 #[cfg(any(test, feature = "test-support"))]
 pub mod conformance;
 mod cpu;

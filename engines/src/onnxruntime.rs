@@ -46,7 +46,6 @@ use ocelli_error::{Error, Result};
 use ort::environment::Environment;
 use ort::logging::LogLevel;
 use std::collections::BTreeSet;
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -175,11 +174,7 @@ impl OnnxRuntime {
     }
 }
 
-impl fmt::Debug for OnnxRuntime {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "OnnxRuntime {} ({})", self.version(), self.path().display())
-    }
-}
+debug_as!(OnnxRuntime, it => "OnnxRuntime {} ({})", it.version(), it.path().display());
 
 /// A variable that keeps ONNX Runtime from collecting and storing events.
 const NO_TELEMETRY: &str = "ORT_DISABLE_TELEMETRY";

@@ -75,18 +75,12 @@ impl CheckpointOptions {
         self
     }
 
-    /// The epsilon of the image transformer's layer norms.
-    #[must_use]
-    pub fn with_norm_eps(mut self, norm_eps: NormEps) -> Self {
-        self.norm_eps = norm_eps;
-        self
-    }
+    setters! {
+        /// The epsilon of the image transformer's layer norms.
+        with_norm_eps(norm_eps: NormEps) => norm_eps;
 
-    /// The padding after a phrase, for a text encoder of MobileCLIP; others ignore it.
-    #[must_use]
-    pub fn with_text_padding(mut self, padding: TextPadding) -> Self {
-        self.text_padding = padding;
-        self
+        /// The padding after a phrase, for a text encoder of MobileCLIP; others ignore it.
+        with_text_padding(padding: TextPadding) => text_padding;
     }
 
     /// Opens a checkpoint and checks every tensor's name, shape and type. Values are read during the export.

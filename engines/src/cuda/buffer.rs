@@ -5,7 +5,6 @@ use super::driver::failed;
 use crate::tensor::DeviceSlice;
 use cudarc::driver::{DriverError, result};
 use ocelli_error::{Error, Result};
-use std::fmt;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -133,8 +132,4 @@ impl Drop for CudaBuffer {
     }
 }
 
-impl fmt::Debug for CudaBuffer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "CudaBuffer of {} bytes on {}", self.bytes, self.context.name)
-    }
-}
+debug_as!(CudaBuffer, it => "CudaBuffer of {} bytes on {}", it.bytes, it.context.name);

@@ -148,11 +148,7 @@ impl Drop for CudaKernels {
     }
 }
 
-impl fmt::Debug for CudaKernels {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "CudaKernels {} on {}", self.name, self.device.name())
-    }
-}
+debug_as!(CudaKernels, it => "CudaKernels {} on {}", it.name, it.device.name());
 
 #[cfg(test)]
 mod tests {

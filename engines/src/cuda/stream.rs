@@ -7,7 +7,6 @@ use super::staging::{LARGEST_PIECE, Staging};
 use cudarc::driver::{self, CudaEvent, DriverError, result, sys};
 use ocelli_error::{Error, Result};
 use std::ffi::c_void;
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -272,11 +271,7 @@ impl CudaStream {
     }
 }
 
-impl fmt::Debug for CudaStream {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "CudaStream({} of {})", self.number, self.context.name)
-    }
-}
+debug_as!(CudaStream, it => "CudaStream({} of {})", it.number, it.context.name);
 
 /// Work that was captured once, with the addresses it used then, and is launched as a whole.
 pub struct CudaGraph(driver::CudaGraph);
@@ -300,11 +295,7 @@ impl CudaGraph {
     }
 }
 
-impl fmt::Debug for CudaGraph {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("CudaGraph")
-    }
-}
+debug_as!(CudaGraph, _it => "CudaGraph");
 
 /// A copy to host memory that has been enqueued. It can be used for one copy after another.
 #[derive(Default)]
@@ -337,8 +328,4 @@ impl Download {
     }
 }
 
-impl fmt::Debug for Download {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Download in {} pieces", self.pieces.len())
-    }
-}
+debug_as!(Download, it => "Download in {} pieces", it.pieces.len());

@@ -42,25 +42,18 @@ pub struct EmbeddedBuilder {
 }
 
 impl EmbeddedBuilder {
-    /// The number of threads that compute one operator; 0, the default, means
-    /// [`default_threads`](crate::default_threads). Loading a model uses one for each physical core.
-    pub fn with_threads(mut self, threads: usize) -> Self {
-        self.threads = threads;
-        self
-    }
+    setters! {
+        /// The number of threads that compute one operator; 0, the default, means
+        /// [`default_threads`](crate::default_threads). Loading a model uses one for each physical core.
+        with_threads(threads: usize) => threads;
 
-    /// Computes on threads that other engines use as well, instead of threads of its own.
-    pub fn with_shared_threads(mut self, threads: SharedThreads) -> Self {
-        self.shared = Some(threads);
-        self
-    }
+        /// Computes on threads that other engines use as well, instead of threads of its own.
+        with_shared_threads(threads: SharedThreads) => shared;
 
-    /// Whether loading copies weights into the layout that the kernels prefer; off by default.
-    ///
-    /// Without it, external weights stay mapped from their file.
-    pub fn with_prepacking(mut self, prepacking: bool) -> Self {
-        self.prepacking = prepacking;
-        self
+        /// Copies weights while loading into the layout that the kernels prefer; off by default.
+        ///
+        /// Without it, external weights stay mapped from their file.
+        with_prepacking(prepacking: bool) => prepacking;
     }
 
     /// Loads a model and its external data, which is mapped: neither file may change while the engine exists.

@@ -7,7 +7,6 @@ use crate::spec::{EngineSpec, TensorSpec, check_outputs, check_residence, check_
 use crate::tensor::Tensor;
 use ocelli_error::{Error, Result};
 use rten::{Model, NodeId, RunOptions, ThreadPool, ValueOrView};
-use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -98,8 +97,4 @@ impl Engine for EmbeddedEngine {
     }
 }
 
-impl fmt::Debug for EmbeddedEngine {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "EmbeddedEngine({}: {})", self.description, self.name)
-    }
-}
+debug_as!(EmbeddedEngine, it => "EmbeddedEngine({}: {})", it.description, it.name);

@@ -41,10 +41,24 @@ impl OnnxRuntimeBuilder {
         }
     }
 
-    /// The execution provider; the CPU by default.
-    pub fn with_provider(mut self, provider: ExecutionProvider) -> Self {
-        self.provider = provider;
-        self
+    setters! {
+        /// The execution provider; the CPU by default.
+        with_provider(provider: ExecutionProvider) => provider;
+
+        /// Lets nodes that the provider does not support run on the CPU, with a warning when the model is loaded. Off
+        /// by default: then loading fails and lists the nodes.
+        ///
+        /// Shape arithmetic may always run on the CPU, which knows the shapes: `Shape` and `Size`, and nodes that compute
+        /// with their results and with no element of an input.
+        with_cpu_fallback(cpu_fallback: bool) => cpu_fallback;
+
+        /// The number of threads that compute one operator; 0, the default, means [`default_threads`].
+        with_threads(threads: usize) => threads;
+
+        /// Keeps the memory of intermediate results between runs; on by default.
+        ///
+        /// Without it every run allocates again: less memory while idle, more time.
+        with_memory_arena(arena: bool) => memory_arena;
     }
 
     /// The device on which inputs and outputs may be: the GPU of the CUDA or TensorRT provider. Without one, every tensor
@@ -57,34 +71,10 @@ impl OnnxRuntimeBuilder {
         self
     }
 
-    /// Whether nodes that the provider does not support may run on the CPU, with a warning when the model is loaded. Off
-    /// by default: then loading fails and lists the nodes.
-    ///
-    /// Shape arithmetic may always run on the CPU, which knows the shapes: `Shape` and `Size`, and nodes that compute
-    /// with their results and with no element of an input.
-    pub fn with_cpu_fallback(mut self, cpu_fallback: bool) -> Self {
-        self.cpu_fallback = cpu_fallback;
-        self
-    }
-
     /// Fixes the size of a named dimension before the model is optimised and compiled. The engine's specification has
     /// that size, and inputs of other sizes are refused. A name that the model does not have changes nothing.
     pub fn with_fixed_dimension(mut self, name: impl Into<String>, size: usize) -> Self {
         self.fixed_dimensions.push((name.into(), size));
-        self
-    }
-
-    /// The number of threads that compute one operator; 0, the default, means [`default_threads`].
-    pub fn with_threads(mut self, threads: usize) -> Self {
-        self.threads = threads;
-        self
-    }
-
-    /// Whether the memory of intermediate results is kept between runs; on by default.
-    ///
-    /// Without it every run allocates again: less memory while idle, more time.
-    pub fn with_memory_arena(mut self, arena: bool) -> Self {
-        self.memory_arena = arena;
         self
     }
 

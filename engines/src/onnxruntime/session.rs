@@ -15,7 +15,6 @@ use ort::value::{
     DynValue, DynValueRef, DynValueRefMut, Outlet, TensorElementType, TensorRef, TensorRefMut, ValueType,
 };
 use std::ffi::{CStr, CString};
-use std::fmt;
 
 /// A model that ONNX Runtime runs.
 ///
@@ -171,11 +170,7 @@ impl Engine for OnnxRuntimeEngine {
     }
 }
 
-impl fmt::Debug for OnnxRuntimeEngine {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "OnnxRuntimeEngine({}: {})", self.description, self.model)
-    }
-}
+debug_as!(OnnxRuntimeEngine, it => "OnnxRuntimeEngine({}: {})", it.description, it.model);
 
 /// Runs the session. Sessions of WebGPU take turns on their device, whose errors are in the log alone.
 fn run_in_turn(

@@ -237,11 +237,7 @@ impl WebGpuDevice {
     }
 }
 
-impl fmt::Debug for WebGpuDevice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "WebGpuDevice({})", self.name)
-    }
-}
+debug_as!(WebGpuDevice, it => "WebGpuDevice({})", it.name);
 
 impl WebGpuBuffer {
     /// The value that ONNX Runtime takes as the address of a tensor in this buffer.

@@ -34,32 +34,22 @@ impl OpenVinoBuilder {
         }
     }
 
-    /// The device; the CPU by default.
-    pub fn with_device(mut self, device: OpenVinoDevice) -> Self {
-        self.device = device;
-        self
-    }
+    setters! {
+        /// The device; the CPU by default.
+        with_device(device: OpenVinoDevice) => device;
 
-    /// The number of threads that compute one operator on the CPU; 0, the default, means
-    /// [`default_threads`]. Other devices ignore it.
-    pub fn with_threads(mut self, threads: usize) -> Self {
-        self.threads = threads;
-        self
-    }
+        /// The number of threads that compute one operator on the CPU; 0, the default, means
+        /// [`default_threads`]. Other devices ignore it.
+        with_threads(threads: usize) => threads;
 
-    /// The number format of the computation; [`InferencePrecision::F32`] by default. A model whose weights are f32 runs in
-    /// any of them.
-    pub fn with_precision(mut self, precision: InferencePrecision) -> Self {
-        self.precision = precision;
-        self
-    }
+        /// The number format of the computation; [`InferencePrecision::F32`] by default. A model whose weights are f32 runs in
+        /// any of them.
+        with_precision(precision: InferencePrecision) => precision;
 
-    /// For weights that the model stores in 8 bits: how many inputs of a product share a scale when they are rounded to
-    /// 8 bits as well. 0, the default, leaves the inputs as they are, which is slower and more exact; 64 is a good
-    /// choice. Models without such weights are not affected.
-    pub fn with_dynamic_quantization(mut self, group: usize) -> Self {
-        self.quantization_group = group;
-        self
+        /// For weights that the model stores in 8 bits: how many inputs of a product share a scale when they are rounded to
+        /// 8 bits as well. 0, the default, leaves the inputs as they are, which is slower and more exact; 64 is a good
+        /// choice. Models without such weights are not affected.
+        with_dynamic_quantization(group: usize) => quantization_group;
     }
 
     /// The folder that keeps compiled models; none by default. It is created if it is missing.

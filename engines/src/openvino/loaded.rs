@@ -4,7 +4,6 @@ use super::call::{self, Runtime};
 use super::device::{DeviceReport, OpenVinoDevice};
 use crate::library::{Candidate, Library, LibrarySearch};
 use ocelli_error::{Error, Result};
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
@@ -121,8 +120,4 @@ impl OpenVino {
     }
 }
 
-impl fmt::Debug for OpenVino {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "OpenVino {} ({})", self.version(), self.path().display())
-    }
-}
+debug_as!(OpenVino, it => "OpenVino {} ({})", it.version(), it.path().display());

@@ -8,7 +8,6 @@ use crate::engine::Engine;
 use crate::spec::{EngineSpec, TensorSpec, check_outputs, check_residence, check_run};
 use crate::tensor::{ElementType, Tensor};
 use ocelli_error::{Error, Result};
-use std::fmt;
 
 /// A model that OpenVINO runs.
 ///
@@ -187,11 +186,7 @@ fn copy(
     copied.map_err(|error| error.to_string())
 }
 
-impl fmt::Debug for OpenVinoEngine {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "OpenVinoEngine({}: {})", self.description, self.model)
-    }
-}
+debug_as!(OpenVinoEngine, it => "OpenVinoEngine({}: {})", it.description, it.model);
 
 fn execution(model: &str, reason: &str) -> Error {
     Error::execution(format!("cannot run the model, {model}: {reason}"))

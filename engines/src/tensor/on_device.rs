@@ -3,7 +3,6 @@
 use crate::device::{Device, DeviceBuffer};
 use crate::tensor::{Element, ElementType, Tensor, TensorData, element_count};
 use ocelli_error::{Error, Result};
-use std::fmt;
 
 /// Elements on a device: a range of a buffer that other tensors may share.
 #[derive(Clone)]
@@ -68,11 +67,7 @@ impl PartialEq for OnDevice {
     }
 }
 
-impl fmt::Debug for OnDevice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "OnDevice({}, {} of {})", self.device.name(), self.len, self.element_type)
-    }
-}
+debug_as!(OnDevice, it => "OnDevice({}, {} of {})", it.device.name(), it.len, it.element_type);
 
 /// The memory of a tensor that is on a device.
 #[derive(Clone, Copy)]

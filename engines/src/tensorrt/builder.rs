@@ -75,10 +75,19 @@ impl<'b> TensorRtBuilder<'b> {
         self
     }
 
-    /// The limit of a layer's workspace in GPU memory, in bytes; by default all memory of the GPU.
-    pub fn with_workspace_bytes(mut self, bytes: u64) -> Self {
-        self.options.workspace_bytes = Some(bytes);
-        self
+    setters! {
+        /// The limit of a layer's workspace in GPU memory, in bytes; by default all memory of the GPU.
+        with_workspace_bytes(bytes: u64) => options.workspace_bytes;
+
+        /// Lets later versions of TensorRT load the plan. TensorRT for RTX does not build such plans.
+        with_version_compatible(compatible: bool) => options.version_compatible;
+
+        /// Lets later GPUs (Ampere and newer) run the plan. TensorRT for RTX does not build such plans, but takes several
+        /// [targets](Self::with_target).
+        with_hardware_compatible(compatible: bool) => options.hardware_compatible;
+
+        /// The effort of the search for fast kernels, 0 to 5; TensorRT's default is 3.
+        with_optimization_level(level: u8) => options.optimization_level;
     }
 
     /// The file of measured kernel times, which make later builds faster. It is replaced after the build. A file from
@@ -87,25 +96,6 @@ impl<'b> TensorRtBuilder<'b> {
     /// TensorRT for RTX has no timing cache: it compiles kernels when an engine first runs, and caches them itself.
     pub fn with_timing_cache(mut self, path: impl Into<PathBuf>) -> Self {
         self.options.timing_cache = Some(path.into());
-        self
-    }
-
-    /// Whether later versions of TensorRT can load the plan. TensorRT for RTX does not build such plans.
-    pub fn with_version_compatible(mut self, compatible: bool) -> Self {
-        self.options.version_compatible = compatible;
-        self
-    }
-
-    /// Whether later GPUs (Ampere and newer) can run the plan. TensorRT for RTX does not build such plans, but takes several
-    /// [targets](Self::with_target).
-    pub fn with_hardware_compatible(mut self, compatible: bool) -> Self {
-        self.options.hardware_compatible = compatible;
-        self
-    }
-
-    /// The effort of the search for fast kernels, 0 to 5; TensorRT's default is 3.
-    pub fn with_optimization_level(mut self, level: u8) -> Self {
-        self.options.optimization_level = Some(level);
         self
     }
 

@@ -12,7 +12,6 @@ use crate::engine::Engine;
 use crate::spec::{EngineSpec, check_residence, check_run};
 use crate::tensor::{DeviceSlice, Tensor};
 use ocelli_error::{Error, ErrorKind, Result};
-use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -375,8 +374,4 @@ impl Drop for TensorRtEngine {
     }
 }
 
-impl fmt::Debug for TensorRtEngine {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "TensorRtEngine({})", self.shared.text)
-    }
-}
+debug_as!(TensorRtEngine, it => "TensorRtEngine({})", it.shared.text);

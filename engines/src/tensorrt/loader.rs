@@ -6,7 +6,6 @@ use super::description::{Description, DimensionNames, Remedy, meaning};
 use super::engine::{Shared, TensorRtEngine};
 use crate::cuda::CudaDevice;
 use ocelli_error::{Error, ErrorKind, Result};
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -124,8 +123,4 @@ impl TensorRtLoader {
     }
 }
 
-impl fmt::Debug for TensorRtLoader {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "TensorRtLoader({:?}, {})", self.tensorrt, self.device.name())
-    }
-}
+debug_as!(TensorRtLoader, it => "TensorRtLoader({:?}, {})", it.tensorrt, it.device.name());

@@ -6,7 +6,6 @@ use crate::tensorrt::log::{LOG, Severity};
 use crate::tensorrt::version::{Product, Version};
 use ocelli_error::Result;
 use std::ffi::{c_char, c_void};
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
@@ -253,11 +252,7 @@ impl Part {
     }
 }
 
-impl fmt::Debug for Part {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Part({})", headers(self.0).1)
-    }
-}
+debug_as!(Part, it => "Part({})", headers(it.0).1);
 
 /// Loads a file and returns its table, or one line that says why it cannot be used for the product.
 fn table(path: &Path, wanted: Product) -> std::result::Result<&'static Table, String> {
