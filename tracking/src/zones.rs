@@ -239,21 +239,14 @@ impl ZoneCounter {
             }
         }
         let patience = self.options.patience;
-        let gone: Vec<u64> = self
-            .tracks
-            .iter()
-            .filter(|(_, seen)| time.saturating_sub(seen.kept) > patience)
-            .map(|(id, _)| *id)
-            .collect();
-        gone.into_iter().for_each(|id| self.forget(id));
+        self.forget(|seen| time.saturating_sub(seen.kept) > patience);
         &self.events
     }
 
     /// Ends the visits of all tracks, at the end of the stream.
     pub fn finish(&mut self) -> &[ZoneEvent] {
         self.events.clear();
-        let ids: Vec<u64> = self.tracks.keys().copied().collect();
-        ids.into_iter().for_each(|id| self.forget(id));
+        self.forget(|_| true);
         &self.events
     }
 
@@ -321,15 +314,17 @@ impl ZoneCounter {
         }
     }
 
-    /// Ends the visits of a track that is not seen any more.
-    fn forget(&mut self, id: u64) {
-        let Some(Seen { class_id, last, zones, .. }) = self.tracks.remove(&id) else { return };
-        for (number, entered) in zones.into_iter().enumerate() {
-            let Some(entered) = entered else { continue };
-            let dwell = last.saturating_sub(entered);
-            self.zone_counts[number].entry(class_id).or_default().leave(dwell);
-            let kind = ZoneEventKind::Left(number, dwell);
-            self.events.push(ZoneEvent { kind, time: last, track: id, class_id });
+    /// Ends the visits of the tracks that are not seen any more.
+    fn forget(&mut self, is_gone: impl Fn(&Seen) -> bool) {
+        for (track, seen) in self.tracks.extract_if(.., |_, seen| is_gone(seen)) {
+            let Seen { class_id, last, zones, .. } = seen;
+            for (number, entered) in zones.into_iter().enumerate() {
+                let Some(entered) = entered else { continue };
+                let dwell = last.saturating_sub(entered);
+                self.zone_counts[number].entry(class_id).or_default().leave(dwell);
+                let kind = ZoneEventKind::Left(number, dwell);
+                self.events.push(ZoneEvent { kind, time: last, track, class_id });
+            }
         }
     }
 }

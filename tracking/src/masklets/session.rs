@@ -63,7 +63,11 @@ impl MaskletSession {
                 video.width, video.height, video.frames
             )));
         }
-        Ok(Self {
+        Ok(Self::without_objects(video, retention, options))
+    }
+
+    fn without_objects(video: VideoShape, retention: Retention, options: MaskletOptions) -> Self {
+        Self {
             video,
             retention,
             tracks: Tracks::new(options, [video.width, video.height]),
@@ -76,20 +80,13 @@ impl MaskletSession {
             run: None,
             first_kept: 0,
             first_appended: None,
-        })
+        }
     }
 
     /// Forgets the prompt, all objects and all results.
     pub fn reset(&mut self) {
-        self.tracks = Tracks::new(self.tracks.options, self.tracks.video);
-        self.prompt = None;
-        self.history.clear();
-        self.first_output = None;
-        self.cache.clear();
-        self.given.clear();
-        self.planned.clear();
-        self.run = None;
-        self.first_appended = None;
+        let empty = Self::without_objects(self.video, self.retention, self.tracks.options);
+        *self = Self { first_kept: self.first_kept, ..empty };
     }
 
     /// Changes the number of frames of a video that grows. A run that was planned before ends where it would have ended. The
@@ -126,12 +123,12 @@ impl MaskletSession {
 
     /// The objects that were removed as false.
     pub fn removed(&self) -> &BTreeSet<ObjectId> {
-        self.tracks.identities.removed()
+        &self.tracks.identities.removed
     }
 
     /// An id that no object ever had.
     pub fn next_object(&self) -> ObjectId {
-        self.tracks.identities.next()
+        self.tracks.identities.next
     }
 
     /// The actions of the session since its prompt.
@@ -365,7 +362,7 @@ impl MaskletSession {
     fn release(&mut self, leaving: Vec<FrameOutput>) -> Result<Vec<ShownFrame>> {
         let mut shown = Vec::with_capacity(leaving.len());
         for output in leaving {
-            let output = output.without(self.tracks.identities.removed());
+            let output = output.without(&self.tracks.identities.removed);
             shown.push(self.show(&output)?);
             if self.retention == Retention::Video {
                 self.cache.insert(output.frame, output);
