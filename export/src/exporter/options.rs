@@ -138,13 +138,13 @@ impl ExportOptions {
     pub fn fingerprint(&self, checkpoint: &Checkpoint) -> String {
         let pruning = self.pruning.with(checkpoint.pruning());
         let list = |blocks: Vec<String>| blocks.join(",");
-        let half = match self.precision.is_half() {
-            true => {
-                let kept = list(self.keep_fp32.iter().map(ToString::to_string).collect());
-                format!(";mixed={};keep={kept}", self.islands())
-            }
-            false if self.keep_fp32.is_empty() => String::new(),
-            false => format!(";keep={}", list(self.keep_fp32.iter().map(ToString::to_string).collect())),
+        let kept = list(self.keep_fp32.iter().map(ToString::to_string).collect());
+        let half = if self.precision.is_half() {
+            format!(";mixed={};keep={kept}", self.islands())
+        } else if kept.is_empty() {
+            String::new()
+        } else {
+            format!(";keep={kept}")
         };
         let screen = if self.screen { ";screen" } else { "" };
         let tracker = if self.has_tracker(checkpoint) { ";tracker" } else { "" };
@@ -166,7 +166,7 @@ impl ExportOptions {
     }
 
     /// Checks the options; returns the side of the input.
-    pub(crate) fn check(&self, checkpoint: &Checkpoint) -> Result<usize> {
+    fn check(&self, checkpoint: &Checkpoint) -> Result<usize> {
         let vision = &checkpoint.config().vision;
         let imgsz = self.imgsz.unwrap_or(vision.image_size);
         if imgsz > MAX_IMGSZ {
@@ -263,15 +263,11 @@ impl ExportOptions {
         }
     }
 
-    pub(crate) fn plan<'w>(
-        &'w self,
-        checkpoint: &'w Checkpoint,
-        imgsz: usize,
-        kept: &'w [Block],
-    ) -> Plan<'w> {
-        Plan {
+    /// What the graphs are written for, if the options are valid for this checkpoint.
+    pub(crate) fn plan<'w>(&'w self, checkpoint: &'w Checkpoint) -> Result<Plan<'w>> {
+        Ok(Plan {
             checkpoint,
-            imgsz,
+            imgsz: self.check(checkpoint)?,
             target: self.target,
             precision: self.precision,
             // The image's token is what the encoder of exemplars gives without boxes.
@@ -282,8 +278,8 @@ impl ExportOptions {
             pruning: self.pruning.with(checkpoint.pruning()),
             observes: self.observes,
             calibration: self.calibration.as_ref(),
-            kept,
-        }
+            kept: &self.keep_fp32,
+        })
     }
 
     /// The formats in the graphs, if they are half precision.
