@@ -9,7 +9,7 @@
 #[cfg(not(target_family = "wasm"))]
 use crate::cuda::{CudaBuffer, CudaDevice};
 #[cfg(not(target_family = "wasm"))]
-use crate::onnxruntime::{Memory, WebGpuBuffer, WebGpuDevice};
+use crate::onnxruntime::{WebGpuBuffer, WebGpuDevice};
 use ocelli_error::{Error, Result};
 #[cfg(not(target_family = "wasm"))]
 use std::sync::Arc;
@@ -91,12 +91,6 @@ impl Device {
         }
     }
 
-    /// The kind of memory of a WebGPU adapter, for ONNX Runtime.
-    #[cfg(not(target_family = "wasm"))]
-    pub(crate) fn webgpu_memory(&self) -> Option<Arc<Memory>> {
-        self.as_webgpu().map(|device| Arc::clone(device.memory()))
-    }
-
     /// Whether a tensor may begin inside a buffer. WebGPU's begin where their buffer does: writing a part of one there takes a
     /// copy to the host and back.
     pub fn has_addresses(&self) -> bool {
@@ -115,16 +109,12 @@ impl Device {
 
     /// Memory of at least this many bytes, aligned for every element type, with unspecified contents.
     pub(crate) fn allocate(&self, bytes: usize) -> Result<DeviceBuffer> {
-        match self.0 {
+        Ok(DeviceBuffer(match self.0 {
             #[cfg(not(target_family = "wasm"))]
-            AnyDevice::Cuda(ref device) => {
-                Ok(DeviceBuffer(AnyBuffer::Cuda(Arc::new(device.allocate_buffer(bytes)?))))
-            }
+            AnyDevice::Cuda(ref device) => AnyBuffer::Cuda(Arc::new(device.allocate_buffer(bytes)?)),
             #[cfg(not(target_family = "wasm"))]
-            AnyDevice::WebGpu(ref device) => {
-                Ok(DeviceBuffer(AnyBuffer::WebGpu(Arc::new(device.allocate(bytes)?))))
-            }
-        }
+            AnyDevice::WebGpu(ref device) => AnyBuffer::WebGpu(Arc::new(device.allocate(bytes)?)),
+        }))
     }
 
     /// Copies to a buffer of this device. When this returns, `bytes` can be reused.

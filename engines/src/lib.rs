@@ -82,6 +82,7 @@ pub mod fake;
 mod file_limits;
 #[cfg(not(target_family = "wasm"))]
 pub mod library;
+mod model_file;
 #[cfg(not(target_family = "wasm"))]
 pub mod onnxruntime;
 pub mod openvino;

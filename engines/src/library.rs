@@ -59,6 +59,18 @@ pub struct Library {
 }
 
 impl Library {
+    /// Every place that is searched, and what it holds: the first that is not [`Finding::Missing`] decides.
+    ///
+    /// Loads each library it finds to read its version.
+    pub fn candidates(&'static self, given: Option<&Path>) -> Vec<Candidate> {
+        LibrarySearch::new(self, given).candidates()
+    }
+
+    /// The place that decides, and what it holds; `None` if the library is nowhere.
+    pub fn find(&'static self, given: Option<&Path>) -> Option<Candidate> {
+        LibrarySearch::new(self, given).walk().find(|candidate| candidate.finding != Finding::Missing)
+    }
+
     /// The library as `loaded` holds it, or after it was found and `start`ed: one file in the life of a process.
     ///
     /// # Errors
@@ -241,11 +253,6 @@ impl LibrarySearch {
     /// Loads each library it finds to read its version.
     pub fn candidates(&self) -> Vec<Candidate> {
         self.walk().collect()
-    }
-
-    /// The place that decides: the first that is not [`Finding::Missing`].
-    pub fn first(&self) -> Option<Candidate> {
-        self.walk().find(|candidate| candidate.finding != Finding::Missing)
     }
 
     /// The library that the search decides for, and its version.

@@ -33,7 +33,6 @@ mod webgpu_memory;
 
 pub use crate::cpu::default_threads;
 pub use builder::OnnxRuntimeBuilder;
-pub(crate) use call::Memory;
 pub use provider::{
     CoreMlOptions, CudaOptions, ExecutionProvider, OtherProvider, TensorRtOptions, WebGpuOptions,
 };
@@ -41,7 +40,7 @@ pub use session::OnnxRuntimeEngine;
 pub(crate) use webgpu_memory::WebGpuBuffer;
 pub use webgpu_memory::WebGpuDevice;
 
-use crate::library::{Candidate, Library, LibrarySearch};
+use crate::library::Library;
 use ocelli_error::{Error, Result};
 use ort::environment::Environment;
 use ort::logging::LogLevel;
@@ -65,7 +64,8 @@ struct Loaded {
     plugins: Mutex<BTreeSet<PathBuf>>,
 }
 
-const LIBRARY: Library = Library {
+/// The library, and where it is searched.
+pub static LIBRARY: Library = Library {
     name: "ONNX Runtime",
     stems: &["onnxruntime"],
     stems_if_named: &[],
@@ -106,17 +106,6 @@ impl OnnxRuntime {
             let plugins = Mutex::default();
             Ok(Self { loaded: Arc::new(Loaded { path: path.to_owned(), version, environment, plugins }) })
         })
-    }
-
-    /// Every place that [`load`](Self::load) searches, and what it holds: the first that is not
-    /// [`Finding::Missing`](crate::library::Finding::Missing) decides. Loads each library it finds to read its version.
-    pub fn candidates(path: Option<&Path>) -> Vec<Candidate> {
-        LibrarySearch::new(&LIBRARY, path).candidates()
-    }
-
-    /// The place that decides in [`load`](Self::load), and what it holds; `None` if the library is nowhere.
-    pub fn find(path: Option<&Path>) -> Option<Candidate> {
-        LibrarySearch::new(&LIBRARY, path).first()
     }
 
     /// The version that the library states: `1.31.1`.

@@ -173,17 +173,7 @@ pub fn check_run<'s>(
             names(&spec.outputs)
         )));
     }
-    for (position, (name, _)) in outputs.iter().enumerate() {
-        if spec.output(name).is_none() {
-            return Err(misuse(format!(
-                "output `{name}` does not exist: expected one of {}",
-                names(&spec.outputs)
-            )));
-        }
-        if outputs[..position].iter().any(|(earlier, _)| earlier == name) {
-            return Err(misuse(format!("output `{name}` is requested twice")));
-        }
-    }
+    check_names("output", "requested", &spec.outputs, outputs)?;
     Ok(bindings)
 }
 
@@ -192,17 +182,7 @@ pub fn check_run<'s>(
 /// # Errors
 /// As [`check_run`].
 pub(crate) fn check_inputs<'s>(spec: &'s EngineSpec, inputs: &[(&str, &Tensor)]) -> Result<Bindings<'s>> {
-    for (position, (name, _)) in inputs.iter().enumerate() {
-        if spec.input(name).is_none() {
-            return Err(misuse(format!(
-                "input `{name}` does not exist: expected one of {}",
-                names(&spec.inputs)
-            )));
-        }
-        if inputs[..position].iter().any(|(earlier, _)| earlier == name) {
-            return Err(misuse(format!("input `{name}` is passed twice")));
-        }
-    }
+    check_names("input", "passed", &spec.inputs, inputs)?;
     let mut bindings = Bindings::default();
     for expected in &spec.inputs {
         let Some((_, tensor)) = inputs.iter().find(|(name, _)| *name == expected.name) else {
@@ -212,6 +192,20 @@ pub(crate) fn check_inputs<'s>(spec: &'s EngineSpec, inputs: &[(&str, &Tensor)])
         bindings.bind(expected, tensor.shape())?;
     }
     Ok(bindings)
+}
+
+/// Checks that every tensor has a name of the specification, and no two have the same.
+fn check_names<T>(side: &str, given: &str, specs: &[TensorSpec], tensors: &[(&str, T)]) -> Result<()> {
+    for (position, (name, _)) in tensors.iter().enumerate() {
+        if specs.iter().all(|spec| spec.name != *name) {
+            let known = names(specs);
+            return Err(misuse(format!("{side} `{name}` does not exist: expected one of {known}")));
+        }
+        if tensors[..position].iter().any(|(earlier, _)| earlier == name) {
+            return Err(misuse(format!("{side} `{name}` is {given} twice")));
+        }
+    }
+    Ok(())
 }
 
 /// Checks the outputs of an engine against its specification, for engines whose results may have a wrong shape.
@@ -277,6 +271,16 @@ fn check_tensor(side: &str, expected: &TensorSpec, tensor: &Tensor, kind: ErrorK
         return Err(Error::new(kind, message));
     }
     Ok(())
+}
+
+/// The tensor of this name among the inputs that [`check_run`] has checked.
+pub(crate) fn input_named<'t>(inputs: &[(&str, &'t Tensor)], name: &str) -> &'t Tensor {
+    inputs.iter().find(|(own, _)| *own == name).expect("`check_run` found every input").1
+}
+
+/// The position of a name that [`check_run`] has checked.
+pub(crate) fn position(specs: &[TensorSpec], name: &str) -> usize {
+    specs.iter().position(|spec| spec.name == name).expect("`check_run` knows every name")
 }
 
 fn misuse(message: String) -> Error {

@@ -26,15 +26,31 @@ pub enum ElementType {
     Bool,
 }
 
+/// Evaluates an expression with `$T` as the Rust type of an element type.
+macro_rules! with_element {
+    ($element_type:expr, $T:ident => $value:expr) => {{
+        macro_rules! typed {
+            ($rust:ty) => {{
+                type $T = $rust;
+                $value
+            }};
+        }
+        match $element_type {
+            ElementType::F32 => typed!(f32),
+            ElementType::F16 => typed!(half::f16),
+            ElementType::I64 => typed!(i64),
+            ElementType::I32 => typed!(i32),
+            ElementType::U8 => typed!(u8),
+            ElementType::Bool => typed!(bool),
+        }
+    }};
+}
+pub(crate) use with_element;
+
 impl ElementType {
     /// The size of one element in bytes.
     pub fn size(self) -> usize {
-        match self {
-            Self::I64 => 8,
-            Self::F32 | Self::I32 => 4,
-            Self::F16 => 2,
-            Self::U8 | Self::Bool => 1,
-        }
+        with_element!(self, T => size_of::<T>())
     }
 }
 
@@ -55,11 +71,10 @@ mod sealed {
     use super::TensorData;
 
     /// Maps a Rust type to its variant of `TensorData`. Private, so that the set of types is closed.
-    pub trait Variant: Sized {
+    pub trait Variant: bytemuck::NoUninit {
         fn wrap(data: Vec<Self>) -> TensorData;
         fn project(data: &TensorData) -> Option<&Vec<Self>>;
         fn project_mut(data: &mut TensorData) -> Option<&mut Vec<Self>>;
-        fn bytes(elements: &[Self]) -> &[u8];
     }
 }
 
@@ -98,10 +113,6 @@ macro_rules! element {
 
             fn project_mut(data: &mut TensorData) -> Option<&mut Vec<Self>> {
                 if let TensorData::$variant(data) = data { Some(data) } else { None }
-            }
-
-            fn bytes(elements: &[Self]) -> &[u8] {
-                bytemuck::cast_slice(elements)
             }
         }
     )+};
@@ -204,7 +215,7 @@ impl Tensor {
         fn type_of<T: Element>(_: &[T]) -> ElementType {
             T::TYPE
         }
-        of_any!(&self.data, data => type_of(data), data => data.element_type())
+        of_any!(&self.data, data => type_of(data), data => data.element_type)
     }
 
     /// The number of elements.
@@ -309,14 +320,7 @@ impl Tensor {
             self.shape.extend_from_slice(shape);
             return Ok(());
         }
-        match element_type {
-            ElementType::F32 => self.try_reset::<f32>(shape),
-            ElementType::F16 => self.try_reset::<f16>(shape),
-            ElementType::I64 => self.try_reset::<i64>(shape),
-            ElementType::I32 => self.try_reset::<i32>(shape),
-            ElementType::U8 => self.try_reset::<u8>(shape),
-            ElementType::Bool => self.try_reset::<bool>(shape),
-        }
+        with_element!(element_type, T => self.try_reset::<T>(shape))
     }
 
     fn try_reset<T: Element>(&mut self, shape: &[usize]) -> Result<()> {
@@ -341,18 +345,14 @@ impl Tensor {
 
     /// The elements as bytes, mutably; for `bool`, of which not every byte is valid, an error.
     pub(crate) fn bytes_mut(&mut self) -> Result<&mut [u8]> {
-        self.require_host_memory()?;
-        if self.element_type() == ElementType::Bool {
-            return Err(self.wrong_type::<u8>());
+        match self.data {
+            TensorData::F32(ref mut data) => Ok(bytemuck::cast_slice_mut(data)),
+            TensorData::F16(ref mut data) => Ok(bytemuck::cast_slice_mut(data)),
+            TensorData::I64(ref mut data) => Ok(bytemuck::cast_slice_mut(data)),
+            TensorData::I32(ref mut data) => Ok(bytemuck::cast_slice_mut(data)),
+            TensorData::U8(ref mut data) => Ok(data),
+            TensorData::Bool(_) | TensorData::OnDevice(_) => Err(self.wrong_type::<u8>()),
         }
-        Ok(match &mut self.data {
-            TensorData::F32(data) => bytemuck::cast_slice_mut(data),
-            TensorData::F16(data) => bytemuck::cast_slice_mut(data),
-            TensorData::I64(data) => bytemuck::cast_slice_mut(data),
-            TensorData::I32(data) => bytemuck::cast_slice_mut(data),
-            TensorData::U8(data) => data,
-            TensorData::Bool(_) | TensorData::OnDevice(_) => unreachable!("refused above"),
-        })
     }
 
     /// Lets a function fill the elements as bytes.

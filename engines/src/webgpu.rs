@@ -27,7 +27,7 @@ mod call;
 
 pub use adapter::{Adapter, AdapterKind};
 
-use crate::library::{Candidate, Finding, Library, LibrarySearch};
+use crate::library::{Library, LibrarySearch};
 use crate::onnxruntime::{ExecutionProvider, WebGpuOptions};
 use ocelli_error::{Error, Result};
 use std::path::{Path, PathBuf};
@@ -36,7 +36,8 @@ use std::sync::{Mutex, PoisonError};
 /// The environment variable that allows software adapters if it is 1.
 pub const ALLOW_SOFTWARE: &str = "ORT_WEBGPU_EP_ALLOW_SOFTWARE_ADAPTER";
 
-const LIBRARY: Library = Library {
+/// The library, and where it is searched.
+pub static LIBRARY: Library = Library {
     name: "ONNX Runtime's WebGPU provider",
     stems: &["onnxruntime_providers_webgpu"],
     stems_if_named: &[],
@@ -68,17 +69,6 @@ impl WebGpu {
     pub fn load(path: Option<&Path>) -> Result<Self> {
         let (path, version) = LibrarySearch::new(&LIBRARY, path).locate()?;
         Ok(Self { path, version })
-    }
-
-    /// Every place that [`load`](Self::load) searches, and what it holds: the first that is not [`Finding::Missing`]
-    /// decides. Loads each library it finds.
-    pub fn candidates(path: Option<&Path>) -> Vec<Candidate> {
-        LibrarySearch::new(&LIBRARY, path).candidates()
-    }
-
-    /// The place that decides in [`load`](Self::load), and what it holds; `None` if the library is nowhere.
-    pub fn find(path: Option<&Path>) -> Option<Candidate> {
-        LibrarySearch::new(&LIBRARY, path).first().filter(|found| found.finding != Finding::Missing)
     }
 
     /// The version that its package states, `0.4.0`, or `unknown` if nothing beside the library does.

@@ -17,7 +17,7 @@ const ALIGNMENT: usize = 256;
 /// Memory is allocated and freed in stream order: dropping a buffer returns at once, and the driver reuses its memory
 /// after the last enqueued use.
 pub struct CudaBuffer {
-    context: Arc<Context>,
+    pub(super) context: Arc<Context>,
     address: u64,
     bytes: usize,
     usage: Mutex<Usage>,
@@ -89,10 +89,6 @@ impl CudaBuffer {
             .iter()
             .try_for_each(|mark| mark.event.synchronize())
             .map_err(|error| failed(&self.context.name, error))
-    }
-
-    pub(super) fn context(&self) -> &Arc<Context> {
-        &self.context
     }
 
     pub(super) fn usage(&self) -> MutexGuard<'_, Usage> {

@@ -57,7 +57,7 @@ impl CudaKernels {
             tracing::debug!(log = compiled.log, "the compiler warns about kernels {name}");
         }
         let stream = CudaStream::new(device, StreamPriority::Normal)?;
-        let module = stream.cudarc().context().load_module(Ptx::from_binary(compiled.cubin)).map_err(|error| {
+        let module = stream.stream.context().load_module(Ptx::from_binary(compiled.cubin)).map_err(|error| {
             let ((major, minor), driver) = (nvrtc.version(), device.driver_version());
             Error::invalid_data(format!(
                 "kernels {name}, {}: {} (compiled by NVRTC {major}.{minor}; the driver supports CUDA {driver} and must be \
@@ -119,7 +119,7 @@ impl CudaKernels {
         let [grid_dim, block_dim] = [blocks, threads].map(|[x, y, z]| (x, y, z));
         let config = LaunchConfig { grid_dim, block_dim, shared_mem_bytes: 0 };
         self.stream.enqueue(reads.into_iter(), writes.into_iter(), |_| {
-            let mut launch = self.stream.cudarc().launch_builder(&function);
+            let mut launch = self.stream.stream.launch_builder(&function);
             // SAFETY: the kernel has one parameter, of at most as many bytes as `Parameter`. `enqueue` checks that the
             // buffers are on this device and orders their uses. That the kernel stays within them is up to its source.
             let launched = unsafe { launch.arg(&parameter).launch(config) };

@@ -51,8 +51,7 @@ impl Nvrtc {
         }
         let (mut major, mut minor) = (0, 0);
         // SAFETY: the function writes two `int`s.
-        let outcome = unsafe { sys::nvrtcVersion(&raw mut major, &raw mut minor) };
-        outcome.result().map_err(|error| unusable("nvrtcVersion", error))?;
+        called("nvrtcVersion", unsafe { sys::nvrtcVersion(&raw mut major, &raw mut minor) })?;
         let nvrtc = Self { version: (major.unsigned_abs(), minor.unsigned_abs()) };
         // Older versions lack functions, for which cudarc would panic.
         if nvrtc.version < (12, 0) {
@@ -74,12 +73,10 @@ impl Nvrtc {
     pub fn architectures(&self) -> Result<Vec<u32>> {
         let mut count = 0;
         // SAFETY: the function writes one `int`.
-        let outcome = unsafe { sys::nvrtcGetNumSupportedArchs(&raw mut count) };
-        outcome.result().map_err(|error| unusable("nvrtcGetNumSupportedArchs", error))?;
+        called("nvrtcGetNumSupportedArchs", unsafe { sys::nvrtcGetNumSupportedArchs(&raw mut count) })?;
         let mut numbers: Vec<c_int> = vec![0; usize::try_from(count).unwrap_or(0)];
         // SAFETY: there is space for as many numbers as the library has counted.
-        let outcome = unsafe { sys::nvrtcGetSupportedArchs(numbers.as_mut_ptr()) };
-        outcome.result().map_err(|error| unusable("nvrtcGetSupportedArchs", error))?;
+        called("nvrtcGetSupportedArchs", unsafe { sys::nvrtcGetSupportedArchs(numbers.as_mut_ptr()) })?;
         Ok(numbers.into_iter().map(c_int::unsigned_abs).collect())
     }
 
@@ -130,12 +127,10 @@ impl Program {
     fn cubin(&self) -> Result<Vec<u8>> {
         let mut size = 0;
         // SAFETY: the program has been compiled, and the function writes one `size_t`.
-        let outcome = unsafe { sys::nvrtcGetCUBINSize(self.0, &raw mut size) };
-        outcome.result().map_err(|error| unusable("nvrtcGetCUBINSize", error))?;
+        called("nvrtcGetCUBINSize", unsafe { sys::nvrtcGetCUBINSize(self.0, &raw mut size) })?;
         let mut cubin = vec![0_u8; size];
         // SAFETY: there is space for as many bytes as the library has counted.
-        let outcome = unsafe { sys::nvrtcGetCUBIN(self.0, cubin.as_mut_ptr().cast()) };
-        outcome.result().map_err(|error| unusable("nvrtcGetCUBIN", error))?;
+        called("nvrtcGetCUBIN", unsafe { sys::nvrtcGetCUBIN(self.0, cubin.as_mut_ptr().cast()) })?;
         Ok(cubin)
     }
 }
@@ -187,6 +182,11 @@ fn find_installed() -> Result<()> {
         "NVRTC, the compiler for kernels on NVIDIA GPUs, not found in the system's library folders: install CUDA 12 or 13, \
          or unpack the Python package nvidia-cuda-nvrtc, and set {VARIABLE} to the folder of its library"
     )))
+}
+
+/// Fails if the function of this name did.
+fn called(name: &str, outcome: sys::nvrtcResult) -> Result<()> {
+    outcome.result().map_err(|error| unusable(name, error))
 }
 
 fn unusable(what: impl fmt::Display, why: impl fmt::Display) -> Error {

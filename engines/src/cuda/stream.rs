@@ -24,7 +24,7 @@ pub enum StreamPriority {
 ///
 /// The order between streams follows from the buffers; see [`enqueue`](Self::enqueue).
 pub struct CudaStream {
-    stream: Arc<driver::CudaStream>,
+    pub(super) stream: Arc<driver::CudaStream>,
     number: u64,
     context: Arc<Context>,
 }
@@ -121,7 +121,7 @@ impl CudaStream {
     }
 
     fn check_device(&self, buffer: &CudaBuffer) -> Result<()> {
-        if buffer.context().cuda == self.context.cuda {
+        if buffer.context.cuda == self.context.cuda {
             return Ok(());
         }
         Err(Error::invalid_argument(format!("{buffer:?}: a stream of {} cannot use it", self.context.name)))
@@ -135,10 +135,6 @@ impl CudaStream {
             }
             self.failed(error)
         })
-    }
-
-    pub(super) fn cudarc(&self) -> &Arc<driver::CudaStream> {
-        &self.stream
     }
 
     fn bind(&self) -> Result<()> {

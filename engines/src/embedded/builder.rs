@@ -2,7 +2,8 @@
 
 use super::map;
 use super::session::EmbeddedEngine;
-use crate::cpu::default_threads;
+use crate::cpu::threads_or_default;
+use crate::model_file::{self, unusable};
 use crate::spec::onnx;
 use ocelli_error::{Error, Result};
 use ocelli_onnx::schema::GraphProto;
@@ -23,7 +24,7 @@ pub struct SharedThreads {
 impl SharedThreads {
     /// Starts `count` threads; 0 means [`default_threads`](crate::default_threads).
     pub fn start(count: usize) -> Self {
-        let count = if count == 0 { default_threads() } else { count };
+        let count = threads_or_default(count);
         Self { pool: Arc::new(ThreadPool::with_num_threads(count)), count }
     }
 
@@ -63,11 +64,7 @@ impl EmbeddedBuilder {
     /// holds an operator or a type that the engine lacks.
     pub fn build_from_file(self, model: impl AsRef<Path>) -> Result<EmbeddedEngine> {
         let path = model.as_ref();
-        let name = path.display().to_string();
-        if !path.is_file() {
-            let reason = if path.exists() { "not a file" } else { "no such file" };
-            return Err(unusable(&name, reason));
-        }
+        let name = model_file::name_of(path)?;
         let graph = ocelli_onnx::read_graph(path).map_err(|error| unreadable(&name, error))?;
         self.build(name, &graph, |options| map::load(options, path))
     }
@@ -119,10 +116,6 @@ impl EmbeddedBuilder {
         let threads = self.shared.unwrap_or_else(|| SharedThreads::start(self.threads));
         EmbeddedEngine::new(model, spec, threads.pool, threads.count, name)
     }
-}
-
-fn unusable(model: &str, reason: &str) -> Error {
-    Error::invalid_data(format!("cannot load the model, {model}: {reason}"))
 }
 
 fn unreadable(model: &str, error: std::io::Error) -> Error {

@@ -4,6 +4,7 @@ use super::OnnxRuntime;
 use super::call;
 use super::provider::{CoreMlOptions, CudaOptions, ExecutionProvider, OtherProvider, TensorRtOptions};
 use super::webgpu;
+use crate::model_file::cache_folder;
 use ocelli_error::{Error, Result};
 use ocelli_onnx::schema::{DimensionValue, GraphProto};
 use ort::ep::cuda::ConvAlgorithmSearch;
@@ -13,7 +14,6 @@ use ort::ep::{
 use ort::ep::{CPU, CUDA, CoreML, TensorRT};
 use ort::session::builder::SessionBuilder;
 use std::collections::HashSet;
-use std::path::Path;
 
 /// Adds the provider to the session. `graph` reads the model for providers that need its shapes.
 pub(super) fn register(
@@ -72,9 +72,9 @@ fn tensorrt(options: &TensorRtOptions, graph: &dyn Fn() -> Result<GraphProto>) -
         let folder = cache_folder(folder)?;
         tensorrt = tensorrt
             .with_engine_cache(true)
-            .with_engine_cache_path(&folder)
+            .with_engine_cache_path(folder)
             .with_timing_cache(true)
-            .with_timing_cache_path(&folder);
+            .with_timing_cache_path(folder);
     }
     if let Some(nodes) = options.least_nodes {
         tensorrt = tensorrt.with_min_subgraph_size(nodes);
@@ -162,15 +162,6 @@ fn register_other(
     let options: Vec<_> =
         other.options.iter().map(|(key, value)| (format!("{}.{key}", other.name), value.clone())).collect();
     Ok(session.with_devices([device], Some(&options))?)
-}
-
-/// The folder as text, for providers; created if it is missing.
-fn cache_folder(folder: &Path) -> Result<String> {
-    let unusable = |reason: &dyn std::fmt::Display| {
-        Error::invalid_argument(format!("cannot cache compiled models in {}: {reason}", folder.display()))
-    };
-    std::fs::create_dir_all(folder).map_err(|error| unusable(&error).with_source(error))?;
-    folder.to_str().map(str::to_owned).ok_or_else(|| unusable(&"the path is not Unicode"))
 }
 
 /// An error of one line: the provider, the library, the reason that ONNX Runtime or the loader gives, and the remedy.

@@ -2,13 +2,15 @@
 
 use super::OnnxRuntime;
 use super::builder::OnnxRuntimeBuilder;
-use super::call::{self, with_element};
+use super::call;
 use super::device_tensors::DeviceTensors;
 use super::webgpu::{self, ReleasedAlone};
 use crate::device::Device;
 use crate::engine::Engine;
-use crate::spec::{Dim, EngineSpec, TensorSpec, check_inputs, check_outputs, check_residence, check_run};
-use crate::tensor::{ElementType, Tensor};
+use crate::spec::{
+    Dim, EngineSpec, TensorSpec, check_inputs, check_outputs, check_residence, check_run, position,
+};
+use crate::tensor::{ElementType, Tensor, with_element};
 use ocelli_error::{Error, Result};
 use ort::session::RunOptions;
 use ort::value::{
@@ -107,7 +109,7 @@ impl OnnxRuntimeEngine {
                 None => device.fetch(spec, name, tensor)?,
                 // Its shape was unknown before the run, so that ONNX Runtime has put it in host memory.
                 Some(value) => {
-                    let element_type = spec.output(name).expect("check_run knows every output").element_type;
+                    let element_type = spec.outputs[position(&spec.outputs, name)].element_type;
                     let mut host = Tensor::empty();
                     copy(&value, element_type, &mut host).map_err(|error| execution(model, &error))?;
                     tensor.copy_from_host(&host)?;
@@ -128,12 +130,12 @@ impl Engine for OnnxRuntimeEngine {
     }
 
     fn device(&self) -> Option<Device> {
-        self.device.as_ref().map(|tensors| tensors.device().clone())
+        self.device.as_ref().map(|tensors| tensors.device.clone())
     }
 
     fn run(&mut self, inputs: &[(&str, &Tensor)], outputs: &mut [(&str, &mut Tensor)]) -> Result<()> {
         check_run(&self.spec, inputs, outputs)?;
-        let device = self.device.as_ref().map(DeviceTensors::device);
+        let device = self.device.as_ref().map(|tensors| &tensors.device);
         check_residence(device, inputs, outputs)?;
         if self.device.is_some() {
             return self.run_on_device(inputs, outputs);
@@ -148,7 +150,7 @@ impl Engine for OnnxRuntimeEngine {
         }
         let mut slots = Vec::with_capacity(outputs.len());
         for (name, tensor) in outputs.iter_mut() {
-            let output = spec.output(name).expect("check_run knows every output");
+            let output = &spec.outputs[position(&spec.outputs, name)];
             let slot = match bindings.shape_of(output) {
                 Some(shape) => {
                     tensor.reset_to(output.element_type, &shape)?;
@@ -161,7 +163,7 @@ impl Engine for OnnxRuntimeEngine {
         let produced = run_in_turn(session, options, model, &views, &mut slots)?;
         drop(slots);
         for ((name, tensor), value) in outputs.iter_mut().zip(produced) {
-            let output = spec.output(name).expect("check_run knows every output");
+            let output = &spec.outputs[position(&spec.outputs, name)];
             if let Some(value) = value {
                 copy(&value, output.element_type, tensor).map_err(failed)?;
             }
@@ -208,8 +210,7 @@ fn execution(model: &str, reason: &ort::Error) -> Error {
 }
 
 fn c_name<'n>(specs: &[TensorSpec], names: &'n [CString], name: &str) -> &'n CStr {
-    let position = specs.iter().position(|spec| spec.name == name);
-    &names[position.expect("check_run knows every name")]
+    &names[position(specs, name)]
 }
 
 fn tensor_spec(side: &str, outlet: &Outlet) -> Result<TensorSpec, String> {

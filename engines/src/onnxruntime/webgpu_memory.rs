@@ -26,9 +26,9 @@ const GRANULARITY: usize = 16;
 /// A process has one adapter, and all of these have the same memory.
 pub struct WebGpuDevice {
     name: String,
-    runtime: OnnxRuntime,
-    provider: ExecutionProvider,
-    memory: Arc<Memory>,
+    pub(crate) runtime: OnnxRuntime,
+    pub(crate) provider: ExecutionProvider,
+    pub(crate) memory: Arc<Memory>,
     /// The provider's own, which ONNX Runtime keeps for the life of the process.
     allocator: NonNull<sys::OrtAllocator>,
     bytes_to_device: AtomicU64,
@@ -106,18 +106,6 @@ impl WebGpuDevice {
     /// The number of buffers allocated so far. In a steady state it does not grow.
     pub fn allocations(&self) -> usize {
         self.allocations.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn runtime(&self) -> &OnnxRuntime {
-        &self.runtime
-    }
-
-    pub(crate) fn provider(&self) -> &ExecutionProvider {
-        &self.provider
-    }
-
-    pub(crate) fn memory(&self) -> &Arc<Memory> {
-        &self.memory
     }
 
     pub(crate) fn allocate(self: &Arc<Self>, bytes: usize) -> Result<WebGpuBuffer> {

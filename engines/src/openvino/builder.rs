@@ -4,7 +4,8 @@ use super::OpenVino;
 use super::call::Compiled;
 use super::device::{InferencePrecision, OpenVinoDevice};
 use super::session::OpenVinoEngine;
-use crate::cpu::default_threads;
+use crate::cpu::{self, threads_or_default};
+use crate::model_file::{self, unreadable, unusable};
 use crate::spec::{EngineSpec, onnx};
 use ocelli_error::{Error, Result};
 use ocelli_onnx::schema::GraphProto;
@@ -39,7 +40,7 @@ impl OpenVinoBuilder {
         with_device(device: OpenVinoDevice) => device;
 
         /// The number of threads that compute one operator on the CPU; 0, the default, means
-        /// [`default_threads`]. Other devices ignore it.
+        /// [`default_threads`](crate::default_threads). Other devices ignore it.
         with_threads(threads: usize) => threads;
 
         /// The number format of the computation; [`InferencePrecision::F32`] by default. A model whose weights are f32 runs in
@@ -70,14 +71,8 @@ impl OpenVinoBuilder {
     /// number format.
     pub fn build_from_file(self, model: impl AsRef<Path>) -> Result<OpenVinoEngine> {
         let path = model.as_ref();
-        let name = path.display().to_string();
-        if !path.is_file() {
-            let reason = if path.exists() { "not a file" } else { "no such file" };
-            return Err(unusable(&name, reason));
-        }
-        let graph = ocelli_onnx::read_graph(path).map_err(|error| {
-            Error::invalid_data(format!("cannot read the model, {name}: {error}")).with_source(error)
-        })?;
+        let name = model_file::name_of(path)?;
+        let graph = ocelli_onnx::read_graph(path).map_err(|error| unreadable(&name, error))?;
         let spec = onnx::spec(&graph).map_err(|reason| unusable(&name, &reason))?;
         check_operators(&graph).map_err(|reason| unusable(&name, &reason))?;
         self.check_precision()?;
@@ -92,10 +87,7 @@ impl OpenVinoBuilder {
 
     fn engine(&self, name: &str, spec: EngineSpec, compiled: Compiled) -> Result<OpenVinoEngine> {
         let runs_on = match self.device {
-            OpenVinoDevice::Cpu => {
-                let threads = self.effective_threads();
-                format!("CPU, {threads} thread{}", if threads == 1 { "" } else { "s" })
-            }
+            OpenVinoDevice::Cpu => cpu::description(threads_or_default(self.threads)),
             // AUTO names the device that it has chosen.
             device => compiled.property("EXECUTION_DEVICES").unwrap_or_else(|_| device.to_string()),
         };
@@ -141,10 +133,6 @@ impl OpenVinoBuilder {
         }
     }
 
-    fn effective_threads(&self) -> usize {
-        if self.threads == 0 { default_threads() } else { self.threads }
-    }
-
     fn properties(&self) -> Result<Vec<(&'static str, String)>> {
         let mut properties = vec![
             ("PERFORMANCE_HINT", "LATENCY".to_owned()),
@@ -152,19 +140,13 @@ impl OpenVinoBuilder {
         ];
         if self.device == OpenVinoDevice::Cpu {
             properties.push(("NUM_STREAMS", "1".to_owned()));
-            properties.push(("INFERENCE_NUM_THREADS", self.effective_threads().to_string()));
+            properties.push(("INFERENCE_NUM_THREADS", threads_or_default(self.threads).to_string()));
             // Pinned threads of two engines, or of two processes, would share some cores and leave others idle.
             properties.push(("ENABLE_CPU_PINNING", "NO".to_owned()));
             properties.push(("DYNAMIC_QUANTIZATION_GROUP_SIZE", self.quantization_group.to_string()));
         }
         if let Some(folder) = &self.cache {
-            let unusable = |reason: &dyn std::fmt::Display| {
-                let message = format!("cannot cache compiled models in {}: {reason}", folder.display());
-                Error::invalid_argument(message)
-            };
-            std::fs::create_dir_all(folder).map_err(|error| unusable(&error).with_source(error))?;
-            let folder = folder.to_str().ok_or_else(|| unusable(&"the path is not Unicode"))?;
-            properties.push(("CACHE_DIR", folder.to_owned()));
+            properties.push(("CACHE_DIR", model_file::cache_folder(folder)?.to_owned()));
         }
         Ok(properties)
     }
@@ -179,8 +161,4 @@ fn check_operators(graph: &GraphProto) -> Result<(), String> {
     }
     let names: Vec<String> = names.into_iter().collect();
     Err(format!("it has {}; expected ONNX's standard operators alone", names.join(", ")))
-}
-
-fn unusable(model: &str, reason: &str) -> Error {
-    Error::invalid_data(format!("cannot load the model, {model}: {reason}"))
 }

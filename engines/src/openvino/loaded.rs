@@ -2,7 +2,7 @@
 
 use super::call::{self, Runtime};
 use super::device::{DeviceReport, OpenVinoDevice};
-use crate::library::{Candidate, Library, LibrarySearch};
+use crate::library::Library;
 use ocelli_error::{Error, Result};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -21,7 +21,8 @@ struct Loaded {
     runtime: Runtime,
 }
 
-const LIBRARY: Library = Library {
+/// The library, and where it is searched.
+pub static LIBRARY: Library = Library {
     name: "OpenVINO",
     stems: &["openvino_c"],
     stems_if_named: &[],
@@ -51,17 +52,6 @@ impl OpenVino {
             let runtime = Runtime::start(path)?;
             Ok(Self { loaded: Arc::new(Loaded { path: path.to_owned(), version, runtime }) })
         })
-    }
-
-    /// Every place that [`load`](Self::load) searches, and what it holds: the first that is not
-    /// [`Finding::Missing`](crate::library::Finding::Missing) decides. Loads each library it finds to read its version.
-    pub fn candidates(path: Option<&Path>) -> Vec<Candidate> {
-        LibrarySearch::new(&LIBRARY, path).candidates()
-    }
-
-    /// The place that decides in [`load`](Self::load), and what it holds; `None` if the library is nowhere.
-    pub fn find(path: Option<&Path>) -> Option<Candidate> {
-        LibrarySearch::new(&LIBRARY, path).first()
     }
 
     /// The version that the library states: `2026.4.1`.

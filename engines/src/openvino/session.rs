@@ -5,7 +5,7 @@ use super::builder::OpenVinoBuilder;
 use super::call::{Compiled, Request, Side, Tensor as Foreign};
 use super::sys::{Type, element};
 use crate::engine::Engine;
-use crate::spec::{EngineSpec, TensorSpec, check_outputs, check_residence, check_run};
+use crate::spec::{EngineSpec, TensorSpec, check_outputs, check_residence, check_run, input_named, position};
 use crate::tensor::{ElementType, Tensor};
 use ocelli_error::{Error, Result};
 
@@ -115,17 +115,14 @@ impl Engine for OpenVinoEngine {
 
         let mut given = Vec::with_capacity(inputs.len());
         for &position in &self.inputs {
-            let expected = &spec.inputs[position].name;
-            let (_, tensor) =
-                inputs.iter().find(|(name, _)| name == expected).expect("check_run wants every input");
+            let tensor = input_named(inputs, &spec.inputs[position].name);
             let (element_type, shape) = (foreign(tensor.element_type()), tensor.shape());
             given.push(Foreign::over(request, element_type, shape, tensor.bytes()?).map_err(failed)?);
         }
         let mut targets: Vec<_> = std::iter::repeat_with(|| None).take(request.outputs()).collect();
         let mut wanted = Vec::with_capacity(outputs.len());
         for (name, tensor) in outputs.iter_mut() {
-            let in_spec = spec.outputs.iter().position(|output| output.name == *name);
-            let in_spec = in_spec.expect("check_run knows every output");
+            let in_spec = position(&spec.outputs, name);
             let (output, position) = (&spec.outputs[in_spec], self.outputs[in_spec]);
             let known = bindings.shape_of(output).filter(|_| output.element_type != ElementType::Bool);
             if let Some(shape) = &known {

@@ -22,7 +22,7 @@ pub(super) struct RowMerge {
 
 impl RowMerge {
     pub(super) fn new(device: &Arc<WebGpuDevice>, rounds: bool) -> Result<Self> {
-        let builder = OnnxRuntimeEngine::builder(device.runtime()).with_provider(device.provider().clone());
+        let builder = OnnxRuntimeEngine::builder(&device.runtime).with_provider(device.provider.clone());
         let engine =
             builder.with_device(Arc::clone(device)).with_threads(1).build_from_memory(&graph(rounds))?;
         let spare = Tensor::on(Arc::clone(device));

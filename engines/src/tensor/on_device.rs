@@ -8,7 +8,7 @@ use ocelli_error::{Error, Result};
 #[derive(Clone)]
 pub struct OnDevice {
     device: Device,
-    element_type: ElementType,
+    pub(super) element_type: ElementType,
     /// `None` until there are elements.
     buffer: Option<DeviceBuffer>,
     /// In bytes.
@@ -18,14 +18,6 @@ pub struct OnDevice {
 }
 
 impl OnDevice {
-    pub(super) fn element_type(&self) -> ElementType {
-        self.element_type
-    }
-
-    pub(super) fn device(&self) -> &Device {
-        &self.device
-    }
-
     /// In elements.
     pub(super) fn capacity(&self) -> usize {
         let bytes = self.buffer.as_ref().map_or(0, |buffer| buffer.capacity() - self.offset);
@@ -102,7 +94,7 @@ impl Tensor {
     /// The device that the elements are on; `None` for host memory.
     pub fn device(&self) -> Option<&Device> {
         match &self.data {
-            TensorData::OnDevice(data) => Some(data.device()),
+            TensorData::OnDevice(data) => Some(&data.device),
             _ => None,
         }
     }
@@ -127,16 +119,7 @@ impl Tensor {
     pub fn copy_to_host_into(&self, host: &mut Self) -> Result<()> {
         host.require_host_memory()?;
         host.reset_to(self.element_type(), self.shape())?;
-        if self.is_empty() {
-            return Ok(());
-        }
-        host.fill_bytes(|bytes| match self.on_device() {
-            Some((device, slice)) => device.copy_to_host(slice.buffer, slice.offset, bytes),
-            None => {
-                bytes.copy_from_slice(self.bytes()?);
-                Ok(())
-            }
-        })
+        host.copy_elements(0, self, 0, self.len())
     }
 
     /// Copies type, shape and elements from a tensor in host memory. This tensor stays where it is.
@@ -160,7 +143,7 @@ impl Tensor {
             let message = format!("tensor of shape {shape:?}: the slice has {} elements", elements.len());
             return Err(Error::invalid_argument(message));
         }
-        self.copy_from_bytes(T::TYPE, shape, T::bytes(elements))
+        self.copy_from_bytes(T::TYPE, shape, bytemuck::cast_slice(elements))
     }
 
     fn copy_from_bytes(&mut self, element_type: ElementType, shape: &[usize], bytes: &[u8]) -> Result<()> {
@@ -191,26 +174,17 @@ impl Tensor {
         let mut shape = self.shape.clone();
         shape[0] = 1;
         let len = element_count(&shape).expect("it is less than what is held");
-        if let TensorData::OnDevice(data) = &self.data {
-            if row > 0 && !data.device.has_addresses() {
-                let mut copy = Self::on(data.device.clone());
-                copy.reset_to(self.element_type(), &shape)?;
-                copy.copy_elements(0, self, row * len, len)?;
-                return Ok(copy);
-            }
+        if let TensorData::OnDevice(data) = &self.data
+            && (row == 0 || data.device.has_addresses())
+        {
             let mut data = data.clone();
             data.offset += row * len * data.element_type.size();
             data.len = len;
             return Ok(Self { shape, data: TensorData::OnDevice(data) });
         }
-        let mut copy = Self::empty();
+        let mut copy = self.device().map_or_else(Self::empty, |device| Self::on(device.clone()));
         copy.reset_to(self.element_type(), &shape)?;
-        let bytes = len * self.element_type().size();
-        let source = &self.bytes()?[row * bytes..][..bytes];
-        copy.fill_bytes(|own| {
-            own.copy_from_slice(source);
-            Ok(())
-        })?;
+        copy.copy_elements(0, self, row * len, len)?;
         Ok(copy)
     }
 
@@ -277,13 +251,9 @@ impl Tensor {
     }
 
     pub(super) fn require_host_memory(&self) -> Result<()> {
-        match self.device() {
-            None => Ok(()),
-            Some(device) => {
-                let (shape, device) = (&self.shape, device.name());
-                let message = format!("tensor of shape {shape:?}: expected host memory, it is on {device}");
-                Err(Error::invalid_argument(message))
-            }
-        }
+        let Some(device) = self.device() else { return Ok(()) };
+        let (shape, device) = (&self.shape, device.name());
+        let message = format!("tensor of shape {shape:?}: expected host memory, it is on {device}");
+        Err(Error::invalid_argument(message))
     }
 }

@@ -126,7 +126,7 @@ impl<'b> TensorRtBuilder<'b> {
 
     fn build_inner(self, onnx: &Path) -> Result<Plan> {
         let Self { tensorrt, options, progress } = self;
-        let functions = tensorrt.build_functions().map_err(|why| Error::unavailable(why))?;
+        let functions = tensorrt.build_functions().map_err(Error::unavailable)?;
         let _one = BUILDING.lock().unwrap_or_else(PoisonError::into_inner);
         check(tensorrt.product(), &options)?;
         if !onnx.is_file() {

@@ -1,6 +1,6 @@
 //! Files that TensorRT fills and later reads, which are replaced atomically: measured times of kernels, compiled kernels.
 
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 use std::fs;
 use std::io::ErrorKind as IoErrorKind;
 use std::path::Path;

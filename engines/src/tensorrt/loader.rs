@@ -110,9 +110,7 @@ impl TensorRtLoader {
             remedy: self.remedy,
         }))
     }
-}
 
-impl TensorRtLoader {
     fn binding(&self) -> Binding {
         let device = Arc::clone(&self.device);
         Binding::new(move || {
