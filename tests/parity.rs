@@ -20,7 +20,7 @@ use self::exported::{Exported, Outcome, Outputs, Runner};
 use self::golden::{Golden, append_padding, append_to_prompt, f32s, first, range};
 use self::report::Report;
 use ocelli::Mask;
-use ocelli::engines::{Engine, Tensor};
+use ocelli::engines::Tensor;
 use ocelli::export::contract::{Prompting, Target, file, tensor};
 use ocelli::export::{Checkpoint, ErrorKind, ExportOptions, export};
 use sha2::{Digest, Sha256};

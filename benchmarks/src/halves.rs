@@ -69,9 +69,9 @@ impl ImageHalf {
     /// As [`Model::load_graph`].
     pub fn load(model: &Model, factory: &EngineFactory) -> anyhow::Result<Self> {
         let load = |name| model.load_graph(factory, name);
-        let engines: Vec<_> =
+        let engines: Vec<Box<dyn Engine>> =
             model.manifest().backbone_files().into_iter().map(load).collect::<Result<_, _>>()?;
-        let tokens = on(engines.first().and_then(Engine::device));
+        let tokens = on(engines.first().and_then(|engine| engine.device()));
         let official = model.manifest().prompting == Prompting::Official;
         Ok(Self { engines, pixels: Tensor::empty(), tokens, official })
     }
@@ -81,7 +81,7 @@ impl ImageHalf {
     /// # Errors
     /// If the device is out of memory or lost.
     pub fn set_pixels(&mut self, pixels: &Tensor) -> anyhow::Result<()> {
-        self.pixels = on(self.engines.first().and_then(Engine::device));
+        self.pixels = on(self.engines.first().and_then(|engine| engine.device()));
         Ok(self.pixels.copy_from_host(pixels)?)
     }
 
@@ -109,7 +109,7 @@ impl ImageHalf {
     }
 
     fn device(&self) -> Option<Device> {
-        self.engines.last().and_then(Engine::device)
+        self.engines.last().and_then(|engine| engine.device())
     }
 }
 

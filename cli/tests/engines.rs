@@ -52,7 +52,7 @@ fn detections(place: &Place, file: &str) -> Vec<(String, f64, Vec<f64>)> {
 fn onnx_runtime_leaves_nothing_in_the_home() {
     let place = Place::with_libraries();
     place.folder("home");
-    let library = ocelli::engines::onnxruntime::OnnxRuntime::find(None).expect("`make setup` was run").path;
+    let library = ocelli::engines::onnxruntime::LIBRARY.find(None).expect("`make setup` was run").path;
     let picture = format!("{SCENES}/park.png");
     let home = place.path("home");
     for engine in ["onnxruntime", "auto"] {

@@ -8,6 +8,16 @@ pub fn default_threads() -> usize {
     physical_cores().map_or(available, |physical| physical.min(available)).max(1)
 }
 
+/// This number of threads, or for 0 [`default_threads`].
+pub(crate) fn threads_or_default(threads: usize) -> usize {
+    if threads == 0 { default_threads() } else { threads }
+}
+
+/// The CPU in the description of an engine.
+pub(crate) fn description(threads: usize) -> String {
+    format!("CPU, {threads} thread{}", if threads == 1 { "" } else { "s" })
+}
+
 /// Whether the CPU sums products of 8-bit integers in 32 bits with one instruction (VNNI); true on CPUs other than x86.
 pub fn cpu_has_vnni() -> bool {
     #[cfg(target_arch = "x86_64")]

@@ -9,9 +9,8 @@
 #[cfg(not(target_family = "wasm"))]
 use crate::cuda::{CudaBuffer, CudaDevice};
 #[cfg(not(target_family = "wasm"))]
-use crate::onnxruntime::{Memory, WebGpuBuffer, WebGpuDevice};
-use ocelli_error::{Error, ErrorKind, Result};
-use std::fmt;
+use crate::onnxruntime::{WebGpuBuffer, WebGpuDevice};
+use ocelli_error::{Error, Result};
 #[cfg(not(target_family = "wasm"))]
 use std::sync::Arc;
 
@@ -92,12 +91,6 @@ impl Device {
         }
     }
 
-    /// The kind of memory of a WebGPU adapter, for ONNX Runtime.
-    #[cfg(not(target_family = "wasm"))]
-    pub(crate) fn webgpu_memory(&self) -> Option<Arc<Memory>> {
-        self.as_webgpu().map(|device| Arc::clone(device.memory()))
-    }
-
     /// Whether a tensor may begin inside a buffer. WebGPU's begin where their buffer does: writing a part of one there takes a
     /// copy to the host and back.
     pub fn has_addresses(&self) -> bool {
@@ -116,16 +109,12 @@ impl Device {
 
     /// Memory of at least this many bytes, aligned for every element type, with unspecified contents.
     pub(crate) fn allocate(&self, bytes: usize) -> Result<DeviceBuffer> {
-        match self.0 {
+        Ok(DeviceBuffer(match self.0 {
             #[cfg(not(target_family = "wasm"))]
-            AnyDevice::Cuda(ref device) => {
-                Ok(DeviceBuffer(AnyBuffer::Cuda(Arc::new(device.allocate_buffer(bytes)?))))
-            }
+            AnyDevice::Cuda(ref device) => AnyBuffer::Cuda(Arc::new(device.allocate_buffer(bytes)?)),
             #[cfg(not(target_family = "wasm"))]
-            AnyDevice::WebGpu(ref device) => {
-                Ok(DeviceBuffer(AnyBuffer::WebGpu(Arc::new(device.allocate(bytes)?))))
-            }
-        }
+            AnyDevice::WebGpu(ref device) => AnyBuffer::WebGpu(Arc::new(device.allocate(bytes)?)),
+        }))
     }
 
     /// Copies to a buffer of this device. When this returns, `bytes` can be reused.
@@ -193,7 +182,7 @@ impl Device {
 
     fn other_device(&self) -> Error {
         let message = format!("cannot copy to or from {}: the memory is on another device", self.name());
-        Error::new(ErrorKind::InvalidArgument, message)
+        Error::invalid_argument(message)
     }
 }
 
@@ -204,11 +193,7 @@ impl PartialEq for Device {
     }
 }
 
-impl fmt::Debug for Device {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Device({})", self.name())
-    }
-}
+debug_as!(Device, it => "Device({})", it.name());
 
 #[cfg(not(target_family = "wasm"))]
 impl From<Arc<CudaDevice>> for Device {

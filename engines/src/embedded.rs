@@ -38,6 +38,5 @@ pub use session::EmbeddedEngine;
 
 /// An engine with this number of threads, for display: `embedded (rten 0.27), CPU, 2 threads`.
 pub fn description(threads: usize) -> String {
-    let plural = if threads == 1 { "" } else { "s" };
-    format!("embedded (rten 0.27), CPU, {threads} thread{plural}")
+    format!("embedded (rten 0.27), {}", crate::cpu::description(threads))
 }

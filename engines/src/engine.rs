@@ -38,21 +38,3 @@ pub trait Engine: Send {
     /// the contents of the outputs are unspecified then, and the engine stays usable.
     fn run(&mut self, inputs: &[(&str, &Tensor)], outputs: &mut [(&str, &mut Tensor)]) -> Result<()>;
 }
-
-impl<E: Engine + ?Sized> Engine for Box<E> {
-    fn device(&self) -> Option<Device> {
-        (**self).device()
-    }
-
-    fn spec(&self) -> &EngineSpec {
-        (**self).spec()
-    }
-
-    fn description(&self) -> &str {
-        (**self).description()
-    }
-
-    fn run(&mut self, inputs: &[(&str, &Tensor)], outputs: &mut [(&str, &mut Tensor)]) -> Result<()> {
-        (**self).run(inputs, outputs)
-    }
-}

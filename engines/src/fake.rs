@@ -4,7 +4,6 @@ use crate::engine::Engine;
 use crate::spec::{EngineSpec, check_outputs, check_residence, check_run};
 use crate::tensor::Tensor;
 use ocelli_error::Result;
-use std::fmt;
 use std::time::Duration;
 
 type Compute = dyn FnMut(&[(&str, &Tensor)], &mut [(&str, &mut Tensor)]) -> Result<()> + Send;
@@ -74,11 +73,7 @@ impl Engine for FakeEngine {
     }
 }
 
-impl fmt::Debug for FakeEngine {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("FakeEngine")
-    }
-}
+debug_as!(FakeEngine, _it => "FakeEngine");
 
 #[cfg(test)]
 mod tests {

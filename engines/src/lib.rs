@@ -63,6 +63,9 @@
 #![deny(unsafe_code)]
 #![cfg_attr(target_family = "wasm", allow(dead_code, reason = "what calls libraries is left out"))]
 
+#[macro_use]
+mod shorthand;
+
 #[cfg(any(test, feature = "test-support"))]
 pub mod conformance;
 mod cpu;
@@ -79,6 +82,7 @@ pub mod fake;
 mod file_limits;
 #[cfg(not(target_family = "wasm"))]
 pub mod library;
+mod model_file;
 #[cfg(not(target_family = "wasm"))]
 pub mod onnxruntime;
 pub mod openvino;

@@ -25,7 +25,7 @@
 #[allow(unsafe_code)]
 mod open;
 
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 use std::env;
 use std::ffi::OsString;
 use std::fmt;
@@ -59,10 +59,23 @@ pub struct Library {
 }
 
 impl Library {
+    /// Every place that is searched, and what it holds: the first that is not [`Finding::Missing`] decides.
+    ///
+    /// Loads each library it finds to read its version.
+    pub fn candidates(&'static self, given: Option<&Path>) -> Vec<Candidate> {
+        LibrarySearch::new(self, given).candidates()
+    }
+
+    /// The place that decides, and what it holds; `None` if the library is nowhere.
+    pub fn find(&'static self, given: Option<&Path>) -> Option<Candidate> {
+        LibrarySearch::new(self, given).walk().find(|candidate| candidate.finding != Finding::Missing)
+    }
+
     /// The library as `loaded` holds it, or after it was found and `start`ed: one file in the life of a process.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`] if no library is found, if it cannot be started, or if another one is loaded.
+    /// [`ErrorKind::Unavailable`](ocelli_error::ErrorKind::Unavailable) if no library is found, if it cannot be started, or
+    /// if another one is loaded.
     pub fn load_once<T: Clone>(
         &'static self,
         given: Option<&Path>,
@@ -87,7 +100,7 @@ impl Library {
                 Err(reason) => format!("cannot start {name}, {file}: {reason}"),
             },
         };
-        Err(Error::new(ErrorKind::Unavailable, message))
+        Err(Error::unavailable(message))
     }
 }
 
@@ -242,16 +255,11 @@ impl LibrarySearch {
         self.walk().collect()
     }
 
-    /// The place that decides: the first that is not [`Finding::Missing`].
-    pub fn first(&self) -> Option<Candidate> {
-        self.walk().find(|candidate| candidate.finding != Finding::Missing)
-    }
-
     /// The library that the search decides for, and its version.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`] if no place holds one, a named place does not, or the first that does cannot be used;
-    /// the message names the places and the remedy.
+    /// [`ErrorKind::Unavailable`](ocelli_error::ErrorKind::Unavailable) if no place holds one, a named place does not, or the
+    /// first that does cannot be used; the message names the places and the remedy.
     pub fn locate(&self) -> Result<(PathBuf, String)> {
         let Library { name, remedy, python_extra, .. } = self.library;
         let remedy = match python_extra.filter(|_| self.in_python) {
@@ -270,7 +278,7 @@ impl LibrarySearch {
                     };
                     let message =
                         format!("cannot use {name}, {} ({place}): {reason}; {remedy}", path.display());
-                    return Err(Error::new(ErrorKind::Unavailable, message));
+                    return Err(Error::unavailable(message));
                 }
                 Finding::Missing if place == Place::System => {}
                 Finding::Missing => searched.push(path.display().to_string()),
@@ -278,7 +286,7 @@ impl LibrarySearch {
         }
         let searched = searched.join(", ");
         let message = format!("{name} not found in {searched} and the system's library folders: {remedy}");
-        Err(Error::new(ErrorKind::Unavailable, message))
+        Err(Error::unavailable(message))
     }
 
     /// Each place in order, searched when the iterator reaches it.

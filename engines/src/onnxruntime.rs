@@ -33,7 +33,6 @@ mod webgpu_memory;
 
 pub use crate::cpu::default_threads;
 pub use builder::OnnxRuntimeBuilder;
-pub(crate) use call::Memory;
 pub use provider::{
     CoreMlOptions, CudaOptions, ExecutionProvider, OtherProvider, TensorRtOptions, WebGpuOptions,
 };
@@ -41,12 +40,11 @@ pub use session::OnnxRuntimeEngine;
 pub(crate) use webgpu_memory::WebGpuBuffer;
 pub use webgpu_memory::WebGpuDevice;
 
-use crate::library::{Candidate, Library, LibrarySearch};
-use ocelli_error::{Error, ErrorKind, Result};
+use crate::library::Library;
+use ocelli_error::{Error, Result};
 use ort::environment::Environment;
 use ort::logging::LogLevel;
 use std::collections::BTreeSet;
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -66,7 +64,8 @@ struct Loaded {
     plugins: Mutex<BTreeSet<PathBuf>>,
 }
 
-const LIBRARY: Library = Library {
+/// The library, and where it is searched.
+pub static LIBRARY: Library = Library {
     name: "ONNX Runtime",
     stems: &["onnxruntime"],
     stems_if_named: &[],
@@ -99,25 +98,14 @@ impl OnnxRuntime {
     /// because the call that fails returns them as well.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`] if no library is found, if it is corrupt or too old, or if the process has loaded
-    /// another one.
+    /// [`ErrorKind::Unavailable`](ocelli_error::ErrorKind::Unavailable) if no library is found, if it is corrupt or too old,
+    /// or if the process has loaded another one.
     pub fn load(path: Option<&Path>) -> Result<Self> {
         LIBRARY.load_once(path, &LOADED, |path, version| {
             let environment = start(path).map_err(|error| error.to_string())?;
             let plugins = Mutex::default();
             Ok(Self { loaded: Arc::new(Loaded { path: path.to_owned(), version, environment, plugins }) })
         })
-    }
-
-    /// Every place that [`load`](Self::load) searches, and what it holds: the first that is not
-    /// [`Finding::Missing`](crate::library::Finding::Missing) decides. Loads each library it finds to read its version.
-    pub fn candidates(path: Option<&Path>) -> Vec<Candidate> {
-        LibrarySearch::new(&LIBRARY, path).candidates()
-    }
-
-    /// The place that decides in [`load`](Self::load), and what it holds; `None` if the library is nowhere.
-    pub fn find(path: Option<&Path>) -> Option<Candidate> {
-        LibrarySearch::new(&LIBRARY, path).first()
     }
 
     /// The version that the library states: `1.31.1`.
@@ -134,18 +122,18 @@ impl OnnxRuntime {
     /// find out whether one starts on this machine.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`] if the library does not list them.
+    /// [`ErrorKind::Unavailable`](ocelli_error::ErrorKind::Unavailable) if the library does not list them.
     pub fn providers(&self) -> Result<Vec<String>> {
         call::built_in_providers().map_err(|error| {
-            let message = format!("ONNX Runtime, {}: {}", self.path().display(), error.message());
-            Error::new(ErrorKind::Unavailable, message)
+            Error::unavailable(format!("ONNX Runtime, {}: {}", self.path().display(), error.message()))
         })
     }
 
     /// Starts a provider with a model of one operator, and releases it.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`] if it cannot start; the message gives the reason and what to install.
+    /// [`ErrorKind::Unavailable`](ocelli_error::ErrorKind::Unavailable) if it cannot start; the message gives the reason and
+    /// what to install.
     pub fn try_provider(&self, provider: &ExecutionProvider) -> Result<()> {
         let mut provider = provider.clone();
         if let ExecutionProvider::TensorRt(options) = &mut provider {
@@ -175,11 +163,7 @@ impl OnnxRuntime {
     }
 }
 
-impl fmt::Debug for OnnxRuntime {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "OnnxRuntime {} ({})", self.version(), self.path().display())
-    }
-}
+debug_as!(OnnxRuntime, it => "OnnxRuntime {} ({})", it.version(), it.path().display());
 
 /// A variable that keeps ONNX Runtime from collecting and storing events.
 const NO_TELEMETRY: &str = "ORT_DISABLE_TELEMETRY";

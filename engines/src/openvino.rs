@@ -37,6 +37,6 @@ mod sys;
 pub use builder::OpenVinoBuilder;
 pub use device::{DeviceReport, InferencePrecision, OpenVinoDevice};
 #[cfg(not(target_family = "wasm"))]
-pub use loaded::OpenVino;
+pub use loaded::{LIBRARY, OpenVino};
 #[cfg(not(target_family = "wasm"))]
 pub use session::OpenVinoEngine;

@@ -173,17 +173,7 @@ pub fn check_run<'s>(
             names(&spec.outputs)
         )));
     }
-    for (position, (name, _)) in outputs.iter().enumerate() {
-        if spec.output(name).is_none() {
-            return Err(misuse(format!(
-                "output `{name}` does not exist: expected one of {}",
-                names(&spec.outputs)
-            )));
-        }
-        if outputs[..position].iter().any(|(earlier, _)| earlier == name) {
-            return Err(misuse(format!("output `{name}` is requested twice")));
-        }
-    }
+    check_names("output", "requested", &spec.outputs, outputs)?;
     Ok(bindings)
 }
 
@@ -192,17 +182,7 @@ pub fn check_run<'s>(
 /// # Errors
 /// As [`check_run`].
 pub(crate) fn check_inputs<'s>(spec: &'s EngineSpec, inputs: &[(&str, &Tensor)]) -> Result<Bindings<'s>> {
-    for (position, (name, _)) in inputs.iter().enumerate() {
-        if spec.input(name).is_none() {
-            return Err(misuse(format!(
-                "input `{name}` does not exist: expected one of {}",
-                names(&spec.inputs)
-            )));
-        }
-        if inputs[..position].iter().any(|(earlier, _)| earlier == name) {
-            return Err(misuse(format!("input `{name}` is passed twice")));
-        }
-    }
+    check_names("input", "passed", &spec.inputs, inputs)?;
     let mut bindings = Bindings::default();
     for expected in &spec.inputs {
         let Some((_, tensor)) = inputs.iter().find(|(name, _)| *name == expected.name) else {
@@ -212,6 +192,20 @@ pub(crate) fn check_inputs<'s>(spec: &'s EngineSpec, inputs: &[(&str, &Tensor)])
         bindings.bind(expected, tensor.shape())?;
     }
     Ok(bindings)
+}
+
+/// Checks that every tensor has a name of the specification, and no two have the same.
+fn check_names<T>(side: &str, given: &str, specs: &[TensorSpec], tensors: &[(&str, T)]) -> Result<()> {
+    for (position, (name, _)) in tensors.iter().enumerate() {
+        if specs.iter().all(|spec| spec.name != *name) {
+            let known = names(specs);
+            return Err(misuse(format!("{side} `{name}` does not exist: expected one of {known}")));
+        }
+        if tensors[..position].iter().any(|(earlier, _)| earlier == name) {
+            return Err(misuse(format!("{side} `{name}` is {given} twice")));
+        }
+    }
+    Ok(())
 }
 
 /// Checks the outputs of an engine against its specification, for engines whose results may have a wrong shape.
@@ -232,10 +226,9 @@ pub(crate) fn check_outputs(
                 && let Some(bound) = bindings.size(dim)
                 && bound != size
             {
-                let message = format!(
+                return Err(Error::execution(format!(
                     "output `{name}`, dimension {axis}: `{dim}` is {bound} in the inputs, got {size}"
-                );
-                return Err(Error::new(ErrorKind::Execution, message));
+                )));
             }
         }
     }
@@ -258,8 +251,7 @@ pub fn check_residence(
     for (side, name, tensor) in inputs.chain(outputs) {
         if let Some(other) = tensor.device().filter(|other| Some(*other) != device) {
             let own = device.map_or("host memory", Device::name);
-            let message = format!("{side} `{name}`: expected {own}, it is on {}", other.name());
-            return Err(misuse(message));
+            return Err(misuse(format!("{side} `{name}`: expected {own}, it is on {}", other.name())));
         }
     }
     Ok(())
@@ -281,8 +273,18 @@ fn check_tensor(side: &str, expected: &TensorSpec, tensor: &Tensor, kind: ErrorK
     Ok(())
 }
 
+/// The tensor of this name among the inputs that [`check_run`] has checked.
+pub(crate) fn input_named<'t>(inputs: &[(&str, &'t Tensor)], name: &str) -> &'t Tensor {
+    inputs.iter().find(|(own, _)| *own == name).expect("`check_run` found every input").1
+}
+
+/// The position of a name that [`check_run`] has checked.
+pub(crate) fn position(specs: &[TensorSpec], name: &str) -> usize {
+    specs.iter().position(|spec| spec.name == name).expect("`check_run` knows every name")
+}
+
 fn misuse(message: String) -> Error {
-    Error::new(ErrorKind::InvalidArgument, message)
+    Error::invalid_argument(message)
 }
 
 fn names(specs: &[TensorSpec]) -> String {

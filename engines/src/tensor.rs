@@ -3,7 +3,7 @@
 mod on_device;
 
 use half::f16;
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 use std::fmt;
 
 pub use on_device::{DeviceSlice, OnDevice};
@@ -26,15 +26,31 @@ pub enum ElementType {
     Bool,
 }
 
+/// Evaluates an expression with `$T` as the Rust type of an element type.
+macro_rules! with_element {
+    ($element_type:expr, $T:ident => $value:expr) => {{
+        macro_rules! typed {
+            ($rust:ty) => {{
+                type $T = $rust;
+                $value
+            }};
+        }
+        match $element_type {
+            ElementType::F32 => typed!(f32),
+            ElementType::F16 => typed!(half::f16),
+            ElementType::I64 => typed!(i64),
+            ElementType::I32 => typed!(i32),
+            ElementType::U8 => typed!(u8),
+            ElementType::Bool => typed!(bool),
+        }
+    }};
+}
+pub(crate) use with_element;
+
 impl ElementType {
     /// The size of one element in bytes.
     pub fn size(self) -> usize {
-        match self {
-            Self::I64 => 8,
-            Self::F32 | Self::I32 => 4,
-            Self::F16 => 2,
-            Self::U8 | Self::Bool => 1,
-        }
+        with_element!(self, T => size_of::<T>())
     }
 }
 
@@ -55,11 +71,10 @@ mod sealed {
     use super::TensorData;
 
     /// Maps a Rust type to its variant of `TensorData`. Private, so that the set of types is closed.
-    pub trait Variant: Sized {
+    pub trait Variant: bytemuck::NoUninit {
         fn wrap(data: Vec<Self>) -> TensorData;
         fn project(data: &TensorData) -> Option<&Vec<Self>>;
         fn project_mut(data: &mut TensorData) -> Option<&mut Vec<Self>>;
-        fn bytes(elements: &[Self]) -> &[u8];
     }
 }
 
@@ -98,10 +113,6 @@ macro_rules! element {
 
             fn project_mut(data: &mut TensorData) -> Option<&mut Vec<Self>> {
                 if let TensorData::$variant(data) = data { Some(data) } else { None }
-            }
-
-            fn bytes(elements: &[Self]) -> &[u8] {
-                bytemuck::cast_slice(elements)
             }
         }
     )+};
@@ -144,18 +155,16 @@ impl Tensor {
     /// A tensor of this shape that takes ownership of `data`.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if the shape does not have as many elements as `data`.
+    /// [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if the shape does not have as many elements
+    /// as `data`.
     pub fn new<T: Element>(shape: &[usize], data: Vec<T>) -> Result<Self> {
         if element_count(shape) != Some(data.len()) {
-            return Err(Error::new(
-                ErrorKind::InvalidArgument,
-                format!(
-                    "tensor of {}: shape {shape:?} has {} elements, the data {}",
-                    T::TYPE,
-                    element_count(shape).map_or("too many".to_owned(), |count| count.to_string()),
-                    data.len()
-                ),
-            ));
+            return Err(Error::invalid_argument(format!(
+                "tensor of {}: shape {shape:?} has {} elements, the data {}",
+                T::TYPE,
+                element_count(shape).map_or("too many".to_owned(), |count| count.to_string()),
+                data.len()
+            )));
         }
         Ok(Self { shape: shape.to_vec(), data: T::wrap(data) })
     }
@@ -163,7 +172,8 @@ impl Tensor {
     /// A tensor of `f32`; see [`Tensor::new`].
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if the shape does not have as many elements as `data`.
+    /// [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if the shape does not have as many elements
+    /// as `data`.
     pub fn f32(shape: &[usize], data: Vec<f32>) -> Result<Self> {
         Self::new(shape, data)
     }
@@ -171,7 +181,8 @@ impl Tensor {
     /// A tensor of `i64`; see [`Tensor::new`].
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if the shape does not have as many elements as `data`.
+    /// [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if the shape does not have as many elements
+    /// as `data`.
     pub fn i64(shape: &[usize], data: Vec<i64>) -> Result<Self> {
         Self::new(shape, data)
     }
@@ -204,7 +215,7 @@ impl Tensor {
         fn type_of<T: Element>(_: &[T]) -> ElementType {
             T::TYPE
         }
-        of_any!(&self.data, data => type_of(data), data => data.element_type())
+        of_any!(&self.data, data => type_of(data), data => data.element_type)
     }
 
     /// The number of elements.
@@ -225,7 +236,8 @@ impl Tensor {
     /// The elements, row-major.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if the elements have another type, or are on a device.
+    /// [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if the elements have another type, or are on
+    /// a device.
     pub fn as_slice<T: Element>(&self) -> Result<&[T]> {
         T::project(&self.data).map(Vec::as_slice).ok_or_else(|| self.wrong_type::<T>())
     }
@@ -233,7 +245,8 @@ impl Tensor {
     /// The elements, row-major, mutably.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if the elements have another type, or are on a device.
+    /// [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if the elements have another type, or are on
+    /// a device.
     pub fn as_mut_slice<T: Element>(&mut self) -> Result<&mut [T]> {
         if self.element_type() != T::TYPE || self.device().is_some() {
             return Err(self.wrong_type::<T>());
@@ -244,7 +257,8 @@ impl Tensor {
     /// The elements of a tensor of `f32`.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if the elements have another type, or are on a device.
+    /// [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if the elements have another type, or are on
+    /// a device.
     pub fn as_f32(&self) -> Result<&[f32]> {
         self.as_slice()
     }
@@ -252,7 +266,8 @@ impl Tensor {
     /// The elements of a tensor of `f32`, mutably.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if the elements have another type, or are on a device.
+    /// [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if the elements have another type, or are on
+    /// a device.
     pub fn as_f32_mut(&mut self) -> Result<&mut [f32]> {
         self.as_mut_slice()
     }
@@ -260,7 +275,8 @@ impl Tensor {
     /// The elements of a tensor of `i64`.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if the elements have another type, or are on a device.
+    /// [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if the elements have another type, or are on
+    /// a device.
     pub fn as_i64(&self) -> Result<&[i64]> {
         self.as_slice()
     }
@@ -295,8 +311,8 @@ impl Tensor {
     /// [`Tensor::reset`] to a type known at run time, for shapes that may be too large. A tensor on a device stays there.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if the shape is too large for memory; [`ErrorKind::Execution`] if the device has no
-    /// memory left.
+    /// [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if the shape is too large for memory;
+    /// [`ErrorKind::Execution`](ocelli_error::ErrorKind::Execution) if the device has no memory left.
     pub fn reset_to(&mut self, element_type: ElementType, shape: &[usize]) -> Result<()> {
         if let TensorData::OnDevice(data) = &mut self.data {
             data.reset(element_type, element_count(shape).unwrap_or(usize::MAX))?;
@@ -304,20 +320,12 @@ impl Tensor {
             self.shape.extend_from_slice(shape);
             return Ok(());
         }
-        match element_type {
-            ElementType::F32 => self.try_reset::<f32>(shape),
-            ElementType::F16 => self.try_reset::<f16>(shape),
-            ElementType::I64 => self.try_reset::<i64>(shape),
-            ElementType::I32 => self.try_reset::<i32>(shape),
-            ElementType::U8 => self.try_reset::<u8>(shape),
-            ElementType::Bool => self.try_reset::<bool>(shape),
-        }
+        with_element!(element_type, T => self.try_reset::<T>(shape))
     }
 
     fn try_reset<T: Element>(&mut self, shape: &[usize]) -> Result<()> {
         let too_large = || {
-            let message = format!("tensor of {}: not enough memory for shape {shape:?}", T::TYPE);
-            Error::new(ErrorKind::InvalidArgument, message)
+            Error::invalid_argument(format!("tensor of {}: not enough memory for shape {shape:?}", T::TYPE))
         };
         let count = element_count(shape).ok_or_else(too_large)?;
         if T::project(&self.data).is_none() {
@@ -337,18 +345,14 @@ impl Tensor {
 
     /// The elements as bytes, mutably; for `bool`, of which not every byte is valid, an error.
     pub(crate) fn bytes_mut(&mut self) -> Result<&mut [u8]> {
-        self.require_host_memory()?;
-        if self.element_type() == ElementType::Bool {
-            return Err(self.wrong_type::<u8>());
+        match self.data {
+            TensorData::F32(ref mut data) => Ok(bytemuck::cast_slice_mut(data)),
+            TensorData::F16(ref mut data) => Ok(bytemuck::cast_slice_mut(data)),
+            TensorData::I64(ref mut data) => Ok(bytemuck::cast_slice_mut(data)),
+            TensorData::I32(ref mut data) => Ok(bytemuck::cast_slice_mut(data)),
+            TensorData::U8(ref mut data) => Ok(data),
+            TensorData::Bool(_) | TensorData::OnDevice(_) => Err(self.wrong_type::<u8>()),
         }
-        Ok(match &mut self.data {
-            TensorData::F32(data) => bytemuck::cast_slice_mut(data),
-            TensorData::F16(data) => bytemuck::cast_slice_mut(data),
-            TensorData::I64(data) => bytemuck::cast_slice_mut(data),
-            TensorData::I32(data) => bytemuck::cast_slice_mut(data),
-            TensorData::U8(data) => data,
-            TensorData::Bool(_) | TensorData::OnDevice(_) => unreachable!("refused above"),
-        })
     }
 
     /// Lets a function fill the elements as bytes.
@@ -365,13 +369,12 @@ impl Tensor {
         if let Err(error) = self.require_host_memory() {
             return error;
         }
-        let message = format!(
+        Error::invalid_argument(format!(
             "tensor of shape {:?}: expected elements of {}, got {}",
             self.shape,
             T::TYPE,
             self.element_type()
-        );
-        Error::new(ErrorKind::InvalidArgument, message)
+        ))
     }
 }
 
@@ -397,6 +400,7 @@ fn element_count(shape: &[usize]) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ocelli_error::ErrorKind;
 
     #[test]
     fn data_must_match_the_shape() {

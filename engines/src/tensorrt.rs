@@ -63,7 +63,7 @@ mod onnx_outputs;
 pub use {
     builder::{Plan, TensorRtBuilder},
     engine::TensorRtEngine,
-    library::candidates,
+    library::LIBRARY,
     loaded::TensorRt,
     loader::TensorRtLoader,
 };

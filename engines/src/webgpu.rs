@@ -27,16 +27,17 @@ mod call;
 
 pub use adapter::{Adapter, AdapterKind};
 
-use crate::library::{Candidate, Finding, Library, LibrarySearch};
+use crate::library::{Library, LibrarySearch};
 use crate::onnxruntime::{ExecutionProvider, WebGpuOptions};
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 /// The environment variable that allows software adapters if it is 1.
 pub const ALLOW_SOFTWARE: &str = "ORT_WEBGPU_EP_ALLOW_SOFTWARE_ADAPTER";
 
-const LIBRARY: Library = Library {
+/// The library, and where it is searched.
+pub static LIBRARY: Library = Library {
     name: "ONNX Runtime's WebGPU provider",
     stems: &["onnxruntime_providers_webgpu"],
     stems_if_named: &[],
@@ -64,21 +65,10 @@ impl WebGpu {
     /// finds.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`] if no library is found, or if it cannot be loaded.
+    /// [`ErrorKind::Unavailable`](ocelli_error::ErrorKind::Unavailable) if no library is found, or if it cannot be loaded.
     pub fn load(path: Option<&Path>) -> Result<Self> {
         let (path, version) = LibrarySearch::new(&LIBRARY, path).locate()?;
         Ok(Self { path, version })
-    }
-
-    /// Every place that [`load`](Self::load) searches, and what it holds: the first that is not [`Finding::Missing`]
-    /// decides. Loads each library it finds.
-    pub fn candidates(path: Option<&Path>) -> Vec<Candidate> {
-        LibrarySearch::new(&LIBRARY, path).candidates()
-    }
-
-    /// The place that decides in [`load`](Self::load), and what it holds; `None` if the library is nowhere.
-    pub fn find(path: Option<&Path>) -> Option<Candidate> {
-        LibrarySearch::new(&LIBRARY, path).first().filter(|found| found.finding != Finding::Missing)
     }
 
     /// The version that its package states, `0.4.0`, or `unknown` if nothing beside the library does.
@@ -97,18 +87,18 @@ impl WebGpu {
     /// adapter can be requested, and the first integrated GPU beside a discrete one.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`] if there is no such adapter, if it is a software adapter and [`ALLOW_SOFTWARE`] is not
-    /// set, if the provider cannot be made to choose it, or if this process uses another one.
+    /// [`ErrorKind::Unavailable`](ocelli_error::ErrorKind::Unavailable) if there is no such adapter, if it is a software
+    /// adapter and [`ALLOW_SOFTWARE`] is not set, if the provider cannot be made to choose it, or if this process uses
+    /// another one.
     pub fn provider_and_adapter(&self, ordinal: usize) -> Result<(ExecutionProvider, Adapter)> {
         let allow_software = std::env::var_os(ALLOW_SOFTWARE).is_some_and(|value| value == "1");
         let chosen = adapter::choose(adapters()?, ordinal, allow_software)?;
         let mut used = USED.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(other) = used.filter(|other| *other != ordinal) {
-            let message = format!(
+            return Err(Error::unavailable(format!(
                 "WebGPU adapter {ordinal}, {}: this process uses adapter {other}, and can use only one; start another process",
                 chosen.adapter.name
-            );
-            return Err(Error::new(ErrorKind::Unavailable, message));
+            )));
         }
         *used = Some(ordinal);
         let options = WebGpuOptions { library: self.path.clone(), low_power: chosen.low_power };
@@ -131,7 +121,8 @@ impl WebGpu {
 /// the adapter that the system prefers.
 ///
 /// # Errors
-/// [`ErrorKind::Unavailable`] if there is none: no loader, or a loader without a driver; the message says what to install.
+/// [`ErrorKind::Unavailable`](ocelli_error::ErrorKind::Unavailable) if there is none: no loader, or a loader without a
+/// driver; the message says what to install.
 pub fn adapters() -> Result<Vec<Adapter>> {
     if cfg!(any(windows, target_os = "macos")) {
         return Ok(vec![Adapter::of_the_system()]);
@@ -163,6 +154,7 @@ fn version_of_package(package: &Path) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ocelli_error::ErrorKind;
 
     #[test]
     fn the_version_is_that_of_the_package() {

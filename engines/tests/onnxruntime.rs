@@ -6,7 +6,7 @@ use crate::every_engine::{self, Refusals, compile};
 use crate::models::{F32, I64, Model};
 use ocelli_engines::conformance::{self, Tolerance};
 use ocelli_engines::library::Finding;
-use ocelli_engines::onnxruntime::{OnnxRuntime, OnnxRuntimeBuilder, OnnxRuntimeEngine};
+use ocelli_engines::onnxruntime::{LIBRARY, OnnxRuntime, OnnxRuntimeBuilder, OnnxRuntimeEngine};
 use ocelli_engines::{Dim, ElementType, Engine, ErrorKind, Tensor, TensorSpec};
 use std::fs;
 
@@ -54,7 +54,7 @@ fn the_description_names_version_and_threads() {
     let engine =
         builder().with_threads(2).build_from_memory(&crate::models::conformance()).expect("it loads");
     assert_eq!(engine.description(), format!("ONNX Runtime {}, CPU, 2 threads", runtime.version()));
-    let chosen = OnnxRuntime::candidates(None).into_iter().find(|found| found.finding != Finding::Missing);
+    let chosen = LIBRARY.candidates(None).into_iter().find(|found| found.finding != Finding::Missing);
     let chosen = chosen.expect("one was loaded");
     assert_eq!(
         (chosen.path.as_path(), chosen.finding),

@@ -7,7 +7,7 @@ use crate::models::{F32, I64, Model};
 use ocelli_engines::conformance::{self, Tolerance};
 use ocelli_engines::library::Finding;
 use ocelli_engines::openvino::{
-    InferencePrecision, OpenVino, OpenVinoBuilder, OpenVinoDevice, OpenVinoEngine,
+    InferencePrecision, LIBRARY, OpenVino, OpenVinoBuilder, OpenVinoDevice, OpenVinoEngine,
 };
 use ocelli_engines::{Dim, Engine, ErrorKind, Result, Tensor};
 use std::fs;
@@ -133,7 +133,7 @@ fn the_description_names_version_and_threads() {
     let engine =
         builder().with_threads(2).build_from_memory(&crate::models::conformance()).expect("it loads");
     assert_eq!(engine.description(), format!("OpenVINO {}, CPU, 2 threads", runtime.version()));
-    let chosen = OpenVino::find(None).expect("one was loaded");
+    let chosen = LIBRARY.find(None).expect("one was loaded");
     assert_eq!(
         (chosen.path.as_path(), chosen.finding),
         (runtime.path(), Finding::Usable { version: runtime.version().to_owned() })

@@ -3,7 +3,7 @@
 //! Needs TensorRT for RTX at `OCELLI_TENSORRT` and TensorRT's lean runtime at `OCELLI_TENSORRT_LEAN`, files or folders.
 
 use ocelli_engines::library::{Finding, Place};
-use ocelli_engines::tensorrt::candidates;
+use ocelli_engines::tensorrt::LIBRARY;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,7 @@ fn named(variable: &str) -> PathBuf {
 
 /// What the search finds at a path.
 fn found(path: &Path) -> Finding {
-    let given = candidates(Some(path)).into_iter().find(|candidate| candidate.place == Place::Given);
+    let given = LIBRARY.candidates(Some(path)).into_iter().find(|candidate| candidate.place == Place::Given);
     given.expect("the given path is a place").finding
 }
 

@@ -67,11 +67,31 @@ impl Error {
         Self { kind, message: lines.collect::<Vec<_>>().join("; "), parameter: None, source: None }
     }
 
+    /// An [`InvalidArgument`](ErrorKind::InvalidArgument) error.
+    pub fn invalid_argument(message: impl AsRef<str>) -> Self {
+        Self::new(ErrorKind::InvalidArgument, message)
+    }
+
+    /// An [`InvalidData`](ErrorKind::InvalidData) error.
+    pub fn invalid_data(message: impl AsRef<str>) -> Self {
+        Self::new(ErrorKind::InvalidData, message)
+    }
+
+    /// An [`Unavailable`](ErrorKind::Unavailable) error.
+    pub fn unavailable(message: impl AsRef<str>) -> Self {
+        Self::new(ErrorKind::Unavailable, message)
+    }
+
+    /// An [`Execution`](ErrorKind::Execution) error.
+    pub fn execution(message: impl AsRef<str>) -> Self {
+        Self::new(ErrorKind::Execution, message)
+    }
+
     /// An [`InvalidArgument`](ErrorKind::InvalidArgument) error about the value of a parameter:
     /// `parameter is value: expected …`.
     pub fn argument(parameter: &'static str, value: impl fmt::Display, expected: impl fmt::Display) -> Self {
         let message = format!("{parameter} is {value}: expected {expected}");
-        Self::new(ErrorKind::InvalidArgument, message).about(parameter)
+        Self::invalid_argument(message).about(parameter)
     }
 
     /// Names the parameter that the error is about, or that is its remedy. It does not change the text: programs add how

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 
 /// The largest magnitude of every linear layer's input, over images that the model was run on: the scale of its 8-bit
 /// numbers in [`Precision::Fp8`](crate::contract::Precision::Fp8) and
@@ -39,12 +39,12 @@ impl Calibration {
     /// Widens a layer's range to `largest`, a magnitude.
     ///
     /// # Errors
-    /// [`ErrorKind::Execution`] if it is not finite.
+    /// [`ErrorKind::Execution`](ocelli_error::ErrorKind::Execution) if it is not finite.
     pub fn observe(&mut self, layer: &str, largest: f32) -> Result<()> {
         if !largest.is_finite() {
             let message =
                 format!("cannot calibrate {layer}: the largest input is {largest}, expected a number");
-            return Err(Error::new(ErrorKind::Execution, message));
+            return Err(Error::execution(message));
         }
         let range = self.ranges.entry(layer.to_owned()).or_insert(0.0);
         *range = range.max(largest.abs());

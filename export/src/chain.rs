@@ -1,11 +1,12 @@
 //! Exports the backbone as a chain of graphs, one for each branch, so that any of them can be left out.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use crate::checkpoint::Checkpoint;
 use crate::errors::refused;
 use crate::exporter::ExportOptions;
-use crate::model::Section;
+use crate::model::{Plan, Section};
 use crate::prune::{Branch, MaskedBranch};
 use ocelli_error::Result;
 
@@ -41,7 +42,7 @@ pub fn export_chain(
     folder: &Path,
     mut progress: impl FnMut(usize, usize) -> Result<()>,
 ) -> Result<BackboneChain> {
-    let imgsz = options.check(checkpoint)?;
+    let plan = Plan { kept: &BTreeSet::new(), ..options.plan(checkpoint)? };
     let config = checkpoint.config();
     if let Some(student) = &config.student {
         return Err(refused(format!(
@@ -49,7 +50,6 @@ pub fn export_chain(
             student.name()
         )));
     }
-    let plan = options.plan(checkpoint, imgsz, &[]);
     let both = |block| [Branch::Attention, Branch::Mlp].map(|branch| MaskedBranch { block, branch });
     let kept = (0..config.vision.stack.layers).flat_map(both).filter(|branch| plan.pruning.has_kept(*branch));
     let named = |branch: MaskedBranch| {

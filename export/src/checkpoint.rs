@@ -19,6 +19,7 @@ use sha2::{Digest, Sha256};
 use crate::config::{ModelConfig, TextEncoder};
 use crate::contract::TextPadding;
 use crate::errors::{invalid, refused};
+use crate::exporter::parent_of;
 use crate::prune::Pruning;
 use ocelli_error::{Error, ErrorKind, Result};
 
@@ -75,18 +76,12 @@ impl CheckpointOptions {
         self
     }
 
-    /// The epsilon of the image transformer's layer norms.
-    #[must_use]
-    pub fn with_norm_eps(mut self, norm_eps: NormEps) -> Self {
-        self.norm_eps = norm_eps;
-        self
-    }
+    setters! {
+        /// The epsilon of the image transformer's layer norms.
+        with_norm_eps(norm_eps: NormEps) => norm_eps;
 
-    /// The padding after a phrase, for a text encoder of MobileCLIP; others ignore it.
-    #[must_use]
-    pub fn with_text_padding(mut self, padding: TextPadding) -> Self {
-        self.text_padding = padding;
-        self
+        /// The padding after a phrase, for a text encoder of MobileCLIP; others ignore it.
+        with_text_padding(padding: TextPadding) => text_padding;
     }
 
     /// Opens a checkpoint and checks every tensor's name, shape and type. Values are read during the export.
@@ -233,7 +228,7 @@ impl Opened {
     fn whole(folder: PathBuf, mut loaded: Loaded, options: &CheckpointOptions) -> Result<Self> {
         let mut config = match loaded.family {
             Family::HuggingFace => ModelConfig::read(&folder.join("config.json"))?,
-            _ => sizes::sizes(loaded.weights.views(), loaded.blocks, &loaded.rotary)?,
+            _ => sizes::sizes(&loaded.weights.views, loaded.blocks, &loaded.rotary)?,
         };
         if options.norm_eps == NormEps::Original {
             config.vision.layer_norm_eps = sizes::ORIGINAL_EPS;
@@ -282,7 +277,7 @@ impl Opened {
         let lists = backbone.pruning.clone();
         match backbone.family {
             Family::DartStudent => {
-                config.student = Some(student::student(&sizes::Shapes(backbone.weights.views()))?);
+                config.student = Some(student::student(&sizes::Shapes(&backbone.weights.views))?);
                 config.tracker = None;
                 loaded.weights.remove(TRACKER);
                 config.validate()?;
@@ -356,13 +351,7 @@ fn read(path: &Path) -> Result<(PathBuf, Loaded)> {
 
 /// The folder itself, or the folder of a file.
 fn folder_of(path: &Path) -> PathBuf {
-    if path.is_dir() {
-        return path.to_owned();
-    }
-    match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
-        _ => PathBuf::from("."),
-    }
+    if path.is_dir() { path.to_owned() } else { parent_of(path) }
 }
 
 /// Puts the path in front of a message that does not name it.

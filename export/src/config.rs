@@ -192,8 +192,9 @@ impl ModelConfig {
     /// `detector_config`) or of a detector saved on its own. Missing keys have the defaults of `transformers`.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`](ocelli_error::ErrorKind::Io) if the file cannot be read, [`ErrorKind::InvalidData`](ocelli_error::ErrorKind::InvalidData) if a key has the wrong type or two keys
-    /// contradict each other; the message names the key.
+    /// [`ErrorKind::Io`](ocelli_error::ErrorKind::Io) if the file cannot be read,
+    /// [`ErrorKind::InvalidData`](ocelli_error::ErrorKind::InvalidData) if a key has the wrong type or two keys contradict
+    /// each other; the message names the key.
     pub fn read(path: &Path) -> Result<Self> {
         let text = read_text(path, "the configuration")?;
         Self::parse(&text).map_err(|e| e.at(path))
@@ -208,12 +209,11 @@ impl ModelConfig {
         if !root.is_object() {
             return Err(invalid("expected a JSON object"));
         }
-        let nested = root.get("detector_config").filter(|v| v.is_object());
-        let detector =
-            Node { value: nested, path: if nested.is_some() { "detector_config." } else { "" }.into() };
-        let detector =
-            if nested.is_some() { detector } else { Node { value: Some(&root), path: String::new() } };
-        if let Some(kind) = detector.value.and_then(|v| v.get("model_type")).and_then(Value::as_str)
+        let root = Node { value: Some(&root), path: String::new() };
+        let nested = root.child("detector_config");
+        let is_video = nested.value.is_some();
+        let detector = if is_video { &nested } else { &root };
+        if let Some(kind) = detector.key("model_type").and_then(Value::as_str)
             && !["sam3", "sam3_lite_text"].contains(&kind)
         {
             return Err(invalid(format!(
@@ -224,12 +224,8 @@ impl ModelConfig {
         if detector.child("vision_config").value.is_none() {
             return Err(invalid(format!("`{}vision_config` is missing: not a SAM3 detector", detector.path)));
         }
-        let mut config = Self::from_node(&detector)?;
-        let mut tracker = None;
-        if nested.is_some() {
-            let root = Node { value: Some(&root), path: String::new() };
-            tracker = Some(root.child("tracker_config").tracker(config.width)?);
-        }
+        let mut config = Self::from_node(detector)?;
+        let tracker = if is_video { Some(root.child("tracker_config").tracker(config.width)?) } else { None };
         config.validate()?;
         // Its sizes count only if the weights have one.
         config.tracker = tracker;
@@ -265,8 +261,7 @@ impl ModelConfig {
                 "`vision_config.scale_factors` is {scales:?}: expected [4.0, 2.0, 1.0, 0.5], the pyramid of SAM3"
             )));
         }
-        let is_lite = detector.value.and_then(|v| v.get("model_type")).and_then(Value::as_str)
-            == Some("sam3_lite_text");
+        let is_lite = detector.key("model_type").and_then(Value::as_str) == Some("sam3_lite_text");
         let image_size = vit.side("image_size", 1008)?;
         Ok(Self {
             vision: VisionConfig {
@@ -347,11 +342,10 @@ impl ModelConfig {
             )));
         }
         if !v.hidden.is_multiple_of(4) {
-            let message = format!(
+            return Err(invalid(format!(
                 "`vision_config.backbone_config.hidden_size` is {}: expected a multiple of 4",
                 v.hidden
-            );
-            return Err(invalid(message));
+            )));
         }
         for (key, size) in [("image_size", v.image_size), ("pretrain_image_size", v.pretrain_image_size)] {
             if size / v.patch_size > MAX_GRID {

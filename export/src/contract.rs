@@ -10,6 +10,8 @@ use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
 
+use serde::de::value::{self, StrDeserializer};
+use serde::de::{DeserializeOwned, IntoDeserializer};
 use serde::{Deserialize, Serialize};
 
 use crate::calibration::Calibration;
@@ -242,6 +244,12 @@ pub const FREE_DIMENSIONS: [FreeDimension; 17] = {
     ]
 };
 
+/// The value that has this name in the manifest.
+fn named<T: DeserializeOwned>(name: &str) -> Option<T> {
+    let name: StrDeserializer<'_, value::Error> = name.into_deserializer();
+    T::deserialize(name).ok()
+}
+
 /// The operators that attention is written in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -257,11 +265,8 @@ impl FromStr for Target {
     type Err = Error;
 
     fn from_str(name: &str) -> Result<Self> {
-        match name {
-            "onnxruntime" => Ok(Self::OnnxRuntime),
-            "tensorrt" => Ok(Self::TensorRt),
-            _ => Err(Error::argument("target", format_args!("{name:?}"), "onnxruntime or tensorrt")),
-        }
+        named(name)
+            .ok_or_else(|| Error::argument("target", format_args!("{name:?}"), "onnxruntime or tensorrt"))
     }
 }
 
@@ -280,11 +285,7 @@ impl FromStr for Prompting {
     type Err = Error;
 
     fn from_str(name: &str) -> Result<Self> {
-        match name {
-            "official" => Ok(Self::Official),
-            "text" => Ok(Self::Text),
-            _ => Err(Error::argument("prompt", format_args!("{name:?}"), "official or text")),
-        }
+        named(name).ok_or_else(|| Error::argument("prompt", format_args!("{name:?}"), "official or text"))
     }
 }
 
@@ -329,14 +330,7 @@ impl Precision {
 
 impl fmt::Display for Precision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Fp32 => "fp32",
-            Self::Int8 => "int8",
-            Self::Fp16 => "fp16",
-            Self::Bf16 => "bf16",
-            Self::Fp8 => "fp8",
-            Self::Int8Static => "int8-static",
-        })
+        self.serialize(f)
     }
 }
 
@@ -374,11 +368,7 @@ impl FromStr for TextPadding {
     type Err = Error;
 
     fn from_str(name: &str) -> Result<Self> {
-        match name {
-            "training" => Ok(Self::Training),
-            "transformers" => Ok(Self::Transformers),
-            _ => Err(Error::argument("text_padding", name, "training or transformers")),
-        }
+        named(name).ok_or_else(|| Error::argument("text_padding", name, "training or transformers"))
     }
 }
 

@@ -15,7 +15,6 @@ use crate::contract::{
 };
 use crate::errors::refused;
 use crate::graph::{Graph, HashedFile, WrittenFile};
-use crate::mixed_precision::Block;
 use crate::model::{Plan, Section};
 use ocelli_error::{Error, Result};
 
@@ -52,10 +51,8 @@ pub fn export(
     output: &Path,
     mut progress: impl FnMut(ExportProgress) -> Result<()>,
 ) -> Result<Manifest> {
-    let imgsz = options.check(checkpoint)?;
+    let plan = options.plan(checkpoint)?;
     check_output(output, options.force)?;
-    let kept: Vec<Block> = options.keep_fp32.iter().copied().collect();
-    let plan = options.plan(checkpoint, imgsz, &kept);
     let parent = parent_of(output);
     std::fs::create_dir_all(&parent).map_err(|e| Error::io("cannot create the folder", &parent, e))?;
     let staging = tempfile::Builder::new()
@@ -100,8 +97,7 @@ pub fn export(
 /// The files of the graphs that [`export`] writes with the default options, and the bytes of their weights.
 pub(crate) fn graphs(checkpoint: &Checkpoint) -> Result<Vec<(&'static str, u64)>> {
     let options = ExportOptions::default();
-    let imgsz = options.check(checkpoint)?;
-    let plan = options.plan(checkpoint, imgsz, &[]);
+    let plan = options.plan(checkpoint)?;
     Ok(parts(&plan).into_iter().map(|(file, build)| (file, build(&plan).weight_bytes() as u64)).collect())
 }
 
@@ -203,7 +199,7 @@ fn copy_tokenizer(checkpoint: &Checkpoint, folder: &Path) -> Result<WrittenFile>
     Ok(WrittenFile { name: file::TOKENIZER.to_owned(), entry: file.close()? })
 }
 
-fn parent_of(output: &Path) -> PathBuf {
+pub(crate) fn parent_of(output: &Path) -> PathBuf {
     match output.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
         _ => PathBuf::from("."),

@@ -15,13 +15,17 @@ pub(crate) const NORM_EPS: f64 = 1e-5;
 
 /// A tensor as a matrix of `columns`.
 pub(crate) fn matrix(weights: &Weights, name: &str, columns: usize) -> Result<Matrix> {
-    let values: Vec<f64> = weights.read(name)?.into_iter().map(f64::from).collect();
+    let values = numbers(weights, name)?;
     let rows = values.len() / columns;
     Ok(Array2::from_shape_vec((rows, columns), values)
         .expect("shapes were checked against the configuration"))
 }
 
 fn vector(weights: &Weights, name: &str) -> Result<Array1<f64>> {
+    Ok(numbers(weights, name)?.into())
+}
+
+fn numbers(weights: &Weights, name: &str) -> Result<Vec<f64>> {
     Ok(weights.read(name)?.into_iter().map(f64::from).collect())
 }
 
@@ -105,9 +109,7 @@ pub(crate) struct BatchNorm {
 
 impl BatchNorm {
     pub(crate) fn read(weights: &Weights, name: &str, eps: f64) -> Result<Self> {
-        let read = |end: &str| -> Result<Vec<f64>> {
-            Ok(weights.read(&format!("{name}.{end}"))?.into_iter().map(f64::from).collect())
-        };
+        let read = |end: &str| numbers(weights, &format!("{name}.{end}"));
         let (weight, bias) = (read("weight")?, read("bias")?);
         let (mean, variance) = (read("running_mean")?, read("running_var")?);
         let scale: Vec<f64> =

@@ -70,7 +70,7 @@ impl Element {
         self.properties().1
     }
 
-    fn suffix(self) -> &'static str {
+    pub(crate) fn suffix(self) -> &'static str {
         self.properties().2
     }
 
@@ -197,15 +197,15 @@ pub(crate) struct Graph<'w> {
     /// The form of the linear layers added next.
     linear_form: LinearForm,
     /// Whether layers with the same input become one product.
-    joins_layers: bool,
+    pub(crate) joins_layers: bool,
     /// Values whose rows are quantised, by name and lower bound.
     quantized: HashMap<(String, Option<u32>), QuantizedRows>,
     /// Values rounded to codes of 8 bits and back, by name and scale.
     rounded: HashMap<(String, u32), Value>,
     /// The ranges of layers' inputs.
-    calibration: Option<&'w Calibration>,
+    pub(crate) calibration: Option<&'w Calibration>,
     /// Blocks whose linear layers are not quantised with given scales.
-    exact_blocks: Vec<Block>,
+    pub(crate) exact_blocks: Vec<Block>,
     fault: Option<Error>,
 }
 
@@ -257,11 +257,6 @@ impl<'w> Graph<'w> {
         self.linear_form = form;
     }
 
-    /// Writes linear layers with the same input as one product, except those in 8 bits.
-    pub(crate) fn join_layers(&mut self) {
-        self.joins_layers = true;
-    }
-
     pub(crate) fn joins_layers(&self) -> bool {
         self.joins_layers && self.linear_form() == LinearForm::Float
     }
@@ -273,20 +268,6 @@ impl<'w> Graph<'w> {
             LinearForm::Static(_) | LinearForm::Integers | LinearForm::Codes if exact => LinearForm::Float,
             form => form,
         }
-    }
-
-    /// Sets the ranges of layers' inputs.
-    pub(crate) fn calibrate(&mut self, calibration: &'w Calibration) {
-        self.calibration = Some(calibration);
-    }
-
-    /// Sets the blocks whose linear layers are not quantised.
-    pub(crate) fn keep_exact(&mut self, blocks: &[Block]) {
-        self.exact_blocks = blocks.to_vec();
-    }
-
-    pub(crate) fn calibration(&self) -> Option<&'w Calibration> {
-        self.calibration
     }
 
     pub(crate) fn input(&mut self, name: &str, element: Element, dims: &[Dim]) -> Value {

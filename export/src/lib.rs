@@ -34,6 +34,9 @@
 
 #![deny(unsafe_code)]
 
+#[macro_use]
+mod setters;
+
 mod calibration;
 mod chain;
 mod checkpoint;

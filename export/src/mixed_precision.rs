@@ -50,13 +50,7 @@ impl MixedPrecision {
 
 impl fmt::Display for MixedPrecision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::None => "none",
-            Self::Accumulate => "accumulate",
-            Self::Bf16Attention => "bf16-attention",
-            Self::AccumulateLinear => "accumulate-linear",
-            Self::Attention => "attention",
-        })
+        self.serialize(f)
     }
 }
 

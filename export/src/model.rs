@@ -20,6 +20,8 @@ mod student;
 mod text;
 mod tracker;
 
+use std::collections::BTreeSet;
+
 use crate::calibration::Calibration;
 use crate::checkpoint::Checkpoint;
 use crate::config::ModelConfig;
@@ -45,7 +47,7 @@ pub(crate) struct Plan<'w> {
     pub(crate) observes: bool,
     pub(crate) calibration: Option<&'w Calibration>,
     /// The blocks that stay in 32 bits.
-    pub(crate) kept: &'w [Block],
+    pub(crate) kept: &'w BTreeSet<Block>,
 }
 
 impl<'w> Plan<'w> {
@@ -56,13 +58,9 @@ impl<'w> Plan<'w> {
     /// An empty graph for these options.
     fn graph(&self, name: &str) -> Graph<'w> {
         let mut graph = Graph::new(name, self.checkpoint.weights());
-        if self.joins_layers() {
-            graph.join_layers();
-        }
-        if let Some(calibration) = self.calibration {
-            graph.calibrate(calibration);
-        }
-        graph.keep_exact(self.kept);
+        graph.joins_layers = self.joins_layers();
+        graph.calibration = self.calibration;
+        graph.exact_blocks = self.kept.iter().copied().collect();
         graph
     }
 

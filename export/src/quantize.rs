@@ -21,14 +21,6 @@ impl EightBits {
         }
     }
 
-    /// For the names of tensors.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Float => "f8",
-            Self::Integer => "i8",
-        }
-    }
-
     fn largest(self) -> f32 {
         match self {
             Self::Float => MAX_E4M3,

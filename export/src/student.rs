@@ -39,7 +39,7 @@ pub enum StudentOrigin {
 }
 
 /// One stage of a student, at half the resolution of the one before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StudentStage {
     /// Channels.
     pub width: usize,

@@ -6,7 +6,7 @@ pub mod nv12;
 use std::time::Duration;
 
 use crate::image::{Image, ImageView};
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 
 /// The pixel format of a [`FrameView`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -60,12 +60,12 @@ impl<'a> FrameView<'a> {
     /// Checks that the buffer can hold the frame.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if a side is zero, a row is longer than the stride, or `data` is too short.
+    /// [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if a side is zero, a row is longer than the
+    /// stride, or `data` is too short.
     pub fn check(&self) -> Result<()> {
         let (width, height) = (self.width as usize, self.height as usize);
         let invalid = |why: String| {
-            let message = format!("frame of {width}x{height}, {:?}: {why}", self.format);
-            Err(Error::new(ErrorKind::InvalidArgument, message))
+            Err(Error::invalid_argument(format!("frame of {width}x{height}, {:?}: {why}", self.format)))
         };
         if width == 0 || height == 0 {
             return invalid("expected at least one pixel".into());
@@ -196,6 +196,7 @@ impl std::fmt::Debug for FrameView<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ocelli_error::ErrorKind;
 
     /// Two pixels a row and two rows, with padding.
     #[test]

@@ -14,7 +14,7 @@ use std::path::Path;
 
 use ::image::{DynamicImage, RgbImage};
 
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 
 /// Extensions of the formats that [`Image::open`] reads.
 const EXTENSIONS: [&str; 18] = [
@@ -99,9 +99,10 @@ impl Image {
     /// use); floats are clipped to 0..1. Colour profiles are ignored.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`] if the file cannot be read, [`ErrorKind::InvalidArgument`] for a folder,
-    /// [`ErrorKind::InvalidData`] if the file is empty, not an image, corrupt, truncated, or larger than
-    /// [`MAX_FILE_BYTES`], [`MAX_SIDE`] or [`MAX_PIXELS`]. Each names the file.
+    /// [`ErrorKind::Io`](ocelli_error::ErrorKind::Io) if the file cannot be read,
+    /// [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) for a folder,
+    /// [`ErrorKind::InvalidData`](ocelli_error::ErrorKind::InvalidData) if the file is empty, not an image, corrupt,
+    /// truncated, or larger than [`MAX_FILE_BYTES`], [`MAX_SIDE`] or [`MAX_PIXELS`]. Each names the file.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         decode::open(path.as_ref())
     }
@@ -118,7 +119,7 @@ impl Image {
     /// than 64 MiB, whatever the file holds; `name` stands for it in errors.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidData`] if the content is no image, or its header is corrupt.
+    /// [`ErrorKind::InvalidData`](ocelli_error::ErrorKind::InvalidData) if the content is no image, or its header is corrupt.
     pub fn declared_size(bytes: &[u8], name: &str) -> Result<(u32, u32)> {
         decode::size_of(bytes, name)
     }
@@ -126,12 +127,13 @@ impl Image {
     /// Takes raw pixels: `data` is [height, width, rgb] without padding.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if a side is zero or `data` does not have `3 * width * height` bytes.
+    /// [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if a side is zero or `data` does not have `3
+    /// * width * height` bytes.
     pub fn from_rgb8(width: u32, height: u32, data: Vec<u8>) -> Result<Self> {
         let expected = rgb8_len(width, height)?;
         if data.len() != expected {
             let message = format!("image of {width}x{height}: expected {expected} bytes, got {}", data.len());
-            return Err(Error::new(ErrorKind::InvalidArgument, message));
+            return Err(Error::invalid_argument(message));
         }
         Ok(Self { width, height, data })
     }
@@ -155,7 +157,8 @@ impl Image {
     /// reused image allocates only if it grows.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if a side is zero; the image is not changed then.
+    /// [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if a side is zero; the image is not changed
+    /// then.
     pub fn reset_rgb8(&mut self, width: u32, height: u32) -> Result<&mut [u8]> {
         let length = rgb8_len(width, height)?;
         self.data.resize(length, 0);
@@ -241,7 +244,7 @@ impl<'a> ImageView<'a> {
     /// Borrows pixels without padding: `data` is [height, width, rgb].
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if a side is zero or `data` is too short.
+    /// [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if a side is zero or `data` is too short.
     pub fn new(width: u32, height: u32, data: &'a [u8]) -> Result<Self> {
         Self::with_stride(width, height, rgb8_len(width, 1)?, data)
     }
@@ -249,20 +252,21 @@ impl<'a> ImageView<'a> {
     /// Borrows pixels whose rows start `stride_bytes` apart; the last row needs no padding.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if a side is zero, a row exceeds the stride, or `data` is too short.
+    /// [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if a side is zero, a row exceeds the stride,
+    /// or `data` is too short.
     pub fn with_stride(width: u32, height: u32, stride_bytes: usize, data: &'a [u8]) -> Result<Self> {
         rgb8_len(width, height)?;
         let row = width as usize * 3;
         if stride_bytes < row {
             let message =
                 format!("image of {width}x{height}: expected a stride of at least {row}, got {stride_bytes}");
-            return Err(Error::new(ErrorKind::InvalidArgument, message));
+            return Err(Error::invalid_argument(message));
         }
         let expected = stride_bytes.checked_mul(height as usize - 1).and_then(|len| len.checked_add(row));
         if expected.is_none_or(|expected| data.len() < expected) {
             let message =
                 format!("image of {width}x{height}, stride {stride_bytes}: {} bytes are too few", data.len());
-            return Err(Error::new(ErrorKind::InvalidArgument, message));
+            return Err(Error::invalid_argument(message));
         }
         Ok(Self { width, height, stride: stride_bytes, data })
     }
@@ -326,17 +330,18 @@ impl std::fmt::Debug for ImageView<'_> {
 fn rgb8_len(width: u32, height: u32) -> Result<usize> {
     if width == 0 || height == 0 {
         let message = format!("image of {width}x{height}: expected at least one pixel");
-        return Err(Error::new(ErrorKind::InvalidArgument, message));
+        return Err(Error::invalid_argument(message));
     }
     (width as usize).checked_mul(3).and_then(|row| row.checked_mul(height as usize)).ok_or_else(|| {
         let message = format!("image of {width}x{height}: more bytes than this machine can address");
-        Error::new(ErrorKind::InvalidArgument, message)
+        Error::invalid_argument(message)
     })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ocelli_error::ErrorKind;
 
     #[test]
     fn sizes_of_raw_pixels_are_checked() {

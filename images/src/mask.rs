@@ -71,7 +71,7 @@ impl Mask {
         if bitmap.len() != pixels as usize {
             let message =
                 format!("mask bitmap, {width}×{height}: expected {pixels} bytes, got {}", bitmap.len());
-            return Err(Error::new(ErrorKind::InvalidArgument, message));
+            return Err(Error::invalid_argument(message));
         }
         // The runs follow the columns and the bitmap the rows: a block of columns reads each cache line once instead of
         // once for each of its pixels.
@@ -103,8 +103,7 @@ impl Mask {
         match codec::rle_from_string(&counts, height, width) {
             Ok(_) => Ok(Self { width, height, counts }),
             Err(error) => {
-                let message = format!("mask counts, {width}×{height}: {error}");
-                Err(Error::new(ErrorKind::InvalidData, message).with_source(error))
+                Err(Error::invalid_data(format!("mask counts, {width}×{height}: {error}")).with_source(error))
             }
         }
     }
@@ -123,8 +122,7 @@ impl Mask {
     pub fn from_run_lengths(runs: &[u32], width: u32, height: u32) -> Result<Self> {
         check_size(width, height)?;
         codec::check_counts(runs, height, width).map_err(|error| {
-            let message = format!("mask run lengths, {width}×{height}: {error}");
-            Error::new(ErrorKind::InvalidData, message).with_source(error)
+            Error::invalid_data(format!("mask run lengths, {width}×{height}: {error}")).with_source(error)
         })?;
         let rle = Rle { h: height, w: width, counts: runs.to_vec() };
         Ok(Self { width, height, counts: codec::rle_to_string(&rle) })
@@ -200,11 +198,10 @@ impl Mask {
         let pixels = check_size(width, height)?;
         let fits = |at: u32, length: u32, all: u32| at.checked_add(length).is_some_and(|end| end <= all);
         if !fits(at.0, self.width, width) || !fits(at.1, self.height, height) {
-            let message = format!(
+            return Err(Error::invalid_argument(format!(
                 "mask of {}×{} at {},{}: it is outside the picture of {width}×{height} pixels",
                 self.width, self.height, at.0, at.1
-            );
-            return Err(Error::new(ErrorKind::InvalidArgument, message));
+            )));
         }
         let (mut runs, mut end) = (RunBuilder::default(), 0);
         for span in self.spans() {
@@ -285,7 +282,7 @@ fn check_size(width: u32, height: u32) -> Result<u32> {
         Some(pixels) if pixels > 0 => Ok(pixels),
         _ => {
             let message = format!("mask size, {width}×{height}: expected 1 to {} pixels", u32::MAX);
-            Err(Error::new(ErrorKind::InvalidArgument, message))
+            Err(Error::invalid_argument(message))
         }
     }
 }

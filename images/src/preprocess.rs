@@ -18,7 +18,7 @@ mod kernel;
 mod weights;
 
 use crate::frame_view::{FrameView, PixelFormat, nv12};
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 pub use ocelli_resize::Rounding;
 use ocelli_resize::{Resize, U8x3};
 
@@ -53,7 +53,7 @@ impl PreprocessConfig {
         } else {
             return Ok(());
         };
-        Err(Error::new(ErrorKind::InvalidArgument, message))
+        Err(Error::invalid_argument(message))
     }
 }
 
@@ -72,8 +72,8 @@ impl Preprocessor {
     /// Creates the tables and buffers.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if `imgsz` is not 1 to 16384, a mean is not finite, or a standard deviation is not
-    /// positive.
+    /// [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if `imgsz` is not 1 to 16384, a mean is not
+    /// finite, or a standard deviation is not positive.
     pub fn new(config: PreprocessConfig) -> Result<Self> {
         config.validate()?;
         let PreprocessConfig { imgsz, mean, std, rounding } = config;
@@ -112,8 +112,8 @@ impl Preprocessor {
     /// Resizes and normalises one image into `out`, [3, S, S].
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if the length of `out` is not [`output_len`](Self::output_len), or the image has too
-    /// few bytes.
+    /// [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if the length of `out` is not
+    /// [`output_len`](Self::output_len), or the image has too few bytes.
     pub fn run_into<'a>(&mut self, image: impl Into<FrameView<'a>>, out: &mut [f32]) -> Result<()> {
         let image = image.into();
         image.check()?;
@@ -121,7 +121,7 @@ impl Preprocessor {
             let (side, found) = (self.config.imgsz, out.len());
             let message =
                 format!("preprocessing: expected an output of [3, {side}, {side}], got {found} values");
-            return Err(Error::new(ErrorKind::InvalidArgument, message));
+            return Err(Error::invalid_argument(message));
         }
         let Self { config, resize, levels, packed, full_size_nv12 } = self;
         let FrameView { data, width, height, stride, format, .. } = image;
@@ -191,6 +191,7 @@ const MAX_IMGSZ: usize = 16_384;
 mod tests {
     use super::*;
     use crate::image::ImageView;
+    use ocelli_error::ErrorKind;
 
     #[test]
     fn invalid_configurations_are_rejected() {

@@ -21,18 +21,6 @@ const MAX_METADATA_BYTES: usize = 32 << 20;
 /// [`MAX_SIDE`](crate::image::MAX_SIDE) pixels.
 pub const MAX_TILED_PIXELS: u64 = u32::MAX as u64;
 
-/// The rows of a picture from the top.
-pub trait Rows {
-    /// Width and height in pixels.
-    fn size(&self) -> (u32, u32);
-
-    /// Starts with the first row again.
-    fn restart(&mut self) -> ocelli_error::Result<()>;
-
-    /// Appends the next rows to `rows`, [row, width, rgb]: at least one, of which some may be below the picture's last row.
-    fn append_to(&mut self, rows: &mut Vec<u8>) -> ocelli_error::Result<()>;
-}
-
 /// Why a file cannot be read in rows.
 pub enum Refused {
     /// It has to be decoded at once.
@@ -126,13 +114,13 @@ impl PngRows {
     }
 }
 
-/// The rows of a file, without its name.
+/// The rows of a file from the top.
 pub trait FileRows {
     /// Width and height in pixels.
     fn size(&self) -> (u32, u32);
-    /// As [`Rows::restart`].
+    /// Starts with the first row again.
     fn restart(&mut self) -> Result<(), Refused>;
-    /// As [`Rows::append_to`].
+    /// Appends the next rows to `rows`, [row, width, rgb]: at least one, of which some may be below the picture's last row.
     fn append_to(&mut self, rows: &mut Vec<u8>) -> Result<(), Refused>;
 }
 
@@ -519,17 +507,21 @@ pub struct NamedRows<R> {
     pub name: String,
 }
 
-impl<R: FileRows> Rows for NamedRows<R> {
-    fn size(&self) -> (u32, u32) {
-        self.rows.size()
-    }
-
-    fn restart(&mut self) -> ocelli_error::Result<()> {
+impl<R: FileRows> NamedRows<R> {
+    /// As [`FileRows::restart`].
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn restart(&mut self) -> ocelli_error::Result<()> {
         let Self { rows, name } = self;
         crate::image::guarded(name, || rows.restart().map_err(|refused| refused.about(name)))
     }
 
-    fn append_to(&mut self, to: &mut Vec<u8>) -> ocelli_error::Result<()> {
+    /// As [`FileRows::append_to`].
+    ///
+    /// # Errors
+    /// If the file cannot be read or is corrupt.
+    pub fn append_to(&mut self, to: &mut Vec<u8>) -> ocelli_error::Result<()> {
         let Self { rows, name } = self;
         crate::image::guarded(name, || rows.append_to(to).map_err(|refused| refused.about(name)))
     }

@@ -182,7 +182,7 @@ impl Backbone {
         features.size = size;
         features.clicks.take();
         let official = self.model.manifest().prompting == Prompting::Official;
-        let device = self.engines.last().and_then(Engine::device);
+        let device = self.engines.last().and_then(|engine| engine.device());
         features.tensors.iter_mut().for_each(|tensor| move_to(tensor, device.as_ref()));
         let hidden = &mut features.hidden;
         let [fine, middle, coarse, image_prompt] = &mut features.tensors;

@@ -5,7 +5,7 @@ use crate::frame_view::FrameView;
 use crate::image::{Image, ImageView};
 use ocelli_error::{Error, ErrorKind, Result};
 use ocelli_images::image::no_memory;
-use ocelli_images::rows::Rows;
+use ocelli_images::rows::{FileRows, NamedRows};
 use ocelli_resize::Scaler;
 
 /// Rows that are reduced at once.
@@ -13,7 +13,7 @@ const ROWS_AT_ONCE: usize = 64;
 
 /// The rows that the last region needed, and what was read with them.
 pub(super) struct Band<R> {
-    rows: R,
+    rows: NamedRows<R>,
     /// The row with which the band starts.
     first: u32,
     /// [row, width, rgb]
@@ -22,14 +22,14 @@ pub(super) struct Band<R> {
     reduced: Option<(u32, Image)>,
 }
 
-impl<R: Rows> Band<R> {
+impl<R: FileRows> Band<R> {
     /// A band of a picture whose rows were not read yet.
-    pub(super) fn new(rows: R) -> Self {
+    pub(super) fn new(rows: NamedRows<R>) -> Self {
         Self { rows, first: 0, data: Vec::new(), reduced: None }
     }
 
     fn row_bytes(&self) -> usize {
-        self.rows.size().0 as usize * 3
+        self.rows.rows.size().0 as usize * 3
     }
 
     /// The row after the last in the band.
@@ -52,7 +52,7 @@ impl<R: Rows> Band<R> {
     }
 
     fn reduce(&mut self, side: u32) -> Result<Image> {
-        let (width, height) = self.rows.size();
+        let (width, height) = self.rows.rows.size();
         let (row, mut scaler) = (self.row_bytes(), Scaler::default());
         let mut pixels = Vec::new();
         let bytes = side as usize * height as usize * 3;
@@ -78,9 +78,9 @@ impl<R: Rows> Band<R> {
     }
 }
 
-impl<R: Rows> Regions for Band<R> {
+impl<R: FileRows> Regions for Band<R> {
     fn size(&self) -> (u32, u32) {
-        self.rows.size()
+        self.rows.rows.size()
     }
 
     fn region(&mut self, region: Region) -> Result<FrameView<'_>> {

@@ -22,8 +22,8 @@ pub use ocelli_images::rows::MAX_TILED_PIXELS;
 pub struct PictureFile(Source);
 
 enum Source {
-    Png(Box<Band<NamedRows<PngRows>>>),
-    Tiff(Box<Band<NamedRows<TiffRows<File>>>>),
+    Png(Box<Band<PngRows>>),
+    Tiff(Box<Band<TiffRows<File>>>),
     Whole(Image),
 }
 
@@ -66,7 +66,7 @@ fn in_rows<R: FileRows>(
     open: fn(&File) -> Result<R, Refused>,
     file: &File,
     name: &str,
-) -> Result<Box<Band<NamedRows<R>>>, Option<Error>> {
+) -> Result<Box<Band<R>>, Option<Error>> {
     let opened = guarded(name, || match open(file) {
         Ok(rows) => Ok(Some(rows)),
         Err(Refused::NotInRows) => Ok(None),

@@ -282,7 +282,7 @@ MASKLETS = [
           "!memories.contains(frame) && !pointers.contains(frame)", "*frame == usize::MAX",
           "memory_is_bounded_by_the_number_of_objects"),
     Fault("removed objects leave the buffer shown", "tracking/src/masklets/session.rs",
-          "let output = output.without(self.tracks.identities.removed());",
+          "let output = output.without(&self.tracks.identities.removed);",
           "let output = output.without(&BTreeSet::new());",
           "removed_objects_are_not_shown_any_more"),
     Fault("objects that the user removes stay in the buffer", "tracking/src/masklets/session.rs",

@@ -41,7 +41,7 @@ impl Assignment {
     /// Matches rows with columns, each at most once and only in pairs of `overlaps`, with the maximal sum of overlaps.
     /// The result is deterministic.
     pub(crate) fn solve(&mut self, overlaps: &Overlaps) {
-        let (rows, columns) = (overlaps.row_count(), overlaps.column_count());
+        let (rows, columns) = (overlaps.row_count(), overlaps.column_count);
         refill(&mut self.column_of, rows, NONE);
         refill(&mut self.row_of, columns, NONE);
         refill(&mut self.row_price, rows, ALONE);

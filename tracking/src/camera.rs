@@ -1,6 +1,6 @@
 //! The motion of a camera.
 
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 
 /// The motion of the picture from one frame to the next because the camera moved: a map of points that keeps lines straight.
 ///
@@ -18,7 +18,8 @@ impl CameraMotion {
     /// points in the unit of the boxes.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if a number is not finite, or the map mirrors the picture or makes it flat.
+    /// [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if a number is not finite, or the map mirrors
+    /// the picture or makes it flat.
     pub fn new(matrix: [[f64; 3]; 2]) -> Result<Self> {
         let motion = Self { matrix };
         let area = motion.matrix[0][0] * motion.matrix[1][1] - motion.matrix[0][1] * motion.matrix[1][0];
@@ -27,7 +28,7 @@ impl CameraMotion {
         }
         let message =
             format!("camera motion {matrix:?}: expected finite numbers that do not mirror the picture");
-        Err(Error::new(ErrorKind::InvalidArgument, message))
+        Err(Error::invalid_argument(message))
     }
 
     /// A shift by `[x, y]`, which has to be finite, of a picture that is not turned and not scaled.

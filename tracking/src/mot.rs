@@ -48,6 +48,8 @@ pub fn read_mot(name: &str, mut reader: impl BufRead) -> Result<Vec<MotBox>> {
     let mut line = Vec::new();
     for number in 1.. {
         line.clear();
+        let invalid =
+            |why: String| Error::invalid_data(format!("cannot read boxes, {name}, line {number}: {why}"));
         // One byte above the limit reveals a line without an end.
         let mut limited = reader.by_ref().take(MAX_LINE_BYTES + 1);
         let read = limited.read_until(b'\n', &mut line).map_err(|error| {
@@ -58,23 +60,14 @@ pub fn read_mot(name: &str, mut reader: impl BufRead) -> Result<Vec<MotBox>> {
             break;
         }
         if line.len() as u64 > MAX_LINE_BYTES {
-            let message = format!(
-                "cannot read boxes, {name}, line {number}: it is longer than {} MiB; is this a MOTChallenge file?",
-                MAX_LINE_BYTES >> 20
-            );
-            return Err(Error::new(ErrorKind::InvalidData, message));
+            let most = MAX_LINE_BYTES >> 20;
+            return Err(invalid(format!("it is longer than {most} MiB; is this a MOTChallenge file?")));
         }
         let parsed = std::str::from_utf8(&line)
             .map_err(|_| "the line is not UTF-8 text; is this a MOTChallenge file?".to_owned())
             .map(|text| text.trim_start_matches('\u{feff}').trim())
             .and_then(|text| if text.is_empty() { Ok(None) } else { parse_line(text).map(Some) });
-        match parsed {
-            Ok(found) => boxes.extend(found),
-            Err(why) => {
-                let message = format!("cannot read boxes, {name}, line {number}: {why}");
-                return Err(Error::new(ErrorKind::InvalidData, message));
-            }
-        }
+        boxes.extend(parsed.map_err(invalid)?);
     }
     boxes.sort_by_key(|found| found.frame);
     Ok(boxes)
@@ -163,7 +156,7 @@ impl<W: Write> MotWriter<W> {
     pub fn write(&mut self, frame: u32, tracks: &[Track]) -> Result<()> {
         if frame == 0 {
             let message = format!("cannot write tracks, {}: frame 0; expected a frame from 1", self.name);
-            return Err(Error::new(ErrorKind::InvalidArgument, message));
+            return Err(Error::invalid_argument(message));
         }
         self.lines.clear();
         for Track { id, bbox, score, class_id, .. } in tracks {
@@ -189,8 +182,7 @@ impl<W: Write> MotWriter<W> {
     }
 
     fn failed(&self, error: std::io::Error) -> Error {
-        let message = format!("cannot write tracks, {}: {error}", self.name);
-        Error::new(ErrorKind::Io, message).with_source(error)
+        Error::new(ErrorKind::Io, format!("cannot write tracks, {}: {error}", self.name)).with_source(error)
     }
 }
 

@@ -11,7 +11,7 @@ pub(crate) struct Overlaps {
     starts: Vec<usize>,
     pairs: Vec<Pair>,
     by_left: Vec<(f32, u32)>,
-    column_count: usize,
+    pub(crate) column_count: usize,
 }
 
 /// A column that overlaps a row.
@@ -90,10 +90,6 @@ impl Overlaps {
 
     pub(crate) fn row_count(&self) -> usize {
         self.starts.len().saturating_sub(1)
-    }
-
-    pub(crate) fn column_count(&self) -> usize {
-        self.column_count
     }
 
     /// The columns that `row` overlaps.

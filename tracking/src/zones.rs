@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::{BoundingBox, Track, TrackState};
 pub use geometry::is_inside;
 use geometry::{distance_to_edges, side_of, where_on_line};
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 
 /// A line between two points; tracks that cross it are counted in each direction.
 #[derive(Clone, Debug, PartialEq)]
@@ -175,10 +175,10 @@ impl ZoneCounter {
     /// A counter of these lines and zones.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] for a line without length, a zone with fewer than three corners or without area, a
-    /// coordinate that is not finite, or a negative margin.
+    /// [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) for a line without length, a zone with fewer
+    /// than three corners or without area, a coordinate that is not finite, or a negative margin.
     pub fn new(lines: Vec<CountingLine>, zones: Vec<Zone>, options: ZoneOptions) -> Result<Self> {
-        let invalid = |message: String| Err(Error::new(ErrorKind::InvalidArgument, message));
+        let invalid = |message: String| Err(Error::invalid_argument(message));
         let is_finite = |points: &[[f32; 2]]| points.as_flattened().iter().all(|value| value.is_finite());
         for CountingLine { name, from, to } in &lines {
             if from == to || !is_finite(&[*from, *to]) {
@@ -239,21 +239,14 @@ impl ZoneCounter {
             }
         }
         let patience = self.options.patience;
-        let gone: Vec<u64> = self
-            .tracks
-            .iter()
-            .filter(|(_, seen)| time.saturating_sub(seen.kept) > patience)
-            .map(|(id, _)| *id)
-            .collect();
-        gone.into_iter().for_each(|id| self.forget(id));
+        self.forget(|seen| time.saturating_sub(seen.kept) > patience);
         &self.events
     }
 
     /// Ends the visits of all tracks, at the end of the stream.
     pub fn finish(&mut self) -> &[ZoneEvent] {
         self.events.clear();
-        let ids: Vec<u64> = self.tracks.keys().copied().collect();
-        ids.into_iter().for_each(|id| self.forget(id));
+        self.forget(|_| true);
         &self.events
     }
 
@@ -321,15 +314,17 @@ impl ZoneCounter {
         }
     }
 
-    /// Ends the visits of a track that is not seen any more.
-    fn forget(&mut self, id: u64) {
-        let Some(Seen { class_id, last, zones, .. }) = self.tracks.remove(&id) else { return };
-        for (number, entered) in zones.into_iter().enumerate() {
-            let Some(entered) = entered else { continue };
-            let dwell = last.saturating_sub(entered);
-            self.zone_counts[number].entry(class_id).or_default().leave(dwell);
-            let kind = ZoneEventKind::Left(number, dwell);
-            self.events.push(ZoneEvent { kind, time: last, track: id, class_id });
+    /// Ends the visits of the tracks that are not seen any more.
+    fn forget(&mut self, is_gone: impl Fn(&Seen) -> bool) {
+        for (track, seen) in self.tracks.extract_if(.., |_, seen| is_gone(seen)) {
+            let Seen { class_id, last, zones, .. } = seen;
+            for (number, entered) in zones.into_iter().enumerate() {
+                let Some(entered) = entered else { continue };
+                let dwell = last.saturating_sub(entered);
+                self.zone_counts[number].entry(class_id).or_default().leave(dwell);
+                let kind = ZoneEventKind::Left(number, dwell);
+                self.events.push(ZoneEvent { kind, time: last, track, class_id });
+            }
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use ocelli::engines::{Engine, Tensor};
+use ocelli::engines::Tensor;
 use ocelli::export::contract::{Manifest, Prompting, file, tensor};
 use ocelli::preprocess::{PreprocessConfig, Preprocessor};
 use ocelli::tokenizer::{Tokenizer, TokenizerConfig};

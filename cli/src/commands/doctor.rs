@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use ocelli::engines::library::{Candidate, Finding, Place};
-use ocelli::engines::onnxruntime::{OnnxRuntime, default_threads};
+use ocelli::engines::onnxruntime::{self, OnnxRuntime, default_threads};
 use ocelli::{
     Detector, EngineKind, Image, Prompts,
     cache::cache_folder,
@@ -47,7 +47,7 @@ pub fn run(args: &DoctorArgs) -> anyhow::Result<()> {
         let onnxruntime = args.onnxruntime.clone();
         EngineFactory::start(&EngineOptions { kind, onnxruntime, ..EngineOptions::default() })
     };
-    let is_installed = OnnxRuntime::find(args.onnxruntime.as_deref()).is_some();
+    let is_installed = onnxruntime::LIBRARY.find(args.onnxruntime.as_deref()).is_some();
     let embedded = start(EngineKind::Embedded)?;
     let engine = is_installed.then(|| start(EngineKind::Cpu)).transpose();
     let providers = match &engine {
@@ -86,7 +86,7 @@ pub fn run(args: &DoctorArgs) -> anyhow::Result<()> {
         }
         webgpu::write_engine(out, args.webgpu.as_deref())?;
         writeln!(out, "\nONNX Runtime")?;
-        write_places(out, &OnnxRuntime::candidates(args.onnxruntime.as_deref()))?;
+        write_places(out, &onnxruntime::LIBRARY.candidates(args.onnxruntime.as_deref()))?;
         webgpu::write_library(out, args.webgpu.as_deref())?;
         openvino::write_library(out, args.openvino.as_deref())?;
         nvidia::write(out, args.tensorrt.as_deref())?;

@@ -4,8 +4,7 @@ use super::context::{Context, Mark, Usage};
 use super::driver::failed;
 use crate::tensor::DeviceSlice;
 use cudarc::driver::{DriverError, result};
-use ocelli_error::{Error, ErrorKind, Result};
-use std::fmt;
+use ocelli_error::{Error, Result};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -18,7 +17,7 @@ const ALIGNMENT: usize = 256;
 /// Memory is allocated and freed in stream order: dropping a buffer returns at once, and the driver reuses its memory
 /// after the last enqueued use.
 pub struct CudaBuffer {
-    context: Arc<Context>,
+    pub(super) context: Arc<Context>,
     address: u64,
     bytes: usize,
     usage: Mutex<Usage>,
@@ -73,7 +72,7 @@ impl CudaBuffer {
     /// Waits until the last enqueued write has finished.
     ///
     /// # Errors
-    /// [`ErrorKind::Execution`] if it failed.
+    /// [`ErrorKind::Execution`](ocelli_error::ErrorKind::Execution) if it failed.
     pub(crate) fn wait(&self) -> Result<()> {
         // Cloned, because the lock must not be held while waiting.
         let event = self.usage().last_write().cloned();
@@ -83,17 +82,13 @@ impl CudaBuffer {
     /// Waits until every enqueued read and write has finished, so that the memory can be written outside this order.
     ///
     /// # Errors
-    /// [`ErrorKind::Execution`] if one of them failed.
+    /// [`ErrorKind::Execution`](ocelli_error::ErrorKind::Execution) if one of them failed.
     pub(crate) fn wait_idle(&self) -> Result<()> {
         let marks: Vec<Mark> = self.usage().marks().cloned().collect();
         marks
             .iter()
             .try_for_each(|mark| mark.event.synchronize())
             .map_err(|error| failed(&self.context.name, error))
-    }
-
-    pub(super) fn context(&self) -> &Arc<Context> {
-        &self.context
     }
 
     pub(super) fn usage(&self) -> MutexGuard<'_, Usage> {
@@ -104,7 +99,7 @@ impl CudaBuffer {
     pub(super) fn range(&self, offset: usize, bytes: usize) -> Result<u64> {
         if offset.checked_add(bytes).is_none_or(|end| end > self.bytes) {
             let message = format!("{self:?}: {bytes} bytes at offset {offset} are out of bounds");
-            return Err(Error::new(ErrorKind::InvalidArgument, message));
+            return Err(Error::invalid_argument(message));
         }
         Ok(self.address + offset as u64)
     }
@@ -133,8 +128,4 @@ impl Drop for CudaBuffer {
     }
 }
 
-impl fmt::Debug for CudaBuffer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "CudaBuffer of {} bytes on {}", self.bytes, self.context.name)
-    }
-}
+debug_as!(CudaBuffer, it => "CudaBuffer of {} bytes on {}", it.bytes, it.context.name);

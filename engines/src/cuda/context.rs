@@ -4,7 +4,6 @@ use super::staging::StagingPool;
 use super::usage;
 use cudarc::driver::{CudaContext, CudaEvent, CudaStream, DriverError, result, sys};
 use ocelli_error::Result;
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -55,11 +54,7 @@ impl Context {
     }
 }
 
-impl fmt::Debug for Context {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.name)
-    }
-}
+debug_as!(Context, it => "{}", it.name);
 
 /// Numbers streams for the life of the process; the driver's handles are reused.
 pub(super) fn next_stream_number() -> u64 {

@@ -9,7 +9,6 @@ use cudarc::driver::CudaContext;
 #[cfg(doc)]
 use ocelli_error::ErrorKind;
 use ocelli_error::Result;
-use std::fmt;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -146,11 +145,7 @@ impl CudaDevice {
     }
 }
 
-impl fmt::Debug for CudaDevice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "CudaDevice({})", self.name())
-    }
-}
+debug_as!(CudaDevice, it => "CudaDevice({})", it.name());
 
 impl CudaStream {
     /// Creates a stream on a device.

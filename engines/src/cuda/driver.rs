@@ -4,7 +4,7 @@
 //! succeeded.
 
 use cudarc::driver::{DriverError, result, sys};
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 use std::ffi::CStr;
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
@@ -60,12 +60,12 @@ pub(super) fn display_version(version: i32) -> String {
 }
 
 pub(super) fn unavailable(why: impl fmt::Display) -> Error {
-    Error::new(ErrorKind::Unavailable, format!("cannot use an NVIDIA GPU: {why}"))
+    Error::unavailable(format!("cannot use an NVIDIA GPU: {why}"))
 }
 
 /// An error of the driver; `what` says what failed, and on which device.
 pub(super) fn failed(what: impl fmt::Display, error: DriverError) -> Error {
-    Error::new(ErrorKind::Execution, format!("{what}: {}", reason(error))).with_source(error)
+    Error::execution(format!("{what}: {}", reason(error))).with_source(error)
 }
 
 /// `out of memory (CUDA_ERROR_OUT_OF_MEMORY)`

@@ -8,7 +8,7 @@ use super::stream::{CudaStream, StreamPriority};
 use crate::tensor::Tensor;
 use cudarc::driver::{CudaModule, DeviceRepr, LaunchConfig, PushKernelArg};
 use cudarc::nvrtc::Ptx;
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 use std::fmt;
 use std::sync::Arc;
 
@@ -47,8 +47,9 @@ impl CudaKernels {
     /// Compiles a source with [`Nvrtc`], which takes about a second, and loads it. Errors call the source `name`.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`] if there is no NVRTC for this GPU, with the remedy; [`ErrorKind::InvalidData`] if the
-    /// source does not compile, or the driver refuses the result.
+    /// [`ErrorKind::Unavailable`](ocelli_error::ErrorKind::Unavailable) if there is no NVRTC for this GPU, with the remedy;
+    /// [`ErrorKind::InvalidData`](ocelli_error::ErrorKind::InvalidData) if the source does not compile, or the driver refuses
+    /// the result.
     pub fn compile(device: &Arc<CudaDevice>, name: &str, source: &str) -> Result<Self> {
         let nvrtc = Nvrtc::open()?;
         let compiled = nvrtc.compile(name, source, device.compute_capability())?;
@@ -56,15 +57,14 @@ impl CudaKernels {
             tracing::debug!(log = compiled.log, "the compiler warns about kernels {name}");
         }
         let stream = CudaStream::new(device, StreamPriority::Normal)?;
-        let module = stream.cudarc().context().load_module(Ptx::from_binary(compiled.cubin)).map_err(|error| {
+        let module = stream.stream.context().load_module(Ptx::from_binary(compiled.cubin)).map_err(|error| {
             let ((major, minor), driver) = (nvrtc.version(), device.driver_version());
-            let message = format!(
+            Error::invalid_data(format!(
                 "kernels {name}, {}: {} (compiled by NVRTC {major}.{minor}; the driver supports CUDA {driver} and must be \
                  of the same major version, or newer)",
                 device.name(),
                 reason(error)
-            );
-            Error::new(ErrorKind::InvalidData, message).with_source(error)
+            )).with_source(error)
         })?;
         Ok(Self { name: name.to_owned(), device: Arc::clone(device), stream, module })
     }
@@ -72,8 +72,9 @@ impl CudaKernels {
     /// Enqueues a kernel with this grid of blocks of threads; `arguments` are the fields of its structure, in order.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if there is no such kernel, or a tensor is empty or not on this GPU;
-    /// [`ErrorKind::Execution`] if the driver fails. An error on the device is reported when a tensor is waited for.
+    /// [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if there is no such kernel, or a tensor is
+    /// empty or not on this GPU; [`ErrorKind::Execution`](ocelli_error::ErrorKind::Execution) if the driver fails. An error
+    /// on the device is reported when a tensor is waited for.
     pub fn launch(
         &self,
         kernel: &str,
@@ -82,9 +83,8 @@ impl CudaKernels {
         arguments: &[KernelArgument<'_>],
     ) -> Result<()> {
         let name = &self.name;
-        let invalid = |why: &dyn fmt::Display| {
-            Error::new(ErrorKind::InvalidArgument, format!("kernels {name}, `{kernel}`: {why}"))
-        };
+        let invalid =
+            |why: &dyn fmt::Display| Error::invalid_argument(format!("kernels {name}, `{kernel}`: {why}"));
         let function = self.module.load_function(kernel).map_err(|error| invalid(&reason(error)))?;
         let (mut reads, mut writes, mut fields) = (Vec::new(), Vec::new(), Vec::new());
         for (index, argument) in arguments.iter().enumerate() {
@@ -119,7 +119,7 @@ impl CudaKernels {
         let [grid_dim, block_dim] = [blocks, threads].map(|[x, y, z]| (x, y, z));
         let config = LaunchConfig { grid_dim, block_dim, shared_mem_bytes: 0 };
         self.stream.enqueue(reads.into_iter(), writes.into_iter(), |_| {
-            let mut launch = self.stream.cudarc().launch_builder(&function);
+            let mut launch = self.stream.stream.launch_builder(&function);
             // SAFETY: the kernel has one parameter, of at most as many bytes as `Parameter`. `enqueue` checks that the
             // buffers are on this device and orders their uses. That the kernel stays within them is up to its source.
             let launched = unsafe { launch.arg(&parameter).launch(config) };
@@ -148,11 +148,7 @@ impl Drop for CudaKernels {
     }
 }
 
-impl fmt::Debug for CudaKernels {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "CudaKernels {} on {}", self.name, self.device.name())
-    }
-}
+debug_as!(CudaKernels, it => "CudaKernels {} on {}", it.name, it.device.name());
 
 #[cfg(test)]
 mod tests {

@@ -6,7 +6,7 @@
 use crate::library::{newest, open};
 use cudarc::nvrtc::{result, sys};
 use libloading::Library;
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -37,7 +37,8 @@ impl Nvrtc {
     /// or without it the library that the operating system's loader finds.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`] if it is missing or cannot be used; the message says what to do.
+    /// [`ErrorKind::Unavailable`](ocelli_error::ErrorKind::Unavailable) if it is missing or cannot be used; the message says
+    /// what to do.
     pub fn open() -> Result<Self> {
         static OPENED: Mutex<Option<Nvrtc>> = Mutex::new(None);
         let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -50,8 +51,7 @@ impl Nvrtc {
         }
         let (mut major, mut minor) = (0, 0);
         // SAFETY: the function writes two `int`s.
-        let outcome = unsafe { sys::nvrtcVersion(&raw mut major, &raw mut minor) };
-        outcome.result().map_err(|error| unusable("nvrtcVersion", error))?;
+        called("nvrtcVersion", unsafe { sys::nvrtcVersion(&raw mut major, &raw mut minor) })?;
         let nvrtc = Self { version: (major.unsigned_abs(), minor.unsigned_abs()) };
         // Older versions lack functions, for which cudarc would panic.
         if nvrtc.version < (12, 0) {
@@ -69,37 +69,34 @@ impl Nvrtc {
     /// The compute capabilities that it compiles for, as `10 · major + minor`, in ascending order.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`] if the library fails.
+    /// [`ErrorKind::Unavailable`](ocelli_error::ErrorKind::Unavailable) if the library fails.
     pub fn architectures(&self) -> Result<Vec<u32>> {
         let mut count = 0;
         // SAFETY: the function writes one `int`.
-        let outcome = unsafe { sys::nvrtcGetNumSupportedArchs(&raw mut count) };
-        outcome.result().map_err(|error| unusable("nvrtcGetNumSupportedArchs", error))?;
+        called("nvrtcGetNumSupportedArchs", unsafe { sys::nvrtcGetNumSupportedArchs(&raw mut count) })?;
         let mut numbers: Vec<c_int> = vec![0; usize::try_from(count).unwrap_or(0)];
         // SAFETY: there is space for as many numbers as the library has counted.
-        let outcome = unsafe { sys::nvrtcGetSupportedArchs(numbers.as_mut_ptr()) };
-        outcome.result().map_err(|error| unusable("nvrtcGetSupportedArchs", error))?;
+        called("nvrtcGetSupportedArchs", unsafe { sys::nvrtcGetSupportedArchs(numbers.as_mut_ptr()) })?;
         Ok(numbers.into_iter().map(c_int::unsigned_abs).collect())
     }
 
     /// Compiles CUDA C++ for GPUs of one compute capability. Errors call the source `name`.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`] if this version does not support the GPU; [`ErrorKind::InvalidData`] with the
-    /// compiler's messages if the source is invalid.
+    /// [`ErrorKind::Unavailable`](ocelli_error::ErrorKind::Unavailable) if this version does not support the GPU;
+    /// [`ErrorKind::InvalidData`](ocelli_error::ErrorKind::InvalidData) with the compiler's messages if the source is
+    /// invalid.
     pub fn compile(&self, name: &str, source: &str, (major, minor): (u32, u32)) -> Result<CompiledKernels> {
         if !self.architectures()?.contains(&(10 * major + minor)) {
             let own = format!("NVRTC {}.{}", self.version.0, self.version.1);
-            let message = format!(
+            return Err(Error::unavailable(format!(
                 "kernels {name}: {own} does not support GPUs of compute capability {major}.{minor}; set {VARIABLE} to an \
                  NVRTC that does"
-            );
-            return Err(Error::new(ErrorKind::Unavailable, message));
+            )));
         }
         let text = |text: &str| {
             CString::new(text).map_err(|_| {
-                let message = format!("kernels {name}: the source contains a null character");
-                Error::new(ErrorKind::InvalidData, message)
+                Error::invalid_data(format!("kernels {name}: the source contains a null character"))
             })
         };
         let (source, file) = (text(source)?, text(&format!("{name}.cu"))?);
@@ -117,7 +114,7 @@ impl Nvrtc {
         match outcome {
             Ok(()) => Ok(CompiledKernels { cubin: program.cubin()?, log }),
             Err(error) if error.0 == sys::nvrtcResult::NVRTC_ERROR_COMPILATION => {
-                Err(Error::new(ErrorKind::InvalidData, format!("kernels {name}: {log}")))
+                Err(Error::invalid_data(format!("kernels {name}: {log}")))
             }
             Err(error) => Err(unusable("nvrtcCompileProgram", error)),
         }
@@ -130,12 +127,10 @@ impl Program {
     fn cubin(&self) -> Result<Vec<u8>> {
         let mut size = 0;
         // SAFETY: the program has been compiled, and the function writes one `size_t`.
-        let outcome = unsafe { sys::nvrtcGetCUBINSize(self.0, &raw mut size) };
-        outcome.result().map_err(|error| unusable("nvrtcGetCUBINSize", error))?;
+        called("nvrtcGetCUBINSize", unsafe { sys::nvrtcGetCUBINSize(self.0, &raw mut size) })?;
         let mut cubin = vec![0_u8; size];
         // SAFETY: there is space for as many bytes as the library has counted.
-        let outcome = unsafe { sys::nvrtcGetCUBIN(self.0, cubin.as_mut_ptr().cast()) };
-        outcome.result().map_err(|error| unusable("nvrtcGetCUBIN", error))?;
+        called("nvrtcGetCUBIN", unsafe { sys::nvrtcGetCUBIN(self.0, cubin.as_mut_ptr().cast()) })?;
         Ok(cubin)
     }
 }
@@ -183,21 +178,25 @@ fn find_installed() -> Result<()> {
     if unsafe { sys::is_culib_present() } {
         return Ok(());
     }
-    let message = format!(
+    Err(Error::unavailable(format!(
         "NVRTC, the compiler for kernels on NVIDIA GPUs, not found in the system's library folders: install CUDA 12 or 13, \
          or unpack the Python package nvidia-cuda-nvrtc, and set {VARIABLE} to the folder of its library"
-    );
-    Err(Error::new(ErrorKind::Unavailable, message))
+    )))
+}
+
+/// Fails if the function of this name did.
+fn called(name: &str, outcome: sys::nvrtcResult) -> Result<()> {
+    outcome.result().map_err(|error| unusable(name, error))
 }
 
 fn unusable(what: impl fmt::Display, why: impl fmt::Display) -> Error {
-    let message = format!("cannot use NVRTC, {what}: {why}; correct {VARIABLE} or unset it");
-    Error::new(ErrorKind::Unavailable, message)
+    Error::unavailable(format!("cannot use NVRTC, {what}: {why}; correct {VARIABLE} or unset it"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ocelli_error::ErrorKind;
 
     #[test]
     fn a_library_that_cannot_be_used_is_an_error() {

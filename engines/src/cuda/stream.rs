@@ -5,9 +5,8 @@ use super::context::{Context, Mark, next_stream_number};
 use super::driver::failed;
 use super::staging::{LARGEST_PIECE, Staging};
 use cudarc::driver::{self, CudaEvent, DriverError, result, sys};
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 use std::ffi::c_void;
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -25,7 +24,7 @@ pub enum StreamPriority {
 ///
 /// The order between streams follows from the buffers; see [`enqueue`](Self::enqueue).
 pub struct CudaStream {
-    stream: Arc<driver::CudaStream>,
+    pub(super) stream: Arc<driver::CudaStream>,
     number: u64,
     context: Arc<Context>,
 }
@@ -57,8 +56,9 @@ impl CudaStream {
     /// on this stream only, and what it enqueues may use only these buffers and memory that nothing else uses.
     ///
     /// # Errors
-    /// Those of `work`; [`ErrorKind::InvalidArgument`] if a buffer is on another device, or another thread is enqueueing
-    /// a write of it at the same time; [`ErrorKind::Execution`] if the driver fails.
+    /// Those of `work`; [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if a buffer is on another
+    /// device, or another thread is enqueueing a write of it at the same time;
+    /// [`ErrorKind::Execution`](ocelli_error::ErrorKind::Execution) if the driver fails.
     pub fn enqueue<'b, T>(
         &self,
         reads: impl Iterator<Item = &'b CudaBuffer> + Clone,
@@ -104,7 +104,7 @@ impl CudaStream {
             if usage.being_written {
                 let message =
                     format!("{buffer:?}: two threads are enqueueing a write of it at the same time");
-                return Err(Error::new(ErrorKind::InvalidArgument, message));
+                return Err(Error::invalid_argument(message));
             }
             usage.being_written = true;
             *begun += 1;
@@ -121,11 +121,10 @@ impl CudaStream {
     }
 
     fn check_device(&self, buffer: &CudaBuffer) -> Result<()> {
-        if buffer.context().cuda == self.context.cuda {
+        if buffer.context.cuda == self.context.cuda {
             return Ok(());
         }
-        let message = format!("{buffer:?}: a stream of {} cannot use it", self.context.name);
-        Err(Error::new(ErrorKind::InvalidArgument, message))
+        Err(Error::invalid_argument(format!("{buffer:?}: a stream of {} cannot use it", self.context.name)))
     }
 
     /// Records an event at the end of the stream. If that fails, waits for everything on the stream.
@@ -136,10 +135,6 @@ impl CudaStream {
             }
             self.failed(error)
         })
-    }
-
-    pub(super) fn cudarc(&self) -> &Arc<driver::CudaStream> {
-        &self.stream
     }
 
     fn bind(&self) -> Result<()> {
@@ -153,7 +148,7 @@ impl CudaStream {
     /// Waits until everything enqueued on the stream has finished.
     ///
     /// # Errors
-    /// [`ErrorKind::Execution`] if some of it failed.
+    /// [`ErrorKind::Execution`](ocelli_error::ErrorKind::Execution) if some of it failed.
     pub fn wait(&self) -> Result<()> {
         self.stream.synchronize().map_err(|error| self.failed(error))
     }
@@ -161,7 +156,8 @@ impl CudaStream {
     /// Enqueues a copy of host memory into a buffer. When this returns, `bytes` can be reused.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if the range is out of bounds; [`ErrorKind::Execution`] if the driver fails.
+    /// [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if the range is out of bounds;
+    /// [`ErrorKind::Execution`](ocelli_error::ErrorKind::Execution) if the driver fails.
     pub fn copy_to_device(&self, buffer: &CudaBuffer, offset: usize, bytes: &[u8]) -> Result<()> {
         let mut address = buffer.range(offset, bytes.len())?;
         for part in bytes.chunks(LARGEST_PIECE) {
@@ -215,7 +211,8 @@ impl CudaStream {
     /// Copies from a buffer to host memory, and waits for the copy.
     ///
     /// # Errors
-    /// As [`copy_to_device`](Self::copy_to_device), and [`ErrorKind::Execution`] if the work that wrote the buffer failed.
+    /// As [`copy_to_device`](Self::copy_to_device), and [`ErrorKind::Execution`](ocelli_error::ErrorKind::Execution) if the
+    /// work that wrote the buffer failed.
     pub fn copy_to_host(&self, buffer: &CudaBuffer, offset: usize, bytes: &mut [u8]) -> Result<()> {
         let mut download = Download::default();
         self.download(buffer, offset, bytes.len(), &mut download)?;
@@ -251,7 +248,8 @@ impl CudaStream {
     /// Captures the work that `work` enqueues on this stream, without running it.
     ///
     /// # Errors
-    /// Those of `work`; [`ErrorKind::Execution`] if some of it cannot be captured. The stream stays usable.
+    /// Those of `work`; [`ErrorKind::Execution`](ocelli_error::ErrorKind::Execution) if some of it cannot be captured. The
+    /// stream stays usable.
     pub fn capture(&self, work: impl FnOnce(*mut c_void) -> Result<()>) -> Result<CudaGraph> {
         // Other threads may call the driver during the capture.
         let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
@@ -263,17 +261,13 @@ impl CudaStream {
             Some(graph) => Ok(CudaGraph(graph)),
             None => {
                 let message = format!("{}: the capture was invalidated by the work in it", self.context.name);
-                Err(Error::new(ErrorKind::Execution, message))
+                Err(Error::execution(message))
             }
         }
     }
 }
 
-impl fmt::Debug for CudaStream {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "CudaStream({} of {})", self.number, self.context.name)
-    }
-}
+debug_as!(CudaStream, it => "CudaStream({} of {})", it.number, it.context.name);
 
 /// Work that was captured once, with the addresses it used then, and is launched as a whole.
 pub struct CudaGraph(driver::CudaGraph);
@@ -285,7 +279,7 @@ impl CudaGraph {
     /// Enqueues the captured work on `stream`.
     ///
     /// # Errors
-    /// [`ErrorKind::Execution`] if the driver fails.
+    /// [`ErrorKind::Execution`](ocelli_error::ErrorKind::Execution) if the driver fails.
     ///
     /// # Safety
     /// The memory that the captured work uses still exists, and its uses are in order; see [`CudaStream::enqueue`].
@@ -297,11 +291,7 @@ impl CudaGraph {
     }
 }
 
-impl fmt::Debug for CudaGraph {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("CudaGraph")
-    }
-}
+debug_as!(CudaGraph, _it => "CudaGraph");
 
 /// A copy to host memory that has been enqueued. It can be used for one copy after another.
 #[derive(Default)]
@@ -313,7 +303,7 @@ impl Download {
     /// Waits for the copy and stores the bytes.
     ///
     /// # Errors
-    /// [`ErrorKind::Execution`] if the work that wrote the buffer failed.
+    /// [`ErrorKind::Execution`](ocelli_error::ErrorKind::Execution) if the work that wrote the buffer failed.
     ///
     /// # Panics
     /// If `bytes` has another length than the copy.
@@ -334,8 +324,4 @@ impl Download {
     }
 }
 
-impl fmt::Debug for Download {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Download in {} pieces", self.pieces.len())
-    }
-}
+debug_as!(Download, it => "Download in {} pieces", it.pieces.len());

@@ -2,9 +2,10 @@
 
 use super::map;
 use super::session::EmbeddedEngine;
-use crate::cpu::default_threads;
+use crate::cpu::threads_or_default;
+use crate::model_file::{self, unusable};
 use crate::spec::onnx;
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 use ocelli_onnx::schema::GraphProto;
 use rten::{LoadError, LoadErrorKind, Model, ModelOptions, ThreadPool};
 use std::io::Cursor;
@@ -23,7 +24,7 @@ pub struct SharedThreads {
 impl SharedThreads {
     /// Starts `count` threads; 0 means [`default_threads`](crate::default_threads).
     pub fn start(count: usize) -> Self {
-        let count = if count == 0 { default_threads() } else { count };
+        let count = threads_or_default(count);
         Self { pool: Arc::new(ThreadPool::with_num_threads(count)), count }
     }
 
@@ -42,39 +43,28 @@ pub struct EmbeddedBuilder {
 }
 
 impl EmbeddedBuilder {
-    /// The number of threads that compute one operator; 0, the default, means
-    /// [`default_threads`](crate::default_threads). Loading a model uses one for each physical core.
-    pub fn with_threads(mut self, threads: usize) -> Self {
-        self.threads = threads;
-        self
-    }
+    setters! {
+        /// The number of threads that compute one operator; 0, the default, means
+        /// [`default_threads`](crate::default_threads). Loading a model uses one for each physical core.
+        with_threads(threads: usize) => threads;
 
-    /// Computes on threads that other engines use as well, instead of threads of its own.
-    pub fn with_shared_threads(mut self, threads: SharedThreads) -> Self {
-        self.shared = Some(threads);
-        self
-    }
+        /// Computes on threads that other engines use as well, instead of threads of its own.
+        with_shared_threads(threads: SharedThreads) => shared;
 
-    /// Whether loading copies weights into the layout that the kernels prefer; off by default.
-    ///
-    /// Without it, external weights stay mapped from their file.
-    pub fn with_prepacking(mut self, prepacking: bool) -> Self {
-        self.prepacking = prepacking;
-        self
+        /// Copies weights while loading into the layout that the kernels prefer; off by default.
+        ///
+        /// Without it, external weights stay mapped from their file.
+        with_prepacking(prepacking: bool) => prepacking;
     }
 
     /// Loads a model and its external data, which is mapped: neither file may change while the engine exists.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidData`] if the file cannot be read, is no ONNX model, or holds an operator or a type that the
-    /// engine lacks.
+    /// [`ErrorKind::InvalidData`](ocelli_error::ErrorKind::InvalidData) if the file cannot be read, is no ONNX model, or
+    /// holds an operator or a type that the engine lacks.
     pub fn build_from_file(self, model: impl AsRef<Path>) -> Result<EmbeddedEngine> {
         let path = model.as_ref();
-        let name = path.display().to_string();
-        if !path.is_file() {
-            let reason = if path.exists() { "not a file" } else { "no such file" };
-            return Err(unusable(&name, reason));
-        }
+        let name = model_file::name_of(path)?;
         let graph = ocelli_onnx::read_graph(path).map_err(|error| unreadable(&name, error))?;
         self.build(name, &graph, |options| map::load(options, path))
     }
@@ -126,10 +116,6 @@ impl EmbeddedBuilder {
         let threads = self.shared.unwrap_or_else(|| SharedThreads::start(self.threads));
         EmbeddedEngine::new(model, spec, threads.pool, threads.count, name)
     }
-}
-
-fn unusable(model: &str, reason: &str) -> Error {
-    Error::new(ErrorKind::InvalidData, format!("cannot load the model, {model}: {reason}"))
 }
 
 fn unreadable(model: &str, error: std::io::Error) -> Error {

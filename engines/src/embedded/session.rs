@@ -3,11 +3,11 @@
 use super::builder::EmbeddedBuilder;
 use super::values::{self, Converted};
 use crate::engine::Engine;
-use crate::spec::{EngineSpec, TensorSpec, check_outputs, check_residence, check_run};
+use crate::model_file::unusable;
+use crate::spec::{EngineSpec, TensorSpec, check_outputs, check_residence, check_run, input_named, position};
 use crate::tensor::Tensor;
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 use rten::{Model, NodeId, RunOptions, ThreadPool, ValueOrView};
-use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -39,9 +39,7 @@ impl EmbeddedEngine {
     ) -> Result<Self> {
         let nodes = |specs: &[TensorSpec]| -> Result<Vec<NodeId>> {
             let nodes = specs.iter().map(|spec| model.node_id(&spec.name));
-            nodes.collect::<Result<_, _>>().map_err(|error| {
-                Error::new(ErrorKind::InvalidData, format!("cannot load the model, {name}: {error}"))
-            })
+            nodes.collect::<Result<_, _>>().map_err(|error| unusable(&name, &error.to_string()))
         };
         let (inputs, outputs) = (nodes(&spec.inputs)?, nodes(&spec.outputs)?);
         let converted = inputs.iter().map(|_| Converted::default()).collect();
@@ -66,40 +64,27 @@ impl Engine for EmbeddedEngine {
         check_residence(None, inputs, outputs)?;
         let mut given: Vec<(NodeId, ValueOrView<'_>)> = Vec::with_capacity(inputs.len());
         for ((expected, node), converted) in spec.inputs.iter().zip(&*input_nodes).zip(converted) {
-            let (_, tensor) =
-                inputs.iter().find(|(name, _)| *name == expected.name).expect("check_run found every input");
+            let tensor = input_named(inputs, &expected.name);
             given.push((*node, values::view(&expected.name, tensor, converted)?.into()));
         }
-        let wanted: Vec<(usize, NodeId)> = outputs
-            .iter()
-            .map(|(name, _)| {
-                let position = spec.outputs.iter().position(|spec| spec.name == *name);
-                let position = position.expect("check_run knows every output");
-                (position, output_nodes[position])
-            })
-            .collect();
-        let nodes: Vec<NodeId> = wanted.iter().map(|(_, node)| *node).collect();
+        let wanted: Vec<usize> = outputs.iter().map(|(name, _)| position(&spec.outputs, name)).collect();
+        let nodes: Vec<NodeId> = wanted.iter().map(|&at| output_nodes[at]).collect();
 
         let failed = |reason: &str| {
             let reason = reason.replace('\n', " ");
-            Error::new(ErrorKind::Execution, format!("cannot run the model, {name}: {reason}"))
+            Error::execution(format!("cannot run the model, {name}: {reason}"))
         };
         let options = RunOptions::default().with_thread_pool(Some(Arc::clone(pool)));
         // A panic leaves nothing half done: a run owns its intermediate values.
         let values = catch_unwind(AssertUnwindSafe(|| model.run(given, &nodes, Some(options))))
             .map_err(|_| failed("an operator panicked"))?
             .map_err(|error| failed(&error.to_string()))?;
-        for (((name, tensor), value), (position, _)) in outputs.iter_mut().zip(values).zip(wanted) {
-            let element_type = spec.outputs[position].element_type;
-            values::copy(&value, element_type, tensor)
+        for (((name, tensor), value), at) in outputs.iter_mut().zip(values).zip(wanted) {
+            values::copy(&value, spec.outputs[at].element_type, tensor)
                 .map_err(|reason| failed(&format!("output `{name}`: {reason}")))?;
         }
         check_outputs(spec, &bindings, outputs)
     }
 }
 
-impl fmt::Debug for EmbeddedEngine {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "EmbeddedEngine({}: {})", self.description, self.name)
-    }
-}
+debug_as!(EmbeddedEngine, it => "EmbeddedEngine({}: {})", it.description, it.name);

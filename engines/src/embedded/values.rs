@@ -3,7 +3,7 @@
 use crate::tensor::{Element, ElementType, Tensor};
 use half::f16;
 use half::slice::HalfFloatSliceExt;
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 use rten::{Value, ValueView};
 use rten_tensor::{AsView, Layout, TensorView};
 
@@ -17,7 +17,7 @@ pub(super) struct Converted {
 /// A tensor as `rten` computes with it: in place where the type is the same, else converted.
 ///
 /// # Errors
-/// [`ErrorKind::InvalidArgument`] for an integer beyond 32 bits.
+/// [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) for an integer beyond 32 bits.
 pub(super) fn view<'v>(
     name: &str,
     tensor: &'v Tensor,
@@ -40,7 +40,7 @@ pub(super) fn view<'v>(
                 let integer = i32::try_from(long).map_err(|_| {
                     let message =
                         format!("input `{name}`: {long} does not fit the embedded engine's 32-bit integers");
-                    Error::new(ErrorKind::InvalidArgument, message)
+                    Error::invalid_argument(message)
                 })?;
                 converted.integers.push(integer);
             }

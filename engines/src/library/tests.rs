@@ -1,4 +1,5 @@
 use super::*;
+use ocelli_error::ErrorKind;
 use std::collections::HashMap;
 use std::fs;
 

@@ -5,7 +5,7 @@
 //! an error unless the caller allows it.
 
 use super::provider::ExecutionProvider;
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 use ocelli_onnx::schema::GraphProto;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -69,11 +69,10 @@ pub(super) fn check(
     } else {
         ""
     };
-    let message = format!(
+    Err(Error::unavailable(format!(
         "cannot run all of {model} on {provider}: {counted} would run on the CPU, and only shape arithmetic may: \
          {list}{remedy}; with `cpu_fallback` they run there"
-    );
-    Err(Error::new(ErrorKind::Unavailable, message).about("cpu_fallback"))
+    )).about("cpu_fallback"))
 }
 
 fn gives_sizes(operator: &str) -> bool {

@@ -4,8 +4,9 @@ use super::device_tensors::DeviceTensors;
 use super::provider::{ExecutionProvider, WEBGPU};
 use super::session::OnnxRuntimeEngine;
 use super::{OnnxRuntime, assignment, call, registration, webgpu};
-use crate::cpu::{cpu_has_vnni, default_threads};
+use crate::cpu::{self, cpu_has_vnni, threads_or_default};
 use crate::device::Device;
+use crate::model_file::{self, unreadable};
 use ocelli_error::{Error, ErrorKind, Result};
 use ocelli_onnx::schema::GraphProto;
 use ort::session::Session;
@@ -41,10 +42,24 @@ impl OnnxRuntimeBuilder {
         }
     }
 
-    /// The execution provider; the CPU by default.
-    pub fn with_provider(mut self, provider: ExecutionProvider) -> Self {
-        self.provider = provider;
-        self
+    setters! {
+        /// The execution provider; the CPU by default.
+        with_provider(provider: ExecutionProvider) => provider;
+
+        /// Lets nodes that the provider does not support run on the CPU, with a warning when the model is loaded. Off
+        /// by default: then loading fails and lists the nodes.
+        ///
+        /// Shape arithmetic may always run on the CPU, which knows the shapes: `Shape` and `Size`, and nodes that compute
+        /// with their results and with no element of an input.
+        with_cpu_fallback(cpu_fallback: bool) => cpu_fallback;
+
+        /// The number of threads that compute one operator; 0, the default, means [`default_threads`](crate::default_threads).
+        with_threads(threads: usize) => threads;
+
+        /// Keeps the memory of intermediate results between runs; on by default.
+        ///
+        /// Without it every run allocates again: less memory while idle, more time.
+        with_memory_arena(arena: bool) => memory_arena;
     }
 
     /// The device on which inputs and outputs may be: the GPU of the CUDA or TensorRT provider. Without one, every tensor
@@ -57,34 +72,10 @@ impl OnnxRuntimeBuilder {
         self
     }
 
-    /// Whether nodes that the provider does not support may run on the CPU, with a warning when the model is loaded. Off
-    /// by default: then loading fails and lists the nodes.
-    ///
-    /// Shape arithmetic may always run on the CPU, which knows the shapes: `Shape` and `Size`, and nodes that compute
-    /// with their results and with no element of an input.
-    pub fn with_cpu_fallback(mut self, cpu_fallback: bool) -> Self {
-        self.cpu_fallback = cpu_fallback;
-        self
-    }
-
     /// Fixes the size of a named dimension before the model is optimised and compiled. The engine's specification has
     /// that size, and inputs of other sizes are refused. A name that the model does not have changes nothing.
     pub fn with_fixed_dimension(mut self, name: impl Into<String>, size: usize) -> Self {
         self.fixed_dimensions.push((name.into(), size));
-        self
-    }
-
-    /// The number of threads that compute one operator; 0, the default, means [`default_threads`].
-    pub fn with_threads(mut self, threads: usize) -> Self {
-        self.threads = threads;
-        self
-    }
-
-    /// Whether the memory of intermediate results is kept between runs; on by default.
-    ///
-    /// Without it every run allocates again: less memory while idle, more time.
-    pub fn with_memory_arena(mut self, arena: bool) -> Self {
-        self.memory_arena = arena;
         self
     }
 
@@ -96,12 +87,7 @@ impl OnnxRuntimeBuilder {
     /// nodes.
     pub fn build_from_file(self, model: impl AsRef<Path>) -> Result<OnnxRuntimeEngine> {
         let path = model.as_ref();
-        let name = path.display().to_string();
-        if !path.is_file() {
-            let reason = if path.exists() { "not a file" } else { "no such file" };
-            let message = format!("cannot load the model, {name}: {reason}");
-            return Err(Error::new(ErrorKind::InvalidData, message));
-        }
+        let name = model_file::name_of(path)?;
         let graph = || ocelli_onnx::read_graph(path).map_err(|error| unreadable(&name, error));
         self.build(&name, &graph, |mut builder| builder.commit_from_file(path))
     }
@@ -137,9 +123,7 @@ impl OnnxRuntimeBuilder {
         let session = webgpu::ReleasedAlone::new(session, is_webgpu);
         let version = self.runtime.version();
         let description = if self.provider == ExecutionProvider::Cpu {
-            let threads = self.effective_threads();
-            let plural = if threads == 1 { "" } else { "s" };
-            format!("ONNX Runtime {version}, CPU, {threads} thread{plural}")
+            format!("ONNX Runtime {version}, {}", cpu::description(threads_or_default(self.threads)))
         } else {
             let nodes = call::assigned_nodes(&session).map_err(failed)?;
             assignment::check(name, &self.provider, &nodes, self.cpu_fallback, graph)?;
@@ -150,10 +134,6 @@ impl OnnxRuntimeBuilder {
         OnnxRuntimeEngine::new(session, device, &self.fixed_dimensions, name.to_owned(), description)
     }
 
-    fn effective_threads(&self) -> usize {
-        if self.threads == 0 { default_threads() } else { self.threads }
-    }
-
     fn configure(&self) -> ort::Result<SessionBuilder> {
         // x86 CPUs without VNNI add two products of 8-bit integers in 16 bits first, which can overflow: there ONNX Runtime must use
         // its exact kernels, which took 1.6 times as long.
@@ -161,7 +141,7 @@ impl OnnxRuntimeBuilder {
         let mut builder = Session::builder(self.runtime.environment())?
             // Otherwise ONNX Runtime may choose a provider itself (CoreML on macOS).
             .with_auto_device(AutoDevicePolicy::PreferCPU)?
-            .with_intra_threads(self.effective_threads())?
+            .with_intra_threads(threads_or_default(self.threads))?
             // Waking a thread takes longer than a small operator, but on shared cores spinning costs more than it gains: on two
             // cores, with other work running, a small backbone and decoder that took turns needed 53 ms without and 207 ms
             // with it (medians, n = 100).
@@ -194,9 +174,4 @@ impl OnnxRuntimeBuilder {
             reason.strip_prefix(&format!("Load model from {model} failed:")).unwrap_or(reason).trim();
         Error::new(kind, format!("cannot load the model, {model}: {reason}"))
     }
-}
-
-fn unreadable(model: &str, error: std::io::Error) -> Error {
-    let message = format!("cannot read the model, {model}: {error}");
-    Error::new(ErrorKind::InvalidData, message).with_source(error)
 }

@@ -18,27 +18,6 @@ use std::ffi::{CStr, CString, c_char};
 use std::path::Path;
 use std::ptr::{self, NonNull};
 
-/// Evaluates an expression with `$T` as the Rust type of an element type.
-macro_rules! with_element {
-    ($element_type:expr, $T:ident => $value:expr) => {{
-        macro_rules! typed {
-            ($rust:ty) => {{
-                type $T = $rust;
-                $value
-            }};
-        }
-        match $element_type {
-            ElementType::F32 => typed!(f32),
-            ElementType::F16 => typed!(half::f16),
-            ElementType::I64 => typed!(i64),
-            ElementType::I32 => typed!(i32),
-            ElementType::U8 => typed!(u8),
-            ElementType::Bool => typed!(bool),
-        }
-    }};
-}
-pub(super) use with_element;
-
 /// Loads a library and returns the version of ONNX Runtime that it states, or one line that says why it cannot be used.
 ///
 /// `ort` panics if a library lacks the API of its version, and never unloads a library. So libraries are tested before `ort`

@@ -6,9 +6,9 @@
 use super::call::{self, Memory};
 use super::provider::ExecutionProvider;
 use crate::device::Device;
-use crate::spec::{Bindings, EngineSpec, TensorSpec};
+use crate::spec::{Bindings, EngineSpec, position};
 use crate::tensor::Tensor;
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 use ort::memory::{AllocationDevice, AllocatorType, MemoryInfo, MemoryType};
 use ort::value::DynValue;
 use std::marker::PhantomData;
@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 /// A device, and the engine's own tensors there.
 pub(super) struct DeviceTensors {
-    device: Device,
+    pub(super) device: Device,
     memory: Arc<Memory>,
     /// By position in the specification; empty if the caller's tensor is on the device.
     inputs: Vec<Tensor>,
@@ -34,15 +34,11 @@ pub(super) struct Values<'t> {
 
 impl DeviceTensors {
     pub(super) fn new(device: Device, provider: &ExecutionProvider) -> Result<Self> {
-        let memory = match (device.webgpu_memory(), provider) {
-            (Some(memory), ExecutionProvider::WebGpu(_)) => memory,
+        let memory = match (device.as_webgpu(), provider) {
+            (Some(webgpu), ExecutionProvider::WebGpu(_)) => Arc::clone(&webgpu.memory),
             _ => Arc::new(Memory::owned(cuda_memory(&device, provider)?)),
         };
         Ok(Self { device, memory, inputs: Vec::new(), outputs: Vec::new() })
-    }
-
-    pub(super) fn device(&self) -> &Device {
-        &self.device
     }
 
     /// Prepares the inputs and outputs of a run on the device, and waits until no other work uses them.
@@ -94,23 +90,14 @@ impl DeviceTensors {
 fn cuda_memory(device: &Device, provider: &ExecutionProvider) -> Result<MemoryInfo<'static>> {
     let ordinal = device.cuda_ordinal().filter(|_| device.cuda_ordinal() == provider.cuda_ordinal());
     let Some(ordinal) = ordinal else {
-        let message = format!(
+        return Err(Error::invalid_argument(format!(
             "{provider} cannot access the memory of {}: expected the device that it runs on",
             device.name()
-        );
-        return Err(Error::new(ErrorKind::InvalidArgument, message));
+        )));
     };
     let ordinal = i32::try_from(ordinal).unwrap_or(i32::MAX);
-    MemoryInfo::new(AllocationDevice::CUDA, ordinal, AllocatorType::Device, MemoryType::Default).map_err(
-        |error| {
-            let message = format!("{provider}, {}: {}", device.name(), error.message());
-            Error::new(ErrorKind::Unavailable, message)
-        },
-    )
-}
-
-fn position(specs: &[TensorSpec], name: &str) -> usize {
-    specs.iter().position(|spec| spec.name == name).expect("check_run knows every name")
+    MemoryInfo::new(AllocationDevice::CUDA, ordinal, AllocatorType::Device, MemoryType::Default)
+        .map_err(|error| Error::unavailable(format!("{provider}, {}: {}", device.name(), error.message())))
 }
 
 /// ONNX Runtime's view of a tensor on the device that [`DeviceTensors::stage`] has waited for.
@@ -123,7 +110,6 @@ fn value(memory: &Memory, tensor: &Tensor) -> Result<DynValue> {
     // that reads or writes an output since `wait_idle`; ONNX Runtime has finished when the run returns.
     let value = unsafe { call::value_at(memory, address, tensor.element_type(), tensor.shape()) };
     value.map_err(|error| {
-        let message = format!("tensor of shape {:?}: {}", tensor.shape(), error.message());
-        Error::new(ErrorKind::Execution, message)
+        Error::execution(format!("tensor of shape {:?}: {}", tensor.shape(), error.message()))
     })
 }

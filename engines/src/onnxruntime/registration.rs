@@ -4,7 +4,8 @@ use super::OnnxRuntime;
 use super::call;
 use super::provider::{CoreMlOptions, CudaOptions, ExecutionProvider, OtherProvider, TensorRtOptions};
 use super::webgpu;
-use ocelli_error::{Error, ErrorKind, Result};
+use crate::model_file::cache_folder;
+use ocelli_error::{Error, Result};
 use ocelli_onnx::schema::{DimensionValue, GraphProto};
 use ort::ep::cuda::ConvAlgorithmSearch;
 use ort::ep::{
@@ -13,7 +14,6 @@ use ort::ep::{
 use ort::ep::{CPU, CUDA, CoreML, TensorRT};
 use ort::session::builder::SessionBuilder;
 use std::collections::HashSet;
-use std::path::Path;
 
 /// Adds the provider to the session. `graph` reads the model for providers that need its shapes.
 pub(super) fn register(
@@ -72,9 +72,9 @@ fn tensorrt(options: &TensorRtOptions, graph: &dyn Fn() -> Result<GraphProto>) -
         let folder = cache_folder(folder)?;
         tensorrt = tensorrt
             .with_engine_cache(true)
-            .with_engine_cache_path(&folder)
+            .with_engine_cache_path(folder)
             .with_timing_cache(true)
-            .with_timing_cache_path(&folder);
+            .with_timing_cache_path(folder);
     }
     if let Some(nodes) = options.least_nodes {
         tensorrt = tensorrt.with_min_subgraph_size(nodes);
@@ -112,12 +112,11 @@ fn profile(options: &TensorRtOptions, graph: &GraphProto) -> Result<[String; 3]>
                         Some(DimensionValue::DimParam(name)) => name,
                         _ => "",
                     };
-                    let message = format!(
+                    return Err(Error::invalid_argument(format!(
                         "TensorRT: no range for dimension `{name}` of input `{}`: give every named dimension a range, \
                          or none",
                         input.name
-                    );
-                    return Err(Error::new(ErrorKind::InvalidArgument, message));
+                    )));
                 }
             };
             shapes.iter_mut().zip(sizes).for_each(|(shape, size)| shape.push(size.to_string()));
@@ -165,22 +164,11 @@ fn register_other(
     Ok(session.with_devices([device], Some(&options))?)
 }
 
-/// The folder as text, for providers; created if it is missing.
-fn cache_folder(folder: &Path) -> Result<String> {
-    let unusable = |reason: &dyn std::fmt::Display| {
-        let message = format!("cannot cache compiled models in {}: {reason}", folder.display());
-        Error::new(ErrorKind::InvalidArgument, message)
-    };
-    std::fs::create_dir_all(folder).map_err(|error| unusable(&error).with_source(error))?;
-    folder.to_str().map(str::to_owned).ok_or_else(|| unusable(&"the path is not Unicode"))
-}
-
 /// An error of one line: the provider, the library, the reason that ONNX Runtime or the loader gives, and the remedy.
 pub(super) fn cannot_start(provider: &ExecutionProvider, runtime: &OnnxRuntime, reason: &str) -> Error {
     let (reason, path) = (short_reason(reason), runtime.path().display());
     let remedy = remedy(provider, &reason);
-    let message = format!("cannot start {provider}, {path}: {reason}{remedy}");
-    Error::new(ErrorKind::Unavailable, message)
+    Error::unavailable(format!("cannot start {provider}, {path}: {reason}{remedy}"))
 }
 
 /// Whether an error comes from the provider and not from the model.

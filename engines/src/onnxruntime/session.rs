@@ -2,20 +2,21 @@
 
 use super::OnnxRuntime;
 use super::builder::OnnxRuntimeBuilder;
-use super::call::{self, with_element};
+use super::call;
 use super::device_tensors::DeviceTensors;
 use super::webgpu::{self, ReleasedAlone};
 use crate::device::Device;
 use crate::engine::Engine;
-use crate::spec::{Dim, EngineSpec, TensorSpec, check_inputs, check_outputs, check_residence, check_run};
-use crate::tensor::{ElementType, Tensor};
-use ocelli_error::{Error, ErrorKind, Result};
+use crate::spec::{
+    Dim, EngineSpec, TensorSpec, check_inputs, check_outputs, check_residence, check_run, position,
+};
+use crate::tensor::{ElementType, Tensor, with_element};
+use ocelli_error::{Error, Result};
 use ort::session::RunOptions;
 use ort::value::{
     DynValue, DynValueRef, DynValueRefMut, Outlet, TensorElementType, TensorRef, TensorRefMut, ValueType,
 };
 use std::ffi::{CStr, CString};
-use std::fmt;
 
 /// A model that ONNX Runtime runs.
 ///
@@ -59,9 +60,9 @@ impl OnnxRuntimeEngine {
         };
         let specs = |side: &str, outlets: &[Outlet]| -> Result<Vec<TensorSpec>> {
             let specs = outlets.iter().map(|outlet| tensor_spec(side, outlet).map(fixed));
-            specs.collect::<Result<_, String>>().map_err(|reason| {
-                Error::new(ErrorKind::InvalidData, format!("cannot use the model, {model}: {reason}"))
-            })
+            specs
+                .collect::<Result<_, String>>()
+                .map_err(|reason| Error::invalid_data(format!("cannot use the model, {model}: {reason}")))
         };
         let inputs = specs("input", session.inputs())?;
         let outputs = specs("output", session.outputs())?;
@@ -70,7 +71,7 @@ impl OnnxRuntimeEngine {
             names.map(|name| name.expect("ort read it up to its null byte")).collect()
         };
         let options = RunOptions::new().map_err(|error| {
-            Error::new(ErrorKind::Unavailable, format!("cannot load the model, {model}: {}", error.message()))
+            Error::unavailable(format!("cannot load the model, {model}: {}", error.message()))
         })?;
         Ok(Self {
             input_names: names(&inputs),
@@ -108,7 +109,7 @@ impl OnnxRuntimeEngine {
                 None => device.fetch(spec, name, tensor)?,
                 // Its shape was unknown before the run, so that ONNX Runtime has put it in host memory.
                 Some(value) => {
-                    let element_type = spec.output(name).expect("check_run knows every output").element_type;
+                    let element_type = spec.outputs[position(&spec.outputs, name)].element_type;
                     let mut host = Tensor::empty();
                     copy(&value, element_type, &mut host).map_err(|error| execution(model, &error))?;
                     tensor.copy_from_host(&host)?;
@@ -129,12 +130,12 @@ impl Engine for OnnxRuntimeEngine {
     }
 
     fn device(&self) -> Option<Device> {
-        self.device.as_ref().map(|tensors| tensors.device().clone())
+        self.device.as_ref().map(|tensors| tensors.device.clone())
     }
 
     fn run(&mut self, inputs: &[(&str, &Tensor)], outputs: &mut [(&str, &mut Tensor)]) -> Result<()> {
         check_run(&self.spec, inputs, outputs)?;
-        let device = self.device.as_ref().map(DeviceTensors::device);
+        let device = self.device.as_ref().map(|tensors| &tensors.device);
         check_residence(device, inputs, outputs)?;
         if self.device.is_some() {
             return self.run_on_device(inputs, outputs);
@@ -149,7 +150,7 @@ impl Engine for OnnxRuntimeEngine {
         }
         let mut slots = Vec::with_capacity(outputs.len());
         for (name, tensor) in outputs.iter_mut() {
-            let output = spec.output(name).expect("check_run knows every output");
+            let output = &spec.outputs[position(&spec.outputs, name)];
             let slot = match bindings.shape_of(output) {
                 Some(shape) => {
                     tensor.reset_to(output.element_type, &shape)?;
@@ -162,7 +163,7 @@ impl Engine for OnnxRuntimeEngine {
         let produced = run_in_turn(session, options, model, &views, &mut slots)?;
         drop(slots);
         for ((name, tensor), value) in outputs.iter_mut().zip(produced) {
-            let output = spec.output(name).expect("check_run knows every output");
+            let output = &spec.outputs[position(&spec.outputs, name)];
             if let Some(value) = value {
                 copy(&value, output.element_type, tensor).map_err(failed)?;
             }
@@ -171,11 +172,7 @@ impl Engine for OnnxRuntimeEngine {
     }
 }
 
-impl fmt::Debug for OnnxRuntimeEngine {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "OnnxRuntimeEngine({}: {})", self.description, self.model)
-    }
-}
+debug_as!(OnnxRuntimeEngine, it => "OnnxRuntimeEngine({}: {})", it.description, it.model);
 
 /// Runs the session. Sessions of WebGPU take turns on their device, whose errors are in the log alone.
 fn run_in_turn(
@@ -194,7 +191,7 @@ fn run_in_turn(
     if turn.is_some()
         && let Some(reason) = webgpu::take_error()
     {
-        return Err(Error::new(ErrorKind::Execution, format!("cannot run the model, {model}: {reason}")));
+        return Err(Error::execution(format!("cannot run the model, {model}: {reason}")));
     }
     outcome.map_err(|error| execution(model, &error))
 }
@@ -209,12 +206,11 @@ fn execution(model: &str, reason: &ort::Error) -> Error {
     } else {
         ""
     };
-    Error::new(ErrorKind::Execution, format!("cannot run the model, {model}: {reason}{remedy}"))
+    Error::execution(format!("cannot run the model, {model}: {reason}{remedy}"))
 }
 
 fn c_name<'n>(specs: &[TensorSpec], names: &'n [CString], name: &str) -> &'n CStr {
-    let position = specs.iter().position(|spec| spec.name == name);
-    &names[position.expect("check_run knows every name")]
+    &names[position(specs, name)]
 }
 
 fn tensor_spec(side: &str, outlet: &Outlet) -> Result<TensorSpec, String> {

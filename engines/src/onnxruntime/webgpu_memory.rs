@@ -9,7 +9,7 @@ use super::provider::{ExecutionProvider, WEBGPU};
 use super::{OnnxRuntime, webgpu};
 use crate::device::Transferred;
 use crate::tensor::ElementType;
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 use ort::value::{DynValue, TensorRef, TensorRefMut};
 use ort::{AsPointer, sys};
 use std::ffi::c_void;
@@ -26,9 +26,9 @@ const GRANULARITY: usize = 16;
 /// A process has one adapter, and all of these have the same memory.
 pub struct WebGpuDevice {
     name: String,
-    runtime: OnnxRuntime,
-    provider: ExecutionProvider,
-    memory: Arc<Memory>,
+    pub(crate) runtime: OnnxRuntime,
+    pub(crate) provider: ExecutionProvider,
+    pub(crate) memory: Arc<Memory>,
     /// The provider's own, which ONNX Runtime keeps for the life of the process.
     allocator: NonNull<sys::OrtAllocator>,
     bytes_to_device: AtomicU64,
@@ -58,11 +58,11 @@ impl WebGpuDevice {
     /// adapter's.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`] if the provider is not started, or has no memory of its own.
+    /// [`ErrorKind::Unavailable`](ocelli_error::ErrorKind::Unavailable) if the provider is not started, or has no memory of
+    /// its own.
     pub fn open(runtime: &OnnxRuntime, provider: &ExecutionProvider, name: &str) -> Result<Arc<Self>> {
-        let unavailable = |reason: &dyn fmt::Display| {
-            Error::new(ErrorKind::Unavailable, format!("WebGPU adapter {name}: {reason}"))
-        };
+        let unavailable =
+            |reason: &dyn fmt::Display| Error::unavailable(format!("WebGPU adapter {name}: {reason}"));
         let environment = runtime.environment();
         let device =
             environment.devices().find(|device| device.ep().is_ok_and(|provider| provider == WEBGPU));
@@ -108,18 +108,6 @@ impl WebGpuDevice {
         self.allocations.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn runtime(&self) -> &OnnxRuntime {
-        &self.runtime
-    }
-
-    pub(crate) fn provider(&self) -> &ExecutionProvider {
-        &self.provider
-    }
-
-    pub(crate) fn memory(&self) -> &Arc<Memory> {
-        &self.memory
-    }
-
     pub(crate) fn allocate(self: &Arc<Self>, bytes: usize) -> Result<WebGpuBuffer> {
         let bytes = bytes.max(1).checked_next_multiple_of(GRANULARITY).unwrap_or(usize::MAX);
         let mut handle = ptr::null_mut();
@@ -128,10 +116,7 @@ impl WebGpuDevice {
             check(unsafe { (ort::api().AllocatorAlloc)(self.allocator.as_ptr(), bytes, &mut handle) })
         });
         let failed = |reason: &dyn fmt::Display| {
-            Error::new(
-                ErrorKind::Execution,
-                format!("cannot allocate {bytes} bytes on {}: {reason}", self.name),
-            )
+            Error::execution(format!("cannot allocate {bytes} bytes on {}: {reason}", self.name))
         };
         status.map_err(|reason| failed(&reason))?;
         let handle = NonNull::new(handle).ok_or_else(|| failed(&"no memory is left"))?;
@@ -228,7 +213,7 @@ impl WebGpuDevice {
             Ok(Err(reason)) => reason,
             Err(error) => error.message().to_owned(),
         };
-        Err(Error::new(ErrorKind::Execution, format!("{}: {reason}", self.name)))
+        Err(Error::execution(format!("{}: {reason}", self.name)))
     }
 
     /// Calls the provider while no other thread does; its errors are in the log alone.
@@ -240,11 +225,7 @@ impl WebGpuDevice {
     }
 }
 
-impl fmt::Debug for WebGpuDevice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "WebGpuDevice({})", self.name)
-    }
-}
+debug_as!(WebGpuDevice, it => "WebGpuDevice({})", it.name);
 
 impl WebGpuBuffer {
     /// The value that ONNX Runtime takes as the address of a tensor in this buffer.

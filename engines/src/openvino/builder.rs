@@ -4,9 +4,10 @@ use super::OpenVino;
 use super::call::Compiled;
 use super::device::{InferencePrecision, OpenVinoDevice};
 use super::session::OpenVinoEngine;
-use crate::cpu::default_threads;
+use crate::cpu::{self, threads_or_default};
+use crate::model_file::{self, unreadable, unusable};
 use crate::spec::{EngineSpec, onnx};
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 use ocelli_onnx::schema::GraphProto;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -34,32 +35,22 @@ impl OpenVinoBuilder {
         }
     }
 
-    /// The device; the CPU by default.
-    pub fn with_device(mut self, device: OpenVinoDevice) -> Self {
-        self.device = device;
-        self
-    }
+    setters! {
+        /// The device; the CPU by default.
+        with_device(device: OpenVinoDevice) => device;
 
-    /// The number of threads that compute one operator on the CPU; 0, the default, means
-    /// [`default_threads`]. Other devices ignore it.
-    pub fn with_threads(mut self, threads: usize) -> Self {
-        self.threads = threads;
-        self
-    }
+        /// The number of threads that compute one operator on the CPU; 0, the default, means
+        /// [`default_threads`](crate::default_threads). Other devices ignore it.
+        with_threads(threads: usize) => threads;
 
-    /// The number format of the computation; [`InferencePrecision::F32`] by default. A model whose weights are f32 runs in
-    /// any of them.
-    pub fn with_precision(mut self, precision: InferencePrecision) -> Self {
-        self.precision = precision;
-        self
-    }
+        /// The number format of the computation; [`InferencePrecision::F32`] by default. A model whose weights are f32 runs in
+        /// any of them.
+        with_precision(precision: InferencePrecision) => precision;
 
-    /// For weights that the model stores in 8 bits: how many inputs of a product share a scale when they are rounded to
-    /// 8 bits as well. 0, the default, leaves the inputs as they are, which is slower and more exact; 64 is a good
-    /// choice. Models without such weights are not affected.
-    pub fn with_dynamic_quantization(mut self, group: usize) -> Self {
-        self.quantization_group = group;
-        self
+        /// For weights that the model stores in 8 bits: how many inputs of a product share a scale when they are rounded to
+        /// 8 bits as well. 0, the default, leaves the inputs as they are, which is slower and more exact; 64 is a good
+        /// choice. Models without such weights are not affected.
+        with_dynamic_quantization(group: usize) => quantization_group;
     }
 
     /// The folder that keeps compiled models; none by default. It is created if it is missing.
@@ -74,19 +65,14 @@ impl OpenVinoBuilder {
     /// Loads a model from a file, with its external data beside it.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidData`] if the file is missing or corrupt, or has an operator, type or version that OpenVINO
-    /// does not know; [`ErrorKind::Unavailable`] if this machine lacks the device, or the device the number format.
+    /// [`ErrorKind::InvalidData`](ocelli_error::ErrorKind::InvalidData) if the file is missing or corrupt, or has an
+    /// operator, type or version that OpenVINO does not know;
+    /// [`ErrorKind::Unavailable`](ocelli_error::ErrorKind::Unavailable) if this machine lacks the device, or the device the
+    /// number format.
     pub fn build_from_file(self, model: impl AsRef<Path>) -> Result<OpenVinoEngine> {
         let path = model.as_ref();
-        let name = path.display().to_string();
-        if !path.is_file() {
-            let reason = if path.exists() { "not a file" } else { "no such file" };
-            return Err(unusable(&name, reason));
-        }
-        let graph = ocelli_onnx::read_graph(path).map_err(|error| {
-            let message = format!("cannot read the model, {name}: {error}");
-            Error::new(ErrorKind::InvalidData, message).with_source(error)
-        })?;
+        let name = model_file::name_of(path)?;
+        let graph = ocelli_onnx::read_graph(path).map_err(|error| unreadable(&name, error))?;
         let spec = onnx::spec(&graph).map_err(|reason| unusable(&name, &reason))?;
         check_operators(&graph).map_err(|reason| unusable(&name, &reason))?;
         self.check_precision()?;
@@ -101,10 +87,7 @@ impl OpenVinoBuilder {
 
     fn engine(&self, name: &str, spec: EngineSpec, compiled: Compiled) -> Result<OpenVinoEngine> {
         let runs_on = match self.device {
-            OpenVinoDevice::Cpu => {
-                let threads = self.effective_threads();
-                format!("CPU, {threads} thread{}", if threads == 1 { "" } else { "s" })
-            }
+            OpenVinoDevice::Cpu => cpu::description(threads_or_default(self.threads)),
             // AUTO names the device that it has chosen.
             device => compiled.property("EXECUTION_DEVICES").unwrap_or_else(|_| device.to_string()),
         };
@@ -126,38 +109,28 @@ impl OpenVinoBuilder {
         let devices = self.runtime.devices()?;
         let own = devices.iter().find(|device| self.device.is_among(std::slice::from_ref(&device.name)));
         match own.filter(|_| self.device != OpenVinoDevice::Auto) {
-            Some(device) if !device.computes_in(self.precision) => {
-                let message = format!(
-                    "OpenVINO, {}: {} ({}) has no fast {} arithmetic, only {}; choose one of these number formats",
-                    self.runtime.path().display(),
-                    device.name,
-                    device.product,
-                    self.precision,
-                    device.number_formats.join(", ")
-                );
-                Err(Error::new(ErrorKind::Unavailable, message))
-            }
+            Some(device) if !device.computes_in(self.precision) => Err(Error::unavailable(format!(
+                "OpenVINO, {}: {} ({}) has no fast {} arithmetic, only {}; choose one of these number formats",
+                self.runtime.path().display(),
+                device.name,
+                device.product,
+                self.precision,
+                device.number_formats.join(", ")
+            ))),
             _ => Ok(()),
         }
     }
 
     fn check_compiled(&self, compiled: &Compiled) -> Result<()> {
         match compiled.property("INFERENCE_PRECISION_HINT") {
-            Ok(used) if used != self.precision.to_string() => {
-                let message = format!(
-                    "OpenVINO, {}: {} computes in {used} when {} is requested; request {used}",
-                    self.runtime.path().display(),
-                    self.device,
-                    self.precision
-                );
-                Err(Error::new(ErrorKind::Unavailable, message))
-            }
+            Ok(used) if used != self.precision.to_string() => Err(Error::unavailable(format!(
+                "OpenVINO, {}: {} computes in {used} when {} is requested; request {used}",
+                self.runtime.path().display(),
+                self.device,
+                self.precision
+            ))),
             _ => Ok(()),
         }
-    }
-
-    fn effective_threads(&self) -> usize {
-        if self.threads == 0 { default_threads() } else { self.threads }
     }
 
     fn properties(&self) -> Result<Vec<(&'static str, String)>> {
@@ -167,19 +140,13 @@ impl OpenVinoBuilder {
         ];
         if self.device == OpenVinoDevice::Cpu {
             properties.push(("NUM_STREAMS", "1".to_owned()));
-            properties.push(("INFERENCE_NUM_THREADS", self.effective_threads().to_string()));
+            properties.push(("INFERENCE_NUM_THREADS", threads_or_default(self.threads).to_string()));
             // Pinned threads of two engines, or of two processes, would share some cores and leave others idle.
             properties.push(("ENABLE_CPU_PINNING", "NO".to_owned()));
             properties.push(("DYNAMIC_QUANTIZATION_GROUP_SIZE", self.quantization_group.to_string()));
         }
         if let Some(folder) = &self.cache {
-            let unusable = |reason: &dyn std::fmt::Display| {
-                let message = format!("cannot cache compiled models in {}: {reason}", folder.display());
-                Error::new(ErrorKind::InvalidArgument, message)
-            };
-            std::fs::create_dir_all(folder).map_err(|error| unusable(&error).with_source(error))?;
-            let folder = folder.to_str().ok_or_else(|| unusable(&"the path is not Unicode"))?;
-            properties.push(("CACHE_DIR", folder.to_owned()));
+            properties.push(("CACHE_DIR", model_file::cache_folder(folder)?.to_owned()));
         }
         Ok(properties)
     }
@@ -194,8 +161,4 @@ fn check_operators(graph: &GraphProto) -> Result<(), String> {
     }
     let names: Vec<String> = names.into_iter().collect();
     Err(format!("it has {}; expected ONNX's standard operators alone", names.join(", ")))
-}
-
-fn unusable(model: &str, reason: &str) -> Error {
-    Error::new(ErrorKind::InvalidData, format!("cannot load the model, {model}: {reason}"))
 }

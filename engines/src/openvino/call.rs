@@ -56,18 +56,17 @@ impl Runtime {
     pub(super) fn start(path: &Path) -> Result<Self, String> {
         let (functions, _) = open(path)?;
         let functions: &'static Functions = Box::leak(Box::new(functions));
-        let mut core = ptr::null_mut();
         // SAFETY: the call stores a new core, which is never freed.
-        check(functions, unsafe { (functions.core_create)(&mut core) })?;
-        Ok(Self { functions, core: created(core)? })
+        let core = created(functions, |core| unsafe { (functions.core_create)(core) })?;
+        Ok(Self { functions, core })
     }
 
     /// The names of the devices that work on this machine: `CPU`, `GPU.0`.
     pub(super) fn devices(self) -> Result<Vec<String>, String> {
-        let mut devices = sys::Devices { names: ptr::null_mut(), size: 0 };
+        let none = sys::Devices { names: ptr::null_mut(), size: 0 };
         // SAFETY: the core lives; the call fills in the list.
-        check(self.functions, unsafe {
-            (self.functions.core_get_available_devices)(self.core.as_ptr(), &mut devices)
+        let mut devices = stored(self.functions, none, |devices| unsafe {
+            (self.functions.core_get_available_devices)(self.core.as_ptr(), devices)
         })?;
         let name = |index| {
             // SAFETY: the call made a list of `size` strings that end with a null byte, alive until they are freed below.
@@ -81,12 +80,10 @@ impl Runtime {
 
     pub(super) fn device_property(self, device: &str, key: &str) -> Result<String, String> {
         let (device, key) = (c_string(device)?, c_string(key)?);
-        let mut value = ptr::null_mut();
         // SAFETY: the core lives, the names end with a null byte, and the call stores a new string.
-        check(self.functions, unsafe {
-            (self.functions.core_get_property)(self.core.as_ptr(), device.as_ptr(), key.as_ptr(), &mut value)
-        })?;
-        Ok(take(self.functions, value))
+        created_text(self.functions, |value| unsafe {
+            (self.functions.core_get_property)(self.core.as_ptr(), device.as_ptr(), key.as_ptr(), value)
+        })
     }
 
     /// Reads and compiles a file, or takes it from the cache that `properties` name.
@@ -99,20 +96,19 @@ impl Runtime {
         let (path, device) = (path_text(path)?, c_string(device)?);
         let texts = Properties::new(properties)?;
         let list = texts.list();
-        let mut compiled = ptr::null_mut();
         // SAFETY: the core lives; texts and the list of `len` properties live until the call returns; the call stores a
         // new compiled model.
-        check(self.functions, unsafe {
+        let model = created(self.functions, |compiled| unsafe {
             (self.functions.core_compile_model_from_file_props)(
                 self.core.as_ptr(),
                 path.as_ptr(),
                 device.as_ptr(),
                 list.len(),
                 list.as_ptr(),
-                &mut compiled,
+                compiled,
             )
         })?;
-        Ok(Compiled { functions: self.functions, model: created(compiled)? })
+        Ok(Compiled { functions: self.functions, model })
     }
 }
 
@@ -135,12 +131,10 @@ pub(super) enum Side {
 impl Compiled {
     pub(super) fn property(&self, key: &str) -> Result<String, String> {
         let key = c_string(key)?;
-        let mut value = ptr::null_mut();
         // SAFETY: the model lives, the key ends with a null byte, and the call stores a new string.
-        check(self.functions, unsafe {
-            (self.functions.compiled_model_get_property)(self.model.as_ptr(), key.as_ptr(), &mut value)
-        })?;
-        Ok(take(self.functions, value))
+        created_text(self.functions, |value| unsafe {
+            (self.functions.compiled_model_get_property)(self.model.as_ptr(), key.as_ptr(), value)
+        })
     }
 
     /// The number of inputs or outputs.
@@ -149,10 +143,8 @@ impl Compiled {
             Side::Input => self.functions.compiled_model_inputs_size,
             Side::Output => self.functions.compiled_model_outputs_size,
         };
-        let mut count = 0;
         // SAFETY: the model lives, and the call stores a number.
-        check(self.functions, unsafe { function(self.model.as_ptr(), &mut count) })?;
-        Ok(count)
+        stored(self.functions, 0, |count| unsafe { function(self.model.as_ptr(), count) })
     }
 
     /// One name, of those that the input or output at this position has, and its element type.
@@ -161,10 +153,8 @@ impl Compiled {
             Side::Input => self.functions.compiled_model_input_by_index,
             Side::Output => self.functions.compiled_model_output_by_index,
         };
-        let mut port = ptr::null_mut();
         // SAFETY: the model lives, and the call stores a new port or fails.
-        check(self.functions, unsafe { function(self.model.as_ptr(), position, &mut port) })?;
-        self.describe(port)
+        self.describe(|port| unsafe { function(self.model.as_ptr(), position, port) })
     }
 
     /// As [`at`](Self::at), for the input or output that has this name among its names.
@@ -174,39 +164,33 @@ impl Compiled {
             Side::Output => self.functions.compiled_model_output_by_name,
         };
         let name = c_string(name)?;
-        let mut port = ptr::null_mut();
         // SAFETY: the model lives, the name ends with a null byte, and the call stores a new port or fails.
-        check(self.functions, unsafe { function(self.model.as_ptr(), name.as_ptr(), &mut port) })?;
-        self.describe(port)
+        self.describe(|port| unsafe { function(self.model.as_ptr(), name.as_ptr(), port) })
     }
 
     /// Frees the port.
-    fn describe(&self, port: *mut sys::Port) -> Result<(String, Type), String> {
-        let (mut name, mut element_type) = (ptr::null_mut(), 0);
-        // SAFETY: the caller has just got the port; the call stores a new string.
-        let named = unsafe { (self.functions.port_get_any_name)(port, &mut name) };
-        let name = check(self.functions, named).map(|()| take(self.functions, name));
+    fn describe(&self, get: impl FnOnce(*mut *mut sys::Port) -> Status) -> Result<(String, Type), String> {
+        let port = stored(self.functions, ptr::null_mut(), get)?;
+        // SAFETY: `get` has just stored the port; the call stores a new string.
+        let name =
+            created_text(self.functions, |name| unsafe { (self.functions.port_get_any_name)(port, name) });
         // SAFETY: as above; the call stores a number.
-        let typed = unsafe { (self.functions.port_get_element_type)(port, &mut element_type) };
-        let typed = check(self.functions, typed);
-        // SAFETY: it is the caller's, and freed once.
+        let element_type = stored(self.functions, 0, |number| unsafe {
+            (self.functions.port_get_element_type)(port, number)
+        });
+        // SAFETY: it belongs to this function, and is freed once.
         unsafe { (self.functions.output_const_port_free)(port) };
-        typed?;
+        let element_type = element_type?;
         Ok((name?, element_type))
     }
 
     pub(super) fn request(&self) -> Result<Request, String> {
-        let mut request = ptr::null_mut();
         // SAFETY: the model lives, and the call stores a new request.
-        check(self.functions, unsafe {
-            (self.functions.compiled_model_create_infer_request)(self.model.as_ptr(), &mut request)
+        let request = created(self.functions, |request| unsafe {
+            (self.functions.compiled_model_create_infer_request)(self.model.as_ptr(), request)
         })?;
-        let mut request = Request {
-            functions: self.functions,
-            request: created(request)?,
-            inputs: self.count(Side::Input)?,
-            own: Vec::new(),
-        };
+        let inputs = self.count(Side::Input)?;
+        let mut request = Request { functions: self.functions, request, inputs, own: Vec::new() };
         for index in 0..self.count(Side::Output)? {
             request.own.push(request.output_tensor(index)?);
         }
@@ -266,13 +250,12 @@ impl<'m> Tensor<'m> {
     ) -> Result<Self, String> {
         let mut dims: Vec<i64> = shape.iter().map(|&size| size as i64).collect();
         let shape = sys::Shape { rank: dims.len() as i64, dims: dims.as_mut_ptr() };
-        let mut tensor = ptr::null_mut();
         // SAFETY: the shape lives until the call returns, which copies it; the caller guarantees the memory; the call
         // stores a new tensor.
-        check(functions, unsafe {
-            (functions.tensor_create_from_host_ptr)(element, shape, address.cast(), &mut tensor)
+        let tensor = created(functions, |tensor| unsafe {
+            (functions.tensor_create_from_host_ptr)(element, shape, address.cast(), tensor)
         })?;
-        let tensor = Self { functions, tensor: created(tensor)?, memory: PhantomData };
+        let tensor = Self { functions, tensor, memory: PhantomData };
         match tensor.byte_size()? {
             needed if needed == size => Ok(tensor),
             needed => Err(format!("a tensor needs {needed} bytes, and there are {size}")),
@@ -280,10 +263,10 @@ impl<'m> Tensor<'m> {
     }
 
     pub(super) fn shape(&self) -> Result<Vec<usize>, String> {
-        let mut shape = sys::Shape { rank: 0, dims: ptr::null_mut() };
+        let scalar = sys::Shape { rank: 0, dims: ptr::null_mut() };
         // SAFETY: the tensor lives, and the call fills in the shape.
-        check(self.functions, unsafe {
-            (self.functions.tensor_get_shape)(self.tensor.as_ptr(), &mut shape)
+        let mut shape = stored(self.functions, scalar, |shape| unsafe {
+            (self.functions.tensor_get_shape)(self.tensor.as_ptr(), shape)
         })?;
         let rank = usize::try_from(shape.rank).unwrap_or(0);
         // SAFETY: the call made a list of `rank` sizes, or none for a scalar, alive until it is freed below.
@@ -295,12 +278,10 @@ impl<'m> Tensor<'m> {
     }
 
     pub(super) fn element(&self) -> Result<Type, String> {
-        let mut element = 0;
         // SAFETY: the tensor lives, and the call stores a number.
-        check(self.functions, unsafe {
-            (self.functions.tensor_get_element_type)(self.tensor.as_ptr(), &mut element)
-        })?;
-        Ok(element)
+        stored(self.functions, 0, |element| unsafe {
+            (self.functions.tensor_get_element_type)(self.tensor.as_ptr(), element)
+        })
     }
 
     /// The elements.
@@ -309,9 +290,10 @@ impl<'m> Tensor<'m> {
         if size == 0 {
             return Ok(&[]);
         }
-        let mut data = ptr::null_mut();
         // SAFETY: the tensor lives, and the call stores the address of its elements.
-        check(self.functions, unsafe { (self.functions.tensor_data)(self.tensor.as_ptr(), &mut data) })?;
+        let data = stored(self.functions, ptr::null_mut(), |data| unsafe {
+            (self.functions.tensor_data)(self.tensor.as_ptr(), data)
+        })?;
         if data.is_null() {
             return Err("a tensor has no memory".to_owned());
         }
@@ -321,12 +303,10 @@ impl<'m> Tensor<'m> {
     }
 
     fn byte_size(&self) -> Result<usize, String> {
-        let mut size = 0;
         // SAFETY: the tensor lives, and the call stores a number.
-        check(self.functions, unsafe {
-            (self.functions.tensor_get_byte_size)(self.tensor.as_ptr(), &mut size)
-        })?;
-        Ok(size)
+        stored(self.functions, 0, |size| unsafe {
+            (self.functions.tensor_get_byte_size)(self.tensor.as_ptr(), size)
+        })
     }
 }
 
@@ -404,16 +384,11 @@ impl Request {
     }
 
     fn output_tensor<'t>(&self, index: usize) -> Result<Tensor<'t>, String> {
-        let mut tensor = ptr::null_mut();
         // SAFETY: the request lives, and the call stores a new handle of the tensor.
-        check(self.functions, unsafe {
-            (self.functions.infer_request_get_output_tensor_by_index)(
-                self.request.as_ptr(),
-                index,
-                &mut tensor,
-            )
+        let tensor = created(self.functions, |tensor| unsafe {
+            (self.functions.infer_request_get_output_tensor_by_index)(self.request.as_ptr(), index, tensor)
         })?;
-        Ok(Tensor { functions: self.functions, tensor: created(tensor)?, memory: PhantomData })
+        Ok(Tensor { functions: self.functions, tensor, memory: PhantomData })
     }
 }
 
@@ -443,8 +418,25 @@ impl Properties {
     }
 }
 
-fn created<T>(pointer: *mut T) -> Result<NonNull<T>, String> {
+/// The value that a call writes over `initial`.
+fn stored<T>(functions: &Functions, initial: T, call: impl FnOnce(*mut T) -> Status) -> Result<T, String> {
+    let mut value = initial;
+    check(functions, call(&mut value))?;
+    Ok(value)
+}
+
+/// The object that a call creates.
+fn created<T>(functions: &Functions, call: impl FnOnce(*mut *mut T) -> Status) -> Result<NonNull<T>, String> {
+    let pointer = stored(functions, ptr::null_mut(), call)?;
     NonNull::new(pointer).ok_or_else(|| "OpenVINO returned null".to_owned())
+}
+
+/// The text that a call creates.
+fn created_text(
+    functions: &Functions,
+    call: impl FnOnce(*mut *mut c_char) -> Status,
+) -> Result<String, String> {
+    Ok(take(functions, stored(functions, ptr::null_mut(), call)?))
 }
 
 fn c_string(text: &str) -> Result<CString, String> {

@@ -1,6 +1,6 @@
 //! The devices that OpenVINO runs models on, and the number formats in which they compute.
 
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 use std::fmt;
 use std::str::FromStr;
 
@@ -79,7 +79,7 @@ impl FromStr for OpenVinoDevice {
         };
         device.ok_or_else(|| {
             let message = format!("OpenVINO has no device {text}: expected CPU, GPU, GPU.1, NPU or AUTO");
-            Error::new(ErrorKind::InvalidArgument, message)
+            Error::invalid_argument(message)
         })
     }
 }

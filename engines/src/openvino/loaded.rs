@@ -2,9 +2,8 @@
 
 use super::call::{self, Runtime};
 use super::device::{DeviceReport, OpenVinoDevice};
-use crate::library::{Candidate, Library, LibrarySearch};
-use ocelli_error::{Error, ErrorKind, Result};
-use std::fmt;
+use crate::library::Library;
+use ocelli_error::{Error, Result};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
@@ -22,7 +21,8 @@ struct Loaded {
     runtime: Runtime,
 }
 
-const LIBRARY: Library = Library {
+/// The library, and where it is searched.
+pub static LIBRARY: Library = Library {
     name: "OpenVINO",
     stems: &["openvino_c"],
     stems_if_named: &[],
@@ -45,24 +45,13 @@ impl OpenVino {
     /// The file is `libopenvino_c`; the rest of OpenVINO, the plugins of the devices included, is beside it.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`] if no library is found, if it is corrupt or too old, or if the process has loaded
-    /// another one.
+    /// [`ErrorKind::Unavailable`](ocelli_error::ErrorKind::Unavailable) if no library is found, if it is corrupt or too old,
+    /// or if the process has loaded another one.
     pub fn load(path: Option<&Path>) -> Result<Self> {
         LIBRARY.load_once(path, &LOADED, |path, version| {
             let runtime = Runtime::start(path)?;
             Ok(Self { loaded: Arc::new(Loaded { path: path.to_owned(), version, runtime }) })
         })
-    }
-
-    /// Every place that [`load`](Self::load) searches, and what it holds: the first that is not
-    /// [`Finding::Missing`](crate::library::Finding::Missing) decides. Loads each library it finds to read its version.
-    pub fn candidates(path: Option<&Path>) -> Vec<Candidate> {
-        LibrarySearch::new(&LIBRARY, path).candidates()
-    }
-
-    /// The place that decides in [`load`](Self::load), and what it holds; `None` if the library is nowhere.
-    pub fn find(path: Option<&Path>) -> Option<Candidate> {
-        LibrarySearch::new(&LIBRARY, path).first()
     }
 
     /// The version that the library states: `2026.4.1`.
@@ -78,7 +67,7 @@ impl OpenVino {
     /// The devices that work on this machine, with the number formats in which they compute.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`] if the library does not list them.
+    /// [`ErrorKind::Unavailable`](ocelli_error::ErrorKind::Unavailable) if the library does not list them.
     pub fn devices(&self) -> Result<Vec<DeviceReport>> {
         let runtime = self.runtime();
         let names = runtime.devices().map_err(|reason| self.unavailable(&reason))?;
@@ -97,19 +86,19 @@ impl OpenVino {
     /// Checks that this machine has the device. [`OpenVinoDevice::Auto`] always passes.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`] if it does not; the message lists the devices that it has.
+    /// [`ErrorKind::Unavailable`](ocelli_error::ErrorKind::Unavailable) if it does not; the message lists the devices that it
+    /// has.
     pub fn check_device(&self, device: OpenVinoDevice) -> Result<()> {
         let names = self.runtime().devices().map_err(|reason| self.unavailable(&reason))?;
         if device.is_among(&names) {
             return Ok(());
         }
         let what = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-        let message = format!(
+        Err(Error::unavailable(format!(
             "OpenVINO, {}: no device {device} on this machine, which has {what}; {}",
             self.path().display(),
             device.remedy()
-        );
-        Err(Error::new(ErrorKind::Unavailable, message))
+        )))
     }
 
     pub(super) fn runtime(&self) -> Runtime {
@@ -117,12 +106,8 @@ impl OpenVino {
     }
 
     pub(super) fn unavailable(&self, reason: &str) -> Error {
-        Error::new(ErrorKind::Unavailable, format!("OpenVINO, {}: {reason}", self.path().display()))
+        Error::unavailable(format!("OpenVINO, {}: {reason}", self.path().display()))
     }
 }
 
-impl fmt::Debug for OpenVino {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "OpenVino {} ({})", self.version(), self.path().display())
-    }
-}
+debug_as!(OpenVino, it => "OpenVino {} ({})", it.version(), it.path().display());

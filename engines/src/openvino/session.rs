@@ -5,10 +5,9 @@ use super::builder::OpenVinoBuilder;
 use super::call::{Compiled, Request, Side, Tensor as Foreign};
 use super::sys::{Type, element};
 use crate::engine::Engine;
-use crate::spec::{EngineSpec, TensorSpec, check_outputs, check_residence, check_run};
+use crate::spec::{EngineSpec, TensorSpec, check_outputs, check_residence, check_run, input_named, position};
 use crate::tensor::{ElementType, Tensor};
-use ocelli_error::{Error, ErrorKind, Result};
-use std::fmt;
+use ocelli_error::{Error, Result};
 
 /// A model that OpenVINO runs.
 ///
@@ -116,17 +115,14 @@ impl Engine for OpenVinoEngine {
 
         let mut given = Vec::with_capacity(inputs.len());
         for &position in &self.inputs {
-            let expected = &spec.inputs[position].name;
-            let (_, tensor) =
-                inputs.iter().find(|(name, _)| name == expected).expect("check_run wants every input");
+            let tensor = input_named(inputs, &spec.inputs[position].name);
             let (element_type, shape) = (foreign(tensor.element_type()), tensor.shape());
             given.push(Foreign::over(request, element_type, shape, tensor.bytes()?).map_err(failed)?);
         }
         let mut targets: Vec<_> = std::iter::repeat_with(|| None).take(request.outputs()).collect();
         let mut wanted = Vec::with_capacity(outputs.len());
         for (name, tensor) in outputs.iter_mut() {
-            let in_spec = spec.outputs.iter().position(|output| output.name == *name);
-            let in_spec = in_spec.expect("check_run knows every output");
+            let in_spec = position(&spec.outputs, name);
             let (output, position) = (&spec.outputs[in_spec], self.outputs[in_spec]);
             let known = bindings.shape_of(output).filter(|_| output.element_type != ElementType::Bool);
             if let Some(shape) = &known {
@@ -187,14 +183,10 @@ fn copy(
     copied.map_err(|error| error.to_string())
 }
 
-impl fmt::Debug for OpenVinoEngine {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "OpenVinoEngine({}: {})", self.description, self.model)
-    }
-}
+debug_as!(OpenVinoEngine, it => "OpenVinoEngine({}: {})", it.description, it.model);
 
 fn execution(model: &str, reason: &str) -> Error {
-    Error::new(ErrorKind::Execution, format!("cannot run the model, {model}: {reason}"))
+    Error::execution(format!("cannot run the model, {model}: {reason}"))
 }
 
 /// OpenVINO would drop the upper 32 bits.
@@ -203,12 +195,9 @@ fn check_integers(name: &str, tensor: &Tensor) -> Result<()> {
         return Ok(());
     }
     match tensor.as_i64()?.iter().find(|&&value| i32::try_from(value).is_err()) {
-        Some(value) => {
-            let message = format!(
-                "input `{name}`: expected integers of 32 bits, in which OpenVINO computes, got {value}"
-            );
-            Err(Error::new(ErrorKind::InvalidArgument, message))
-        }
+        Some(value) => Err(Error::invalid_argument(format!(
+            "input `{name}`: expected integers of 32 bits, in which OpenVINO computes, got {value}"
+        ))),
         None => Ok(()),
     }
 }

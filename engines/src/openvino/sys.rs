@@ -11,14 +11,6 @@ pub(super) type Status = c_int;
 /// `ov_element_type_e`.
 pub(super) type Type = c_uint;
 
-macro_rules! opaque {
-    ($($name:ident),+) => {$(
-        #[repr(C)]
-        pub(super) struct $name {
-            _unused: [u8; 0],
-        }
-    )+};
-}
 opaque!(Core, CompiledModel, InferRequest, Tensor, Port);
 
 /// `ov_version_t`

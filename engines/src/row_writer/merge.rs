@@ -3,7 +3,7 @@
 use crate::engine::Engine;
 use crate::onnxruntime::{OnnxRuntimeEngine, WebGpuDevice};
 use crate::tensor::{ElementType, Tensor};
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 use ocelli_onnx::Message;
 use ocelli_onnx::schema::{
     DimensionValue, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorProto, ValueInfoProto,
@@ -22,7 +22,7 @@ pub(super) struct RowMerge {
 
 impl RowMerge {
     pub(super) fn new(device: &Arc<WebGpuDevice>, rounds: bool) -> Result<Self> {
-        let builder = OnnxRuntimeEngine::builder(device.runtime()).with_provider(device.provider().clone());
+        let builder = OnnxRuntimeEngine::builder(&device.runtime).with_provider(device.provider.clone());
         let engine =
             builder.with_device(Arc::clone(device)).with_threads(1).build_from_memory(&graph(rounds))?;
         let spare = Tensor::on(Arc::clone(device));
@@ -44,7 +44,7 @@ impl RowMerge {
             || rows.iter().any(|&(to, from)| to >= targets || from >= sources)
         {
             let message = format!("cannot write the rows {rows:?} (to, from) of {source:?} to {target:?}");
-            return Err(Error::new(ErrorKind::InvalidArgument, message));
+            return Err(Error::invalid_argument(message));
         }
         let from = self.from.reset::<i64>(&[targets]);
         from.fill(0);

@@ -2,14 +2,13 @@
 
 use crate::device::{Device, DeviceBuffer};
 use crate::tensor::{Element, ElementType, Tensor, TensorData, element_count};
-use ocelli_error::{Error, ErrorKind, Result};
-use std::fmt;
+use ocelli_error::{Error, Result};
 
 /// Elements on a device: a range of a buffer that other tensors may share.
 #[derive(Clone)]
 pub struct OnDevice {
     device: Device,
-    element_type: ElementType,
+    pub(super) element_type: ElementType,
     /// `None` until there are elements.
     buffer: Option<DeviceBuffer>,
     /// In bytes.
@@ -19,14 +18,6 @@ pub struct OnDevice {
 }
 
 impl OnDevice {
-    pub(super) fn element_type(&self) -> ElementType {
-        self.element_type
-    }
-
-    pub(super) fn device(&self) -> &Device {
-        &self.device
-    }
-
     /// In elements.
     pub(super) fn capacity(&self) -> usize {
         let bytes = self.buffer.as_ref().map_or(0, |buffer| buffer.capacity() - self.offset);
@@ -39,7 +30,7 @@ impl OnDevice {
         let bytes = bytes.ok_or_else(|| {
             let message =
                 format!("tensor of {element_type}: {len} elements are too many for {}", self.device.name());
-            Error::new(ErrorKind::InvalidArgument, message)
+            Error::invalid_argument(message)
         })?;
         (self.element_type, self.len) = (element_type, len);
         let fits = self
@@ -68,11 +59,7 @@ impl PartialEq for OnDevice {
     }
 }
 
-impl fmt::Debug for OnDevice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "OnDevice({}, {} of {})", self.device.name(), self.len, self.element_type)
-    }
-}
+debug_as!(OnDevice, it => "OnDevice({}, {} of {})", it.device.name(), it.len, it.element_type);
 
 /// The memory of a tensor that is on a device.
 #[derive(Clone, Copy)]
@@ -107,7 +94,7 @@ impl Tensor {
     /// The device that the elements are on; `None` for host memory.
     pub fn device(&self) -> Option<&Device> {
         match &self.data {
-            TensorData::OnDevice(data) => Some(data.device()),
+            TensorData::OnDevice(data) => Some(&data.device),
             _ => None,
         }
     }
@@ -127,28 +114,19 @@ impl Tensor {
     /// Copies type, shape and elements to a tensor in host memory, and waits for them.
     ///
     /// # Errors
-    /// [`ErrorKind::Execution`] if the work that wrote this tensor failed; [`ErrorKind::InvalidArgument`] if `host` is on
-    /// a device itself.
+    /// [`ErrorKind::Execution`](ocelli_error::ErrorKind::Execution) if the work that wrote this tensor failed;
+    /// [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if `host` is on a device itself.
     pub fn copy_to_host_into(&self, host: &mut Self) -> Result<()> {
         host.require_host_memory()?;
         host.reset_to(self.element_type(), self.shape())?;
-        if self.is_empty() {
-            return Ok(());
-        }
-        host.fill_bytes(|bytes| match self.on_device() {
-            Some((device, slice)) => device.copy_to_host(slice.buffer, slice.offset, bytes),
-            None => {
-                bytes.copy_from_slice(self.bytes()?);
-                Ok(())
-            }
-        })
+        host.copy_elements(0, self, 0, self.len())
     }
 
     /// Copies type, shape and elements from a tensor in host memory. This tensor stays where it is.
     ///
     /// # Errors
-    /// [`ErrorKind::Execution`] if the device fails or has no memory left; [`ErrorKind::InvalidArgument`] if `host` is on
-    /// a device itself.
+    /// [`ErrorKind::Execution`](ocelli_error::ErrorKind::Execution) if the device fails or has no memory left;
+    /// [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if `host` is on a device itself.
     pub fn copy_from_host(&mut self, host: &Self) -> Result<()> {
         let bytes = host.bytes()?;
         self.copy_from_bytes(host.element_type(), host.shape(), bytes)
@@ -157,14 +135,15 @@ impl Tensor {
     /// Copies elements of this shape from a slice in host memory. This tensor stays where it is.
     ///
     /// # Errors
-    /// As [`copy_from_host`](Self::copy_from_host), and [`ErrorKind::InvalidArgument`] if the shape does not have as many
-    /// elements as the slice.
+    /// As [`copy_from_host`](Self::copy_from_host), and
+    /// [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if the shape does not have as many elements
+    /// as the slice.
     pub fn copy_from_slice<T: Element>(&mut self, shape: &[usize], elements: &[T]) -> Result<()> {
         if element_count(shape) != Some(elements.len()) {
             let message = format!("tensor of shape {shape:?}: the slice has {} elements", elements.len());
-            return Err(Error::new(ErrorKind::InvalidArgument, message));
+            return Err(Error::invalid_argument(message));
         }
-        self.copy_from_bytes(T::TYPE, shape, T::bytes(elements))
+        self.copy_from_bytes(T::TYPE, shape, bytemuck::cast_slice(elements))
     }
 
     fn copy_from_bytes(&mut self, element_type: ElementType, shape: &[usize], bytes: &[u8]) -> Result<()> {
@@ -186,35 +165,26 @@ impl Tensor {
     /// tensor's memory; in host memory it is a copy, and on WebGPU every row but the first.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if there is no such row.
+    /// [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if there is no such row.
     pub fn row(&self, row: usize) -> Result<Self> {
         if self.shape.first().is_none_or(|&rows| row >= rows) {
             let message = format!("tensor of shape {:?}: there is no row {row}", self.shape);
-            return Err(Error::new(ErrorKind::InvalidArgument, message));
+            return Err(Error::invalid_argument(message));
         }
         let mut shape = self.shape.clone();
         shape[0] = 1;
         let len = element_count(&shape).expect("it is less than what is held");
-        if let TensorData::OnDevice(data) = &self.data {
-            if row > 0 && !data.device.has_addresses() {
-                let mut copy = Self::on(data.device.clone());
-                copy.reset_to(self.element_type(), &shape)?;
-                copy.copy_elements(0, self, row * len, len)?;
-                return Ok(copy);
-            }
+        if let TensorData::OnDevice(data) = &self.data
+            && (row == 0 || data.device.has_addresses())
+        {
             let mut data = data.clone();
             data.offset += row * len * data.element_type.size();
             data.len = len;
             return Ok(Self { shape, data: TensorData::OnDevice(data) });
         }
-        let mut copy = Self::empty();
+        let mut copy = self.device().map_or_else(Self::empty, |device| Self::on(device.clone()));
         copy.reset_to(self.element_type(), &shape)?;
-        let bytes = len * self.element_type().size();
-        let source = &self.bytes()?[row * bytes..][..bytes];
-        copy.fill_bytes(|own| {
-            own.copy_from_slice(source);
-            Ok(())
-        })?;
+        copy.copy_elements(0, self, row * len, len)?;
         Ok(copy)
     }
 
@@ -223,15 +193,16 @@ impl Tensor {
     /// change.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if the types differ, a range is out of bounds, or the tensors are on different
-    /// devices; [`ErrorKind::Execution`] if a device fails.
+    /// [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if the types differ, a range is out of
+    /// bounds, or the tensors are on different devices; [`ErrorKind::Execution`](ocelli_error::ErrorKind::Execution) if a
+    /// device fails.
     pub fn copy_elements(&mut self, to: usize, source: &Self, from: usize, count: usize) -> Result<()> {
         let fits =
             |tensor: &Self, start: usize| start.checked_add(count).is_some_and(|end| end <= tensor.len());
         if self.element_type() != source.element_type() || !fits(self, to) || !fits(source, from) {
             let message =
                 format!("cannot copy {count} elements from {from} of {source:?} to {to} of {self:?}");
-            return Err(Error::new(ErrorKind::InvalidArgument, message));
+            return Err(Error::invalid_argument(message));
         }
         let size = self.element_type().size();
         let (to, from, bytes) = (to * size, from * size, count * size);
@@ -245,7 +216,7 @@ impl Tensor {
             }
             (Some((own, _)), Some((other, _))) => {
                 let message = format!("cannot copy elements from {} to {}", other.name(), own.name());
-                Err(Error::new(ErrorKind::InvalidArgument, message))
+                Err(Error::invalid_argument(message))
             }
             (Some((device, slice)), None) => {
                 device.copy_to_device(slice.buffer, slice.offset + to, &source.bytes()?[from..][..bytes])
@@ -266,7 +237,7 @@ impl Tensor {
     /// Waits until the elements have been written. In host memory they always have.
     ///
     /// # Errors
-    /// [`ErrorKind::Execution`] if the work that wrote them failed.
+    /// [`ErrorKind::Execution`](ocelli_error::ErrorKind::Execution) if the work that wrote them failed.
     pub fn wait(&self) -> Result<()> {
         self.device_slice().map_or(Ok(()), |slice| slice.buffer.wait())
     }
@@ -274,19 +245,15 @@ impl Tensor {
     /// Waits until no enqueued work reads or writes the elements.
     ///
     /// # Errors
-    /// [`ErrorKind::Execution`] if some of it failed.
+    /// [`ErrorKind::Execution`](ocelli_error::ErrorKind::Execution) if some of it failed.
     pub(crate) fn wait_idle(&self) -> Result<()> {
         self.device_slice().map_or(Ok(()), |slice| slice.buffer.wait_idle())
     }
 
     pub(super) fn require_host_memory(&self) -> Result<()> {
-        match self.device() {
-            None => Ok(()),
-            Some(device) => {
-                let (shape, device) = (&self.shape, device.name());
-                let message = format!("tensor of shape {shape:?}: expected host memory, it is on {device}");
-                Err(Error::new(ErrorKind::InvalidArgument, message))
-            }
-        }
+        let Some(device) = self.device() else { return Ok(()) };
+        let (shape, device) = (&self.shape, device.name());
+        let message = format!("tensor of shape {shape:?}: expected host memory, it is on {device}");
+        Err(Error::invalid_argument(message))
     }
 }

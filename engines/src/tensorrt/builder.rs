@@ -75,10 +75,19 @@ impl<'b> TensorRtBuilder<'b> {
         self
     }
 
-    /// The limit of a layer's workspace in GPU memory, in bytes; by default all memory of the GPU.
-    pub fn with_workspace_bytes(mut self, bytes: u64) -> Self {
-        self.options.workspace_bytes = Some(bytes);
-        self
+    setters! {
+        /// The limit of a layer's workspace in GPU memory, in bytes; by default all memory of the GPU.
+        with_workspace_bytes(bytes: u64) => options.workspace_bytes;
+
+        /// Lets later versions of TensorRT load the plan. TensorRT for RTX does not build such plans.
+        with_version_compatible(compatible: bool) => options.version_compatible;
+
+        /// Lets later GPUs (Ampere and newer) run the plan. TensorRT for RTX does not build such plans, but takes several
+        /// [targets](Self::with_target).
+        with_hardware_compatible(compatible: bool) => options.hardware_compatible;
+
+        /// The effort of the search for fast kernels, 0 to 5; TensorRT's default is 3.
+        with_optimization_level(level: u8) => options.optimization_level;
     }
 
     /// The file of measured kernel times, which make later builds faster. It is replaced after the build. A file from
@@ -87,25 +96,6 @@ impl<'b> TensorRtBuilder<'b> {
     /// TensorRT for RTX has no timing cache: it compiles kernels when an engine first runs, and caches them itself.
     pub fn with_timing_cache(mut self, path: impl Into<PathBuf>) -> Self {
         self.options.timing_cache = Some(path.into());
-        self
-    }
-
-    /// Whether later versions of TensorRT can load the plan. TensorRT for RTX does not build such plans.
-    pub fn with_version_compatible(mut self, compatible: bool) -> Self {
-        self.options.version_compatible = compatible;
-        self
-    }
-
-    /// Whether later GPUs (Ampere and newer) can run the plan. TensorRT for RTX does not build such plans, but takes several
-    /// [targets](Self::with_target).
-    pub fn with_hardware_compatible(mut self, compatible: bool) -> Self {
-        self.options.hardware_compatible = compatible;
-        self
-    }
-
-    /// The effort of the search for fast kernels, 0 to 5; TensorRT's default is 3.
-    pub fn with_optimization_level(mut self, level: u8) -> Self {
-        self.options.optimization_level = Some(level);
         self
     }
 
@@ -136,15 +126,15 @@ impl<'b> TensorRtBuilder<'b> {
 
     fn build_inner(self, onnx: &Path) -> Result<Plan> {
         let Self { tensorrt, options, progress } = self;
-        let functions = tensorrt.build_functions().map_err(|why| Error::new(ErrorKind::Unavailable, why))?;
+        let functions = tensorrt.build_functions().map_err(Error::unavailable)?;
         let _one = BUILDING.lock().unwrap_or_else(PoisonError::into_inner);
         check(tensorrt.product(), &options)?;
         if !onnx.is_file() {
-            return Err(Error::new(ErrorKind::InvalidData, "no such file"));
+            return Err(Error::invalid_data("no such file"));
         }
         // TensorRT proper measures kernels on the GPU, and without a target TensorRT for RTX builds for it.
         if options.targets.is_empty() && CudaDevice::count()? == 0 {
-            return Err(Error::new(ErrorKind::Unavailable, "the driver reports no NVIDIA GPU"));
+            return Err(Error::unavailable("the driver reports no NVIDIA GPU"));
         }
         let reporter = Reporter::new(progress);
         let check_cancellation = || {
@@ -194,7 +184,7 @@ impl fmt::Debug for TensorRtBuilder<'_> {
 
 /// Checks the options before TensorRT sees them.
 fn check(product: Product, options: &Options) -> Result<()> {
-    let refuse = |why: String| Err(Error::new(ErrorKind::InvalidArgument, why));
+    let refuse = |why: String| Err(Error::invalid_argument(why));
     let is_rtx = product == Product::TensorRtForRtx;
     for (name, DimensionRange { min, optimal, max }) in &options.dimensions {
         // Sizes are 32-bit integers in TensorRT's kernels.
@@ -249,12 +239,10 @@ fn ranges(
             let Dim::Named(name) = dim else { continue };
             let place = format!("input `{}`, dimension {axis}", input.name);
             if name.is_empty() {
-                let message = format!("{place} is dynamic and has no name");
-                return Err(Error::new(ErrorKind::InvalidData, message));
+                return Err(Error::invalid_data(format!("{place} is dynamic and has no name")));
             }
             let range = known.get(name).ok_or_else(|| {
-                let message = format!("{place} is dynamic (`{name}`) and has no range");
-                Error::new(ErrorKind::InvalidArgument, message)
+                Error::invalid_argument(format!("{place} is dynamic (`{name}`) and has no range"))
             })?;
             ranges.insert(name.clone(), *range);
         }
@@ -265,7 +253,7 @@ fn ranges(
 /// Names the dynamic dimensions of the outputs as in the file, because TensorRT drops those names, or `output.axis`.
 fn name_dimensions(outputs: &mut [TensorSpec], onnx: &Path) -> Result<()> {
     let names = onnx_outputs::read(onnx).map_err(|error| {
-        Error::new(ErrorKind::InvalidData, format!("cannot read the outputs: {error}")).with_source(error)
+        Error::invalid_data(format!("cannot read the outputs: {error}")).with_source(error)
     })?;
     for output in outputs {
         let names = names.get(&output.name).filter(|names| names.len() == output.shape.len());

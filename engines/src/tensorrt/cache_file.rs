@@ -1,6 +1,6 @@
 //! Files that TensorRT fills and later reads, which are replaced atomically: measured times of kernels, compiled kernels.
 
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 use std::fs;
 use std::io::ErrorKind as IoErrorKind;
 use std::path::Path;
@@ -28,7 +28,7 @@ pub(super) fn write(what: &str, path: &Path, bytes: &[u8]) -> Result<()> {
 
 fn failed(verb: &str, what: &str, path: &Path, error: std::io::Error) -> Error {
     let message = format!("cannot {verb} the {what} {}: {error}", path.display());
-    Error::new(ErrorKind::InvalidArgument, message).with_source(error)
+    Error::invalid_argument(message).with_source(error)
 }
 
 #[cfg(test)]

@@ -9,10 +9,9 @@ use super::loader::TensorRtLoader;
 use crate::cuda::{CudaBuffer, CudaDevice, CudaStream, Download, StreamPriority};
 use crate::device::Device;
 use crate::engine::Engine;
-use crate::spec::{EngineSpec, check_residence, check_run};
+use crate::spec::{EngineSpec, check_residence, check_run, input_named, position};
 use crate::tensor::{DeviceSlice, Tensor};
 use ocelli_error::{Error, ErrorKind, Result};
-use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -86,7 +85,7 @@ impl TensorRtEngine {
             let bytes = shared.plan.context_bytes();
             let message =
                 format!("{}: cannot create an execution context of {bytes} bytes: {reason}", shared.text);
-            Error::new(ErrorKind::Execution, message)
+            Error::execution(message)
         })?;
         let (context, accepts_kernels) = context;
         if let (false, Some(path)) = (accepts_kernels, &shared.kernel_cache) {
@@ -113,7 +112,7 @@ impl TensorRtEngine {
         let Description { spec, inputs: of_inputs, outputs: of_outputs, .. } = &shared.description;
         let mut changed = false;
         for (spec, &at) in spec.inputs.iter().zip(of_inputs) {
-            let (shape, known) = (tensor_of(inputs, &spec.name).shape(), &mut slots[at].shape);
+            let (shape, known) = (input_named(inputs, &spec.name).shape(), &mut slots[at].shape);
             if known.as_deref() == Some(shape) {
                 continue;
             }
@@ -121,7 +120,7 @@ impl TensorRtEngine {
             let mut sizes = known.take().unwrap_or_default();
             context.set_input_shape(at, shape).map_err(|reason| {
                 let message = format!("input `{}`: TensorRT refuses shape {shape:?}: {reason}", spec.name);
-                Error::new(ErrorKind::InvalidArgument, message)
+                Error::invalid_argument(message)
             })?;
             sizes.clear();
             sizes.extend_from_slice(shape);
@@ -138,7 +137,7 @@ impl TensorRtEngine {
             context.shape_into(at, &mut sizes).map_err(|reason| {
                 let message =
                     format!("output `{}`: its shape is unknown before the run: {reason}", spec.name);
-                Error::new(ErrorKind::InvalidData, message)
+                Error::invalid_data(message)
             })?;
             slots[at].shape = Some(sizes);
         }
@@ -150,7 +149,7 @@ impl TensorRtEngine {
         let Self { shared, slots, addresses, stream, .. } = self;
         let Description { spec, inputs: of_inputs, outputs: of_outputs, .. } = &shared.description;
         for (spec, &at) in spec.inputs.iter().zip(of_inputs) {
-            let tensor = tensor_of(inputs, &spec.name);
+            let tensor = input_named(inputs, &spec.name);
             if let Some(slice) = in_place(tensor) {
                 addresses[at] = slice.address();
                 continue;
@@ -195,9 +194,7 @@ impl TensorRtEngine {
             bound.fill(0);
         }
         outcome.map_err(|error| match error.kind() {
-            ErrorKind::Execution => {
-                Error::new(ErrorKind::Execution, format!("{}: the run failed: {error}", shared.text))
-            }
+            ErrorKind::Execution => Error::execution(format!("{}: the run failed: {error}", shared.text)),
             _ => error,
         })
     }
@@ -210,21 +207,19 @@ impl TensorRtEngine {
             return Ok(());
         }
         for (name, tensor) in outputs.iter().filter(|(_, tensor)| is_on_host(tensor)) {
-            let index = shared.output(name);
+            let index = position(&shared.description.spec.outputs, name);
             let own = slots[shared.description.outputs[index]].own.as_ref().expect("it was placed there");
             stream.download(own, 0, tensor.len() * tensor.element_type().size(), &mut downloads[index])?;
         }
         stream.wait()?;
         for (name, tensor) in outputs.iter_mut().filter(|(_, tensor)| is_on_host(tensor)) {
-            let download = &mut downloads[shared.output(name)];
+            let download = &mut downloads[position(&shared.description.spec.outputs, name)];
             download.set_finished();
             tensor.fill_bytes(|bytes| download.finish_into(bytes))?;
         }
         Ok(())
     }
-}
 
-impl TensorRtEngine {
     /// Writes the file of compiled kernels if there are more than it has.
     fn save_kernels(&mut self) {
         let Some(path) = &self.shared.kernel_cache else { return };
@@ -248,12 +243,6 @@ impl Shared {
             Vec::new()
         })
     }
-
-    /// The position of an output in the specification.
-    fn output(&self, name: &str) -> usize {
-        let found = self.description.spec.outputs.iter().position(|spec| spec.name == name);
-        found.expect("the names were checked")
-    }
 }
 
 impl Slot {
@@ -268,10 +257,6 @@ impl Slot {
             none => none.insert(device.allocate_buffer(bytes)?),
         })
     }
-}
-
-fn tensor_of<'t>(inputs: &[(&str, &'t Tensor)], name: &str) -> &'t Tensor {
-    inputs.iter().find(|(own, _)| *own == name).expect("the names were checked").1
 }
 
 fn on_device(tensor: &Tensor) -> Option<DeviceSlice<'_>> {
@@ -298,7 +283,6 @@ fn launch(
     addresses: &[u64],
     stream: &CudaStream,
 ) -> Result<()> {
-    let refused = |reason| Error::new(ErrorKind::Execution, reason);
     let action = graphs.next(addresses);
     if let Action::Launch(graph) = action {
         // SAFETY: the graph was captured with these addresses, and the caller orders this with other work on their memory.
@@ -308,7 +292,7 @@ fn launch(
     for (at, (bound, &address)) in bound.iter_mut().zip(addresses).enumerate().filter(|(_, (a, b))| *a != *b)
     {
         // SAFETY: it is aligned memory of the tensor's size, and the caller orders this with other work on it.
-        unsafe { context.set_address(at, address) }.map_err(refused)?;
+        unsafe { context.set_address(at, address) }.map_err(Error::execution)?;
         *bound = address;
     }
     if captures && !context.can_be_captured(stream.raw()) {
@@ -316,7 +300,7 @@ fn launch(
     } else if captures {
         let captured = stream.capture(|raw| {
             // SAFETY: every address is set; what is captured runs when it is launched, in the caller's order.
-            unsafe { context.enqueue(raw) }.map_err(refused)
+            unsafe { context.enqueue(raw) }.map_err(Error::execution)
         });
         match captured {
             // SAFETY: as above.
@@ -325,7 +309,7 @@ fn launch(
         }
     }
     // SAFETY: every address is set, and the caller orders this with other work on their memory.
-    unsafe { context.enqueue(stream.raw()) }.map_err(refused)
+    unsafe { context.enqueue(stream.raw()) }.map_err(Error::execution)
 }
 
 impl Engine for TensorRtEngine {
@@ -350,7 +334,7 @@ impl Engine for TensorRtEngine {
         shared.device.bind_to_thread()?;
         self.set_shapes(inputs)?;
         for (name, tensor) in outputs.iter_mut() {
-            let index = shared.output(name);
+            let index = position(&shared.description.spec.outputs, name);
             let sizes = self.slots[of_outputs[index]].shape.as_deref().expect("`set_shapes` read it");
             tensor.reset_to(spec.outputs[index].element_type, sizes)?;
         }
@@ -377,8 +361,4 @@ impl Drop for TensorRtEngine {
     }
 }
 
-impl fmt::Debug for TensorRtEngine {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "TensorRtEngine({})", self.shared.text)
-    }
-}
+debug_as!(TensorRtEngine, it => "TensorRtEngine({})", it.shared.text);

@@ -1,11 +1,11 @@
 //! TensorRT's shared libraries: how they are found, and which product and version a file is.
 
 use super::version::{Product, Version};
-use crate::library::{self, Candidate, Library, LibrarySearch};
+use crate::library::{self, Library};
 use std::path::{Path, PathBuf};
 
 /// Either product: a file says which one it is. In a folder that holds both, TensorRT for RTX is used.
-pub(super) static LIBRARY: Library = Library {
+pub static LIBRARY: Library = Library {
     name: "TensorRT",
     stems: &["tensorrt_rtx", "nvinfer"],
     stems_if_named: &["nvinfer_lean", "nvinfer_dispatch"],
@@ -17,12 +17,6 @@ pub(super) static LIBRARY: Library = Library {
              onnxruntime-ep-nv-tensorrt-rtx-cu13 that pip downloads, and set OCELLI_TENSORRT to its folder",
     version: |path| version(path).map(|version| format!("{version} ({})", Product::of(version))),
 };
-
-/// Every place that is [searched](crate::library) for a library of either product, and what it holds: the first that is not
-/// [`Finding::Missing`](crate::library::Finding::Missing) decides. Loads each library it finds to read its version.
-pub fn candidates(path: Option<&Path>) -> Vec<Candidate> {
-    LibrarySearch::new(&LIBRARY, path).candidates()
-}
 
 /// Loads a library and returns its version, or one line that says why it cannot be used.
 pub(super) fn version(path: &Path) -> Result<Version, String> {

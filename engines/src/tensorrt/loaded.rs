@@ -5,7 +5,6 @@ use super::calls::{build, run};
 use super::library::{LIBRARY, version};
 use super::version::{Product, Version};
 use ocelli_error::Result;
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
@@ -73,8 +72,4 @@ impl TensorRt {
     }
 }
 
-impl fmt::Debug for TensorRt {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {} ({})", self.product(), self.version(), self.path().display())
-    }
-}
+debug_as!(TensorRt, it => "{} {} ({})", it.product(), it.version(), it.path().display());

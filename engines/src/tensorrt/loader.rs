@@ -6,7 +6,6 @@ use super::description::{Description, DimensionNames, Remedy, meaning};
 use super::engine::{Shared, TensorRtEngine};
 use crate::cuda::CudaDevice;
 use ocelli_error::{Error, ErrorKind, Result};
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -60,9 +59,8 @@ impl TensorRtLoader {
     /// [`ErrorKind::InvalidData`] if the file cannot be read, and as [`load`](Self::load).
     pub fn load_file(self, path: &Path) -> Result<TensorRtEngine> {
         let what = format!("cannot load the plan {}", path.display());
-        let plan = std::fs::read(path).map_err(|error| {
-            Error::new(ErrorKind::InvalidData, format!("{what}: {error}")).with_source(error)
-        })?;
+        let plan = std::fs::read(path)
+            .map_err(|error| Error::invalid_data(format!("{what}: {error}")).with_source(error))?;
         let mut beside = path.as_os_str().to_owned();
         beside.push(".kernels");
         self.load_named(&plan, &what, Some(beside.into()))
@@ -79,7 +77,7 @@ impl TensorRtLoader {
     }
 
     fn load_named(self, plan: &[u8], what: &str, kernel_cache: Option<PathBuf>) -> Result<TensorRtEngine> {
-        let invalid = |why: String| Error::new(ErrorKind::InvalidData, format!("{what}: {why}"));
+        let invalid = |why: String| Error::invalid_data(format!("{what}: {why}"));
         if plan.is_empty() {
             return Err(invalid("it is empty".to_owned()));
         }
@@ -112,9 +110,7 @@ impl TensorRtLoader {
             remedy: self.remedy,
         }))
     }
-}
 
-impl TensorRtLoader {
     fn binding(&self) -> Binding {
         let device = Arc::clone(&self.device);
         Binding::new(move || {
@@ -125,8 +121,4 @@ impl TensorRtLoader {
     }
 }
 
-impl fmt::Debug for TensorRtLoader {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "TensorRtLoader({:?}, {})", self.tensorrt, self.device.name())
-    }
-}
+debug_as!(TensorRtLoader, it => "TensorRtLoader({:?}, {})", it.tensorrt, it.device.name());

@@ -1,6 +1,6 @@
 //! Products, versions and compute capabilities.
 
-use ocelli_error::{Error, ErrorKind};
+use ocelli_error::Error;
 use std::fmt;
 use std::str::FromStr;
 
@@ -115,7 +115,8 @@ impl FromStr for ComputeCapability {
     /// Parses `8.9`.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if it is not two numbers with a dot between them.
+    /// [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if it is not two numbers with a dot between
+    /// them.
     fn from_str(text: &str) -> Result<Self, Error> {
         let parsed = text.split_once('.').and_then(|(major, minor)| {
             let number = |digits: &str| {
@@ -125,7 +126,7 @@ impl FromStr for ComputeCapability {
         });
         parsed.ok_or_else(|| {
             let message = format!("compute capability \"{text}\": expected two numbers, such as 8.9");
-            Error::new(ErrorKind::InvalidArgument, message)
+            Error::invalid_argument(message)
         })
     }
 }

@@ -1,6 +1,6 @@
 //! Adapters, and which of them the provider takes.
 
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 use std::fmt;
 
 /// A GPU with its driver, or a software adapter, as Vulkan describes it.
@@ -91,7 +91,7 @@ pub(super) fn sort(adapters: &mut [Adapter]) {
 
 /// The adapter of this number among [sorted](sort) ones.
 pub(super) fn choose(adapters: Vec<Adapter>, ordinal: usize, allow_software: bool) -> Result<Chosen> {
-    let unavailable = |message: String| Err(Error::new(ErrorKind::Unavailable, message));
+    let unavailable = |message: String| Err(Error::unavailable(message));
     let saving = (0..adapters.len()).min_by_key(|&index| adapters[index].rank(true));
     let count = adapters.len();
     let Some(adapter) = adapters.into_iter().nth(ordinal) else {
@@ -123,6 +123,7 @@ pub(super) fn choose(adapters: Vec<Adapter>, ordinal: usize, allow_software: boo
 mod tests {
     use super::*;
     use AdapterKind::{Discrete, Integrated, Other, Software};
+    use ocelli_error::ErrorKind;
 
     fn machine(kinds: &[AdapterKind]) -> Vec<Adapter> {
         let adapter = |(index, kind): (usize, &AdapterKind)| Adapter {

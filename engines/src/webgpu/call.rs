@@ -4,8 +4,10 @@
 
 use super::adapter::{Adapter, AdapterKind};
 use crate::library;
-use ocelli_error::{Error, ErrorKind, Result};
+use libloading::{Library, Symbol};
+use ocelli_error::{Error, Result};
 use std::ffi::{CStr, c_char, c_void};
+use std::fmt::Display;
 use std::path::Path;
 use std::ptr;
 
@@ -16,6 +18,9 @@ const INCOMPLETE: i32 = 5;
 
 type Instance = *mut c_void;
 type PhysicalDevice = *mut c_void;
+type Create = unsafe extern "system" fn(*const InstanceCreateInfo, *const c_void, *mut Instance) -> i32;
+type Enumerate = unsafe extern "system" fn(Instance, *mut u32, *mut PhysicalDevice) -> i32;
+type Describe = unsafe extern "system" fn(PhysicalDevice, *mut Properties);
 type Destroy = unsafe extern "system" fn(Instance, *const c_void);
 
 /// `VkInstanceCreateInfo`.
@@ -61,48 +66,26 @@ impl Drop for Owned {
 
 /// The adapters that a loader of Vulkan lists, in its order.
 pub(super) fn vulkan_adapters(loader: &str) -> Result<Vec<Adapter>> {
-    let unavailable =
-        |reason: String| Error::new(ErrorKind::Unavailable, format!("no WebGPU adapter: {reason}"));
     let library = library::open(Path::new(loader)).map_err(|reason| {
         unavailable(format!(
             "Vulkan's loader is missing ({reason}); install it (Debian: apt-get install libvulkan1)"
         ))
     })?;
-    let missing =
-        |name: &str| unavailable(format!("{loader} has no {name}, which every loader of Vulkan has"));
     let no_driver = || {
         unavailable(
             "Vulkan's loader has no driver for a GPU; install it (Debian: mesa-vulkan-drivers for AMD and Intel, NVIDIA's \
-             driver for NVIDIA), and see that this user may open /dev/dri"
-                .to_owned(),
+             driver for NVIDIA), and see that this user may open /dev/dri",
         )
     };
 
     // SAFETY: the types of the four functions are their declarations in vulkan_core.h, which are stable.
-    let create = unsafe {
-        library
-            .get::<unsafe extern "system" fn(*const InstanceCreateInfo, *const c_void, *mut Instance) -> i32>(
-                b"vkCreateInstance\0",
-            )
-    };
+    let create = unsafe { function::<Create>(library, loader, "vkCreateInstance") }?;
     // SAFETY: as above.
-    let enumerate = unsafe {
-        library.get::<unsafe extern "system" fn(Instance, *mut u32, *mut PhysicalDevice) -> i32>(
-            b"vkEnumeratePhysicalDevices\0",
-        )
-    };
+    let enumerate = unsafe { function::<Enumerate>(library, loader, "vkEnumeratePhysicalDevices") }?;
     // SAFETY: as above.
-    let describe = unsafe {
-        library.get::<unsafe extern "system" fn(PhysicalDevice, *mut Properties)>(
-            b"vkGetPhysicalDeviceProperties\0",
-        )
-    };
+    let describe = unsafe { function::<Describe>(library, loader, "vkGetPhysicalDeviceProperties") }?;
     // SAFETY: as above.
-    let destroy = unsafe { library.get::<Destroy>(b"vkDestroyInstance\0") };
-    let create = create.map_err(|_| missing("vkCreateInstance"))?;
-    let enumerate = enumerate.map_err(|_| missing("vkEnumeratePhysicalDevices"))?;
-    let describe = describe.map_err(|_| missing("vkGetPhysicalDeviceProperties"))?;
-    let destroy = destroy.map_err(|_| missing("vkDestroyInstance"))?;
+    let destroy = unsafe { function::<Destroy>(library, loader, "vkDestroyInstance") }?;
 
     let info = InstanceCreateInfo {
         structure_type: 1,
@@ -159,6 +142,18 @@ pub(super) fn vulkan_adapters(loader: &str) -> Result<Vec<Adapter>> {
     Ok(adapters.collect())
 }
 
+fn unavailable(reason: impl Display) -> Error {
+    Error::unavailable(format!("no WebGPU adapter: {reason}"))
+}
+
+/// # Safety
+/// `F` must be the type of the function.
+unsafe fn function<F>(library: &'static Library, loader: &str, name: &str) -> Result<Symbol<'static, F>> {
+    // SAFETY: guaranteed by the caller.
+    unsafe { library.get::<F>(name.as_bytes()) }
+        .map_err(|_| unavailable(format!("{loader} has no {name}, which every loader of Vulkan has")))
+}
+
 fn adapter(properties: &Properties) -> Adapter {
     let bytes = properties.name.map(|byte| byte.to_ne_bytes()[0]);
     let name = CStr::from_bytes_until_nul(&bytes).map(|name| name.to_string_lossy().into_owned());
@@ -192,6 +187,7 @@ pub(super) fn check_provider(path: &Path) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ocelli_error::ErrorKind;
 
     #[test]
     fn a_missing_loader_is_an_error_with_the_package() {

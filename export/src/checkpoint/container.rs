@@ -247,13 +247,16 @@ pub(crate) enum Attribute {
     Other,
 }
 
+/// The tensors of each dictionary in a file, by its path.
+type Groups = BTreeMap<String, Vec<(String, View)>>;
+
 /// The content of one file.
 pub(crate) struct Container {
     pub(crate) file: MappedFile,
     /// Whether it was written by `torch.save`.
     pub(crate) is_torch: bool,
     /// Tensors by the dictionary that holds them, `model` or `optimizer/state/0`; the root's name is empty.
-    pub(crate) groups: BTreeMap<String, Vec<(String, View)>>,
+    pub(crate) groups: Groups,
     /// The values at the root that are not tensors.
     pub(crate) attributes: Vec<(String, Attribute)>,
 }
@@ -277,8 +280,8 @@ impl Container {
         let corrupt =
             |why: String| invalid(format!("corrupt or truncated weights, {}: {why}", path.display()));
         if zip::is_zip(bytes) {
-            let content = torch::read(bytes).map_err(corrupt)?;
-            return Ok(Self { is_torch: true, groups: content.groups, attributes: content.attributes, file });
+            let (groups, attributes) = torch::read(bytes).map_err(corrupt)?;
+            return Ok(Self { is_torch: true, groups, attributes, file });
         }
         let tensors = SafeTensors::deserialize(bytes).map_err(|e| corrupt(e.to_string()))?;
         let base = bytes.as_ptr() as usize;

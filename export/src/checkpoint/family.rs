@@ -81,9 +81,7 @@ impl Family {
             _ => &[],
         }
     }
-}
 
-impl Family {
     /// The exporter's name for a tensor of a convolutional backbone; `name` is without [the prefix](Self::prefix).
     pub(super) fn student_name(self, name: &str) -> Option<String> {
         let rename = |(from, to): &(&str, &str)| Some(format!("{to}.{}", name.strip_prefix(from)?));

@@ -98,7 +98,7 @@ pub(super) fn inspect(options: &CheckpointOptions, path: &Path) -> Result<Inspec
 }
 
 fn summary(loaded: &Loaded) -> Inspection {
-    let views = loaded.weights.views();
+    let views = &loaded.weights.views;
     let of_part = |starts: &[&str]| {
         let found = views.iter().filter(|(name, _)| starts.iter().any(|start| name.starts_with(start)));
         found.fold((0, 0u64), |(tensors, parameters), (_, view)| {
@@ -118,11 +118,6 @@ fn summary(loaded: &Loaded) -> Inspection {
     if !loaded.unknown.is_empty() {
         notes.push(format!("{} unknown tensors, the first is {}", loaded.unknown.len(), loaded.unknown[0]));
     }
-    let ignored = loaded.ignored.iter().map(|leftover| Ignored {
-        why: leftover.why.clone(),
-        tensors: leftover.tensors,
-        bytes: leftover.bytes,
-    });
     Inspection {
         family: loaded.family.to_string(),
         container: if loaded.is_torch { "torch.save" } else { "safetensors" },
@@ -131,7 +126,7 @@ fn summary(loaded: &Loaded) -> Inspection {
             .into_iter()
             .map(|(format, (tensors, parameters))| (format.to_string(), tensors, parameters))
             .collect(),
-        ignored: ignored.collect(),
+        ignored: loaded.ignored.clone(),
         config: None,
         graphs: Vec::new(),
         pruning: loaded.pruning.clone(),

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::container::{Attribute, Container, View};
 use super::family::{Family, spell};
+use super::inspect::Ignored;
 use super::nearest::nearest;
 use super::sizes::{RotaryShapes, layer_count};
 use super::tensors::{TENSORS, from_meta, metas_name, metas_names_like};
@@ -61,21 +62,13 @@ fn ignored(name: &str) -> Option<&'static str> {
     IGNORED.iter().find(|(pattern, _)| fits(pattern)).map(|(_, why)| *why)
 }
 
-/// Tensors that no graph needs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Leftover {
-    pub(super) why: String,
-    pub(super) tensors: usize,
-    pub(super) bytes: u64,
-}
-
 /// The content of a checkpoint.
 pub(super) struct Loaded {
     pub(super) family: Family,
     /// Whether a file is an archive of `torch.save`.
     pub(super) is_torch: bool,
     pub(super) weights: Weights,
-    pub(super) ignored: Vec<Leftover>,
+    pub(super) ignored: Vec<Ignored>,
     /// Tensors that nothing knows.
     pub(super) unknown: Vec<String>,
     /// Whether the memory tracker is there.
@@ -230,10 +223,10 @@ impl Loader {
     fn finish(mut self, is_torch: bool, pruning: Pruning) -> Loaded {
         let has_tracker = self.settle_tracker();
         let Self { family, weights, ignored, unknown, misshapen, rotary, .. } = self;
-        let names = weights.views().keys().map(String::as_str);
+        let names = weights.views.keys().map(String::as_str);
         let blocks = layer_count(names, "vision_encoder.backbone.layers.");
         let ignored =
-            ignored.into_iter().map(|(why, (tensors, bytes))| Leftover { why, tensors, bytes }).collect();
+            ignored.into_iter().map(|(why, (tensors, bytes))| Ignored { why, tensors, bytes }).collect();
         Loaded {
             family,
             is_torch,
@@ -252,7 +245,7 @@ impl Loader {
     /// Whether the file has the memory tracker; what there is of another one is ignored.
     fn settle_tracker(&mut self) -> bool {
         let strays = std::mem::take(&mut self.unknown_of_tracker);
-        if self.weights.views().contains_key(TRACKER_SIGN) {
+        if self.weights.views.contains_key(TRACKER_SIGN) {
             self.unknown.extend(strays.into_iter().map(|(name, _)| name));
             return true;
         }
@@ -390,7 +383,7 @@ fn pruning_lists(attributes: &[(String, Attribute)]) -> Result<Pruning> {
 /// Compares the lists of a pruned file with the tensors that it lacks, of `blocks` blocks.
 pub(super) fn check_pruning(weights: &Weights, pruning: &Pruning, blocks: usize) -> Result<()> {
     let mut present = BTreeSet::new();
-    for name in weights.views().keys() {
+    for name in weights.views.keys() {
         let Some(rest) = name.strip_prefix("vision_encoder.backbone.layers.") else { continue };
         let Some((block, rest)) = rest.split_once('.') else { continue };
         let branch = if rest.starts_with("attention.") || rest.starts_with("layer_norm1.") {

@@ -56,8 +56,7 @@ pub(super) fn student(shapes: &Shapes<'_>) -> Result<Student> {
                 let mut found = StudentStage {
                     width: shapes.of::<4>(&format!("{blocks}0.{}.{conv}.weight", width(stage)))?[0],
                     blocks: shapes.count(&blocks),
-                    heads: 0,
-                    window: 0,
+                    ..StudentStage::default()
                 };
                 if stage > 0 {
                     let [heads, places] = shapes.of(&format!("{blocks}0.attn.attention_biases"))?;
@@ -100,7 +99,7 @@ fn grouped(shapes: &Shapes<'_>, start: &str, middle: &str, weight: &str) -> Resu
         .map(|stage| {
             let blocks = format!("{ROOT}.{start}{stage}{middle}");
             let width = shapes.of::<4>(&format!("{blocks}{weight}"))?[0];
-            Ok(StudentStage { width, blocks: shapes.count(&blocks), heads: 0, window: 0 })
+            Ok(StudentStage { width, blocks: shapes.count(&blocks), ..StudentStage::default() })
         })
         .collect()
 }
@@ -110,18 +109,14 @@ fn grouped(shapes: &Shapes<'_>, start: &str, middle: &str, weight: &str) -> Resu
 fn listed(shapes: &Shapes<'_>) -> Result<Vec<StudentStage>> {
     let features = format!("{ROOT}.features.");
     let width = shapes.of::<4>(&format!("{features}0.2.c.weight"))?[0];
-    let mut stages = vec![StudentStage { width, blocks: 0, heads: 0, window: 0 }];
+    let mut stages = vec![StudentStage { width, ..StudentStage::default() }];
     for block in 1..shapes.count(&features) {
         let channels = format!("{features}{block}.token_mixer.2.c.weight");
         let last = stages.last_mut().expect("there is a first stage");
         if shapes.has(&channels) {
             last.blocks = last.blocks.saturating_sub(1);
-            stages.push(StudentStage {
-                width: shapes.of::<4>(&channels)?[0],
-                blocks: 0,
-                heads: 0,
-                window: 0,
-            });
+            let width = shapes.of::<4>(&channels)?[0];
+            stages.push(StudentStage { width, ..StudentStage::default() });
         } else {
             last.blocks += 1;
         }

@@ -28,7 +28,7 @@ fn difference(weights: &Weights, golden: &str) -> Option<String> {
             return Some(format!("{name} differs"));
         }
     }
-    let extra = weights.views().keys().find(|name| !expected.contains_key(*name));
+    let extra = weights.views.keys().find(|name| !expected.contains_key(*name));
     extra.map(|name| format!("{name} is unknown"))
 }
 
@@ -137,7 +137,7 @@ fn named(list: &str) -> Loaded {
 fn the_released_names_and_shapes_fit() {
     let transformers = named("transformers.txt");
     let expected: BTreeMap<&String, &Vec<usize>> =
-        transformers.weights.views().iter().map(|(name, view)| (name, &view.shape)).collect();
+        transformers.weights.views.iter().map(|(name, view)| (name, &view.shape)).collect();
     assert_eq!(expected.len(), 1468);
     let released = ModelConfig::parse(r#"{"vision_config":{"backbone_config":{}}}"#).expect("the defaults");
     for (list, tensors, levels) in [("sam3.txt", 1465, 4), ("sam3.1.txt", 1623, 3)] {
@@ -145,14 +145,14 @@ fn the_released_names_and_shapes_fit() {
         loaded.check_known().expect("every name is known");
         let ignored: usize = loaded.ignored.iter().map(|leftover| leftover.tensors).sum();
         let found: BTreeMap<&String, &Vec<usize>> =
-            loaded.weights.views().iter().map(|(name, view)| (name, &view.shape)).collect();
+            loaded.weights.views.iter().map(|(name, view)| (name, &view.shape)).collect();
         let mut wanted = expected.clone();
         wanted.retain(|name, _| levels == 4 || !name.contains("fpn_layers.3."));
         assert_eq!(found, wanted, "{list}");
         assert_eq!(listed(list).len(), tensors, "{list}");
         assert!(ignored > 300, "{list}: {ignored} ignored");
         let config =
-            sizes::sizes(loaded.weights.views(), loaded.blocks, &loaded.rotary).expect("the sizes fit");
+            sizes::sizes(&loaded.weights.views, loaded.blocks, &loaded.rotary).expect("the sizes fit");
         loaded
             .weights
             .check(&tensors::expected_tensors(&config, &loaded.pruning), str::to_owned)
@@ -161,7 +161,7 @@ fn the_released_names_and_shapes_fit() {
         same.vision.layer_norm_eps = 1e-5;
         assert_eq!(config, same, "{list}");
         // Mirrors in safetensors lack the rotary tables.
-        let without = sizes::sizes(loaded.weights.views(), loaded.blocks, &Default::default());
+        let without = sizes::sizes(&loaded.weights.views, loaded.blocks, &Default::default());
         assert_eq!(without.expect("the sizes are known"), same, "{list}");
     }
 }
@@ -329,7 +329,7 @@ fn smaller_detectors_fit_by_their_shapes() {
         }
     }
     let loaded = Loader::of_shapes(&tensors).expect("a known family");
-    let config = sizes::sizes(loaded.weights.views(), loaded.blocks, &loaded.rotary).expect("the sizes fit");
+    let config = sizes::sizes(&loaded.weights.views, loaded.blocks, &loaded.rotary).expect("the sizes fit");
     loaded
         .weights
         .check(&tensors::expected_tensors(&config, &loaded.pruning), str::to_owned)
@@ -506,7 +506,7 @@ fn the_released_tracker_fits() {
     let loaded = with_tracker();
     loaded.check_known().expect("every name is known");
     assert!(loaded.has_tracker);
-    let config = sizes::sizes(loaded.weights.views(), loaded.blocks, &loaded.rotary).expect("the sizes fit");
+    let config = sizes::sizes(&loaded.weights.views, loaded.blocks, &loaded.rotary).expect("the sizes fit");
     let layout = tensors::expected_tensors(&config, &loaded.pruning);
     loaded.weights.check(&layout, |name| loaded.spelled(name)).expect("complete");
     let nested = r#"{"detector_config":{"vision_config":{"backbone_config":{}}}}"#;
@@ -533,8 +533,7 @@ fn metas_names_of_the_tracker_become_those_of_transformers() {
         .collect();
     assert_eq!(wrong, Vec::<&str>::new());
     let loaded = with_tracker();
-    let found: Vec<&String> =
-        loaded.weights.views().keys().filter(|name| name.starts_with(TRACKER)).collect();
+    let found: Vec<&String> = loaded.weights.views.keys().filter(|name| name.starts_with(TRACKER)).collect();
     let mut listed: Vec<&str> = pairs.iter().map(|(_, transformers)| *transformers).collect();
     listed.sort_unstable();
     assert_eq!(found, listed);

@@ -15,7 +15,7 @@ use ocelli_error::{Error, Result};
 #[derive(Default)]
 pub(crate) struct Weights {
     files: Vec<MappedFile>,
-    views: BTreeMap<String, View>,
+    pub(super) views: BTreeMap<String, View>,
     /// Products that are added to a tensor, by its name: A `[rank, input]` and B `[output, rank]`.
     low_rank: BTreeMap<String, [Option<View>; 2]>,
 }
@@ -102,11 +102,6 @@ impl Weights {
     /// Removes the tensors that start with `prefix`.
     pub(super) fn remove(&mut self, prefix: &str) -> Vec<(String, View)> {
         self.views.extract_if(.., |name, _| name.starts_with(prefix)).collect()
-    }
-
-    /// Every tensor.
-    pub(super) fn views(&self) -> &BTreeMap<String, View> {
-        &self.views
     }
 
     /// Compares names, shapes and formats with the expected ones. `spelled` gives a name's spelling in the file.

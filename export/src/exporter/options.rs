@@ -38,33 +38,38 @@ pub struct ExportOptions {
 }
 
 impl ExportOptions {
-    /// The side of the input in pixels, a multiple of the patch size; the checkpoint's own by default.
-    #[must_use]
-    pub fn with_imgsz(mut self, imgsz: usize) -> Self {
-        self.imgsz = Some(imgsz);
-        self
-    }
+    setters! {
+        /// The side of the input in pixels, a multiple of the patch size; the checkpoint's own by default.
+        with_imgsz(imgsz: usize) => imgsz;
 
-    /// The operators that attention is written in.
-    #[must_use]
-    pub fn with_target(mut self, target: Target) -> Self {
-        self.target = target;
-        self
-    }
+        /// The operators that attention is written in.
+        with_target(target: Target) => target;
 
-    /// Number format of the weights.
-    #[must_use]
-    pub fn with_precision(mut self, precision: Precision) -> Self {
-        self.precision = precision;
-        self
-    }
+        /// Number format of the weights.
+        with_precision(precision: Precision) => precision;
 
-    /// The kinds of computation that stay in 32 bits in [half precision](Precision::is_half);
-    /// [`MixedPrecision::default_of`] the precision by default.
-    #[must_use]
-    pub fn with_mixed_precision(mut self, islands: MixedPrecision) -> Self {
-        self.mixed_precision = Some(islands);
-        self
+        /// The kinds of computation that stay in 32 bits in [half precision](Precision::is_half);
+        /// [`MixedPrecision::default_of`] the precision by default.
+        with_mixed_precision(islands: MixedPrecision) => mixed_precision;
+
+        /// The ranges for a [calibrated](Precision::is_calibrated) precision, which needs them.
+        with_calibration(calibration: Calibration) => calibration;
+
+        /// The tokens of a text prompt: with the CLS token or without it.
+        with_prompting(prompting: Prompting) => prompting;
+
+        /// Removes everything that only masks need: the finer feature maps and the mask head.
+        with_detection_only(detection_only: bool) => detection_only;
+
+        /// Adds [`file::SCREEN`](crate::contract::file::SCREEN): the encoder-decoder on a grid of half the side, which rules out
+        /// classes that are absent.
+        with_screen(screen: bool) => screen;
+
+        /// Splits the backbone into two files before this block.
+        with_split_block(block: Option<usize>) => pruning.split_block;
+
+        /// Replaces an existing exported folder.
+        with_force(force: bool) => force;
     }
 
     pub(super) fn islands(&self) -> MixedPrecision {
@@ -75,13 +80,6 @@ impl ExportOptions {
     #[must_use]
     pub fn with_keep_fp32(mut self, blocks: impl IntoIterator<Item = Block>) -> Self {
         self.keep_fp32 = blocks.into_iter().collect();
-        self
-    }
-
-    /// The ranges for a [calibrated](Precision::is_calibrated) precision, which needs them.
-    #[must_use]
-    pub fn with_calibration(mut self, calibration: Calibration) -> Self {
-        self.calibration = Some(calibration);
         self
     }
 
@@ -110,28 +108,6 @@ impl ExportOptions {
         .collect()
     }
 
-    /// Whether a text prompt includes the CLS token.
-    #[must_use]
-    pub fn with_prompting(mut self, prompting: Prompting) -> Self {
-        self.prompting = prompting;
-        self
-    }
-
-    /// Removes everything that only masks need: the finer feature maps and the mask head.
-    #[must_use]
-    pub fn with_detection_only(mut self, detection_only: bool) -> Self {
-        self.detection_only = detection_only;
-        self
-    }
-
-    /// Adds [`file::SCREEN`](crate::contract::file::SCREEN): the encoder-decoder on a grid of half the side, which rules out
-    /// classes that are absent.
-    #[must_use]
-    pub fn with_screen(mut self, screen: bool) -> Self {
-        self.screen = screen;
-        self
-    }
-
     /// Whether the memory tracker is exported, if the checkpoint has one: it is by default. A model for detection alone has
     /// no masks to follow, and never has a tracker.
     #[must_use]
@@ -158,31 +134,17 @@ impl ExportOptions {
         self
     }
 
-    /// Splits the backbone into two files before this block.
-    #[must_use]
-    pub fn with_split_block(mut self, block: Option<usize>) -> Self {
-        self.pruning.split_block = block;
-        self
-    }
-
-    /// Replaces an existing exported folder.
-    #[must_use]
-    pub fn with_force(mut self, force: bool) -> Self {
-        self.force = force;
-        self
-    }
-
     /// A short text that differs if the exported graphs would differ.
     pub fn fingerprint(&self, checkpoint: &Checkpoint) -> String {
         let pruning = self.pruning.with(checkpoint.pruning());
         let list = |blocks: Vec<String>| blocks.join(",");
-        let half = match self.precision.is_half() {
-            true => {
-                let kept = list(self.keep_fp32.iter().map(ToString::to_string).collect());
-                format!(";mixed={};keep={kept}", self.islands())
-            }
-            false if self.keep_fp32.is_empty() => String::new(),
-            false => format!(";keep={}", list(self.keep_fp32.iter().map(ToString::to_string).collect())),
+        let kept = list(self.keep_fp32.iter().map(ToString::to_string).collect());
+        let half = if self.precision.is_half() {
+            format!(";mixed={};keep={kept}", self.islands())
+        } else if kept.is_empty() {
+            String::new()
+        } else {
+            format!(";keep={kept}")
         };
         let screen = if self.screen { ";screen" } else { "" };
         let tracker = if self.has_tracker(checkpoint) { ";tracker" } else { "" };
@@ -204,7 +166,7 @@ impl ExportOptions {
     }
 
     /// Checks the options; returns the side of the input.
-    pub(crate) fn check(&self, checkpoint: &Checkpoint) -> Result<usize> {
+    fn check(&self, checkpoint: &Checkpoint) -> Result<usize> {
         let vision = &checkpoint.config().vision;
         let imgsz = self.imgsz.unwrap_or(vision.image_size);
         if imgsz > MAX_IMGSZ {
@@ -301,15 +263,11 @@ impl ExportOptions {
         }
     }
 
-    pub(crate) fn plan<'w>(
-        &'w self,
-        checkpoint: &'w Checkpoint,
-        imgsz: usize,
-        kept: &'w [Block],
-    ) -> Plan<'w> {
-        Plan {
+    /// What the graphs are written for, if the options are valid for this checkpoint.
+    pub(crate) fn plan<'w>(&'w self, checkpoint: &'w Checkpoint) -> Result<Plan<'w>> {
+        Ok(Plan {
             checkpoint,
-            imgsz,
+            imgsz: self.check(checkpoint)?,
             target: self.target,
             precision: self.precision,
             // The image's token is what the encoder of exemplars gives without boxes.
@@ -320,8 +278,8 @@ impl ExportOptions {
             pruning: self.pruning.with(checkpoint.pruning()),
             observes: self.observes,
             calibration: self.calibration.as_ref(),
-            kept,
-        }
+            kept: &self.keep_fp32,
+        })
     }
 
     /// The formats in the graphs, if they are half precision.

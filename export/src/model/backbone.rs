@@ -2,10 +2,10 @@
 
 use super::Plan;
 use super::layers::LinearLayer;
-use super::position::{TokenOrder, rotary_row, rotary_tables};
+use super::position::{TokenOrder, rotary_row, rotary_tables, rotate};
 use crate::chain::NEXT_TOKENS;
 use crate::contract::{Prompting, Target, tensor};
-use crate::graph::{Dim, Element, Graph, LinearForm, Role, Value};
+use crate::graph::{Dim, Element, Graph, LinearForm, Value};
 use crate::mixed_precision::{Block, Family};
 use crate::prune::{Branch, MaskedBranch};
 
@@ -290,18 +290,6 @@ impl RotaryTables {
             global: tables("global", &order.places(), order.window as f64 / order.grid as f64),
         }
     }
-}
-
-/// Rotary embedding in real arithmetic; x `[batch, heads, tokens, head]`.
-fn rotate(g: &mut Graph<'_>, x: &Value, [cos, sin]: &[Value; 2]) -> Value {
-    let halves = g.split_last(x, 2);
-    g.as_role(Role::Attention, |g| {
-        let [a_cos, b_sin, b_cos, a_sin] =
-            [(0, cos), (1, sin), (1, cos), (0, sin)].map(|(half, t)| g.mul(&halves[half], t));
-        let first = g.sub(&a_cos, &b_sin);
-        let second = g.add(&b_cos, &a_sin);
-        g.concat(&[&first, &second], 3, x.dims[3])
-    })
 }
 
 /// Raster tokens → windows, with the grid padded with zeros. The zeros are attended to, as in the reference.

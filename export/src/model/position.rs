@@ -3,7 +3,7 @@
 use std::f64::consts::TAU;
 
 use super::Plan;
-use crate::graph::{Graph, Value};
+use crate::graph::{Graph, Role, Value};
 
 const TEMPERATURE: f64 = 10000.0;
 
@@ -98,6 +98,19 @@ pub(crate) fn rotary_row(row: usize, head: usize) -> usize {
     let (start, channel) = (row / head * head, row % head);
     let half = head / 2;
     start + if channel < half { 2 * channel } else { 2 * (channel - half) + 1 }
+}
+
+/// Rotary embedding of `[…, tokens, D]` in real arithmetic, the halves of D rotated against each other.
+pub(crate) fn rotate(g: &mut Graph<'_>, x: &Value, [cos, sin]: &[Value; 2]) -> Value {
+    let halves = g.split_last(x, 2);
+    let axis = x.dims.len() - 1;
+    g.as_role(Role::Attention, |g| {
+        let [a_cos, b_sin, b_cos, a_sin] =
+            [(0, cos), (1, sin), (1, cos), (0, sin)].map(|(half, table)| g.mul(&halves[half], table));
+        let first = g.sub(&a_cos, &b_sin);
+        let second = g.add(&b_cos, &a_sin);
+        g.concat(&[&first, &second], axis, x.dims[axis])
+    })
 }
 
 #[cfg(test)]

@@ -37,8 +37,8 @@ impl<'w> Graph<'w> {
         let weight = format!("{}.weight", layer.name);
         let dims = self.weight_dims(&weight);
         let (rows, columns) = (dims[0], dims[1..].iter().product());
-        let (element, kind) = format.map_or((Element::I8, "i8"), |format| (format.element(), format.name()));
-        let name = format!("{weight}.{kind}{}", layer.suffix());
+        let element = format.map_or(Element::I8, EightBits::element);
+        let name = format!("{weight}.{}{}", element.suffix(), layer.suffix());
         let matrix = reader(layer, columns, format);
         let codes = self.derived_codes(&format!("{name}.T"), element, &[columns, rows], move |weights| {
             Ok(transpose(&matrix(weights)?.codes, rows, columns))
@@ -60,9 +60,7 @@ impl<'w> Graph<'w> {
             Ok(bias.iter().zip(sums).map(|(bias, sum)| bias + floor * sum).collect())
         })
     }
-}
 
-impl<'w> Graph<'w> {
     /// x · Wᵀ + b with W and x in 8 bits by given scales: one for x, and one for each row of W.
     pub(super) fn static_linear(&mut self, x: &Value, layer: &LinearLayer, format: EightBits) -> Value {
         let (codes, scales) = self.codes(layer, Some(format));
@@ -78,7 +76,7 @@ impl<'w> Graph<'w> {
 
     /// A layer's range; if it is missing, the graph fails.
     fn range_of(&mut self, layer: &str) -> Option<f32> {
-        let range = self.calibration().and_then(|calibration| calibration.ranges.get(layer)).copied();
+        let range = self.calibration.and_then(|calibration| calibration.ranges.get(layer)).copied();
         if range.is_none() {
             self.fail_as(
                 ErrorKind::InvalidArgument,

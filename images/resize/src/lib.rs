@@ -11,7 +11,7 @@ use fast_image_resize::pixels::U16x3;
 pub use fast_image_resize::pixels::{U8, U8x2, U8x3};
 use fast_image_resize::{Filter, FilterType, PixelTrait, ResizeAlg, ResizeOptions, Resizer};
 
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 
 /// If the image between the passes would have more pixels than this, tall images are resized vertically first.
 ///
@@ -82,7 +82,7 @@ impl Resize {
     /// Resizes `bytes` [height, width, rgb] to [S·S] pixels.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if there are fewer bytes.
+    /// [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if there are fewer bytes.
     pub fn run(&mut self, bytes: &[u8], width: u32, height: u32) -> Result<&[U8x3]> {
         let Self { side, resizer, rgb, deep, deep_source, .. } = self;
         let source = TypedImageRef::from_buffer(width, height, bytes).map_err(failed)?;
@@ -199,7 +199,7 @@ impl Scaler {
     /// Resizes `image` [height, width, rgb] into `scaled`; the sizes are widths and heights.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if a buffer is too small for its size.
+    /// [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if a buffer is too small for its size.
     pub fn run_into(
         &mut self,
         image: &[u8],
@@ -251,5 +251,5 @@ fn two_passes<P: PixelTrait>(
 }
 
 fn failed(error: impl std::error::Error + Send + Sync + 'static) -> Error {
-    Error::new(ErrorKind::InvalidArgument, format!("resize: {error}")).with_source(error)
+    Error::invalid_argument(format!("resize: {error}")).with_source(error)
 }

@@ -11,7 +11,7 @@ use ::image::{DynamicImage, ImageDecoder, ImageError, ImageFormat, ImageReader, 
 
 use super::{Image, jpeg, tiff};
 use crate::rows::{FileRows, Refused, TiffRows, tiff_size};
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 
 /// The maximum number of pixels of an image file: PIL's limit for a "decompression bomb".
 pub const MAX_PIXELS: u64 = 178_956_970;
@@ -38,7 +38,7 @@ pub(super) fn open(path: &Path) -> Result<Image> {
     let metadata = file.metadata().map_err(failed)?;
     if metadata.is_dir() {
         let message = format!("cannot read the image, {name}: it is a folder; name a file in it");
-        return Err(Error::new(ErrorKind::InvalidArgument, message));
+        return Err(Error::invalid_argument(message));
     }
     let mut bytes = Vec::new();
     // One byte above the limit reveals a file that is too large, even an endless one such as /dev/zero.
@@ -95,15 +95,9 @@ fn upright_tiff(rows: TiffRows<Cursor<&[u8]>>, name: &str) -> Result<Image> {
     let (width, height) = rows.size();
     let orientation = u8::try_from(rows.orientation).ok().and_then(Orientation::from_exif);
     let pixels = rows.into_pixels().map_err(|refused| refused.about(name))?;
-    let image = Image::from_rgb8(width, height, pixels)?;
-    match orientation.filter(|orientation| *orientation != Orientation::NoTransforms) {
-        None => Ok(image),
-        Some(orientation) => {
-            let mut picture = DynamicImage::from(image);
-            picture.apply_orientation(orientation);
-            Ok(picture.into())
-        }
-    }
+    let mut picture = DynamicImage::from(Image::from_rgb8(width, height, pixels)?);
+    picture.apply_orientation(orientation.unwrap_or(Orientation::NoTransforms));
+    Ok(picture.into())
 }
 
 /// Width and height that the header of a file in memory declares, at the cost of reading the header; errors call it `name`.
@@ -227,7 +221,7 @@ pub(super) fn into_rgb8(picture: DynamicImage) -> Vec<u8> {
 
 #[doc(hidden)]
 pub fn invalid(name: &str, why: &str) -> Error {
-    Error::new(ErrorKind::InvalidData, format!("cannot read the image, {name}: {why}"))
+    Error::invalid_data(format!("cannot read the image, {name}: {why}"))
 }
 
 /// The message of the decoder on one line.
@@ -249,6 +243,7 @@ fn reason(error: &ImageError) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ocelli_error::ErrorKind;
 
     const ALL: [ImageFormat; 7] = [
         ImageFormat::Png,

@@ -2,7 +2,7 @@
 
 use ::image::codecs::jpeg::JpegEncoder;
 use ::image::{ExtendedColorType, ImageFormat};
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 use ocelli_resize::Scaler;
 
 use super::{Image, ImageView, rgb8_len};
@@ -11,7 +11,7 @@ impl Image {
     /// A picture of one colour.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if a side is zero.
+    /// [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if a side is zero.
     pub fn filled(width: u32, height: u32, color: [u8; 3]) -> Result<Self> {
         let mut image = Self::default();
         image.reset_rgb8(width, height)?.as_chunks_mut().0.fill(color);
@@ -21,7 +21,7 @@ impl Image {
     /// The picture, scaled with its aspect ratio to fit into a width and height, bilinear with antialiasing.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if a side is zero.
+    /// [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if a side is zero.
     pub fn fitted(&self, (width, height): (u32, u32)) -> Result<Self> {
         rgb8_len(self.width, self.height).and(rgb8_len(width, height))?;
         let scale =
@@ -54,7 +54,7 @@ impl ImageView<'_> {
     /// The picture as the bytes of a file: PNG, JPEG, WebP, BMP, TIFF, GIF or PNM. JPEG has a quality from 1 to 100.
     ///
     /// # Errors
-    /// [`ErrorKind::Execution`] if it cannot be encoded.
+    /// [`ErrorKind::Execution`](ocelli_error::ErrorKind::Execution) if it cannot be encoded.
     pub fn encoded(&self, format: ImageFormat, quality: u8) -> Result<Vec<u8>> {
         let owned;
         let pixels = match self.as_contiguous() {
@@ -73,8 +73,7 @@ impl ImageView<'_> {
         match done {
             Ok(()) => Ok(bytes.into_inner()),
             Err(error) => {
-                let message = format!("cannot encode an image: {error}");
-                Err(Error::new(ErrorKind::Execution, message).with_source(error))
+                Err(Error::execution(format!("cannot encode an image: {error}")).with_source(error))
             }
         }
     }

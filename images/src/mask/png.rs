@@ -9,7 +9,7 @@ use png::{BitDepth, ColorType, Transformations};
 
 use super::Mask;
 use crate::image::MAX_PIXELS;
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 
 /// More are a picture, not masks.
 const MAX_OBJECTS: usize = 1024;
@@ -18,12 +18,12 @@ const MAX_OBJECTS: usize = 1024;
 /// is none: the annotations of DAVIS and YouTube-VOS. The numbers of a palette count, not its colours.
 ///
 /// # Errors
-/// [`ErrorKind::Io`] if the file cannot be read, [`ErrorKind::InvalidData`] if it is no such PNG.
+/// [`ErrorKind::Io`](ocelli_error::ErrorKind::Io) if the file cannot be read,
+/// [`ErrorKind::InvalidData`](ocelli_error::ErrorKind::InvalidData) if it is no such PNG.
 pub fn read_mask_png(path: &Path) -> Result<Vec<(u16, Mask)>> {
     let file = File::open(path).map_err(|error| Error::io("cannot read the masks", path, error))?;
-    let corrupt = |why: String| {
-        Error::new(ErrorKind::InvalidData, format!("cannot read the masks, {}: {why}", path.display()))
-    };
+    let corrupt =
+        |why: String| Error::invalid_data(format!("cannot read the masks, {}: {why}", path.display()));
     let mut decoder = png::Decoder::new(BufReader::new(file));
     decoder.set_transformations(Transformations::IDENTITY);
     let mut reader = decoder.read_info().map_err(|error| corrupt(error.to_string()))?;

@@ -114,7 +114,7 @@ impl MaskResampler {
         if sum.is_nan() {
             let message = "mask head output, masks: the engine returned NaN; if the model runs in half precision, export \
                            it in fp32";
-            return Err(Error::new(ErrorKind::Execution, message));
+            return Err(Error::execution(message));
         }
         Ok(())
     }

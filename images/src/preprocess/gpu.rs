@@ -8,7 +8,7 @@ use ocelli_engines::{Device, ElementType, Tensor};
 use super::PreprocessConfig;
 use super::kernel::{self, Tables};
 use crate::frame_view::FrameView;
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 
 /// The kernels in the order of their source, one for each layout of pixels.
 const KERNELS: [&str; 3] = ["preprocess_interleaved", "preprocess_gray", "preprocess_nv12"];
@@ -38,8 +38,8 @@ impl DevicePreprocessor {
     /// Compiles the kernel, which takes about a second.
     ///
     /// # Errors
-    /// As [`Preprocessor::new`](super::Preprocessor::new), and [`ErrorKind::Unavailable`] if there is no compiler for the
-    /// GPU.
+    /// As [`Preprocessor::new`](super::Preprocessor::new), and
+    /// [`ErrorKind::Unavailable`](ocelli_error::ErrorKind::Unavailable) if there is no compiler for the GPU.
     pub fn new(device: &Arc<CudaDevice>, config: PreprocessConfig) -> Result<Self> {
         config.validate()?;
         let kernels = CudaKernels::compile(device, "preprocess", &kernel::source(config.rounding))?;
@@ -58,11 +58,11 @@ impl DevicePreprocessor {
     /// Sets the element type of the output: `F32`, the default, or `F16`, to which the values are rounded.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] for any other type.
+    /// [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) for any other type.
     pub fn with_element_type(mut self, element_type: ElementType) -> Result<Self> {
         if !matches!(element_type, ElementType::F32 | ElementType::F16) {
             let message = format!("preprocessing: the element type is {element_type}, expected f32 or f16");
-            return Err(Error::new(ErrorKind::InvalidArgument, message));
+            return Err(Error::invalid_argument(message));
         }
         self.element_type = element_type;
         Ok(self)
@@ -72,8 +72,8 @@ impl DevicePreprocessor {
     /// GPU. The image's bytes can be reused when this returns.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if the image has too few bytes; [`ErrorKind::Execution`] if the GPU has no memory left
-    /// or fails.
+    /// [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if the image has too few bytes;
+    /// [`ErrorKind::Execution`](ocelli_error::ErrorKind::Execution) if the GPU has no memory left or fails.
     pub fn run_into<'a>(&mut self, image: impl Into<FrameView<'a>>, pixels: &mut Tensor) -> Result<()> {
         let image = image.into();
         image.check()?;

@@ -3,7 +3,7 @@
 use super::weights::PassWeights;
 use super::{PreprocessConfig, Rounding};
 use crate::frame_view::{FrameView, PixelFormat};
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 
 const SOURCE: &str = include_str!("kernel/preprocess.cu");
 
@@ -82,7 +82,7 @@ pub(super) fn rows<'a>(image: &FrameView<'a>, packed: &'a mut Vec<u8>) -> Result
     };
     if i32::try_from(stride).is_err() || i32::try_from(rows).is_err() {
         let message = format!("preprocessing, {image:?}: expected sides below 2^31 bytes on a GPU");
-        return Err(Error::new(ErrorKind::InvalidArgument, message));
+        return Err(Error::invalid_argument(message));
     }
     Ok((stride, bytes))
 }

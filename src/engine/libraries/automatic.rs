@@ -3,9 +3,8 @@
 
 use std::env::consts::{DLL_PREFIX, DLL_SUFFIX};
 
-use ocelli_engines::cpu_has_vnni;
-use ocelli_engines::onnxruntime::OnnxRuntime;
 use ocelli_engines::openvino::{OpenVino, OpenVinoDevice};
+use ocelli_engines::{cpu_has_vnni, onnxruntime, openvino};
 use ocelli_export::contract::{Precision, Target};
 
 use super::{EngineFactory, EngineKind, EngineOptions, load_onnxruntime, probe, speed};
@@ -115,11 +114,11 @@ fn candidates(options: &EngineOptions, format: ModelFormat, has_vnni: bool) -> V
 /// Whether the library of an engine is on this machine, usable or not.
 fn is_installed(kind: EngineKind, options: &EngineOptions) -> bool {
     match kind {
-        EngineKind::OpenVino { .. } => OpenVino::find(options.openvino.as_deref()).is_some(),
-        EngineKind::Cpu => OnnxRuntime::find(options.onnxruntime.as_deref()).is_some(),
+        EngineKind::OpenVino { .. } => openvino::LIBRARY.find(options.openvino.as_deref()).is_some(),
+        EngineKind::Cpu => onnxruntime::LIBRARY.find(options.onnxruntime.as_deref()).is_some(),
         // A library that does not load is reported once, as `onnxruntime`. Without the provider's own file it is not loaded.
         EngineKind::Cuda { .. } => {
-            let found = OnnxRuntime::find(options.onnxruntime.as_deref());
+            let found = onnxruntime::LIBRARY.find(options.onnxruntime.as_deref());
             let provider = format!("{DLL_PREFIX}onnxruntime_providers_cuda{DLL_SUFFIX}");
             found.is_some_and(|found| found.path.with_file_name(provider).exists())
                 && load_onnxruntime(options)

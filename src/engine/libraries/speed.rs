@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use ocelli_engines::Tensor;
-use ocelli_engines::webgpu::{Adapter, AdapterKind, WebGpu, adapters};
+use ocelli_engines::webgpu::{Adapter, AdapterKind, adapters};
+use ocelli_engines::{Tensor, webgpu};
 use ocelli_export::contract::{file, tensor};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -30,7 +30,7 @@ pub(super) struct Times {
 
 /// The adapter that `auto` may use: a GPU, and not a driver that computes on the CPU.
 fn gpu(options: &EngineOptions, format: ModelFormat) -> Option<Adapter> {
-    if !format.runs_on(WEBGPU) || WebGpu::find(options.webgpu.as_deref()).is_none() {
+    if !format.runs_on(WEBGPU) || webgpu::LIBRARY.find(options.webgpu.as_deref()).is_none() {
         return None;
     }
     adapters().ok()?.into_iter().next().filter(|adapter| adapter.kind != AdapterKind::Software)

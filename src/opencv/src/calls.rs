@@ -4,7 +4,7 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use ocelli_engines::library::{Candidate, Library, LibrarySearch, open};
+use ocelli_engines::library::{Candidate, Library, open};
 use ocelli_error::Result;
 
 /// An open file, stream or camera.
@@ -136,7 +136,7 @@ pub(crate) fn load() -> Result<&'static Table> {
 
 /// Every place where the library is searched for, and what it holds.
 pub(crate) fn candidates() -> Vec<Candidate> {
-    LibrarySearch::new(&LIBRARY, None).candidates()
+    LIBRARY.candidates(None)
 }
 
 /// Loads a file and returns its table, or one line that says why it cannot be used.

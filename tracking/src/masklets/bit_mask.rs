@@ -1,6 +1,6 @@
 //! Binary masks, one bit a pixel.
 
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 
 /// A binary mask in row-major order, one bit a pixel.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,12 +32,12 @@ impl BitMask {
     /// The mask of alternating run lengths in row-major order, background first.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidData`] if the runs do not add up to the number of pixels.
+    /// [`ErrorKind::InvalidData`](ocelli_error::ErrorKind::InvalidData) if the runs do not add up to the number of pixels.
     pub fn from_runs(width: usize, height: usize, runs: &[u32]) -> Result<Self> {
         let total: u64 = runs.iter().map(|&run| u64::from(run)).sum();
         if total != (width * height) as u64 {
             let text = format!("the runs of a mask cover {total} pixels: expected {width} × {height}");
-            return Err(Error::new(ErrorKind::InvalidData, text));
+            return Err(Error::invalid_data(text));
         }
         let mut mask = Self::empty(width, height);
         let mut start = 0;

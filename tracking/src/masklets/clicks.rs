@@ -2,7 +2,7 @@
 
 use crate::masklets::bank::Course;
 use crate::masklets::group::Group;
-use crate::masklets::network::{EncodeBatch, EncodeObject, MaskNetwork, MemoryKind};
+use crate::masklets::network::{EncodeBatch, MaskNetwork, MemoryKind};
 use crate::masklets::output::Masks;
 use crate::masklets::track::track_groups;
 use crate::masklets::tracks::Tracks;
@@ -110,19 +110,7 @@ impl Tracks {
         let mut objects = Vec::new();
         for (_, group) in groups.iter_mut().enumerate().filter(|(index, _)| fresh.contains(index)) {
             let Some(entry) = group.frames.get_mut(&frame) else { continue };
-            for (&id, object) in group.objects.iter().zip(&mut entry.objects) {
-                let slot = *object.memory.get_or_insert_with(|| slots.memory());
-                object.is_present = object.object_score > 0.0;
-                let is_present = object.is_present;
-                let mask = object.mask.as_ref();
-                objects.extend(mask.map(|mask| EncodeObject {
-                    id,
-                    mask,
-                    keeps_mask: true,
-                    is_present,
-                    slot,
-                }));
-            }
+            objects.extend(prompts::to_encode(&group.objects, entry, slots));
         }
         if objects.is_empty() {
             return Ok(());

@@ -191,14 +191,8 @@ impl Group {
         masks_from: usize,
         slots: &mut Slots,
     ) {
-        let dropped: Vec<usize> = self
-            .frames
-            .keys()
-            .copied()
-            .filter(|frame| !memories.contains(frame) && !pointers.contains(frame))
-            .collect();
-        for frame in dropped {
-            let entry = self.frames.remove(&frame).unwrap_or_default();
+        let is_dropped = |frame: &usize, _: &mut _| !memories.contains(frame) && !pointers.contains(frame);
+        for (_, entry) in self.frames.extract_if(.., is_dropped) {
             entry.objects.into_iter().for_each(|object| slots.release(object));
         }
         for (_, entry) in self.frames.iter_mut().filter(|(frame, _)| !memories.contains(frame)) {

@@ -26,8 +26,8 @@ pub(crate) struct Identities {
     known: BTreeMap<ObjectId, Identity>,
     /// How many detections the younger object shared with the elder: `(elder, younger)`.
     shared: BTreeMap<(ObjectId, ObjectId), usize>,
-    removed: BTreeSet<ObjectId>,
-    next: ObjectId,
+    pub(crate) removed: BTreeSet<ObjectId>,
+    pub(crate) next: ObjectId,
 }
 
 /// The fate of the objects on a frame.
@@ -38,15 +38,6 @@ pub(crate) struct Verdict {
 }
 
 impl Identities {
-    pub(crate) fn removed(&self) -> &BTreeSet<ObjectId> {
-        &self.removed
-    }
-
-    /// The id of the next new object.
-    pub(crate) fn next(&self) -> ObjectId {
-        self.next
-    }
-
     pub(crate) fn scores(&self) -> BTreeMap<ObjectId, f32> {
         self.known.iter().filter_map(|(&id, identity)| Some((id, identity.score?))).collect()
     }

@@ -1,7 +1,7 @@
 //! Masks of logits, and how they are resized.
 
 use crate::masklets::BitMask;
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 use std::ops::Range;
 
 /// A mask of logits in row-major order: foreground is above 0.
@@ -16,12 +16,13 @@ impl LogitMask {
     /// A mask of `width` × `height` logits in row-major order.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if a side is 0, or the number of values is not the number of pixels.
+    /// [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if a side is 0, or the number of values is
+    /// not the number of pixels.
     pub fn new(width: usize, height: usize, values: Vec<f32>) -> Result<Self> {
         if width == 0 || height == 0 || values.len() != width * height {
             let text =
                 format!("a mask has {} logits: expected {width} × {height}, neither of them 0", values.len());
-            return Err(Error::new(ErrorKind::InvalidArgument, text));
+            return Err(Error::invalid_argument(text));
         }
         Ok(Self { width, height, values })
     }

@@ -165,16 +165,23 @@ fn encode_prompts(
     network: &mut impl MaskNetwork,
 ) -> Result<()> {
     let Some(entry) = group.frames.get_mut(&frame) else { return Ok(()) };
-    let mut objects = Vec::with_capacity(entry.objects.len());
-    for (&id, object) in group.objects.iter().zip(&mut entry.objects) {
+    entry.objects.iter_mut().for_each(|object| object.is_prompted_memory = true);
+    let objects = to_encode(&group.objects, entry, slots).collect();
+    network.encode(&EncodeBatch { frame, kind: MemoryKind::Prompted, objects })
+}
+
+/// The masks of a frame as they are, each in a memory slot of its own.
+pub(crate) fn to_encode<'f>(
+    ids: &[ObjectId],
+    entry: &'f mut GroupFrame,
+    slots: &mut Slots,
+) -> impl Iterator<Item = EncodeObject<'f>> {
+    ids.iter().zip(&mut entry.objects).filter_map(move |(&id, object)| {
         let slot = *object.memory.get_or_insert_with(|| slots.memory());
-        object.is_prompted_memory = true;
         object.is_present = object.object_score > 0.0;
         let is_present = object.is_present;
-        let mask = object.mask.as_ref();
-        objects.extend(mask.map(|mask| EncodeObject { id, mask, keeps_mask: true, is_present, slot }));
-    }
-    network.encode(&EncodeBatch { frame, kind: MemoryKind::Prompted, objects })
+        Some(EncodeObject { id, mask: object.mask.as_ref()?, keeps_mask: true, is_present, slot })
+    })
 }
 
 /// Masks as the tracker stores them: at the size of the video, without overlaps (the last one wins), ±1024, resized to `side`.

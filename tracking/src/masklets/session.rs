@@ -10,7 +10,7 @@ use crate::masklets::requests::{DetectorPrompt, ObjectPrompt, Retention, RunDire
 use crate::masklets::run::{Order, Run, Step};
 use crate::masklets::tracks::Tracks;
 use crate::masklets::{FrameReport, MaskletOptions, ObjectId};
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// The score of an object on a frame on which it is given as a mask.
@@ -53,17 +53,21 @@ impl MaskletSession {
     /// A session without a prompt.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if an option is out of range, or the video has no pixels or no frames.
+    /// [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if an option is out of range, or the video
+    /// has no pixels or no frames.
     pub fn new(video: VideoShape, retention: Retention, options: MaskletOptions) -> Result<Self> {
         options.validate()?;
         if video.width == 0 || video.height == 0 || video.frames == Some(0) {
-            let text = format!(
+            return Err(Error::invalid_argument(format!(
                 "a video of {} × {} pixels with {:?} frames: expected some",
                 video.width, video.height, video.frames
-            );
-            return Err(Error::new(ErrorKind::InvalidArgument, text));
+            )));
         }
-        Ok(Self {
+        Ok(Self::without_objects(video, retention, options))
+    }
+
+    fn without_objects(video: VideoShape, retention: Retention, options: MaskletOptions) -> Self {
+        Self {
             video,
             retention,
             tracks: Tracks::new(options, [video.width, video.height]),
@@ -76,20 +80,13 @@ impl MaskletSession {
             run: None,
             first_kept: 0,
             first_appended: None,
-        })
+        }
     }
 
     /// Forgets the prompt, all objects and all results.
     pub fn reset(&mut self) {
-        self.tracks = Tracks::new(self.tracks.options, self.tracks.video);
-        self.prompt = None;
-        self.history.clear();
-        self.first_output = None;
-        self.cache.clear();
-        self.given.clear();
-        self.planned.clear();
-        self.run = None;
-        self.first_appended = None;
+        let empty = Self::without_objects(self.video, self.retention, self.tracks.options);
+        *self = Self { first_kept: self.first_kept, ..empty };
     }
 
     /// Changes the number of frames of a video that grows. A run that was planned before ends where it would have ended. The
@@ -126,12 +123,12 @@ impl MaskletSession {
 
     /// The objects that were removed as false.
     pub fn removed(&self) -> &BTreeSet<ObjectId> {
-        self.tracks.identities.removed()
+        &self.tracks.identities.removed
     }
 
     /// An id that no object ever had.
     pub fn next_object(&self) -> ObjectId {
-        self.tracks.identities.next()
+        self.tracks.identities.next
     }
 
     /// The actions of the session since its prompt.
@@ -157,7 +154,8 @@ impl MaskletSession {
     /// Starts over with a prompt, and detects on one frame. A run passes that frame again.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if the video has no such frame; errors of the network.
+    /// [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if the video has no such frame; errors of the
+    /// network.
     pub fn prompt(
         &mut self,
         prompt: DetectorPrompt,
@@ -176,7 +174,8 @@ impl MaskletSession {
     /// `max_frames` more frames, by default to the end of the video.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if there is no prompt or no such frame, or a live source should run backward.
+    /// [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if there is no prompt or no such frame, or a
+    /// live source should run backward.
     pub fn propagate(
         &mut self,
         direction: RunDirection,
@@ -211,7 +210,8 @@ impl MaskletSession {
     /// Processes the next frame of the run; `None` at its end.
     ///
     /// # Errors
-    /// Errors of the network; [`ErrorKind::InvalidArgument`] if a partial run meets a frame without earlier results.
+    /// Errors of the network; [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if a partial run meets
+    /// a frame without earlier results.
     pub fn advance(&mut self, network: &mut impl MaskNetwork) -> Result<Option<Step>> {
         self.advance_with(&[], network)
     }
@@ -221,7 +221,7 @@ impl MaskletSession {
     ///
     /// # Errors
     /// As [`advance`](Self::advance), [`click`](Self::click) and [`add_mask`](Self::add_mask);
-    /// [`ErrorKind::InvalidArgument`] if the session has a prompt.
+    /// [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if the session has a prompt.
     pub fn advance_with(
         &mut self,
         prompts: &[ObjectPrompt<'_>],
@@ -362,7 +362,7 @@ impl MaskletSession {
     fn release(&mut self, leaving: Vec<FrameOutput>) -> Result<Vec<ShownFrame>> {
         let mut shown = Vec::with_capacity(leaving.len());
         for output in leaving {
-            let output = output.without(self.tracks.identities.removed());
+            let output = output.without(&self.tracks.identities.removed);
             shown.push(self.show(&output)?);
             if self.retention == Retention::Video {
                 self.cache.insert(output.frame, output);
@@ -464,5 +464,5 @@ impl MaskletSession {
 }
 
 fn invalid(message: impl AsRef<str>) -> Error {
-    Error::new(ErrorKind::InvalidArgument, message)
+    Error::invalid_argument(message)
 }

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use ocelli::engines::library::{Candidate, Finding};
-use ocelli::engines::tensorrt::{Product, candidates};
+use ocelli::engines::tensorrt::{self, Product};
 
 use super::write_places;
 
@@ -13,7 +13,7 @@ pub fn write(out: &mut dyn Write, library: Option<&Path>) -> io::Result<()> {
     writeln!(out, "\nNVIDIA")?;
     write_gpus(out)?;
     writeln!(out, "\nTensorRT")?;
-    write_places(out, &candidates(library))?;
+    write_places(out, &tensorrt::LIBRARY.candidates(library))?;
     for product in Product::ALL {
         let what = match product.part() {
             None => "not found; `make tensorrt` in the source tree builds it".to_owned(),

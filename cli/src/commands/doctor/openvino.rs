@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::Path;
 
-use ocelli::engines::openvino::OpenVino;
+use ocelli::engines::openvino::{self, OpenVino};
 
 use super::write_places;
 
@@ -18,7 +18,7 @@ pub(super) fn write_engine(out: &mut dyn Write, path: Option<&Path>) -> std::io:
 /// Writes where the library is, and the devices with the number formats in which they are fast.
 pub(super) fn write_library(out: &mut dyn Write, path: Option<&Path>) -> std::io::Result<()> {
     writeln!(out, "\nOpenVINO")?;
-    write_places(out, &OpenVino::candidates(path))?;
+    write_places(out, &openvino::LIBRARY.candidates(path))?;
     match OpenVino::load(path).and_then(|runtime| runtime.devices()) {
         Ok(devices) => {
             for device in devices {

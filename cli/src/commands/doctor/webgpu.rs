@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::Path;
 
 use ocelli::engine::AdapterVerdict;
-use ocelli::engines::webgpu::{ALLOW_SOFTWARE, AdapterKind, WebGpu, adapters};
+use ocelli::engines::webgpu::{self, ALLOW_SOFTWARE, AdapterKind, WebGpu, adapters};
 
 use super::write_places;
 
@@ -25,7 +25,7 @@ pub(super) fn write_engine(out: &mut dyn Write, path: Option<&Path>) -> std::io:
 /// Writes where the library is, the adapters, and which adapters were compared with the CPU.
 pub(super) fn write_library(out: &mut dyn Write, path: Option<&Path>) -> std::io::Result<()> {
     writeln!(out, "\nWebGPU")?;
-    write_places(out, &WebGpu::candidates(path))?;
+    write_places(out, &webgpu::LIBRARY.candidates(path))?;
     // `write_engine` has said why there is none.
     let adapters = adapters().unwrap_or_default();
     let verdicts = AdapterVerdict::remembered();

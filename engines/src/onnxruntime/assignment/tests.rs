@@ -1,5 +1,6 @@
 use super::*;
 use crate::onnxruntime::{CoreMlOptions, CudaOptions};
+use ocelli_error::ErrorKind;
 use ocelli_onnx::schema::{DimensionValue, NodeProto, TensorProto, ValueInfoProto, data_type};
 
 fn assigned(provider: &str, operator: &str, name: &str) -> AssignedNode {

@@ -8,7 +8,7 @@ use crate::tensorrt::library::parser_beside;
 use crate::tensorrt::log::{LOG, tidy};
 use crate::tensorrt::progress::Reporter;
 use crate::tensorrt::version::{ComputeCapability, Product, Version};
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 use std::collections::BTreeMap;
 use std::ffi::{CString, c_char, c_void};
 use std::path::Path;
@@ -63,18 +63,14 @@ impl Session {
         NonNull::new(build).map(|build| Self { part, build }).ok_or_else(|| {
             // SAFETY: null or a string literal.
             let missing = unsafe { text(missing) }.unwrap_or_default();
-            let message = format!("TensorRT could not create its {missing}: {}", LOG.since(mark));
-            Error::new(ErrorKind::Unavailable, message)
+            Error::unavailable(format!("TensorRT could not create its {missing}: {}", LOG.since(mark)))
         })
     }
 
     /// Reads a file into the network.
     pub(in crate::tensorrt) fn parse(&mut self, path: &Path) -> Result<()> {
         let Some(text) = path.to_str().and_then(|path| CString::new(path).ok()) else {
-            return Err(Error::new(
-                ErrorKind::InvalidArgument,
-                "the path is not valid UTF-8, which TensorRT requires",
-            ));
+            return Err(Error::invalid_argument("the path is not valid UTF-8, which TensorRT requires"));
         };
         let mark = LOG.mark();
         // SAFETY: the path is valid during the call.
@@ -94,7 +90,7 @@ impl Session {
             }
             Some(_) => explain(&errors),
         };
-        Err(Error::new(ErrorKind::InvalidData, format!("cannot parse the ONNX file: {reason}")))
+        Err(Error::invalid_data(format!("cannot parse the ONNX file: {reason}")))
     }
 
     fn parse_errors(&self) -> Vec<ParseError> {
@@ -137,7 +133,7 @@ impl Session {
         };
         let tensors = [side(INPUT)?, side(OUTPUT)?];
         if tensors.iter().any(Vec::is_empty) {
-            return Err(Error::new(ErrorKind::InvalidData, "the network has no inputs or no outputs"));
+            return Err(Error::invalid_data("the network has no inputs or no outputs"));
         }
         Ok(tensors)
     }
@@ -146,10 +142,7 @@ impl Session {
     pub(in crate::tensorrt) fn configure(&mut self, options: &Options) -> Result<()> {
         let mark = LOG.mark();
         let accepted = |accepted: i32, what: &str| {
-            let refusal = || {
-                let message = format!("TensorRT refused {what}: {}", LOG.since(mark));
-                Error::new(ErrorKind::InvalidArgument, message)
-            };
+            let refusal = || Error::invalid_argument(format!("TensorRT refused {what}: {}", LOG.since(mark)));
             (accepted == 1).then_some(()).ok_or_else(refusal)
         };
         let (table, build) = (self.part.0, self.build.as_ptr());
@@ -208,8 +201,7 @@ impl Session {
             set == 1
         });
         accepted.then_some(()).ok_or_else(|| {
-            let message = format!("TensorRT refused the sizes of the inputs: {}", LOG.since(mark));
-            Error::new(ErrorKind::InvalidArgument, message)
+            Error::invalid_argument(format!("TensorRT refused the sizes of the inputs: {}", LOG.since(mark)))
         })
     }
 
@@ -223,7 +215,7 @@ impl Session {
         };
         if used < 0 && bytes.is_empty() {
             let message = format!("TensorRT could not create a timing cache: {}", LOG.since(mark));
-            return Err(Error::new(ErrorKind::Execution, message));
+            return Err(Error::execution(message));
         }
         Ok(used == 1)
     }
@@ -249,7 +241,7 @@ impl Session {
         let plan =
             unsafe { self.part.take((self.part.0.build_run)(self.build.as_ptr(), &raw const progress)) };
         reporter.resume_panic();
-        plan.filter(|plan| !plan.is_empty()).ok_or_else(|| Error::new(ErrorKind::Execution, LOG.since(mark)))
+        plan.filter(|plan| !plan.is_empty()).ok_or_else(|| Error::execution(LOG.since(mark)))
     }
 }
 
@@ -277,7 +269,7 @@ fn range(input: &TensorSpec, ranges: &BTreeMap<String, DimensionRange>) -> Optio
 /// # Safety
 /// The strings of the tensor are null or valid during the call.
 unsafe fn specify(tensor: &part::Tensor) -> Result<TensorSpec> {
-    let invalid = |why: String| Error::new(ErrorKind::InvalidData, why);
+    let invalid = |why: String| Error::invalid_data(why);
     // SAFETY: guaranteed by the caller.
     unsafe {
         let name = text(tensor.name).unwrap_or_default();

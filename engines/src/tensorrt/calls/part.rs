@@ -1,37 +1,23 @@
 //! The table of functions in `tensorrt/library.cpp`, and the libraries that have it: one for each product.
 
 use super::text;
-use crate::library::{Candidate, Library, LibrarySearch, open};
+use crate::library::{Candidate, Library, open};
 use crate::tensorrt::log::{LOG, Severity};
 use crate::tensorrt::version::{Product, Version};
 use ocelli_error::Result;
 use std::ffi::{c_char, c_void};
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-/// The objects of a build.
-#[repr(C)]
-pub(super) struct Build {
-    _opaque: [u8; 0],
-}
-
-/// A plan and what runs it.
-#[repr(C)]
-pub(super) struct Plan {
-    _opaque: [u8; 0],
-}
-
-/// An execution context.
-#[repr(C)]
-pub(super) struct Context {
-    _opaque: [u8; 0],
-}
-
-/// Memory that TensorRT allocated for the caller.
-#[repr(C)]
-pub(super) struct Memory {
-    _opaque: [u8; 0],
+opaque! {
+    /// The objects of a build.
+    Build,
+    /// A plan and what runs it.
+    Plan,
+    /// An execution context.
+    Context,
+    /// Memory that TensorRT allocated for the caller.
+    Memory,
 }
 
 /// `createInferBuilder_INTERNAL` and `createInferRuntime_INTERNAL`: (logger, version).
@@ -205,7 +191,7 @@ impl Product {
     /// Ocelli's part for the product, `libocelli_tensorrt` or `libocelli_tensorrt_rtx`, which the
     /// [search](crate::library) finds; it may be one that cannot be used. Loads it to read its version.
     pub fn part(self) -> Option<Candidate> {
-        LibrarySearch::new(part_of(self), None).first()
+        part_of(self).find(None)
     }
 }
 
@@ -253,11 +239,7 @@ impl Part {
     }
 }
 
-impl fmt::Debug for Part {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Part({})", headers(self.0).1)
-    }
-}
+debug_as!(Part, it => "Part({})", headers(it.0).1);
 
 /// Loads a file and returns its table, or one line that says why it cannot be used for the product.
 fn table(path: &Path, wanted: Product) -> std::result::Result<&'static Table, String> {

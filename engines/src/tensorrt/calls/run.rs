@@ -4,7 +4,7 @@ use super::part::{self, Create, INPUT, OUTPUT, Part, Sizes};
 use super::{element_type, function, text};
 use crate::tensor::ElementType;
 use crate::tensorrt::log::{LOG, Mark};
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 use std::ffi::{CStr, CString, c_void};
 use std::path::Path;
 use std::ptr::NonNull;
@@ -87,8 +87,9 @@ impl LoadedPlan {
     /// Loads a plan onto the device whose context is bound to this thread; `binding` binds it to others.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`] if TensorRT does not start, [`ErrorKind::InvalidData`] if it refuses the plan; the
-    /// message is TensorRT's reason.
+    /// [`ErrorKind::Unavailable`](ocelli_error::ErrorKind::Unavailable) if TensorRT does not start,
+    /// [`ErrorKind::InvalidData`](ocelli_error::ErrorKind::InvalidData) if it refuses the plan; the message is TensorRT's
+    /// reason.
     pub(in crate::tensorrt) fn deserialize(
         functions: Functions,
         plan: &[u8],
@@ -111,19 +112,19 @@ impl LoadedPlan {
         };
         let loaded = NonNull::new(loaded).map(|plan| Plan { part, plan }).ok_or_else(|| {
             if starts == 0 {
-                return Error::new(ErrorKind::Unavailable, LOG.since(mark));
+                return Error::unavailable(LOG.since(mark));
             }
             let diagnosis = CStr::from_bytes_until_nul(&diagnosis).unwrap_or_default().to_string_lossy();
             let reason = [diagnosis.into_owned(), LOG.since(mark)];
             let reason: Vec<_> = reason.into_iter().filter(|text| !text.is_empty()).collect();
-            Error::new(ErrorKind::InvalidData, reason.join("; "))
+            Error::invalid_data(reason.join("; "))
         })?;
         // SAFETY: the strings are null or the plan's own.
         let name = |tensor: part::Tensor| unsafe {
             (!tensor.name.is_null()).then(|| CStr::from_ptr(tensor.name).to_owned())
         };
         let names: Option<Vec<_>> = loaded.tensors().map(name).collect();
-        let names = names.ok_or_else(|| Error::new(ErrorKind::InvalidData, "a tensor has no name"))?;
+        let names = names.ok_or_else(|| Error::invalid_data("a tensor has no name"))?;
         Ok(Self { loaded: OnDevice { binding, objects: Mutex::new(loaded) }, names })
     }
 

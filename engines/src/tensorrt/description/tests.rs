@@ -1,5 +1,6 @@
 use super::*;
 use crate::tensor::ElementType;
+use ocelli_error::ErrorKind;
 
 /// `y = f(x)` with `[n, 4]` on both sides, n from 0 to 64.
 fn tensors() -> Vec<PlanTensor> {

@@ -1,5 +1,5 @@
 use super::*;
-use crate::library::{Finding, Place};
+use crate::library::{Finding, LibrarySearch, Place};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;

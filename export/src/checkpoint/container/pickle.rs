@@ -42,15 +42,10 @@ pub(super) enum Value {
 /// The values of a pickle.
 pub(super) struct Pickle {
     values: Vec<Value>,
-    root: Id,
+    pub(super) root: Id,
 }
 
 impl Pickle {
-    /// The value that the pickle stands for.
-    pub(super) fn root(&self) -> Id {
-        self.root
-    }
-
     /// A value.
     pub(super) fn value(&self, id: Id) -> &Value {
         &self.values[id as usize]
@@ -142,48 +137,27 @@ impl Machine<'_> {
                     let number = i32::from_le_bytes(self.take()?);
                     self.push(Value::Integer(number.into()))?;
                 }
-                b'K' => {
-                    let [number] = self.take()?;
-                    self.push(Value::Integer(number.into()))?;
-                }
-                b'M' => {
-                    let number = u16::from_le_bytes(self.take()?);
-                    self.push(Value::Integer(number.into()))?;
+                b'K' | b'M' => {
+                    let number = self.number(opcode)?;
+                    self.push(Value::Integer(number as i64))?;
                 }
                 0x8a => {
-                    let [size] = self.take()?;
-                    let value = long(self.slice(size.into())?);
+                    let size = self.number(opcode)?;
+                    let value = long(self.slice(size)?);
                     self.push(value)?;
                 }
                 b'G' => {
                     self.take::<8>()?;
                     self.push(Value::Float)?;
                 }
-                b'X' => {
-                    let size = u32::from_le_bytes(self.take()?);
-                    self.push_text(size.into())?;
-                }
-                0x8c => {
-                    let [size] = self.take()?;
-                    self.push_text(size.into())?;
-                }
-                0x8d => {
-                    let size = u64::from_le_bytes(self.take()?);
-                    self.push_text(size)?;
+                b'X' | 0x8c | 0x8d => {
+                    let size = self.number(opcode)?;
+                    let text = String::from_utf8_lossy(self.slice(size)?).into_owned();
+                    self.push(Value::Text(text))?;
                 }
                 // Bytes: of no use here.
-                b'C' | b'U' => {
-                    let [size] = self.take()?;
-                    self.slice(size.into())?;
-                    self.push(Value::Opaque("bytes".into()))?;
-                }
-                b'B' | b'T' => {
-                    let size = u32::from_le_bytes(self.take()?);
-                    self.slice(size.into())?;
-                    self.push(Value::Opaque("bytes".into()))?;
-                }
-                0x8e | 0x96 => {
-                    let size = u64::from_le_bytes(self.take()?);
+                b'C' | b'U' | b'B' | b'T' | 0x8e | 0x96 => {
+                    let size = self.number(opcode)?;
                     self.slice(size)?;
                     self.push(Value::Opaque("bytes".into()))?;
                 }
@@ -219,22 +193,14 @@ impl Machine<'_> {
                     let items = self.pop_to_mark()?;
                     self.insert(&items)?;
                 }
-                b'q' => {
-                    let [slot] = self.take()?;
-                    self.remember(slot.into())?;
-                }
-                b'r' => {
-                    let slot = u32::from_le_bytes(self.take()?);
-                    self.remember(slot.into())?;
+                b'q' | b'r' => {
+                    let slot = self.number(opcode)?;
+                    self.remember(slot)?;
                 }
                 0x94 => self.remember(self.memo.len() as u64)?,
-                b'h' => {
-                    let [slot] = self.take()?;
-                    self.recall(slot.into())?;
-                }
-                b'j' => {
-                    let slot = u32::from_le_bytes(self.take()?);
-                    self.recall(slot.into())?;
+                b'h' | b'j' => {
+                    let slot = self.number(opcode)?;
+                    self.recall(slot)?;
                 }
                 b'c' => {
                     let name = format!("{}.{}", self.line()?, self.line()?);
@@ -321,11 +287,6 @@ impl Machine<'_> {
         self.push(Value::Global(name))
     }
 
-    fn push_text(&mut self, size: u64) -> Step {
-        let text = String::from_utf8_lossy(self.slice(size)?).into_owned();
-        self.push(Value::Text(text))
-    }
-
     fn append(&mut self, items: &[Id]) -> Step {
         let list = self.top()?;
         // Objects of unknown classes may be lists or sets; their items do not matter.
@@ -376,6 +337,19 @@ impl Machine<'_> {
     fn pop_to_mark(&mut self) -> Step<Vec<Id>> {
         let mark = self.marks.pop().ok_or("no mark")?;
         Ok(self.stack.split_off(mark))
+    }
+
+    /// The size, slot or value behind an operation that has one.
+    fn number(&mut self, opcode: u8) -> Step<u64> {
+        let width = match opcode {
+            b'M' => 2,
+            b'X' | b'B' | b'T' | b'r' | b'j' => 4,
+            0x8d | 0x8e | 0x96 => 8,
+            _ => 1,
+        };
+        let mut bytes = [0; 8];
+        bytes[..width].copy_from_slice(self.slice(width as u64)?);
+        Ok(u64::from_le_bytes(bytes))
     }
 
     fn take<const N: usize>(&mut self) -> Step<[u8; N]> {

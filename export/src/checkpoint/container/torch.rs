@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::pickle::{Id, Pickle, Value};
-use super::{Attribute, Format, View, zip};
+use super::{Attribute, Format, Groups, View, zip};
 
 /// Dictionaries inside dictionaries are followed this far.
 const MAX_DEPTH: usize = 5;
@@ -12,14 +12,8 @@ const MAX_VISITED: usize = 1 << 21;
 /// The longest key, and the longest text that is kept, in bytes.
 const MAX_TEXT: usize = 1024;
 
-/// The contents of the file.
-pub(super) struct Content {
-    pub(super) groups: BTreeMap<String, Vec<(String, View)>>,
-    pub(super) attributes: Vec<(String, Attribute)>,
-}
-
 /// Reads the directory and the pickle; tensors stay where they are.
-pub(super) fn read(bytes: &[u8]) -> Result<Content, String> {
+pub(super) fn read(bytes: &[u8]) -> Result<(Groups, Vec<(String, Attribute)>), String> {
     let entries = zip::entries(bytes)?;
     // The root folder has the file's name at the time of saving.
     let pickle =
@@ -39,8 +33,8 @@ pub(super) fn read(bytes: &[u8]) -> Result<Content, String> {
     let (start, end) = zip::stored(entries[name], name)?;
     let pickle = Pickle::read(&bytes[start..end])?;
     let mut reader = Reader { pickle: &pickle, entries: &entries, root, groups: BTreeMap::new(), visited: 0 };
-    match pickle.value(pickle.root()) {
-        Value::Map(_) => reader.collect(pickle.root(), "", 0)?,
+    match pickle.value(pickle.root) {
+        Value::Map(_) => reader.collect(pickle.root, "", 0)?,
         Value::Opaque(class) | Value::Call(class, _) => {
             return Err(format!(
                 "it holds an object of the class {class}, not tensors by name; save its state_dict() instead"
@@ -49,7 +43,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Content, String> {
         _ => return Err("it holds no dictionary of tensors; expected a state dictionary".into()),
     }
     let attributes = reader.attributes()?;
-    Ok(Content { groups: reader.groups, attributes })
+    Ok((reader.groups, attributes))
 }
 
 struct Reader<'p> {
@@ -57,7 +51,7 @@ struct Reader<'p> {
     entries: &'p HashMap<String, zip::Entry>,
     /// The folder inside the archive, with its slash.
     root: &'p str,
-    groups: BTreeMap<String, Vec<(String, View)>>,
+    groups: Groups,
     visited: usize,
 }
 
@@ -155,7 +149,7 @@ impl Reader<'_> {
 
     /// The values at the root that are not tensors.
     fn attributes(&mut self) -> Result<Vec<(String, Attribute)>, String> {
-        let Value::Map(items) = self.pickle.value(self.pickle.root()) else { return Ok(Vec::new()) };
+        let Value::Map(items) = self.pickle.value(self.pickle.root) else { return Ok(Vec::new()) };
         let mut found = Vec::new();
         for (key, value) in items {
             let key = self.pickle.text(*key).filter(|key| key.len() <= MAX_TEXT);

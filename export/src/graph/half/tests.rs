@@ -1,3 +1,4 @@
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use super::super::{Dim, Element, Graph, Role, Value};
@@ -373,7 +374,7 @@ fn calibrated_graphs_multiply_codes() {
             tracker: false,
             observes: true,
             calibration: None,
-            kept: &[],
+            kept: &BTreeSet::new(),
             pruning: Pruning::default(),
         };
         let mut calibration = Calibration::default();
@@ -381,9 +382,9 @@ fn calibrated_graphs_multiply_codes() {
             let layers = graph.outputs.iter().filter_map(|output| Calibration::layer_of(&output.name));
             layers.for_each(|layer| calibration.observe(layer, 3.0).expect("it is finite"));
         }
-        let kept = [Block::layer(Family::Vit, 0)];
+        let kept = BTreeSet::from([Block::layer(Family::Vit, 0)]);
         for (precision, element) in [(Precision::Fp8, Element::F8), (Precision::Int8Static, Element::I8)] {
-            for kept in [&[][..], &kept] {
+            for kept in [&BTreeSet::new(), &kept] {
                 let plan = Plan {
                     precision,
                     observes: false,
@@ -396,7 +397,7 @@ fn calibrated_graphs_multiply_codes() {
                     half: Element::F16,
                     islands: MixedPrecision::Accumulate,
                     casts_for_sums: true,
-                    kept: kept.to_vec(),
+                    kept: kept.iter().copied().collect(),
                 };
                 for graph in graphs(&plan) {
                     let place = format!("{name}, {precision}, {kept:?}, {}", graph.name);
@@ -491,7 +492,7 @@ fn every_graph_is_strongly_typed() {
                     tracker: false,
                     observes: false,
                     calibration: None,
-                    kept: &[],
+                    kept: &BTreeSet::new(),
                     pruning: Pruning { split_block: (at % 3 == 1).then_some(1), ..Pruning::default() },
                 };
                 for half in [Element::F16, Element::Bf16] {

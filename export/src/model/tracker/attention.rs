@@ -5,7 +5,7 @@ use crate::contract::{Precision, Target, dim, tensor};
 use crate::fold;
 use crate::graph::{Dim, Element, Graph, LinearForm, Role, Value};
 use crate::model::layers::{LinearLayer, scale_of};
-use crate::model::position::{TokenOrder, image_positions, rotary_row, rotary_tables};
+use crate::model::position::{TokenOrder, image_positions, rotary_row, rotary_tables, rotate};
 
 /// Where an engine has no fused attention, the matrix of scores has at most this many rows at once: a frame of 72 × 72
 /// tokens and seven memories would have 0.75 GB of scores for each object.
@@ -218,17 +218,4 @@ fn projected_values(g: &mut Graph<'_>, mixed: &Value, name: &str) -> Value {
     let product = g.matmul(mixed, &weight);
     let bias = g.projected_bias(&value, &output);
     g.as_role(Role::Product, |g| g.add(&product, &bias))
-}
-
-/// Rotary embedding of `[…, tokens, D]`, the halves of D rotated against each other.
-fn rotate(g: &mut Graph<'_>, x: &Value, [cos, sin]: &[Value; 2]) -> Value {
-    let halves = g.split_last(x, 2);
-    let axis = x.dims.len() - 1;
-    g.as_role(Role::Attention, |g| {
-        let [a_cos, b_sin, b_cos, a_sin] =
-            [(0, cos), (1, sin), (1, cos), (0, sin)].map(|(half, table)| g.mul(&halves[half], table));
-        let first = g.sub(&a_cos, &b_sin);
-        let second = g.add(&b_cos, &a_sin);
-        g.concat(&[&first, &second], axis, x.dims[axis])
-    })
 }

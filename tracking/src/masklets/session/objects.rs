@@ -92,12 +92,11 @@ impl MaskletSession {
     ) -> Result<()> {
         let (width, height) = (self.video.width, self.video.height);
         if (mask.width(), mask.height()) != (width, height) {
-            let text = format!(
+            return Err(invalid(format!(
                 "the mask of object {id} has {} × {} pixels: expected {width} × {height}, as the video",
                 mask.width(),
                 mask.height()
-            );
-            return Err(invalid(text));
+            )));
         }
         if self.check_room(id)? {
             return Err(invalid(format!(

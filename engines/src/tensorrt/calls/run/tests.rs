@@ -4,6 +4,7 @@
 use super::*;
 use crate::tensorrt::description::meaning;
 use crate::tensorrt::{ComputeCapability, Product, TensorRt, TensorRtBuilder};
+use ocelli_error::ErrorKind;
 
 /// An ONNX file of one node, `y = Relu(x)`, written field by field after `onnx.proto3`.
 fn relu() -> Vec<u8> {

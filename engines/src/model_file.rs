@@ -1,0 +1,32 @@
+//! Files of models, and what every engine says about one that it cannot load.
+
+use ocelli_error::{Error, Result};
+use std::fmt::Display;
+use std::path::Path;
+
+/// The name of a model in errors, if it is a file.
+pub(crate) fn name_of(model: &Path) -> Result<String> {
+    let name = model.display().to_string();
+    if model.is_file() {
+        return Ok(name);
+    }
+    Err(unusable(&name, if model.exists() { "not a file" } else { "no such file" }))
+}
+
+pub(crate) fn unusable(model: &str, reason: &str) -> Error {
+    Error::invalid_data(format!("cannot load the model, {model}: {reason}"))
+}
+
+pub(crate) fn unreadable(model: &str, error: std::io::Error) -> Error {
+    Error::invalid_data(format!("cannot read the model, {model}: {error}")).with_source(error)
+}
+
+/// The path of a folder for compiled models, which is created if it is missing.
+pub(crate) fn cache_folder(folder: &Path) -> Result<&str> {
+    let unusable = |reason: &dyn Display| {
+        let message = format!("cannot cache compiled models in {}: {reason}", folder.display());
+        Error::invalid_argument(message)
+    };
+    std::fs::create_dir_all(folder).map_err(|error| unusable(&error).with_source(error))?;
+    folder.to_str().ok_or_else(|| unusable(&"the path is not Unicode"))
+}
