@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
+use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 use ocelli_onnx::Message;
 use ocelli_onnx::schema::{
@@ -27,6 +28,9 @@ const MAX_INLINE_BYTES: usize = 256 << 20;
 const MIN_EXTERNAL_BYTES: usize = 1 << 10;
 /// The alignment of tensors in the file, so that they can be mapped.
 const ALIGNMENT: u64 = 4096;
+
+/// The least number that is rounded to infinity in 16-bit floating point.
+const INFINITE_IN_F16: f32 = 65_520.0;
 
 /// A file that was written.
 pub(crate) struct WrittenFile {
@@ -119,7 +123,7 @@ impl Graph<'_> {
 /// The bytes of an initializer, in its format.
 fn floats(initializer: &Initializer<'_>, values: &[f32]) -> Result<Vec<u8>> {
     let value = &initializer.value;
-    let outside = |v: &f32| value.element == Element::F16 && !f16::from_f32(*v).is_finite();
+    let outside = |v: &f32| value.element == Element::F16 && (v.is_nan() || v.abs() >= INFINITE_IN_F16);
     if let Some(at) = values.iter().position(outside) {
         return Err(refused(format!(
             "tensor {} does not fit 16-bit floating point, value {at} is {}: export with precision bf16, or list its \
@@ -128,10 +132,26 @@ fn floats(initializer: &Initializer<'_>, values: &[f32]) -> Result<Vec<u8>> {
         )));
     }
     Ok(match value.element {
-        Element::F16 => values.iter().flat_map(|v| f16::from_f32(*v).to_le_bytes()).collect(),
-        Element::Bf16 => values.iter().flat_map(|v| bf16::from_f32(*v).to_le_bytes()).collect(),
-        _ => values.iter().flat_map(|v| v.to_le_bytes()).collect(),
+        Element::F16 => {
+            let mut halves = vec![f16::ZERO; values.len()];
+            halves.convert_from_f32_slice(values);
+            bytes_of(&halves, f16::to_le_bytes)
+        }
+        Element::Bf16 => {
+            let mut halves = vec![bf16::ZERO; values.len()];
+            halves.convert_from_f32_slice(values);
+            bytes_of(&halves, bf16::to_le_bytes)
+        }
+        _ => bytes_of(values, f32::to_le_bytes),
     })
+}
+
+fn bytes_of<T: Copy, const N: usize>(values: &[T], to_bytes: impl Fn(T) -> [u8; N]) -> Vec<u8> {
+    let mut bytes = vec![0; N * values.len()];
+    for (to, value) in bytes.as_chunks_mut().0.iter_mut().zip(values) {
+        *to = to_bytes(*value);
+    }
+    bytes
 }
 
 fn known(dim: &Dim) -> usize {
@@ -183,5 +203,19 @@ impl HashedFile {
     pub(crate) fn close(mut self) -> Result<FileEntry> {
         self.writer.flush().map_err(|e| Error::io("cannot write", &self.path, e))?;
         Ok(FileEntry { sha256: hex(&self.hash.finalize()), bytes: self.bytes })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limit_of_half_precision_is_where_rounding_gives_infinity() {
+        for value in [0.0, 65_504.0, INFINITE_IN_F16.next_down(), INFINITE_IN_F16, 1e9, f32::INFINITY] {
+            for value in [value, -value] {
+                assert_eq!(f16::from_f32(value).is_finite(), value.abs() < INFINITE_IN_F16, "{value}");
+            }
+        }
     }
 }
