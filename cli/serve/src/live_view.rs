@@ -14,12 +14,12 @@ use axum::middleware::{Next, from_fn};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
 use http_body_util::channel::Channel;
+use image::ImageFormat;
 use ocelli::sink::{Pictures, Sink};
 use ocelli::{Error, ErrorKind, Image, Result, pipeline::FrameOutcome};
 use tokio::runtime::Runtime;
 use tokio::sync::{Semaphore, watch};
 
-use crate::encode;
 use crate::http::connections;
 use crate::http::guard::{check_origin, host_of, is_this_machine, isolate};
 use crate::http::problem::Problem;
@@ -136,7 +136,7 @@ impl Sink for LiveView {
 
 /// A frame as a part of the answer, with its boundary.
 fn encoded(picture: &Image) -> Result<Bytes> {
-    let jpeg = encode::jpeg(picture, QUALITY)?;
+    let jpeg = picture.view().encoded(ImageFormat::Jpeg, QUALITY)?;
     let head = format!("--frame\r\nContent-Type: image/jpeg\r\nContent-Length: {}\r\n\r\n", jpeg.len());
     let mut part = head.into_bytes();
     part.extend_from_slice(&jpeg);

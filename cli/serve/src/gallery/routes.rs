@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError};
 use axum::body::Bytes;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode, Uri, header};
-use axum::response::{IntoResponse, Response};
+use axum::response::IntoResponse;
 use image::ImageFormat;
 use ocelli::{BoundingBox, ErrorKind, Mask, Result};
 use ocelli_datasets::label::{LabelledInstance, SetImage};
@@ -14,12 +14,9 @@ use serde_json::json;
 
 use super::Gallery;
 use crate::app::App;
-use crate::encode;
 use crate::extract::{Arrived, Files};
 use crate::http::body::parameter;
-use crate::http::problem::{Problem, json_response};
-
-type Answer = Result<Response, Problem>;
+use crate::http::problem::{Answer, Problem, json_response};
 
 /// Images of one answer.
 const PAGE: usize = 200;
@@ -123,7 +120,10 @@ pub(crate) async fn image(files: Files, Path(id): Path<String>, headers: HeaderM
             Ok(ImageFormat::Jpeg) => "image/jpeg",
             Ok(ImageFormat::Png) => "image/png",
             Ok(ImageFormat::WebP) => "image/webp",
-            _ => return Ok(("image/png", encode::png(&gallery.decode(image, &bytes)?)?.into())),
+            _ => {
+                let decoded = gallery.decode(image, &bytes)?;
+                return Ok(("image/png", decoded.view().encoded(ImageFormat::Png, 0)?.into()));
+            }
         };
         Ok((kind, bytes.into()))
     })

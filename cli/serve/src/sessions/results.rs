@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use axum::body::Bytes;
-use ocelli::Mask;
 use ocelli::masklets::TrackedFrame;
 use ocelli::report::rounded;
 use serde::Serialize;
+use serde_json::json;
 
 /// The name of an object that nobody named.
 const UNNAMED: &str = "object";
@@ -33,22 +33,6 @@ struct StoredFrame {
     line: Bytes,
 }
 
-/// A frame in JSON.
-#[derive(Serialize)]
-pub(crate) struct FrameRecord<'f> {
-    frame: usize,
-    objects: Vec<ObjectRecord<'f>>,
-}
-
-#[derive(Serialize)]
-struct ObjectRecord<'f> {
-    object: u64,
-    score: f64,
-    #[serde(rename = "box")]
-    bbox: [f64; 4],
-    mask: &'f Mask,
-}
-
 /// What a client needs to know to ask for the frames that changed.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Changes {
@@ -70,23 +54,18 @@ pub(crate) struct Snapshot {
     pub labels: Arc<[Arc<str>]>,
 }
 
-impl<'f> From<&'f TrackedFrame> for FrameRecord<'f> {
-    fn from(frame: &'f TrackedFrame) -> Self {
-        let objects = frame.objects.iter().map(|object| ObjectRecord {
-            object: object.id,
-            score: rounded(f64::from(object.score), 1e5),
-            bbox: object.bbox.to_xyxy().map(|edge| rounded(f64::from(edge), 1e2)),
-            mask: &object.mask,
-        });
-        Self { frame: frame.frame, objects: objects.collect() }
-    }
-}
-
 /// A frame as a line of JSON.
 fn line(frame: &TrackedFrame) -> Bytes {
-    let mut line = serde_json::to_vec(&FrameRecord::from(frame)).expect("numbers and text have a JSON form");
-    line.push(b'\n');
-    line.into()
+    let objects = frame.objects.iter().map(|object| {
+        json!({
+            "object": object.id,
+            "score": rounded(f64::from(object.score), 1e5),
+            "box": object.bbox.to_xyxy().map(|edge| rounded(f64::from(edge), 1e2)),
+            "mask": object.mask,
+        })
+    });
+    let record = json!({"frame": frame.frame, "objects": objects.collect::<Vec<_>>()});
+    format!("{record}\n").into()
 }
 
 impl Results {
@@ -208,8 +187,8 @@ impl StoredFrame {
 
 #[cfg(test)]
 mod tests {
-    use ocelli::BoundingBox;
     use ocelli::masklets::TrackedObject;
+    use ocelli::{BoundingBox, Mask};
 
     use super::*;
 

@@ -1,6 +1,7 @@
 //! `/v1/sessions`.
 
 use std::convert::Infallible;
+use std::io::Read;
 use std::sync::Arc;
 
 use axum::Router;
@@ -10,6 +11,7 @@ use axum::http::{HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
 use http_body_util::channel::{Channel, Sender};
+use image::ImageFormat;
 use serde_json::json;
 use tokio::sync::{mpsc, oneshot};
 
@@ -19,16 +21,13 @@ use super::opened::{self, OpenedVideo};
 use super::worker::Worker;
 use super::{Session, caught};
 use crate::app::App;
-use crate::encode;
 use crate::engine::decode;
 use crate::extract::{Arrived, Of, Slot};
 use crate::http::body::{FORM, Fields, body, fields, kind_of, off_the_workers, parameter, read};
 use crate::http::connections::Ends;
 use crate::http::limits::Limits;
-use crate::http::problem::{Problem, json_response};
+use crate::http::problem::{Answer, Problem, json_response};
 use crate::segment::check_tracker;
-
-type Answer = Result<Response, Problem>;
 
 /// The quality of pictures of frames, 1 to 100.
 const PICTURE_QUALITY: u8 = 85;
@@ -198,7 +197,7 @@ async fn rename(
 async fn picture(Of(session): Of, Path((_, frame)): Path<(String, String)>, _slot: Slot) -> Answer {
     let frame = frame.parse().map_err(|_| Problem::missing("frames have numbers"))?;
     let picture = session.picture(frame).await?;
-    let jpeg = off_the_workers(move |_| Ok(encode::jpeg(&picture, PICTURE_QUALITY)?));
+    let jpeg = off_the_workers(move |_| Ok(picture.view().encoded(ImageFormat::Jpeg, PICTURE_QUALITY)?));
     let headers = [(header::CONTENT_TYPE, "image/jpeg"), (header::CACHE_CONTROL, "private, max-age=600")];
     Ok((headers, jpeg.await?).into_response())
 }
@@ -271,9 +270,10 @@ fn send(
     })?;
     let failed = |error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, format!("cannot read it: {error}"));
     loop {
-        let part = exported.read().map_err(failed)?;
-        if part.is_empty() {
-            return Ok(());
+        let mut part = vec![0; 1 << 18];
+        match exported.file.read(&mut part).map_err(failed)? {
+            0 => return Ok(()),
+            read => part.truncate(read),
         }
         runtime.block_on(sender.send_data(part.into())).map_err(gone)?;
     }

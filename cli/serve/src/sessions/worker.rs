@@ -22,7 +22,7 @@ pub(crate) struct Worker {
     load: Load,
     window: Option<usize>,
     limits: Limits,
-    seen: Arc<SharedState>,
+    pub seen: Arc<SharedState>,
     /// Frames that came before the model was loaded.
     waiting: Vec<Image>,
     /// A video, before the model was loaded.
@@ -56,10 +56,6 @@ impl Worker {
             object_bytes: 0,
             passed: BTreeSet::new(),
         }
-    }
-
-    pub fn seen(&self) -> &Arc<SharedState> {
-        &self.seen
     }
 
     /// Appends a frame.
