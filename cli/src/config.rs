@@ -93,11 +93,7 @@ pub(crate) fn option(
     given: &[OsString],
 ) -> Result<Vec<OsString>, String> {
     let long = key.replace('_', "-");
-    let named = |argument: &&clap::Arg| {
-        let aliases = argument.get_all_aliases().unwrap_or_default();
-        argument.get_long() == Some(&*long) || aliases.contains(&&*long)
-    };
-    let Some(argument) = command.get_arguments().find(named) else {
+    let Some(argument) = command.get_arguments().find(|argument| is_named(argument, &long)) else {
         let known: Vec<&str> = command.get_arguments().filter_map(clap::Arg::get_long).collect();
         let hint = ocelli_datasets::closest(&long, &known)
             .map_or_else(String::new, |close| format!("; did you mean {close}?"));
@@ -206,12 +202,15 @@ pub(crate) fn schema(command: &Command) -> Value {
 /// Options that mean nothing in a file.
 const NOT_IN_FILES: [&str; 4] = [FLAG, "config-schema", "help", "version"];
 
-/// Whether the arguments contain a flag, by any of its spellings.
+/// True if this is a name of the option, an alias included.
+pub(crate) fn is_named(argument: &clap::Arg, name: &str) -> bool {
+    argument.get_long() == Some(name) || argument.get_all_aliases().unwrap_or_default().contains(&name)
+}
+
+/// True if the arguments contain a flag, by any of its spellings.
 fn is_given(argument: &clap::Arg, given: &[OsString]) -> bool {
-    let mut longs: Vec<&str> = argument.get_all_aliases().unwrap_or_default();
-    longs.extend(argument.get_long());
     given.iter().filter_map(|argument| argument.to_str()).any(|text| match text.strip_prefix("--") {
-        Some(name) => longs.contains(&name.split('=').next().unwrap_or(name)),
+        Some(name) => is_named(argument, name.split('=').next().unwrap_or(name)),
         None => argument
             .get_short()
             .is_some_and(|short| text.strip_prefix('-').is_some_and(|letters| letters.starts_with(short))),

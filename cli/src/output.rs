@@ -1,5 +1,6 @@
 //! Results on stdout, diagnostics on stderr.
 
+use std::fmt::Display;
 use std::io::Write;
 use std::path::Path;
 
@@ -107,6 +108,13 @@ pub(crate) fn diagnostic(line: &str) {
 /// The text with line breaks replaced by spaces, so that an error is one line.
 pub(crate) fn one_line(text: &str) -> String {
     text.split(['\n', '\r']).map(str::trim).filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
+}
+
+/// A number of things in words: `1 image`, `2 images`.
+pub(crate) fn count(number: impl Display, what: &str) -> String {
+    let number = number.to_string();
+    let ending = if number == "1" { "" } else { "s" };
+    format!("{number} {what}{ending}")
 }
 
 /// Puts the flag that names a file in front of the error about the file.

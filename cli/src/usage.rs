@@ -6,7 +6,7 @@ use std::path::Path;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgMatches, Command, Parser};
 
-use crate::config::with_config;
+use crate::config::{is_named, with_config};
 use crate::help::short;
 use crate::output::diagnostic;
 
@@ -134,11 +134,8 @@ fn as_assignment(program: &Command, arguments: &[OsString]) -> Option<String> {
         arguments.get(at..)?.iter().map_while(|one| one.to_str().filter(|text| !text.starts_with('-')));
     first.find_map(|text| {
         let (key, value) = text.split_once('=').filter(|_| !Path::new(text).exists())?;
-        let has_name = |argument: &&clap::Arg| {
-            argument.get_long_and_visible_aliases().unwrap_or_default().contains(&key)
-                || argument.get_all_aliases().unwrap_or_default().contains(&key)
-        };
-        let option = command.unwrap_or(program).get_arguments().find(has_name)?.get_long()?;
+        let mut options = command.unwrap_or(program).get_arguments();
+        let option = options.find(|option| is_named(option, key))?.get_long()?;
         Some(format!("{text}: options start with two hyphens: --{option} {value}"))
     })
 }

@@ -8,7 +8,7 @@ use ocelli::engines::tensorrt::ComputeCapability;
 use ocelli::export::contract::Precision;
 use ocelli::model::ModelGraph;
 use ocelli::tensorrt::PlanRequest;
-use ocelli::{Cancellation, Error, ErrorKind, ModelSource};
+use ocelli::{Error, ErrorKind, ModelSource};
 use ocelli_verify::tensorrt::{BuildEvent, BuildOptions, BuiltEngine, EngineRequest};
 
 use crate::args::{INPUT, MODEL, OUTPUT};
@@ -109,8 +109,7 @@ pub fn run(args: &BuildEngineArgs, log: &LogArgs) -> anyhow::Result<()> {
     if let Some(path) = &args.json {
         check_output_file("--json", path)?;
     }
-    let cancellation = Cancellation::new();
-    cancel_on_interrupt(&cancellation);
+    let cancellation = cancel_on_interrupt();
     let progress = Progress::new(log, 100);
     let request = EngineRequest {
         source: args.model.as_ref().map(ModelSource::named),

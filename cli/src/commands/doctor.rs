@@ -133,20 +133,26 @@ fn built_in_providers(library: Option<&Path>) -> Vec<String> {
     })
 }
 
+/// What was found, in words.
+fn described(finding: &Finding) -> String {
+    match finding {
+        Finding::Usable { version } => format!("version {version}"),
+        Finding::Unusable { reason } => format!("cannot be used: {reason}"),
+        other => format!("{other:?}"),
+    }
+}
+
 /// Writes which libraries were found and where; system folders without one are only counted.
 fn write_places(out: &mut dyn Write, candidates: &[Candidate]) -> std::io::Result<()> {
     let mut used = false;
     for Candidate { place, path, finding } in candidates {
-        let what = match finding {
-            Finding::Missing => continue,
-            Finding::Usable { version } => format!("version {version}"),
-            Finding::Unusable { reason } => format!("cannot be used: {reason}"),
-            other => format!("{other:?}"),
-        };
+        if *finding == Finding::Missing {
+            continue;
+        }
         // The first library found is used, whether it works or not.
         let label = if used { "not used" } else { "used" };
         used = true;
-        writeln!(out, "  {label:<15} {} ({place}), {what}", path.display())?;
+        writeln!(out, "  {label:<15} {} ({place}), {}", path.display(), described(finding))?;
     }
     let missing = |system: bool| {
         let places = candidates.iter().filter(move |c| (c.place == Place::System) == system);

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 use ocelli::classes::ClassMap;
 use ocelli::process_memory::ProcessMemory;
-use ocelli::{Cancellation, Detector, Error, ErrorKind, options::DetectorOptions};
+use ocelli::{Detector, options::DetectorOptions};
 use ocelli_datasets::label::{
     DataSetOptions, Existing, Format, ImageMode, ImageSet, LabelEvent, LabelJob, LabelSettings, LabelVideo,
     SPILL_BYTES, Shard, Summary, find_images, merge,
@@ -20,7 +20,7 @@ use self::video::VideoArgs;
 use crate::args::{DETECTION, INPUT, OUTPUT, PERFORMANCE, TileArgs, class_map};
 use crate::interrupt::until_interrupted;
 use crate::loading::{engines, load_devices};
-use crate::output::diagnostic;
+use crate::output::{count, diagnostic};
 use crate::{
     DetectorArgs, LogArgs, Progress, cancel_on_interrupt, detector, interrupted, print, status, usage,
 };
@@ -208,7 +208,7 @@ pub fn run(args: &LabelArgs, log: &LogArgs) -> anyhow::Result<()> {
 
 /// Turns Ctrl-C into an error of the library.
 fn stop_if_interrupted() -> ocelli::Result<()> {
-    interrupted().map_err(|stop| Error::new(ErrorKind::Cancelled, stop.to_string()))
+    Ok(interrupted()?)
 }
 
 fn label(args: &LabelArgs, log: &LogArgs) -> anyhow::Result<()> {
@@ -355,8 +355,7 @@ impl Work<'_> {
         let ended = if todo == 0 {
             Ok(())
         } else if !videos.is_empty() {
-            let cancellation = Cancellation::new();
-            cancel_on_interrupt(&cancellation);
+            let cancellation = cancel_on_interrupt();
             job.run_videos(detectors, videos, &cancellation, &mut on_event)
         } else if args.work.low_memory {
             job.run_in_low_memory(detectors.remove(0), spill_bytes, &mut on_event)
@@ -554,7 +553,7 @@ fn report(output: &Path, summary: &Summary, strict: bool) -> anyhow::Result<()> 
     let message = format!(
         "{} of {} failed: see {}; the same command tries them again",
         summary.failed,
-        count((summary.images + summary.failed) as usize, "image"),
+        count(summary.images + summary.failed, "image"),
         output.join("failed.csv").display()
     );
     if strict || summary.images == 0 {
@@ -562,8 +561,4 @@ fn report(output: &Path, summary: &Summary, strict: bool) -> anyhow::Result<()> 
     }
     diagnostic(&message);
     Ok(())
-}
-
-fn count(number: usize, what: &str) -> String {
-    if number == 1 { format!("1 {what}") } else { format!("{number} {what}s") }
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use ocelli::{
-    Cancellation, EngineKind, Error, ErrorKind, Model, ModelSource,
+    EngineKind, Error, ErrorKind, Model, ModelSource,
     engine::{EngineFactory, EngineOptions},
     model::{ModelGraph, ModelRequest},
 };
@@ -69,8 +69,7 @@ pub fn run(args: &VerifyArgs, log: &LogArgs) -> anyhow::Result<()> {
         check_output_file("--json", path)?;
     }
     let kind: EngineKind = args.engine.parse()?;
-    let cancellation = Cancellation::new();
-    cancel_on_interrupt(&cancellation);
+    let cancellation = cancel_on_interrupt();
     let engine = |kind, source: &ModelSource| {
         let options = EngineOptions {
             kind,

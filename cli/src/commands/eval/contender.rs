@@ -77,11 +77,11 @@ impl Task {
 
 /// A model, or detections from a file.
 pub struct Contender {
-    name: String,
+    pub name: String,
     detector: Option<Detector>,
     prompts: Option<Prompts>,
     warm: bool,
-    predictions: Predictions,
+    pub predictions: Predictions,
     masks: ExemplarMasks,
     times: Vec<StageTimes>,
 }
@@ -171,10 +171,6 @@ impl Contender {
         Some(format!("{} {hash}", detector.engine()))
     }
 
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
     /// The engine of a model.
     pub fn engine(&self) -> Option<&str> {
         self.detector.as_ref().map(Detector::engine)
@@ -182,10 +178,6 @@ impl Contender {
 
     pub fn is_model(&self) -> bool {
         self.detector.is_some()
-    }
-
-    pub fn predictions(&self) -> &Predictions {
-        &self.predictions
     }
 
     /// Detects in an image.

@@ -13,7 +13,7 @@ use ocelli::{Cancellation, Error, Sink, source::SourceInfo};
 
 use super::zones::{Counting, ZoneSink};
 use super::{mqtt, webhook};
-use crate::args::{OUTPUT, label_files};
+use crate::args::{OUTPUT, folder_of, label_files};
 use crate::{LogArgs, check_output_file, usage};
 
 /// Frames per second of a source of unknown rate, without `--fps`.
@@ -195,8 +195,7 @@ impl SinkArgs {
             let why = "which are not those of an earlier run; name another folder, or the files, such as frames/%06d.png";
             refuse!("--output, {}: it has pictures such as {other}, {why}", target.display());
         }
-        let folder = if is_pattern { target.parent().unwrap_or(Path::new("")) } else { target };
-        let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+        let folder = if is_pattern { folder_of(target).to_owned() } else { target.join(".") };
         let is_source = |folder: PathBuf| {
             read.iter().any(|path| path.parent() == Some(&folder) && has_image_extension(path))
         };
