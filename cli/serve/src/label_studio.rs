@@ -161,11 +161,11 @@ async fn predict(State(app): State<Arc<App>>, body: Arrived<Predict>) -> Answer 
             limits.check_points(drawn.points.len())?;
             return Ok((asked.tasks, Arc::new(config), PredictionTask::Drawn(drawn)));
         }
-        let asks = config.asks();
-        if asks.masks && !has_masks {
+        let (phrases, masks) = config.asks();
+        if masks && !has_masks {
             return Err(Problem::bad("polygons and brushes need masks, but the server runs without masks"));
         }
-        let question = Question::of(Asked::of_classes(asks.phrases, asks.masks), &limits)?;
+        let question = Question::of(Asked::of_classes(phrases, masks), &limits)?;
         Ok((asked.tasks, Arc::new(config), PredictionTask::Labels(question)))
     });
     let (tasks, config, wanted) = read.await?;

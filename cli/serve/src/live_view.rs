@@ -9,7 +9,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{StatusCode, header};
 use axum::middleware::{Next, from_fn};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
@@ -168,12 +168,8 @@ async fn stream(State(watched): State<Watched>) -> Response {
             }
         }
     });
-    let kind = HeaderValue::from_static("multipart/x-mixed-replace; boundary=frame");
-    (
-        [(header::CONTENT_TYPE, kind), (header::CACHE_CONTROL, HeaderValue::from_static("no-store"))],
-        Body::new(body),
-    )
-        .into_response()
+    let kind = (header::CONTENT_TYPE, "multipart/x-mixed-replace; boundary=frame");
+    ([kind, (header::CACHE_CONTROL, "no-store")], Body::new(body)).into_response()
 }
 
 /// A page of another name that resolves to this machine must not show the video (DNS rebinding).

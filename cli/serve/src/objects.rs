@@ -1,7 +1,7 @@
 //! Objects that points and boxes show, and their masks.
 
 use ocelli::report::rounded;
-use ocelli::{BoundingBox, Error, ErrorKind, Mask, ObjectMask, ObjectPrompt, Result};
+use ocelli::{Error, ErrorKind, Mask, ObjectMask, ObjectPrompt, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::http::body::Fields;
@@ -105,7 +105,7 @@ impl ShownObject {
         }
         Ok(match self.bbox {
             None => prompt,
-            Some([x1, y1, x2, y2]) => prompt.with_box(BoundingBox::new(x1, y1, x2, y2)),
+            Some(edges) => prompt.with_box(edges.into()),
         })
     }
 }

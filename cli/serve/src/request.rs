@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use ocelli::options::DetectorOptions;
 use ocelli::postprocess::PostProcessOptions;
 use ocelli::tiles::{TileSize, Tiling};
-use ocelli::{BoundingBox, Error, ErrorKind, Prompt, Prompts, Result, prompt::VISUAL};
+use ocelli::{Error, ErrorKind, Prompt, Prompts, Result, prompt::VISUAL};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -240,10 +240,8 @@ fn prompts(classes: &[String], exemplars: &[ExemplarBox]) -> Result<Prompts> {
             }
             None => return refuse(format!("an exemplar names class \"{label}\": expected one of classes")),
         };
-        let [x1, y1, x2, y2] = exemplar.bbox;
-        prompts[at] = prompts[at]
-            .clone()
-            .with_exemplar(BoundingBox::new(x1, y1, x2, y2), exemplar.wanted.unwrap_or(true));
+        let is_wanted = exemplar.wanted.unwrap_or(true);
+        prompts[at] = prompts[at].clone().with_exemplar(exemplar.bbox.into(), is_wanted);
     }
     if prompts.is_empty() {
         return refuse("classes is empty: expected a class, or a box around an example in exemplars".into());

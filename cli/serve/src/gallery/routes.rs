@@ -7,7 +7,7 @@ use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::response::IntoResponse;
 use image::ImageFormat;
-use ocelli::{BoundingBox, ErrorKind, Mask, Result};
+use ocelli::{ErrorKind, Mask, Result};
 use ocelli_datasets::label::{LabelledInstance, SetImage};
 use serde::Deserialize;
 use serde_json::json;
@@ -89,16 +89,12 @@ pub(crate) async fn save(
     let saved = files.work(move |gallery| {
         let _place = place;
         let image = gallery.image(&id)?;
-        let instance = |one: &CorrectedInstance| {
-            let [x1, y1, x2, y2] = one.bbox;
-            let bbox = BoundingBox::new(x1, y1, x2, y2);
-            LabelledInstance {
-                line: one.line,
-                class: one.class_id,
-                bbox,
-                polygon: None,
-                mask: one.mask.clone(),
-            }
+        let instance = |one: &CorrectedInstance| LabelledInstance {
+            line: one.line,
+            class: one.class_id,
+            bbox: one.bbox.into(),
+            polygon: None,
+            mask: one.mask.clone(),
         };
         let instances: Vec<LabelledInstance> = correction.instances.iter().map(instance).collect();
         let _saving = gallery.saving.lock().unwrap_or_else(PoisonError::into_inner);

@@ -78,12 +78,6 @@ impl VideoControl {
     }
 }
 
-/// What the detector is asked.
-pub(super) struct Asks {
-    pub phrases: Vec<String>,
-    pub masks: bool,
-}
-
 /// The part of a labelling configuration that matters here.
 #[derive(Debug)]
 pub(super) struct LabelConfig {
@@ -161,13 +155,13 @@ impl LabelConfig {
         Ok(config)
     }
 
-    /// The phrases of all labels, each once.
-    pub fn asks(&self) -> Asks {
+    /// The phrases of all labels, each once, and true if masks are needed as well.
+    pub fn asks(&self) -> (Vec<String>, bool) {
         let all = self.controls.iter().flat_map(|control| &control.labels).flat_map(|(_, phrases)| phrases);
         let mut known = HashSet::new();
         let phrases = all.filter(|phrase| known.insert(phrase.to_ascii_lowercase())).cloned().collect();
         let masks = self.controls.iter().any(|control| control.shape != Shape::Rectangle);
-        Asks { phrases, masks }
+        (phrases, masks)
     }
 
     /// The address of the video in the data of a task; `None` without a tag for videos.
@@ -256,9 +250,9 @@ mod tests {
         </View>"#;
         let limits = Limits::default();
         let config = LabelConfig::parse(xml, &limits).expect("it is a configuration");
-        let asks = config.asks();
-        assert_eq!(asks.phrases, ["Dog", "red apple", "banana", "Cat & dog"]);
-        assert!(asks.masks);
+        let (phrases, masks) = config.asks();
+        assert_eq!(phrases, ["Dog", "red apple", "banana", "Cat & dog"]);
+        assert!(masks);
         assert_eq!(config.controls[0].label_of("Red Apple"), Some("Fruit"));
         assert_eq!(config.controls[1].label_of("dog"), None);
         let video = r#"<View><Video name="v" value="$clip"/><VideoRectangle name="box" toName="v"/>

@@ -23,7 +23,8 @@ pub(crate) struct Results {
     revision: u64,
     /// Counts prompts that started over.
     started: u64,
-    bytes: u64,
+    /// About how much memory the frames take.
+    pub bytes: u64,
 }
 
 struct StoredFrame {
@@ -128,11 +129,6 @@ impl Results {
         let left = self.frames.split_off(&frame);
         self.bytes -= self.frames.values().map(StoredFrame::bytes).sum::<u64>();
         self.frames = left;
-    }
-
-    /// About how much memory the frames take.
-    pub fn bytes(&self) -> u64 {
-        self.bytes
     }
 
     /// The lines of the frames that changed after a revision, by number.
@@ -253,13 +249,13 @@ mod tests {
                 let all: BTreeMap<u64, Vec<u64>> = numbers(&results.since(0)).into_iter().collect();
                 assert_eq!(known, all);
                 let bytes: u64 = results.frames.values().map(StoredFrame::bytes).sum();
-                assert_eq!(results.bytes(), bytes);
+                assert_eq!(results.bytes, bytes);
             }
         }
         results.forget_before(5);
         assert!(numbers(&results.since(0)).iter().all(|(frame, _)| *frame >= 5));
         results.start_over(None);
-        assert_eq!(results.bytes(), 0);
+        assert_eq!(results.bytes, 0);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{Path, Request, State};
-use axum::http::{HeaderValue, StatusCode, Uri, header};
+use axum::http::{StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
 use http_body_util::channel::{Channel, Sender};
@@ -58,8 +58,8 @@ pub(crate) async fn videos(State(app): State<Arc<App>>, _slot: Slot) -> Answer {
 async fn open(State(app): State<Arc<App>>, Ends { client, .. }: Ends, request: Request) -> Answer {
     check_tracker(&app, "sessions")?;
     let place = app.bodies.take(client)?;
-    let (asked, pictures, upload): (AskedSession, _, _) = if kind_of(&request) == FORM {
-        let (mut asked, mut pictures, mut upload) = (AskedSession::default(), Vec::new(), None);
+    let (mut asked, mut pictures, mut upload) = (AskedSession::default(), Vec::new(), None);
+    if kind_of(&request) == FORM {
         for (name, value) in fields(request, Fields("video window", "image"), &app.config.limits).await? {
             match name.as_str() {
                 "image" => pictures.push(value),
@@ -67,10 +67,9 @@ async fn open(State(app): State<Arc<App>>, Ends { client, .. }: Ends, request: R
                 _ => asked.window = Some(read(&value)?),
             }
         }
-        (asked, pictures, upload)
     } else {
-        (read(&body(request).await?)?, Vec::new(), None)
-    };
+        asked = read(&body(request).await?)?;
+    }
     if (upload.is_some() || asked.video.is_some()) && (asked.window.is_some() || !pictures.is_empty()) {
         return Err(Problem::bad("a video has all frames: expected no images and no window beside it"));
     }
@@ -315,6 +314,5 @@ async fn propagate(State(app): State<Arc<App>>, Of(session): Of, body: Arrived<A
             }
         }
     });
-    let kind = [(header::CONTENT_TYPE, HeaderValue::from_static("application/x-ndjson"))];
-    Ok((kind, Body::new(streamed)).into_response())
+    Ok(([(header::CONTENT_TYPE, "application/x-ndjson")], Body::new(streamed)).into_response())
 }
