@@ -6,6 +6,7 @@ use std::path::Path;
 use clap::error::ErrorKind;
 use clap::{ArgAction, Command};
 use ocelli_export::read_text;
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 /// The name of the flag.
@@ -23,13 +24,8 @@ pub(crate) fn with_config(program: &Command, arguments: Vec<OsString>) -> Result
     let refuse = |why: String| format!("--{FLAG}, {}: {why}", path.to_string_lossy());
     let text =
         read_text(Path::new(&path), &format!("the file of --{FLAG}")).map_err(|error| error.to_string())?;
-    let options: Map<String, Value> = serde_saphyr::from_str(&text).map_err(|error| {
-        let said = error.to_string();
-        refuse(format!(
-            "expected YAML with an option per key, such as `classes: [person, dog]`: {}",
-            said.lines().next().unwrap_or_default()
-        ))
-    })?;
+    let expected = "expected YAML with an option per key, such as `classes: [person, dog]`";
+    let options: Map<String, Value> = from_yaml(&text, expected).map_err(refuse)?;
     // The subcommand comes first, if the program has any.
     let (command, at) = match without.get(1).and_then(|name| program.find_subcommand(name)) {
         Some(command) => (command, 2),
@@ -48,6 +44,14 @@ pub(crate) fn with_config(program: &Command, arguments: Vec<OsString>) -> Result
     let place = all[at..].iter().position(is_flag).map_or(all.len(), |position| at + position);
     all.splice(place..place, added);
     Ok(all)
+}
+
+/// Reads YAML; a mistake is what was expected, and where it is.
+pub(crate) fn from_yaml<T: DeserializeOwned>(text: &str, expected: &str) -> Result<T, String> {
+    serde_saphyr::from_str(text).map_err(|error| {
+        let said = error.to_string();
+        format!("{expected}: {}", said.lines().next().unwrap_or_default())
+    })
 }
 
 /// The value of `--config`, and the arguments without it.

@@ -13,16 +13,10 @@ use crate::output::diagnostic;
 /// Parses the arguments of this process. A mistake is reported in one line on stderr and ends the process with status 2;
 /// `--help` and `--version` are printed and end it with status 0.
 pub fn parse<P: Parser>() -> P {
-    let arguments = match with_config(&P::command(), crate::host::arguments()) {
-        Ok(arguments) => arguments,
-        Err(mistake) => {
-            diagnostic(&format!("error: {mistake}"));
-            std::process::exit(2)
-        }
-    };
+    let arguments = with_config(&P::command(), crate::host::arguments())
+        .unwrap_or_else(|mistake| end(&format!("error: {mistake}")));
     if let Some(mistake) = as_assignment(&P::command(), &arguments) {
-        diagnostic(&format!("error: {mistake}; --help lists the arguments"));
-        std::process::exit(2)
+        end(&format!("error: {mistake}; --help lists the arguments"));
     }
     let full_help =
         arguments.iter().any(|one| one == "--help") || arguments.get(1).is_some_and(|one| one == "help");
@@ -37,11 +31,16 @@ pub fn parse<P: Parser>() -> P {
             | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => e.exit(),
             _ => {
                 let text = with_documented_name(&e.to_string(), &P::command());
-                diagnostic(&summary(&with_advice(text, &e, crate::flags::running(&P::command()))));
-                std::process::exit(2)
+                end(&summary(&with_advice(text, &e, crate::flags::running(&P::command()))))
             }
         },
     }
+}
+
+/// Reports a mistake, and ends the process.
+fn end(mistake: &str) -> ! {
+    diagnostic(mistake);
+    std::process::exit(2)
 }
 
 /// Parses the arguments of a program, its name first.

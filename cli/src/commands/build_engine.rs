@@ -12,11 +12,8 @@ use ocelli::{Error, ErrorKind, ModelSource};
 use ocelli_verify::tensorrt::{BuildEvent, BuildOptions, BuiltEngine, EngineRequest};
 
 use crate::args::{INPUT, MODEL, OUTPUT};
-use crate::output::write_report;
-use crate::{
-    LogArgs, Progress, VerificationArgs, cancel_on_interrupt, check_output_file, interrupted, print, status,
-    usage,
-};
+use crate::output::{check_outputs, write_report};
+use crate::{LogArgs, Progress, VerificationArgs, cancel_on_interrupt, interrupted, print, status, usage};
 
 /// Heading of options that change the engines.
 const ENGINES: &str = "Engines";
@@ -106,9 +103,7 @@ pub struct BuildEngineArgs {
 pub fn run(args: &BuildEngineArgs, log: &LogArgs) -> anyhow::Result<()> {
     let mut verification = args.verification.options()?;
     verification.max_classes = args.max_classes;
-    if let Some(path) = &args.json {
-        check_output_file("--json", path)?;
-    }
+    check_outputs([("--json", args.json.as_deref())])?;
     let cancellation = cancel_on_interrupt();
     let progress = Progress::new(log, 100);
     let request = EngineRequest {
@@ -138,8 +133,7 @@ pub fn run(args: &BuildEngineArgs, log: &LogArgs) -> anyhow::Result<()> {
     };
     let announce = |line: &str| progress.announce(line);
     if let Some(engine) = &args.verify {
-        let report = request
-            .verify(engine, &cancellation, &announce, &mut |step| progress.compare(step, &cancellation));
+        let report = request.verify(engine, &cancellation, &announce, &mut |step| progress.compare(step));
         drop(progress);
         interrupted()?;
         let report = report?;
@@ -153,10 +147,9 @@ pub fn run(args: &BuildEngineArgs, log: &LogArgs) -> anyhow::Result<()> {
         let message = format!("engine {}: {}; it does not run", engine.display(), report.verdict());
         return Err(Error::new(ErrorKind::Mismatch, message).into());
     }
-    let output = args
-        .output
-        .as_deref()
-        .ok_or_else(|| usage("--output is missing: expected a folder for the engines"))?;
+    let Some(output) = &args.output else {
+        refuse!("--output is missing: expected a folder for the engines");
+    };
     let start = Instant::now();
     let mut last_report = None;
     let built = request.build(output, &cancellation, &announce, &mut |event| {

@@ -266,8 +266,7 @@ fn label(args: &LabelArgs, log: &LogArgs) -> anyhow::Result<()> {
         status(log, &format!("engine: {engines}"));
     }
     announce(log, &job, shard.map(|shard| (shard, scheduler.flatten())));
-    let work = Work { args, log, videos: &videos, workers, spill_bytes };
-    let broken = work.run(&mut job, detectors)?;
+    let broken = label_images(args, log, &videos, workers, spill_bytes, &mut job, detectors)?;
     let summary = job.finish(&mut stop_if_interrupted);
     interrupted()?;
     if let Some(memory) = ProcessMemory::now() {
@@ -316,65 +315,61 @@ fn announce(log: &LogArgs, job: &LabelJob, shard: Option<(Shard, Option<&str>)>)
     }
 }
 
-/// How the images of a job are labelled.
-struct Work<'a> {
-    args: &'a LabelArgs,
-    log: &'a LogArgs,
-    videos: &'a [LabelVideo],
+/// Labels the images that are left. Returns why videos end early.
+fn label_images(
+    args: &LabelArgs,
+    log: &LogArgs,
+    videos: &[LabelVideo],
     workers: usize,
     spill_bytes: u64,
-}
-
-impl Work<'_> {
-    /// Labels the images that are left. Returns why videos end early.
-    fn run(&self, job: &mut LabelJob, mut detectors: Vec<Detector>) -> anyhow::Result<Vec<String>> {
-        let Self { args, log, videos, workers, spill_bytes } = *self;
-        let (all, todo) = (job.images(), job.pending());
-        let progress = Progress::new(log, todo as u64);
-        let mut done = 0;
-        let damage = |video: &LabelVideo| Some((video.path().to_owned(), video.damage()?.to_string()));
-        let mut broken: Vec<(PathBuf, String)> = videos.iter().filter_map(damage).collect();
-        let mut on_event = |event: LabelEvent<'_>| {
-            match event {
-                LabelEvent::Done { name, .. } => {
-                    done += 1;
-                    progress.message(name);
-                    progress.step();
-                }
-                LabelEvent::Failed { path, error } if videos.iter().any(|video| video.path() == path) => {
-                    broken.push((path.to_owned(), error.to_string()));
-                }
-                LabelEvent::Failed { path, error } => {
-                    progress.error(&named(path, error));
-                    progress.step();
-                }
-                _ => {}
+    job: &mut LabelJob,
+    mut detectors: Vec<Detector>,
+) -> anyhow::Result<Vec<String>> {
+    let (all, todo) = (job.images(), job.pending());
+    let progress = Progress::new(log, todo as u64);
+    let mut done = 0;
+    let damage = |video: &LabelVideo| Some((video.path().to_owned(), video.damage()?.to_string()));
+    let mut broken: Vec<(PathBuf, String)> = videos.iter().filter_map(damage).collect();
+    let mut on_event = |event: LabelEvent<'_>| {
+        match event {
+            LabelEvent::Done { name, .. } => {
+                done += 1;
+                progress.message(name);
+                progress.step();
             }
-            stop_if_interrupted()
-        };
-        let ended = if todo == 0 {
-            Ok(())
-        } else if !videos.is_empty() {
-            let cancellation = cancel_on_interrupt();
-            job.run_videos(detectors, videos, &cancellation, &mut on_event)
-        } else if args.work.low_memory {
-            job.run_in_low_memory(detectors.remove(0), spill_bytes, &mut on_event)
-        } else {
-            job.run(detectors, workers, &mut on_event)
-        };
-        drop(progress);
-        if let Err(stop) = interrupted() {
-            let finished = all - todo + done;
-            let line = format!(
-                "interrupted: {finished} of {all} images are done; the same command continues from there"
-            );
-            status(log, &line);
-            return Err(stop.into());
+            LabelEvent::Failed { path, error } if videos.iter().any(|video| video.path() == path) => {
+                broken.push((path.to_owned(), error.to_string()));
+            }
+            LabelEvent::Failed { path, error } => {
+                progress.error(&named(path, error));
+                progress.step();
+            }
+            _ => {}
         }
-        ended?;
-        broken.iter().for_each(|(video, why)| job.list_broken(video, why.clone()));
-        Ok(broken.iter().map(|(video, why)| named(video, why)).collect())
+        stop_if_interrupted()
+    };
+    let ended = if todo == 0 {
+        Ok(())
+    } else if !videos.is_empty() {
+        let cancellation = cancel_on_interrupt();
+        job.run_videos(detectors, videos, &cancellation, &mut on_event)
+    } else if args.work.low_memory {
+        job.run_in_low_memory(detectors.remove(0), spill_bytes, &mut on_event)
+    } else {
+        job.run(detectors, workers, &mut on_event)
+    };
+    drop(progress);
+    if let Err(stop) = interrupted() {
+        let finished = all - todo + done;
+        let line = format!(
+            "interrupted: {finished} of {all} images are done; the same command continues from there"
+        );
+        status(log, &line);
+        return Err(stop.into());
     }
+    ended?;
+    broken.iter().for_each(|(video, why)| job.list_broken(video, why.clone()));
+    Ok(broken.iter().map(|(video, why)| named(video, why)).collect())
 }
 
 /// The error about videos that end early.

@@ -61,12 +61,7 @@ fn spelling(argument: &Arg) -> String {
     names.extend(argument.get_long().map(|long| format!("--{long}")));
     let values = argument.get_value_names().filter(|_| argument.get_action().takes_values());
     let values: Vec<String> = values.unwrap_or_default().iter().map(|name| format!("<{name}>")).collect();
-    [names.join(", "), values.join(" ")]
-        .iter()
-        .filter(|part| !part.is_empty())
-        .cloned()
-        .collect::<Vec<_>>()
-        .join(" ")
+    format!("{} {}", names.join(", "), values.join(" ")).trim().to_owned()
 }
 
 /// The help, the values that are possible and the default.

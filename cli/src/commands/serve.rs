@@ -191,10 +191,7 @@ fn config(args: &ServeArgs) -> anyhow::Result<ServeConfig> {
         masks: !args.no_masks,
         gallery: args.gallery.clone(),
         videos: args.videos.clone(),
-        label_studio: args
-            .label_studio
-            .as_ref()
-            .map(|url| LabelStudio { url: url.clone(), token: variable(STUDIO_TOKEN) }),
+        label_studio: args.label_studio.clone().map(|url| LabelStudio { url, token: variable(STUDIO_TOKEN) }),
     })
 }
 

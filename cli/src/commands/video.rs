@@ -256,7 +256,7 @@ pub fn run(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<()> {
     let newest = args.policy.map(|policy| policy == FramePolicy::Latest);
     let opened = plan.source.open(&names, newest, &cancellation)?;
     args.check_source(&opened, plan.given.is_some())?;
-    let (info, source_names) = (opened.info().clone(), opened.names());
+    let (info, source_names) = (opened.source.info().clone(), opened.names());
     if let Some(zones) = &plan.zones {
         let ignored = zones.ignored(&source_names)?;
         plan.gate = plan.gate.take().map(|gate| gate.with_ignored(ignored));

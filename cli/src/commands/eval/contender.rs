@@ -76,6 +76,7 @@ impl Task {
 }
 
 /// A model, or detections from a file.
+#[derive(Default)]
 pub struct Contender {
     pub name: String,
     detector: Option<Detector>,
@@ -120,7 +121,7 @@ impl Contender {
     fn predicted(path: &Path, truth: &Truth, task: &Task) -> anyhow::Result<Self> {
         let predictions = Predictions::open(path, truth)?;
         let predictions = if task.all { predictions } else { predictions.of_categories(&task.category_ids) };
-        Ok(Self::new(path.display().to_string(), None, None, predictions))
+        Ok(Self { name: path.display().to_string(), predictions, ..Self::default() })
     }
 
     fn model(
@@ -150,17 +151,7 @@ impl Contender {
             None => {}
         }
         drop(loading);
-        Ok(Self::new(name, Some(detector), prompts, Predictions::default()))
-    }
-
-    fn new(
-        name: String,
-        detector: Option<Detector>,
-        prompts: Option<Prompts>,
-        predictions: Predictions,
-    ) -> Self {
-        let (masks, times) = (ExemplarMasks::default(), Vec::new());
-        Self { name, detector, prompts, warm: false, predictions, masks, times }
+        Ok(Self { name, detector: Some(detector), prompts, ..Self::default() })
     }
 
     /// The model and its engine, as far as results depend on them.

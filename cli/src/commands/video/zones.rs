@@ -19,6 +19,7 @@ use serde::de::{Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::json;
 
 use super::delivery::Delivery;
+use crate::config::from_yaml;
 use crate::usage;
 
 /// The margin without one in the file, as a share of the frame's height.
@@ -154,13 +155,8 @@ impl ZonesFile {
             Some(text) => text.to_owned(),
             None => read_text(path, "the file of --zones").map_err(|e| usage(e.to_string()))?,
         };
-        let mut file: Self = serde_saphyr::from_str(&text).map_err(|e| {
-            let said = e.to_string();
-            refuse(format!(
-                "expected YAML with `lines` (name, from, to) and `zones` (name, points): {}",
-                said.lines().next().unwrap_or_default()
-            ))
-        })?;
+        let expected = "expected YAML with `lines` (name, from, to) and `zones` (name, points)";
+        let mut file: Self = from_yaml(&text, expected).map_err(refuse)?;
         if !file.counts() && file.ignore.is_empty() {
             return Err(refuse("expected at least one line or zone".into()));
         }
@@ -328,11 +324,6 @@ impl Counting {
         Ok(Self { file: Arc::new(file), only, counters: Arc::default() })
     }
 
-    /// The same lines and zones with counts of their own.
-    fn apart(&self) -> Self {
-        Self { counters: Arc::default(), ..self.clone() }
-    }
-
     fn lock(&self) -> MutexGuard<'_, Vec<Option<SourceCounter>>> {
         self.counters.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -399,7 +390,8 @@ pub struct ZoneDrawing {
 impl ZoneDrawing {
     /// Draws what `counting` counts.
     pub fn new(counting: &Counting) -> Self {
-        Self { counting: counting.apart(), annotator: Annotator::new() }
+        let apart = Counting { counters: Arc::default(), ..counting.clone() };
+        Self { counting: apart, annotator: Annotator::new() }
     }
 
     /// Counts the tracks of a frame, and draws the counts with this frame.
