@@ -76,7 +76,7 @@ pub(super) fn with_name(text: &str) -> Option<(&str, Option<String>)> {
     }
 }
 
-/// The text before `:`, and whether what follows says yes, as no text does; another text is an error.
+/// The text before `:`, and false if `no` follows it. Nothing means `yes`; any other text is an error.
 pub(super) fn with_sign(text: &str) -> Option<(&str, bool)> {
     match text.split_once(':') {
         Some((rest, "no")) => Some((rest, false)),

@@ -4,15 +4,15 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::Args;
+use ocelli::ModelSource;
 use ocelli::engines::tensorrt::ComputeCapability;
 use ocelli::export::contract::Precision;
 use ocelli::model::ModelGraph;
 use ocelli::tensorrt::PlanRequest;
-use ocelli::{Error, ErrorKind, ModelSource};
 use ocelli_verify::tensorrt::{BuildEvent, BuildOptions, BuiltEngine, EngineRequest};
 
 use crate::args::{INPUT, MODEL, OUTPUT};
-use crate::output::{check_outputs, write_report};
+use crate::output::{check_outputs, conclude, write_report};
 use crate::{LogArgs, Progress, VerificationArgs, cancel_on_interrupt, interrupted, print, status, usage};
 
 /// Heading of options that change the engines.
@@ -136,16 +136,8 @@ pub fn run(args: &BuildEngineArgs, log: &LogArgs) -> anyhow::Result<()> {
         let report = request.verify(engine, &cancellation, &announce, &mut |step| progress.compare(step));
         drop(progress);
         interrupted()?;
-        let report = report?;
-        print(|out| report.write_table(out))?;
-        if let Some(path) = &args.json {
-            write_report(path, &report)?;
-        }
-        if report.accepted() {
-            return Ok(());
-        }
-        let message = format!("engine {}: {}; it does not run", engine.display(), report.verdict());
-        return Err(Error::new(ErrorKind::Mismatch, message).into());
+        let what = format!("engine {}", engine.display());
+        return conclude(&report?, args.json.as_deref(), &what, "; it does not run");
     }
     let Some(output) = &args.output else {
         refuse!("--output is missing: expected a folder for the engines");

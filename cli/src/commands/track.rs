@@ -53,13 +53,13 @@ pub fn run(args: &TrackArgs, log: &LogArgs) -> anyhow::Result<()> {
     // Reads everything before writing anything: a bad line leaves no partial file, and lines may be in any order.
     let boxes = read(&args.detections)?;
     let tracker = ByteTracker::builder().options(options).build()?;
-    let (name, writer): (String, Box<dyn Write>) = if !is_stdout(&args.output) {
+    let (name, writer): (String, Box<dyn Write>) = if is_stdout(&args.output) {
+        ("stdout".into(), Box::new(io::stdout().lock()))
+    } else {
         let name = args.output.display().to_string();
         // Unbuffered, so that each frame's lines are written at once.
         let file = File::create(&args.output).with_context(|| format!("cannot write the tracks, {name}"))?;
         (name, Box::new(file))
-    } else {
-        ("stdout".into(), Box::new(io::stdout().lock()))
     };
     let mut writer =
         MotWriter::new(name, writer).with_classes(boxes.iter().any(|one| one.class_id.is_some()));

@@ -4,15 +4,15 @@ use std::path::PathBuf;
 
 use clap::Args;
 use ocelli::{
-    EngineKind, Error, ErrorKind, Model, ModelSource,
+    EngineKind, Model, ModelSource,
     engine::{EngineFactory, EngineOptions},
     model::{ModelGraph, ModelRequest},
 };
 use ocelli_verify::{Candidate, Verification, VerificationProgress};
 
 use crate::args::{INPUT, MODEL, OUTPUT};
-use crate::output::{check_outputs, write_report};
-use crate::{LogArgs, Progress, VerificationArgs, cancel_on_interrupt, interrupted, print, usage};
+use crate::output::{check_outputs, conclude};
+use crate::{LogArgs, Progress, VerificationArgs, cancel_on_interrupt, interrupted, usage};
 
 /// Arguments of `ocelli verify`.
 #[derive(Args, Debug)]
@@ -109,16 +109,8 @@ pub fn run(args: &VerifyArgs, log: &LogArgs) -> anyhow::Result<()> {
     let report = verification.check(&candidate, &mut on_progress);
     drop(progress);
     interrupted()?;
-    let report = report?;
-    print(|out| report.write_table(out))?;
-    if let Some(path) = &args.json {
-        write_report(path, &report)?;
-    }
-    if report.accepted() {
-        return Ok(());
-    }
     let name = compared.map_or("built-in".into(), |path| path.display().to_string());
-    Err(Error::new(ErrorKind::Mismatch, format!("candidate {name}: {}", report.verdict())).into())
+    conclude(&report?, args.json.as_deref(), &format!("candidate {name}"), "")
 }
 
 /// The graphs that both models have, or those of `--graphs`.
