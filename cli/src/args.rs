@@ -18,7 +18,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use ocelli::builtin::{vocabulary, weights_sha256};
 use ocelli::tensorrt::{NativeTensorRt, Sidecar};
 use ocelli::{
-    Cancellation, DetectorBuilder, EngineKind, Error, ErrorKind, ModelSource, Prompt, Prompts, Result,
+    DetectorBuilder, EngineKind, Error, ErrorKind, ModelSource, Prompt, Prompts, Result,
     engine::EngineOptions,
     options::{DetectorOptions, PrecisionChoice},
     stages::{Screening, TextCacheFile},
@@ -33,8 +33,8 @@ pub(crate) use dart::DartArgs;
 #[cfg(feature = "test-support")]
 pub use exemplar::parse_exemplar;
 pub use exemplar::{ExemplarArg, embed_exemplars, prompts};
-pub(crate) use files::label_files;
 pub use files::{check_output_file, expand_images, frame_files, images_beside};
+pub(crate) use files::{folder_of, label_files};
 pub use objects::ObjectArgs;
 pub use privacy::PrivacyArgs;
 pub use tiles::TileArgs;
@@ -360,7 +360,5 @@ impl DetectorArgs {
 /// # Errors
 /// As [`ocelli_verify::tensorrt::detector`].
 pub fn detector(options: DetectorOptions) -> Result<DetectorBuilder> {
-    let cancellation = Cancellation::new();
-    cancel_on_interrupt(&cancellation);
-    Ok(ocelli_verify::tensorrt::detector(options, "--engine")?.with_cancellation(cancellation))
+    Ok(ocelli_verify::tensorrt::detector(options, "--engine")?.with_cancellation(cancel_on_interrupt()))
 }

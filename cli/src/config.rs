@@ -6,6 +6,7 @@ use std::path::Path;
 use clap::error::ErrorKind;
 use clap::{ArgAction, Command};
 use ocelli_export::read_text;
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 /// The name of the flag.
@@ -23,13 +24,8 @@ pub(crate) fn with_config(program: &Command, arguments: Vec<OsString>) -> Result
     let refuse = |why: String| format!("--{FLAG}, {}: {why}", path.to_string_lossy());
     let text =
         read_text(Path::new(&path), &format!("the file of --{FLAG}")).map_err(|error| error.to_string())?;
-    let options: Map<String, Value> = serde_saphyr::from_str(&text).map_err(|error| {
-        let said = error.to_string();
-        refuse(format!(
-            "expected YAML with an option per key, such as `classes: [person, dog]`: {}",
-            said.lines().next().unwrap_or_default()
-        ))
-    })?;
+    let expected = "expected YAML with an option per key, such as `classes: [person, dog]`";
+    let options: Map<String, Value> = from_yaml(&text, expected).map_err(refuse)?;
     // The subcommand comes first, if the program has any.
     let (command, at) = match without.get(1).and_then(|name| program.find_subcommand(name)) {
         Some(command) => (command, 2),
@@ -48,6 +44,14 @@ pub(crate) fn with_config(program: &Command, arguments: Vec<OsString>) -> Result
     let place = all[at..].iter().position(is_flag).map_or(all.len(), |position| at + position);
     all.splice(place..place, added);
     Ok(all)
+}
+
+/// Reads YAML; a mistake is what was expected, and where it is.
+pub(crate) fn from_yaml<T: DeserializeOwned>(text: &str, expected: &str) -> Result<T, String> {
+    serde_saphyr::from_str(text).map_err(|error| {
+        let said = error.to_string();
+        format!("{expected}: {}", said.lines().next().unwrap_or_default())
+    })
 }
 
 /// The value of `--config`, and the arguments without it.
@@ -93,11 +97,7 @@ pub(crate) fn option(
     given: &[OsString],
 ) -> Result<Vec<OsString>, String> {
     let long = key.replace('_', "-");
-    let named = |argument: &&clap::Arg| {
-        let aliases = argument.get_all_aliases().unwrap_or_default();
-        argument.get_long() == Some(&*long) || aliases.contains(&&*long)
-    };
-    let Some(argument) = command.get_arguments().find(named) else {
+    let Some(argument) = command.get_arguments().find(|argument| is_named(argument, &long)) else {
         let known: Vec<&str> = command.get_arguments().filter_map(clap::Arg::get_long).collect();
         let hint = ocelli_datasets::closest(&long, &known)
             .map_or_else(String::new, |close| format!("; did you mean {close}?"));
@@ -206,12 +206,15 @@ pub(crate) fn schema(command: &Command) -> Value {
 /// Options that mean nothing in a file.
 const NOT_IN_FILES: [&str; 4] = [FLAG, "config-schema", "help", "version"];
 
-/// Whether the arguments contain a flag, by any of its spellings.
+/// True if this is a name of the option, an alias included.
+pub(crate) fn is_named(argument: &clap::Arg, name: &str) -> bool {
+    argument.get_long() == Some(name) || argument.get_all_aliases().unwrap_or_default().contains(&name)
+}
+
+/// True if the arguments contain a flag, by any of its spellings.
 fn is_given(argument: &clap::Arg, given: &[OsString]) -> bool {
-    let mut longs: Vec<&str> = argument.get_all_aliases().unwrap_or_default();
-    longs.extend(argument.get_long());
     given.iter().filter_map(|argument| argument.to_str()).any(|text| match text.strip_prefix("--") {
-        Some(name) => longs.contains(&name.split('=').next().unwrap_or(name)),
+        Some(name) => is_named(argument, name.split('=').next().unwrap_or(name)),
         None => argument
             .get_short()
             .is_some_and(|short| text.strip_prefix('-').is_some_and(|letters| letters.starts_with(short))),

@@ -38,7 +38,8 @@ pub(crate) fn status_of<Arguments: CommandFactory>(
     let parameter = ours(&error).and_then(Error::parameter);
     let message = flags::with_flag(&text(&error), parameter, &program, flags::running(&program));
     diagnostic(&format!("error: {message}"));
-    if is_usage(&error) { 2 } else { 1 }
+    let is_usage = ours(&error).is_some_and(|error| error.kind() == ErrorKind::InvalidArgument);
+    if is_usage { 2 } else { 1 }
 }
 
 /// The exit status of a program that writes into a pipe whose reader has ended, as shells report it (128 + SIGPIPE).
@@ -54,10 +55,6 @@ fn is_closed_pipe(error: &anyhow::Error) -> bool {
 
 fn ours(error: &anyhow::Error) -> Option<&Error> {
     error.downcast_ref()
-}
-
-fn is_usage(error: &anyhow::Error) -> bool {
-    ours(error).is_some_and(|error| error.kind() == ErrorKind::InvalidArgument)
 }
 
 /// The error in one line. Errors of the libraries contain the text of their cause; of others it follows.

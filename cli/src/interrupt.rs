@@ -25,6 +25,12 @@ impl fmt::Display for Interrupted {
 
 impl std::error::Error for Interrupted {}
 
+impl From<Interrupted> for ocelli::Error {
+    fn from(stop: Interrupted) -> Self {
+        Self::new(ocelli::ErrorKind::Cancelled, stop.to_string())
+    }
+}
+
 /// Handles Ctrl-C: the first cancels, the second ends the process.
 ///
 /// # Errors
@@ -44,12 +50,14 @@ pub(crate) fn on_interrupt() -> Result<(), ocelli::Error> {
     })
 }
 
-/// Cancels `cancellation` on Ctrl-C, or now if it was pressed before.
-pub fn cancel_on_interrupt(cancellation: &Cancellation) {
+/// A token that Ctrl-C cancels; it is cancelled already if that was pressed before.
+pub fn cancel_on_interrupt() -> Cancellation {
+    let cancellation = Cancellation::new();
     CANCELLATIONS.lock().unwrap_or_else(PoisonError::into_inner).push(cancellation.clone());
     if INTERRUPTED.load(Ordering::SeqCst) {
         cancellation.cancel();
     }
+    cancellation
 }
 
 /// Checks between steps whether Ctrl-C was pressed.
@@ -67,8 +75,7 @@ pub fn interrupted() -> Result<(), Interrupted> {
 pub fn until_interrupted<T: Send + 'static>(
     work: impl FnOnce() -> ocelli::Result<T> + Send + 'static,
 ) -> ocelli::Result<T> {
-    let done = on_thread(work, Duration::ZERO);
-    done.map_err(|stop| ocelli::Error::new(ocelli::ErrorKind::Cancelled, stop.to_string()))?
+    on_thread(work, Duration::ZERO)?
 }
 
 /// Does work on another thread. After Ctrl-C it has `patience` to end, and is then left to end with the program.
@@ -79,9 +86,7 @@ pub(crate) fn on_thread<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
     patience: Duration,
 ) -> Result<T, Interrupted> {
-    let interrupt = Cancellation::new();
-    cancel_on_interrupt(&interrupt);
-    unless_cancelled(work, patience, &interrupt)
+    unless_cancelled(work, patience, &cancel_on_interrupt())
 }
 
 fn unless_cancelled<T: Send + 'static>(

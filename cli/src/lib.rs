@@ -1,7 +1,7 @@
 //! The `ocelli` program, and what all programs of the workspace share.
 //!
-//! [`main`] is the whole program; `demo-image` and `demo-video` are its commands `detect` and `video` under their own
-//! names ([`demo_image`], [`demo_video`]). Another program parses its arguments with [`parse`] and does its work in
+//! [`Program`] has the whole program; `demo-image` and `demo-video` are its commands `detect` and `video` under their own
+//! names. Another program parses its arguments with [`parse`] and does its work in
 //! [`run`], which turns an error into one line on stderr and an exit status:
 //!
 //! ```no_run
@@ -59,6 +59,6 @@ pub use interrupt::{Interrupted, cancel_on_interrupt, interrupted};
 pub use loading::load;
 pub use logging::LogArgs;
 pub use output::{print, status};
-pub use program::{Program, demo_image, demo_video, main};
+pub use program::Program;
 pub use progress::Progress;
 pub use usage::parse;

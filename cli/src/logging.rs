@@ -6,7 +6,7 @@ use std::io::IsTerminal;
 use clap::Args;
 use ocelli::source::without_secrets;
 use ocelli::stages::STAGE_TARGET;
-use tracing::field::{Field, Visit};
+use tracing::field::Field;
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::filter::{LevelFilter, filter_fn};
 use tracing_subscriber::fmt::format::Writer;
@@ -58,17 +58,11 @@ struct StageLine;
 
 impl<S: Subscriber> Layer<S> for StageLine {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
-        event.record(&mut StageMessage);
-    }
-}
-
-struct StageMessage;
-
-impl Visit for StageMessage {
-    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        if field.name() == "message" {
-            show_stage(&format_args!("{value:?}"));
-        }
+        event.record(&mut |field: &Field, value: &dyn fmt::Debug| {
+            if field.name() == "message" {
+                show_stage(&format_args!("{value:?}"));
+            }
+        });
     }
 }
 

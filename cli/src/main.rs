@@ -3,5 +3,5 @@
 #![forbid(unsafe_code)]
 
 fn main() -> std::process::ExitCode {
-    ocelli_cli::main()
+    ocelli_cli::Program::Ocelli.main()
 }

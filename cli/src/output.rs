@@ -1,11 +1,12 @@
 //! Results on stdout, diagnostics on stderr.
 
+use std::fmt::Display;
 use std::io::Write;
 use std::path::Path;
 
-use ocelli::Error;
 use ocelli::atomic_file::write_atomically;
 use ocelli::source::without_secrets;
+use ocelli::{Error, ErrorKind};
 use ocelli_verify::VerificationReport;
 
 use serde::Serialize;
@@ -79,6 +80,24 @@ pub(crate) fn present(
     json.map_or(Ok(()), |path| save_json(log, path, report))
 }
 
+/// Prints the report of a comparison, and writes its JSON if there is a file for it.
+///
+/// # Errors
+/// If it cannot be written; [`ErrorKind::Mismatch`] if `what` was compared is refused, with `advice` behind the reason.
+pub(crate) fn conclude(
+    report: &VerificationReport,
+    json: Option<&Path>,
+    what: &str,
+    advice: &str,
+) -> anyhow::Result<()> {
+    print(|out| report.write_table(out))?;
+    json.map_or(Ok(()), |path| write_report(path, report))?;
+    if report.accepted() {
+        return Ok(());
+    }
+    Err(Error::new(ErrorKind::Mismatch, format!("{what}: {}{advice}", report.verdict())).into())
+}
+
 /// Writes the report of a comparison as JSON; the file appears whole or not at all.
 ///
 /// # Errors
@@ -107,6 +126,13 @@ pub(crate) fn diagnostic(line: &str) {
 /// The text with line breaks replaced by spaces, so that an error is one line.
 pub(crate) fn one_line(text: &str) -> String {
     text.split(['\n', '\r']).map(str::trim).filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
+}
+
+/// A number of things in words: `1 image`, `2 images`.
+pub(crate) fn count(number: impl Display, what: &str) -> String {
+    let number = number.to_string();
+    let ending = if number == "1" { "" } else { "s" };
+    format!("{number} {what}{ending}")
 }
 
 /// Puts the flag that names a file in front of the error about the file.

@@ -126,6 +126,11 @@ impl Program {
         self.status()
     }
 
+    /// Runs the program with the arguments of this process.
+    pub fn main(self) -> ExitCode {
+        self.status().into()
+    }
+
     fn status(self) -> u8 {
         match self {
             Self::Ocelli => ocelli(),
@@ -169,19 +174,4 @@ fn ocelli() -> u8 {
 /// The programs that `make install` installs.
 fn programs() -> [clap::Command; 3] {
     [Ocelli::command(), DemoImage::command(), DemoVideo::command()]
-}
-
-/// Runs `ocelli` with the arguments of this process.
-pub fn main() -> ExitCode {
-    Program::Ocelli.status().into()
-}
-
-/// Runs `demo-image` with the arguments of this process.
-pub fn demo_image() -> ExitCode {
-    Program::DemoImage.status().into()
-}
-
-/// Runs `demo-video` with the arguments of this process.
-pub fn demo_video() -> ExitCode {
-    Program::DemoVideo.status().into()
 }

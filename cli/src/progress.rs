@@ -6,11 +6,10 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use ocelli::{Cancellation, Error, ErrorKind};
 use ocelli_verify::VerificationProgress;
 
 use crate::output::{diagnostic, one_line};
-use crate::{LogArgs, status};
+use crate::{LogArgs, interrupted, status};
 
 /// Time between two lines where there is no terminal.
 const LINE_INTERVAL: Duration = Duration::from_secs(10);
@@ -139,18 +138,11 @@ impl Progress {
     /// Shows the progress of a comparison.
     ///
     /// # Errors
-    /// [`ErrorKind::Cancelled`], to end the comparison.
-    pub(crate) fn compare(
-        &self,
-        step: &VerificationProgress,
-        cancellation: &Cancellation,
-    ) -> ocelli::Result<()> {
+    /// [`ErrorKind::Cancelled`](ocelli::ErrorKind::Cancelled) after Ctrl-C, to end the comparison.
+    pub(crate) fn compare(&self, step: &VerificationProgress) -> ocelli::Result<()> {
         let message = if step.reference { "running the reference" } else { "running the candidate" };
         self.at(message, step.done as u64, step.total as u64);
-        if cancellation.is_cancelled() {
-            return Err(Error::new(ErrorKind::Cancelled, "comparing: cancelled"));
-        }
-        Ok(())
+        Ok(interrupted()?)
     }
 
     /// Advances by one step.

@@ -6,23 +6,17 @@ use std::path::Path;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgMatches, Command, Parser};
 
-use crate::config::with_config;
+use crate::config::{is_named, with_config};
 use crate::help::short;
 use crate::output::diagnostic;
 
 /// Parses the arguments of this process. A mistake is reported in one line on stderr and ends the process with status 2;
 /// `--help` and `--version` are printed and end it with status 0.
 pub fn parse<P: Parser>() -> P {
-    let arguments = match with_config(&P::command(), crate::host::arguments()) {
-        Ok(arguments) => arguments,
-        Err(mistake) => {
-            diagnostic(&format!("error: {mistake}"));
-            std::process::exit(2)
-        }
-    };
+    let arguments = with_config(&P::command(), crate::host::arguments())
+        .unwrap_or_else(|mistake| end(&format!("error: {mistake}")));
     if let Some(mistake) = as_assignment(&P::command(), &arguments) {
-        diagnostic(&format!("error: {mistake}; --help lists the arguments"));
-        std::process::exit(2)
+        end(&format!("error: {mistake}; --help lists the arguments"));
     }
     let full_help =
         arguments.iter().any(|one| one == "--help") || arguments.get(1).is_some_and(|one| one == "help");
@@ -37,11 +31,16 @@ pub fn parse<P: Parser>() -> P {
             | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => e.exit(),
             _ => {
                 let text = with_documented_name(&e.to_string(), &P::command());
-                diagnostic(&summary(&with_advice(text, &e, crate::flags::running(&P::command()))));
-                std::process::exit(2)
+                end(&summary(&with_advice(text, &e, crate::flags::running(&P::command()))))
             }
         },
     }
+}
+
+/// Reports a mistake, and ends the process.
+fn end(mistake: &str) -> ! {
+    diagnostic(mistake);
+    std::process::exit(2)
 }
 
 /// Parses the arguments of a program, its name first.
@@ -134,11 +133,8 @@ fn as_assignment(program: &Command, arguments: &[OsString]) -> Option<String> {
         arguments.get(at..)?.iter().map_while(|one| one.to_str().filter(|text| !text.starts_with('-')));
     first.find_map(|text| {
         let (key, value) = text.split_once('=').filter(|_| !Path::new(text).exists())?;
-        let has_name = |argument: &&clap::Arg| {
-            argument.get_long_and_visible_aliases().unwrap_or_default().contains(&key)
-                || argument.get_all_aliases().unwrap_or_default().contains(&key)
-        };
-        let option = command.unwrap_or(program).get_arguments().find(has_name)?.get_long()?;
+        let mut options = command.unwrap_or(program).get_arguments();
+        let option = options.find(|option| is_named(option, key))?.get_long()?;
         Some(format!("{text}: options start with two hyphens: --{option} {value}"))
     })
 }

@@ -15,7 +15,6 @@ use crate::config::ServeConfig;
 use crate::gallery::routes;
 use crate::http::guard::{Guard, guard};
 use crate::http::problem::{Problem, json_response};
-use crate::metrics::Now;
 use crate::{detect, example, label_studio, page, segment, sessions, video};
 
 /// The description of the API, without the refusals that many routes have in common.
@@ -92,16 +91,8 @@ fn described(text: &str) -> Value {
 }
 
 async fn metrics(State(app): State<Arc<App>>) -> Response {
-    let now = Now {
-        waiting: app.engine.waiting(),
-        free_slots: app.slots.free(),
-        arriving: app.bodies.taken(),
-        sessions: app.sessions.count(),
-        engine: &app.about.engine,
-        model: &app.about.model,
-    };
     let kind = [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
-    (kind, app.metrics.text(&now)).into_response()
+    (kind, app.metrics.text(&app)).into_response()
 }
 
 /// What the page has to know.

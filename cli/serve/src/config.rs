@@ -64,33 +64,18 @@ const MIN_TOKEN: usize = 12;
 impl ServeConfig {
     pub(crate) fn check(&self) -> Result<()> {
         let refuse = |name, message: String| Err(Error::new(ErrorKind::InvalidArgument, message).about(name));
-        match &self.token {
-            None if !self.listen.ip().is_loopback() => {
-                return refuse(
-                    "listen",
-                    format!(
-                        "listen is {}, which other machines reach: expected a token as well",
-                        self.listen
-                    ),
-                );
-            }
-            Some(token) if token.len() < MIN_TOKEN || !token.bytes().all(is_url_safe) => {
-                return refuse(
-                    "token",
-                    format!(
-                        "token: expected at least {MIN_TOKEN} letters, digits and -._~, which need no escapes in an address"
-                    ),
-                );
-            }
-            _ => {}
+        let is_weak = |token: &String| token.len() < MIN_TOKEN || !token.bytes().all(is_url_safe);
+        if self.token.is_none() && !self.listen.ip().is_loopback() {
+            let expected = "which other machines reach: expected a token as well";
+            return refuse("listen", format!("listen is {}, {expected}", self.listen));
+        }
+        if self.token.as_ref().is_some_and(is_weak) {
+            let characters = "letters, digits and -._~, which need no escapes in an address";
+            return refuse("token", format!("token: expected at least {MIN_TOKEN} {characters}"));
         }
         if let Some(host) = self.hosts.iter().find(|host| !is_host_name(host)) {
-            return refuse(
-                "host",
-                format!(
-                    "host \"{host}\": expected the name of this machine, without http:// and without a port"
-                ),
-            );
+            let expected = "expected the name of this machine, without http:// and without a port";
+            return refuse("host", format!("host \"{host}\": {expected}"));
         }
         self.limits.check()
     }

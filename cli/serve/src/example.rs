@@ -3,10 +3,9 @@
 
 use std::sync::OnceLock;
 
+use image::ImageFormat;
 use ocelli::Result;
 use ocelli_verify::scenes::{Scene, SceneGenerator, SceneOptions};
-
-use crate::encode;
 
 /// What is in the example.
 pub(crate) const NAMES: [&str; 4] = ["dog", "house", "tree", "butterfly"];
@@ -22,7 +21,7 @@ pub(crate) fn picture() -> Result<&'static [u8]> {
     if let Some(known) = PICTURE.get() {
         return Ok(known);
     }
-    let png = encode::png(&scene()?.image)?;
+    let png = scene()?.image.view().encoded(ImageFormat::Png, 0)?;
     Ok(PICTURE.get_or_init(|| png))
 }
 

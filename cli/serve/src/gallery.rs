@@ -7,12 +7,12 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError, RwLock};
 
 use axum::body::Bytes;
+use image::ImageFormat;
 use ocelli::report::rounded;
 use ocelli::{Image, Result};
 use ocelli_datasets::label::{CorrectedSet, Labels, SetImage};
 use serde_json::{Value, json};
 
-use crate::encode;
 use crate::http::limits::Limits;
 use crate::http::problem::Problem;
 
@@ -92,7 +92,8 @@ impl Gallery {
         }
         let whole = self.decode(image, &self.read(|set| set.read_image(image))?)?;
         let side = whole.width().max(whole.height()).min(THUMBNAIL);
-        let bytes = Bytes::from(encode::jpeg(&whole.fitted((side, side))?, THUMBNAIL_QUALITY)?);
+        let small = whole.fitted((side, side))?;
+        let bytes = Bytes::from(small.view().encoded(ImageFormat::Jpeg, THUMBNAIL_QUALITY)?);
         let mut known = lock();
         if known.len() >= KEPT_THUMBNAILS {
             known.clear();

@@ -26,15 +26,13 @@ use crate::app::App;
 use crate::extract::Arrived;
 use crate::http::body::off_the_workers;
 use crate::http::limits::or_default;
-use crate::http::problem::{Problem, json_response};
-use crate::request::{Asked, Question};
+use crate::http::problem::{Answer, Problem, json_response};
+use crate::request::{Asked, Asks, Question};
 use crate::segment::check_tracker;
 use drawn::{Context, Drawn};
 use labels::LabelConfig;
 use regions::{Region, drawn_regions, regions};
 use tasks::Task;
-
-type Answer = Result<Response, Problem>;
 
 /// The routes of the protocol.
 pub(crate) fn router() -> Router<Arc<App>> {
@@ -163,11 +161,11 @@ async fn predict(State(app): State<Arc<App>>, body: Arrived<Predict>) -> Answer 
             limits.check_points(drawn.points.len())?;
             return Ok((asked.tasks, Arc::new(config), PredictionTask::Drawn(drawn)));
         }
-        let asks = config.asks();
-        if asks.masks && !has_masks {
+        let (phrases, masks) = config.asks();
+        if masks && !has_masks {
             return Err(Problem::bad("polygons and brushes need masks, but the server runs without masks"));
         }
-        let question = Asked::of_classes(asks.phrases, asks.masks).question(&limits)?;
+        let question = Question::of(Asked::of_classes(phrases, masks), &limits)?;
         Ok((asked.tasks, Arc::new(config), PredictionTask::Labels(question)))
     });
     let (tasks, config, wanted) = read.await?;

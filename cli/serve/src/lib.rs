@@ -31,7 +31,6 @@ mod api;
 mod app;
 mod config;
 mod detect;
-mod encode;
 mod engine;
 mod example;
 mod extract;

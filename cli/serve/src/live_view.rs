@@ -9,17 +9,17 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{StatusCode, header};
 use axum::middleware::{Next, from_fn};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
 use http_body_util::channel::Channel;
+use image::ImageFormat;
 use ocelli::sink::{Pictures, Sink};
 use ocelli::{Error, ErrorKind, Image, Result, pipeline::FrameOutcome};
 use tokio::runtime::Runtime;
 use tokio::sync::{Semaphore, watch};
 
-use crate::encode;
 use crate::http::connections;
 use crate::http::guard::{check_origin, host_of, is_this_machine, isolate};
 use crate::http::problem::Problem;
@@ -136,7 +136,7 @@ impl Sink for LiveView {
 
 /// A frame as a part of the answer, with its boundary.
 fn encoded(picture: &Image) -> Result<Bytes> {
-    let jpeg = encode::jpeg(picture, QUALITY)?;
+    let jpeg = picture.view().encoded(ImageFormat::Jpeg, QUALITY)?;
     let head = format!("--frame\r\nContent-Type: image/jpeg\r\nContent-Length: {}\r\n\r\n", jpeg.len());
     let mut part = head.into_bytes();
     part.extend_from_slice(&jpeg);
@@ -168,12 +168,8 @@ async fn stream(State(watched): State<Watched>) -> Response {
             }
         }
     });
-    let kind = HeaderValue::from_static("multipart/x-mixed-replace; boundary=frame");
-    (
-        [(header::CONTENT_TYPE, kind), (header::CACHE_CONTROL, HeaderValue::from_static("no-store"))],
-        Body::new(body),
-    )
-        .into_response()
+    let kind = (header::CONTENT_TYPE, "multipart/x-mixed-replace; boundary=frame");
+    ([kind, (header::CACHE_CONTROL, "no-store")], Body::new(body)).into_response()
 }
 
 /// A page of another name that resolves to this machine must not show the video (DNS rebinding).

@@ -7,6 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use ocelli::StageTimes;
 
+use crate::app::App;
+
 /// Upper bounds of the histograms, in seconds.
 const BOUNDS: [f64; 12] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0];
 const STAGES: [&str; 6] = ["text", "preprocess", "backbone", "decode", "masks", "total"];
@@ -86,16 +88,6 @@ impl Histogram {
     }
 }
 
-/// What is known at the time of the request alone.
-pub(crate) struct Now<'a> {
-    pub waiting: usize,
-    pub free_slots: usize,
-    pub arriving: usize,
-    pub sessions: usize,
-    pub engine: &'a str,
-    pub model: &'a str,
-}
-
 impl Metrics {
     pub fn answered(&self, route: &str, status: u16, seconds: f64) {
         let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
@@ -117,16 +109,16 @@ impl Metrics {
         self.failures.fetch_add(1, Relaxed);
     }
 
-    /// The text of `/metrics`.
-    pub fn text(&self, now: &Now<'_>) -> String {
+    /// The text of `/metrics`, with what the server does now.
+    pub fn text(&self, app: &App) -> String {
         let mut text = String::new();
-        self.write(&mut text, now).expect("writing to a string does not fail");
+        self.write(&mut text, app).expect("writing to a string does not fail");
         text
     }
 
-    fn write(&self, text: &mut String, now: &Now<'_>) -> std::fmt::Result {
+    fn write(&self, text: &mut String, app: &App) -> std::fmt::Result {
         header(text, "ocelli_build_info", "gauge", "Version, engine and model.")?;
-        let (engine, model) = (escaped(now.engine), escaped(now.model));
+        let (engine, model) = (escaped(&app.about.engine), escaped(&app.about.model));
         let version = env!("CARGO_PKG_VERSION");
         writeln!(text, "ocelli_build_info{{version=\"{version}\",engine=\"{engine}\",model=\"{model}\"}} 1")?;
         header(text, "ocelli_requests_total", "counter", "Answered requests.")?;
@@ -154,12 +146,12 @@ impl Metrics {
             writeln!(text, "{name} {}", counter.load(Relaxed))?;
         }
         let gauges = [
-            ("ocelli_queue_depth", "Pictures that wait for the engine.", now.waiting as i64),
-            ("ocelli_free_slots", "Requests that are accepted before 503.", now.free_slots as i64),
-            ("ocelli_arriving", "Requests whose body arrives.", now.arriving as i64),
+            ("ocelli_queue_depth", "Pictures that wait for the engine.", app.engine.waiting() as i64),
+            ("ocelli_free_slots", "Requests that are accepted before 503.", app.slots.free() as i64),
+            ("ocelli_arriving", "Requests whose body arrives.", app.bodies.taken() as i64),
             ("ocelli_feature_cache_bytes", "Bytes of kept features.", self.feature_bytes.load(Relaxed)),
             ("ocelli_videos", "Open video connections.", self.videos.0.load(Relaxed)),
-            ("ocelli_sessions", "Open sessions.", now.sessions as i64),
+            ("ocelli_sessions", "Open sessions.", app.sessions.count() as i64),
             ("ocelli_connections", "Open connections.", self.connections.0.load(Relaxed)),
         ];
         for (name, help, value) in gauges {

@@ -1,7 +1,7 @@
 //! Objects that points and boxes show, and their masks.
 
 use ocelli::report::rounded;
-use ocelli::{BoundingBox, Error, ErrorKind, Mask, ObjectMask, ObjectPrompt, Result};
+use ocelli::{Error, ErrorKind, Mask, ObjectMask, ObjectPrompt, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::http::body::Fields;
@@ -96,20 +96,6 @@ pub(crate) fn labelled(
     Ok(points.into_iter().zip(labels).map(|(point, label)| (point, label == 1)).collect())
 }
 
-impl AskedObjects {
-    fn shown(self, limits: &Limits) -> Result<ObjectQuestion> {
-        let Objects(objects) = self.objects;
-        limits.check_objects(objects.len())?;
-        limits.check_points(objects.iter().map(|object| object.points.len()).sum())?;
-        if objects.is_empty() {
-            let message = "objects is empty: expected an object with points, a box or both";
-            return Err(Error::new(ErrorKind::InvalidArgument, message));
-        }
-        let objects = objects.into_iter().enumerate().map(|(index, object)| object.prompt(index));
-        Ok(ObjectQuestion { objects: objects.collect::<Result<_>>()?, multimask: self.multimask })
-    }
-}
-
 impl ShownObject {
     fn prompt(self, index: usize) -> Result<ObjectPrompt> {
         let refuse = |why| Error::new(ErrorKind::InvalidArgument, format!("object {index}: {why}"));
@@ -119,7 +105,7 @@ impl ShownObject {
         }
         Ok(match self.bbox {
             None => prompt,
-            Some([x1, y1, x2, y2]) => prompt.with_box(BoundingBox::new(x1, y1, x2, y2)),
+            Some(edges) => prompt.with_box(edges.into()),
         })
     }
 }
@@ -145,6 +131,14 @@ impl Asks for ObjectQuestion {
     }
 
     fn of(asked: AskedObjects, limits: &Limits) -> Result<Self> {
-        asked.shown(limits)
+        let Objects(objects) = asked.objects;
+        limits.check_objects(objects.len())?;
+        limits.check_points(objects.iter().map(|object| object.points.len()).sum())?;
+        if objects.is_empty() {
+            let message = "objects is empty: expected an object with points, a box or both";
+            return Err(Error::new(ErrorKind::InvalidArgument, message));
+        }
+        let objects = objects.into_iter().enumerate().map(|(index, object)| object.prompt(index));
+        Ok(Self { objects: objects.collect::<Result<_>>()?, multimask: asked.multimask })
     }
 }

@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use ocelli::options::DetectorOptions;
 use ocelli::postprocess::PostProcessOptions;
 use ocelli::tiles::{TileSize, Tiling};
-use ocelli::{BoundingBox, Error, ErrorKind, Prompt, Prompts, Result, prompt::VISUAL};
+use ocelli::{Error, ErrorKind, Prompt, Prompts, Result, prompt::VISUAL};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -108,60 +108,6 @@ impl Asked {
         limits.check_exemplars(self.exemplars.len())?;
         limits.check_classes(self.classes.len())
     }
-
-    /// Sets one field of a form.
-    pub fn set(&mut self, name: &str, value: &str) -> Result<(), Problem> {
-        let wrong = |expected: &str| Problem::bad(format!("{name} is \"{value}\": expected {expected}"));
-        let number = || value.trim().parse::<f32>().map_err(|_| wrong("a number from 0 to 1"));
-        match name {
-            "classes" => self.classes.extend(split_names(value).map_err(Problem::bad)?),
-            "confidence" => self.confidence = Some(number()?),
-            "nms" => self.nms = Some(number()?),
-            "class_agnostic_nms" => self.class_agnostic_nms = Some(number()?),
-            "max_detections" => {
-                self.max_detections =
-                    Some(value.trim().parse().map_err(|_| wrong("a number of detections"))?);
-            }
-            "tile" => self.tile = Some(value.trim().to_owned()),
-            "tile_overlap" => self.tile_overlap = Some(number()?),
-            "masks" => self.masks = value.trim().parse().map_err(|_| wrong("true or false"))?,
-            "exemplars" => {
-                let numbers =
-                    || value.split(',').map(|one| one.trim().parse().ok()).collect::<Option<Vec<f32>>>();
-                match numbers().and_then(|numbers| <[f32; 4]>::try_from(numbers).ok()) {
-                    Some(bbox) => self.exemplars.push(ExemplarBox { bbox, wanted: None, class: None }),
-                    None => {
-                        let list: Result<Vec<ExemplarBox>, _> = serde_json::from_str(value);
-                        let expected = "x1,y1,x2,y2 in pixels, or a list such as [{\"box\": [1, 2, 30, 40], \"wanted\": false}]";
-                        self.exemplars.extend(list.map_err(|_| wrong(expected))?);
-                    }
-                }
-            }
-            _ => return Err(Problem::bad(format!("{name}: no such field"))),
-        }
-        Ok(())
-    }
-
-    /// Checks everything against the limits.
-    pub fn question(self, limits: &Limits) -> Result<Question> {
-        let (confidence, nms, max_detections) = (self.confidence, self.nms, self.max_detections);
-        let class_agnostic_nms = self.class_agnostic_nms;
-        let asked =
-            DetectorOptions { confidence, nms, class_agnostic_nms, max_detections, ..Default::default() };
-        asked.check()?;
-        self.check_counts(limits)?;
-        let of_exemplars = self.exemplars.iter().filter_map(|exemplar| exemplar.class.as_deref());
-        limits.check_names(self.classes.iter().map(String::as_str).chain(of_exemplars))?;
-        let prompts = prompts(&self.classes, &self.exemplars)?;
-        let size = match self.tile.as_deref() {
-            None => None,
-            Some("none") => Some(None),
-            Some(size) => Some(Some(size.parse()?)),
-        };
-        let tiles = AskedTiles { size, overlap: self.tile_overlap };
-        tiles.over(Some(Tiling::default()), limits)?.map_or(Ok(()), |tiling| tiling.check())?;
-        Ok(Question { prompts, asked: self, tiles })
-    }
 }
 
 /// What is asked about a picture, from both forms of a request. The limits come first.
@@ -217,12 +163,55 @@ impl Asks for Question {
     }
 
     fn set(asked: &mut Asked, name: &str, value: &[u8], limits: &Limits) -> Result<(), Problem> {
-        asked.set(name, text(name, value)?)?;
+        let value = text(name, value)?;
+        let wrong = |expected: &str| Problem::bad(format!("{name} is \"{value}\": expected {expected}"));
+        let number = || value.trim().parse::<f32>().map_err(|_| wrong("a number from 0 to 1"));
+        match name {
+            "classes" => asked.classes.extend(split_names(value).map_err(Problem::bad)?),
+            "confidence" => asked.confidence = Some(number()?),
+            "nms" => asked.nms = Some(number()?),
+            "class_agnostic_nms" => asked.class_agnostic_nms = Some(number()?),
+            "max_detections" => {
+                asked.max_detections =
+                    Some(value.trim().parse().map_err(|_| wrong("a number of detections"))?);
+            }
+            "tile" => asked.tile = Some(value.trim().to_owned()),
+            "tile_overlap" => asked.tile_overlap = Some(number()?),
+            "masks" => asked.masks = value.trim().parse().map_err(|_| wrong("true or false"))?,
+            "exemplars" => {
+                let numbers =
+                    || value.split(',').map(|one| one.trim().parse().ok()).collect::<Option<Vec<f32>>>();
+                match numbers().and_then(|numbers| <[f32; 4]>::try_from(numbers).ok()) {
+                    Some(bbox) => asked.exemplars.push(ExemplarBox { bbox, wanted: None, class: None }),
+                    None => {
+                        let list: Result<Vec<ExemplarBox>, _> = serde_json::from_str(value);
+                        let expected = "x1,y1,x2,y2 in pixels, or a list such as [{\"box\": [1, 2, 30, 40], \"wanted\": false}]";
+                        asked.exemplars.extend(list.map_err(|_| wrong(expected))?);
+                    }
+                }
+            }
+            _ => return Err(Problem::bad(format!("{name}: no such field"))),
+        }
         Ok(asked.check_counts(limits)?)
     }
 
     fn of(asked: Asked, limits: &Limits) -> Result<Self> {
-        asked.question(limits)
+        let Asked { confidence, nms, class_agnostic_nms, max_detections, .. } = asked;
+        let options =
+            DetectorOptions { confidence, nms, class_agnostic_nms, max_detections, ..Default::default() };
+        options.check()?;
+        asked.check_counts(limits)?;
+        let of_exemplars = asked.exemplars.iter().filter_map(|exemplar| exemplar.class.as_deref());
+        limits.check_names(asked.classes.iter().map(String::as_str).chain(of_exemplars))?;
+        let prompts = prompts(&asked.classes, &asked.exemplars)?;
+        let size = match asked.tile.as_deref() {
+            None => None,
+            Some("none") => Some(None),
+            Some(size) => Some(Some(size.parse()?)),
+        };
+        let tiles = AskedTiles { size, overlap: asked.tile_overlap };
+        tiles.over(Some(Tiling::default()), limits)?.map_or(Ok(()), |tiling| tiling.check())?;
+        Ok(Self { prompts, asked, tiles })
     }
 }
 
@@ -251,10 +240,8 @@ fn prompts(classes: &[String], exemplars: &[ExemplarBox]) -> Result<Prompts> {
             }
             None => return refuse(format!("an exemplar names class \"{label}\": expected one of classes")),
         };
-        let [x1, y1, x2, y2] = exemplar.bbox;
-        prompts[at] = prompts[at]
-            .clone()
-            .with_exemplar(BoundingBox::new(x1, y1, x2, y2), exemplar.wanted.unwrap_or(true));
+        let is_wanted = exemplar.wanted.unwrap_or(true);
+        prompts[at] = prompts[at].clone().with_exemplar(exemplar.bbox.into(), is_wanted);
     }
     if prompts.is_empty() {
         return refuse("classes is empty: expected a class, or a box around an example in exemplars".into());

@@ -34,7 +34,9 @@ pub(crate) async fn segment(
     check_tracker(&app, "clicks")?;
     let (picture, shown, _slot) = asked::<ObjectQuestion>(&app, client, request).await?;
     let found = app.engine.segment(client, picture, shown).await?;
-    off_the_workers(move |_| Ok(json_response(StatusCode::OK, &Answer::from(found)))).await
+    let EngineAnswer { width, height, items: objects, times } = found;
+    let answer = Answer { width, height, objects, timing_ms: timings(&times) };
+    off_the_workers(move |_| Ok(json_response(StatusCode::OK, &answer))).await
 }
 
 /// Refuses what needs a model with a tracker, if there is none.
@@ -48,11 +50,4 @@ pub(crate) fn check_tracker(app: &App, purpose: &str) -> Result<(), Problem> {
         app.about.model
     );
     Err(Problem::bad(message))
-}
-
-impl From<EngineAnswer<Vec<ObjectRecord>>> for Answer {
-    fn from(found: EngineAnswer<Vec<ObjectRecord>>) -> Self {
-        let EngineAnswer { width, height, items: objects, times } = found;
-        Self { width, height, objects, timing_ms: timings(&times) }
-    }
 }

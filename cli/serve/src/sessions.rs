@@ -17,6 +17,7 @@ use std::thread::JoinHandle;
 
 use axum::body::Bytes;
 use axum::http::StatusCode;
+use image::ImageFormat;
 use ocelli::{Detector, Image, Mask, Result};
 use serde::Serialize;
 use tokio::sync::oneshot;
@@ -25,7 +26,6 @@ use self::opened::{OpenedVideo, PICTURE_RATE, VideoFile};
 use self::results::{Changes, Results};
 use self::worker::Worker;
 use crate::config::random_token;
-use crate::encode;
 use crate::engine::Engine;
 use crate::http::body::off_the_workers;
 use crate::http::limits::Limits;
@@ -49,7 +49,7 @@ pub(crate) struct Sessions {
 
 /// A session, for requests.
 pub(crate) struct Session {
-    id: String,
+    pub id: String,
     work: Mutex<Sender<Work>>,
     seen: Arc<SharedState>,
     /// Its video; a session without one has the frames that clients push.
@@ -230,7 +230,7 @@ impl Sessions {
 
 /// Does what requests ask for, until nobody has asked for anything for the time `idle`.
 fn serve(worker: &mut Worker, work: &Receiver<Work>, idle: std::time::Duration) {
-    let seen = worker.seen().clone();
+    let seen = worker.seen.clone();
     while let Ok(work) = work.recv_timeout(idle) {
         if seen.has_ended() {
             break;
@@ -241,10 +241,6 @@ fn serve(worker: &mut Worker, work: &Receiver<Work>, idle: std::time::Duration) 
 }
 
 impl Session {
-    pub fn id(&self) -> &str {
-        &self.id
-    }
-
     /// What is known of it now.
     pub fn state(&self) -> State {
         let state = self.seen.lock().clone();
@@ -295,7 +291,7 @@ impl Session {
     ) -> Result<Mask, Problem> {
         let picture = self.picture(frame).await?;
         let shown = shown((picture.width(), picture.height()));
-        let png = off_the_workers(move |_| Ok(Bytes::from(encode::png(&picture)?)));
+        let png = off_the_workers(move |_| Ok(Bytes::from(picture.view().encoded(ImageFormat::Png, 0)?)));
         let found = engine.segment(client, png.await?, shown).await?;
         let object = found.items.into_iter().next().filter(|object| object.bbox.is_some());
         Ok(object.ok_or_else(|| Problem::bad(format!("frame {frame}: nothing is in the box")))?.mask)

@@ -6,6 +6,8 @@ use std::str::FromStr;
 use ocelli::classes::{Class, ClassMap};
 use ocelli::{BoundingBox, Detector, Error, ErrorKind, Image, Prompt, Prompts, stages::EmbeddedPrompts};
 
+use super::objects::{numbers, with_area, with_name, with_sign};
+
 /// A value of `--exemplar`: a box around an example, or a counterexample, of a class.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ExemplarArg {
@@ -18,29 +20,13 @@ impl FromStr for ExemplarArg {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong =
-            || "expected x1,y1,x2,y2 in pixels, then :no for a counterexample, then @class".to_owned();
-        let (rest, class) = match text.split_once('@') {
-            Some((_, "")) => return Err(wrong()),
-            Some((rest, class)) => (rest, Some(class.to_owned())),
-            None => (text, None),
-        };
-        let (numbers, positive) = match rest.split_once(':') {
-            Some((numbers, "no")) => (numbers, false),
-            Some((numbers, "yes")) => (numbers, true),
-            Some(_) => return Err(wrong()),
-            None => (rest, true),
-        };
-        let edges: Vec<f32> = numbers
-            .split(',')
-            .map(|n| n.trim().parse::<f32>().ok().filter(|n| n.is_finite()))
-            .collect::<Option<_>>()
-            .ok_or_else(wrong)?;
-        let [x1, y1, x2, y2] = edges.try_into().map_err(|_| wrong())?;
-        if x1 >= x2 || y1 >= y2 {
-            return Err("the box has no area: expected x1 < x2 and y1 < y2".into());
-        }
-        Ok(Self { bbox: BoundingBox::new(x1, y1, x2, y2), positive, class })
+        let parsed = with_name(text).and_then(|(rest, class)| {
+            let (edges, positive) = with_sign(rest)?;
+            Some((numbers(edges)?, positive, class))
+        });
+        let wrong = "expected x1,y1,x2,y2 in pixels, then :no for a counterexample, then @class";
+        let (edges, positive, class) = parsed.ok_or(wrong)?;
+        Ok(Self { bbox: with_area(edges)?, positive, class })
     }
 }
 

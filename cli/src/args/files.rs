@@ -50,15 +50,18 @@ pub fn check_output_file(flag: &str, path: &Path) -> Result<()> {
     if path.is_dir() {
         return refuse("it is a folder; name a file".into());
     }
-    match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() && !folder.exists() => {
+    match folder_of(path) {
+        folder if !folder.exists() => {
             refuse(format!("the folder {} does not exist; create it first", folder.display()))
         }
-        Some(folder) if !folder.as_os_str().is_empty() && !folder.is_dir() => {
-            refuse(format!("{} is not a folder", folder.display()))
-        }
+        folder if !folder.is_dir() => refuse(format!("{} is not a folder", folder.display())),
         _ => Ok(()),
     }
+}
+
+/// The folder of a file, `.` for a name alone.
+pub(crate) fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// Opens the label files of `--save-txt`, which are for folders of their own: in a data set they would overwrite what a

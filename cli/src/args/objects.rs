@@ -68,7 +68,7 @@ struct MaskArg {
 }
 
 /// The text before `@` and the name after it; no name is `None`, an empty one an error.
-fn with_name(text: &str) -> Option<(&str, Option<String>)> {
+pub(super) fn with_name(text: &str) -> Option<(&str, Option<String>)> {
     match text.split_once('@') {
         Some((_, "")) => None,
         Some((rest, name)) => Some((rest, Some(name.to_owned()))),
@@ -76,7 +76,23 @@ fn with_name(text: &str) -> Option<(&str, Option<String>)> {
     }
 }
 
-fn numbers<const N: usize>(text: &str) -> Option<[f32; N]> {
+/// The text before `:`, and false if `no` follows it. Nothing means `yes`; any other text is an error.
+pub(super) fn with_sign(text: &str) -> Option<(&str, bool)> {
+    match text.split_once(':') {
+        Some((rest, "no")) => Some((rest, false)),
+        Some((rest, "yes")) => Some((rest, true)),
+        Some(_) => None,
+        None => Some((text, true)),
+    }
+}
+
+/// The box with these edges, unless it is empty.
+pub(super) fn with_area(edges: [f32; 4]) -> Result<BoundingBox, String> {
+    let bbox = BoundingBox::from(edges);
+    if bbox.has_area() { Ok(bbox) } else { Err("the box has no area: expected x1 < x2 and y1 < y2".into()) }
+}
+
+pub(super) fn numbers<const N: usize>(text: &str) -> Option<[f32; N]> {
     let number = |part: &str| part.trim().parse::<f32>().ok().filter(|number| number.is_finite());
     text.split(',').map(number).collect::<Option<Vec<f32>>>()?.try_into().ok()
 }
@@ -86,12 +102,7 @@ impl FromStr for PointArg {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let parsed = with_name(text).and_then(|(rest, name)| {
-            let (place, positive) = match rest.split_once(':') {
-                Some((place, "no")) => (place, false),
-                Some((place, "yes")) => (place, true),
-                Some(_) => return None,
-                None => (rest, true),
-            };
+            let (place, positive) = with_sign(rest)?;
             let [x, y] = numbers(place)?;
             Some(Self { x, y, positive, name })
         });
@@ -104,13 +115,9 @@ impl FromStr for BoxArg {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let parsed = with_name(text).and_then(|(rest, name)| Some((numbers::<4>(rest)?, name)));
+        let parsed = with_name(text).and_then(|(rest, name)| Some((numbers(rest)?, name)));
         let (edges, name) = parsed.ok_or("expected x1,y1,x2,y2 in pixels, then @name")?;
-        let bbox = BoundingBox::from(edges);
-        if !bbox.has_area() {
-            return Err("the box has no area: expected x1 < x2 and y1 < y2".into());
-        }
-        Ok(Self { bbox, name })
+        Ok(Self { bbox: with_area(edges)?, name })
     }
 }
 

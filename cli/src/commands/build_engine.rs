@@ -4,19 +4,16 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::Args;
+use ocelli::ModelSource;
 use ocelli::engines::tensorrt::ComputeCapability;
 use ocelli::export::contract::Precision;
 use ocelli::model::ModelGraph;
 use ocelli::tensorrt::PlanRequest;
-use ocelli::{Cancellation, Error, ErrorKind, ModelSource};
 use ocelli_verify::tensorrt::{BuildEvent, BuildOptions, BuiltEngine, EngineRequest};
 
 use crate::args::{INPUT, MODEL, OUTPUT};
-use crate::output::write_report;
-use crate::{
-    LogArgs, Progress, VerificationArgs, cancel_on_interrupt, check_output_file, interrupted, print, status,
-    usage,
-};
+use crate::output::{check_outputs, conclude, write_report};
+use crate::{LogArgs, Progress, VerificationArgs, cancel_on_interrupt, interrupted, print, status, usage};
 
 /// Heading of options that change the engines.
 const ENGINES: &str = "Engines";
@@ -106,11 +103,8 @@ pub struct BuildEngineArgs {
 pub fn run(args: &BuildEngineArgs, log: &LogArgs) -> anyhow::Result<()> {
     let mut verification = args.verification.options()?;
     verification.max_classes = args.max_classes;
-    if let Some(path) = &args.json {
-        check_output_file("--json", path)?;
-    }
-    let cancellation = Cancellation::new();
-    cancel_on_interrupt(&cancellation);
+    check_outputs([("--json", args.json.as_deref())])?;
+    let cancellation = cancel_on_interrupt();
     let progress = Progress::new(log, 100);
     let request = EngineRequest {
         source: args.model.as_ref().map(ModelSource::named),
@@ -139,25 +133,15 @@ pub fn run(args: &BuildEngineArgs, log: &LogArgs) -> anyhow::Result<()> {
     };
     let announce = |line: &str| progress.announce(line);
     if let Some(engine) = &args.verify {
-        let report = request
-            .verify(engine, &cancellation, &announce, &mut |step| progress.compare(step, &cancellation));
+        let report = request.verify(engine, &cancellation, &announce, &mut |step| progress.compare(step));
         drop(progress);
         interrupted()?;
-        let report = report?;
-        print(|out| report.write_table(out))?;
-        if let Some(path) = &args.json {
-            write_report(path, &report)?;
-        }
-        if report.accepted() {
-            return Ok(());
-        }
-        let message = format!("engine {}: {}; it does not run", engine.display(), report.verdict());
-        return Err(Error::new(ErrorKind::Mismatch, message).into());
+        let what = format!("engine {}", engine.display());
+        return conclude(&report?, args.json.as_deref(), &what, "; it does not run");
     }
-    let output = args
-        .output
-        .as_deref()
-        .ok_or_else(|| usage("--output is missing: expected a folder for the engines"))?;
+    let Some(output) = &args.output else {
+        refuse!("--output is missing: expected a folder for the engines");
+    };
     let start = Instant::now();
     let mut last_report = None;
     let built = request.build(output, &cancellation, &announce, &mut |event| {

@@ -193,8 +193,6 @@ pub fn run(args: &DetectArgs, log: &LogArgs) -> anyhow::Result<()> {
         semantic.create()?;
     }
 
-    let report = Report { images: Vec::new() };
-    let sheet = ContactSheet::default();
     let stems = stems(&files);
     let has_names = outputs.is_some() || crops.is_some() || labels.is_some() || semantic.is_some();
     if let Some(line) = renamed(&files, &stems).filter(|_| has_names) {
@@ -213,8 +211,8 @@ pub fn run(args: &DetectArgs, log: &LogArgs) -> anyhow::Result<()> {
         crops,
         labels,
         stems,
-        sheet,
-        report,
+        sheet: ContactSheet::default(),
+        report: Report::default(),
     };
     let end = job.detect_all(&mut detector, &files);
     // Finished images are kept after Ctrl-C and if others could not be read.
@@ -499,11 +497,8 @@ impl ImageRun<'_> {
 
     fn record(&self, detection: &Detection) -> DetectionRecord {
         let mut record = DetectionRecord::from(detection);
-        match self.args.mask_format {
-            MaskFormat::Rle => {}
-            MaskFormat::Polygon => {
-                record.polygons = record.mask.take().map(|mask| mask.polygons(POLYGON_TOLERANCE));
-            }
+        if self.args.mask_format == MaskFormat::Polygon {
+            record.polygons = record.mask.take().map(|mask| mask.polygons(POLYGON_TOLERANCE));
         }
         record
     }

@@ -5,6 +5,7 @@ mod openvino;
 mod video;
 mod webgpu;
 
+use std::env::consts::{ARCH, OS};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -56,13 +57,7 @@ pub fn run(args: &DoctorArgs) -> anyhow::Result<()> {
     };
     let model = engine.as_ref().ok().map(|_| try_model(args));
     print(|out| {
-        writeln!(
-            out,
-            "ocelli {} on {} {}",
-            env!("CARGO_PKG_VERSION"),
-            std::env::consts::OS,
-            std::env::consts::ARCH
-        )?;
+        writeln!(out, "ocelli {} on {OS} {ARCH}", env!("CARGO_PKG_VERSION"))?;
         writeln!(out, "\nengines")?;
         writeln!(out, "  embedded        works: {}", embedded.description())?;
         match &engine {
@@ -104,7 +99,13 @@ pub fn run(args: &DoctorArgs) -> anyhow::Result<()> {
         }
         writeln!(out, "threads           {} (default)", default_threads())?;
         match cache_folder() {
-            Ok(folder) => writeln!(out, "cache             {}, {}", folder.display(), contents(&folder)),
+            Ok(folder) => {
+                let (path, size) = (folder.display(), bytes_in(&folder) as f64 / 1e6);
+                writeln!(
+                    out,
+                    "cache             {path}, {size:.1} MB; `ocelli cache` lists and removes what is in it"
+                )
+            }
             Err(e) => writeln!(out, "cache             {e}"),
         }
     })?;
@@ -133,20 +134,26 @@ fn built_in_providers(library: Option<&Path>) -> Vec<String> {
     })
 }
 
+/// What was found, in words.
+fn described(finding: &Finding) -> String {
+    match finding {
+        Finding::Usable { version } => format!("version {version}"),
+        Finding::Unusable { reason } => format!("cannot be used: {reason}"),
+        other => format!("{other:?}"),
+    }
+}
+
 /// Writes which libraries were found and where; system folders without one are only counted.
 fn write_places(out: &mut dyn Write, candidates: &[Candidate]) -> std::io::Result<()> {
     let mut used = false;
     for Candidate { place, path, finding } in candidates {
-        let what = match finding {
-            Finding::Missing => continue,
-            Finding::Usable { version } => format!("version {version}"),
-            Finding::Unusable { reason } => format!("cannot be used: {reason}"),
-            other => format!("{other:?}"),
-        };
+        if *finding == Finding::Missing {
+            continue;
+        }
         // The first library found is used, whether it works or not.
         let label = if used { "not used" } else { "used" };
         used = true;
-        writeln!(out, "  {label:<15} {} ({place}), {what}", path.display())?;
+        writeln!(out, "  {label:<15} {} ({place}), {}", path.display(), described(finding))?;
     }
     let missing = |system: bool| {
         let places = candidates.iter().filter(move |c| (c.place == Place::System) == system);
@@ -171,9 +178,4 @@ fn try_model(args: &DoctorArgs) -> ocelli::Result<(f64, String)> {
     detector.detect(&image, &prompts)?;
     let ms = detector.detect(&image, &prompts)?.times.total;
     Ok((ms, detector.engine().to_owned()))
-}
-
-/// A summary of the cache.
-fn contents(folder: &Path) -> String {
-    format!("{:.1} MB; `ocelli cache` lists and removes what is in it", bytes_in(folder) as f64 / 1e6)
 }

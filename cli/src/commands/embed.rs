@@ -6,6 +6,7 @@ use clap::Args;
 use ocelli::{Prompts, options::DetectorOptions, stages::TextCacheFile};
 
 use crate::args::{DETECTION, OUTPUT, coco_classes};
+use crate::output::count;
 use crate::{LogArgs, ModelArgs, check_output_file, class_names, detector, load, print};
 
 /// Arguments of `ocelli embed`.
@@ -49,9 +50,5 @@ pub fn run(args: &EmbedArgs, log: &LogArgs) -> anyhow::Result<()> {
     let (detector, loading) = load(detector(options)?, log)?;
     detector.into_stages().text.embed(&prompts)?;
     drop(loading);
-    print(|out| {
-        let phrases =
-            if prompts.len() == 1 { "1 phrase".into() } else { format!("{} phrases", prompts.len()) };
-        writeln!(out, "{}: {phrases}", args.output.display())
-    })
+    print(|out| writeln!(out, "{}: {}", args.output.display(), count(prompts.len(), "phrase")))
 }

@@ -189,7 +189,7 @@ pub fn run(args: &EvalArgs, log: &LogArgs) -> anyhow::Result<()> {
     let mut contenders = contender::open(args, &images.truth, &task, log)?;
     for contender in &contenders {
         if let Some(engine) = contender.engine() {
-            status(log, &format!("engine: {engine} ({})", contender.name()));
+            status(log, &format!("engine: {engine} ({})", contender.name));
         }
     }
     let (mut journal, mut stop) = (None, None);
@@ -201,7 +201,7 @@ pub fn run(args: &EvalArgs, log: &LogArgs) -> anyhow::Result<()> {
         }
     }
     if let Some(path) = &args.save_predictions {
-        contenders[0].predictions().write(path)?;
+        contenders[0].predictions.write(path)?;
         status(log, &format!("→ {}", path.display()));
     }
     let is_model = contenders.iter().any(Contender::is_model);
@@ -458,7 +458,7 @@ fn intervals(
     if args.gives_boxes() {
         return Ok([None; 2]);
     }
-    let predictions = [first.predictions(), second.predictions()];
+    let predictions = [&first.predictions, &second.predictions];
     let boxes = difference_interval(truth, predictions, &images.ids, Overlap::Boxes)?;
     let masks = args.masks.then(|| difference_interval(truth, predictions, &images.ids, Overlap::Masks));
     Ok([boxes, masks.transpose()?.flatten()])

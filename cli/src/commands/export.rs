@@ -9,10 +9,10 @@ use std::time::Instant;
 use clap::Args;
 use ocelli::ModelSource;
 use ocelli::builtin::write_checkpoint;
-use ocelli::export::contract::{Precision, Prompting, Target, TextPadding, file};
+use ocelli::export::contract::{Manifest, Precision, Prompting, Target, TextPadding, file};
 use ocelli::export::{
-    Block, CheckpointOptions, Error, ErrorKind, ExportOptions, MaskedBranch, MixedPrecision, NormEps,
-    Pruning, export,
+    Block, Checkpoint, CheckpointOptions, ExportOptions, MaskedBranch, MixedPrecision, NormEps, Pruning,
+    export,
 };
 
 use self::calibrate::CalibrateArgs;
@@ -182,14 +182,7 @@ pub fn run(args: &ExportArgs, log: &LogArgs) -> anyhow::Result<()> {
         let calibration = args.calibration.measure(&checkpoint, &options, output, log)?;
         options = options.with_calibration(calibration);
     }
-    let progress = Progress::waiting(log);
-    let manifest = export(&checkpoint, &options, output, |step| {
-        progress.announce(&format!("writing {} ({} of {})", step.file, step.done + 1, step.total));
-        interrupted().map_err(|stop| Error::new(ErrorKind::Cancelled, stop.to_string()))
-    });
-    drop(progress);
-    interrupted()?;
-    let manifest = manifest?;
+    let manifest = export_files(&checkpoint, &options, output, log)?;
     print(|out| {
         for (name, entry) in &manifest.files {
             writeln!(out, "{:<28} {:>10}", name, size(entry.bytes))?;
@@ -212,6 +205,23 @@ pub fn run(args: &ExportArgs, log: &LogArgs) -> anyhow::Result<()> {
     }
     status(log, &format!("use it with: ocelli detect --model {}", output.display()));
     Ok(())
+}
+
+/// Exports into a folder, unless Ctrl-C is pressed, and shows the progress.
+pub(super) fn export_files(
+    checkpoint: &Checkpoint,
+    options: &ExportOptions,
+    folder: &Path,
+    log: &LogArgs,
+) -> anyhow::Result<Manifest> {
+    let progress = Progress::waiting(log);
+    let manifest = export(checkpoint, options, folder, |step| {
+        progress.announce(&format!("writing {} ({} of {})", step.file, step.done + 1, step.total));
+        Ok(interrupted()?)
+    });
+    drop(progress);
+    interrupted()?;
+    Ok(manifest?)
 }
 
 /// Checks that a path looks like a checkpoint.

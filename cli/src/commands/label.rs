@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 use ocelli::classes::ClassMap;
 use ocelli::process_memory::ProcessMemory;
-use ocelli::{Cancellation, Detector, Error, ErrorKind, options::DetectorOptions};
+use ocelli::{Detector, options::DetectorOptions};
 use ocelli_datasets::label::{
     DataSetOptions, Existing, Format, ImageMode, ImageSet, LabelEvent, LabelJob, LabelSettings, LabelVideo,
     SPILL_BYTES, Shard, Summary, find_images, merge,
@@ -20,7 +20,7 @@ use self::video::VideoArgs;
 use crate::args::{DETECTION, INPUT, OUTPUT, PERFORMANCE, TileArgs, class_map};
 use crate::interrupt::until_interrupted;
 use crate::loading::{engines, load_devices};
-use crate::output::diagnostic;
+use crate::output::{count, diagnostic};
 use crate::{
     DetectorArgs, LogArgs, Progress, cancel_on_interrupt, detector, interrupted, print, status, usage,
 };
@@ -208,7 +208,7 @@ pub fn run(args: &LabelArgs, log: &LogArgs) -> anyhow::Result<()> {
 
 /// Turns Ctrl-C into an error of the library.
 fn stop_if_interrupted() -> ocelli::Result<()> {
-    interrupted().map_err(|stop| Error::new(ErrorKind::Cancelled, stop.to_string()))
+    Ok(interrupted()?)
 }
 
 fn label(args: &LabelArgs, log: &LogArgs) -> anyhow::Result<()> {
@@ -266,8 +266,7 @@ fn label(args: &LabelArgs, log: &LogArgs) -> anyhow::Result<()> {
         status(log, &format!("engine: {engines}"));
     }
     announce(log, &job, shard.map(|shard| (shard, scheduler.flatten())));
-    let work = Work { args, log, videos: &videos, workers, spill_bytes };
-    let broken = work.run(&mut job, detectors)?;
+    let broken = label_images(args, log, &videos, workers, spill_bytes, &mut job, detectors)?;
     let summary = job.finish(&mut stop_if_interrupted);
     interrupted()?;
     if let Some(memory) = ProcessMemory::now() {
@@ -316,66 +315,61 @@ fn announce(log: &LogArgs, job: &LabelJob, shard: Option<(Shard, Option<&str>)>)
     }
 }
 
-/// How the images of a job are labelled.
-struct Work<'a> {
-    args: &'a LabelArgs,
-    log: &'a LogArgs,
-    videos: &'a [LabelVideo],
+/// Labels the images that are left. Returns why videos end early.
+fn label_images(
+    args: &LabelArgs,
+    log: &LogArgs,
+    videos: &[LabelVideo],
     workers: usize,
     spill_bytes: u64,
-}
-
-impl Work<'_> {
-    /// Labels the images that are left. Returns why videos end early.
-    fn run(&self, job: &mut LabelJob, mut detectors: Vec<Detector>) -> anyhow::Result<Vec<String>> {
-        let Self { args, log, videos, workers, spill_bytes } = *self;
-        let (all, todo) = (job.images(), job.pending());
-        let progress = Progress::new(log, todo as u64);
-        let mut done = 0;
-        let damage = |video: &LabelVideo| Some((video.path().to_owned(), video.damage()?.to_string()));
-        let mut broken: Vec<(PathBuf, String)> = videos.iter().filter_map(damage).collect();
-        let mut on_event = |event: LabelEvent<'_>| {
-            match event {
-                LabelEvent::Done { name, .. } => {
-                    done += 1;
-                    progress.message(name);
-                    progress.step();
-                }
-                LabelEvent::Failed { path, error } if videos.iter().any(|video| video.path() == path) => {
-                    broken.push((path.to_owned(), error.to_string()));
-                }
-                LabelEvent::Failed { path, error } => {
-                    progress.error(&named(path, error));
-                    progress.step();
-                }
-                _ => {}
+    job: &mut LabelJob,
+    mut detectors: Vec<Detector>,
+) -> anyhow::Result<Vec<String>> {
+    let (all, todo) = (job.images(), job.pending());
+    let progress = Progress::new(log, todo as u64);
+    let mut done = 0;
+    let damage = |video: &LabelVideo| Some((video.path().to_owned(), video.damage()?.to_string()));
+    let mut broken: Vec<(PathBuf, String)> = videos.iter().filter_map(damage).collect();
+    let mut on_event = |event: LabelEvent<'_>| {
+        match event {
+            LabelEvent::Done { name, .. } => {
+                done += 1;
+                progress.message(name);
+                progress.step();
             }
-            stop_if_interrupted()
-        };
-        let ended = if todo == 0 {
-            Ok(())
-        } else if !videos.is_empty() {
-            let cancellation = Cancellation::new();
-            cancel_on_interrupt(&cancellation);
-            job.run_videos(detectors, videos, &cancellation, &mut on_event)
-        } else if args.work.low_memory {
-            job.run_in_low_memory(detectors.remove(0), spill_bytes, &mut on_event)
-        } else {
-            job.run(detectors, workers, &mut on_event)
-        };
-        drop(progress);
-        if let Err(stop) = interrupted() {
-            let finished = all - todo + done;
-            let line = format!(
-                "interrupted: {finished} of {all} images are done; the same command continues from there"
-            );
-            status(log, &line);
-            return Err(stop.into());
+            LabelEvent::Failed { path, error } if videos.iter().any(|video| video.path() == path) => {
+                broken.push((path.to_owned(), error.to_string()));
+            }
+            LabelEvent::Failed { path, error } => {
+                progress.error(&named(path, error));
+                progress.step();
+            }
+            _ => {}
         }
-        ended?;
-        broken.iter().for_each(|(video, why)| job.list_broken(video, why.clone()));
-        Ok(broken.iter().map(|(video, why)| named(video, why)).collect())
+        stop_if_interrupted()
+    };
+    let ended = if todo == 0 {
+        Ok(())
+    } else if !videos.is_empty() {
+        let cancellation = cancel_on_interrupt();
+        job.run_videos(detectors, videos, &cancellation, &mut on_event)
+    } else if args.work.low_memory {
+        job.run_in_low_memory(detectors.remove(0), spill_bytes, &mut on_event)
+    } else {
+        job.run(detectors, workers, &mut on_event)
+    };
+    drop(progress);
+    if let Err(stop) = interrupted() {
+        let finished = all - todo + done;
+        let line = format!(
+            "interrupted: {finished} of {all} images are done; the same command continues from there"
+        );
+        status(log, &line);
+        return Err(stop.into());
     }
+    ended?;
+    broken.iter().for_each(|(video, why)| job.list_broken(video, why.clone()));
+    Ok(broken.iter().map(|(video, why)| named(video, why)).collect())
 }
 
 /// The error about videos that end early.
@@ -554,7 +548,7 @@ fn report(output: &Path, summary: &Summary, strict: bool) -> anyhow::Result<()> 
     let message = format!(
         "{} of {} failed: see {}; the same command tries them again",
         summary.failed,
-        count((summary.images + summary.failed) as usize, "image"),
+        count(summary.images + summary.failed, "image"),
         output.join("failed.csv").display()
     );
     if strict || summary.images == 0 {
@@ -562,8 +556,4 @@ fn report(output: &Path, summary: &Summary, strict: bool) -> anyhow::Result<()> 
     }
     diagnostic(&message);
     Ok(())
-}
-
-fn count(number: usize, what: &str) -> String {
-    if number == 1 { format!("1 {what}") } else { format!("{number} {what}s") }
 }

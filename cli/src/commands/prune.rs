@@ -9,9 +9,9 @@ use clap::Args;
 use clap::builder::ArgPredicate;
 use ocelli::atomic_file::write_atomically;
 use ocelli::builtin::write_checkpoint;
-use ocelli::export::{Checkpoint, ExportOptions, MaskedBranch, export};
+use ocelli::export::{Checkpoint, ExportOptions, MaskedBranch};
 use ocelli::{
-    Cancellation, Error, ErrorKind, Model, ModelSource, Prompts,
+    Model, ModelSource, Prompts,
     engine::{EngineFactory, EngineOptions},
     model::ModelRequest,
 };
@@ -19,11 +19,11 @@ use ocelli_verify::prune::{
     Objective, PruneInput, PruneOptions, PruneProgress, PruneReport, PruneStep, Unit, search,
 };
 
-use super::export::check_is_checkpoint;
-use crate::args::{DETECTION, INPUT, MODEL, OUTPUT, PERFORMANCE};
+use super::export::{check_is_checkpoint, export_files};
+use crate::args::{DETECTION, INPUT, MODEL, OUTPUT, PERFORMANCE, folder_of};
 use crate::{
     LogArgs, Progress, cancel_on_interrupt, check_output_file, class_names, expand_images, interrupted,
-    print, status, usage,
+    print, status,
 };
 
 /// Heading of options of the search.
@@ -176,13 +176,7 @@ pub fn run(args: &PruneArgs, log: &LogArgs) -> anyhow::Result<()> {
     options.check(&checkpoint)?;
     let factory = EngineFactory::start_for_model(&engine_options(args, &args.engine)?, &source)?;
     status(log, &format!("engine: {}", factory.description()));
-    let cancellation = Cancellation::new();
-    cancel_on_interrupt(&cancellation);
-    let waiting = Progress::waiting(log);
-    let request =
-        ModelRequest { source, imgsz: args.imgsz, target: factory.target(None), ..ModelRequest::default() };
-    let model = Model::resolve(&request, &|line| waiting.announce(line), &cancellation)?;
-    drop(waiting);
+    let model = resolved(args, source, &factory, log)?;
 
     let journal = args.output.with_extension("measurements.jsonl");
     let input = PruneInput {
@@ -192,7 +186,7 @@ pub fn run(args: &PruneArgs, log: &LogArgs) -> anyhow::Result<()> {
         images: &images,
         prompts: &prompts,
         journal: &journal,
-        scratch: scratch(args),
+        scratch: folder_of(&args.output),
     };
     let mut bar = Bar::new(log);
     let report = search(input, &options, &mut |step| bar.show(step));
@@ -234,12 +228,17 @@ fn engine_options(args: &PruneArgs, engine: &str) -> anyhow::Result<EngineOption
     })
 }
 
-/// The folder for graphs, beside the report.
-fn scratch(args: &PruneArgs) -> &Path {
-    match args.output.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    }
+/// The model, exported into the cache for this engine if it is not there.
+fn resolved(
+    args: &PruneArgs,
+    source: ModelSource,
+    factory: &EngineFactory,
+    log: &LogArgs,
+) -> ocelli::Result<Model> {
+    let waiting = Progress::waiting(log);
+    let request =
+        ModelRequest { source, imgsz: args.imgsz, target: factory.target(None), ..ModelRequest::default() };
+    Model::resolve(&request, &|line| waiting.announce(line), &cancel_on_interrupt())
 }
 
 fn check(args: &PruneArgs) -> anyhow::Result<()> {
@@ -247,29 +246,26 @@ fn check(args: &PruneArgs) -> anyhow::Result<()> {
     for (flag, given) in [("--second-engine", args.second_engine.is_some()), ("--runs", args.runs.is_some())]
     {
         if given {
-            return Err(usage(format!("{flag} is an option of --optimise-split: leave it out")));
+            refuse!("{flag} is an option of --optimise-split: leave it out");
         }
     }
     if args.max_images == 0 {
-        return Err(usage("no image to search with: expected --max-images of at least 1"));
+        refuse!("no image to search with: expected --max-images of at least 1");
     }
     if !(args.memory >= 0.0 && args.memory <= 1e6) {
-        return Err(usage(format!("--memory is {}: expected a number of GiB from 0 on", args.memory)));
+        refuse!("--memory is {}: expected a number of GiB from 0 on", args.memory);
     }
     if let Some(score) = args.confidence.filter(|score| !(0.0..=1.0).contains(score)) {
-        return Err(usage(format!("--confidence is {score}: expected a number from 0 to 1")));
+        refuse!("--confidence is {score}: expected a number from 0 to 1");
     }
     if let Some(step) = args.step.filter(|step| !(1..=args.num_prune).contains(step)) {
-        return Err(usage(format!(
-            "--step is {step}: expected 1 to {}, the --num-prune removals",
-            args.num_prune
-        )));
+        refuse!("--step is {step}: expected 1 to {}, the --num-prune removals", args.num_prune);
     }
     check_output_file("--output", &args.output)?;
     if let Some(folder) = args.export.as_ref().filter(|folder| folder.exists()) {
         let is_empty = std::fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_none());
         if !is_empty {
-            return Err(usage(format!("--export, {}: it exists; choose another folder", folder.display())));
+            refuse!("--export, {}: it exists; choose another folder", folder.display());
         }
     }
     Ok(())
@@ -308,7 +304,7 @@ impl<'l> Bar<'l> {
             bar.step();
             self.shown += 1;
         }
-        interrupted().map_err(|stop| Error::new(ErrorKind::Cancelled, stop.to_string()))
+        Ok(interrupted()?)
     }
 }
 
@@ -353,14 +349,7 @@ fn export_step(
         .with_imgsz(model.manifest().imgsz)
         .with_skip_blocks(step.skip_blocks.iter().copied())
         .with_mask_blocks(masked);
-    let progress = Progress::waiting(log);
-    let written = export(checkpoint, &options, folder, |step| {
-        progress.announce(&format!("writing {} ({} of {})", step.file, step.done + 1, step.total));
-        interrupted().map_err(|stop| Error::new(ErrorKind::Cancelled, stop.to_string()))
-    });
-    drop(progress);
-    interrupted()?;
-    written?;
+    export_files(checkpoint, &options, folder, log)?;
     status(log, &format!("→ {}", folder.display()));
     Ok(())
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use clap::Args;
-use ocelli::{Cancellation, DetectorBuilder, Image, Prompts, options::DetectorOptions};
+use ocelli::{DetectorBuilder, Image, Prompts, options::DetectorOptions};
 use ocelli_serve::{Bound, LabelStudio, Limits, ServeConfig, random_token};
 
 use crate::args::{INPUT, PERFORMANCE, TileArgs, built_in_model_help};
@@ -152,9 +152,7 @@ pub fn run(args: &ServeArgs, log: &LogArgs) -> anyhow::Result<()> {
     // A token that was configured is known to those who may know it; stdout often goes to a log that more people read.
     let url = if has_new_token { server.url_with_token() } else { server.url() };
     print(|out| writeln!(out, "{url}"))?;
-    let cancellation = Cancellation::new();
-    cancel_on_interrupt(&cancellation);
-    server.run(&cancellation)?;
+    server.run(&cancel_on_interrupt())?;
     interrupted()?;
     Ok(())
 }
@@ -193,10 +191,7 @@ fn config(args: &ServeArgs) -> anyhow::Result<ServeConfig> {
         masks: !args.no_masks,
         gallery: args.gallery.clone(),
         videos: args.videos.clone(),
-        label_studio: args
-            .label_studio
-            .as_ref()
-            .map(|url| LabelStudio { url: url.clone(), token: variable(STUDIO_TOKEN) }),
+        label_studio: args.label_studio.clone().map(|url| LabelStudio { url, token: variable(STUDIO_TOKEN) }),
     })
 }
 

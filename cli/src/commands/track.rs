@@ -9,8 +9,8 @@ use clap::{Args, ValueEnum};
 use ocelli::tracking::{ByteTracker, MotBox, MotWriter, TrackerDetection, read_mot};
 
 use crate::args::{INPUT, OUTPUT};
-use crate::output::is_stdout;
-use crate::{LogArgs, Progress, TrackerArgs, check_output_file, interrupted, status};
+use crate::output::{check_outputs, is_stdout};
+use crate::{LogArgs, Progress, TrackerArgs, interrupted, status};
 
 /// Arguments of `ocelli track`.
 #[derive(Args, Debug)]
@@ -49,36 +49,36 @@ pub fn run(args: &TrackArgs, log: &LogArgs) -> anyhow::Result<()> {
     if !(args.frame_step.is_finite() && args.frame_step > 0.0) {
         refuse!("--frame-step is {}: expected a number above 0", args.frame_step);
     }
-    let to_file = !is_stdout(&args.output);
-    if to_file {
-        check_output_file("--output", &args.output)?;
-    }
+    check_outputs([("--output", Some(args.output.as_path()))])?;
     // Reads everything before writing anything: a bad line leaves no partial file, and lines may be in any order.
     let boxes = read(&args.detections)?;
     let tracker = ByteTracker::builder().options(options).build()?;
-    let (name, writer) = if to_file { open(&args.output)? } else { ("stdout".into(), stdout()) };
+    let (name, writer): (String, Box<dyn Write>) = if is_stdout(&args.output) {
+        ("stdout".into(), Box::new(io::stdout().lock()))
+    } else {
+        let name = args.output.display().to_string();
+        // Unbuffered, so that each frame's lines are written at once.
+        let file = File::create(&args.output).with_context(|| format!("cannot write the tracks, {name}"))?;
+        (name, Box::new(file))
+    };
     let mut writer =
         MotWriter::new(name, writer).with_classes(boxes.iter().any(|one| one.class_id.is_some()));
     let summary = replay(&boxes, tracker, args, log, &mut writer);
     // Finished frames are kept even after an error.
     writer.finish()?;
-    let Summary { frames, ids } = summary?;
+    let (frames, ids) = summary?;
     status(log, &format!("{} boxes in {frames} frames, {ids} tracks", boxes.len()));
     Ok(())
 }
 
-struct Summary {
-    frames: u32,
-    ids: usize,
-}
-
+/// Returns the numbers of frames and tracks.
 fn replay(
     boxes: &[MotBox],
     mut tracker: ByteTracker,
     args: &TrackArgs,
     log: &LogArgs,
     writer: &mut MotWriter<Box<dyn Write>>,
-) -> anyhow::Result<Summary> {
+) -> anyhow::Result<(u32, usize)> {
     let progress = Progress::new(log, boxes.len() as u64);
     let mut ids = std::collections::HashSet::new();
     let mut detections: Vec<TrackerDetection> = Vec::new();
@@ -101,7 +101,7 @@ fn replay(
         now = frame;
         of_frame.iter().for_each(|_| progress.step());
     }
-    Ok(Summary { frames, ids: ids.len() })
+    Ok((frames, ids.len()))
 }
 
 fn read(path: &Path) -> anyhow::Result<Vec<MotBox>> {
@@ -114,15 +114,4 @@ fn read(path: &Path) -> anyhow::Result<Vec<MotBox>> {
     }
     let file = File::open(path).with_context(|| format!("cannot read the detections, {name}"))?;
     Ok(read_mot(&name, BufReader::new(file))?)
-}
-
-/// Opens the output unbuffered, so that each frame's lines are written at once.
-fn open(path: &Path) -> anyhow::Result<(String, Box<dyn Write>)> {
-    let name = path.display().to_string();
-    let file = File::create(path).with_context(|| format!("cannot write the tracks, {name}"))?;
-    Ok((name, Box::new(file)))
-}
-
-fn stdout() -> Box<dyn Write> {
-    Box::new(io::stdout().lock())
 }

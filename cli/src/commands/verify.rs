@@ -4,17 +4,15 @@ use std::path::PathBuf;
 
 use clap::Args;
 use ocelli::{
-    Cancellation, EngineKind, Error, ErrorKind, Model, ModelSource,
+    EngineKind, Model, ModelSource,
     engine::{EngineFactory, EngineOptions},
     model::{ModelGraph, ModelRequest},
 };
 use ocelli_verify::{Candidate, Verification, VerificationProgress};
 
 use crate::args::{INPUT, MODEL, OUTPUT};
-use crate::output::write_report;
-use crate::{
-    LogArgs, Progress, VerificationArgs, cancel_on_interrupt, check_output_file, interrupted, print, usage,
-};
+use crate::output::{check_outputs, conclude};
+use crate::{LogArgs, Progress, VerificationArgs, cancel_on_interrupt, interrupted, usage};
 
 /// Arguments of `ocelli verify`.
 #[derive(Args, Debug)]
@@ -65,12 +63,9 @@ pub struct VerifyArgs {
 pub fn run(args: &VerifyArgs, log: &LogArgs) -> anyhow::Result<()> {
     let mut options = args.verification.options()?;
     options.max_classes = args.max_classes;
-    if let Some(path) = &args.json {
-        check_output_file("--json", path)?;
-    }
+    check_outputs([("--json", args.json.as_deref())])?;
     let kind: EngineKind = args.engine.parse()?;
-    let cancellation = Cancellation::new();
-    cancel_on_interrupt(&cancellation);
+    let cancellation = cancel_on_interrupt();
     let engine = |kind, source: &ModelSource| {
         let options = EngineOptions {
             kind,
@@ -84,8 +79,8 @@ pub fn run(args: &VerifyArgs, log: &LogArgs) -> anyhow::Result<()> {
         EngineFactory::start_for_model(&options, source)
     };
     let source = |folder: Option<&PathBuf>| folder.map_or(ModelSource::Builtin, ModelSource::named);
-    let (reference, candidate) =
-        (source(args.model.as_ref()), source(args.candidate.as_ref().or(args.model.as_ref())));
+    let compared = args.candidate.as_ref().or(args.model.as_ref());
+    let (reference, candidate) = (source(args.model.as_ref()), source(compared));
     let (reference_engine, candidate_engine) =
         (engine(EngineKind::Cpu, &reference)?, engine(kind, &candidate)?);
     let progress = Progress::new(log, 100);
@@ -108,26 +103,14 @@ pub fn run(args: &VerifyArgs, log: &LogArgs) -> anyhow::Result<()> {
         )));
     }
     options.graphs.clone_from(&graphs);
-    let mut on_progress = |step: &VerificationProgress| progress.compare(step, &cancellation);
+    let mut on_progress = |step: &VerificationProgress| progress.compare(step);
     let verification = Verification::of_reference(&reference, &reference_engine, options, &mut on_progress)?;
     let candidate = Candidate { model: &candidate, factory: &candidate_engine, graphs };
     let report = verification.check(&candidate, &mut on_progress);
     drop(progress);
     interrupted()?;
-    let report = report?;
-    print(|out| report.write_table(out))?;
-    if let Some(path) = &args.json {
-        write_report(path, &report)?;
-    }
-    if report.accepted() {
-        return Ok(());
-    }
-    let name = args
-        .candidate
-        .as_ref()
-        .or(args.model.as_ref())
-        .map_or("built-in".into(), |p| p.display().to_string());
-    Err(Error::new(ErrorKind::Mismatch, format!("candidate {name}: {}", report.verdict())).into())
+    let name = compared.map_or("built-in".into(), |path| path.display().to_string());
+    conclude(&report?, args.json.as_deref(), &format!("candidate {name}"), "")
 }
 
 /// The graphs that both models have, or those of `--graphs`.

@@ -25,7 +25,7 @@ use ocelli::classes::ClassMap;
 use ocelli::masklets::{MaskTracker, MaskletOptions};
 use ocelli::tracking::ByteTrackerOptions;
 use ocelli::{
-    Cancellation, Detector, DetectorBuilder, Pipeline, PipelineBuilder, Prompt, Prompts,
+    Detector, DetectorBuilder, Pipeline, PipelineBuilder, Prompt, Prompts,
     options::{DetectorOptions, PipelineOptions},
     pipeline::{FramePolicy, Latency, MotionGate, StatsRecorder},
 };
@@ -246,8 +246,7 @@ pub fn run(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<()> {
         return print(|out| out.write_all(&text));
     }
     let mut plan = Plan::new(args, log)?;
-    let cancellation = Cancellation::new();
-    cancel_on_interrupt(&cancellation);
+    let cancellation = cancel_on_interrupt();
     if args.benchmark {
         let prompts = prompts(&plan.classes, &args.exemplar)?;
         return benchmark::run(args, log, &plan.classes, &prompts, &plan.source, &cancellation);
@@ -257,7 +256,7 @@ pub fn run(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<()> {
     let newest = args.policy.map(|policy| policy == FramePolicy::Latest);
     let opened = plan.source.open(&names, newest, &cancellation)?;
     args.check_source(&opened, plan.given.is_some())?;
-    let (info, source_names) = (opened.info().clone(), opened.names());
+    let (info, source_names) = (opened.source.info().clone(), opened.names());
     if let Some(zones) = &plan.zones {
         let ignored = zones.ignored(&source_names)?;
         plan.gate = plan.gate.take().map(|gate| gate.with_ignored(ignored));

@@ -3,5 +3,5 @@
 #![forbid(unsafe_code)]
 
 fn main() -> std::process::ExitCode {
-    ocelli_cli::demo_video()
+    ocelli_cli::Program::DemoVideo.main()
 }

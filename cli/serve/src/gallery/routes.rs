@@ -5,21 +5,18 @@ use std::sync::{Arc, PoisonError};
 use axum::body::Bytes;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode, Uri, header};
-use axum::response::{IntoResponse, Response};
+use axum::response::IntoResponse;
 use image::ImageFormat;
-use ocelli::{BoundingBox, ErrorKind, Mask, Result};
+use ocelli::{ErrorKind, Mask, Result};
 use ocelli_datasets::label::{LabelledInstance, SetImage};
 use serde::Deserialize;
 use serde_json::json;
 
 use super::Gallery;
 use crate::app::App;
-use crate::encode;
 use crate::extract::{Arrived, Files};
 use crate::http::body::parameter;
-use crate::http::problem::{Problem, json_response};
-
-type Answer = Result<Response, Problem>;
+use crate::http::problem::{Answer, Problem, json_response};
 
 /// Images of one answer.
 const PAGE: usize = 200;
@@ -92,16 +89,12 @@ pub(crate) async fn save(
     let saved = files.work(move |gallery| {
         let _place = place;
         let image = gallery.image(&id)?;
-        let instance = |one: &CorrectedInstance| {
-            let [x1, y1, x2, y2] = one.bbox;
-            let bbox = BoundingBox::new(x1, y1, x2, y2);
-            LabelledInstance {
-                line: one.line,
-                class: one.class_id,
-                bbox,
-                polygon: None,
-                mask: one.mask.clone(),
-            }
+        let instance = |one: &CorrectedInstance| LabelledInstance {
+            line: one.line,
+            class: one.class_id,
+            bbox: one.bbox.into(),
+            polygon: None,
+            mask: one.mask.clone(),
         };
         let instances: Vec<LabelledInstance> = correction.instances.iter().map(instance).collect();
         let _saving = gallery.saving.lock().unwrap_or_else(PoisonError::into_inner);
@@ -123,7 +116,10 @@ pub(crate) async fn image(files: Files, Path(id): Path<String>, headers: HeaderM
             Ok(ImageFormat::Jpeg) => "image/jpeg",
             Ok(ImageFormat::Png) => "image/png",
             Ok(ImageFormat::WebP) => "image/webp",
-            _ => return Ok(("image/png", encode::png(&gallery.decode(image, &bytes)?)?.into())),
+            _ => {
+                let decoded = gallery.decode(image, &bytes)?;
+                return Ok(("image/png", decoded.view().encoded(ImageFormat::Png, 0)?.into()));
+            }
         };
         Ok((kind, bytes.into()))
     })

@@ -33,22 +33,15 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
                       media-src 'self' blob:; connect-src 'self'; manifest-src 'self'; form-action 'none'; \
                       base-uri 'none'; frame-ancestors 'none'";
 
-/// The hash of the token: comparing hashes takes the same time for every wrong token.
-struct TokenHash([u8; 32]);
-
-impl TokenHash {
-    fn new(token: &str) -> Self {
-        Self(Sha256::digest(token.as_bytes()).into())
-    }
-
-    fn is_of(&self, token: &str) -> bool {
-        Self::new(token).0 == self.0
-    }
+/// The hash of a token: comparing hashes takes the same time for every wrong token.
+fn hash_of(token: &str) -> [u8; 32] {
+    Sha256::digest(token.as_bytes()).into()
 }
 
 /// What requests are checked against, and counted in.
 pub(crate) struct Guard {
-    token: Option<TokenHash>,
+    /// The hash of the token.
+    token: Option<[u8; 32]>,
     hosts: Vec<String>,
     limits: Limits,
     metrics: Arc<Metrics>,
@@ -56,7 +49,7 @@ pub(crate) struct Guard {
 
 impl Guard {
     pub fn new(token: Option<&str>, hosts: Vec<String>, limits: Limits, metrics: Arc<Metrics>) -> Arc<Self> {
-        Arc::new(Self { token: token.map(TokenHash::new), hosts, limits, metrics })
+        Arc::new(Self { token: token.map(hash_of), hosts, limits, metrics })
     }
 }
 
@@ -139,9 +132,9 @@ fn admit(guard: &Guard, request: &Request) -> Result<Option<Response>, Problem> 
     if is_work || !matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS) {
         check_origin(headers, host)?;
     }
-    let Some(token) = guard.token.as_ref().filter(|_| request.uri().path() != OPEN) else { return Ok(None) };
+    let Some(hash) = guard.token.filter(|_| request.uri().path() != OPEN) else { return Ok(None) };
     if let Some(given) = token_of_page(request) {
-        if !token.is_of(given) {
+        if hash_of(given) != hash {
             return Err(Problem::new(
                 StatusCode::UNAUTHORIZED,
                 "the token in the address is not the server's",
@@ -157,7 +150,7 @@ fn admit(guard: &Guard, request: &Request) -> Result<Option<Response>, Problem> 
         let to_page = [(header::LOCATION, HeaderValue::from_static("/")), (header::SET_COOKIE, cookie)];
         return Ok(Some((StatusCode::SEE_OTHER, to_page).into_response()));
     }
-    let known = tokens(headers).iter().any(|given| token.is_of(given));
+    let known = tokens(headers).iter().any(|given| hash_of(given) == hash);
     if known {
         Ok(None)
     } else {

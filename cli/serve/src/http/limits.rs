@@ -86,8 +86,9 @@ fn refuse<T>(message: String) -> Result<T> {
     Err(Error::new(ErrorKind::InvalidArgument, message))
 }
 
-fn at_most(count: usize, most: usize, why: impl FnOnce() -> String) -> Result<()> {
-    if count > most { refuse(why()) } else { Ok(()) }
+/// Refuses more than `most` of what a request has; `advice` is the end of the message.
+fn at_most(what: &str, count: usize, most: usize, advice: &str) -> Result<()> {
+    if count > most { refuse(format!("too many {what}: expected at most {most}{advice}")) } else { Ok(()) }
 }
 
 impl Limits {
@@ -152,8 +153,7 @@ impl Limits {
 
     /// Refuses more classes than the limit.
     pub(crate) fn check_classes(&self, count: usize) -> Result<()> {
-        let most = self.classes;
-        at_most(count, most, || format!("too many classes: expected at most {most}; ask in several requests"))
+        at_most("classes", count, self.classes, "; ask in several requests")
     }
 
     /// Refuses names that are too long.
@@ -166,38 +166,38 @@ impl Limits {
 
     /// Refuses more exemplars than the limit.
     pub(crate) fn check_exemplars(&self, count: usize) -> Result<()> {
-        let most = self.exemplars;
-        at_most(count, most, || format!("too many exemplars: expected at most {most}"))
+        at_most("exemplars", count, self.exemplars, "")
     }
 
     /// Refuses more objects than the limit.
     pub(crate) fn check_objects(&self, count: usize) -> Result<()> {
-        let most = self.objects;
-        at_most(count, most, || format!("too many objects: expected at most {most}; ask in several requests"))
+        at_most("objects", count, self.objects, "; ask in several requests")
     }
 
     /// Refuses more clicks than the limit.
     pub(crate) fn check_points(&self, count: usize) -> Result<()> {
-        let most = self.points;
-        at_most(count, most, || format!("too many points: expected at most {most} for all objects"))
+        at_most("points", count, self.points, " for all objects")
     }
 
     /// Refuses a form with more fields than it can need.
     pub(crate) fn check_fields(&self, count: usize) -> Result<()> {
-        let why = "the form has too many fields: expected each once; classes can be one field";
-        at_most(count, self.classes + self.exemplars + MORE_FIELDS, || why.into())
+        if count <= self.classes + self.exemplars + MORE_FIELDS {
+            return Ok(());
+        }
+        refuse("the form has too many fields: expected each once; classes can be one field".into())
     }
 
     /// Refuses a labelling configuration with more tags than a project has.
     pub(crate) fn check_tags(&self, count: usize) -> Result<()> {
-        let why = || format!("too many tags with images or labels: expected at most {MOST_TAGS}");
-        at_most(count, MOST_TAGS, why)
+        at_most("tags with images or labels", count, MOST_TAGS, "")
     }
 
     /// Refuses a correction with more new boxes than an answer has.
     pub(crate) fn check_new_boxes(&self, count: usize) -> Result<()> {
-        let most = self.detections;
-        at_most(count, most, || format!("{count} new boxes: expected at most {most}"))
+        if count <= self.detections {
+            return Ok(());
+        }
+        refuse(format!("{count} new boxes: expected at most {}", self.detections))
     }
 
     /// The most detections of an answer, where the client or the detector's options say `wanted`.

@@ -10,6 +10,9 @@ use serde_json::json;
 /// Characters of a message.
 const MOST_CHARACTERS: usize = 500;
 
+/// What a handler returns.
+pub(crate) type Answer = Result<Response, Problem>;
+
 /// Why a request is not answered.
 #[derive(Debug)]
 pub(crate) struct Problem {

@@ -1,6 +1,7 @@
 //! The labelling configuration of a project: which labels there are, and what they become.
 
 use std::collections::HashSet;
+use std::fmt::Display;
 
 use quick_xml::Reader;
 use quick_xml::events::{BytesStart, Event};
@@ -18,15 +19,11 @@ pub(super) enum Shape {
 
 impl Shape {
     fn of_tag(tag: &str) -> Option<Self> {
-        match tag.to_ascii_lowercase().as_str() {
-            "rectanglelabels" => Some(Self::Rectangle),
-            "polygonlabels" => Some(Self::Polygon),
-            "brushlabels" => Some(Self::Brush),
-            _ => None,
-        }
+        let all = [Self::Rectangle, Self::Polygon, Self::Brush];
+        all.into_iter().find(|shape| tag.eq_ignore_ascii_case(shape.kind()))
     }
 
-    /// The type of its results.
+    /// The type of its results, which is the name of its tag in lower case.
     pub fn kind(self) -> &'static str {
         match self {
             Self::Rectangle => "rectanglelabels",
@@ -52,10 +49,8 @@ impl Control {
         let has = |phrases: &[String]| phrases.iter().any(|known| known.eq_ignore_ascii_case(phrase));
         self.labels.iter().find(|(_, phrases)| has(phrases)).map(|(label, _)| label.as_str())
     }
-}
 
-impl Control {
-    /// Whether it has a label; any if there is none.
+    /// True if it has the label, and if there is none.
     pub fn has_label(&self, label: &str) -> bool {
         label.is_empty() || self.labels.iter().any(|(known, _)| known == label)
     }
@@ -83,12 +78,6 @@ impl VideoControl {
     }
 }
 
-/// What the detector is asked.
-pub(super) struct Asks {
-    pub phrases: Vec<String>,
-    pub masks: bool,
-}
-
 /// The part of a labelling configuration that matters here.
 #[derive(Debug)]
 pub(super) struct LabelConfig {
@@ -106,13 +95,12 @@ impl LabelConfig {
     /// # Errors
     /// 400 if it is wrong, or beyond the limits: each tag and each list of labels is counted before it is kept.
     pub fn parse(xml: &str, limits: &Limits) -> Result<Self, Problem> {
-        let wrong = |error: String| Problem::bad(format!("labelling configuration: {error}"));
         let mut reader = Reader::from_str(xml);
         let mut config = Self { controls: Vec::new(), video: None, images: Vec::new(), videos: Vec::new() };
         // The labels of videos, by the names of their tags.
         let (mut rectangles, mut labels_of_videos) = (Vec::new(), Vec::new());
         loop {
-            let event = reader.read_event().map_err(|error| wrong(error.to_string()))?;
+            let event = reader.read_event().map_err(wrong)?;
             let (tag, is_open) = match &event {
                 Event::Start(tag) => (tag, true),
                 Event::Empty(tag) => (tag, false),
@@ -161,20 +149,19 @@ impl LabelConfig {
         if config.controls.is_empty() && config.video.is_none() {
             return Err(wrong(
                 "expected RectangleLabels, PolygonLabels or BrushLabels with labels, for an Image; or VideoRectangle and Labels, \
-                 for a Video"
-                    .into(),
+                 for a Video",
             ));
         }
         Ok(config)
     }
 
-    /// The phrases of all labels, each once.
-    pub fn asks(&self) -> Asks {
+    /// The phrases of all labels, each once, and true if masks are needed as well.
+    pub fn asks(&self) -> (Vec<String>, bool) {
         let all = self.controls.iter().flat_map(|control| &control.labels).flat_map(|(_, phrases)| phrases);
         let mut known = HashSet::new();
         let phrases = all.filter(|phrase| known.insert(phrase.to_ascii_lowercase())).cloned().collect();
         let masks = self.controls.iter().any(|control| control.shape != Shape::Rectangle);
-        Asks { phrases, masks }
+        (phrases, masks)
     }
 
     /// The address of the video in the data of a task; `None` without a tag for videos.
@@ -197,16 +184,19 @@ impl LabelConfig {
     }
 }
 
+fn wrong(error: impl Display) -> Problem {
+    Problem::bad(format!("labelling configuration: {error}"))
+}
+
 /// The labels up to the end of the tag.
 fn read_labels(
     reader: &mut Reader<&[u8]>,
     parent: &str,
     limits: &Limits,
 ) -> Result<Vec<(String, Vec<String>)>, Problem> {
-    let wrong = |error: String| Problem::bad(format!("labelling configuration: {error}"));
     let (mut labels, mut count) = (Vec::new(), 0);
     loop {
-        match reader.read_event().map_err(|error| wrong(error.to_string()))? {
+        match reader.read_event().map_err(wrong)? {
             Event::Start(tag) | Event::Empty(tag)
                 if tag.local_name().as_ref().eq_ignore_ascii_case(b"label") =>
             {
@@ -232,12 +222,11 @@ fn read_labels(
 }
 
 fn attribute(tag: &BytesStart<'_>, name: &str) -> Result<Option<String>, Problem> {
-    let wrong = |error: String| Problem::bad(format!("labelling configuration: {error}"));
     for attribute in tag.attributes() {
-        let attribute = attribute.map_err(|error| wrong(error.to_string()))?;
+        let attribute = attribute.map_err(wrong)?;
         if attribute.key.local_name().as_ref().eq_ignore_ascii_case(name.as_bytes()) {
             let text = String::from_utf8_lossy(&attribute.value).into_owned();
-            let text = quick_xml::escape::unescape(&text).map_err(|error| wrong(error.to_string()))?;
+            let text = quick_xml::escape::unescape(&text).map_err(wrong)?;
             return Ok(Some(text.into_owned()));
         }
     }
@@ -261,9 +250,9 @@ mod tests {
         </View>"#;
         let limits = Limits::default();
         let config = LabelConfig::parse(xml, &limits).expect("it is a configuration");
-        let asks = config.asks();
-        assert_eq!(asks.phrases, ["Dog", "red apple", "banana", "Cat & dog"]);
-        assert!(asks.masks);
+        let (phrases, masks) = config.asks();
+        assert_eq!(phrases, ["Dog", "red apple", "banana", "Cat & dog"]);
+        assert!(masks);
         assert_eq!(config.controls[0].label_of("Red Apple"), Some("Fruit"));
         assert_eq!(config.controls[1].label_of("dog"), None);
         let video = r#"<View><Video name="v" value="$clip"/><VideoRectangle name="box" toName="v"/>

@@ -78,19 +78,15 @@ impl Origin {
             let message = format!("label_studio, {}: {why}", studio.url);
             Error::new(ErrorKind::InvalidArgument, message)
         };
-        let uri: Uri =
-            studio.url.parse().map_err(|_| wrong("expected an address such as http://127.0.0.1:8080"))?;
-        match uri.scheme_str() {
-            Some("http") => {}
-            Some("https") => {
-                return Err(wrong(
-                    "https is not supported; name the address behind the proxy, or a tunnel on this machine",
-                ));
-            }
-            _ => return Err(wrong("expected an address such as http://127.0.0.1:8080")),
+        let no_address = || wrong("expected an address such as http://127.0.0.1:8080");
+        let uri: Uri = studio.url.parse().map_err(|_| no_address())?;
+        if uri.scheme_str() == Some("https") {
+            let why =
+                "https is not supported; name the address behind the proxy, or a tunnel on this machine";
+            return Err(wrong(why));
         }
-        let host = uri.host().filter(|host| !host.is_empty());
-        let host = host.ok_or_else(|| wrong("expected an address such as http://127.0.0.1:8080"))?.to_owned();
+        let host = uri.host().filter(|host| !host.is_empty() && uri.scheme_str() == Some("http"));
+        let host = host.ok_or_else(no_address)?.to_owned();
         Ok(Self {
             url: studio.url.trim_end_matches('/').to_owned(),
             port: uri.port_u16().unwrap_or(80),

@@ -1,8 +1,8 @@
 //! Detections as the regions of a prediction.
 
-use ocelli::{BoundingBox, Cancellation, Detection, Mask, Prompts};
+use ocelli::{Cancellation, Detection, Mask, Prompts};
 use serde::Serialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::labels::{Control, LabelConfig, Shape};
 use crate::engine::EngineAnswer;
@@ -33,7 +33,7 @@ pub(super) struct Region {
 #[derive(Default, Serialize)]
 struct Outline {
     #[serde(flatten)]
-    fields: Map<String, Value>,
+    fields: Value,
     /// As bytes: as values in `fields` they would take thirty times the memory.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     rle: Vec<u8>,
@@ -67,9 +67,8 @@ pub(super) fn drawn_regions(
     let mut regions = Vec::new();
     let (size, mut score) = ((found.width, found.height), 0.0);
     for (number, object) in found.items.into_iter().enumerate() {
-        let Some([x1, y1, x2, y2]) = object.bbox else { continue };
+        let Some(bbox) = object.bbox.map(Into::into) else { continue };
         score = object.predicted_iou as f32;
-        let bbox = BoundingBox::new(x1, y1, x2, y2);
         let detection = Detection { class_id: 0, label: label.into(), score, bbox, mask: Some(object.mask) };
         let with_masks = config.controls.iter().filter(|control| control.shape != Shape::Rectangle);
         let labelled =
@@ -102,7 +101,7 @@ fn add<'c>(
         let kind = control.shape.kind();
         let outlines = outlines(control.shape, detection, (width, height));
         for (part, mut value) in outlines.into_iter().enumerate() {
-            value.fields.insert(kind.to_owned(), json!([label]));
+            value.fields[kind] = json!([label]);
             regions.push(Region {
                 id: format!("{}-{number}-{part}", control.from_name),
                 from_name: control.from_name.clone(),
@@ -122,10 +121,7 @@ fn add<'c>(
 fn outlines(shape: Shape, detection: &Detection, (width, height): (u32, u32)) -> Vec<Outline> {
     let x = |pixels: f32| f64::from(pixels) / f64::from(width) * 100.0;
     let y = |pixels: f32| f64::from(pixels) / f64::from(height) * 100.0;
-    let with = |fields: Value| match fields {
-        Value::Object(fields) => Outline { fields, ..Outline::default() },
-        _ => Outline::default(),
-    };
+    let with = |fields: Value| Outline { fields, ..Outline::default() };
     match (shape, &detection.mask) {
         (Shape::Rectangle, _) => {
             let [x1, y1, x2, y2] = detection.bbox.to_xyxy();

@@ -53,10 +53,6 @@ impl<'d> Deserialize<'d> for Text {
                 Ok(Text(text.to_owned()))
             }
 
-            fn visit_string<E>(self, text: String) -> Result<Text, E> {
-                Ok(Text(text))
-            }
-
             fn visit_u64<E>(self, number: u64) -> Result<Text, E> {
                 Ok(Text(number.to_string()))
             }

@@ -27,7 +27,7 @@ struct Own<'a> {
 
 impl Drop for Own<'_> {
     fn drop(&mut self) {
-        drop(self.app.sessions.end(self.session.id()));
+        drop(self.app.sessions.end(&self.session.id));
     }
 }
 

@@ -1,7 +1,7 @@
 //! What requests ask of a session, in JSON.
 
 use ocelli::masklets::RunDirection;
-use ocelli::{BoundingBox, Mask, ObjectPrompt, Result};
+use ocelli::{Mask, ObjectPrompt, Result};
 use serde::Deserialize;
 
 use crate::http::limits::{Limits, or_default};
@@ -111,8 +111,8 @@ impl AskedPrompt {
     }
 }
 
-fn shown(points: Vec<([f32; 2], bool)>, [x1, y1, x2, y2]: [f32; 4]) -> ObjectQuestion {
-    let prompt = ObjectPrompt::new("0").with_box(BoundingBox::new(x1, y1, x2, y2));
+fn shown(points: Vec<([f32; 2], bool)>, edges: [f32; 4]) -> ObjectQuestion {
+    let prompt = ObjectPrompt::new("0").with_box(edges.into());
     let click = |prompt: ObjectPrompt, ([x, y], is_on): ([f32; 2], bool)| prompt.with_point(x, y, is_on);
     ObjectQuestion { objects: vec![points.into_iter().fold(prompt, click)], multimask: false }
 }

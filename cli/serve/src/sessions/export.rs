@@ -1,7 +1,6 @@
 //! The results of a session as a file.
 
 use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -65,7 +64,7 @@ pub(crate) struct Export {
 
 /// The file.
 pub(crate) struct Exported {
-    file: File,
+    pub file: File,
     _folder: TempDir,
 }
 
@@ -117,19 +116,6 @@ impl Export {
             zipped(&folder.path().join(MASKS), &path).map_err(failed)?;
         }
         Ok(Exported { file: File::open(&path).map_err(failed)?, _folder: folder })
-    }
-}
-
-impl Exported {
-    /// The next bytes; none at the end.
-    ///
-    /// # Errors
-    /// Those of reading.
-    pub fn read(&mut self) -> std::io::Result<Vec<u8>> {
-        let mut part = vec![0; 1 << 18];
-        let read = self.file.read(&mut part)?;
-        part.truncate(read);
-        Ok(part)
     }
 }
 

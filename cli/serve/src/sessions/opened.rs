@@ -59,7 +59,7 @@ impl OpenedVideo {
         Ok(opened.map_err(|error| Error::new(error.kind(), named(error)))?)
     }
 
-    /// Opens a video of a folder by the name that [`videos_in`] lists.
+    /// Opens a video of a folder by the name that [`listed`] lists.
     ///
     /// # Errors
     /// 404 if it is not listed; errors of reading it.
@@ -110,11 +110,12 @@ impl VideoFile {
     }
 }
 
-/// The names of the videos in a folder, and of its folders of pictures.
+/// The names of the videos in the server's folder, and of its folders of pictures; none without a folder.
 ///
 /// # Errors
 /// [`ErrorKind::Io`] if it cannot be read.
-pub(crate) fn videos_in(folder: &Path) -> Result<Vec<String>> {
+pub(crate) fn listed(folder: Option<&Path>) -> Result<Vec<String>> {
+    let Some(folder) = folder else { return Ok(Vec::new()) };
     let entries = folder.read_dir().map_err(|error| Error::io("cannot read the folder", folder, error))?;
     let is_video = |path: &Path| {
         if path.is_dir() {
@@ -132,11 +133,6 @@ pub(crate) fn videos_in(folder: &Path) -> Result<Vec<String>> {
         videos.filter_map(|path| name(&path)).filter(|name| !name.starts_with('.')).collect();
     names.sort();
     Ok(names)
-}
-
-/// The videos of the server's folder, if it has one.
-pub(crate) fn listed(folder: Option<&Path>) -> Result<Vec<String>> {
-    folder.map_or(Ok(Vec::new()), videos_in)
 }
 
 /// Whether a file starts as a container that holds its frames itself.
@@ -180,8 +176,8 @@ mod tests {
         {
             std::fs::write(path(name), b"").expect("it is new");
         }
-        assert_eq!(videos_in(folder.path()).expect("it can be read"), ["a.mkv", "b.MP4", "frames"]);
-        assert!(videos_in(&path("none")).is_err());
+        assert_eq!(listed(Some(folder.path())).expect("it can be read"), ["a.mkv", "b.MP4", "frames"]);
+        assert!(listed(Some(&path("none"))).is_err());
         let limits = Limits::default();
         for name in ["../b.MP4", "frames/../b.MP4", "notes.txt", "", ".", "/etc/passwd"] {
             let refused =

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use axum::body::Bytes;
-use ocelli::Mask;
 use ocelli::masklets::TrackedFrame;
 use ocelli::report::rounded;
 use serde::Serialize;
+use serde_json::json;
 
 /// The name of an object that nobody named.
 const UNNAMED: &str = "object";
@@ -23,7 +23,8 @@ pub(crate) struct Results {
     revision: u64,
     /// Counts prompts that started over.
     started: u64,
-    bytes: u64,
+    /// About how much memory the frames take.
+    pub bytes: u64,
 }
 
 struct StoredFrame {
@@ -31,22 +32,6 @@ struct StoredFrame {
     revision: u64,
     frame: TrackedFrame,
     line: Bytes,
-}
-
-/// A frame in JSON.
-#[derive(Serialize)]
-pub(crate) struct FrameRecord<'f> {
-    frame: usize,
-    objects: Vec<ObjectRecord<'f>>,
-}
-
-#[derive(Serialize)]
-struct ObjectRecord<'f> {
-    object: u64,
-    score: f64,
-    #[serde(rename = "box")]
-    bbox: [f64; 4],
-    mask: &'f Mask,
 }
 
 /// What a client needs to know to ask for the frames that changed.
@@ -70,23 +55,18 @@ pub(crate) struct Snapshot {
     pub labels: Arc<[Arc<str>]>,
 }
 
-impl<'f> From<&'f TrackedFrame> for FrameRecord<'f> {
-    fn from(frame: &'f TrackedFrame) -> Self {
-        let objects = frame.objects.iter().map(|object| ObjectRecord {
-            object: object.id,
-            score: rounded(f64::from(object.score), 1e5),
-            bbox: object.bbox.to_xyxy().map(|edge| rounded(f64::from(edge), 1e2)),
-            mask: &object.mask,
-        });
-        Self { frame: frame.frame, objects: objects.collect() }
-    }
-}
-
 /// A frame as a line of JSON.
 fn line(frame: &TrackedFrame) -> Bytes {
-    let mut line = serde_json::to_vec(&FrameRecord::from(frame)).expect("numbers and text have a JSON form");
-    line.push(b'\n');
-    line.into()
+    let objects = frame.objects.iter().map(|object| {
+        json!({
+            "object": object.id,
+            "score": rounded(f64::from(object.score), 1e5),
+            "box": object.bbox.to_xyxy().map(|edge| rounded(f64::from(edge), 1e2)),
+            "mask": object.mask,
+        })
+    });
+    let record = json!({"frame": frame.frame, "objects": objects.collect::<Vec<_>>()});
+    format!("{record}\n").into()
 }
 
 impl Results {
@@ -151,11 +131,6 @@ impl Results {
         self.frames = left;
     }
 
-    /// About how much memory the frames take.
-    pub fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
     /// The lines of the frames that changed after a revision, by number.
     pub fn since(&self, revision: u64) -> Vec<u8> {
         let changed = self.frames.values().filter(|kept| kept.revision > revision);
@@ -208,8 +183,8 @@ impl StoredFrame {
 
 #[cfg(test)]
 mod tests {
-    use ocelli::BoundingBox;
     use ocelli::masklets::TrackedObject;
+    use ocelli::{BoundingBox, Mask};
 
     use super::*;
 
@@ -274,13 +249,13 @@ mod tests {
                 let all: BTreeMap<u64, Vec<u64>> = numbers(&results.since(0)).into_iter().collect();
                 assert_eq!(known, all);
                 let bytes: u64 = results.frames.values().map(StoredFrame::bytes).sum();
-                assert_eq!(results.bytes(), bytes);
+                assert_eq!(results.bytes, bytes);
             }
         }
         results.forget_before(5);
         assert!(numbers(&results.since(0)).iter().all(|(frame, _)| *frame >= 5));
         results.start_over(None);
-        assert_eq!(results.bytes(), 0);
+        assert_eq!(results.bytes, 0);
     }
 
     #[test]

@@ -1,15 +1,17 @@
 //! `/v1/sessions`.
 
 use std::convert::Infallible;
+use std::io::Read;
 use std::sync::Arc;
 
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{Path, Request, State};
-use axum::http::{HeaderValue, StatusCode, Uri, header};
+use axum::http::{StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
 use http_body_util::channel::{Channel, Sender};
+use image::ImageFormat;
 use serde_json::json;
 use tokio::sync::{mpsc, oneshot};
 
@@ -19,16 +21,13 @@ use super::opened::{self, OpenedVideo};
 use super::worker::Worker;
 use super::{Session, caught};
 use crate::app::App;
-use crate::encode;
 use crate::engine::decode;
 use crate::extract::{Arrived, Of, Slot};
 use crate::http::body::{FORM, Fields, body, fields, kind_of, off_the_workers, parameter, read};
 use crate::http::connections::Ends;
 use crate::http::limits::Limits;
-use crate::http::problem::{Problem, json_response};
+use crate::http::problem::{Answer, Problem, json_response};
 use crate::segment::check_tracker;
-
-type Answer = Result<Response, Problem>;
 
 /// The quality of pictures of frames, 1 to 100.
 const PICTURE_QUALITY: u8 = 85;
@@ -59,8 +58,8 @@ pub(crate) async fn videos(State(app): State<Arc<App>>, _slot: Slot) -> Answer {
 async fn open(State(app): State<Arc<App>>, Ends { client, .. }: Ends, request: Request) -> Answer {
     check_tracker(&app, "sessions")?;
     let place = app.bodies.take(client)?;
-    let (asked, pictures, upload): (AskedSession, _, _) = if kind_of(&request) == FORM {
-        let (mut asked, mut pictures, mut upload) = (AskedSession::default(), Vec::new(), None);
+    let (mut asked, mut pictures, mut upload) = (AskedSession::default(), Vec::new(), None);
+    if kind_of(&request) == FORM {
         for (name, value) in fields(request, Fields("video window", "image"), &app.config.limits).await? {
             match name.as_str() {
                 "image" => pictures.push(value),
@@ -68,10 +67,9 @@ async fn open(State(app): State<Arc<App>>, Ends { client, .. }: Ends, request: R
                 _ => asked.window = Some(read(&value)?),
             }
         }
-        (asked, pictures, upload)
     } else {
-        (read(&body(request).await?)?, Vec::new(), None)
-    };
+        asked = read(&body(request).await?)?;
+    }
     if (upload.is_some() || asked.video.is_some()) && (asked.window.is_some() || !pictures.is_empty()) {
         return Err(Problem::bad("a video has all frames: expected no images and no window beside it"));
     }
@@ -198,7 +196,7 @@ async fn rename(
 async fn picture(Of(session): Of, Path((_, frame)): Path<(String, String)>, _slot: Slot) -> Answer {
     let frame = frame.parse().map_err(|_| Problem::missing("frames have numbers"))?;
     let picture = session.picture(frame).await?;
-    let jpeg = off_the_workers(move |_| Ok(encode::jpeg(&picture, PICTURE_QUALITY)?));
+    let jpeg = off_the_workers(move |_| Ok(picture.view().encoded(ImageFormat::Jpeg, PICTURE_QUALITY)?));
     let headers = [(header::CONTENT_TYPE, "image/jpeg"), (header::CACHE_CONTROL, "private, max-age=600")];
     Ok((headers, jpeg.await?).into_response())
 }
@@ -271,9 +269,10 @@ fn send(
     })?;
     let failed = |error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, format!("cannot read it: {error}"));
     loop {
-        let part = exported.read().map_err(failed)?;
-        if part.is_empty() {
-            return Ok(());
+        let mut part = vec![0; 1 << 18];
+        match exported.file.read(&mut part).map_err(failed)? {
+            0 => return Ok(()),
+            read => part.truncate(read),
         }
         runtime.block_on(sender.send_data(part.into())).map_err(gone)?;
     }
@@ -315,6 +314,5 @@ async fn propagate(State(app): State<Arc<App>>, Of(session): Of, body: Arrived<A
             }
         }
     });
-    let kind = [(header::CONTENT_TYPE, HeaderValue::from_static("application/x-ndjson"))];
-    Ok((kind, Body::new(streamed)).into_response())
+    Ok(([(header::CONTENT_TYPE, "application/x-ndjson")], Body::new(streamed)).into_response())
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::body::Bytes;
 use axum::http::StatusCode;
 use ocelli::masklets::{Click, RunDirection, SessionSource, TrackedFrame, VideoSession, VideoSessionOptions};
-use ocelli::{BoundingBox, Error, ErrorKind, Image, Prompt, Result};
+use ocelli::{Error, ErrorKind, Image, Prompt, Result};
 use tokio::sync::mpsc::Sender;
 
 use super::asked::{AskedRun, Shows};
@@ -22,7 +22,7 @@ pub(crate) struct Worker {
     load: Load,
     window: Option<usize>,
     limits: Limits,
-    seen: Arc<SharedState>,
+    pub seen: Arc<SharedState>,
     /// Frames that came before the model was loaded.
     waiting: Vec<Image>,
     /// A video, before the model was loaded.
@@ -56,10 +56,6 @@ impl Worker {
             object_bytes: 0,
             passed: BTreeSet::new(),
         }
-    }
-
-    pub fn seen(&self) -> &Arc<SharedState> {
-        &self.seen
     }
 
     /// Appends a frame.
@@ -144,17 +140,13 @@ impl Worker {
         let (width, height) = session.size();
         let before = session.objects();
         let mut shown = None;
-        let text = match &shows {
-            Shows::Text(text, _) => Some(text.clone()),
-            _ => None,
-        };
+        let text = if let Shows::Text(text, _) = &shows { Some(text.clone()) } else { None };
         let found = match shows {
             Shows::Text(text, None) => session.add_text(frame, text),
-            Shows::Text(text, Some([x1, y1, x2, y2])) => {
-                let example = BoundingBox::new(x1, y1, x2, y2);
-                session.add_exemplars(frame, Prompt::new(text).with_exemplar(example, true))
+            Shows::Text(text, Some(example)) => {
+                session.add_exemplars(frame, Prompt::new(text).with_exemplar(example.into(), true))
             }
-            Shows::Box([x1, y1, x2, y2]) => session.add_box(frame, BoundingBox::new(x1, y1, x2, y2)),
+            Shows::Box(edges) => session.add_box(frame, edges.into()),
             Shows::Object(..) => return Err(Problem::bad("expected the mask of the object")),
             Shows::Points(object, points) => {
                 let object = *shown.insert(object.unwrap_or_else(|| session.next_object()));
@@ -229,12 +221,7 @@ impl Worker {
     /// Sends the frames of the run as lines, until its end, an error, the end of the session, or until nobody takes them.
     pub fn run(&mut self, lines: &Sender<Bytes>) {
         loop {
-            let next = if self.seen.has_ended() {
-                Err(Problem::missing("the session was ended"))
-            } else {
-                self.next_frame()
-            };
-            let (line, is_last) = match next {
+            let (line, is_last) = match self.next_frame() {
                 Ok(None) => return,
                 Ok(Some(line)) => (line, false),
                 Err(problem) => (format!("{}\n", serde_json::json!({"error": problem.message})).into(), true),
@@ -252,17 +239,15 @@ impl Worker {
     /// Those of the session; 404 if it was ended.
     pub fn run_to_end(&mut self, run: &AskedRun) -> Result<(), Problem> {
         self.begin(run)?;
-        loop {
-            if self.seen.has_ended() {
-                return Err(Problem::missing("the session was ended"));
-            }
-            if self.next_frame()?.is_none() {
-                return Ok(());
-            }
-        }
+        while self.next_frame()?.is_some() {}
+        Ok(())
     }
 
+    /// The next frame of the run as a line; none at its end.
     fn next_frame(&mut self) -> Result<Option<Bytes>, Problem> {
+        if self.seen.has_ended() {
+            return Err(Problem::missing("the session was ended"));
+        }
         self.check_room(0)?;
         let Some(found) = self.session()?.next_frame().transpose()? else { return Ok(None) };
         Ok(Some(self.keep(found)))
@@ -301,7 +286,7 @@ impl Worker {
         let most = if self.has_video { KEPT_PICTURES } else { usize::MAX };
         self.frames().len().min(most) as u64 * picture_bytes(self.size())
             + objects * self.passed.len() as u64 * self.object_bytes
-            + self.seen.results().bytes()
+            + self.seen.results().bytes
     }
 
     fn frames(&self) -> std::ops::Range<usize> {

@@ -1,9 +1,9 @@
 //! `--point`, `--box-prompt` and `--mask-prompt`: the masks of objects that are shown, not named.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Instant;
 
-use ocelli::{Detections, Detector, Error, Image, ObjectMask, ObjectPrompt, Result, StageTimes};
+use ocelli::{Detections, Detector, Image, ObjectMask, ObjectPrompt, Result, StageTimes};
 
 use super::DetectArgs;
 use crate::{LogArgs, status};
@@ -19,12 +19,8 @@ pub fn check(args: &DetectArgs, objects: &[ObjectPrompt], files: &[PathBuf]) -> 
     args.detector.model.check_tracker("clicks")?;
     let image = Image::open(file)?;
     let size = (image.width(), image.height());
-    let fits = |object: &ObjectPrompt| object.check(size).map_err(|error| about(file, &error));
+    let fits = |object: &ObjectPrompt| object.check(size).map_err(|error| error.at(file));
     Ok(objects.iter().try_for_each(fits)?)
-}
-
-fn about(file: &Path, error: &Error) -> Error {
-    Error::new(error.kind(), format!("{}: {error}", file.display()))
 }
 
 /// The masks of the objects as detections: the class is the number of the object, the score the predicted IoU.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use ocelli::atomic_file::write_atomically;
 use ocelli::geo::GeoReference;
-use ocelli::{Detection, Error, ErrorKind, Result};
+use ocelli::{Detection, Result};
 use serde_json::Value;
 
 use super::POLYGON_TOLERANCE;
@@ -35,14 +35,13 @@ impl GeoJson {
         let first = places.first().map(GeoReference::epsg);
         let other = places.iter().zip(rasters).find(|(place, _)| Some(place.epsg()) != first);
         if let (Some((place, raster)), Some(first)) = (other, first) {
-            let message = format!(
+            refuse!(
                 "--geojson, {}: its coordinate system is EPSG:{}, that of {} is EPSG:{first}; a file has one, so detect in \
                  them one by one",
                 raster.display(),
                 place.epsg(),
                 rasters[0].display()
             );
-            return Err(Error::new(ErrorKind::InvalidArgument, message).into());
         }
         Ok(Self { path: path.to_owned(), places, features: Vec::new() })
     }

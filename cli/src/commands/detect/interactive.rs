@@ -1,6 +1,6 @@
 //! `--interactive`: one image, and phrases from a prompt line.
 
-use std::io::{BufRead, IsTerminal, Lines, StdinLock};
+use std::io::IsTerminal;
 use std::path::PathBuf;
 
 use ocelli::draw::Annotator;
@@ -35,11 +35,20 @@ pub fn run(args: &DetectArgs, files: &[PathBuf], log: &LogArgs) -> anyhow::Resul
     if let Some(outputs) = &outputs {
         outputs.create_folder()?;
     }
-    let mut lines = Input::open()?;
-    if lines.is_typed() {
+    // Lines of a pipe are read as they are.
+    let config = Config::builder().auto_add_history(true).build();
+    let mut editor = Editor::<(), MemHistory>::with_history(config, MemHistory::new())?;
+    let is_typed = std::io::stdin().is_terminal();
+    if is_typed {
         status(log, WHAT_TO_TYPE);
     }
-    while let Some(line) = lines.next()? {
+    loop {
+        let line = match editor.readline(if is_typed { "find> " } else { "" }) {
+            Ok(line) => line,
+            Err(ReadlineError::Eof | ReadlineError::Interrupted) => break,
+            Err(ReadlineError::Io(error)) => return Err(error.into()),
+            Err(error) => return Err(error.into()),
+        };
         let phrases: Vec<&str> = line.split(',').map(str::trim).filter(|phrase| !phrase.is_empty()).collect();
         if phrases.is_empty() || matches!(phrases[..], ["exit" | "quit"]) {
             break;
@@ -73,35 +82,4 @@ fn draw(outputs: &Outputs, image: &Image, found: &Detections) -> anyhow::Result<
     let mut annotated = image.clone().into_rgb_image();
     Annotator::new().annotate(&mut annotated, &found.items)?;
     Ok(outputs.write(0, &annotated.into())?.to_owned())
-}
-
-/// Lines that are typed, with a history, or those of a pipe.
-enum Input {
-    Typed(Box<Editor<(), MemHistory>>),
-    Piped(Lines<StdinLock<'static>>),
-}
-
-impl Input {
-    fn open() -> anyhow::Result<Self> {
-        if !std::io::stdin().is_terminal() {
-            return Ok(Self::Piped(std::io::stdin().lock().lines()));
-        }
-        let config = Config::builder().auto_add_history(true).build();
-        Ok(Self::Typed(Box::new(Editor::with_history(config, MemHistory::new())?)))
-    }
-
-    fn is_typed(&self) -> bool {
-        matches!(self, Self::Typed(_))
-    }
-
-    fn next(&mut self) -> anyhow::Result<Option<String>> {
-        match self {
-            Self::Piped(lines) => Ok(lines.next().transpose()?),
-            Self::Typed(editor) => match editor.readline("find> ") {
-                Ok(line) => Ok(Some(line)),
-                Err(ReadlineError::Eof | ReadlineError::Interrupted) => Ok(None),
-                Err(error) => Err(error.into()),
-            },
-        }
-    }
 }

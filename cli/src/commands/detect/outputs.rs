@@ -62,12 +62,8 @@ impl Outputs {
     /// # Errors
     /// [`ErrorKind::Io`] if it cannot be created.
     pub fn create_folder(&self) -> Result<()> {
-        match &self.folder {
-            Some(folder) => {
-                std::fs::create_dir_all(folder).map_err(|e| Error::io("cannot create the folder", folder, e))
-            }
-            None => Ok(()),
-        }
+        let Some(folder) = &self.folder else { return Ok(()) };
+        std::fs::create_dir_all(folder).map_err(|e| Error::io("cannot create the folder", folder, e))
     }
 
     /// Writes the annotated copy of image `number` and returns its path.

@@ -3,10 +3,10 @@
 use std::io::{self, Write};
 use std::path::Path;
 
-use ocelli::engines::library::{Candidate, Finding};
+use ocelli::engines::library::Candidate;
 use ocelli::engines::tensorrt::{self, Product};
 
-use super::write_places;
+use super::{described, write_places};
 
 /// Writes what `--trt` and `ocelli build-engine` need and which parts are installed.
 pub fn write(out: &mut dyn Write, library: Option<&Path>) -> io::Result<()> {
@@ -18,12 +18,7 @@ pub fn write(out: &mut dyn Write, library: Option<&Path>) -> io::Result<()> {
         let what = match product.part() {
             None => "not found; `make tensorrt` in the source tree builds it".to_owned(),
             Some(Candidate { place, path, finding }) => {
-                let what = match finding {
-                    Finding::Usable { version } => format!("version {version}"),
-                    Finding::Unusable { reason } => format!("cannot be used: {reason}"),
-                    other => format!("{other:?}"),
-                };
-                format!("{} ({place}), {what}", path.display())
+                format!("{} ({place}), {}", path.display(), described(&finding))
             }
         };
         writeln!(out, "  Ocelli's part for {product}: {what}")?;

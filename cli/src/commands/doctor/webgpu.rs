@@ -33,13 +33,8 @@ pub(super) fn write_library(out: &mut dyn Write, path: Option<&Path>) -> std::io
         let is_software = adapter.kind == AdapterKind::Software;
         let software =
             if is_software { format!(", used only with {ALLOW_SOFTWARE}=1") } else { String::new() };
-        writeln!(
-            out,
-            "  {:<15} {} ({}{software})",
-            format!("adapter {ordinal}"),
-            adapter.name,
-            adapter.kind
-        )?;
+        let label = format!("adapter {ordinal}");
+        writeln!(out, "  {label:<15} {} ({}{software})", adapter.name, adapter.kind)?;
         let identity = adapter.identity();
         let of_this = verdicts.iter().filter(|verdict| Some(&verdict.adapter) == identity.as_ref());
         let mut lines: Vec<String> = of_this.map(verdict_line).collect();

@@ -16,11 +16,11 @@ use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
 use super::EvalArgs;
-use crate::config::{check_value, option};
+use crate::config::{check_value, from_yaml, option};
 use crate::given::given_arguments;
-use crate::output::{diagnostic, is_stdout, one_line, present, write_json};
+use crate::output::{check_outputs, diagnostic, is_stdout, one_line, present, write_json};
 use crate::program::Ocelli;
-use crate::{LogArgs, check_output_file, host, interrupted, status, usage};
+use crate::{LogArgs, host, interrupted, status, usage};
 
 /// Options of the whole run, which a configuration cannot have.
 const OF_THE_RUN: [&str; 12] = [
@@ -54,9 +54,7 @@ struct Configuration {
 /// Evaluates every configuration of the file and prints a table. Those that the report of `--json` has are not evaluated again.
 pub fn run(args: &EvalArgs, path: &Path, log: &LogArgs) -> anyhow::Result<()> {
     let file = args.json.as_deref().filter(|path| !is_stdout(path));
-    if let Some(file) = file {
-        check_output_file("--json", file)?;
-    }
+    check_outputs([("--json", file)])?;
     let all = read(path)?;
     let known = match file {
         Some(file) if file.exists() => ConfigurationsReport::open(file)?,
@@ -100,11 +98,8 @@ pub fn run(args: &EvalArgs, path: &Path, log: &LogArgs) -> anyhow::Result<()> {
 fn read(path: &Path) -> anyhow::Result<Vec<Configuration>> {
     let refuse = |why: String| usage(format!("--configs, {}: {why}", path.display()));
     let text = read_text(path, "the configurations")?;
-    let listed: Map<String, Value> = serde_saphyr::from_str(&text).map_err(|error| {
-        let said = error.to_string();
-        let said = said.lines().next().unwrap_or_default();
-        refuse(format!("expected YAML with the options of eval below each name, such as `whole: {{model: sam3/}}`: {said}"))
-    })?;
+    let expected = "expected YAML with the options of eval below each name, such as `whole: {model: sam3/}`";
+    let listed: Map<String, Value> = from_yaml(&text, expected).map_err(refuse)?;
     if listed.is_empty() {
         return Err(refuse(
             "no configuration; expected a name with options of eval, such as `whole: {model: sam3/}`".into(),

@@ -76,12 +76,13 @@ impl Task {
 }
 
 /// A model, or detections from a file.
+#[derive(Default)]
 pub struct Contender {
-    name: String,
+    pub name: String,
     detector: Option<Detector>,
     prompts: Option<Prompts>,
     warm: bool,
-    predictions: Predictions,
+    pub predictions: Predictions,
     masks: ExemplarMasks,
     times: Vec<StageTimes>,
 }
@@ -120,7 +121,7 @@ impl Contender {
     fn predicted(path: &Path, truth: &Truth, task: &Task) -> anyhow::Result<Self> {
         let predictions = Predictions::open(path, truth)?;
         let predictions = if task.all { predictions } else { predictions.of_categories(&task.category_ids) };
-        Ok(Self::new(path.display().to_string(), None, None, predictions))
+        Ok(Self { name: path.display().to_string(), predictions, ..Self::default() })
     }
 
     fn model(
@@ -150,17 +151,7 @@ impl Contender {
             None => {}
         }
         drop(loading);
-        Ok(Self::new(name, Some(detector), prompts, Predictions::default()))
-    }
-
-    fn new(
-        name: String,
-        detector: Option<Detector>,
-        prompts: Option<Prompts>,
-        predictions: Predictions,
-    ) -> Self {
-        let (masks, times) = (ExemplarMasks::default(), Vec::new());
-        Self { name, detector, prompts, warm: false, predictions, masks, times }
+        Ok(Self { name, detector: Some(detector), prompts, ..Self::default() })
     }
 
     /// The model and its engine, as far as results depend on them.
@@ -171,10 +162,6 @@ impl Contender {
         Some(format!("{} {hash}", detector.engine()))
     }
 
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
     /// The engine of a model.
     pub fn engine(&self) -> Option<&str> {
         self.detector.as_ref().map(Detector::engine)
@@ -182,10 +169,6 @@ impl Contender {
 
     pub fn is_model(&self) -> bool {
         self.detector.is_some()
-    }
-
-    pub fn predictions(&self) -> &Predictions {
-        &self.predictions
     }
 
     /// Detects in an image.

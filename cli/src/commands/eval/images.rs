@@ -9,7 +9,7 @@ use ocelli_verify::scenes::{SceneGenerator, SceneOptions, vocabulary};
 
 use super::EvalArgs;
 use crate::output::{diagnostic, one_line};
-use crate::{LogArgs, Progress, interrupted};
+use crate::{LogArgs, Progress, interrupted, usage};
 
 /// Every run draws the same scenes.
 const SEED: u64 = 1;
@@ -54,12 +54,12 @@ impl Images {
                     Some(_) if !needed && args.coco.is_some() => Origin::None,
                     Some(folder) if folder.is_dir() => Origin::Folder(folder),
                     Some(folder) => {
-                        let message = format!("no images, {}: no such folder", folder.display());
-                        return Err(Error::new(ErrorKind::InvalidArgument, message).into());
+                        refuse!("no images, {}: no such folder", folder.display());
                     }
                     None if needed => {
-                        let message = "no images: name their folder with --images, or a results file with --predictions";
-                        return Err(Error::new(ErrorKind::InvalidArgument, message).into());
+                        refuse!(
+                            "no images: name their folder with --images, or a results file with --predictions"
+                        );
                     }
                     None => Origin::None,
                 };
@@ -96,7 +96,7 @@ impl Images {
         let message =
             format!("{}: {count} of {all} images do not exist: {some}{more}{advice}", folder.display());
         if there.is_empty() {
-            return Err(Error::new(ErrorKind::InvalidArgument, message).into());
+            return Err(usage(message));
         }
         diagnostic(&format!("error: {}", one_line(&message)));
         (self.ids, self.failed) = (there, names);

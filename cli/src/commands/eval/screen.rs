@@ -1,11 +1,12 @@
 //! `ocelli eval --calibrate-screen`.
 
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::time::Instant;
 
 use ocelli::builtin::vocabulary;
 use ocelli::{
-    Error, ErrorKind, Image, ModelSource, Prompts, Result, StageTimes,
+    Image, ModelSource, Prompts, Result, StageTimes,
     options::DetectorOptions,
     stages::{
         EmbeddedPrompts, ImageEncoder, ImageFeatures, PromptDecoder, ScreenCalibration, Screening, Stages,
@@ -16,7 +17,7 @@ use ocelli_verify::scenes::{SceneGenerator, SceneOptions};
 
 use super::EvalArgs;
 use crate::args::expand_images;
-use crate::{LogArgs, Progress, detector, interrupted, load, print, status, usage};
+use crate::{LogArgs, Progress, detector, interrupted, load, print, status};
 
 /// The scenes are none of those on which `--scenes` evaluates.
 const SEED: u64 = 77;
@@ -24,50 +25,29 @@ const SEED: u64 = 77;
 /// The share of the detections that is kept by default.
 pub const KEEP: f64 = 0.995;
 
-/// The images of the calibration.
-enum Images {
-    Files(Vec<PathBuf>),
-    Scenes(SceneGenerator, u32),
-}
+/// An image of the calibration: its name, and what reads or draws it.
+type NamedImage = (String, Box<dyn Fn() -> Result<Image>>);
 
-impl Images {
-    fn open(args: &EvalArgs, folder: Option<&Path>) -> anyhow::Result<Self> {
-        let most = args.max_images.unwrap_or(usize::MAX);
-        match (folder, args.scenes) {
-            (Some(folder), None) => {
-                let mut files = expand_images(&[folder.to_owned()])?;
-                files.truncate(most);
-                Ok(Self::Files(files))
-            }
-            (None, Some(count)) => {
-                let count = count.min(u32::try_from(most).unwrap_or(u32::MAX));
-                Ok(Self::Scenes(SceneGenerator::new(SEED, SceneOptions::default())?, count))
-            }
-            _ => {
-                Err(usage("--calibrate-screen needs a folder of images, or --scenes for the built-in model"))
-            }
+/// The images of the folder, or the scenes.
+fn images(args: &EvalArgs, folder: Option<&Path>) -> anyhow::Result<Vec<NamedImage>> {
+    let most = args.max_images.unwrap_or(usize::MAX);
+    match (folder, args.scenes) {
+        (Some(folder), None) => {
+            let files = expand_images(&[folder.to_owned()])?.into_iter().take(most);
+            let of_file = |file: PathBuf| -> NamedImage {
+                (file.display().to_string(), Box::new(move || Image::open(&file)))
+            };
+            Ok(files.map(of_file).collect())
         }
-    }
-
-    fn len(&self) -> usize {
-        match self {
-            Self::Files(files) => files.len(),
-            Self::Scenes(_, count) => *count as usize,
+        (None, Some(count)) => {
+            let generator = Rc::new(SceneGenerator::new(SEED, SceneOptions::default())?);
+            let scene = |number: u64| -> NamedImage {
+                let generator = generator.clone();
+                (format!("scene {number}"), Box::new(move || Ok(generator.scene(number).image)))
+            };
+            Ok((0..u64::from(count)).take(most).map(scene).collect())
         }
-    }
-
-    fn name(&self, at: usize) -> String {
-        match self {
-            Self::Files(files) => files[at].display().to_string(),
-            Self::Scenes(..) => format!("scene {at}"),
-        }
-    }
-
-    fn read(&self, at: usize) -> Result<Image> {
-        match self {
-            Self::Files(files) => Image::open(&files[at]),
-            Self::Scenes(generator, _) => Ok(generator.scene(at as u64).image),
-        }
+        _ => refuse!("--calibrate-screen needs a folder of images, or --scenes for the built-in model"),
     }
 }
 
@@ -110,15 +90,15 @@ impl Search {
     /// affects both.
     fn compare(
         &mut self,
-        images: &Images,
+        images: &[NamedImage],
         all: &[usize],
         threshold: f32,
         progress: &Progress,
     ) -> anyhow::Result<[Passed; 2]> {
         let mut passes = [Passed::default(); 2];
-        for at in 0..images.len() {
+        for (at, (_, read)) in images.iter().enumerate() {
             interrupted()?;
-            let Ok(image) = images.read(at) else { continue };
+            let Ok(image) = read() else { continue };
             self.encode(&image)?;
             for turn in [at % 2, (at + 1) % 2] {
                 let start = Instant::now();
@@ -149,7 +129,7 @@ pub fn calibrate(args: &EvalArgs, folder: Option<&Path>, log: &LogArgs) -> anyho
     if !(args.screen_keep > 0.0 && args.screen_keep <= 1.0) {
         refuse!("--screen-keep is {}: expected above 0 and at most 1", args.screen_keep);
     }
-    let images = Images::open(args, folder)?;
+    let images = images(args, folder)?;
     let prompts = Prompts::new(names.iter().map(String::as_str))?;
     let options = DetectorOptions {
         imgsz: args.imgsz,
@@ -169,10 +149,10 @@ pub fn calibrate(args: &EvalArgs, folder: Option<&Path>, log: &LogArgs) -> anyho
     let all: Vec<usize> = (0..names.len()).collect();
     let (mut detected, mut scores, mut failed) = (Vec::new(), Vec::new(), 0);
     let progress = Progress::new(log, 2 * images.len() as u64);
-    for at in 0..images.len() {
+    for (name, read) in &images {
         interrupted()?;
-        progress.message(&images.name(at));
-        match images.read(at) {
+        progress.message(name);
+        match read() {
             Ok(image) => {
                 stages.encode(&image)?;
                 let screened = stages.screen()?;
@@ -188,8 +168,7 @@ pub fn calibrate(args: &EvalArgs, folder: Option<&Path>, log: &LogArgs) -> anyho
     }
     let read = images.len() - failed;
     if read == 0 {
-        let message = "--calibrate-screen: none of the images could be read";
-        return Err(Error::new(ErrorKind::InvalidArgument, message).into());
+        refuse!("--calibrate-screen: none of the images could be read");
     }
     let size = (read, names.len());
     let found = ScreenCalibration::new(detected, &scores, size, args.confidence, args.screen_keep)?;

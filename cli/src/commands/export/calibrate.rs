@@ -6,12 +6,12 @@ use clap::Args;
 use ocelli::export::contract::Precision;
 use ocelli::export::{Calibration, Checkpoint, ExportOptions};
 use ocelli::{
-    Error, ErrorKind, Image,
+    Image,
     calibration::calibrate,
     engine::{EngineFactory, EngineOptions},
 };
 
-use crate::args::coco_classes;
+use crate::args::{coco_classes, folder_of};
 use crate::{LogArgs, Progress, class_names, expand_images, interrupted, status};
 
 /// Heading of these options.
@@ -67,15 +67,12 @@ impl CalibrateArgs {
         };
         let factory = EngineFactory::start(&EngineOptions::default())?;
         status(log, &format!("calibrating on {} images with {}", files.len(), factory.description()));
-        let scratch = match output.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent,
-            _ => Path::new("."),
-        };
+        let scratch = folder_of(output);
         std::fs::create_dir_all(scratch)?;
         let progress = Progress::waiting(log);
         let images = files.iter().enumerate().map(|(at, file)| {
             progress.announce(&format!("calibrating, image {} of {}", at + 1, files.len()));
-            interrupted().map_err(|stop| Error::new(ErrorKind::Cancelled, stop.to_string()))?;
+            interrupted()?;
             Image::open(file)
         });
         let found = calibrate(checkpoint, options, &factory, scratch, images, &classes);

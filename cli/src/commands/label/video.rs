@@ -71,7 +71,7 @@ impl VideoArgs {
             }
             let videos = videos_of(path)?;
             if !videos.is_empty() {
-                found.extend(videos.into_iter().map(|path| InputVideo { path, pictures: Vec::new() }));
+                found.extend(videos.into_iter().map(video_file));
             } else if path.is_dir() {
                 found.push(frames_in(path)?);
             } else if !path.exists() {
@@ -81,7 +81,7 @@ impl VideoArgs {
                     "it is a picture: name it with --images, or the folder of a video's frames with --video";
                 refuse!("--video, {}: {why}", path.display());
             } else {
-                found.push(InputVideo { path: path.clone(), pictures: Vec::new() });
+                found.push(video_file(path.clone()));
             }
         }
         if self.memory && found.len() > 1 {
@@ -92,30 +92,17 @@ impl VideoArgs {
 
     /// Reads the videos once: counts their frames, and writes those that are images.
     pub fn read(&self, found: Vec<InputVideo>, output: &Path) -> Result<Vec<LabelVideo>> {
-        let videos = found.into_iter().map(|found| (found.path.clone(), found.opener()));
-        LabelVideo::read_all(output, videos, self.every.unwrap_or(EVERY), &mut super::stop_if_interrupted)
+        LabelVideo::read_all(output, found, self.every.unwrap_or(EVERY), &mut super::stop_if_interrupted)
     }
 }
 
-/// A video.
-pub struct InputVideo {
-    path: PathBuf,
-    /// Its frames, if it is a folder of pictures.
-    pictures: Vec<PathBuf>,
-}
+/// A video: its path, and what opens it.
+pub type InputVideo = (PathBuf, Box<dyn Fn() -> Result<Box<dyn Source>> + Send + Sync>);
 
-impl InputVideo {
-    fn opener(self) -> Box<dyn Fn() -> Result<Box<dyn Source>> + Send + Sync> {
-        let Self { path, pictures } = self;
-        Box::new(move || {
-            if pictures.is_empty() {
-                videos::open(VideoInput::File(&path), &InputOptions::default())
-            } else {
-                let source = PictureFiles::new(path.display().to_string(), pictures.clone(), FRAME_RATE)?;
-                Ok(Box::new(source))
-            }
-        })
-    }
+/// The video in a file.
+fn video_file(path: PathBuf) -> InputVideo {
+    let file = path.clone();
+    (path, Box::new(move || videos::open(VideoInput::File(&file), &InputOptions::default())))
 }
 
 /// Refuses videos as images: files, and folders that have no others.
@@ -126,23 +113,24 @@ pub fn check_images(inputs: &[PathBuf]) -> anyhow::Result<()> {
         let may_be_others = entries.iter().any(|path| path.is_dir() || has_image_extension(path));
         is_video(input) || entries.iter().any(|path| is_video(path)) && !may_be_others
     };
-    match inputs.iter().find(|input| is_one(input)) {
-        Some(input) => {
-            let input = input.display();
-            Err(usage(format!(
-                "--images, {input}: videos, and no images; label their frames with --video {input}"
-            )))
-        }
-        None => Ok(()),
+    if let Some(input) = inputs.iter().find(|input| is_one(input)) {
+        let input = input.display();
+        refuse!("--images, {input}: videos, and no images; label their frames with --video {input}");
     }
+    Ok(())
 }
 
 /// The video whose frames are in a folder.
 fn frames_in(folder: &Path) -> anyhow::Result<InputVideo> {
     let mut pictures = frame_files(&[folder.to_owned()]).map_err(|e| usage(format!("--video: {e}")))?;
     natural_order(&mut pictures);
-    let pictures = pictures.into_iter().map(|path| std::path::absolute(&path).unwrap_or(path)).collect();
-    Ok(InputVideo { path: folder.to_owned(), pictures })
+    let pictures: Vec<PathBuf> =
+        pictures.into_iter().map(|path| std::path::absolute(&path).unwrap_or(path)).collect();
+    let name = folder.display().to_string();
+    let open = move || -> Result<Box<dyn Source>> {
+        Ok(Box::new(PictureFiles::new(name.as_str(), pictures.clone(), FRAME_RATE)?))
+    };
+    Ok((folder.to_owned(), Box::new(open)))
 }
 
 fn is_inside(path: &Path, folder: &Path) -> bool {

@@ -2,13 +2,12 @@
 
 use ocelli::atomic_file::write_atomically;
 use ocelli::export::Checkpoint;
-use ocelli::{Cancellation, Model, ModelSource, Prompts, engine::EngineFactory, model::ModelRequest};
+use ocelli::{ModelSource, Prompts, engine::EngineFactory};
 use ocelli_verify::prune::{SplitInput, optimise_split};
 
-use super::{Bar, PruneArgs, checkpoint_path, engine_options, scratch};
-use crate::{
-    LogArgs, Progress, cancel_on_interrupt, check_output_file, class_names, interrupted, print, status, usage,
-};
+use super::{Bar, PruneArgs, checkpoint_path, engine_options, resolved};
+use crate::args::folder_of;
+use crate::{LogArgs, check_output_file, class_names, interrupted, print, status};
 
 /// Measured runs of each block.
 const RUNS: usize = 5;
@@ -17,7 +16,7 @@ const RUNS: usize = 5;
 pub fn run(args: &PruneArgs, log: &LogArgs) -> anyhow::Result<()> {
     let runs = args.runs.unwrap_or(RUNS);
     if runs == 0 {
-        return Err(usage("--runs is 0: expected at least 1"));
+        refuse!("--runs is 0: expected at least 1");
     }
     check_output_file("--output", &args.output)?;
     let builtin = tempfile::tempdir()?;
@@ -34,28 +33,14 @@ pub fn run(args: &PruneArgs, log: &LogArgs) -> anyhow::Result<()> {
     }
     let prompts =
         if args.classes.is_empty() { None } else { Some(Prompts::new(class_names(&args.classes, log)?)?) };
-    let model = match &prompts {
-        None => None,
-        Some(_) => {
-            let cancellation = Cancellation::new();
-            cancel_on_interrupt(&cancellation);
-            let waiting = Progress::waiting(log);
-            let request = ModelRequest {
-                source,
-                imgsz: args.imgsz,
-                target: second.target(None),
-                ..ModelRequest::default()
-            };
-            Some(Model::resolve(&request, &|line| waiting.announce(line), &cancellation)?)
-        }
-    };
+    let model = prompts.as_ref().map(|_| resolved(args, source, &second, log)).transpose()?;
     let input = SplitInput {
         checkpoint: &checkpoint,
         imgsz: args.imgsz,
         factories: [&first, &second],
         classes: model.as_ref().zip(prompts.as_ref()),
         runs,
-        scratch: scratch(args),
+        scratch: folder_of(&args.output),
     };
     let mut bar = Bar::new(log);
     let report = optimise_split(input, &mut |step| bar.show(step));

@@ -17,12 +17,8 @@ pub struct Health {
 }
 
 impl Health {
-    /// An event, or what events need, has failed: others may follow.
-    pub fn failed(&mut self, why: &str) {
-        self.report(Some(why));
-    }
-
-    fn report(&mut self, failure: Option<&str>) {
+    /// Takes how an event, or what events need, has ended: after a failure others may follow.
+    pub fn report(&mut self, failure: Option<&str>) {
         if let Some(line) = self.change(failure) {
             tracing::warn!("{line}");
         }

@@ -30,9 +30,9 @@ pub fn start(url: &str) -> anyhow::Result<Delivery> {
     Ok(Delivery::start(format!("--mqtt, {url}"), move |health| {
         let mut broker = Broker::connect(options, topic);
         if let Err(why) = broker.greet() {
-            health.failed(&why);
+            health.report(Some(&why));
         }
-        move |event: &[u8], health: &mut Health| broker.send(event, |why| health.failed(why))
+        move |event: &[u8], health: &mut Health| broker.send(event, |why| health.report(Some(why)))
     }))
 }
 
@@ -82,20 +82,8 @@ enum Signal {
     Failed(String),
 }
 
-/// Why an event was not confirmed.
-enum Failure {
-    Lost(String),
-    TimedOut,
-}
-
-impl std::fmt::Display for Failure {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Lost(why) => why,
-            Self::TimedOut => "the broker did not answer",
-        })
-    }
-}
+/// Why an event was not confirmed in time.
+const NO_ANSWER: &str = "the broker did not answer";
 
 /// A broker, to which a new connection is made when an event finds the last one lost.
 struct Broker {
@@ -115,24 +103,24 @@ impl Broker {
         let Some(link) = &mut self.link else { return Ok(()) };
         let greeted = match link.signals.recv_timeout(EVENT_TIMEOUT) {
             Ok(signal) => link.take(signal),
-            Err(_) => Err(Failure::TimedOut),
+            Err(_) => Err(NO_ANSWER.to_owned()),
         };
-        greeted.map_err(|failure| {
+        if greeted.is_err() {
             self.link = None;
-            failure.to_string()
-        })
+        }
+        greeted
     }
 
     /// Sends an event and waits until the broker has confirmed it. `failed` gets why a connection was lost.
     fn send(&mut self, event: &[u8], mut failed: impl FnMut(&str)) -> Result<(), String> {
         let deadline = Instant::now() + EVENT_TIMEOUT;
-        let (mut error, mut is_again) = (Failure::TimedOut.to_string(), false);
+        let (mut error, mut is_again) = (NO_ANSWER.to_owned(), false);
         loop {
             let link = self.link.get_or_insert_with(|| Link::open(self.options.clone()));
             match link.deliver(&self.topic, event, deadline) {
-                Ok(()) => return Ok(()),
-                Err(Failure::TimedOut) => return Err(error),
-                Err(Failure::Lost(why)) => (self.link, error) = (None, why),
+                Ok(true) => return Ok(()),
+                Ok(false) => return Err(error),
+                Err(why) => (self.link, error) = (None, why),
             }
             // A connection that was lost between two events is no news if the next one works.
             if std::mem::replace(&mut is_again, true) {
@@ -163,7 +151,8 @@ impl Link {
         Self { client, signals, is_connected: false, unconfirmed: 0 }
     }
 
-    fn deliver(&mut self, topic: &str, event: &[u8], deadline: Instant) -> Result<(), Failure> {
+    /// Returns true if the broker has confirmed the event in time; an error is why the connection is lost.
+    fn deliver(&mut self, topic: &str, event: &[u8], deadline: Instant) -> Result<bool, String> {
         // What happened since the last event.
         while let Ok(signal) = self.signals.try_recv() {
             self.take(signal)?;
@@ -172,29 +161,27 @@ impl Link {
         loop {
             if self.is_connected && !is_published {
                 let sent = self.client.try_publish(topic, QoS::AtLeastOnce, false, event);
-                sent.map_err(|error| Failure::Lost(error.to_string()))?;
+                sent.map_err(|error| error.to_string())?;
                 self.unconfirmed += 1;
                 is_published = true;
             }
             // Confirmations come in the order of the messages, so the last one is this event's.
             if is_published && self.unconfirmed == 0 {
-                return Ok(());
+                return Ok(true);
             }
             match self.signals.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
                 Ok(signal) => self.take(signal)?,
-                Err(RecvTimeoutError::Timeout) => return Err(Failure::TimedOut),
-                Err(RecvTimeoutError::Disconnected) => {
-                    return Err(Failure::Lost("the connection has ended".into()));
-                }
+                Err(RecvTimeoutError::Timeout) => return Ok(false),
+                Err(RecvTimeoutError::Disconnected) => return Err("the connection has ended".into()),
             }
         }
     }
 
-    fn take(&mut self, signal: Signal) -> Result<(), Failure> {
+    fn take(&mut self, signal: Signal) -> Result<(), String> {
         match signal {
             Signal::Connected => self.is_connected = true,
             Signal::Confirmed => self.unconfirmed = self.unconfirmed.saturating_sub(1),
-            Signal::Failed(why) => return Err(Failure::Lost(why)),
+            Signal::Failed(why) => return Err(why),
         }
         Ok(())
     }

@@ -6,18 +6,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 use image::RgbImage;
 use ocelli::atomic_file::write_atomically;
 use ocelli::draw::{Annotator, Overlay, OverlayOptions};
-use ocelli::source::SeveralStates;
+use ocelli::source::{FeedState, SeveralStates};
 use ocelli::{
     Cancellation,
     pipeline::{FrameOutcome, RunSummary, StatsRecorder},
     source::SourceInfo,
 };
+use serde_json::json;
 
 use super::VideoArgs;
 use super::comparison::Comparison;
 use super::progress::LiveProgress;
 use super::sinks::Sinks;
-use super::summary::{Counts, RunReport, SourceReport, source_line, stage_table};
+use super::summary::{Counts, source_line, stage_table};
 use super::zones::{Counting, ZoneDrawing};
 use crate::output::is_stdout;
 use crate::{LogArgs, interrupted, print, status};
@@ -133,7 +134,7 @@ impl VideoRun<'_> {
             print(|out| out.write_all(tables.as_bytes()))?;
         }
         if stats.frames_out > 0 {
-            status(self.log, stage_table(&stats).trim_end());
+            status(self.log, &stage_table(&stats));
             if self.args.when_moving.is_some() {
                 let share = 100.0 * counts.still_frames as f64 / stats.frames_out as f64;
                 let skipped = counts.still_frames;
@@ -148,18 +149,28 @@ impl VideoRun<'_> {
             status(self.log, &source_line(state));
         }
         if let Some(path) = &self.args.stats {
-            let report = RunReport {
-                video: &self.info.name,
-                size: self.info.size,
-                frame_rate: self.info.frame_rate,
-                engine: &self.engine,
-                classes: self.classes,
-                sources: states.iter().map(SourceReport::from).collect(),
-                frames_without_motion: self.args.when_moving.map(|_| counts.still_frames),
-                cancelled: cancellation.is_cancelled(),
-                error: error.map(ToString::to_string),
-                stats: &stats,
-            };
+            let mut report = json!({
+                "video": self.info.name,
+                "size": self.info.size,
+                "frame_rate": self.info.frame_rate,
+                "engine": self.engine,
+                "classes": self.classes,
+            });
+            if !states.is_empty() {
+                let source = |state: &FeedState| {
+                    let FeedState { name, frames, dropped, error, .. } = state;
+                    json!({"name": name, "frames": frames, "dropped": dropped, "error": error})
+                };
+                report["sources"] = states.iter().map(source).collect();
+            }
+            if self.args.when_moving.is_some() {
+                report["frames_without_motion"] = counts.still_frames.into();
+            }
+            report["cancelled"] = cancellation.is_cancelled().into();
+            report["error"] = error.map(ToString::to_string).into();
+            for (name, value) in serde_json::to_value(&stats)?.as_object().into_iter().flatten() {
+                report[name] = value.clone();
+            }
             let mut text = serde_json::to_vec_pretty(&report)?;
             text.push(b'\n');
             if is_stdout(path) {

@@ -13,7 +13,7 @@ use ocelli::{Cancellation, Error, Sink, source::SourceInfo};
 
 use super::zones::{Counting, ZoneSink};
 use super::{mqtt, webhook};
-use crate::args::{OUTPUT, label_files};
+use crate::args::{OUTPUT, folder_of, label_files};
 use crate::{LogArgs, check_output_file, usage};
 
 /// Frames per second of a source of unknown rate, without `--fps`.
@@ -142,30 +142,31 @@ impl SinkArgs {
     /// # Errors
     /// For conflicting arguments; as [`check_output_file`].
     pub fn check(&self) -> anyhow::Result<()> {
-        let is_stdout = |path: &Option<PathBuf>| path.as_deref().is_some_and(is_stdout);
-        if [&self.output, &self.jsonl, &self.mot, &self.mots, &self.mcap, &self.events]
-            .iter()
-            .filter(|path| is_stdout(path))
-            .count()
-            > 1
-        {
+        let is_stdout = |path: Option<&Path>| path.is_some_and(is_stdout);
+        let lines = self.lines().into_iter().filter(|(_, path)| is_stdout(*path)).count();
+        let frames = is_stdout(self.output.as_deref());
+        if lines + usize::from(frames) > 1 {
             refuse!("only one of -o, --jsonl, --mot, --mots, --mcap and --events can go to stdout");
         }
-        if is_stdout(&self.output) && self.raw_out.is_none() {
+        if frames && self.raw_out.is_none() {
             refuse!("-o - writes raw frames: add --raw-out bgr or --raw-out rgb");
         }
-        if self.raw_out.is_some() && !is_stdout(&self.output) {
+        if self.raw_out.is_some() && !frames {
             refuse!("--raw-out is the pixel order of frames on stdout: add -o -");
         }
-        let files = [
-            ("--jsonl", &self.jsonl),
-            ("--mot", &self.mot),
-            ("--mots", &self.mots),
-            ("--youtube-vis", &self.youtube_vis),
-            ("--mcap", &self.mcap),
-            ("--events", &self.events),
-        ];
-        Ok(check_outputs(files.map(|(flag, path)| (flag, path.as_deref())))?)
+        let tracks = [("--youtube-vis", self.youtube_vis.as_deref())];
+        Ok(check_outputs(self.lines().into_iter().chain(tracks))?)
+    }
+
+    /// The outputs of lines, which `-` writes to stdout.
+    fn lines(&self) -> [(&'static str, Option<&Path>); 5] {
+        [
+            ("--jsonl", self.jsonl.as_deref()),
+            ("--mot", self.mot.as_deref()),
+            ("--mots", self.mots.as_deref()),
+            ("--mcap", self.mcap.as_deref()),
+            ("--events", self.events.as_deref()),
+        ]
     }
 
     /// Checks that no output overwrites an input. `stats` is one more output.
@@ -195,8 +196,7 @@ impl SinkArgs {
             let why = "which are not those of an earlier run; name another folder, or the files, such as frames/%06d.png";
             refuse!("--output, {}: it has pictures such as {other}, {why}", target.display());
         }
-        let folder = if is_pattern { target.parent().unwrap_or(Path::new("")) } else { target };
-        let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+        let folder = if is_pattern { folder_of(target).to_owned() } else { target.join(".") };
         let is_source = |folder: PathBuf| {
             read.iter().any(|path| path.parent() == Some(&folder) && has_image_extension(path))
         };
@@ -245,8 +245,7 @@ impl SinkArgs {
         cancellation: &Cancellation,
         log: &LogArgs,
     ) -> anyhow::Result<Sinks<'static>> {
-        let lines = [&self.mot, &self.mots, &self.mcap, &self.jsonl, &self.events];
-        let has_stdout = lines.into_iter().flatten().any(|path| is_stdout(path));
+        let has_stdout = self.lines().into_iter().any(|(_, path)| path.is_some_and(is_stdout));
         let mut sinks = Sinks { all: Vec::new(), is_silent: false, stdout: has_stdout };
         match (self.output.as_deref(), self.raw_out) {
             (Some(path), Some(order)) if is_stdout(path) => {

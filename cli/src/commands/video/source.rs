@@ -89,16 +89,11 @@ pub struct OpenSource {
 }
 
 impl OpenSource {
-    /// Name, size, rate and length.
-    pub fn info(&self) -> &SourceInfo {
-        self.source.info()
-    }
-
     /// The names of all sources.
     pub fn names(&self) -> Vec<String> {
         match &self.states {
             Some(states) => states.snapshot().into_iter().map(|state| state.name).collect(),
-            None => vec![self.info().name.clone()],
+            None => vec![self.source.info().name.clone()],
         }
     }
 }
@@ -261,7 +256,11 @@ impl SourceArgs {
                     match (source, patience) {
                         (Ok(source), _) => source,
                         (Err(error), Patience::Now) => return Err(error.into()),
-                        (Err(error), Patience::ByItself) => Box::new(Unopened::new(one, error)),
+                        (Err(error), Patience::ByItself) => {
+                            let mut info = SourceInfo::default();
+                            info.name.clone_from(one);
+                            Box::new(Unopened { info, error: Some(error) })
+                        }
                     }
                 }
             },
@@ -488,14 +487,6 @@ impl RawArg {
 struct Unopened {
     info: SourceInfo,
     error: Option<ocelli::Error>,
-}
-
-impl Unopened {
-    fn new(name: &str, error: ocelli::Error) -> Self {
-        let mut info = SourceInfo::default();
-        info.name = name.to_owned();
-        Self { info, error: Some(error) }
-    }
 }
 
 impl Source for Unopened {

@@ -1,12 +1,12 @@
 //! The tables at the end of a run, and the file of `--stats`.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write;
 
-use ocelli::pipeline::{FrameOutcome, PipelineStats};
+use ocelli::pipeline::{FrameOutcome, PipelineStats, Quantiles};
 use ocelli::source::FeedState;
 use ocelli_datasets::table::{columns, row};
-use serde::Serialize;
+
+use crate::output::count;
 
 /// Detections and tracks of each class.
 #[derive(Clone, Debug, Default)]
@@ -77,67 +77,25 @@ impl Counts {
 
 /// The times of each stage.
 pub fn stage_table(stats: &PipelineStats) -> String {
-    let mut text = String::new();
-    put(&mut text, format_args!("stage        p50 ms   p90 ms   p99 ms     busy  queue before it"));
-    for stage in &stats.stages {
+    let times = |name: &str, ms: Quantiles| format!("{name:10} {:8.1} {:8.1} {:8.1}", ms.p50, ms.p90, ms.p99);
+    let mut lines = vec!["stage        p50 ms   p90 ms   p99 ms     busy  queue before it".to_owned()];
+    lines.extend(stats.stages.iter().map(|stage| {
         let queue = stage.queue.map_or_else(String::new, |queue| {
             format!("  {:.1} of {} frames, max {}", queue.mean, queue.capacity, queue.max)
         });
-        let (name, ms) = (stage.stage.name(), stage.ms);
-        put(
-            &mut text,
-            format_args!(
-                "{name:10} {:8.1} {:8.1} {:8.1} {:7.0}%{queue}",
-                ms.p50,
-                ms.p90,
-                ms.p99,
-                100.0 * stage.busy
-            ),
-        );
-    }
-    let latency = stats.latency_ms;
-    put(
-        &mut text,
-        format_args!("{:10} {:8.1} {:8.1} {:8.1}", "end to end", latency.p50, latency.p90, latency.p99),
-    );
-    let queued = stats.queued_ms;
-    put(
-        &mut text,
-        format_args!("{:10} {:8.1} {:8.1} {:8.1}", "in queues", queued.p50, queued.p90, queued.p99),
-    );
-    let frames = |n: u64| if n == 1 { "1 frame".to_owned() } else { format!("{n} frames") };
-    put(
-        &mut text,
-        format_args!(
-            "{} in {:.1} s, {:.1} FPS; detected in {}; {} dropped",
-            frames(stats.frames_out),
-            stats.elapsed_s,
-            stats.fps,
-            stats.frames_detected,
-            stats.frames_dropped
-        ),
-    );
-    text
-}
-
-fn put(text: &mut String, line: std::fmt::Arguments<'_>) {
-    writeln!(text, "{line}").expect("writing to a string does not fail");
-}
-
-/// One of several sources.
-#[derive(Debug, Serialize)]
-pub struct SourceReport {
-    name: String,
-    frames: u64,
-    dropped: u64,
-    error: Option<String>,
-}
-
-impl From<&FeedState> for SourceReport {
-    fn from(state: &FeedState) -> Self {
-        let FeedState { name, frames, dropped, error, .. } = state.clone();
-        Self { name, frames, dropped, error }
-    }
+        format!("{} {:7.0}%{queue}", times(stage.stage.name(), stage.ms), 100.0 * stage.busy)
+    }));
+    lines.push(times("end to end", stats.latency_ms));
+    lines.push(times("in queues", stats.queued_ms));
+    lines.push(format!(
+        "{} in {:.1} s, {:.1} FPS; detected in {}; {} dropped",
+        count(stats.frames_out, "frame"),
+        stats.elapsed_s,
+        stats.fps,
+        stats.frames_detected,
+        stats.frames_dropped
+    ));
+    lines.join("\n")
 }
 
 /// How one of several sources has done.
@@ -145,32 +103,4 @@ pub fn source_line(state: &FeedState) -> String {
     let FeedState { name, frames, dropped, error, .. } = state;
     let failed = error.as_ref().map_or_else(String::new, |error| format!("; failed: {error}"));
     format!("{name}: {frames} frames, {dropped} dropped{failed}")
-}
-
-/// What `--stats` writes.
-#[derive(Debug, Serialize)]
-pub struct RunReport<'a> {
-    /// Name of the source.
-    pub video: &'a str,
-    /// Width and height in pixels.
-    pub size: Option<(u32, u32)>,
-    /// Frames per second of the source.
-    pub frame_rate: Option<f64>,
-    /// Name of the engine.
-    pub engine: &'a str,
-    /// Number of classes.
-    pub classes: usize,
-    /// Several sources.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub sources: Vec<SourceReport>,
-    /// Frames without motion, on which the detector did not run.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub frames_without_motion: Option<u64>,
-    /// Whether the run was cancelled.
-    pub cancelled: bool,
-    /// The error that ended the run, if any.
-    pub error: Option<String>,
-    /// Counts and times.
-    #[serde(flatten)]
-    pub stats: &'a PipelineStats,
 }

@@ -37,7 +37,7 @@ fn send(agent: &ureq::Agent, url: &str, event: &[u8], health: &mut Health) -> Re
         let is_refusal = matches!(error, ureq::Error::StatusCode(status) if (400..500).contains(&status));
         match pauses.next().filter(|_| !is_refusal) {
             Some(pause) => {
-                health.failed(&error.to_string());
+                health.report(Some(&error.to_string()));
                 std::thread::sleep(*pause);
             }
             None => return Err(error.to_string()),

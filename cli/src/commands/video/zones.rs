@@ -12,13 +12,14 @@ use ocelli::{Error, ErrorKind, Sink, pipeline::FrameOutcome};
 use ocelli_datasets::table::{columns, row};
 use ocelli_export::read_text;
 use ocelli_tracking::{
-    Anchor, CountingLine, Direction, LineCounts, Zone, ZoneCounter, ZoneCounts, ZoneEvent, ZoneEventKind,
-    ZoneOptions,
+    Anchor, CountingLine, LineCounts, Zone, ZoneCounter, ZoneCounts, ZoneEvent, ZoneEventKind, ZoneOptions,
 };
+use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
-use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use super::delivery::Delivery;
+use crate::config::from_yaml;
 use crate::usage;
 
 /// The margin without one in the file, as a share of the frame's height.
@@ -154,13 +155,8 @@ impl ZonesFile {
             Some(text) => text.to_owned(),
             None => read_text(path, "the file of --zones").map_err(|e| usage(e.to_string()))?,
         };
-        let mut file: Self = serde_saphyr::from_str(&text).map_err(|e| {
-            let said = e.to_string();
-            refuse(format!(
-                "expected YAML with `lines` (name, from, to) and `zones` (name, points): {}",
-                said.lines().next().unwrap_or_default()
-            ))
-        })?;
+        let expected = "expected YAML with `lines` (name, from, to) and `zones` (name, points)";
+        let mut file: Self = from_yaml(&text, expected).map_err(refuse)?;
         if !file.counts() && file.ignore.is_empty() {
             return Err(refuse("expected at least one line or zone".into()));
         }
@@ -328,11 +324,6 @@ impl Counting {
         Ok(Self { file: Arc::new(file), only, counters: Arc::default() })
     }
 
-    /// The same lines and zones with counts of their own.
-    fn apart(&self) -> Self {
-        Self { counters: Arc::default(), ..self.clone() }
-    }
-
     fn lock(&self) -> MutexGuard<'_, Vec<Option<SourceCounter>>> {
         self.counters.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -399,7 +390,8 @@ pub struct ZoneDrawing {
 impl ZoneDrawing {
     /// Draws what `counting` counts.
     pub fn new(counting: &Counting) -> Self {
-        Self { counting: counting.apart(), annotator: Annotator::new() }
+        let apart = Counting { counters: Arc::default(), ..counting.clone() };
+        Self { counting: apart, annotator: Annotator::new() }
     }
 
     /// Counts the tracks of a frame, and draws the counts with this frame.
@@ -429,28 +421,6 @@ impl ZoneDrawing {
     }
 }
 
-/// A line of `--events`.
-#[derive(Serialize)]
-struct EventRecord<'a> {
-    event: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    source: Option<&'a str>,
-    time_s: f64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    wall_time: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    line: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    zone: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    direction: Option<Direction>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    dwell_s: Option<f64>,
-    track: u64,
-    class_id: usize,
-    label: &'a str,
-}
-
 /// Counts the tracks of each frame and writes the events.
 pub struct ZoneSink {
     counting: Counting,
@@ -473,38 +443,35 @@ impl ZoneSink {
         wall_time: Option<f64>,
     ) -> ocelli::Result<()> {
         for ZoneEvent { kind, time, track, class_id } in found {
-            let mut record = EventRecord {
-                event: "crossed",
-                source: one.source.as_deref(),
-                time_s: rounded(time.as_secs_f64(), 1e6),
-                wall_time,
-                line: None,
-                zone: None,
-                direction: None,
-                dwell_s: None,
-                track: *track,
-                class_id: *class_id,
-                label: one.labels.get(*class_id).map_or("", |label| label),
-            };
-            let zone = |number: usize| one.counter.zones().get(number).map(|zone| zone.name.as_str());
-            match kind {
+            let line = |number: usize| one.counter.lines().get(number).map(|line| &line.name);
+            let zone = |number: usize| one.counter.zones().get(number).map(|zone| &zone.name);
+            let (event, line, zone, direction, dwell) = match *kind {
                 ZoneEventKind::Crossed(number, direction) => {
-                    record.line = one.counter.lines().get(*number).map(|line| line.name.as_str());
-                    record.direction = Some(*direction);
+                    ("crossed", line(number), None, Some(direction), None)
                 }
-                ZoneEventKind::Entered(number) => (record.event, record.zone) = ("entered", zone(*number)),
-                ZoneEventKind::Left(number, dwell) => {
-                    (record.event, record.zone) = ("left", zone(*number));
-                    record.dwell_s = Some(rounded(dwell.as_secs_f64(), 1e6));
-                }
+                ZoneEventKind::Entered(number) => ("entered", None, zone(number), None, None),
+                ZoneEventKind::Left(number, dwell) => ("left", None, zone(number), None, Some(dwell)),
                 _ => continue,
-            }
+            };
+            let mut record = json!({
+                "event": event,
+                "source": one.source.as_deref(),
+                "time_s": rounded(time.as_secs_f64(), 1e6),
+                "wall_time": wall_time,
+                "line": line,
+                "zone": zone,
+                "direction": direction,
+                "dwell_s": dwell.map(|dwell| rounded(dwell.as_secs_f64(), 1e6)),
+                "track": track,
+                "class_id": class_id,
+                "label": one.labels.get(*class_id).map_or("", |label| label),
+            });
+            // What an event does not have is left out.
+            record.as_object_mut().expect("it is an object").retain(|_, value| !value.is_null());
             if let Some(writer) = events {
                 writer.write_record(&record)?;
             }
-            for delivery in &mut *deliveries {
-                delivery.offer(serde_json::to_vec(&record).expect("an event is JSON"));
-            }
+            deliveries.iter_mut().for_each(|delivery| delivery.offer(record.to_string().into_bytes()));
         }
         Ok(())
     }
