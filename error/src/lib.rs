@@ -117,9 +117,9 @@ impl Error {
 
     /// Puts the file that the error is about in front of the text.
     #[must_use]
-    pub fn at(mut self, path: &Path) -> Self {
-        self.message = format!("{}: {}", path.display(), self.message);
-        self
+    pub fn at(self, path: &Path) -> Self {
+        let message = Self::new(self.kind, format!("{}: {}", path.display(), self.message)).message;
+        Self { message, ..self }
     }
 
     /// The kind of failure.

@@ -197,7 +197,7 @@ pub(crate) struct Graph<'w> {
     /// The form of the linear layers added next.
     linear_form: LinearForm,
     /// Whether layers with the same input become one product.
-    pub(crate) joins_layers: bool,
+    pub(crate) may_join_layers: bool,
     /// Values whose rows are quantised, by name and lower bound.
     quantized: HashMap<(String, Option<u32>), QuantizedRows>,
     /// Values rounded to codes of 8 bits and back, by name and scale.
@@ -224,7 +224,7 @@ impl<'w> Graph<'w> {
             names: HashMap::new(),
             constants: HashMap::new(),
             linear_form: LinearForm::default(),
-            joins_layers: false,
+            may_join_layers: false,
             quantized: HashMap::new(),
             rounded: HashMap::new(),
             calibration: None,
@@ -258,7 +258,7 @@ impl<'w> Graph<'w> {
     }
 
     pub(crate) fn joins_layers(&self) -> bool {
-        self.joins_layers && self.linear_form() == LinearForm::Float
+        self.may_join_layers && self.linear_form() == LinearForm::Float
     }
 
     /// The form of a linear layer in this place.

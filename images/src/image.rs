@@ -127,8 +127,8 @@ impl Image {
     /// Takes raw pixels: `data` is [height, width, rgb] without padding.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if a side is zero or `data` does not have `3
-    /// * width * height` bytes.
+    /// [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if a side is zero or `data` does not have
+    /// `3 * width * height` bytes.
     pub fn from_rgb8(width: u32, height: u32, data: Vec<u8>) -> Result<Self> {
         let expected = rgb8_len(width, height)?;
         if data.len() != expected {

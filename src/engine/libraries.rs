@@ -73,7 +73,7 @@ impl OnnxRuntimeLoader {
             }
             _ => None,
         };
-        Ok(Self { runtime, options: options.clone(), device, webgpu: None })
+        Ok(Self { runtime, options: with_threads(options), device, webgpu: None })
     }
 
     /// Starts the adapter, and compares it with the CPU before its first use.
@@ -83,7 +83,7 @@ impl OnnxRuntimeLoader {
         let bytes = webgpu.webgpu.path().metadata().map_or(0, |metadata| metadata.len());
         let loader = Self {
             runtime,
-            options: options.clone(),
+            options: with_threads(options),
             device: Some(device.into()),
             webgpu: Some(webgpu.clone()),
         };
@@ -173,6 +173,11 @@ fn cannot_start(kind: EngineKind, reason: Error) -> Error {
     Error::new(ErrorKind::Unavailable, message).with_source(reason)
 }
 
+/// The options with the number of threads of this moment: the cores that a process may use can change.
+fn with_threads(options: &EngineOptions) -> EngineOptions {
+    EngineOptions { threads: Some(threads(options)), ..options.clone() }
+}
+
 fn load_onnxruntime(options: &EngineOptions) -> Result<OnnxRuntime> {
     OnnxRuntime::load(options.onnxruntime.as_deref())
 }
@@ -186,6 +191,11 @@ fn probe(kind: EngineKind) -> ExecutionProvider {
             ExecutionProvider::TensorRt(TensorRtOptions { cuda: cuda(ordinal), ..TensorRtOptions::default() })
         }
         EngineKind::CoreMl => ExecutionProvider::CoreMl(CoreMlOptions::default()),
-        _ => ExecutionProvider::Cpu,
+        EngineKind::Auto
+        | EngineKind::Embedded
+        | EngineKind::Cpu
+        | EngineKind::OpenVino { .. }
+        | EngineKind::WebGpu { .. }
+        | EngineKind::TensorRt { .. } => ExecutionProvider::Cpu,
     }
 }

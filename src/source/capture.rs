@@ -259,7 +259,7 @@ impl Capture {
         }
     }
 
-    /// If frames are missing: where the stream ends and where it should, in seconds.
+    /// If frames are missing: where the stream ends and where it should, as the end of a sentence.
     ///
     /// A header may count hidden frames, and its duration may include trailing sound: frames are only missing if both
     /// say so.

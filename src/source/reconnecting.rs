@@ -120,6 +120,7 @@ impl<O: FnMut() -> Result<Box<dyn Source>> + Send> Reconnecting<O> {
             info: SourceInfo { live: true, ..SourceInfo::default() },
             options,
             cancellation,
+            // It starts here.
             clock: Clock::system(),
             began: Duration::ZERO,
             opened: Duration::ZERO,

@@ -200,7 +200,11 @@ impl ByteTracker {
 
     /// Removes all tracks, for another video; ids start at 1 again.
     pub fn reset(&mut self) {
-        *self = Self::with_valid_options(self.options);
+        self.tracks.clear();
+        self.reported.clear();
+        self.typical = TypicalLooks::default();
+        self.last_id = 0;
+        self.frames_predicted = 0.0;
     }
 
     /// Matches the unmatched tracks that `eligible` accepts with the unmatched detections of high or low score.

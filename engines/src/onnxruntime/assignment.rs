@@ -69,10 +69,11 @@ pub(super) fn check(
     } else {
         ""
     };
-    Err(Error::unavailable(format!(
+    let message = format!(
         "cannot run all of {model} on {provider}: {counted} would run on the CPU, and only shape arithmetic may: \
          {list}{remedy}; with `cpu_fallback` they run there"
-    )).about("cpu_fallback"))
+    );
+    Err(Error::unavailable(message).about("cpu_fallback"))
 }
 
 fn gives_sizes(operator: &str) -> bool {

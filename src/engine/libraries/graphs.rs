@@ -73,7 +73,12 @@ impl Graph<'_> {
             EngineKind::CoreMl => ExecutionProvider::CoreMl(CoreMlOptions {
                 model_cache: Some(cache_of_compiled(self.path, "coreml")?),
             }),
-            _ => ExecutionProvider::Cpu,
+            EngineKind::Auto
+            | EngineKind::Embedded
+            | EngineKind::Cpu
+            | EngineKind::OpenVino { .. }
+            | EngineKind::WebGpu { .. }
+            | EngineKind::TensorRt { .. } => ExecutionProvider::Cpu,
         })
     }
 

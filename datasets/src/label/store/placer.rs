@@ -152,7 +152,7 @@ impl Placer {
 
     fn is_corrected(&self, name: &str, validation: bool) -> Result<bool> {
         let files = self.files_with_labels(name, validation);
-        Ok(self.state.saved.get(name).is_some() || self.state.has_persons(files)?)
+        Ok(self.state.saved().contains_key(name) || self.state.has_persons(files)?)
     }
 
     /// The labels of an image that a person corrected: file and hash of each.
@@ -164,7 +164,7 @@ impl Placer {
                 labels.push(format!("{file} {}", hash.unwrap_or_default()));
             }
         }
-        if let Some(saved) = self.state.saved.get(name) {
+        if let Some(saved) = self.state.saved().get(name) {
             // The same in a shard and in the joined data set.
             let saved = SavedLabels { is_merged: false, ..saved.clone() };
             let text =
@@ -192,7 +192,7 @@ impl Placer {
         if record.error.is_some() {
             return self.is_corrected(&record.name, validation);
         }
-        let is_corrected = self.place_labels(record)? || self.state.saved.get(&record.name).is_some();
+        let is_corrected = self.place_labels(record)? || self.state.saved().contains_key(&record.name);
         let stays = is_corrected && !self.is_replaced_in_part(&record.name, record.identity);
         for folder in self.image_folders() {
             let path = format!("{folder}images/{}", image_path(&record.name, validation));
@@ -350,7 +350,7 @@ impl Placer {
     /// Whether a copy has none of the pictures that its image had.
     fn is_edited_copy(&self, path: &Path, record: &Record) -> bool {
         let name = &record.name;
-        self.state.images.get(name).is_some() && !self.state.is_picture_of(path, name, [&record.identity])
+        self.state.images.contains_key(name) && !self.state.is_picture_of(path, name, [&record.identity])
     }
 
     /// Makes a link under a temporary name. Returns whether there is one: the right link may be there already.
@@ -415,7 +415,7 @@ impl Placer {
         // What was removed does not come back when its folder is out of reach.
         let was_removed = self.state.images.get(name).is_some_and(|known| known.is_removed);
         let is_out = if was_removed { identity(&record.source) == (0, 0) } else { is_gone(&record.source) };
-        let mut stays = !is_out || self.state.saved.get(name).is_some();
+        let mut stays = !is_out || self.state.saved().contains_key(name);
         for image in &images {
             stays |= self.root.join(image).symlink_metadata().is_ok_and(|there| there.is_file());
         }

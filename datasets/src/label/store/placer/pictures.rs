@@ -83,7 +83,7 @@ impl Placer {
                 return Ok(true);
             }
         }
-        Ok(self.state.saved.get(name).is_some_and(|saved| !saved.is_merged))
+        Ok(self.state.saved().get(name).is_some_and(|saved| !saved.is_merged))
     }
 
     /// Takes over the copies of an image in a shard, which its labels describe: they are not the picture at the source if a
