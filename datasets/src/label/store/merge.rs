@@ -128,7 +128,7 @@ fn open_joined(parts: &[Part], owned: &HashMap<PathBuf, Owned>, output: &Path) -
     }
     let folder = OutputFolder::open(output)?;
     if State::load(output)?
-        .contents
+        .contents()
         .is_some_and(|there| there.shard.is_some() || there.names_sha256 != *names)
     {
         return Err(unusable(output, "it contains another data set; name another folder"));
