@@ -13,8 +13,9 @@ mod several;
 mod stream_kind;
 
 #[cfg(not(target_family = "wasm"))]
-pub use capture::{open_camera, open_stream, open_stream_as, open_video, open_video_with, video_library};
-pub use ocelli_opencv::InputOptions;
+pub use capture::{
+    InputOptions, open_camera, open_stream, open_stream_as, open_video, open_video_with, video_library,
+};
 pub use pictures::{PictureFiles, natural_order};
 pub use raw::{RawFormat, RawFrames};
 pub use reconnecting::{Reconnecting, ReconnectingOptions};

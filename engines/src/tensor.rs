@@ -45,6 +45,7 @@ macro_rules! with_element {
         }
     }};
 }
+#[cfg(not(target_family = "wasm"))]
 pub(crate) use with_element;
 
 impl ElementType {

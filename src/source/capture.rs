@@ -5,7 +5,8 @@ mod timeline;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use ocelli_opencv::{Input, InputOptions, OpenCv, Reader, Stamp};
+pub use ocelli_opencv::InputOptions;
+use ocelli_opencv::{Input, OpenCv, Reader, Stamp};
 
 use super::container::Container;
 use super::{FRAME_RATES, Source, SourceInfo, StreamKind, StreamTimeouts, without_secrets};
