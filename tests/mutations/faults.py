@@ -114,7 +114,7 @@ BEHAVIOUR = [
           "info.frame_rate.or(selection.frame_rate)", "info.frame_rate",
           "fps_is_the_rate_of_sources_that_have_none"),
     Fault("sizes of elements overflow", "src/source/container.rs",
-          "let end = size.map(|size| content.saturating_add(size));", "let end = size.map(|size| content + size);",
+          "        at = at.saturating_add(size);", "        at += size;",
           "sizes_at_the_limit_do_not_panic"),
     Fault("frame rates near zero", "src/source/raw.rs",
           ".filter(|rate| FRAME_RATES.contains(rate));",

@@ -114,6 +114,8 @@ fn a_second_click_costs_the_decoder_alone() {
             assert_eq!(times["backbone"], 0.0, "scene {number}, {x}: {times}");
             assert!(times["decode"].as_f64() > Some(0.0), "scene {number}, {x}: {times}");
         }
+        // Nor does a question that needs what the first one did.
+        assert_eq!(server.post("/v1/detect", &question).status, 200);
         assert_eq!(seconds(&server, "backbone"), first, "scene {number}");
     }
 }
