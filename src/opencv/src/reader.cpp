@@ -169,8 +169,9 @@ class Ffmpeg final : public Reader {
     checked(probe());
     choose();
     // What the container's reader did not take was the decoder's to take.
-    if (const AVDictionaryEntry *left = av_dict_get(options_, "", nullptr, AV_DICT_IGNORE_SUFFIX))
-      throw std::runtime_error(std::string("no option ") + left->key + " of FFmpeg is for this video");
+    for (const char *const *option = request_.options; option != nullptr && *option != nullptr; option += 2)
+      if (av_dict_get(options_, option[0], nullptr, 0) != nullptr)
+        throw std::runtime_error(std::string("no option ") + option[0] + " of FFmpeg is for this video");
     describe(info);
   }
 
