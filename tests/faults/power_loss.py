@@ -5,7 +5,7 @@
 
 The program is run under strace, which records its writes, renames and syncs. From the record the script makes the folders that
 a power failure may leave: after every call, with everything that was not synced yet lost, kept, or some of both. Of a file
-whatever was synced is there, of what was written since a beginning, cut anywhere or filled with zeros; of a folder every change
+whatever was synced is there, of what was written since a beginning, cut anywhere or filled with zeros, and its time with it; of a folder every change
 that was synced, and any of the others. (File systems promise more than that; this is what POSIX promises.)
 
 In every such folder the label files that are there must be whole, and corrections as the person left them. In a sample of them
@@ -27,47 +27,58 @@ from pathlib import Path
 
 CALLS = ("openat,open,creat,write,pwrite64,writev,pwritev,pwritev2,lseek,ftruncate,truncate,fsync,fdatasync,sync_file_range,rename,"
          "renameat,renameat2,unlink,unlinkat,mkdir,mkdirat,link,linkat,symlink,symlinkat,rmdir,close,copy_file_range,sendfile,fcntl,"
-         "dup,dup2,dup3,fallocate,ioctl")
+         "dup,dup2,dup3,fallocate,ioctl,utimensat")
 MINE = "0 0.5 0.5 0.1 0.1\n"
+# In place of an offset: the bytes are a time.
+TIME = -1
+
+
+@dataclass(frozen=True)
+class Content:
+    """The bytes of a file, and its time in nanoseconds; `None` is that of the power failure or later."""
+
+    data: bytes = b""
+    time: int | None = None
+
+    def after(self, change: tuple[int, bytes | None]) -> Content:
+        at, written = change
+        if at == TIME:
+            return Content(self.data, int(written))
+        if written is None:
+            return Content(self.data[:at].ljust(at, b"\0"))
+        return Content(self.data[:at].ljust(at, b"\0") + written + self.data[at + len(written):])
 
 
 @dataclass
 class Node:
     """A file: what is on the disk for certain, what is in memory, and what was done to it in between."""
 
-    durable: bytes = b""
-    live: bytes = b""
-    pending: list[tuple[int, bytes | None]] = field(default_factory=list)  # Offset and bytes; without bytes, a new length.
+    durable: Content = Content()
+    live: Content = Content()
+    pending: list[tuple[int, bytes | None]] = field(default_factory=list)  # Offset and bytes; without bytes, a new length; or a time.
     target: str | None = None  # Of a symbolic link, which is written at once.
-
-    @staticmethod
-    def applied(data: bytes, change: tuple[int, bytes | None]) -> bytes:
-        at, written = change
-        if written is None:
-            return data[:at].ljust(at, b"\0")
-        return data[:at].ljust(at, b"\0") + written + data[at + len(written):]
 
     def change(self, at: int, written: bytes | None) -> None:
         self.pending.append((at, written))
-        self.live = self.applied(self.live, self.pending[-1])
+        self.live = self.live.after(self.pending[-1])
 
     def sync(self) -> None:
         self.durable, self.pending = self.live, []
 
-    def after(self, chance: random.Random) -> bytes:
+    def after(self, chance: random.Random) -> Content:
         """What may be on the disk."""
-        data = self.durable
+        there = self.durable
         count = chance.randint(0, len(self.pending))
         for change in self.pending[:count]:
-            data = self.applied(data, change)
+            there = there.after(change)
         if count < len(self.pending):
             at, written = self.pending[count]
             kind = chance.randrange(3)
-            if written and kind == 0:
-                data = self.applied(data, (at, written[: chance.randrange(len(written) + 1)]))
-            elif written and kind == 1:
-                data = self.applied(data, (at, bytes(len(written)))) if at >= len(data) else data
-        return data
+            if written and at != TIME and kind == 0:
+                there = there.after((at, written[: chance.randrange(len(written) + 1)]))
+            elif written and at != TIME and kind == 1 and at >= len(there.data):
+                there = there.after((at, bytes(len(written))))
+        return there
 
 
 @dataclass
@@ -93,7 +104,7 @@ class Disk:
             elif path.is_dir():
                 self.folders.add(name)
             else:
-                content = path.read_bytes()
+                content = content_of(path)
                 self.names[name] = Node(content, content)
         self.base, self.base_folders = dict(self.names), set(self.folders)
         self.new_folders: list[tuple[str, Change]] = []
@@ -126,7 +137,7 @@ class Disk:
             if os.path.dirname(name) == folder:
                 change.synced = True
 
-    def state(self, keeps: object, contents: object) -> tuple[dict[str, bytes | str], set[str]]:
+    def state(self, keeps: object, contents: object) -> tuple[dict[str, Content | str], set[str]]:
         """The files and folders if `keeps` says which changes of names and `contents` what of the files is on the disk."""
         kept = {id(change) for change in self.changes if change.synced or keeps(change)}  # type: ignore[operator]
         folders = self.base_folders | {name for name, change in self.new_folders if id(change) in kept}
@@ -176,7 +187,7 @@ class Replay:
             if node is None:
                 node, made = Node(), True
                 disk.change({name: node})
-            if "O_TRUNC" in flags and node.live:
+            if "O_TRUNC" in flags and node.live.data:
                 node.change(0, None)
                 made = True
             self.open[result] = [node, 0, "O_APPEND" in flags, path]
@@ -207,7 +218,7 @@ class Replay:
                 source = handle(0) if call == "copy_file_range" else handle(1)
                 data = Path(source[3]).read_bytes()[source[1]:source[1] + result]
                 source[1] += result
-            at = int(arguments[3]) if call == "pwrite64" else len(node.live) if out[2] else out[1]
+            at = int(arguments[3]) if call == "pwrite64" else len(node.live.data) if out[2] else out[1]
             node.change(at, data)
             if call != "pwrite64":
                 out[1] = at + len(data)
@@ -220,6 +231,13 @@ class Replay:
                 node.change(int(arguments[1]), None)
                 return True
             return False
+        if call == "utimensat":
+            # The last one is that of the change; the time of access may be left as it is.
+            node, moments = handle(0)[0], re.findall(r"tv_sec=(\d+), tv_nsec=(\d+)", ", ".join(arguments[2:]))
+            if not isinstance(node, Node) or arguments[1] != "NULL" or not moments:
+                raise SystemExit(f"{call}: not expected: {arguments}")
+            node.change(TIME, b"%d" % (int(moments[-1][0]) * 10**9 + int(moments[-1][1])))
+            return True
         if call in ("fsync", "fdatasync"):
             what = handle(0)[0]
             if isinstance(what, Node):
@@ -242,8 +260,8 @@ class Replay:
             disk.change({old: None, new: disk.names[old]})
         elif call.startswith("link"):
             source = Path(text(arguments[paths[0]]))
-            data = b"" if old in disk.names else source.read_bytes()
-            disk.change({new: disk.names[old] if old in disk.names else Node(data, data)})
+            content = Content() if old in disk.names else content_of(source)
+            disk.change({new: disk.names[old] if old in disk.names else Node(content, content)})
         elif call.startswith("symlink"):
             disk.change({new: Node(target=text(arguments[0]))})
         elif call.startswith("mkdir"):
@@ -263,6 +281,10 @@ def text(argument: str) -> str:
     return os.fsdecode(raw(argument))
 
 
+def content_of(path: Path) -> Content:
+    return Content(path.read_bytes(), path.stat().st_mtime_ns)
+
+
 def record(ocelli: Path, arguments: list[str], work: Path) -> list[tuple[str, list[str], int]]:
     """The calls of a run, in order."""
     shutil.rmtree(work / "trace", ignore_errors=True)
@@ -280,7 +302,7 @@ def record(ocelli: Path, arguments: list[str], work: Path) -> list[tuple[str, li
     return [(call, arguments, result) for _, call, arguments, result in sorted(calls, key=lambda one: one[0])]
 
 
-def written(folder: Path, files: dict[str, bytes | str], folders: set[str]) -> None:
+def written(folder: Path, files: dict[str, Content | str], folders: set[str]) -> None:
     """Makes a folder with these files."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
@@ -290,7 +312,9 @@ def written(folder: Path, files: dict[str, bytes | str], folders: set[str]) -> N
         if isinstance(content, str):
             (folder / name).symlink_to(content)
         else:
-            (folder / name).write_bytes(content)
+            (folder / name).write_bytes(content.data)
+            if content.time is not None:
+                os.utime(folder / name, ns=(content.time, content.time))
 
 
 def label_files(folder: Path) -> dict[str, str]:
@@ -335,16 +359,6 @@ class Case:
                 else:
                     (self.output / name).write_text(change)
 
-    def link_again(self) -> None:
-        """Hard links to the images survive a power failure as such, with the times of the images."""
-        if "--copy" in self.arguments:
-            return
-        for path in self.output.glob("**/images/**/*.png"):
-            source = self.images / path.name
-            if source.exists() and not path.is_symlink() and path.read_bytes() == source.read_bytes():
-                path.unlink()
-                path.hardlink_to(source)
-
     def change_images(self) -> None:
         """Another picture under the name of each, and two more."""
         for number in range(6):
@@ -353,9 +367,6 @@ class Case:
     def run(self, runs: int, chance: random.Random) -> None:
         self.change_images()
         disk, before = Disk(self.output), label_files(self.output)
-        saved = self.work / "before"
-        shutil.rmtree(saved, ignore_errors=True)
-        shutil.copytree(self.output, saved, symlinks=True)
         calls = record(self.ocelli, self.arguments, self.work)
         after = label_files(self.output)
         whole: dict[str, set[str]] = {}
@@ -380,7 +391,7 @@ class Case:
                 states.setdefault(summary, (steps, files, folders))
         if replay.unknown:
             raise SystemExit(f"{self.name}: calls that are not known: {replay.unknown}")
-        lived = {name: node.live for name, node in disk.names.items() if node.target is None}
+        lived = {name: node.live.data for name, node in disk.names.items() if node.target is None}
         there = {str(path.relative_to(self.output)): path.read_bytes() for path in self.output.rglob("*") if path.is_file() and not path.is_symlink()}
         if lived != there:
             differ = sorted(name for name in lived.keys() | there.keys() if lived.get(name) != there.get(name))
@@ -392,7 +403,6 @@ class Case:
         for key in sample:
             step, files, folders = states[key]
             written(self.output, files, folders)
-            self.link_again()
             ended = self.label()
             found = label_files(self.output)
             if ended.returncode != 0 or found != after:
@@ -404,15 +414,16 @@ class Case:
         if wrong:
             raise SystemExit("\n".join(wrong[:20]))
 
-    def broken(self, files: dict[str, bytes | str], whole: dict[str, set[str]]) -> list[str]:
+    def broken(self, files: dict[str, Content | str], whole: dict[str, set[str]]) -> list[str]:
         """What is wrong in a folder before anything runs again."""
         wrong = []
         for name, content in files.items():
             is_label = re.fullmatch(r"(.*/)?labels/.*\.txt|annotations\.json", name) and not Path(name).name.startswith(".ocelli-")
-            if is_label and isinstance(content, bytes) and content.decode(errors="replace") not in whole.get(name, set()):
-                wrong.append(f"{name} is not whole: {content[:60]!r}")
+            if is_label and isinstance(content, Content) and content.data.decode(errors="replace") not in whole.get(name, set()):
+                wrong.append(f"{name} is not whole: {content.data[:60]!r}")
         for name, mine in self.corrections.items():
             there = files.get(name)
+            there = there.data if isinstance(there, Content) else there
             if there != (None if mine is None else mine.encode()):
                 wrong.append(f"the correction of {name} is lost: {there!r}")
         return wrong

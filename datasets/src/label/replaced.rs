@@ -67,6 +67,28 @@ fn our_copy_of_an_image_that_was_replaced_is_replaced_in_every_mode() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+#[test]
+fn a_data_set_that_was_restored_without_times_is_not_edited() {
+    let run = Run { options: copies(), ..Run::default() };
+    let place = labelled(&run, &[("a.png", 21), ("b.png", 42), ("c.png", 12)]);
+    place.write("set/labels/train/a.txt", MINE);
+    for name in ["a", "b", "c"] {
+        let path = format!("set/images/train/{name}.png");
+        place.write(&path, &place.read(&path).expect("it was copied"));
+    }
+    // A change of the middle alone, as large as before.
+    place.write("set/images/train/c.png", "xxxxxx.xxxxx");
+    let summary = place.label(&run).expect("the images can be labelled");
+    assert_eq!((summary.edited, summary.outdated), (vec!["c.png".to_owned()], vec![]));
+    // The copies have their times again: another picture replaces them.
+    replace(&place, "images/b.png", 45);
+    let summary = place.label(&run).expect("the images can be labelled");
+    assert_eq!(summary.edited, ["c.png"]);
+    assert_eq!(place.read("set/images/train/b.png").map(|there| there.len()), Some(45));
+    assert_eq!(place.read("set/labels/train/b.txt"), Some(text_of(45, Format::Yolo)));
+    assert_eq!(place.read("set/labels/train/a.txt").as_deref(), Some(MINE));
+}
+
 /// Two cameras with equal names.
 fn cameras() -> Place {
     let place = Place { images: "cam1".into(), ..Place::new() };

@@ -125,7 +125,7 @@ impl Sequence {
     }
 
     fn step(&mut self) -> Result<(), String> {
-        let step = self.below(36);
+        let step = self.below(37);
         self.log.push(format!("step {step}"));
         match step {
             0..=2 => return self.label(),
@@ -155,6 +155,7 @@ impl Sequence {
                 self.place.make_earlier("set");
                 self.log.push("the data set is of an earlier version".into());
             }
+            35 => self.lose_times(),
             _ => return self.merge(),
         }
         Ok(())

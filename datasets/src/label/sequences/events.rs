@@ -422,6 +422,17 @@ impl Sequence {
         self.check(&summary)
     }
 
+    /// The data set is restored from a backup that keeps neither hard links nor the times of files.
+    pub(super) fn lose_times(&mut self) {
+        for (file, content) in files_below(&self.place, "set") {
+            if is_copy(&self.place, &file) {
+                self.place.write("new", &content);
+                std::fs::rename(self.place.path("new"), self.place.path(&file)).expect("it can");
+            }
+        }
+        self.log.push("the files of the data set have other times".into());
+    }
+
     /// The disk of the images is not mounted, and another one has a picture of the name, size and time of one of its own.
     pub(super) fn mount_a_twin(&mut self) {
         let from = self.place.images.clone();

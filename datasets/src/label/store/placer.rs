@@ -22,7 +22,7 @@ use crate::label::images::ImageSet;
 use crate::label::record::Record;
 use crate::label::settings::{DataSetOptions, Format, ImageMode};
 use crate::label::source::identity;
-use crate::label::source::{copy_to, is_gone, is_member, is_readable, open_image};
+use crate::label::source::{copy_to, is_gone, is_member, is_readable, is_same, open_image};
 use crate::label::store::files::{ClassHashes, Meaning, Owner, part_path};
 use crate::label::store::layout::{
     COCO_FILE, VOC_IMAGES, image_path, is_converted, label_files, label_path, link_to, masks_folder,
@@ -347,10 +347,12 @@ impl Placer {
         placed.inspect_err(|_| drop(disk::remove(&part))).map_err(resumable)
     }
 
-    /// Whether a copy has none of the pictures that its image had.
+    /// Whether a copy has none of the pictures that its image had, and not that of the source with another time, either.
     fn is_edited_copy(&self, path: &Path, record: &Record) -> bool {
         let name = &record.name;
-        self.state.images.contains_key(name) && !self.state.is_picture_of(path, name, [&record.identity])
+        self.state.images.contains_key(name)
+            && !self.state.is_picture_of(path, name, [&record.identity])
+            && !is_same(&record.source, path)
     }
 
     /// Makes a link under a temporary name. Returns whether there is one: the right link may be there already.

@@ -10,7 +10,7 @@ use crate::label::disk;
 use crate::label::record::Record;
 use crate::label::settings::Format;
 use crate::label::source::identity;
-use crate::label::source::{is_member, read};
+use crate::label::source::{is_member, is_same};
 use crate::label::store::files::{Owner, part_path};
 use crate::label::store::journal::Entry;
 use crate::label::store::layout::{VOC_IMAGES, image_path, is_converted, voc_image};
@@ -31,9 +31,16 @@ impl Placer {
         files.map(|file| self.root.join(file)).filter(is_copy).collect()
     }
 
-    /// Those that do not have this picture.
+    /// Those that do not have the picture of this size and time, and not that of the source with another time, either: a data
+    /// set that was restored may have lost the times of its files, and a tar file that was written again changes those of all
+    /// its members.
     fn other_pictures(&self, name: &str, picture: (u64, u64)) -> Vec<PathBuf> {
-        self.pictures(name).into_iter().filter(|path| !has_picture(path, name, picture)).collect()
+        let source = self.state.images.get(name).map(|known| Path::new(&known.source));
+        let source = source.filter(|source| identity(source) == picture);
+        let is_other = |path: &PathBuf| {
+            !has_picture(path, name, picture) && !source.is_some_and(|source| is_same(source, path))
+        };
+        self.pictures(name).into_iter().filter(is_other).collect()
     }
 
     /// Whether the picture in the data set stays although it is not the one at the source, which has this size and time now:
@@ -44,7 +51,7 @@ impl Placer {
         }
         let validation = self.settle(name)?;
         let others = self.other_pictures(name, now);
-        if others.is_empty() || self.has_content_of_source(name) {
+        if others.is_empty() {
             return Ok(false);
         }
         // A copy of an earlier picture, which a run that was stopped could not replace, is replaced by the next one.
@@ -64,15 +71,11 @@ impl Placer {
     /// Whether an image is a member of a tar file whose copies have its content. A tar file that was written again changes
     /// the time of all its members.
     pub fn has_content_of_source(&self, name: &str) -> bool {
-        let Some(known) = self.state.images.get(name).filter(|known| is_member(Path::new(&known.source)))
-        else {
-            return false;
-        };
         let pictures = self.pictures(name);
-        let Some(content) = read(Path::new(&known.source)).ok().filter(|_| !pictures.is_empty()) else {
-            return false;
-        };
-        pictures.iter().all(|path| std::fs::read(path).is_ok_and(|there| there == content))
+        let known = self.state.images.get(name).filter(|_| !pictures.is_empty());
+        known.map(|known| Path::new(&known.source)).is_some_and(|source| {
+            is_member(source) && pictures.iter().all(|picture| is_same(source, picture))
+        })
     }
 
     /// Whether a person corrected the labels of an image in this data set, and not in a shard that was merged into it.
