@@ -63,10 +63,10 @@ test: opencv
 	if ! bash src/opencv/build.sh >/dev/null 2>&1; then export RUSTFLAGS="$$RUSTFLAGS --cfg without_video"; fi; \
 	if ! bash engines/tensorrt/build.sh >/dev/null 2>&1; then export RUSTFLAGS="$$RUSTFLAGS --cfg without_tensorrt"; fi; \
 	export CARGO_INCREMENTAL=0; \
-	cargo test --no-fail-fast --workspace --exclude ocelli-python --no-default-features --features "fonts serve"
+	cargo test --no-fail-fast --workspace --exclude ocelli-python --no-default-features --features "fonts hub serve"
 
 install: opencv setup install-c
-	cargo build --profile $(or $(PROFILE),release) -p ocelli-cli -p ocelli-demos --no-default-features --features "fonts serve"
+	cargo build --profile $(or $(PROFILE),release) -p ocelli-cli -p ocelli-demos --no-default-features --features "fonts hub serve"
 	install -d $(DESTDIR)$(PREFIX)/bin $(SHARE)/man/man1 $(SHARE)/bash-completion/completions \
 	  $(SHARE)/zsh/site-functions $(SHARE)/fish/vendor_completions.d
 	install $(BUILT)/ocelli $(BUILT)/demo-image $(BUILT)/demo-video $(DESTDIR)$(PREFIX)/bin

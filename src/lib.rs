@@ -56,6 +56,7 @@ pub mod draw;
 pub mod engine;
 mod frame;
 pub mod geo;
+pub mod hub;
 #[doc(hidden)]
 pub mod json_lines;
 pub mod masklets;

@@ -16,7 +16,7 @@ cd "$(dirname "$self")/.."
 export CARGO_INCREMENTAL=0
 
 # The tests' features, so that nothing is built twice.
-features=(--workspace --exclude ocelli-python --no-default-features --features "fonts serve")
+features=(--workspace --exclude ocelli-python --no-default-features --features "fonts hub serve")
 all=(cargo test "${features[@]}" --test all)
 program=$PWD/target/debug/ocelli
 

@@ -12,6 +12,7 @@ pub mod eval;
 pub mod export;
 pub mod label;
 pub mod man;
+pub mod models;
 pub mod prune;
 pub mod reference;
 #[cfg(feature = "serve")]

@@ -36,7 +36,7 @@ pub struct LogArgs {
 impl LogArgs {
     pub(crate) fn start(&self) {
         let level = match (self.quiet, self.verbose) {
-            (true, _) => "error",
+            (true, _) => "error,ocelli::terms=warn",
             (_, 0) => "warn",
             (_, 1) => "ocelli=debug,ocelli_engines=debug,info",
             _ => "trace",

@@ -8,8 +8,8 @@ use clap::{CommandFactory, Parser, Subcommand};
 #[cfg(feature = "serve")]
 use crate::commands::serve;
 use crate::commands::{
-    build_engine, cache, classes, coco, completions, detect, doctor, embed, eval, export, label, man, prune,
-    reference, track, verify, video,
+    build_engine, cache, classes, coco, completions, detect, doctor, embed, eval, export, label, man, models,
+    prune, reference, track, verify, video,
 };
 use crate::exit::status_of;
 use crate::host;
@@ -71,6 +71,10 @@ enum Command {
     Embed(embed::EmbedArgs),
     /// Check which engines and libraries work on this machine
     Doctor(doctor::DoctorArgs),
+    /// List the models that can be named, or remove downloaded ones
+    Models(models::ModelsArgs),
+    /// Download models ahead of their first use
+    Pull(models::PullArgs),
     /// List what the cache keeps, or remove some of it
     Cache(cache::CacheArgs),
     /// Print the completion script of a shell
@@ -164,6 +168,8 @@ fn ocelli() -> u8 {
         Command::Classes(args) => classes::run(&args),
         Command::Embed(args) => embed::run(&args, &log),
         Command::Doctor(args) => doctor::run(&args),
+        Command::Models(args) => models::run(&args),
+        Command::Pull(args) => models::pull(&args, &log),
         Command::Cache(args) => cache::run(&args),
         Command::Completions(args) => completions::run(&args, programs()),
         Command::Man(args) => man::run(&args, programs()),

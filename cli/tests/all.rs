@@ -15,6 +15,8 @@ mod engines;
 mod eval;
 #[cfg(feature = "fonts")]
 mod fonts;
+#[cfg(feature = "hub")]
+mod hub;
 mod images;
 mod interactive;
 mod label;

@@ -470,6 +470,9 @@ pub struct Manifest {
     pub mask_blocks: Vec<String>,
     /// The first block of the backbone's second part, if it is split.
     pub split_block: Option<usize>,
+    /// The terms of the weights, of a model that was named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub license: Option<String>,
     /// Every other file of the folder.
     pub files: BTreeMap<String, FileEntry>,
 }

@@ -170,6 +170,7 @@ fn manifest(
         text_sha256: Some(text_sha256(config, &files)),
         mask_blocks: plan.pruning.mask_blocks.iter().map(ToString::to_string).collect(),
         split_block: plan.pruning.split_block,
+        license: options.license.clone(),
         files,
     }
 }

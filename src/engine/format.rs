@@ -42,7 +42,7 @@ impl ModelFormat {
         let manifest = match source {
             // A folder that cannot be read is an error when the model is opened.
             ModelSource::Folder(folder) => Manifest::read(folder).ok(),
-            ModelSource::Builtin => None,
+            ModelSource::Builtin | ModelSource::Hub(_) => None,
         };
         Self {
             requested,

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::hub::HubName;
 use ocelli_error::{Error, ErrorKind, Result};
 use ocelli_export::Pruning;
 use ocelli_export::contract::{Precision, Target};
@@ -16,16 +17,25 @@ pub enum ModelSource {
     /// An exported folder (`model.json`), or a checkpoint, which is exported into the cache on first use: a folder with
     /// `config.json`, or a file such as `sam3.pt`.
     Folder(PathBuf),
+    /// A [name](crate::hub) of the Hugging Face Hub, from which it is downloaded on first use.
+    Hub(String),
 }
 
 impl ModelSource {
     /// The name of the built-in model where others are named by their folder.
     pub const BUILT_IN: &'static str = "built-in";
 
-    /// The built-in model for [`BUILT_IN`](Self::BUILT_IN), else the folder.
+    /// The built-in model for [`BUILT_IN`](Self::BUILT_IN), the folder or file if there is one, else the model of this name on
+    /// the hub if it can be one.
     pub fn named(name: impl Into<PathBuf>) -> Self {
-        let folder = name.into();
-        if folder == Path::new(Self::BUILT_IN) { Self::Builtin } else { Self::Folder(folder) }
+        let path = name.into();
+        if path == Path::new(Self::BUILT_IN) {
+            return Self::Builtin;
+        }
+        match path.to_str().filter(|name| HubName::parse(name).is_some() && !path.exists()) {
+            Some(name) => Self::Hub(name.to_owned()),
+            None => Self::Folder(path),
+        }
     }
 
     /// Whether there is a file or a folder of this name.
@@ -49,8 +59,8 @@ impl ModelSource {
 }
 
 /// Where checkpoints are.
-const WHERE: &str = "facebook/sam3 on huggingface.co has config.json, model.safetensors and tokenizer.json, once its licence \
-                     is accepted; vil-uob/sam3-litetext-s0 there needs no permission";
+const WHERE: &str = "`ocelli models` lists those that can be named, such as sam3, once its licence is accepted, or litetext-s0, \
+                     which needs no permission";
 
 /// A model source and the options of its export.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -12,6 +12,7 @@ use crate::builtin;
 use crate::cache::{
     Lock, cache_folder, create_folder, remembered_hash, remove_folder, sha256_of_file, short_hex,
 };
+use crate::hub::{self, KnownModel, LocalModel};
 use ocelli_error::{Error, ErrorKind, Result};
 
 /// Changes when the content of a cached export does although its options do not.
@@ -26,7 +27,7 @@ impl Model {
     /// # Errors
     /// [`ErrorKind::Cancelled`] on cancellation, [`ErrorKind::InvalidArgument`] for a path without a model,
     /// [`ErrorKind::Mismatch`] if an exported folder has another input size or precision than requested or lacks masks,
-    /// and the errors of [`export`].
+    /// the errors of [`export`], and those of [`hub::fetch`].
     pub fn resolve(
         request: &ModelRequest,
         report: &dyn Fn(&str),
@@ -48,24 +49,27 @@ impl Model {
                 model.check_request(request)?;
                 Ok(model)
             }
-            ModelSource::Folder(folder) => {
-                let options = CheckpointOptions::default();
-                let checkpoint = match &request.tokenizer {
-                    Some(tokenizer) => options.with_tokenizer(tokenizer).open(folder)?,
-                    None => options.open(folder)?,
-                };
-                let identity = remembered_hash(&checkpoint.weight_files(), || checkpoint.weights_sha256())?;
-                let name = folder
+            ModelSource::Folder(path) => {
+                let name = path
                     .file_stem()
-                    .map_or_else(|| "checkpoint".into(), |n| n.to_string_lossy().into_owned());
-                // The weights are the model's identity, but not all that an export depends on.
-                let files = [folder.join("config.json"), checkpoint.tokenizer_path()].into_iter();
-                let hash = |file: PathBuf| {
-                    sha256_of_file(&file).map_err(|error| Error::io("cannot read", &file, error))
-                };
-                let settings: Result<String> = files.filter(|file| file.is_file()).map(hash).collect();
-                let settings = settings?;
-                cached_export(&checkpoint, (&name, &identity, &settings), request, report, cancellation)
+                    .map_or_else(|| "checkpoint".into(), |name| name.to_string_lossy().into_owned());
+                let options = export_options(request);
+                let opening = CheckpointOptions::default();
+                export_checkpoint(path, opening, (&name, &options), request, report, cancellation)
+            }
+            ModelSource::Hub(name) => {
+                let local = hub::fetch(name, false, report, cancellation)?;
+                let license = KnownModel::find(name).map(|known| known.license.name);
+                let options = export_options(request).with_license(license.map(str::to_owned));
+                let safe = name.replace(['/', ':'], "-");
+                export_checkpoint(
+                    &local.path,
+                    local.opening(),
+                    (&safe, &options),
+                    request,
+                    report,
+                    cancellation,
+                )
             }
         }
     }
@@ -138,6 +142,41 @@ impl ModelSource {
     }
 }
 
+impl LocalModel {
+    /// The options of opening its checkpoint.
+    pub fn opening(&self) -> CheckpointOptions {
+        let mut options = CheckpointOptions::default();
+        if let Some(tokenizer) = &self.tokenizer {
+            options = options.with_tokenizer(tokenizer);
+        }
+        match &self.base {
+            Some(base) => options.with_base(base),
+            None => options,
+        }
+    }
+}
+
+/// Exports a checkpoint into the cache under a name, unless it is there.
+fn export_checkpoint(
+    path: &Path,
+    mut opening: CheckpointOptions,
+    (name, options): (&str, &ExportOptions),
+    request: &ModelRequest,
+    report: &dyn Fn(&str),
+    cancellation: &Cancellation,
+) -> Result<Model> {
+    if let Some(tokenizer) = &request.tokenizer {
+        opening = opening.with_tokenizer(tokenizer);
+    }
+    let checkpoint = opening.open(path)?;
+    let identity = remembered_hash(&checkpoint.weight_files(), || checkpoint.weights_sha256())?;
+    // The weights are the model's identity, but not all that an export depends on.
+    let files = [path.join("config.json"), checkpoint.tokenizer_path()].into_iter();
+    let hash = |file: PathBuf| sha256_of_file(&file).map_err(|error| Error::io("cannot read", &file, error));
+    let settings: Result<String> = files.filter(|file| file.is_file()).map(hash).collect();
+    cached_export(&checkpoint, (name, &identity, &settings?), options, report, cancellation)
+}
+
 fn builtin_model(request: &ModelRequest) -> Result<Model> {
     let options = export_options(request);
     let folder = cache_folder()?.join("models");
@@ -154,15 +193,14 @@ fn builtin_model(request: &ModelRequest) -> Result<Model> {
 fn cached_export(
     checkpoint: &Checkpoint,
     (name, identity, settings): (&str, &str, &str),
-    request: &ModelRequest,
+    options: &ExportOptions,
     report: &dyn Fn(&str),
     cancellation: &Cancellation,
 ) -> Result<Model> {
-    let options = export_options(request);
     let folder = cache_folder()?.join("models");
     let entry = folder.join(entry_name(name, identity, &(options.fingerprint(checkpoint) + settings)));
     with_entry(&folder, &entry, |_, target| {
-        export(checkpoint, &options, target, |step| {
+        export(checkpoint, options, target, |step| {
             if step.done == 0 {
                 report(&format!("exporting {name} into the cache, {} (once)", entry.display()));
             }

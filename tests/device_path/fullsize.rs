@@ -77,6 +77,7 @@ fn manifest(side: usize, masks: bool) -> Manifest {
         context_length: CONTEXT,
         special_tokens: SpecialTokens { bos: 0, eos: 1, pad: 1 },
         text_padding: None,
+        license: None,
         preprocessing: Preprocessing { resize: "bilinear-antialias".into(), mean: [0.0; 3], std: [1.0; 3] },
         thresholds: Thresholds { confidence: 0.3, nms: 0.7 },
         prompting: Prompting::Official,

@@ -24,7 +24,7 @@ BUILT = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).resolv
 COPY = ROOT / "target" / "mutations"
 # As the other checks build it, so that nothing else is built again.
 WORKSPACE = ["--workspace", "--exclude", "ocelli-python", "--no-default-features", "--features",
-             "fonts serve"]
+             "fonts hub serve"]
 PATIENCE = 120
 
 

@@ -14,9 +14,12 @@ use ocelli::export::{
     Block, Checkpoint, CheckpointOptions, ExportOptions, MaskedBranch, MixedPrecision, NormEps, Pruning,
     export,
 };
+use ocelli::hub::KnownModel;
 
 use self::calibrate::CalibrateArgs;
+use super::models;
 use crate::args::{INPUT, OUTPUT, one_of};
+use crate::interrupt::cancel_on_interrupt;
 use crate::{LogArgs, Progress, interrupted, print, status, usage};
 
 /// Heading of options that change the graphs.
@@ -155,21 +158,36 @@ pub fn run(args: &ExportArgs, log: &LogArgs) -> anyhow::Result<()> {
         options = options.with_imgsz(imgsz);
     }
     let builtin = tempfile::tempdir()?;
-    let path = if args.checkpoint == Path::new(ModelSource::BUILT_IN) {
-        write_checkpoint(builtin.path())?;
-        builtin.path()
-    } else {
-        check_is_checkpoint(&args.checkpoint)?;
-        &args.checkpoint
+    let cancellation = cancel_on_interrupt();
+    let fetch = |name: &str| models::fetch(name, false, log, &cancellation);
+    let (path, opening) = match ModelSource::named(&args.checkpoint) {
+        ModelSource::Builtin => {
+            write_checkpoint(builtin.path())?;
+            (builtin.path().to_owned(), CheckpointOptions::default())
+        }
+        ModelSource::Hub(name) => {
+            let local = fetch(&name)?;
+            options =
+                options.with_license(KnownModel::find(&name).map(|known| known.license.name.to_owned()));
+            (local.path.clone(), local.opening())
+        }
+        _ => {
+            check_is_checkpoint(&args.checkpoint)?;
+            (args.checkpoint.clone(), CheckpointOptions::default())
+        }
     };
-    let mut opening = CheckpointOptions::default()
+    let path = path.as_path();
+    let mut opening = opening
         .with_norm_eps(args.norm_eps.unwrap_or_default())
         .with_text_padding(args.text_padding.unwrap_or_default());
     if let Some(tokenizer) = &args.tokenizer {
         opening = opening.with_tokenizer(tokenizer);
     }
     if let Some(base) = &args.base {
-        opening = opening.with_base(base);
+        opening = opening.with_base(match ModelSource::named(base) {
+            ModelSource::Hub(name) => fetch(&name)?.path,
+            _ => base.clone(),
+        });
     }
     let Some(output) = args.output.as_ref().filter(|_| !args.inspect) else {
         return inspect::run(path, &opening);

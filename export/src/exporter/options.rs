@@ -34,6 +34,7 @@ pub struct ExportOptions {
     screen: bool,
     no_tracker: bool,
     pruning: Pruning,
+    pub(super) license: Option<String>,
     pub(super) force: bool,
 }
 
@@ -67,6 +68,9 @@ impl ExportOptions {
 
         /// Splits the backbone into two files before this block.
         with_split_block(block: Option<usize>) => pruning.split_block;
+
+        /// The terms of the weights, for `model.json`.
+        with_license(license: Option<String>) => license;
 
         /// Replaces an existing exported folder.
         with_force(force: bool) => force;

@@ -1,0 +1,87 @@
+//! `ocelli models` and `ocelli pull`.
+
+use clap::Args;
+use ocelli::Cancellation;
+use ocelli::hub::{self, KnownModel, LocalModel};
+use ocelli_datasets::table::{columns, row};
+
+use crate::interrupt::cancel_on_interrupt;
+use crate::{LogArgs, Progress, print};
+
+/// Arguments of `ocelli models`.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Files lie in the cache of Python's huggingface_hub: HF_HUB_CACHE or HF_HOME name another folder. `ocelli cache` lists what \
+is exported from them.
+
+Examples:
+  ocelli models
+  ocelli models --remove litetext-s0")]
+pub struct ModelsArgs {
+    /// Remove the downloaded files of these models
+    #[arg(long, num_args = 1.., value_name = "NAME")]
+    remove: Vec<String>,
+}
+
+/// Arguments of `ocelli pull`.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+A name is a repository of the Hugging Face Hub, owner/name[@revision][:file], or one of `ocelli models`. A repository that \
+grants access needs a token in HF_TOKEN, or `hf auth login`.
+
+Examples:
+  ocelli pull litetext-s0
+  ocelli pull facebook/sam3")]
+pub struct PullArgs {
+    /// The names of the models
+    #[arg(required = true, value_name = "NAME")]
+    names: Vec<String>,
+}
+
+/// Lists the models with names, or removes files of some.
+pub fn run(args: &ModelsArgs) -> anyhow::Result<()> {
+    for name in &args.remove {
+        let bytes = hub::remove(name)?;
+        print(|out| writeln!(out, "{name}: {:.1} MB removed", bytes as f64 / 1e6))?;
+    }
+    if !args.remove.is_empty() {
+        return Ok(());
+    }
+    let mut rows = vec![row("name", ["here", "download", "access", "can", "licence", "repository"])];
+    for known in KnownModel::all() {
+        let here = match hub::cached(known.name)? {
+            Some(_) => "yes".to_owned(),
+            None => match hub::bytes_in_cache(known.name)? {
+                0 => "-".to_owned(),
+                bytes => format!("{:.0} MB in part", bytes as f64 / 1e6),
+            },
+        };
+        let base = known.base.map_or(String::new(), |base| format!(" + {base}"));
+        let access = if known.is_gated { "on request" } else { "free" };
+        let license = known.license.name.split(';').next().unwrap_or_default();
+        let size = format!("{:.2} GB{base}", known.bytes as f64 / 1e9);
+        rows.push(row(known.name, [&here, &size, access, known.can, license, known.source]));
+    }
+    print(|out| write!(out, "{}", columns(&rows, 7)))
+}
+
+/// Downloads models.
+pub fn pull(args: &PullArgs, log: &LogArgs) -> anyhow::Result<()> {
+    let cancellation = cancel_on_interrupt();
+    for name in &args.names {
+        let local = fetch(name, true, log, &cancellation)?;
+        print(|out| writeln!(out, "{name}: {}, revision {}", local.path.display(), &local.revision[..8]))?;
+    }
+    Ok(())
+}
+
+/// The model of a name, with progress on stderr.
+pub(super) fn fetch(
+    name: &str,
+    update: bool,
+    log: &LogArgs,
+    cancellation: &Cancellation,
+) -> anyhow::Result<LocalModel> {
+    let progress = Progress::waiting(log);
+    Ok(hub::fetch(name, update, &|line| progress.announce(line), cancellation)?)
+}

@@ -1,0 +1,238 @@
+//! Models by name, from the Hugging Face Hub.
+//!
+//! Files lie in the cache of Python's `huggingface_hub`, in its layout, under its locks: what one of the two downloaded the
+//! other finds. The environment is the same, too: `HF_HOME`, `HF_HUB_CACHE`, `HF_TOKEN`, `HF_TOKEN_PATH`, `HF_ENDPOINT`,
+//! `HF_HUB_OFFLINE`. What is there is used without a question to the hub; [`fetch`] with `update` looks for a newer revision.
+//! Nothing but the files of the named model is asked for.
+
+mod names;
+#[cfg(feature = "hub")]
+mod transfer;
+
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use crate::Cancellation;
+use ocelli_error::{Error, ErrorKind, Result};
+
+pub use names::{HubName, KnownModel, License};
+
+/// Where the terms of a model are written before it is downloaded: a `tracing` target that programs show even if they are
+/// quiet.
+pub const TERMS_TARGET: &str = "ocelli::terms";
+
+/// A model on this machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LocalModel {
+    /// The folder or the file of the checkpoint.
+    pub path: PathBuf,
+    /// The checkpoint that has the rest of the model.
+    pub base: Option<PathBuf>,
+    /// The tokeniser, if it is not beside the checkpoint.
+    pub tokenizer: Option<PathBuf>,
+    /// The commit of the repository.
+    pub revision: String,
+}
+
+/// The model of a name: the one in the cache, else it is downloaded.
+///
+/// `report` is called with lines of progress, and `cancellation` ends a download at once; the next one goes on where it
+/// ended. `update` asks the hub for a newer revision although there is one in the cache.
+///
+/// # Errors
+/// [`ErrorKind::InvalidArgument`] if there is no such repository, revision or file, or access to it was not granted;
+/// [`ErrorKind::Unavailable`] without a network, with `HF_HUB_OFFLINE`, or in a build without the feature `hub`;
+/// [`ErrorKind::InvalidData`] if the content is not what the hub says; [`ErrorKind::Io`] for a full disk;
+/// [`ErrorKind::Cancelled`].
+pub fn fetch(
+    name: &str,
+    update: bool,
+    report: &dyn Fn(&str),
+    cancellation: &Cancellation,
+) -> Result<LocalModel> {
+    let known = KnownModel::find(name);
+    let mut local = fetch_files(name, update, report, cancellation)?;
+    let companion = |name: Option<&str>| {
+        let path = name.map(|name| fetch_files(name, false, report, cancellation)).transpose()?;
+        Ok::<_, Error>(path.map(|local| local.path))
+    };
+    local.base = companion(known.and_then(|known| known.base))?;
+    local.tokenizer = companion(known.and_then(|known| known.tokenizer))?;
+    Ok(local)
+}
+
+/// The model of a name if all of its files are in the cache.
+///
+/// # Errors
+/// [`ErrorKind::InvalidArgument`] if it is no name, [`ErrorKind::Unavailable`] without a home folder.
+pub fn cached(name: &str) -> Result<Option<LocalModel>> {
+    let (name, cache) = (name.parse()?, Cache::from_env()?);
+    Ok(cache.snapshot(&name).and_then(|(snapshot, revision)| cache.open(&name, &snapshot, revision)))
+}
+
+/// Removes the repository of a name from the cache. Returns how many bytes that freed.
+///
+/// # Errors
+/// As [`cached`], and [`ErrorKind::Io`].
+pub fn remove(name: &str) -> Result<u64> {
+    let (name, cache): (HubName, _) = (name.parse()?, Cache::from_env()?);
+    let folder = cache.of(&name.repository);
+    let bytes = bytes_of(&folder.join("blobs"));
+    match std::fs::remove_dir_all(&folder) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(Error::io("cannot remove", &folder, e)),
+        _ => Ok(bytes),
+    }
+}
+
+/// How many bytes the repository of a name takes in the cache, with downloads that have not ended.
+///
+/// # Errors
+/// As [`cached`].
+pub fn bytes_in_cache(name: &str) -> Result<u64> {
+    let name: HubName = name.parse()?;
+    Ok(bytes_of(&Cache::from_env()?.of(&name.repository).join("blobs")))
+}
+
+fn bytes_of(folder: &Path) -> u64 {
+    let files = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    files.filter_map(|file| file.metadata().ok()).map(|meta| meta.len()).sum()
+}
+
+fn fetch_files(
+    name: &str,
+    update: bool,
+    report: &dyn Fn(&str),
+    cancellation: &Cancellation,
+) -> Result<LocalModel> {
+    let known = KnownModel::find(name);
+    let (name, cache): (HubName, _) = (name.parse()?, Cache::from_env()?);
+    let there = cache.snapshot(&name).and_then(|(snapshot, revision)| cache.open(&name, &snapshot, revision));
+    match there {
+        Some(there) if !update => Ok(there),
+        // A commit has no newer revision.
+        Some(there) if is_commit(&name.revision) => Ok(there),
+        _ => download(&name, known, &cache, report, cancellation),
+    }
+}
+
+#[cfg(feature = "hub")]
+use transfer::download;
+
+#[cfg(not(feature = "hub"))]
+fn download(
+    name: &HubName,
+    _: Option<&KnownModel>,
+    _: &Cache,
+    _: &dyn Fn(&str),
+    _: &Cancellation,
+) -> Result<LocalModel> {
+    let message = format!(
+        "cannot open the model, {}: it is not in the cache, and this build downloads nothing; build with the feature hub, \
+         or download it by other means",
+        name.repository
+    );
+    Err(Error::new(ErrorKind::Unavailable, message))
+}
+
+/// The value of a variable of the environment that is not empty.
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+fn is_commit(revision: &str) -> bool {
+    revision.len() == 40 && revision.bytes().all(|b| b.is_ascii_hexdigit())
+}
+
+/// The cache of `huggingface_hub`.
+struct Cache(PathBuf);
+
+impl Cache {
+    fn from_env() -> Result<Self> {
+        let folder = variable("HF_HUB_CACHE")
+            .or_else(|| variable("HUGGINGFACE_HUB_CACHE"))
+            .map(|cache| Ok(PathBuf::from(cache)))
+            .unwrap_or_else(|| home().map(|home| home.join("hub")))?;
+        Ok(Self(folder))
+    }
+
+    /// The folder of a repository.
+    fn of(&self, repository: &str) -> PathBuf {
+        self.0.join(folder_name(repository))
+    }
+
+    /// The folder with the files of the last commit that was seen of a revision, and the commit.
+    fn snapshot(&self, name: &HubName) -> Option<(PathBuf, String)> {
+        let folder = self.of(&name.repository);
+        let commit = match is_commit(&name.revision) {
+            true => name.revision.clone(),
+            false => {
+                std::fs::read_to_string(folder.join("refs").join(&name.revision)).ok()?.trim().to_owned()
+            }
+        };
+        is_commit(&commit).then(|| (folder.join("snapshots").join(&commit), commit))
+    }
+
+    /// The model in a snapshot, if all of its files are there.
+    fn open(&self, name: &HubName, snapshot: &Path, revision: String) -> Option<LocalModel> {
+        let mut files = Vec::new();
+        list(snapshot, "", &mut files);
+        let files: Vec<&str> = files.iter().map(String::as_str).collect();
+        let chosen = name.choose(&files).ok()?;
+        let has_shards = !chosen.contains(&names::INDEX) || has_all_shards(snapshot, &files);
+        let needs_index =
+            chosen.iter().any(|file| file.starts_with("model-")) && !chosen.contains(&names::INDEX);
+        (has_shards && !needs_index).then(|| LocalModel {
+            path: name.path_of(snapshot, &chosen),
+            base: None,
+            tokenizer: None,
+            revision,
+        })
+    }
+}
+
+fn folder_name(repository: &str) -> String {
+    format!("models--{}", repository.replace('/', "--"))
+}
+
+fn has_all_shards(snapshot: &Path, files: &[&str]) -> bool {
+    #[derive(Deserialize)]
+    struct Index {
+        weight_map: std::collections::BTreeMap<String, String>,
+    }
+    let index = std::fs::read(snapshot.join(names::INDEX)).ok();
+    let index = index.and_then(|bytes| serde_json::from_slice::<Index>(&bytes).ok());
+    index.is_some_and(|index| index.weight_map.values().all(|shard| files.contains(&&**shard)))
+}
+
+/// The names of the files below a folder, which may be links.
+fn list(folder: &Path, above: &str, files: &mut Vec<String>) {
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = format!("{above}{}", entry.file_name().to_string_lossy());
+        let path = entry.path();
+        if path.is_dir() {
+            list(&path, &format!("{name}/"), files);
+        } else if path.is_file() {
+            files.push(name);
+        }
+    }
+    files.sort();
+}
+
+/// The folder of `huggingface_hub`: the token, and by default the cache.
+fn home() -> Result<PathBuf> {
+    let of_user = || {
+        let cache = variable("XDG_CACHE_HOME").map(PathBuf::from);
+        let home = || variable("HOME").or_else(|| variable("USERPROFILE"));
+        cache.or_else(|| home().map(|home| Path::new(&home).join(".cache")))
+    };
+    variable("HF_HOME")
+        .map(PathBuf::from)
+        .or_else(|| of_user().map(|cache| cache.join("huggingface")))
+        .ok_or_else(|| {
+            Error::new(
+                ErrorKind::Unavailable,
+                "no cache of models: there is no home folder; set HF_HOME to a folder",
+            )
+        })
+}
