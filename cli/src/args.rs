@@ -65,8 +65,8 @@ where
 macro_rules! built_in_model_help {
     () => {
         "\
-The default model is small and knows eighty drawn pictograms. For photographs download the facebook/sam3 checkpoint from \
-Hugging Face and pass its folder: --model sam3/"
+The default model is small and knows eighty drawn pictograms. For photographs name a model that `ocelli models` \
+lists, such as --model litetext-s0, or pass the path of a checkpoint"
     };
 }
 pub(crate) use built_in_model_help;
@@ -74,16 +74,17 @@ pub(crate) use built_in_model_help;
 /// Names that the built-in model does not know, each with a line.
 const NAMED: usize = 5;
 /// What programs say before they run the built-in model.
-const BUILT_IN_MODEL_NOTE: &str = "model: built-in, which knows eighty drawn pictograms; for photographs pass the folder of \
-                                   the facebook/sam3 checkpoint with --model";
+const BUILT_IN_MODEL_NOTE: &str = "model: built-in, which knows eighty drawn pictograms; for photographs name a model \
+                                   that `ocelli models` lists, such as --model litetext-s0";
 
 /// Which model, and what runs it.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = MODEL)]
 pub struct ModelArgs {
-    /// Exported model, or a checkpoint: a Hugging Face folder or a file such as sam3.pt, which is exported once into the
-    /// cache. built-in is the built-in model [default: built-in; `ocelli label` has none]
-    #[arg(long, aliases = ["weights", "checkpoint"], value_name = "PATH")]
+    /// Exported model, or a checkpoint: a Hugging Face folder, a file such as sam3.pt, or a name of `ocelli models`, which is
+    /// downloaded once. Checkpoints are exported once into the cache. built-in is the built-in model [default: built-in;
+    /// `ocelli label` has none]
+    #[arg(long, aliases = ["weights", "checkpoint"], value_name = "PATH|NAME")]
     pub model: Option<PathBuf>,
     /// Tokeniser of a checkpoint that has none: tokenizer.json of a SAM3 folder or CLIP's bpe_simple_vocab_16e6.txt.gz
     /// [default: beside the checkpoint]

@@ -27,8 +27,8 @@ use crate::{
 
 /// Shown after the options of `ocelli label --help`.
 const AFTER_HELP: &str = "\
-Download the facebook/sam3 checkpoint from Hugging Face and pass its folder: --model sam3/. The built-in model knows eighty \
-drawn pictograms; it runs if you name it, --model built-in.
+Name a model that `ocelli models` lists, such as --model litetext-s0, or pass the path of a checkpoint. The built-in model \
+knows eighty drawn pictograms; it runs if you name it, --model built-in.
 
 An interrupted run continues with the same command. So does a data set whose folder has new images; label files that you \
 have edited, emptied or removed stay as they are. DIR/images links to the images (use --copy to move the data set to another machine), DIR/labels has \
