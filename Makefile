@@ -82,7 +82,7 @@ install: opencv setup install-c
 
 # Built alone, so that it has none of the features of the programs. With it comes what TensorRT needs.
 install-c:
-	cargo build --profile $(or $(PROFILE),release) -p ocelli-c --no-default-features
+	cargo build --profile $(or $(PROFILE),release) -p ocelli-c --features hub
 	bash bindings/c/install.sh $(BUILT)/libocelli_c.so $(PREFIX)
 	if bash engines/tensorrt/build.sh $(TARGET)/tensorrt; then \
 	  install -d $(DESTDIR)$(PREFIX)/lib && install $(TARGET)/tensorrt/libocelli_tensorrt*.so $(DESTDIR)$(PREFIX)/lib; \

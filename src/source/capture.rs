@@ -68,6 +68,7 @@ pub fn open_video_with(path: &Path, options: &InputOptions) -> Result<Box<dyn So
         Reader::open(opencv, Input::File(path), options, MAX_PIXELS).map_err(|why| match container {
             Container { unfinished: true, .. } => refuse("there is no index: the recording was cut off"),
             Container { missing_bytes: 1.., .. } => refuse("the file is truncated, and no frame can be read"),
+            _ if is_about_options(&why) => refuse(&why),
             _ => refuse(&format!("no video that this build can decode: {why}")),
         })?;
     let mut source = Capture::new(name, reader);
@@ -135,7 +136,7 @@ pub fn open_stream_as(
     let reader = reader.map_err(|error| {
         let (url, seconds) = (without_secrets(url), timeouts.open.as_secs_f64());
         // Other messages of FFmpeg have the address with its password.
-        let why = if error.starts_with("no option ") || error.starts_with("no video stream ") {
+        let why = if is_about_options(&error) {
             error
         } else {
             format!("nothing answers within {seconds} s, or the answer is not a video")
@@ -149,6 +150,11 @@ pub fn open_stream_as(
         source.go_live();
     }
     Ok(Box::new(source))
+}
+
+/// Whether a message of the video library is about the stream or the options that were asked for.
+fn is_about_options(why: &str) -> bool {
+    why.starts_with("no option ") || why.starts_with("no video stream ")
 }
 
 struct Capture {

@@ -41,7 +41,7 @@ fn invalid_videos_and_arguments_are_errors() {
         (dog("--fps|0.001|-o|out.mp4"), 2, &["out.mp4", "0.01 to 1000"]),
         (video("--live"), 2, &["--live is for URLs"]),
         (video("--file"), 2, &["--file is for URLs"]),
-        (video("--stream|1"), 1, &["in.mp4", "no video stream 1: it has 1, and the first is 0"]),
+        (video("--stream|1"), 1, &["in.mp4", "in.mp4: no video stream 1: it has 1, and the first is 0"]),
         (video("--ffmpeg-option|colour=red"), 1, &["in.mp4", "no option colour"]),
         (video("--ffmpeg-option|probesize"), 2, &["--ffmpeg-option", "KEY=VALUE"]),
         (dog("--video|photos|--stream|0"), 2, &["--stream is for video files and URLs"]),
