@@ -41,8 +41,8 @@ pub struct LocalModel {
 /// ended. `update` asks the hub for a newer revision although there is one in the cache.
 ///
 /// # Errors
-/// [`ErrorKind::InvalidArgument`] if there is no such repository, revision or file, or access to it was not granted;
-/// [`ErrorKind::Unavailable`] without a network, with `HF_HUB_OFFLINE`, or in a build without the feature `hub`;
+/// [`ErrorKind::InvalidArgument`] if there is no such repository, revision or file; [`ErrorKind::Unavailable`] if access to it
+/// was not granted, without a network, with `HF_HUB_OFFLINE`, or in a build without the feature `hub`;
 /// [`ErrorKind::InvalidData`] if the content is not what the hub says; [`ErrorKind::Io`] for a full disk;
 /// [`ErrorKind::Cancelled`].
 pub fn fetch(
@@ -67,36 +67,42 @@ pub fn fetch(
 /// # Errors
 /// [`ErrorKind::InvalidArgument`] if it is no name, [`ErrorKind::Unavailable`] without a home folder.
 pub fn cached(name: &str) -> Result<Option<LocalModel>> {
-    let (name, cache) = (name.parse()?, Cache::from_env()?);
-    Ok(cache.snapshot(&name).and_then(|(snapshot, revision)| cache.open(&name, &snapshot, revision)))
+    Ok(Cache::from_env()?.find(&name.parse()?))
 }
 
-/// Removes the repository of a name from the cache. Returns how many bytes that freed.
+/// Removes a model from the cache: the named file, or the whole repository. Returns how many bytes that freed.
 ///
 /// # Errors
 /// As [`cached`], and [`ErrorKind::Io`].
 pub fn remove(name: &str) -> Result<u64> {
     let (name, cache): (HubName, _) = (name.parse()?, Cache::from_env()?);
     let folder = cache.of(&name.repository);
-    let bytes = bytes_of(&folder.join("blobs"));
-    match std::fs::remove_dir_all(&folder) {
-        Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(Error::io("cannot remove", &folder, e)),
-        _ => Ok(bytes),
+    let (snapshots, blobs) = (folder.join("snapshots"), folder.join("blobs"));
+    let size = |path: &Path| path.metadata().map_or(0, |there| there.len());
+    let Some(file) = &name.file else {
+        let bytes = entries(&blobs).map(|blob| size(&blob)).sum();
+        return remove_if_there(&folder, |folder| std::fs::remove_dir_all(folder)).map(|()| bytes);
+    };
+    let mut bytes = 0;
+    for link in entries(&snapshots).map(|snapshot| snapshot.join(file)) {
+        let Ok(content) = link.canonicalize() else { continue };
+        bytes += size(&content);
+        remove_if_there(&content, |path| std::fs::remove_file(path))?;
+        remove_if_there(&link, |path| std::fs::remove_file(path))?;
+    }
+    Ok(bytes)
+}
+
+fn remove_if_there(path: &Path, remove: impl Fn(&Path) -> std::io::Result<()>) -> Result<()> {
+    match remove(path) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(Error::io("cannot remove", path, e)),
+        _ => Ok(()),
     }
 }
 
-/// How many bytes the repository of a name takes in the cache, with downloads that have not ended.
-///
-/// # Errors
-/// As [`cached`].
-pub fn bytes_in_cache(name: &str) -> Result<u64> {
-    let name: HubName = name.parse()?;
-    Ok(bytes_of(&Cache::from_env()?.of(&name.repository).join("blobs")))
-}
-
-fn bytes_of(folder: &Path) -> u64 {
-    let files = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    files.filter_map(|file| file.metadata().ok()).map(|meta| meta.len()).sum()
+/// The paths in a folder; none if it cannot be read.
+fn entries(folder: &Path) -> impl Iterator<Item = PathBuf> {
+    std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path())
 }
 
 fn fetch_files(
@@ -107,8 +113,7 @@ fn fetch_files(
 ) -> Result<LocalModel> {
     let known = KnownModel::find(name);
     let (name, cache): (HubName, _) = (name.parse()?, Cache::from_env()?);
-    let there = cache.snapshot(&name).and_then(|(snapshot, revision)| cache.open(&name, &snapshot, revision));
-    match there {
+    match cache.find(&name) {
         Some(there) if !update => Ok(there),
         // A commit has no newer revision.
         Some(there) if is_commit(&name.revision) => Ok(there),
@@ -161,8 +166,8 @@ impl Cache {
         self.0.join(folder_name(repository))
     }
 
-    /// The folder with the files of the last commit that was seen of a revision, and the commit.
-    fn snapshot(&self, name: &HubName) -> Option<(PathBuf, String)> {
+    /// The model at the last commit that was seen of its revision.
+    fn find(&self, name: &HubName) -> Option<LocalModel> {
         let folder = self.of(&name.repository);
         let commit = match is_commit(&name.revision) {
             true => name.revision.clone(),
@@ -170,7 +175,8 @@ impl Cache {
                 std::fs::read_to_string(folder.join("refs").join(&name.revision)).ok()?.trim().to_owned()
             }
         };
-        is_commit(&commit).then(|| (folder.join("snapshots").join(&commit), commit))
+        is_commit(&commit)
+            .then(|| self.open(name, &folder.join("snapshots").join(&commit), commit.clone()))?
     }
 
     /// The model in a snapshot, if all of its files are there.
@@ -207,9 +213,8 @@ fn has_all_shards(snapshot: &Path, files: &[&str]) -> bool {
 
 /// The names of the files below a folder, which may be links.
 fn list(folder: &Path, above: &str, files: &mut Vec<String>) {
-    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
-        let name = format!("{above}{}", entry.file_name().to_string_lossy());
-        let path = entry.path();
+    for path in entries(folder) {
+        let name = format!("{above}{}", path.file_name().unwrap_or_default().to_string_lossy());
         if path.is_dir() {
             list(&path, &format!("{name}/"), files);
         } else if path.is_file() {

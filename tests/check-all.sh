@@ -82,6 +82,13 @@ fonts() {
     "${all[@]}" -- --ignored the_fonts_of_the_system
 }
 
+# The cache of models, beside Python's.
+hub() {
+  python3 -m venv target/hub
+  target/hub/bin/pip install -q "huggingface_hub==2.4.0"
+  OCELLI_TEST_PYTHON=$PWD/target/hub/bin/python "${all[@]}" -- --ignored the_cache_is_that_of_huggingface_hub
+}
+
 # Figures of videos, beside the evaluations of others.
 video-eval() {
   python3 -m venv target/video-eval
@@ -177,7 +184,7 @@ if [ "${1:-}" = --step ]; then
   exit
 fi
 
-steps=(build demo readers without-libraries long precision webgpu fonts video-eval python wheel meta training c browser benchmarks embed integrations
+steps=(build demo readers without-libraries long precision webgpu fonts hub video-eval python wheel meta training c browser benchmarks embed integrations
   faults power-loss fuzz video-files video-fuzz serve-page serve-studio serve-metrics serve-load sequences mutations package)
 if [ -n "${LIST:-}" ]; then
   printf '%s\n' "${steps[@]}"

@@ -3,7 +3,7 @@
 mod server;
 
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use server::{COMMIT, Fault, Server};
@@ -56,12 +56,11 @@ impl Hub {
         outcome
     }
 
-    fn refuses(&self, arguments: &[&str], words: &[&str]) -> Outcome {
+    fn refuses(&self, arguments: &[&str], status: i32, words: &[&str]) {
         let outcome = self.run(arguments);
         let is_one_line = outcome.stderr.lines().filter(|line| line.starts_with("error: ")).count() == 1;
         let has_words = words.iter().all(|word| outcome.stderr.contains(word));
-        assert!(outcome.status == Some(1) && is_one_line && has_words, "{words:?}: {outcome:?}");
-        outcome
+        assert!(outcome.status == Some(status) && is_one_line && has_words, "{words:?}: {outcome:?}");
     }
 
     /// The file in the cache that has the content of a file of the repository.
@@ -99,24 +98,24 @@ fn a_named_model_is_downloaded_exported_and_used_once() {
     hub.place.copy_folder(Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/scenes"), "images");
     let image = std::fs::read_dir(hub.place.path("images")).expect("it was copied").flatten().next();
     let image = image.expect("there is one").path().display().to_string();
-    let detect = ["detect", "--image", &image, "--classes", "dog", "--model", NAME, "--json"];
-    let first = hub.succeed(&detect);
+    let arguments =
+        |model| ["detect", "--image", &image, "--classes", "dog", "--model", model, "--json", "found.json"];
+    let found = |model: &str| {
+        let outcome = hub.succeed(&arguments(model));
+        (outcome.stderr, hub.place.json("found.json")["images"][0]["detections"].clone())
+    };
+    let (said, first) = found(NAME);
     hub.has_all();
-    assert!(first.stderr.contains("downloading model.safetensors"), "{first:?}");
+    assert!(said.contains("downloading model.safetensors") && first.is_array(), "{said}, {first}");
     assert!(!hub.server.requests().is_empty());
-    let second = hub.succeed(&detect);
+    assert_eq!(found(NAME).1, first);
     assert_eq!(hub.server.requests(), [""; 0], "it is in the cache");
-    assert_eq!(first.stdout.split("\"times").next(), second.stdout.split("\"times").next());
-    // The same as by its path.
-    let by_path = hub.place.path("served").display().to_string();
-    let third =
-        hub.succeed(&["detect", "--image", &image, "--classes", "dog", "--model", &by_path, "--json"]);
-    assert_eq!(first.stdout.split("\"times").next(), third.stdout.split("\"times").next());
+    assert_eq!(found("served").1, first, "the same by its path");
     hub.succeed(&["export", "--checkpoint", NAME, "--output", "graphs"]);
     let again = hub.succeed(&["pull", NAME]);
     assert!(again.stdout.contains(&COMMIT[..8]), "{again:?}");
     assert_eq!(hub.server.requests().len(), 1, "whether there is a newer revision");
-    let offline = outcome(hub.command(&detect).env("HF_HUB_OFFLINE", "1"));
+    let offline = outcome(hub.command(&arguments(NAME)).env("HF_HUB_OFFLINE", "1"));
     assert_eq!(offline.status, Some(0), "{offline:?}");
 }
 
@@ -146,7 +145,7 @@ fn what_was_downloaded_is_kept_when_a_download_fails() {
     let hub = Hub::new();
     hub.server.repositories(|all| all.get_mut(NAME).map(|it| it.files.retain(|name, _| name == WEIGHTS)));
     hub.server.fail(&[Fault::Cut(123_456), Fault::Cut(0), Fault::Cut(0), Fault::Cut(0), Fault::Cut(0)]);
-    hub.refuses(&["pull", NAME], &["cannot download acme/tiny", "the connection ended early", "is kept"]);
+    hub.refuses(&["pull", NAME], 1, &["cannot download acme/tiny", "the connection failed", "is kept"]);
     assert_eq!(hub.in_part(), [123_456]);
     hub.server.requests();
     hub.succeed(&["pull", NAME]);
@@ -157,6 +156,7 @@ fn what_was_downloaded_is_kept_when_a_download_fails() {
     hub.server.fail(&[Fault::Wrong]);
     hub.refuses(
         &["pull", NAME],
+        1,
         &["acme/tiny, model.safetensors: what was downloaded does not have the hash"],
     );
     assert_eq!((hub.in_part(), hub.cached(WEIGHTS)), (vec![], None));
@@ -167,7 +167,6 @@ fn what_was_downloaded_is_kept_when_a_download_fails() {
 #[test]
 fn ctrl_c_ends_a_download_that_stalls() {
     use std::io::{BufRead, BufReader};
-    use std::process::Stdio;
 
     let hub = Hub::new();
     hub.server.repositories(|all| all.get_mut(NAME).map(|it| it.files.retain(|name, _| name == WEIGHTS)));
@@ -193,8 +192,9 @@ fn ctrl_c_ends_a_download_that_stalls() {
 #[test]
 fn two_processes_download_each_file_once() {
     let hub = Hub::new();
-    let start =
-        || hub.command(&["pull", NAME]).stdout(std::process::Stdio::null()).spawn().expect("it starts");
+    let start = || {
+        hub.command(&["pull", NAME]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts")
+    };
     let both = [start(), start()];
     for mut child in both {
         assert!(child.wait().expect("it ends").success());
@@ -207,13 +207,13 @@ fn two_processes_download_each_file_once() {
 fn every_refusal_says_what_to_do() {
     let hub = Hub::new();
     hub.server.add("acme/gated", &hub.place.path("served"), Some("hf_secret"));
-    for (name, words) in [
-        ("acme/gated", &["accept the terms at http", "acme/gated", "HF_TOKEN", "litetext-s0"][..]),
-        ("acme/nothing", &["there is no such repository", "acme/nothing", "ocelli models"]),
-        ("acme/tiny@v9", &["it has no revision v9"]),
-        ("acme/tiny:model.pt", &["there is no file model.pt; there are model.safetensors"]),
+    for (name, status, words) in [
+        ("acme/gated", 1, &["accept the terms at http", "acme/gated", "HF_TOKEN", "litetext-s0"][..]),
+        ("acme/nothing", 2, &["there is no such repository", "acme/nothing", "ocelli models"]),
+        ("acme/tiny@v9", 2, &["it has no revision v9"]),
+        ("acme/tiny:model.pt", 2, &["there is no file model.pt; there are model.safetensors"]),
     ] {
-        hub.refuses(&["pull", name], words);
+        hub.refuses(&["pull", name], status, words);
     }
     let with_token = |token: &str| outcome(hub.command(&["pull", "acme/gated"]).env("HF_TOKEN", token));
     let refused = with_token("hf_other");

@@ -99,7 +99,7 @@ impl HubName {
     }
 
     fn refused(&self, why: &str) -> Error {
-        Error::new(ErrorKind::InvalidArgument, format!("cannot open the model, {why}")).about("model")
+        Error::new(ErrorKind::InvalidArgument, format!("cannot open the model, {why}"))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Downloads the files of a model: each goes on where an earlier download ended, and counts once its hash is the hub's.
 
 use std::cell::Cell;
-use std::fs::File;
+use std::fs::{File, TryLockError};
 use std::io::{IsTerminal, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -15,7 +15,7 @@ use ureq::http::{HeaderMap, StatusCode};
 use super::{Cache, HubName, KnownModel, LocalModel, TERMS_TARGET, folder_name, home, is_commit, variable};
 use crate::Cancellation;
 use crate::atomic_file::write_atomically;
-use crate::cache::{Lock, hex};
+use crate::cache::hex;
 use ocelli_error::{Error, ErrorKind, Result};
 
 /// How long a connection, an answer or the next bytes may take.
@@ -24,6 +24,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const TRIES: u32 = 5;
 /// The longest pause that a server may ask for.
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+/// Time between two looks at a lock of another process.
+const LOCK_INTERVAL: Duration = Duration::from_millis(100);
 /// Bytes that are read at once.
 const CHUNK: usize = 256 << 10;
 /// Time between two reports of progress: on a terminal, where the next replaces the last, and elsewhere.
@@ -291,7 +293,7 @@ impl<'a> Hub<'a> {
         let part = blob.with_extension("incomplete");
         let locks = locks.join(folder_name(&self.name.repository));
         create(&locks)?;
-        let _lock = Lock::acquire(&locks.join(format!("{hash}.lock")))?;
+        let _lock = self.lock(&locks.join(format!("{hash}.lock")))?;
         progress.begin(&file.rfilename);
         if blob.metadata().is_ok_and(|there| there.len() == file.size) {
             progress.done += file.size;
@@ -342,6 +344,26 @@ impl<'a> Hub<'a> {
             return Err(Error::new(ErrorKind::InvalidData, message));
         }
         std::fs::rename(&part, &blob).map_err(cannot)
+    }
+
+    /// Waits until no other process, in Rust or Python, downloads a file.
+    fn lock(&self, path: &Path) -> Result<File> {
+        let cannot = |e| Error::io("cannot lock", path, e);
+        let file = File::options().create(true).truncate(false).write(true).open(path).map_err(cannot)?;
+        let mut is_said = false;
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Ok(file),
+                Err(TryLockError::Error(e)) => return Err(cannot(e)),
+                Err(TryLockError::WouldBlock) if self.cancellation.wait(LOCK_INTERVAL) => {
+                    return Err(cancelled());
+                }
+                Err(TryLockError::WouldBlock) => {}
+            }
+            if !std::mem::replace(&mut is_said, true) {
+                (self.report)(&format!("another process downloads {}; waiting for it", self.name.repository));
+            }
+        }
     }
 
     /// Repeats a request until it ends, or [`TRIES`] in a row have brought nothing.
@@ -400,7 +422,7 @@ impl<'a> Hub<'a> {
         let page = format!("{}/{repository}", self.endpoint);
         let refused = |why: String| {
             let message = format!("cannot download {repository}: {why}");
-            Trouble::Final(Error::new(ErrorKind::InvalidArgument, message).about("model"))
+            Trouble::Final(Error::new(ErrorKind::InvalidArgument, message))
         };
         match (status.as_u16(), header("X-Error-Code")) {
             (206, _) => {
@@ -421,10 +443,11 @@ impl<'a> Hub<'a> {
                     Some(_) => "with the account of your token",
                     None => "then set HF_TOKEN to a token of your account, or log in with `hf auth login`",
                 };
-                Err(refused(format!(
-                    "its owner grants access: accept the terms at {page}, {login}; litetext-s0 and efficientsam3-repvit-m \
-                     need no permission"
-                )))
+                let message = format!(
+                    "cannot download {repository}: its owner grants access: accept the terms at {page}, {login}; litetext-s0 \
+                     and efficientsam3-repvit-m need no permission"
+                );
+                Err(Error::unavailable(message).into())
             }
             (401 | 403 | 404, _) => Err(refused(format!(
                 "there is no such repository, or it is private: {page}; no file or folder of this machine has the name, \
@@ -454,7 +477,7 @@ impl Body {
         // An answer may take as long as a connection and its first byte.
         match self.events.recv_timeout(2 * PATIENCE) {
             Ok(Event::Cancelled) => Err(cancelled().into()),
-            Ok(Event::Failed(why)) => Err(Trouble::Again(why, None)),
+            Ok(Event::Failed(why)) => Err(Trouble::Again(format!("the connection failed: {why}"), None)),
             Ok(event) => Ok(event),
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
                 Err(Trouble::Again("nothing came for a minute".into(), None))

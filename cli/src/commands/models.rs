@@ -49,20 +49,17 @@ pub fn run(args: &ModelsArgs) -> anyhow::Result<()> {
     }
     let mut rows = vec![row("name", ["here", "download", "access", "can", "licence", "repository"])];
     for known in KnownModel::all() {
-        let here = match hub::cached(known.name)? {
-            Some(_) => "yes".to_owned(),
-            None => match hub::bytes_in_cache(known.name)? {
-                0 => "-".to_owned(),
-                bytes => format!("{:.0} MB in part", bytes as f64 / 1e6),
-            },
-        };
+        let here = if hub::cached(known.name)?.is_some() { "yes" } else { "-" };
         let base = known.base.map_or(String::new(), |base| format!(" + {base}"));
-        let access = if known.is_gated { "on request" } else { "free" };
+        let is_gated =
+            known.is_gated || known.base.and_then(KnownModel::find).is_some_and(|base| base.is_gated);
+        let access = if is_gated { "on request" } else { "free" };
+        let repository = known.source.split(':').next().unwrap_or_default();
         let license = known.license.name.split(';').next().unwrap_or_default();
         let size = format!("{:.2} GB{base}", known.bytes as f64 / 1e9);
-        rows.push(row(known.name, [&here, &size, access, known.can, license, known.source]));
+        rows.push(row(known.name, [here, &size, access, known.can, license, repository]));
     }
-    print(|out| write!(out, "{}", columns(&rows, 7)))
+    print(|out| write!(out, "{}", columns(&rows, 6)))
 }
 
 /// Downloads models.
