@@ -87,6 +87,11 @@ impl Hub {
     }
 }
 
+fn detect<'a>(image: &'a str, model: &'a str) -> [&'a str; 9] {
+    ["detect", "--image", image, "--classes", "dog", "--model", model, "--json", "found.json"]
+}
+
+/// The first bytes of the ranges that were asked for of the large file.
 fn resumed(requests: &[String]) -> Vec<&str> {
     let of_weights = requests.iter().filter(|request| request.contains("/cdn/"));
     of_weights.filter_map(|request| request.rsplit(' ').next()).collect()
@@ -98,10 +103,8 @@ fn a_named_model_is_downloaded_exported_and_used_once() {
     hub.place.copy_folder(Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/scenes"), "images");
     let image = std::fs::read_dir(hub.place.path("images")).expect("it was copied").flatten().next();
     let image = image.expect("there is one").path().display().to_string();
-    let arguments =
-        |model| ["detect", "--image", &image, "--classes", "dog", "--model", model, "--json", "found.json"];
     let found = |model: &str| {
-        let outcome = hub.succeed(&arguments(model));
+        let outcome = hub.succeed(&detect(&image, model));
         (outcome.stderr, hub.place.json("found.json")["images"][0]["detections"].clone())
     };
     let (said, first) = found(NAME);
@@ -115,7 +118,7 @@ fn a_named_model_is_downloaded_exported_and_used_once() {
     let again = hub.succeed(&["pull", NAME]);
     assert!(again.stdout.contains(&COMMIT[..8]), "{again:?}");
     assert_eq!(hub.server.requests().len(), 1, "whether there is a newer revision");
-    let offline = outcome(hub.command(&arguments(NAME)).env("HF_HUB_OFFLINE", "1"));
+    let offline = outcome(hub.command(&detect(&image, NAME)).env("HF_HUB_OFFLINE", "1"));
     assert_eq!(offline.status, Some(0), "{offline:?}");
 }
 
