@@ -2,8 +2,10 @@
 
 mod table;
 
-use ocelli::report::DetectionRecord;
-pub use ocelli::report::timings;
+use std::path::Path;
+
+use ocelli::Detections;
+use ocelli::report::{DetectionRecord, timings};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -29,6 +31,19 @@ pub struct ImageReport {
     pub detections: Vec<DetectionRecord>,
     /// The times of the stages, in order, from [`timings`].
     pub timing_ms: Map<String, Value>,
+}
+
+impl ImageReport {
+    /// What was found in the image of a file.
+    pub(crate) fn new(file: &Path, (width, height): (u32, u32), found: &Detections) -> Self {
+        Self {
+            file: file.to_string_lossy().into_owned(),
+            width,
+            height,
+            detections: found.items.iter().map(Into::into).collect(),
+            timing_ms: timings(&found.times),
+        }
+    }
 }
 
 #[cfg(test)]

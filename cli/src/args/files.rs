@@ -25,8 +25,7 @@ pub fn expand_images(arguments: &[PathBuf]) -> Result<Vec<PathBuf>> {
 /// As [`list_images`].
 pub fn images_beside(arguments: &[PathBuf], outputs: Vec<PathBuf>) -> Result<Vec<PathBuf>> {
     if let Some(video) = arguments.iter().find(|argument| is_video(argument)) {
-        let why = "it is a video, which `ocelli video --video` reads";
-        return Err(Error::new(ErrorKind::InvalidArgument, format!("no image, {}: {why}", video.display())));
+        refuse!("no image, {}: it is a video, which `ocelli video --video` reads", video.display());
     }
     let arguments = arguments.to_vec();
     until_interrupted(move || list_images(&arguments, true, &outputs))
@@ -71,13 +70,12 @@ pub(crate) fn folder_of(path: &Path) -> &Path {
 /// [`ErrorKind::InvalidArgument`] for a folder in a data set, [`ErrorKind::Io`] if it is a file.
 pub fn label_files(folder: &Path) -> Result<YoloLabels> {
     if let Some(data_set) = data_set_around(folder) {
-        let message = format!(
+        refuse!(
             "--save-txt, {}: it is in the data set {}, whose labels may be corrected by hand; name another folder, or use \
              `ocelli label`",
             folder.display(),
             data_set.display()
         );
-        return Err(Error::new(ErrorKind::InvalidArgument, message));
     }
     YoloLabels::create(folder).map_err(with_flag("--save-txt"))
 }

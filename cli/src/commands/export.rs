@@ -17,6 +17,7 @@ use ocelli::export::{
 
 use self::calibrate::CalibrateArgs;
 use crate::args::{INPUT, OUTPUT, one_of};
+use crate::interrupt::unless_interrupted;
 use crate::{LogArgs, Progress, interrupted, print, status, usage};
 
 /// Heading of options that change the graphs.
@@ -68,7 +69,7 @@ pub struct ExportArgs {
     #[arg(long, help_heading = OUTPUT)]
     force: bool,
     /// Side of the square input in pixels, a multiple of the patch size [default: the checkpoint's]
-    #[arg(long, alias = "img-size", allow_negative_numbers = true, value_name = "PIXELS", help_heading = GRAPH)]
+    #[arg(long, alias = "img-size", value_name = "PIXELS", help_heading = GRAPH)]
     imgsz: Option<usize>,
     /// Format of weights and large matrix products; fp16 and bf16 are for GPUs, int8 is faster on CPUs. fp8, and int8 with
     /// --calibrate, multiply in 8 bits with --target tensorrt
@@ -111,7 +112,7 @@ pub struct ExportArgs {
     #[arg(long, help_heading = GRAPH)]
     screen: bool,
     /// ViT blocks to drop, e.g. 5,10
-    #[arg(long, allow_negative_numbers = true, value_name = "BLOCKS", value_delimiter = ',', help_heading = GRAPH)]
+    #[arg(long, value_name = "BLOCKS", value_delimiter = ',', help_heading = GRAPH)]
     skip_blocks: Vec<usize>,
     /// Branches of ViT blocks to drop, e.g. 25:attn,28:mlp
     #[arg(long, value_name = "BRANCHES", value_delimiter = ',', help_heading = GRAPH)]
@@ -126,7 +127,7 @@ pub struct ExportArgs {
     )]
     preset: Option<Pruning>,
     /// Split the backbone in two graphs before this block
-    #[arg(long, allow_negative_numbers = true, value_name = "BLOCK", help_heading = GRAPH)]
+    #[arg(long, value_name = "BLOCK", help_heading = GRAPH)]
     split_block: Option<usize>,
 }
 
@@ -217,11 +218,10 @@ pub(super) fn export_files(
     let progress = Progress::waiting(log);
     let manifest = export(checkpoint, options, folder, |step| {
         progress.announce(&format!("writing {} ({} of {})", step.file, step.done + 1, step.total));
-        Ok(interrupted()?)
+        interrupted()
     });
     drop(progress);
-    interrupted()?;
-    Ok(manifest?)
+    unless_interrupted(manifest)
 }
 
 /// Checks that a path looks like a checkpoint.

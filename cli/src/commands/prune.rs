@@ -21,6 +21,7 @@ use ocelli_verify::prune::{
 
 use super::export::{check_is_checkpoint, export_files};
 use crate::args::{DETECTION, INPUT, MODEL, OUTPUT, PERFORMANCE, folder_of};
+use crate::interrupt::unless_interrupted;
 use crate::{
     LogArgs, Progress, cancel_on_interrupt, check_output_file, class_names, expand_images, interrupted,
     print, status,
@@ -76,10 +77,10 @@ pub struct PruneArgs {
     )]
     classes: Vec<String>,
     /// Count detections with a higher score, 0 to 1 [default: the model's]
-    #[arg(long, alias = "conf", value_name = "SCORE", allow_negative_numbers = true, help_heading = DETECTION)]
+    #[arg(long, alias = "conf", value_name = "SCORE", help_heading = DETECTION)]
     confidence: Option<f32>,
     /// How many branches, or blocks, are removed
-    #[arg(long, default_value_t = 8, allow_negative_numbers = true, value_name = "N", help_heading = SEARCH)]
+    #[arg(long, default_value_t = 8, value_name = "N", help_heading = SEARCH)]
     num_prune: usize,
     /// Remove whole blocks instead of branches
     #[arg(long, help_heading = SEARCH)]
@@ -113,7 +114,7 @@ pub struct PruneArgs {
     #[arg(long, requires = "optimise_split", value_name = "NAME", help_heading = MODEL)]
     second_engine: Option<String>,
     /// Measured runs of each block with --optimise-split [default: 5]
-    #[arg(long, requires = "optimise_split", allow_negative_numbers = true, value_name = "N", help_heading = SEARCH)]
+    #[arg(long, requires = "optimise_split", value_name = "N", help_heading = SEARCH)]
     runs: Option<usize>,
     /// Report as JSON; the measurements are written beside it. With --optimise-split, the times
     #[arg(
@@ -132,13 +133,13 @@ pub struct PruneArgs {
     #[arg(long, value_name = "N", help_heading = OUTPUT)]
     step: Option<usize>,
     /// Memory for tokens of images that are kept, in GiB: with less, more is computed
-    #[arg(long, default_value_t = 4.0, value_name = "GIB", allow_negative_numbers = true, help_heading = PERFORMANCE)]
+    #[arg(long, default_value_t = 4.0, value_name = "GIB", help_heading = PERFORMANCE)]
     memory: f64,
     /// Engine: auto, embedded, openvino, onnxruntime, cuda or webgpu
     #[arg(long, alias = "device", default_value = "auto", value_name = "NAME", help_heading = MODEL)]
     engine: String,
     /// Side of the model's square input in pixels [default: the model's]
-    #[arg(long, alias = "img-size", allow_negative_numbers = true, value_name = "PIXELS", help_heading = MODEL)]
+    #[arg(long, alias = "img-size", value_name = "PIXELS", help_heading = MODEL)]
     imgsz: Option<usize>,
     /// ONNX Runtime library [default: searched; see `ocelli doctor`]
     #[arg(long, value_name = "FILE", help_heading = MODEL)]
@@ -147,7 +148,7 @@ pub struct PruneArgs {
     #[arg(long, value_name = "PATH", help_heading = MODEL)]
     openvino: Option<PathBuf>,
     /// CPU threads [default: one per physical core]
-    #[arg(long, allow_negative_numbers = true, value_name = "N", help_heading = MODEL)]
+    #[arg(long, value_name = "N", help_heading = MODEL)]
     threads: Option<usize>,
 }
 
@@ -195,8 +196,7 @@ pub fn run(args: &PruneArgs, log: &LogArgs) -> anyhow::Result<()> {
         let kept = journal.display();
         status(log, &format!("finished measurements are in {kept}: the same command continues the search"));
     }
-    interrupted()?;
-    let report = report?;
+    let report = unless_interrupted(report)?;
     write(args, &report, log)?;
     match &args.export {
         Some(folder) => export_step(&checkpoint, &model, chosen(args, &report), folder, log),
@@ -304,7 +304,7 @@ impl<'l> Bar<'l> {
             bar.step();
             self.shown += 1;
         }
-        Ok(interrupted()?)
+        interrupted()
     }
 }
 

@@ -1,6 +1,5 @@
 //! `--geojson`.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use ocelli::atomic_file::write_atomically;
@@ -9,7 +8,7 @@ use ocelli::{Detection, Result};
 use serde_json::Value;
 
 use super::POLYGON_TOLERANCE;
-use crate::output::with_flag;
+use crate::output::{with_flag, write_json};
 use crate::{check_output_file, interrupted};
 
 /// The features of all rasters, in one coordinate system.
@@ -62,10 +61,7 @@ impl GeoJson {
     pub fn write(&self) -> Result<&Path> {
         if let Some(place) = self.places.first() {
             let collection = place.collection(self.features.clone());
-            write_atomically(&self.path, |file| {
-                serde_json::to_writer(&mut *file, &collection)?;
-                writeln!(file)
-            })?;
+            write_atomically(&self.path, |file| write_json(file, &collection))?;
         }
         Ok(&self.path)
     }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use image::{GrayImage, ImageFormat, Luma};
 use ocelli::atomic_file::write_atomically;
-use ocelli::{Error, ErrorKind, Result, mask::SemanticMap};
+use ocelli::{Error, Result, mask::SemanticMap};
 
 use super::outputs::stems;
 
@@ -20,11 +20,10 @@ impl SemanticFolder {
     /// Plans the file names without writing.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if `folder` is a file.
+    /// [`ErrorKind::InvalidArgument`](ocelli::ErrorKind::InvalidArgument) if `folder` is a file.
     pub fn plan(folder: &Path, sources: &[PathBuf]) -> Result<Self> {
         if folder.exists() && !folder.is_dir() {
-            let message = format!("--semantic, {}: it is a file; name a folder", folder.display());
-            return Err(Error::new(ErrorKind::InvalidArgument, message));
+            refuse!("--semantic, {}: it is a file; name a folder", folder.display());
         }
         Ok(Self { folder: folder.to_owned(), stems: stems(sources) })
     }
@@ -32,7 +31,7 @@ impl SemanticFolder {
     /// Creates the folder.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`] if it cannot be created.
+    /// [`ErrorKind::Io`](ocelli::ErrorKind::Io) if it cannot be created.
     pub fn create(&self) -> Result<()> {
         std::fs::create_dir_all(&self.folder)
             .map_err(|e| Error::io("cannot create the folder", &self.folder, e))
@@ -41,7 +40,7 @@ impl SemanticFolder {
     /// Writes the maps of image `number`, each atomically, and returns their paths.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`] if one cannot be written.
+    /// [`ErrorKind::Io`](ocelli::ErrorKind::Io) if one cannot be written.
     pub fn write(&self, number: usize, maps: &[SemanticMap]) -> Result<Vec<PathBuf>> {
         let write = |map: &SemanticMap| {
             let path = self.folder.join(self.name(number, map, maps));

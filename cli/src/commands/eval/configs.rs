@@ -20,6 +20,7 @@ use crate::config::{check_value, from_yaml, option};
 use crate::given::given_arguments;
 use crate::output::{check_outputs, diagnostic, is_stdout, one_line, present, write_json};
 use crate::program::Ocelli;
+use crate::usage::{line, matches_of};
 use crate::{LogArgs, host, interrupted, status, usage};
 
 /// Options of the whole run, which a configuration cannot have.
@@ -125,8 +126,8 @@ fn read(path: &Path) -> anyhow::Result<Vec<Configuration>> {
             groups.push(arguments);
         }
         let own = std::iter::once(OsString::from("eval")).chain(groups.iter().flatten().cloned());
-        let parsed = command.clone().try_get_matches_from(own);
-        parsed.map_err(|mistake| refuse(usage::line(&mistake)))?;
+        let parsed = matches_of(command.clone(), own.collect());
+        parsed.map_err(|mistake| refuse(line(&mistake)))?;
         // The same options in another order are the same configuration.
         let mut sorted = groups.clone();
         sorted.sort();

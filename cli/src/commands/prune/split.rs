@@ -7,7 +7,8 @@ use ocelli_verify::prune::{SplitInput, optimise_split};
 
 use super::{Bar, PruneArgs, checkpoint_path, engine_options, resolved};
 use crate::args::folder_of;
-use crate::{LogArgs, check_output_file, class_names, interrupted, print, status};
+use crate::interrupt::unless_interrupted;
+use crate::{LogArgs, check_output_file, class_names, print, status};
 
 /// Measured runs of each block.
 const RUNS: usize = 5;
@@ -45,8 +46,7 @@ pub fn run(args: &PruneArgs, log: &LogArgs) -> anyhow::Result<()> {
     let mut bar = Bar::new(log);
     let report = optimise_split(input, &mut |step| bar.show(step));
     drop(bar);
-    interrupted()?;
-    let report = report?;
+    let report = unless_interrupted(report)?;
     write_atomically(&args.output, |file| report.write_json(file))?;
     print(|out| {
         report.write_table(&mut *out)?;

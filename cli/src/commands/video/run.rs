@@ -20,7 +20,7 @@ use super::progress::LiveProgress;
 use super::sinks::Sinks;
 use super::summary::{Counts, source_line, stage_table};
 use super::zones::{Counting, ZoneDrawing};
-use crate::output::is_stdout;
+use crate::output::{is_stdout, write_pretty_json};
 use crate::{LogArgs, interrupted, print, status};
 
 /// A run over a source.
@@ -171,18 +171,16 @@ impl VideoRun<'_> {
             for (name, value) in serde_json::to_value(&stats)?.as_object().into_iter().flatten() {
                 report[name] = value.clone();
             }
-            let mut text = serde_json::to_vec_pretty(&report)?;
-            text.push(b'\n');
             if is_stdout(path) {
-                print(|out| out.write_all(&text))?;
+                print(|out| write_pretty_json(out, &report))?;
             } else {
-                write_atomically(path, |file| std::io::Write::write_all(file, &text))?;
+                write_atomically(path, |file| write_pretty_json(file, &report))?;
             }
         }
         if error.is_none() {
             let written = |path: &Path| status(self.log, &format!("→ {}", path.display()));
             let stats = self.args.stats.as_deref();
-            let files = self.args.sinks.outputs().into_iter().map(|(_, path)| path).chain(stats);
+            let files = self.args.sinks.outputs().map(|(_, path)| path).chain(stats);
             files.filter(|path| !is_stdout(path) && path.exists()).for_each(written);
             if self.args.sinks.is_empty() {
                 status(

@@ -43,22 +43,22 @@ pub struct SourceArgs {
     #[arg(long, value_name = "FORMAT")]
     pub raw: Option<RawArg>,
     /// Frames per second of images and of streams of unknown rate [default: 30]
-    #[arg(long, id = "frame_rate", value_name = "RATE", allow_negative_numbers = true)]
+    #[arg(long, id = "frame_rate", value_name = "RATE")]
     pub fps: Option<f64>,
     /// Start at seconds (12.5), minutes (1:30) or a frame (300f)
-    #[arg(long, value_name = "POSITION", allow_negative_numbers = true)]
+    #[arg(long, value_name = "POSITION")]
     pub start: Option<Position>,
     /// End before this position
-    #[arg(long, value_name = "POSITION", allow_negative_numbers = true)]
+    #[arg(long, value_name = "POSITION")]
     pub end: Option<Position>,
     /// Read every Nth frame
-    #[arg(long, id = "stride", alias = "vid_stride", value_name = "N", allow_negative_numbers = true)]
+    #[arg(long, id = "stride", alias = "vid_stride", value_name = "N")]
     pub vid_stride: Option<u64>,
     /// Read at most N frames
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    #[arg(long, value_name = "N")]
     pub max_frames: Option<u64>,
     /// Seconds to wait for a camera or stream that is lost, or off at the start; 0 is never [default: 60]
-    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
+    #[arg(long, value_name = "SECONDS")]
     pub reconnect: Option<f64>,
     /// Take the URL of --video as a live stream: frames may be dropped, and its end is a loss [default: by protocol, file
     /// extension and length]
@@ -134,27 +134,21 @@ impl SourceArgs {
             }
             None => None,
         };
-        let is_url = |one: &str| matches!(SourceName::parse(one), SourceName::Url(_));
-        let has_url = match &several {
-            Some(all) => all.iter().any(|named| is_url(&named.source)),
-            None => video.first().is_some_and(|one| is_url(one)),
+        let named: Vec<&str> = match &several {
+            Some(all) => all.iter().map(|named| named.source.as_str()).collect(),
+            None => video.iter().take(1).map(String::as_str).collect(),
         };
-        if kind.is_some() && !has_url {
+        let is_url = |one: &&str| matches!(SourceName::parse(one), SourceName::Url(_));
+        if kind.is_some() && !named.iter().any(is_url) {
             let flag = if self.live { "--live" } else { "--file" };
             refuse!("{flag} is for URLs: expected --video http://… or another URL");
         }
-        if self.input_options() != InputOptions::default() {
-            let is_read_by_ffmpeg = |one: &str| {
-                matches!(SourceName::parse(one), SourceName::Url(_) | SourceName::Video(_)) && one != "-"
-            };
-            let has_one = match &several {
-                Some(all) => all.iter().any(|named| is_read_by_ffmpeg(&named.source)),
-                None => video.first().is_some_and(|one| is_read_by_ffmpeg(one)),
-            };
-            if !has_one {
-                let flag = if self.stream.is_some() { "--stream" } else { "--ffmpeg-option" };
-                refuse!("{flag} is for video files and URLs: expected one with --video");
-            }
+        let is_read_by_ffmpeg = |one: &&str| {
+            matches!(SourceName::parse(one), SourceName::Url(_) | SourceName::Video(_)) && *one != "-"
+        };
+        if self.input_options() != InputOptions::default() && !named.iter().any(is_read_by_ffmpeg) {
+            let flag = if self.stream.is_some() { "--stream" } else { "--ffmpeg-option" };
+            refuse!("{flag} is for video files and URLs: expected one with --video");
         }
         if self.raw.is_some() && self.video != ["-"] {
             refuse!("--raw is the format of frames on stdin: add --video -");
@@ -363,7 +357,7 @@ impl SourceArgs {
 
 /// A line of the file of `--sources`.
 #[derive(Debug, PartialEq)]
-struct Named {
+pub(crate) struct Named {
     name: Option<String>,
     weight: u32,
     source: String,
@@ -401,14 +395,8 @@ fn is_several(video: &[String]) -> bool {
     video.len() > 1 && !video.iter().all(is_images) && !video.iter().any(is_image)
 }
 
-/// Reads the file of `--sources`, for the tests that feed it corrupt ones; whether it is valid.
-#[cfg(feature = "test-support")]
-pub fn parse_sources(path: &Path) -> bool {
-    named_sources(path).is_ok()
-}
-
 /// Reads the file of `--sources`.
-fn named_sources(path: &Path) -> anyhow::Result<Vec<Named>> {
+pub(crate) fn named_sources(path: &Path) -> anyhow::Result<Vec<Named>> {
     let text = read_text(path, "the file of --sources").map_err(|e| usage(e.to_string()))?;
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
     let named: Vec<Named> = lines
