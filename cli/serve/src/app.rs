@@ -8,6 +8,7 @@ use crate::config::ServeConfig;
 use crate::engine::Engine;
 use crate::gallery::Gallery;
 use crate::http::places::Places;
+use crate::http::problem::Problem;
 use crate::label_studio::pictures::Pictures;
 use crate::metrics::Metrics;
 use crate::sessions::Sessions;
@@ -29,6 +30,21 @@ pub(crate) struct App {
     pub about: About,
     /// Turns true when the server is to stop.
     pub stopping: watch::Receiver<bool>,
+}
+
+impl App {
+    /// Refuses what needs a model with a tracker, if there is none.
+    pub fn check_tracker(&self, purpose: &str) -> Result<(), Problem> {
+        if self.about.clicks {
+            return Ok(());
+        }
+        let message = format!(
+            "{purpose}, {}: this model has no tracker; start the server with a checkpoint that has one, such as Meta's sam3.pt or \
+             facebook/sam3",
+            self.about.model
+        );
+        Err(Problem::bad(message))
+    }
 }
 
 /// The detector, for people.

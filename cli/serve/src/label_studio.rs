@@ -28,7 +28,6 @@ use crate::http::body::off_the_workers;
 use crate::http::limits::or_default;
 use crate::http::problem::{Answer, Problem, json_response};
 use crate::request::{Asked, Asks, Question};
-use crate::segment::check_tracker;
 use drawn::{Context, Drawn};
 use labels::LabelConfig;
 use regions::{Region, drawn_regions, regions};
@@ -170,8 +169,8 @@ async fn predict(State(app): State<Arc<App>>, body: Arrived<Predict>) -> Answer 
     });
     let (tasks, config, wanted) = read.await?;
     match wanted {
-        PredictionTask::Drawn(_) => check_tracker(&app, "smart tools")?,
-        PredictionTask::Video(_) => check_tracker(&app, "videos")?,
+        PredictionTask::Drawn(_) => app.check_tracker("smart tools")?,
+        PredictionTask::Video(_) => app.check_tracker("videos")?,
         PredictionTask::Labels(_) => {}
     }
     let _slot = app.slots.take(client)?;

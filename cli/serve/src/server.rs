@@ -72,21 +72,15 @@ impl Bound {
     }
 
     /// Starts the engine's threads. The detector is loaded by the first request, unless it was
-    /// [prepared](Detector::prepare).
-    pub fn with(self, detector: Detector) -> Server {
-        self.with_devices(detector, [])
-    }
-
-    /// As [`with`](Self::with), with detectors of the same model with the same options on more devices: each takes the next
-    /// request when it is free.
-    pub fn with_devices(self, detector: Detector, more: impl IntoIterator<Item = Detector>) -> Server {
+    /// [prepared](Detector::prepare). There can be `more` detectors of the same model with the same options, on other devices:
+    /// each takes the next request when it is free.
+    pub fn with(self, detector: Detector, more: Vec<Detector>) -> Server {
         let Self { config, listener, address, gallery, pictures, load } = self;
         let mut about = About::of(&detector, &config);
-        let mut detectors = vec![detector];
-        for detector in more {
-            about.engine += &format!(" and {}", detector.engine());
-            detectors.push(detector);
+        for other in &more {
+            about.engine += &format!(" and {}", other.engine());
         }
+        let detectors = std::iter::once(detector).chain(more).collect();
         let metrics = Arc::new(Metrics::default());
         let engine = Engine::start(detectors, metrics.clone(), &config.limits);
         let (stop, stopping) = watch::channel(false);
@@ -108,11 +102,6 @@ impl Bound {
 }
 
 impl Server {
-    /// The address that it listens on.
-    pub fn address(&self) -> SocketAddr {
-        self.address
-    }
-
     /// The address of the page. If it listens on all addresses of the machine, the one that other machines reach.
     pub fn url(&self) -> String {
         let mut address = self.address;

@@ -155,7 +155,7 @@ async fn answer(
     let work = async {
         let _slot = app.slots.wait(client).await?;
         let found = app.engine.ask(client, picture, question).await?;
-        off_the_workers(move |_| Ok(json!(Answer::from(found)))).await
+        off_the_workers(move |_| Ok(json!(Answer::of_detections(found)))).await
     };
     (number, app.config.limits.in_time(work).await.and_then(|answered| answered))
 }

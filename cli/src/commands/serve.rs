@@ -144,7 +144,7 @@ pub fn run(args: &ServeArgs, log: &LogArgs) -> anyhow::Result<()> {
     drop(loading);
     status(log, &format!("engine: {}", engines(&detectors)));
     let detector = detectors.remove(0);
-    let server = bound.with_devices(detector, detectors);
+    let server = bound.with(detector, detectors);
     if has_new_token {
         status(log, "token: made for this run, as other machines reach this address; --token sets one");
     }

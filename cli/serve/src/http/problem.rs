@@ -1,7 +1,5 @@
 //! Refusals and failures as answers: a status and `{"error": "…"}`.
 
-use std::fmt;
-
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use ocelli::{Error, ErrorKind};
@@ -63,14 +61,6 @@ impl Problem {
         Self { retry_after: Some(5), ..Self::new(StatusCode::SERVICE_UNAVAILABLE, "the server is stopping") }
     }
 }
-
-impl fmt::Display for Problem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl std::error::Error for Problem {}
 
 impl From<Error> for Problem {
     fn from(error: Error) -> Self {

@@ -3,7 +3,8 @@
 use std::fmt;
 
 use serde::Deserialize;
-use serde::de::{Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
+use serde_json::value::RawValue;
 
 use super::labels::{LabelConfig, VideoControl};
 use crate::http::problem::Problem;
@@ -41,49 +42,12 @@ pub(super) struct Text(pub String);
 
 impl<'d> Deserialize<'d> for Text {
     fn deserialize<D: Deserializer<'d>>(from: D) -> Result<Self, D::Error> {
-        struct AnyText;
-        impl<'d> Visitor<'d> for AnyText {
-            type Value = Text;
-
-            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-                formatter.write_str("any value")
-            }
-
-            fn visit_str<E>(self, text: &str) -> Result<Text, E> {
-                Ok(Text(text.to_owned()))
-            }
-
-            fn visit_u64<E>(self, number: u64) -> Result<Text, E> {
-                Ok(Text(number.to_string()))
-            }
-
-            fn visit_i64<E>(self, number: i64) -> Result<Text, E> {
-                Ok(Text(number.to_string()))
-            }
-
-            fn visit_f64<E>(self, number: f64) -> Result<Text, E> {
-                Ok(Text(number.to_string()))
-            }
-
-            fn visit_bool<E>(self, _: bool) -> Result<Text, E> {
-                Ok(Text::default())
-            }
-
-            fn visit_unit<E>(self) -> Result<Text, E> {
-                Ok(Text::default())
-            }
-
-            fn visit_seq<S: SeqAccess<'d>>(self, mut list: S) -> Result<Text, S::Error> {
-                while list.next_element::<IgnoredAny>()?.is_some() {}
-                Ok(Text::default())
-            }
-
-            fn visit_map<M: MapAccess<'d>>(self, mut map: M) -> Result<Text, M::Error> {
-                while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-                Ok(Text::default())
-            }
+        let json = <&RawValue>::deserialize(from)?.get();
+        match json.as_bytes() {
+            [b'"', ..] => serde_json::from_str(json).map(Self).map_err(D::Error::custom),
+            [b'-' | b'0'..=b'9', ..] => Ok(Self(json.to_owned())),
+            _ => Ok(Self::default()),
         }
-        from.deserialize_any(AnyText)
     }
 }
 

@@ -27,7 +27,6 @@ use crate::http::body::{FORM, Fields, body, fields, kind_of, off_the_workers, pa
 use crate::http::connections::Ends;
 use crate::http::limits::Limits;
 use crate::http::problem::{Answer, Problem, json_response};
-use crate::segment::check_tracker;
 
 /// The quality of pictures of frames, 1 to 100.
 const PICTURE_QUALITY: u8 = 85;
@@ -56,7 +55,7 @@ pub(crate) async fn videos(State(app): State<Arc<App>>, _slot: Slot) -> Answer {
 
 /// Opens a session, with the video or the pictures of a form as its frames.
 async fn open(State(app): State<Arc<App>>, Ends { client, .. }: Ends, request: Request) -> Answer {
-    check_tracker(&app, "sessions")?;
+    app.check_tracker("sessions")?;
     let place = app.bodies.take(client)?;
     let (mut asked, mut pictures, mut upload) = (AskedSession::default(), Vec::new(), None);
     if kind_of(&request) == FORM {
@@ -226,13 +225,13 @@ async fn download(
         Export::new(form, results, (state.width, state.height), state.frame_rate)
     });
     let export = export.await?;
-    let (mut sender, streamed) = Channel::<Bytes, Problem>::new(1);
+    let (mut sender, streamed) = Channel::<Bytes, std::io::Error>::new(1);
     // It may take longer than a request: the answer begins now.
     tokio::task::spawn_blocking(move || {
         let _place = place;
         if let Err(problem) = send(export, form, &session, &mut sender) {
             tracing::warn!("an export failed: {}", problem.message);
-            sender.abort(problem);
+            sender.abort(std::io::Error::other(problem.message));
         }
     });
     let (name, kind) = form.file();
@@ -248,7 +247,7 @@ fn send(
     export: Export,
     form: Form,
     session: &Arc<Session>,
-    sender: &mut Sender<Bytes, Problem>,
+    sender: &mut Sender<Bytes, std::io::Error>,
 ) -> Result<(), Problem> {
     let runtime = tokio::runtime::Handle::current();
     let gone = |_| Problem::missing("nobody takes it any more");
