@@ -251,6 +251,11 @@ impl ModelArgs {
     }
 }
 
+/// Refuses a score threshold out of range.
+pub(crate) fn check_confidence(confidence: Option<f32>) -> Result<()> {
+    DetectorOptions { confidence, ..DetectorOptions::default() }.check()
+}
+
 /// Arguments of every program that detects.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = DETECTION)]

@@ -1,8 +1,10 @@
 //! Arguments of the comparison of two models.
 
 use clap::Args;
-use ocelli::{Result, options::DetectorOptions};
+use ocelli::Result;
 use ocelli_verify::{Limits, VerificationOptions};
+
+use super::check_confidence;
 
 /// How strictly two ways of running a model are compared.
 #[derive(Args, Clone, Debug)]
@@ -47,7 +49,7 @@ impl VerificationArgs {
             min_iou: self.min_iou,
         };
         limits.check()?;
-        DetectorOptions { confidence: self.confidence, ..DetectorOptions::default() }.check()?;
+        check_confidence(self.confidence)?;
         Ok(VerificationOptions {
             random_inputs: self.random_inputs,
             scenes: self.scenes,

@@ -1,11 +1,8 @@
 //! `ocelli detect`.
 
 mod clicks;
-mod geo;
 mod interactive;
 mod outputs;
-mod semantic;
-mod sheet;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -20,10 +17,7 @@ use ocelli::{
     stages::EmbeddedPrompts,
 };
 
-use self::geo::GeoJson;
-use self::outputs::{Outputs, check_image_file, renamed, stems};
-use self::semantic::SemanticFolder;
-use self::sheet::ContactSheet;
+use self::outputs::{ContactSheet, GeoJson, Outputs, SemanticFolder, check_image_file, renamed, stems};
 use crate::args::{
     DETECTION, DartArgs, ExemplarArg, INPUT, OUTPUT, ObjectArgs, PERFORMANCE, PrivacyArgs, ScreenArgs,
     TileArgs, built_in_model_help, class_map, coco_classes, embed_exemplars, images_beside, label_files,

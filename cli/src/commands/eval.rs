@@ -18,7 +18,7 @@ use ocelli_datasets::eval::{
 use contender::{Contender, Task};
 use images::Images;
 
-use crate::args::{DETECTION, INPUT, MODEL, OUTPUT, ScreenArgs};
+use crate::args::{DETECTION, INPUT, MODEL, OUTPUT, ScreenArgs, check_confidence};
 use crate::given::given_arguments;
 use crate::output::{check_outputs, diagnostic, is_stdout, present};
 use crate::{LogArgs, ModelArgs, Progress, interrupted, status};
@@ -279,9 +279,7 @@ fn check(args: &EvalArgs) -> anyhow::Result<()> {
     if args.scenes == Some(0) || args.max_images == Some(0) {
         refuse!("no image to evaluate: expected --scenes and --max-images of at least 1");
     }
-    if !(0.0..=1.0).contains(&args.confidence) {
-        refuse!("--confidence is {}: expected a number from 0 to 1", args.confidence);
-    }
+    check_confidence(Some(args.confidence))?;
     let save_predictions = args.save_predictions.as_deref();
     Ok(check_outputs([("--json", args.json.as_deref()), ("--save-predictions", save_predictions)])?)
 }

@@ -109,7 +109,7 @@ struct FileArgs {
     #[arg(long, alias = "no-pictures")]
     no_images: bool,
     /// Share of images for validation, chosen by a hash of their names
-    #[arg(long, default_value_t = 0.1, value_name = "SHARE")]
+    #[arg(long, id = "validation_share", default_value_t = 0.1, value_name = "SHARE")]
     val_share: f64,
     /// Write COCO masks as polygons instead of run lengths
     #[arg(long)]
@@ -433,12 +433,6 @@ fn data_set_options(args: &LabelArgs) -> anyhow::Result<DataSetOptions> {
         _ if is_without_images && args.video.video.is_empty() => ImageMode::None,
         _ => ImageMode::Link,
     };
-    if !(0.0..1.0).contains(&files.val_share) {
-        refuse!("--val-share is {}: expected a number from 0 to below 1", files.val_share);
-    }
-    if !(0.0..=1.0).contains(&files.review_below) {
-        refuse!("--review-below is {}: expected a number from 0 to 1", files.review_below);
-    }
     if files.no_images && !is_without_images {
         refuse!(
             "--no-images: trainers find the labels of YOLO and VOC beside the images only; use --link or --copy"

@@ -1,7 +1,5 @@
 //! `ocelli prune`.
 
-mod split;
-
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -16,11 +14,12 @@ use ocelli::{
     model::ModelRequest,
 };
 use ocelli_verify::prune::{
-    Objective, PruneInput, PruneOptions, PruneProgress, PruneReport, PruneStep, Unit, search,
+    Objective, PruneInput, PruneOptions, PruneProgress, PruneReport, PruneStep, SplitInput, Unit,
+    optimise_split, search,
 };
 
 use super::export::{check_is_checkpoint, export_files};
-use crate::args::{DETECTION, INPUT, MODEL, OUTPUT, PERFORMANCE, folder_of};
+use crate::args::{DETECTION, INPUT, MODEL, OUTPUT, PERFORMANCE, check_confidence, folder_of};
 use crate::interrupt::unless_interrupted;
 use crate::{
     LogArgs, Progress, cancel_on_interrupt, check_output_file, class_names, expand_images, interrupted,
@@ -155,7 +154,7 @@ pub struct PruneArgs {
 /// Searches, and writes what was found.
 pub fn run(args: &PruneArgs, log: &LogArgs) -> anyhow::Result<()> {
     if args.optimise_split {
-        return split::run(args, log);
+        return run_split(args, log);
     }
     check(args)?;
     let builtin = tempfile::tempdir()?;
@@ -255,9 +254,7 @@ fn check(args: &PruneArgs) -> anyhow::Result<()> {
     if !(args.memory >= 0.0 && args.memory <= 1e6) {
         refuse!("--memory is {}: expected a number of GiB from 0 on", args.memory);
     }
-    if let Some(score) = args.confidence.filter(|score| !(0.0..=1.0).contains(score)) {
-        refuse!("--confidence is {score}: expected a number from 0 to 1");
-    }
+    check_confidence(args.confidence)?;
     if let Some(step) = args.step.filter(|step| !(1..=args.num_prune).contains(step)) {
         refuse!("--step is {step}: expected 1 to {}, the --num-prune removals", args.num_prune);
     }
@@ -351,5 +348,51 @@ fn export_step(
         .with_mask_blocks(masked);
     export_files(checkpoint, &options, folder, log)?;
     status(log, &format!("→ {}", folder.display()));
+    Ok(())
+}
+
+/// Measured runs of each block with `--optimise-split`.
+const RUNS: usize = 5;
+
+/// `--optimise-split`: times the blocks, prints every place to split the backbone, and last the flag of the best one.
+fn run_split(args: &PruneArgs, log: &LogArgs) -> anyhow::Result<()> {
+    let runs = args.runs.unwrap_or(RUNS);
+    if runs == 0 {
+        refuse!("--runs is 0: expected at least 1");
+    }
+    check_output_file("--output", &args.output)?;
+    let builtin = tempfile::tempdir()?;
+    let source = ModelSource::named(&args.model);
+    let path = checkpoint_path(args, &source, builtin.path())?;
+    let checkpoint = Checkpoint::open(path)?;
+    let first = EngineFactory::start_for_model(&engine_options(args, &args.engine)?, &source)?;
+    let second = match &args.second_engine {
+        Some(name) => EngineFactory::start_for_model(&engine_options(args, name)?, &source)?,
+        None => first.clone(),
+    };
+    for (half, factory) in [("first half", &first), ("second half", &second)] {
+        status(log, &format!("engine: {} ({half})", factory.description()));
+    }
+    let prompts =
+        if args.classes.is_empty() { None } else { Some(Prompts::new(class_names(&args.classes, log)?)?) };
+    let model = prompts.as_ref().map(|_| resolved(args, source, &second, log)).transpose()?;
+    let input = SplitInput {
+        checkpoint: &checkpoint,
+        imgsz: args.imgsz,
+        factories: [&first, &second],
+        classes: model.as_ref().zip(prompts.as_ref()),
+        runs,
+        scratch: folder_of(&args.output),
+    };
+    let mut bar = Bar::new(log);
+    let report = optimise_split(input, &mut |step| bar.show(step));
+    drop(bar);
+    let report = unless_interrupted(report)?;
+    write_atomically(&args.output, |file| report.write_json(file))?;
+    print(|out| {
+        report.write_table(&mut *out)?;
+        writeln!(out, "\n--split-block {}", report.best.split_block)
+    })?;
+    status(log, &format!("→ {}", args.output.display()));
     Ok(())
 }

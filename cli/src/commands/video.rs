@@ -1,11 +1,9 @@
 //! `ocelli video`.
 
 mod benchmark;
-mod comparison;
 mod delivery;
 mod given;
 pub(crate) mod mqtt;
-mod progress;
 mod reach;
 mod run;
 mod sinks;

@@ -7,7 +7,7 @@ use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::response::IntoResponse;
 use image::ImageFormat;
-use ocelli::{ErrorKind, Mask, Result};
+use ocelli::{ErrorKind, Result};
 use ocelli_datasets::label::{LabelledInstance, SetImage};
 use serde::Deserialize;
 use serde_json::json;
@@ -62,19 +62,7 @@ pub(crate) async fn read(files: Files, Path(id): Path<String>) -> Answer {
 pub(crate) struct Correction {
     /// That of the labels that were changed.
     version: String,
-    instances: Vec<CorrectedInstance>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct CorrectedInstance {
-    /// The line that it comes from; a new instance has none.
-    line: Option<usize>,
-    class_id: usize,
-    #[serde(rename = "box")]
-    bbox: [f32; 4],
-    /// Pixels that replace what it has; the box is theirs.
-    mask: Option<Mask>,
+    instances: Vec<LabelledInstance>,
 }
 
 /// Saves the labels of an image.
@@ -89,16 +77,8 @@ pub(crate) async fn save(
     let saved = files.work(move |gallery| {
         let _place = place;
         let image = gallery.image(&id)?;
-        let instance = |one: &CorrectedInstance| LabelledInstance {
-            line: one.line,
-            class: one.class_id,
-            bbox: one.bbox.into(),
-            polygon: None,
-            mask: one.mask.clone(),
-        };
-        let instances: Vec<LabelledInstance> = correction.instances.iter().map(instance).collect();
         let _saving = gallery.saving.lock().unwrap_or_else(PoisonError::into_inner);
-        let saved = gallery.read(|set| set.save(&image, &correction.version, &instances));
+        let saved = gallery.read(|set| set.save(&image, &correction.version, &correction.instances));
         let labels = saved.map_err(|error| match error.kind() {
             ErrorKind::Mismatch => Problem::from(error).with_status(StatusCode::CONFLICT),
             _ => error.into(),

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use image::RgbImage;
 use ocelli::atomic_file::write_atomically;
@@ -15,13 +16,12 @@ use ocelli::{
 use serde_json::json;
 
 use super::VideoArgs;
-use super::comparison::Comparison;
-use super::progress::LiveProgress;
 use super::sinks::Sinks;
-use super::summary::{Counts, source_line, stage_table};
+use super::summary::{Comparison, Counts, source_line, stage_table};
 use super::zones::{Counting, ZoneDrawing};
 use crate::output::{is_stdout, write_pretty_json};
-use crate::{LogArgs, interrupted, print, status};
+use crate::progress::FirstImage;
+use crate::{LogArgs, Progress, interrupted, print, status};
 
 /// A run over a source.
 pub(super) struct VideoRun<'a> {
@@ -190,5 +190,52 @@ impl VideoRun<'_> {
             }
         }
         Ok(())
+    }
+}
+
+/// Time between two updates of the message.
+const REFRESH: Duration = Duration::from_millis(200);
+
+/// A bar with frames per second for a source of known length, else a status line.
+struct LiveProgress {
+    progress: Progress,
+    /// Until the first frame is written.
+    first: Option<FirstImage>,
+    stats: StatsRecorder,
+    live: bool,
+    updated: Option<Instant>,
+}
+
+impl LiveProgress {
+    /// Hidden with `--quiet`; if stderr is not a terminal, a line now and then.
+    fn new(log: &LogArgs, info: &SourceInfo, stats: &StatsRecorder) -> Self {
+        let progress = match info.frame_count {
+            Some(frames) if !info.live => Progress::new(log, frames),
+            _ => Progress::waiting(log),
+        };
+        let first = Some(progress.first_image());
+        Self { progress, first, stats: stats.clone(), live: info.live, updated: None }
+    }
+
+    /// Advances by one frame.
+    fn frame(&mut self) {
+        self.first = None;
+        self.progress.step();
+        if self.updated.is_some_and(|updated| updated.elapsed() < REFRESH) {
+            return;
+        }
+        self.updated = Some(Instant::now());
+        let stats = self.stats.snapshot();
+        let mut line = format!("{:.1} FPS", stats.fps_now);
+        if self.live {
+            let latency = stats.latency_ms.p50;
+            line = format!(
+                "frame {}, {line}, {} dropped, latency {latency:.0} ms",
+                stats.frames_out, stats.frames_dropped
+            );
+        } else if stats.frames_dropped > 0 {
+            line = format!("{line}, {} dropped", stats.frames_dropped);
+        }
+        self.progress.message(&line);
     }
 }
