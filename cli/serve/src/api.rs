@@ -10,11 +10,10 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use serde_json::{Value, json};
 
-use crate::app::App;
-use crate::gallery::routes;
 use crate::http::guard::guard;
 use crate::http::problem::{Problem, json_response};
-use crate::{detect, label_studio, page, sessions, video};
+use crate::server::App;
+use crate::{detect, gallery, label_studio, page, sessions, video};
 
 /// The description of the API, without the refusals that many routes have in common.
 const OPENAPI: &str = include_str!("openapi.json");
@@ -31,10 +30,10 @@ pub(crate) fn router(app: &Arc<App>) -> Router {
         .route("/v1/detect", post(detect::detect))
         .route("/v1/segment", post(detect::segment))
         .route("/v1/video", get(video::video))
-        .route("/v1/gallery", get(routes::list))
-        .route("/v1/gallery/{id}", get(routes::read).put(routes::save))
-        .route("/v1/gallery/{id}/image", get(routes::image))
-        .route("/v1/gallery/{id}/thumbnail", get(routes::thumbnail))
+        .route("/v1/gallery", get(gallery::list))
+        .route("/v1/gallery/{id}", get(gallery::read).put(gallery::save))
+        .route("/v1/gallery/{id}/image", get(gallery::image))
+        .route("/v1/gallery/{id}/thumbnail", get(gallery::thumbnail))
         .route("/v1/videos", get(sessions::routes::videos))
         .nest("/v1/sessions", sessions::routes::router())
         .nest("/label-studio", label_studio::router())

@@ -9,7 +9,6 @@ use ocelli::report::{DetectionRecord, timings};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::app::App;
 use crate::engine::EngineAnswer;
 use crate::extract::asked;
 use crate::http::body::off_the_workers;
@@ -17,6 +16,7 @@ use crate::http::connections::Ends;
 use crate::http::problem::{self, json_response};
 use crate::objects::{ObjectQuestion, ObjectRecord};
 use crate::request::Question;
+use crate::server::App;
 
 /// What was found in a picture: for detections an entry of `ocelli detect --json`, without the file.
 #[derive(Serialize)]

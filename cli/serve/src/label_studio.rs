@@ -8,7 +8,6 @@ mod drawn;
 mod labels;
 pub(crate) mod pictures;
 mod regions;
-mod tasks;
 mod video;
 
 use std::sync::Arc;
@@ -22,16 +21,15 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::app::App;
 use crate::extract::Arrived;
 use crate::http::body::off_the_workers;
 use crate::http::limits::or_default;
 use crate::http::problem::{Answer, Problem, json_response};
 use crate::request::{Asked, Asks, Question};
+use crate::server::App;
 use drawn::{Context, Drawn};
-use labels::LabelConfig;
+use labels::{LabelConfig, Task};
 use regions::{Region, drawn_regions, regions};
-use tasks::Task;
 
 /// The routes of the protocol.
 pub(crate) fn router() -> Router<Arc<App>> {

@@ -28,7 +28,6 @@
 #![forbid(unsafe_code)]
 
 mod api;
-mod app;
 mod config;
 mod detect;
 mod engine;

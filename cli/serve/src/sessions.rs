@@ -1,6 +1,5 @@
 //! Videos whose objects are found, followed, corrected and removed by requests, each with a thread and a model of its own.
 
-pub(crate) mod asked;
 mod export;
 pub(crate) mod opened;
 mod results;

@@ -9,7 +9,6 @@ mod run;
 mod sinks;
 pub(crate) mod source;
 mod summary;
-mod webhook;
 pub(crate) mod zones;
 
 use std::num::NonZeroUsize;

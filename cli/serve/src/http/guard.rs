@@ -13,8 +13,8 @@ use sha2::{Digest, Sha256};
 
 use super::connections::Ends;
 use super::problem::Problem;
-use crate::app::App;
 use crate::config::ServeConfig;
+use crate::server::App;
 
 /// The cookie that a browser gets for the token in the page's address.
 const COOKIE: &str = "ocelli_token";

@@ -12,12 +12,12 @@ use serde_json::{Value, json};
 
 use super::drawn::Drawn;
 use super::labels::VideoControl;
-use crate::app::App;
 use crate::http::body::off_the_workers;
 use crate::http::problem::Problem;
+use crate::server::App;
 use crate::sessions::Session;
-use crate::sessions::asked::{AskedRun, Shows};
 use crate::sessions::opened::OpenedVideo;
+use crate::sessions::routes::{AskedRun, Shows};
 
 /// A session that ends when nobody waits for the prediction any more.
 struct Own<'a> {

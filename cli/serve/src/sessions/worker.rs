@@ -9,7 +9,7 @@ use ocelli::masklets::{Click, SessionSource, TrackedFrame, VideoSession, VideoSe
 use ocelli::{Error, ErrorKind, Image, Prompt, Result};
 use tokio::sync::mpsc::Sender;
 
-use super::asked::{AskedRun, Shows};
+use super::routes::{AskedRun, Shows};
 use super::{Load, SharedState};
 use crate::http::limits::Limits;
 use crate::http::problem::Problem;

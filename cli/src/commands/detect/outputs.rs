@@ -398,7 +398,7 @@ mod tests {
             }));
         }
         assert_eq!(&names[..3], ["x-red_apple-0.png", "x-______etc.png", "x-red_apple-2.png"]);
-        assert_eq!(names.iter().collect::<std::collections::HashSet<_>>().len(), 12, "{names:?}");
+        assert_eq!(names.iter().collect::<HashSet<_>>().len(), 12, "{names:?}");
         let image = image::open(parent.path().join(&names[0])).map_err(std::io::Error::other)?;
         assert_eq!(image.into_luma8().into_raw(), [0, 255, 255, 0, 0, 255]);
         Ok(())

@@ -11,8 +11,9 @@ use ocelli::sink::{
 };
 use ocelli::{Cancellation, Error, Sink, source::SourceInfo};
 
+use super::delivery::start_webhook;
+use super::mqtt;
 use super::zones::{Counting, ZoneSink};
-use super::{mqtt, webhook};
 use crate::args::{OUTPUT, folder_of, label_files};
 use crate::{LogArgs, check_output_file, usage};
 
@@ -221,7 +222,7 @@ impl SinkArgs {
     /// If an address is wrong or a file cannot be written.
     pub fn zone_sink(&self, counting: &Counting) -> anyhow::Result<ZoneSink> {
         let events = self.events.as_deref().map(JsonLines::create).transpose()?;
-        let webhook = self.webhook.as_deref().map(webhook::start).transpose()?;
+        let webhook = self.webhook.as_deref().map(start_webhook).transpose()?;
         let mqtt = self.mqtt.as_deref().map(mqtt::start).transpose()?;
         Ok(ZoneSink::new(counting.clone(), events, webhook.into_iter().chain(mqtt).collect()))
     }

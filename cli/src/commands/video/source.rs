@@ -156,7 +156,7 @@ impl SourceArgs {
         if let Some(several) = several {
             return self.open_several(several, rate, kind, newest, cancellation);
         }
-        let (source, files) = self.open_one(&video, rate, kind, classes, Patience::Now, cancellation)?;
+        let (source, files) = self.open_one(&video, rate, kind, classes, true, cancellation)?;
         Ok(OpenSource { source, files, states: None })
     }
 
@@ -177,7 +177,7 @@ impl SourceArgs {
         let all_opened: Vec<_> = std::thread::scope(|scope| {
             let open = |named: &Named| {
                 let video = vec![named.source.clone()];
-                scope.spawn(move || self.open_one(&video, rate, kind, &[], Patience::ByItself, cancellation))
+                scope.spawn(move || self.open_one(&video, rate, kind, &[], false, cancellation))
             };
             let threads: Vec<_> = several.iter().map(open).collect();
             threads.into_iter().map(|thread| thread.join().unwrap_or_else(|e| resume_unwind(e))).collect()
@@ -198,14 +198,15 @@ impl SourceArgs {
         Ok(OpenSource { source: Box::new(several), files, states: Some(states) })
     }
 
-    /// Opens what values of `--video` stand for, and selects its frames.
+    /// Opens what values of `--video` stand for, and selects its frames. A source that `is_alone` is waited for at once if it is
+    /// off, one of several when its frames are read, on a thread of its own.
     fn open_one(
         &self,
         video: &[String],
         rate: f64,
         kind: Option<StreamKind>,
         classes: &[&str],
-        patience: Patience,
+        is_alone: bool,
         cancellation: &Cancellation,
     ) -> anyhow::Result<(Box<dyn Source>, Vec<PathBuf>)> {
         let mut read = Vec::new();
@@ -220,7 +221,7 @@ impl SourceArgs {
             [one] => match SourceName::parse(one) {
                 SourceName::Camera(index) => {
                     let open = move || videos::open(VideoInput::Camera(index), &InputOptions::default());
-                    self.live(format!("camera {index}"), true, open, patience, cancellation)?
+                    self.live(format!("camera {index}"), true, open, is_alone, cancellation)?
                 }
                 SourceName::Url(url) => {
                     let is_file = kind.or_else(|| StreamKind::of_url(&url)) == Some(StreamKind::File);
@@ -228,12 +229,12 @@ impl SourceArgs {
                     let (until, options) = (cancellation.clone(), self.input_options());
                     let open = move || {
                         // One of several; a camera that is alone may let in one visitor.
-                        if matches!(patience, Patience::ByItself) {
+                        if !is_alone {
                             reach::check(&url)?;
                         }
                         videos::open(VideoInput::Url(&url, kind, &until), &options)
                     };
-                    self.live(name, !is_file, open, patience, cancellation)?
+                    self.live(name, !is_file, open, is_alone, cancellation)?
                 }
                 SourceName::Images(path) => {
                     let mut files = frame_files(std::slice::from_ref(&path))?;
@@ -247,14 +248,13 @@ impl SourceArgs {
                     }
                     let source = videos::open(VideoInput::File(&path), &self.input_options());
                     read.push(path);
-                    match (source, patience) {
-                        (Ok(source), _) => source,
-                        (Err(error), Patience::Now) => return Err(error.into()),
-                        (Err(error), Patience::ByItself) => {
+                    match source {
+                        Err(error) if !is_alone => {
                             let mut info = SourceInfo::default();
                             info.name.clone_from(one);
                             Box::new(Unopened { info, error: Some(error) })
                         }
+                        source => source?,
                     }
                 }
             },
@@ -289,7 +289,7 @@ impl SourceArgs {
         name: String,
         can_come: bool,
         mut open: impl FnMut() -> ocelli::Result<Box<dyn Source>> + Send + 'static,
-        patience: Patience,
+        is_alone: bool,
         cancellation: &Cancellation,
     ) -> anyhow::Result<Box<dyn Source>> {
         let seconds = self.reconnect.unwrap_or(60.0);
@@ -303,7 +303,6 @@ impl SourceArgs {
             Ok(source) => source,
             Err(error) => {
                 interrupted()?;
-                let is_alone = matches!(patience, Patience::Now);
                 if !videos::can_read() || (is_alone && !can_come) {
                     return Err(error.into());
                 }
@@ -428,15 +427,6 @@ impl Named {
         };
         Ok(Self { name: Some(name.trim().to_owned()), weight, source: source.trim().to_owned() })
     }
-}
-
-/// When a source that is off is waited for.
-#[derive(Clone, Copy, Debug)]
-enum Patience {
-    /// Before anything else is done.
-    Now,
-    /// When its frames are read, on a thread of its own.
-    ByItself,
 }
 
 /// The value of `--raw`.
