@@ -10,6 +10,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
+use crate::output::count;
+
 /// The detections of several images: `{"images": […]}`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
@@ -67,8 +69,7 @@ pub const MOST_ROWS: usize = 20;
 pub fn write_table(mut writer: impl Write, image: &ImageReport, most: usize) -> io::Result<()> {
     let count = match image.detections.len() {
         0 => "nothing found".into(),
-        1 => "1 detection".into(),
-        count => format!("{count} detections"),
+        found => count(found, "detection"),
     };
     let total = image.timing_ms.get("total").and_then(Value::as_f64);
     let time = total.map(|total| format!("   {total:.0} ms")).unwrap_or_default();
