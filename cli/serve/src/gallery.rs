@@ -169,7 +169,7 @@ pub(crate) async fn save(
         let _saving = gallery.saving.lock().unwrap_or_else(PoisonError::into_inner);
         let saved = gallery.read(|set| set.save(&image, &correction.version, &correction.instances));
         let labels = saved.map_err(|error| match error.kind() {
-            ErrorKind::Mismatch => Problem::from(error).with_status(StatusCode::CONFLICT),
+            ErrorKind::Mismatch => Problem { status: StatusCode::CONFLICT, ..error.into() },
             _ => error.into(),
         })?;
         Ok(gallery.labels(&image, &labels))

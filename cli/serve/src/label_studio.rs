@@ -158,11 +158,12 @@ async fn predict(State(app): State<Arc<App>>, body: Arrived<Predict>) -> Answer 
             limits.check_points(drawn.points.len())?;
             return Ok((asked.tasks, Arc::new(config), PredictionTask::Drawn(drawn)));
         }
-        let (phrases, masks) = config.asks();
-        if masks && !has_masks {
+        let mut labels = Asked::default();
+        (labels.classes, labels.masks) = config.asks();
+        if labels.masks && !has_masks {
             return Err(Problem::bad("polygons and brushes need masks, but the server runs without masks"));
         }
-        let question = Question::of(Asked::of_classes(phrases, masks), &limits)?;
+        let question = Question::of(labels, &limits)?;
         Ok((asked.tasks, Arc::new(config), PredictionTask::Labels(question)))
     });
     let (tasks, config, wanted) = read.await?;

@@ -156,13 +156,7 @@ pub fn run(args: &ExportArgs, log: &LogArgs) -> anyhow::Result<()> {
         options = options.with_imgsz(imgsz);
     }
     let builtin = tempfile::tempdir()?;
-    let path = if args.checkpoint == Path::new(ModelSource::BUILT_IN) {
-        write_checkpoint(builtin.path())?;
-        builtin.path()
-    } else {
-        check_is_checkpoint(&args.checkpoint)?;
-        &args.checkpoint
-    };
+    let path = checkpoint_path(&args.checkpoint, builtin.path())?;
     let mut opening = CheckpointOptions::default()
         .with_norm_eps(args.norm_eps.unwrap_or_default())
         .with_text_padding(args.text_padding.unwrap_or_default());
@@ -224,15 +218,20 @@ pub(super) fn export_files(
     unless_interrupted(manifest)
 }
 
-/// Checks that a path looks like a checkpoint.
-pub(super) fn check_is_checkpoint(path: &Path) -> anyhow::Result<()> {
-    ModelSource::Folder(path.to_owned()).check_exists()?;
+/// The path of a checkpoint, if it looks like one; the built-in model is written into the folder `builtin`.
+pub(super) fn checkpoint_path<'p>(path: &'p Path, builtin: &'p Path) -> anyhow::Result<&'p Path> {
+    let source = ModelSource::named(path);
+    if source == ModelSource::Builtin {
+        write_checkpoint(builtin)?;
+        return Ok(builtin);
+    }
+    source.check_exists()?;
     let why = if path.is_dir() && path.join(file::MANIFEST).is_file() {
         "it is an exported model already; expected the checkpoint it was exported from"
     } else if path.is_dir() && !path.join("config.json").exists() {
         "it contains no config.json; expected a Hugging Face folder with config.json, model.safetensors and tokenizer.json"
     } else {
-        return Ok(());
+        return Ok(path);
     };
     Err(usage(format!("no checkpoint, {}: {why}", path.display())))
 }

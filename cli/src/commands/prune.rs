@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use clap::builder::ArgPredicate;
 use ocelli::atomic_file::write_atomically;
-use ocelli::builtin::write_checkpoint;
 use ocelli::export::{Checkpoint, ExportOptions, MaskedBranch};
 use ocelli::{
     Model, ModelSource, Prompts,
@@ -18,7 +17,7 @@ use ocelli_verify::prune::{
     optimise_split, search,
 };
 
-use super::export::{check_is_checkpoint, export_files};
+use super::export::{checkpoint_path, export_files};
 use crate::args::{DETECTION, INPUT, MODEL, OUTPUT, PERFORMANCE, check_confidence, folder_of};
 use crate::interrupt::unless_interrupted;
 use crate::{
@@ -159,7 +158,7 @@ pub fn run(args: &PruneArgs, log: &LogArgs) -> anyhow::Result<()> {
     check(args)?;
     let builtin = tempfile::tempdir()?;
     let source = ModelSource::named(&args.model);
-    let path = checkpoint_path(args, &source, builtin.path())?;
+    let path = checkpoint_path(&args.model, builtin.path())?;
     let prompts = Prompts::new(class_names(&args.classes, log)?)?;
     let images = evenly(expand_images(&args.images)?, args.max_images);
     let checkpoint = Checkpoint::open(path)?;
@@ -201,20 +200,6 @@ pub fn run(args: &PruneArgs, log: &LogArgs) -> anyhow::Result<()> {
         Some(folder) => export_step(&checkpoint, &model, chosen(args, &report), folder, log),
         None => Ok(()),
     }
-}
-
-/// The checkpoint; the built-in model is written into `folder`.
-fn checkpoint_path<'p>(
-    args: &'p PruneArgs,
-    source: &ModelSource,
-    folder: &'p Path,
-) -> anyhow::Result<&'p Path> {
-    if *source == ModelSource::Builtin {
-        write_checkpoint(folder)?;
-        return Ok(folder);
-    }
-    check_is_checkpoint(&args.model)?;
-    Ok(&args.model)
 }
 
 fn engine_options(args: &PruneArgs, engine: &str) -> anyhow::Result<EngineOptions> {
@@ -363,7 +348,7 @@ fn run_split(args: &PruneArgs, log: &LogArgs) -> anyhow::Result<()> {
     check_output_file("--output", &args.output)?;
     let builtin = tempfile::tempdir()?;
     let source = ModelSource::named(&args.model);
-    let path = checkpoint_path(args, &source, builtin.path())?;
+    let path = checkpoint_path(&args.model, builtin.path())?;
     let checkpoint = Checkpoint::open(path)?;
     let first = EngineFactory::start_for_model(&engine_options(args, &args.engine)?, &source)?;
     let second = match &args.second_engine {

@@ -17,7 +17,7 @@ pub(crate) struct Problem {
     pub status: StatusCode,
     pub message: String,
     /// Seconds after which the client may try again.
-    retry_after: Option<u32>,
+    pub retry_after: Option<u32>,
 }
 
 impl Problem {
@@ -29,11 +29,6 @@ impl Problem {
             message.push('…');
         }
         Self { status, message, retry_after: None }
-    }
-
-    /// The same with another status.
-    pub fn with_status(self, status: StatusCode) -> Self {
-        Self { status, ..self }
     }
 
     /// 400.

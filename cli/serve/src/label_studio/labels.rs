@@ -54,14 +54,10 @@ impl Control {
         self.labels.iter().find(|(_, phrases)| has(phrases)).map(|(label, _)| label.as_str())
     }
 
-    /// True if it has the label, and if there is none.
-    pub fn has_label(&self, label: &str) -> bool {
-        label.is_empty() || self.labels.iter().any(|(known, _)| known == label)
-    }
-
-    /// The label of an object that has none.
-    pub fn first_label(&self) -> Option<&str> {
-        self.labels.first().map(|(label, _)| label.as_str())
+    /// The label of an object that was drawn with this one, if the tag has it; the first for an object without one.
+    pub fn drawn_label(&self, label: &str) -> Option<&str> {
+        let mut labels = self.labels.iter().map(|(known, _)| known.as_str());
+        labels.find(|known| label.is_empty() || *known == label)
     }
 }
 

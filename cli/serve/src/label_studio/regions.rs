@@ -71,11 +71,7 @@ pub(super) fn drawn_regions(
         score = object.predicted_iou as f32;
         let detection = Detection { class_id: 0, label: label.into(), score, bbox, mask: Some(object.mask) };
         let with_masks = config.controls.iter().filter(|control| control.shape != Shape::Rectangle);
-        let labelled =
-            with_masks.filter(|control| control.has_label(label)).filter_map(|control| match label {
-                "" => Some((control, control.first_label()?)),
-                label => Some((control, label)),
-            });
+        let labelled = with_masks.filter_map(|control| Some((control, control.drawn_label(label)?)));
         add(&mut regions, labelled, number, &detection, size, withdrawn)?;
     }
     if regions.is_empty() && score > 0.0 {

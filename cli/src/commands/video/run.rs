@@ -18,7 +18,7 @@ use serde_json::json;
 use super::VideoArgs;
 use super::sinks::Sinks;
 use super::summary::{Comparison, Counts, source_line, stage_table};
-use super::zones::{Counting, ZoneDrawing};
+use super::zones::Counting;
 use crate::output::{is_stdout, write_pretty_json};
 use crate::progress::FirstImage;
 use crate::{LogArgs, Progress, interrupted, print, status};
@@ -48,10 +48,11 @@ impl VideoRun<'_> {
         let options =
             OverlayOptions { tracks: self.args.has_tracks(), trail_frames: sinks.trails.unwrap_or(0) };
         let mut overlay = Overlay::new(Annotator::new(), options);
-        let mut zones = self.counting.as_ref().filter(|_| sinks.draw_zones).map(ZoneDrawing::new);
+        let zones = self.counting.as_ref().filter(|_| sinks.draw_zones).map(Counting::apart);
+        let annotator = Annotator::new();
         move |image, outcome| {
-            if let Some(zones) = &mut zones {
-                zones.draw(image, outcome)?;
+            if let Some(zones) = &zones {
+                zones.draw(&annotator, image, outcome)?;
             }
             overlay.draw(image, outcome)
         }

@@ -142,10 +142,6 @@ impl Side {
     fn boxes(&self) -> u64 {
         self.frames.values().sum()
     }
-
-    fn mean_frames(&self) -> f64 {
-        self.boxes() as f64 / self.frames.len().max(1) as f64
-    }
 }
 
 impl Comparison {
@@ -176,10 +172,12 @@ impl Comparison {
     /// A line for each count, a column for each tracker.
     pub fn table(&self) -> String {
         let both = |of: fn(&Side) -> String| [of(&self.memory), of(&self.boxes)];
+        let mean_frames =
+            |side: &Side| format!("{:.1}", side.boxes() as f64 / side.frames.len().max(1) as f64);
         let rows = [
             row("comparison", ["memory", "ByteTrack"]),
             row("tracks", both(|side| side.frames.len().to_string())),
-            row("frames a track, mean", both(|side| format!("{:.1}", side.mean_frames()))),
+            row("frames a track, mean", both(mean_frames)),
             row("boxes", both(|side| side.boxes().to_string())),
             row("boxes of both, IoU 0.5", [self.common, self.common].map(|count| count.to_string())),
             // A track of one tracker whose box goes to another id of the other tracker.

@@ -362,28 +362,23 @@ impl Counting {
         let tables = [lines, zones].into_iter().filter(|rows| rows.len() > 1);
         tables.map(|rows| columns(&rows, 2)).collect()
     }
-}
 
-/// Draws lines and zones with their counts. It counts for itself: sinks may be some frames behind what is drawn.
-pub struct ZoneDrawing {
-    counting: Counting,
-    annotator: Annotator,
-}
-
-impl ZoneDrawing {
-    /// Draws what `counting` counts.
-    pub fn new(counting: &Counting) -> Self {
-        let apart = Counting { counters: Arc::default(), ..counting.clone() };
-        Self { counting: apart, annotator: Annotator::new() }
+    /// Counters of the same places for the drawing, which counts for itself: sinks may be some frames behind what is drawn.
+    pub fn apart(&self) -> Self {
+        Self { counters: Arc::default(), ..self.clone() }
     }
 
     /// Counts the tracks of a frame, and draws the counts with this frame.
     ///
     /// # Errors
     /// As [`ZoneCounter::new`].
-    pub fn draw(&mut self, image: &mut image::RgbImage, outcome: &FrameOutcome) -> ocelli::Result<()> {
-        let Self { counting, annotator } = self;
-        counting.with_counter(outcome, |one| {
+    pub fn draw(
+        &self,
+        annotator: &Annotator,
+        image: &mut image::RgbImage,
+        outcome: &FrameOutcome,
+    ) -> ocelli::Result<()> {
+        self.with_counter(outcome, |one| {
             one.update(outcome);
             let [x, y] = one.scale(outcome.size);
             let scaled = |point: [f32; 2]| [point[0] * x, point[1] * y];
