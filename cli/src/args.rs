@@ -9,7 +9,6 @@ mod privacy;
 mod tiles;
 mod tracker;
 mod verification;
-mod videos;
 
 use std::path::{Path, PathBuf};
 
@@ -31,14 +30,13 @@ pub use classes::class_names;
 pub(crate) use classes::{class_map, coco_classes, thresholds};
 pub(crate) use dart::DartArgs;
 pub use exemplar::{ExemplarArg, embed_exemplars, prompts};
-pub use files::{check_output_file, expand_images, frame_files, images_beside};
+pub use files::{check_output_file, expand_images, frame_files, images_beside, is_video, videos_of};
 pub(crate) use files::{folder_of, label_files};
 pub use objects::ObjectArgs;
 pub use privacy::PrivacyArgs;
 pub use tiles::TileArgs;
 pub use tracker::TrackerArgs;
 pub use verification::VerificationArgs;
-pub use videos::{is_video, videos_of};
 
 /// Heading of options that select the model and what runs it.
 pub const MODEL: &str = "Model and engine";

@@ -37,7 +37,6 @@ mod config;
 mod flags;
 mod given;
 mod help;
-mod host;
 mod interrupt;
 mod loading;
 mod logging;

@@ -15,7 +15,7 @@ use crate::output::diagnostic;
 /// Parses the arguments of this process. A mistake is reported in one line on stderr and ends the process with status 2;
 /// `--help` and `--version` are printed and end it with status 0.
 pub fn parse<P: Parser>() -> P {
-    let arguments = with_config(&P::command(), crate::host::arguments())
+    let arguments = with_config(&P::command(), crate::given::arguments())
         .unwrap_or_else(|mistake| end(&format!("error: {mistake}")));
     if let Some(mistake) = as_assignment(&P::command(), &arguments) {
         end(&format!("error: {mistake}; --help lists the arguments"));

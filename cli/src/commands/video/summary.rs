@@ -33,23 +33,22 @@ impl Counts {
         self.still_frames += u64::from(outcome.still);
         let mut seen = BTreeSet::new();
         for detection in &outcome.detections {
-            let class = self.classes.entry(detection.class_id).or_default();
-            if class.label.is_empty() {
-                class.label = detection.label.to_string();
-            }
+            let class = self.class(detection.class_id, &detection.label);
             class.detections += 1;
             class.frames += u64::from(seen.insert(detection.class_id));
             class.best = class.best.max(detection.score);
         }
         for track in &outcome.tracks {
-            let class = self.classes.entry(track.class_id).or_default();
-            if class.label.is_empty() {
-                class.label =
-                    outcome.labels.get(track.class_id).map_or_else(String::new, ToString::to_string);
-            }
+            let class =
+                self.class(track.class_id, outcome.labels.get(track.class_id).map_or("", |label| label));
             let source = outcome.origin.as_ref().map_or(0, |origin| origin.number);
             class.tracks.insert((source, track.id));
         }
+    }
+
+    fn class(&mut self, id: usize, label: &str) -> &mut ClassCounts {
+        let new = || ClassCounts { label: label.to_owned(), ..ClassCounts::default() };
+        self.classes.entry(id).or_insert_with(new)
     }
 
     /// Whether nothing was detected.
