@@ -49,8 +49,8 @@ pub fn embed_exemplars(
 /// without any class, to a prompt of exemplars only.
 ///
 /// # Errors
-/// [`ErrorKind::InvalidArgument`](ocelli::ErrorKind::InvalidArgument) if an exemplar names an unknown class, or none although there are several; if a class of
-/// a file needs what only `ocelli label` does.
+/// [`ErrorKind::InvalidArgument`](ocelli::ErrorKind::InvalidArgument) if an exemplar names an unknown class, or none although
+/// there are several; if a class of a file needs what only `ocelli label` does.
 pub fn prompts(map: &ClassMap, exemplars: &[ExemplarArg]) -> ocelli::Result<Prompts> {
     let classes: Vec<&str> = map.names().collect();
     let mut prompts: Vec<Prompt> = map.classes.iter().map(text_prompt).collect::<Result<_, _>>()?;

@@ -19,9 +19,12 @@ pub(super) enum Shape {
     Rectangle,
     Polygon,
     Brush,
+    /// Of an object in a video.
+    VideoRectangle,
 }
 
 impl Shape {
+    /// The shape of a tag for images.
     fn of_tag(tag: &str) -> Option<Self> {
         let all = [Self::Rectangle, Self::Polygon, Self::Brush];
         all.into_iter().find(|shape| tag.eq_ignore_ascii_case(shape.kind()))
@@ -33,11 +36,12 @@ impl Shape {
             Self::Rectangle => "rectanglelabels",
             Self::Polygon => "polygonlabels",
             Self::Brush => "brushlabels",
+            Self::VideoRectangle => "videorectangle",
         }
     }
 }
 
-/// A tag with labels for an image.
+/// A tag with labels for an image; or one for rectangles in a video, with those of the `Labels` tag for the same video.
 #[derive(Debug)]
 pub(super) struct Control {
     pub shape: Shape,
@@ -54,27 +58,17 @@ impl Control {
         self.labels.iter().find(|(_, phrases)| has(phrases)).map(|(label, _)| label.as_str())
     }
 
-    /// The label of an object that was drawn with this one, if the tag has it; the first for an object without one.
-    pub fn drawn_label(&self, label: &str) -> Option<&str> {
-        let mut labels = self.labels.iter().map(|(known, _)| known.as_str());
-        labels.find(|known| label.is_empty() || *known == label)
-    }
-}
-
-/// A tag for rectangles in a video, with the labels of the `Labels` tag for the same video.
-#[derive(Debug)]
-pub(super) struct VideoControl {
-    pub from_name: String,
-    pub to_name: String,
-    labels: Vec<(String, Vec<String>)>,
-}
-
-impl VideoControl {
     /// The phrases that are looked for, each with its label.
     pub fn phrases(&self) -> impl Iterator<Item = (&str, &str)> {
         self.labels
             .iter()
             .flat_map(|(label, phrases)| phrases.iter().map(move |phrase| (&**label, &**phrase)))
+    }
+
+    /// The label of an object that was drawn with this one, if the tag has it; the first for an object without one.
+    pub fn drawn_label(&self, label: &str) -> Option<&str> {
+        let mut labels = self.labels.iter().map(|(known, _)| known.as_str());
+        labels.find(|known| label.is_empty() || *known == label)
     }
 }
 
@@ -83,7 +77,7 @@ impl VideoControl {
 pub(super) struct LabelConfig {
     pub controls: Vec<Control>,
     /// Rectangles in a video.
-    pub video: Option<VideoControl>,
+    pub video: Option<Control>,
     /// The names of the image and video tags, and the keys of the task's data that they show.
     images: Vec<(String, String)>,
     videos: Vec<(String, String)>,
@@ -139,7 +133,8 @@ impl LabelConfig {
             let labels: Vec<_> = labels.flat_map(|(_, labels)| labels.clone()).collect();
             let (Some(from_name), Some(to_name)) = (from_name, to_name) else { continue };
             if !labels.is_empty() && config.videos.iter().any(|(name, _)| *name == to_name) {
-                config.video.get_or_insert(VideoControl { from_name, to_name, labels });
+                let shape = Shape::VideoRectangle;
+                config.video.get_or_insert(Control { shape, from_name, to_name, labels });
             }
         }
         let images = &config.images;
@@ -168,7 +163,7 @@ impl LabelConfig {
     pub fn video_of<'c, 'd>(
         &'c self,
         data: impl Fn(&str) -> Option<&'d str>,
-    ) -> Option<(&'c VideoControl, &'d str)> {
+    ) -> Option<(&'c Control, &'d str)> {
         let control = self.video.as_ref()?;
         let (_, key) = self.videos.iter().find(|(name, _)| *name == control.to_name)?;
         Some((control, data(key).filter(|video| !video.is_empty())?))
@@ -251,7 +246,7 @@ impl Task {
     }
 
     /// The address of the video, with the tag for it.
-    pub fn video<'c>(&self, config: &'c LabelConfig) -> Option<(&'c VideoControl, &str)> {
+    pub fn video<'c>(&self, config: &'c LabelConfig) -> Option<(&'c Control, &str)> {
         config.video_of(|key| self.text(key))
     }
 

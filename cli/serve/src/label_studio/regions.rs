@@ -136,7 +136,7 @@ fn outlines(shape: Shape, detection: &Detection, (width, height): (u32, u32)) ->
         (Shape::Brush, Some(mask)) => {
             vec![Outline { rle: brush_rle(mask), ..with(json!({"format": "rle"})) }]
         }
-        (_, None) => Vec::new(),
+        (Shape::VideoRectangle, _) | (_, None) => Vec::new(),
     }
 }
 
