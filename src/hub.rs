@@ -23,7 +23,7 @@ pub use names::{HubName, KnownModel, License};
 pub const TERMS_TARGET: &str = "ocelli::terms";
 
 /// A model on this machine.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LocalModel {
     /// The folder or the file of the checkpoint.
     pub path: PathBuf,
@@ -33,6 +33,8 @@ pub struct LocalModel {
     pub tokenizer: Option<PathBuf>,
     /// The commit of the repository.
     pub revision: String,
+    /// Its terms, if they are known.
+    pub license: Option<&'static str>,
 }
 
 /// The model of a name: the one in the cache, else it is downloaded.
@@ -58,6 +60,7 @@ pub fn fetch(
         Ok::<_, Error>(path.map(|local| local.path))
     };
     local.base = companion(known.and_then(|known| known.base))?;
+    local.license = known.map(|known| known.license.name);
     local.tokenizer = companion(known.and_then(|known| known.tokenizer))?;
     Ok(local)
 }
@@ -190,9 +193,8 @@ impl Cache {
             chosen.iter().any(|file| file.starts_with("model-")) && !chosen.contains(&names::INDEX);
         (has_shards && !needs_index).then(|| LocalModel {
             path: name.path_of(snapshot, &chosen),
-            base: None,
-            tokenizer: None,
             revision,
+            ..LocalModel::default()
         })
     }
 }

@@ -9,7 +9,6 @@ mod privacy;
 mod tiles;
 mod tracker;
 mod verification;
-mod videos;
 
 use std::path::{Path, PathBuf};
 
@@ -30,17 +29,14 @@ use crate::{LogArgs, cancel_on_interrupt, status};
 pub use classes::class_names;
 pub(crate) use classes::{class_map, coco_classes, thresholds};
 pub(crate) use dart::DartArgs;
-#[cfg(feature = "test-support")]
-pub use exemplar::parse_exemplar;
 pub use exemplar::{ExemplarArg, embed_exemplars, prompts};
-pub use files::{check_output_file, expand_images, frame_files, images_beside};
+pub use files::{check_output_file, expand_images, frame_files, images_beside, is_video, videos_of};
 pub(crate) use files::{folder_of, label_files};
 pub use objects::ObjectArgs;
 pub use privacy::PrivacyArgs;
 pub use tiles::TileArgs;
 pub use tracker::TrackerArgs;
 pub use verification::VerificationArgs;
-pub use videos::{is_video, videos_of};
 
 /// Heading of options that select the model and what runs it.
 pub const MODEL: &str = "Model and engine";
@@ -129,7 +125,7 @@ pub struct ModelArgs {
     #[arg(long, value_name = "FORMAT")]
     pub precision: Option<PrecisionChoice>,
     /// CPU threads [default: one per physical core]
-    #[arg(long, allow_negative_numbers = true, value_name = "N")]
+    #[arg(long, value_name = "N")]
     pub threads: Option<usize>,
 }
 
@@ -254,39 +250,38 @@ impl ModelArgs {
     }
 }
 
+/// Refuses a score threshold out of range.
+pub(crate) fn check_confidence(confidence: Option<f32>) -> Result<()> {
+    DetectorOptions { confidence, ..DetectorOptions::default() }.check()
+}
+
 /// Arguments of every program that detects.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = DETECTION)]
 pub struct DetectorArgs {
     /// Keep detections with a higher score, 0 to 1 [default: 0.3]
-    #[arg(long, alias = "conf", value_name = "SCORE", allow_negative_numbers = true)]
+    #[arg(long, alias = "conf", value_name = "SCORE")]
     pub confidence: Option<f32>,
     /// Suppress boxes of the same class that overlap a better one by more than this IoU; 1 keeps all [default: 0.7]
-    #[arg(long, alias = "iou", value_name = "IOU", allow_negative_numbers = true)]
+    #[arg(long, alias = "iou", value_name = "IOU")]
     pub nms: Option<f32>,
     /// Suppress overlapping boxes across classes as well [default: off]
-    #[arg(long, value_name = "IOU", allow_negative_numbers = true)]
+    #[arg(long, value_name = "IOU")]
     pub class_agnostic_nms: Option<f32>,
     /// Keep at most the N best detections of an image [default: all]
-    #[arg(
-        long,
-        id = "max_detections",
-        alias = "max-detections",
-        value_name = "N",
-        allow_negative_numbers = true
-    )]
+    #[arg(long, id = "max_detections", alias = "max-detections", value_name = "N")]
     pub max_det: Option<usize>,
     /// Which model, and what runs it.
     #[command(flatten)]
     pub model: ModelArgs,
     /// Side of the model's square input in pixels [default: the model's]
-    #[arg(long, alias = "img-size", allow_negative_numbers = true, value_name = "PIXELS", help_heading = MODEL)]
+    #[arg(long, alias = "img-size", value_name = "PIXELS", help_heading = MODEL)]
     pub imgsz: Option<usize>,
     /// Cache of encoded text prompts, created if missing [default: a file in the cache folder]
     #[arg(long, value_name = "FILE", help_heading = MODEL)]
     pub text_cache: Option<PathBuf>,
     /// Classes decoded at once: more is faster and takes more memory [default: 4]
-    #[arg(long, allow_negative_numbers = true, value_name = "N", help_heading = MODEL)]
+    #[arg(long, value_name = "N", help_heading = MODEL)]
     pub class_chunk: Option<usize>,
 }
 

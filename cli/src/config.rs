@@ -9,6 +9,8 @@ use ocelli_export::read_text;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
+use crate::usage::matches_of;
+
 /// The name of the flag.
 pub(crate) const FLAG: &str = "config";
 
@@ -78,7 +80,7 @@ fn taken_out(arguments: &[OsString]) -> Result<Option<(OsString, Vec<OsString>)>
 /// Refuses a value that the option does not have, which an error of the whole command line would not trace to the file.
 pub(crate) fn check_value(command: &Command, arguments: &[OsString]) -> Result<(), String> {
     let name = std::iter::once(OsString::from(command.get_name()));
-    let parsed = command.clone().try_get_matches_from(name.chain(arguments.iter().cloned()));
+    let parsed = matches_of(command.clone(), name.chain(arguments.iter().cloned()).collect());
     match parsed.map_err(|error| (error.kind(), error.to_string())) {
         Err((ErrorKind::InvalidValue | ErrorKind::ValueValidation, said)) => {
             let line = said.lines().next().unwrap_or_default();

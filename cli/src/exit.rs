@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::CommandFactory;
 use ocelli::{Error, ErrorKind};
 
-use crate::interrupt::{Interrupted, interrupted, on_interrupt};
+use crate::interrupt::{interrupted, on_interrupt};
 use crate::output::{diagnostic, one_line};
 use crate::{LogArgs, flags};
 
@@ -30,8 +30,8 @@ pub(crate) fn status_of<Arguments: CommandFactory>(
     if is_closed_pipe(&error) {
         return CLOSED_PIPE;
     }
-    let cancelled = |e: &Error| e.kind() == ErrorKind::Cancelled && interrupted().is_err();
-    if error.is::<Interrupted>() || ours(&error).is_some_and(cancelled) {
+    let is_cancelled = |e: &Error| e.kind() == ErrorKind::Cancelled;
+    if interrupted().is_err() && ours(&error).is_some_and(is_cancelled) {
         return 130;
     }
     let program = Arguments::command();
@@ -62,10 +62,10 @@ fn text(error: &anyhow::Error) -> String {
     one_line(&if ours(error).is_some() { error.to_string() } else { format!("{error:#}") })
 }
 
-/// Returns a [`usage`] error from the function.
+/// Returns a [`usage`] error from the function, whose errors are those of `anyhow` or of the library.
 macro_rules! refuse {
     ($($message:tt)+) => {
-        return Err($crate::usage(format!($($message)+)))
+        return Err(ocelli::Error::new(ocelli::ErrorKind::InvalidArgument, format!($($message)+)).into())
     };
 }
 

@@ -10,7 +10,7 @@ const MAKERS: [&str; 2] = ["export", "build-engine"];
 
 /// The command that this process runs: the subcommand that its arguments name, if any.
 pub(crate) fn running(program: &Command) -> &Command {
-    let arguments = crate::host::arguments().into_iter().skip(1);
+    let arguments = crate::given::arguments().into_iter().skip(1);
     arguments
         .fold(program, |command, argument: OsString| command.find_subcommand(&argument).unwrap_or(command))
 }

@@ -1,12 +1,38 @@
-//! The arguments that a command was given, to run another command with them.
+//! The arguments of this program, also where another one runs it in its own process, as Python's console scripts do; and those of
+//! its command, to run another command with them.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::OnceLock;
 
 use clap::parser::ValueSource;
 use clap::{ArgAction, ArgMatches, Command, CommandFactory};
 
 use crate::program::Ocelli;
 use crate::usage::{self, matches_of};
+
+static ARGUMENTS: OnceLock<Vec<OsString>> = OnceLock::new();
+
+/// Sets the arguments, the program's name first, for the rest of the process; the first ones stay.
+pub(crate) fn set(arguments: Vec<OsString>) {
+    drop(ARGUMENTS.set(arguments));
+}
+
+/// The arguments of the program, its name first.
+pub(crate) fn arguments() -> Vec<OsString> {
+    ARGUMENTS.get().map_or_else(|| std::env::args_os().collect(), Clone::clone)
+}
+
+/// The program to start for another process of this one.
+///
+/// # Errors
+/// If the system does not know where it is.
+pub(crate) fn executable() -> std::io::Result<PathBuf> {
+    match ARGUMENTS.get().and_then(|arguments| arguments.first()) {
+        Some(script) => Ok(script.into()),
+        None => std::env::current_exe(),
+    }
+}
 
 /// The arguments of the command that this process runs, those of the file of `--config` included, without the options
 /// `except`, by their documented names.
@@ -15,8 +41,7 @@ use crate::usage::{self, matches_of};
 /// If they are not those of a command of `ocelli`.
 pub(crate) fn given_arguments(except: &[&str]) -> anyhow::Result<Vec<OsString>> {
     let mut program = Ocelli::command();
-    let arguments =
-        crate::config::with_config(&program, crate::host::arguments()).map_err(crate::exit::usage)?;
+    let arguments = crate::config::with_config(&program, arguments()).map_err(crate::exit::usage)?;
     program.build();
     let matches = matches_of(program.clone(), arguments).map_err(|e| crate::exit::usage(usage::line(&e)))?;
     let (name, matches) = matches.subcommand().expect("a command runs");

@@ -37,7 +37,6 @@ mod config;
 mod flags;
 mod given;
 mod help;
-mod host;
 mod interrupt;
 mod loading;
 mod logging;
@@ -55,7 +54,7 @@ pub use args::{
     expand_images,
 };
 pub use exit::{run, usage};
-pub use interrupt::{Interrupted, cancel_on_interrupt, interrupted};
+pub use interrupt::{cancel_on_interrupt, interrupted};
 pub use loading::load;
 pub use logging::LogArgs;
 pub use output::{print, status};

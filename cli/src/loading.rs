@@ -15,7 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// is then left to end with the program.
 ///
 /// # Errors
-/// As [`DetectorBuilder::build`], and [`Interrupted`](crate::Interrupted).
+/// As [`DetectorBuilder::build`]; [`ErrorKind::Cancelled`](ocelli::ErrorKind::Cancelled) after Ctrl-C.
 pub fn load(builder: DetectorBuilder, log: &LogArgs) -> anyhow::Result<(Detector, Arc<Progress>)> {
     let (mut detectors, loading) = load_devices(vec![builder], log)?;
     Ok((detectors.remove(0), loading))

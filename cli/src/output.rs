@@ -51,6 +51,15 @@ pub(crate) fn write_json(mut writer: impl Write, value: &impl Serialize) -> std:
     writer.write_all(b"\n")
 }
 
+/// Writes a value as JSON on several lines.
+///
+/// # Errors
+/// Errors of `writer`.
+pub(crate) fn write_pretty_json(mut writer: impl Write, value: &impl Serialize) -> std::io::Result<()> {
+    serde_json::to_writer_pretty(&mut writer, value)?;
+    writer.write_all(b"\n")
+}
+
 /// Writes a value as JSON into a file, which appears whole or not at all, or to stdout.
 ///
 /// # Errors
@@ -105,10 +114,7 @@ pub(crate) fn conclude(
 pub(crate) fn write_report(path: &Path, report: &VerificationReport) -> ocelli::Result<()> {
     let mut json = serde_json::to_value(report).expect("a report is plain data");
     json["accepted"] = report.accepted().into();
-    write_atomically(path, |writer| {
-        serde_json::to_writer_pretty(&mut *writer, &json)?;
-        writeln!(writer)
-    })
+    write_atomically(path, |file| write_pretty_json(file, &json))
 }
 
 /// Writes a line of status to stderr, unless `--quiet`.

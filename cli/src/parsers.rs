@@ -4,10 +4,29 @@ use std::path::Path;
 
 use clap::CommandFactory;
 
+use crate::args::ExemplarArg;
+use crate::commands::video::{mqtt, source, zones};
 use crate::program::Ocelli;
 
-pub use crate::args::parse_exemplar;
-pub use crate::commands::video::{parse_event_address, parse_sources, parse_zones};
+/// A value of `--exemplar`.
+pub fn parse_exemplar(text: &str) -> bool {
+    text.parse::<ExemplarArg>().is_ok()
+}
+
+/// The address of `--mqtt`.
+pub fn parse_event_address(text: &str) -> bool {
+    mqtt::address(text).is_ok()
+}
+
+/// The file of `--sources`.
+pub fn parse_sources(path: &Path) -> bool {
+    source::named_sources(path).is_ok()
+}
+
+/// The file of `--zones`.
+pub fn parse_zones(path: &Path) -> bool {
+    zones::ZonesFile::read(path).is_ok()
+}
 
 /// A file of `--classes`.
 pub fn parse_classes(path: &Path) -> bool {

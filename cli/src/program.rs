@@ -12,7 +12,7 @@ use crate::commands::{
     prune, reference, track, verify, video,
 };
 use crate::exit::status_of;
-use crate::host;
+use crate::given;
 use crate::{LogArgs, parse};
 
 /// Open-vocabulary object detection: find what you name in images and videos.
@@ -126,7 +126,7 @@ impl Program {
     /// Runs the program inside another one with these arguments, the program's name first, and returns its exit status: 0 on success, 1 on a failure, 2 on wrong usage, 130
     /// after Ctrl-C, whose handler it replaces. Wrong usage, `--help` and a second Ctrl-C end the process.
     pub fn run_in(self, arguments: Vec<OsString>) -> u8 {
-        host::set(arguments);
+        given::set(arguments);
         self.status()
     }
 

@@ -1,10 +1,12 @@
 //! Parses arguments; a mistake is reported in one line.
 
+use std::any::TypeId;
 use std::ffi::OsString;
 use std::path::Path;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgMatches, Command, Parser};
+use ocelli::source::Position;
 
 use crate::config::{is_named, with_config};
 use crate::help::short;
@@ -13,7 +15,7 @@ use crate::output::diagnostic;
 /// Parses the arguments of this process. A mistake is reported in one line on stderr and ends the process with status 2;
 /// `--help` and `--version` are printed and end it with status 0.
 pub fn parse<P: Parser>() -> P {
-    let arguments = with_config(&P::command(), crate::host::arguments())
+    let arguments = with_config(&P::command(), crate::given::arguments())
         .unwrap_or_else(|mistake| end(&format!("error: {mistake}")));
     if let Some(mistake) = as_assignment(&P::command(), &arguments) {
         end(&format!("error: {mistake}; --help lists the arguments"));
@@ -45,7 +47,24 @@ fn end(mistake: &str) -> ! {
 
 /// Parses the arguments of a program, its name first.
 pub(crate) fn matches_of(program: Command, arguments: Vec<OsString>) -> Result<ArgMatches, clap::Error> {
-    program.try_get_matches_from(with_lists_apart(arguments.into_iter()))
+    with_negative_numbers(program).try_get_matches_from(with_lists_apart(arguments.into_iter()))
+}
+
+/// The program, whose options of numbers take negative ones as well: the checks of their values say what is expected.
+fn with_negative_numbers(program: Command) -> Command {
+    let numbers = [
+        TypeId::of::<f32>(),
+        TypeId::of::<f64>(),
+        TypeId::of::<u32>(),
+        TypeId::of::<u64>(),
+        TypeId::of::<usize>(),
+        TypeId::of::<Position>(),
+    ];
+    let program = program.mut_args(|argument| {
+        let kind = argument.get_value_parser().type_id();
+        argument.allow_negative_numbers(numbers.iter().any(|number| kind == *number))
+    });
+    program.mut_subcommands(with_negative_numbers)
 }
 
 /// A mistake in arguments as one line, without `error:`.

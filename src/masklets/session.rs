@@ -118,7 +118,9 @@ impl VideoSession {
         let frames = Frames::new(detector, source, &options)?;
         let (removed, run) = (BTreeSet::new(), Run::default());
         let (window, options) = (options.window, options.masklets);
-        Ok(Self { session, network, bank, frames, options, window, removed, run })
+        let mut video = Self { session, network, bank, frames, options, window, removed, run };
+        video.forget_beyond_window(video.frame_count());
+        Ok(video)
     }
 
     /// Goes on to another video, without objects. The engines stay loaded; everything else of the video before is freed.
@@ -178,11 +180,16 @@ impl VideoSession {
     pub fn push(&mut self, image: Image) -> Result<usize> {
         let number = self.frames.source.push(image)?;
         self.session.set_frame_count(number + 1);
-        if let Some(first) = self.window.and_then(|window| (number + 1).checked_sub(window)) {
-            self.frames.forget_before(first);
-            self.session.forget_before(first);
-        }
+        self.forget_beyond_window(number + 1);
         Ok(number)
+    }
+
+    /// Forgets the frames before the window's, of this many.
+    fn forget_beyond_window(&mut self, frames: usize) {
+        if let Some(first) = self.window.and_then(|window| frames.checked_sub(window)) {
+            self.frames.forget_before(first);
+            self.session.forget_before(self.frames.source.first());
+        }
     }
 
     /// The picture of a frame, of the size of the video.

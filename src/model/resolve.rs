@@ -12,7 +12,7 @@ use crate::builtin;
 use crate::cache::{
     Lock, cache_folder, create_folder, remembered_hash, remove_folder, sha256_of_file, short_hex,
 };
-use crate::hub::{self, KnownModel, LocalModel};
+use crate::hub::{self, LocalModel};
 use ocelli_error::{Error, ErrorKind, Result};
 
 /// Changes when the content of a cached export does although its options do not.
@@ -59,8 +59,7 @@ impl Model {
             }
             ModelSource::Hub(name) => {
                 let local = hub::fetch(name, false, report, cancellation)?;
-                let license = KnownModel::find(name).map(|known| known.license.name);
-                let options = export_options(request).with_license(license.map(str::to_owned));
+                let options = export_options(request).with_license(local.license.map(str::to_owned));
                 let safe = name.replace(['/', ':'], "-");
                 export_checkpoint(
                     &local.path,

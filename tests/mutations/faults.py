@@ -62,7 +62,7 @@ BEHAVIOUR = [
     Fault("a data set does not know its tiles", "datasets/src/label/settings.rs",
           'described["tile"] = tiling.size.to_string().into();', "let _ = tiling;",
           "a_data_set_is_labelled_in_tiles"),
-    Fault("rasters of several coordinate systems share a file", "cli/src/commands/detect/geo.rs",
+    Fault("rasters of several coordinate systems share a file", "cli/src/commands/detect/outputs.rs",
           "Some(place.epsg()) != first", "Some(place.epsg()) != first && first.is_none()",
           "what_cannot_be_cut_or_placed_is_refused"),
     Fault("HOTA's matches ignore how long objects and tracks are together", "datasets/src/eval/video/hota.rs",

@@ -5,7 +5,7 @@ mod geometry;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{BoundingBox, Track, TrackState};
 pub use geometry::is_inside;
@@ -33,7 +33,8 @@ pub struct Zone {
 }
 
 /// The point of a box that crosses lines and is inside or outside of a zone.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Anchor {
     /// The middle of the lower edge: where a person stands.

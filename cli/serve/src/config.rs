@@ -64,6 +64,8 @@ const MIN_TOKEN: usize = 12;
 impl ServeConfig {
     pub(crate) fn check(&self) -> Result<()> {
         let refuse = |name, message: String| Err(Error::new(ErrorKind::InvalidArgument, message).about(name));
+        // Each stands for itself in addresses and cookies.
+        let is_url_safe = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
         let is_weak = |token: &String| token.len() < MIN_TOKEN || !token.bytes().all(is_url_safe);
         if self.token.is_none() && !self.listen.ip().is_loopback() {
             let expected = "which other machines reach: expected a token as well";
@@ -79,11 +81,6 @@ impl ServeConfig {
         }
         self.limits.check()
     }
-}
-
-/// Whether a character stands for itself in addresses and cookies.
-fn is_url_safe(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"-._~".contains(&byte)
 }
 
 fn is_host_name(host: &str) -> bool {

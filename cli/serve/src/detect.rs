@@ -1,40 +1,49 @@
-//! `POST /v1/detect`.
+//! `POST /v1/detect` and `POST /v1/segment`: what is in a picture.
 
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
-use axum::response::Response;
 use ocelli::Detection;
 use ocelli::report::{DetectionRecord, timings};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::app::App;
 use crate::engine::EngineAnswer;
 use crate::extract::asked;
 use crate::http::body::off_the_workers;
 use crate::http::connections::Ends;
-use crate::http::problem::{Problem, json_response};
+use crate::http::problem::{self, json_response};
+use crate::objects::{ObjectQuestion, ObjectRecord};
 use crate::request::Question;
+use crate::server::App;
 
-/// What was found in a picture: an entry of `ocelli detect --json`, without the file.
+/// What was found in a picture: for detections an entry of `ocelli detect --json`, without the file.
 #[derive(Serialize)]
 pub(crate) struct Answer {
     width: u32,
     height: u32,
-    detections: Vec<DetectionRecord>,
+    #[serde(flatten)]
+    found: Found,
     timing_ms: Map<String, Value>,
 }
 
-impl From<EngineAnswer<Vec<Detection>>> for Answer {
-    fn from(found: EngineAnswer<Vec<Detection>>) -> Self {
-        Self {
-            width: found.width,
-            height: found.height,
-            detections: found.items.iter().map(Into::into).collect(),
-            timing_ms: timings(&found.times),
-        }
+#[derive(Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Found {
+    Detections(Vec<DetectionRecord>),
+    Objects(Vec<ObjectRecord>),
+}
+
+impl Answer {
+    fn new<T>(answer: EngineAnswer<T>, found: impl FnOnce(T) -> Found) -> Self {
+        let EngineAnswer { width, height, items, times } = answer;
+        Self { width, height, found: found(items), timing_ms: timings(&times) }
+    }
+
+    /// What was detected.
+    pub fn of_detections(answer: EngineAnswer<Vec<Detection>>) -> Self {
+        Self::new(answer, |items| Found::Detections(items.iter().map(Into::into).collect()))
     }
 }
 
@@ -43,8 +52,20 @@ pub(crate) async fn detect(
     State(app): State<Arc<App>>,
     Ends { client, .. }: Ends,
     request: Request,
-) -> Result<Response, Problem> {
+) -> problem::Answer {
     let (picture, question, _slot) = asked::<Question>(&app, client, request).await?;
     let found = app.engine.ask(client, picture, question).await?;
-    off_the_workers(move |_| Ok(json_response(StatusCode::OK, &Answer::from(found)))).await
+    off_the_workers(move |_| Ok(json_response(StatusCode::OK, &Answer::of_detections(found)))).await
+}
+
+/// Answers clicks on one picture: the masks of objects that clicks and boxes show.
+pub(crate) async fn segment(
+    State(app): State<Arc<App>>,
+    Ends { client, .. }: Ends,
+    request: Request,
+) -> problem::Answer {
+    app.check_tracker("clicks")?;
+    let (picture, shown, _slot) = asked::<ObjectQuestion>(&app, client, request).await?;
+    let found = app.engine.segment(client, picture, shown).await?;
+    off_the_workers(move |_| Ok(json_response(StatusCode::OK, &Answer::new(found, Found::Objects)))).await
 }

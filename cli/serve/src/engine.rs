@@ -229,7 +229,7 @@ fn decode_all(
         let key: Key = Sha256::digest(&job.picture).into();
         // Any device may take it.
         let is_known = known.iter().all(|known| known.contains(&key, job.task.masks()));
-        let read = caught(|| {
+        let read = caught(undecodable, || {
             let tiling = job.task.tiling(of_server, limits)?;
             if let Some(tiling) = tiling {
                 tiling.check_picture(Image::declared_size(&job.picture, "the request")?, side)?;
@@ -254,14 +254,17 @@ fn decode_all(
 
 /// Decodes a picture. No file makes the thread end.
 pub(crate) fn decode(bytes: &[u8], limits: &Limits) -> Result<Image> {
-    caught(|| {
+    caught(undecodable, || {
         limits.check_picture(bytes)?;
         Image::decode(bytes, "the request")
     })
 }
 
-fn caught<T>(read: impl FnOnce() -> Result<T>) -> Result<T> {
-    catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|_| {
-        Err(Error::new(ErrorKind::InvalidData, "cannot read the image, the request: the decoder failed"))
-    })
+/// Does some work; if it panics, this is the error of `panicked`.
+fn caught<T>(panicked: fn() -> Error, work: impl FnOnce() -> Result<T>) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err(panicked()))
+}
+
+fn undecodable() -> Error {
+    Error::new(ErrorKind::InvalidData, "cannot read the image, the request: the decoder failed")
 }

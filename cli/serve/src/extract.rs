@@ -9,13 +9,13 @@ use axum::http::StatusCode;
 use axum::http::request::Parts;
 use serde::de::DeserializeOwned;
 
-use crate::app::App;
 use crate::gallery::Gallery;
 use crate::http::body::{FORM, body, fields, kind_of, off_the_workers, read};
 use crate::http::connections::Ends;
 use crate::http::places::Place;
 use crate::http::problem::Problem;
 use crate::request::Asks;
+use crate::server::App;
 use crate::sessions::Session;
 
 /// A place among the requests that wait or run.

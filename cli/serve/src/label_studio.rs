@@ -8,7 +8,6 @@ mod drawn;
 mod labels;
 pub(crate) mod pictures;
 mod regions;
-mod tasks;
 mod video;
 
 use std::sync::Arc;
@@ -22,17 +21,15 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::app::App;
 use crate::extract::Arrived;
 use crate::http::body::off_the_workers;
 use crate::http::limits::or_default;
 use crate::http::problem::{Answer, Problem, json_response};
 use crate::request::{Asked, Asks, Question};
-use crate::segment::check_tracker;
+use crate::server::App;
 use drawn::{Context, Drawn};
-use labels::LabelConfig;
+use labels::{LabelConfig, Task};
 use regions::{Region, drawn_regions, regions};
-use tasks::Task;
 
 /// The routes of the protocol.
 pub(crate) fn router() -> Router<Arc<App>> {
@@ -161,17 +158,18 @@ async fn predict(State(app): State<Arc<App>>, body: Arrived<Predict>) -> Answer 
             limits.check_points(drawn.points.len())?;
             return Ok((asked.tasks, Arc::new(config), PredictionTask::Drawn(drawn)));
         }
-        let (phrases, masks) = config.asks();
-        if masks && !has_masks {
+        let mut labels = Asked::default();
+        (labels.classes, labels.masks) = config.asks();
+        if labels.masks && !has_masks {
             return Err(Problem::bad("polygons and brushes need masks, but the server runs without masks"));
         }
-        let question = Question::of(Asked::of_classes(phrases, masks), &limits)?;
+        let question = Question::of(labels, &limits)?;
         Ok((asked.tasks, Arc::new(config), PredictionTask::Labels(question)))
     });
     let (tasks, config, wanted) = read.await?;
     match wanted {
-        PredictionTask::Drawn(_) => check_tracker(&app, "smart tools")?,
-        PredictionTask::Video(_) => check_tracker(&app, "videos")?,
+        PredictionTask::Drawn(_) => app.check_tracker("smart tools")?,
+        PredictionTask::Video(_) => app.check_tracker("videos")?,
         PredictionTask::Labels(_) => {}
     }
     let _slot = app.slots.take(client)?;

@@ -9,7 +9,7 @@
 //!
 //! # fn main() -> ocelli::Result<()> {
 //! let detector = Detector::builder().with_masks(true).build()?;
-//! let server = Bound::new(ServeConfig::default())?.with(detector);
+//! let server = Bound::new(ServeConfig::default())?.with(detector, vec![]);
 //! println!("{}", server.url());
 //! server.run(&Cancellation::new())
 //! # }
@@ -28,11 +28,9 @@
 #![forbid(unsafe_code)]
 
 mod api;
-mod app;
 mod config;
 mod detect;
 mod engine;
-mod example;
 mod extract;
 mod gallery;
 mod http;
@@ -43,7 +41,6 @@ mod objects;
 mod page;
 mod queue;
 mod request;
-mod segment;
 mod server;
 mod sessions;
 mod video;

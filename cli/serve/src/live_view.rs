@@ -81,16 +81,11 @@ impl LiveView {
         let (frames, receiver) = watch::channel(None);
         let places = Arc::new(Semaphore::new(VIEWERS));
         let watched = Watched { frames: receiver, places: places.clone() };
-        let mut routes = Router::new()
+        let routes = Router::new()
             .route(&prefix, get(async || Html(PAGE)))
             .route(&format!("{prefix}stream.mjpg"), get(stream))
-            .with_state(watched);
-        if is_local {
-            routes = routes.layer(from_fn(local_only));
-        }
-        if !is_secret {
-            routes = routes.layer(from_fn(own_page_only));
-        }
+            .with_state(watched)
+            .layer(from_fn(move |request, next| checked(is_local, is_secret, request, next)));
         runtime.spawn(async move {
             let open = Gauge::default();
             let settings = connections::Settings::default();
@@ -172,23 +167,25 @@ async fn stream(State(watched): State<Watched>) -> Response {
     ([kind, (header::CACHE_CONTROL, "no-store")], Body::new(body)).into_response()
 }
 
-/// A page of another name that resolves to this machine must not show the video (DNS rebinding).
-async fn local_only(request: Request, next: Next) -> Response {
-    if is_this_machine(host_of(&request), None) {
-        next.run(request).await
+/// Answers a request that may look. If the address is local, a page of another name that resolves to this machine must not
+/// show the video (DNS rebinding); without a secret path no other page may show the stream, or take the places of viewers.
+async fn checked(is_local: bool, is_secret: bool, request: Request, next: Next) -> Response {
+    let host = host_of(&request);
+    let is_foreign = check_origin(request.headers(), host).is_err();
+    let refused = if !is_secret && is_foreign && request.uri().path().ends_with("/stream.mjpg") {
+        Some("requests of other pages are refused")
+    } else if is_local && !is_this_machine(host, None) {
+        Some("the host is not a name of this machine")
     } else {
-        Problem::new(StatusCode::FORBIDDEN, "the host is not a name of this machine").into_response()
-    }
-}
-
-/// No other page may show the stream, or take the places of viewers.
-async fn own_page_only(request: Request, next: Next) -> Response {
-    let is_stream = request.uri().path().ends_with("/stream.mjpg");
-    let mut response = match check_origin(request.headers(), host_of(&request)) {
-        Err(problem) if is_stream => problem.into_response(),
-        _ => next.run(request).await,
+        None
     };
-    isolate(response.headers_mut());
+    let mut response = match refused {
+        Some(why) => Problem::new(StatusCode::FORBIDDEN, why).into_response(),
+        None => next.run(request).await,
+    };
+    if !is_secret {
+        isolate(response.headers_mut());
+    }
     response
 }
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use ocelli::StageTimes;
 
-use crate::app::App;
+use crate::server::App;
 
 /// Upper bounds of the histograms, in seconds.
 const BOUNDS: [f64; 12] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0];
@@ -34,24 +34,20 @@ pub(crate) struct Metrics {
     pub connections: Gauge,
 }
 
-/// A number that goes up and down.
+/// How many are open: each holds what [`count`](Self::count) returns.
 #[derive(Default)]
-pub(crate) struct Gauge(Arc<AtomicI64>);
+pub(crate) struct Gauge(Counted);
 
 /// Counts until it is dropped.
-#[derive(Debug)]
-pub(crate) struct Counted(Arc<AtomicI64>);
+pub(crate) type Counted = Arc<()>;
 
 impl Gauge {
     pub fn count(&self) -> Counted {
-        self.0.fetch_add(1, Relaxed);
-        Counted(self.0.clone())
+        self.0.clone()
     }
-}
 
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Relaxed);
+    fn value(&self) -> i64 {
+        Arc::strong_count(&self.0) as i64 - 1
     }
 }
 
@@ -150,9 +146,9 @@ impl Metrics {
             ("ocelli_free_slots", "Requests that are accepted before 503.", app.slots.free() as i64),
             ("ocelli_arriving", "Requests whose body arrives.", app.bodies.taken() as i64),
             ("ocelli_feature_cache_bytes", "Bytes of kept features.", self.feature_bytes.load(Relaxed)),
-            ("ocelli_videos", "Open video connections.", self.videos.0.load(Relaxed)),
+            ("ocelli_videos", "Open video connections.", self.videos.value()),
             ("ocelli_sessions", "Open sessions.", app.sessions.count() as i64),
-            ("ocelli_connections", "Open connections.", self.connections.0.load(Relaxed)),
+            ("ocelli_connections", "Open connections.", self.connections.value()),
         ];
         for (name, help, value) in gauges {
             header(text, name, "gauge", help)?;

@@ -1,6 +1,6 @@
 //! The queue in front of the engine: clients take turns, and what nobody waits for any more is skipped.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -14,15 +14,14 @@ pub(crate) struct Queue<J> {
 }
 
 struct State<J> {
-    jobs: HashMap<IpAddr, VecDeque<J>>,
-    /// The clients that have jobs, the next one first.
-    turns: VecDeque<IpAddr>,
+    /// The clients that have jobs, with these, the next one first.
+    turns: VecDeque<(IpAddr, VecDeque<J>)>,
     is_closed: bool,
 }
 
 impl<J> Queue<J> {
     pub fn new(is_abandoned: fn(&J) -> bool) -> Self {
-        let state = State { jobs: HashMap::new(), turns: VecDeque::new(), is_closed: false };
+        let state = State { turns: VecDeque::new(), is_closed: false };
         Self { is_abandoned, state: Mutex::new(state), changed: Condvar::new() }
     }
 
@@ -36,10 +35,9 @@ impl<J> Queue<J> {
         if state.is_closed {
             return;
         }
-        let jobs = state.jobs.entry(client).or_default();
-        jobs.push_back(job);
-        if jobs.len() == 1 {
-            state.turns.push_back(client);
+        match state.turns.iter_mut().find(|(other, _)| *other == client) {
+            Some((_, jobs)) => jobs.push_back(job),
+            None => state.turns.push_back((client, VecDeque::from([job]))),
         }
         drop(state);
         self.changed.notify_one();
@@ -52,13 +50,10 @@ impl<J> Queue<J> {
             if state.is_closed {
                 return None;
             }
-            while let Some(client) = state.turns.pop_front() {
-                let Some(jobs) = state.jobs.get_mut(&client) else { continue };
+            while let Some((client, mut jobs)) = state.turns.pop_front() {
                 let job = jobs.pop_front();
-                if jobs.is_empty() {
-                    state.jobs.remove(&client);
-                } else {
-                    state.turns.push_back(client);
+                if !jobs.is_empty() {
+                    state.turns.push_back((client, jobs));
                 }
                 if let Some(job) = job.filter(|job| !(self.is_abandoned)(job)) {
                     return Some(job);
@@ -70,14 +65,13 @@ impl<J> Queue<J> {
 
     /// The number of jobs that somebody waits for.
     pub fn len(&self) -> usize {
-        self.lock().jobs.values().flatten().filter(|job| !(self.is_abandoned)(job)).count()
+        self.lock().turns.iter().flat_map(|(_, jobs)| jobs).filter(|job| !(self.is_abandoned)(job)).count()
     }
 
     /// Drops all jobs and ends those who wait for one.
     pub fn close(&self) {
         let mut state = self.lock();
         state.is_closed = true;
-        state.jobs.clear();
         state.turns.clear();
         drop(state);
         self.changed.notify_all();

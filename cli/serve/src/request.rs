@@ -57,7 +57,7 @@ pub(crate) struct Asked {
     /// The picture file in base64; a data URI is one as well.
     image: Option<String>,
     #[serde(default, deserialize_with = "names")]
-    classes: Vec<String>,
+    pub classes: Vec<String>,
     confidence: Option<f32>,
     nms: Option<f32>,
     class_agnostic_nms: Option<f32>,
@@ -87,11 +87,6 @@ fn refuse<T>(message: String) -> Result<T> {
 }
 
 impl Asked {
-    /// Classes alone.
-    pub fn of_classes(classes: Vec<String>, masks: bool) -> Self {
-        Self { classes, masks, ..Self::default() }
-    }
-
     /// Its thresholds, and the server's for the rest, within the limits.
     pub fn over(&self, of_server: &PostProcessOptions, limits: &Limits) -> PostProcessOptions {
         PostProcessOptions {

@@ -1,4 +1,4 @@
-//! The server: its state, its port, its end.
+//! The server: its state, which all requests share, its port, its end.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::sync::Arc;
@@ -9,16 +9,64 @@ use ocelli::{Cancellation, Detector, Error, ErrorKind, Result};
 use tokio::sync::{Notify, watch};
 
 use crate::api::router;
-use crate::app::{About, App};
 use crate::config::{BUILT_IN, ServeConfig};
 use crate::engine::Engine;
 use crate::gallery::Gallery;
 use crate::http::connections;
 use crate::http::places::Places;
+use crate::http::problem::Problem;
 use crate::label_studio::pictures::Pictures;
 use crate::metrics::Metrics;
 use crate::sessions::opened::listed;
 use crate::sessions::{Load, Sessions};
+
+/// The state of a server.
+pub(crate) struct App {
+    pub config: ServeConfig,
+    pub engine: Engine,
+    pub metrics: Arc<Metrics>,
+    /// For requests whose body arrives. They hold none of `slots`, so that slow ones do not hold up the others.
+    pub bodies: Places,
+    /// For videos: fewer than `slots`, so that they leave some of these to requests.
+    pub videos: Places,
+    /// For requests that wait or run.
+    pub slots: Places,
+    pub sessions: Sessions,
+    pub gallery: Option<Arc<Gallery>>,
+    pub pictures: Pictures,
+    pub about: About,
+    /// Turns true when the server is to stop.
+    pub stopping: watch::Receiver<bool>,
+}
+
+impl App {
+    /// Refuses what needs a model with a tracker, if there is none.
+    pub fn check_tracker(&self, purpose: &str) -> Result<(), Problem> {
+        if self.about.clicks {
+            return Ok(());
+        }
+        let message = format!(
+            "{purpose}, {}: this model has no tracker; start the server with a checkpoint that has one, such as Meta's sam3.pt or \
+             facebook/sam3",
+            self.about.model
+        );
+        Err(Problem::bad(message))
+    }
+}
+
+/// The detector, for people.
+#[derive(Clone, Debug)]
+pub(crate) struct About {
+    pub engine: String,
+    pub model: String,
+    /// The names that the model knows, if they are few.
+    pub vocabulary: Vec<&'static str>,
+    pub masks: bool,
+    /// Whether the model answers clicks.
+    pub clicks: bool,
+    pub confidence: f32,
+    pub nms: f32,
+}
 
 /// A port and a gallery that are open, without a detector yet: clients wait.
 pub struct Bound {
@@ -72,21 +120,15 @@ impl Bound {
     }
 
     /// Starts the engine's threads. The detector is loaded by the first request, unless it was
-    /// [prepared](Detector::prepare).
-    pub fn with(self, detector: Detector) -> Server {
-        self.with_devices(detector, [])
-    }
-
-    /// As [`with`](Self::with), with detectors of the same model with the same options on more devices: each takes the next
-    /// request when it is free.
-    pub fn with_devices(self, detector: Detector, more: impl IntoIterator<Item = Detector>) -> Server {
+    /// [prepared](Detector::prepare). There can be `more` detectors of the same model with the same options, on other devices:
+    /// each takes the next request when it is free.
+    pub fn with(self, detector: Detector, more: Vec<Detector>) -> Server {
         let Self { config, listener, address, gallery, pictures, load } = self;
         let mut about = About::of(&detector, &config);
-        let mut detectors = vec![detector];
-        for detector in more {
-            about.engine += &format!(" and {}", detector.engine());
-            detectors.push(detector);
+        for other in &more {
+            about.engine += &format!(" and {}", other.engine());
         }
+        let detectors = std::iter::once(detector).chain(more).collect();
         let metrics = Arc::new(Metrics::default());
         let engine = Engine::start(detectors, metrics.clone(), &config.limits);
         let (stop, stopping) = watch::channel(false);
@@ -108,11 +150,6 @@ impl Bound {
 }
 
 impl Server {
-    /// The address that it listens on.
-    pub fn address(&self) -> SocketAddr {
-        self.address
-    }
-
     /// The address of the page. If it listens on all addresses of the machine, the one that other machines reach.
     pub fn url(&self) -> String {
         let mut address = self.address;

@@ -1,6 +1,5 @@
 //! Videos whose objects are found, followed, corrected and removed by requests, each with a thread and a model of its own.
 
-pub(crate) mod asked;
 mod export;
 pub(crate) mod opened;
 mod results;
@@ -161,14 +160,11 @@ impl Sessions {
             Problem::full(message)
         })?;
         let id = random_token()?;
-        let seen = Arc::new(SharedState::default());
         let (source, file) = video.map(|OpenedVideo { source, file }| (source, Arc::new(file))).unzip();
-        {
-            let mut state = seen.lock();
-            state.id.clone_from(&id);
-            state.frame_rate = file.as_ref().map_or(PICTURE_RATE, |file| file.frame_rate);
-            state.video = file.as_ref().and_then(|file| file.name.clone());
-        }
+        let frame_rate = file.as_ref().map_or(PICTURE_RATE, |file| file.frame_rate);
+        let video = file.as_ref().and_then(|file| file.name.clone());
+        let state = Mutex::new(State { id: id.clone(), frame_rate, video, ..State::default() });
+        let seen = Arc::new(SharedState { state, ..SharedState::default() });
         let (sender, work) = channel();
         let mut worker = Worker::new(load, window, source, self.limits.clone(), seen.clone());
         worker.note();

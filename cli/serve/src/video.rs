@@ -16,13 +16,13 @@ use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade, rejection::WebSock
 use axum::response::Response;
 use serde_json::{Value, json};
 
-use crate::app::App;
 use crate::detect::Answer;
 use crate::http::body::off_the_workers;
 use crate::http::connections::Ends;
 use crate::http::places::Place;
 use crate::http::problem::Problem;
 use crate::request::{Asks, Question};
+use crate::server::App;
 
 /// A client that is silent for this long is gone.
 const SILENCE: Duration = Duration::from_secs(120);
@@ -155,7 +155,7 @@ async fn answer(
     let work = async {
         let _slot = app.slots.wait(client).await?;
         let found = app.engine.ask(client, picture, question).await?;
-        off_the_workers(move |_| Ok(json!(Answer::from(found)))).await
+        off_the_workers(move |_| Ok(json!(Answer::of_detections(found)))).await
     };
     (number, app.config.limits.in_time(work).await.and_then(|answered| answered))
 }

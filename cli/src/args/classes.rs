@@ -3,9 +3,8 @@
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 
-use ocelli::classes::COCO_CLASSES;
-use ocelli::classes::{Class, ClassMap};
-use ocelli::{Error, ErrorKind, Prompt, Result};
+use ocelli::classes::{COCO_CLASSES, Class, ClassMap};
+use ocelli::{Prompt, Result};
 use ocelli_export::read_text;
 
 use crate::{LogArgs, status};
@@ -15,7 +14,7 @@ use crate::{LogArgs, status};
 /// map or has YOLO's `names`. Duplicates are dropped with a line on stderr.
 ///
 /// # Errors
-/// [`ErrorKind::InvalidArgument`] if a class is blank or a file is missing or invalid.
+/// [`ErrorKind::InvalidArgument`](ocelli::ErrorKind::InvalidArgument) if a class is blank or a file is missing or invalid.
 pub fn class_map(arguments: &[String], log: &LogArgs) -> Result<ClassMap> {
     let (map, repeated) = distinct(arguments)?;
     if !repeated.is_empty() {
@@ -38,7 +37,7 @@ pub(crate) fn thresholds(map: &ClassMap) -> BTreeMap<usize, f32> {
 /// The names in the values of `--classes`, files included.
 ///
 /// # Errors
-/// [`ErrorKind::InvalidArgument`] if a class is blank or a file is missing or invalid.
+/// [`ErrorKind::InvalidArgument`](ocelli::ErrorKind::InvalidArgument) if a class is blank or a file is missing or invalid.
 pub fn class_names(arguments: &[String], log: &LogArgs) -> Result<Vec<String>> {
     Ok(class_map(arguments, log)?.names().map(str::to_owned).collect())
 }
@@ -64,8 +63,7 @@ fn distinct(arguments: &[String]) -> Result<(ClassMap, Vec<String>)> {
             number += 1;
             let name = Prompt::new(piece).phrase().to_owned();
             if name.is_empty() {
-                let message = format!("--classes, class {number}: blank; expected a word or a short phrase");
-                return Err(Error::new(ErrorKind::InvalidArgument, message));
+                refuse!("--classes, class {number}: blank; expected a word or a short phrase");
             }
             ClassMap::from_names([name]).classes.into_iter().for_each(&mut add);
         }
@@ -78,10 +76,8 @@ fn distinct(arguments: &[String]) -> Result<(ClassMap, Vec<String>)> {
 fn listed_in_file(argument: &str) -> Result<Option<ClassMap>> {
     let path = Path::new(argument);
     let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
-    let refuse =
-        |why: &str| Err(Error::new(ErrorKind::InvalidArgument, format!("--classes, {argument}: {why}")));
     match extension.to_ascii_lowercase().as_str() {
-        "txt" | "yaml" | "yml" | "json" if !path.is_file() => refuse("no such file"),
+        "txt" | "yaml" | "yml" | "json" if !path.is_file() => refuse!("--classes, {argument}: no such file"),
         "yaml" | "yml" | "json" => ClassMap::open(path).map(Some),
         "txt" => {
             let text = read_text(path, "the classes")?;
@@ -89,10 +85,9 @@ fn listed_in_file(argument: &str) -> Result<Option<ClassMap>> {
             let names: Vec<String> =
                 lines.map(|line| line.phrase().to_owned()).filter(|name| !name.is_empty()).collect();
             if names.is_empty() {
-                refuse("expected a phrase per line")
-            } else {
-                Ok(Some(ClassMap::from_names(names)))
+                refuse!("--classes, {argument}: expected a phrase per line");
             }
+            Ok(Some(ClassMap::from_names(names)))
         }
         _ => Ok(None),
     }

@@ -52,7 +52,7 @@ impl DartArgs {
 
     /// Says which of the options were not needed; `measures` is whether `--benchmark` is given.
     pub fn announce(&self, measures: bool, log: &LogArgs) {
-        let is_given = |flag: &str| crate::host::arguments().iter().any(|one| one == flag);
+        let is_given = |flag: &str| crate::given::arguments().iter().any(|one| one == flag);
         let prunes = !self.skip_blocks.is_empty() || !self.mask_blocks.is_empty() || self.preset.is_some();
         for (given, line) in [
             (is_given("--checkpoint"), "--checkpoint is --model here"),

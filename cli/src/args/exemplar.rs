@@ -4,7 +4,7 @@ use std::path::Path;
 use std::str::FromStr;
 
 use ocelli::classes::{Class, ClassMap};
-use ocelli::{BoundingBox, Detector, Error, ErrorKind, Image, Prompt, Prompts, stages::EmbeddedPrompts};
+use ocelli::{BoundingBox, Detector, Error, Image, Prompt, Prompts, stages::EmbeddedPrompts};
 
 use super::objects::{numbers, with_area, with_name, with_sign};
 
@@ -30,12 +30,6 @@ impl FromStr for ExemplarArg {
     }
 }
 
-/// Parses an exemplar, for the tests that feed it corrupt ones; whether it is one.
-#[cfg(feature = "test-support")]
-pub fn parse_exemplar(text: &str) -> bool {
-    text.parse::<ExemplarArg>().is_ok()
-}
-
 /// Encodes exemplars that are boxes in another image, that of `--exemplar-image`.
 ///
 /// # Errors
@@ -55,8 +49,8 @@ pub fn embed_exemplars(
 /// without any class, to a prompt of exemplars only.
 ///
 /// # Errors
-/// [`ErrorKind::InvalidArgument`] if an exemplar names an unknown class, or none although there are several; if a class of
-/// a file needs what only `ocelli label` does.
+/// [`ErrorKind::InvalidArgument`](ocelli::ErrorKind::InvalidArgument) if an exemplar names an unknown class, or none although
+/// there are several; if a class of a file needs what only `ocelli label` does.
 pub fn prompts(map: &ClassMap, exemplars: &[ExemplarArg]) -> ocelli::Result<Prompts> {
     let classes: Vec<&str> = map.names().collect();
     let mut prompts: Vec<Prompt> = map.classes.iter().map(text_prompt).collect::<Result<_, _>>()?;
@@ -69,19 +63,16 @@ pub fn prompts(map: &ClassMap, exemplars: &[ExemplarArg]) -> ocelli::Result<Prom
                     prompts.len() - 1
                 })
             }
-            Some(name) => classes.iter().position(|class| *class == name).ok_or_else(|| {
-                let message = format!("--exemplar names class \"{name}\": expected one of --classes");
-                Error::new(ErrorKind::InvalidArgument, message)
-            })?,
+            Some(name) => match classes.iter().position(|class| class == name) {
+                Some(class) => class,
+                None => refuse!("--exemplar names class \"{name}\": expected one of --classes"),
+            },
             None if prompts.is_empty() => {
                 prompts.push(Prompt::visual(ocelli::prompt::VISUAL));
                 0
             }
             None if prompts.len() == 1 => 0,
-            None => {
-                let message = "--exemplar names no class: with several --classes end it with @class";
-                return Err(Error::new(ErrorKind::InvalidArgument, message));
-            }
+            None => refuse!("--exemplar names no class: with several --classes end it with @class"),
         };
         prompts[class] = prompts[class].clone().with_exemplar(exemplar.bbox, exemplar.positive);
     }
@@ -92,14 +83,11 @@ pub fn prompts(map: &ClassMap, exemplars: &[ExemplarArg]) -> ocelli::Result<Prom
 fn text_prompt(class: &Class) -> ocelli::Result<Prompt> {
     match class.phrases.as_slice() {
         [phrase] if class.exemplars.is_empty() => Ok(Prompt::new(phrase).with_label(class.name.as_str())),
-        _ => {
-            let message = format!(
-                "--classes, class \"{}\": several phrases or exemplars in a file are for `ocelli label` only; give it one \
-                 phrase",
-                class.name
-            );
-            Err(Error::new(ErrorKind::InvalidArgument, message))
-        }
+        _ => refuse!(
+            "--classes, class \"{}\": several phrases or exemplars in a file are for `ocelli label` only; give it one \
+             phrase",
+            class.name
+        ),
     }
 }
 

@@ -137,7 +137,6 @@ impl FromStr for MaskArg {
 }
 
 /// What belongs to one name.
-#[derive(Default)]
 struct Shown {
     name: Option<String>,
     points: Vec<PointArg>,
@@ -163,23 +162,22 @@ impl ObjectArgs {
     }
 
     fn by_name(&self) -> Vec<Shown> {
+        let names = self.point.iter().map(|point| &point.name);
+        let names = names.chain(self.box_prompt.iter().map(|one| &one.name));
         let mut all: Vec<Shown> = Vec::new();
-        let mut of = |name: &Option<String>, add: &mut dyn FnMut(&mut Shown)| {
-            let known = all.iter().position(|shown| shown.name == *name);
-            let index = known.unwrap_or_else(|| {
-                all.push(Shown { name: name.clone(), ..Shown::default() });
-                all.len() - 1
+        for name in names.chain(self.mask_prompt.iter().map(|mask| &mask.name)) {
+            if all.iter().any(|shown| shown.name == *name) {
+                continue;
+            }
+            let points = self.point.iter().filter(|point| point.name == *name).cloned();
+            let boxes = self.box_prompt.iter().filter(|one| one.name == *name).map(|one| one.bbox);
+            let masks = self.mask_prompt.iter().filter(|mask| mask.name == *name);
+            all.push(Shown {
+                name: name.clone(),
+                points: points.collect(),
+                boxes: boxes.collect(),
+                masks: masks.map(|mask| mask.file.clone()).collect(),
             });
-            add(&mut all[index]);
-        };
-        for point in &self.point {
-            of(&point.name, &mut |shown| shown.points.push(point.clone()));
-        }
-        for one in &self.box_prompt {
-            of(&one.name, &mut |shown| shown.boxes.push(one.bbox));
-        }
-        for mask in &self.mask_prompt {
-            of(&mask.name, &mut |shown| shown.masks.push(mask.file.clone()));
         }
         all
     }

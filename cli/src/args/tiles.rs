@@ -14,7 +14,7 @@ pub struct TileArgs {
     #[arg(long, value_name = "SIZE")]
     pub tile: Option<TileSize>,
     /// Least overlap of neighbouring tiles, as a share of their side [default: 0.2]
-    #[arg(long, requires = "tile", allow_negative_numbers = true, value_name = "SHARE")]
+    #[arg(long, requires = "tile", value_name = "SHARE")]
     tile_overlap: Option<f32>,
 }
 

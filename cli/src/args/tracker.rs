@@ -13,47 +13,37 @@ use super::one_of;
 #[command(next_help_heading = "Tracking")]
 pub struct TrackerArgs {
     /// Minimum score of detections that are matched first [default: 0.5]
-    #[arg(
-        long = "track-thresh",
-        alias = "track-high-thresh",
-        value_name = "SCORE",
-        allow_negative_numbers = true
-    )]
+    #[arg(long = "track-thresh", alias = "track-high-thresh", value_name = "SCORE")]
     pub track_threshold: Option<f32>,
     /// Minimum score of detections that continue a track [default: 0.1]
-    #[arg(
-        long = "low-thresh",
-        alias = "track-low-thresh",
-        value_name = "SCORE",
-        allow_negative_numbers = true
-    )]
+    #[arg(long = "low-thresh", alias = "track-low-thresh", value_name = "SCORE")]
     pub low_threshold: Option<f32>,
     /// Minimum score to start a track [default: 0.05 above --track-thresh]
-    #[arg(long = "new-track-thresh", value_name = "SCORE", allow_negative_numbers = true)]
+    #[arg(long = "new-track-thresh", value_name = "SCORE")]
     pub new_track_threshold: Option<f32>,
     /// Minimum IoU of a track and a high-score detection [default: 0.5]
-    #[arg(long = "match-thresh", value_name = "IOU", allow_negative_numbers = true)]
+    #[arg(long = "match-thresh", value_name = "IOU")]
     pub match_iou: Option<f32>,
     /// Minimum IoU of a track and a low-score detection [default: 0.4]
-    #[arg(long = "low-match-thresh", value_name = "IOU", allow_negative_numbers = true)]
+    #[arg(long = "low-match-thresh", value_name = "IOU")]
     pub low_match_iou: Option<f32>,
     /// Minimum IoU of a lost track and an unmatched high-score detection, if below --match-thresh [default: 0.5]
-    #[arg(long = "lost-match-thresh", value_name = "IOU", allow_negative_numbers = true)]
+    #[arg(long = "lost-match-thresh", value_name = "IOU")]
     pub lost_match_iou: Option<f32>,
     /// Consecutive detections that confirm a track [default: 2; 1 with a score of --sure-thresh]
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    #[arg(long, value_name = "N")]
     pub min_hits: Option<u32>,
     /// Minimum score that confirms a track at once [default: 0.8; off with --min-hits]
-    #[arg(long = "sure-thresh", value_name = "SCORE", allow_negative_numbers = true)]
+    #[arg(long = "sure-thresh", value_name = "SCORE")]
     pub sure_threshold: Option<f32>,
     /// Frames after which a lost track is deleted [default: 30]
-    #[arg(long, alias = "track-buffer", value_name = "FRAMES", allow_negative_numbers = true)]
+    #[arg(long, alias = "track-buffer", value_name = "FRAMES")]
     pub max_time_lost: Option<u32>,
     /// Detections that a track may match: those of the same class, or of any class [default: same]
     #[arg(long, value_name = "WHICH", value_parser = one_of::<MatchClasses>(&["any", "same"]))]
     match_classes: Option<MatchClasses>,
     /// Frames for which a lost track is shown at its predicted place [default: 0]
-    #[arg(long = "coast", value_name = "FRAMES", allow_negative_numbers = true)]
+    #[arg(long = "coast", value_name = "FRAMES")]
     pub coast_frames: Option<u32>,
 }
 
@@ -100,11 +90,12 @@ impl TrackerArgs {
 
 #[cfg(test)]
 mod tests {
-    use clap::{CommandFactory, Parser};
+    use clap::{CommandFactory, FromArgMatches, Parser};
     use ocelli::Error;
 
     use super::*;
     use crate::flags::with_flag;
+    use crate::usage::matches_of;
 
     #[derive(Parser)]
     struct Arguments {
@@ -114,8 +105,10 @@ mod tests {
 
     fn options(arguments: &str) -> Result<ByteTrackerOptions, String> {
         let arguments = std::iter::once("program").chain(arguments.split_whitespace());
-        let parsed = Arguments::try_parse_from(arguments).map_err(|error| error.to_string())?;
         let command = Arguments::command();
+        let parsed = matches_of(command.clone(), arguments.map(Into::into).collect())
+            .and_then(|matches| Arguments::from_arg_matches(&matches))
+            .map_err(|error| error.to_string())?;
         let spelled = |error: Error| with_flag(&error.to_string(), error.parameter(), &command, &command);
         parsed.tracker.options().map_err(spelled)
     }

@@ -1,36 +1,38 @@
 //! Arguments of the comparison of two models.
 
 use clap::Args;
-use ocelli::{Result, options::DetectorOptions};
+use ocelli::Result;
 use ocelli_verify::{Limits, VerificationOptions};
+
+use super::check_confidence;
 
 /// How strictly two ways of running a model are compared.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Comparison")]
 pub struct VerificationArgs {
     /// Drawn scenes to detect in
-    #[arg(long, default_value_t = 8, allow_negative_numbers = true, value_name = "N")]
+    #[arg(long, default_value_t = 8, value_name = "N")]
     pub scenes: usize,
     /// Images of random pixels to run
-    #[arg(long, default_value_t = 2, allow_negative_numbers = true, value_name = "N")]
+    #[arg(long, default_value_t = 2, value_name = "N")]
     pub random_inputs: usize,
     /// Random seed
-    #[arg(long, default_value_t = 0, allow_negative_numbers = true, value_name = "N")]
+    #[arg(long, default_value_t = 0, value_name = "N")]
     pub seed: u64,
     /// Minimum cosine similarity of features and logits
-    #[arg(long, default_value_t = 0.999, allow_negative_numbers = true, value_name = "COSINE")]
+    #[arg(long, default_value_t = 0.999, value_name = "COSINE")]
     pub min_cosine: f64,
     /// Maximum difference of a box's edge, as a share of the image's side
-    #[arg(long, default_value_t = 0.01, allow_negative_numbers = true, value_name = "SHARE")]
+    #[arg(long, default_value_t = 0.01, value_name = "SHARE")]
     pub max_box_difference: f32,
     /// Maximum difference of a score
-    #[arg(long, default_value_t = 0.02, allow_negative_numbers = true, value_name = "SCORE")]
+    #[arg(long, default_value_t = 0.02, value_name = "SCORE")]
     pub max_score_difference: f32,
     /// Minimum IoU of two boxes that count as the same detection
-    #[arg(long, default_value_t = 0.7, allow_negative_numbers = true, value_name = "IOU")]
+    #[arg(long, default_value_t = 0.7, value_name = "IOU")]
     pub min_iou: f32,
     /// Keep detections with a higher score [default: the model's threshold]
-    #[arg(long, alias = "conf", allow_negative_numbers = true, value_name = "SCORE")]
+    #[arg(long, alias = "conf", value_name = "SCORE")]
     pub confidence: Option<f32>,
 }
 
@@ -47,7 +49,7 @@ impl VerificationArgs {
             min_iou: self.min_iou,
         };
         limits.check()?;
-        DetectorOptions { confidence: self.confidence, ..DetectorOptions::default() }.check()?;
+        check_confidence(self.confidence)?;
         Ok(VerificationOptions {
             random_inputs: self.random_inputs,
             scenes: self.scenes,

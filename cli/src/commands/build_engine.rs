@@ -41,7 +41,7 @@ pub struct BuildEngineArgs {
     #[arg(long, value_name = "ENGINE", conflicts_with = "output", help_heading = INPUT)]
     verify: Option<PathBuf>,
     /// Input side in pixels, for a checkpoint or the built-in model
-    #[arg(long, alias = "img-size", allow_negative_numbers = true, value_name = "PIXELS", help_heading = INPUT)]
+    #[arg(long, alias = "img-size", value_name = "PIXELS", help_heading = INPUT)]
     imgsz: Option<usize>,
     /// Number format, for a checkpoint or the built-in model
     #[arg(long, value_name = "FORMAT", help_heading = INPUT)]
@@ -63,10 +63,10 @@ pub struct BuildEngineArgs {
     #[arg(long, num_args = 1.., value_delimiter = ',', value_name = "GRAPH", help_heading = ENGINES)]
     graphs: Vec<ModelGraph>,
     /// Maximum number of classes decoded at once; fewer is faster
-    #[arg(long, default_value_t = 4, allow_negative_numbers = true, value_name = "N", help_heading = ENGINES)]
+    #[arg(long, default_value_t = 4, value_name = "N", help_heading = ENGINES)]
     max_classes: usize,
     /// Maximum number of exemplars per class
-    #[arg(long, default_value_t = 8, allow_negative_numbers = true, value_name = "N", help_heading = ENGINES)]
+    #[arg(long, default_value_t = 8, value_name = "N", help_heading = ENGINES)]
     max_exemplars: usize,
     /// Compute capabilities to build for, e.g. 8.9 [default: this GPU's]
     #[arg(long, num_args = 1.., value_delimiter = ',', value_name = "SM", help_heading = ENGINES)]
@@ -75,7 +75,7 @@ pub struct BuildEngineArgs {
     #[arg(long, value_name = "FILE", help_heading = ENGINES)]
     timing_cache: Option<PathBuf>,
     /// Maximum GPU memory of one layer [default: all]
-    #[arg(long, allow_negative_numbers = true, value_name = "GB", help_heading = ENGINES)]
+    #[arg(long, value_name = "GB", help_heading = ENGINES)]
     workspace: Option<f64>,
     /// Build engines that later TensorRT versions run
     #[arg(long, help_heading = ENGINES)]
@@ -95,7 +95,7 @@ pub struct BuildEngineArgs {
     #[arg(long, value_name = "FILE", help_heading = MODEL)]
     onnxruntime: Option<PathBuf>,
     /// CPU threads of the reference [default: one per physical core]
-    #[arg(long, allow_negative_numbers = true, value_name = "N", help_heading = MODEL)]
+    #[arg(long, value_name = "N", help_heading = MODEL)]
     threads: Option<usize>,
 }
 

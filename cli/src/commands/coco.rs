@@ -45,7 +45,7 @@ pub struct CocoArgs {
     #[arg(long, value_name = "NAME", conflicts_with = "video", help_heading = DETECTION)]
     protocol: Option<Protocol>,
     /// Score threshold, 0 to 1: of detections in videos, of precision and recall in an evaluation [default: 0.3]
-    #[arg(long, alias = "conf", value_name = "SCORE", allow_negative_numbers = true, help_heading = DETECTION)]
+    #[arg(long, alias = "conf", value_name = "SCORE", help_heading = DETECTION)]
     confidence: Option<f32>,
     /// Masks as well
     #[arg(long, help_heading = DETECTION)]
@@ -70,13 +70,13 @@ pub struct CocoArgs {
     #[command(flatten)]
     model: ModelArgs,
     /// Side of the model's square input in pixels [default: the model's]
-    #[arg(long, alias = "img-size", allow_negative_numbers = true, value_name = "PIXELS", help_heading = MODEL)]
+    #[arg(long, alias = "img-size", value_name = "PIXELS", help_heading = MODEL)]
     imgsz: Option<usize>,
     /// Classes decoded at once: more is faster and takes more memory [default: 4]
-    #[arg(long, allow_negative_numbers = true, value_name = "N", help_heading = MODEL)]
+    #[arg(long, value_name = "N", help_heading = MODEL)]
     class_chunk: Option<usize>,
     /// Detect at most K classes per frame of a video: visible classes in every frame, the others in turn [default: all]
-    #[arg(long, value_name = "K", requires = "video", allow_negative_numbers = true, help_heading = PERFORMANCE)]
+    #[arg(long, value_name = "K", requires = "video", help_heading = PERFORMANCE)]
     class_budget: Option<usize>,
 }
 

@@ -1,11 +1,8 @@
 //! `ocelli detect`.
 
 mod clicks;
-mod geo;
 mod interactive;
 mod outputs;
-mod semantic;
-mod sheet;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,18 +10,14 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use ocelli::draw::{Annotator, Redaction};
 use ocelli::image::has_image_extension;
-use ocelli::report::DetectionRecord;
 use ocelli::sink::{Crops, YoloLabels};
 use ocelli::tiles::{PictureFile, Regions};
 use ocelli::{
-    Detection, Detections, Detector, ErrorKind, Image, ObjectPrompt, Prompts, options::DetectorOptions,
+    Detections, Detector, ErrorKind, Image, ObjectPrompt, Prompts, options::DetectorOptions,
     stages::EmbeddedPrompts,
 };
 
-use self::geo::GeoJson;
-use self::outputs::{Outputs, check_image_file, renamed, stems};
-use self::semantic::SemanticFolder;
-use self::sheet::ContactSheet;
+use self::outputs::{ContactSheet, GeoJson, Outputs, SemanticFolder, check_image_file, renamed, stems};
 use crate::args::{
     DETECTION, DartArgs, ExemplarArg, INPUT, OUTPUT, ObjectArgs, PERFORMANCE, PrivacyArgs, ScreenArgs,
     TileArgs, built_in_model_help, class_map, coco_classes, embed_exemplars, images_beside, label_files,
@@ -32,7 +25,7 @@ use crate::args::{
 };
 use crate::interrupt::until_interrupted;
 use crate::output::{check_outputs, is_stdout, save_json, with_flag};
-use crate::report::{ImageReport, MOST_ROWS, Report, timings, write_table};
+use crate::report::{ImageReport, MOST_ROWS, Report, write_table};
 use crate::{DetectorArgs, LogArgs, Progress, detector, interrupted, load, print, status};
 
 /// What `ocelli detect --help` prints after the options.
@@ -431,13 +424,12 @@ impl ImageRun<'_> {
         found: &Detections,
         progress: &Progress,
     ) -> anyhow::Result<()> {
-        let report = ImageReport {
-            file: file.to_string_lossy().into_owned(),
-            width: size.0,
-            height: size.1,
-            detections: found.items.iter().map(|one| self.record(one)).collect(),
-            timing_ms: timings(&found.times),
-        };
+        let mut report = ImageReport::new(file, size, found);
+        if self.args.mask_format == MaskFormat::Polygon {
+            for record in &mut report.detections {
+                record.polygons = record.mask.take().map(|mask| mask.polygons(POLYGON_TOLERANCE));
+            }
+        }
         // Of many images, those without anything are counted at the end.
         if self.prints_tables() && (self.stems.len() == 1 || !report.detections.is_empty()) {
             progress.suspend(|| print(|out| write_table(out, &report, MOST_ROWS)))?;
@@ -493,14 +485,6 @@ impl ImageRun<'_> {
             }
         }
         Ok(())
-    }
-
-    fn record(&self, detection: &Detection) -> DetectionRecord {
-        let mut record = DetectionRecord::from(detection);
-        if self.args.mask_format == MaskFormat::Polygon {
-            record.polygons = record.mask.take().map(|mask| mask.polygons(POLYGON_TOLERANCE));
-        }
-        record
     }
 
     /// Writes the results that cover all images.

@@ -1,22 +1,23 @@
 //! `ocelli doctor`.
 
-mod nvidia;
-mod openvino;
-mod video;
-mod webgpu;
-
 use std::env::consts::{ARCH, OS};
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use ocelli::engines::cuda::{CudaDevice, Nvrtc};
 use ocelli::engines::library::{Candidate, Finding, Place};
 use ocelli::engines::onnxruntime::{self, OnnxRuntime, default_threads};
+use ocelli::engines::openvino::{self, OpenVino};
+use ocelli::engines::tensorrt::{self, Product};
+use ocelli::engines::webgpu::{self, ALLOW_SOFTWARE, AdapterKind, WebGpu, adapters};
 use ocelli::{
     Detector, EngineKind, Image, Prompts,
     cache::cache_folder,
-    engine::{EngineFactory, EngineOptions},
+    engine::{AdapterVerdict, EngineFactory, EngineOptions},
     options::DetectorOptions,
+    sink::video_formats,
+    source::video_library,
     stages::TextCacheFile,
 };
 
@@ -65,7 +66,7 @@ pub fn run(args: &DoctorArgs) -> anyhow::Result<()> {
             Ok(None) => writeln!(out, "  onnxruntime     not installed: {ONNXRUNTIME_GAIN}")?,
             Err(_) => writeln!(out, "  onnxruntime     does not work, see the error below")?,
         }
-        openvino::write_engine(out, args.openvino.as_deref())?;
+        write_openvino_engine(out, args.openvino.as_deref())?;
         for (name, provider, remedy) in PROVIDERS {
             let state = if !matches!(engine, Ok(Some(_))) {
                 "needs ONNX Runtime".to_owned()
@@ -79,13 +80,13 @@ pub fn run(args: &DoctorArgs) -> anyhow::Result<()> {
             };
             writeln!(out, "  {name:<15} {state}")?;
         }
-        webgpu::write_engine(out, args.webgpu.as_deref())?;
+        write_webgpu_engine(out, args.webgpu.as_deref())?;
         writeln!(out, "\nONNX Runtime")?;
         write_places(out, &onnxruntime::LIBRARY.candidates(args.onnxruntime.as_deref()))?;
-        webgpu::write_library(out, args.webgpu.as_deref())?;
-        openvino::write_library(out, args.openvino.as_deref())?;
-        nvidia::write(out, args.tensorrt.as_deref())?;
-        video::write(out)?;
+        write_webgpu(out, args.webgpu.as_deref())?;
+        write_openvino(out, args.openvino.as_deref())?;
+        write_nvidia(out, args.tensorrt.as_deref())?;
+        write_video(out)?;
         writeln!(out)?;
         match &model {
             Some(Ok((ms, engine))) => {
@@ -144,7 +145,7 @@ fn described(finding: &Finding) -> String {
 }
 
 /// Writes which libraries were found and where; system folders without one are only counted.
-fn write_places(out: &mut dyn Write, candidates: &[Candidate]) -> std::io::Result<()> {
+fn write_places(out: &mut dyn Write, candidates: &[Candidate]) -> io::Result<()> {
     let mut used = false;
     for Candidate { place, path, finding } in candidates {
         if *finding == Finding::Missing {
@@ -178,4 +179,180 @@ fn try_model(args: &DoctorArgs) -> ocelli::Result<(f64, String)> {
     detector.detect(&image, &prompts)?;
     let ms = detector.detect(&image, &prompts)?.times.total;
     Ok((ms, detector.engine().to_owned()))
+}
+
+/// Writes whether OpenVINO works.
+fn write_openvino_engine(out: &mut dyn Write, path: Option<&Path>) -> io::Result<()> {
+    match OpenVino::load(path) {
+        Ok(runtime) => writeln!(out, "  openvino        works: OpenVINO {}", runtime.version()),
+        Err(e) => writeln!(out, "  openvino        does not work: {e}"),
+    }
+}
+
+/// Writes where the library is, and the devices with the number formats in which they are fast.
+fn write_openvino(out: &mut dyn Write, path: Option<&Path>) -> io::Result<()> {
+    writeln!(out, "\nOpenVINO")?;
+    write_places(out, &openvino::LIBRARY.candidates(path))?;
+    match OpenVino::load(path).and_then(|runtime| runtime.devices()) {
+        Ok(devices) => {
+            for device in devices {
+                let formats = device.number_formats.join(", ");
+                writeln!(out, "  {:<15} {}; number formats: {formats}", device.name, device.product)?;
+            }
+            Ok(())
+        }
+        // `write_openvino_engine` has said why.
+        Err(_) => Ok(()),
+    }
+}
+
+/// Writes whether an adapter can be used. No model runs: the adapter is compared with the CPU when it is first used.
+fn write_webgpu_engine(out: &mut dyn Write, path: Option<&Path>) -> io::Result<()> {
+    let adapter = WebGpu::load(path).and_then(|webgpu| {
+        let (_, adapter) = webgpu.provider_and_adapter(0)?;
+        Ok((webgpu, adapter))
+    });
+    match adapter {
+        Ok((webgpu, adapter)) => {
+            writeln!(out, "  webgpu          can be used: WebGPU {}, {}", webgpu.version(), adapter.name)
+        }
+        Err(e) => writeln!(out, "  webgpu          cannot be used: {e}"),
+    }
+}
+
+/// Writes where the library is, the adapters, and which adapters were compared with the CPU.
+fn write_webgpu(out: &mut dyn Write, path: Option<&Path>) -> io::Result<()> {
+    writeln!(out, "\nWebGPU")?;
+    write_places(out, &webgpu::LIBRARY.candidates(path))?;
+    // `write_webgpu_engine` has said why there is none.
+    let adapters = adapters().unwrap_or_default();
+    let verdicts = AdapterVerdict::remembered();
+    for (ordinal, adapter) in adapters.iter().enumerate() {
+        let is_software = adapter.kind == AdapterKind::Software;
+        let software =
+            if is_software { format!(", used only with {ALLOW_SOFTWARE}=1") } else { String::new() };
+        let label = format!("adapter {ordinal}");
+        writeln!(out, "  {label:<15} {} ({}{software})", adapter.name, adapter.kind)?;
+        let identity = adapter.identity();
+        let of_this = verdicts.iter().filter(|verdict| Some(&verdict.adapter) == identity.as_ref());
+        let mut lines: Vec<String> = of_this.map(verdict_line).collect();
+        if lines.is_empty() {
+            lines.push("not yet compared with the CPU, which its first use does".to_owned());
+        }
+        for line in lines {
+            writeln!(out, "  {:<15} {line}", "")?;
+        }
+    }
+    Ok(())
+}
+
+fn verdict_line(verdict: &AdapterVerdict) -> String {
+    let what = if verdict.is_accepted() { "right" } else { "WRONG" };
+    let worst = verdict
+        .worst()
+        .map_or_else(String::new, |(output, error)| format!(", largest error {error:.1e} in {output}"));
+    format!(
+        "{what}{worst} (built-in model of {} px, provider {}, ONNX Runtime {})",
+        verdict.imgsz, verdict.provider, verdict.onnxruntime
+    )
+}
+
+/// Writes what `--trt` and `ocelli build-engine` need and which parts are installed.
+fn write_nvidia(out: &mut dyn Write, library: Option<&Path>) -> io::Result<()> {
+    writeln!(out, "\nNVIDIA")?;
+    write_gpus(out)?;
+    writeln!(out, "\nTensorRT")?;
+    write_places(out, &tensorrt::LIBRARY.candidates(library))?;
+    for product in Product::ALL {
+        let what = match product.part() {
+            None => "not found; `make tensorrt` in the source tree builds it".to_owned(),
+            Some(Candidate { place, path, finding }) => {
+                format!("{} ({place}), {}", path.display(), described(&finding))
+            }
+        };
+        writeln!(out, "  Ocelli's part for {product}: {what}")?;
+    }
+    Ok(())
+}
+
+fn write_gpus(out: &mut dyn Write) -> io::Result<()> {
+    let count = match CudaDevice::count() {
+        Ok(count) => count,
+        Err(reason) => return writeln!(out, "  driver          {reason}"),
+    };
+    for ordinal in 0..count {
+        let device = match CudaDevice::open(ordinal) {
+            Ok(device) => device,
+            Err(reason) => {
+                writeln!(out, "  GPU {ordinal:<11} {reason}")?;
+                continue;
+            }
+        };
+        if ordinal == 0 {
+            writeln!(out, "  driver          supports CUDA {}", device.driver_version())?;
+        }
+        let (major, minor) = device.compute_capability();
+        let memory = match device.memory() {
+            Ok(memory) => {
+                format!("{:.1} of {:.1} GB free", memory.free as f64 / 1e9, memory.total as f64 / 1e9)
+            }
+            Err(reason) => reason.to_string(),
+        };
+        let name = device.name().split(" (CUDA device").next().unwrap_or_default();
+        writeln!(out, "  GPU {ordinal:<11} {name}, compute capability {major}.{minor}, {memory}")?;
+    }
+    if count == 0 {
+        writeln!(out, "  GPU             none visible; see CUDA_VISIBLE_DEVICES")?;
+    }
+    match Nvrtc::open().map(|nvrtc| nvrtc.version()) {
+        Ok((major, minor)) => writeln!(out, "  kernel compiler NVRTC {major}.{minor}"),
+        Err(reason) => {
+            writeln!(out, "  kernel compiler {reason}; images are preprocessed on the CPU")
+        }
+    }
+}
+
+/// Writes what reads and writes videos, and which cameras there are.
+fn write_video(out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "\nvideo")?;
+    if let Some(videos) = ocelli::videos::replacement() {
+        return match videos.library() {
+            Some(library) => writeln!(out, "  reads, writes   {library}"),
+            None => writeln!(
+                out,
+                "  not installed: `pip install \"ocelli[video]\"`; folders of images and raw frames work"
+            ),
+        };
+    }
+    let library = match video_library() {
+        Ok(library) => library,
+        Err(e) => return writeln!(out, "  not usable: {e}"),
+    };
+    writeln!(out, "  reads           {library}")?;
+    match video_formats().join(", ") {
+        none if none.is_empty() => writeln!(out, "  writes          no video: this OpenCV has no encoders")?,
+        formats => writeln!(out, "  writes          {formats}")?,
+    }
+    match cameras() {
+        None => Ok(()),
+        Some(cameras) if cameras.is_empty() => writeln!(out, "  cameras         none"),
+        Some(cameras) => writeln!(out, "  cameras         {}", cameras.join(", ")),
+    }
+}
+
+/// The cameras that Linux lists: number and name. `None` on other systems.
+fn cameras() -> Option<Vec<String>> {
+    if !cfg!(target_os = "linux") {
+        return None;
+    }
+    let entries = std::fs::read_dir("/sys/class/video4linux").into_iter().flatten().flatten();
+    let mut found: Vec<(u32, String)> = entries
+        .filter_map(|entry| {
+            let number = entry.file_name().to_str()?.strip_prefix("video")?.parse().ok()?;
+            let name = std::fs::read_to_string(entry.path().join("name")).unwrap_or_default();
+            Some((number, name.trim().to_owned()))
+        })
+        .collect();
+    found.sort();
+    Some(found.into_iter().map(|(number, name)| format!("{number} ({name})")).collect())
 }

@@ -4,7 +4,6 @@ mod configs;
 mod contender;
 mod images;
 mod screen;
-mod video;
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -12,16 +11,15 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use ocelli::process_memory::ProcessMemory;
 use ocelli_datasets::eval::{
-    EvalIdentity, EvalJournal, EvalReport, ImageResult, Overlap, Protocol, Truth, difference_interval,
+    EvalIdentity, EvalJournal, EvalReport, ImageResult, Overlap, Protocol, Truth, difference_interval, video,
     write_report,
 };
 
 use contender::{Contender, Task};
 use images::Images;
 
-use crate::args::{DETECTION, INPUT, MODEL, OUTPUT, ScreenArgs};
+use crate::args::{DETECTION, INPUT, MODEL, OUTPUT, ScreenArgs, check_confidence};
 use crate::given::given_arguments;
-use crate::interrupt::Interrupted;
 use crate::output::{check_outputs, diagnostic, is_stdout, present};
 use crate::{LogArgs, ModelArgs, Progress, interrupted, status};
 
@@ -130,19 +128,11 @@ pub struct EvalArgs {
         value_name = "SHARE",
         default_value_t = screen::KEEP,
         requires = "calibrate_screen",
-        allow_negative_numbers = true,
         help_heading = DETECTION
     )]
     screen_keep: f64,
     /// Score threshold for precision and recall, 0 to 1
-    #[arg(
-        long,
-        alias = "conf",
-        default_value_t = 0.3,
-        value_name = "SCORE",
-        allow_negative_numbers = true,
-        help_heading = DETECTION
-    )]
+    #[arg(long, alias = "conf", default_value_t = 0.3, value_name = "SCORE", help_heading = DETECTION)]
     confidence: f32,
     /// Evaluate only the first N images
     #[arg(long, alias = "max-frames", value_name = "N", help_heading = INPUT)]
@@ -177,7 +167,7 @@ pub fn run(args: &EvalArgs, log: &LogArgs) -> anyhow::Result<()> {
         return screen::calibrate(args, folder.as_deref(), log);
     }
     if args.video {
-        return video::run(args, log);
+        return run_videos(args, log);
     }
     if let Some(path) = &args.configs {
         return configs::run(args, path, log);
@@ -227,6 +217,15 @@ pub fn run(args: &EvalArgs, log: &LogArgs) -> anyhow::Result<()> {
             anyhow::bail!("{failed} of {all} images failed: see above; the figures cover the others")
         }
     }
+}
+
+/// Evaluates tracks or masks in videos.
+fn run_videos(args: &EvalArgs, log: &LogArgs) -> anyhow::Result<()> {
+    let json = args.json.as_deref();
+    check_outputs([("--json", json)])?;
+    let predictions = args.predictions.as_deref().expect("--video requires --predictions");
+    let report = video::evaluate(&args.truth, predictions)?;
+    present(log, json, &report, |out| video::write_video_report(out, &report, args.per_class))
 }
 
 impl EvalArgs {
@@ -280,9 +279,7 @@ fn check(args: &EvalArgs) -> anyhow::Result<()> {
     if args.scenes == Some(0) || args.max_images == Some(0) {
         refuse!("no image to evaluate: expected --scenes and --max-images of at least 1");
     }
-    if !(0.0..=1.0).contains(&args.confidence) {
-        refuse!("--confidence is {}: expected a number from 0 to 1", args.confidence);
-    }
+    check_confidence(Some(args.confidence))?;
     let save_predictions = args.save_predictions.as_deref();
     Ok(check_outputs([("--json", args.json.as_deref()), ("--save-predictions", save_predictions)])?)
 }
@@ -357,7 +354,7 @@ fn detect_all(
     task: &Task,
     contenders: &mut [Contender],
     mut journal: Option<&mut EvalJournal>,
-) -> anyhow::Result<Option<Interrupted>> {
+) -> anyhow::Result<Option<ocelli::Error>> {
     let all = std::mem::take(&mut images.ids);
     let progress = Progress::new(log, all.len() as u64);
     let (mut started, mut detected) = (Instant::now(), 0);

@@ -11,15 +11,14 @@ use ocelli::ModelSource;
 use ocelli::builtin::write_checkpoint;
 use ocelli::export::contract::{Manifest, Precision, Prompting, Target, TextPadding, file};
 use ocelli::export::{
-    Block, Checkpoint, CheckpointOptions, ExportOptions, MaskedBranch, MixedPrecision, NormEps, Pruning,
-    export,
+    Block, Checkpoint, ExportOptions, MaskedBranch, MixedPrecision, NormEps, Pruning, export,
 };
-use ocelli::hub::KnownModel;
+use ocelli::hub::LocalModel;
 
 use self::calibrate::CalibrateArgs;
 use super::models;
 use crate::args::{INPUT, OUTPUT, one_of};
-use crate::interrupt::cancel_on_interrupt;
+use crate::interrupt::unless_interrupted;
 use crate::{LogArgs, Progress, interrupted, print, status, usage};
 
 /// Heading of options that change the graphs.
@@ -71,7 +70,7 @@ pub struct ExportArgs {
     #[arg(long, help_heading = OUTPUT)]
     force: bool,
     /// Side of the square input in pixels, a multiple of the patch size [default: the checkpoint's]
-    #[arg(long, alias = "img-size", allow_negative_numbers = true, value_name = "PIXELS", help_heading = GRAPH)]
+    #[arg(long, alias = "img-size", value_name = "PIXELS", help_heading = GRAPH)]
     imgsz: Option<usize>,
     /// Format of weights and large matrix products; fp16 and bf16 are for GPUs, int8 is faster on CPUs. fp8, and int8 with
     /// --calibrate, multiply in 8 bits with --target tensorrt
@@ -114,7 +113,7 @@ pub struct ExportArgs {
     #[arg(long, help_heading = GRAPH)]
     screen: bool,
     /// ViT blocks to drop, e.g. 5,10
-    #[arg(long, allow_negative_numbers = true, value_name = "BLOCKS", value_delimiter = ',', help_heading = GRAPH)]
+    #[arg(long, value_name = "BLOCKS", value_delimiter = ',', help_heading = GRAPH)]
     skip_blocks: Vec<usize>,
     /// Branches of ViT blocks to drop, e.g. 25:attn,28:mlp
     #[arg(long, value_name = "BRANCHES", value_delimiter = ',', help_heading = GRAPH)]
@@ -129,7 +128,7 @@ pub struct ExportArgs {
     )]
     preset: Option<Pruning>,
     /// Split the backbone in two graphs before this block
-    #[arg(long, allow_negative_numbers = true, value_name = "BLOCK", help_heading = GRAPH)]
+    #[arg(long, value_name = "BLOCK", help_heading = GRAPH)]
     split_block: Option<usize>,
 }
 
@@ -158,26 +157,11 @@ pub fn run(args: &ExportArgs, log: &LogArgs) -> anyhow::Result<()> {
         options = options.with_imgsz(imgsz);
     }
     let builtin = tempfile::tempdir()?;
-    let cancellation = cancel_on_interrupt();
-    let fetch = |name: &str| models::fetch(name, false, log, &cancellation);
-    let (path, opening) = match ModelSource::named(&args.checkpoint) {
-        ModelSource::Builtin => {
-            write_checkpoint(builtin.path())?;
-            (builtin.path().to_owned(), CheckpointOptions::default())
-        }
-        ModelSource::Hub(name) => {
-            let local = fetch(&name)?;
-            options =
-                options.with_license(KnownModel::find(&name).map(|known| known.license.name.to_owned()));
-            (local.path.clone(), local.opening())
-        }
-        _ => {
-            check_is_checkpoint(&args.checkpoint)?;
-            (args.checkpoint.clone(), CheckpointOptions::default())
-        }
-    };
-    let path = path.as_path();
-    let mut opening = opening
+    let local = local_checkpoint(&args.checkpoint, builtin.path(), log)?;
+    options = options.with_license(local.license.map(str::to_owned));
+    let path = local.path.as_path();
+    let mut opening = local
+        .opening()
         .with_norm_eps(args.norm_eps.unwrap_or_default())
         .with_text_padding(args.text_padding.unwrap_or_default());
     if let Some(tokenizer) = &args.tokenizer {
@@ -185,7 +169,7 @@ pub fn run(args: &ExportArgs, log: &LogArgs) -> anyhow::Result<()> {
     }
     if let Some(base) = &args.base {
         opening = opening.with_base(match ModelSource::named(base) {
-            ModelSource::Hub(name) => fetch(&name)?.path,
+            ModelSource::Hub(name) => models::fetch(&name, false, log)?.path,
             _ => base.clone(),
         });
     }
@@ -235,22 +219,31 @@ pub(super) fn export_files(
     let progress = Progress::waiting(log);
     let manifest = export(checkpoint, options, folder, |step| {
         progress.announce(&format!("writing {} ({} of {})", step.file, step.done + 1, step.total));
-        Ok(interrupted()?)
+        interrupted()
     });
     drop(progress);
-    interrupted()?;
-    Ok(manifest?)
+    unless_interrupted(manifest)
 }
 
-/// Checks that a path looks like a checkpoint.
-pub(super) fn check_is_checkpoint(path: &Path) -> anyhow::Result<()> {
-    ModelSource::Folder(path.to_owned()).check_exists()?;
-    let why = if path.is_dir() && path.join(file::MANIFEST).is_file() {
-        "it is an exported model already; expected the checkpoint it was exported from"
-    } else if path.is_dir() && !path.join("config.json").exists() {
-        "it contains no config.json; expected a Hugging Face folder with config.json, model.safetensors and tokenizer.json"
-    } else {
-        return Ok(());
+/// A checkpoint on this machine, if it looks like one. A named one is downloaded; the built-in model is written into the folder
+/// `builtin`.
+pub(super) fn local_checkpoint(path: &Path, builtin: &Path, log: &LogArgs) -> anyhow::Result<LocalModel> {
+    let source = ModelSource::named(path);
+    source.check_exists()?;
+    let at = |path: &Path| LocalModel { path: path.to_owned(), ..LocalModel::default() };
+    let why = match source {
+        ModelSource::Builtin => {
+            write_checkpoint(builtin)?;
+            return Ok(at(builtin));
+        }
+        ModelSource::Hub(name) => return models::fetch(&name, false, log),
+        _ if path.is_dir() && path.join(file::MANIFEST).is_file() => {
+            "it is an exported model already; expected the checkpoint it was exported from"
+        }
+        _ if path.is_dir() && !path.join("config.json").exists() => {
+            "it contains no config.json; expected a Hugging Face folder with config.json, model.safetensors and tokenizer.json"
+        }
+        _ => return Ok(at(path)),
     };
     Err(usage(format!("no checkpoint, {}: {why}", path.display())))
 }

@@ -18,7 +18,7 @@ use ocelli_datasets::table::{columns, row};
 use self::shard::ShardArg;
 use self::video::VideoArgs;
 use crate::args::{DETECTION, INPUT, OUTPUT, PERFORMANCE, TileArgs, class_map};
-use crate::interrupt::until_interrupted;
+use crate::interrupt::{unless_interrupted, until_interrupted};
 use crate::loading::{engines, load_devices};
 use crate::output::{count, diagnostic};
 use crate::{
@@ -109,7 +109,7 @@ struct FileArgs {
     #[arg(long, alias = "no-pictures")]
     no_images: bool,
     /// Share of images for validation, chosen by a hash of their names
-    #[arg(long, default_value_t = 0.1, allow_negative_numbers = true, value_name = "SHARE")]
+    #[arg(long, id = "validation_share", default_value_t = 0.1, value_name = "SHARE")]
     val_share: f64,
     /// Write COCO masks as polygons instead of run lengths
     #[arg(long)]
@@ -121,14 +121,14 @@ struct FileArgs {
     #[arg(long)]
     no_masks: bool,
     /// Leave out instances with fewer pixels
-    #[arg(long, default_value_t = 0.0, allow_negative_numbers = true, value_name = "PIXELS")]
+    #[arg(long, default_value_t = 0.0, value_name = "PIXELS")]
     min_area: f64,
     /// Write review/: a list of images with uncertain instances, and pages of the N least certain and N random ones
     /// [default: 100]
     #[arg(long, num_args = 0..=1, default_missing_value = "100", value_name = "N")]
     review: Option<usize>,
     /// Instances with a lower score are uncertain
-    #[arg(long, default_value_t = 0.5, allow_negative_numbers = true, value_name = "SCORE")]
+    #[arg(long, default_value_t = 0.5, value_name = "SCORE")]
     review_below: f32,
 }
 
@@ -149,19 +149,13 @@ struct WorkArgs {
     #[arg(long, conflicts_with = "tile")]
     low_memory: bool,
     /// Disk space for features, with --low-memory [default: 4]
-    #[arg(
-        long,
-        id = "spill_bytes",
-        requires = "low_memory",
-        allow_negative_numbers = true,
-        value_name = "GB"
-    )]
+    #[arg(long, id = "spill_bytes", requires = "low_memory", value_name = "GB")]
     spill: Option<f64>,
     /// Fail if an image could not be read, instead of listing it in failed.csv
     #[arg(long, help_heading = OUTPUT)]
     strict: bool,
     /// Threads that decode images ahead of the detector [default: up to 4 for each device]
-    #[arg(long, allow_negative_numbers = true, value_name = "N")]
+    #[arg(long, value_name = "N")]
     workers: Option<usize>,
 }
 
@@ -196,19 +190,13 @@ const NAMED: usize = 5;
 pub fn run(args: &LabelArgs, log: &LogArgs) -> anyhow::Result<()> {
     match &args.command {
         Some(LabelCommand::Merge(args)) => {
-            let merged = merge(&args.shards, &args.output, &mut stop_if_interrupted);
-            interrupted()?;
-            let merged = merged?;
+            let merged = merge(&args.shards, &args.output, &mut interrupted);
+            let merged = unless_interrupted(merged)?;
             report_changes(log, &merged, "--images");
             report(&args.output, &merged, false)
         }
         None => label(args, log),
     }
-}
-
-/// Turns Ctrl-C into an error of the library.
-fn stop_if_interrupted() -> ocelli::Result<()> {
-    Ok(interrupted()?)
 }
 
 fn label(args: &LabelArgs, log: &LogArgs) -> anyhow::Result<()> {
@@ -253,9 +241,7 @@ fn label(args: &LabelArgs, log: &LogArgs) -> anyhow::Result<()> {
     let (detectors, loading) = load_devices(builders, log)?;
     let (engines, model) = (engines(&detectors), detectors[0].model().clone());
     settings.check_tracking(&model)?;
-    let videos = args.video.read(videos, output);
-    interrupted()?;
-    let videos = videos?;
+    let videos = unless_interrupted(args.video.read(videos, output))?;
     let images = ImageSet::new(videos.iter().flat_map(LabelVideo::images).cloned().chain(images));
     let WorkArgs { restart, discard_corrections, .. } = args.work;
     let existing = Existing { restart, discard_corrections };
@@ -267,7 +253,7 @@ fn label(args: &LabelArgs, log: &LogArgs) -> anyhow::Result<()> {
     }
     announce(log, &job, shard.map(|shard| (shard, scheduler.flatten())));
     let broken = label_images(args, log, &videos, workers, spill_bytes, &mut job, detectors)?;
-    let summary = job.finish(&mut stop_if_interrupted);
+    let summary = job.finish(&mut interrupted);
     interrupted()?;
     if let Some(memory) = ProcessMemory::now() {
         status(log, &format!("peak memory: {:.0} MB", memory.peak as f64 / 1e6));
@@ -346,7 +332,7 @@ fn label_images(
             }
             _ => {}
         }
-        stop_if_interrupted()
+        interrupted()
     };
     let ended = if todo == 0 {
         Ok(())
@@ -447,12 +433,6 @@ fn data_set_options(args: &LabelArgs) -> anyhow::Result<DataSetOptions> {
         _ if is_without_images && args.video.video.is_empty() => ImageMode::None,
         _ => ImageMode::Link,
     };
-    if !(0.0..1.0).contains(&files.val_share) {
-        refuse!("--val-share is {}: expected a number from 0 to below 1", files.val_share);
-    }
-    if !(0.0..=1.0).contains(&files.review_below) {
-        refuse!("--review-below is {}: expected a number from 0 to 1", files.review_below);
-    }
     if files.no_images && !is_without_images {
         refuse!(
             "--no-images: trainers find the labels of YOLO and VOC beside the images only; use --link or --copy"

@@ -1,7 +1,6 @@
 //! `ocelli models` and `ocelli pull`.
 
 use clap::Args;
-use ocelli::Cancellation;
 use ocelli::hub::{self, KnownModel, LocalModel};
 use ocelli_datasets::table::{columns, row};
 
@@ -64,21 +63,15 @@ pub fn run(args: &ModelsArgs) -> anyhow::Result<()> {
 
 /// Downloads models.
 pub fn pull(args: &PullArgs, log: &LogArgs) -> anyhow::Result<()> {
-    let cancellation = cancel_on_interrupt();
     for name in &args.names {
-        let local = fetch(name, true, log, &cancellation)?;
+        let local = fetch(name, true, log)?;
         print(|out| writeln!(out, "{name}: {}, revision {}", local.path.display(), &local.revision[..8]))?;
     }
     Ok(())
 }
 
 /// The model of a name, with progress on stderr.
-pub(super) fn fetch(
-    name: &str,
-    update: bool,
-    log: &LogArgs,
-    cancellation: &Cancellation,
-) -> anyhow::Result<LocalModel> {
+pub(super) fn fetch(name: &str, update: bool, log: &LogArgs) -> anyhow::Result<LocalModel> {
     let progress = Progress::waiting(log);
-    Ok(hub::fetch(name, update, &|line| progress.announce(line), cancellation)?)
+    Ok(hub::fetch(name, update, &|line| progress.announce(line), &cancel_on_interrupt())?)
 }

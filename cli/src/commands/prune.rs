@@ -1,14 +1,11 @@
 //! `ocelli prune`.
 
-mod split;
-
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use clap::builder::ArgPredicate;
 use ocelli::atomic_file::write_atomically;
-use ocelli::builtin::write_checkpoint;
 use ocelli::export::{Checkpoint, ExportOptions, MaskedBranch};
 use ocelli::{
     Model, ModelSource, Prompts,
@@ -16,11 +13,13 @@ use ocelli::{
     model::ModelRequest,
 };
 use ocelli_verify::prune::{
-    Objective, PruneInput, PruneOptions, PruneProgress, PruneReport, PruneStep, Unit, search,
+    Objective, PruneInput, PruneOptions, PruneProgress, PruneReport, PruneStep, SplitInput, Unit,
+    optimise_split, search,
 };
 
-use super::export::{check_is_checkpoint, export_files};
-use crate::args::{DETECTION, INPUT, MODEL, OUTPUT, PERFORMANCE, folder_of};
+use super::export::{export_files, local_checkpoint};
+use crate::args::{DETECTION, INPUT, MODEL, OUTPUT, PERFORMANCE, check_confidence, folder_of};
+use crate::interrupt::unless_interrupted;
 use crate::{
     LogArgs, Progress, cancel_on_interrupt, check_output_file, class_names, expand_images, interrupted,
     print, status,
@@ -76,10 +75,10 @@ pub struct PruneArgs {
     )]
     classes: Vec<String>,
     /// Count detections with a higher score, 0 to 1 [default: the model's]
-    #[arg(long, alias = "conf", value_name = "SCORE", allow_negative_numbers = true, help_heading = DETECTION)]
+    #[arg(long, alias = "conf", value_name = "SCORE", help_heading = DETECTION)]
     confidence: Option<f32>,
     /// How many branches, or blocks, are removed
-    #[arg(long, default_value_t = 8, allow_negative_numbers = true, value_name = "N", help_heading = SEARCH)]
+    #[arg(long, default_value_t = 8, value_name = "N", help_heading = SEARCH)]
     num_prune: usize,
     /// Remove whole blocks instead of branches
     #[arg(long, help_heading = SEARCH)]
@@ -113,7 +112,7 @@ pub struct PruneArgs {
     #[arg(long, requires = "optimise_split", value_name = "NAME", help_heading = MODEL)]
     second_engine: Option<String>,
     /// Measured runs of each block with --optimise-split [default: 5]
-    #[arg(long, requires = "optimise_split", allow_negative_numbers = true, value_name = "N", help_heading = SEARCH)]
+    #[arg(long, requires = "optimise_split", value_name = "N", help_heading = SEARCH)]
     runs: Option<usize>,
     /// Report as JSON; the measurements are written beside it. With --optimise-split, the times
     #[arg(
@@ -132,13 +131,13 @@ pub struct PruneArgs {
     #[arg(long, value_name = "N", help_heading = OUTPUT)]
     step: Option<usize>,
     /// Memory for tokens of images that are kept, in GiB: with less, more is computed
-    #[arg(long, default_value_t = 4.0, value_name = "GIB", allow_negative_numbers = true, help_heading = PERFORMANCE)]
+    #[arg(long, default_value_t = 4.0, value_name = "GIB", help_heading = PERFORMANCE)]
     memory: f64,
     /// Engine: auto, embedded, openvino, onnxruntime, cuda or webgpu
     #[arg(long, alias = "device", default_value = "auto", value_name = "NAME", help_heading = MODEL)]
     engine: String,
     /// Side of the model's square input in pixels [default: the model's]
-    #[arg(long, alias = "img-size", allow_negative_numbers = true, value_name = "PIXELS", help_heading = MODEL)]
+    #[arg(long, alias = "img-size", value_name = "PIXELS", help_heading = MODEL)]
     imgsz: Option<usize>,
     /// ONNX Runtime library [default: searched; see `ocelli doctor`]
     #[arg(long, value_name = "FILE", help_heading = MODEL)]
@@ -147,22 +146,22 @@ pub struct PruneArgs {
     #[arg(long, value_name = "PATH", help_heading = MODEL)]
     openvino: Option<PathBuf>,
     /// CPU threads [default: one per physical core]
-    #[arg(long, allow_negative_numbers = true, value_name = "N", help_heading = MODEL)]
+    #[arg(long, value_name = "N", help_heading = MODEL)]
     threads: Option<usize>,
 }
 
 /// Searches, and writes what was found.
 pub fn run(args: &PruneArgs, log: &LogArgs) -> anyhow::Result<()> {
     if args.optimise_split {
-        return split::run(args, log);
+        return run_split(args, log);
     }
     check(args)?;
     let builtin = tempfile::tempdir()?;
     let source = ModelSource::named(&args.model);
-    let path = checkpoint_path(args, &source, builtin.path())?;
+    let local = local_checkpoint(&args.model, builtin.path(), log)?;
     let prompts = Prompts::new(class_names(&args.classes, log)?)?;
     let images = evenly(expand_images(&args.images)?, args.max_images);
-    let checkpoint = Checkpoint::open(path)?;
+    let checkpoint = local.opening().open(&local.path)?;
     let options = PruneOptions {
         whole_blocks: args.whole_blocks,
         num_prune: args.num_prune,
@@ -195,27 +194,12 @@ pub fn run(args: &PruneArgs, log: &LogArgs) -> anyhow::Result<()> {
         let kept = journal.display();
         status(log, &format!("finished measurements are in {kept}: the same command continues the search"));
     }
-    interrupted()?;
-    let report = report?;
+    let report = unless_interrupted(report)?;
     write(args, &report, log)?;
     match &args.export {
         Some(folder) => export_step(&checkpoint, &model, chosen(args, &report), folder, log),
         None => Ok(()),
     }
-}
-
-/// The checkpoint; the built-in model is written into `folder`.
-fn checkpoint_path<'p>(
-    args: &'p PruneArgs,
-    source: &ModelSource,
-    folder: &'p Path,
-) -> anyhow::Result<&'p Path> {
-    if *source == ModelSource::Builtin {
-        write_checkpoint(folder)?;
-        return Ok(folder);
-    }
-    check_is_checkpoint(&args.model)?;
-    Ok(&args.model)
 }
 
 fn engine_options(args: &PruneArgs, engine: &str) -> anyhow::Result<EngineOptions> {
@@ -255,9 +239,7 @@ fn check(args: &PruneArgs) -> anyhow::Result<()> {
     if !(args.memory >= 0.0 && args.memory <= 1e6) {
         refuse!("--memory is {}: expected a number of GiB from 0 on", args.memory);
     }
-    if let Some(score) = args.confidence.filter(|score| !(0.0..=1.0).contains(score)) {
-        refuse!("--confidence is {score}: expected a number from 0 to 1");
-    }
+    check_confidence(args.confidence)?;
     if let Some(step) = args.step.filter(|step| !(1..=args.num_prune).contains(step)) {
         refuse!("--step is {step}: expected 1 to {}, the --num-prune removals", args.num_prune);
     }
@@ -304,7 +286,7 @@ impl<'l> Bar<'l> {
             bar.step();
             self.shown += 1;
         }
-        Ok(interrupted()?)
+        interrupted()
     }
 }
 
@@ -351,5 +333,51 @@ fn export_step(
         .with_mask_blocks(masked);
     export_files(checkpoint, &options, folder, log)?;
     status(log, &format!("→ {}", folder.display()));
+    Ok(())
+}
+
+/// Measured runs of each block with `--optimise-split`.
+const RUNS: usize = 5;
+
+/// `--optimise-split`: times the blocks, prints every place to split the backbone, and last the flag of the best one.
+fn run_split(args: &PruneArgs, log: &LogArgs) -> anyhow::Result<()> {
+    let runs = args.runs.unwrap_or(RUNS);
+    if runs == 0 {
+        refuse!("--runs is 0: expected at least 1");
+    }
+    check_output_file("--output", &args.output)?;
+    let builtin = tempfile::tempdir()?;
+    let source = ModelSource::named(&args.model);
+    let local = local_checkpoint(&args.model, builtin.path(), log)?;
+    let checkpoint = local.opening().open(&local.path)?;
+    let first = EngineFactory::start_for_model(&engine_options(args, &args.engine)?, &source)?;
+    let second = match &args.second_engine {
+        Some(name) => EngineFactory::start_for_model(&engine_options(args, name)?, &source)?,
+        None => first.clone(),
+    };
+    for (half, factory) in [("first half", &first), ("second half", &second)] {
+        status(log, &format!("engine: {} ({half})", factory.description()));
+    }
+    let prompts =
+        if args.classes.is_empty() { None } else { Some(Prompts::new(class_names(&args.classes, log)?)?) };
+    let model = prompts.as_ref().map(|_| resolved(args, source, &second, log)).transpose()?;
+    let input = SplitInput {
+        checkpoint: &checkpoint,
+        imgsz: args.imgsz,
+        factories: [&first, &second],
+        classes: model.as_ref().zip(prompts.as_ref()),
+        runs,
+        scratch: folder_of(&args.output),
+    };
+    let mut bar = Bar::new(log);
+    let report = optimise_split(input, &mut |step| bar.show(step));
+    drop(bar);
+    let report = unless_interrupted(report)?;
+    write_atomically(&args.output, |file| report.write_json(file))?;
+    print(|out| {
+        report.write_table(&mut *out)?;
+        writeln!(out, "\n--split-block {}", report.best.split_block)
+    })?;
+    status(log, &format!("→ {}", args.output.display()));
     Ok(())
 }

@@ -61,35 +61,35 @@ pub struct ServeArgs {
     #[arg(long, conflicts_with = "tile", help_heading = PERFORMANCE)]
     low_memory: bool,
     /// Memory for the features of pictures, so that the next request about one skips the backbone; 0 keeps none
-    #[arg(long, default_value_t = Limits::default().feature_bytes >> 20, allow_negative_numbers = true, value_name = "MIB", help_heading = PERFORMANCE)]
+    #[arg(long, default_value_t = Limits::default().feature_bytes >> 20, value_name = "MIB", help_heading = PERFORMANCE)]
     feature_cache: usize,
     /// Most requests that wait or run at the same time, half of them from one address and half of them frames of videos; any more
     /// are answered with 503
-    #[arg(long, default_value_t = Limits::default().queue, allow_negative_numbers = true, value_name = "N", help_heading = PERFORMANCE)]
+    #[arg(long, default_value_t = Limits::default().queue, value_name = "N", help_heading = PERFORMANCE)]
     queue: usize,
     /// Most open connections, half of them from one address; any more wait
-    #[arg(long, default_value_t = Limits::default().connections, allow_negative_numbers = true, value_name = "N", help_heading = PERFORMANCE)]
+    #[arg(long, default_value_t = Limits::default().connections, value_name = "N", help_heading = PERFORMANCE)]
     connections: usize,
     /// Most sessions that are open at the same time, half of them from one address; each loads the model again
-    #[arg(long, default_value_t = Limits::default().sessions, allow_negative_numbers = true, value_name = "N", help_heading = PERFORMANCE)]
+    #[arg(long, default_value_t = Limits::default().sessions, value_name = "N", help_heading = PERFORMANCE)]
     sessions: usize,
     /// Most memory for the frames and objects of a session, in bytes
-    #[arg(long, default_value_t = Limits::default().session_bytes, allow_negative_numbers = true, value_name = "BYTES", help_heading = PERFORMANCE)]
+    #[arg(long, default_value_t = Limits::default().session_bytes, value_name = "BYTES", help_heading = PERFORMANCE)]
     session_bytes: u64,
     /// A session that is not used for this long ends, in seconds
-    #[arg(long, default_value_t = Limits::default().session_idle.as_secs_f64(), allow_negative_numbers = true, value_name = "SECONDS", help_heading = PERFORMANCE)]
+    #[arg(long, default_value_t = Limits::default().session_idle.as_secs_f64(), value_name = "SECONDS", help_heading = PERFORMANCE)]
     session_idle: f64,
     /// Longest time for a request, in seconds
-    #[arg(long, default_value_t = Limits::default().time.as_secs_f64(), allow_negative_numbers = true, value_name = "SECONDS", help_heading = PERFORMANCE)]
+    #[arg(long, default_value_t = Limits::default().time.as_secs_f64(), value_name = "SECONDS", help_heading = PERFORMANCE)]
     timeout: f64,
     /// Largest request, in bytes
-    #[arg(long, default_value_t = Limits::default().body_bytes, allow_negative_numbers = true, value_name = "BYTES", help_heading = PERFORMANCE)]
+    #[arg(long, default_value_t = Limits::default().body_bytes, value_name = "BYTES", help_heading = PERFORMANCE)]
     max_bytes: usize,
     /// Largest picture, in pixels
-    #[arg(long, default_value_t = Limits::default().pixels, allow_negative_numbers = true, value_name = "N", help_heading = PERFORMANCE)]
+    #[arg(long, default_value_t = Limits::default().pixels, value_name = "N", help_heading = PERFORMANCE)]
     max_pixels: u64,
     /// Most classes of a request
-    #[arg(long, default_value_t = Limits::default().classes, allow_negative_numbers = true, value_name = "N", help_heading = PERFORMANCE)]
+    #[arg(long, default_value_t = Limits::default().classes, value_name = "N", help_heading = PERFORMANCE)]
     max_classes: usize,
     #[command(flatten)]
     tiles: TileArgs,
@@ -144,7 +144,7 @@ pub fn run(args: &ServeArgs, log: &LogArgs) -> anyhow::Result<()> {
     drop(loading);
     status(log, &format!("engine: {}", engines(&detectors)));
     let detector = detectors.remove(0);
-    let server = bound.with_devices(detector, detectors);
+    let server = bound.with(detector, detectors);
     if has_new_token {
         status(log, "token: made for this run, as other machines reach this address; --token sets one");
     }

@@ -30,7 +30,7 @@ pub struct TrackArgs {
     #[arg(long, default_value = "empty", value_name = "MEANING", help_heading = INPUT)]
     gaps: Gaps,
     /// Tracker frames per frame of the file: 3 for a 10 FPS file with a tracker tuned for 30 FPS
-    #[arg(long, alias = "dt", default_value_t = 1.0, value_name = "FRAMES", allow_negative_numbers = true, help_heading = INPUT)]
+    #[arg(long, alias = "dt", default_value_t = 1.0, value_name = "FRAMES", help_heading = INPUT)]
     frame_step: f32,
     #[command(flatten)]
     tracker: TrackerArgs,

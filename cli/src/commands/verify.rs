@@ -35,7 +35,7 @@ pub struct VerifyArgs {
     #[arg(long, num_args = 1.., value_delimiter = ',', value_name = "GRAPH", help_heading = INPUT)]
     graphs: Vec<ModelGraph>,
     /// Maximum number of classes the candidate decodes at once
-    #[arg(long, default_value_t = 4, allow_negative_numbers = true, value_name = "N", help_heading = MODEL)]
+    #[arg(long, default_value_t = 4, value_name = "N", help_heading = MODEL)]
     max_classes: usize,
     #[command(flatten)]
     verification: VerificationArgs,
@@ -55,7 +55,7 @@ pub struct VerifyArgs {
     #[arg(long, help_heading = MODEL)]
     allow_inexact: bool,
     /// CPU threads [default: one per physical core]
-    #[arg(long, allow_negative_numbers = true, value_name = "N", help_heading = MODEL)]
+    #[arg(long, value_name = "N", help_heading = MODEL)]
     threads: Option<usize>,
 }
 

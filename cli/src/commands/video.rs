@@ -1,19 +1,15 @@
 //! `ocelli video`.
 
 mod benchmark;
-mod comparison;
 mod delivery;
 mod given;
-mod live_view;
-mod mqtt;
-mod progress;
+pub(crate) mod mqtt;
 mod reach;
 mod run;
 mod sinks;
-mod source;
+pub(crate) mod source;
 mod summary;
-mod webhook;
-mod zones;
+pub(crate) mod zones;
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -33,27 +29,17 @@ use ocelli::{
 use self::given::{GivenArgs, GivenObjects};
 use self::run::VideoRun;
 use self::sinks::SinkArgs;
-#[cfg(feature = "test-support")]
-pub use self::source::parse_sources;
 use self::source::{OpenSource, SourceArgs};
-#[cfg(feature = "test-support")]
-pub use self::zones::parse_zones;
 use self::zones::{Counting, ZonesFile};
 use crate::args::{
     DETECTION, DartArgs, ExemplarArg, OUTPUT, PERFORMANCE, PrivacyArgs, ScreenArgs, TileArgs,
     built_in_model_help, class_map, coco_classes, embed_exemplars, one_of, prompts, thresholds,
 };
 use crate::loading::{engines, load_devices};
-use crate::output::check_outputs;
+use crate::output::{check_outputs, write_pretty_json};
 use crate::{
     DetectorArgs, LogArgs, TrackerArgs, cancel_on_interrupt, detector, interrupted, print, status, usage,
 };
-
-/// Reads the address of `--mqtt`, for the tests that feed it corrupt ones; whether it is valid.
-#[cfg(feature = "test-support")]
-pub fn parse_event_address(text: &str) -> bool {
-    mqtt::address(text).is_ok()
-}
 
 /// What `ocelli video --help` prints after the options.
 pub const AFTER_HELP: &str = concat!(
@@ -149,7 +135,7 @@ pub struct VideoArgs {
     #[arg(long, help_heading = PERFORMANCE)]
     strict: bool,
     /// Detect in every Nth frame; tracks are predicted in between [default: 1]
-    #[arg(long, value_name = "N", help_heading = PERFORMANCE, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", help_heading = PERFORMANCE)]
     detect_every: Option<u64>,
     /// Detect in frames with motion only, for cameras that do not move, and at least every SECONDS
     #[arg(
@@ -165,7 +151,7 @@ pub struct VideoArgs {
     #[arg(long, exclusive = true, help_heading = OUTPUT)]
     config_schema: bool,
     /// Detect at most K classes per frame: visible classes in every frame, the others in turn [default: all]
-    #[arg(long, value_name = "K", help_heading = PERFORMANCE, allow_negative_numbers = true)]
+    #[arg(long, value_name = "K", help_heading = PERFORMANCE)]
     class_budget: Option<usize>,
     /// Run one stage at a time; slower, with the same results
     #[arg(long, help_heading = PERFORMANCE)]
@@ -241,9 +227,7 @@ impl Plan {
 pub fn run(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<()> {
     if args.config_schema {
         let command = VideoArgs::augment_args(clap::Command::new("video"));
-        let mut text = serde_json::to_vec_pretty(&crate::config::schema(&command))?;
-        text.push(b'\n');
-        return print(|out| out.write_all(&text));
+        return print(|out| write_pretty_json(out, &crate::config::schema(&command)));
     }
     let mut plan = Plan::new(args, log)?;
     let cancellation = cancel_on_interrupt();
@@ -380,7 +364,7 @@ impl VideoArgs {
         let has_tracks = self.has_tracks();
         let has_masks = self.memory || self.track && self.masks;
         let of_tracker = self.tracker.first_given().filter(|_| !self.track);
-        let of_masks = self.sinks.of_masks().into_iter().find(|(_, path)| path.is_some() && !has_masks);
+        let of_masks = self.sinks.of_masks().filter(|_| !has_masks);
         let every_frame = "it needs the features and detections of every frame";
         let beside_memory = [
             ("--detect-every", self.detect_every.is_some(), every_frame),
@@ -414,9 +398,8 @@ impl VideoArgs {
         ];
         let why = [
             of_tracker.map(|flag| format!("{flag} is an option of the tracker: add --track")),
-            of_masks.map(|(flag, _)| {
-                format!("{flag} writes masks of tracks: add --memory, or --track and --masks")
-            }),
+            of_masks
+                .map(|flag| format!("{flag} writes masks of tracks: add --memory, or --track and --masks")),
             beside_memory.map(|(flag, _, why)| {
                 format!("{flag} beside --memory: {why}; leave out --memory, or {flag}")
             }),

@@ -27,17 +27,21 @@ pub struct Instance {
 }
 
 /// One instance in a label file.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct LabelledInstance {
     /// The line that it comes from, or in a data set of COCO alone its place among the image's instances, from 0; `None`
     /// for a new one.
     pub line: Option<usize>,
     /// The class, from 0.
+    #[serde(rename = "class_id")]
     pub class: usize,
     /// In pixels of the upright image.
+    #[serde(rename = "box")]
     pub bbox: BoundingBox,
     /// The points of its polygon or of its mask's outline, `[x, y]` in pixels, if it has one. Ignored when it is saved: what
     /// the line has moves with the box, and a new instance in a data set with masks is a rectangle.
+    #[serde(skip)]
     pub polygon: Option<Vec<[f32; 2]>>,
     /// Pixels that a person gives it, as large as the upright image: they replace what the line has, and the box is theirs. `None`
     /// in labels that are read.

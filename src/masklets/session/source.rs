@@ -159,7 +159,11 @@ impl SessionSource {
         Ok(picture)
     }
 
-    pub(super) fn push(&mut self, image: Image) -> Result<usize> {
+    /// Appends a frame to a [pushed](Self::pushed) video, and returns its number.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] if the frame has another size, or the video is not pushed.
+    pub fn push(&mut self, image: Image) -> Result<usize> {
         let Pictures::Pushed(first, frames) = &mut self.pictures else {
             return Err(invalid(format!(
                 "{}: frames can be pushed to a session that began with one",

@@ -1,5 +1,7 @@
 //! The requests to a session.
 
+use serde::Deserialize;
+
 use crate::masklets::{BitMask, Click, ObjectId};
 
 /// The video of a session.
@@ -29,9 +31,11 @@ pub enum Retention {
 }
 
 /// Which way a run goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
 pub enum RunDirection {
     /// To later frames.
+    #[default]
     Forward,
     /// To earlier frames, from the frame before the start.
     Backward,

@@ -1,6 +1,5 @@
 //! The stages that own the model's graphs: the backbone, and what searches its features for the prompts.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -15,7 +14,7 @@ use ocelli::{
 };
 
 use super::features::{FeatureCache, KEPT, Picture};
-use super::{Decoded, EngineAnswer, EngineRequest, Key, Reply, Task, decode};
+use super::{Decoded, EngineAnswer, EngineRequest, Key, Reply, Task, caught, decode};
 use crate::http::limits::Limits;
 use crate::metrics::Metrics;
 use crate::objects::{ObjectQuestion, ObjectRecord};
@@ -76,9 +75,7 @@ impl BackboneStage {
                 continue;
             }
             let (start, mut times) = (Instant::now(), StageTimes::default());
-            let picture =
-                catch_unwind(AssertUnwindSafe(|| self.picture(key, image, tiling, &job, &mut times)));
-            match picture.unwrap_or_else(|_| Err(panicked())) {
+            match caught(panicked, || self.picture(key, image, tiling, &job, &mut times)) {
                 Ok(picture) => {
                     if encoded.send(Encoded { picture, job, start, times }).is_err() {
                         return;
@@ -102,8 +99,10 @@ impl BackboneStage {
         job: &EngineRequest,
         times: &mut StageTimes,
     ) -> Result<Arc<Picture>> {
+        // A picture that was known when it was to be decoded can be forgotten since.
+        let image = || image.map_or_else(|| decode(&job.picture, &self.limits), Ok);
         if let Some(tiling) = tiling {
-            let image = image.map_or_else(|| decode(&job.picture, &self.limits), Ok)?;
+            let image = image()?;
             let size = (image.width(), image.height());
             let (features, in_tiles) = (ImageFeatures::default(), Some((image, tiling)));
             return Ok(Arc::new(Picture { size, features, in_tiles }));
@@ -112,11 +111,7 @@ impl BackboneStage {
         if let Some(picture) = self.cache.find(&key, masks, now) {
             return Ok(picture);
         }
-        // A picture that was known when it was to be decoded can be forgotten since.
-        let image = match image {
-            Some(image) => image,
-            None => decode(&job.picture, &self.limits)?,
-        };
+        let image = image()?;
         let _alone = alone(&self.alone);
         let mut encoder = locked(&self.encoder);
         encoder.load()?;
@@ -183,7 +178,7 @@ impl PromptStage {
     ) {
         let shared = self.alone.clone();
         let alone = alone(&shared);
-        let found = catch_unwind(AssertUnwindSafe(|| work(self, &picture, &mut times)));
+        let found = caught(panicked, || work(self, &picture, &mut times));
         if alone.is_some() {
             self.decoder.unload();
             self.segmenter.unload();
@@ -195,7 +190,6 @@ impl PromptStage {
         let (width, height) = picture.size;
         // The backbone's stage may use its buffers again.
         drop(picture);
-        let found = found.unwrap_or_else(|_| Err(panicked()));
         match &found {
             Ok((_, count)) => self.metrics.observe(&times, *count),
             Err(error) if matches!(error.kind(), ErrorKind::Cancelled | ErrorKind::InvalidArgument) => {}

@@ -12,9 +12,9 @@ use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest, Sha256};
 
 use super::connections::Ends;
-use super::limits::Limits;
 use super::problem::Problem;
-use crate::metrics::Metrics;
+use crate::config::ServeConfig;
+use crate::server::App;
 
 /// The cookie that a browser gets for the token in the page's address.
 const COOKIE: &str = "ocelli_token";
@@ -38,29 +38,14 @@ fn hash_of(token: &str) -> [u8; 32] {
     Sha256::digest(token.as_bytes()).into()
 }
 
-/// What requests are checked against, and counted in.
-pub(crate) struct Guard {
-    /// The hash of the token.
-    token: Option<[u8; 32]>,
-    hosts: Vec<String>,
-    limits: Limits,
-    metrics: Arc<Metrics>,
-}
-
-impl Guard {
-    pub fn new(token: Option<&str>, hosts: Vec<String>, limits: Limits, metrics: Arc<Metrics>) -> Arc<Self> {
-        Arc::new(Self { token: token.map(hash_of), hosts, limits, metrics })
-    }
-}
-
 /// Checks a request, limits its time, counts it, and adds the headers to its answer.
-pub(crate) async fn guard(State(guard): State<Arc<Guard>>, request: Request, next: Next) -> Response {
+pub(crate) async fn guard(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let start = std::time::Instant::now();
     let route = request
         .extensions()
         .get::<axum::extract::MatchedPath>()
         .map_or_else(|| "other".to_owned(), |path| path.as_str().to_owned());
-    let mut response = match admit(&guard, &request) {
+    let mut response = match admit(&app.config, &request) {
         Err(problem) => {
             let is_unauthorised = problem.status == StatusCode::UNAUTHORIZED;
             let mut response = problem.into_response();
@@ -72,7 +57,7 @@ pub(crate) async fn guard(State(guard): State<Arc<Guard>>, request: Request, nex
         }
         Ok(Some(welcome)) => welcome,
         Ok(None) => {
-            let limits = &guard.limits;
+            let limits = &app.config.limits;
             let query = request.uri().query().unwrap_or_default();
             let checked = limits.check_declared(request.headers());
             let answered = match checked.and_then(|()| check_parameters(&route, query)) {
@@ -82,7 +67,7 @@ pub(crate) async fn guard(State(guard): State<Arc<Guard>>, request: Request, nex
             answered.unwrap_or_else(Problem::into_response)
         }
     };
-    guard.metrics.answered(&route, response.status().as_u16(), start.elapsed().as_secs_f64());
+    app.metrics.answered(&route, response.status().as_u16(), start.elapsed().as_secs_f64());
     add_headers(response.headers_mut());
     response
 }
@@ -122,17 +107,18 @@ fn insert(headers: &mut HeaderMap, name: &'static str, value: &'static str) {
 }
 
 /// Lets a request in. A browser that opens the page with the token in its address is welcomed with a cookie.
-fn admit(guard: &Guard, request: &Request) -> Result<Option<Response>, Problem> {
+fn admit(config: &ServeConfig, request: &Request) -> Result<Option<Response>, Problem> {
     let headers = request.headers();
     let ends = request.extensions().get::<Ends>().cloned();
-    let host = check_host(guard, request, ends.map(|ends| ends.server))?;
+    let host = check_host(&config.hosts, request, ends.map(|ends| ends.server))?;
     let is_upgrade = headers.contains_key(header::UPGRADE);
     // Other pages may link to the page and to the description, but not make the server work.
     let is_work = is_upgrade || request.uri().path().starts_with("/v1/");
     if is_work || !matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS) {
         check_origin(headers, host)?;
     }
-    let Some(hash) = guard.token.filter(|_| request.uri().path() != OPEN) else { return Ok(None) };
+    let token = config.token.as_deref().filter(|_| request.uri().path() != OPEN);
+    let Some(hash) = token.map(hash_of) else { return Ok(None) };
     if let Some(given) = token_of_page(request) {
         if hash_of(given) != hash {
             return Err(Problem::new(
@@ -162,12 +148,12 @@ fn admit(guard: &Guard, request: &Request) -> Result<Option<Response>, Problem> 
 }
 
 /// A page of another name that resolves to this machine must not reach it (DNS rebinding). Returns the host with its port.
-fn check_host<'r>(guard: &Guard, request: &'r Request, own: Option<IpAddr>) -> Result<&'r str, Problem> {
+fn check_host<'r>(hosts: &[String], request: &'r Request, own: Option<IpAddr>) -> Result<&'r str, Problem> {
     let in_address = request.uri().authority().map(axum::http::uri::Authority::as_str);
     let host = host_of(request);
     let is_known = |host: &str| {
         let is_name = |name: &String| name.eq_ignore_ascii_case(name_of(host));
-        is_this_machine(host, own) || guard.hosts.iter().any(is_name)
+        is_this_machine(host, own) || hosts.iter().any(is_name)
     };
     if is_known(host) && in_address.is_none_or(is_known) {
         return Ok(host);

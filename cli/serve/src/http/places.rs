@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::problem::Problem;
 
@@ -43,9 +43,7 @@ impl Places {
     /// # Errors
     /// 503 if there is none.
     pub fn take(&self, client: IpAddr) -> Result<Place, Problem> {
-        let own = self.of(client).try_acquire_owned().map_err(|_| Problem::busy())?;
-        let of_all = self.all.clone().try_acquire_owned().map_err(|_| Problem::busy())?;
-        Ok(Place { _own: own, _of_all: of_all })
+        self.join(client, self.all.clone().try_acquire_owned().map_err(|_| Problem::busy())?)
     }
 
     /// Waits for a place for a client that is not known yet: [`join`](Self::join) makes it one of a client's.
@@ -53,7 +51,7 @@ impl Places {
     /// # Errors
     /// 503 if the server stops.
     pub async fn any(&self) -> Result<OwnedSemaphorePermit, Problem> {
-        self.all.clone().acquire_owned().await.map_err(|_: AcquireError| Problem::stopping())
+        self.all.clone().acquire_owned().await.map_err(|_| Problem::stopping())
     }
 
     /// Makes a place one of a client's.
@@ -70,10 +68,8 @@ impl Places {
     /// # Errors
     /// 503 if the server stops.
     pub async fn wait(&self, client: IpAddr) -> Result<Place, Problem> {
-        let stopping = |_: AcquireError| Problem::stopping();
-        let own = self.of(client).acquire_owned().await.map_err(stopping)?;
-        let of_all = self.all.clone().acquire_owned().await.map_err(stopping)?;
-        Ok(Place { _own: own, _of_all: of_all })
+        let own = self.of(client).acquire_owned().await.map_err(|_| Problem::stopping())?;
+        Ok(Place { _own: own, _of_all: self.any().await? })
     }
 
     /// The number of places that are taken.

@@ -1,7 +1,5 @@
 //! Refusals and failures as answers: a status and `{"error": "…"}`.
 
-use std::fmt;
-
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use ocelli::{Error, ErrorKind};
@@ -19,7 +17,7 @@ pub(crate) struct Problem {
     pub status: StatusCode,
     pub message: String,
     /// Seconds after which the client may try again.
-    retry_after: Option<u32>,
+    pub retry_after: Option<u32>,
 }
 
 impl Problem {
@@ -31,11 +29,6 @@ impl Problem {
             message.push('…');
         }
         Self { status, message, retry_after: None }
-    }
-
-    /// The same with another status.
-    pub fn with_status(self, status: StatusCode) -> Self {
-        Self { status, ..self }
     }
 
     /// 400.
@@ -63,14 +56,6 @@ impl Problem {
         Self { retry_after: Some(5), ..Self::new(StatusCode::SERVICE_UNAVAILABLE, "the server is stopping") }
     }
 }
-
-impl fmt::Display for Problem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl std::error::Error for Problem {}
 
 impl From<Error> for Problem {
     fn from(error: Error) -> Self {

@@ -57,6 +57,7 @@ struct KeyFrame {
 }
 
 /// One object.
+#[derive(Default)]
 pub(super) struct Drawn {
     /// The label that was chosen; empty without one.
     pub label: String,
@@ -78,10 +79,9 @@ impl Context {
                 region.value.sequence.into_iter().min_by_key(|key| key.frame)?;
             Some(Drawn {
                 label: region.value.labels.and_then(|labels| labels.into_iter().next()).unwrap_or_default(),
-                points: Vec::new(),
                 bbox: Some([x, y, x + width, y + height]),
-                size: (0, 0),
                 frame: frame.saturating_sub(1),
+                ..Drawn::default()
             })
         };
         let of_videos = self.result.into_iter().filter(|region| region.kind == "videorectangle");
@@ -90,8 +90,7 @@ impl Context {
 
     /// The object that was drawn; `None` if there is neither a point nor a rectangle. The label is that of the last region.
     pub fn drawn(self) -> Option<Drawn> {
-        let mut drawn =
-            Drawn { label: String::new(), points: Vec::new(), bbox: None, size: (0, 0), frame: 0 };
+        let mut drawn = Drawn::default();
         for DrawnRegion { kind, is_positive, original_width, original_height, value } in self.result {
             match kind.as_str() {
                 "keypointlabels" | "keypoint" => {

@@ -1,10 +1,14 @@
-//! The labelling configuration of a project: which labels there are, and what they become.
+//! The labelling configuration of a project: which labels there are, and what they become. The tasks of a request: of their
+//! data, texts alone are kept; a picture is one of them.
 
 use std::collections::HashSet;
-use std::fmt::Display;
+use std::fmt::{self, Display};
 
 use quick_xml::Reader;
 use quick_xml::events::{BytesStart, Event};
+use serde::Deserialize;
+use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
+use serde_json::value::RawValue;
 
 use crate::http::limits::Limits;
 use crate::http::problem::Problem;
@@ -15,9 +19,12 @@ pub(super) enum Shape {
     Rectangle,
     Polygon,
     Brush,
+    /// Of an object in a video.
+    VideoRectangle,
 }
 
 impl Shape {
+    /// The shape of a tag for images.
     fn of_tag(tag: &str) -> Option<Self> {
         let all = [Self::Rectangle, Self::Polygon, Self::Brush];
         all.into_iter().find(|shape| tag.eq_ignore_ascii_case(shape.kind()))
@@ -29,11 +36,12 @@ impl Shape {
             Self::Rectangle => "rectanglelabels",
             Self::Polygon => "polygonlabels",
             Self::Brush => "brushlabels",
+            Self::VideoRectangle => "videorectangle",
         }
     }
 }
 
-/// A tag with labels for an image.
+/// A tag with labels for an image; or one for rectangles in a video, with those of the `Labels` tag for the same video.
 #[derive(Debug)]
 pub(super) struct Control {
     pub shape: Shape,
@@ -50,31 +58,17 @@ impl Control {
         self.labels.iter().find(|(_, phrases)| has(phrases)).map(|(label, _)| label.as_str())
     }
 
-    /// True if it has the label, and if there is none.
-    pub fn has_label(&self, label: &str) -> bool {
-        label.is_empty() || self.labels.iter().any(|(known, _)| known == label)
-    }
-
-    /// The label of an object that has none.
-    pub fn first_label(&self) -> Option<&str> {
-        self.labels.first().map(|(label, _)| label.as_str())
-    }
-}
-
-/// A tag for rectangles in a video, with the labels of the `Labels` tag for the same video.
-#[derive(Debug)]
-pub(super) struct VideoControl {
-    pub from_name: String,
-    pub to_name: String,
-    labels: Vec<(String, Vec<String>)>,
-}
-
-impl VideoControl {
     /// The phrases that are looked for, each with its label.
     pub fn phrases(&self) -> impl Iterator<Item = (&str, &str)> {
         self.labels
             .iter()
             .flat_map(|(label, phrases)| phrases.iter().map(move |phrase| (&**label, &**phrase)))
+    }
+
+    /// The label of an object that was drawn with this one, if the tag has it; the first for an object without one.
+    pub fn drawn_label(&self, label: &str) -> Option<&str> {
+        let mut labels = self.labels.iter().map(|(known, _)| known.as_str());
+        labels.find(|known| label.is_empty() || *known == label)
     }
 }
 
@@ -83,7 +77,7 @@ impl VideoControl {
 pub(super) struct LabelConfig {
     pub controls: Vec<Control>,
     /// Rectangles in a video.
-    pub video: Option<VideoControl>,
+    pub video: Option<Control>,
     /// The names of the image and video tags, and the keys of the task's data that they show.
     images: Vec<(String, String)>,
     videos: Vec<(String, String)>,
@@ -139,7 +133,8 @@ impl LabelConfig {
             let labels: Vec<_> = labels.flat_map(|(_, labels)| labels.clone()).collect();
             let (Some(from_name), Some(to_name)) = (from_name, to_name) else { continue };
             if !labels.is_empty() && config.videos.iter().any(|(name, _)| *name == to_name) {
-                config.video.get_or_insert(VideoControl { from_name, to_name, labels });
+                let shape = Shape::VideoRectangle;
+                config.video.get_or_insert(Control { shape, from_name, to_name, labels });
             }
         }
         let images = &config.images;
@@ -168,7 +163,7 @@ impl LabelConfig {
     pub fn video_of<'c, 'd>(
         &'c self,
         data: impl Fn(&str) -> Option<&'d str>,
-    ) -> Option<(&'c VideoControl, &'d str)> {
+    ) -> Option<(&'c Control, &'d str)> {
         let control = self.video.as_ref()?;
         let (_, key) = self.videos.iter().find(|(name, _)| *name == control.to_name)?;
         Some((control, data(key).filter(|video| !video.is_empty())?))
@@ -233,6 +228,77 @@ fn attribute(tag: &BytesStart<'_>, name: &str) -> Result<Option<String>, Problem
     Ok(None)
 }
 
+/// Keys of the data of a task.
+const MOST_KEYS: usize = 1000;
+
+/// A picture, and what else Label Studio knows of it.
+#[derive(Deserialize)]
+pub(super) struct Task {
+    #[serde(default)]
+    pub id: Text,
+    data: Data,
+}
+
+impl Task {
+    /// The address of the picture.
+    pub fn picture(&self, config: &LabelConfig) -> Result<&str, Problem> {
+        config.picture_of(|key| self.text(key))
+    }
+
+    /// The address of the video, with the tag for it.
+    pub fn video<'c>(&self, config: &'c LabelConfig) -> Option<(&'c Control, &str)> {
+        config.video_of(|key| self.text(key))
+    }
+
+    fn text(&self, key: &str) -> Option<&str> {
+        self.data.0.iter().find(|(known, _)| known == key).map(|(_, text)| text.0.as_str())
+    }
+}
+
+/// A text or a number; of any other value nothing is kept.
+#[derive(Default)]
+pub(super) struct Text(pub String);
+
+impl<'d> Deserialize<'d> for Text {
+    fn deserialize<D: Deserializer<'d>>(from: D) -> Result<Self, D::Error> {
+        let json = <&RawValue>::deserialize(from)?.get();
+        match json.as_bytes() {
+            [b'"', ..] => serde_json::from_str(json).map(Self).map_err(D::Error::custom),
+            [b'-' | b'0'..=b'9', ..] => Ok(Self(json.to_owned())),
+            _ => Ok(Self::default()),
+        }
+    }
+}
+
+struct Data(Vec<(String, Text)>);
+
+impl<'d> Deserialize<'d> for Data {
+    fn deserialize<D: Deserializer<'d>>(from: D) -> Result<Self, D::Error> {
+        struct Texts;
+        impl<'d> Visitor<'d> for Texts {
+            type Value = Data;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("the data of a task")
+            }
+
+            fn visit_map<M: MapAccess<'d>>(self, mut map: M) -> Result<Data, M::Error> {
+                let mut texts: Vec<(String, Text)> = Vec::new();
+                while let Some(entry) = map.next_entry()? {
+                    if texts.len() == MOST_KEYS {
+                        return Err(M::Error::custom(format!(
+                            "the data of a task has more than {MOST_KEYS} keys"
+                        )));
+                    }
+                    texts.push(entry);
+                }
+                Ok(Data(texts))
+            }
+        }
+        from.deserialize_map(Texts)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -276,6 +342,29 @@ mod tests {
             "<a b=c",
         ] {
             assert!(LabelConfig::parse(wrong, &limits).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn texts_are_kept_and_too_many_are_refused() {
+        let cases = [
+            (r#"{"id": 7, "data": {"a": "x", "b": [1, {"c": null}], "d": 1.5}, "more": {}}"#, Some("7")),
+            (r#"{"id": "t-1", "data": {"a": "x", "b": null, "e": {"f": [true]}}}"#, Some("t-1")),
+            (r#"{"data": {"b": false, "a": "x"}}"#, Some("")),
+            (r#"{"data": ["a"]}"#, None),
+            (r#"{"id": 1}"#, None),
+        ];
+        for (json, id) in cases {
+            let task = serde_json::from_str::<Task>(json).ok();
+            assert_eq!(task.as_ref().map(|task| task.id.0.as_str()), id, "{json}");
+            let Some(Task { data: Data(texts), .. }) = task else { continue };
+            let text = texts.iter().find(|(key, _)| key == "a").map(|(_, text)| text.0.as_str());
+            assert_eq!(text, Some("x"), "{json}");
+        }
+        let many: Vec<String> = (0..=MOST_KEYS).map(|key| format!("\"{key}\": 0")).collect();
+        for (keys, is_taken) in [(&many[1..], true), (&many[..], false)] {
+            let json = format!("{{\"data\": {{{}}}}}", keys.join(", "));
+            assert_eq!(serde_json::from_str::<Task>(&json).is_ok(), is_taken, "{} keys", keys.len());
         }
     }
 }

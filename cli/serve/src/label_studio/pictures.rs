@@ -156,10 +156,9 @@ impl Origin {
     ) -> Result<Bytes, String> {
         let work = async {
             let place = (self.host.trim_matches(['[', ']']), self.port);
-            let stream = timeout(CONNECT, TcpStream::connect(place)).await;
-            let stream = stream.map_err(|_| "it does not answer".to_owned())?.map_err(|e| e.to_string())?;
-            let (mut sender, connection) =
-                handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
+            let stream =
+                timeout(CONNECT, TcpStream::connect(place)).await.map_err(|_| "it does not answer")??;
+            let (mut sender, connection) = handshake(TokioIo::new(stream)).await?;
             let connection = tokio::spawn(connection);
             let mut request = hyper::Request::builder()
                 .method(method)
@@ -169,21 +168,21 @@ impl Origin {
             if let Some(authorization) = authorization {
                 request = request.header(header::AUTHORIZATION, authorization);
             }
-            let request = request.body(Full::new(body)).map_err(|error| error.to_string())?;
-            let answer = sender.send_request(request).await.map_err(|error| error.to_string())?;
+            let request = request.body(Full::new(body))?;
+            let answer = sender.send_request(request).await?;
             let status = answer.status();
             if !status.is_success() {
                 return Err(match status.as_u16() {
-                    401 | 403 => format!("{status}: a valid token of Label Studio is needed"),
-                    _ => status.to_string(),
+                    401 | 403 => format!("{status}: a valid token of Label Studio is needed").into(),
+                    _ => status.to_string().into(),
                 });
             }
-            let body = Limited::new(answer.into_body(), most).collect().await.map_err(|e| e.to_string())?;
+            let body = Limited::new(answer.into_body(), most).collect().await?;
             drop(sender);
             connection.abort();
-            Ok(body.to_bytes())
+            Ok::<_, Box<dyn std::error::Error + Send + Sync>>(body.to_bytes())
         };
-        timeout(FETCH, work).await.map_err(|_| "it took too long".to_owned())?
+        timeout(FETCH, work).await.map_err(|_| "it took too long")?.map_err(|error| error.to_string())
     }
 }
 

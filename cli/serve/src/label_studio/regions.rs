@@ -71,11 +71,7 @@ pub(super) fn drawn_regions(
         score = object.predicted_iou as f32;
         let detection = Detection { class_id: 0, label: label.into(), score, bbox, mask: Some(object.mask) };
         let with_masks = config.controls.iter().filter(|control| control.shape != Shape::Rectangle);
-        let labelled =
-            with_masks.filter(|control| control.has_label(label)).filter_map(|control| match label {
-                "" => Some((control, control.first_label()?)),
-                label => Some((control, label)),
-            });
+        let labelled = with_masks.filter_map(|control| Some((control, control.drawn_label(label)?)));
         add(&mut regions, labelled, number, &detection, size, withdrawn)?;
     }
     if regions.is_empty() && score > 0.0 {
@@ -140,7 +136,7 @@ fn outlines(shape: Shape, detection: &Detection, (width, height): (u32, u32)) ->
         (Shape::Brush, Some(mask)) => {
             vec![Outline { rle: brush_rle(mask), ..with(json!({"format": "rle"})) }]
         }
-        (_, None) => Vec::new(),
+        (Shape::VideoRectangle, _) | (_, None) => Vec::new(),
     }
 }
 
@@ -166,47 +162,27 @@ const CHANNELS: u32 = 4;
 /// the kind of the length, the length and the value.
 fn brush_rle(mask: &Mask) -> Vec<u8> {
     let bitmap = mask.to_bitmap();
-    let mut bits = Bits::default();
-    bits.push(bitmap.len() as u32 * CHANNELS, 32);
-    bits.push(WORD - 1, 5);
-    LENGTHS.iter().for_each(|length| bits.push(length - 1, 4));
+    let mut bits = Vec::new();
+    // The lowest `count` bits, the highest first.
+    let mut push = |value: u32, count: u32| bits.extend((0..count).rev().map(|at| value >> at & 1 == 1));
+    push(bitmap.len() as u32 * CHANNELS, 32);
+    push(WORD - 1, 5);
+    LENGTHS.iter().for_each(|length| push(length - 1, 4));
     for run in bitmap.chunk_by(|a, b| a == b) {
         let value = if run[0] == 0 { 0 } else { 255 };
         let mut left = run.len() as u64 * u64::from(CHANNELS);
         while left > 0 {
             let kind = LENGTHS.iter().position(|bits| left <= 1 << bits).unwrap_or(LENGTHS.len() - 1);
             let length = left.min(1 << LENGTHS[kind]);
-            bits.push(1, 1);
-            bits.push(kind as u32, 2);
-            bits.push((length - 1) as u32, LENGTHS[kind]);
-            bits.push(value, WORD);
+            push(1, 1);
+            push(kind as u32, 2);
+            push((length - 1) as u32, LENGTHS[kind]);
+            push(value, WORD);
             left -= length;
         }
     }
-    bits.bytes
-}
-
-#[derive(Default)]
-struct Bits {
-    bytes: Vec<u8>,
-    /// Bits of the last byte that are used; 0 if it is full.
-    used: u32,
-}
-
-impl Bits {
-    /// Appends the lowest `count` bits, the highest first.
-    fn push(&mut self, value: u32, count: u32) {
-        for at in (0..count).rev() {
-            if self.used == 0 {
-                self.bytes.push(0);
-            }
-            let bit = (value >> at & 1) as u8;
-            if let Some(last) = self.bytes.last_mut() {
-                *last |= bit << (7 - self.used);
-            }
-            self.used = (self.used + 1) % 8;
-        }
-    }
+    let byte = |bits: &[bool]| (0..8).fold(0, |byte, at| byte << 1 | u8::from(bits.get(at) == Some(&true)));
+    bits.chunks(8).map(byte).collect()
 }
 
 #[cfg(test)]

@@ -11,13 +11,13 @@ use ocelli::masklets::TrackedFrame;
 use serde_json::{Value, json};
 
 use super::drawn::Drawn;
-use super::labels::VideoControl;
-use crate::app::App;
+use super::labels::Control;
 use crate::http::body::off_the_workers;
 use crate::http::problem::Problem;
+use crate::server::App;
 use crate::sessions::Session;
-use crate::sessions::asked::{AskedRun, Shows};
 use crate::sessions::opened::OpenedVideo;
+use crate::sessions::routes::{AskedRun, Shows};
 
 /// A session that ends when nobody waits for the prediction any more.
 struct Own<'a> {
@@ -35,7 +35,7 @@ impl Drop for Own<'_> {
 pub(super) async fn predict(
     app: &App,
     client: IpAddr,
-    control: &VideoControl,
+    control: &Control,
     video: Bytes,
     drawn: &[Drawn],
 ) -> Result<(Vec<Value>, f32), Problem> {
@@ -69,7 +69,7 @@ pub(super) async fn predict(
             "id": format!("{}-{number}", control.from_name),
             "from_name": control.from_name,
             "to_name": control.to_name,
-            "type": "videorectangle",
+            "type": control.shape.kind(),
             "score": object.score,
             "value": {
                 "framesCount": state.frames,

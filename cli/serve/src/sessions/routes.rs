@@ -12,25 +12,117 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
 use http_body_util::channel::{Channel, Sender};
 use image::ImageFormat;
+use ocelli::masklets::RunDirection;
+use ocelli::{Mask, ObjectPrompt};
+use serde::Deserialize;
 use serde_json::json;
 use tokio::sync::{mpsc, oneshot};
 
-use super::asked::{AskedName, AskedPrompt, AskedRun, AskedSession, Shows};
 use super::export::{Export, Form};
 use super::opened::{self, OpenedVideo};
 use super::worker::Worker;
 use super::{Session, caught};
-use crate::app::App;
 use crate::engine::decode;
 use crate::extract::{Arrived, Of, Slot};
 use crate::http::body::{FORM, Fields, body, fields, kind_of, off_the_workers, parameter, read};
 use crate::http::connections::Ends;
-use crate::http::limits::Limits;
+use crate::http::limits::{Limits, or_default};
 use crate::http::problem::{Answer, Problem, json_response};
-use crate::segment::check_tracker;
+use crate::objects::{ObjectQuestion, labelled};
+use crate::server::App;
 
 /// The quality of pictures of frames, 1 to 100.
 const PICTURE_QUALITY: u8 = 85;
+
+/// A session to open.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct AskedSession {
+    /// The latest frames that it keeps; all by default.
+    pub window: Option<usize>,
+    /// A video of the server's folder.
+    pub video: Option<String>,
+}
+
+/// A name for an object.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct AskedName {
+    pub name: String,
+}
+
+/// What is shown on a frame.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct AskedPrompt {
+    frame: usize,
+    text: Option<String>,
+    #[serde(rename = "box")]
+    bbox: Option<[f32; 4]>,
+    points: Option<Vec<[f32; 2]>>,
+    labels: Option<Vec<u8>>,
+    mask: Option<Mask>,
+    object: Option<u32>,
+}
+
+/// What is shown, checked.
+pub(crate) enum Shows {
+    /// Maybe with a box around an example.
+    Text(String, Option<[f32; 4]>),
+    Box([f32; 4]),
+    /// A box around the object, and clicks on it: they become its mask.
+    Object(Option<u32>, ObjectQuestion),
+    /// x and y in pixels, and whether the object is there.
+    Points(Option<u32>, Vec<([f32; 2], bool)>),
+    Mask(Option<u32>, Mask),
+}
+
+/// A run.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct AskedRun {
+    #[serde(default, deserialize_with = "or_default")]
+    pub direction: RunDirection,
+    pub start: Option<usize>,
+    pub max_frames: Option<usize>,
+}
+
+impl AskedPrompt {
+    /// The frame, and what is shown on it.
+    pub fn shows(self, limits: &Limits) -> Result<(usize, Shows), Problem> {
+        let Self { frame, text, bbox, points, labels, mask, object } = self;
+        if labels.is_some() && points.is_none() {
+            return Err(Problem::bad("labels belong to points"));
+        }
+        limits.check_points(points.as_ref().map_or(0, Vec::len))?;
+        let points = points.map(|points| labelled(points, labels).map_err(Problem::bad)).transpose()?;
+        let shows = match (text, bbox, points, mask) {
+            (Some(text), bbox, None, None) if object.is_none() => {
+                limits.check_names([text.as_str()])?;
+                Shows::Text(text, bbox)
+            }
+            (None, Some(bbox), None, None) if object.is_none() => Shows::Box(bbox),
+            (None, Some(bbox), points, None) => {
+                Shows::Object(object, shown(points.unwrap_or_default(), bbox))
+            }
+            (None, None, Some(points), None) => Shows::Points(object, points),
+            (None, None, None, Some(mask)) => Shows::Mask(object, mask),
+            _ => {
+                return Err(Problem::bad(
+                    "expected one of text, box, points and mask, or a box beside a text or points; an object is named for points, \
+                     a mask and a box around it: a text, and a box without an object, start over",
+                ));
+            }
+        };
+        Ok((frame, shows))
+    }
+}
+
+fn shown(points: Vec<([f32; 2], bool)>, edges: [f32; 4]) -> ObjectQuestion {
+    let prompt = ObjectPrompt::new("0").with_box(edges.into());
+    let click = |prompt: ObjectPrompt, ([x, y], is_on): ([f32; 2], bool)| prompt.with_point(x, y, is_on);
+    ObjectQuestion { objects: vec![points.into_iter().fold(prompt, click)], multimask: false }
+}
 
 /// The routes below `/v1/sessions`.
 pub(crate) fn router() -> Router<Arc<App>> {
@@ -56,7 +148,7 @@ pub(crate) async fn videos(State(app): State<Arc<App>>, _slot: Slot) -> Answer {
 
 /// Opens a session, with the video or the pictures of a form as its frames.
 async fn open(State(app): State<Arc<App>>, Ends { client, .. }: Ends, request: Request) -> Answer {
-    check_tracker(&app, "sessions")?;
+    app.check_tracker("sessions")?;
     let place = app.bodies.take(client)?;
     let (mut asked, mut pictures, mut upload) = (AskedSession::default(), Vec::new(), None);
     if kind_of(&request) == FORM {
@@ -226,13 +318,13 @@ async fn download(
         Export::new(form, results, (state.width, state.height), state.frame_rate)
     });
     let export = export.await?;
-    let (mut sender, streamed) = Channel::<Bytes, Problem>::new(1);
+    let (mut sender, streamed) = Channel::<Bytes, std::io::Error>::new(1);
     // It may take longer than a request: the answer begins now.
     tokio::task::spawn_blocking(move || {
         let _place = place;
         if let Err(problem) = send(export, form, &session, &mut sender) {
             tracing::warn!("an export failed: {}", problem.message);
-            sender.abort(problem);
+            sender.abort(std::io::Error::other(problem.message));
         }
     });
     let (name, kind) = form.file();
@@ -248,7 +340,7 @@ fn send(
     export: Export,
     form: Form,
     session: &Arc<Session>,
-    sender: &mut Sender<Bytes, Problem>,
+    sender: &mut Sender<Bytes, std::io::Error>,
 ) -> Result<(), Problem> {
     let runtime = tokio::runtime::Handle::current();
     let gone = |_| Problem::missing("nobody takes it any more");

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use axum::body::Bytes;
 use axum::http::StatusCode;
-use ocelli::masklets::{Click, RunDirection, SessionSource, TrackedFrame, VideoSession, VideoSessionOptions};
+use ocelli::masklets::{Click, SessionSource, TrackedFrame, VideoSession, VideoSessionOptions};
 use ocelli::{Error, ErrorKind, Image, Prompt, Result};
 use tokio::sync::mpsc::Sender;
 
-use super::asked::{AskedRun, Shows};
+use super::routes::{AskedRun, Shows};
 use super::{Load, SharedState};
 use crate::http::limits::Limits;
 use crate::http::problem::Problem;
@@ -23,10 +23,8 @@ pub(crate) struct Worker {
     window: Option<usize>,
     limits: Limits,
     pub seen: Arc<SharedState>,
-    /// Frames that came before the model was loaded.
-    waiting: Vec<Image>,
-    /// A video, before the model was loaded.
-    video: Option<SessionSource>,
+    /// The frames, before the model was loaded.
+    source: Option<SessionSource>,
     session: Option<VideoSession>,
     /// Whether the frames are those of a video.
     has_video: bool,
@@ -49,9 +47,8 @@ impl Worker {
             window,
             limits,
             seen,
-            waiting: Vec::new(),
             has_video: video.is_some(),
-            video,
+            source: video,
             session: None,
             object_bytes: 0,
             passed: BTreeSet::new(),
@@ -72,32 +69,23 @@ impl Worker {
         // With a window an earlier frame leaves.
         let is_full = self.window.is_some_and(|window| self.frames().len() >= window);
         self.check_room(if is_full { 0 } else { picture_bytes(size) })?;
-        if let Some(session) = &mut self.session {
-            session.push(image)?;
-            let frames = session.frames();
-            self.passed.retain(|frame| frames.contains(frame));
-            self.seen.results().forget_before(frames.start);
-            return Ok(());
+        match (&mut self.session, &mut self.source) {
+            (Some(session), _) => {
+                session.push(image)?;
+                let frames = session.frames();
+                self.passed.retain(|frame| frames.contains(frame));
+                self.seen.results().forget_before(frames.start);
+            }
+            (None, Some(source)) => drop(source.push(image)?),
+            (None, none) => *none = Some(SessionSource::pushed(image)),
         }
-        if let Some(first) = self.waiting.first().filter(|first| (first.width(), first.height()) != size) {
-            let message = format!(
-                "frame {}: it has {}×{} pixels, the first frame {}×{}; a session needs frames of one size",
-                self.waiting.len(),
-                size.0,
-                size.1,
-                first.width(),
-                first.height()
-            );
-            return Err(Problem::bad(message));
-        }
-        self.waiting.push(image);
         Ok(())
     }
 
     /// The session, once it has a frame. The model is loaded the first time.
     fn session(&mut self) -> Result<&mut VideoSession> {
         if self.session.is_none() {
-            if self.waiting.is_empty() && self.video.is_none() {
+            if self.source.is_none() {
                 let message = "the session has no frames: push one first";
                 return Err(Error::new(ErrorKind::InvalidArgument, message));
             }
@@ -107,14 +95,8 @@ impl Worker {
             self.object_bytes = 4 * (64 + 16) * grid * grid;
             let mut options = VideoSessionOptions::new(&detector);
             options.window = self.window;
-            let mut waiting = std::mem::take(&mut self.waiting).into_iter();
-            let pushed = || SessionSource::pushed(waiting.next().expect("it is not empty without a video"));
-            let source = self.video.take().unwrap_or_else(pushed);
-            let mut session = VideoSession::new(detector, source, options)?;
-            for image in waiting {
-                session.push(image)?;
-            }
-            self.session = Some(session);
+            let source = self.source.take().expect("it was checked above");
+            self.session = Some(VideoSession::new(detector, source, options)?);
         }
         Ok(self.session.as_mut().expect("it was made above"))
     }
@@ -124,10 +106,10 @@ impl Worker {
     /// # Errors
     /// Those of the session.
     pub fn picture(&mut self, frame: usize) -> Result<Image, Problem> {
-        if let Some(picture) = self.waiting.get(frame) {
-            return Ok(picture.clone());
-        }
-        Ok(self.session()?.picture(frame)?)
+        Ok(match &mut self.source {
+            Some(source) => source.picture(frame)?,
+            None => self.session()?.picture(frame)?,
+        })
     }
 
     /// Shows an object or a text. Returns the frame as a line, and the id of an object that was shown by itself.
@@ -213,8 +195,7 @@ impl Worker {
     /// # Errors
     /// Those of the session.
     pub fn begin(&mut self, run: &AskedRun) -> Result<(), Problem> {
-        let direction = RunDirection::from(run.direction);
-        self.session()?.propagate(direction, run.start, run.max_frames)?;
+        self.session()?.propagate(run.direction, run.start, run.max_frames)?;
         Ok(())
     }
 
@@ -290,20 +271,17 @@ impl Worker {
     }
 
     fn frames(&self) -> std::ops::Range<usize> {
-        match (&self.session, &self.video) {
-            (Some(session), _) => session.frames(),
-            (None, Some(video)) => 0..video.shape().frames.unwrap_or(0),
-            (None, None) => 0..self.waiting.len(),
+        match &self.session {
+            Some(session) => session.frames(),
+            None => 0..self.source.as_ref().and_then(|source| source.shape().frames).unwrap_or(0),
         }
     }
 
+    /// Width and height of the frames; zeros before the first.
     fn size(&self) -> (u32, u32) {
-        let of_video = |video: &SessionSource| (video.shape().width, video.shape().height);
-        let size = self.session.as_ref().map(VideoSession::size).or(self.video.as_ref().map(of_video));
-        match size {
-            Some((width, height)) => (width as u32, height as u32),
-            None => self.waiting.first().map_or((0, 0), |first| (first.width(), first.height())),
-        }
+        let of_source = |source: &SessionSource| (source.shape().width, source.shape().height);
+        let size = self.session.as_ref().map(VideoSession::size).or(self.source.as_ref().map(of_source));
+        size.map_or((0, 0), |(width, height)| (width as u32, height as u32))
     }
 
     /// Notes what is known for requests that do not wait for this thread.

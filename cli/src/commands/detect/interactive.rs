@@ -12,7 +12,7 @@ use rustyline::{Config, Editor};
 use super::outputs::Outputs;
 use super::{DetectArgs, options};
 use crate::output::{diagnostic, one_line};
-use crate::report::{ImageReport, MOST_ROWS, timings, write_table};
+use crate::report::{ImageReport, MOST_ROWS, write_table};
 use crate::{LogArgs, detector, load, print, status};
 
 const WHAT_TO_TYPE: &str =
@@ -59,13 +59,7 @@ pub fn run(args: &DetectArgs, files: &[PathBuf], log: &LogArgs) -> anyhow::Resul
         });
         match found {
             Ok(found) => {
-                let report = ImageReport {
-                    file: file.to_string_lossy().into_owned(),
-                    width: image.width(),
-                    height: image.height(),
-                    detections: found.items.iter().map(Into::into).collect(),
-                    timing_ms: timings(&found.times),
-                };
+                let report = ImageReport::new(file, (image.width(), image.height()), &found);
                 print(|out| write_table(out, &report, MOST_ROWS))?;
                 if let Some(outputs) = &outputs {
                     status(log, &format!("→ {}", draw(outputs, &image, &found)?.display()));

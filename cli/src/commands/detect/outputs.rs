@@ -1,13 +1,19 @@
-//! Files for annotated images.
+//! Files that `ocelli detect` writes: annotated images, `--semantic`, `--sheet` and `--geojson`.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use crate::output::with_flag;
-use image::ImageFormat;
-use ocelli::{Error, ErrorKind, Image, Result};
+use image::{GrayImage, ImageFormat, Luma};
+use ocelli::atomic_file::write_atomically;
+use ocelli::geo::GeoReference;
+use ocelli::mask::SemanticMap;
+use ocelli::sink::{check_picture_file, write_picture};
+use ocelli::{Detection, Error, ErrorKind, Image, Result};
+use serde_json::Value;
 
-use crate::check_output_file;
+use super::POLYGON_TOLERANCE;
+use crate::output::{with_flag, write_json};
+use crate::{check_output_file, interrupted};
 
 /// The paths of the annotated images: a file for one image, else files in a folder.
 #[derive(Debug)]
@@ -39,7 +45,7 @@ impl Outputs {
             Self { folder: None, paths: vec![target.to_owned(); sources.len()] }
         } else {
             if !may_be_folder && sources.len() == 1 {
-                ocelli::sink::check_picture_file(target).map_err(with_flag("--output"))?;
+                check_picture_file(target).map_err(with_flag("--output"))?;
             }
             if target.exists() && !target.is_dir() {
                 return refuse("it is a file, but not an image; name a folder");
@@ -63,7 +69,7 @@ impl Outputs {
     /// [`ErrorKind::Io`] if it cannot be created.
     pub fn create_folder(&self) -> Result<()> {
         let Some(folder) = &self.folder else { return Ok(()) };
-        std::fs::create_dir_all(folder).map_err(|e| Error::io("cannot create the folder", folder, e))
+        create(folder)
     }
 
     /// Writes the annotated copy of image `number` and returns its path.
@@ -72,9 +78,13 @@ impl Outputs {
     /// As [`ocelli::sink::write_picture`].
     pub fn write(&self, number: usize, annotated: &Image) -> Result<&Path> {
         let path = &self.paths[number];
-        ocelli::sink::write_picture(path, annotated)?;
+        write_picture(path, annotated)?;
         Ok(path)
     }
+}
+
+fn create(folder: &Path) -> Result<()> {
+    std::fs::create_dir_all(folder).map_err(|e| Error::io("cannot create the folder", folder, e))
 }
 
 /// Checks before the work begins that an image can be written to `path`. `flag` is the argument that names the file.
@@ -82,7 +92,7 @@ impl Outputs {
 /// # Errors
 /// [`ErrorKind::InvalidArgument`] for an unsupported format, else as [`check_output_file`].
 pub fn check_image_file(flag: &str, path: &Path) -> Result<()> {
-    ocelli::sink::check_picture_file(path).map_err(with_flag(flag))?;
+    check_picture_file(path).map_err(with_flag(flag))?;
     check_output_file(flag, path)
 }
 
@@ -128,8 +138,188 @@ fn names_in(folder: &Path, sources: &[PathBuf]) -> Vec<PathBuf> {
     sources.iter().zip(stems(sources)).map(name).collect()
 }
 
+/// A folder of maps: `street-red_apple.png` is white where red apples are in `street.jpg`.
+#[derive(Debug)]
+pub struct SemanticFolder {
+    folder: PathBuf,
+    /// One per image.
+    stems: Vec<String>,
+}
+
+impl SemanticFolder {
+    /// Plans the file names without writing.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] if `folder` is a file.
+    pub fn plan(folder: &Path, sources: &[PathBuf]) -> Result<Self> {
+        if folder.exists() && !folder.is_dir() {
+            refuse!("--semantic, {}: it is a file; name a folder", folder.display());
+        }
+        Ok(Self { folder: folder.to_owned(), stems: stems(sources) })
+    }
+
+    /// Creates the folder.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`] if it cannot be created.
+    pub fn create(&self) -> Result<()> {
+        create(&self.folder)
+    }
+
+    /// Writes the maps of image `number`, each atomically, and returns their paths.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`] if one cannot be written.
+    pub fn write(&self, number: usize, maps: &[SemanticMap]) -> Result<Vec<PathBuf>> {
+        let write = |map: &SemanticMap| {
+            let path = self.folder.join(self.name(number, map, maps));
+            let mask = &map.mask;
+            let mut image = GrayImage::new(mask.width(), mask.height());
+            for span in mask.spans() {
+                (span.top..span.bottom).for_each(|y| image.put_pixel(span.x, y, Luma([255])));
+            }
+            let mut png = std::io::Cursor::new(Vec::new());
+            write_atomically(&path, |file| {
+                image.write_to(&mut png, ImageFormat::Png).map_err(std::io::Error::other)?;
+                std::io::Write::write_all(file, png.get_ref())
+            })?;
+            Ok(path)
+        };
+        maps.iter().map(write).collect()
+    }
+
+    /// The label reduced to letters and digits; labels that become equal get the number of their class.
+    fn name(&self, number: usize, map: &SemanticMap, maps: &[SemanticMap]) -> String {
+        let (stem, label) = (&self.stems[number], safe(&map.label));
+        let same = maps.iter().filter(|other| safe(&other.label) == label).count();
+        if same == 1 { format!("{stem}-{label}.png") } else { format!("{stem}-{label}-{}.png", map.class_id) }
+    }
+}
+
+/// A label as part of a file name, within the length that file systems allow.
+fn safe(label: &str) -> String {
+    let letters = label.chars().map(|letter| if letter.is_alphanumeric() { letter } else { '_' });
+    letters.flat_map(char::to_lowercase).take(60).collect()
+}
+
+/// Width and height of a cell in pixels.
+const CELL: (u32, u32) = (480, 360);
+/// Pixels between and around cells.
+const GAP: u32 = 8;
+/// Background colour.
+const PAPER: [u8; 3] = [245, 245, 245];
+/// A larger page would be too large for image viewers.
+const MAX_IMAGES: usize = 400;
+
+/// Annotated images, scaled to cells of one page.
+#[derive(Debug, Default)]
+pub struct ContactSheet {
+    cells: Vec<Image>,
+}
+
+impl ContactSheet {
+    /// Adds an image; those after the first 400 are left out.
+    ///
+    /// # Errors
+    /// As [`Image::fitted`].
+    pub fn add(&mut self, image: &Image) -> Result<()> {
+        if self.cells.len() < MAX_IMAGES {
+            self.cells.push(image.fitted(CELL)?);
+        }
+        Ok(())
+    }
+
+    /// The page, as close to a square grid as possible; `None` without images.
+    ///
+    /// # Errors
+    /// As [`Image::filled`].
+    pub fn page(&self) -> Result<Option<Image>> {
+        if self.cells.is_empty() {
+            return Ok(None);
+        }
+        let columns = (self.cells.len() as f64).sqrt().ceil() as u32;
+        let rows = (self.cells.len() as u32).div_ceil(columns);
+        let size = |count: u32, cell: u32| count * (cell + GAP) + GAP;
+        let mut page = Image::filled(size(columns, CELL.0), size(rows, CELL.1), PAPER)?;
+        for (i, cell) in self.cells.iter().enumerate() {
+            let (column, row) = (i as u32 % columns, i as u32 / columns);
+            page.place(cell, [size(column, CELL.0), size(row, CELL.1), CELL.0, CELL.1]);
+        }
+        Ok(Some(page))
+    }
+
+    /// Writes the page, if there are images.
+    ///
+    /// # Errors
+    /// As [`page`](Self::page), and if the file cannot be written.
+    pub fn write(&self, path: &Path) -> Result<()> {
+        match self.page()? {
+            Some(page) => write_picture(path, &page),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The features of all rasters, in one coordinate system.
+pub struct GeoJson {
+    path: PathBuf,
+    /// One for each raster.
+    places: Vec<GeoReference>,
+    features: Vec<Value>,
+}
+
+impl GeoJson {
+    /// Reads where the pixels of the rasters are, before the work begins.
+    ///
+    /// # Errors
+    /// As [`GeoReference::open`]; rasters in different coordinate systems, which one file cannot hold.
+    pub fn plan(path: &Path, rasters: &[PathBuf]) -> anyhow::Result<Self> {
+        check_output_file("--geojson", path)?;
+        let mut places = Vec::with_capacity(rasters.len());
+        for raster in rasters {
+            interrupted()?;
+            places.push(GeoReference::open(raster).map_err(with_flag("--geojson"))?);
+        }
+        let first = places.first().map(GeoReference::epsg);
+        let other = places.iter().zip(rasters).find(|(place, _)| Some(place.epsg()) != first);
+        if let (Some((place, raster)), Some(first)) = (other, first) {
+            refuse!(
+                "--geojson, {}: its coordinate system is EPSG:{}, that of {} is EPSG:{first}; a file has one, so detect in \
+                 them one by one",
+                raster.display(),
+                place.epsg(),
+                rasters[0].display()
+            );
+        }
+        Ok(Self { path: path.to_owned(), places, features: Vec::new() })
+    }
+
+    /// Adds what was found in a raster.
+    pub fn add(&mut self, number: usize, raster: &Path, found: &[Detection]) {
+        let image = Value::from(raster.to_string_lossy());
+        let feature = |detection| {
+            self.places[number].feature(detection, POLYGON_TOLERANCE, &[("image", image.clone())])
+        };
+        self.features.extend(found.iter().map(feature));
+    }
+
+    /// Writes the file.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn write(&self) -> Result<&Path> {
+        if let Some(place) = self.places.first() {
+            let collection = place.collection(self.features.clone());
+            write_atomically(&self.path, |file| write_json(file, &collection))?;
+        }
+        Ok(&self.path)
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use ocelli::Mask;
+
     use super::*;
 
     #[test]
@@ -186,5 +376,47 @@ mod tests {
         assert_eq!(said, "images have equal names: the outputs of A/i.png are named i-2, and 1 more");
         let alone = files(&["a.png", "b.jpg"]);
         assert_eq!(renamed(&alone, &super::stems(&alone)), None);
+    }
+
+    #[test]
+    fn names_are_safe_and_distinct() -> std::io::Result<()> {
+        let parent = tempfile::tempdir()?;
+        let sources = ["a/x.png", "b/x.jpg", "x-2.png"].map(PathBuf::from);
+        let folder = SemanticFolder::plan(parent.path(), &sources).map_err(std::io::Error::other)?;
+        let map = |class_id: usize, label: &str| SemanticMap {
+            class_id,
+            label: label.into(),
+            mask: Mask::from_bitmap(&[0, 1, 1, 0, 0, 1], 3, 2).expect("3 × 2 is six"),
+        };
+        let maps = [map(0, "Red Apple"), map(1, "../../etc"), map(2, "red/apple"), map(3, &"dog".repeat(99))];
+        let mut names = Vec::new();
+        for number in 0..3 {
+            let written = folder.write(number, &maps).map_err(std::io::Error::other)?;
+            names.extend(written.iter().map(|path| {
+                assert_eq!(path.parent(), Some(parent.path()));
+                path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+            }));
+        }
+        assert_eq!(&names[..3], ["x-red_apple-0.png", "x-______etc.png", "x-red_apple-2.png"]);
+        assert_eq!(names.iter().collect::<HashSet<_>>().len(), 12, "{names:?}");
+        let image = image::open(parent.path().join(&names[0])).map_err(std::io::Error::other)?;
+        assert_eq!(image.into_luma8().into_raw(), [0, 255, 255, 0, 0, 255]);
+        Ok(())
+    }
+
+    #[test]
+    fn a_page_contains_every_image() {
+        for (count, columns, rows) in [(1, 1, 1), (2, 2, 1), (6, 3, 2), (7, 3, 3)] {
+            let mut sheet = ContactSheet::default();
+            for i in 0..count {
+                sheet.add(&Image::filled(100 + i, 50, [255, 0, 0]).expect("a size")).expect("it fits");
+            }
+            let page = sheet.page().expect("a size").expect("there are images");
+            let expected = (columns * (CELL.0 + GAP) + GAP, rows * (CELL.1 + GAP) + GAP);
+            assert_eq!((page.width(), page.height()), expected, "{count} images");
+            let red = page.as_rgb8().chunks_exact(3).filter(|p| *p == [255, 0, 0]).count();
+            assert!(red > count as usize * 480 * 200, "{count} images: {red} red pixels");
+        }
+        assert!(ContactSheet::default().page().expect("no error").is_none());
     }
 }

@@ -17,10 +17,11 @@ use sha2::{Digest, Sha256};
 
 use super::EvalArgs;
 use crate::config::{check_value, from_yaml, option};
-use crate::given::given_arguments;
+use crate::given::{executable, given_arguments};
 use crate::output::{check_outputs, diagnostic, is_stdout, one_line, present, write_json};
 use crate::program::Ocelli;
-use crate::{LogArgs, host, interrupted, status, usage};
+use crate::usage::{line, matches_of};
+use crate::{LogArgs, interrupted, status, usage};
 
 /// Options of the whole run, which a configuration cannot have.
 const OF_THE_RUN: [&str; 12] = [
@@ -125,8 +126,8 @@ fn read(path: &Path) -> anyhow::Result<Vec<Configuration>> {
             groups.push(arguments);
         }
         let own = std::iter::once(OsString::from("eval")).chain(groups.iter().flatten().cloned());
-        let parsed = command.clone().try_get_matches_from(own);
-        parsed.map_err(|mistake| refuse(usage::line(&mistake)))?;
+        let parsed = matches_of(command.clone(), own.collect());
+        parsed.map_err(|mistake| refuse(line(&mistake)))?;
         // The same options in another order are the same configuration.
         let mut sorted = groups.clone();
         sorted.sort();
@@ -179,7 +180,7 @@ fn evaluate(configuration: &Configuration, json: &Path) -> anyhow::Result<Config
         std::fs::remove_file(json)?;
     }
     let written = format!("→ {}", json.display());
-    let program = host::executable().context("cannot find this program")?;
+    let program = executable().context("cannot find this program")?;
     let mut command = Command::new(&program);
     command.arg("eval").args(&configuration.arguments).arg("--json").arg(json);
     let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();

@@ -12,6 +12,7 @@ use ocelli::{
 };
 
 use crate::args::{coco_classes, folder_of};
+use crate::interrupt::unless_interrupted;
 use crate::{LogArgs, Progress, class_names, expand_images, interrupted, status};
 
 /// Heading of these options.
@@ -77,7 +78,6 @@ impl CalibrateArgs {
         });
         let found = calibrate(checkpoint, options, &factory, scratch, images, &classes);
         drop(progress);
-        interrupted()?;
-        Ok(found?)
+        unless_interrupted(found)
     }
 }

@@ -10,7 +10,7 @@ use ocelli::{Result, Source};
 use ocelli_datasets::label::{LabelVideo, Tracking};
 
 use crate::args::{INPUT, frame_files, is_video, videos_of};
-use crate::usage;
+use crate::{interrupted, usage};
 
 /// Every tenth frame is an image by default: neighbours look alike, and trainers learn little from the others.
 const EVERY: u64 = 10;
@@ -31,7 +31,7 @@ pub struct VideoArgs {
     pub video: Vec<PathBuf>,
     /// With --video: every Nth frame becomes an image of the data set, and objects are followed through all frames
     /// [default: 10]
-    #[arg(long, value_name = "N", allow_negative_numbers = true, help_heading = INPUT)]
+    #[arg(long, value_name = "N", help_heading = INPUT)]
     every: Option<u64>,
     /// With --video: follow objects by their boxes, with ByteTrack; this is the default
     #[arg(long, conflicts_with = "memory", help_heading = "Tracking")]
@@ -92,7 +92,7 @@ impl VideoArgs {
 
     /// Reads the videos once: counts their frames, and writes those that are images.
     pub fn read(&self, found: Vec<InputVideo>, output: &Path) -> Result<Vec<LabelVideo>> {
-        LabelVideo::read_all(output, found, self.every.unwrap_or(EVERY), &mut super::stop_if_interrupted)
+        LabelVideo::read_all(output, found, self.every.unwrap_or(EVERY), &mut interrupted)
     }
 }
 

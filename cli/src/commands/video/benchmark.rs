@@ -1,6 +1,5 @@
 //! `--benchmark`: the speed of each engine on this machine, one stage at a time and pipelined.
 
-use std::fmt::Write;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -111,23 +110,17 @@ fn frames_per_second(ends: &[Instant], warm_up: usize) -> anyhow::Result<f64> {
 
 fn table(rows: &[Row], frames: u64, classes: usize) -> String {
     let width = rows.iter().map(|row| row.engine.chars().count()).max().unwrap_or(0).max(6);
-    let mut text = String::new();
-    let mut line = |cells: std::fmt::Arguments<'_>| {
-        // Writing to a string does not fail.
-        let _ = writeln!(text, "{cells}");
-    };
-    line(format_args!("{:width$}  backbone ms  decode ms  sequential FPS  pipelined FPS  gain", "engine"));
+    let mut text =
+        format!("{:width$}  backbone ms  decode ms  sequential FPS  pipelined FPS  gain\n", "engine");
     for Row { engine, sequential, pipelined } in rows {
         let (backbone, decode) = (sequential.median(Stage::Backbone), sequential.median(Stage::Decode));
         let (one, all) = (sequential.fps, pipelined.fps);
         let gain = all / one;
-        line(format_args!(
-            "{engine:width$}  {backbone:11.1}  {decode:9.1}  {one:14.1}  {all:13.1}  {gain:3.2}x"
-        ));
+        text +=
+            &format!("{engine:width$}  {backbone:11.1}  {decode:9.1}  {one:14.1}  {all:13.1}  {gain:3.2}x\n");
     }
     let classes = if classes == 1 { "1 class".to_owned() } else { format!("{classes} classes") };
-    line(format_args!("{frames} frames, {classes}; times of stages are medians"));
-    text
+    text + &format!("{frames} frames, {classes}; times of stages are medians\n")
 }
 
 #[cfg(test)]

@@ -67,7 +67,12 @@ impl GivenArgs {
         if self.points.is_none() && self.init_masks.is_none() {
             return Ok(None);
         }
-        let clicks = self.points.as_deref().map(read_clicks).transpose()?.unwrap_or_default();
+        let mut clicks = Vec::new();
+        if let Some(path) = &self.points {
+            let text = read_text(path, "the file of --points").map_err(|error| usage(error.to_string()))?;
+            clicks =
+                parse_clicks(&text).map_err(|why| usage(format!("--points, {}: {why}", path.display())))?;
+        }
         let masks = self.init_masks.as_deref().map(read_masks).transpose()?.unwrap_or_default();
         let mut labels: Vec<Arc<str>> = Vec::new();
         let mut names: Vec<&str> =
@@ -128,11 +133,6 @@ impl GivenObjects {
         }
         Ok(objects)
     }
-}
-
-fn read_clicks(path: &Path) -> anyhow::Result<Vec<ClickRecord>> {
-    let text = read_text(path, "the file of --points").map_err(|error| usage(error.to_string()))?;
-    parse_clicks(&text).map_err(|why| usage(format!("--points, {}: {why}", path.display())))
 }
 
 /// A list of records, or one record a line.

@@ -37,7 +37,7 @@ pub fn start(url: &str) -> anyhow::Result<Delivery> {
 }
 
 /// How to connect, and the topic.
-pub(super) fn address(url: &str) -> anyhow::Result<(MqttOptions, String)> {
+pub(crate) fn address(url: &str) -> anyhow::Result<(MqttOptions, String)> {
     let refused =
         |why: &str| usage(format!("--mqtt, {url}: {why}; expected mqtt://[user@]host[:port]/topic"));
     // A topic has no fragment and no query, which a URL would end it with.

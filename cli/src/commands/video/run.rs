@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use image::RgbImage;
 use ocelli::atomic_file::write_atomically;
@@ -15,13 +16,12 @@ use ocelli::{
 use serde_json::json;
 
 use super::VideoArgs;
-use super::comparison::Comparison;
-use super::progress::LiveProgress;
 use super::sinks::Sinks;
-use super::summary::{Counts, source_line, stage_table};
-use super::zones::{Counting, ZoneDrawing};
-use crate::output::is_stdout;
-use crate::{LogArgs, interrupted, print, status};
+use super::summary::{Comparison, Counts, source_line, stage_table};
+use super::zones::Counting;
+use crate::output::{is_stdout, write_pretty_json};
+use crate::progress::FirstImage;
+use crate::{LogArgs, Progress, interrupted, print, status};
 
 /// A run over a source.
 pub(super) struct VideoRun<'a> {
@@ -48,10 +48,11 @@ impl VideoRun<'_> {
         let options =
             OverlayOptions { tracks: self.args.has_tracks(), trail_frames: sinks.trails.unwrap_or(0) };
         let mut overlay = Overlay::new(Annotator::new(), options);
-        let mut zones = self.counting.as_ref().filter(|_| sinks.draw_zones).map(ZoneDrawing::new);
+        let zones = self.counting.as_ref().filter(|_| sinks.draw_zones).map(Counting::apart);
+        let annotator = Annotator::new();
         move |image, outcome| {
-            if let Some(zones) = &mut zones {
-                zones.draw(image, outcome)?;
+            if let Some(zones) = &zones {
+                zones.draw(&annotator, image, outcome)?;
             }
             overlay.draw(image, outcome)
         }
@@ -171,18 +172,16 @@ impl VideoRun<'_> {
             for (name, value) in serde_json::to_value(&stats)?.as_object().into_iter().flatten() {
                 report[name] = value.clone();
             }
-            let mut text = serde_json::to_vec_pretty(&report)?;
-            text.push(b'\n');
             if is_stdout(path) {
-                print(|out| out.write_all(&text))?;
+                print(|out| write_pretty_json(out, &report))?;
             } else {
-                write_atomically(path, |file| std::io::Write::write_all(file, &text))?;
+                write_atomically(path, |file| write_pretty_json(file, &report))?;
             }
         }
         if error.is_none() {
             let written = |path: &Path| status(self.log, &format!("→ {}", path.display()));
             let stats = self.args.stats.as_deref();
-            let files = self.args.sinks.outputs().into_iter().map(|(_, path)| path).chain(stats);
+            let files = self.args.sinks.outputs().map(|(_, path)| path).chain(stats);
             files.filter(|path| !is_stdout(path) && path.exists()).for_each(written);
             if self.args.sinks.is_empty() {
                 status(
@@ -192,5 +191,52 @@ impl VideoRun<'_> {
             }
         }
         Ok(())
+    }
+}
+
+/// Time between two updates of the message.
+const REFRESH: Duration = Duration::from_millis(200);
+
+/// A bar with frames per second for a source of known length, else a status line.
+struct LiveProgress {
+    progress: Progress,
+    /// Until the first frame is written.
+    first: Option<FirstImage>,
+    stats: StatsRecorder,
+    live: bool,
+    updated: Option<Instant>,
+}
+
+impl LiveProgress {
+    /// Hidden with `--quiet`; if stderr is not a terminal, a line now and then.
+    fn new(log: &LogArgs, info: &SourceInfo, stats: &StatsRecorder) -> Self {
+        let progress = match info.frame_count {
+            Some(frames) if !info.live => Progress::new(log, frames),
+            _ => Progress::waiting(log),
+        };
+        let first = Some(progress.first_image());
+        Self { progress, first, stats: stats.clone(), live: info.live, updated: None }
+    }
+
+    /// Advances by one frame.
+    fn frame(&mut self) {
+        self.first = None;
+        self.progress.step();
+        if self.updated.is_some_and(|updated| updated.elapsed() < REFRESH) {
+            return;
+        }
+        self.updated = Some(Instant::now());
+        let stats = self.stats.snapshot();
+        let mut line = format!("{:.1} FPS", stats.fps_now);
+        if self.live {
+            let latency = stats.latency_ms.p50;
+            line = format!(
+                "frame {}, {line}, {} dropped, latency {latency:.0} ms",
+                stats.frames_out, stats.frames_dropped
+            );
+        } else if stats.frames_dropped > 0 {
+            line = format!("{line}, {} dropped", stats.frames_dropped);
+        }
+        self.progress.message(&line);
     }
 }

@@ -11,8 +11,9 @@ use ocelli::sink::{
 };
 use ocelli::{Cancellation, Error, Sink, source::SourceInfo};
 
+use super::delivery::start_webhook;
+use super::mqtt;
 use super::zones::{Counting, ZoneSink};
-use super::{mqtt, webhook};
 use crate::args::{OUTPUT, folder_of, label_files};
 use crate::{LogArgs, check_output_file, usage};
 
@@ -108,13 +109,13 @@ pub struct Sinks<'s> {
 impl SinkArgs {
     /// Whether anything is written or shown.
     pub fn is_empty(&self) -> bool {
-        let has_none = self.outputs().is_empty() && self.zones.is_none();
+        let has_none = self.outputs().next().is_none() && self.zones.is_none();
         has_none && !self.display && self.mjpeg.is_none()
     }
 
     /// The files and folders that are written, with their flags.
-    pub fn outputs(&self) -> Vec<(&'static str, &Path)> {
-        let others = [
+    pub fn outputs(&self) -> impl Iterator<Item = (&'static str, &Path)> {
+        let all = [
             ("--output", &self.output),
             ("--jsonl", &self.jsonl),
             ("--mot", &self.mot),
@@ -122,19 +123,24 @@ impl SinkArgs {
             ("--crops", &self.crops),
             ("--save-txt", &self.save_txt),
             ("--events", &self.events),
+            ("--mots", &self.mots),
+            ("--youtube-vis", &self.youtube_vis),
+            ("--davis", &self.davis),
+            ("--cutouts", &self.cutouts),
         ];
-        let others = others.into_iter().map(|(flag, path)| (flag, path.as_deref()));
-        others.chain(self.of_masks()).filter_map(|(flag, path)| Some((flag, path?))).collect()
+        all.into_iter().filter_map(|(flag, path)| Some((flag, path.as_deref()?)))
     }
 
-    /// The outputs that need tracks with masks.
-    pub fn of_masks(&self) -> [(&'static str, Option<&Path>); 4] {
-        [
-            ("--mots", self.mots.as_deref()),
-            ("--youtube-vis", self.youtube_vis.as_deref()),
-            ("--davis", self.davis.as_deref()),
-            ("--cutouts", self.cutouts.as_deref()),
-        ]
+    /// The flag of an output that needs tracks with masks.
+    pub fn of_masks(&self) -> Option<&'static str> {
+        let flags = ["--mots", "--youtube-vis", "--davis", "--cutouts"];
+        self.outputs().map(|(flag, _)| flag).find(|flag| flags.contains(flag))
+    }
+
+    /// The outputs of lines, which `-` writes to stdout.
+    fn lines(&self) -> impl Iterator<Item = (&'static str, &Path)> {
+        let flags = ["--jsonl", "--mot", "--mots", "--mcap", "--events"];
+        self.outputs().filter(move |(flag, _)| flags.contains(flag))
     }
 
     /// Checks the arguments before anything is opened.
@@ -142,9 +148,8 @@ impl SinkArgs {
     /// # Errors
     /// For conflicting arguments; as [`check_output_file`].
     pub fn check(&self) -> anyhow::Result<()> {
-        let is_stdout = |path: Option<&Path>| path.is_some_and(is_stdout);
-        let lines = self.lines().into_iter().filter(|(_, path)| is_stdout(*path)).count();
-        let frames = is_stdout(self.output.as_deref());
+        let lines = self.lines().filter(|(_, path)| is_stdout(path)).count();
+        let frames = self.output.as_deref().is_some_and(is_stdout);
         if lines + usize::from(frames) > 1 {
             refuse!("only one of -o, --jsonl, --mot, --mots, --mcap and --events can go to stdout");
         }
@@ -154,19 +159,8 @@ impl SinkArgs {
         if self.raw_out.is_some() && !frames {
             refuse!("--raw-out is the pixel order of frames on stdout: add -o -");
         }
-        let tracks = [("--youtube-vis", self.youtube_vis.as_deref())];
-        Ok(check_outputs(self.lines().into_iter().chain(tracks))?)
-    }
-
-    /// The outputs of lines, which `-` writes to stdout.
-    fn lines(&self) -> [(&'static str, Option<&Path>); 5] {
-        [
-            ("--jsonl", self.jsonl.as_deref()),
-            ("--mot", self.mot.as_deref()),
-            ("--mots", self.mots.as_deref()),
-            ("--mcap", self.mcap.as_deref()),
-            ("--events", self.events.as_deref()),
-        ]
+        let tracks = self.youtube_vis.as_deref().map(|path| ("--youtube-vis", path));
+        Ok(check_outputs(self.lines().chain(tracks).map(|(flag, path)| (flag, Some(path))))?)
     }
 
     /// Checks that no output overwrites an input. `stats` is one more output.
@@ -175,7 +169,7 @@ impl SinkArgs {
     /// If one does.
     pub fn check_against(&self, read: &[PathBuf], stats: Option<&Path>) -> anyhow::Result<()> {
         let read: Vec<PathBuf> = read.iter().filter_map(|path| path.canonicalize().ok()).collect();
-        for (flag, path) in self.outputs().into_iter().chain(stats.map(|path| ("--stats", path))) {
+        for (flag, path) in self.outputs().chain(stats.map(|path| ("--stats", path))) {
             if path.canonicalize().is_ok_and(|path| read.contains(&path)) {
                 refuse!("{flag}, {}: it is the input; name another path", path.display());
             }
@@ -214,7 +208,7 @@ impl SinkArgs {
     /// If one cannot.
     pub fn check_several(&self) -> anyhow::Result<()> {
         let of_one = |flag: &str| !["--output", "--jsonl", "--mcap", "--events"].contains(&flag);
-        if let Some((flag, _)) = self.outputs().into_iter().find(|(flag, _)| of_one(flag)) {
+        if let Some((flag, _)) = self.outputs().find(|(flag, _)| of_one(flag)) {
             refuse!(
                 "{flag}: it does not tell several sources apart: use --jsonl, or run once for each source"
             );
@@ -228,7 +222,7 @@ impl SinkArgs {
     /// If an address is wrong or a file cannot be written.
     pub fn zone_sink(&self, counting: &Counting) -> anyhow::Result<ZoneSink> {
         let events = self.events.as_deref().map(JsonLines::create).transpose()?;
-        let webhook = self.webhook.as_deref().map(webhook::start).transpose()?;
+        let webhook = self.webhook.as_deref().map(start_webhook).transpose()?;
         let mqtt = self.mqtt.as_deref().map(mqtt::start).transpose()?;
         Ok(ZoneSink::new(counting.clone(), events, webhook.into_iter().chain(mqtt).collect()))
     }
@@ -245,7 +239,7 @@ impl SinkArgs {
         cancellation: &Cancellation,
         log: &LogArgs,
     ) -> anyhow::Result<Sinks<'static>> {
-        let has_stdout = self.lines().into_iter().any(|(_, path)| path.is_some_and(is_stdout));
+        let has_stdout = self.lines().any(|(_, path)| is_stdout(path));
         let mut sinks = Sinks { all: Vec::new(), is_silent: false, stdout: has_stdout };
         match (self.output.as_deref(), self.raw_out) {
             (Some(path), Some(order)) if is_stdout(path) => {
@@ -276,7 +270,7 @@ impl SinkArgs {
             sinks.all.push(window.map_err(hint)?);
         }
         if let Some(address) = &self.mjpeg {
-            sinks.all.push(super::live_view::open(address, log)?);
+            sinks.all.push(live_view(address, log)?);
         }
         if sources > 1 && !sinks.all.is_empty() {
             let rate = info.frame_rate.unwrap_or(FRAME_RATE);
@@ -304,6 +298,26 @@ impl SinkArgs {
         }
         Ok(sinks)
     }
+}
+
+/// Opens the page of `--mjpeg` and announces its address.
+///
+/// # Errors
+/// For an address that is not `HOST:PORT[/PATH]`, or that others reach without a secret path; if the port is taken.
+#[cfg(feature = "serve")]
+fn live_view(text: &str, log: &LogArgs) -> anyhow::Result<Box<dyn Sink>> {
+    let (address, path) = text.split_once('/').unwrap_or((text, ""));
+    let Ok(address) = address.parse() else {
+        refuse!("--mjpeg is {text}: expected an address such as 127.0.0.1:8090, or 0.0.0.0:8090/SECRET");
+    };
+    let view = ocelli_serve::LiveView::bind(address, path).map_err(with_flag("--mjpeg"))?;
+    crate::status(log, &format!("live view: {}", view.url()));
+    Ok(Box::new(view))
+}
+
+#[cfg(not(feature = "serve"))]
+fn live_view(_text: &str, _log: &LogArgs) -> anyhow::Result<Box<dyn Sink>> {
+    refuse!("--mjpeg: this build has no web server (the feature serve)")
 }
 
 fn boxed<S: Sink + 'static>(sink: ocelli::Result<S>) -> ocelli::Result<Box<dyn Sink>> {

@@ -43,22 +43,22 @@ pub struct SourceArgs {
     #[arg(long, value_name = "FORMAT")]
     pub raw: Option<RawArg>,
     /// Frames per second of images and of streams of unknown rate [default: 30]
-    #[arg(long, id = "frame_rate", value_name = "RATE", allow_negative_numbers = true)]
+    #[arg(long, id = "frame_rate", value_name = "RATE")]
     pub fps: Option<f64>,
     /// Start at seconds (12.5), minutes (1:30) or a frame (300f)
-    #[arg(long, value_name = "POSITION", allow_negative_numbers = true)]
+    #[arg(long, value_name = "POSITION")]
     pub start: Option<Position>,
     /// End before this position
-    #[arg(long, value_name = "POSITION", allow_negative_numbers = true)]
+    #[arg(long, value_name = "POSITION")]
     pub end: Option<Position>,
     /// Read every Nth frame
-    #[arg(long, id = "stride", alias = "vid_stride", value_name = "N", allow_negative_numbers = true)]
+    #[arg(long, id = "stride", alias = "vid_stride", value_name = "N")]
     pub vid_stride: Option<u64>,
     /// Read at most N frames
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    #[arg(long, value_name = "N")]
     pub max_frames: Option<u64>,
     /// Seconds to wait for a camera or stream that is lost, or off at the start; 0 is never [default: 60]
-    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
+    #[arg(long, value_name = "SECONDS")]
     pub reconnect: Option<f64>,
     /// Take the URL of --video as a live stream: frames may be dropped, and its end is a loss [default: by protocol, file
     /// extension and length]
@@ -134,27 +134,21 @@ impl SourceArgs {
             }
             None => None,
         };
-        let is_url = |one: &str| matches!(SourceName::parse(one), SourceName::Url(_));
-        let has_url = match &several {
-            Some(all) => all.iter().any(|named| is_url(&named.source)),
-            None => video.first().is_some_and(|one| is_url(one)),
+        let named: Vec<&str> = match &several {
+            Some(all) => all.iter().map(|named| named.source.as_str()).collect(),
+            None => video.iter().take(1).map(String::as_str).collect(),
         };
-        if kind.is_some() && !has_url {
+        let is_url = |one: &&str| matches!(SourceName::parse(one), SourceName::Url(_));
+        if kind.is_some() && !named.iter().any(is_url) {
             let flag = if self.live { "--live" } else { "--file" };
             refuse!("{flag} is for URLs: expected --video http://… or another URL");
         }
-        if self.input_options() != InputOptions::default() {
-            let is_read_by_ffmpeg = |one: &str| {
-                matches!(SourceName::parse(one), SourceName::Url(_) | SourceName::Video(_)) && one != "-"
-            };
-            let has_one = match &several {
-                Some(all) => all.iter().any(|named| is_read_by_ffmpeg(&named.source)),
-                None => video.first().is_some_and(|one| is_read_by_ffmpeg(one)),
-            };
-            if !has_one {
-                let flag = if self.stream.is_some() { "--stream" } else { "--ffmpeg-option" };
-                refuse!("{flag} is for video files and URLs: expected one with --video");
-            }
+        let is_read_by_ffmpeg = |one: &&str| {
+            matches!(SourceName::parse(one), SourceName::Url(_) | SourceName::Video(_)) && *one != "-"
+        };
+        if self.input_options() != InputOptions::default() && !named.iter().any(is_read_by_ffmpeg) {
+            let flag = if self.stream.is_some() { "--stream" } else { "--ffmpeg-option" };
+            refuse!("{flag} is for video files and URLs: expected one with --video");
         }
         if self.raw.is_some() && self.video != ["-"] {
             refuse!("--raw is the format of frames on stdin: add --video -");
@@ -162,7 +156,7 @@ impl SourceArgs {
         if let Some(several) = several {
             return self.open_several(several, rate, kind, newest, cancellation);
         }
-        let (source, files) = self.open_one(&video, rate, kind, classes, Patience::Now, cancellation)?;
+        let (source, files) = self.open_one(&video, rate, kind, classes, true, cancellation)?;
         Ok(OpenSource { source, files, states: None })
     }
 
@@ -183,7 +177,7 @@ impl SourceArgs {
         let all_opened: Vec<_> = std::thread::scope(|scope| {
             let open = |named: &Named| {
                 let video = vec![named.source.clone()];
-                scope.spawn(move || self.open_one(&video, rate, kind, &[], Patience::ByItself, cancellation))
+                scope.spawn(move || self.open_one(&video, rate, kind, &[], false, cancellation))
             };
             let threads: Vec<_> = several.iter().map(open).collect();
             threads.into_iter().map(|thread| thread.join().unwrap_or_else(|e| resume_unwind(e))).collect()
@@ -204,14 +198,15 @@ impl SourceArgs {
         Ok(OpenSource { source: Box::new(several), files, states: Some(states) })
     }
 
-    /// Opens what values of `--video` stand for, and selects its frames.
+    /// Opens what values of `--video` stand for, and selects its frames. A source that `is_alone` is waited for at once if it is
+    /// off, one of several when its frames are read, on a thread of its own.
     fn open_one(
         &self,
         video: &[String],
         rate: f64,
         kind: Option<StreamKind>,
         classes: &[&str],
-        patience: Patience,
+        is_alone: bool,
         cancellation: &Cancellation,
     ) -> anyhow::Result<(Box<dyn Source>, Vec<PathBuf>)> {
         let mut read = Vec::new();
@@ -226,7 +221,7 @@ impl SourceArgs {
             [one] => match SourceName::parse(one) {
                 SourceName::Camera(index) => {
                     let open = move || videos::open(VideoInput::Camera(index), &InputOptions::default());
-                    self.live(format!("camera {index}"), true, open, patience, cancellation)?
+                    self.live(format!("camera {index}"), true, open, is_alone, cancellation)?
                 }
                 SourceName::Url(url) => {
                     let is_file = kind.or_else(|| StreamKind::of_url(&url)) == Some(StreamKind::File);
@@ -234,12 +229,12 @@ impl SourceArgs {
                     let (until, options) = (cancellation.clone(), self.input_options());
                     let open = move || {
                         // One of several; a camera that is alone may let in one visitor.
-                        if matches!(patience, Patience::ByItself) {
+                        if !is_alone {
                             reach::check(&url)?;
                         }
                         videos::open(VideoInput::Url(&url, kind, &until), &options)
                     };
-                    self.live(name, !is_file, open, patience, cancellation)?
+                    self.live(name, !is_file, open, is_alone, cancellation)?
                 }
                 SourceName::Images(path) => {
                     let mut files = frame_files(std::slice::from_ref(&path))?;
@@ -253,14 +248,13 @@ impl SourceArgs {
                     }
                     let source = videos::open(VideoInput::File(&path), &self.input_options());
                     read.push(path);
-                    match (source, patience) {
-                        (Ok(source), _) => source,
-                        (Err(error), Patience::Now) => return Err(error.into()),
-                        (Err(error), Patience::ByItself) => {
+                    match source {
+                        Err(error) if !is_alone => {
                             let mut info = SourceInfo::default();
                             info.name.clone_from(one);
                             Box::new(Unopened { info, error: Some(error) })
                         }
+                        source => source?,
                     }
                 }
             },
@@ -295,7 +289,7 @@ impl SourceArgs {
         name: String,
         can_come: bool,
         mut open: impl FnMut() -> ocelli::Result<Box<dyn Source>> + Send + 'static,
-        patience: Patience,
+        is_alone: bool,
         cancellation: &Cancellation,
     ) -> anyhow::Result<Box<dyn Source>> {
         let seconds = self.reconnect.unwrap_or(60.0);
@@ -309,7 +303,6 @@ impl SourceArgs {
             Ok(source) => source,
             Err(error) => {
                 interrupted()?;
-                let is_alone = matches!(patience, Patience::Now);
                 if !videos::can_read() || (is_alone && !can_come) {
                     return Err(error.into());
                 }
@@ -363,7 +356,7 @@ impl SourceArgs {
 
 /// A line of the file of `--sources`.
 #[derive(Debug, PartialEq)]
-struct Named {
+pub(crate) struct Named {
     name: Option<String>,
     weight: u32,
     source: String,
@@ -401,14 +394,8 @@ fn is_several(video: &[String]) -> bool {
     video.len() > 1 && !video.iter().all(is_images) && !video.iter().any(is_image)
 }
 
-/// Reads the file of `--sources`, for the tests that feed it corrupt ones; whether it is valid.
-#[cfg(feature = "test-support")]
-pub fn parse_sources(path: &Path) -> bool {
-    named_sources(path).is_ok()
-}
-
 /// Reads the file of `--sources`.
-fn named_sources(path: &Path) -> anyhow::Result<Vec<Named>> {
+pub(crate) fn named_sources(path: &Path) -> anyhow::Result<Vec<Named>> {
     let text = read_text(path, "the file of --sources").map_err(|e| usage(e.to_string()))?;
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
     let named: Vec<Named> = lines
@@ -440,15 +427,6 @@ impl Named {
         };
         Ok(Self { name: Some(name.trim().to_owned()), weight, source: source.trim().to_owned() })
     }
-}
-
-/// When a source that is off is waited for.
-#[derive(Clone, Copy, Debug)]
-enum Patience {
-    /// Before anything else is done.
-    Now,
-    /// When its frames are read, on a thread of its own.
-    ByItself,
 }
 
 /// The value of `--raw`.

@@ -8,7 +8,7 @@ use std::time::UNIX_EPOCH;
 use ocelli::draw::{Annotator, Shape};
 use ocelli::report::rounded;
 use ocelli::sink::JsonLines;
-use ocelli::{Error, ErrorKind, Sink, pipeline::FrameOutcome};
+use ocelli::{Sink, pipeline::FrameOutcome};
 use ocelli_datasets::table::{columns, row};
 use ocelli_export::read_text;
 use ocelli_tracking::{
@@ -25,12 +25,6 @@ use crate::usage;
 /// The margin without one in the file, as a share of the frame's height.
 const MARGIN: f32 = 0.01;
 
-/// Reads the file of `--zones`, for the tests that feed it corrupt ones; whether it is valid.
-#[cfg(feature = "test-support")]
-pub fn parse_zones(path: &Path) -> bool {
-    ZonesFile::read(path).is_ok()
-}
-
 /// The file of `--zones`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -39,7 +33,7 @@ pub struct ZonesFile {
     #[serde(skip)]
     name: String,
     units: Option<Units>,
-    anchor: Option<AnchorName>,
+    anchor: Option<Anchor>,
     margin: Option<f32>,
     #[serde(default, deserialize_with = "entries")]
     lines: Vec<LineEntry>,
@@ -62,13 +56,6 @@ struct IgnoredEntry {
 enum Units {
     Pixels,
     Relative,
-}
-
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum AnchorName {
-    Bottom,
-    Centre,
 }
 
 /// A line or a zone, which has a name.
@@ -222,12 +209,11 @@ impl ZonesFile {
             .chain(zones.flat_map(|zone| zone.points.iter().map(|point| ("zone", &zone.name, *point))));
         for (kind, name, point) in points {
             if !is_near(point) {
-                let message = format!(
+                refuse!(
                     "--zones, {}: {kind} {name}: the point {point:?} is far outside of the frames, {width} × {height}: \
                      expected pixels of these frames, or shares from 0 to 1",
                     self.name
                 );
-                return Err(Error::new(ErrorKind::InvalidArgument, message));
             }
         }
         Ok(())
@@ -253,15 +239,12 @@ impl ZonesFile {
             name: zone.name.clone(),
             points: zone.points.iter().copied().map(scaled).collect(),
         });
-        let anchor = match self.anchor {
-            Some(AnchorName::Centre) => Anchor::Centre,
-            _ => Anchor::Bottom,
-        };
         let margin = match self.margin {
             Some(margin) if !relative => margin,
             margin => margin.unwrap_or(MARGIN) * height as f32,
         };
-        let options = ZoneOptions { anchor, margin, ..ZoneOptions::default() };
+        let options =
+            ZoneOptions { anchor: self.anchor.unwrap_or_default(), margin, ..ZoneOptions::default() };
         ZoneCounter::new(lines.collect(), zones.collect(), options)
     }
 }
@@ -379,28 +362,23 @@ impl Counting {
         let tables = [lines, zones].into_iter().filter(|rows| rows.len() > 1);
         tables.map(|rows| columns(&rows, 2)).collect()
     }
-}
 
-/// Draws lines and zones with their counts. It counts for itself: sinks may be some frames behind what is drawn.
-pub struct ZoneDrawing {
-    counting: Counting,
-    annotator: Annotator,
-}
-
-impl ZoneDrawing {
-    /// Draws what `counting` counts.
-    pub fn new(counting: &Counting) -> Self {
-        let apart = Counting { counters: Arc::default(), ..counting.clone() };
-        Self { counting: apart, annotator: Annotator::new() }
+    /// Counters of the same places for the drawing, which counts for itself: sinks may be some frames behind what is drawn.
+    pub fn apart(&self) -> Self {
+        Self { counters: Arc::default(), ..self.clone() }
     }
 
     /// Counts the tracks of a frame, and draws the counts with this frame.
     ///
     /// # Errors
     /// As [`ZoneCounter::new`].
-    pub fn draw(&mut self, image: &mut image::RgbImage, outcome: &FrameOutcome) -> ocelli::Result<()> {
-        let Self { counting, annotator } = self;
-        counting.with_counter(outcome, |one| {
+    pub fn draw(
+        &self,
+        annotator: &Annotator,
+        image: &mut image::RgbImage,
+        outcome: &FrameOutcome,
+    ) -> ocelli::Result<()> {
+        self.with_counter(outcome, |one| {
             one.update(outcome);
             let [x, y] = one.scale(outcome.size);
             let scaled = |point: [f32; 2]| [point[0] * x, point[1] * y];
