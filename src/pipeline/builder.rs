@@ -14,7 +14,7 @@ use super::{FramePolicy, Latency};
 use crate::cancellation::Cancellation;
 use crate::detector::{Detector, EmbeddedPrompts, Stages, TiledSearch, Wanted};
 use crate::draw::{Annotator, Redaction};
-use crate::masklets::{GivenObject, MaskletOptions, mask_side, open_tracker, post_processing};
+use crate::masklets::{GivenObject, MaskletNetwork, MaskletOptions, mask_side, post_processing};
 use crate::outcome::FrameOutcome;
 use crate::prompt::Prompts;
 use crate::sink::Sink;
@@ -218,7 +218,7 @@ fn load(
     }
     let (mut network, mut side) = (None, None);
     if let Some(tracking) = &options.memory {
-        let mut opened = open_tracker(&detector, tracking)?;
+        let mut opened = MaskletNetwork::of(&detector, tracking)?;
         for other in &more {
             opened.add_device(other.model(), other.engine_factory())?;
         }
