@@ -26,7 +26,7 @@ use ocelli_error::{Error, ErrorKind, Result};
 use family::Family;
 use load::Loaded;
 
-pub use inspect::{Ignored, Inspection, PartSummary};
+pub use inspect::{Inspection, PartSummary};
 pub(crate) use weights::{Weights, hex};
 
 /// The epsilon of the image transformer's layer norms.
@@ -206,8 +206,7 @@ struct Opened {
 impl Opened {
     fn into_checkpoint(self, tokenizer: PathBuf, tokenizer_hash: String) -> Checkpoint {
         let Self { config, loaded, .. } = self;
-        let unsupported_tracker =
-            loaded.ignored.iter().any(|leftover| leftover.why == load::MULTIPLEX).then_some(load::MULTIPLEX);
+        let unsupported_tracker = loaded.ignored.contains_key(load::MULTIPLEX).then_some(load::MULTIPLEX);
         let (weights, pruning) = (loaded.weights, loaded.pruning);
         Checkpoint { tokenizer, tokenizer_hash, config, weights, pruning, unsupported_tracker }
     }

@@ -55,7 +55,7 @@ mod text_file;
 
 pub use calibration::Calibration;
 pub use chain::{BackboneChain, NEXT_TOKENS, export_chain};
-pub use checkpoint::{Checkpoint, CheckpointOptions, Ignored, Inspection, NormEps, PartSummary};
+pub use checkpoint::{Checkpoint, CheckpointOptions, Inspection, NormEps, PartSummary};
 pub use exporter::{ExportOptions, ExportProgress, export};
 pub use mixed_precision::{Block, MixedPrecision};
 pub use ocelli_error::{Error, ErrorKind, Result};
