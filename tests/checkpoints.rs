@@ -60,7 +60,8 @@ fn lite_text_equals_transformers() {
         let what = format!("{name} {file}");
         let checkpoint = Checkpoint::open(&path).expect("the golden is whole");
         compare(&mut report, &golden, &what, &checkpoint);
-        let options = CheckpointOptions::default().with_text_padding(TextPadding::Transformers);
+        let text_padding = TextPadding::Transformers;
+        let options = CheckpointOptions { text_padding, ..Default::default() };
         let other = options.open(&path).expect("the golden is whole");
         for target in TARGETS {
             report.check(format!("{what}, padded as in transformers, {target:?}"), |report| {
@@ -96,7 +97,8 @@ fn a_fine_tuned_detector_has_no_prefix() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("checkpoint.safetensors");
     as_fine_tune(&golden.checkpoint.join("sam3.1.safetensors"), &path).expect("it can be written");
-    let options = CheckpointOptions::default().with_tokenizer(golden.checkpoint.join("tokenizer.json"));
+    let tokenizer = Some(golden.checkpoint.join("tokenizer.json"));
+    let options = CheckpointOptions { tokenizer, ..Default::default() };
     let checkpoint = options.open(&path).expect("the names are those of Meta");
     let mut report = Report::default();
     compare(&mut report, &golden, "fine-tune", &checkpoint);
@@ -107,7 +109,8 @@ fn a_fine_tuned_detector_has_no_prefix() {
 #[cfg_attr(without_libraries, ignore = "needs ONNX Runtime: make setup")]
 fn a_pruned_backbone_with_its_base() {
     let golden = Golden::of_checkpoint("sam3");
-    let options = CheckpointOptions::default().with_base(golden.checkpoint.join("sam3.pt"));
+    let base = Some(golden.checkpoint.join("sam3.pt"));
+    let options = CheckpointOptions { base, ..Default::default() };
     let checkpoint = options.open(&golden.checkpoint.join("pruned.pt")).expect("the lists fit the tensors");
     let mut report = Report::default();
     for target in TARGETS {
@@ -155,7 +158,8 @@ fn number_formats_are_those_of_the_same_weights() {
 fn student(file: &str) -> Checkpoint {
     let base = Golden::of_checkpoint("sam3").checkpoint.join("sam3.pt");
     let path = Golden::of_checkpoint("students").checkpoint.join(format!("{file}.pt"));
-    CheckpointOptions::default().with_base(base).open(&path).expect("the golden is whole")
+    let options = CheckpointOptions { base: Some(base), ..Default::default() };
+    options.open(&path).expect("the golden is whole")
 }
 
 #[test]

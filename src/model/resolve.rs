@@ -49,11 +49,8 @@ impl Model {
                 Ok(model)
             }
             ModelSource::Folder(folder) => {
-                let options = CheckpointOptions::default();
-                let checkpoint = match &request.tokenizer {
-                    Some(tokenizer) => options.with_tokenizer(tokenizer).open(folder)?,
-                    None => options.open(folder)?,
-                };
+                let tokenizer = request.tokenizer.clone();
+                let checkpoint = CheckpointOptions { tokenizer, ..Default::default() }.open(folder)?;
                 let identity = remembered_hash(&checkpoint.weight_files(), || checkpoint.weights_sha256())?;
                 let name = folder
                     .file_stem()

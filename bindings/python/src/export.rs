@@ -9,9 +9,9 @@ use ocelli::{
     engine::{EngineFactory, EngineOptions},
 };
 use ocelli_datasets::label::list_images;
-use ocelli_export::contract::{Precision, Target, TextPadding};
+use ocelli_export::contract::{Precision, Target};
 use ocelli_export::{
-    Block, Calibration, Checkpoint, CheckpointOptions, ExportOptions, MaskedBranch, MixedPrecision, NormEps,
+    Block, Calibration, Checkpoint, CheckpointOptions, ExportOptions, MaskedBranch, MixedPrecision,
     export as export_model,
 };
 use pyo3::prelude::*;
@@ -121,20 +121,14 @@ impl ExportArguments {
     }
 
     fn checkpoint_options(&self) -> Result<CheckpointOptions> {
-        let mut opening = CheckpointOptions::default();
-        if let Some(name) = &self.norm_eps {
-            opening = opening.with_norm_eps(parsed::<NormEps>("norm_eps", name)?);
-        }
-        if let Some(name) = &self.text_padding {
-            opening = opening.with_text_padding(parsed::<TextPadding>("text_padding", name)?);
-        }
-        if let Some(path) = &self.tokenizer {
-            opening = opening.with_tokenizer(path);
-        }
-        if let Some(path) = &self.base {
-            opening = opening.with_base(path);
-        }
-        Ok(opening)
+        let norm_eps = self.norm_eps.as_deref().map(|name| parsed("norm_eps", name));
+        let text_padding = self.text_padding.as_deref().map(|name| parsed("text_padding", name));
+        Ok(CheckpointOptions {
+            tokenizer: self.tokenizer.clone(),
+            base: self.base.clone(),
+            norm_eps: norm_eps.transpose()?.unwrap_or_default(),
+            text_padding: text_padding.transpose()?.unwrap_or_default(),
+        })
     }
 }
 

@@ -162,15 +162,12 @@ pub fn run(args: &ExportArgs, log: &LogArgs) -> anyhow::Result<()> {
         check_is_checkpoint(&args.checkpoint)?;
         &args.checkpoint
     };
-    let mut opening = CheckpointOptions::default()
-        .with_norm_eps(args.norm_eps.unwrap_or_default())
-        .with_text_padding(args.text_padding.unwrap_or_default());
-    if let Some(tokenizer) = &args.tokenizer {
-        opening = opening.with_tokenizer(tokenizer);
-    }
-    if let Some(base) = &args.base {
-        opening = opening.with_base(base);
-    }
+    let opening = CheckpointOptions {
+        tokenizer: args.tokenizer.clone(),
+        base: args.base.clone(),
+        norm_eps: args.norm_eps.unwrap_or_default(),
+        text_padding: args.text_padding.unwrap_or_default(),
+    };
     let Some(output) = args.output.as_ref().filter(|_| !args.inspect) else {
         return inspect::run(path, &opening);
     };

@@ -238,7 +238,7 @@ impl Bench<'_> {
             true => {
                 let path = folder.path().join("student.safetensors");
                 random_weights::write_student(&path, &backbone.name().replace('-', "_"))?;
-                CheckpointOptions::default().with_base(base).open(&path)?
+                CheckpointOptions { base: Some(base.to_owned()), ..Default::default() }.open(&path)?
             }
         };
         let skipped = if backbone == Backbone::Pruned16 { &PRUNED[..] } else { &[] };
