@@ -43,7 +43,6 @@ mod tracked;
 
 pub use detect::MaskFrame;
 pub(crate) use detect::{mask_side, post_processing};
-pub(crate) use given::GivenMasks;
 pub use given::{GivenObject, GivenShape};
 #[doc(hidden)]
 pub use network::{FrameNetwork, MaskFrames, MaskletNetwork};

@@ -83,7 +83,7 @@ impl Sessions {
         &mut self,
         network: &mut MaskletNetwork,
         frame: &MaskFrame,
-        objects: &[ObjectPrompt<'_>],
+        objects: &[ObjectPrompt],
     ) -> Result<Vec<TrackedFrame>> {
         let number = self.count;
         if self.frames.is_some_and(|frames| number >= frames) {

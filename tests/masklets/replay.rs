@@ -417,11 +417,7 @@ impl Tracker {
         Ok(Self { sessions: Sessions::new(&network, classes, video, options)?, network })
     }
 
-    pub fn push(
-        &mut self,
-        frame: &MaskFrame,
-        objects: &[ObjectPrompt<'_>],
-    ) -> ocelli::Result<Vec<TrackedFrame>> {
+    pub fn push(&mut self, frame: &MaskFrame, objects: &[ObjectPrompt]) -> ocelli::Result<Vec<TrackedFrame>> {
         self.sessions.push(&mut self.network, frame, objects)
     }
 

@@ -242,8 +242,8 @@ fn objects_are_given_without_a_text() -> Outcome<()> {
     for number in 0..6 {
         let frame = encoder.detect(&picture(number, SIZE))?;
         let objects = match number {
-            0 => vec![ObjectPrompt::Mask { id: 0, mask: &bits }],
-            2 => vec![ObjectPrompt::Clicks { id: 4, clicks: &clicks }],
+            0 => vec![ObjectPrompt::Mask { id: 0, mask: bits.clone() }],
+            2 => vec![ObjectPrompt::Clicks { id: 4, clicks: clicks.to_vec() }],
             _ => Vec::new(),
         };
         let shown = tracker.push(&frame, &objects)?;

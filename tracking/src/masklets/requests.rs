@@ -1,6 +1,7 @@
 //! The requests to a session.
 
 use crate::masklets::{BitMask, Click, ObjectId};
+use serde::Deserialize;
 
 /// The video of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,9 +30,11 @@ pub enum Retention {
 }
 
 /// Which way a run goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum RunDirection {
     /// To later frames.
+    #[default]
     Forward,
     /// To earlier frames, from the frame before the start.
     Backward,
@@ -49,20 +52,20 @@ pub enum DetectorPrompt {
 }
 
 /// An object of a stream, clicked or given on a frame.
-#[derive(Clone, Copy, Debug)]
-pub enum ObjectPrompt<'a> {
+#[derive(Clone, Debug)]
+pub enum ObjectPrompt {
     /// Clicks: an object that is tracked is refined, another one is added.
     Clicks {
         /// The object.
         id: ObjectId,
         /// At least one.
-        clicks: &'a [Click],
+        clicks: Vec<Click>,
     },
     /// The mask of a new object.
     Mask {
         /// The object.
         id: ObjectId,
         /// Of the size of the video.
-        mask: &'a BitMask,
+        mask: BitMask,
     },
 }

@@ -56,28 +56,9 @@ pub(crate) enum Shows {
 #[serde(deny_unknown_fields)]
 pub(crate) struct AskedRun {
     #[serde(default, deserialize_with = "or_default")]
-    pub direction: Direction,
+    pub direction: RunDirection,
     pub start: Option<usize>,
     pub max_frames: Option<usize>,
-}
-
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Direction {
-    #[default]
-    Forward,
-    Backward,
-    Both,
-}
-
-impl From<Direction> for RunDirection {
-    fn from(direction: Direction) -> Self {
-        match direction {
-            Direction::Forward => Self::Forward,
-            Direction::Backward => Self::Backward,
-            Direction::Both => Self::Both,
-        }
-    }
 }
 
 impl AskedPrompt {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::body::Bytes;
 use axum::http::StatusCode;
-use ocelli::masklets::{Click, RunDirection, SessionSource, TrackedFrame, VideoSession, VideoSessionOptions};
+use ocelli::masklets::{Click, SessionSource, TrackedFrame, VideoSession, VideoSessionOptions};
 use ocelli::{Error, ErrorKind, Image, Prompt, Result};
 use tokio::sync::mpsc::Sender;
 
@@ -213,8 +213,7 @@ impl Worker {
     /// # Errors
     /// Those of the session.
     pub fn begin(&mut self, run: &AskedRun) -> Result<(), Problem> {
-        let direction = RunDirection::from(run.direction);
-        self.session()?.propagate(direction, run.start, run.max_frames)?;
+        self.session()?.propagate(run.direction, run.start, run.max_frames)?;
         Ok(())
     }
 
