@@ -12,7 +12,7 @@ use super::stages::{DetectorParts, Drawing, Loaded};
 use super::stats::StatsRecorder;
 use super::{FramePolicy, Latency};
 use crate::cancellation::Cancellation;
-use crate::detector::{Detector, EmbeddedPrompts, Stages, TiledSearch, Wanted};
+use crate::detector::{Detector, EmbeddedPrompts, ImageEncoder, Stages, TiledSearch, Wanted};
 use crate::draw::{Annotator, Redaction};
 use crate::masklets::{GivenObject, MaskletNetwork, MaskletOptions, mask_side, post_processing};
 use crate::outcome::FrameOutcome;
@@ -300,7 +300,7 @@ fn load_device(
             decoder.load()?;
         }
     }
-    let (preprocessor, backbone) = encoder.into_halves();
+    let ImageEncoder { preprocessor, backbone, .. } = encoder;
     let mask_side = memory.map(|(side, _)| side);
     let wanted = Wanted { masks: detects, hidden: mask_side.is_some() };
     Ok(DetectorParts { preprocessor, backbone, wanted, decoder, tiles, mask_side, prompts })
