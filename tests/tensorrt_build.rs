@@ -202,7 +202,7 @@ fn every_graph_is_built() -> Outcome<()> {
 fn every_student_is_built() -> Outcome<()> {
     let tensorrt = tensorrt();
     let goldens = golden("checkpoints");
-    let dart = CheckpointOptions::default().with_base(goldens.join("sam3/sam3.pt"));
+    let dart = CheckpointOptions { base: Some(goldens.join("sam3/sam3.pt")), ..Default::default() };
     let students = [
         ("students/rep_vit.pt", &dart, Precision::Fp16),
         ("students/rep_vit.pt", &dart, Precision::Fp32),

@@ -237,7 +237,8 @@ fn default_plans_of_students_compute_gelu_with_the_product_before_it() -> Outcom
     for (name, gelus) in [("rep_vit_m2_3", 51), ("tiny_vit_21m", 19), ("efficient_vit_l2", 0)] {
         let student = base.path().join("student.safetensors");
         random_weights::write_student(&student, name)?;
-        let checkpoint = CheckpointOptions::default().with_base(base.path()).open(&student)?;
+        let base = Some(base.path().to_owned());
+        let checkpoint = CheckpointOptions { base, ..Default::default() }.open(&student)?;
         let options = ExportOptions::default().with_target(Target::TensorRt).with_precision(Precision::Fp16);
         let exported = tempfile::tempdir()?;
         let folder = exported.path().join("model");

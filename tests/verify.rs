@@ -142,7 +142,7 @@ fn wrong_outputs_are_refused_with_the_output_and_the_input() {
             "NaN in features",
             |name, tensor| {
                 if name == tensor::FPN[2] {
-                    tensor.as_f32_mut().expect("it is f32")[17] = f32::NAN;
+                    tensor.as_mut_slice::<f32>().expect("it is f32")[17] = f32::NAN;
                 }
             },
             &["backbone, fpn_2, random input 0: 1 of ", "infinite or NaN"],
@@ -151,7 +151,7 @@ fn wrong_outputs_are_refused_with_the_output_and_the_input() {
             "infinity in boxes",
             |name, tensor| {
                 if name == tensor::BOXES {
-                    tensor.as_f32_mut().expect("it is f32")[0] = f32::INFINITY;
+                    tensor.as_mut_slice::<f32>().expect("it is f32")[0] = f32::INFINITY;
                 }
             },
             &["encoder_decoder, boxes, random input 0: ", "infinite or NaN"],
@@ -160,7 +160,11 @@ fn wrong_outputs_are_refused_with_the_output_and_the_input() {
             "boxes moved by 0.02",
             |name, tensor| {
                 if name == tensor::BOXES {
-                    tensor.as_f32_mut().expect("it is f32").iter_mut().for_each(|edge| *edge += 0.02);
+                    tensor
+                        .as_mut_slice::<f32>()
+                        .expect("it is f32")
+                        .iter_mut()
+                        .for_each(|edge| *edge += 0.02);
                 }
             },
             &["encoder_decoder, boxes, scene ", "0.0200 of the side", "at most 0.01"],
@@ -169,7 +173,7 @@ fn wrong_outputs_are_refused_with_the_output_and_the_input() {
             "classes that are never present",
             |name, tensor| {
                 if name == tensor::PRESENCE {
-                    tensor.as_f32_mut().expect("it is f32").fill(-9.0);
+                    tensor.as_mut_slice::<f32>().expect("it is f32").fill(-9.0);
                 }
             },
             &["encoder_decoder, detections, scene ", "the reference keeps", "the candidate does not"],
@@ -178,7 +182,7 @@ fn wrong_outputs_are_refused_with_the_output_and_the_input() {
             "queries in another order",
             |name, tensor| {
                 if name == tensor::LOGITS {
-                    tensor.as_f32_mut().expect("it is f32").reverse();
+                    tensor.as_mut_slice::<f32>().expect("it is f32").reverse();
                 }
             },
             &["encoder_decoder, logits, scene ", "a score differs by"],

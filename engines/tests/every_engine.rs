@@ -79,7 +79,7 @@ pub(crate) fn runs_every_element_type<E: Engine>(
         let floats = Tensor::f32(&[count], [1.5, -0.0, 3e30][..count].to_vec()).expect("fits");
         let halves = [1.5, 2.5, -4.0][..count].iter().map(|&value| f16::from_f32(value));
         let halves = Tensor::new(&[count], halves.collect()).expect("fits");
-        let longs = Tensor::i64(&[count], [integers.0, 7, integers.1][..count].to_vec()).expect("fits");
+        let longs = Tensor::new(&[count], [integers.0, 7, integers.1][..count].to_vec()).expect("fits");
         let ints = Tensor::new(&[count], [i32::MIN, 7, i32::MAX][..count].to_vec()).expect("fits");
         let bytes = Tensor::new(&[count], [0_u8, 7, 255][..count].to_vec()).expect("fits");
         let flags = Tensor::new(&[count], [true, false, true][..count].to_vec()).expect("fits");
@@ -152,10 +152,10 @@ pub(crate) fn survives_a_run_that_fails<E: Engine>(
     let path = folder.path().join("reshape.onnx");
     fs::write(&path, model.encode()).expect("a file");
     let mut engine = build(&path).expect("it loads");
-    let x = Tensor::zeros_f32(&[6]);
+    let x = Tensor::zeros::<f32>(&[6]);
     let mut y = Tensor::empty();
     let mut run = |rows: i64, columns: i64| -> Result<Vec<usize>> {
-        let shape = Tensor::i64(&[2], vec![rows, columns])?;
+        let shape = Tensor::new(&[2], vec![rows, columns])?;
         engine.run(&[("x", &x), ("shape", &shape)], &mut [("y", &mut y)])?;
         Ok(y.shape().to_vec())
     };
@@ -179,9 +179,9 @@ pub(crate) fn refuses_an_output_that_contradicts_the_model<E: Engine>(
     };
     let mut engine = build(&model.encode()).expect("it loads");
     let mut found = Tensor::empty();
-    let x = Tensor::i64(&[3], vec![1, 1, 1]).expect("fits");
+    let x = Tensor::new(&[3], vec![1, 1, 1]).expect("fits");
     engine.run(&[("x", &x)], &mut [("found", &mut found)]).expect("three of three");
-    let x = Tensor::i64(&[3], vec![0, 1, 0]).expect("fits");
+    let x = Tensor::new(&[3], vec![0, 1, 0]).expect("fits");
     let error = engine.run(&[("x", &x)], &mut [("found", &mut found)]).expect_err("one of three");
     assert_eq!(error.kind(), ErrorKind::Execution);
 }
@@ -201,12 +201,12 @@ pub(crate) fn runs_in_two_threads<F: PartialEq + Debug + Send>(
 pub(crate) fn moves_to_another_thread<E: Engine + 'static>(build: impl FnOnce(&[u8]) -> Result<E>) {
     let mut engine: Box<dyn Engine> = Box::new(build(&crate::models::conformance()).expect("it loads"));
     let run = move || {
-        let (a, ids) = (Tensor::zeros_f32(&[1, 3]), Tensor::zeros::<i64>(&[1, 2]));
+        let (a, ids) = (Tensor::zeros::<f32>(&[1, 3]), Tensor::zeros::<i64>(&[1, 2]));
         let mut sum = Tensor::empty();
         engine.run(&[("a", &a), ("b", &a), ("ids", &ids)], &mut [("sum", &mut sum)]).map(|()| sum)
     };
     let sum = std::thread::spawn(run).join().expect("no panic").expect("it runs");
-    assert_eq!(sum, Tensor::zeros_f32(&[1, 3]));
+    assert_eq!(sum, Tensor::zeros::<f32>(&[1, 3]));
 }
 
 /// Loads libraries that cannot be used, `cases` and a truncated copy of `usable` among them: each error names the file

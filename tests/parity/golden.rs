@@ -186,12 +186,12 @@ pub fn append_to_prompt(text: &Tensor, mask: &Tensor, appended: &Tensor) -> (Ten
     let features =
         f32s(text).chunks(length * width).flat_map(|class| class.iter().chain(extra)).copied().collect();
     let ones = std::iter::repeat_n(1, more);
-    let rows = mask.as_i64().expect("masks are i64").chunks(length);
+    let rows = mask.as_slice::<i64>().expect("masks are i64").chunks(length);
     let mask = rows.flat_map(|row| row.iter().copied().chain(ones.clone())).collect();
     let total = length + more;
     let features =
         Tensor::f32(&[classes, total, width], features).expect("each class has the same number of tokens");
-    (features, Tensor::i64(&[classes, total], mask).expect("each class has the same number of tokens"))
+    (features, Tensor::new(&[classes, total], mask).expect("each class has the same number of tokens"))
 }
 
 /// A prompt with padding that its mask excludes; its values are far from those of the prompt.
@@ -220,8 +220,8 @@ pub fn range(tensor: &Tensor, from: usize, count: usize) -> Tensor {
     match tensor.as_f32() {
         Ok(values) => Tensor::f32(&shape, values[span].to_vec()).expect("the number matches the shape"),
         Err(_) => {
-            let values = tensor.as_i64().expect("goldens have f32 and i64");
-            Tensor::i64(&shape, values[span].to_vec()).expect("the number matches the shape")
+            let values = tensor.as_slice::<i64>().expect("goldens have f32 and i64");
+            Tensor::new(&shape, values[span].to_vec()).expect("the number matches the shape")
         }
     }
 }
@@ -239,7 +239,7 @@ fn tensor(view: &safetensors::tensor::TensorView<'_>) -> Tensor {
         }
         Dtype::I64 => {
             let values = view.data().as_chunks().0.iter().map(|bytes| i64::from_le_bytes(*bytes)).collect();
-            Tensor::i64(view.shape(), values).expect("the file says its shape")
+            Tensor::new(view.shape(), values).expect("the file says its shape")
         }
         Dtype::BOOL => {
             let values: Vec<bool> = view.data().iter().map(|byte| *byte != 0).collect();

@@ -9,8 +9,8 @@ use ocelli::{
     engine::EngineFactory,
     model::ModelGraph,
     stages::{
-        Backbone, EmbeddedPrompts, ImageFeatures, ImagePreprocessor, PromptDecoder, Stages, TextCacheFile,
-        Wanted,
+        Backbone, EmbeddedPrompts, ImageEncoder, ImageFeatures, ImagePreprocessor, PromptDecoder, Stages,
+        TextCacheFile, Wanted,
     },
 };
 use ocelli_engines::{Engine, EngineSpec, Tensor};
@@ -127,7 +127,7 @@ impl<'i> Subject<'i> {
         let mut detector = builder.build()?;
         let prompts = detector.prepare(input.prompts)?;
         let Stages { encoder, decoder, .. } = detector.into_stages();
-        let (preprocessor, neck) = encoder.into_halves();
+        let ImageEncoder { preprocessor, backbone: neck, .. } = encoder;
         // The engines have what they need of the files, so a search that is killed leaves none behind.
         drop(folder);
         Ok(Self {

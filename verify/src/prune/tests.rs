@@ -11,7 +11,7 @@ use ocelli::{
     BoundingBox, Detection, Detector, EngineKind, Error, ErrorKind, Image, Model, Prompts, Result,
     StageTimes,
     engine::{EngineFactory, EngineOptions},
-    stages::{ImageFeatures, Stages, TextCacheFile, Wanted},
+    stages::{ImageEncoder, ImageFeatures, Stages, TextCacheFile, Wanted},
 };
 use ocelli_engines::Tensor;
 use ocelli_export::contract::{Target, file, tensor};
@@ -124,7 +124,7 @@ impl Place {
             .expect("it loads");
         let prompts = detector.prepare(&self.prompts).expect("it loads");
         let Stages { encoder, mut decoder, .. } = detector.into_stages();
-        let (mut preprocessor, mut backbone) = encoder.into_halves();
+        let ImageEncoder { mut preprocessor, mut backbone, .. } = encoder;
         let mut found = Vec::new();
         for path in &self.images {
             let image = Image::open(path).expect("it was drawn");

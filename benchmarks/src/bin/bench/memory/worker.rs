@@ -166,7 +166,7 @@ impl Worker {
         let most = self.slots.len() / self.pointers.shape()[0];
         let rows = |numbers: &[i64]| -> anyhow::Result<Tensor> {
             let rows = numbers.chunks_exact(most).take(objects).flat_map(|row| &row[..memories]);
-            Ok(Tensor::i64(&[objects, memories], rows.copied().collect())?)
+            Ok(Tensor::new(&[objects, memories], rows.copied().collect())?)
         };
         let (slots, times) = (rows(&self.slots)?, rows(&self.times)?);
         let (pointers, offsets) = (first(&self.pointers, objects)?, first(&self.offsets, objects)?);
@@ -195,7 +195,7 @@ impl Worker {
         let masks = on(self.encoder.device().as_ref(), first(&self.masks, objects)?)?;
         let flags = |flag: bool| Tensor::new(&[objects], vec![flag; objects]);
         let (keep, present, binary) = (flags(true)?, flags(true)?, flags(false)?);
-        let prompts = Tensor::zeros_f32(&[1, 16 * GRID, 16 * GRID]);
+        let prompts = Tensor::zeros::<f32>(&[1, 16 * GRID, 16 * GRID]);
         let inputs = [
             (tensor::MEMORY_PIXEL, &self.of_frame[3]),
             (tensor::MASKS, &masks),
