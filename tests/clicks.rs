@@ -225,8 +225,14 @@ fn models_without_a_tracker_are_refused() -> Outcome<()> {
     let (with_tracker, plain) = (Golden::of_tracker("tracker"), Golden::open("plain"));
     let cases: BTreeMap<&str, (&Golden, ExportOptions)> = BTreeMap::from([
         ("export a checkpoint that has one", (&plain, ExportOptions::default())),
-        ("do not leave it out", (&with_tracker, ExportOptions::default().with_tracker(false))),
-        ("for detection only", (&with_tracker, ExportOptions::default().with_detection_only(true))),
+        (
+            "do not leave it out",
+            (&with_tracker, ExportOptions { no_tracker: true, ..ExportOptions::default() }),
+        ),
+        (
+            "for detection only",
+            (&with_tracker, ExportOptions { detection_only: true, ..ExportOptions::default() }),
+        ),
     ]);
     for (text, (golden, options)) in cases {
         let exported = Exported::on(Runner::Embedded, &golden.open_checkpoint()?, &options)?;

@@ -77,7 +77,7 @@ fn a_model_agrees_with_itself() {
 
 #[test]
 fn disturbed_weights_are_refused_and_a_little_noise_is_accepted() {
-    let (_folder, model) = builtin(&ExportOptions::default().with_detection_only(true));
+    let (_folder, model) = builtin(&ExportOptions { detection_only: true, ..ExportOptions::default() });
     let verification = verification(&model, options());
     let engine = engine();
     // The disturbed tensors, the amplitude, and the output that fails first.
@@ -111,7 +111,7 @@ fn disturbed_weights_are_refused_and_a_little_noise_is_accepted() {
 
 #[test]
 fn failures_name_the_replaced_graph() {
-    let (_folder, model) = builtin(&ExportOptions::default().with_detection_only(true));
+    let (_folder, model) = builtin(&ExportOptions { detection_only: true, ..ExportOptions::default() });
     let verification = verification(&model, options());
     let (_other_folder, other) = disturbed_weights("", 0.3);
     let engine = engine();
@@ -133,7 +133,7 @@ fn failures_name_the_replaced_graph() {
 
 #[test]
 fn wrong_outputs_are_refused_with_the_output_and_the_input() {
-    let (_folder, model) = builtin(&ExportOptions::default().with_detection_only(true));
+    let (_folder, model) = builtin(&ExportOptions { detection_only: true, ..ExportOptions::default() });
     let verification = verification(&model, options());
     type Change = fn(&str, &mut Tensor);
     // What the candidate does to its outputs, and the parts of the expected failure.
@@ -210,8 +210,8 @@ fn wrong_outputs_are_refused_with_the_output_and_the_input() {
 
 #[test]
 fn eight_bits_pass_the_default_limits_and_fail_stricter_ones() {
-    let (_folder, model) = builtin(&ExportOptions::default().with_detection_only(true));
-    let int8 = ExportOptions::default().with_detection_only(true).with_precision(Precision::Int8);
+    let (_folder, model) = builtin(&ExportOptions { detection_only: true, ..ExportOptions::default() });
+    let int8 = ExportOptions { detection_only: true, precision: Precision::Int8, ..ExportOptions::default() };
     let (_int8_folder, int8) = builtin(&int8);
     let engine = engine();
     let report = check(&verification(&model, options()), &Candidate::of_model(&int8, &engine));
@@ -257,7 +257,7 @@ fn random_weights_are_compared_without_detections() {
 
 #[test]
 fn invalid_options_are_refused_and_an_error_of_progress_ends_it() {
-    let (_folder, model) = builtin(&ExportOptions::default().with_detection_only(true));
+    let (_folder, model) = builtin(&ExportOptions { detection_only: true, ..ExportOptions::default() });
     let cases = [
         (VerificationOptions { scenes: 0, random_inputs: 0, ..options() }, "nothing to compare"),
         (VerificationOptions { max_classes: 0, ..options() }, "nothing to compare"),

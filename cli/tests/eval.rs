@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Stdio;
 
 use crate::run::{Outcome, Place, refusal};
-use ocelli::export::{Checkpoint, ExportOptions, export};
+use ocelli::export::{Checkpoint, ExportOptions, Pruning, export};
 use ocelli_verify::scenes::{SceneGenerator, SceneOptions, vocabulary};
 use serde_json::{Value, json};
 
@@ -246,7 +246,10 @@ fn two_models_on_the_same_images() {
     place.folder("checkpoint");
     ocelli::builtin::write_checkpoint(&place.path("checkpoint")).expect("it writes");
     let checkpoint = Checkpoint::open(&place.path("checkpoint")).expect("the built-in model is a checkpoint");
-    let pruned = ExportOptions::default().with_skip_blocks([1, 3]);
+    let pruned = ExportOptions {
+        pruning: Pruning { skip_blocks: [1, 3].into(), ..Pruning::default() },
+        ..ExportOptions::default()
+    };
     export(&checkpoint, &pruned, &place.path("pruned"), |_| Ok(())).expect("it exports");
     let report = evaluate(&place, &["--scenes", "6", "--compare", "built-in", "pruned"]);
     let names: Vec<&str> = report["models"]

@@ -136,7 +136,15 @@ impl ModelSource {
 }
 
 fn builtin_model(request: &ModelRequest) -> Result<Model> {
-    let options = export_options(request);
+    let options = ExportOptions {
+        imgsz: request.imgsz,
+        target: request.target,
+        precision: request.precision.unwrap_or_default(),
+        detection_only: !request.masks,
+        screen: request.screen,
+        pruning: request.pruning.clone(),
+        ..ExportOptions::default()
+    };
     let folder = cache_folder()?.join("models");
     let entry = folder.join(entry_name("builtin", &builtin::identity(), &format!("{options:?}")));
     with_entry(&folder, &entry, |work, target| {
@@ -155,7 +163,15 @@ fn cached_export(
     report: &dyn Fn(&str),
     cancellation: &Cancellation,
 ) -> Result<Model> {
-    let options = export_options(request);
+    let options = ExportOptions {
+        imgsz: request.imgsz,
+        target: request.target,
+        precision: request.precision.unwrap_or_default(),
+        detection_only: !request.masks,
+        screen: request.screen,
+        pruning: request.pruning.clone(),
+        ..ExportOptions::default()
+    };
     let folder = cache_folder()?.join("models");
     let entry = folder.join(entry_name(name, identity, &(options.fingerprint(checkpoint) + settings)));
     with_entry(&folder, &entry, |_, target| {
@@ -178,21 +194,6 @@ fn cached_export(
 fn is_weight_file(path: &Path) -> bool {
     let of_exported = path.extension().is_some_and(|end| end == "json" || end == "onnx" || end == "data");
     path.is_file() && !of_exported
-}
-
-fn export_options(request: &ModelRequest) -> ExportOptions {
-    let options = ExportOptions::default()
-        .with_detection_only(!request.masks)
-        .with_screen(request.screen)
-        .with_target(request.target)
-        .with_precision(request.precision.unwrap_or_default())
-        .with_skip_blocks(request.pruning.skip_blocks.iter().copied())
-        .with_mask_blocks(request.pruning.mask_blocks.iter().copied())
-        .with_split_block(request.pruning.split_block);
-    match request.imgsz {
-        Some(imgsz) => options.with_imgsz(imgsz),
-        None => options,
-    }
 }
 
 fn entry_name(name: &str, identity: &str, options: &str) -> String {

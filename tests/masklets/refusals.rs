@@ -31,8 +31,16 @@ fn models_without_a_tracker_are_refused() -> Outcome<()> {
     let plain = Golden::open("plain");
     let cases: [(&Golden, ExportOptions, &str); 3] = [
         (&plain, ExportOptions::default(), "export a checkpoint that has one"),
-        (&with_tracker, ExportOptions::default().with_tracker(false), "do not leave it out"),
-        (&with_tracker, ExportOptions::default().with_detection_only(true), "for detection only"),
+        (
+            &with_tracker,
+            ExportOptions { no_tracker: true, ..ExportOptions::default() },
+            "do not leave it out",
+        ),
+        (
+            &with_tracker,
+            ExportOptions { detection_only: true, ..ExportOptions::default() },
+            "for detection only",
+        ),
     ];
     for (golden, options, text) in cases {
         let checkpoint: Checkpoint = golden.open_checkpoint()?;

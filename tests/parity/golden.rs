@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use ocelli::engines::Tensor;
-use ocelli::export::{Checkpoint, ExportOptions, MaskedBranch};
+use ocelli::export::{Checkpoint, ExportOptions, Pruning};
 use safetensors::{Dtype, SafeTensors};
 use serde_json::Value;
 
@@ -35,10 +35,9 @@ impl Variant {
     pub fn apply(&self, options: ExportOptions) -> Outcome<ExportOptions> {
         let items =
             |text: &'_ str| text.split(',').filter(|s| !s.is_empty()).map(str::to_owned).collect::<Vec<_>>();
-        let skip = items(&self.skip_blocks).iter().map(|s| s.parse()).collect::<Result<Vec<usize>, _>>()?;
-        let mask =
-            items(&self.mask_blocks).iter().map(|s| s.parse()).collect::<Result<Vec<MaskedBranch>, _>>()?;
-        Ok(options.with_skip_blocks(skip).with_mask_blocks(mask))
+        let skip_blocks = items(&self.skip_blocks).iter().map(|s| s.parse()).collect::<Result<_, _>>()?;
+        let mask_blocks = items(&self.mask_blocks).iter().map(|s| s.parse()).collect::<Result<_, _>>()?;
+        Ok(ExportOptions { pruning: Pruning { skip_blocks, mask_blocks, ..Pruning::default() }, ..options })
     }
 }
 

@@ -57,7 +57,7 @@ fn throughput_is_that_of_the_slowest_stage() {
         if rate >= 0.95 * FULL_RATE && latency_ms <= most_ms {
             let stage = |name: &str| {
                 let stages = &summary.stats.stages;
-                stages.iter().find(|stage| stage.stage.name() == name).expect("the stage did some work")
+                stages.iter().find(|stage| stage.stage.to_string() == name).expect("the stage did some work")
             };
             let (backbone, sinks) = (stage("backbone"), stage("sinks"));
             // A stage's busy fraction agrees with its times.

@@ -1,5 +1,6 @@
 //! `ocelli.export`.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use ocelli::{
@@ -11,8 +12,7 @@ use ocelli::{
 use ocelli_datasets::label::list_images;
 use ocelli_export::contract::{Precision, Target};
 use ocelli_export::{
-    Block, Calibration, Checkpoint, CheckpointOptions, ExportOptions, MaskedBranch, MixedPrecision,
-    export as export_model,
+    Calibration, Checkpoint, CheckpointOptions, ExportOptions, Pruning, export as export_model,
 };
 use pyo3::prelude::*;
 
@@ -47,23 +47,23 @@ pub(crate) struct ExportArguments {
 impl ExportArguments {
     fn export_options(&self) -> Result<ExportOptions> {
         let target = self.target.parse()?;
-        let mut exported = ExportOptions::default()
-            .with_target(target)
-            .with_prompting(self.prompt.parse()?)
-            .with_precision(self.precision(target)?)
-            .with_keep_fp32(all_parsed::<Block>("keep_fp32", &self.keep_fp32)?)
-            .with_detection_only(self.detection_only)
-            .with_screen(self.screen)
-            .with_skip_blocks(self.skip_blocks.iter().copied())
-            .with_mask_blocks(all_parsed::<MaskedBranch>("mask_blocks", &self.mask_blocks)?)
-            .with_split_block(self.split_block)
-            .with_force(self.force);
-        if let Some(islands) = &self.mixed_precision {
-            exported = exported.with_mixed_precision(parsed::<MixedPrecision>("mixed_precision", islands)?);
-        }
-        Ok(match self.imgsz {
-            Some(imgsz) => exported.with_imgsz(imgsz),
-            None => exported,
+        let islands = self.mixed_precision.as_deref();
+        Ok(ExportOptions {
+            imgsz: self.imgsz,
+            target,
+            prompting: self.prompt.parse()?,
+            precision: self.precision(target)?,
+            keep_fp32: all_parsed("keep_fp32", &self.keep_fp32)?,
+            detection_only: self.detection_only,
+            screen: self.screen,
+            pruning: Pruning {
+                skip_blocks: self.skip_blocks.iter().copied().collect(),
+                mask_blocks: all_parsed("mask_blocks", &self.mask_blocks)?,
+                split_block: self.split_block,
+            },
+            mixed_precision: islands.map(|name| parsed("mixed_precision", name)).transpose()?,
+            force: self.force,
+            ..ExportOptions::default()
         })
     }
 
@@ -136,7 +136,10 @@ pub(crate) fn parsed<T: std::str::FromStr<Err: std::fmt::Display>>(name: &str, t
     text.parse().map_err(|why: T::Err| options::invalid(name, &why.to_string()))
 }
 
-fn all_parsed<T: std::str::FromStr<Err: std::fmt::Display>>(name: &str, texts: &[String]) -> Result<Vec<T>> {
+fn all_parsed<T: Ord + std::str::FromStr<Err: std::fmt::Display>>(
+    name: &str,
+    texts: &[String],
+) -> Result<BTreeSet<T>> {
     texts.iter().map(|text| parsed(name, text)).collect()
 }
 
@@ -160,7 +163,7 @@ pub(crate) fn export(
             false => {
                 let progress = progress.as_ref();
                 let found = arguments.calibration(&checkpoint, &exported, &output, cancellation, progress)?;
-                exported.with_calibration(found)
+                ExportOptions { calibration: Some(found), ..exported }
             }
         };
         export_model(&checkpoint, &exported, &output, |step| {

@@ -460,12 +460,30 @@ fn students_are_not_pruned() {
     let checkpoint = student(&path).expect("the golden is whole");
     let folder = tempfile::tempdir().expect("a folder");
     for (options, word) in [
-        (crate::ExportOptions::default().with_skip_blocks([1]), "skip_blocks"),
         (
-            crate::ExportOptions::default().with_mask_blocks(["1:mlp".parse().expect("a branch")]),
+            crate::ExportOptions {
+                pruning: Pruning { skip_blocks: [1].into(), ..Pruning::default() },
+                ..crate::ExportOptions::default()
+            },
+            "skip_blocks",
+        ),
+        (
+            crate::ExportOptions {
+                pruning: Pruning {
+                    mask_blocks: ["1:mlp".parse().expect("a branch")].into(),
+                    ..Pruning::default()
+                },
+                ..crate::ExportOptions::default()
+            },
             "mask_blocks",
         ),
-        (crate::ExportOptions::default().with_split_block(Some(1)), "split_block"),
+        (
+            crate::ExportOptions {
+                pruning: Pruning { split_block: Some(1), ..Pruning::default() },
+                ..crate::ExportOptions::default()
+            },
+            "split_block",
+        ),
     ] {
         let error = crate::export(&checkpoint, &options, &folder.path().join("out"), |_| Ok(()));
         let error = error.expect_err("it has no such blocks");

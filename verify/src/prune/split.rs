@@ -180,10 +180,12 @@ fn measure(
     factory: &EngineFactory,
     progress: &mut ReportProgress<'_>,
 ) -> Result<(BlockTimes, usize)> {
-    let mut options = ExportOptions::default().with_target(factory.target(None)).with_detection_only(true);
-    if let Some(imgsz) = input.imgsz {
-        options = options.with_imgsz(imgsz);
-    }
+    let options = ExportOptions {
+        target: factory.target(None),
+        detection_only: true,
+        imgsz: input.imgsz,
+        ..ExportOptions::default()
+    };
     let folder = tempfile::Builder::new()
         .prefix(".ocelli-split-")
         .tempdir_in(input.scratch)

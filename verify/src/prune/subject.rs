@@ -95,11 +95,13 @@ impl<'i> Subject<'i> {
     ) -> Result<Self> {
         let PruneInput { checkpoint, model, factory, images, .. } = *input;
         let manifest = model.manifest();
-        let exporting = ExportOptions::default()
-            .with_imgsz(manifest.imgsz)
-            .with_target(manifest.target)
-            .with_prompting(manifest.prompting)
-            .with_detection_only(true);
+        let exporting = ExportOptions {
+            imgsz: Some(manifest.imgsz),
+            target: manifest.target,
+            prompting: manifest.prompting,
+            detection_only: true,
+            ..ExportOptions::default()
+        };
         let folder = tempfile::Builder::new()
             .prefix(".ocelli-prune-")
             .tempdir_in(input.scratch)

@@ -61,7 +61,7 @@ impl Place {
         write_checkpoint(&weights).expect("it is in the program");
         let checkpoint = Checkpoint::open(&weights).expect("it is whole");
         let exported = folder.path().join("model");
-        let options = ExportOptions::default().with_detection_only(true);
+        let options = ExportOptions { detection_only: true, ..ExportOptions::default() };
         export(&checkpoint, &options, &exported, |_| Ok(())).expect("it exports");
         let labels = ["dog", "car", "tree"];
         let options = SceneOptions { labels: labels.map(String::from).to_vec(), ..SceneOptions::default() };
@@ -111,10 +111,7 @@ impl Place {
     fn detect(&self, removed: &BTreeSet<MaskedBranch>) -> Vec<(Vec<f32>, Vec<Detection>)> {
         let pruning = Pruning::of_branches(removed.iter().copied());
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let options = ExportOptions::default()
-            .with_detection_only(true)
-            .with_skip_blocks(pruning.skip_blocks)
-            .with_mask_blocks(pruning.mask_blocks);
+        let options = ExportOptions { detection_only: true, pruning, ..ExportOptions::default() };
         export(&self.checkpoint, &options, &folder.path().join("model"), |_| Ok(())).expect("it exports");
         let mut detector = Detector::builder()
             .with_open_model(Model::open(&folder.path().join("model")).expect("it was exported"))
