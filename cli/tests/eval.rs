@@ -43,7 +43,12 @@ pub fn data_set(place: &Place, count: u64) {
         let scene = generator.scene(number);
         let file = format!("some/{number}.png");
         let (id, width, height) = (3 * number + 10, scene.image.width(), scene.image.height());
-        scene.image.to_rgb_image().save(place.path("pictures").join(&file)).expect("the folder exists");
+        scene
+            .image
+            .clone()
+            .into_rgb_image()
+            .save(place.path("pictures").join(&file))
+            .expect("the folder exists");
         images.push(json!({"id": id, "file_name": file, "width": width, "height": height}));
         for object in &scene.objects {
             let class = names.iter().position(|name| *name == object.label).expect("one of three");
@@ -414,7 +419,7 @@ fn the_screen_is_calibrated_on_images_and_used() {
     let generator = SceneGenerator::new(5, SceneOptions::default()).expect("the defaults");
     place.folder("frames");
     for number in 0..3 {
-        let image = generator.scene(number).image.to_rgb_image();
+        let image = generator.scene(number).image.into_rgb_image();
         image.save(place.path(&format!("frames/{number}.png"))).expect("the folder exists");
     }
     place.folder("checkpoint");

@@ -110,11 +110,6 @@ impl PipelineBuilder {
         self.with_options(|options| options.policy = Some(policy))
     }
 
-    /// As [`PipelineOptions::latency`].
-    pub fn with_latency(self, latency: Latency) -> Self {
-        self.with_options(|options| options.latency = Some(latency))
-    }
-
     /// As [`PipelineOptions::sequential`].
     pub fn with_sequential(self, sequential: bool) -> Self {
         self.with_options(|options| options.sequential = sequential)

@@ -91,7 +91,7 @@ fn live(latency: Latency) -> [f64; 3] {
     let moments = Arc::new(Mutex::new(Vec::new()));
     let left = moments.clone();
     let summary = Pipeline::builder(detector(&fakes), prompts(2))
-        .with_latency(latency)
+        .with_options(|options| options.latency = Some(latency))
         .with_policy(FramePolicy::Latest)
         .with_observer(move |_| left.lock().expect("no observer panics").push(Instant::now()))
         .run(source, &mut [Box::new(Keep::default()) as Box<dyn Sink>])

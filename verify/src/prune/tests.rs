@@ -68,7 +68,7 @@ impl Place {
         let scenes = SceneGenerator::new(11, options).expect("labels of the vocabulary");
         let draw = |index: u64| {
             let path = folder.path().join(format!("images/{index}.png"));
-            scenes.scene(index).image.to_rgb_image().save(&path).expect("the folder exists");
+            scenes.scene(index).image.into_rgb_image().save(&path).expect("the folder exists");
             path
         };
         let images = (0..images).map(draw).collect();
