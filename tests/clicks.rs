@@ -142,7 +142,7 @@ fn the_first_mask_is_that_of_transformers() {
                         (input("points").ok_or("points")?, input("labels").ok_or("labels")?);
                     let &[count, _] = points.shape() else { return Err("points are [K, 2]".into()) };
                     let points = Tensor::f32(&[1, count, 2], f32s(points).to_vec())?;
-                    let labels = Tensor::new(&[1, count], labels.as_slice::<i64>()?.to_vec())?;
+                    let labels = Tensor::i64(&[1, count], labels.as_slice::<i64>()?.to_vec())?;
                     let side = 4 * model.manifest.grid();
                     let mask =
                         input("mask_prompt").map_or(vec![0.0; side * side], |mask| f32s(mask).to_vec());

@@ -435,7 +435,7 @@ pub fn compare_text(report: &mut Report, golden: &Golden, model: &mut Exported) 
 
 pub fn compare_exemplars(report: &mut Report, golden: &Golden, model: &mut Exported) -> Outcome<()> {
     let fpn_2 = golden.tensor("backbone.fpn_2");
-    let none = (Tensor::f32(&[1, 0, 4], vec![])?, Tensor::new::<i64>(&[1, 0], vec![])?);
+    let none = (Tensor::f32(&[1, 0, 4], vec![])?, Tensor::i64(&[1, 0], vec![])?);
     let outputs = model.exemplars(fpn_2, &none.0, &none.1)?;
     let cls = golden.tensor("backbone.image_prompt");
     report.compare("exemplar.0.features", &outputs[tensor::EXEMPLAR_FEATURES], cls);

@@ -178,7 +178,7 @@ impl PromptHalf {
             let empty = || on(self.engine.device());
             let (mut on_features, mut on_mask) = (empty(), empty());
             on_features.copy_from_host(&Tensor::f32(&[chunk.len(), tokens, width], features)?)?;
-            on_mask.copy_from_host(&Tensor::new(&[chunk.len(), tokens], mask)?)?;
+            on_mask.copy_from_host(&Tensor::i64(&[chunk.len(), tokens], mask)?)?;
             self.chunks.push((on_features, on_mask));
         }
         Ok(())

@@ -90,7 +90,7 @@ mod tests {
     #[test]
     fn zeros_have_the_shapes_of_the_specification() {
         let mut engine = FakeEngine::zeros(spec());
-        let mut y = Tensor::new(&[1], vec![7]).expect("fits");
+        let mut y = Tensor::i64(&[1], vec![7]).expect("fits");
         engine.run(&[("x", &Tensor::zeros::<f32>(&[3, 2]))], &mut [("y", &mut y)]).expect("it runs");
         assert_eq!(y, Tensor::zeros::<f32>(&[3]));
     }

@@ -179,6 +179,15 @@ impl Tensor {
         Self::new(shape, data)
     }
 
+    /// A tensor of `i64`; see [`Tensor::new`].
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if the shape does not have as many elements
+    /// as `data`.
+    pub fn i64(shape: &[usize], data: Vec<i64>) -> Result<Self> {
+        Self::new(shape, data)
+    }
+
     /// A tensor of zeros (`false` for `bool`).
     ///
     /// # Panics
@@ -439,7 +448,7 @@ mod tests {
 
     #[test]
     fn reading_another_type_names_both_types() {
-        let error = Tensor::new(&[2], vec![1, 2]).expect("fits").as_f32().expect_err("it holds i64");
+        let error = Tensor::i64(&[2], vec![1, 2]).expect("fits").as_f32().expect_err("it holds i64");
         assert_eq!(error.to_string(), "tensor of shape [2]: expected elements of f32, got i64");
         assert_eq!(error.kind(), ErrorKind::InvalidArgument);
     }

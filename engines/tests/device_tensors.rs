@@ -57,7 +57,7 @@ fn every_element_type_is_copied_unchanged() {
     let tensors = [
         Tensor::f32(&[2], vec![1.5, f32::INFINITY]).expect("fits"),
         Tensor::new(&[2], vec![half::f16::from_f32(0.5), half::f16::MAX]).expect("fits"),
-        Tensor::new(&[2], vec![i64::MIN, 7]).expect("fits"),
+        Tensor::i64(&[2], vec![i64::MIN, 7]).expect("fits"),
         Tensor::new(&[2], vec![i32::MIN, 7]).expect("fits"),
         Tensor::new(&[2], vec![0_u8, 255]).expect("fits"),
         bools,

@@ -56,7 +56,7 @@ fn an_integer_beyond_32_bits_is_an_error_that_names_the_input() {
     let model = Model { nodes, inputs: &[("x", I64, "n")], outputs: &[("y", I64, "n")] }.encode();
     let mut engine = builder().build_from_memory(&model).expect("it loads");
     for long in [i64::from(i32::MAX) + 1, i64::from(i32::MIN) - 1, i64::MAX] {
-        let (x, mut y) = (Tensor::new(&[2], vec![1, long]).expect("fits"), Tensor::zeros::<f32>(&[1]));
+        let (x, mut y) = (Tensor::i64(&[2], vec![1, long]).expect("fits"), Tensor::zeros::<f32>(&[1]));
         let error = engine.run(&[("x", &x)], &mut [("y", &mut y)]).expect_err("it does not fit");
         assert_eq!(error.kind(), ErrorKind::InvalidArgument);
         assert_eq!(

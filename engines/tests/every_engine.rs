@@ -79,7 +79,7 @@ pub(crate) fn runs_every_element_type<E: Engine>(
         let floats = Tensor::f32(&[count], [1.5, -0.0, 3e30][..count].to_vec()).expect("fits");
         let halves = [1.5, 2.5, -4.0][..count].iter().map(|&value| f16::from_f32(value));
         let halves = Tensor::new(&[count], halves.collect()).expect("fits");
-        let longs = Tensor::new(&[count], [integers.0, 7, integers.1][..count].to_vec()).expect("fits");
+        let longs = Tensor::i64(&[count], [integers.0, 7, integers.1][..count].to_vec()).expect("fits");
         let ints = Tensor::new(&[count], [i32::MIN, 7, i32::MAX][..count].to_vec()).expect("fits");
         let bytes = Tensor::new(&[count], [0_u8, 7, 255][..count].to_vec()).expect("fits");
         let flags = Tensor::new(&[count], [true, false, true][..count].to_vec()).expect("fits");
@@ -155,7 +155,7 @@ pub(crate) fn survives_a_run_that_fails<E: Engine>(
     let x = Tensor::zeros::<f32>(&[6]);
     let mut y = Tensor::empty();
     let mut run = |rows: i64, columns: i64| -> Result<Vec<usize>> {
-        let shape = Tensor::new(&[2], vec![rows, columns])?;
+        let shape = Tensor::i64(&[2], vec![rows, columns])?;
         engine.run(&[("x", &x), ("shape", &shape)], &mut [("y", &mut y)])?;
         Ok(y.shape().to_vec())
     };
@@ -179,9 +179,9 @@ pub(crate) fn refuses_an_output_that_contradicts_the_model<E: Engine>(
     };
     let mut engine = build(&model.encode()).expect("it loads");
     let mut found = Tensor::empty();
-    let x = Tensor::new(&[3], vec![1, 1, 1]).expect("fits");
+    let x = Tensor::i64(&[3], vec![1, 1, 1]).expect("fits");
     engine.run(&[("x", &x)], &mut [("found", &mut found)]).expect("three of three");
-    let x = Tensor::new(&[3], vec![0, 1, 0]).expect("fits");
+    let x = Tensor::i64(&[3], vec![0, 1, 0]).expect("fits");
     let error = engine.run(&[("x", &x)], &mut [("found", &mut found)]).expect_err("one of three");
     assert_eq!(error.kind(), ErrorKind::Execution);
 }

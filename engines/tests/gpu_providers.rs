@@ -49,7 +49,7 @@ fn tensors_stay_on_the_gpu_between_engines() {
     };
     let (mut first, mut second) = (make(), make());
     let a = Tensor::f32(&[2, 3], vec![1.0, 2.0, 3.0, 4.0, 5.0, 6.0]).expect("fits");
-    let ids = Tensor::new(&[2, 1], vec![3, 0]).expect("fits");
+    let ids = Tensor::i64(&[2, 1], vec![3, 0]).expect("fits");
     let (mut there, mut ids_there) = (Tensor::on(device.clone()), Tensor::on(device.clone()));
     there.copy_from_host(&a).expect("it is copied");
     ids_there.copy_from_host(&ids).expect("it is copied");
@@ -82,7 +82,7 @@ fn only_tensors_in_host_memory_are_copied() {
     assert_eq!(engine.device(), Some(Device::from(device.clone())));
     let rows = |first: f32| Tensor::f32(&[2, 3], (0..6).map(|i| first + i as f32).collect()).expect("fits");
     let (a, b) = (rows(1.0), rows(10.0));
-    let ids = Tensor::new(&[2, 1], vec![3, 0]).expect("fits");
+    let ids = Tensor::i64(&[2, 1], vec![3, 0]).expect("fits");
     let on = || Tensor::on(device.clone());
     let (mut there, mut ids_there) = (on(), on());
     there.copy_from_host(&a).expect("it is copied");

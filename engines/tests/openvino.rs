@@ -229,7 +229,7 @@ fn integers_beyond_32_bits_are_refused() {
     let mut engine = builder().build_from_memory(&model.encode()).expect("it loads");
     let mut run = |value: i64| -> Result<Vec<i64>> {
         let mut doubled = Tensor::empty();
-        engine.run(&[("ids", &Tensor::new(&[1], vec![value])?)], &mut [("doubled", &mut doubled)])?;
+        engine.run(&[("ids", &Tensor::i64(&[1], vec![value])?)], &mut [("doubled", &mut doubled)])?;
         Ok(doubled.as_slice::<i64>()?.to_vec())
     };
     for value in [0, 7, -1_000_000_000] {
@@ -307,7 +307,7 @@ fn constants_inputs_and_one_tensor_twice_can_be_outputs() {
 fn outputs_that_a_later_run_does_not_request_are_not_written() {
     let mut engine = builder().build_from_memory(&crate::models::conformance()).expect("it loads");
     let (a, ids) =
-        (Tensor::f32(&[1, 3], vec![1.0; 3]).expect("fits"), Tensor::new(&[1, 1], vec![5]).expect("fits"));
+        (Tensor::f32(&[1, 3], vec![1.0; 3]).expect("fits"), Tensor::i64(&[1, 1], vec![5]).expect("fits"));
     let inputs = [("a", &a), ("b", &a), ("ids", &ids)];
     let (mut sum, mut product) = (Tensor::empty(), Tensor::empty());
     engine.run(&inputs, &mut [("sum", &mut sum), ("product", &mut product)]).expect("it runs");

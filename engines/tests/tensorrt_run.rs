@@ -74,7 +74,7 @@ impl Inputs {
         let floats = |scale: f32| {
             Tensor::f32(&[rows, 3], (0..rows * 3).map(|at| seed + scale * at as f32).collect()).expect("fits")
         };
-        let ids = Tensor::new(&[rows, 5], (0..rows as i64 * 5).map(|at| at + seed as i64).collect());
+        let ids = Tensor::i64(&[rows, 5], (0..rows as i64 * 5).map(|at| at + seed as i64).collect());
         Self([floats(0.25), floats(-0.5), ids.expect("fits")])
     }
 

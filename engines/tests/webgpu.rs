@@ -60,7 +60,7 @@ fn every_element_type_is_copied_unchanged() {
         Tensor::f32(&[2], vec![1.5, f32::INFINITY]).expect("fits"),
         Tensor::f32(&[1000, 3], (0..3000).map(|value| value as f32).collect()).expect("fits"),
         Tensor::new(&[2], vec![half::f16::from_f32(0.5), half::f16::MAX]).expect("fits"),
-        Tensor::new(&[2], vec![i64::MIN, 7]).expect("fits"),
+        Tensor::i64(&[2], vec![i64::MIN, 7]).expect("fits"),
         Tensor::new(&[3], vec![i32::MIN, 7, 8]).expect("fits"),
         Tensor::new(&[17], (0_u8..17).collect()).expect("fits"),
         bools,

@@ -190,7 +190,7 @@ pub fn append_to_prompt(text: &Tensor, mask: &Tensor, appended: &Tensor) -> (Ten
     let total = length + more;
     let features =
         Tensor::f32(&[classes, total, width], features).expect("each class has the same number of tokens");
-    (features, Tensor::new(&[classes, total], mask).expect("each class has the same number of tokens"))
+    (features, Tensor::i64(&[classes, total], mask).expect("each class has the same number of tokens"))
 }
 
 /// A prompt with padding that its mask excludes; its values are far from those of the prompt.
@@ -220,7 +220,7 @@ pub fn range(tensor: &Tensor, from: usize, count: usize) -> Tensor {
         Ok(values) => Tensor::f32(&shape, values[span].to_vec()).expect("the number matches the shape"),
         Err(_) => {
             let values = tensor.as_slice::<i64>().expect("goldens have f32 and i64");
-            Tensor::new(&shape, values[span].to_vec()).expect("the number matches the shape")
+            Tensor::i64(&shape, values[span].to_vec()).expect("the number matches the shape")
         }
     }
 }
@@ -238,7 +238,7 @@ fn tensor(view: &safetensors::tensor::TensorView<'_>) -> Tensor {
         }
         Dtype::I64 => {
             let values = view.data().as_chunks().0.iter().map(|bytes| i64::from_le_bytes(*bytes)).collect();
-            Tensor::new(view.shape(), values).expect("the file says its shape")
+            Tensor::i64(view.shape(), values).expect("the file says its shape")
         }
         Dtype::BOOL => {
             let values: Vec<bool> = view.data().iter().map(|byte| *byte != 0).collect();

@@ -95,7 +95,7 @@ fn encoder_decoder(
         let mask = floats(input(name::TEXT_MASK)).iter().map(|&one| i64::from(one == 0.0)).collect();
         let image = Tensor::f32(&[1, width, grid, grid], image[..size].to_vec())?;
         let features = Tensor::f32(&[classes, words, width], features)?;
-        let mask = Tensor::new(&[classes, words], mask)?;
+        let mask = Tensor::i64(&[classes, words], mask)?;
         let (mut logits, mut boxes, mut there) = (Tensor::empty(), Tensor::empty(), Tensor::empty());
         inner.run(
             &[("fpn_2", &image), ("prompt_features", &features), ("prompt_mask", &mask)],

@@ -179,7 +179,7 @@ fn positive(shape: &[usize]) -> Tensor {
 }
 
 fn ints(values: &[i64]) -> Tensor {
-    Tensor::new(&[values.len()], values.to_vec()).expect("one axis")
+    Tensor::i64(&[values.len()], values.to_vec()).expect("one axis")
 }
 
 fn scalar(value: f32) -> Tensor {
@@ -221,7 +221,7 @@ fn cases() -> Vec<Case> {
         }
         cases.push(case);
     }
-    let mask = || Tensor::new(&[2, 5], vec![1, 1, 0, 1, 0, 1, 1, 1, 1, 0]).expect("fits");
+    let mask = || Tensor::i64(&[2, 5], vec![1, 1, 0, 1, 0, 1, 1, 1, 1, 0]).expect("fits");
     cases.push(Case::new("Cast", &["x"]).input("x", mask()).int("to", i64::from(data_type::FLOAT)));
     for (axis, a, b) in [(0, [2, 3, 4], [1, 3, 4]), (1, [2, 1, 4], [2, 5, 4]), (2, [2, 3, 1], [2, 3, 1])] {
         cases.push(Case::new("Concat", &["a", "b"]).input("a", x(&a)).input("b", x(&b)).int("axis", axis));
@@ -251,7 +251,7 @@ fn cases() -> Vec<Case> {
             .ints("strides", &[2, 2]),
     );
     // Token embeddings, then columns that are taken apart.
-    let ids = || Tensor::new(&[2, 3], vec![4, 0, 9, 1, 1, 7]).expect("fits");
+    let ids = || Tensor::i64(&[2, 3], vec![4, 0, 9, 1, 1, 7]).expect("fits");
     cases
         .push(Case::new("Gather", &["w", "ids"]).weight("w", x(&[10, 8])).input("ids", ids()).int("axis", 0));
     cases.push(

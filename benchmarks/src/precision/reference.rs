@@ -116,7 +116,7 @@ impl Reference {
     /// Runs one graph of an export on the reference's inputs.
     fn run(&self, graphs: &Graphs<'_>, graph: &str) -> anyhow::Result<Vec<Outputs>> {
         let boxes = Tensor::f32(&[1, 2, 4], vec![0.3, 0.4, 0.2, 0.3, 0.6, 0.5, 0.5, 0.4])?;
-        let labels = Tensor::new(&[1, 2], vec![1, 0])?;
+        let labels = Tensor::i64(&[1, 2], vec![1, 0])?;
         let features = |image: usize, level: usize| &self.outputs[file::BACKBONE][image][tensor::FPN[level]];
         let inputs = |image: usize| -> Vec<(&str, &Tensor)> {
             match graph {
@@ -184,7 +184,7 @@ fn token_ids(manifest: &Manifest, folder: &Path, prompts: &Prompts) -> anyhow::R
         mask.extend(tokens.mask);
     }
     let shape = [mask.len() / manifest.context_length, manifest.context_length];
-    Ok((Tensor::new(&shape, ids)?, Tensor::new(&shape, mask)?))
+    Ok((Tensor::i64(&shape, ids)?, Tensor::i64(&shape, mask)?))
 }
 
 /// `text` `[C, L, D]` with the image's token `[1, 1, D]` appended to every class, and its mask.
@@ -197,7 +197,7 @@ fn append(text: &Tensor, mask: &Tensor, cls: Option<&Tensor>) -> anyhow::Result<
     let rows = mask.as_slice::<i64>()?.chunks(length);
     let mask = rows.flat_map(|row| row.iter().copied().chain([1])).collect();
     let shape = [classes, length + 1, width];
-    Ok((Tensor::f32(&shape, features)?, Tensor::new(&shape[..2], mask)?))
+    Ok((Tensor::f32(&shape, features)?, Tensor::i64(&shape[..2], mask)?))
 }
 
 /// The first `count` rows of the outer axis.
@@ -207,7 +207,7 @@ fn first_rows(tensor: &Tensor, count: usize) -> anyhow::Result<Tensor> {
     let size = shape.iter().product();
     Ok(match tensor.as_f32() {
         Ok(values) => Tensor::f32(&shape, values[..size].to_vec())?,
-        Err(_) => Tensor::new(&shape, tensor.as_slice::<i64>()?[..size].to_vec())?,
+        Err(_) => Tensor::i64(&shape, tensor.as_slice::<i64>()?[..size].to_vec())?,
     })
 }
 

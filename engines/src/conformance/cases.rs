@@ -63,7 +63,7 @@ impl Inputs {
             Tensor::f32(&[rows, 3], values.collect()).expect("rows × 3 values")
         };
         let ids = (0..rows * tokens).map(|index| (index as i64 % 3) * (index as i64 + largest_id / 2));
-        let ids = Tensor::new(&[rows, tokens], ids.collect()).expect("rows × tokens values");
+        let ids = Tensor::i64(&[rows, tokens], ids.collect()).expect("rows × tokens values");
         Self { a: floats(1.0), b: floats(-0.5), ids }
     }
 
@@ -84,12 +84,12 @@ impl Inputs {
                 let values = a.chunks(3).flat_map(|row| (0..4).map(move |column| cell(row, column)));
                 Tensor::f32(&[rows, 4], values.collect())
             }
-            "doubled" => Tensor::new(&[rows, tokens], ids.iter().map(|id| id * 2).collect()),
+            "doubled" => Tensor::i64(&[rows, tokens], ids.iter().map(|id| id * 2).collect()),
             _ => {
                 let found: Vec<_> = (0..ids.len()).filter(|&index| ids[index] != 0).collect();
                 let in_rows = found.iter().map(|index| (index / tokens) as i64);
                 let in_tokens = found.iter().map(|index| (index % tokens) as i64);
-                Tensor::new(&[2, found.len()], in_rows.chain(in_tokens).collect())
+                Tensor::i64(&[2, found.len()], in_rows.chain(in_tokens).collect())
             }
         };
         tensor.expect("as many values as the shape has")

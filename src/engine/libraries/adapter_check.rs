@@ -251,10 +251,10 @@ fn inputs(model: &Model) -> Result<BTreeMap<String, Tensor>> {
     let boxes = vec![0.3, 0.4, 0.25, 0.3, 0.6, 0.55, 0.5, 0.2];
     Ok([
         (tensor::PIXEL_VALUES, Tensor::f32(&[1, 3, imgsz, imgsz], pixels)?),
-        (tensor::INPUT_IDS, Tensor::new(&[2, context], ids)?),
-        (tensor::ATTENTION_MASK, Tensor::new(&[2, context], mask)?),
+        (tensor::INPUT_IDS, Tensor::i64(&[2, context], ids)?),
+        (tensor::ATTENTION_MASK, Tensor::i64(&[2, context], mask)?),
         (tensor::BOXES, Tensor::f32(&[1, 2, 4], boxes)?),
-        (tensor::BOX_LABELS, Tensor::new(&[1, 2], vec![1, 0])?),
+        (tensor::BOX_LABELS, Tensor::i64(&[1, 2], vec![1, 0])?),
     ]
     .map(|(name, value)| (name.to_owned(), value))
     .into())
@@ -276,7 +276,7 @@ fn add_prompt(values: &mut BTreeMap<String, Tensor>) -> Result<()> {
     }
     let features = Tensor::f32(&[classes, words + 1, width], features)?;
     values.insert(tensor::PROMPT_FEATURES.to_owned(), features);
-    values.insert(tensor::PROMPT_MASK.to_owned(), Tensor::new(&[classes, words + 1], mask)?);
+    values.insert(tensor::PROMPT_MASK.to_owned(), Tensor::i64(&[classes, words + 1], mask)?);
     Ok(())
 }
 
@@ -293,7 +293,7 @@ fn keep_first_class(values: &mut BTreeMap<String, Tensor>) -> Result<()> {
         (shape[0], shape[1]) = (1, shape[1].min(rows));
         let count = shape.iter().product();
         *value = match value.as_slice::<i64>() {
-            Ok(integers) => Tensor::new(&shape, integers[..count].to_vec())?,
+            Ok(integers) => Tensor::i64(&shape, integers[..count].to_vec())?,
             Err(_) => Tensor::f32(&shape, value.as_f32()?[..count].to_vec())?,
         };
     }

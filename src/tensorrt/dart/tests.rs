@@ -100,7 +100,7 @@ fn inputs_and_outputs_are_converted() {
         assert_eq!(adapted.max_classes(), 2);
         let image = Tensor::f32(&[1, 4, 2, 2], (0..16).map(|value| value as f32).collect()).expect("fits");
         let words = Tensor::f32(&[1, 2, 4], (1..9).map(|value| value as f32).collect()).expect("fits");
-        let mask = Tensor::new(&[1, 2], vec![1, 0]).expect("fits");
+        let mask = Tensor::i64(&[1, 2], vec![1, 0]).expect("fits");
         let (mut logits, mut boxes, mut there) = (Tensor::empty(), Tensor::empty(), Tensor::empty());
         let inputs =
             [(tensor::FPN[2], &image), (tensor::PROMPT_FEATURES, &words), (tensor::PROMPT_MASK, &mask)];

@@ -114,7 +114,7 @@ fn noise(spec: &ocelli::engines::TensorSpec, free: usize) -> anyhow::Result<Tens
     };
     Ok(match spec.element_type {
         ElementType::F32 => Tensor::f32(&shape, (0..count).map(|_| next()).collect())?,
-        ElementType::I64 => Tensor::new(&shape, vec![1; count])?,
+        ElementType::I64 => Tensor::i64(&shape, vec![1; count])?,
         other => anyhow::bail!("input {}: element type {other} is unsupported", spec.name),
     })
 }

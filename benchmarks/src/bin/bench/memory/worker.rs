@@ -166,7 +166,7 @@ impl Worker {
         let most = self.slots.len() / self.pointers.shape()[0];
         let rows = |numbers: &[i64]| -> anyhow::Result<Tensor> {
             let rows = numbers.chunks_exact(most).take(objects).flat_map(|row| &row[..memories]);
-            Ok(Tensor::new(&[objects, memories], rows.copied().collect())?)
+            Ok(Tensor::i64(&[objects, memories], rows.copied().collect())?)
         };
         let (slots, times) = (rows(&self.slots)?, rows(&self.times)?);
         let (pointers, offsets) = (first(&self.pointers, objects)?, first(&self.offsets, objects)?);
