@@ -8,11 +8,12 @@
 
 #![allow(clippy::print_stdout, reason = "an example prints its results")]
 
-use ocelli_tracking::{BoundingBox, ByteTracker, TrackerDetection};
+use ocelli_tracking::{BoundingBox, ByteTracker, ByteTrackerOptions, TrackerDetection};
 
 fn main() -> ocelli_tracking::Result<()> {
-    // `min_hits(1)` reports a track from its first frame on; `coast_frames` reports lost tracks at their predicted position.
-    let mut tracker = ByteTracker::builder().min_hits(1).coast_frames(5).build()?;
+    // `min_hits` of 1 reports a track from its first frame on; `coast_frames` reports lost tracks at their predicted position.
+    let options = ByteTrackerOptions { min_hits: Some(1), coast_frames: 5, ..Default::default() };
+    let mut tracker = ByteTracker::new(options)?;
 
     for frame in 0..12 {
         let time = frame as f32;

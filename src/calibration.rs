@@ -16,7 +16,7 @@ use ocelli_error::{Error, ErrorKind, Result};
 /// The number of phrases that every image is searched for.
 const PHRASES_AN_IMAGE: usize = 8;
 
-/// Measures the ranges that [`ExportOptions::with_calibration`] takes: runs the model of `options` in 32 bits on images, and
+/// Measures the ranges that [`ExportOptions::calibration`] takes: runs the model of `options` in 32 bits on images, and
 /// keeps the largest magnitude of every layer's inputs.
 ///
 /// Every image is searched for eight of the phrases: the first for the first eight, the next for the next eight, and so on

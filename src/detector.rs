@@ -83,14 +83,7 @@ impl Detector {
         image: impl Into<FrameView<'i>>,
         prompts: &EmbeddedPrompts,
     ) -> Result<Detections> {
-        if self.tiles.is_some() {
-            return self.detect_regions(&mut WholePicture::new(image)?, prompts);
-        }
-        let start = Instant::now();
-        let mut times = StageTimes::default();
-        self.stages.encoder_alone().encode_into(image, Wanted::default(), &mut self.features, &mut times)?;
-        times.total = milliseconds_since(start);
-        self.stages.detect(&self.features, prompts, times)
+        self.detect_regions(&mut WholePicture::new(image)?, prompts)
     }
 
     /// As [`detect_embedded`](Self::detect_embedded), in the next of several images: 64, or fewer whose features take 256 MiB, each
@@ -177,7 +170,7 @@ impl Detector {
         let mut features = ImageFeatures::default();
         let encoder = self.stages.encoder_alone();
         encoder.load()?;
-        let wanted = Wanted { hidden: encoder.has_hidden(), ..Wanted::default() };
+        let wanted = Wanted { hidden: encoder.backbone.has_hidden(), ..Wanted::default() };
         encoder.encode_into(image, wanted, &mut features, &mut StageTimes::default())?;
         Ok(features)
     }

@@ -1,34 +1,25 @@
 //! Objects with masks that keep their identity through a video, by SAM 3's memory tracker.
 //!
 //! A [`VideoSession`] runs through a video file, a folder or pushed frames in any direction, and takes texts, boxes, clicks and
-//! masks. For streams, a [`MaskDetector`] turns each frame into a [`MaskFrame`]: its features, and detections with masks; a
-//! [`MaskTracker`] follows the objects, frame by frame. Detector and tracker can run on different threads, so that the next
-//! frame is detected while this one is tracked, as a pipeline [with memory](crate::options::PipelineOptions::memory) does.
+//! masks. A [pipeline](crate::options::PipelineOptions::memory) with memory follows the objects of several classes through any
+//! source, with bounded memory; its detector works on the next frame while this one is tracked.
 //!
 //! Which detections start objects, which memories an object reads and what is shown is decided by
 //! [`MaskletSession`](crate::tracking::masklets::MaskletSession), one for each class: classes never suppress each other, as in
 //! `transformers`. This module computes what a session asks for, in the graphs of [`tracker/`](crate::export::contract::file).
 //!
 //! ```no_run
-//! use ocelli::masklets::{MaskDetector, MaskFrame, MaskTracker, VideoShape};
-//! use ocelli::{Detector, Image, ModelSource, Prompts, StageTimes};
+//! use ocelli::masklets::{RunDirection, SessionSource, VideoSession, VideoSessionOptions};
+//! use ocelli::{Detector, ModelSource};
 //!
 //! # fn main() -> ocelli::Result<()> {
 //! let model = ModelSource::Folder("sam3".into());
-//! let mut detector = Detector::builder().with_model(model).with_masks(true).build()?;
-//! let prompts = detector.prepare(&Prompts::new(["person"])?)?;
-//! let video = VideoShape { frames: None, width: 1280, height: 720 };
-//! let mut tracker = MaskTracker::new(&detector, prompts.len(), video, MaskTracker::options(detector.model()))?;
-//! let mut detector = MaskDetector::new(detector, prompts, tracker.session_options())?;
-//!
-//! let (mut frame, mut times) = (MaskFrame::default(), StageTimes::default());
-//! for path in ["1.jpg", "2.jpg"] {
-//!     detector.detect_into(&Image::open(path)?, &mut frame, &mut times)?;
-//!     for shown in tracker.push(&frame)? {
-//!         println!("frame {}: {} objects", shown.frame, shown.objects.len());
-//!     }
-//! }
-//! for shown in tracker.finish()? {
+//! let detector = Detector::builder().with_model(model).with_masks(true).build()?;
+//! let options = VideoSessionOptions::new(&detector);
+//! let mut session = VideoSession::new(detector, SessionSource::open("street.mp4")?, options)?;
+//! session.add_text(0, "person")?;
+//! for shown in session.propagate(RunDirection::Forward, None, None)? {
+//!     let shown = shown?;
 //!     println!("frame {}: {} objects", shown.frame, shown.objects.len());
 //! }
 //! # Ok(())
@@ -50,9 +41,8 @@ mod session;
 mod track;
 mod tracked;
 
-pub use detect::{MaskDetector, MaskFrame};
+pub use detect::MaskFrame;
 pub(crate) use detect::{mask_side, post_processing};
-pub(crate) use given::GivenMasks;
 pub use given::{GivenObject, GivenShape};
 #[doc(hidden)]
 pub use network::{FrameNetwork, MaskFrames, MaskletNetwork};
@@ -61,6 +51,6 @@ pub use ocelli_tracking::masklets::{
 };
 #[cfg(not(target_family = "wasm"))]
 pub use session::{KeepFeatures, SessionRun, SessionSource, VideoSession, VideoSessionOptions};
-pub use track::MaskTracker;
-pub(crate) use track::{Sessions, open as open_tracker};
+#[doc(hidden)]
+pub use track::Sessions;
 pub use tracked::{TrackedFrame, TrackedObject};

@@ -1,12 +1,11 @@
 //! From the encoder-decoder's raw outputs to boxes with scores.
 //!
-//! Each class on its own goes through threshold, scaling, clipping and suppression ([`PostProcessor::push_chunk`]). What
+//! Each class on its own goes through threshold, scaling, clipping and suppression ([`PostProcessor::push_class`]). What
 //! compares classes, that is class-agnostic suppression, limit and order, follows after all classes
 //! ([`PostProcessor::finish_into`]). So the result does not depend on the number of classes in a chunk.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use ocelli_tracking::BoundingBox;
 
@@ -71,45 +70,19 @@ impl PostProcessOptions {
     }
 }
 
-/// The encoder-decoder's outputs for some classes of one image, row-major.
+/// The encoder-decoder's outputs for a class of an image.
 #[derive(Clone, Copy, Debug)]
-pub struct RawOutputs<'a> {
-    /// The class id of the first row.
-    pub first_class_id: usize,
-    /// The label of each row's class.
-    pub labels: &'a [Arc<str>],
-    /// `[class, query]`, how well a query matches its class.
+pub struct ClassOutputs<'a> {
+    /// The class.
+    pub class_id: usize,
+    /// Its label.
+    pub label: &'a str,
+    /// `[query]`, how well a query matches the class.
     pub logits: &'a [f32],
-    /// `[class, query, xyxy]`, as fractions of the image's sides, not clipped.
+    /// `[query, xyxy]`, as fractions of the image's sides, not clipped.
     pub boxes: &'a [f32],
-    /// `[class]`, whether the image has any instance of the class. `None` for models without this output; their scores have
-    /// another scale.
-    pub presence: Option<&'a [f32]>,
-}
-
-impl RawOutputs<'_> {
-    /// Checks the lengths and returns the number of queries.
-    fn queries(&self) -> Result<usize> {
-        let classes = self.labels.len();
-        let queries = self.logits.len().checked_div(classes).unwrap_or(0);
-        let mismatch = |name: &str, expected: usize, found: usize| {
-            let message = format!(
-                "encoder-decoder output, {name}: expected {expected} values for {classes} classes of {queries} \
-                 queries, got {found}; the graph belongs to another model, export this one again"
-            );
-            Err(Error::new(ErrorKind::Mismatch, message))
-        };
-        if self.logits.len() != classes * queries {
-            return mismatch("logits", classes * queries, self.logits.len());
-        }
-        if self.boxes.len() != classes * queries * 4 {
-            return mismatch("boxes", classes * queries * 4, self.boxes.len());
-        }
-        match self.presence {
-            Some(presence) if presence.len() != classes => mismatch("presence", classes, presence.len()),
-            _ => Ok(queries),
-        }
-    }
+    /// A logit, whether the image has any instance of the class; infinite if nothing says so.
+    pub presence: f32,
 }
 
 /// A query that is kept; `class_id` and `query` identify its mask.
@@ -167,25 +140,60 @@ impl PostProcessor {
         self.kept.clear();
     }
 
-    /// Adds the candidates of some classes: score, threshold, scaling, clipping and suppression within each class.
+    /// Adds the candidates of a class: score, threshold, scaling, clipping and suppression.
     ///
     /// # Errors
-    /// [`ErrorKind::Mismatch`] if the lengths differ from each other, [`ErrorKind::Execution`] if a score or the box of a
-    /// kept query is not finite. Nothing of such a chunk is kept.
-    pub fn push_chunk(&mut self, raw: &RawOutputs<'_>) -> Result<()> {
-        let queries = raw.queries()?;
-        let kept_before = self.kept.len();
-        for (row, label) in raw.labels.iter().enumerate() {
-            let logits = &raw.logits[row * queries..][..queries]; // [query]
-            let (edges, _) = raw.boxes[row * queries * 4..][..queries * 4].as_chunks(); // [query, xyxy]
-            let all =
-                logits.iter().zip(edges).enumerate().map(|(query, (&logit, &edges))| (query, logit, edges));
-            let presence = raw.presence.map(|presence| presence[row]);
-            if let Err(error) = self.push_class(raw.first_class_id + row, label, presence, all) {
-                self.kept.truncate(kept_before);
-                return Err(error);
+    /// [`ErrorKind::Mismatch`] if there is no box for each query, [`ErrorKind::Execution`] if a score or the box of a kept query
+    /// is not finite. Nothing of such a class is kept.
+    pub fn push_class(&mut self, raw: &ClassOutputs<'_>) -> Result<()> {
+        let ClassOutputs { class_id, label, logits, boxes, presence } = *raw;
+        if boxes.len() != 4 * logits.len() {
+            let message = format!(
+                "encoder-decoder output, boxes: expected {} values for {} queries, got {}; the graph belongs to another model, \
+                 export this one again",
+                4 * logits.len(),
+                logits.len(),
+                boxes.len()
+            );
+            return Err(Error::new(ErrorKind::Mismatch, message));
+        }
+        let not_a_number = |what: &str| {
+            let message = format!(
+                "encoder-decoder output, class {class_id} \"{label}\": the engine returned a {what} that is not finite; if \
+                 the model runs in half precision, export it in fp32"
+            );
+            Error::new(ErrorKind::Execution, message)
+        };
+        let presence = sigmoid(presence);
+        if presence.is_nan() {
+            return Err(not_a_number("presence"));
+        }
+        let threshold = self.options.confidence_of(class_id);
+        self.class.clear();
+        for (query, (&logit, &edges)) in logits.iter().zip(boxes.as_chunks::<4>().0).enumerate() {
+            let score = sigmoid(logit) * presence;
+            if score.is_nan() {
+                return Err(not_a_number("logit"));
+            }
+            if score <= threshold {
+                continue;
+            }
+            let whole = BoundingBox::from(edges);
+            if !whole.is_finite() {
+                return Err(not_a_number("box"));
+            }
+            let bbox = whole
+                .scaled(self.image_width, self.image_height)
+                .clip_to(self.image_width, self.image_height);
+            if bbox.has_area() {
+                self.class.push(Candidate { class_id, query, score, bbox });
             }
         }
+        self.class.sort_unstable_by(Candidate::order);
+        if let Some(iou) = self.options.nms {
+            suppress(&mut self.class, iou);
+        }
+        self.kept.append(&mut self.class);
         // A candidate beyond the limit now is beyond it at the end, unless class-agnostic suppression comes between.
         if let (Some(most), None) = (self.options.max_detections, self.options.class_agnostic_nms)
             && self.kept.len() > most
@@ -215,55 +223,6 @@ impl PostProcessor {
             suppress(candidates, iou);
         }
         candidates.truncate(self.options.max_detections.unwrap_or(usize::MAX));
-    }
-
-    /// Adds the candidates of one class: `queries` are index, logit and box.
-    fn push_class(
-        &mut self,
-        class_id: usize,
-        label: &str,
-        presence: Option<f32>,
-        queries: impl Iterator<Item = (usize, f32, [f32; 4])>,
-    ) -> Result<()> {
-        let not_a_number = |what: &str| {
-            let message = format!(
-                "encoder-decoder output, class {class_id} \"{label}\": the engine returned a {what} that is not finite; if \
-                 the model runs in half precision, export it in fp32"
-            );
-            Error::new(ErrorKind::Execution, message)
-        };
-        let presence = presence.map_or(1.0, sigmoid);
-        if presence.is_nan() {
-            return Err(not_a_number("presence"));
-        }
-        let threshold = self.options.confidence_of(class_id);
-
-        self.class.clear();
-        for (query, logit, edges) in queries {
-            let score = sigmoid(logit) * presence;
-            if score.is_nan() {
-                return Err(not_a_number("logit"));
-            }
-            if score <= threshold {
-                continue;
-            }
-            let whole = BoundingBox::new(edges[0], edges[1], edges[2], edges[3]);
-            if !whole.is_finite() {
-                return Err(not_a_number("box"));
-            }
-            let bbox = whole
-                .scaled(self.image_width, self.image_height)
-                .clip_to(self.image_width, self.image_height);
-            if bbox.has_area() {
-                self.class.push(Candidate { class_id, query, score, bbox });
-            }
-        }
-        self.class.sort_unstable_by(Candidate::order);
-        if let Some(iou) = self.options.nms {
-            suppress(&mut self.class, iou);
-        }
-        self.kept.append(&mut self.class);
-        Ok(())
     }
 }
 

@@ -193,16 +193,7 @@ fn with_two_decimals<S: Serializer>(bbox: &BoundingBox, serializer: S) -> Result
 
 /// The times of the stages in milliseconds, with two decimals.
 pub fn timings(times: &StageTimes) -> Map<String, Value> {
-    let StageTimes { text, preprocess, backbone, decode, masks, total, .. } = *times;
-    let stages = [
-        ("text", text),
-        ("preprocess", preprocess),
-        ("backbone", backbone),
-        ("decode", decode),
-        ("masks", masks),
-        ("total", total),
-    ];
-    stages.map(|(stage, ms)| (stage.to_owned(), rounded(ms, 1e2).into())).into_iter().collect()
+    times.by_stage().into_iter().map(|(stage, ms)| (stage.to_owned(), rounded(ms, 1e2).into())).collect()
 }
 
 #[cfg(test)]

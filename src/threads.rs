@@ -37,24 +37,12 @@ impl Stage {
     pub(crate) fn parallel(self, devices: usize) -> f64 {
         if matches!(self, Self::Backbone | Self::Decode) { devices.max(1) as f64 } else { 1.0 }
     }
-
-    /// The stage's name in statistics, for example `backbone`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Source => "source",
-            Self::Preprocess => "preprocess",
-            Self::Backbone => "backbone",
-            Self::Decode => "decode",
-            Self::Track => "track",
-            Self::Draw => "draw",
-            Self::Sinks => "sinks",
-        }
-    }
 }
 
+/// The stage's name in statistics, for example `backbone`.
 impl fmt::Display for Stage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+        self.serialize(f)
     }
 }
 

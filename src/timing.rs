@@ -27,6 +27,20 @@ pub struct StageTimes {
     pub total: f64,
 }
 
+impl StageTimes {
+    /// The times with the names of their stages.
+    pub fn by_stage(&self) -> [(&'static str, f64); 6] {
+        [
+            ("text", self.text),
+            ("preprocess", self.preprocess),
+            ("backbone", self.backbone),
+            ("decode", self.decode),
+            ("masks", self.masks),
+            ("total", self.total),
+        ]
+    }
+}
+
 pub(crate) fn milliseconds_since(start: Instant) -> f64 {
     start.elapsed().as_secs_f64() * 1e3
 }

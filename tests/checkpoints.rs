@@ -24,8 +24,11 @@ use crate::parity::{
 fn compare(report: &mut Report, golden: &Golden, what: &str, checkpoint: &Checkpoint) {
     for target in TARGETS {
         report.check(format!("{what}, {target:?}").to_lowercase(), |report| {
-            let options =
-                ExportOptions::default().with_target(target).with_imgsz(golden.number("image_size"));
+            let options = ExportOptions {
+                target,
+                imgsz: Some(golden.number("image_size")),
+                ..ExportOptions::default()
+            };
             let mut model = Exported::new(checkpoint, &options)?;
             compare_backbone(report, golden, &mut model, "")?;
             compare_text(report, golden, &mut model)?;
@@ -60,11 +63,12 @@ fn lite_text_equals_transformers() {
         let what = format!("{name} {file}");
         let checkpoint = Checkpoint::open(&path).expect("the golden is whole");
         compare(&mut report, &golden, &what, &checkpoint);
-        let options = CheckpointOptions::default().with_text_padding(TextPadding::Transformers);
+        let text_padding = TextPadding::Transformers;
+        let options = CheckpointOptions { text_padding, ..Default::default() };
         let other = options.open(&path).expect("the golden is whole");
         for target in TARGETS {
             report.check(format!("{what}, padded as in transformers, {target:?}"), |report| {
-                let mut model = Exported::new(&other, &ExportOptions::default().with_target(target))?;
+                let mut model = Exported::new(&other, &ExportOptions { target, ..ExportOptions::default() })?;
                 report.expect("the context is 32", model.manifest.context_length == 32);
                 let padding = model.manifest.text_padding;
                 report.expect("model.json names the padding", padding == Some(TextPadding::Transformers));
@@ -96,7 +100,8 @@ fn a_fine_tuned_detector_has_no_prefix() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("checkpoint.safetensors");
     as_fine_tune(&golden.checkpoint.join("sam3.1.safetensors"), &path).expect("it can be written");
-    let options = CheckpointOptions::default().with_tokenizer(golden.checkpoint.join("tokenizer.json"));
+    let tokenizer = Some(golden.checkpoint.join("tokenizer.json"));
+    let options = CheckpointOptions { tokenizer, ..Default::default() };
     let checkpoint = options.open(&path).expect("the names are those of Meta");
     let mut report = Report::default();
     compare(&mut report, &golden, "fine-tune", &checkpoint);
@@ -107,12 +112,13 @@ fn a_fine_tuned_detector_has_no_prefix() {
 #[cfg_attr(without_libraries, ignore = "needs ONNX Runtime: make setup")]
 fn a_pruned_backbone_with_its_base() {
     let golden = Golden::of_checkpoint("sam3");
-    let options = CheckpointOptions::default().with_base(golden.checkpoint.join("sam3.pt"));
+    let base = Some(golden.checkpoint.join("sam3.pt"));
+    let options = CheckpointOptions { base, ..Default::default() };
     let checkpoint = options.open(&golden.checkpoint.join("pruned.pt")).expect("the lists fit the tensors");
     let mut report = Report::default();
     for target in TARGETS {
         report.check(format!("pruned, {target:?}").to_lowercase(), |report| {
-            let options = ExportOptions::default().with_target(target);
+            let options = ExportOptions { target, ..ExportOptions::default() };
             let mut model = Exported::new(&checkpoint, &options)?;
             compare_pruned(report, &golden, 0, &mut model, "from the file")?;
             compare_text(report, &golden, &mut model)?;
@@ -137,7 +143,7 @@ fn number_formats_are_those_of_the_same_weights() {
     let parity = Golden::open("plain");
     let other = Checkpoint::open(&parity.checkpoint).expect("the golden is whole");
     for precision in [Precision::Fp16, Precision::Bf16, Precision::Int8] {
-        let options = ExportOptions::default().with_precision(precision).with_detection_only(true);
+        let options = ExportOptions { precision, detection_only: true, ..ExportOptions::default() };
         let [ours, reference] = [&checkpoint, &other].map(|checkpoint| {
             let target = folder.path().join(format!("{precision}-{}", checkpoint.config().vision.hidden));
             ocelli::export::export(checkpoint, &options, &target, |_| Ok(())).expect("it can be exported")
@@ -155,7 +161,8 @@ fn number_formats_are_those_of_the_same_weights() {
 fn student(file: &str) -> Checkpoint {
     let base = Golden::of_checkpoint("sam3").checkpoint.join("sam3.pt");
     let path = Golden::of_checkpoint("students").checkpoint.join(format!("{file}.pt"));
-    CheckpointOptions::default().with_base(base).open(&path).expect("the golden is whole")
+    let options = CheckpointOptions { base: Some(base), ..Default::default() };
+    options.open(&path).expect("the golden is whole")
 }
 
 #[test]
@@ -170,7 +177,7 @@ fn student_backbones_equal_timm() {
         let is_changed = name.ends_with("low_rank");
         for (case, runner, options) in each_case(&golden) {
             report.check(format!("{name}, {case}"), |report| {
-                let options = options.with_detection_only(is_changed);
+                let options = ExportOptions { detection_only: is_changed, ..options };
                 let mut model = Exported::on(runner, &checkpoint, &options)?;
                 let outputs = model.backbone(golden.tensor("pixel_values"))?;
                 report.expect("its outputs", outputs.len() == if is_changed { 2 } else { 4 });
@@ -201,7 +208,7 @@ fn efficient_sam3_equals_timm() {
         let has_exemplars = name != "efficient_rep_vit";
         for (case, runner, options) in each_case(&golden) {
             report.check(case, |report| {
-                let options = options.with_imgsz(golden.number("image_size"));
+                let options = ExportOptions { imgsz: Some(golden.number("image_size")), ..options };
                 let mut model = Exported::on(runner, &checkpoint, &options)?;
                 compare_backbone(report, &golden, &mut model, "")?;
                 report.expect(
@@ -227,7 +234,7 @@ fn a_detector_without_exemplars_says_so() {
     let golden = Golden::of_checkpoint("efficient_rep_vit");
     let path = golden.checkpoint.join("efficient_rep_vit.pt");
     let checkpoint = Checkpoint::open(&path).expect("the golden is whole");
-    let options = ExportOptions::default().with_imgsz(112);
+    let options = ExportOptions { imgsz: Some(112), ..ExportOptions::default() };
     let model = Exported::new(&checkpoint, &options).expect("it can be exported");
     let mut detector = Detector::builder()
         .with_model(ModelSource::named(model.path("")))
@@ -252,7 +259,7 @@ fn students_take_other_image_sizes_and_number_formats() {
     for (name, grid) in [("rep_vit", 5), ("efficient_vit", 9), ("tiny_vit", 11)] {
         let checkpoint = student(name);
         let side = 14 * grid;
-        let options = ExportOptions::default().with_imgsz(side);
+        let options = ExportOptions { imgsz: Some(side), ..ExportOptions::default() };
         let mut model = Exported::new(&checkpoint, &options).expect("it can be exported");
         let pixels = vec![0.25; 3 * side * side];
         let pixels = Tensor::f32(&[1, 3, side, side], pixels).expect("the shape fits");
@@ -262,13 +269,13 @@ fn students_take_other_image_sizes_and_number_formats() {
         }
         for precision in [Precision::Fp16, Precision::Bf16, Precision::Int8] {
             for target in TARGETS {
-                let options = options.clone().with_precision(precision).with_target(target);
+                let options = ExportOptions { precision, target, ..options.clone() };
                 let output = folder.path().join(format!("{name}-{precision}-{target:?}"));
                 let manifest = ocelli::export::export(&checkpoint, &options, &output, |_| Ok(()));
                 assert_eq!(manifest.expect("it can be exported").precision, precision, "{name}");
             }
         }
-        let options = ExportOptions::default().with_precision(Precision::Int8);
+        let options = ExportOptions { precision: Precision::Int8, ..ExportOptions::default() };
         let mut model = Exported::new(&checkpoint, &options).expect("it can be exported");
         let golden = Golden::of_checkpoint("students");
         let outputs = model.backbone(golden.tensor("pixel_values")).expect("the graph runs");

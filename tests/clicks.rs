@@ -57,7 +57,7 @@ fn prompt(golden: &Golden, case: &str) -> ObjectPrompt {
     let mut object = ObjectPrompt::new(case);
     let find = |name: &str| golden.find(&format!("{case}.{name}"));
     if let (Some(points), Some(labels)) = (find("points"), find("labels")) {
-        let labels = labels.as_i64().expect("labels are i64");
+        let labels = labels.as_slice::<i64>().expect("labels are i64");
         for (point, &label) in f32s(points).chunks_exact(2).zip(labels) {
             object = object.with_point(point[0] * scale[0], point[1] * scale[1], label == 1);
         }
@@ -106,7 +106,7 @@ fn masks_are_those_of_transformers() {
                 let Stages { mut encoder, mut segmenter, .. } = detector(&exported, runner)?.into_stages();
                 let (mut features, mut times) = (ImageFeatures::default(), StageTimes::default());
                 let pixels = golden.tensor("pixel_values");
-                encoder.encode_pixels_into(pixels, size(&golden), HIDDEN, &mut features, &mut times)?;
+                encoder.backbone.run_into(pixels, size(&golden), HIDDEN, &mut features, &mut times)?;
                 let one = segmenter.segment(&features, &objects)?;
                 let three = segmenter.segment_multimask(&features, &objects)?;
                 report.expect("an answer for each object", (one.len(), three.len()) == (7, 7));
@@ -142,7 +142,7 @@ fn the_first_mask_is_that_of_transformers() {
                         (input("points").ok_or("points")?, input("labels").ok_or("labels")?);
                     let &[count, _] = points.shape() else { return Err("points are [K, 2]".into()) };
                     let points = Tensor::f32(&[1, count, 2], f32s(points).to_vec())?;
-                    let labels = Tensor::i64(&[1, count], labels.as_i64()?.to_vec())?;
+                    let labels = Tensor::i64(&[1, count], labels.as_slice::<i64>()?.to_vec())?;
                     let side = 4 * model.manifest.grid();
                     let mask =
                         input("mask_prompt").map_or(vec![0.0; side * side], |mask| f32s(mask).to_vec());
@@ -225,8 +225,14 @@ fn models_without_a_tracker_are_refused() -> Outcome<()> {
     let (with_tracker, plain) = (Golden::of_tracker("tracker"), Golden::open("plain"));
     let cases: BTreeMap<&str, (&Golden, ExportOptions)> = BTreeMap::from([
         ("export a checkpoint that has one", (&plain, ExportOptions::default())),
-        ("do not leave it out", (&with_tracker, ExportOptions::default().with_tracker(false))),
-        ("for detection only", (&with_tracker, ExportOptions::default().with_detection_only(true))),
+        (
+            "do not leave it out",
+            (&with_tracker, ExportOptions { no_tracker: true, ..ExportOptions::default() }),
+        ),
+        (
+            "for detection only",
+            (&with_tracker, ExportOptions { detection_only: true, ..ExportOptions::default() }),
+        ),
     ]);
     for (text, (golden, options)) in cases {
         let exported = Exported::on(Runner::Embedded, &golden.open_checkpoint()?, &options)?;

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use crate::operators::{checkpoints, graphs};
 use crate::parity::exported::{Exported, Outcome};
 use ocelli::export::contract::{Precision, Prompting, Target};
-use ocelli::export::{ExportOptions, MixedPrecision};
+use ocelli::export::{ExportOptions, MixedPrecision, Pruning};
 use ocelli_onnx::schema::{GraphProto, ModelProto, NodeProto, ValueInfoProto, data_type};
 
 /// A line of the list.
@@ -131,23 +131,35 @@ fn every_node_has_a_kernel_on_the_gpu() -> Outcome<()> {
     let half = |precision| {
         // The other one is for TensorRT.
         let levels = MixedPrecision::ALL.into_iter().filter(|one| *one != MixedPrecision::Bf16Attention);
-        levels.map(move |islands| {
-            ExportOptions::default().with_precision(precision).with_mixed_precision(islands)
+        levels.map(move |islands| ExportOptions {
+            precision,
+            mixed_precision: Some(islands),
+            ..ExportOptions::default()
         })
     };
     let mut settings = vec![
         ExportOptions::default(),
-        ExportOptions::default().with_split_block(Some(1)),
-        ExportOptions::default().with_detection_only(true),
-        ExportOptions::default().with_prompting(Prompting::Text),
+        ExportOptions {
+            pruning: Pruning { split_block: Some(1), ..Pruning::default() },
+            ..ExportOptions::default()
+        },
+        ExportOptions { detection_only: true, ..ExportOptions::default() },
+        ExportOptions { prompting: Prompting::Text, ..ExportOptions::default() },
     ];
     settings.extend(half(Precision::Fp16).chain(half(Precision::Bf16)));
-    settings.push(ExportOptions::default().with_precision(Precision::Bf16).with_keep_fp32(["vit".parse()?]));
+    settings.push(ExportOptions {
+        precision: Precision::Bf16,
+        keep_fp32: ["vit".parse()?].into(),
+        ..ExportOptions::default()
+    });
     let folder = tempfile::tempdir()?;
     let (mut problems, mut nodes) = (BTreeSet::new(), 0);
     for (name, checkpoint) in checkpoints(folder.path())? {
         for options in &settings {
-            let model = Exported::new(&checkpoint, &options.clone().with_target(Target::OnnxRuntime))?;
+            let model = Exported::new(
+                &checkpoint,
+                &ExportOptions { target: Target::OnnxRuntime, ..options.clone() },
+            )?;
             let (precision, islands) = (model.manifest.precision, model.manifest.mixed_precision);
             for (file, model) in graphs(&model)? {
                 let graph = model_graph(model);

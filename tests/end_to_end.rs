@@ -11,7 +11,7 @@
 use std::path::{Path, PathBuf};
 
 use ocelli::export::contract::Target;
-use ocelli::export::{Checkpoint, ExportOptions, export};
+use ocelli::export::{Checkpoint, ExportOptions, Pruning, export};
 use ocelli::{
     BoundingBox, Detection, Detector, DetectorBuilder, ErrorKind, Image, Mask, Model, Prompt, Prompts,
     stages::TextCacheFile,
@@ -246,8 +246,12 @@ fn same(name: &str, a: &[Detection], b: &[Detection], size: f32) -> Vec<String> 
 fn detections_do_not_depend_on_chunks_and_graphs() {
     let (scenes, threshold) = scenes();
     let (_folder, model) = builtin(&ExportOptions::default());
-    let explicit = builtin(&ExportOptions::default().with_target(Target::TensorRt).with_split_block(Some(3)));
-    let boxes_only = builtin(&ExportOptions::default().with_detection_only(true));
+    let explicit = builtin(&ExportOptions {
+        target: Target::TensorRt,
+        pruning: Pruning { split_block: Some(3), ..Pruning::default() },
+        ..ExportOptions::default()
+    });
+    let boxes_only = builtin(&ExportOptions { detection_only: true, ..ExportOptions::default() });
     let variants = [
         ("chunks of 1", builder(&model).with_class_chunk(1)),
         ("chunks of 3", builder(&model).with_class_chunk(3)),

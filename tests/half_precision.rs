@@ -25,7 +25,7 @@ const LEAST_COSINE_FP16: f64 = 0.9999;
 const SAME_IOU: f32 = 0.7;
 
 fn half(precision: Precision, islands: MixedPrecision) -> ExportOptions {
-    ExportOptions::default().with_precision(precision).with_mixed_precision(islands)
+    ExportOptions { precision, mixed_precision: Some(islands), ..ExportOptions::default() }
 }
 
 /// The levels of graphs that CPU engines run, which have no bfloat16.
@@ -107,7 +107,7 @@ fn near_fp32(takes: impl Fn(usize, usize, MixedPrecision) -> bool) -> Outcome<()
         let settings = levels().enumerate();
         for (_, islands) in settings.filter(|(setting, islands)| takes(number, *setting, *islands)) {
             for target in TARGETS {
-                let options = half(Precision::Fp16, islands).with_target(target);
+                let options = ExportOptions { target, ..half(Precision::Fp16, islands) };
                 let mut model = Exported::new(&checkpoint, &options)?;
                 assert_eq!(
                     (model.manifest.precision, model.manifest.mixed_precision),
@@ -147,7 +147,8 @@ fn weights_are_half_as_large() -> Outcome<()> {
     };
     assert!(share_of("fp16, accumulate") < 52, "{sizes:?}");
     assert!(share_of("fp16, attention") < 55, "{sizes:?}");
-    let kept = half(Precision::Fp16, MixedPrecision::None).with_keep_fp32(["vit".parse()?]);
+    let kept =
+        ExportOptions { keep_fp32: ["vit".parse()?].into(), ..half(Precision::Fp16, MixedPrecision::None) };
     let least = sizes[sizes.len() - 1].1;
     assert!(bytes(&kept)? > least * 11 / 10, "blocks kept in fp32 do not make the files larger");
     Ok(())
@@ -161,19 +162,31 @@ fn invalid_options_are_rejected() -> Outcome<()> {
     let fp16 = || half(Precision::Fp16, MixedPrecision::None);
     let cases = [
         (
-            ExportOptions::default().with_mixed_precision(MixedPrecision::Attention),
+            ExportOptions { mixed_precision: Some(MixedPrecision::Attention), ..ExportOptions::default() },
             "mixed_precision, precision fp32",
         ),
-        (ExportOptions::default().with_keep_fp32(["neck".parse()?]), "keep_fp32, precision fp32"),
+        (
+            ExportOptions { keep_fp32: ["neck".parse()?].into(), ..ExportOptions::default() },
+            "keep_fp32, precision fp32",
+        ),
         (half(Precision::Int8, MixedPrecision::Attention), "mixed_precision, precision int8"),
         (half(Precision::Fp16, MixedPrecision::Bf16Attention), "bf16-attention, target onnxruntime"),
         (
-            half(Precision::Bf16, MixedPrecision::Bf16Attention).with_target(Target::TensorRt),
+            ExportOptions {
+                target: Target::TensorRt,
+                ..half(Precision::Bf16, MixedPrecision::Bf16Attention)
+            },
             "bf16-attention, precision bf16",
         ),
-        (fp16().with_keep_fp32(["vit.99".parse()?]), "keep_fp32 has vit.99: the model has patches, vit.0"),
-        (fp16().with_keep_fp32(["masks".parse()?]).with_detection_only(true), "keep_fp32 has masks"),
-        (fp16().with_keep_fp32(["neck.1".parse()?]), "keep_fp32 has neck.1"),
+        (
+            ExportOptions { keep_fp32: ["vit.99".parse()?].into(), ..fp16() },
+            "keep_fp32 has vit.99: the model has patches, vit.0",
+        ),
+        (
+            ExportOptions { keep_fp32: ["masks".parse()?].into(), detection_only: true, ..fp16() },
+            "keep_fp32 has masks",
+        ),
+        (ExportOptions { keep_fp32: ["neck.1".parse()?].into(), ..fp16() }, "keep_fp32 has neck.1"),
     ];
     let mut wrong = Vec::new();
     for (options, words) in cases {
@@ -195,7 +208,7 @@ fn invalid_options_are_rejected() -> Outcome<()> {
     for word in ["detr_encoder.layers.0.mlp.fc1", "precision bf16", "keep_fp32"] {
         assert!(error.to_string().contains(word), "expected {word:?} in: {error}");
     }
-    let kept = fp16().with_keep_fp32(["fusion.0".parse()?]);
+    let kept = ExportOptions { keep_fp32: ["fusion.0".parse()?].into(), ..fp16() };
     ocelli::export::export(&checkpoint, &kept, &output, |_| Ok(()))?;
     Ok(())
 }

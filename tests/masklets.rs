@@ -60,7 +60,7 @@ fn whole_sessions() {
 fn webgpu_keeps_memories_on_the_device() {
     let mut report = Report::with_tolerance(1e-3);
     let golden = Golden::of_session("tracker");
-    let options = ExportOptions::default().with_target(Target::TensorRt);
+    let options = ExportOptions { target: Target::TensorRt, ..ExportOptions::default() };
     report.check("tracker on webgpu".to_owned(), |report| {
         let replay = Replay::new(&golden, Runner::WebGpu, &options)?;
         report.expect("the memories are on the device", replay.keeps_memories_on_a_device()?);

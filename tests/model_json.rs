@@ -24,7 +24,7 @@ impl Exported {
         std::fs::create_dir(&checkpoint).expect("the folder is new");
         ocelli::builtin::write_checkpoint(&checkpoint).expect("the folder is writable");
         let checkpoint = Checkpoint::open(&checkpoint).expect("a valid checkpoint");
-        let options = ExportOptions::default().with_detection_only(true);
+        let options = ExportOptions { detection_only: true, ..ExportOptions::default() };
         export(&checkpoint, &options, &folder.path().join("model"), |_| Ok(())).expect("it exports");
         let text = std::fs::read(folder.path().join("model/model.json")).expect("just written");
         Self { manifest: serde_json::from_slice(&text).expect("JSON"), folder }

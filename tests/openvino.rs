@@ -205,7 +205,8 @@ fn models_of_two_patches_a_side_are_refused() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let model = folder.path().join("model");
     let patch = golden.number("patch");
-    let options = ExportOptions::default().with_target(Target::TensorRt).with_imgsz(2 * patch);
+    let options =
+        ExportOptions { target: Target::TensorRt, imgsz: Some(2 * patch), ..ExportOptions::default() };
     export(&checkpoint, &options, &model, |_| Ok(())).expect("it can be exported");
 
     let built = Detector::builder()

@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::parity::exported::{Exported, Outcome};
 use crate::parity::golden::{Golden, Variant};
 use ocelli::export::contract::{FREE_DIMENSIONS, FreeDimension, Precision, Prompting, Target, file};
-use ocelli::export::{Checkpoint, ExportOptions, MixedPrecision};
+use ocelli::export::{Checkpoint, ExportOptions, MixedPrecision, Pruning};
 use ocelli_onnx::Message;
 use ocelli_onnx::schema::{DimensionValue, ModelProto, ValueInfoProto};
 
@@ -44,13 +44,16 @@ pub fn graphs(model: &Exported) -> Outcome<BTreeMap<String, ModelProto>> {
 
 /// All options that change the nodes.
 fn variants(target: Target) -> [(&'static str, ExportOptions); 7] {
-    let options = || ExportOptions::default().with_target(target);
-    let half = |precision, islands| options().with_precision(precision).with_mixed_precision(islands);
+    let options = || ExportOptions { target, ..ExportOptions::default() };
+    let half = |precision, islands| ExportOptions { precision, mixed_precision: Some(islands), ..options() };
     [
         ("whole", options()),
-        ("split", options().with_split_block(Some(1))),
-        ("detection only", options().with_detection_only(true)),
-        ("text prompts only", options().with_prompting(Prompting::Text)),
+        (
+            "split",
+            ExportOptions { pruning: Pruning { split_block: Some(1), ..Pruning::default() }, ..options() },
+        ),
+        ("detection only", ExportOptions { detection_only: true, ..options() }),
+        ("text prompts only", ExportOptions { prompting: Prompting::Text, ..options() }),
         ("fp16", half(Precision::Fp16, MixedPrecision::None)),
         ("fp16 with mixed precision", half(Precision::Fp16, MixedPrecision::Attention)),
         ("bf16", half(Precision::Bf16, MixedPrecision::AccumulateLinear)),
@@ -169,7 +172,7 @@ fn pruned_branches_are_removed() -> Outcome<()> {
     for golden in Golden::all() {
         for variant in &golden.pruned {
             for target in [Target::OnnxRuntime, Target::TensorRt] {
-                let options = variant.apply(ExportOptions::default().with_target(target))?;
+                let options = variant.apply(ExportOptions { target, ..ExportOptions::default() })?;
                 let model = Exported::new(&golden.open_checkpoint()?, &options)?;
                 let graph =
                     graphs(&model)?.remove(file::BACKBONE).and_then(|model| model.graph).ok_or("no graph")?;
@@ -219,8 +222,9 @@ fn the_graphs_have_the_nodes_of_the_list() -> Outcome<()> {
         (Target::TensorRt, Precision::Fp16),
         (Target::TensorRt, Precision::Int8),
     ] {
-        let options = ExportOptions::default().with_target(target).with_precision(precision);
-        for (file, model) in graphs(&Exported::new(&checkpoint, &options.with_screen(true))?)? {
+        let options = ExportOptions { target, precision, ..ExportOptions::default() };
+        for (file, model) in graphs(&Exported::new(&checkpoint, &ExportOptions { screen: true, ..options })?)?
+        {
             let mut counts = BTreeMap::<String, usize>::new();
             for node in model.graph.map(|graph| graph.node).unwrap_or_default() {
                 *counts.entry(node.op_type).or_default() += 1;

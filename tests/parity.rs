@@ -22,7 +22,7 @@ use self::report::Report;
 use ocelli::Mask;
 use ocelli::engines::Tensor;
 use ocelli::export::contract::{Prompting, Target, file, tensor};
-use ocelli::export::{Checkpoint, ErrorKind, ExportOptions, export};
+use ocelli::export::{Checkpoint, ErrorKind, ExportOptions, Pruning, export};
 use sha2::{Digest, Sha256};
 
 pub const TARGETS: [Target; 2] = [Target::OnnxRuntime, Target::TensorRt];
@@ -40,7 +40,7 @@ pub fn each_case(golden: &Golden) -> impl Iterator<Item = (String, Runner, Expor
     let pairs = runners.flat_map(|runner| runner.targets().iter().map(move |target| (runner, *target)));
     pairs.map(|(runner, target)| {
         let case = format!("{}, for {target:?} on {runner:?}", golden.name).to_lowercase();
-        (case, runner, ExportOptions::default().with_target(target))
+        (case, runner, ExportOptions { target, ..ExportOptions::default() })
     })
 }
 
@@ -64,7 +64,7 @@ fn every_graph_on_webgpu() {
         let started = std::time::Instant::now();
         let case = format!("{}, for tensorrt on webgpu", golden.name);
         report.check(case, |report| {
-            let options = ExportOptions::default().with_target(Target::TensorRt);
+            let options = ExportOptions { target: Target::TensorRt, ..ExportOptions::default() };
             let mut model = Exported::on(Runner::WebGpu, &golden.open_checkpoint()?, &options)?;
             compare_chain(report, &golden, &mut model)
         });
@@ -123,7 +123,10 @@ fn pruned_backbones() {
                         "whole",
                     )?;
                     for block in 1..golden.vision_blocks() {
-                        let options = options.clone().with_split_block(Some(block));
+                        let options = ExportOptions {
+                            pruning: Pruning { split_block: Some(block), ..Pruning::default() },
+                            ..options.clone()
+                        };
                         let mut model = Exported::on(runner, &checkpoint, &options)?;
                         compare_pruned(report, &golden, i, &mut model, &format!("split at {block}"))?;
                     }
@@ -144,7 +147,10 @@ fn split_backbones_chain() {
             report.check(case, |report| {
                 let checkpoint = golden.open_checkpoint()?;
                 for block in 1..golden.vision_blocks() {
-                    let options = options.clone().with_split_block(Some(block));
+                    let options = ExportOptions {
+                        pruning: Pruning { split_block: Some(block), ..Pruning::default() },
+                        ..options.clone()
+                    };
                     let mut model = Exported::on(runner, &checkpoint, &options)?;
                     expect_outputs(report, &mut model, file::BACKBONE_FIRST, &["tokens"])?;
                     report
@@ -165,8 +171,11 @@ fn detection_only() {
     for golden in Golden::all() {
         for (case, runner, options) in a_case(&golden) {
             report.check(case, |report| {
-                let mut model =
-                    Exported::on(runner, &golden.open_checkpoint()?, &options.with_detection_only(true))?;
+                let mut model = Exported::on(
+                    runner,
+                    &golden.open_checkpoint()?,
+                    &ExportOptions { detection_only: true, ..options },
+                )?;
                 expect_outputs(report, &mut model, file::BACKBONE, &["fpn_2", "image_prompt"])?;
                 expect_outputs(report, &mut model, file::ENCODER_DECODER, &["boxes", "logits", "presence"])?;
                 report.expect("no mask head", !model.path(file::MASK_HEAD).exists());
@@ -187,7 +196,7 @@ fn text_prompts_only() {
     for golden in Golden::all() {
         for (case, runner, options) in a_case(&golden) {
             report.check(case, |report| {
-                let options = options.with_prompting(Prompting::Text);
+                let options = ExportOptions { prompting: Prompting::Text, ..options };
                 let mut model = Exported::on(runner, &golden.open_checkpoint()?, &options)?;
                 expect_outputs(report, &mut model, file::BACKBONE, &["fpn_0", "fpn_1", "fpn_2"])?;
                 compare_backbone(report, &golden, &mut model, "")?;
@@ -211,7 +220,8 @@ fn imgsz_overrides_the_checkpoint() {
                 let folder = tempfile::tempdir()?;
                 altered::resize(&golden, size + 3 * golden.number("patch"), folder.path())?;
                 let checkpoint = Checkpoint::open(folder.path())?;
-                let mut model = Exported::on(runner, &checkpoint, &options.with_imgsz(size))?;
+                let mut model =
+                    Exported::on(runner, &checkpoint, &ExportOptions { imgsz: Some(size), ..options })?;
                 compare_backbone(report, &golden, &mut model, "")?;
                 compare_exemplars(report, &golden, &mut model)?;
                 compare_encoder_decoder(report, &golden, &mut model, &KINDS)?;
@@ -293,14 +303,14 @@ fn shapes_follow_the_image_size() {
                 // OpenVINO 2026.4.1 crashes while it compiles graphs of one or two patches a side; the detector refuses them.
                 let least = if matches!(runner, Runner::OpenVino) { 3 } else { 1 };
                 for grid in [least, (own - 1).max(least), own + 1, 2 * own] {
-                    let options = options.clone().with_imgsz(grid * patch);
+                    let options = ExportOptions { imgsz: Some(grid * patch), ..options.clone() };
                     expect_shapes(report, &golden, &mut Exported::on(runner, &checkpoint, &options)?, grid)?;
                 }
                 for imgsz in [0, patch - 1, patch * own + 1, patch * own + patch / 2] {
                     let folder = tempfile::tempdir()?;
                     let outcome = export(
                         &checkpoint,
-                        &options.clone().with_imgsz(imgsz),
+                        &ExportOptions { imgsz: Some(imgsz), ..options.clone() },
                         &folder.path().join("m"),
                         |_| Ok(()),
                     );

@@ -11,7 +11,7 @@ use crate::parity::exported::{Exported, Outcome, Outputs};
 use crate::parity::golden::{Golden, f32s};
 use ocelli::engines::Tensor;
 use ocelli::export::contract::{Precision, Target, file, tensor};
-use ocelli::export::{Calibration, Checkpoint, ExportOptions};
+use ocelli::export::{Calibration, Checkpoint, ExportOptions, Pruning};
 use ocelli::{
     Detection, Detector, EngineKind, ErrorKind, Image, Model, ModelSource, Prompts,
     calibration::calibrate,
@@ -30,7 +30,7 @@ const LEAST_COSINE: f64 = 0.9995;
 const SAME_IOU: f32 = 0.7;
 
 fn int8() -> ExportOptions {
-    ExportOptions::default().with_precision(Precision::Int8)
+    ExportOptions { precision: Precision::Int8, ..ExportOptions::default() }
 }
 
 fn cosine(a: &Tensor, b: &Tensor) -> f64 {
@@ -61,7 +61,11 @@ fn features_of_random_models_are_near_the_reference() -> Outcome<()> {
     let mut problems = Vec::new();
     for golden in Golden::all() {
         let checkpoint = golden.open_checkpoint()?;
-        for options in [int8(), int8().with_split_block(Some(1)), int8().with_target(Target::TensorRt)] {
+        for options in [
+            int8(),
+            ExportOptions { pruning: Pruning { split_block: Some(1), ..Pruning::default() }, ..int8() },
+            ExportOptions { target: Target::TensorRt, ..int8() },
+        ] {
             let mut model = Exported::new(&checkpoint, &options)?;
             assert_eq!(model.manifest.precision, Precision::Int8);
             let image = model.backbone(golden.tensor("pixel_values"))?;
@@ -93,7 +97,7 @@ fn the_large_products_use_8_bits() -> Outcome<()> {
         let checkpoint = golden.open_checkpoint()?;
         let full = Exported::new(&checkpoint, &ExportOptions::default())?;
         let small = Exported::new(&checkpoint, &int8())?;
-        let standard = Exported::new(&checkpoint, &int8().with_target(Target::TensorRt))?;
+        let standard = Exported::new(&checkpoint, &ExportOptions { target: Target::TensorRt, ..int8() })?;
         let nodes = |model: &Exported, name: &str| -> Outcome<Vec<NodeProto>> {
             let model = ModelProto::decode(&*std::fs::read(model.path(name))?)?;
             Ok(model.graph.ok_or("no graph")?.node)
@@ -252,12 +256,12 @@ fn calibrated_formats_find_the_same_instances() -> Outcome<()> {
     assert!(found >= 12, "only {found} detections to compare");
     let mut problems = Vec::new();
     for precision in [Precision::Fp8, Precision::Int8Static] {
-        let options = ExportOptions::default().with_target(Target::TensorRt).with_precision(precision);
+        let options = ExportOptions { target: Target::TensorRt, precision, ..ExportOptions::default() };
         let copies = images.iter().cloned().map(Ok);
         let vocabulary = ocelli_verify::scenes::vocabulary();
         let calibration = calibrate(&checkpoint, &options, &factory, folder.path(), copies, vocabulary)?;
         assert_eq!(calibration.images, images.len());
-        let options = options.with_calibration(calibration);
+        let options = ExportOptions { calibration: Some(calibration), ..options };
         let ours = detect(&options)?;
         let (mut lost, mut added, mut score) = (0, 0, 0.0_f32);
         for (expected, ours) in expected.iter().zip(&ours) {
@@ -286,21 +290,33 @@ fn calibrations_that_do_not_fit_are_refused() -> Outcome<()> {
     let folder = tempfile::tempdir()?;
     ocelli::builtin::write_checkpoint(folder.path())?;
     let checkpoint = Checkpoint::open(folder.path())?;
-    let tensorrt = || ExportOptions::default().with_target(Target::TensorRt);
+    let tensorrt = || ExportOptions { target: Target::TensorRt, ..ExportOptions::default() };
     let ranges = |layer: &str| {
         let mut calibration = Calibration::default();
         calibration.observe(layer, 1.0)?;
         Ok::<_, ocelli::Error>(calibration)
     };
-    let fp8 = || tensorrt().with_precision(Precision::Fp8);
+    let fp8 = || ExportOptions { precision: Precision::Fp8, ..tensorrt() };
     let cases = [
         (fp8(), "precision fp8: its scales are measured on images"),
-        (tensorrt().with_precision(Precision::Int8Static), "precision int8-static: its scales"),
-        (tensorrt().with_calibration(ranges("a")?), "precision fp32: a calibration is for 8-bit formats"),
-        (fp8().with_calibration(Calibration::default()), "precision fp8: the calibration has no ranges"),
-        (fp8().with_calibration(ranges("a")?), "the calibration has no range for vision_encoder"),
         (
-            fp8().with_target(Target::OnnxRuntime).with_calibration(ranges("a")?),
+            ExportOptions { precision: Precision::Int8Static, ..tensorrt() },
+            "precision int8-static: its scales",
+        ),
+        (
+            ExportOptions { calibration: Some(ranges("a")?), ..tensorrt() },
+            "precision fp32: a calibration is for 8-bit formats",
+        ),
+        (
+            ExportOptions { calibration: Some(Calibration::default()), ..fp8() },
+            "precision fp8: the calibration has no ranges",
+        ),
+        (
+            ExportOptions { calibration: Some(ranges("a")?), ..fp8() },
+            "the calibration has no range for vision_encoder",
+        ),
+        (
+            ExportOptions { target: Target::OnnxRuntime, calibration: Some(ranges("a")?), ..fp8() },
             "precision fp8: only TensorRT multiplies in 8 bits",
         ),
     ];
@@ -322,7 +338,12 @@ fn calibrations_that_do_not_fit_are_refused() -> Outcome<()> {
     let image = || [Image::open("../demos/scenes/park.png")];
     let calibration = calibrate(&checkpoint, &fp8(), &embedded, folder.path(), image(), &["dog", "tree"])?;
     let output = folder.path().join("fp8");
-    ocelli::export::export(&checkpoint, &fp8().with_calibration(calibration), &output, |_| Ok(()))?;
+    ocelli::export::export(
+        &checkpoint,
+        &ExportOptions { calibration: Some(calibration), ..fp8() },
+        &output,
+        |_| Ok(()),
+    )?;
     let detector =
         Detector::builder().with_model(ModelSource::Folder(output)).with_engine(EngineKind::Embedded).build();
     match detector.map(|_| ()) {

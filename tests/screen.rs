@@ -46,9 +46,11 @@ fn the_graph_is_the_encoder_decoder_on_half_the_grid() -> Outcome<()> {
                 continue;
             }
             for &target in runner.targets() {
-                let options = ExportOptions::default().with_target(target).with_detection_only(true);
-                let mut full = Exported::on(runner, &checkpoint, &options.clone().with_screen(true))?;
-                let mut half = Exported::on(runner, &checkpoint, &options.with_imgsz(side / 2))?;
+                let options = ExportOptions { target, detection_only: true, ..ExportOptions::default() };
+                let mut full =
+                    Exported::on(runner, &checkpoint, &ExportOptions { screen: true, ..options.clone() })?;
+                let mut half =
+                    Exported::on(runner, &checkpoint, &ExportOptions { imgsz: Some(side / 2), ..options })?;
                 let (features, mask) = golden.prompt("official", 3);
                 let image = golden.tensor("backbone.fpn_2");
                 let inputs = |image| {
@@ -82,7 +84,7 @@ fn an_odd_grid_and_a_folder_without_the_graph_are_refused() -> Outcome<()> {
     let golden = Golden::open("plain");
     let (checkpoint, patch) = (golden.open_checkpoint()?, golden.number("patch"));
     let folder = tempfile::tempdir()?;
-    let odd = ExportOptions::default().with_screen(true).with_imgsz(5 * patch);
+    let odd = ExportOptions { screen: true, imgsz: Some(5 * patch), ..ExportOptions::default() };
     let outcome = ocelli::export::export(&checkpoint, &odd, &folder.path().join("odd"), |_| Ok(()));
     let error = outcome.expect_err("half of five patches");
     assert_eq!(error.kind(), ErrorKind::InvalidArgument);
@@ -98,7 +100,7 @@ fn an_odd_grid_and_a_folder_without_the_graph_are_refused() -> Outcome<()> {
     assert!(error.to_string().contains("exported without its graph"), "{error}");
 
     let with = folder.path().join("with");
-    ocelli::export::export(&checkpoint, &odd.with_imgsz(6 * patch), &with, |_| Ok(()))?;
+    ocelli::export::export(&checkpoint, &ExportOptions { imgsz: Some(6 * patch), ..odd }, &with, |_| Ok(()))?;
     let build = |screening| {
         let source = ModelSource::Folder(with.clone());
         screened(screening).with_model(source).build().map(drop)

@@ -8,8 +8,8 @@ mod workshop;
 
 use self::workshop::{Workshop, same};
 use ocelli::engines::Engine;
-use ocelli::export::ExportOptions;
 use ocelli::export::contract::{Prompting, file};
+use ocelli::export::{ExportOptions, Pruning};
 use ocelli::tensorrt::dart::{DartBackbone, DartEncoderDecoder};
 use ocelli::{Detector, ErrorKind, engine::EngineFactory, stages::TextCacheFile};
 use serde_json::{Value, json};
@@ -36,7 +36,7 @@ fn as_dart(shop: &Workshop, backbone: Value, decoder: Value) -> EngineFactory {
 
 #[test]
 fn engines_of_dart_give_the_detections_of_the_model() {
-    let shop = Workshop::new(&ExportOptions::default().with_prompting(Prompting::Text));
+    let shop = Workshop::new(&ExportOptions { prompting: Prompting::Text, ..ExportOptions::default() });
     let cases = [
         ("in single precision", json!({}), json!({ "classes": 3 }), 3, 1e-3),
         ("in half precision", json!({ "half": true }), json!({ "classes": 2, "half": true }), 2, 0.05),
@@ -162,7 +162,13 @@ mod with_tensorrt {
         #[test]
         #[ignore = "needs an NVIDIA GPU and TensorRT"]
         fn a_split_backbone_runs_as_one() {
-            let (shop, tensorrt) = (Workshop::new(&for_tensorrt().with_split_block(Some(3))), tensorrt());
+            let (shop, tensorrt) = (
+                Workshop::new(&ExportOptions {
+                    pruning: Pruning { split_block: Some(3), ..Pruning::default() },
+                    ..for_tensorrt()
+                }),
+                tensorrt(),
+            );
             let options = BuildOptions { graphs: vec![ModelGraph::Backbone], ..quick() };
             let built = EngineBuild::new(&shop.model, &tensorrt, &shop.onnxruntime, options)
                 .run(&shop.engines(), &mut |_| ())
@@ -180,7 +186,8 @@ mod with_tensorrt {
         #[test]
         #[ignore = "needs an NVIDIA GPU and TensorRT"]
         fn every_graph_can_be_an_engine() {
-            let (shop, tensorrt) = (Workshop::new(&for_tensorrt().with_detection_only(false)), tensorrt());
+            let (shop, tensorrt) =
+                (Workshop::new(&ExportOptions { detection_only: false, ..for_tensorrt() }), tensorrt());
             let graphs = ModelGraph::all_of(shop.model.manifest());
             let options = BuildOptions { graphs: graphs.clone(), ..quick() };
             let built = EngineBuild::new(&shop.model, &tensorrt, &shop.onnxruntime, options)

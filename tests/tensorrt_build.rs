@@ -17,7 +17,7 @@ use ocelli::export::contract::{
     FREE_DIMENSIONS, FreeDimension, Manifest, Precision, Prompting, Target, dim, file,
 };
 use ocelli::export::{
-    Branch, Checkpoint, CheckpointOptions, ExportOptions, MaskedBranch, MixedPrecision, export,
+    Branch, Checkpoint, CheckpointOptions, ExportOptions, MaskedBranch, MixedPrecision, Pruning, export,
 };
 use tempfile::TempDir;
 
@@ -39,43 +39,60 @@ const BUILT_IN: &str = "built-in";
 /// The exports to build: the built-in model in each precision; with `OCELLI_TEST_PRODUCT`, each checkpoint as well, and in each
 /// precision every option that changes the nodes.
 fn exports() -> Vec<(&'static str, &'static str, ExportOptions)> {
-    let plain = || ExportOptions::default().with_target(Target::TensorRt);
-    let half = || plain().with_precision(Precision::Fp16);
-    let brain = || plain().with_precision(Precision::Bf16);
+    let plain = || ExportOptions { target: Target::TensorRt, ..ExportOptions::default() };
+    let half = || ExportOptions { precision: Precision::Fp16, ..plain() };
+    let brain = || ExportOptions { precision: Precision::Bf16, ..plain() };
     let masked =
         [(0, Branch::Mlp), (1, Branch::Attention)].map(|(block, branch)| MaskedBranch { block, branch });
     let mut exports = vec![
         (BUILT_IN, "fp32", plain()),
         (BUILT_IN, "fp16", half()),
-        (BUILT_IN, "bf16, detection only", brain().with_detection_only(true)),
+        (BUILT_IN, "bf16, detection only", ExportOptions { detection_only: true, ..brain() }),
     ];
     if std::env::var_os("OCELLI_TEST_PRODUCT").is_none() {
         return exports;
     }
     exports.extend([
-        ("plain", "fp32, text prompts only", plain().with_prompting(Prompting::Text)),
+        ("plain", "fp32, text prompts only", ExportOptions { prompting: Prompting::Text, ..plain() }),
         (
             "plain",
             "fp16, mixed precision accumulate-linear",
-            half().with_mixed_precision(MixedPrecision::AccumulateLinear),
+            ExportOptions { mixed_precision: Some(MixedPrecision::AccumulateLinear), ..half() },
         ),
-        ("padded", "fp16, split", half().with_split_block(Some(1))),
-        ("tiled", "fp32, block 1 skipped", plain().with_skip_blocks([1])),
-        ("tiled", "fp16, branches of two blocks masked", half().with_mask_blocks(masked)),
+        (
+            "padded",
+            "fp16, split",
+            ExportOptions { pruning: Pruning { split_block: Some(1), ..Pruning::default() }, ..half() },
+        ),
+        (
+            "tiled",
+            "fp32, block 1 skipped",
+            ExportOptions { pruning: Pruning { skip_blocks: [1].into(), ..Pruning::default() }, ..plain() },
+        ),
+        (
+            "tiled",
+            "fp16, branches of two blocks masked",
+            ExportOptions { pruning: Pruning { mask_blocks: masked.into(), ..Pruning::default() }, ..half() },
+        ),
         (
             "released",
             "fp16, mixed precision attention",
-            half().with_mixed_precision(MixedPrecision::Attention),
+            ExportOptions { mixed_precision: Some(MixedPrecision::Attention), ..half() },
         ),
         (
             "patch16",
             "bf16, mixed precision attention",
-            brain().with_mixed_precision(MixedPrecision::Attention),
+            ExportOptions { mixed_precision: Some(MixedPrecision::Attention), ..brain() },
         ),
         (
             "small_grid",
             "fp32, detection only, split, text prompts only",
-            plain().with_detection_only(true).with_split_block(Some(1)).with_prompting(Prompting::Text),
+            ExportOptions {
+                detection_only: true,
+                prompting: Prompting::Text,
+                pruning: Pruning { split_block: Some(1), ..Pruning::default() },
+                ..plain()
+            },
         ),
     ]);
     exports
@@ -202,7 +219,7 @@ fn every_graph_is_built() -> Outcome<()> {
 fn every_student_is_built() -> Outcome<()> {
     let tensorrt = tensorrt();
     let goldens = golden("checkpoints");
-    let dart = CheckpointOptions::default().with_base(goldens.join("sam3/sam3.pt"));
+    let dart = CheckpointOptions { base: Some(goldens.join("sam3/sam3.pt")), ..Default::default() };
     let students = [
         ("students/rep_vit.pt", &dart, Precision::Fp16),
         ("students/rep_vit.pt", &dart, Precision::Fp32),
@@ -214,7 +231,7 @@ fn every_student_is_built() -> Outcome<()> {
     let mut problems = Vec::new();
     for (name, options, precision) in students {
         let checkpoint = options.open(&goldens.join(name))?;
-        let export = ExportOptions::default().with_target(Target::TensorRt).with_precision(precision);
+        let export = ExportOptions { target: Target::TensorRt, precision, ..ExportOptions::default() };
         let exported = Exported::of(&checkpoint, &export, tempfile::tempdir()?)?;
         let model = format!("{name}, {precision}");
         build_and_check(&tensorrt, &exported, (&model, file::BACKBONE), &GENERATIONS, &mut problems);
@@ -228,7 +245,8 @@ fn every_student_is_built() -> Outcome<()> {
 fn every_gpu_generation_can_be_built_separately() -> Outcome<()> {
     let tensorrt = tensorrt();
     let mut problems = Vec::new();
-    let options = ExportOptions::default().with_target(Target::TensorRt).with_precision(Precision::Fp16);
+    let options =
+        ExportOptions { target: Target::TensorRt, precision: Precision::Fp16, ..ExportOptions::default() };
     let exported = Exported::new("plain", &options)?;
     for target in GENERATIONS {
         for graph in exported.graphs() {

@@ -105,7 +105,7 @@ impl Bench {
         Ok(calibrate(
             &Checkpoint::open(self.folder.path())?,
             // The ranges have the same names at every size.
-            &ExportOptions::default().with_imgsz(336),
+            &ExportOptions { imgsz: Some(336), ..ExportOptions::default() },
             &EngineFactory::start(&EngineOptions::default())?,
             self.folder.path(),
             [Image::open("../demos/scenes/park.png")],
@@ -122,15 +122,16 @@ impl Bench {
         problems: &mut Vec<String>,
     ) -> Outcome<()> {
         let Promise { precision, islands, .. } = promise;
-        let mut options = ExportOptions::default().with_target(Target::TensorRt).with_precision(*precision);
+        let mut options =
+            ExportOptions { target: Target::TensorRt, precision: *precision, ..ExportOptions::default() };
         if precision.is_calibrated() {
-            options = options.with_calibration(self.calibration()?);
+            options = ExportOptions { calibration: Some(self.calibration()?), ..options };
         }
         let exported = tempfile::tempdir()?;
         let folder = exported.path().join("model");
         export(
             &Checkpoint::open(self.folder.path())?,
-            &options.with_mixed_precision(*islands),
+            &ExportOptions { mixed_precision: Some(*islands), ..options },
             &folder,
             |_| Ok(()),
         )?;
@@ -237,8 +238,13 @@ fn default_plans_of_students_compute_gelu_with_the_product_before_it() -> Outcom
     for (name, gelus) in [("rep_vit_m2_3", 51), ("tiny_vit_21m", 19), ("efficient_vit_l2", 0)] {
         let student = base.path().join("student.safetensors");
         random_weights::write_student(&student, name)?;
-        let checkpoint = CheckpointOptions::default().with_base(base.path()).open(&student)?;
-        let options = ExportOptions::default().with_target(Target::TensorRt).with_precision(Precision::Fp16);
+        let base = Some(base.path().to_owned());
+        let checkpoint = CheckpointOptions { base, ..Default::default() }.open(&student)?;
+        let options = ExportOptions {
+            target: Target::TensorRt,
+            precision: Precision::Fp16,
+            ..ExportOptions::default()
+        };
         let exported = tempfile::tempdir()?;
         let folder = exported.path().join("model");
         export(&checkpoint, &options, &folder, |_| Ok(()))?;

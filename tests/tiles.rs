@@ -97,7 +97,7 @@ fn objects_that_are_small_in_a_large_picture_are_found() {
         if size == TileSize::square(320) {
             let folder = tempfile::tempdir().expect("a temporary folder");
             let path = folder.path().join("large.png");
-            image.to_rgb_image().save(&path).expect("it can be written");
+            image.clone().into_rgb_image().save(&path).expect("it can be written");
             let mut file = PictureFile::open(&path).expect("it is an image");
             let embedded = detector.prepare(&prompts()).expect("they are encoded");
             assert_eq!(detector.detect_regions(&mut file, &embedded).expect("it detects").items, found.items);

@@ -69,7 +69,7 @@ fn merges_become_clips_tokenizer() {
     let written = std::env::var_os("OCELLI_CLIP_TOKENIZER")
         .map_or_else(|| root().join("../target/golden/clip/tokenizer.json"), PathBuf::from);
     let merges = written.with_file_name("bpe_simple_vocab_16e6.txt.gz");
-    let options = CheckpointOptions::default().with_tokenizer(merges);
+    let options = CheckpointOptions { tokenizer: Some(merges), ..Default::default() };
     let checkpoint = options.open(&root().join("golden/parity/plain")).expect("the golden is whole");
     let json: Value =
         serde_json::from_slice(&checkpoint.tokenizer_json().expect("CLIP's merges")).expect("JSON");

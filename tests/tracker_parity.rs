@@ -98,7 +98,7 @@ fn compare_graphs(report: &mut Report, golden: &Golden, case: &str, runner: Runn
 #[ignore = "needs a software GPU: tests/fetch-software-gpu.sh"]
 fn every_output_of_the_tracker_on_webgpu() {
     let mut report = Report::with_tolerance(1.0 / 2048.0);
-    let options = ExportOptions::default().with_target(Target::TensorRt);
+    let options = ExportOptions { target: Target::TensorRt, ..ExportOptions::default() };
     for golden in goldens() {
         compare_graphs(&mut report, &golden, &format!("{} on webgpu", golden.name), Runner::WebGpu, &options);
     }
@@ -111,7 +111,7 @@ fn every_output_of_the_tracker_on_cuda() {
     let mut report = Report::with_tolerance(1e-5);
     for golden in goldens() {
         for target in Runner::Cuda.targets() {
-            let options = ExportOptions::default().with_target(*target);
+            let options = ExportOptions { target: *target, ..ExportOptions::default() };
             compare_graphs(
                 &mut report,
                 &golden,

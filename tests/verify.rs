@@ -77,7 +77,7 @@ fn a_model_agrees_with_itself() {
 
 #[test]
 fn disturbed_weights_are_refused_and_a_little_noise_is_accepted() {
-    let (_folder, model) = builtin(&ExportOptions::default().with_detection_only(true));
+    let (_folder, model) = builtin(&ExportOptions { detection_only: true, ..ExportOptions::default() });
     let verification = verification(&model, options());
     let engine = engine();
     // The disturbed tensors, the amplitude, and the output that fails first.
@@ -111,7 +111,7 @@ fn disturbed_weights_are_refused_and_a_little_noise_is_accepted() {
 
 #[test]
 fn failures_name_the_replaced_graph() {
-    let (_folder, model) = builtin(&ExportOptions::default().with_detection_only(true));
+    let (_folder, model) = builtin(&ExportOptions { detection_only: true, ..ExportOptions::default() });
     let verification = verification(&model, options());
     let (_other_folder, other) = disturbed_weights("", 0.3);
     let engine = engine();
@@ -133,7 +133,7 @@ fn failures_name_the_replaced_graph() {
 
 #[test]
 fn wrong_outputs_are_refused_with_the_output_and_the_input() {
-    let (_folder, model) = builtin(&ExportOptions::default().with_detection_only(true));
+    let (_folder, model) = builtin(&ExportOptions { detection_only: true, ..ExportOptions::default() });
     let verification = verification(&model, options());
     type Change = fn(&str, &mut Tensor);
     // What the candidate does to its outputs, and the parts of the expected failure.
@@ -142,7 +142,7 @@ fn wrong_outputs_are_refused_with_the_output_and_the_input() {
             "NaN in features",
             |name, tensor| {
                 if name == tensor::FPN[2] {
-                    tensor.as_f32_mut().expect("it is f32")[17] = f32::NAN;
+                    tensor.as_mut_slice::<f32>().expect("it is f32")[17] = f32::NAN;
                 }
             },
             &["backbone, fpn_2, random input 0: 1 of ", "infinite or NaN"],
@@ -151,7 +151,7 @@ fn wrong_outputs_are_refused_with_the_output_and_the_input() {
             "infinity in boxes",
             |name, tensor| {
                 if name == tensor::BOXES {
-                    tensor.as_f32_mut().expect("it is f32")[0] = f32::INFINITY;
+                    tensor.as_mut_slice::<f32>().expect("it is f32")[0] = f32::INFINITY;
                 }
             },
             &["encoder_decoder, boxes, random input 0: ", "infinite or NaN"],
@@ -160,7 +160,11 @@ fn wrong_outputs_are_refused_with_the_output_and_the_input() {
             "boxes moved by 0.02",
             |name, tensor| {
                 if name == tensor::BOXES {
-                    tensor.as_f32_mut().expect("it is f32").iter_mut().for_each(|edge| *edge += 0.02);
+                    tensor
+                        .as_mut_slice::<f32>()
+                        .expect("it is f32")
+                        .iter_mut()
+                        .for_each(|edge| *edge += 0.02);
                 }
             },
             &["encoder_decoder, boxes, scene ", "0.0200 of the side", "at most 0.01"],
@@ -169,7 +173,7 @@ fn wrong_outputs_are_refused_with_the_output_and_the_input() {
             "classes that are never present",
             |name, tensor| {
                 if name == tensor::PRESENCE {
-                    tensor.as_f32_mut().expect("it is f32").fill(-9.0);
+                    tensor.as_mut_slice::<f32>().expect("it is f32").fill(-9.0);
                 }
             },
             &["encoder_decoder, detections, scene ", "the reference keeps", "the candidate does not"],
@@ -178,7 +182,7 @@ fn wrong_outputs_are_refused_with_the_output_and_the_input() {
             "queries in another order",
             |name, tensor| {
                 if name == tensor::LOGITS {
-                    tensor.as_f32_mut().expect("it is f32").reverse();
+                    tensor.as_mut_slice::<f32>().expect("it is f32").reverse();
                 }
             },
             &["encoder_decoder, logits, scene ", "a score differs by"],
@@ -206,8 +210,8 @@ fn wrong_outputs_are_refused_with_the_output_and_the_input() {
 
 #[test]
 fn eight_bits_pass_the_default_limits_and_fail_stricter_ones() {
-    let (_folder, model) = builtin(&ExportOptions::default().with_detection_only(true));
-    let int8 = ExportOptions::default().with_detection_only(true).with_precision(Precision::Int8);
+    let (_folder, model) = builtin(&ExportOptions { detection_only: true, ..ExportOptions::default() });
+    let int8 = ExportOptions { detection_only: true, precision: Precision::Int8, ..ExportOptions::default() };
     let (_int8_folder, int8) = builtin(&int8);
     let engine = engine();
     let report = check(&verification(&model, options()), &Candidate::of_model(&int8, &engine));
@@ -253,7 +257,7 @@ fn random_weights_are_compared_without_detections() {
 
 #[test]
 fn invalid_options_are_refused_and_an_error_of_progress_ends_it() {
-    let (_folder, model) = builtin(&ExportOptions::default().with_detection_only(true));
+    let (_folder, model) = builtin(&ExportOptions { detection_only: true, ..ExportOptions::default() });
     let cases = [
         (VerificationOptions { scenes: 0, random_inputs: 0, ..options() }, "nothing to compare"),
         (VerificationOptions { max_classes: 0, ..options() }, "nothing to compare"),

@@ -61,7 +61,7 @@ fn small_model(folder: &Path) -> ModelSource {
     std::fs::create_dir(&checkpoint).expect("the folder is new");
     ocelli::builtin::write_checkpoint(&checkpoint).expect("it writes");
     let checkpoint = Checkpoint::open(&checkpoint).expect("the built-in model is a checkpoint");
-    let options = ExportOptions::default().with_target(Target::TensorRt).with_imgsz(112);
+    let options = ExportOptions { target: Target::TensorRt, imgsz: Some(112), ..ExportOptions::default() };
     export(&checkpoint, &options, &exported, |_| Ok(())).expect("it exports");
     ModelSource::Folder(exported)
 }
@@ -118,7 +118,7 @@ fn models_are_exported_with_standard_operators_and_others_are_refused() {
     let golden = crate::parity::golden::Golden::all().into_iter().next().expect("there are goldens");
     let folder = tempfile::tempdir().expect("a temporary folder");
     let model = folder.path().join("model");
-    let options = ExportOptions::default().with_target(Target::OnnxRuntime);
+    let options = ExportOptions { target: Target::OnnxRuntime, ..ExportOptions::default() };
     let checkpoint = golden.open_checkpoint().expect("the golden has a checkpoint");
     export(&checkpoint, &options, &model, |_| Ok(())).expect("it can be exported");
     let detector = Detector::builder()

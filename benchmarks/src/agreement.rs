@@ -6,12 +6,11 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
-use std::sync::Arc;
 
 use anyhow::Context;
 use ocelli::atomic_file::write_atomically;
 use ocelli::engines::Tensor;
-use ocelli::postprocess::{PostProcessOptions, PostProcessor, RawOutputs};
+use ocelli::postprocess::{ClassOutputs, PostProcessOptions, PostProcessor};
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use serde::Serialize;
 
@@ -182,14 +181,12 @@ fn worst(so_far: f64, difference: f64) -> f64 {
 pub fn detections(outputs: &Outputs) -> anyhow::Result<usize> {
     let mut post = PostProcessor::new(PostProcessOptions::default())?;
     post.begin(1000, 1000);
-    let labels: Vec<Arc<str>> = outputs.presence.iter().map(|_| "instance".into()).collect();
-    post.push_chunk(&RawOutputs {
-        first_class_id: 0,
-        labels: &labels,
-        logits: &outputs.logits,
-        boxes: &outputs.boxes,
-        presence: Some(&outputs.presence),
-    })?;
+    let queries = outputs.logits.len() / outputs.presence.len().max(1);
+    for (class_id, &presence) in outputs.presence.iter().enumerate() {
+        let logits = &outputs.logits[class_id * queries..][..queries];
+        let boxes = &outputs.boxes[4 * class_id * queries..][..4 * queries];
+        post.push_class(&ClassOutputs { class_id, label: "instance", logits, boxes, presence })?;
+    }
     let mut kept = Vec::new();
     post.finish_into(&mut kept);
     Ok(kept.len())
@@ -213,7 +210,7 @@ mod tests {
             presence: vec![5.0, 5.0],
         };
         Reference {
-            pixels: Tensor::zeros_f32(&[1, 3, 2, 2]),
+            pixels: Tensor::zeros::<f32>(&[1, 3, 2, 2]),
             text: TextFeatures { features: vec![0.5; 3 * 2 * 2], mask: vec![1, 0, 1, 1, 1, 0], classes: 3 },
             fpn_2: vec![1.0, 2.0, -3.0, 0.5],
             outputs,

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Stdio;
 
 use crate::run::{Outcome, Place, refusal};
-use ocelli::export::{Checkpoint, ExportOptions, export};
+use ocelli::export::{Checkpoint, ExportOptions, Pruning, export};
 use ocelli_verify::scenes::{SceneGenerator, SceneOptions, vocabulary};
 use serde_json::{Value, json};
 
@@ -43,7 +43,12 @@ pub fn data_set(place: &Place, count: u64) {
         let scene = generator.scene(number);
         let file = format!("some/{number}.png");
         let (id, width, height) = (3 * number + 10, scene.image.width(), scene.image.height());
-        scene.image.to_rgb_image().save(place.path("pictures").join(&file)).expect("the folder exists");
+        scene
+            .image
+            .clone()
+            .into_rgb_image()
+            .save(place.path("pictures").join(&file))
+            .expect("the folder exists");
         images.push(json!({"id": id, "file_name": file, "width": width, "height": height}));
         for object in &scene.objects {
             let class = names.iter().position(|name| *name == object.label).expect("one of three");
@@ -246,7 +251,10 @@ fn two_models_on_the_same_images() {
     place.folder("checkpoint");
     ocelli::builtin::write_checkpoint(&place.path("checkpoint")).expect("it writes");
     let checkpoint = Checkpoint::open(&place.path("checkpoint")).expect("the built-in model is a checkpoint");
-    let pruned = ExportOptions::default().with_skip_blocks([1, 3]);
+    let pruned = ExportOptions {
+        pruning: Pruning { skip_blocks: [1, 3].into(), ..Pruning::default() },
+        ..ExportOptions::default()
+    };
     export(&checkpoint, &pruned, &place.path("pruned"), |_| Ok(())).expect("it exports");
     let report = evaluate(&place, &["--scenes", "6", "--compare", "built-in", "pruned"]);
     let names: Vec<&str> = report["models"]
@@ -411,7 +419,7 @@ fn the_screen_is_calibrated_on_images_and_used() {
     let generator = SceneGenerator::new(5, SceneOptions::default()).expect("the defaults");
     place.folder("frames");
     for number in 0..3 {
-        let image = generator.scene(number).image.to_rgb_image();
+        let image = generator.scene(number).image.into_rgb_image();
         image.save(place.path(&format!("frames/{number}.png"))).expect("the folder exists");
     }
     place.folder("checkpoint");

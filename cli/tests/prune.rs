@@ -16,7 +16,7 @@ fn place(images: u64) -> Place {
     place.folder("photos");
     for number in 0..images {
         let path = place.path(&format!("photos/{number}.png"));
-        scenes.scene(number).image.to_rgb_image().save(path).unwrap();
+        scenes.scene(number).image.into_rgb_image().save(path).unwrap();
     }
     place
 }

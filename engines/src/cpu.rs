@@ -14,7 +14,7 @@ pub(crate) fn threads_or_default(threads: usize) -> usize {
 }
 
 /// The CPU in the description of an engine.
-pub(crate) fn description(threads: usize) -> String {
+pub fn description(threads: usize) -> String {
     format!("CPU, {threads} thread{}", if threads == 1 { "" } else { "s" })
 }
 

@@ -17,7 +17,7 @@
 //! # fn main() -> ocelli_engines::Result<()> {
 //! let gpu = CudaDevice::open(0)?;
 //! let mut features = Tensor::on(gpu.clone());
-//! features.copy_from_host(&Tensor::zeros_f32(&[1, 256, 72, 72]))?;
+//! features.copy_from_host(&Tensor::zeros::<f32>(&[1, 256, 72, 72]))?;
 //! println!("{}: {:?}", gpu.name(), gpu.transferred());
 //! # Ok(())
 //! # }

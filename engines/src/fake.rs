@@ -91,8 +91,8 @@ mod tests {
     fn zeros_have_the_shapes_of_the_specification() {
         let mut engine = FakeEngine::zeros(spec());
         let mut y = Tensor::i64(&[1], vec![7]).expect("fits");
-        engine.run(&[("x", &Tensor::zeros_f32(&[3, 2]))], &mut [("y", &mut y)]).expect("it runs");
-        assert_eq!(y, Tensor::zeros_f32(&[3]));
+        engine.run(&[("x", &Tensor::zeros::<f32>(&[3, 2]))], &mut [("y", &mut y)]).expect("it runs");
+        assert_eq!(y, Tensor::zeros::<f32>(&[3]));
     }
 
     #[test]
@@ -102,7 +102,7 @@ mod tests {
             Ok(())
         });
         let error = engine
-            .run(&[("x", &Tensor::zeros_f32(&[3, 2]))], &mut [("y", &mut Tensor::empty())])
+            .run(&[("x", &Tensor::zeros::<f32>(&[3, 2]))], &mut [("y", &mut Tensor::empty())])
             .expect_err("four are not three");
         assert_eq!(error.kind(), ErrorKind::Execution);
         assert_eq!(error.to_string(), "output `y`, dimension 0: `n` is 3 in the inputs, got 4");

@@ -53,7 +53,7 @@
 //! engine.run(&[("x", &Tensor::f32(&[1, 2], vec![1.0, -3.0])?)], &mut [("y", &mut y)])?;
 //! assert_eq!(y.as_f32()?, [2.0, -6.0]);
 //!
-//! let error = engine.run(&[("x", &Tensor::zeros_f32(&[1, 7]))], &mut [("y", &mut y)]).unwrap_err();
+//! let error = engine.run(&[("x", &Tensor::zeros::<f32>(&[1, 7]))], &mut [("y", &mut y)]).unwrap_err();
 //! assert_eq!(error.to_string(), "input `x`: expected shape [rows, 2], got [1, 7]");
 //! # Ok(())
 //! # }
@@ -93,7 +93,7 @@ pub mod tensorrt;
 #[cfg(not(target_family = "wasm"))]
 pub mod webgpu;
 
-pub use cpu::{cpu_has_vnni, default_threads};
+pub use cpu::{cpu_has_vnni, default_threads, description as cpu_description};
 pub use device::{Device, Transferred};
 pub use engine::Engine;
 pub use file_limits::report_file_limits;

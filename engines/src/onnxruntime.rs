@@ -11,7 +11,7 @@
 //! let runtime = OnnxRuntime::load(None)?;
 //! let mut engine = OnnxRuntimeEngine::builder(&runtime).with_threads(4).build_from_file("backbone.onnx")?;
 //!
-//! let pixels = Tensor::zeros_f32(&[1, 3, 1008, 1008]); // [image, channel, y, x]
+//! let pixels = Tensor::zeros::<f32>(&[1, 3, 1008, 1008]); // [image, channel, y, x]
 //! let mut features = Tensor::empty();
 //! engine.run(&[("pixel_values", &pixels)], &mut [("fpn_2", &mut features)])?;
 //! # Ok(())

@@ -198,14 +198,6 @@ impl Tensor {
         tensor
     }
 
-    /// A tensor of `f32` zeros; see [`Tensor::zeros`].
-    ///
-    /// # Panics
-    /// If the shape has more elements than memory can hold, as `Vec` does.
-    pub fn zeros_f32(shape: &[usize]) -> Self {
-        Self::zeros::<f32>(shape)
-    }
-
     /// The sizes of the dimensions, outermost first.
     pub fn shape(&self) -> &[usize] {
         &self.shape
@@ -261,24 +253,6 @@ impl Tensor {
     /// [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if the elements have another type, or are on
     /// a device.
     pub fn as_f32(&self) -> Result<&[f32]> {
-        self.as_slice()
-    }
-
-    /// The elements of a tensor of `f32`, mutably.
-    ///
-    /// # Errors
-    /// [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if the elements have another type, or are on
-    /// a device.
-    pub fn as_f32_mut(&mut self) -> Result<&mut [f32]> {
-        self.as_mut_slice()
-    }
-
-    /// The elements of a tensor of `i64`.
-    ///
-    /// # Errors
-    /// [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if the elements have another type, or are on
-    /// a device.
-    pub fn as_i64(&self) -> Result<&[i64]> {
         self.as_slice()
     }
 
@@ -501,7 +475,7 @@ mod tests {
         let tensor = Tensor::f32(&[3, 2], vec![0.0, 1.0, 2.0, 3.0, 4.0, 5.0]).expect("fits");
         let row = tensor.row(1).expect("there are three");
         assert_eq!(row, Tensor::f32(&[1, 2], vec![2.0, 3.0]).expect("fits"));
-        for tensor in [&tensor, &Tensor::zeros_f32(&[])] {
+        for tensor in [&tensor, &Tensor::zeros::<f32>(&[])] {
             assert_eq!(tensor.row(3).expect_err("out of bounds").kind(), ErrorKind::InvalidArgument);
         }
     }

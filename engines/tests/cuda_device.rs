@@ -218,7 +218,7 @@ fn a_graph_repeats_the_captured_work() {
 #[ignore = "needs an NVIDIA GPU"]
 fn a_steady_state_takes_no_memory() {
     let device = open();
-    let host = Tensor::zeros_f32(&[1, 3, 1008, 1008]);
+    let host = Tensor::zeros::<f32>(&[1, 3, 1008, 1008]);
     let (mut tensor, mut back) = (Tensor::on(device.clone()), Tensor::empty());
     let mut free = Vec::new();
     for _ in 0..40 {

@@ -61,7 +61,7 @@ fn every_element_type_is_copied_unchanged() {
         Tensor::new(&[2], vec![i32::MIN, 7]).expect("fits"),
         Tensor::new(&[2], vec![0_u8, 255]).expect("fits"),
         bools,
-        Tensor::zeros_f32(&[0, 4]),
+        Tensor::zeros::<f32>(&[0, 4]),
     ];
     let failures: Vec<_> =
         tensors.iter().filter(|&tensor| on_host(&copied(&device, tensor)) != *tensor).collect();
@@ -108,7 +108,7 @@ fn elements_are_copied_between_host_and_device() {
 fn tensors_on_the_wrong_device_are_refused() {
     let (device, _guard) = open();
     let (name, own) = (device.name(), Device::from(device.clone()));
-    let host = Tensor::zeros_f32(&[1, 2]);
+    let host = Tensor::zeros::<f32>(&[1, 2]);
     let there = copied(&device, &host);
     let check = |device: Option<&Device>, x: &Tensor, mut y: Tensor| {
         check_residence(device, &[("x", x)], &[("y", &mut y)]).map_err(|error| error.to_string())

@@ -56,14 +56,14 @@ fn an_integer_beyond_32_bits_is_an_error_that_names_the_input() {
     let model = Model { nodes, inputs: &[("x", I64, "n")], outputs: &[("y", I64, "n")] }.encode();
     let mut engine = builder().build_from_memory(&model).expect("it loads");
     for long in [i64::from(i32::MAX) + 1, i64::from(i32::MIN) - 1, i64::MAX] {
-        let (x, mut y) = (Tensor::i64(&[2], vec![1, long]).expect("fits"), Tensor::zeros_f32(&[1]));
+        let (x, mut y) = (Tensor::i64(&[2], vec![1, long]).expect("fits"), Tensor::zeros::<f32>(&[1]));
         let error = engine.run(&[("x", &x)], &mut [("y", &mut y)]).expect_err("it does not fit");
         assert_eq!(error.kind(), ErrorKind::InvalidArgument);
         assert_eq!(
             error.to_string(),
             format!("input `x`: {long} does not fit the embedded engine's 32-bit integers")
         );
-        assert_eq!(y, Tensor::zeros_f32(&[1]), "the output is unchanged");
+        assert_eq!(y, Tensor::zeros::<f32>(&[1]), "the output is unchanged");
     }
 }
 

@@ -152,7 +152,7 @@ pub(crate) fn survives_a_run_that_fails<E: Engine>(
     let path = folder.path().join("reshape.onnx");
     fs::write(&path, model.encode()).expect("a file");
     let mut engine = build(&path).expect("it loads");
-    let x = Tensor::zeros_f32(&[6]);
+    let x = Tensor::zeros::<f32>(&[6]);
     let mut y = Tensor::empty();
     let mut run = |rows: i64, columns: i64| -> Result<Vec<usize>> {
         let shape = Tensor::i64(&[2], vec![rows, columns])?;
@@ -201,12 +201,12 @@ pub(crate) fn runs_in_two_threads<F: PartialEq + Debug + Send>(
 pub(crate) fn moves_to_another_thread<E: Engine + 'static>(build: impl FnOnce(&[u8]) -> Result<E>) {
     let mut engine: Box<dyn Engine> = Box::new(build(&crate::models::conformance()).expect("it loads"));
     let run = move || {
-        let (a, ids) = (Tensor::zeros_f32(&[1, 3]), Tensor::zeros::<i64>(&[1, 2]));
+        let (a, ids) = (Tensor::zeros::<f32>(&[1, 3]), Tensor::zeros::<i64>(&[1, 2]));
         let mut sum = Tensor::empty();
         engine.run(&[("a", &a), ("b", &a), ("ids", &ids)], &mut [("sum", &mut sum)]).map(|()| sum)
     };
     let sum = std::thread::spawn(run).join().expect("no panic").expect("it runs");
-    assert_eq!(sum, Tensor::zeros_f32(&[1, 3]));
+    assert_eq!(sum, Tensor::zeros::<f32>(&[1, 3]));
 }
 
 /// Loads libraries that cannot be used, `cases` and a truncated copy of `usable` among them: each error names the file

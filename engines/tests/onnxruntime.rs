@@ -172,7 +172,7 @@ fn scalars_and_unnamed_dimensions_are_supported() {
             .run(&[("x", &x), ("factor", &factor)], &mut [("y", &mut y), ("size", &mut size)])
             .expect("it runs");
         assert_eq!(y, Tensor::f32(&shape, vec![3.0; shape[0] * shape[1]]).expect("fits"));
-        assert_eq!(size.as_i64().expect("i64"), shape.map(|size| size as i64));
+        assert_eq!(size.as_slice::<i64>().expect("i64"), shape.map(|size| size as i64));
     }
 }
 

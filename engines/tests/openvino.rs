@@ -230,7 +230,7 @@ fn integers_beyond_32_bits_are_refused() {
     let mut run = |value: i64| -> Result<Vec<i64>> {
         let mut doubled = Tensor::empty();
         engine.run(&[("ids", &Tensor::i64(&[1], vec![value])?)], &mut [("doubled", &mut doubled)])?;
-        Ok(doubled.as_i64()?.to_vec())
+        Ok(doubled.as_slice::<i64>()?.to_vec())
     };
     for value in [0, 7, -1_000_000_000] {
         assert_eq!(run(value).expect("it fits"), [2 * value]);
@@ -263,7 +263,7 @@ fn scalars_and_unnamed_dimensions_are_supported() {
             .run(&[("x", &x), ("factor", &factor)], &mut [("y", &mut y), ("size", &mut size)])
             .expect("it runs");
         assert_eq!(y, Tensor::f32(&shape, vec![3.0; shape[0] * shape[1]]).expect("fits"));
-        assert_eq!(size.as_i64().expect("i64"), shape.map(|size| size as i64));
+        assert_eq!(size.as_slice::<i64>().expect("i64"), shape.map(|size| size as i64));
     }
 }
 
@@ -311,7 +311,7 @@ fn outputs_that_a_later_run_does_not_request_are_not_written() {
     let inputs = [("a", &a), ("b", &a), ("ids", &ids)];
     let (mut sum, mut product) = (Tensor::empty(), Tensor::empty());
     engine.run(&inputs, &mut [("sum", &mut sum), ("product", &mut product)]).expect("it runs");
-    product.as_f32_mut().expect("f32").fill(42.0);
+    product.as_mut_slice::<f32>().expect("f32").fill(42.0);
     engine.run(&inputs, &mut [("sum", &mut sum)]).expect("it runs");
     assert_eq!(product.as_f32().expect("f32"), [42.0; 4]);
 }

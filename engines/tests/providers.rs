@@ -122,7 +122,7 @@ fn a_fixed_dimension_is_part_of_the_specification() {
     assert_eq!(shape("ids"), [Dim::Fixed(2), Dim::named("tokens")]);
     assert_eq!(shape("product"), [Dim::Fixed(2), Dim::Fixed(4)]);
     let mut run = |rows: usize| {
-        let (a, ids) = (Tensor::zeros_f32(&[rows, 3]), Tensor::zeros::<i64>(&[rows, 5]));
+        let (a, ids) = (Tensor::zeros::<f32>(&[rows, 3]), Tensor::zeros::<i64>(&[rows, 5]));
         let mut sum = Tensor::empty();
         let inputs = [("a", &a), ("b", &a), ("ids", &ids)];
         engine.run(&inputs, &mut [("sum", &mut sum)]).map_err(|error| error.to_string())

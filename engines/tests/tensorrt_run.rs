@@ -170,7 +170,7 @@ fn tensors_stay_on_the_device_between_engines() {
         let mut sum = Tensor::empty();
         // Rows are 12 bytes apart, so that most are not aligned.
         let row = between.row(round % 9).expect("there are nine");
-        let zeros = Tensor::zeros_f32(&[1, 3]);
+        let zeros = Tensor::zeros::<f32>(&[1, 3]);
         let ids = Tensor::zeros::<i64>(&[1, 1]);
         second.run(&[("a", &row), ("b", &zeros), ("ids", &ids)], &mut [("sum", &mut sum)]).expect("it runs");
         let after = device.transferred();

@@ -64,7 +64,7 @@ fn every_element_type_is_copied_unchanged() {
         Tensor::new(&[3], vec![i32::MIN, 7, 8]).expect("fits"),
         Tensor::new(&[17], (0_u8..17).collect()).expect("fits"),
         bools,
-        Tensor::zeros_f32(&[0, 4]),
+        Tensor::zeros::<f32>(&[0, 4]),
     ];
     let failures: Vec<_> =
         tensors.iter().filter(|&tensor| on_host(&copied(&device, tensor)) != *tensor).collect();
@@ -243,7 +243,7 @@ fn an_engine_stays_usable_after_a_run_that_fails() {
     };
     let mut engine = builder().build_from_memory(&model.encode()).expect("it loads");
     let mut run = |n: usize, m: usize| {
-        let (a, b) = (Tensor::zeros_f32(&[n, 1]), Tensor::f32(&[1, m], vec![2.0; m]).expect("fits"));
+        let (a, b) = (Tensor::zeros::<f32>(&[n, 1]), Tensor::f32(&[1, m], vec![2.0; m]).expect("fits"));
         let mut y = Tensor::empty();
         engine.run(&[("a", &a), ("b", &b)], &mut [("y", &mut y)]).map(|()| y)
     };

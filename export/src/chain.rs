@@ -16,8 +16,8 @@ pub const NEXT_TOKENS: &str = "next_tokens";
 /// The files of a backbone that is a chain: each reads the tokens `[P·P, hidden]` that the one before returns.
 ///
 /// A branch includes its residual sum. Without its graph, the chain is the backbone that an export with
-/// [`mask_blocks`](ExportOptions::with_mask_blocks) has; without both of a block, the one of
-/// [`skip_blocks`](ExportOptions::with_skip_blocks).
+/// [`mask_blocks`](crate::Pruning::mask_blocks) has; without both of a block, the one of
+/// [`skip_blocks`](crate::Pruning::skip_blocks).
 #[derive(Clone, Debug)]
 pub struct BackboneChain {
     /// [`PIXEL_VALUES`](crate::contract::tensor::PIXEL_VALUES) → [`TOKENS`](crate::contract::tensor::TOKENS).

@@ -26,7 +26,7 @@ use ocelli_error::{Error, ErrorKind, Result};
 use family::Family;
 use load::Loaded;
 
-pub use inspect::{Ignored, Inspection, PartSummary};
+pub use inspect::{Inspection, PartSummary};
 pub(crate) use weights::{Weights, hex};
 
 /// The epsilon of the image transformer's layer norms.
@@ -54,36 +54,18 @@ impl FromStr for NormEps {
 /// Options of opening a [`Checkpoint`]; the [`Default`] needs nothing but the path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CheckpointOptions {
-    tokenizer: Option<PathBuf>,
-    base: Option<PathBuf>,
-    norm_eps: NormEps,
-    text_padding: TextPadding,
+    /// The tokeniser: a `tokenizer.json`, or CLIP's merges (`bpe_simple_vocab_16e6.txt.gz`). By default the one beside
+    /// the checkpoint.
+    pub tokenizer: Option<PathBuf>,
+    /// The checkpoint that has the rest of the model, for a file with an image backbone only.
+    pub base: Option<PathBuf>,
+    /// The epsilon of the image transformer's layer norms.
+    pub norm_eps: NormEps,
+    /// The padding after a phrase, for a text encoder of MobileCLIP; others ignore it.
+    pub text_padding: TextPadding,
 }
 
 impl CheckpointOptions {
-    /// The tokeniser: a `tokenizer.json`, or CLIP's merges (`bpe_simple_vocab_16e6.txt.gz`). By default the one beside
-    /// the checkpoint.
-    #[must_use]
-    pub fn with_tokenizer(mut self, path: impl Into<PathBuf>) -> Self {
-        self.tokenizer = Some(path.into());
-        self
-    }
-
-    /// The checkpoint that has the rest of the model, for a file with an image backbone only.
-    #[must_use]
-    pub fn with_base(mut self, path: impl Into<PathBuf>) -> Self {
-        self.base = Some(path.into());
-        self
-    }
-
-    setters! {
-        /// The epsilon of the image transformer's layer norms.
-        with_norm_eps(norm_eps: NormEps) => norm_eps;
-
-        /// The padding after a phrase, for a text encoder of MobileCLIP; others ignore it.
-        with_text_padding(padding: TextPadding) => text_padding;
-    }
-
     /// Opens a checkpoint and checks every tensor's name, shape and type. Values are read during the export.
     ///
     /// # Errors
@@ -119,7 +101,7 @@ impl CheckpointOptions {
 /// - a `.pt` or `.safetensors` file in Meta's names: SAM 3, SAM 3.1, fine-tuned detectors;
 /// - an EfficientSAM3 detector, whose image backbone is a convolutional network;
 /// - a backbone that DART has pruned, or a convolutional one that it has trained, with a
-///   [base](CheckpointOptions::with_base).
+///   [base](CheckpointOptions::base).
 ///
 /// Of the detector and of SAM 3's memory tracker, every tensor must be known, present and of the shape that follows from the
 /// configuration, or from the other tensors in files without one.
@@ -206,8 +188,7 @@ struct Opened {
 impl Opened {
     fn into_checkpoint(self, tokenizer: PathBuf, tokenizer_hash: String) -> Checkpoint {
         let Self { config, loaded, .. } = self;
-        let unsupported_tracker =
-            loaded.ignored.iter().any(|leftover| leftover.why == load::MULTIPLEX).then_some(load::MULTIPLEX);
+        let unsupported_tracker = loaded.ignored.contains_key(load::MULTIPLEX).then_some(load::MULTIPLEX);
         let (weights, pruning) = (loaded.weights, loaded.pruning);
         Checkpoint { tokenizer, tokenizer_hash, config, weights, pruning, unsupported_tracker }
     }

@@ -22,7 +22,7 @@
 //! # let temporary = tempfile::tempdir().expect("a temporary folder");
 //! # let output = temporary.path().join("exported");
 //! let checkpoint = Checkpoint::open(folder.as_ref())?;
-//! let options = ExportOptions::default().with_target(Target::TensorRt).with_imgsz(112);
+//! let options = ExportOptions { target: Target::TensorRt, imgsz: Some(112), ..ExportOptions::default() };
 //! let manifest = export(&checkpoint, &options, &output, |progress| {
 //!     println!("{} of {}: {}", progress.done + 1, progress.total, progress.file);
 //!     Ok(())
@@ -33,9 +33,6 @@
 //! ```
 
 #![deny(unsafe_code)]
-
-#[macro_use]
-mod setters;
 
 mod calibration;
 mod chain;
@@ -55,7 +52,7 @@ mod text_file;
 
 pub use calibration::Calibration;
 pub use chain::{BackboneChain, NEXT_TOKENS, export_chain};
-pub use checkpoint::{Checkpoint, CheckpointOptions, Ignored, Inspection, NormEps, PartSummary};
+pub use checkpoint::{Checkpoint, CheckpointOptions, Inspection, NormEps, PartSummary};
 pub use exporter::{ExportOptions, ExportProgress, export};
 pub use mixed_precision::{Block, MixedPrecision};
 pub use ocelli_error::{Error, ErrorKind, Result};

@@ -182,11 +182,6 @@ impl Image {
         }
     }
 
-    /// A copy as the type of the `image` crate.
-    pub fn to_rgb_image(&self) -> RgbImage {
-        self.clone().into_rgb_image()
-    }
-
     /// Converts to the type of the `image` crate, without a copy.
     pub fn into_rgb_image(self) -> RgbImage {
         RgbImage::from_raw(self.width, self.height, self.data)
@@ -207,13 +202,6 @@ impl From<DynamicImage> for Image {
     fn from(image: DynamicImage) -> Self {
         let (width, height) = (image.width(), image.height());
         Self { width, height, data: decode::into_rgb8(image) }
-    }
-}
-
-impl From<Image> for RgbImage {
-    /// Without a copy.
-    fn from(image: Image) -> Self {
-        image.into_rgb_image()
     }
 }
 
@@ -388,7 +376,7 @@ mod tests {
         let rgb = RgbImage::from_fn(3, 2, |x, y| ::image::Rgb([x as u8, y as u8, 9]));
         let image = Image::from(rgb.clone());
         assert_eq!((image.width(), image.height(), image.as_rgb8()), (3, 2, rgb.as_raw().as_slice()));
-        assert_eq!(RgbImage::from(image.clone()), rgb);
+        assert_eq!(image.clone().into_rgb_image(), rgb);
         assert_eq!(DynamicImage::from(image.clone()), DynamicImage::ImageRgb8(rgb.clone()));
         assert_eq!(Image::from(DynamicImage::ImageRgb8(rgb)), image);
         let deep = ::image::ImageBuffer::from_pixel(1, 1, ::image::Luma([0x12FFu16]));

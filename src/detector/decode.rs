@@ -1,7 +1,6 @@
 //! From image features and encoded prompts to detections.
 
 use std::collections::BTreeMap;
-use std::slice::from_ref;
 
 use ocelli_engines::{Engine, Tensor};
 use ocelli_export::contract::{file, tensor};
@@ -19,7 +18,7 @@ use crate::detection::Detection;
 use crate::engine::EngineFactory;
 use crate::mask::SemanticMap;
 use crate::model::Model;
-use crate::postprocess::{Candidate, PostProcessOptions, PostProcessor, RawOutputs};
+use crate::postprocess::{Candidate, ClassOutputs, PostProcessOptions, PostProcessor};
 use crate::process_memory::log_memory_after;
 use crate::timing::{Instant, STAGE_TARGET, StageTimes, milliseconds_since};
 use ocelli_error::{Error, ErrorKind, Result};
@@ -457,12 +456,12 @@ impl PromptDecoder {
         let queries = logits.shape().get(1).copied().unwrap_or(0);
         let (logits, boxes, presence) = (logits.as_f32()?, boxes.as_f32()?, presence.as_f32()?);
         for (row, &class) in chunk.iter().enumerate() {
-            self.post.push_chunk(&RawOutputs {
-                first_class_id: class,
-                labels: from_ref(classes[row].prompt.label()),
+            self.post.push_class(&ClassOutputs {
+                class_id: class,
+                label: classes[row].prompt.label(),
                 logits: &logits[row * queries..][..queries],
                 boxes: &boxes[row * queries * 4..][..queries * 4],
-                presence: Some(&presence[row..][..1]),
+                presence: presence[row],
             })?;
             if let Some(head) = &mut self.mask_head
                 && self.post.pending().iter().rev().any(|candidate| candidate.class_id == class)

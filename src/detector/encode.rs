@@ -154,7 +154,7 @@ impl Backbone {
     }
 
     /// Whether the loaded graph has these features: an engine file may have been built without them.
-    pub(crate) fn has_hidden(&self) -> bool {
+    pub fn has_hidden(&self) -> bool {
         self.engines.last().is_some_and(|engine| engine.spec().output(tensor::HIDDEN).is_some())
     }
 

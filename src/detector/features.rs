@@ -1,11 +1,13 @@
 //! The features of an image, in memory and in a file.
 
+use std::borrow::Cow;
 use std::io::{self, Read, Write};
 use std::sync::OnceLock;
 
 use ocelli_engines::Tensor;
 use ocelli_export::contract::{Manifest, tensor};
 
+use super::engine_io::readable_on;
 use super::segment::ClickFeatures;
 
 /// The index of `image_prompt` among the [features](ImageFeatures).
@@ -90,14 +92,7 @@ impl ImageFeatures {
             out.write_all(&side.to_le_bytes())?;
         }
         for tensor in &self.tensors {
-            let mut host = Tensor::empty();
-            let tensor = match tensor.device() {
-                Some(_) => {
-                    tensor.copy_to_host_into(&mut host).map_err(io::Error::other)?;
-                    &host
-                }
-                None => tensor,
-            };
+            let tensor = readable_on(None, Cow::Borrowed(tensor)).map_err(io::Error::other)?;
             let (shape, values) = match tensor.is_empty() {
                 true => (&[][..], &[][..]),
                 false => (tensor.shape(), tensor.as_f32().map_err(io::Error::other)?),

@@ -1,6 +1,6 @@
 //! The stages of a detector, for programs that run them one by one or each on its own thread.
 
-use ocelli_engines::{Device, Tensor};
+use ocelli_engines::Tensor;
 
 use super::Detections;
 use super::decode::PromptDecoder;
@@ -78,8 +78,10 @@ impl Stages {
 
 /// Computes the features of images: preprocessing and backbone, with the buffer between them.
 pub struct ImageEncoder {
-    preprocessor: ImagePreprocessor,
-    backbone: Backbone,
+    /// From an image to the backbone's pixels.
+    pub preprocessor: ImagePreprocessor,
+    /// From pixels to features.
+    pub backbone: Backbone,
     pixels: Tensor,
 }
 
@@ -101,21 +103,6 @@ impl ImageEncoder {
     /// Drops the engine; it is loaded again when it is needed.
     pub fn unload(&mut self) {
         self.backbone.unload();
-    }
-
-    /// The device of the [loaded](Self::load) backbone, if it can read pixels there.
-    pub fn device(&self) -> Option<Device> {
-        self.backbone.device()
-    }
-
-    /// Whether the [loaded](Self::load) backbone has [`Wanted::hidden`]: an engine file may have been built without it.
-    pub fn has_hidden(&self) -> bool {
-        self.backbone.has_hidden()
-    }
-
-    /// Whether the detector was built with masks or semantic maps.
-    pub fn supports_masks(&self) -> bool {
-        self.backbone.supports_masks()
     }
 
     /// Computes the features of an image of any size and format, and adds the times of both stages to `times`.
@@ -145,26 +132,5 @@ impl ImageEncoder {
         self.load()?;
         self.preprocessor.run_into(image, &mut self.pixels, times)?;
         self.backbone.run_into(&self.pixels, size, wanted, features, times)
-    }
-
-    /// Computes the features of `pixels` [1, 3, S, S] that were preprocessed elsewhere, from an image of `size` (width,
-    /// height).
-    ///
-    /// # Errors
-    /// As [`Backbone::run_into`].
-    pub fn encode_pixels_into(
-        &mut self,
-        pixels: &Tensor,
-        size: (u32, u32),
-        wanted: Wanted,
-        features: &mut ImageFeatures,
-        times: &mut StageTimes,
-    ) -> Result<()> {
-        self.backbone.run_into(pixels, size, wanted, features, times)
-    }
-
-    /// Its two stages, for different threads.
-    pub fn into_halves(self) -> (ImagePreprocessor, Backbone) {
-        (self.preprocessor, self.backbone)
     }
 }

@@ -15,7 +15,7 @@ use ocelli_engines::onnxruntime::{
     CoreMlOptions, CudaOptions, ExecutionProvider, OnnxRuntime, OnnxRuntimeEngine, TensorRtOptions,
     WebGpuDevice,
 };
-use ocelli_engines::{Device, Engine};
+use ocelli_engines::{Device, Engine, cpu_description};
 use ocelli_export::contract::{Precision, Target};
 
 use self::adapter_check::Checked;
@@ -123,11 +123,7 @@ impl Loader for OnnxRuntimeLoader {
             return format!("ONNX Runtime {version}, {}", webgpu.description());
         }
         match self.options.kind {
-            EngineKind::Cpu => {
-                let threads = threads(&self.options);
-                let plural = if threads == 1 { "" } else { "s" };
-                format!("ONNX Runtime {version}, CPU, {threads} thread{plural}")
-            }
+            EngineKind::Cpu => format!("ONNX Runtime {version}, {}", cpu_description(threads(&self.options))),
             kind => {
                 let name =
                     self.device.as_ref().map_or_else(String::new, |device| format!(", {}", device.name()));

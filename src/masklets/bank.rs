@@ -151,7 +151,7 @@ impl DeviceMemories {
             return self.writer.write(&mut self.memories, memory, &rows);
         }
         let count = self.shape[0] * self.shape[1];
-        let (target, source) = (self.memories.as_f32_mut()?, memory.as_f32()?);
+        let (target, source) = (self.memories.as_mut_slice::<f32>()?, memory.as_f32()?);
         for (row, source) in rows.iter().zip(source.chunks_exact(count)) {
             let target = &mut target[row * count..][..count];
             target

@@ -26,34 +26,13 @@ pub enum GivenShape {
     Mask(Mask),
 }
 
-/// Objects of one frame, as the tracker takes them.
-#[derive(Default)]
-pub(crate) struct GivenMasks(Vec<(ObjectId, Shape)>);
-
-enum Shape {
-    Clicks(Vec<Click>),
-    Mask(BitMask),
-}
-
-impl GivenMasks {
-    pub(crate) fn new<'g>(objects: impl IntoIterator<Item = &'g GivenObject>) -> Self {
-        let shape = |object: &GivenObject| match &object.shape {
-            GivenShape::Clicks(clicks) => Shape::Clicks(clicks.clone()),
-            GivenShape::Mask(mask) => Shape::Mask(to_bits(mask)),
-        };
-        Self(objects.into_iter().map(|object| (object.id, shape(object))).collect())
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    pub(crate) fn prompts(&self) -> Vec<ObjectPrompt<'_>> {
-        let prompts = self.0.iter().map(|(id, shape)| match shape {
-            Shape::Clicks(clicks) => ObjectPrompt::Clicks { id: *id, clicks },
-            Shape::Mask(mask) => ObjectPrompt::Mask { id: *id, mask },
-        });
-        prompts.collect()
+impl GivenObject {
+    /// The object as the tracker takes it.
+    pub(crate) fn prompt(&self) -> ObjectPrompt {
+        match &self.shape {
+            GivenShape::Clicks(clicks) => ObjectPrompt::Clicks { id: self.id, clicks: clicks.clone() },
+            GivenShape::Mask(mask) => ObjectPrompt::Mask { id: self.id, mask: to_bits(mask) },
+        }
     }
 }
 

@@ -82,7 +82,7 @@ impl Graphs {
             factory: factory.clone(),
             sizes,
             frame: Features::default(),
-            no_prompts: Tensor::zeros_f32(&[1, fine, fine]),
+            no_prompts: Tensor::zeros::<f32>(&[1, fine, fine]),
         };
         if let Some(device) = graphs.device() {
             let mut on_device = Tensor::on(device);

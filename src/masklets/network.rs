@@ -6,12 +6,14 @@ use ocelli_engines::Tensor;
 use ocelli_export::contract::tensor;
 use ocelli_tracking::masklets::{
     BitMask, Detection, EncodeBatch, EncodeObject, LogitMask, MaskNetwork, MaskPrompt, MaskPromptBatch,
-    MemoryKind, ObjectId, PointPrompt, PointerSlot, TrackBatch, TrackObject, TrackedMask, prompted_masks,
+    MaskletOptions, MemoryKind, ObjectId, PointPrompt, PointerSlot, TrackBatch, TrackObject, TrackedMask,
+    prompted_masks,
 };
 
 use super::bank::{DeviceMemories, MemoryBank};
 use super::detect::MaskFrame;
 use super::graphs::Graphs;
+use crate::detector::Detector;
 use crate::engine::EngineFactory;
 use crate::model::Model;
 use ocelli_error::{Error, ErrorKind, Result};
@@ -66,6 +68,21 @@ struct Outputs {
 }
 
 impl MaskletNetwork {
+    /// Loads the tracker of a detector's model, on its engine.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load); [`ErrorKind::Mismatch`] if the options have another `patch_grid` than the model.
+    pub fn of(detector: &Detector, options: &MaskletOptions) -> Result<Self> {
+        let (model, grid) = (detector.model(), options.patch_grid);
+        let network = Self::load(model, detector.engine_factory())?;
+        if grid != model.manifest().grid() {
+            let expected = model.manifest().grid();
+            let message = format!("patch_grid is {grid}: expected {expected}, as the model has");
+            return Err(Error::new(ErrorKind::Mismatch, message));
+        }
+        Ok(network)
+    }
+
     /// Loads the tracker of a model.
     ///
     /// # Errors
@@ -106,7 +123,7 @@ impl MaskletNetwork {
         self.current = None;
         if frame.hidden.is_empty() {
             let message =
-                format!("frame {number} has no features: expected one that a MaskDetector has filled");
+                format!("frame {number} has no features: expected those of the backbone's last layer");
             return Err(Error::new(ErrorKind::InvalidArgument, message));
         }
         let all = self.devices.iter_mut().map(|device| (device, ()));
@@ -115,11 +132,6 @@ impl MaskletNetwork {
         self.detections.clone_from(&frame.detections);
         self.current = Some(number);
         Ok(())
-    }
-
-    /// The engine that tracks, for display.
-    pub(super) fn description(&self) -> &str {
-        self.devices[0].graphs.step.description()
     }
 
     /// The device of an object: a new one gets the device with the fewest, in this network.

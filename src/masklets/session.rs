@@ -15,7 +15,6 @@ use ocelli_tracking::masklets::{
 use super::bank::MemoryBank;
 use super::given::to_bits;
 use super::network::{FrameNetwork, MaskletNetwork};
-use super::track::{MaskTracker, open};
 use super::tracked::{TrackedFrame, join};
 use crate::detector::Detector;
 use crate::image::Image;
@@ -47,7 +46,7 @@ pub struct VideoSessionOptions {
 impl VideoSessionOptions {
     /// The defaults for the model of a detector.
     pub fn new(detector: &Detector) -> Self {
-        let masklets = MaskTracker::options(detector.model());
+        let masklets = detector.model().masklet_options();
         Self { masklets, keep_features: KeepFeatures::None, kept_frames: 32, window: None }
     }
 }
@@ -89,7 +88,7 @@ impl VideoSessionOptions {
 /// (4P)² for each detection, 21 MB and 0.3 MB at 1008 pixels. A video file is read again from its start where a run goes back;
 /// 16 pictures are kept for that. Pushed frames stay in memory, 3 bytes a pixel. All of that is bounded by a
 /// [`window`](VideoSessionOptions::window): an object then costs 1.7 MB for each of its frames and at most 26 others. For several
-/// classes in one run use [`MaskTracker`] or a [pipeline](crate::options::PipelineOptions::memory), whose memory is bounded.
+/// classes in one run use a [pipeline](crate::options::PipelineOptions::memory), whose memory is bounded.
 pub struct VideoSession {
     session: MaskletSession,
     network: MaskletNetwork,
@@ -112,7 +111,7 @@ impl VideoSession {
         if options.window == Some(0) {
             return Err(invalid("a window of 0 frames: expected at least 1"));
         }
-        let network = open(&detector, &options.masklets)?;
+        let network = MaskletNetwork::of(&detector, &options.masklets)?;
         let session = MaskletSession::new(source.shape(), Retention::Video, options.masklets)?;
         let bank = network.bank();
         let frames = Frames::new(detector, source, &options)?;

@@ -1,6 +1,6 @@
 //! Finds a model: the built-in one, an exported folder, or a checkpoint that is exported once into the cache.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use ocelli_export::contract::{Manifest, file};
 use ocelli_export::{Checkpoint, CheckpointOptions, ExportOptions, Pruning, export};
@@ -50,25 +50,13 @@ impl Model {
                 Ok(model)
             }
             ModelSource::Folder(path) => {
-                let name = path
-                    .file_stem()
-                    .map_or_else(|| "checkpoint".into(), |name| name.to_string_lossy().into_owned());
-                let options = export_options(request);
-                let opening = CheckpointOptions::default();
-                export_checkpoint(path, opening, (&name, &options), request, report, cancellation)
+                let name = path.file_stem().unwrap_or("checkpoint".as_ref()).to_string_lossy();
+                let local = LocalModel { path: path.clone(), ..LocalModel::default() };
+                export_checkpoint(&name, &local, request, report, cancellation)
             }
             ModelSource::Hub(name) => {
                 let local = hub::fetch(name, false, report, cancellation)?;
-                let options = export_options(request).with_license(local.license.map(str::to_owned));
-                let safe = name.replace(['/', ':'], "-");
-                export_checkpoint(
-                    &local.path,
-                    local.opening(),
-                    (&safe, &options),
-                    request,
-                    report,
-                    cancellation,
-                )
+                export_checkpoint(name, &local, request, report, cancellation)
             }
         }
     }
@@ -144,36 +132,21 @@ impl ModelSource {
 impl LocalModel {
     /// The options of opening its checkpoint.
     pub fn opening(&self) -> CheckpointOptions {
-        let mut options = CheckpointOptions::default();
-        if let Some(tokenizer) = &self.tokenizer {
-            options = options.with_tokenizer(tokenizer);
-        }
-        match &self.base {
-            Some(base) => options.with_base(base),
-            None => options,
-        }
+        let (tokenizer, base) = (self.tokenizer.clone(), self.base.clone());
+        CheckpointOptions { tokenizer, base, ..CheckpointOptions::default() }
     }
 }
 
-/// Exports a checkpoint into the cache under a name, unless it is there.
-fn export_checkpoint(
-    path: &Path,
-    mut opening: CheckpointOptions,
-    (name, options): (&str, &ExportOptions),
-    request: &ModelRequest,
-    report: &dyn Fn(&str),
-    cancellation: &Cancellation,
-) -> Result<Model> {
-    if let Some(tokenizer) = &request.tokenizer {
-        opening = opening.with_tokenizer(tokenizer);
+fn export_options(request: &ModelRequest) -> ExportOptions {
+    ExportOptions {
+        imgsz: request.imgsz,
+        target: request.target,
+        precision: request.precision.unwrap_or_default(),
+        detection_only: !request.masks,
+        screen: request.screen,
+        pruning: request.pruning.clone(),
+        ..ExportOptions::default()
     }
-    let checkpoint = opening.open(path)?;
-    let identity = remembered_hash(&checkpoint.weight_files(), || checkpoint.weights_sha256())?;
-    // The weights are the model's identity, but not all that an export depends on.
-    let files = [path.join("config.json"), checkpoint.tokenizer_path()].into_iter();
-    let hash = |file: PathBuf| sha256_of_file(&file).map_err(|error| Error::io("cannot read", &file, error));
-    let settings: Result<String> = files.filter(|file| file.is_file()).map(hash).collect();
-    cached_export(&checkpoint, (name, &identity, &settings?), options, report, cancellation)
 }
 
 fn builtin_model(request: &ModelRequest) -> Result<Model> {
@@ -189,17 +162,30 @@ fn builtin_model(request: &ModelRequest) -> Result<Model> {
     })
 }
 
-fn cached_export(
-    checkpoint: &Checkpoint,
-    (name, identity, settings): (&str, &str, &str),
-    options: &ExportOptions,
+/// Exports a checkpoint into the cache under a name, unless it is there.
+fn export_checkpoint(
+    name: &str,
+    local: &LocalModel,
+    request: &ModelRequest,
     report: &dyn Fn(&str),
     cancellation: &Cancellation,
 ) -> Result<Model> {
+    let mut opening = local.opening();
+    opening.tokenizer = request.tokenizer.clone().or(opening.tokenizer);
+    let checkpoint = opening.open(&local.path)?;
+    let identity = remembered_hash(&checkpoint.weight_files(), || checkpoint.weights_sha256())?;
+    let options = ExportOptions { license: local.license.map(str::to_owned), ..export_options(request) };
+    // The weights are the model's identity, but not all that an export depends on.
+    let mut settings = options.fingerprint(&checkpoint);
+    for file in [local.path.join("config.json"), checkpoint.tokenizer_path()] {
+        if file.is_file() {
+            settings += &sha256_of_file(&file).map_err(|error| Error::io("cannot read", &file, error))?;
+        }
+    }
     let folder = cache_folder()?.join("models");
-    let entry = folder.join(entry_name(name, identity, &(options.fingerprint(checkpoint) + settings)));
+    let entry = folder.join(entry_name(name, &identity, &settings));
     with_entry(&folder, &entry, |_, target| {
-        export(checkpoint, options, target, |step| {
+        export(&checkpoint, &options, target, |step| {
             if step.done == 0 {
                 report(&format!("exporting {name} into the cache, {} (once)", entry.display()));
             }
@@ -218,21 +204,6 @@ fn cached_export(
 fn is_weight_file(path: &Path) -> bool {
     let of_exported = path.extension().is_some_and(|end| end == "json" || end == "onnx" || end == "data");
     path.is_file() && !of_exported
-}
-
-fn export_options(request: &ModelRequest) -> ExportOptions {
-    let options = ExportOptions::default()
-        .with_detection_only(!request.masks)
-        .with_screen(request.screen)
-        .with_target(request.target)
-        .with_precision(request.precision.unwrap_or_default())
-        .with_skip_blocks(request.pruning.skip_blocks.iter().copied())
-        .with_mask_blocks(request.pruning.mask_blocks.iter().copied())
-        .with_split_block(request.pruning.split_block);
-    match request.imgsz {
-        Some(imgsz) => options.with_imgsz(imgsz),
-        None => options,
-    }
 }
 
 fn entry_name(name: &str, identity: &str, options: &str) -> String {

@@ -12,9 +12,9 @@ use super::stages::{DetectorParts, Drawing, Loaded};
 use super::stats::StatsRecorder;
 use super::{FramePolicy, Latency};
 use crate::cancellation::Cancellation;
-use crate::detector::{Detector, EmbeddedPrompts, Stages, TiledSearch, Wanted};
+use crate::detector::{Detector, EmbeddedPrompts, ImageEncoder, Stages, TiledSearch, Wanted};
 use crate::draw::{Annotator, Redaction};
-use crate::masklets::{GivenObject, MaskletOptions, mask_side, open_tracker, post_processing};
+use crate::masklets::{GivenObject, MaskletNetwork, MaskletOptions, mask_side, post_processing};
 use crate::outcome::FrameOutcome;
 use crate::prompt::Prompts;
 use crate::sink::Sink;
@@ -108,11 +108,6 @@ impl PipelineBuilder {
     /// As [`PipelineOptions::policy`].
     pub fn with_policy(self, policy: FramePolicy) -> Self {
         self.with_options(|options| options.policy = Some(policy))
-    }
-
-    /// As [`PipelineOptions::latency`].
-    pub fn with_latency(self, latency: Latency) -> Self {
-        self.with_options(|options| options.latency = Some(latency))
     }
 
     /// As [`PipelineOptions::sequential`].
@@ -218,7 +213,7 @@ fn load(
     }
     let (mut network, mut side) = (None, None);
     if let Some(tracking) = &options.memory {
-        let mut opened = open_tracker(&detector, tracking)?;
+        let mut opened = MaskletNetwork::of(&detector, tracking)?;
         for other in &more {
             opened.add_device(other.model(), other.engine_factory())?;
         }
@@ -300,7 +295,7 @@ fn load_device(
             decoder.load()?;
         }
     }
-    let (preprocessor, backbone) = encoder.into_halves();
+    let ImageEncoder { preprocessor, backbone, .. } = encoder;
     let mask_side = memory.map(|(side, _)| side);
     let wanted = Wanted { masks: detects, hidden: mask_side.is_some() };
     Ok(DetectorParts { preprocessor, backbone, wanted, decoder, tiles, mask_side, prompts })

@@ -10,7 +10,7 @@ use ocelli_tracking::{BoundingBox, ByteTracker, ByteTrackerOptions, TrackerDetec
 
 use super::job::Job;
 use super::stage_loop::StageLoop;
-use crate::masklets::{GivenMasks, GivenObject, MaskFrame, MaskletNetwork, Sessions, TrackedFrame};
+use crate::masklets::{GivenObject, MaskFrame, MaskletNetwork, Sessions, TrackedFrame};
 use crate::threads::Stage;
 use ocelli_error::{Error, ErrorKind, Result};
 
@@ -98,7 +98,7 @@ impl MemoryStage {
             Entry::Vacant(new) => {
                 let video = VideoShape { frames: None, width: size.0 as usize, height: size.1 as usize };
                 let classes = given.is_none().then_some(labels.len());
-                let comparison = comparison.map(|options| ByteTracker::builder().options(options).build());
+                let comparison = comparison.map(|options| ByteTracker::new(options));
                 new.insert(Stream {
                     sessions: Sessions::new(network, classes, video, *options)?,
                     comparison: comparison.transpose()?,
@@ -120,8 +120,8 @@ impl MemoryStage {
             Error::new(ErrorKind::Internal, format!("frame {index}: it was not prepared for the tracker"))
         })?;
         let objects = given.as_mut().and_then(|given| given.remove(&index));
-        let objects = GivenMasks::new(objects.iter().flatten());
-        let pushed = stream.sessions.push(network, &frame, &objects.prompts());
+        let objects: Vec<_> = objects.iter().flatten().map(GivenObject::prompt).collect();
+        let pushed = stream.sessions.push(network, &frame, &objects);
         let shown = pushed.map_err(|error| match objects.is_empty() {
             true => error,
             false => Error::new(error.kind(), format!("frame {index}: {error}")),

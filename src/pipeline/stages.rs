@@ -415,7 +415,7 @@ impl TrackStage {
         let source = job.outcome.source_number();
         while self.streams.len() <= source {
             let build = |options| {
-                let tracker = ByteTracker::builder().options(options).build();
+                let tracker = ByteTracker::new(options);
                 tracker.expect("the options were checked when the pipeline was built")
             };
             self.streams.push(Stream {

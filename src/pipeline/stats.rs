@@ -188,7 +188,7 @@ impl StatsRecorder {
         let (recent, ms) = (&mut records.recent_ms[stage as usize], took.as_secs_f64() * 1e3);
         *recent = if *recent > 0.0 { 0.8 * *recent + 0.2 * ms } else { ms };
         drop(records);
-        tracing::trace!(stage = stage.name(), ms = took.as_secs_f64() * 1e3, "stage");
+        tracing::trace!(%stage, ms = took.as_secs_f64() * 1e3, "stage");
     }
 
     pub(crate) fn devices(&self, devices: usize) {

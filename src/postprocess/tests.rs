@@ -1,8 +1,7 @@
 use serde::Deserialize;
 
-use super::{BoundingBox, Candidate, PostProcessOptions, PostProcessor, RawOutputs, suppress};
+use super::{BoundingBox, Candidate, ClassOutputs, PostProcessOptions, PostProcessor, suppress};
 use ocelli_error::ErrorKind;
-use std::sync::Arc;
 
 const GOLDEN: &str = include_str!("../../tests/golden/postprocess/postprocess.json");
 
@@ -46,10 +45,6 @@ fn golden() -> Golden {
     serde_json::from_str(GOLDEN).expect("the golden is JSON of this structure")
 }
 
-fn labels(classes: usize) -> Vec<Arc<str>> {
-    (0..classes).map(|class| Arc::from(format!("thing {class}"))).collect()
-}
-
 fn report(failures: &[String]) {
     assert!(failures.is_empty(), "{} cases failed:\n{}", failures.len(), failures.join("\n"));
 }
@@ -86,26 +81,21 @@ fn results_equal_the_reference_for_every_chunk_size() {
             ..PostProcessOptions::default()
         };
         let mut processor = PostProcessor::new(options).expect("the golden's thresholds are valid");
-        let labels = labels(case.logits.len());
         let mut found = Vec::new();
-        for chunk in 1..=labels.len() {
-            processor.begin(case.width, case.height);
-            for first_class_id in (0..labels.len()).step_by(chunk) {
-                let classes = first_class_id..labels.len().min(first_class_id + chunk);
-                let raw = RawOutputs {
-                    first_class_id,
-                    labels: &labels[classes.clone()],
-                    logits: &case.logits[classes.clone()].concat(),
-                    boxes: &case.boxes[classes.clone()].concat().concat(),
-                    presence: case.presence.as_ref().map(|presence| &presence[classes]),
-                };
-                processor.push_chunk(&raw).expect("the golden's outputs are complete");
-            }
-            processor.finish_into(&mut found);
-            if !same(&found, expected) {
-                failures
-                    .push(format!("case {index}, limit {limit:?}, {chunk} classes at once: got {found:#?}"));
-            }
+        processor.begin(case.width, case.height);
+        for (class_id, logits) in case.logits.iter().enumerate() {
+            let raw = ClassOutputs {
+                class_id,
+                label: "thing",
+                logits,
+                boxes: case.boxes[class_id].as_flattened(),
+                presence: case.presence.as_ref().map_or(f32::INFINITY, |presence| presence[class_id]),
+            };
+            processor.push_class(&raw).expect("the golden's outputs are complete");
+        }
+        processor.finish_into(&mut found);
+        if !same(&found, expected) {
+            failures.push(format!("case {index}, limit {limit:?}: got {found:#?}"));
         }
     }
     report(&failures);
@@ -130,12 +120,13 @@ fn run(
     let mut options = PostProcessOptions::default();
     change(&mut options);
     let mut processor = PostProcessor::new(options).expect("options of this test are valid");
-    let (labels, boxes) = (labels(2), [boxes, boxes].concat().concat());
-    let raw =
-        RawOutputs { first_class_id: 0, labels: &labels, logits: &logits, boxes: &boxes, presence: None };
     let mut found = vec![Candidate { class_id: 9, query: 9, score: 9.0, bbox: BoundingBox::default() }];
     processor.begin(100, 50);
-    processor.push_chunk(&raw).expect("outputs of this test are complete");
+    for (class_id, logits) in logits.chunks(3).enumerate() {
+        let (boxes, presence) = (boxes.as_flattened(), f32::INFINITY);
+        let raw = ClassOutputs { class_id, label: "thing", logits, boxes, presence };
+        processor.push_class(&raw).expect("outputs of this test are complete");
+    }
     processor.finish_into(&mut found);
     found.iter().map(|candidate| (candidate.class_id, candidate.query)).collect()
 }
@@ -193,69 +184,41 @@ fn options_select_candidates() {
 
 #[test]
 fn values_that_are_not_finite_are_an_error_that_names_the_class() {
-    let good_boxes = [[0.1, 0.1, 0.4, 0.4]; 4].concat();
+    let good_boxes = [[0.1, 0.1, 0.4, 0.4]; 2].concat();
     let with_nan = |index: usize, values: &[f32]| {
         let mut values = values.to_vec();
         values[index] = f32::NAN;
         values
     };
-    let logits = [1.0, 2.0, 1.0, -9.0];
-    type Case<'a> = (&'a str, Vec<f32>, Vec<f32>, Vec<f32>, ErrorKind, &'a str);
+    let logits = [1.0, -9.0];
+    type Case<'a> = (&'a str, Vec<f32>, Vec<f32>, f32, ErrorKind, &'a str);
     let cases: &[Case<'_>] = &[
-        (
-            "logit",
-            with_nan(2, &logits),
-            good_boxes.clone(),
-            vec![1.0, 1.0],
-            ErrorKind::Execution,
-            "class 8 \"thing 1\"",
-        ),
-        (
-            "presence",
-            logits.into(),
-            good_boxes.clone(),
-            with_nan(1, &[1.0; 2]),
-            ErrorKind::Execution,
-            "presence",
-        ),
-        (
-            "box",
-            logits.into(),
-            with_nan(0, &good_boxes),
-            vec![1.0, 1.0],
-            ErrorKind::Execution,
-            "class 7 \"thing 0\"",
-        ),
-        ("logits short", vec![1.0; 3], good_boxes.clone(), vec![1.0, 1.0], ErrorKind::Mismatch, "logits"),
-        ("boxes short", logits.into(), vec![0.0; 15], vec![1.0, 1.0], ErrorKind::Mismatch, "expected 16"),
-        ("presence short", logits.into(), good_boxes.clone(), vec![1.0], ErrorKind::Mismatch, "presence"),
+        ("logit", with_nan(0, &logits), good_boxes.clone(), 1.0, ErrorKind::Execution, "class 7 \"thing\""),
+        ("presence", logits.into(), good_boxes.clone(), f32::NAN, ErrorKind::Execution, "presence"),
+        ("box", logits.into(), with_nan(0, &good_boxes), 1.0, ErrorKind::Execution, "class 7 \"thing\""),
+        ("logits short", vec![1.0; 1], good_boxes.clone(), 1.0, ErrorKind::Mismatch, "expected 4"),
+        ("boxes short", logits.into(), vec![0.0; 7], 1.0, ErrorKind::Mismatch, "expected 8"),
     ];
-    let labels = labels(2);
     let mut processor = PostProcessor::new(PostProcessOptions::default()).expect("defaults are valid");
     let mut failures = Vec::new();
     for (name, logits, boxes, presence, kind, part) in cases {
-        let raw = RawOutputs { first_class_id: 7, labels: &labels, logits, boxes, presence: Some(presence) };
+        let raw = ClassOutputs { class_id: 7, label: "thing", logits, boxes, presence: *presence };
         processor.begin(10, 10);
-        match processor.push_chunk(&raw) {
+        match processor.push_class(&raw) {
             Err(error) if error.kind() == *kind && error.to_string().contains(part) => {}
             other => failures.push(format!("{name}: expected {kind:?} with {part:?}, got {other:?}")),
         }
         let mut found = Vec::new();
         processor.finish_into(&mut found);
         if !found.is_empty() {
-            failures.push(format!("{name}: {} candidates of the failed chunk were kept", found.len()));
+            failures.push(format!("{name}: {} candidates of the failed class were kept", found.len()));
         }
     }
     // A box of a query that is not kept does not matter.
-    let raw = RawOutputs {
-        first_class_id: 0,
-        labels: &labels,
-        logits: &logits,
-        boxes: &with_nan(15, &good_boxes),
-        presence: None,
-    };
+    let boxes = with_nan(7, &good_boxes);
+    let raw = ClassOutputs { class_id: 0, label: "thing", logits: &logits, boxes: &boxes, presence: 1.0 };
     processor.begin(10, 10);
-    if let Err(error) = processor.push_chunk(&raw) {
+    if let Err(error) = processor.push_class(&raw) {
         failures.push(format!("box of a dropped query: {error}"));
     }
     report(&failures);
@@ -290,10 +253,11 @@ fn without_classes_or_queries_nothing_is_found() {
     let mut processor = PostProcessor::new(PostProcessOptions::default()).expect("defaults are valid");
     let mut found = Vec::new();
     for classes in [0, 2] {
-        let labels = labels(classes);
-        let raw = RawOutputs { first_class_id: 0, labels: &labels, logits: &[], boxes: &[], presence: None };
         processor.begin(10, 10);
-        processor.push_chunk(&raw).expect("empty outputs are valid");
+        for class_id in 0..classes {
+            let raw = ClassOutputs { class_id, label: "thing", logits: &[], boxes: &[], presence: 1.0 };
+            processor.push_class(&raw).expect("empty outputs are valid");
+        }
         processor.finish_into(&mut found);
         assert_eq!(found, []);
     }

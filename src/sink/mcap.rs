@@ -239,7 +239,7 @@ impl Cdr {
 
 #[cfg(test)]
 mod tests {
-    use ocelli_tracking::{BoundingBox, ByteTracker, TrackerDetection};
+    use ocelli_tracking::{BoundingBox, ByteTracker, ByteTrackerOptions, TrackerDetection};
 
     use super::*;
     use crate::detection::Detection;
@@ -255,7 +255,7 @@ mod tests {
             bbox: BoundingBox::new(x1, y1, x2, y2),
             mask: None,
         };
-        let mut tracker = ByteTracker::builder().build().expect("the defaults");
+        let mut tracker = ByteTracker::new(ByteTrackerOptions::default()).expect("the defaults");
         let mut outcome = FrameOutcome {
             time: Duration::new(1_700_000_000, 999_999_999),
             origin: Some(Origin { number: 0, name: "camera/ü".into(), frame_rate: None }),

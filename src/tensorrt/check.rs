@@ -94,14 +94,14 @@ pub fn check_pair((a_path, a): (&Path, &Sidecar), (b_path, b): (&Path, &Sidecar)
             b_path.display()
         )))
     };
-    if a.shapes.imgsz != b.shapes.imgsz {
-        return differ("imgsz", &a.shapes.imgsz, &b.shapes.imgsz);
-    }
-    if a.shapes.model_width != b.shapes.model_width {
-        return differ("the width of features", &a.shapes.model_width, &b.shapes.model_width);
-    }
-    if a.shapes.grid != b.shapes.grid {
-        return differ("the grid", &a.shapes.grid, &b.shapes.grid);
+    for (what, a_has, b_has) in [
+        ("imgsz", a.shapes.imgsz, b.shapes.imgsz),
+        ("the width of features", a.shapes.model_width, b.shapes.model_width),
+        ("the grid", a.shapes.grid, b.shapes.grid),
+    ] {
+        if a_has != b_has {
+            return differ(what, &a_has, &b_has);
+        }
     }
     if a.model_weights_sha256 != b.model_weights_sha256 {
         let short = |hash: &str| hash.chars().take(12).collect::<String>();

@@ -245,7 +245,7 @@ impl DartEncoderDecoder {
             .flat_map(|token| (0..m).map(move |class| (row(class) * length + token) * width))
             .flat_map(|start| words[start..][..width].iter().copied());
         fill(&mut self.text, element_type(spec, name::TEXT), &[length, m, width], text)?;
-        let mask = input(tensor::PROMPT_MASK).as_i64()?;
+        let mask = input(tensor::PROMPT_MASK).as_slice::<i64>()?;
         let padding = (0..m)
             .flat_map(|class| mask[row(class) * length..][..length].iter())
             .map(|&token| if token == 0 { 1.0 } else { 0.0 });

@@ -212,10 +212,6 @@ impl NativeTensorRt {
         Err(unavailable())
     }
 
-    pub fn build(&self, _: &Path, _: &PlanRequest, _: &mut ReportStep<'_>) -> Result<Vec<u8>> {
-        Err(unavailable())
-    }
-
     pub fn load(&self, _: &Path, _: Option<ModelGraph>) -> Result<Box<dyn Engine>> {
         Err(unavailable())
     }

@@ -115,14 +115,14 @@ impl Constant {
     }
 
     fn values(&self, name: &str, shape: &[usize]) -> Result<Tensor> {
-        let mut values = Tensor::zeros_f32(shape);
+        let mut values = Tensor::zeros::<f32>(shape);
         match name {
             tensor::LOGITS if self.found => {
-                values.as_f32_mut()?.chunks_exact_mut(QUERIES).for_each(|row| row[0] = 4.0);
+                values.as_mut_slice::<f32>()?.chunks_exact_mut(QUERIES).for_each(|row| row[0] = 4.0);
             }
-            tensor::PRESENCE if self.found => values.as_f32_mut()?.fill(4.0),
+            tensor::PRESENCE if self.found => values.as_mut_slice::<f32>()?.fill(4.0),
             tensor::BOXES => {
-                let boxes = values.as_f32_mut()?.chunks_exact_mut(4);
+                let boxes = values.as_mut_slice::<f32>()?.chunks_exact_mut(4);
                 boxes.for_each(|one| one.copy_from_slice(&[0.1, 0.1, 0.6, 0.6]));
             }
             _ => {}

@@ -2,11 +2,13 @@
 
 use ocelli::export::{Checkpoint, ExportOptions};
 use ocelli::masklets::{
-    MaskDetector, MaskFrame, MaskTracker, SessionSource, VideoSession, VideoSessionOptions, VideoShape,
+    MaskFrame, MaskletOptions, SessionSource, VideoSession, VideoSessionOptions, VideoShape,
 };
-use ocelli::{Detector, EngineKind, ErrorKind, Image, Model, Prompts, stages::TextCacheFile};
+use ocelli::{
+    Detector, EngineKind, Error, ErrorKind, Image, Model, Pipeline, Prompts, stages::TextCacheFile,
+};
 
-use super::replay::embedded;
+use super::replay::{Tracker, embedded};
 use crate::parity::exported::{Exported, Outcome};
 use crate::parity::golden::Golden;
 
@@ -17,25 +19,38 @@ fn detector(exported: &Exported, masks: bool) -> Outcome<Detector> {
     Ok(builder.with_engine(EngineKind::Embedded).with_text_cache(TextCacheFile::None).build()?)
 }
 
+/// Why a pipeline with memory does not start.
+fn pipeline_error(detector: Detector, options: MaskletOptions, text: &str) -> Outcome<Error> {
+    let pipeline = Pipeline::builder(detector, Prompts::new(["dog"])?);
+    Ok(pipeline.with_options(|all| all.memory = Some(options)).build().map(drop).expect_err(text))
+}
+
 #[test]
 fn models_without_a_tracker_are_refused() -> Outcome<()> {
     let with_tracker = Golden::of_tracker("tracker");
     let plain = Golden::open("plain");
     let cases: [(&Golden, ExportOptions, &str); 3] = [
         (&plain, ExportOptions::default(), "export a checkpoint that has one"),
-        (&with_tracker, ExportOptions::default().with_tracker(false), "do not leave it out"),
-        (&with_tracker, ExportOptions::default().with_detection_only(true), "for detection only"),
+        (
+            &with_tracker,
+            ExportOptions { no_tracker: true, ..ExportOptions::default() },
+            "do not leave it out",
+        ),
+        (
+            &with_tracker,
+            ExportOptions { detection_only: true, ..ExportOptions::default() },
+            "for detection only",
+        ),
     ];
     for (golden, options, text) in cases {
         let checkpoint: Checkpoint = golden.open_checkpoint()?;
         let masks = !text.contains("only");
         let exported = Exported::new(&checkpoint, &options)?;
-        let mut detector = detector(&exported, masks)?;
-        let options = MaskTracker::options(detector.model());
-        let error = MaskTracker::new(&detector, 1, VIDEO, options).map(|_| ()).expect_err(text);
-        let prompts = detector.prepare(&Prompts::new(["dog"])?)?;
+        let detector = detector(&exported, masks)?;
+        let options = detector.model().masklet_options();
+        let error = Tracker::new(&detector, Some(1), VIDEO, options).map(|_| ()).expect_err(text);
         let session_options = VideoSessionOptions::new(&detector);
-        let other = MaskDetector::new(detector, prompts, &options).map(|_| ()).expect_err(text);
+        let other = pipeline_error(detector, options, text)?;
         let detector = self::detector(&exported, masks)?;
         let source = SessionSource::pushed(Image::from_rgb8(2, 1, vec![0; 6])?);
         let session = VideoSession::new(detector, source, session_options).map(|_| ()).expect_err(text);
@@ -51,25 +66,25 @@ fn models_without_a_tracker_are_refused() -> Outcome<()> {
 fn wrong_use_is_an_error() -> Outcome<()> {
     let golden = Golden::of_session("tracker");
     let replay = embedded(&golden)?;
-    let mut detector = replay.detector()?;
+    let detector = replay.detector()?;
     let options = replay.options();
     let mut other = options;
     other.patch_grid = 9;
-    let error = MaskTracker::new(&detector, 1, VIDEO, other).map(|_| ()).expect_err("another grid");
+    let error = Tracker::new(&detector, Some(1), VIDEO, other).map(|_| ()).expect_err("another grid");
     assert!(error.to_string().contains("patch_grid is 9: expected 8"), "{error}");
 
-    let mut tracker = MaskTracker::new(&detector, 1, VIDEO, options)?;
-    let error = tracker.push(&MaskFrame::default()).expect_err("an empty frame");
+    let mut tracker = Tracker::new(&detector, Some(1), VIDEO, options)?;
+    let error = tracker.push(&MaskFrame::default(), &[]).expect_err("an empty frame");
     assert!(error.to_string().contains("has no features"), "{error}");
-    tracker.push(&replay.frame(0)?)?;
-    let error = tracker.push(&replay.frame(1)?).expect_err("the video has one frame");
+    tracker.push(&replay.frame(0)?, &[])?;
+    let error = tracker.push(&replay.frame(1)?, &[]).expect_err("the video has one frame");
     assert!(error.to_string().contains("frame 1 is not in the video"), "{error}");
 
-    let prompts = detector.prepare(&Prompts::new(["dog"])?)?;
     let exported =
         Exported::new(&Golden::of_tracker("tracker").open_checkpoint()?, &ExportOptions::default())?;
     let without_masks = self::detector(&exported, false)?;
-    let error = MaskDetector::new(without_masks, prompts, &options).map(|_| ()).expect_err("no masks");
+    let options = without_masks.model().masklet_options();
+    let error = pipeline_error(without_masks, options, "no masks")?;
     assert!(error.to_string().contains("build the detector with masks"), "{error}");
     Ok(())
 }

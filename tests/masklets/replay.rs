@@ -7,17 +7,18 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use ocelli::engines::Tensor;
 use ocelli::export::ExportOptions;
 use ocelli::masklets::{
-    DetectorPrompt, FrameNetwork, MaskDetector, MaskFrame, MaskFrames, MaskTracker, MaskletNetwork,
-    MaskletOptions, Retention, RunDirection, SessionSource, TrackedFrame, VideoShape,
+    DetectorPrompt, FrameNetwork, MaskFrame, MaskFrames, MaskletNetwork, MaskletOptions, ObjectPrompt,
+    Retention, RunDirection, SessionSource, Sessions, TrackedFrame, VideoShape,
 };
 use ocelli::tracking::masklets::{
     Detection, EncodeBatch, FrameReport, LogitMask, MaskNetwork, MaskPromptBatch, MaskletSession,
     PointPrompt, TrackBatch, TrackedMask,
 };
 use ocelli::{
-    Detector, EngineKind, Model,
+    Detector, EngineKind, Image, Model, StageTimes,
     engine::{EngineFactory, EngineOptions},
-    stages::TextCacheFile,
+    postprocess::PostProcessOptions,
+    stages::{EmbeddedPrompts, ImageFeatures, Stages, TextCacheFile, Wanted},
 };
 use serde_json::{Value, json};
 
@@ -141,10 +142,10 @@ impl<'g> Replay<'g> {
         }
 
         let detector = self.detector()?;
-        let mut tracker = MaskTracker::new(&detector, 1, self.video(), self.options())?;
+        let mut tracker = Tracker::new(&detector, Some(1), self.video(), self.options())?;
         let mut shown = Vec::new();
         for frame in 0..10 {
-            shown.extend(tracker.push(&self.frame(frame)?)?);
+            shown.extend(tracker.push(&self.frame(frame)?, &[])?);
         }
         shown.extend(tracker.finish()?);
         compare_shown(report, self.golden, &shown);
@@ -398,9 +399,60 @@ pub fn eager(replay: &Replay<'_>) -> MaskletOptions {
     options
 }
 
-/// Detects with a model in pictures of the size of the session's video.
-pub fn mask_detector(replay: &Replay<'_>, options: &MaskletOptions) -> Outcome<MaskDetector> {
-    let mut detector = replay.detector()?;
-    let prompts = detector.prepare(&ocelli::Prompts::new(["dog", "tree"])?)?;
-    Ok(MaskDetector::new(detector, prompts, options)?)
+/// The tracker of a pipeline, frame by frame.
+pub struct Tracker {
+    network: MaskletNetwork,
+    sessions: Sessions,
+}
+
+impl Tracker {
+    /// For so many classes; without them, for objects that are given.
+    pub fn new(
+        detector: &Detector,
+        classes: Option<usize>,
+        video: VideoShape,
+        options: MaskletOptions,
+    ) -> ocelli::Result<Self> {
+        let network = MaskletNetwork::of(detector, &options)?;
+        Ok(Self { sessions: Sessions::new(&network, classes, video, options)?, network })
+    }
+
+    pub fn push(&mut self, frame: &MaskFrame, objects: &[ObjectPrompt]) -> ocelli::Result<Vec<TrackedFrame>> {
+        self.sessions.push(&mut self.network, frame, objects)
+    }
+
+    pub fn finish(&mut self) -> ocelli::Result<Vec<TrackedFrame>> {
+        self.sessions.finish()
+    }
+}
+
+/// Detects in pictures as a pipeline with memory does.
+pub struct MaskDetector {
+    stages: Stages,
+    prompts: EmbeddedPrompts,
+    features: ImageFeatures,
+    side: usize,
+    pub times: StageTimes,
+}
+
+impl MaskDetector {
+    pub fn new(replay: &Replay<'_>, phrases: &[&str], options: &MaskletOptions) -> Outcome<Self> {
+        let mut detector = replay.detector()?;
+        let prompts = detector.prepare(&ocelli::Prompts::new(phrases.iter().copied())?)?;
+        let side = options.mask_side();
+        let mut stages = detector.into_stages();
+        let confidence = options.detection_threshold;
+        let post = PostProcessOptions { confidence, nms: None, ..PostProcessOptions::default() };
+        stages.decoder.set_post_processing(post)?;
+        let (features, times) = (ImageFeatures::default(), StageTimes::default());
+        Ok(Self { stages, prompts, features, side, times })
+    }
+
+    pub fn detect(&mut self, image: &Image) -> ocelli::Result<MaskFrame> {
+        let Self { stages, prompts, features, side, times } = self;
+        let mut frame = MaskFrame::default();
+        stages.encoder.encode_into(image, Wanted { masks: true, hidden: true }, features, times)?;
+        frame.detect(features, &mut stages.decoder, Some(prompts), *side, times)?;
+        Ok(frame)
+    }
 }

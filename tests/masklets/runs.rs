@@ -2,12 +2,10 @@
 
 use std::sync::Arc;
 
-use ocelli::masklets::{
-    Click, MaskFrame, MaskTracker, RunDirection, TrackedFrame, VideoSession, VideoSessionOptions,
-};
-use ocelli::{Image, ImageView, StageTimes};
+use ocelli::Image;
+use ocelli::masklets::{Click, RunDirection, TrackedFrame, VideoSession, VideoSessionOptions};
 
-use super::replay::{compare_shown, eager, embedded, mask_detector};
+use super::replay::{MaskDetector, Tracker, compare_shown, eager, embedded};
 use crate::parity::exported::Outcome;
 use crate::parity::golden::Golden;
 use crate::parity::report::Report;
@@ -93,17 +91,17 @@ fn pictures_become_frames() {
         let golden = Golden::of_session("tracker");
         let replay = embedded(&golden)?;
         let options = eager(&replay);
-        let mut masks = mask_detector(&replay, &options)?;
-        let mut tracker = MaskTracker::new(&replay.detector()?, 2, replay.video(), options)?;
+        let mut masks = MaskDetector::new(&replay, &["dog", "tree"], &options)?;
+        let mut tracker = Tracker::new(&replay.detector()?, Some(2), replay.video(), options)?;
         let mut plain = replay.detector()?;
         plain.set_confidence(0.0)?;
         let prompts = ocelli::Prompts::new(["dog", "tree"])?;
-        let (mut frame, mut times, mut shown) = (MaskFrame::default(), StageTimes::default(), Vec::new());
+        let mut shown = Vec::new();
         for number in 0..3 {
             let pixel =
                 |index: usize| (index * 37 % 251) as u8 ^ ((index / 96 / 3) as u8).wrapping_add(number * 40);
             let image = Image::from_rgb8(96, 72, (0..96 * 72 * 3).map(pixel).collect())?;
-            masks.detect_into(ImageView::from(&image), &mut frame, &mut times)?;
+            let frame = masks.detect(&image)?;
             let found = plain.detect(&image, &prompts)?;
             report.expect("two classes", frame.detections().len() == 2);
             for (class, detections) in frame.detections().iter().enumerate() {
@@ -125,12 +123,12 @@ fn pictures_become_frames() {
                 }
                 report.expect("detections of every query", detections.len() == 5);
             }
-            shown.extend(tracker.push(&frame)?);
+            shown.extend(tracker.push(&frame, &[])?);
         }
         report.expect("hotstart holds frames back", shown.is_empty());
         shown.extend(tracker.finish()?);
         report.expect("every frame leaves", shown.iter().map(|frame| frame.frame).eq(0..3));
-        report.expect("the stages were timed", times.backbone > 0.0 && times.masks > 0.0);
+        report.expect("the stages were timed", masks.times.backbone > 0.0 && masks.times.masks > 0.0);
         Ok(())
     });
     report.finish("pictures");

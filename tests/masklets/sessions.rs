@@ -6,15 +6,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use ocelli::masklets::{
-    Click, KeepFeatures, MaskFrame, MaskTracker, ObjectPrompt, RunDirection, SessionSource, TrackedFrame,
-    VideoSession, VideoSessionOptions, VideoShape,
+    Click, KeepFeatures, ObjectPrompt, RunDirection, SessionSource, TrackedFrame, VideoSession,
+    VideoSessionOptions, VideoShape,
 };
 use ocelli::pipeline::FrameOutcome;
 use ocelli::source::{PictureFiles, SourceInfo, natural_order};
 use ocelli::tracking::masklets::BitMask;
-use ocelli::{BoundingBox, Detector, ErrorKind, Frame, Image, Mask, Prompt, Sink, Source, StageTimes};
+use ocelli::{BoundingBox, Detector, ErrorKind, Frame, Image, Mask, Prompt, Sink, Source};
 
-use super::replay::{Replay, eager, embedded};
+use super::replay::{MaskDetector, Replay, Tracker, eager, embedded};
 use super::runs::frames;
 use crate::parity::exported::Outcome;
 use crate::parity::golden::Golden;
@@ -228,7 +228,7 @@ fn objects_are_given_without_a_text() -> Outcome<()> {
     // As a stream: what comes on frame 2 cannot be seen before.
     let video = VideoShape { frames: Some(6), width: 96, height: 72 };
     let detector = replay.detector()?;
-    let mut tracker = MaskTracker::of_objects(&detector, video, eager(&replay))?;
+    let mut tracker = Tracker::new(&detector, None, video, eager(&replay))?;
     let mut bits = BitMask::empty(96, 72);
     (0..72).for_each(|y| (0..40).for_each(|x| bits.insert(x, y)));
     let mut streamed = Vec::new();
@@ -238,19 +238,15 @@ fn objects_are_given_without_a_text() -> Outcome<()> {
     again.add_points(4, 2, &clicks)?;
     let rest = frames(&mut again, RunDirection::Forward, Some(2), None)?;
     let expected: Vec<TrackedFrame> = alone.into_iter().chain(rest).collect();
-    let prompts = ocelli::Prompts::new(["dog"])?;
-    let mut encoder = replay.detector()?;
-    let prompts = encoder.prepare(&prompts)?;
-    let mut encoder = ocelli::masklets::MaskDetector::new(encoder, prompts, &eager(&replay))?;
-    let (mut frame, mut times) = (MaskFrame::default(), StageTimes::default());
+    let mut encoder = MaskDetector::new(&replay, &["dog"], &eager(&replay))?;
     for number in 0..6 {
-        encoder.detect_into(&picture(number, SIZE), &mut frame, &mut times)?;
+        let frame = encoder.detect(&picture(number, SIZE))?;
         let objects = match number {
-            0 => vec![ObjectPrompt::Mask { id: 0, mask: &bits }],
-            2 => vec![ObjectPrompt::Clicks { id: 4, clicks: &clicks }],
+            0 => vec![ObjectPrompt::Mask { id: 0, mask: bits.clone() }],
+            2 => vec![ObjectPrompt::Clicks { id: 4, clicks: clicks.to_vec() }],
             _ => Vec::new(),
         };
-        let shown = tracker.push_with(&frame, &objects)?;
+        let shown = tracker.push(&frame, &objects)?;
         assert_eq!(shown.len(), 1, "frames leave at once");
         streamed.extend(shown);
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use ocelli::engines::Tensor;
-use ocelli::export::{Checkpoint, ExportOptions, MaskedBranch};
+use ocelli::export::{Checkpoint, ExportOptions, Pruning};
 use safetensors::{Dtype, SafeTensors};
 use serde_json::Value;
 
@@ -35,10 +35,9 @@ impl Variant {
     pub fn apply(&self, options: ExportOptions) -> Outcome<ExportOptions> {
         let items =
             |text: &'_ str| text.split(',').filter(|s| !s.is_empty()).map(str::to_owned).collect::<Vec<_>>();
-        let skip = items(&self.skip_blocks).iter().map(|s| s.parse()).collect::<Result<Vec<usize>, _>>()?;
-        let mask =
-            items(&self.mask_blocks).iter().map(|s| s.parse()).collect::<Result<Vec<MaskedBranch>, _>>()?;
-        Ok(options.with_skip_blocks(skip).with_mask_blocks(mask))
+        let skip_blocks = items(&self.skip_blocks).iter().map(|s| s.parse()).collect::<Result<_, _>>()?;
+        let mask_blocks = items(&self.mask_blocks).iter().map(|s| s.parse()).collect::<Result<_, _>>()?;
+        Ok(ExportOptions { pruning: Pruning { skip_blocks, mask_blocks, ..Pruning::default() }, ..options })
     }
 }
 
@@ -186,7 +185,7 @@ pub fn append_to_prompt(text: &Tensor, mask: &Tensor, appended: &Tensor) -> (Ten
     let features =
         f32s(text).chunks(length * width).flat_map(|class| class.iter().chain(extra)).copied().collect();
     let ones = std::iter::repeat_n(1, more);
-    let rows = mask.as_i64().expect("masks are i64").chunks(length);
+    let rows = mask.as_slice::<i64>().expect("masks are i64").chunks(length);
     let mask = rows.flat_map(|row| row.iter().copied().chain(ones.clone())).collect();
     let total = length + more;
     let features =
@@ -220,7 +219,7 @@ pub fn range(tensor: &Tensor, from: usize, count: usize) -> Tensor {
     match tensor.as_f32() {
         Ok(values) => Tensor::f32(&shape, values[span].to_vec()).expect("the number matches the shape"),
         Err(_) => {
-            let values = tensor.as_i64().expect("goldens have f32 and i64");
+            let values = tensor.as_slice::<i64>().expect("goldens have f32 and i64");
             Tensor::i64(&shape, values[span].to_vec()).expect("the number matches the shape")
         }
     }

@@ -62,7 +62,7 @@ fn results_are_those_of_one_device_in_the_same_order() {
             },
             3,
         ),
-        ("balanced", |builder| builder.with_latency(Latency::Balanced), 37),
+        ("balanced", |builder| builder.with_options(|options| options.latency = Some(Latency::Balanced)), 37),
     ];
     for (name, options, step) in cases {
         let source = || levels(60, step);
@@ -139,7 +139,7 @@ fn what_runs_on_one_device_is_refused() {
     let cases: [(&str, Options); 3] = [
         ("class_budget", |builder| builder.with_options(|options| options.class_budget = Some(2))),
         ("sequential", |builder| builder.with_sequential(true)),
-        ("latency low", |builder| builder.with_latency(Latency::Low)),
+        ("latency low", |builder| builder.with_options(|options| options.latency = Some(Latency::Low))),
     ];
     let refused = |error: ocelli::Error, word: &str| {
         assert_eq!(error.kind(), ErrorKind::InvalidArgument);

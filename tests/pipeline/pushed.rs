@@ -307,7 +307,8 @@ fn two_pipelines_in_one_process_are_independent() {
 
 #[test]
 fn low_latency_is_one_frame_at_a_time() {
-    let pipeline = built(builder(&Fakes::default()).with_latency(Latency::Low));
+    let pipeline =
+        built(builder(&Fakes::default()).with_options(|options| options.latency = Some(Latency::Low)));
     for index in 0..20 {
         assert_eq!(with_view(index, |view| pipeline.push(view)).expect("the pipeline is open"), index);
         // It was processed by the time that it was pushed.
@@ -322,7 +323,11 @@ fn with_a_latency_goal_few_frames_are_inside_and_the_newest_comes_out() {
     let fakes = Fakes { backbone: 4 * MS, decode: 8 * MS, ..Fakes::default() };
     // One frame waits for its turn; one, or two of which the decoder is always busy, have theirs.
     for (latency, most) in [(Latency::Low, 2), (Latency::Balanced, 3)] {
-        let pipeline = built(builder(&fakes).with_policy(FramePolicy::Latest).with_latency(latency));
+        let pipeline = built(
+            builder(&fakes)
+                .with_policy(FramePolicy::Latest)
+                .with_options(|options| options.latency = Some(latency)),
+        );
         for index in 0..200 {
             with_view(index, |view| pipeline.push(view)).expect("the pipeline is open");
             let stats = pipeline.stats();

@@ -57,7 +57,7 @@ fn throughput_is_that_of_the_slowest_stage() {
         if rate >= 0.95 * FULL_RATE && latency_ms <= most_ms {
             let stage = |name: &str| {
                 let stages = &summary.stats.stages;
-                stages.iter().find(|stage| stage.stage.name() == name).expect("the stage did some work")
+                stages.iter().find(|stage| stage.stage.to_string() == name).expect("the stage did some work")
             };
             let (backbone, sinks) = (stage("backbone"), stage("sinks"));
             // A stage's busy fraction agrees with its times.
@@ -91,7 +91,7 @@ fn live(latency: Latency) -> [f64; 3] {
     let moments = Arc::new(Mutex::new(Vec::new()));
     let left = moments.clone();
     let summary = Pipeline::builder(detector(&fakes), prompts(2))
-        .with_latency(latency)
+        .with_options(|options| options.latency = Some(latency))
         .with_policy(FramePolicy::Latest)
         .with_observer(move |_| left.lock().expect("no observer panics").push(Instant::now()))
         .run(source, &mut [Box::new(Keep::default()) as Box<dyn Sink>])

@@ -25,7 +25,7 @@ pub struct Workshop {
 
 /// The options of a model that engines are built from.
 pub fn for_tensorrt() -> ExportOptions {
-    ExportOptions::default().with_target(Target::TensorRt).with_detection_only(true)
+    ExportOptions { target: Target::TensorRt, detection_only: true, ..ExportOptions::default() }
 }
 
 /// Options with a numeric gate that takes seconds.

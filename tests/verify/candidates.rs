@@ -26,7 +26,7 @@ pub fn builtin(options: &ExportOptions) -> (TempDir, Model) {
 /// The built-in model with multiplicative noise in the tensors whose names contain `part`: each value changes by at most
 /// `amplitude` of itself.
 pub fn disturbed_weights(part: &str, amplitude: f32) -> (TempDir, Model) {
-    exported(&ExportOptions::default().with_detection_only(true), |checkpoint| {
+    exported(&ExportOptions { detection_only: true, ..ExportOptions::default() }, |checkpoint| {
         let path = checkpoint.join("model.safetensors");
         let data = std::fs::read(&path).expect("it was just written");
         let read = SafeTensors::deserialize(&data).expect("the built-in model is complete");

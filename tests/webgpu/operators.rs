@@ -104,7 +104,7 @@ impl Case {
             raw_data: Some(match value.as_f32() {
                 Ok(floats) => floats.iter().flat_map(|value| value.to_le_bytes()).collect(),
                 Err(_) => {
-                    let integers = value.as_i64().expect("a case has f32 and i64 alone");
+                    let integers = value.as_slice::<i64>().expect("a case has f32 and i64 alone");
                     integers.iter().flat_map(|value| value.to_le_bytes()).collect()
                 }
             }),
@@ -174,7 +174,7 @@ fn floats(shape: &[usize]) -> Tensor {
 /// As [`floats`], from 0.1 on.
 fn positive(shape: &[usize]) -> Tensor {
     let mut values = floats(shape);
-    values.as_f32_mut().expect("f32").iter_mut().for_each(|value| *value = value.abs() + 0.1);
+    values.as_mut_slice::<f32>().expect("f32").iter_mut().for_each(|value| *value = value.abs() + 0.1);
     values
 }
 

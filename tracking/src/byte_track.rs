@@ -6,7 +6,7 @@ mod followed;
 mod matcher;
 mod options;
 
-pub use options::{ByteTrackerBuilder, ByteTrackerOptions, MatchClasses};
+pub use options::{ByteTrackerOptions, MatchClasses};
 
 use crate::appearance::{Appearances, TypicalLooks};
 use crate::camera::CameraMotion;
@@ -14,6 +14,7 @@ use crate::track::{Track, TrackState, TrackerDetection};
 use candidates::{Candidates, Score};
 use followed::Followed;
 use matcher::Matcher;
+use ocelli_error::Result;
 
 /// The smallest weight of a pair that may be matched.
 const LEAST_WEIGHT: f32 = 1e-3;
@@ -40,9 +41,9 @@ const DUPLICATE_FRAMES: u32 = 5;
 /// allocates nothing.
 ///
 /// ```
-/// use ocelli_tracking::{BoundingBox, ByteTracker, TrackerDetection};
+/// use ocelli_tracking::{BoundingBox, ByteTracker, ByteTrackerOptions, TrackerDetection};
 ///
-/// let mut tracker = ByteTracker::builder().min_hits(1).build()?;
+/// let mut tracker = ByteTracker::new(ByteTrackerOptions { min_hits: Some(1), ..Default::default() })?;
 /// for frame in 0..3 {
 ///     let bbox = BoundingBox::from_ltwh([10.0 * frame as f32, 50.0, 60.0, 40.0]);
 ///     let tracks = tracker.update(&[TrackerDetection { bbox, score: 0.9, class_id: 0 }], 1.0);
@@ -65,13 +66,13 @@ pub struct ByteTracker {
 }
 
 impl ByteTracker {
-    /// A builder with the default options.
-    pub fn builder() -> ByteTrackerBuilder {
-        ByteTrackerBuilder::default()
-    }
-
-    fn with_valid_options(options: ByteTrackerOptions) -> Self {
-        Self {
+    /// A tracker without tracks.
+    ///
+    /// # Errors
+    /// As [`ByteTrackerOptions::validate`].
+    pub fn new(options: ByteTrackerOptions) -> Result<Self> {
+        options.validate()?;
+        Ok(Self {
             options,
             tracks: Vec::new(),
             reported: Vec::new(),
@@ -80,7 +81,7 @@ impl ByteTracker {
             frames_predicted: 0.0,
             candidates: Candidates::default(),
             matcher: Matcher::default(),
-        }
+        })
     }
 
     /// The options of the tracker.
@@ -173,9 +174,9 @@ impl ByteTracker {
     /// [`predict`](Self::predict) sees them; to be called before the next one. Several calls add up.
     ///
     /// ```
-    /// use ocelli_tracking::{BoundingBox, ByteTracker, CameraMotion, TrackerDetection};
+    /// use ocelli_tracking::{BoundingBox, ByteTracker, ByteTrackerOptions, CameraMotion, TrackerDetection};
     ///
-    /// let mut tracker = ByteTracker::builder().min_hits(1).build()?;
+    /// let mut tracker = ByteTracker::new(ByteTrackerOptions { min_hits: Some(1), ..Default::default() })?;
     /// for frame in 0..3 {
     ///     // The object rests; the picture moves by its whole width from frame to frame.
     ///     let bbox = BoundingBox::from_ltwh([60.0 * frame as f32, 50.0, 60.0, 40.0]);

@@ -4,10 +4,10 @@
 //! the same from frame to frame:
 //!
 //! ```
-//! use ocelli_tracking::{BoundingBox, ByteTracker, TrackState, TrackerDetection};
+//! use ocelli_tracking::{BoundingBox, ByteTracker, ByteTrackerOptions, TrackState, TrackerDetection};
 //!
 //! # fn main() -> ocelli_tracking::Result<()> {
-//! let mut tracker = ByteTracker::builder().coast_frames(3).build()?;
+//! let mut tracker = ByteTracker::new(ByteTrackerOptions { coast_frames: 3, ..Default::default() })?;
 //! let car = |frame: f32| TrackerDetection {
 //!     bbox: BoundingBox::from_ltwh([8.0 * frame, 50.0, 60.0, 40.0]),
 //!     score: 0.9,
@@ -28,7 +28,7 @@
 //! | type | what it is |
 //! |---|---|
 //! | [`BoundingBox`] | an axis-aligned box with area, overlap, clipping and the common notations |
-//! | [`ByteTracker`] | the tracker; [`ByteTrackerBuilder`] sets its options |
+//! | [`ByteTracker`] | the tracker |
 //! | [`ByteTrackerOptions`] | thresholds, and whether a track can change its class ([`MatchClasses`]) |
 //! | [`CameraMotion`] | how the camera moved between two frames, for [`ByteTracker::compensate`] |
 //! | [`Appearances`] | what detections look like, for [`ByteTracker::update_with`] |
@@ -57,7 +57,7 @@ mod zones;
 
 pub use appearance::Appearances;
 pub use bounding_box::BoundingBox;
-pub use byte_track::{ByteTracker, ByteTrackerBuilder, ByteTrackerOptions, MatchClasses};
+pub use byte_track::{ByteTracker, ByteTrackerOptions, MatchClasses};
 pub use camera::CameraMotion;
 pub use mot::{MotBox, MotWriter, read_mot};
 pub use ocelli_error::{Error, ErrorKind, Result};

@@ -189,7 +189,7 @@ impl<W: Write> MotWriter<W> {
 #[cfg(test)]
 mod tests {
     use super::{MotBox, MotWriter, read_mot};
-    use crate::{BoundingBox, ByteTracker, TrackerDetection};
+    use crate::{BoundingBox, ByteTracker, ByteTrackerOptions, TrackerDetection};
     use ocelli_error::ErrorKind;
 
     fn found(frame: u32, id: Option<u64>, ltwh: [f32; 4], score: f32) -> MotBox {
@@ -273,7 +273,8 @@ mod tests {
 
     #[test]
     fn tracks_round_trip() {
-        let mut tracker = ByteTracker::builder().min_hits(1).build().expect("1 is the least");
+        let mut tracker = ByteTracker::new(ByteTrackerOptions { min_hits: Some(1), ..Default::default() })
+            .expect("1 is the least");
         let mut writer = MotWriter::new("memory", Vec::new());
         let mut expected = Vec::new();
         for frame in 1..=20u32 {
@@ -301,7 +302,8 @@ mod tests {
 
     #[test]
     fn a_failed_write_is_an_error_that_names_the_file() {
-        let mut tracker = ByteTracker::builder().min_hits(1).build().expect("1 is the least");
+        let mut tracker = ByteTracker::new(ByteTrackerOptions { min_hits: Some(1), ..Default::default() })
+            .expect("1 is the least");
         let bbox = BoundingBox::new(0.0, 0.0, 9.0, 9.0);
         let tracks = tracker.update(&[TrackerDetection { bbox, score: 0.9, class_id: 0 }], 1.0);
         let mut room = [0u8; 10];

@@ -194,7 +194,7 @@ fn append(text: &Tensor, mask: &Tensor, cls: Option<&Tensor>) -> anyhow::Result<
     let cls = cls.as_f32()?;
     let rows = text.as_f32()?.chunks(length * width);
     let features = rows.flat_map(|class| class.iter().chain(cls)).copied().collect();
-    let rows = mask.as_i64()?.chunks(length);
+    let rows = mask.as_slice::<i64>()?.chunks(length);
     let mask = rows.flat_map(|row| row.iter().copied().chain([1])).collect();
     let shape = [classes, length + 1, width];
     Ok((Tensor::f32(&shape, features)?, Tensor::i64(&shape[..2], mask)?))
@@ -207,7 +207,7 @@ fn first_rows(tensor: &Tensor, count: usize) -> anyhow::Result<Tensor> {
     let size = shape.iter().product();
     Ok(match tensor.as_f32() {
         Ok(values) => Tensor::f32(&shape, values[..size].to_vec())?,
-        Err(_) => Tensor::i64(&shape, tensor.as_i64()?[..size].to_vec())?,
+        Err(_) => Tensor::i64(&shape, tensor.as_slice::<i64>()?[..size].to_vec())?,
     })
 }
 

@@ -3,7 +3,7 @@
 use std::ffi::{CString, c_char};
 use std::sync::{Mutex, PoisonError};
 
-use ocelli::Detector;
+use ocelli::{Detector, Result};
 
 use crate::frame::{self, ocelli_frame};
 use crate::handle::Registry;
@@ -16,10 +16,10 @@ use crate::text::{c_string, place};
 /// A detector. Calls from several threads are done one after the other.
 pub struct ocelli_detector(());
 
-pub(crate) static DETECTORS: Registry<ocelli_detector, OpenDetector> = Registry::new("detector");
+static DETECTORS: Registry<ocelli_detector, OpenDetector> = Registry::new("detector");
 
-pub(crate) struct OpenDetector {
-    pub(crate) detector: Mutex<Detector>,
+struct OpenDetector {
+    detector: Mutex<Detector>,
     engine: CString,
     model: CString,
 }
@@ -59,14 +59,10 @@ pub unsafe extern "C" fn ocelli_detector_detect(
 ) -> ocelli_status {
     // SAFETY: the caller's promise.
     filled(unsafe { place(result, "result") }, || {
-        let open = DETECTORS.find(detector)?;
         let prompts = prompts::find(prompts)?;
         // SAFETY: the caller's promise.
         let view = unsafe { frame::view(frame) }?;
-        let found = {
-            let mut detector = open.detector.lock().unwrap_or_else(PoisonError::into_inner);
-            detector.detect(view, &prompts)?
-        };
+        let found = with(detector, |detector| detector.detect(view, &prompts))?;
         let size = (view.width, view.height);
         Ok(results::of_detections(found, Vec::new(), prompts.labels().into(), view.timestamp, size))
     })
@@ -79,9 +75,8 @@ pub extern "C" fn ocelli_detector_prepare(
     prompts: *const ocelli_prompts,
 ) -> ocelli_status {
     done(|| {
-        let open = DETECTORS.find(detector)?;
         let prompts = prompts::find(prompts)?;
-        open.detector.lock().unwrap_or_else(PoisonError::into_inner).prepare(&prompts).map(drop)
+        with(detector, |detector| detector.prepare(&prompts).map(drop))
     })
 }
 
@@ -91,10 +86,7 @@ pub extern "C" fn ocelli_detector_set_confidence(
     detector: *mut ocelli_detector,
     confidence: f32,
 ) -> ocelli_status {
-    done(|| {
-        let open = DETECTORS.find(detector)?;
-        open.detector.lock().unwrap_or_else(PoisonError::into_inner).set_confidence(confidence)
-    })
+    done(|| with(detector, |detector| detector.set_confidence(confidence)))
 }
 
 /// A description of the engine, valid until the detector is freed; null after an error.
@@ -113,4 +105,13 @@ pub extern "C" fn ocelli_detector_model(detector: *const ocelli_detector) -> *co
 #[unsafe(no_mangle)]
 pub extern "C" fn ocelli_detector_free(detector: *mut ocelli_detector) -> ocelli_status {
     done(|| DETECTORS.remove(detector).map(drop))
+}
+
+/// Works with an open detector, one caller at a time.
+pub(crate) fn with<T>(
+    detector: *const ocelli_detector,
+    work: impl FnOnce(&mut Detector) -> Result<T>,
+) -> Result<T> {
+    let open = DETECTORS.find(detector)?;
+    work(&mut open.detector.lock().unwrap_or_else(PoisonError::into_inner))
 }

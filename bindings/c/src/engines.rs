@@ -45,20 +45,7 @@ pub struct ocelli_engine_options {
 sized::versioned!(ocelli_engine_options);
 
 impl ocelli_engine_options {
-    const DEFAULT: Self = Self {
-        struct_size: size_of::<Self>(),
-        model: std::ptr::null(),
-        precision: std::ptr::null(),
-        reference: std::ptr::null(),
-        tensorrt: std::ptr::null(),
-        onnxruntime: std::ptr::null(),
-        imgsz: 0,
-        max_classes: 4,
-        max_exemplars: 8,
-        threads: 0,
-        masks: 0,
-        force: 0,
-    };
+    const DEFAULT: Self = Self { max_classes: 4, max_exemplars: 8, ..sized::zeroed() };
 
     /// # Safety
     /// The strings are strings or null.

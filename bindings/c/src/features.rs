@@ -1,11 +1,10 @@
 //! The features of a picture, to search it again with other prompts.
 
-use std::sync::PoisonError;
 use std::time::Duration;
 
 use ocelli::stages::ImageFeatures;
 
-use crate::detector::{DETECTORS, ocelli_detector};
+use crate::detector::{self, ocelli_detector};
 use crate::frame::{self, ocelli_frame};
 use crate::handle::Registry;
 use crate::prompts::{self, ocelli_prompts};
@@ -31,10 +30,9 @@ pub unsafe extern "C" fn ocelli_detector_encode(
 ) -> ocelli_status {
     // SAFETY: the caller's promise.
     filled(unsafe { place(features, "features") }, || {
-        let open = DETECTORS.find(detector)?;
         // SAFETY: the caller's promise.
         let view = unsafe { frame::view(frame) }?;
-        let encoded = open.detector.lock().unwrap_or_else(PoisonError::into_inner).encode(view)?;
+        let encoded = detector::with(detector, |detector| detector.encode(view))?;
         Ok(FEATURES.add((encoded, view.timestamp)))
     })
 }
@@ -51,12 +49,10 @@ pub unsafe extern "C" fn ocelli_detector_detect_features(
 ) -> ocelli_status {
     // SAFETY: the caller's promise.
     filled(unsafe { place(result, "result") }, || {
-        let open = DETECTORS.find(detector)?;
         let encoded = FEATURES.find(features)?;
         let (features, time) = &*encoded;
         let prompts = prompts::find(prompts)?;
-        let mut detector = open.detector.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = detector.detect_features(features, &prompts)?;
+        let found = detector::with(detector, |detector| detector.detect_features(features, &prompts))?;
         Ok(results::of_detections(found, Vec::new(), prompts.labels().into(), *time, features.size()))
     })
 }

@@ -5,8 +5,7 @@ use std::time::Duration;
 use ocelli::{FrameView, PixelFormat, Result};
 
 use crate::sized;
-use crate::status::invalid;
-use crate::text::values;
+use crate::text::{chosen, values};
 
 /// How the pixels of a frame are stored.
 #[repr(C)]
@@ -21,8 +20,6 @@ pub enum ocelli_pixel_format {
     /// One byte per pixel: grey.
     OCELLI_GRAY8 = 3,
 }
-
-use ocelli_pixel_format::*;
 
 /// A picture in the caller's memory, which the library reads only during the call that it is passed to.
 #[repr(C)]
@@ -48,21 +45,11 @@ pub struct ocelli_frame {
     pub reserved: u32,
 }
 
+use ocelli_pixel_format::*;
+
 sized::versioned!(ocelli_frame);
 
 impl ocelli_frame {
-    const EMPTY: Self = Self {
-        struct_size: size_of::<Self>(),
-        data: std::ptr::null(),
-        data_size: 0,
-        stride: 0,
-        timestamp_ns: 0,
-        width: 0,
-        height: 0,
-        format: OCELLI_RGB8 as u32,
-        reserved: 0,
-    };
-
     /// Describes an image that the library has.
     pub(crate) fn of(image: &ocelli::Image) -> Self {
         let data = image.as_rgb8();
@@ -72,7 +59,7 @@ impl ocelli_frame {
             stride: image.width() as usize * 3,
             width: image.width(),
             height: image.height(),
-            ..Self::EMPTY
+            ..sized::zeroed()
         }
     }
 }
@@ -87,18 +74,16 @@ impl ocelli_frame {
 /// them while the view is used.
 pub(crate) unsafe fn view<'a>(from: *const ocelli_frame) -> Result<FrameView<'a>> {
     // SAFETY: the caller's promise.
-    let frame = unsafe { sized::read(from, ocelli_frame::EMPTY) }?;
+    let frame = unsafe { sized::read(from, sized::zeroed()) }?;
     let (width, bytes) = (frame.width as usize, 3 * frame.width as usize);
-    let (format, row) = match frame.format {
-        number if number == OCELLI_RGB8 as u32 => (PixelFormat::Rgb8, bytes),
-        number if number == OCELLI_BGR8 as u32 => (PixelFormat::Bgr8, bytes),
-        number if number == OCELLI_NV12 as u32 => (PixelFormat::Nv12, width.next_multiple_of(2)),
-        number if number == OCELLI_GRAY8 as u32 => (PixelFormat::Gray8, width),
-        other => {
-            let expected = "OCELLI_RGB8, OCELLI_BGR8, OCELLI_NV12 or OCELLI_GRAY8";
-            return Err(invalid(format!("ocelli_frame, format is {other}: expected {expected}")));
-        }
-    };
+    let formats = [
+        (OCELLI_RGB8 as u32, (PixelFormat::Rgb8, bytes)),
+        (OCELLI_BGR8 as u32, (PixelFormat::Bgr8, bytes)),
+        (OCELLI_NV12 as u32, (PixelFormat::Nv12, width.next_multiple_of(2))),
+        (OCELLI_GRAY8 as u32, (PixelFormat::Gray8, width)),
+    ];
+    let expected = "OCELLI_RGB8, OCELLI_BGR8, OCELLI_NV12 or OCELLI_GRAY8";
+    let (format, row) = chosen("ocelli_frame, format", frame.format, &formats, expected)?;
     // SAFETY: the caller's promise.
     let data = unsafe { values(frame.data, frame.data_size, "ocelli_frame, data") }?;
     Ok(FrameView {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use ocelli::Result;
 
@@ -63,6 +63,13 @@ impl<H, T> Registry<H, T> {
             "{} is not an open handle: it was freed, or is a pointer to something else",
             self.what
         ))
+    }
+}
+
+impl<H, T> Registry<H, Mutex<T>> {
+    /// Works on what an open handle stands for, one caller at a time.
+    pub(crate) fn with<R>(&self, handle: *const H, work: impl FnOnce(&mut T) -> Result<R>) -> Result<R> {
+        work(&mut self.find(handle)?.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 

@@ -1,11 +1,11 @@
 //! Objects that are shown by clicks, boxes and masks.
 
 use std::ffi::{c_char, c_int};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use ocelli::{BoundingBox, Detections, Mask, ObjectMask, ObjectPrompt, Result};
 
-use crate::detector::{DETECTORS, ocelli_detector};
+use crate::detector::{self, ocelli_detector};
 use crate::features::{FEATURES, ocelli_features};
 use crate::handle::Registry;
 use crate::results::{self, ocelli_result};
@@ -38,9 +38,10 @@ pub unsafe extern "C" fn ocelli_objects_add(
     done(|| {
         // SAFETY: the caller passes a string or null.
         let label = unsafe { optional_text(label, "label") }?.unwrap_or("object");
-        let objects = OBJECTS.find(objects)?;
-        objects.lock().unwrap_or_else(PoisonError::into_inner).push(ObjectPrompt::new(label));
-        Ok(())
+        OBJECTS.with(objects, |objects| {
+            objects.push(ObjectPrompt::new(label));
+            Ok(())
+        })
     })
 }
 
@@ -53,7 +54,7 @@ pub extern "C" fn ocelli_objects_add_point(
     y: f32,
     positive: c_int,
 ) -> ocelli_status {
-    done(|| change(objects, object, |prompt| Ok(prompt.with_point(x, y, positive != 0))))
+    done(|| change(objects, object, |prompt| prompt.with_point(x, y, positive != 0)))
 }
 
 /// Sets the box around an object, in pixels of the picture.
@@ -66,7 +67,7 @@ pub extern "C" fn ocelli_objects_set_box(
     x2: f32,
     y2: f32,
 ) -> ocelli_status {
-    done(|| change(objects, object, |prompt| Ok(prompt.with_box(BoundingBox::new(x1, y1, x2, y2)))))
+    done(|| change(objects, object, |prompt| prompt.with_box(BoundingBox::new(x1, y1, x2, y2))))
 }
 
 /// Sets a rough mask of an object: a byte for each pixel of the picture, row by row, 0 outside.
@@ -85,7 +86,7 @@ pub unsafe extern "C" fn ocelli_objects_set_mask(
         // SAFETY: the caller passes as many bytes.
         let pixels = unsafe { values(pixels, count, "pixels") }?;
         let mask = Mask::from_bitmap(pixels, width, height)?;
-        change(objects, object, |prompt| Ok(prompt.with_mask(mask)))
+        change(objects, object, |prompt| prompt.with_mask(mask))
     })
 }
 
@@ -100,23 +101,23 @@ pub extern "C" fn ocelli_objects_refine(
 ) -> ocelli_status {
     done(|| {
         let logits = results::logits(result, index)?;
-        change(objects, object, |prompt| Ok(prompt.with_logits(logits)))
+        change(objects, object, |prompt| prompt.with_logits(logits))
     })
 }
 
 fn change(
     objects: *const ocelli_objects,
     object: usize,
-    change: impl FnOnce(ObjectPrompt) -> Result<ObjectPrompt>,
+    change: impl FnOnce(ObjectPrompt) -> ObjectPrompt,
 ) -> Result<()> {
-    let objects = OBJECTS.find(objects)?;
-    let mut objects = objects.lock().unwrap_or_else(PoisonError::into_inner);
-    let count = objects.len();
-    let prompt = objects
-        .get_mut(object)
-        .ok_or_else(|| invalid(format!("object is {object}: there are {count} objects")))?;
-    *prompt = change(prompt.clone())?;
-    Ok(())
+    OBJECTS.with(objects, |objects| {
+        let count = objects.len();
+        let prompt = objects
+            .get_mut(object)
+            .ok_or_else(|| invalid(format!("object is {object}: there are {count} objects")))?;
+        *prompt = change(prompt.clone());
+        Ok(())
+    })
 }
 
 /// Finds the masks of objects in a picture whose features this detector has computed.
@@ -136,17 +137,15 @@ pub unsafe extern "C" fn ocelli_detector_segment(
 ) -> ocelli_status {
     // SAFETY: the caller's promise.
     filled(unsafe { place(result, "result") }, || {
-        let open = DETECTORS.find(detector)?;
         let encoded = FEATURES.find(features)?;
         let (features, time) = &*encoded;
-        let objects = OBJECTS.find(objects)?.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let found: Vec<Vec<ObjectMask>> = {
-            let mut detector = open.detector.lock().unwrap_or_else(PoisonError::into_inner);
-            match multimask {
+        let objects = OBJECTS.with(objects, |objects| Ok(objects.clone()))?;
+        let found: Vec<Vec<ObjectMask>> = detector::with(detector, |detector| {
+            Ok(match multimask {
                 0 => detector.segment(features, &objects)?.into_iter().map(|mask| vec![mask]).collect(),
                 _ => detector.segment_multimask(features, &objects)?.into_iter().map(Vec::from).collect(),
-            }
-        };
+            })
+        })?;
         let (mut items, mut logits) = (Vec::new(), Vec::new());
         for (index, (object, masks)) in objects.iter().zip(found).enumerate() {
             for mask in masks {

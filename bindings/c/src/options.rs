@@ -67,30 +67,8 @@ pub struct ocelli_detector_options {
 sized::versioned!(ocelli_detector_options, before tile_auto);
 
 impl ocelli_detector_options {
-    const DEFAULT: Self = Self {
-        struct_size: size_of::<Self>(),
-        model: std::ptr::null(),
-        engine: std::ptr::null(),
-        precision: std::ptr::null(),
-        text_cache: std::ptr::null(),
-        onnxruntime: std::ptr::null(),
-        openvino: std::ptr::null(),
-        tensorrt: std::ptr::null(),
-        trt: std::ptr::null(),
-        trt_enc_dec: std::ptr::null(),
-        imgsz: 0,
-        threads: 0,
-        class_chunk: 0,
-        max_detections: 0,
-        confidence: -1.0,
-        nms: -1.0,
-        class_agnostic_nms: -1.0,
-        masks: 0,
-        tile_auto: 0,
-        tile_width: 0,
-        tile_height: 0,
-        tile_overlap: -1.0,
-    };
+    const DEFAULT: Self =
+        Self { confidence: -1.0, nms: -1.0, class_agnostic_nms: -1.0, tile_overlap: -1.0, ..sized::zeroed() };
 
     /// The tiles of large pictures, if there are any.
     fn tiling(&self) -> Result<Option<Tiling>> {

@@ -20,7 +20,7 @@ use crate::results::{self, ocelli_result};
 use crate::sized;
 use crate::status::ocelli_status::{OCELLI_ENDED, OCELLI_NOT_READY, OCELLI_OK};
 use crate::status::{done, entry, invalid, ocelli_status, record};
-use crate::text::check_place;
+use crate::text::{check_place, chosen, place, write_if_wanted};
 use crate::tracker::{self, ocelli_tracker_options};
 
 /// A detector and a tracker that work on several frames at a time, on threads of their own. Any thread may push frames, and
@@ -94,18 +94,7 @@ pub struct ocelli_pipeline_options {
 sized::versioned!(ocelli_pipeline_options);
 
 impl ocelli_pipeline_options {
-    const DEFAULT: Self = Self {
-        struct_size: size_of::<Self>(),
-        tracker: std::ptr::null(),
-        callback: None,
-        user_data: std::ptr::null_mut(),
-        detect_every: 1,
-        frame_rate: 0.0,
-        policy: ocelli_policy::OCELLI_ALL as u32,
-        latency: ocelli_latency::OCELLI_THROUGHPUT as u32,
-        queue_depth: 0,
-        class_budget: 0,
-    };
+    const DEFAULT: Self = Self { detect_every: 1, ..sized::zeroed() };
 }
 
 /// Sets the defaults. Pass sizeof(ocelli_pipeline_options).
@@ -135,12 +124,23 @@ pub unsafe extern "C" fn ocelli_pipeline_create(
     pipeline: *mut *mut ocelli_pipeline,
 ) -> ocelli_status {
     done(|| {
-        check_place(pipeline, "pipeline")?;
+        // SAFETY: the caller's promise.
+        let place = unsafe { place(pipeline, "pipeline") }?;
         let prompts = prompts::find(prompts)?;
         // SAFETY: the caller's promise.
         let given = unsafe { sized::read_if_given(options, ocelli_pipeline_options::DEFAULT) }?;
-        let policy = policy(given.policy)?;
-        let latency = latency(given.latency)?;
+        let policies = [
+            (ocelli_policy::OCELLI_ALL as u32, FramePolicy::All),
+            (ocelli_policy::OCELLI_LATEST as u32, FramePolicy::Latest),
+        ];
+        let policy = chosen("policy", given.policy, &policies, "OCELLI_ALL or OCELLI_LATEST")?;
+        let latencies = [
+            (ocelli_latency::OCELLI_THROUGHPUT as u32, Latency::Throughput),
+            (ocelli_latency::OCELLI_BALANCED as u32, Latency::Balanced),
+            (ocelli_latency::OCELLI_LOW as u32, Latency::Low),
+        ];
+        let expected = "OCELLI_THROUGHPUT, OCELLI_BALANCED or OCELLI_LOW";
+        let latency = chosen("latency", given.latency, &latencies, expected)?;
         // SAFETY: the caller's promise.
         let tracker = unsafe { tracker::options(given.tracker) }?;
         // SAFETY: the caller's promise.
@@ -159,7 +159,7 @@ pub unsafe extern "C" fn ocelli_pipeline_create(
             frame_rate: Some(given.frame_rate).filter(|rate| *rate != 0.0),
             ..PipelineOptions::default()
         };
-        let builder = Pipeline::builder(detectors.remove(0), (*prompts).clone())
+        let builder = Pipeline::builder(detectors.remove(0), prompts)
             .with_options(|all| *all = form)
             .with_more_devices(detectors)
             .with_cancellation(cancellation.clone());
@@ -170,30 +170,9 @@ pub unsafe extern "C" fn ocelli_pipeline_create(
         let delivery = callback.map(|callback| deliver(started.clone(), callback, written)).transpose()?;
         let delivery_id = delivery.as_ref().map(|thread| thread.thread().id());
         let delivery = Mutex::new(delivery);
-        let created = PIPELINES.add(OpenPipeline { pipeline: started, cancellation, delivery, delivery_id });
-        // SAFETY: not null, and the caller's to be written.
-        unsafe { pipeline.write(created) };
+        place.write(PIPELINES.add(OpenPipeline { pipeline: started, cancellation, delivery, delivery_id }));
         Ok(())
     })
-}
-
-fn policy(number: u32) -> Result<FramePolicy> {
-    match number {
-        number if number == ocelli_policy::OCELLI_ALL as u32 => Ok(FramePolicy::All),
-        number if number == ocelli_policy::OCELLI_LATEST as u32 => Ok(FramePolicy::Latest),
-        other => Err(invalid(format!("policy is {other}: expected OCELLI_ALL or OCELLI_LATEST"))),
-    }
-}
-
-fn latency(number: u32) -> Result<Latency> {
-    match number {
-        number if number == ocelli_latency::OCELLI_THROUGHPUT as u32 => Ok(Latency::Throughput),
-        number if number == ocelli_latency::OCELLI_BALANCED as u32 => Ok(Latency::Balanced),
-        number if number == ocelli_latency::OCELLI_LOW as u32 => Ok(Latency::Low),
-        other => Err(invalid(format!(
-            "latency is {other}: expected OCELLI_THROUGHPUT, OCELLI_BALANCED or OCELLI_LOW"
-        ))),
-    }
 }
 
 struct Callback {
@@ -275,10 +254,8 @@ unsafe fn push(
         let Some(pushed) = push(&open.pipeline, view)? else {
             return Ok(OCELLI_NOT_READY);
         };
-        if !index.is_null() {
-            // SAFETY: not null, and the caller's to be written.
-            unsafe { index.write(pushed) };
-        }
+        // SAFETY: the caller's promise.
+        unsafe { write_if_wanted(index, pushed) };
         Ok(OCELLI_OK)
     })
 }
@@ -297,7 +274,8 @@ pub unsafe extern "C" fn ocelli_pipeline_receive(
     result: *mut *mut ocelli_result,
 ) -> ocelli_status {
     entry(|| {
-        check_place(result, "result")?;
+        // SAFETY: the caller's promise.
+        let place = unsafe { place(result, "result") }?;
         let open = PIPELINES.find(pipeline)?;
         if open.has_callback() {
             return Err(invalid("the pipeline has a callback, which gets all results"));
@@ -306,9 +284,7 @@ pub unsafe extern "C" fn ocelli_pipeline_receive(
         let Some(outcome) = open.pipeline.recv_timeout(timeout)? else {
             return Ok(if open.pipeline.is_ended() { OCELLI_ENDED } else { OCELLI_NOT_READY });
         };
-        let received = results::add(outcome);
-        // SAFETY: not null, and the caller's to be written.
-        unsafe { result.write(received) };
+        place.write(results::add(outcome));
         Ok(OCELLI_OK)
     })
 }
@@ -361,10 +337,8 @@ pub unsafe extern "C" fn ocelli_pipeline_stats(
                 text.add(fits).write(0);
             }
         }
-        if !needed.is_null() {
-            // SAFETY: not null, and the caller's to be written.
-            unsafe { needed.write(json.len() + 1) };
-        }
+        // SAFETY: the caller's promise.
+        unsafe { write_if_wanted(needed, json.len() + 1) };
         Ok(())
     })
 }

@@ -1,7 +1,7 @@
 //! The classes to detect.
 
 use std::ffi::{c_char, c_int};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Mutex;
 
 use ocelli::{BoundingBox, Prompt, Prompts, Result};
 
@@ -12,28 +12,14 @@ use crate::text::{optional_text, place, text, values};
 /// The classes to detect: names, example boxes, or both. A class is known by its number, from 0.
 pub struct ocelli_prompts(());
 
-static PROMPTS: Registry<ocelli_prompts, Mutex<Classes>> = Registry::new("prompts");
-
-#[derive(Default)]
-struct Classes {
-    each: Vec<Prompt>,
-    /// All of them, once they are used.
-    all: Option<Arc<Prompts>>,
-}
+static PROMPTS: Registry<ocelli_prompts, Mutex<Vec<Prompt>>> = Registry::new("prompts");
 
 /// The classes of a handle.
 ///
 /// # Errors
 /// `InvalidArgument` for a handle that is not open, no class at all, or too many.
-pub(crate) fn find(prompts: *const ocelli_prompts) -> Result<Arc<Prompts>> {
-    let classes = PROMPTS.find(prompts)?;
-    let mut classes = classes.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(all) = &classes.all {
-        return Ok(all.clone());
-    }
-    let all = Arc::new(Prompts::new(classes.each.iter().cloned())?);
-    classes.all = Some(all.clone());
-    Ok(all)
+pub(crate) fn find(prompts: *const ocelli_prompts) -> Result<Prompts> {
+    PROMPTS.with(prompts, |classes| Prompts::new(classes.iter().cloned()))
 }
 
 /// Creates prompts from names such as "dog" and "red apple", in UTF-8. There may be none, if classes are added afterwards.
@@ -55,9 +41,11 @@ pub unsafe extern "C" fn ocelli_prompts_create(
             // SAFETY: the caller passes strings.
             unsafe { text(name, &format!("names[{index}]")) }.map(Prompt::new)
         };
-        let each = names.iter().enumerate().map(named).collect::<Result<Vec<Prompt>>>()?;
-        let all = if each.is_empty() { None } else { Some(Arc::new(Prompts::new(each.iter().cloned())?)) };
-        Ok(PROMPTS.add(Mutex::new(Classes { each, all })))
+        let classes = names.iter().enumerate().map(named).collect::<Result<Vec<Prompt>>>()?;
+        if !classes.is_empty() {
+            Prompts::new(classes.iter().cloned())?;
+        }
+        Ok(PROMPTS.add(Mutex::new(classes)))
     })
 }
 
@@ -81,8 +69,8 @@ pub unsafe extern "C" fn ocelli_prompts_add(
             prompt = prompt.with_label(label);
         }
         Prompts::new([prompt.clone()])?;
-        change(prompts, |each| {
-            each.push(prompt);
+        PROMPTS.with(prompts, |classes| {
+            classes.push(prompt);
             Ok(())
         })
     })
@@ -101,9 +89,9 @@ pub extern "C" fn ocelli_prompts_add_example(
     wanted: c_int,
 ) -> ocelli_status {
     done(|| {
-        change(prompts, |each| {
-            let count = each.len();
-            let prompt = each
+        PROMPTS.with(prompts, |classes| {
+            let count = classes.len();
+            let prompt = classes
                 .get_mut(class_id)
                 .ok_or_else(|| invalid(format!("class_id is {class_id}: there are {count} classes")))?;
             let extended = prompt.clone().with_exemplar(BoundingBox::new(x1, y1, x2, y2), wanted != 0);
@@ -112,14 +100,6 @@ pub extern "C" fn ocelli_prompts_add_example(
             Ok(())
         })
     })
-}
-
-fn change(prompts: *const ocelli_prompts, change: impl FnOnce(&mut Vec<Prompt>) -> Result<()>) -> Result<()> {
-    let classes = PROMPTS.find(prompts)?;
-    let mut classes = classes.lock().unwrap_or_else(PoisonError::into_inner);
-    change(&mut classes.each)?;
-    classes.all = None;
-    Ok(())
 }
 
 /// Frees prompts; does nothing with a null pointer. What uses them keeps what it needs.

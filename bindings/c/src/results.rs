@@ -222,7 +222,6 @@ pub unsafe extern "C" fn ocelli_result_get_info(
         let found = RESULTS.find(result)?;
         let FrameOutcome { index, time, size, detected, times, .. } = &found.outcome;
         let described = ocelli_result_info {
-            struct_size: size_of::<ocelli_result_info>(),
             index: *index,
             timestamp_ns: u64::try_from(time.as_nanos()).unwrap_or(u64::MAX),
             text_ms: times.text,
@@ -234,7 +233,7 @@ pub unsafe extern "C" fn ocelli_result_get_info(
             width: size.0,
             height: size.1,
             detected: u32::from(*detected),
-            reserved: 0,
+            ..sized::zeroed()
         };
         // SAFETY: the caller's promise.
         unsafe { sized::write(info, &described) }
@@ -261,7 +260,6 @@ pub unsafe extern "C" fn ocelli_result_get_detection(
         let one = at(&found.outcome.detections, index, "detections")?;
         let counts = found.counts.get(index).and_then(Option::as_ref);
         let described = ocelli_detection {
-            struct_size: size_of::<ocelli_detection>(),
             label: found.label(one.class_id),
             mask_counts: counts.map_or(std::ptr::null(), |counts| counts.as_ptr()),
             class_id: one.class_id,
@@ -272,7 +270,7 @@ pub unsafe extern "C" fn ocelli_result_get_detection(
             score: one.score,
             mask_width: one.mask.as_ref().map_or(0, Mask::width),
             mask_height: one.mask.as_ref().map_or(0, Mask::height),
-            reserved: 0,
+            ..sized::zeroed()
         };
         // SAFETY: the caller's promise.
         unsafe { sized::write(detection, &described) }
@@ -352,7 +350,6 @@ pub unsafe extern "C" fn ocelli_result_get_track(
             _ => ocelli_track_state::OCELLI_TRACKED,
         };
         let described = ocelli_track {
-            struct_size: size_of::<ocelli_track>(),
             label: found.label(one.class_id),
             class_id: one.class_id,
             detection: one.detection.unwrap_or(usize::MAX),
@@ -368,7 +365,7 @@ pub unsafe extern "C" fn ocelli_result_get_track(
             frames_since_seen: one.frames_since_seen,
             hits: one.hits,
             state: state as u32,
-            reserved: 0,
+            ..sized::zeroed()
         };
         // SAFETY: the caller's promise.
         unsafe { sized::write(track, &described) }

@@ -1,7 +1,7 @@
 //! Videos in which objects are found, followed, corrected and removed.
 
 use std::ffi::{c_char, c_int};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use ocelli::masklets::{Click, RunDirection, SessionSource, TrackedFrame, VideoSession, VideoSessionOptions};
 use ocelli::{BoundingBox, Mask, Result};
@@ -12,7 +12,7 @@ use crate::options::{builder, confidence, ocelli_detector_options};
 use crate::results::{self, ocelli_result};
 use crate::status::ocelli_status::{OCELLI_ENDED, OCELLI_OK};
 use crate::status::{done, entry, filled, invalid, ocelli_status, value};
-use crate::text::{optional_path, place, text, values};
+use crate::text::{chosen, optional_path, place, text, values, write_if_wanted};
 
 /// A video in which objects are found, followed, corrected and removed, by SAM 3's memory tracker. Calls from several threads
 /// are done one after the other.
@@ -120,11 +120,9 @@ pub unsafe extern "C" fn ocelli_session_push(
     done(|| {
         // SAFETY: the caller's promise.
         let image = unsafe { frame::view(frame) }?.to_image()?;
-        let pushed = with(session, |open| open.session.push(image))?;
-        if !index.is_null() {
-            // SAFETY: not null, and the caller's to be written.
-            unsafe { index.write(pushed) };
-        }
+        let pushed = SESSIONS.with(session, |open| open.session.push(image))?;
+        // SAFETY: the caller's promise.
+        unsafe { write_if_wanted(index, pushed) };
         Ok(())
     })
 }
@@ -132,13 +130,13 @@ pub unsafe extern "C" fn ocelli_session_push(
 /// The number of frames; 0 after an error.
 #[unsafe(no_mangle)]
 pub extern "C" fn ocelli_session_frame_count(session: *const ocelli_session) -> usize {
-    value(0, || with(session, |open| Ok(open.session.frame_count())))
+    value(0, || SESSIONS.with(session, |open| Ok(open.session.frame_count())))
 }
 
 /// A number that no object of this session ever had; 0 after an error.
 #[unsafe(no_mangle)]
 pub extern "C" fn ocelli_session_next_object(session: *const ocelli_session) -> u32 {
-    value(0, || with(session, |open| Ok(open.session.next_object())))
+    value(0, || SESSIONS.with(session, |open| Ok(open.session.next_object())))
 }
 
 /// Starts over: finds the objects that a text describes on a frame. Runs look for them in every frame.
@@ -266,17 +264,15 @@ pub extern "C" fn ocelli_session_propagate(
     max_frames: i64,
 ) -> ocelli_status {
     done(|| {
-        let direction = match direction {
-            number if number == OCELLI_FORWARD as u32 => RunDirection::Forward,
-            number if number == OCELLI_BACKWARD as u32 => RunDirection::Backward,
-            number if number == OCELLI_BOTH as u32 => RunDirection::Both,
-            other => {
-                let expected = "OCELLI_FORWARD, OCELLI_BACKWARD or OCELLI_BOTH";
-                return Err(invalid(format!("direction is {other}: expected {expected}")));
-            }
-        };
+        let directions = [
+            (OCELLI_FORWARD as u32, RunDirection::Forward),
+            (OCELLI_BACKWARD as u32, RunDirection::Backward),
+            (OCELLI_BOTH as u32, RunDirection::Both),
+        ];
+        let expected = "OCELLI_FORWARD, OCELLI_BACKWARD or OCELLI_BOTH";
+        let direction = chosen("direction", direction, &directions, expected)?;
         let [start, max_frames] = [start, max_frames].map(|number| usize::try_from(number).ok());
-        with(session, |open| open.session.propagate(direction, start, max_frames).map(drop))
+        SESSIONS.with(session, |open| open.session.propagate(direction, start, max_frames).map(drop))
     })
 }
 
@@ -298,7 +294,7 @@ pub unsafe extern "C" fn ocelli_session_next(
             let found = open.session.next_frame().transpose()?;
             Ok(found.map(|found| open.result(found)))
         };
-        let Some(created) = with(session, next)? else { return Ok(OCELLI_ENDED) };
+        let Some(created) = SESSIONS.with(session, next)? else { return Ok(OCELLI_ENDED) };
         place.write(created);
         Ok(OCELLI_OK)
     })
@@ -307,7 +303,7 @@ pub unsafe extern "C" fn ocelli_session_next(
 /// Removes an object from all frames; its number is not used again.
 #[unsafe(no_mangle)]
 pub extern "C" fn ocelli_session_remove(session: *mut ocelli_session, object: u32) -> ocelli_status {
-    done(|| with(session, |open| open.session.remove(object)))
+    done(|| SESSIONS.with(session, |open| open.session.remove(object)))
 }
 
 /// Forgets what was asked for, all objects and all results.
@@ -317,19 +313,13 @@ pub extern "C" fn ocelli_session_reset(session: *mut ocelli_session) -> ocelli_s
         open.label = "object".into();
         open.session.reset()
     };
-    done(|| with(session, reset))
+    done(|| SESSIONS.with(session, reset))
 }
 
 /// Frees a session; does nothing with a null pointer.
 #[unsafe(no_mangle)]
 pub extern "C" fn ocelli_session_free(session: *mut ocelli_session) -> ocelli_status {
     done(|| SESSIONS.remove(session).map(drop))
-}
-
-fn with<T>(session: *const ocelli_session, work: impl FnOnce(&mut OpenSession) -> Result<T>) -> Result<T> {
-    let open = SESSIONS.find(session)?;
-    let mut open = open.lock().unwrap_or_else(PoisonError::into_inner);
-    work(&mut open)
 }
 
 /// # Safety
@@ -341,7 +331,7 @@ unsafe fn find(
 ) -> ocelli_status {
     // SAFETY: the caller's promise.
     filled(unsafe { place(result, "result") }, || {
-        with(session, |open| work(open).map(|found| open.result(found)))
+        SESSIONS.with(session, |open| work(open).map(|found| open.result(found)))
     })
 }
 

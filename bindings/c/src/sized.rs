@@ -40,6 +40,12 @@ macro_rules! versioned {
 }
 pub(crate) use versioned;
 
+/// All fields 0 or null.
+pub(crate) const fn zeroed<T: Versioned>() -> T {
+    // SAFETY: any bytes are valid by the promise of `Versioned`.
+    unsafe { std::mem::MaybeUninit::zeroed().assume_init() }
+}
+
 /// As [`read`]; `default` for a null pointer.
 ///
 /// # Errors

@@ -87,6 +87,12 @@ pub(crate) unsafe fn values<'a, T>(from: *const T, count: usize, what: &str) -> 
     Ok(unsafe { std::slice::from_raw_parts(from, count) })
 }
 
+/// What a number of an enum stands for.
+pub(crate) fn chosen<T: Copy>(name: &str, number: u32, choices: &[(u32, T)], expected: &str) -> Result<T> {
+    let chosen = choices.iter().find(|(known, _)| *known == number).map(|(_, choice)| *choice);
+    chosen.ok_or_else(|| invalid(format!("{name} is {number}: expected {expected}")))
+}
+
 /// Checks that there is a place for a result before the work starts.
 ///
 /// # Errors
@@ -109,6 +115,17 @@ pub(crate) unsafe fn place<'a, T>(to: *mut T, what: &str) -> Result<&'a mut Mayb
     check_place(to, what)?;
     // SAFETY: not null, and the caller's to be written.
     Ok(unsafe { &mut *to.cast() })
+}
+
+/// Writes a value where the caller wants it; null wants none.
+///
+/// # Safety
+/// If it is not null, it is the caller's to be written.
+pub(crate) unsafe fn write_if_wanted<T>(to: *mut T, value: T) {
+    if !to.is_null() {
+        // SAFETY: not null, and the caller's promise.
+        unsafe { to.write(value) };
+    }
 }
 
 /// A string for C. Characters of NUL, which cannot come from C, are left out.

@@ -1,6 +1,6 @@
 //! Trackers, for the boxes of any detector.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use ocelli::tracking::{ByteTracker, ByteTrackerOptions, MatchClasses, TrackerDetection};
 use ocelli::{BoundingBox, Result};
@@ -55,7 +55,6 @@ impl ocelli_tracker_options {
     fn defaults() -> Self {
         let options = ByteTrackerOptions::default();
         Self {
-            struct_size: size_of::<Self>(),
             track_threshold: options.track_threshold,
             low_threshold: -1.0,
             new_track_threshold: -1.0,
@@ -63,11 +62,10 @@ impl ocelli_tracker_options {
             low_match_iou: options.low_match_iou,
             lost_match_iou: options.lost_match_iou,
             sure_threshold: -1.0,
-            min_hits: 0,
             max_time_lost: options.max_time_lost,
             coast_frames: options.coast_frames,
             match_any_class: u32::from(options.match_classes == MatchClasses::Any),
-            reserved: 0,
+            ..sized::zeroed()
         }
     }
 }
@@ -126,7 +124,7 @@ pub unsafe extern "C" fn ocelli_tracker_create(
     filled(unsafe { place(tracker, "tracker") }, || {
         // SAFETY: the caller's promise.
         let options = unsafe { self::options(options) }?;
-        Ok(TRACKERS.add(Mutex::new(ByteTracker::builder().options(options).build()?)))
+        Ok(TRACKERS.add(Mutex::new(ByteTracker::new(options)?)))
     })
 }
 
@@ -164,9 +162,8 @@ pub unsafe extern "C" fn ocelli_tracker_update(
             class_id,
         });
         let detections: Vec<_> = detections.collect();
-        let tracker = TRACKERS.find(tracker)?;
-        let mut tracker = tracker.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(results::of_tracks(tracker.update(&detections, frames), [].into()))
+        TRACKERS
+            .with(tracker, |tracker| Ok(results::of_tracks(tracker.update(&detections, frames), [].into())))
     })
 }
 
@@ -182,11 +179,9 @@ pub unsafe extern "C" fn ocelli_tracker_update_with(
 ) -> ocelli_status {
     // SAFETY: the caller's promise.
     filled(unsafe { place(tracks, "tracks") }, || {
-        let tracker = TRACKERS.find(tracker)?;
         let (found, labels) = results::detections(detections)?;
         let found: Vec<_> = found.iter().map(TrackerDetection::from).collect();
-        let mut tracker = tracker.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(results::of_tracks(tracker.update(&found, frames), labels))
+        TRACKERS.with(tracker, |tracker| Ok(results::of_tracks(tracker.update(&found, frames), labels)))
     })
 }
 
@@ -194,8 +189,10 @@ pub unsafe extern "C" fn ocelli_tracker_update_with(
 #[unsafe(no_mangle)]
 pub extern "C" fn ocelli_tracker_reset(tracker: *mut ocelli_tracker) -> ocelli_status {
     done(|| {
-        TRACKERS.find(tracker)?.lock().unwrap_or_else(PoisonError::into_inner).reset();
-        Ok(())
+        TRACKERS.with(tracker, |tracker| {
+            tracker.reset();
+            Ok(())
+        })
     })
 }
 

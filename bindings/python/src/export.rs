@@ -1,5 +1,6 @@
 //! `ocelli.export`.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use ocelli::{
@@ -9,10 +10,9 @@ use ocelli::{
     engine::{EngineFactory, EngineOptions},
 };
 use ocelli_datasets::label::list_images;
-use ocelli_export::contract::{Precision, Target, TextPadding};
+use ocelli_export::contract::{Precision, Target};
 use ocelli_export::{
-    Block, Calibration, Checkpoint, CheckpointOptions, ExportOptions, MaskedBranch, MixedPrecision, NormEps,
-    export as export_model,
+    Calibration, Checkpoint, CheckpointOptions, ExportOptions, Pruning, export as export_model,
 };
 use pyo3::prelude::*;
 
@@ -47,23 +47,23 @@ pub(crate) struct ExportArguments {
 impl ExportArguments {
     fn export_options(&self) -> Result<ExportOptions> {
         let target = self.target.parse()?;
-        let mut exported = ExportOptions::default()
-            .with_target(target)
-            .with_prompting(self.prompt.parse()?)
-            .with_precision(self.precision(target)?)
-            .with_keep_fp32(all_parsed::<Block>("keep_fp32", &self.keep_fp32)?)
-            .with_detection_only(self.detection_only)
-            .with_screen(self.screen)
-            .with_skip_blocks(self.skip_blocks.iter().copied())
-            .with_mask_blocks(all_parsed::<MaskedBranch>("mask_blocks", &self.mask_blocks)?)
-            .with_split_block(self.split_block)
-            .with_force(self.force);
-        if let Some(islands) = &self.mixed_precision {
-            exported = exported.with_mixed_precision(parsed::<MixedPrecision>("mixed_precision", islands)?);
-        }
-        Ok(match self.imgsz {
-            Some(imgsz) => exported.with_imgsz(imgsz),
-            None => exported,
+        let islands = self.mixed_precision.as_deref();
+        Ok(ExportOptions {
+            imgsz: self.imgsz,
+            target,
+            prompting: self.prompt.parse()?,
+            precision: self.precision(target)?,
+            keep_fp32: all_parsed("keep_fp32", &self.keep_fp32)?,
+            detection_only: self.detection_only,
+            screen: self.screen,
+            pruning: Pruning {
+                skip_blocks: self.skip_blocks.iter().copied().collect(),
+                mask_blocks: all_parsed("mask_blocks", &self.mask_blocks)?,
+                split_block: self.split_block,
+            },
+            mixed_precision: islands.map(|name| parsed("mixed_precision", name)).transpose()?,
+            force: self.force,
+            ..ExportOptions::default()
         })
     }
 
@@ -121,20 +121,14 @@ impl ExportArguments {
     }
 
     fn checkpoint_options(&self) -> Result<CheckpointOptions> {
-        let mut opening = CheckpointOptions::default();
-        if let Some(name) = &self.norm_eps {
-            opening = opening.with_norm_eps(parsed::<NormEps>("norm_eps", name)?);
-        }
-        if let Some(name) = &self.text_padding {
-            opening = opening.with_text_padding(parsed::<TextPadding>("text_padding", name)?);
-        }
-        if let Some(path) = &self.tokenizer {
-            opening = opening.with_tokenizer(path);
-        }
-        if let Some(path) = &self.base {
-            opening = opening.with_base(path);
-        }
-        Ok(opening)
+        let norm_eps = self.norm_eps.as_deref().map(|name| parsed("norm_eps", name));
+        let text_padding = self.text_padding.as_deref().map(|name| parsed("text_padding", name));
+        Ok(CheckpointOptions {
+            tokenizer: self.tokenizer.clone(),
+            base: self.base.clone(),
+            norm_eps: norm_eps.transpose()?.unwrap_or_default(),
+            text_padding: text_padding.transpose()?.unwrap_or_default(),
+        })
     }
 }
 
@@ -142,7 +136,10 @@ pub(crate) fn parsed<T: std::str::FromStr<Err: std::fmt::Display>>(name: &str, t
     text.parse().map_err(|why: T::Err| options::invalid(name, &why.to_string()))
 }
 
-fn all_parsed<T: std::str::FromStr<Err: std::fmt::Display>>(name: &str, texts: &[String]) -> Result<Vec<T>> {
+fn all_parsed<T: Ord + std::str::FromStr<Err: std::fmt::Display>>(
+    name: &str,
+    texts: &[String],
+) -> Result<BTreeSet<T>> {
     texts.iter().map(|text| parsed(name, text)).collect()
 }
 
@@ -166,7 +163,7 @@ pub(crate) fn export(
             false => {
                 let progress = progress.as_ref();
                 let found = arguments.calibration(&checkpoint, &exported, &output, cancellation, progress)?;
-                exported.with_calibration(found)
+                ExportOptions { calibration: Some(found), ..exported }
             }
         };
         export_model(&checkpoint, &exported, &output, |step| {

@@ -41,14 +41,7 @@ pub(crate) fn found_arrays<'py>(
         true => Some(items.iter().filter_map(|item| item.mask.as_ref().map(counts)).collect()),
         false => None,
     };
-    let times = BTreeMap::from([
-        ("text", times.text),
-        ("preprocess", times.preprocess),
-        ("backbone", times.backbone),
-        ("decode", times.decode),
-        ("masks", times.masks),
-        ("total", times.total),
-    ]);
+    let times = times.by_stage().into();
     let boxes = boxes.into_pyarray(py).reshape([items.len(), 4])?;
     Ok((boxes, scores.into_pyarray(py), classes.into_pyarray(py), labels, masks, times))
 }

@@ -10,6 +10,8 @@ use ocelli::masklets::{
 use ocelli::videos::{VideoInput, Videos};
 use ocelli::{BoundingBox, Mask};
 use pyo3::prelude::*;
+use serde::Deserialize;
+use serde::de::value::{self, StrDeserializer};
 
 use crate::error::{OrRaise, invalid};
 use crate::options::DetectorOptions;
@@ -228,15 +230,11 @@ impl VideoSession {
         start: Option<usize>,
         max_frames: Option<usize>,
     ) -> PyResult<()> {
-        let direction = match direction {
-            "forward" => RunDirection::Forward,
-            "backward" => RunDirection::Backward,
-            "both" => RunDirection::Both,
-            other => {
-                let expected = "expected \"forward\", \"backward\" or \"both\"";
-                return Err(invalid(py, &format!("direction is {other:?}: {expected}")));
-            }
-        };
+        let named = RunDirection::deserialize(StrDeserializer::<value::Error>::new(direction));
+        let direction = named.map_err(|_| {
+            let expected = "expected \"forward\", \"backward\" or \"both\"";
+            invalid(py, &format!("direction is {direction:?}: {expected}"))
+        })?;
         let run = move |session: &mut ocelli::masklets::VideoSession| {
             session.propagate(direction, start, max_frames).map(drop)
         };

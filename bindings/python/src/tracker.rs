@@ -57,7 +57,7 @@ pub(crate) struct Tracker(Mutex<ByteTracker>);
 impl Tracker {
     #[new]
     fn new(py: Python<'_>, options: TrackerOptions) -> PyResult<Self> {
-        let tracker = ByteTracker::builder().options(options.options(py)?).build().or_raise(py)?;
+        let tracker = ByteTracker::new(options.options(py)?).or_raise(py)?;
         Ok(Self(Mutex::new(tracker)))
     }
 

@@ -1,7 +1,7 @@
 //! The tracker of a page.
 
 use ocelli::draw::track_color;
-use ocelli::tracking::{ByteTracker, Track, TrackerDetection};
+use ocelli::tracking::{ByteTracker, ByteTrackerOptions, Track, TrackerDetection};
 use serde::Serialize;
 use wasm_bindgen::prelude::*;
 
@@ -23,7 +23,7 @@ impl Tracker {
     /// A tracker with the default options.
     #[wasm_bindgen(constructor)]
     pub fn new() -> Result<Self, JsError> {
-        Ok(Self(ByteTracker::builder().build().map_err(js_error)?))
+        Ok(Self(ByteTracker::new(ByteTrackerOptions::default()).map_err(js_error)?))
     }
 
     /// Updates the tracks with the detections of a frame, a JSON list, `frames` after the last one. Returns the confirmed

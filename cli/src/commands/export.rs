@@ -11,7 +11,8 @@ use ocelli::ModelSource;
 use ocelli::builtin::write_checkpoint;
 use ocelli::export::contract::{Manifest, Precision, Prompting, Target, TextPadding, file};
 use ocelli::export::{
-    Block, Checkpoint, ExportOptions, MaskedBranch, MixedPrecision, NormEps, Pruning, export,
+    Block, Checkpoint, CheckpointOptions, ExportOptions, MaskedBranch, MixedPrecision, NormEps, Pruning,
+    export,
 };
 use ocelli::hub::LocalModel;
 
@@ -137,42 +138,40 @@ pub fn run(args: &ExportArgs, log: &LogArgs) -> anyhow::Result<()> {
     let start = Instant::now();
     let is_for_tensorrt = args.target == Target::TensorRt;
     let precision = args.calibration.precision(args.precision, is_for_tensorrt)?;
-    let preset = args.preset.clone().unwrap_or_default();
-    let mut options = ExportOptions::default()
-        .with_target(args.target)
-        .with_prompting(args.prompt)
-        .with_precision(precision)
-        .with_keep_fp32(args.keep_fp32.iter().copied())
-        .with_detection_only(args.detection_only)
-        .with_tracker(!args.no_tracker)
-        .with_screen(args.screen)
-        .with_skip_blocks(preset.skip_blocks.iter().chain(&args.skip_blocks).copied())
-        .with_mask_blocks(preset.mask_blocks.iter().chain(&args.mask_blocks).copied())
-        .with_split_block(args.split_block)
-        .with_force(args.force);
-    if let Some(islands) = args.mixed_precision {
-        options = options.with_mixed_precision(islands);
-    }
-    if let Some(imgsz) = args.imgsz {
-        options = options.with_imgsz(imgsz);
-    }
+    let mut pruning = args.preset.clone().unwrap_or_default();
+    pruning.skip_blocks.extend(&args.skip_blocks);
+    pruning.mask_blocks.extend(&args.mask_blocks);
+    pruning.split_block = args.split_block;
+    let mut options = ExportOptions {
+        imgsz: args.imgsz,
+        target: args.target,
+        precision,
+        mixed_precision: args.mixed_precision,
+        keep_fp32: args.keep_fp32.iter().copied().collect(),
+        prompting: args.prompt,
+        detection_only: args.detection_only,
+        screen: args.screen,
+        no_tracker: args.no_tracker,
+        pruning,
+        force: args.force,
+        ..ExportOptions::default()
+    };
     let builtin = tempfile::tempdir()?;
     let local = local_checkpoint(&args.checkpoint, builtin.path(), log)?;
-    options = options.with_license(local.license.map(str::to_owned));
+    options.license = local.license.map(str::to_owned);
     let path = local.path.as_path();
-    let mut opening = local
-        .opening()
-        .with_norm_eps(args.norm_eps.unwrap_or_default())
-        .with_text_padding(args.text_padding.unwrap_or_default());
-    if let Some(tokenizer) = &args.tokenizer {
-        opening = opening.with_tokenizer(tokenizer);
-    }
-    if let Some(base) = &args.base {
-        opening = opening.with_base(match ModelSource::named(base) {
-            ModelSource::Hub(name) => models::fetch(&name, false, log)?.path,
-            _ => base.clone(),
-        });
-    }
+    let base = args.base.as_ref().map(|base| match ModelSource::named(base) {
+        ModelSource::Hub(name) => models::fetch(&name, false, log).map(|local| local.path),
+        _ => Ok(base.clone()),
+    });
+    let base = base.transpose()?;
+    let opening = local.opening();
+    let opening = CheckpointOptions {
+        tokenizer: args.tokenizer.clone().or(opening.tokenizer),
+        base: base.or(opening.base),
+        norm_eps: args.norm_eps.unwrap_or_default(),
+        text_padding: args.text_padding.unwrap_or_default(),
+    };
     let Some(output) = args.output.as_ref().filter(|_| !args.inspect) else {
         return inspect::run(path, &opening);
     };
@@ -181,8 +180,7 @@ pub fn run(args: &ExportArgs, log: &LogArgs) -> anyhow::Result<()> {
         status(log, &format!("left out: {tracker}"));
     }
     if precision.is_calibrated() {
-        let calibration = args.calibration.measure(&checkpoint, &options, output, log)?;
-        options = options.with_calibration(calibration);
+        options.calibration = Some(args.calibration.measure(&checkpoint, &options, output, log)?);
     }
     let manifest = export_files(&checkpoint, &options, output, log)?;
     print(|out| {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use clap::builder::ArgPredicate;
 use ocelli::atomic_file::write_atomically;
-use ocelli::export::{Checkpoint, ExportOptions, MaskedBranch};
+use ocelli::export::{Checkpoint, ExportOptions, Pruning};
 use ocelli::{
     Model, ModelSource, Prompts,
     engine::{EngineFactory, EngineOptions},
@@ -324,13 +324,17 @@ fn export_step(
     folder: &Path,
     log: &LogArgs,
 ) -> anyhow::Result<()> {
-    let masked =
-        step.mask_blocks.iter().map(|branch| branch.parse()).collect::<Result<Vec<MaskedBranch>, _>>()?;
-    let options = ExportOptions::default()
-        .with_target(model.manifest().target)
-        .with_imgsz(model.manifest().imgsz)
-        .with_skip_blocks(step.skip_blocks.iter().copied())
-        .with_mask_blocks(masked);
+    let mask_blocks = step.mask_blocks.iter().map(|branch| branch.parse()).collect::<Result<_, _>>()?;
+    let options = ExportOptions {
+        target: model.manifest().target,
+        imgsz: Some(model.manifest().imgsz),
+        pruning: Pruning {
+            skip_blocks: step.skip_blocks.iter().copied().collect(),
+            mask_blocks,
+            ..Pruning::default()
+        },
+        ..ExportOptions::default()
+    };
     export_files(checkpoint, &options, folder, log)?;
     status(log, &format!("→ {}", folder.display()));
     Ok(())

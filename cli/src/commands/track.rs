@@ -52,7 +52,7 @@ pub fn run(args: &TrackArgs, log: &LogArgs) -> anyhow::Result<()> {
     check_outputs([("--output", Some(args.output.as_path()))])?;
     // Reads everything before writing anything: a bad line leaves no partial file, and lines may be in any order.
     let boxes = read(&args.detections)?;
-    let tracker = ByteTracker::builder().options(options).build()?;
+    let tracker = ByteTracker::new(options)?;
     let (name, writer): (String, Box<dyn Write>) = if is_stdout(&args.output) {
         ("stdout".into(), Box::new(io::stdout().lock()))
     } else {

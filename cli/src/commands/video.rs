@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use clap::Args;
 use ocelli::classes::ClassMap;
-use ocelli::masklets::{MaskTracker, MaskletOptions};
+use ocelli::masklets::MaskletOptions;
 use ocelli::tracking::ByteTrackerOptions;
 use ocelli::{
     Detector, DetectorBuilder, Pipeline, PipelineBuilder, Prompt, Prompts,
@@ -427,7 +427,7 @@ impl VideoArgs {
 
     /// The options of the tracker by memory.
     fn masklets(&self, detector: &Detector) -> MaskletOptions {
-        let mut options = MaskTracker::options(detector.model());
+        let mut options = detector.model().masklet_options();
         if let Some(score) = self.detector.confidence {
             options.detection_threshold = score;
             options.new_object_threshold = score;

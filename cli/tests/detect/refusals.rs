@@ -124,7 +124,7 @@ fn invalid_images_and_arguments_are_errors() {
 fn invalid_models_and_text_caches_are_errors() {
     let place = place();
     exported(&place, "model", &ExportOptions::default());
-    exported(&place, "boxes", &ExportOptions::default().with_detection_only(true));
+    exported(&place, "boxes", &ExportOptions { detection_only: true, ..ExportOptions::default() });
     place.folder("empty");
     place.write("text", "hello");
     let damage = |name: &str, change: &dyn Fn(&str)| {

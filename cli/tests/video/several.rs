@@ -27,7 +27,7 @@ fn several_videos_share_the_model() {
     // The second cell of the grid shows the second video.
     let (second, _) = frames_of(&place.path("b.mp4"));
     let bright = |pixels: Vec<u8>| pixels.iter().map(|v| u64::from(*v)).sum::<u64>() / pixels.len() as u64;
-    let last = frames.last().expect("there are frames").image.to_rgb_image();
+    let last = frames.last().expect("there are frames").image.clone().into_rgb_image();
     let cell = image::imageops::crop_imm(&last, 320, 0, 320, 240).to_image().into_raw();
     let expected = bright(second.last().expect("there are frames").image.as_rgb8().to_vec());
     assert!(bright(cell).abs_diff(expected) < 12);

@@ -75,7 +75,7 @@ impl Inputs {
     fn expected(&self, output: &str) -> Tensor {
         let a = self.a.as_f32().expect("a is f32");
         let b = self.b.as_f32().expect("b is f32");
-        let ids = self.ids.as_i64().expect("ids are i64");
+        let ids = self.ids.as_slice::<i64>().expect("ids are i64");
         let (rows, tokens) = (self.ids.shape()[0], self.ids.shape()[1]);
         let tensor = match output {
             "sum" => Tensor::f32(&[rows, 3], a.iter().zip(b).map(|(a, b)| a + b).collect()),
@@ -163,10 +163,10 @@ impl Suite {
     fn misuse(&mut self, engine: &mut dyn Engine) {
         let inputs = self.inputs(2, 3);
         let [a, b, ids] = inputs.list();
-        let longer = Tensor::zeros_f32(&[3, 3]);
-        let wider = Tensor::zeros_f32(&[2, 4]);
-        let flat = Tensor::zeros_f32(&[6]);
-        let deeper = Tensor::zeros_f32(&[2, 3, 1]);
+        let longer = Tensor::zeros::<f32>(&[3, 3]);
+        let wider = Tensor::zeros::<f32>(&[2, 4]);
+        let flat = Tensor::zeros::<f32>(&[6]);
+        let deeper = Tensor::zeros::<f32>(&[2, 3, 1]);
         type Case<'c> = (&'c str, Vec<(&'c str, &'c Tensor)>, &'c [&'c str], &'c str);
         let cases: [Case<'_>; 13] = [
             ("an unknown input", vec![a, b, ids, ("c", b.1)], &["sum"], "`c`"),
@@ -233,8 +233,8 @@ impl Suite {
         let mut tensors = vec![
             Tensor::zeros::<i64>(&[500]),
             Tensor::zeros::<u8>(&[]),
-            Tensor::zeros_f32(&[9, 9, 9]),
-            Tensor::zeros_f32(&[0]),
+            Tensor::zeros::<f32>(&[9, 9, 9]),
+            Tensor::zeros::<f32>(&[0]),
         ];
         let all = self.all();
         tensors.truncate(all.len());
@@ -276,7 +276,7 @@ impl Suite {
     fn special_values(&mut self, engine: &mut dyn Engine) {
         let mut inputs = self.inputs(2, 2);
         let special = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, -0.0, 1e30, -1e30];
-        inputs.a.as_f32_mut().expect("a is f32").copy_from_slice(&special);
+        inputs.a.as_mut_slice::<f32>().expect("a is f32").copy_from_slice(&special);
         // Engines that compute in 16 bits turn 1e30 into infinity, so only values that every precision keeps are compared.
         let mut sum = Tensor::empty();
         if let Err(error) = engine.run(&inputs.list(), &mut [("sum", &mut sum)]) {
@@ -302,7 +302,7 @@ fn empties(count: usize) -> Vec<Tensor> {
 
 /// The address and the capacity of a tensor's memory.
 fn memory(tensor: &Tensor) -> (usize, usize) {
-    let address = match (tensor.as_f32(), tensor.as_i64()) {
+    let address = match (tensor.as_f32(), tensor.as_slice::<i64>()) {
         (Ok(data), _) => data.as_ptr() as usize,
         (_, Ok(data)) => data.as_ptr() as usize,
         _ => 0,
@@ -312,7 +312,7 @@ fn memory(tensor: &Tensor) -> (usize, usize) {
 
 /// The elements as bits, so that NaN equals itself and −0 differs from 0.
 fn bits(tensor: &Tensor) -> Vec<u64> {
-    match (tensor.as_f32(), tensor.as_i64()) {
+    match (tensor.as_f32(), tensor.as_slice::<i64>()) {
         (Ok(data), _) => data.iter().map(|value| u64::from(value.to_bits())).collect(),
         (_, Ok(data)) => data.iter().map(|value| value.cast_unsigned()).collect(),
         _ => Vec::new(),

@@ -14,7 +14,7 @@ pub(crate) fn compute(inputs: &[(&str, &Tensor)], outputs: &mut [(&str, &mut Ten
     let (a, b) = (input(inputs, "a").as_f32()?, input(inputs, "b").as_f32()?);
     let ids = input(inputs, "ids");
     let (rows, tokens) = (ids.shape()[0], ids.shape()[1]);
-    let ids = ids.as_i64()?;
+    let ids = ids.as_slice::<i64>()?;
     for (name, tensor) in outputs {
         match *name {
             "sum" => {
@@ -77,7 +77,9 @@ fn every_fault_is_detected() {
             "values that are slightly wrong",
             |inputs, outputs| {
                 compute(inputs, outputs)?;
-                for value in outputs.iter_mut().filter_map(|(_, tensor)| tensor.as_f32_mut().ok()).flatten() {
+                for value in
+                    outputs.iter_mut().filter_map(|(_, tensor)| tensor.as_mut_slice::<f32>().ok()).flatten()
+                {
                     *value += 1e-4;
                 }
                 Ok(())
@@ -88,7 +90,7 @@ fn every_fault_is_detected() {
             "another buffer each time",
             |inputs, outputs| {
                 for (_, tensor) in outputs.iter_mut() {
-                    let larger = Tensor::zeros_f32(&[tensor.capacity() + 100]);
+                    let larger = Tensor::zeros::<f32>(&[tensor.capacity() + 100]);
                     **tensor = larger;
                 }
                 compute(inputs, outputs)
@@ -110,7 +112,9 @@ fn every_fault_is_detected() {
             "NaN replaced",
             |inputs, outputs| {
                 compute(inputs, outputs)?;
-                for value in outputs.iter_mut().filter_map(|(_, tensor)| tensor.as_f32_mut().ok()).flatten() {
+                for value in
+                    outputs.iter_mut().filter_map(|(_, tensor)| tensor.as_mut_slice::<f32>().ok()).flatten()
+                {
                     *value = value.max(f32::MIN);
                 }
                 Ok(())
@@ -138,7 +142,9 @@ fn every_fault_is_detected() {
         FakeEngine::new(spec(), move |inputs, outputs| {
             compute(inputs, outputs)?;
             calls += 1;
-            for value in outputs.iter_mut().filter_map(|(_, tensor)| tensor.as_f32_mut().ok()).flatten() {
+            for value in
+                outputs.iter_mut().filter_map(|(_, tensor)| tensor.as_mut_slice::<f32>().ok()).flatten()
+            {
                 *value = f32::from_bits(value.to_bits() ^ (calls & 1));
             }
             Ok(())

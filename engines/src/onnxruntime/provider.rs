@@ -96,8 +96,6 @@ pub struct TensorRtOptions {
     pub dimensions: BTreeMap<String, DimensionRange>,
     /// The smallest number of nodes in a part of the model that TensorRT runs; smaller parts run on CUDA. 1 by default.
     pub least_nodes: Option<usize>,
-    /// The limit of a kernel's workspace, in bytes; none by default.
-    pub workspace_bytes: Option<usize>,
 }
 
 /// Options of [`ExecutionProvider::CoreMl`].

@@ -79,9 +79,6 @@ fn tensorrt(options: &TensorRtOptions, graph: &dyn Fn() -> Result<GraphProto>) -
     if let Some(nodes) = options.least_nodes {
         tensorrt = tensorrt.with_min_subgraph_size(nodes);
     }
-    if let Some(bytes) = options.workspace_bytes {
-        tensorrt = tensorrt.with_max_workspace_size(bytes);
-    }
     if !options.dimensions.is_empty() {
         let [min, optimal, max] = profile(options, &graph()?)?;
         tensorrt = tensorrt

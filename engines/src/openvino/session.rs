@@ -194,7 +194,7 @@ fn check_integers(name: &str, tensor: &Tensor) -> Result<()> {
     if tensor.element_type() != ElementType::I64 {
         return Ok(());
     }
-    match tensor.as_i64()?.iter().find(|&&value| i32::try_from(value).is_err()) {
+    match tensor.as_slice::<i64>()?.iter().find(|&&value| i32::try_from(value).is_err()) {
         Some(value) => Err(Error::invalid_argument(format!(
             "input `{name}`: expected integers of 32 bits, in which OpenVINO computes, got {value}"
         ))),

@@ -64,7 +64,7 @@ impl RowMerge {
 impl Drop for RowMerge {
     /// Waits for what was written last: a driver that computes on the CPU crashes if the process ends before.
     fn drop(&mut self) {
-        let mut first = Tensor::zeros_f32(&[1]);
+        let mut first = Tensor::zeros::<f32>(&[1]);
         if let Err(error) = first.copy_elements(0, &self.spare, 0, self.spare.len().min(1)) {
             tracing::debug!("cannot wait for the last rows: {error}");
         }

@@ -24,8 +24,8 @@ pub struct Inspection {
     pub parts: Vec<PartSummary>,
     /// Number formats of the detector's tensors: name, tensors, parameters.
     pub formats: Vec<(String, usize, u64)>,
-    /// Tensors that no graph needs, by reason.
-    pub ignored: Vec<Ignored>,
+    /// What is not used: why, with the number of tensors and of bytes in the file.
+    pub ignored: BTreeMap<String, (usize, u64)>,
     /// The sizes of the model, if it can be exported.
     pub config: Option<ModelConfig>,
     /// The files of the graphs that an export in 32 bits writes, and the bytes of their weights.
@@ -47,17 +47,6 @@ pub struct PartSummary {
     pub tensors: usize,
     /// Number of parameters.
     pub parameters: u64,
-}
-
-/// Tensors that no graph needs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ignored {
-    /// What they are.
-    pub why: String,
-    /// Number of tensors.
-    pub tensors: usize,
-    /// Their size in bytes.
-    pub bytes: u64,
 }
 
 /// Parts by the start of their tensors' names.

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 
 use super::container::{Attribute, Container, View};
 use super::family::{Family, spell};
-use super::inspect::Ignored;
 use super::nearest::nearest;
 use super::sizes::{RotaryShapes, layer_count};
 use super::tensors::{TENSORS, from_meta, metas_name, metas_names_like};
@@ -68,9 +67,12 @@ pub(super) struct Loaded {
     /// Whether a file is an archive of `torch.save`.
     pub(super) is_torch: bool,
     pub(super) weights: Weights,
-    pub(super) ignored: Vec<Ignored>,
+    /// What is left out, with the number of its tensors and bytes.
+    pub(super) ignored: BTreeMap<String, (usize, u64)>,
     /// Tensors that nothing knows.
     pub(super) unknown: Vec<String>,
+    /// Those of a tracker that nothing knows.
+    unknown_of_tracker: Vec<(String, View)>,
     /// Whether the memory tracker is there.
     pub(super) has_tracker: bool,
     /// The first tensor whose shape no rule fits.
@@ -136,35 +138,34 @@ pub(super) fn load(paths: &[PathBuf]) -> Result<Loaded> {
     let containers = paths.iter().map(|path| Container::open(path)).collect::<Result<Vec<_>>>()?;
     let shown = paths.first().map(|path| path.display().to_string()).unwrap_or_default();
     let (family, wrapper) = recognise(&containers).ok_or_else(|| unrecognised(&containers, &shown))?;
-    let mut loader = Loader::new(family);
-    let is_torch = containers.iter().any(|container| container.is_torch);
+    let mut loaded = Loaded::new(family);
+    loaded.is_torch = containers.iter().any(|container| container.is_torch);
     let nested = containers
         .iter()
         .any(|container| container.groups.values().flatten().any(|(name, _)| name.starts_with(DETECTOR)));
     let mut attributes = Vec::new();
     for container in containers {
         let Container { file, mut groups, attributes: found, .. } = container;
-        let index = loader.weights.add_file(file);
+        let index = loaded.weights.add_file(file);
         let tensors = groups.remove(wrapper).unwrap_or_default();
         for (group, others) in groups {
-            loader.ignore(
+            loaded.ignore(
                 &format!("outside {}: {group}", if wrapper.is_empty() { "the root" } else { wrapper }),
                 &others,
             );
         }
         for (name, view) in tensors {
             match family {
-                Family::HuggingFace => loader.add_transformers(&name, view, index, nested)?,
-                _ => loader.add_meta(&name, view, index)?,
+                Family::HuggingFace => loaded.add_transformers(&name, view, index, nested)?,
+                _ => loaded.add_meta(&name, view, index)?,
             }
         }
         attributes.extend(found);
     }
-    let pruning = match family {
-        Family::DartPruned => pruning_lists(&attributes)?,
-        _ => Pruning::default(),
-    };
-    Ok(loader.finish(is_torch, pruning))
+    if family == Family::DartPruned {
+        loaded.pruning = pruning_lists(&attributes)?;
+    }
+    Ok(loaded.finish())
 }
 
 /// The family of some files, and the dictionary that holds the tensors.
@@ -196,50 +197,30 @@ fn unrecognised(containers: &[Container], path: &str) -> Error {
     ))
 }
 
-pub(super) struct Loader {
-    family: Family,
-    weights: Weights,
-    ignored: BTreeMap<String, (usize, u64)>,
-    unknown: Vec<String>,
-    /// Those of a tracker that nothing knows.
-    unknown_of_tracker: Vec<(String, View)>,
-    misshapen: Option<String>,
-    rotary: RotaryShapes,
-}
-
-impl Loader {
+impl Loaded {
     fn new(family: Family) -> Self {
         Self {
             family,
+            is_torch: false,
             weights: Weights::default(),
             ignored: BTreeMap::new(),
             unknown: Vec::new(),
             unknown_of_tracker: Vec::new(),
+            has_tracker: false,
             misshapen: None,
             rotary: RotaryShapes::new(),
+            blocks: 0,
+            pruning: Pruning::default(),
+            has_metas_names: family != Family::HuggingFace,
         }
     }
 
-    fn finish(mut self, is_torch: bool, pruning: Pruning) -> Loaded {
-        let has_tracker = self.settle_tracker();
-        let Self { family, weights, ignored, unknown, misshapen, rotary, .. } = self;
-        let names = weights.views.keys().map(String::as_str);
-        let blocks = layer_count(names, "vision_encoder.backbone.layers.");
-        let ignored =
-            ignored.into_iter().map(|(why, (tensors, bytes))| Ignored { why, tensors, bytes }).collect();
-        Loaded {
-            family,
-            is_torch,
-            weights,
-            ignored,
-            unknown,
-            has_tracker,
-            misshapen,
-            rotary,
-            blocks,
-            pruning,
-            has_metas_names: family != Family::HuggingFace,
-        }
+    /// Sums up, once every tensor is added.
+    fn finish(mut self) -> Self {
+        self.has_tracker = self.settle_tracker();
+        let names = self.weights.views.keys().map(String::as_str);
+        self.blocks = layer_count(names, "vision_encoder.backbone.layers.");
+        self
     }
 
     /// Whether the file has the memory tracker; what there is of another one is ignored.
@@ -259,18 +240,18 @@ impl Loader {
 
     /// A file of such tensors, without values.
     #[cfg(test)]
-    pub(super) fn of_shapes(tensors: &[(String, Vec<usize>, super::container::Format)]) -> Option<Loaded> {
+    pub(super) fn of_shapes(tensors: &[(String, Vec<usize>, super::container::Format)]) -> Option<Self> {
         let family = Family::of(tensors.iter().map(|(name, ..)| name.as_str()))?;
-        let mut loader = Self::new(family);
+        let mut loaded = Self::new(family);
         for (name, shape, format) in tensors {
             let view = View::of_shape(*format, shape);
             let added = match family {
-                Family::HuggingFace => loader.add_transformers(name, view, 0, false),
-                _ => loader.add_meta(name, view, 0),
+                Family::HuggingFace => loaded.add_transformers(name, view, 0, false),
+                _ => loaded.add_meta(name, view, 0),
             };
             added.ok()?;
         }
-        Some(loader.finish(false, Pruning::default()))
+        Some(loaded.finish())
     }
 
     fn ignore(&mut self, why: &str, tensors: &[(String, View)]) {

@@ -10,7 +10,7 @@ use crate::errors::refused;
 use crate::graph::HalfRules;
 use crate::mixed_precision::{Block, Family, MixedPrecision};
 use crate::model::Plan;
-use crate::prune::{MaskedBranch, Pruning};
+use crate::prune::Pruning;
 use ocelli_error::{Error, Result};
 
 /// Increased when the same options write other files, so that cached exports are made again. 2: repeated numbers are not
@@ -21,83 +21,63 @@ const WRITER_REVISION: u32 = 5;
 /// Options of an export; the [`Default`] is the unchanged checkpoint, for ONNX Runtime.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExportOptions {
-    imgsz: Option<usize>,
-    target: Target,
-    precision: Precision,
-    /// That of the precision by default.
-    mixed_precision: Option<MixedPrecision>,
-    pub(super) keep_fp32: BTreeSet<Block>,
-    pub(super) calibration: Option<Calibration>,
-    observes: bool,
-    prompting: Prompting,
-    detection_only: bool,
-    screen: bool,
-    no_tracker: bool,
-    pruning: Pruning,
-    pub(super) license: Option<String>,
-    pub(super) force: bool,
+    /// The side of the input in pixels, a multiple of the patch size; the checkpoint's own by default.
+    pub imgsz: Option<usize>,
+    /// The operators that attention is written in.
+    pub target: Target,
+    /// Number format of the weights.
+    pub precision: Precision,
+    /// The kinds of computation that stay in 32 bits in [half precision](Precision::is_half);
+    /// [`MixedPrecision::default_of`] the precision by default.
+    pub mixed_precision: Option<MixedPrecision>,
+    /// The blocks that stay in 32 bits in [half precision](Precision::is_half), and in [`Precision::Int8`].
+    pub keep_fp32: BTreeSet<Block>,
+    /// The ranges for a [calibrated](Precision::is_calibrated) precision, which needs them.
+    pub calibration: Option<Calibration>,
+    /// Adds an output for the range of every layer that a calibrated precision rounds; see
+    /// [`for_calibration`](Self::for_calibration).
+    pub observes: bool,
+    /// The tokens of a text prompt: with the CLS token or without it.
+    pub prompting: Prompting,
+    /// Removes everything that only masks need: the finer feature maps and the mask head.
+    pub detection_only: bool,
+    /// Adds [`file::SCREEN`](crate::contract::file::SCREEN): the encoder-decoder on a grid of half the side, which rules out
+    /// classes that are absent.
+    pub screen: bool,
+    /// Leaves out the memory tracker, which is exported if the checkpoint has one. A model for detection alone has no masks
+    /// to follow, and never has a tracker.
+    pub no_tracker: bool,
+    /// The blocks and branches that are removed, and the block before which the backbone is split into two files.
+    pub pruning: Pruning,
+    /// The terms of the weights, for `model.json`.
+    pub license: Option<String>,
+    /// Replaces an existing exported folder.
+    pub force: bool,
 }
 
 impl ExportOptions {
-    setters! {
-        /// The side of the input in pixels, a multiple of the patch size; the checkpoint's own by default.
-        with_imgsz(imgsz: usize) => imgsz;
-
-        /// The operators that attention is written in.
-        with_target(target: Target) => target;
-
-        /// Number format of the weights.
-        with_precision(precision: Precision) => precision;
-
-        /// The kinds of computation that stay in 32 bits in [half precision](Precision::is_half);
-        /// [`MixedPrecision::default_of`] the precision by default.
-        with_mixed_precision(islands: MixedPrecision) => mixed_precision;
-
-        /// The ranges for a [calibrated](Precision::is_calibrated) precision, which needs them.
-        with_calibration(calibration: Calibration) => calibration;
-
-        /// The tokens of a text prompt: with the CLS token or without it.
-        with_prompting(prompting: Prompting) => prompting;
-
-        /// Removes everything that only masks need: the finer feature maps and the mask head.
-        with_detection_only(detection_only: bool) => detection_only;
-
-        /// Adds [`file::SCREEN`](crate::contract::file::SCREEN): the encoder-decoder on a grid of half the side, which rules out
-        /// classes that are absent.
-        with_screen(screen: bool) => screen;
-
-        /// Splits the backbone into two files before this block.
-        with_split_block(block: Option<usize>) => pruning.split_block;
-
-        /// The terms of the weights, for `model.json`.
-        with_license(license: Option<String>) => license;
-
-        /// Replaces an existing exported folder.
-        with_force(force: bool) => force;
-    }
-
     pub(super) fn islands(&self) -> MixedPrecision {
         self.mixed_precision.unwrap_or(MixedPrecision::default_of(self.precision))
-    }
-
-    /// The blocks that stay in 32 bits in [half precision](Precision::is_half), and in [`Precision::Int8`].
-    #[must_use]
-    pub fn with_keep_fp32(mut self, blocks: impl IntoIterator<Item = Block>) -> Self {
-        self.keep_fp32 = blocks.into_iter().collect();
-        self
     }
 
     /// The same model in 32 bits for detection alone, with an output for the range of every layer that a
     /// [calibrated](Precision::is_calibrated) precision rounds: [`Calibration::output_of`] has their names.
     #[must_use]
     pub fn for_calibration(&self, target: Target) -> Self {
-        let (precision, keep_fp32) = (Precision::Fp32, BTreeSet::new());
-        let (mixed_precision, calibration) = (None, None);
-        let same = self.clone().with_target(target).with_detection_only(true).with_screen(false);
-        Self { precision, mixed_precision, keep_fp32, calibration, observes: true, ..same }
+        Self {
+            imgsz: self.imgsz,
+            target,
+            observes: true,
+            prompting: self.prompting,
+            detection_only: true,
+            no_tracker: self.no_tracker,
+            pruning: self.pruning.clone(),
+            force: self.force,
+            ..Self::default()
+        }
     }
 
-    /// The blocks that [`with_keep_fp32`](Self::with_keep_fp32) accepts for this checkpoint, front to back, without those
+    /// The blocks that [`keep_fp32`](Self::keep_fp32) accepts for this checkpoint, front to back, without those
     /// that these options remove. With [`Precision::Int8`] they are those with layers in 8 bits.
     pub fn blocks(&self, checkpoint: &Checkpoint) -> Vec<Block> {
         let all = Block::of_model(checkpoint.config()).into_iter();
@@ -112,30 +92,8 @@ impl ExportOptions {
         .collect()
     }
 
-    /// Whether the memory tracker is exported, if the checkpoint has one: it is by default. A model for detection alone has
-    /// no masks to follow, and never has a tracker.
-    #[must_use]
-    pub fn with_tracker(mut self, tracker: bool) -> Self {
-        self.no_tracker = !tracker;
-        self
-    }
-
     pub(super) fn has_tracker(&self, checkpoint: &Checkpoint) -> bool {
         !self.no_tracker && !self.detection_only && checkpoint.config().tracker.is_some()
-    }
-
-    /// Removes these ViT blocks.
-    #[must_use]
-    pub fn with_skip_blocks(mut self, blocks: impl IntoIterator<Item = usize>) -> Self {
-        self.pruning.skip_blocks = blocks.into_iter().collect();
-        self
-    }
-
-    /// Replaces these branches of ViT blocks by the identity.
-    #[must_use]
-    pub fn with_mask_blocks(mut self, branches: impl IntoIterator<Item = MaskedBranch>) -> Self {
-        self.pruning.mask_blocks = branches.into_iter().collect();
-        self
     }
 
     /// A short text that differs if the exported graphs would differ.

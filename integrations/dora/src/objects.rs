@@ -223,7 +223,7 @@ fn invalid(message: String) -> Error {
 #[cfg(test)]
 mod tests {
     use ocelli::report::FrameReport;
-    use ocelli::tracking::{ByteTracker, TrackerDetection};
+    use ocelli::tracking::{ByteTracker, ByteTrackerOptions, TrackerDetection};
 
     use super::*;
 
@@ -238,7 +238,7 @@ mod tests {
             Detection { class_id: 1, label: "dog".into(), score: 0.9, bbox, mask: Some(mask) },
             Detection { class_id: 0, label: "red apple".into(), score: 0.3, bbox, mask: None },
         ];
-        let mut tracker = ByteTracker::builder().build().expect("the defaults");
+        let mut tracker = ByteTracker::new(ByteTrackerOptions::default()).expect("the defaults");
         let found = TrackerDetection { bbox, score: 0.9, class_id: 1 };
         tracker.update(&[found], 1.0);
         outcome.tracks = tracker.update(&[found], 1.0).to_vec();

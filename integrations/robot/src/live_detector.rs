@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ocelli::tracking::{ByteTracker, Track, TrackerDetection};
+use ocelli::tracking::{ByteTracker, ByteTrackerOptions, Track, TrackerDetection};
 use ocelli::{Detector, FrameView, Prompts, Result, pipeline::FrameOutcome, stages::EmbeddedPrompts};
 
 use crate::settings::Settings;
@@ -151,14 +151,13 @@ fn load(settings: &Settings) -> Result<(Detector, EmbeddedPrompts, Arc<[Arc<str>
 }
 
 fn new_tracker() -> Result<ByteTracker> {
-    ByteTracker::builder().build()
+    ByteTracker::new(ByteTrackerOptions::default())
 }
 
 #[cfg(test)]
 mod tests {
     use std::path::Path;
 
-    use ocelli::tracking::ByteTrackerOptions;
     use ocelli::{ErrorKind, Image, Pipeline};
 
     use super::*;

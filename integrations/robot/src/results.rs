@@ -71,7 +71,7 @@ pub fn label_info(labels: &[impl AsRef<str>], threshold: f32, header: Header) ->
 
 #[cfg(test)]
 mod tests {
-    use ocelli::tracking::{ByteTracker, TrackerDetection};
+    use ocelli::tracking::{ByteTracker, ByteTrackerOptions, TrackerDetection};
     use ocelli::{BoundingBox, Mask};
 
     use super::*;
@@ -91,7 +91,7 @@ mod tests {
             detection(0.9, [0.0, 0.0, 2.0, 2.0], [1, 1, 0, 0, 1, 1, 0, 0]),
             detection(0.4, [1.0, 0.0, 4.0, 1.0], [0, 1, 1, 1, 0, 0, 0, 0]),
         ];
-        let mut tracker = ByteTracker::builder().build().expect("the defaults");
+        let mut tracker = ByteTracker::new(ByteTrackerOptions::default()).expect("the defaults");
         let first = &outcome.detections[0];
         let found = TrackerDetection { bbox: first.bbox, score: first.score, class_id: 0 };
         outcome.tracks = tracker.update(&[found], 1.0).to_vec();

@@ -270,7 +270,7 @@ fn add_prompt(values: &mut BTreeMap<String, Tensor>) -> Result<()> {
         features.extend_from_slice(image.as_f32()?);
     }
     let mut mask = Vec::with_capacity(classes * (words + 1));
-    for words in values[tensor::ATTENTION_MASK].as_i64()?.chunks(words) {
+    for words in values[tensor::ATTENTION_MASK].as_slice::<i64>()?.chunks(words) {
         mask.extend_from_slice(words);
         mask.push(1);
     }
@@ -292,7 +292,7 @@ fn keep_first_class(values: &mut BTreeMap<String, Tensor>) -> Result<()> {
         let mut shape = value.shape().to_vec();
         (shape[0], shape[1]) = (1, shape[1].min(rows));
         let count = shape.iter().product();
-        *value = match value.as_i64() {
+        *value = match value.as_slice::<i64>() {
             Ok(integers) => Tensor::i64(&shape, integers[..count].to_vec())?,
             Err(_) => Tensor::f32(&shape, value.as_f32()?[..count].to_vec())?,
         };

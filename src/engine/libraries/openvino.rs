@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use ocelli_engines::Engine;
 use ocelli_engines::openvino::{InferencePrecision, OpenVino, OpenVinoDevice, OpenVinoEngine};
+use ocelli_engines::{Engine, cpu_description};
 use ocelli_export::contract::{Precision, Target, file};
 
 use super::graphs::{bytes_of, cache_of_compiled};
@@ -100,10 +100,7 @@ impl Loader for OpenVinoLoader {
             precision => format!(", {precision}"),
         };
         let runs_on = match self.device {
-            OpenVinoDevice::Cpu => {
-                let plural = if self.threads == 1 { "" } else { "s" };
-                format!("CPU, {} thread{plural}", self.threads)
-            }
+            OpenVinoDevice::Cpu => cpu_description(self.threads),
             device => device.to_string(),
         };
         format!("OpenVINO {}, {runs_on}{precision}", self.runtime.version())

@@ -94,7 +94,7 @@ fn milliseconds(factory: &EngineFactory, imgsz: Option<usize>) -> Result<f64> {
     let model = Model::resolve(&request, &|_| (), &Cancellation::new())?;
     let imgsz = model.manifest().imgsz;
     let mut engine = model.load_graph(factory, file::BACKBONE)?;
-    let (pixels, mut features) = (Tensor::zeros_f32(&[1, 3, imgsz, imgsz]), Tensor::empty());
+    let (pixels, mut features) = (Tensor::zeros::<f32>(&[1, 3, imgsz, imgsz]), Tensor::empty());
     let mut run = || {
         let start = Instant::now();
         engine.run(&[(tensor::PIXEL_VALUES, &pixels)], &mut [(tensor::FPN[2], &mut features)])?;

@@ -7,8 +7,10 @@ use ocelli_tracking::masklets::DetectorPrompt;
 
 use super::VideoSessionOptions;
 use super::source::{Pictures, SessionSource};
-use crate::detector::{Detector, TextEmbedder};
-use crate::masklets::detect::{MaskDetector, MaskFrame, post_processing};
+use crate::detector::{
+    Detector, EmbeddedPrompts, ImageEncoder, ImageFeatures, PromptDecoder, Stages, TextEmbedder, Wanted,
+};
+use crate::masklets::detect::{MaskFrame, mask_side, post_processing};
 use crate::masklets::network::MaskFrames;
 use crate::prompt::Prompts;
 use crate::timing::StageTimes;
@@ -29,8 +31,13 @@ pub enum KeepFeatures {
 /// The frames of a session.
 pub(super) struct Frames {
     pub(super) source: SessionSource,
-    detector: MaskDetector,
+    encoder: ImageEncoder,
+    decoder: PromptDecoder,
     text: TextEmbedder,
+    /// `None`: frames get features, and no detections.
+    prompts: Option<EmbeddedPrompts>,
+    features: ImageFeatures,
+    mask_side: usize,
     /// What is looked for, and on which frame it was asked for.
     asked: Option<(DetectorPrompt, usize)>,
     keep: KeepFeatures,
@@ -47,13 +54,24 @@ impl Frames {
         source: SessionSource,
         options: &VideoSessionOptions,
     ) -> Result<Self> {
-        let (detector, text) = MaskDetector::without_prompts(detector)?;
+        let mask_side = mask_side(&detector)?;
+        let Stages { text, encoder, mut decoder, .. } = detector.into_stages();
+        decoder.set_post_processing(post_processing(&options.masklets))?;
         let keep = if options.kept_frames == 0 { KeepFeatures::None } else { options.keep_features };
-        let (most, current) = (options.kept_frames, MaskFrame::default());
-        let mut frames =
-            Self { source, detector, text, asked: None, keep, most, kept: VecDeque::new(), current };
-        frames.detector.decoder.set_post_processing(post_processing(&options.masklets))?;
-        Ok(frames)
+        Ok(Self {
+            source,
+            encoder,
+            decoder,
+            text,
+            prompts: None,
+            features: ImageFeatures::default(),
+            mask_side,
+            asked: None,
+            keep,
+            most: options.kept_frames,
+            kept: VecDeque::new(),
+            current: MaskFrame::default(),
+        })
     }
 
     /// Changes the video; what was kept of the one before is freed.
@@ -75,17 +93,18 @@ impl Frames {
         frame: usize,
     ) -> Result<()> {
         let Some((prompts, kind)) = asked else {
-            self.detector.prompts = None;
-            self.asked = None;
+            (self.prompts, self.asked) = (None, None);
             return Ok(());
         };
-        self.detector.decoder.require_masks()?;
+        self.decoder.require_masks()?;
         let mut embedded = self.text.embed(prompts)?;
         let has_exemplars = prompts.iter().any(|prompt| !prompt.exemplars().is_empty());
         if has_exemplars && !matches!(self.source.pictures, Pictures::Features(_)) {
-            embedded = self.detector.keep_exemplars(&*self.source.read(frame)?, &embedded)?;
+            let (wanted, mut times) = (self.wanted(), StageTimes::default());
+            self.encoder.encode_into(&*self.source.read(frame)?, wanted, &mut self.features, &mut times)?;
+            embedded = self.decoder.keep_exemplars(&self.features, &embedded)?;
         }
-        self.detector.prompts = Some(embedded);
+        self.prompts = Some(embedded);
         self.asked = Some((kind, frame));
         // Their detections are those of another prompt.
         self.kept.clear();
@@ -101,8 +120,16 @@ impl Frames {
             Some((DetectorPrompt::Box, frame)) => frame == number,
             None => false,
         };
-        let picture = self.source.read(number)?;
-        self.detector.run_into(&*picture, detects, &mut self.current, &mut StageTimes::default())
+        let (wanted, mut times) = (self.wanted(), StageTimes::default());
+        let Self { source, encoder, decoder, features, current, .. } = self;
+        std::mem::swap(&mut features.hidden, &mut current.hidden);
+        encoder.encode_into(&*source.read(number)?, wanted, features, &mut times)?;
+        let prompts = self.prompts.as_ref().filter(|_| detects);
+        current.detect(features, decoder, prompts, self.mask_side, &mut times)
+    }
+
+    fn wanted(&self) -> Wanted {
+        Wanted { masks: self.prompts.is_some(), hidden: true }
     }
 }
 

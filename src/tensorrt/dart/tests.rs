@@ -114,7 +114,7 @@ fn inputs_and_outputs_are_converted() {
         assert_eq!(there, Tensor::f32(&[1, 1], vec![certain]).expect("fits"));
 
         // Three classes at once are more than the engine takes.
-        let words = Tensor::zeros_f32(&[3, 2, 4]);
+        let words = Tensor::zeros::<f32>(&[3, 2, 4]);
         let mask = Tensor::zeros::<i64>(&[3, 2]);
         let inputs =
             [(tensor::FPN[2], &image), (tensor::PROMPT_FEATURES, &words), (tensor::PROMPT_MASK, &mask)];
@@ -180,7 +180,7 @@ fn levels_of_a_backbone_are_identified_by_their_size() {
         let found: Vec<_> = adapted.spec().outputs.iter().map(|output| output.name.clone()).collect();
         assert_eq!(found, names, "{sides:?}");
         let mut coarse = Tensor::empty();
-        let pixels = Tensor::zeros_f32(&[1, 3, 28, 28]);
+        let pixels = Tensor::zeros::<f32>(&[1, 3, 28, 28]);
         adapted
             .run(&[(tensor::PIXEL_VALUES, &pixels)], &mut [(tensor::FPN[2], &mut coarse)])
             .unwrap_or_else(|e| panic!("{sides:?}: {e}"));

@@ -113,7 +113,7 @@ impl<'a> Script<'a> {
 
     fn record_areas(&mut self, masks: &[(ObjectId, &LogitMask)]) {
         let logits: Vec<&LogitMask> = masks.iter().map(|&(_, mask)| mask).collect();
-        let foreground = exclusive_foreground(&logits, self.options.image_side());
+        let foreground = exclusive_foreground(&logits, 14 * self.options.patch_grid);
         self.prompted_areas.extend(masks.iter().zip(foreground).map(|(&(id, _), mask)| (id, mask.area())));
     }
 }

@@ -2,7 +2,6 @@
 
 use std::str::FromStr;
 
-use crate::byte_track::ByteTracker;
 use ocelli_error::{Error, Result};
 
 /// The default of `low_threshold`.
@@ -44,7 +43,6 @@ impl FromStr for MatchClasses {
 /// Overlaps are minimum IoUs, 0 to 1. The match threshold of other trackers is often a maximum cost, 1 − IoU: their 0.8 is
 /// a minimum IoU of 0.2.
 #[derive(Debug, Clone, Copy, PartialEq)]
-#[non_exhaustive]
 pub struct ByteTrackerOptions {
     /// Detections with at least this score are matched first and can start tracks (0.5).
     pub track_threshold: f32,
@@ -170,61 +168,9 @@ impl ByteTrackerOptions {
     }
 }
 
-/// Builds a [`ByteTracker`] from the defaults of [`ByteTrackerOptions`].
-#[derive(Debug, Clone, Copy, Default)]
-#[must_use]
-pub struct ByteTrackerBuilder {
-    options: ByteTrackerOptions,
-}
-
-macro_rules! setters {
-    ($($name:ident: $type:ty),* $(,)?) => {$(
-        #[doc = concat!("Sets [`", stringify!($name), "`](field@ByteTrackerOptions::", stringify!($name), ").")]
-        pub fn $name(mut self, $name: $type) -> Self {
-            self.options.$name = $name.into();
-            self
-        }
-    )*};
-}
-
-impl ByteTrackerBuilder {
-    setters! {
-        track_threshold: f32,
-        low_threshold: impl Into<Option<f32>>,
-        new_track_threshold: impl Into<Option<f32>>,
-        match_iou: f32,
-        low_match_iou: f32,
-        lost_match_iou: f32,
-        leftover_match_iou: f32,
-        duplicate_iou: f32,
-        max_time_lost: u32,
-        min_hits: impl Into<Option<u32>>,
-        sure_threshold: impl Into<Option<f32>>,
-        coast_frames: u32,
-        match_classes: MatchClasses,
-        nms_iou: Option<f32>,
-        appearance_weight: f32,
-    }
-
-    /// Replaces all options.
-    pub fn options(mut self, options: ByteTrackerOptions) -> Self {
-        self.options = options;
-        self
-    }
-
-    /// A tracker without tracks.
-    ///
-    /// # Errors
-    /// As [`ByteTrackerOptions::validate`].
-    pub fn build(self) -> Result<ByteTracker> {
-        self.options.validate()?;
-        Ok(ByteTracker::with_valid_options(self.options))
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{ByteTrackerBuilder, ByteTrackerOptions};
+    use super::ByteTrackerOptions;
     use crate::ByteTracker;
     use ocelli_error::ErrorKind;
 
@@ -265,28 +211,33 @@ mod tests {
 
     #[test]
     fn errors_name_options_out_of_range() {
-        type Set = fn(ByteTrackerBuilder) -> ByteTrackerBuilder;
+        type Set = fn(&mut ByteTrackerOptions);
         let cases: &[(Set, Option<&str>)] = &[
-            (|b| b, None),
-            (|b| b.match_iou(0.0).low_match_iou(0.0).lost_match_iou(1.0).duplicate_iou(1.0), None),
-            (|b| b.track_threshold(0.1).low_threshold(0.1), None),
-            (|b| b.track_threshold(0.05), None),
-            (|b| b.match_iou(1.01), Some("match_iou is 1.01: expected")),
-            (|b| b.track_threshold(f32::NAN), Some("track_threshold is NaN: expected")),
-            (|b| b.sure_threshold(Some(7.0)), Some("sure_threshold is 7: expected")),
-            (|b| b.sure_threshold(None).nms_iou(None), None),
-            (|b| b.nms_iou(Some(-0.1)), Some("nms_iou is -0.1: expected")),
+            (|_| (), None),
             (
-                |b| b.low_threshold(0.6),
+                |o| (o.match_iou, o.low_match_iou, o.lost_match_iou, o.duplicate_iou) = (0.0, 0.0, 1.0, 1.0),
+                None,
+            ),
+            (|o| (o.track_threshold, o.low_threshold) = (0.1, Some(0.1)), None),
+            (|o| o.track_threshold = 0.05, None),
+            (|o| o.match_iou = 1.01, Some("match_iou is 1.01: expected")),
+            (|o| o.track_threshold = f32::NAN, Some("track_threshold is NaN: expected")),
+            (|o| o.sure_threshold = Some(7.0), Some("sure_threshold is 7: expected")),
+            (|o| (o.sure_threshold, o.nms_iou) = (None, None), None),
+            (|o| o.nms_iou = Some(-0.1), Some("nms_iou is -0.1: expected")),
+            (
+                |o| o.low_threshold = Some(0.6),
                 Some("low_threshold is 0.6: expected at most track_threshold, which is 0.5"),
             ),
-            (|b| b.duplicate_iou(0.0), Some("duplicate_iou is 0: expected above 0")),
-            (|b| b.max_time_lost(0), Some("max_time_lost is 0: expected at least 1")),
-            (|b| b.min_hits(0), Some("min_hits is 0: expected at least 1")),
+            (|o| o.duplicate_iou = 0.0, Some("duplicate_iou is 0: expected above 0")),
+            (|o| o.max_time_lost = 0, Some("max_time_lost is 0: expected at least 1")),
+            (|o| o.min_hits = Some(0), Some("min_hits is 0: expected at least 1")),
         ];
         let mut failures = Vec::new();
         for &(set, expected) in cases {
-            let came = set(ByteTracker::builder()).build().err();
+            let mut options = ByteTrackerOptions::default();
+            set(&mut options);
+            let came = ByteTracker::new(options).err();
             let fits = match (&came, expected) {
                 (None, None) => true,
                 (Some(error), Some(part)) => {

@@ -1,7 +1,7 @@
 mod look;
 mod motion;
 
-use super::{ByteTracker, ByteTrackerBuilder, MatchClasses};
+use super::{ByteTracker, ByteTrackerOptions, MatchClasses};
 use crate::test_random::Random;
 use crate::{BoundingBox, Track, TrackState, TrackerDetection};
 
@@ -10,12 +10,12 @@ fn detection(ltwh: [f32; 4], score: f32, class_id: usize) -> TrackerDetection {
 }
 
 /// A tracker that reports a track from its first frame on.
-fn eager() -> ByteTrackerBuilder {
-    ByteTracker::builder().min_hits(1)
+fn eager() -> ByteTrackerOptions {
+    ByteTrackerOptions { min_hits: Some(1), ..Default::default() }
 }
 
-fn built(builder: ByteTrackerBuilder) -> ByteTracker {
-    builder.build().expect("the test's options are in range")
+fn built(options: ByteTrackerOptions) -> ByteTracker {
+    ByteTracker::new(options).expect("the test's options are in range")
 }
 
 fn ids(tracks: &[Track]) -> Vec<u64> {
@@ -115,7 +115,8 @@ fn time_is_counted_in_frames_not_in_calls() {
 #[test]
 fn sizes_stay_positive() {
     // Shrinks quickly and disappears: a linear prediction leads below 0.
-    let mut tracker = built(eager().coast_frames(30).match_iou(0.0).lost_match_iou(0.0));
+    let mut tracker =
+        built(ByteTrackerOptions { coast_frames: 30, match_iou: 0.0, lost_match_iou: 0.0, ..eager() });
     for side in [90.0, 70.0, 50.0, 30.0, 10.0, 4.0] {
         let tracks =
             tracker.update(&[detection([200.0 - side / 2.0, 200.0 - side / 2.0, side, side], 0.9, 0)], 1.0);
@@ -143,7 +144,7 @@ fn classes_mix_only_with_any() {
     ];
     let mut failures = Vec::new();
     for &(match_classes, frames, expected) in cases {
-        let mut tracker = built(eager().match_classes(match_classes));
+        let mut tracker = built(ByteTrackerOptions { match_classes, ..eager() });
         let came: Vec<_> = frames
             .iter()
             .map(|&(class, score)| match tracker.update(&[detection(HERE, score, class)], 1.0) {
@@ -158,7 +159,7 @@ fn classes_mix_only_with_any() {
     // A rider on a bicycle: two classes in nearly the same place are not duplicates.
     let both = [detection(HERE, 0.9, 0), detection([101.0, 101.0, 40.0, 80.0], 0.8, 1)];
     for (match_classes, expected) in [(MatchClasses::Same, vec![1, 2]), (MatchClasses::Any, vec![1])] {
-        let mut tracker = built(eager().match_classes(match_classes));
+        let mut tracker = built(ByteTrackerOptions { match_classes, ..eager() });
         for frame in 0..5 {
             let came = ids(tracker.update(&both, 1.0));
             if came != expected {
@@ -188,7 +189,7 @@ fn invalid_detections_are_ignored() {
     ];
     let mut failures = Vec::new();
     for (name, bbox, score) in bad {
-        let mut tracker = built(eager().nms_iou(Some(0.7)));
+        let mut tracker = built(ByteTrackerOptions { nms_iou: Some(0.7), ..eager() });
         let bad = TrackerDetection { bbox, score, class_id: 0 };
         for frame in 0..3 {
             let tracks = tracker.update(&[bad, detection(HERE, 0.9, 0), bad], 1.0);
@@ -233,7 +234,11 @@ fn scores_decide_whether_a_detection_starts_or_continues_a_track() {
     ];
     let mut failures = Vec::new();
     for &(name, min_hits, scores, expected) in cases {
-        let mut tracker = built(ByteTracker::builder().min_hits(min_hits).sure_threshold(None));
+        let mut tracker = built(ByteTrackerOptions {
+            min_hits: Some(min_hits),
+            sure_threshold: None,
+            ..Default::default()
+        });
         let came: Vec<f32> = scores
             .iter()
             .map(|&score| {
@@ -264,7 +269,8 @@ fn a_start_above_sure_threshold_is_reported_at_once() {
     ];
     let mut failures = Vec::new();
     for &(sure_threshold, scores, expected) in cases {
-        let mut tracker = built(ByteTracker::builder().min_hits(3).sure_threshold(sure_threshold));
+        let mut tracker =
+            built(ByteTrackerOptions { min_hits: Some(3), sure_threshold, ..Default::default() });
         let came: Vec<bool> = scores
             .iter()
             .map(|&score| {
@@ -328,7 +334,7 @@ fn crossing_objects_keep_their_ids() {
     let mut failures = Vec::new();
     for (case, hidden) in [(0u64, 0..0), (1, 27..34), (2, 0..0), (3, 28..33)] {
         let mut random = Random::new(case);
-        let mut tracker = built(ByteTracker::builder());
+        let mut tracker = built(ByteTrackerOptions::default());
         for frame in 0..60usize {
             let t = frame as f32;
             let mut noise = || random.unit() - 0.5;
@@ -370,7 +376,7 @@ fn suppression_across_classes_keeps_the_best() {
     let cases = [(None, vec![0, 1]), (Some(0.95), vec![0, 1]), (Some(0.7), vec![1])];
     let mut failures = Vec::new();
     for (nms_iou, expected) in cases {
-        let mut tracker = built(eager().nms_iou(nms_iou));
+        let mut tracker = built(ByteTrackerOptions { nms_iou, ..eager() });
         let tracks = tracker.update(&[detection(HERE, 0.6, 0), detection(near, 0.9, 1)], 1.0);
         let mut came: Vec<_> = tracks.iter().filter_map(|track| track.detection).collect();
         came.sort_unstable();
@@ -385,7 +391,7 @@ fn suppression_across_classes_keeps_the_best() {
 fn lost_tracks_are_reported_for_coast_frames() {
     let mut failures = Vec::new();
     for coast_frames in [0, 1, 5, 100] {
-        let mut tracker = built(ByteTracker::builder().coast_frames(coast_frames));
+        let mut tracker = built(ByteTrackerOptions { coast_frames, ..Default::default() });
         for frame in 0..20 {
             tracker.update(&[detection([100.0 + 5.0 * frame as f32, 100.0, 40.0, 80.0], 0.9, 0)], 1.0);
         }
@@ -419,7 +425,7 @@ fn a_crowd_is_tracked_reproducibly() {
                 ]
             })
             .collect();
-        let mut tracker = built(ByteTracker::builder().match_classes(match_classes));
+        let mut tracker = built(ByteTrackerOptions { match_classes, ..Default::default() });
         (0..40)
             .map(|_| {
                 let mut detections = Vec::new();
@@ -459,7 +465,7 @@ fn a_crowd_is_tracked_reproducibly() {
 #[test]
 fn tracks_of_classes_that_were_not_looked_for_keep_their_state() {
     let there = [400.0, 100.0, 40.0, 80.0];
-    let mut tracker = built(eager().max_time_lost(5));
+    let mut tracker = built(ByteTrackerOptions { max_time_lost: 5, ..eager() });
     for _ in 0..2 {
         tracker.update(&[detection(HERE, 0.9, 0), detection(there, 0.9, 1)], 1.0);
     }

@@ -183,11 +183,6 @@ impl MaskletOptions {
     pub fn memory_side(&self) -> usize {
         16 * self.patch_grid
     }
-
-    /// The side of the image.
-    pub fn image_side(&self) -> usize {
-        14 * self.patch_grid
-    }
 }
 
 #[cfg(test)]

@@ -53,20 +53,20 @@ pub enum DetectorPrompt {
 }
 
 /// An object of a stream, clicked or given on a frame.
-#[derive(Clone, Copy, Debug)]
-pub enum ObjectPrompt<'a> {
+#[derive(Clone, Debug)]
+pub enum ObjectPrompt {
     /// Clicks: an object that is tracked is refined, another one is added.
     Clicks {
         /// The object.
         id: ObjectId,
         /// At least one.
-        clicks: &'a [Click],
+        clicks: Vec<Click>,
     },
     /// The mask of a new object.
     Mask {
         /// The object.
         id: ObjectId,
         /// Of the size of the video.
-        mask: &'a BitMask,
+        mask: BitMask,
     },
 }

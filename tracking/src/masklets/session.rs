@@ -224,7 +224,7 @@ impl MaskletSession {
     /// [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if the session has a prompt.
     pub fn advance_with(
         &mut self,
-        prompts: &[ObjectPrompt<'_>],
+        prompts: &[ObjectPrompt],
         network: &mut impl MaskNetwork,
     ) -> Result<Option<Step>> {
         if !prompts.is_empty() && self.prompt.is_some() {
@@ -376,7 +376,7 @@ impl MaskletSession {
         frame: usize,
         is_reverse: bool,
         ids: BTreeSet<ObjectId>,
-        prompts: &[ObjectPrompt<'_>],
+        prompts: &[ObjectPrompt],
         network: &mut impl MaskNetwork,
     ) -> Result<Step> {
         network.load(frame)?;

@@ -180,10 +180,12 @@ fn measure(
     factory: &EngineFactory,
     progress: &mut ReportProgress<'_>,
 ) -> Result<(BlockTimes, usize)> {
-    let mut options = ExportOptions::default().with_target(factory.target(None)).with_detection_only(true);
-    if let Some(imgsz) = input.imgsz {
-        options = options.with_imgsz(imgsz);
-    }
+    let options = ExportOptions {
+        target: factory.target(None),
+        detection_only: true,
+        imgsz: input.imgsz,
+        ..ExportOptions::default()
+    };
     let folder = tempfile::Builder::new()
         .prefix(".ocelli-split-")
         .tempdir_in(input.scratch)
@@ -202,8 +204,8 @@ fn measure(
         time_graph(factory, path, (name, from), input.runs)
     };
     let imgsz = input.imgsz.unwrap_or(input.checkpoint.config().vision.image_size);
-    let mut pixels = Tensor::zeros_f32(&[1, 3, imgsz, imgsz]);
-    Preprocessor::new(PreprocessConfig::new(imgsz))?.run_into(&image()?, pixels.as_f32_mut()?)?;
+    let mut pixels = Tensor::zeros::<f32>(&[1, 3, imgsz, imgsz]);
+    Preprocessor::new(PreprocessConfig::new(imgsz))?.run_into(&image()?, pixels.as_mut_slice::<f32>()?)?;
     let (embedding_ms, mut tokens) = time(&files.embedding, tensor::PIXEL_VALUES, &pixels)?;
     let mut blocks_ms = vec![0.0; input.checkpoint.config().vision.stack.layers];
     for (branch, path) in &files.branches {

@@ -9,8 +9,8 @@ use ocelli::{
     engine::EngineFactory,
     model::ModelGraph,
     stages::{
-        Backbone, EmbeddedPrompts, ImageFeatures, ImagePreprocessor, PromptDecoder, Stages, TextCacheFile,
-        Wanted,
+        Backbone, EmbeddedPrompts, ImageEncoder, ImageFeatures, ImagePreprocessor, PromptDecoder, Stages,
+        TextCacheFile, Wanted,
     },
 };
 use ocelli_engines::{Engine, EngineSpec, Tensor};
@@ -95,11 +95,13 @@ impl<'i> Subject<'i> {
     ) -> Result<Self> {
         let PruneInput { checkpoint, model, factory, images, .. } = *input;
         let manifest = model.manifest();
-        let exporting = ExportOptions::default()
-            .with_imgsz(manifest.imgsz)
-            .with_target(manifest.target)
-            .with_prompting(manifest.prompting)
-            .with_detection_only(true);
+        let exporting = ExportOptions {
+            imgsz: Some(manifest.imgsz),
+            target: manifest.target,
+            prompting: manifest.prompting,
+            detection_only: true,
+            ..ExportOptions::default()
+        };
         let folder = tempfile::Builder::new()
             .prefix(".ocelli-prune-")
             .tempdir_in(input.scratch)
@@ -127,7 +129,7 @@ impl<'i> Subject<'i> {
         let mut detector = builder.build()?;
         let prompts = detector.prepare(input.prompts)?;
         let Stages { encoder, decoder, .. } = detector.into_stages();
-        let (preprocessor, neck) = encoder.into_halves();
+        let ImageEncoder { preprocessor, backbone: neck, .. } = encoder;
         // The engines have what they need of the files, so a search that is killed leaves none behind.
         drop(folder);
         Ok(Self {

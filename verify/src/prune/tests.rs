@@ -11,7 +11,7 @@ use ocelli::{
     BoundingBox, Detection, Detector, EngineKind, Error, ErrorKind, Image, Model, Prompts, Result,
     StageTimes,
     engine::{EngineFactory, EngineOptions},
-    stages::{ImageFeatures, Stages, TextCacheFile, Wanted},
+    stages::{ImageEncoder, ImageFeatures, Stages, TextCacheFile, Wanted},
 };
 use ocelli_engines::Tensor;
 use ocelli_export::contract::{Target, file, tensor};
@@ -61,14 +61,14 @@ impl Place {
         write_checkpoint(&weights).expect("it is in the program");
         let checkpoint = Checkpoint::open(&weights).expect("it is whole");
         let exported = folder.path().join("model");
-        let options = ExportOptions::default().with_detection_only(true);
+        let options = ExportOptions { detection_only: true, ..ExportOptions::default() };
         export(&checkpoint, &options, &exported, |_| Ok(())).expect("it exports");
         let labels = ["dog", "car", "tree"];
         let options = SceneOptions { labels: labels.map(String::from).to_vec(), ..SceneOptions::default() };
         let scenes = SceneGenerator::new(11, options).expect("labels of the vocabulary");
         let draw = |index: u64| {
             let path = folder.path().join(format!("images/{index}.png"));
-            scenes.scene(index).image.to_rgb_image().save(&path).expect("the folder exists");
+            scenes.scene(index).image.into_rgb_image().save(&path).expect("the folder exists");
             path
         };
         let images = (0..images).map(draw).collect();
@@ -111,10 +111,7 @@ impl Place {
     fn detect(&self, removed: &BTreeSet<MaskedBranch>) -> Vec<(Vec<f32>, Vec<Detection>)> {
         let pruning = Pruning::of_branches(removed.iter().copied());
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let options = ExportOptions::default()
-            .with_detection_only(true)
-            .with_skip_blocks(pruning.skip_blocks)
-            .with_mask_blocks(pruning.mask_blocks);
+        let options = ExportOptions { detection_only: true, pruning, ..ExportOptions::default() };
         export(&self.checkpoint, &options, &folder.path().join("model"), |_| Ok(())).expect("it exports");
         let mut detector = Detector::builder()
             .with_open_model(Model::open(&folder.path().join("model")).expect("it was exported"))
@@ -124,7 +121,7 @@ impl Place {
             .expect("it loads");
         let prompts = detector.prepare(&self.prompts).expect("it loads");
         let Stages { encoder, mut decoder, .. } = detector.into_stages();
-        let (mut preprocessor, mut backbone) = encoder.into_halves();
+        let ImageEncoder { mut preprocessor, mut backbone, .. } = encoder;
         let mut found = Vec::new();
         for path in &self.images {
             let image = Image::open(path).expect("it was drawn");

@@ -77,7 +77,7 @@ impl Side {
             match &input.pixels {
                 Pixels::Scene(image) => encoder.encode_into(image, wanted, features, &mut times),
                 Pixels::Random(pixels) => {
-                    encoder.encode_pixels_into(pixels, input.size, wanted, features, &mut times)
+                    encoder.backbone.run_into(pixels, input.size, wanted, features, &mut times)
                 }
             }?;
             passes.push(pass);

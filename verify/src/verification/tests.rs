@@ -6,7 +6,7 @@ use super::detections::DetectionComparison;
 use super::inputs::{Input, Pixels};
 
 use ocelli::image::Image;
-use ocelli::postprocess::{PostProcessOptions, PostProcessor, RawOutputs};
+use ocelli::postprocess::{ClassOutputs, PostProcessOptions, PostProcessor};
 use ocelli::{Detection, model::ModelGraph};
 use ocelli_export::contract::tensor;
 
@@ -85,20 +85,13 @@ fn pass(queries: &[Query]) -> Pass {
     let count = queries.len();
     let logits: Vec<f32> = queries.iter().map(|query| logit(query.0)).collect();
     let boxes: Vec<f32> = queries.iter().flat_map(|query| query.1).collect();
-    let labels = ["person".into()];
-    let raw = RawOutputs {
-        first_class_id: 0,
-        labels: &labels,
-        logits: &logits,
-        boxes: &boxes,
-        presence: Some(&[40.0]),
-    };
+    let raw = ClassOutputs { class_id: 0, label: "person", logits: &logits, boxes: &boxes, presence: 40.0 };
     let mut post = PostProcessor::new(PostProcessOptions::default()).expect("the defaults are valid");
     let mut kept = Vec::new();
     post.begin(SIZE.0, SIZE.1);
-    post.push_chunk(&raw).expect("all values are finite");
+    post.push_class(&raw).expect("all values are finite");
     post.finish_into(&mut kept);
-    let detections = kept.iter().map(|one| Detection::from_candidate(one, labels[0].clone())).collect();
+    let detections = kept.iter().map(|one| Detection::from_candidate(one, "person".into())).collect();
     let output = |name, shape: &[usize], values: Vec<f32>| Output {
         graph: ModelGraph::EncoderDecoder,
         name,

@@ -12,7 +12,7 @@ use clap::ValueEnum;
 use ocelli::atomic_file::write_atomically;
 use ocelli::engine::EngineFactory;
 use ocelli::export::contract::{Manifest, Prompting};
-use ocelli::export::{Checkpoint, CheckpointOptions, ExportOptions, export};
+use ocelli::export::{Checkpoint, CheckpointOptions, ExportOptions, Pruning, export};
 use ocelli::stages::TextCacheFile;
 use ocelli::{Detector, Model, Prompts};
 use ocelli_benchmarks::halves::{Features, Halves, ImageHalf, PromptHalf, TextFeatures};
@@ -238,17 +238,19 @@ impl Bench<'_> {
             true => {
                 let path = folder.path().join("student.safetensors");
                 random_weights::write_student(&path, &backbone.name().replace('-', "_"))?;
-                CheckpointOptions::default().with_base(base).open(&path)?
+                CheckpointOptions { base: Some(base.to_owned()), ..Default::default() }.open(&path)?
             }
         };
         let skipped = if backbone == Backbone::Pruned16 { &PRUNED[..] } else { &[] };
-        let options = ExportOptions::default()
-            .with_imgsz(imgsz)
-            .with_target(self.factory.target(None))
-            .with_prompting(Prompting::Text)
-            .with_detection_only(!masks)
-            .with_tracker(false)
-            .with_skip_blocks(skipped.iter().copied());
+        let options = ExportOptions {
+            imgsz: Some(imgsz),
+            target: self.factory.target(None),
+            prompting: Prompting::Text,
+            detection_only: !masks,
+            no_tracker: true,
+            pruning: Pruning { skip_blocks: skipped.iter().copied().collect(), ..Pruning::default() },
+            ..ExportOptions::default()
+        };
         let graphs = folder.path().join("graphs");
         export(&checkpoint, &options, &graphs, |_| Ok(()))?;
         let model = Model::open(&graphs)?;

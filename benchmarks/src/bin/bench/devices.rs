@@ -120,7 +120,7 @@ fn measure(args: &Arguments) -> anyhow::Result<(String, StageMs)> {
     interrupted()?;
     let mut times = StageMs::default();
     for stage in stats.snapshot().stages {
-        if let Some(time) = times.stage(stage.stage.name()) {
+        if let Some(time) = times.stage(&stage.stage.to_string()) {
             *time = stage.ms.mean;
         }
     }

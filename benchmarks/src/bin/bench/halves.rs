@@ -190,8 +190,8 @@ pub fn drawn(manifest: &Manifest) -> anyhow::Result<Tensor> {
     let mut config = PreprocessConfig::new(manifest.imgsz);
     config.mean = manifest.preprocessing.mean;
     config.std = manifest.preprocessing.std;
-    let mut pixels = Tensor::zeros_f32(&[1, 3, manifest.imgsz, manifest.imgsz]);
-    Preprocessor::new(config)?.run_into(&image, pixels.as_f32_mut()?)?;
+    let mut pixels = Tensor::zeros::<f32>(&[1, 3, manifest.imgsz, manifest.imgsz]);
+    Preprocessor::new(config)?.run_into(&image, pixels.as_mut_slice::<f32>()?)?;
     Ok(pixels)
 }
 

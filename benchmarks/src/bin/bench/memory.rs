@@ -171,8 +171,11 @@ fn prepare(args: &Arguments) -> anyhow::Result<()> {
         let graphs = setup.graphs(&args.work);
         if !graphs.exists() {
             status(&args.log, &format!("export, {}", graphs.display()));
-            let options =
-                ExportOptions::default().with_target(setup.target()).with_precision(setup.exported());
+            let options = ExportOptions {
+                target: setup.target(),
+                precision: setup.exported(),
+                ..ExportOptions::default()
+            };
             export(&Checkpoint::open(&checkpoint)?, &options, &graphs, |_| Ok(()))?;
         }
     }

@@ -245,7 +245,7 @@ impl<'a> Bench<'a> {
     /// Exports into the folder `name`, replacing its contents.
     fn export(&self, name: &str, options: &ExportOptions) -> ocelli::export::Result<PathBuf> {
         let folder = self.work.path().join(name);
-        export(&self.checkpoint, &options.clone().with_force(true), &folder, |_| Ok(()))?;
+        export(&self.checkpoint, &ExportOptions { force: true, ..options.clone() }, &folder, |_| Ok(()))?;
         Ok(folder)
     }
 
@@ -272,11 +272,13 @@ impl<'a> Bench<'a> {
     }
 
     fn line(&self, strategy: Strategy) -> anyhow::Result<Line<'_>> {
-        let options = options(self.args, self.target)
-            .with_precision(strategy.precision)
-            .with_mixed_precision(strategy.islands);
+        let options = ExportOptions {
+            precision: strategy.precision,
+            mixed_precision: Some(strategy.islands),
+            ..options(self.args, self.target)
+        };
         let options = match strategy.precision.is_calibrated() {
-            true => options.clone().with_calibration(self.calibration(&options)?),
+            true => ExportOptions { calibration: Some(self.calibration(&options)?), ..options },
             false => options,
         };
         let folder = self.export("measured", &options)?;
@@ -337,11 +339,7 @@ fn open(folder: &Path, args: &Arguments, work: &Path) -> anyhow::Result<Checkpoi
 }
 
 fn options(args: &Arguments, target: Target) -> ExportOptions {
-    let options = ExportOptions::default().with_target(target);
-    match args.imgsz {
-        Some(imgsz) => options.with_imgsz(imgsz),
-        None => options,
-    }
+    ExportOptions { target, imgsz: args.imgsz, ..ExportOptions::default() }
 }
 
 /// The table.

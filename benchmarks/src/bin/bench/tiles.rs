@@ -160,7 +160,7 @@ fn graphs(work: &Path) -> anyhow::Result<PathBuf> {
         std::fs::create_dir_all(&checkpoint)
             .with_context(|| format!("cannot create the folder, {}", checkpoint.display()))?;
         ocelli::builtin::write_checkpoint(&checkpoint)?;
-        let options = ExportOptions::default().with_target(Target::OnnxRuntime);
+        let options = ExportOptions { target: Target::OnnxRuntime, ..ExportOptions::default() };
         export(&Checkpoint::open(&checkpoint)?, &options, &graphs, |_| Ok(()))?;
     }
     Ok(graphs)

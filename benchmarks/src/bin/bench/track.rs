@@ -80,7 +80,7 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
     let lines = Lines::new("track", args.output.as_deref())?;
     for &objects in &args.objects {
         let frames = walk(objects, args.warm_up + args.frames);
-        let mut tracker = ByteTracker::builder().options(options).build()?;
+        let mut tracker = ByteTracker::new(options)?;
         let mut times = Vec::with_capacity(args.frames);
         let mut tracks = 0;
         for (number, detections) in frames.iter().enumerate() {

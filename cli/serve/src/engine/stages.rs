@@ -115,7 +115,7 @@ impl BackboneStage {
         let _alone = alone(&self.alone);
         let mut encoder = locked(&self.encoder);
         encoder.load()?;
-        let wanted = Wanted { masks, hidden: self.clicks && encoder.has_hidden() };
+        let wanted = Wanted { masks, hidden: self.clicks && encoder.backbone.has_hidden() };
         let mut features = self.cache.make_room(&key);
         let size = (image.width(), image.height());
         let encoded = encoder.encode_into(&image, wanted, &mut features, times);
@@ -123,7 +123,7 @@ impl BackboneStage {
             encoder.unload();
         }
         encoded?;
-        let with_masks = !encoder.supports_masks() || features.support_masks();
+        let with_masks = !encoder.backbone.supports_masks() || features.support_masks();
         let picture = Arc::new(Picture { size, features, in_tiles: None });
         self.cache.keep(key, picture.clone(), with_masks, now);
         Ok(picture)

@@ -38,9 +38,8 @@ fn lines(path: &Path, inspection: &Inspection) -> Vec<String> {
     if !inspection.ignored.is_empty() {
         lines.extend([String::new(), "ignored".into()]);
     }
-    for ignored in &inspection.ignored {
-        let size = super::size(ignored.bytes);
-        lines.push(format!("  {}: {} tensors, {size}", ignored.why, ignored.tensors));
+    for (why, (tensors, bytes)) in &inspection.ignored {
+        lines.push(format!("  {why}: {tensors} tensors, {}", super::size(*bytes)));
     }
     if let Some(config) = &inspection.config {
         let (vision, text) = (&config.vision, &config.text);

@@ -83,7 +83,7 @@ pub fn stage_table(stats: &PipelineStats) -> String {
         let queue = stage.queue.map_or_else(String::new, |queue| {
             format!("  {:.1} of {} frames, max {}", queue.mean, queue.capacity, queue.max)
         });
-        format!("{} {:7.0}%{queue}", times(stage.stage.name(), stage.ms), 100.0 * stage.busy)
+        format!("{} {:7.0}%{queue}", times(&stage.stage.to_string(), stage.ms), 100.0 * stage.busy)
     }));
     lines.push(times("end to end", stats.latency_ms));
     lines.push(times("in queues", stats.queued_ms));

@@ -84,7 +84,7 @@ impl Preparer {
         features: &mut ImageFeatures,
     ) -> Result<(u32, u32)> {
         let Prepared { pixels, size, .. } = prepared;
-        encoder.encode_pixels_into(&pixels, size, Wanted::default(), features, &mut StageTimes::default())?;
+        encoder.backbone.run_into(&pixels, size, Wanted::default(), features, &mut StageTimes::default())?;
         put(&self.tensors, pixels);
         Ok(size)
     }

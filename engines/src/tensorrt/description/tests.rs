@@ -40,7 +40,7 @@ fn dynamic_dimensions_get_the_given_names_or_their_own() {
 fn sizes_outside_the_profile_are_refused_with_a_remedy() {
     let description = Description::of(&tensors(), &names());
     let check = |rows, remedy: Option<Remedy>| {
-        description.check_sizes(&[("x", &Tensor::zeros_f32(&[rows, 4]))], remedy.as_ref())
+        description.check_sizes(&[("x", &Tensor::zeros::<f32>(&[rows, 4]))], remedy.as_ref())
     };
     check(0, None).expect("the least");
     check(64, None).expect("the most");

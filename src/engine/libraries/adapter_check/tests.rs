@@ -91,7 +91,7 @@ fn an_adapter_that_computes_wrongly_is_refused_unless_allowed() {
             self.0.run(inputs, outputs)?;
             for (name, output) in outputs {
                 if *name == tensor::LOGITS {
-                    output.as_f32_mut()?.iter_mut().for_each(|value| *value *= 1.5);
+                    output.as_mut_slice::<f32>()?.iter_mut().for_each(|value| *value *= 1.5);
                 }
             }
             Ok(())

@@ -1,7 +1,7 @@
 //! The appearance of detections.
 
 use super::{built, detection, eager, ids};
-use crate::{Appearances, ByteTracker, TrackerDetection};
+use crate::{Appearances, ByteTracker, ByteTrackerOptions, TrackerDetection};
 
 /// Looks of one class: a large common part, and a small part of each object's own.
 fn look(own: [f32; 2]) -> [f32; 3] {
@@ -65,7 +65,7 @@ fn what_is_beyond_reach_is_another_object() {
         }
         assert_eq!(seen(&mut tracker, &[(x, RED)], true), [expected], "after {gap} frames at {x}");
     }
-    let mut tracker = built(eager().appearance_weight(0.0));
+    let mut tracker = built(ByteTrackerOptions { appearance_weight: 0.0, ..eager() });
     seen(&mut tracker, &[(200.0, RED)], true);
     seen(&mut tracker, &[], true);
     assert_eq!(seen(&mut tracker, &[(240.0, RED)], true), [2], "without weight");

@@ -52,15 +52,15 @@ impl MaskletSession {
     pub(super) fn give(
         &mut self,
         frame: usize,
-        prompt: &ObjectPrompt<'_>,
+        prompt: &ObjectPrompt,
         network: &mut impl MaskNetwork,
     ) -> Result<()> {
-        match *prompt {
+        match prompt {
             ObjectPrompt::Clicks { id, clicks } => {
                 check_clicks(clicks)?;
-                self.give_clicks(frame, id, clicks, network)
+                self.give_clicks(frame, *id, clicks, network)
             }
-            ObjectPrompt::Mask { id, mask } => self.give_mask(frame, id, mask, network),
+            ObjectPrompt::Mask { id, mask } => self.give_mask(frame, *id, mask, network),
         }
     }
 

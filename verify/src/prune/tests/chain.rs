@@ -22,7 +22,7 @@ fn a_chain_is_the_backbone() {
             [Unit::Block(last).branches(), vec![branch(first, Branch::Attention)]].concat(),
         ];
         for target in [Target::OnnxRuntime, Target::TensorRt] {
-            let options = ExportOptions::default().with_target(target).with_detection_only(true);
+            let options = ExportOptions { target, detection_only: true, ..ExportOptions::default() };
             let folder = tempfile::tempdir().expect("a temporary folder");
             let files =
                 export_chain(&checkpoint, &options, folder.path(), |_, _| Ok(())).expect("it exports");
@@ -37,10 +37,7 @@ fn a_chain_is_the_backbone() {
                 let pruning = Pruning::of_branches(removed.iter().copied());
                 let target =
                     folder.path().join(format!("{pruning:?}").len().to_string() + &cases.to_string());
-                let options = options
-                    .clone()
-                    .with_skip_blocks(pruning.skip_blocks.iter().copied())
-                    .with_mask_blocks(pruning.mask_blocks.iter().copied());
+                let options = ExportOptions { pruning, ..options.clone() };
                 export(&checkpoint, &options, &target, |_| Ok(())).expect("it exports");
                 let mut backbone = factory.load(&target.join(file::BACKBONE)).expect("it loads");
                 let expected = features_of(&mut *backbone, tensor::PIXEL_VALUES, &pixels);

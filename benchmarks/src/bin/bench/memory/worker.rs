@@ -195,7 +195,7 @@ impl Worker {
         let masks = on(self.encoder.device().as_ref(), first(&self.masks, objects)?)?;
         let flags = |flag: bool| Tensor::new(&[objects], vec![flag; objects]);
         let (keep, present, binary) = (flags(true)?, flags(true)?, flags(false)?);
-        let prompts = Tensor::zeros_f32(&[1, 16 * GRID, 16 * GRID]);
+        let prompts = Tensor::zeros::<f32>(&[1, 16 * GRID, 16 * GRID]);
         let inputs = [
             (tensor::MEMORY_PIXEL, &self.of_frame[3]),
             (tensor::MASKS, &masks),

@@ -45,13 +45,13 @@ struct Verdict<'a> {
 impl Bench<'_> {
     /// The options of a precision.
     fn judged(&self, precision: Precision) -> anyhow::Result<ExportOptions> {
-        let options = options(self.args, self.target).with_precision(precision);
+        let options = ExportOptions { precision, ..options(self.args, self.target) };
         let options = match precision.is_half() {
-            true => options.with_mixed_precision(self.args.mixed_precision),
+            true => ExportOptions { mixed_precision: Some(self.args.mixed_precision), ..options },
             false => options,
         };
         Ok(match precision.is_calibrated() {
-            true => options.clone().with_calibration(self.calibration(&options)?),
+            true => ExportOptions { calibration: Some(self.calibration(&options)?), ..options },
             false => options,
         })
     }
@@ -64,8 +64,8 @@ impl Bench<'_> {
         let mut lines = Vec::new();
         for block in shown {
             interrupted()?;
-            let others = blocks.iter().copied().filter(|other| other != block);
-            let folder = self.export("trial", &options.clone().with_keep_fp32(others))?;
+            let others = blocks.iter().copied().filter(|other| other != block).collect();
+            let folder = self.export("trial", &ExportOptions { keep_fp32: others, ..options.clone() })?;
             let cosines = self.reference.cosines(&self.factory, &folder)?;
             let Some(least_cosine) = Least::of(&cosines) else { anyhow::bail!("no output to compare") };
             let line = BlockLine {
@@ -138,7 +138,7 @@ impl Bench<'_> {
         kept: &[Block],
         whole_ap: Option<f64>,
     ) -> anyhow::Result<(bool, String)> {
-        let options = half.clone().with_keep_fp32(kept.iter().copied());
+        let options = ExportOptions { keep_fp32: kept.iter().copied().collect(), ..half.clone() };
         let folder = match self.export("trial", &options) {
             Ok(folder) => folder,
             // A weight exceeds the range of the format.

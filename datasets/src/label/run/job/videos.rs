@@ -5,10 +5,9 @@ use std::panic::resume_unwind;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Mutex, PoisonError};
 
-use ocelli::masklets::MaskTracker;
 use ocelli::pipeline::FrameOutcome;
 use ocelli::source::{Selected, Selection};
-use ocelli::tracking::{ByteTracker, TrackerDetection};
+use ocelli::tracking::{ByteTracker, ByteTrackerOptions, TrackerDetection};
 use ocelli::{
     BoundingBox, Cancellation, Detection, Detector, Error, ErrorKind, Frame, Pipeline, Prompt, Prompts,
     Result, Sink, Source,
@@ -184,7 +183,12 @@ impl LabelJob {
     /// Every instance that is labelled can start a track, at once: labels are of objects that are sure enough already.
     fn tracker(&self) -> Result<ByteTracker> {
         let least = self.refiner.limits.iter().map(|limits| limits.threshold).fold(1.0, f32::min);
-        ByteTracker::builder().track_threshold(least).new_track_threshold(least).min_hits(1).build()
+        ByteTracker::new(ByteTrackerOptions {
+            track_threshold: least,
+            new_track_threshold: Some(least),
+            min_hits: Some(1),
+            ..Default::default()
+        })
     }
 
     fn follow_masks(
@@ -203,7 +207,7 @@ impl LabelJob {
         let mut detectors = detectors.into_iter();
         let mut detector = detectors.next().ok_or_else(no_device)?;
         let prompts = detector.prepare(&Prompts::new(self.classes.classes.iter().map(prompt))?)?;
-        let mut options = MaskTracker::options(detector.model());
+        let mut options = detector.model().masklet_options();
         if let Some(score) = score_threshold {
             (options.detection_threshold, options.new_object_threshold) = (score, score);
         }
