@@ -124,7 +124,7 @@ fn pruned_backbones() {
                     )?;
                     for block in 1..golden.vision_blocks() {
                         let options = ExportOptions {
-                            pruning: Pruning { split_block: Some(block), ..Pruning::default() },
+                            pruning: Pruning { split_block: Some(block), ..options.pruning.clone() },
                             ..options.clone()
                         };
                         let mut model = Exported::on(runner, &checkpoint, &options)?;

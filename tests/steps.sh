@@ -42,6 +42,8 @@ run_steps() {
   local on_failure=$1 name status before clock result log reason code=0
   shift
   mkdir -p "$logs"
+  # What a run of the planted faults left that was killed: cargo would look there for changed files, and not here.
+  rm -rf target/mutations
   for name; do
     printf '\n== %(%T)T %s\n' -1 "$name"
     log=$logs/$name.log reason=

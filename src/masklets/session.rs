@@ -131,7 +131,9 @@ impl VideoSession {
         self.frames.set_source(source);
         self.bank = self.network.bank();
         self.start(session);
-        self.frames.set_prompts(None, 0)
+        self.frames.set_prompts(None, 0)?;
+        self.forget_beyond_window(self.frame_count());
+        Ok(())
     }
 
     /// Replaces all objects and results.

@@ -67,7 +67,7 @@ fn suppression_equals_torchvision() {
 }
 
 #[test]
-fn results_equal_the_reference_for_every_chunk_size() {
+fn results_equal_the_reference() {
     let mut failures = Vec::new();
     let limits = [None, Some(2), Some(20)];
     let cases = golden().pipeline.into_iter().enumerate();

@@ -431,6 +431,7 @@ pub struct MaskDetector {
     stages: Stages,
     prompts: EmbeddedPrompts,
     features: ImageFeatures,
+    frame: MaskFrame,
     side: usize,
     pub times: StageTimes,
 }
@@ -444,13 +445,13 @@ impl MaskDetector {
         let confidence = options.detection_threshold;
         let post = PostProcessOptions { confidence, nms: None, ..PostProcessOptions::default() };
         stages.decoder.set_post_processing(post)?;
-        let (features, times) = (ImageFeatures::default(), StageTimes::default());
-        Ok(Self { stages, prompts, features, side, times })
+        let (features, frame, times) =
+            (ImageFeatures::default(), MaskFrame::default(), StageTimes::default());
+        Ok(Self { stages, prompts, features, frame, side, times })
     }
 
-    pub fn detect(&mut self, image: &Image) -> ocelli::Result<MaskFrame> {
-        let Self { stages, prompts, features, side, times } = self;
-        let mut frame = MaskFrame::default();
+    pub fn detect(&mut self, image: &Image) -> ocelli::Result<&MaskFrame> {
+        let Self { stages, prompts, features, frame, side, times } = self;
         stages.encoder.encode_into(image, Wanted { masks: true, hidden: true }, features, times)?;
         frame.detect(features, &mut stages.decoder, Some(prompts), *side, times)?;
         Ok(frame)

@@ -246,7 +246,7 @@ fn objects_are_given_without_a_text() -> Outcome<()> {
             2 => vec![ObjectPrompt::Clicks { id: 4, clicks: clicks.to_vec() }],
             _ => Vec::new(),
         };
-        let shown = tracker.push(&frame, &objects)?;
+        let shown = tracker.push(frame, &objects)?;
         assert_eq!(shown.len(), 1, "frames leave at once");
         streamed.extend(shown);
     }

@@ -43,7 +43,10 @@ impl Places {
     /// # Errors
     /// 503 if there is none.
     pub fn take(&self, client: IpAddr) -> Result<Place, Problem> {
-        self.join(client, self.all.clone().try_acquire_owned().map_err(|_| Problem::busy())?)
+        // First its own: a client that asks too often takes none of the others'.
+        let own = self.of(client).try_acquire_owned().map_err(|_| Problem::busy())?;
+        let of_all = self.all.clone().try_acquire_owned().map_err(|_| Problem::busy())?;
+        Ok(Place { _own: own, _of_all: of_all })
     }
 
     /// Waits for a place for a client that is not known yet: [`join`](Self::join) makes it one of a client's.
