@@ -37,7 +37,7 @@ pub use truth::TruthBox;
 
 use ocelli::Mask;
 use ocelli::image::Image;
-use ocelli::{Error, ErrorKind, Result};
+use ocelli::{Error, Result};
 use pixels::{Pixels, blend};
 use random::Random;
 use sprite::{Sprite, VISIBLE};
@@ -118,12 +118,11 @@ impl SceneGenerator {
     /// Makes a generator with these options.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] for a size outside 32 to 8192, an empty range, a share outside 0 to 1, or a
-    /// label that is not in the [`vocabulary`].
+    /// [`ErrorKind::InvalidArgument`](ocelli::ErrorKind::InvalidArgument) for a size outside 32 to 8192, an empty range, a
+    /// share outside 0 to 1, or a label that is not in the [`vocabulary`].
     pub fn new(seed: u64, options: SceneOptions) -> Result<Self> {
         check_size(options.width, options.height)?;
-        let refused =
-            |what: String| Err(Error::new(ErrorKind::InvalidArgument, format!("cannot draw scenes, {what}")));
+        let refused = |what: String| Err(Error::invalid_argument(format!("cannot draw scenes, {what}")));
         for (name, range) in [("objects", &options.objects), ("kinds", &options.kinds)] {
             if range.is_empty() || (name == "kinds" && *range.start() == 0) {
                 return refused(format!(
@@ -179,12 +178,11 @@ fn check_size(width: u32, height: u32) -> Result<()> {
     if SIDES.contains(&width) && SIDES.contains(&height) {
         return Ok(());
     }
-    let message = format!(
+    Err(Error::invalid_argument(format!(
         "cannot draw a scene of {width}x{height}: expected sides of {} to {}",
         SIDES.start(),
         SIDES.end()
-    );
-    Err(Error::new(ErrorKind::InvalidArgument, message))
+    )))
 }
 
 /// Scales a pictogram to `size`, mirrors and rotates it at random, and crops it to its clearly visible part.

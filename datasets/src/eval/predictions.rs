@@ -151,8 +151,7 @@ impl Predictions {
                 return wrong(ErrorKind::InvalidData, format!("segmentation: {e}"));
             }
             if !images.contains(&one.image_id) {
-                let why = format!("the annotations have no image {}", one.image_id);
-                return wrong(ErrorKind::Mismatch, why);
+                return wrong(ErrorKind::Mismatch, format!("the annotations have no image {}", one.image_id));
             }
             if !categories.contains(&one.category_id) {
                 let why = format!("the annotations have no category {}", one.category_id);

@@ -71,29 +71,28 @@ impl Truth {
     /// corrected labels in files that contradict each other; [`ErrorKind::InvalidArgument`] if a folder is no data set.
     pub fn open(path: &Path) -> Result<Self> {
         let is_yaml = path.extension().is_some_and(|extension| extension == "yaml" || extension == "yml");
-        if !path.is_dir() && !is_yaml {
-            return Self::open_coco(path);
-        }
-        let (dataset, folder, note) = match folders::open(path)? {
-            folders::FolderTruth::Coco(file) => {
-                let images = path.join("images");
-                let folder = if images.is_dir() { images } else { path.to_owned() };
-                return Ok(Self { folder: Some(folder), ..Self::open_coco(&file)? });
-            }
-            folders::FolderTruth::Labels { dataset, folder, note } => (*dataset, folder, note),
-        };
-        let mut truth = Self::from_dataset(dataset)
+        if path.is_dir() || is_yaml { folders::open(path) } else { Self::open_coco(path) }
+    }
+
+    /// COCO's file in a folder of images.
+    pub(super) fn open_coco_in(folder: &Path, file: &str) -> Result<Self> {
+        let images = folder.join("images");
+        let truth = Self::open_coco(&folder.join(file))?;
+        Ok(Self { folder: Some(if images.is_dir() { images } else { folder.to_owned() }), ..truth })
+    }
+
+    /// The labels that `path` names: `folder` is what the names of the images are relative to, `note` what was read.
+    pub(super) fn of_labels(path: &Path, mut dataset: Dataset, folder: &Path, note: String) -> Result<Self> {
+        labelled::number(&mut dataset);
+        let truth = Self::from_dataset(dataset)
             .map_err(|why| labelled::unreadable(ErrorKind::InvalidData, path, why))?;
-        truth.folder = Some(folder);
-        truth.notes.push(note);
-        Ok(truth)
+        Ok(Self { folder: Some(folder.to_owned()), notes: vec![note], ..truth })
     }
 
     fn open_coco(path: &Path) -> Result<Self> {
         let bytes = std::fs::read(path).map_err(|e| Error::io("cannot read the annotations", path, e))?;
-        let refuse = |why: String| {
-            Error::new(ErrorKind::InvalidData, format!("invalid COCO annotations, {}: {why}", path.display()))
-        };
+        let refuse =
+            |why: String| Error::invalid_data(format!("invalid COCO annotations, {}: {why}", path.display()));
         if bytes.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[') {
             return Err(refuse("it is a list, as in a COCO results file; expected an object with images, annotations and categories".into()));
         }
@@ -156,9 +155,8 @@ impl Truth {
         dataset.categories.retain(|category| category_ids.contains(&category.id));
         dataset.annotations.retain(|annotation| category_ids.contains(&annotation.category_id));
         let unreadable = self.unreadable.clone();
-        let truth = Self::from_dataset(dataset).map_err(|why| {
-            Error::new(ErrorKind::InvalidArgument, format!("categories {category_ids:?}: {why}"))
-        })?;
+        let truth = Self::from_dataset(dataset)
+            .map_err(|why| Error::invalid_argument(format!("categories {category_ids:?}: {why}")))?;
         Ok(Self { folder: self.folder.clone(), notes: self.notes.clone(), unreadable, ..truth })
     }
 
@@ -256,9 +254,10 @@ fn check(dataset: &Dataset) -> Result<(), String> {
     Ok(())
 }
 
-fn repeated(mut ids: impl Iterator<Item = u64>) -> Option<u64> {
+/// The first id that comes twice.
+pub(super) fn repeated(ids: impl IntoIterator<Item = u64>) -> Option<u64> {
     let mut seen = HashSet::new();
-    ids.find(|id| !seen.insert(*id))
+    ids.into_iter().find(|id| !seen.insert(*id))
 }
 
 fn check_segmentation(segmentation: &Segmentation, image: &CocoImage) -> Result<(), String> {
@@ -316,7 +315,6 @@ impl TruthBuilder {
     /// [`ErrorKind::InvalidData`] if there is no image or no category, a class does not exist, or a mask has another size
     /// than its image.
     pub fn build(self) -> Result<Truth> {
-        Truth::from_dataset(self.0)
-            .map_err(|why| Error::new(ErrorKind::InvalidData, format!("ground truth: {why}")))
+        Truth::from_dataset(self.0).map_err(|why| Error::invalid_data(format!("ground truth: {why}")))
     }
 }

@@ -305,7 +305,7 @@ impl CorrectedSet {
         instances: &[LabelledInstance],
         lines: &[(usize, BoundingBox)],
     ) -> Result<()> {
-        let refuse = |message: String| Err(Error::new(ErrorKind::InvalidArgument, message));
+        let refuse = |message: String| Err(Error::invalid_argument(message));
         let mut used = vec![false; lines.len()];
         for (number, instance) in instances.iter().enumerate() {
             let before = instance.line.and_then(|line| lines.get(line));
@@ -373,7 +373,7 @@ impl Opened {
         let is_corrected = self.placer.state.has_persons(files.iter().map(|(file, _)| file.clone()))?;
         let Some((file, _)) = files.first() else {
             let message = format!("labels of {}: the data set has no label files", image.name);
-            return Err(Error::new(ErrorKind::InvalidData, message));
+            return Err(Error::invalid_data(message));
         };
         let (text, added) = self.text(file)?;
         let lines =
@@ -408,11 +408,10 @@ fn with_boxes_of_masks(image: &SetImage, instances: &[LabelledInstance]) -> Resu
             let is_large = (mask.width(), mask.height()) == (image.width, image.height);
             let bbox = mask.bounding_box().filter(|_| is_large);
             instance.bbox = bbox.ok_or_else(|| {
-                let message = format!(
+                Error::invalid_argument(format!(
                     "instance {number}: expected a mask of {} × {} pixels, some of them in it",
                     image.width, image.height
-                );
-                Error::new(ErrorKind::InvalidArgument, message)
+                ))
             })?;
         }
         Ok(instance)
@@ -431,7 +430,7 @@ fn refusal(image: &SetImage, why: &str) -> Error {
 }
 
 fn wrong_line(file: &str, why: &str) -> Error {
-    Error::new(ErrorKind::InvalidData, format!("labels, {file}, {why}; correct the file in an editor"))
+    Error::invalid_data(format!("labels, {file}, {why}; correct the file in an editor"))
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use ocelli::image::has_unsupported_extension;
-use ocelli::{Error, ErrorKind, Result};
+use ocelli::{Error, Result};
 
 /// Which frame of which video an image is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -205,11 +205,11 @@ impl Shard {
     /// Shard `index` of `count`, from 1.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if `index` is not in 1 to `count`.
+    /// [`ErrorKind::InvalidArgument`](ocelli::ErrorKind::InvalidArgument) if `index` is not in 1 to `count`.
     pub fn new(index: u32, count: u32) -> Result<Self> {
         if index == 0 || index > count {
             let message = format!("shard {index}/{count}: expected 1/{count} to {count}/{count}");
-            return Err(Error::new(ErrorKind::InvalidArgument, message));
+            return Err(Error::invalid_argument(message));
         }
         Ok(Self { index, count })
     }
@@ -237,10 +237,7 @@ impl FromStr for Shard {
         let numbers = text.split_once('/').map(|(index, count)| (index.trim().parse(), count.trim().parse()));
         match numbers {
             Some((Ok(index), Ok(count))) if count > 0 => Self::new(index, count),
-            _ => {
-                let message = format!("shard {text}: expected two numbers, such as 1/8");
-                Err(Error::new(ErrorKind::InvalidArgument, message))
-            }
+            _ => Err(Error::invalid_argument(format!("shard {text}: expected two numbers, such as 1/8"))),
         }
     }
 }

@@ -57,12 +57,9 @@ impl FromStr for Format {
             "voc" | "pascal-voc" => Ok(Self::Voc),
             "masks" => Ok(Self::Masks),
             "youtube-vis" | "ytvis" => Ok(Self::YoutubeVis),
-            _ => {
-                let message = format!(
-                    "format {name}: no such format; the formats are yolo, yolo-seg, coco, voc, masks, youtube-vis"
-                );
-                Err(Error::new(ErrorKind::InvalidArgument, message))
-            }
+            _ => Err(Error::invalid_argument(format!(
+                "format {name}: no such format; the formats are yolo, yolo-seg, coco, voc, masks, youtube-vis"
+            ))),
         }
     }
 }
@@ -185,7 +182,7 @@ impl LabelSettings {
         if self.tiling.is_some() {
             let message =
                 "tile: the memory tracker follows what it sees in whole frames: leave one of them out";
-            return Err(Error::new(ErrorKind::InvalidArgument, message).about("tile"));
+            return Err(Error::invalid_argument(message).about("tile"));
         }
         if model.manifest().tracker.is_none() {
             let message = format!(
@@ -200,7 +197,7 @@ impl LabelSettings {
             None => Ok(()),
             Some(class) => {
                 let why = "the memory tracker follows what one phrase finds: expected one, and no exemplars";
-                Err(Error::new(ErrorKind::InvalidArgument, format!("class \"{}\": {why}", class.name)))
+                Err(Error::invalid_argument(format!("class \"{}\": {why}", class.name)))
             }
         }
     }
@@ -291,7 +288,7 @@ impl DataSetOptions {
     /// # Errors
     /// [`ErrorKind::InvalidArgument`], with the name of the option.
     pub fn check(&self) -> Result<()> {
-        let refuse = |message: String| Err(Error::new(ErrorKind::InvalidArgument, message));
+        let refuse = |message: String| Err(Error::invalid_argument(message));
         if self.formats.is_empty() {
             return refuse("formats is empty: expected at least one format".into());
         }

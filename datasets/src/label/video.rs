@@ -181,18 +181,15 @@ impl LabelVideo {
         let mut paths = [frame, &self.path].into_iter();
         match paths.find(|path| self.pictures.get(*path).is_some_and(|before| *before != identity(path))) {
             None => Ok(()),
-            Some(path) => {
-                Err(Error::new(ErrorKind::InvalidData, "it was changed meanwhile: run this again").at(path))
-            }
+            Some(path) => Err(Error::invalid_data("it was changed meanwhile: run this again").at(path)),
         }
     }
 
     pub(super) fn ends_early(&self, frame: u64) -> Error {
-        let message = format!(
+        Error::invalid_data(format!(
             "frame {frame}, {}: the video ends before it, and had {} frames; it was changed meanwhile: run this again",
             self.name, self.frames
-        );
-        Error::new(ErrorKind::InvalidData, message)
+        ))
     }
 }
 
@@ -246,9 +243,7 @@ mod tests {
         fn skip(&mut self, _: &mut Frame) -> Result<bool> {
             self.next += 1;
             match self.frames {
-                (frames, true) if self.next > frames => {
-                    Err(Error::new(ErrorKind::InvalidData, "it is damaged"))
-                }
+                (frames, true) if self.next > frames => Err(Error::invalid_data("it is damaged")),
                 (frames, _) => Ok(self.next <= frames),
             }
         }
@@ -353,7 +348,7 @@ mod tests {
                 let is_cut = name.starts_with("cut");
                 let open = move || -> Result<Box<dyn Source>> {
                     if is_cut {
-                        return Err(Error::new(ErrorKind::InvalidData, "it has no index"));
+                        return Err(Error::invalid_data("it has no index"));
                     }
                     let (info, decoded) = (SourceInfo::default(), Arc::default());
                     Ok(Box::new(Grey { info, next: 0, frames: (3, false), decoded }))

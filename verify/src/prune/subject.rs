@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ocelli::{
-    Detection, Detector, Error, ErrorKind, Image, Result, StageTimes,
+    Detection, Detector, Error, Image, Result, StageTimes,
     engine::EngineFactory,
     model::ModelGraph,
     stages::{
@@ -191,7 +191,7 @@ impl<'i> Subject<'i> {
         };
         if !measured.relative_l2.is_finite() || !measured.cosine.is_finite() {
             let why = "the pruned backbone returned values that are infinite or NaN";
-            return Err(Error::new(ErrorKind::Execution, why).at(&self.images[image]));
+            return Err(Error::execution(why).at(&self.images[image]));
         }
         Ok(measured)
     }

@@ -11,7 +11,7 @@ use crate::scenes::{background, check_size, pictogram, vocabulary};
 use ocelli::Frame;
 use ocelli::image::Image;
 use ocelli::source::{FRAME_RATES, Source, SourceInfo};
-use ocelli::{Error, ErrorKind, Result};
+use ocelli::{Error, Result};
 
 /// A drawn video as a [`Source`], with its ground truth.
 ///
@@ -87,8 +87,8 @@ impl MovingScene {
     /// Makes a video of `frames` frames with pictograms of these labels. The class id of a label is its index.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] for a size outside 32 to 8192, no labels, a label that is not in the [`vocabulary`], or a
-    /// frame rate that is not one of [`FRAME_RATES`].
+    /// [`ErrorKind::InvalidArgument`](ocelli::ErrorKind::InvalidArgument) for a size outside 32 to 8192, no labels, a label
+    /// that is not in the [`vocabulary`], or a frame rate that is not one of [`FRAME_RATES`].
     pub fn new(
         seed: u64,
         labels: &[impl AsRef<str>],
@@ -98,8 +98,7 @@ impl MovingScene {
         frame_rate: f64,
     ) -> Result<Self> {
         check_size(width, height)?;
-        let refused =
-            |why: String| Err(Error::new(ErrorKind::InvalidArgument, format!("cannot draw a video: {why}")));
+        let refused = |why: String| Err(Error::invalid_argument(format!("cannot draw a video: {why}")));
         if !FRAME_RATES.contains(&frame_rate) {
             let (least, most) = (FRAME_RATES.start(), FRAME_RATES.end());
             return refused(format!("frame_rate is {frame_rate}: expected {least} to {most}"));

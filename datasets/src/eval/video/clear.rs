@@ -12,14 +12,8 @@ const LEAST: f64 = 0.5;
 /// Counts of CLEAR MOT; those of sequences and classes add up.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct ClearCounts {
-    hits: u64,
-    misses: u64,
-    false_positives: u64,
-    switches: u64,
-    mostly_tracked: u64,
-    partly_tracked: u64,
-    mostly_lost: u64,
-    fragmentations: u64,
+    /// What is counted; the shares, and the sums of counts, are 0.
+    counts: TrackFigures,
     overlap: f64,
 }
 
@@ -36,7 +30,7 @@ struct Followed {
 
 impl ClearCounts {
     pub(super) fn of(sequence: &PlacedSequence<'_>) -> Self {
-        let mut counts = Self::default();
+        let (mut counts, mut overlap) = (TrackFigures::default(), 0.0);
         let mut followed = vec![Followed::default(); sequence.objects];
         for PlacedFrame { rows, columns, overlaps } in &sequence.frames {
             rows.iter().for_each(|&row| followed[row].frames += 1);
@@ -50,18 +44,18 @@ impl ClearCounts {
             let scores: Vec<f64> = overlaps.iter().enumerate().map(score).collect();
             let mut pairs = assign(&scores, rows.len(), width);
             pairs.retain(|(row, column)| scores[row * width + column] > f64::EPSILON);
-            counts.hits += pairs.len() as u64;
-            counts.misses += (rows.len() - pairs.len()) as u64;
+            counts.true_positives += pairs.len() as u64;
+            counts.false_negatives += (rows.len() - pairs.len()) as u64;
             counts.false_positives += (width - pairs.len()) as u64;
             if rows.is_empty() || columns.is_empty() {
                 continue;
             }
             let before: Vec<Option<usize>> = followed.iter_mut().map(|one| one.just.take()).collect();
             for (row, column) in pairs {
-                counts.overlap += overlaps[row * width + column];
+                overlap += overlaps[row * width + column];
                 let (place, track) = (rows[row], columns[column]);
                 let object = &mut followed[place];
-                counts.switches += u64::from(object.last.is_some_and(|last| last != track));
+                counts.id_switches += u64::from(object.last.is_some_and(|last| last != track));
                 object.begun += u64::from(before[place].is_none());
                 (object.last, object.just) = (Some(track), Some(track));
                 object.found += 1;
@@ -76,40 +70,34 @@ impl ClearCounts {
             }
             counts.fragmentations += object.begun.saturating_sub(1);
         }
-        counts
+        Self { counts, overlap }
     }
 
     pub(super) fn add(&mut self, other: &Self) {
-        self.hits += other.hits;
-        self.misses += other.misses;
-        self.false_positives += other.false_positives;
-        self.switches += other.switches;
-        self.mostly_tracked += other.mostly_tracked;
-        self.partly_tracked += other.partly_tracked;
-        self.mostly_lost += other.mostly_lost;
-        self.fragmentations += other.fragmentations;
+        let (counts, others) = (&mut self.counts, &other.counts);
+        counts.true_positives += others.true_positives;
+        counts.false_positives += others.false_positives;
+        counts.false_negatives += others.false_negatives;
+        counts.id_switches += others.id_switches;
+        counts.mostly_tracked += others.mostly_tracked;
+        counts.partly_tracked += others.partly_tracked;
+        counts.mostly_lost += others.mostly_lost;
+        counts.fragmentations += others.fragmentations;
         self.overlap += other.overlap;
     }
 
     /// MOTA and the counts, without the other figures.
     pub(super) fn figures(&self) -> TrackFigures {
-        let objects = self.hits + self.misses;
-        let right = self.hits as f64 - self.false_positives as f64 - self.switches as f64;
+        let TrackFigures { true_positives, false_positives, false_negatives, id_switches, .. } = self.counts;
+        let objects = true_positives + false_negatives;
+        let right = true_positives as f64 - false_positives as f64 - id_switches as f64;
         TrackFigures {
             // 0 without objects, as TrackEval has it for one sequence.
             mota: if objects == 0 { 0.0 } else { right / objects as f64 },
-            motp: self.overlap / (self.hits as f64).max(1.0),
+            motp: self.overlap / (true_positives as f64).max(1.0),
             objects,
-            tracked: self.hits + self.false_positives,
-            true_positives: self.hits,
-            false_positives: self.false_positives,
-            false_negatives: self.misses,
-            id_switches: self.switches,
-            mostly_tracked: self.mostly_tracked,
-            partly_tracked: self.partly_tracked,
-            mostly_lost: self.mostly_lost,
-            fragmentations: self.fragmentations,
-            ..TrackFigures::default()
+            tracked: true_positives + false_positives,
+            ..self.counts
         }
     }
 }

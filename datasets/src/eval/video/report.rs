@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use ocelli::{Error, ErrorKind, Result};
+use ocelli::{Error, Result};
 
 use super::{CgF1, JAndF, JAndFFigures, TrackCounts, TrackFigures, VideoFormat};
 use crate::eval::Accuracy;
@@ -75,12 +75,11 @@ impl TrackReport {
         let all: TrackCounts = parts.iter().map(|(_, counts)| counts.clone()).sum();
         let all = all.figures();
         if all.objects == 0 {
-            let message = format!(
+            return Err(Error::invalid_data(format!(
                 "the ground truth, {}: no object in it counts; in MOTChallenge text those count whose seventh number is 1 or more \
                  and, if there are classes, whose class is 1",
                 truth.display()
-            );
-            return Err(Error::new(ErrorKind::InvalidData, message));
+            )));
         }
         let named = |list: Vec<(String, TrackCounts)>| -> Vec<NamedFigures> {
             list.into_iter().map(|(name, counts)| NamedFigures { name, figures: counts.figures() }).collect()

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use hotcoco::primitives::assign::lsap;
-use ocelli::{Error, ErrorKind, Result};
+use ocelli::{Error, Result};
+
+use crate::eval::truth::repeated;
 
 /// What an object of the ground truth is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,14 +59,14 @@ impl TrackSequence {
     /// Adds a frame. `overlaps` has the IoU of each object with each track, object by object.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if an id appears twice, or `overlaps` does not have a number from 0 to 1 for each pair.
+    /// [`ErrorKind::InvalidArgument`](ocelli::ErrorKind::InvalidArgument) if an id appears twice, or `overlaps` does not
+    /// have a number from 0 to 1 for each pair.
     pub fn push(&mut self, objects: Vec<u64>, tracks: Vec<u64>, overlaps: Vec<f64>) -> Result<()> {
         let refuse = |why: String| {
-            let message = format!("frame {} of the sequence: {why}", self.frames.len() + 1);
-            Err(Error::new(ErrorKind::InvalidArgument, message))
+            Err(Error::invalid_argument(format!("frame {} of the sequence: {why}", self.frames.len() + 1)))
         };
         for (what, ids) in [("objects", &objects), ("tracks", &tracks)] {
-            if let Some(id) = repeated(ids) {
+            if let Some(id) = repeated(ids.iter().copied()) {
                 return refuse(format!("two {what} have the id {id}"));
             }
         }
@@ -92,7 +94,7 @@ impl TrackSequence {
             objects.iter().flat_map(|one| tracks.iter().map(|track| box_iou(one.ltwh, track.ltwh))).collect();
         if overlaps.iter().any(|overlap| !overlap.is_finite()) {
             let message = format!("frame {} of the sequence: a box is not finite", self.frames.len() + 1);
-            return Err(Error::new(ErrorKind::InvalidArgument, message));
+            return Err(Error::invalid_argument(message));
         }
         let columns = tracks.len();
         let mut is_kept = vec![true; columns];
@@ -141,11 +143,6 @@ pub(super) struct PlacedFrame<'s> {
 }
 
 /// An id that appears twice.
-pub(super) fn repeated(ids: &[u64]) -> Option<u64> {
-    let mut sorted = ids.to_vec();
-    sorted.sort_unstable();
-    sorted.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0])
-}
 
 /// Some rows and columns of a matrix.
 pub(super) fn part(matrix: &[f64], columns: usize, rows: &[usize], kept: &[usize]) -> Vec<f64> {

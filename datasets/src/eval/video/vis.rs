@@ -9,7 +9,8 @@ use serde_json::Value;
 
 use ocelli::{Error, ErrorKind, Mask, Result};
 
-use super::layout::{entries, invalid, mismatch, wrong_entry};
+use super::layout::{entries, invalid, json, mismatch, wrong_entry};
+use crate::eval::accuracy::mean;
 
 /// Tracks of all videos.
 #[derive(Default)]
@@ -45,6 +46,8 @@ pub(super) struct MaskTrack {
     pub(super) is_crowd: bool,
     /// One for each frame.
     pub(super) masks: Vec<Option<Mask>>,
+    /// Pixels of each frame.
+    pub(super) areas: Vec<u64>,
     /// Mean over the frames in which it is seen, in pixels.
     pub(super) area: f64,
 }
@@ -93,8 +96,8 @@ pub(super) fn is_true(value: &Value) -> bool {
 
 impl Vis {
     /// Ground truth.
-    pub(super) fn truth(path: &Path, bytes: &[u8]) -> Result<Self> {
-        let file: File = serde_json::from_slice(bytes).map_err(|e| invalid(path, e))?;
+    pub(super) fn truth(path: &Path) -> Result<Self> {
+        let file: File = json(path)?;
         let Some(records) = file.annotations else {
             return Err(invalid(
                 path,
@@ -161,8 +164,7 @@ impl Vis {
         let mut ids = HashMap::new();
         for category in &file.categories {
             let Some(known) = self.categories.iter().find(|known| known.name == category.name) else {
-                let why = format!("the ground truth has no category {:?}", category.name);
-                return Err(mismatch(path, why));
+                return Err(mismatch(path, format!("the ground truth has no category {:?}", category.name)));
             };
             ids.insert(category.id, known.id);
         }
@@ -215,18 +217,19 @@ impl Vis {
                     Err(why) => return refuse(ErrorKind::InvalidData, format!("frame {}: {why}", frame + 1)),
                 }
             }
-            let areas: Vec<f64> = match record.areas.filter(|_| !has_score) {
+            let areas = masks.iter().map(|mask| mask.as_ref().map_or(0, Mask::area)).collect::<Vec<_>>();
+            let seen: Vec<f64> = match record.areas.filter(|_| !has_score) {
                 Some(areas) => areas.into_iter().flatten().collect(),
-                None => masks.iter().flatten().map(|mask| mask.area() as f64).collect(),
+                None => areas.iter().map(|area| *area as f64).collect(),
             };
-            let areas: Vec<f64> = areas.into_iter().filter(|area| *area != 0.0).collect();
-            let area = areas.iter().sum::<f64>() / areas.len().max(1) as f64;
+            let area = mean(seen.into_iter().filter(|area| *area != 0.0)).unwrap_or(0.0);
             self.tracks.push(MaskTrack {
                 video: record.video_id,
                 category: record.category_id,
                 score,
                 is_crowd: is_true(&record.iscrowd),
                 masks,
+                areas,
                 area,
             });
         }

@@ -7,8 +7,10 @@ use hotcoco::metrics::counts::average_precision;
 use hotcoco::params::default_rec_thrs;
 use hotcoco::primitives::greedy::{GtMasks, coco_match_floor, greedy_match_masked};
 
+use super::masklets::Cell;
 use super::tracks::part;
 use super::vis::MaskTrack;
+use crate::eval::accuracy::mean;
 use crate::eval::{Accuracy, ClassAccuracy};
 
 /// The least IoUs: 0.50, 0.55 … 0.95.
@@ -23,19 +25,11 @@ pub(super) fn level(index: usize) -> f64 {
     if index == LEVELS - 1 { 0.95 } else { index as f64 * ((0.95 - 0.5) / 9.0) + 0.5 }
 }
 
-/// The tracks of one class in one video.
-pub(super) struct ClassInVideo<'a> {
-    pub(super) objects: Vec<&'a MaskTrack>,
-    pub(super) tracks: Vec<&'a MaskTrack>,
-    /// IoU over all frames. // [track, object]
-    pub(super) overlaps: Vec<f64>,
-}
-
 /// A class and its tracks in each video.
 pub(super) struct Class<'a> {
     pub(super) id: u64,
     pub(super) name: String,
-    pub(super) videos: Vec<ClassInVideo<'a>>,
+    pub(super) videos: Vec<Cell<'a>>,
 }
 
 /// What became of a track at each level.
@@ -82,11 +76,6 @@ pub(super) fn accuracy(classes: &[Class<'_>]) -> Accuracy {
     Accuracy::new(precision, recall, per_class)
 }
 
-fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
-    let (sum, count) = values.fold((0.0, 0u64), |(sum, count), value| (sum + value, count + 1));
-    (count > 0).then(|| sum / count as f64)
-}
-
 fn curves(class: &Class<'_>) -> Curves {
     AREAS.map(|area| {
         let (mut fates, mut objects) = (Vec::new(), 0);
@@ -111,7 +100,7 @@ fn is_ignored(object: &MaskTrack, range: [f64; 2]) -> bool {
 }
 
 /// Matches the tracks of a video, the highest score first, with the objects that they overlap most.
-fn matches(video: &ClassInVideo<'_>, range: [f64; 2]) -> Vec<Fate> {
+fn matches(video: &Cell<'_>, range: [f64; 2]) -> Vec<Fate> {
     let mut order: Vec<usize> = (0..video.tracks.len()).collect();
     order.sort_by(|&a, &b| video.tracks[b].score.total_cmp(&video.tracks[a].score));
     order.truncate(MOST[2]);
@@ -119,7 +108,7 @@ fn matches(video: &ClassInVideo<'_>, range: [f64; 2]) -> Vec<Fate> {
     let mut objects: Vec<usize> = (0..video.objects.len()).collect();
     objects.sort_by_key(|&object| is_ignored(video.objects[object], range));
     let counted = objects.iter().filter(|&&object| !is_ignored(video.objects[object], range)).count();
-    let overlaps = part(&video.overlaps, video.objects.len(), &order, &objects);
+    let overlaps = part(&video.overlaps(0.0), video.objects.len(), &order, &objects);
     let is_crowd: Vec<bool> = objects.iter().map(|&object| video.objects[object].is_crowd).collect();
     let masks = GtMasks { rematchable: Some(&is_crowd), phase2_eligible: None };
     let floors: [f64; LEVELS] = std::array::from_fn(|at| coco_match_floor(level(at)));

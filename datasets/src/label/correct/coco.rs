@@ -83,9 +83,8 @@ impl Opened {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             file => file.map_err(|e| Error::io("cannot read", &path, e))?,
         };
-        let names: ImageNames = serde_json::from_reader(BufReader::new(file)).map_err(|e| {
-            Error::new(ErrorKind::InvalidData, format!("cannot read {}: {e}", path.display()))
-        })?;
+        let names: ImageNames = serde_json::from_reader(BufReader::new(file))
+            .map_err(|e| Error::invalid_data(format!("cannot read {}: {e}", path.display())))?;
         Ok(Some(names.images.into_iter().map(|image| image.file_name).collect()))
     }
 

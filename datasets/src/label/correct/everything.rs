@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use ocelli::{Error, ErrorKind, Result};
+use ocelli::{Error, Result};
 
 use super::{CorrectedSet, Labels, journal_path};
 use crate::label::record::Record;
@@ -38,8 +38,8 @@ pub(crate) struct ImageLabels {
 /// Reads the label files of a data set; `None` for a folder that is none.
 ///
 /// # Errors
-/// As [`CorrectedSet::open`] and [`CorrectedSet::labels`]; [`ErrorKind::InvalidData`] for a class that the data set does not
-/// have.
+/// As [`CorrectedSet::open`] and [`CorrectedSet::labels`]; [`ErrorKind::InvalidData`](ocelli::ErrorKind::InvalidData) for a
+/// class that the data set does not have.
 pub(crate) fn all_labels(root: &Path) -> Result<Option<AllLabels>> {
     if State::load(root)?.contents().is_none() {
         return Ok(None);
@@ -69,11 +69,10 @@ pub(crate) fn all_labels(root: &Path) -> Result<Option<AllLabels>> {
         if let Some(class) =
             labels.instances.iter().map(|one| one.class).find(|class| *class >= all.classes.len())
         {
-            let message = format!(
+            return Err(Error::invalid_data(format!(
                 "labels, {label_file}: class {class}, expected an id below {}; correct the file",
                 all.classes.len()
-            );
-            return Err(Error::new(ErrorKind::InvalidData, message));
+            )));
         }
         let record = Record { name: image.name.clone(), source: image.source.clone(), ..Record::default() };
         all.images.push(ImageLabels {

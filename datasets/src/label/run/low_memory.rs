@@ -46,8 +46,7 @@ impl LabelJob {
         on_event: &mut OnEvent<'_>,
     ) -> Result<()> {
         if self.tiling.is_some() {
-            let message = "tile: an image in tiles has many features, which low memory would keep on disk: leave one of them out";
-            return Err(Error::new(ErrorKind::InvalidArgument, message).about("tile"));
+            return Err(Error::invalid_argument("tile: an image in tiles has many features, which low memory would keep on disk: leave one of them out").about("tile"));
         }
         let each = ImageFeatures::bytes_on_disk(detector.model().manifest(), self.masks);
         let batch = usize::try_from(spill_bytes / each).unwrap_or(usize::MAX).max(1);

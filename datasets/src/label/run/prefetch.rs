@@ -142,7 +142,7 @@ pub(crate) fn in_order<T: Send>(
             drop(guard);
             // A decoder that panics on one image must not stop the others.
             let result = catch_unwind(AssertUnwindSafe(|| make(index)))
-                .unwrap_or_else(|_| Err(Error::new(ErrorKind::InvalidData, "the image decoder panicked")));
+                .unwrap_or_else(|_| Err(Error::invalid_data("the image decoder panicked")));
             lock().ready.insert(index, result);
             made.notify_all();
         }
@@ -201,7 +201,7 @@ mod tests {
             let make = |i| {
                 let waiting = begun.fetch_add(1, Ordering::SeqCst) - taken.load(Ordering::SeqCst);
                 assert!(waiting <= ahead.max(1) + threads, "{waiting} are waiting");
-                if i % 7 == 3 { Err(Error::new(ErrorKind::InvalidData, "bad")) } else { Ok(i * 2) }
+                if i % 7 == 3 { Err(Error::invalid_data("bad")) } else { Ok(i * 2) }
             };
             let ended = in_order(count, threads, ahead, make, |i, result| {
                 taken.fetch_add(1, Ordering::SeqCst);

@@ -34,7 +34,7 @@ pub(crate) struct OutputFolder {
 
 /// The error for a folder that is no place for the data set.
 pub(crate) fn unusable(root: &Path, why: &str) -> Error {
-    Error::new(ErrorKind::InvalidArgument, format!("output folder, {}: {why}", root.display()))
+    Error::invalid_argument(format!("output folder, {}: {why}", root.display()))
 }
 
 fn is_read_only(error: &Error) -> bool {
@@ -105,8 +105,7 @@ impl OutputFolder {
     fn check_existing(root: &Path) -> Result<()> {
         if !root.join(STATE_FOLDER).is_dir() {
             let why = if root.exists() { "it contains no labelled data set" } else { "no such folder" };
-            let message = format!("no data set, {}: {why}", root.display());
-            return Err(Error::new(ErrorKind::InvalidArgument, message));
+            return Err(Error::invalid_argument(format!("no data set, {}: {why}", root.display())));
         }
         Ok(())
     }
@@ -141,7 +140,7 @@ impl OutputFolder {
         if is_empty && contents.is_some_and(|contents| contents.written > 0) {
             let message =
                 format!("corrupt journal, {}: it is empty or missing; restart the data set", path.display());
-            return Err(Error::new(ErrorKind::InvalidData, message).about("restart"));
+            return Err(Error::invalid_data(message).about("restart"));
         }
         Ok(())
     }

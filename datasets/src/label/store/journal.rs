@@ -167,11 +167,10 @@ impl Journal {
             ("tracker", _) if here == "unset" => "with videos, this has images".into(),
             _ => format!("with {key} {there}, this is {here}"),
         };
-        let message = format!(
+        Err(Error::new(ErrorKind::Mismatch, format!(
             "cannot continue, {}: it was started {started}; use the same settings, choose another output folder, or restart",
             self.log.path.display()
-        );
-        Err(Error::new(ErrorKind::Mismatch, message).about("restart"))
+        )).about("restart"))
     }
 
     fn write_line(&mut self, line: &impl Serialize) -> Result<Span> {
@@ -179,11 +178,10 @@ impl Journal {
     }
 
     fn write_error(&self, e: std::io::Error) -> Error {
-        let message = format!(
+        Error::new(ErrorKind::Io, format!(
             "cannot write the journal, {}: {e}; finished images are kept, and running it again continues from there",
             self.log.path.display()
-        );
-        Error::new(ErrorKind::Io, message).with_source(e)
+        )).with_source(e)
     }
 
     /// Appends the record of an image and syncs it to disk.

@@ -85,7 +85,7 @@ pub fn merge(shards: &[PathBuf], output: &Path, check_cancelled: &mut CheckCance
         }
         if let Some(twice) = shards.iter().filter(|other| is_same(root, other)).nth(1) {
             let message = format!("cannot merge, {}: it was given twice", twice.display());
-            return Err(Error::new(ErrorKind::InvalidArgument, message));
+            return Err(Error::invalid_argument(message));
         }
         parts.push(Part::open(root)?);
     }
@@ -111,12 +111,10 @@ pub fn merge(shards: &[PathBuf], output: &Path, check_cancelled: &mut CheckCance
 /// Opens the joined data set. The names in it are those that one machine would give the images, with its history.
 fn open_joined(parts: &[Part], owned: &HashMap<PathBuf, Owned>, output: &Path) -> Result<DataSet> {
     let Some(first) = parts.first() else {
-        let message = "nothing to merge: expected the folders of the shards";
-        return Err(Error::new(ErrorKind::InvalidArgument, message));
+        return Err(Error::invalid_argument("nothing to merge: expected the folders of the shards"));
     };
     let classes = classes_of(&first.settings).ok_or_else(|| {
-        let message = format!("corrupt journal, {}: it has no classes", first.folder.root.display());
-        Error::new(ErrorKind::InvalidData, message)
+        Error::invalid_data(format!("corrupt journal, {}: it has no classes", first.folder.root.display()))
     })?;
     OutputFolder::check(output)?;
     let whole = ImageSet::from_named(owned.values().map(|image| image.file.clone()).collect());

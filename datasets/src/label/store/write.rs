@@ -369,12 +369,11 @@ fn place_whole(
     let owner = placer.state.place_part(file, meaning, part).map_err(resumable)?;
     placer.state.commit().map_err(resumable)?;
     if owner == Owner::Person && !placer.state.is_recorded_as(file, &hash) {
-        let message = format!(
+        return Err(Error::new(ErrorKind::Mismatch, format!(
             "cannot write, {}: it was corrected by hand and does not have the labels of this run; choose another output folder, \
              or discard_corrections to overwrite it",
             path.display()
-        );
-        return Err(Error::new(ErrorKind::Mismatch, message).about("discard_corrections"));
+        )).about("discard_corrections"));
     }
     Ok(path)
 }

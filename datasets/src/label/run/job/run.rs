@@ -238,7 +238,7 @@ impl LabelJob {
 }
 
 pub(crate) fn no_device() -> Error {
-    Error::new(ErrorKind::InvalidArgument, "no detector: expected at least one").about("detectors")
+    Error::invalid_argument("no detector: expected at least one").about("detectors")
 }
 
 /// Reads an image. Its identity is taken first: if the file is replaced meanwhile, the next run labels it again.
@@ -246,7 +246,7 @@ pub(crate) fn read(preparer: &Preparer, file: &ImageFile) -> Result<ReadImage> {
     let identity = identity(&file.path);
     if file.path.to_str().is_none() {
         let message = "its path is not UTF-8; rename the file or its folder";
-        return Ok((identity, Err(Error::new(ErrorKind::InvalidArgument, message))));
+        return Ok((identity, Err(Error::invalid_argument(message))));
     }
     Ok((identity, preparer.prepare_file(&file.path)))
 }
