@@ -96,7 +96,7 @@ impl CorrectedSet {
             });
         }
         let mut set = Self { root: root.to_owned(), ..Self::default() };
-        if State::load(root)?.contents().is_none() {
+        if State::load(root)?.contents.is_none() {
             return refuse("its labelling has not started; run the command that labels it first");
         }
         let contents = set.read()?;
@@ -147,7 +147,7 @@ impl CorrectedSet {
 
     /// What the data set has, which is not known from the start of a restart until it labels.
     fn contents(&self, state: &State) -> Result<Contents> {
-        state.contents().cloned().ok_or_else(|| {
+        state.contents.clone().ok_or_else(|| {
             let why =
                 "a restart of the data set was stopped; run its command again, and load the image again";
             of_gallery(ErrorKind::Mismatch, &self.root, why)

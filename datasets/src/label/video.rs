@@ -12,7 +12,7 @@ use ocelli::sink::write_picture;
 use ocelli::{Error, ErrorKind, Frame, Result, Source};
 
 use crate::label::disk;
-use crate::label::images::{FoundImage, VideoFrame, hash_of};
+use crate::label::images::{FoundImage, VideoFrame, hash_of, video_name};
 use crate::label::source::identity;
 use crate::label::store::placer::is_time_of;
 use crate::label::store::{CheckCancelled, STATE_FOLDER};
@@ -59,13 +59,7 @@ impl LabelVideo {
             if !seen.insert(path.clone()) {
                 continue;
             }
-            let own = if path.is_dir() { path.file_name() } else { path.file_stem() };
-            let own = own.map_or_else(|| "video".into(), |stem| stem.to_string_lossy().into_owned());
-            let (mut stem, mut number) = (own.clone(), 1);
-            while !taken.insert(stem.to_lowercase()) {
-                number += 1;
-                stem = format!("{own}-{number}");
-            }
+            let (own, stem) = video_name(&path, &mut taken);
             read.push(Self::read(output, path, &own, &stem, every, open, check_cancelled)?);
         }
         let is_empty = read.iter().all(|video| video.frames == 0);

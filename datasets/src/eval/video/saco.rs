@@ -143,28 +143,22 @@ fn instances(
 ) -> Result<Instances> {
     let mut instances = Instances::new();
     for (place, record) in records.into_iter().enumerate().filter(|(_, record)| counts(record)) {
-        let refuse = |kind, why: String| Err(wrong_entry(kind, path, place, &why));
-        let Some(&(width, height)) = sizes.get(&record.image_id) else {
-            return refuse(ErrorKind::Mismatch, format!("the ground truth has no image {}", record.image_id));
-        };
+        let wrong = |kind, why: String| wrong_entry(kind, path, place, &why);
+        let unknown =
+            |what: &str, id| wrong(ErrorKind::Mismatch, format!("the ground truth has no {what} {id}"));
+        let size = sizes.get(&record.image_id);
+        let &(width, height) = size.ok_or_else(|| unknown("image", record.image_id))?;
         if !categories.contains(&record.category_id) {
-            let why = format!("the ground truth has no category {}", record.category_id);
-            return refuse(ErrorKind::Mismatch, why);
+            return Err(unknown("category", record.category_id));
         }
-        let mask = match mask(record.segmentation.as_ref(), width, height) {
-            Ok(mask) => mask,
-            Err(why) => return refuse(ErrorKind::InvalidData, format!("segmentation: {why}")),
-        };
+        let mask = mask(record.segmentation.as_ref(), width, height)
+            .map_err(|why| wrong(ErrorKind::InvalidData, format!("segmentation: {why}")))?;
         let of_mask = || {
             let bbox = mask.as_ref()?.bounding_box();
             Some(bbox.map_or([0.0; 4], |bbox| bbox.to_ltwh().map(f64::from)))
         };
-        let bbox = record.bbox.or_else(of_mask);
-        instances.entry(record.image_id).or_default().push(Instance {
-            category: record.category_id,
-            bbox,
-            mask,
-        });
+        let (category, bbox) = (record.category_id, record.bbox.or_else(of_mask));
+        instances.entry(record.image_id).or_default().push(Instance { category, bbox, mask });
     }
     instances.values_mut().for_each(|list| list.sort_by_key(|one| one.category));
     Ok(instances)

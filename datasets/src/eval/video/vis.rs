@@ -185,38 +185,29 @@ impl Vis {
             return Err(invalid(path, "two videos have one id"));
         }
         for (place, record) in records.into_iter().enumerate() {
-            let refuse = |kind, why: String| Err(wrong_entry(kind, path, place, &why));
-            let Some(video) = videos.get(&record.video_id) else {
-                return refuse(
-                    ErrorKind::Mismatch,
-                    format!("the ground truth has no video {}", record.video_id),
-                );
-            };
+            let invalid = |why: &str| wrong_entry(ErrorKind::InvalidData, path, place, why);
+            let mismatch = |why: String| wrong_entry(ErrorKind::Mismatch, path, place, &why);
+            let unknown = |what: &str, id| mismatch(format!("the ground truth has no {what} {id}"));
+            let video = videos.get(&record.video_id).ok_or_else(|| unknown("video", record.video_id))?;
             if !self.categories.iter().any(|category| category.id == record.category_id) {
-                let why = format!("the ground truth has no category {}", record.category_id);
-                return refuse(ErrorKind::Mismatch, why);
+                return Err(unknown("category", record.category_id));
             }
             let score = match record.score.filter(|score| score.is_finite()) {
                 // 0 and -0 are equal.
                 Some(score) if has_score => score + 0.0,
-                None if has_score => return refuse(ErrorKind::InvalidData, "it has no score".into()),
+                None if has_score => return Err(invalid("it has no score")),
                 _ => 1.0,
             };
-            let Some(segmentations) = record.segmentations else {
-                return refuse(ErrorKind::InvalidData, "it has no \"segmentations\"".into());
-            };
+            let segmentations = record.segmentations.ok_or_else(|| invalid("it has no \"segmentations\""))?;
             if segmentations.len() != video.frames() {
                 let (found, frames) = (segmentations.len(), video.frames());
-                let why = format!("{found} masks, but video {} has {frames} frames", video.id);
-                return refuse(ErrorKind::Mismatch, why);
+                return Err(mismatch(format!("{found} masks, but video {} has {frames} frames", video.id)));
             }
-            let mut masks = Vec::with_capacity(segmentations.len());
-            for (frame, segmentation) in segmentations.into_iter().enumerate() {
-                match mask(segmentation.as_ref(), video.width, video.height) {
-                    Ok(mask) => masks.push(mask),
-                    Err(why) => return refuse(ErrorKind::InvalidData, format!("frame {}: {why}", frame + 1)),
-                }
-            }
+            let mask_of = |(frame, segmentation): (usize, &Option<Segmentation>)| {
+                mask(segmentation.as_ref(), video.width, video.height)
+                    .map_err(|why| invalid(&format!("frame {}: {why}", frame + 1)))
+            };
+            let masks = segmentations.iter().enumerate().map(mask_of).collect::<Result<Vec<_>>>()?;
             let areas = masks.iter().map(|mask| mask.as_ref().map_or(0, Mask::area)).collect::<Vec<_>>();
             let seen: Vec<f64> = match record.areas.filter(|_| !has_score) {
                 Some(areas) => areas.into_iter().flatten().collect(),

@@ -67,7 +67,7 @@ impl Opened {
         };
         Ok(Labels {
             version: version_of(set, image, record)?,
-            is_corrected: self.placer.state.saved().contains_key(&record.name),
+            is_corrected: self.placer.state.saved.contains_key(&record.name),
             instances: record.instances.iter().enumerate().map(instance).collect(),
             added: 0,
         })

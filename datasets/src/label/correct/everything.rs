@@ -41,7 +41,7 @@ pub(crate) struct ImageLabels {
 /// As [`CorrectedSet::open`] and [`CorrectedSet::labels`]; [`ErrorKind::InvalidData`](ocelli::ErrorKind::InvalidData) for a
 /// class that the data set does not have.
 pub(crate) fn all_labels(root: &Path) -> Result<Option<AllLabels>> {
-    if State::load(root)?.contents().is_none() {
+    if State::load(root)?.contents.is_none() {
         return Ok(None);
     }
     let mut set = CorrectedSet { root: root.to_owned(), ..CorrectedSet::default() };

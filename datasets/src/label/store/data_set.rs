@@ -91,7 +91,7 @@ impl DataSet {
             checked.map_err(|error| if merges { error } else { error.about("discard_corrections") })?;
         }
         let path = journal_path(&folder.root);
-        let before = state.contents().cloned().filter(|_| !restart);
+        let before = state.contents.clone().filter(|_| !restart);
         folder.check_shard(before.as_ref(), shard)?;
         // Checks the settings before anything is discarded.
         let continued = if restart {

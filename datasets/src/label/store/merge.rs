@@ -32,7 +32,7 @@ impl Part {
         let refuse = |why: &str| Err(refusal(root, why));
         let folder = OutputFolder::open_to_read(root)?;
         let state = State::load(root)?;
-        let Some(contents) = state.contents().cloned() else {
+        let Some(contents) = state.contents.clone() else {
             return refuse("nothing is labelled in it yet; finish this shard first");
         };
         if contents.shard.is_none() {
@@ -60,7 +60,7 @@ impl Part {
     fn has_corrections(&self, name: &str) -> Result<bool> {
         let both = [false, true].into_iter();
         let files = both.flat_map(|split| label_files(&self.contents.options, name, split));
-        Ok(self.state.saved().contains_key(name) || self.state.has_persons(files.map(|(file, _)| file))?)
+        Ok(self.state.saved.contains_key(name) || self.state.has_persons(files.map(|(file, _)| file))?)
     }
 
     /// The last line of an image.
@@ -126,7 +126,7 @@ fn open_joined(parts: &[Part], owned: &HashMap<PathBuf, Owned>, output: &Path) -
     }
     let folder = OutputFolder::open(output)?;
     if State::load(output)?
-        .contents()
+        .contents
         .is_some_and(|there| there.shard.is_some() || there.names_sha256 != *names)
     {
         return Err(unusable(output, "it contains another data set; name another folder"));
@@ -269,11 +269,11 @@ fn copy_saved(joined: &mut DataSet, parts: &[Part], owned: &HashMap<PathBuf, Own
     let mut new = Vec::new();
     let saved = joined.set.files().iter().filter_map(|file| {
         let image = &owned[&file.path];
-        let saved = parts[image.part].state.saved().get(&image.name)?.clone();
+        let saved = parts[image.part].state.saved.get(&image.name)?.clone();
         Some(SavedLabels { name: file.name.clone(), ..saved })
     });
     for image in saved {
-        match placer.state.saved().get(&image.name) {
+        match placer.state.saved.get(&image.name) {
             None => new.push(image),
             Some(there) if there.is_merged => new.push(image),
             Some(there)
@@ -287,7 +287,7 @@ fn copy_saved(joined: &mut DataSet, parts: &[Part], owned: &HashMap<PathBuf, Own
         }
     }
     let new: Vec<_> = new.into_iter().map(|image| SavedLabels { is_merged: true, ..image }).collect();
-    let is_new = new.iter().any(|image| placer.state.saved().get(&image.name) != Some(image));
+    let is_new = new.iter().any(|image| placer.state.saved.get(&image.name) != Some(image));
     if is_new { placer.state.save_labels(new) } else { Ok(()) }
 }
 
