@@ -35,9 +35,8 @@ pub use moving::MovingScene;
 pub use pictogram::vocabulary;
 pub use truth::TruthBox;
 
-use ocelli::Mask;
 use ocelli::image::Image;
-use ocelli::{Error, Result};
+use ocelli::{Error, Mask, Result};
 use pixels::{Pixels, blend};
 use random::Random;
 use sprite::{Sprite, VISIBLE};

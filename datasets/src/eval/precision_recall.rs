@@ -7,8 +7,7 @@ use ocelli_tracking::BoundingBox;
 use serde::Serialize;
 
 use super::{Instance, Predictions, Truth};
-use ocelli::Mask;
-use ocelli::Result;
+use ocelli::{Mask, Result};
 
 /// The smallest IoU between the boxes of a detection and of the instance that it matches.
 pub const MIN_IOU: f32 = 0.5;

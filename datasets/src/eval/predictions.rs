@@ -11,10 +11,8 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use super::Truth;
 use super::annotations::{Entry, parse};
-use ocelli::Detection;
-use ocelli::Mask;
 use ocelli::atomic_file::write_atomically;
-use ocelli::{Error, ErrorKind, Result};
+use ocelli::{Detection, Error, ErrorKind, Mask, Result};
 
 /// The detections in many images. They are serialized as COCO's results.
 #[derive(Clone, Debug, Default, Deserialize)]

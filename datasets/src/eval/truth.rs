@@ -11,8 +11,7 @@ use sha2::{Digest, Sha256};
 
 use super::precision_recall::bbox_of;
 use super::{annotations, folders, labelled};
-use ocelli::Mask;
-use ocelli::{Error, ErrorKind, Result};
+use ocelli::{Error, ErrorKind, Mask, Result};
 
 /// An annotated image of a [`Truth`].
 #[derive(Clone, Debug, PartialEq, Eq)]

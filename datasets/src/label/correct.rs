@@ -11,19 +11,18 @@ use std::path::{Path, PathBuf};
 
 use ocelli::{BoundingBox, Error, ErrorKind, Result};
 
-use crate::label::disk;
 use crate::label::formats::yolo_line::{self, Line};
 use crate::label::hash::hash_of_bytes;
 use crate::label::images::{ImageSet, image_id};
 use crate::label::record::LabelledInstance;
 use crate::label::settings::Format;
-use crate::label::source;
 use crate::label::source::identity;
 use crate::label::store::journal::{Journal, classes_of};
 use crate::label::store::layout::{image_path, label_path};
 use crate::label::store::placer::Placer;
 use crate::label::store::state::State;
 use crate::label::store::{Contents, OutputFolder, STATE_FOLDER, journal_path};
+use crate::label::{disk, source};
 use ocelli::classes::ClassMap;
 
 pub(crate) use everything::{AllLabels, all_labels, is_changed};

@@ -8,10 +8,9 @@ use crate::scenes::pixels::{Pixels, blend};
 use crate::scenes::random::Random;
 use crate::scenes::sprite::{Color, Sprite};
 use crate::scenes::{background, check_size, pictogram, vocabulary};
-use ocelli::Frame;
 use ocelli::image::Image;
 use ocelli::source::{FRAME_RATES, Source, SourceInfo};
-use ocelli::{Error, Result};
+use ocelli::{Error, Frame, Result};
 
 /// A drawn video as a [`Source`], with its ground truth.
 ///

@@ -14,8 +14,7 @@ use crate::label::images::{ImageFile, ImageSet, Shard};
 use crate::label::run::prefetch::Prepared;
 use crate::label::run::refine::Refiner;
 use crate::label::settings::{DataSetOptions, Format, LabelSettings, Tracking};
-use crate::label::source::identity;
-use crate::label::source::is_member;
+use crate::label::source::{identity, is_member};
 use crate::label::store::{
     CheckCancelled, DataSet, Existing, Opening, OutputFolder, Summary, is_growing, journal_path,
 };

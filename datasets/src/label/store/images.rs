@@ -11,8 +11,7 @@ use ocelli::image::has_unsupported_extension;
 use serde::{Deserialize, Serialize};
 
 use crate::label::images::{ImageFile, ImageSet, free_name, split_extension};
-use crate::label::source::identity;
-use crate::label::source::{content_of, is_readable, is_same};
+use crate::label::source::{content_of, identity, is_readable, is_same};
 use crate::label::store::journal::Journal;
 use crate::label::store::layout::{COPIES, copy_name};
 use crate::label::store::placer::is_copy_of;

@@ -21,8 +21,7 @@ use crate::label::hash::{hash_of_bytes, hash_on_disk};
 use crate::label::images::ImageSet;
 use crate::label::record::Record;
 use crate::label::settings::{DataSetOptions, Format, ImageMode};
-use crate::label::source::identity;
-use crate::label::source::{copy_to, is_gone, is_member, is_readable, is_same, open_image};
+use crate::label::source::{copy_to, identity, is_gone, is_member, is_readable, is_same, open_image};
 use crate::label::store::files::{ClassHashes, Meaning, Owner, part_path, replace};
 use crate::label::store::layout::{
     COCO_FILE, VOC_IMAGES, image_path, is_converted, label_files, label_path, link_to, masks_folder,

@@ -14,8 +14,7 @@ use crate::label::record::Record;
 use crate::label::run::prefetch::{Prepared, Preparer, in_order};
 use crate::label::run::prompts::LabelPrompts;
 use crate::label::run::turns::Turns;
-use crate::label::source::identity;
-use crate::label::source::open_regions;
+use crate::label::source::{identity, open_regions};
 use crate::label::store::journal::Entry;
 use ocelli::classes::ClassMap;
 
