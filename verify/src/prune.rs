@@ -29,6 +29,7 @@ mod units;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -388,6 +389,15 @@ impl Search<'_, '_> {
             self.subject.chain.branches.iter().filter(|b| !removed.contains(b)).copied().collect();
         times.embedding_ms + times.of(&kept, self.subject.global_blocks) + times.neck_ms
     }
+}
+
+/// Writes a report as JSON.
+///
+/// # Errors
+/// Errors of `writer`.
+pub fn write_json(mut writer: impl Write, report: &impl Serialize) -> io::Result<()> {
+    serde_json::to_writer_pretty(&mut writer, report)?;
+    writeln!(writer)
 }
 
 fn plus(a: Cost, b: Cost) -> Cost {

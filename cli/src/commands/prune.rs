@@ -16,7 +16,7 @@ use ocelli::{
     model::ModelRequest,
 };
 use ocelli_verify::prune::{
-    Objective, PruneInput, PruneOptions, PruneProgress, PruneReport, PruneStep, Unit, search,
+    Objective, PruneInput, PruneOptions, PruneProgress, PruneReport, PruneStep, Unit, search, write_json,
 };
 
 use super::export::{check_is_checkpoint, export_files};
@@ -315,7 +315,7 @@ fn chosen<'r>(args: &PruneArgs, report: &'r PruneReport) -> &'r PruneStep {
 }
 
 fn write(args: &PruneArgs, report: &PruneReport, log: &LogArgs) -> anyhow::Result<()> {
-    write_atomically(&args.output, |file| report.write_json(file))?;
+    write_atomically(&args.output, |file| write_json(file, report))?;
     let step = chosen(args, report);
     let blocks: Vec<String> = step.skip_blocks.iter().map(ToString::to_string).collect();
     let flags = [("--skip-blocks", blocks.join(",")), ("--mask-blocks", step.mask_blocks.join(","))];

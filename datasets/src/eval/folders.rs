@@ -11,6 +11,7 @@ use serde::Deserialize;
 
 use super::Truth;
 use super::labelled::{annotation, category, data_set, unreadable};
+use super::video::entries;
 use crate::label::{all_labels, find_images, parse_labels};
 
 /// What a `data.yaml` says.
@@ -251,11 +252,8 @@ fn upright_size(path: &Path) -> Result<(u32, u32)> {
 }
 
 fn is_voc(folder: &Path) -> bool {
-    let is_xml = |entry: std::io::Result<std::fs::DirEntry>| {
-        entry.is_ok_and(|entry| entry.path().extension().is_some_and(|extension| extension == "xml"))
-    };
-    folder.join("Annotations").is_dir()
-        || std::fs::read_dir(folder).is_ok_and(|mut entries| entries.any(is_xml))
+    let is_xml = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "xml");
+    folder.join("Annotations").is_dir() || entries(folder).is_ok_and(|there| there.iter().any(is_xml))
 }
 
 /// Reads a data set of Pascal VOC. Difficult objects are as crowds: finding them is neither right nor wrong.
@@ -282,12 +280,7 @@ fn voc(path: &Path, folder: &Path) -> Result<Truth> {
             annotation.image_id += first;
             dataset.annotations.push(annotation);
         }
-        let entries =
-            std::fs::read_dir(&below).map_err(|e| Error::io("cannot read the folder", &below, e))?;
-        let mut inner: Vec<PathBuf> =
-            entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir()).collect();
-        inner.sort();
-        folders.extend(inner.into_iter().rev());
+        folders.extend(entries(&below)?.into_iter().rev().filter(|path| path.is_dir()));
     }
     let all: BTreeSet<&String> = names.iter().collect();
     let ids: BTreeMap<&String, u64> = all.into_iter().zip(1..).collect();

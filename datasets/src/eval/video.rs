@@ -36,6 +36,7 @@ pub use cgf1::CgF1;
 pub use davis::{JAndF, JAndFFigures, ObjectJAndF};
 pub use figures::{TrackCounts, TrackFigures};
 pub use format::VideoFormat;
+pub(super) use layout::entries;
 pub use report::{NamedFigures, TrackReport, VideoReport, write_video_report};
 pub use tracks::{ObjectBox, Role, TrackBox, TrackSequence};
 

@@ -133,15 +133,6 @@ impl SplitReport {
         }
         Ok(())
     }
-
-    /// Writes the report as JSON.
-    ///
-    /// # Errors
-    /// Errors of `writer`.
-    pub fn write_json(&self, mut writer: impl Write) -> io::Result<()> {
-        serde_json::to_writer_pretty(&mut writer, self)?;
-        writeln!(writer)
-    }
 }
 
 /// Measures each block alone on the engine of each half, and from that every place to split the backbone: a half takes as long

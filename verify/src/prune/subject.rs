@@ -178,11 +178,8 @@ impl<'i> Subject<'i> {
         let tokens = self.chain.walk(tokens, start..end, &(&removed | &unit))?;
         let size = self.references[image].as_ref().expect("computed above").size;
         let features = self.run_neck(tokens, size)?;
-        let found = if detections {
-            Some(self.decoder.decode(&self.features, &self.prompts, &mut StageTimes::default())?)
-        } else {
-            None
-        };
+        let mut decode = || self.decoder.decode(&self.features, &self.prompts, &mut StageTimes::default());
+        let found = detections.then(&mut decode).transpose()?;
         let whole = self.references[image].as_ref().expect("computed above");
         let measured = Measurement {
             relative_l2: relative_distance(&features, &whole.features) as f32,

@@ -3,7 +3,7 @@
 use ocelli::atomic_file::write_atomically;
 use ocelli::export::Checkpoint;
 use ocelli::{ModelSource, Prompts, engine::EngineFactory};
-use ocelli_verify::prune::{SplitInput, optimise_split};
+use ocelli_verify::prune::{SplitInput, optimise_split, write_json};
 
 use super::{Bar, PruneArgs, checkpoint_path, engine_options, resolved};
 use crate::args::folder_of;
@@ -47,7 +47,7 @@ pub fn run(args: &PruneArgs, log: &LogArgs) -> anyhow::Result<()> {
     drop(bar);
     interrupted()?;
     let report = report?;
-    write_atomically(&args.output, |file| report.write_json(file))?;
+    write_atomically(&args.output, |file| write_json(file, &report))?;
     print(|out| {
         report.write_table(&mut *out)?;
         writeln!(out, "\n--split-block {}", report.best.split_block)

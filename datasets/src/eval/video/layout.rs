@@ -75,7 +75,7 @@ pub(super) fn truth_files(truth: &Path) -> Result<BTreeMap<String, PathBuf>> {
 }
 
 /// The entries of a folder, sorted.
-pub(super) fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
+pub(in crate::eval) fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
     let failed = |e| Error::io("cannot read the folder", folder, e);
     let list = std::fs::read_dir(folder).map_err(failed)?;
     let mut paths =

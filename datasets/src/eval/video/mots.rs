@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use hotcoco::mask as codec;
 use ocelli::{Error, Mask, Result};
 
 use super::layout::{self, SequenceFiles, lines};
@@ -101,13 +100,8 @@ fn count_class(truth: &Frames, found: &Frames, class: u64) -> Result<TrackCounts
 
 /// The pixels of any of the masks.
 fn union(lines: &[Line]) -> Result<Option<Mask>> {
-    let invalid = |e: hotcoco::Error| Error::invalid_data(format!("ignored regions: {e}")).with_source(e);
-    let Some(first) = lines.first() else { return Ok(None) };
-    let (width, height) = (first.mask.width(), first.mask.height());
-    let runs = lines.iter().map(|line| codec::rle_from_string(line.mask.counts(), height, width));
-    let runs = runs.collect::<Result<Vec<_>, _>>().map_err(invalid)?;
-    let merged = codec::merge(&runs, false).map_err(invalid)?;
-    Mask::from_run_lengths(&merged.counts, width, height).map(Some)
+    let Some((first, others)) = lines.split_first() else { return Ok(None) };
+    others.iter().try_fold(first.mask.clone(), |region, line| region.union(&line.mask)).map(Some)
 }
 
 fn read(path: &Path, files: &SequenceFiles) -> Result<Frames> {

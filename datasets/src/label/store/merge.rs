@@ -270,23 +270,22 @@ fn copy_saved(joined: &mut DataSet, parts: &[Part], owned: &HashMap<PathBuf, Own
     let saved = joined.set.files().iter().filter_map(|file| {
         let image = &owned[&file.path];
         let saved = parts[image.part].state.saved.get(&image.name)?.clone();
-        Some(SavedLabels { name: file.name.clone(), ..saved })
+        Some(SavedLabels { name: file.name.clone(), is_merged: true, ..saved })
     });
     for image in saved {
-        match placer.state.saved.get(&image.name) {
-            None => new.push(image),
-            Some(there) if there.is_merged => new.push(image),
-            Some(there)
-                if SavedLabels { is_merged: false, ..there.clone() }
-                    == SavedLabels { is_merged: false, ..image.clone() } => {}
-            Some(_) => tracing::warn!(
+        let there = placer.state.saved.get(&image.name).cloned();
+        let is_own = there.as_ref().is_some_and(|there| !there.is_merged);
+        let is_same = there.is_some_and(|there| SavedLabels { is_merged: true, ..there } == image);
+        if !is_own {
+            new.push(image);
+        } else if !is_same {
+            tracing::warn!(
                 "{}: the labels of {} were saved in it, too; those of its shard are not merged",
                 placer.root.display(),
                 image.name
-            ),
+            );
         }
     }
-    let new: Vec<_> = new.into_iter().map(|image| SavedLabels { is_merged: true, ..image }).collect();
     let is_new = new.iter().any(|image| placer.state.saved.get(&image.name) != Some(image));
     if is_new { placer.state.save_labels(new) } else { Ok(()) }
 }
