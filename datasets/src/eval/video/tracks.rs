@@ -1,7 +1,5 @@
 //! Objects and tracks of a sequence, frame by frame, with the overlap of each pair.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use hotcoco::primitives::assign::lsap;
 use ocelli::{Error, Result};
 
@@ -41,18 +39,18 @@ pub struct TrackBox {
 
 /// Objects and tracks of one frame.
 #[derive(Clone, Debug)]
-struct TrackFrame {
-    objects: Vec<u64>,
-    tracks: Vec<u64>,
+pub(super) struct TrackFrame {
+    pub(super) objects: Vec<u64>,
+    pub(super) tracks: Vec<u64>,
     /// IoU, 0 to 1. // [object, track]
-    overlaps: Vec<f64>,
+    pub(super) overlaps: Vec<f64>,
 }
 
 /// The objects of one class and the tracks of a video. Classes and videos are evaluated one by one, and their
 /// [`TrackCounts`](super::TrackCounts) are added.
 #[derive(Clone, Debug, Default)]
 pub struct TrackSequence {
-    frames: Vec<TrackFrame>,
+    pub(super) frames: Vec<TrackFrame>,
 }
 
 impl TrackSequence {
@@ -108,41 +106,7 @@ impl TrackSequence {
         let tracks = kept.iter().map(|&column| tracks[column].id).collect();
         self.push(objects, tracks, part(&overlaps, columns, &rows, &kept))
     }
-
-    /// The same with places in place of ids.
-    pub(super) fn placed(&self) -> PlacedSequence<'_> {
-        let places = |of: fn(&TrackFrame) -> &Vec<u64>| -> BTreeMap<u64, usize> {
-            let ids: BTreeSet<u64> = self.frames.iter().flat_map(of).copied().collect();
-            ids.into_iter().zip(0..).collect()
-        };
-        let (row_of, column_of) = (places(|frame| &frame.objects), places(|frame| &frame.tracks));
-        let of = |places: &BTreeMap<u64, usize>, ids: &[u64]| ids.iter().map(|id| places[id]).collect();
-        let frames = self.frames.iter().map(|TrackFrame { objects, tracks, overlaps }| PlacedFrame {
-            rows: of(&row_of, objects),
-            columns: of(&column_of, tracks),
-            overlaps,
-        });
-        PlacedSequence { objects: row_of.len(), tracks: column_of.len(), frames: frames.collect() }
-    }
 }
-
-/// A sequence whose objects and tracks are numbered from 0, by their ids.
-pub(super) struct PlacedSequence<'s> {
-    /// Number of objects and of tracks.
-    pub(super) objects: usize,
-    pub(super) tracks: usize,
-    pub(super) frames: Vec<PlacedFrame<'s>>,
-}
-
-/// A frame of a [`PlacedSequence`].
-pub(super) struct PlacedFrame<'s> {
-    pub(super) rows: Vec<usize>,
-    pub(super) columns: Vec<usize>,
-    /// IoU, 0 to 1. // [row, column]
-    pub(super) overlaps: &'s [f64],
-}
-
-/// An id that appears twice.
 
 /// Some rows and columns of a matrix.
 pub(super) fn part(matrix: &[f64], columns: usize, rows: &[usize], kept: &[usize]) -> Vec<f64> {

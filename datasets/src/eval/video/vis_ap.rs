@@ -42,10 +42,7 @@ struct Fate {
 }
 
 /// Average precision, and the greatest recall, at each level.
-struct Curve {
-    precision: [f64; LEVELS],
-    recall: [f64; LEVELS],
-}
+type Curve = [(f64, f64); LEVELS];
 
 /// The curves of a class by area and by the most tracks of a video; `None` without objects.
 type Curves = [[Option<Curve>; MOST.len()]; AREAS.len()];
@@ -57,11 +54,11 @@ pub(super) fn accuracy(classes: &[Class<'_>]) -> Accuracy {
         let (all, of_recall) = (&all[of.clone()], &all[of]);
         let precision = move |levels: Range<usize>, area: usize| {
             let known = all.iter().filter_map(|one| one[area][MOST.len() - 1].as_ref());
-            mean(known.flat_map(|curve| curve.precision[levels.clone()].iter().copied()))
+            mean(known.flat_map(|curve| &curve[levels.clone()]).map(|level| level.0))
         };
         let recall = move |area: usize, most: usize| {
             let known = of_recall.iter().filter_map(|one| one[area][most].as_ref());
-            mean(known.flat_map(|curve| curve.recall))
+            mean(known.flatten().map(|level| level.1))
         };
         (precision, recall)
     };
@@ -135,6 +132,5 @@ fn curve(fates: &[&Fate], objects: usize) -> Curve {
         let precision = average_precision(&scores, &is_hit, Some(&is_ignored), objects, &recalls);
         (precision, hits as f64 / objects as f64)
     };
-    let levels: [(f64, f64); LEVELS] = std::array::from_fn(at);
-    Curve { precision: levels.map(|one| one.0), recall: levels.map(|one| one.1) }
+    std::array::from_fn(at)
 }
