@@ -32,6 +32,7 @@ use std::ops::RangeInclusive;
 use ocelli_tracking::BoundingBox;
 
 pub use moving::MovingScene;
+pub(crate) use pictogram::indices_of;
 pub use pictogram::vocabulary;
 pub use truth::TruthBox;
 
@@ -138,7 +139,7 @@ impl SceneGenerator {
         let pictograms = if options.labels.is_empty() {
             (0..vocabulary().len()).collect()
         } else {
-            pictogram::indices_of(&options.labels)?
+            indices_of(&options.labels)?
         };
         Ok(Self { seed, options, pictograms })
     }

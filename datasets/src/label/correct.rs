@@ -322,14 +322,10 @@ impl CorrectedSet {
             if !is_untouched && (!bbox.is_finite() || !bbox.has_area() || !is_inside) {
                 return refuse(format!("instance {number}: expected a box with an area, inside the image"));
             }
-            match instance.line.map(|line| used.get_mut(line)) {
-                None => {}
-                Some(Some(used)) if !*used => *used = true,
-                Some(_) => {
-                    return refuse(format!(
-                        "instance {number}: expected a line of the file, and each line once"
-                    ));
-                }
+            if let Some(line) = instance.line
+                && used.get_mut(line).is_none_or(|used| std::mem::replace(used, true))
+            {
+                return refuse(format!("instance {number}: expected a line of the file, and each line once"));
             }
         }
         Ok(())

@@ -50,9 +50,8 @@ pub fn list_images(inputs: &[PathBuf], subfolders: bool, outputs: &[PathBuf]) ->
         let before = search.found.len();
         search.add_input(input)?;
         if !input.is_file() {
-            let added = search.found.drain(before..).collect::<Vec<_>>();
-            let (unsupported, added): (Vec<_>, _) =
-                added.into_iter().partition(|one| is_unsupported(&one.path));
+            let (unsupported, added): (Vec<_>, Vec<_>) =
+                search.found.drain(before..).partition(|one| is_unsupported(&one.path));
             if added.is_empty() {
                 let why = "it contains HEIC, AVIF or JPEG XL images only, which are not supported; convert them to PNG or JPEG";
                 return Err(no_image(input, why));

@@ -106,13 +106,8 @@ impl LabelVideo {
             let is_missing =
                 is_image && !has_pictures && (is_other || !is_time_of(identity(&picture), changed));
             let found = if is_missing { source.read_into(&mut frame) } else { source.skip(&mut frame) };
-            match found {
-                Ok(true) => {}
-                Ok(false) => break,
-                Err(error) => {
-                    damage = Some(error);
-                    break;
-                }
+            if !found.map_err(|error| damage = Some(error)).unwrap_or_default() {
+                break;
             }
             if is_missing {
                 write_frame(&picture, &frame, changed)?;

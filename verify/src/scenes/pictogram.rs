@@ -24,7 +24,7 @@ static DECODED: LazyLock<::image::RgbaImage> = LazyLock::new(|| {
 pub use ocelli::builtin::vocabulary;
 
 /// The indices of labels in the vocabulary.
-pub(super) fn indices_of(labels: &[impl AsRef<str>]) -> Result<Vec<usize>> {
+pub(crate) fn indices_of(labels: &[impl AsRef<str>]) -> Result<Vec<usize>> {
     let index = |label: &str| {
         vocabulary().iter().position(|name| *name == label).ok_or_else(|| {
             Error::invalid_argument(format!(

@@ -153,23 +153,20 @@ fn changed(record: &Record, wanted: &LabelledInstance, has_masks: bool) -> Resul
     let bbox = clipped(&wanted.bbox, size).to_xyxy();
     let mask_of =
         |bitmap: Vec<u8>| Mask::from_bitmap(&bitmap, size.0, size.1).map(|mask| mask.counts().to_owned());
-    let track = wanted.line.and_then(|line| record.instances.get(line)?.track);
-    if let Some(mask) = &wanted.mask {
-        let mask = Some(mask.counts().to_owned());
-        return Ok(Instance { class: wanted.class, score: 1.0, bbox, mask, track });
-    }
-    let Some(before) = wanted.line.and_then(|line| record.instances.get(line)) else {
-        let mask = has_masks.then(|| mask_of(moved(&[], size, bbox, bbox))).transpose()?;
-        return Ok(Instance { class: wanted.class, score: 1.0, bbox, mask, track: None });
-    };
-    if is_same(&BoundingBox::from(before.bbox), &wanted.bbox) {
+    let before = wanted.line.and_then(|line| record.instances.get(line));
+    if let (Some(before), None) = (before, &wanted.mask)
+        && is_same(&BoundingBox::from(before.bbox), &wanted.bbox)
+    {
         let score = if before.class == wanted.class { before.score } else { 1.0 };
         return Ok(Instance { class: wanted.class, score, ..before.clone() });
     }
-    let mask = match record.mask(before) {
-        Some(mask) => Some(mask_of(moved(&mask.to_bitmap(), size, before.bbox, bbox))?),
-        None => has_masks.then(|| mask_of(moved(&[], size, bbox, bbox))).transpose()?,
+    let known = before.and_then(|before| Some((record.mask(before)?, before.bbox)));
+    let mask = match (&wanted.mask, known) {
+        (Some(mask), _) => Some(mask.counts().to_owned()),
+        (None, Some((mask, from))) => Some(mask_of(moved(&mask.to_bitmap(), size, from, bbox))?),
+        (None, None) => has_masks.then(|| mask_of(moved(&[], size, bbox, bbox))).transpose()?,
     };
+    let track = before.and_then(|before| before.track);
     Ok(Instance { class: wanted.class, score: 1.0, bbox, mask, track })
 }
 

@@ -42,7 +42,7 @@ struct Annotation<'a> {
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Segmentation<'a> {
-    RunLengths { size: [u32; 2], counts: &'a str },
+    RunLengths(&'a Mask),
     Polygons(Vec<Vec<f64>>),
 }
 
@@ -115,9 +115,7 @@ impl<'v, W: Write> CocoWriter<'v, W> {
         let (mask, bbox, area) = extent(record, instance);
         let segmentation = match (&mask, self.polygons) {
             (None, _) => None,
-            (Some(mask), false) => {
-                Some(Segmentation::RunLengths { size: [mask.height(), mask.width()], counts: mask.counts() })
-            }
+            (Some(mask), false) => Some(Segmentation::RunLengths(mask)),
             (Some(mask), true) => {
                 let coverage = Coverage { at: 0.5, with_border: false };
                 let rings = simplest(mask, coverage, |tolerance| mask.polygons(tolerance));
