@@ -97,11 +97,6 @@ impl Predictions {
         self.0.is_empty()
     }
 
-    /// Whether there are detections and all of them have masks.
-    pub fn have_masks(&self) -> bool {
-        !self.0.is_empty() && self.0.iter().all(|one| one.segmentation.is_some())
-    }
-
     /// Keeps the detections in these images.
     #[must_use]
     pub fn of_images(mut self, image_ids: &[u64]) -> Self {

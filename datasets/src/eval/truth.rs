@@ -5,33 +5,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use hotcoco::COCO;
-use hotcoco::types::{Annotation, Dataset, Image as CocoImage, Segmentation};
+use hotcoco::types::{Annotation, Category, Dataset, Image as CocoImage, Segmentation};
 use ocelli_tracking::BoundingBox;
 use sha2::{Digest, Sha256};
 
 use super::precision_recall::bbox_of;
 use super::{annotations, folders, labelled};
 use ocelli::{Error, ErrorKind, Mask, Result};
-
-/// An annotated image of a [`Truth`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TruthImage {
-    /// The id in the annotations.
-    pub id: u64,
-    /// The path, relative to the folder of the images.
-    pub file_name: String,
-    /// Width and height in pixels; 0 if unknown.
-    pub size: (u32, u32),
-}
-
-/// A category of a [`Truth`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Category {
-    /// The id in the annotations.
-    pub id: u64,
-    /// The name.
-    pub name: String,
-}
 
 /// One annotated instance in an image.
 #[derive(Clone, Debug, PartialEq)]
@@ -50,8 +30,6 @@ pub struct Instance {
 #[derive(Clone)]
 pub struct Truth {
     pub(super) coco: Arc<COCO>,
-    images: Vec<TruthImage>,
-    categories: Vec<Category>,
     folder: Option<PathBuf>,
     notes: Vec<String>,
     /// The first annotation whose segmentation cannot be read.
@@ -107,15 +85,8 @@ impl Truth {
 
     fn from_dataset(dataset: Dataset) -> Result<Self, String> {
         check(&dataset)?;
-        let images = dataset.images.iter().map(|image| TruthImage {
-            id: image.id,
-            file_name: image.file_name.clone(),
-            size: (image.width, image.height),
-        });
-        let categories = dataset.categories.iter().map(|c| Category { id: c.id, name: c.name.clone() });
-        let (images, categories) = (images.collect(), categories.collect());
         let coco = Arc::new(COCO::from_dataset(dataset));
-        Ok(Self { coco, images, categories, folder: None, notes: Vec::new(), unreadable: None })
+        Ok(Self { coco, folder: None, notes: Vec::new(), unreadable: None })
     }
 
     /// The folder that the names of the images are relative to, if the annotations say where the images are.
@@ -159,24 +130,24 @@ impl Truth {
         Ok(Self { folder: self.folder.clone(), notes: self.notes.clone(), unreadable, ..truth })
     }
 
-    /// The images, in the order of the annotations.
-    pub fn images(&self) -> &[TruthImage] {
-        &self.images
+    /// The images, in the order of the annotations. A width and a height of 0 are unknown.
+    pub fn images(&self) -> &[CocoImage] {
+        &self.coco.dataset.images
     }
 
     /// The ids of all images.
     pub fn image_ids(&self) -> Vec<u64> {
-        self.images.iter().map(|image| image.id).collect()
+        self.images().iter().map(|image| image.id).collect()
     }
 
     /// The categories, in the order of the annotations.
     pub fn categories(&self) -> &[Category] {
-        &self.categories
+        &self.coco.dataset.categories
     }
 
     /// The name of a category; empty if there is no category with this id.
     pub fn category_name(&self, category_id: u64) -> &str {
-        self.categories.iter().find(|c| c.id == category_id).map_or("", |c| c.name.as_str())
+        self.categories().iter().find(|c| c.id == category_id).map_or("", |c| c.name.as_str())
     }
 
     /// Number of instances in these images, without crowds.
@@ -206,7 +177,7 @@ impl Truth {
 
 impl std::fmt::Debug for Truth {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let (images, categories) = (self.images.len(), self.categories.len());
+        let (images, categories) = (self.images().len(), self.categories().len());
         write!(f, "Truth({images} images, {categories} categories)")
     }
 }

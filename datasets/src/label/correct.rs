@@ -73,12 +73,6 @@ pub struct Labels {
 const NOT_LABELLED: &str = "it is not labelled any more";
 const CHANGED: &str = "they changed meanwhile; load the image again, and repeat the correction";
 
-/// An open data set.
-struct Opened {
-    folder: OutputFolder,
-    placer: Placer,
-}
-
 impl CorrectedSet {
     /// Opens a data set that `ocelli label` wrote.
     ///
@@ -104,9 +98,9 @@ impl CorrectedSet {
                 "it has neither YOLO's label files nor annotations.json; label it with one of these formats",
             );
         }
-        let opened = set.peek(None)?;
-        if opened.is_coco() {
-            opened.check_coco()?;
+        let placer = set.peek(None)?;
+        if placer.is_coco() {
+            placer.check_coco()?;
         }
         Ok(set)
     }
@@ -212,18 +206,18 @@ impl CorrectedSet {
     }
 
     /// Opens the data set to read from it, while another process may write to it.
-    fn peek(&self, image: Option<&SetImage>) -> Result<Opened> {
-        self.opened(OutputFolder::unlocked(&self.root), State::load(&self.root)?, image)
+    fn peek(&self, image: Option<&SetImage>) -> Result<Placer> {
+        self.placer(State::load(&self.root)?, image)
     }
 
-    fn opened(&self, folder: OutputFolder, state: State, image: Option<&SetImage>) -> Result<Opened> {
+    fn placer(&self, state: State, image: Option<&SetImage>) -> Result<Placer> {
         let contents = self.contents(&state)?;
         let classes = ClassMap::from_names(&self.classes);
         let mut placer = Placer::new(state, &self.root, &contents.options, &ImageSet::default(), &classes);
         if let Some((name, validation)) = image.and_then(|image| Some((&image.name, image.validation?))) {
             placer.prefer(name, validation);
         }
-        Ok(Opened { folder, placer })
+        Ok(placer)
     }
 
     /// The labels of an image.
@@ -234,11 +228,11 @@ impl CorrectedSet {
     pub fn labels(&self, image: &SetImage) -> Result<Labels> {
         let current = self.current()?;
         let image = &current.current_image(image)?;
-        let mut opened = current.peek(Some(image))?;
-        if opened.is_coco() {
-            return opened.labels_in_coco(&current, image);
+        let mut placer = current.peek(Some(image))?;
+        if placer.is_coco() {
+            return placer.labels_in_coco(&current, image);
         }
-        opened.labels(&current, image)
+        placer.labels(&current, image)
     }
 
     /// Saves the labels of an image: those of `instances` whose line is named keep what was not changed, the others are new,
@@ -259,15 +253,15 @@ impl CorrectedSet {
         let image = &current.current_image(image)?;
         let state = State::open(&folder)?;
         state.recover(&OutputFolder::FOLDERS)?;
-        let mut opened = current.opened(folder, state, Some(image))?;
+        let mut placer = current.placer(state, Some(image))?;
         let instances = &with_boxes_of_masks(image, instances)?;
-        if opened.is_coco() {
-            return current.save_in_coco(opened, image, version, instances);
+        if placer.is_coco() {
+            return current.save_in_coco(placer, image, version, instances);
         }
         let size = (image.width, image.height);
         let mut files = Vec::new();
-        for (number, (file, format)) in opened.files(image)?.into_iter().enumerate() {
-            let text = opened.text(&file)?.0;
+        for (number, (file, format)) in placer.files(image)?.into_iter().enumerate() {
+            let text = placer.text(&file)?.0;
             if number == 0 && current.version(image, &text) != version {
                 return Err(refusal(image, CHANGED));
             }
@@ -288,12 +282,11 @@ impl CorrectedSet {
             };
             files.into_iter().enumerate().map(with_text).collect()
         };
-        let proposals: Vec<_> =
-            changed.iter().filter_map(|(file, ..)| opened.placer.proposal_for(file)).collect();
-        opened.write(changed)?;
+        let proposals: Vec<_> = changed.iter().filter_map(|(file, ..)| placer.proposal_for(file)).collect();
+        placer.write(changed)?;
         proposals.iter().for_each(|proposal| drop(disk::remove(proposal)));
-        opened.note_checked(image);
-        opened.labels(&current, image)
+        placer.note_checked(image);
+        placer.labels(&current, image)
     }
 
     /// Checks what is to be saved against the classes and boxes that are there. Those that were not changed may be beyond the list
@@ -332,17 +325,17 @@ impl CorrectedSet {
     }
 }
 
-impl Opened {
+impl Placer {
     /// Whether the labels are in `annotations.json` alone.
     fn is_coco(&self) -> bool {
-        let options = &self.placer.options;
+        let options = &self.options;
         options.yolo_folders().is_empty() && options.has(Format::Coco)
     }
 
     /// The label files of an image; the first is the one that is shown.
     fn files(&mut self, image: &SetImage) -> Result<Vec<(String, Format)>> {
-        let validation = self.placer.settle(&image.name)?;
-        let folders = self.placer.options.yolo_folders().into_iter();
+        let validation = self.settle(&image.name)?;
+        let folders = self.options.yolo_folders().into_iter();
         let file = |folder: &str| format!("{folder}labels/{}", label_path(&image.name, validation));
         Ok(folders.map(|(folder, format)| (file(folder), format)).collect())
     }
@@ -354,8 +347,8 @@ impl Opened {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(String::new()),
             text => text.map_err(|e| Error::io("cannot read the labels", path, e)),
         };
-        let mut text = read(&self.folder.root.join(file))?;
-        let proposed = self.placer.proposal_for(file).map_or(Ok(String::new()), |path| read(&path))?;
+        let mut text = read(&self.root.join(file))?;
+        let proposed = self.proposal_for(file).map_or(Ok(String::new()), |path| read(&path))?;
         if !proposed.is_empty() && !text.is_empty() && !text.ends_with('\n') {
             text.push('\n');
         }
@@ -365,33 +358,32 @@ impl Opened {
 
     fn labels(&mut self, set: &CorrectedSet, image: &SetImage) -> Result<Labels> {
         let files = self.files(image)?;
-        let is_corrected = self.placer.state.has_persons(files.iter().map(|(file, _)| file.clone()))?;
+        let is_corrected = self.state.has_persons(files.iter().map(|(file, _)| file.clone()))?;
         let Some((file, _)) = files.first() else {
             let message = format!("labels of {}: the data set has no label files", image.name);
             return Err(Error::invalid_data(message));
         };
         let (text, added) = self.text(file)?;
-        let lines =
-            Line::parse_all(&text, (image.width, image.height)).map_err(|why| wrong_line(file, &why))?;
-        let instances = lines.into_iter().enumerate().map(|(number, line)| line.into_instance(number));
-        Ok(Labels { version: set.version(image, &text), is_corrected, instances: instances.collect(), added })
+        let size = (image.width, image.height);
+        let instances = yolo_line::parse_labels(&text, size).map_err(|why| wrong_line(file, &why))?;
+        Ok(Labels { version: set.version(image, &text), is_corrected, instances, added })
     }
 
     /// Notes that the person saw the picture that the labels are beside now: they are not those of an earlier one any more.
     fn note_checked(&mut self, image: &SetImage) {
-        self.placer.state.change_image(&image.name, |known| known.outdated_labels.clear());
+        self.state.change_image(&image.name, |known| known.outdated_labels.clear());
         // The labels are saved. If this cannot be written, runs go on to name the image.
-        drop(self.placer.state.save_images());
+        drop(self.state.save_images());
     }
 
     /// Writes files of the person: all of them, or none if the disk is full.
     fn write(&mut self, files: Vec<(String, Format, String)>) -> Result<()> {
         let mut meant = Vec::with_capacity(files.len());
         for (file, format, text) in files {
-            self.placer.create_folder_of(&self.folder.root.join(&file))?;
-            meant.push((file, self.placer.meaning(Some(format)), text));
+            self.create_folder_of(&self.root.join(&file))?;
+            meant.push((file, self.meaning(Some(format)), text));
         }
-        self.placer.state.write_for_person(meant)
+        self.state.write_for_person(meant)
     }
 }
 

@@ -88,7 +88,7 @@ pub(super) fn evaluate(truth_file: &Path, predictions: &Path) -> Result<VideoRep
     categories.sort_by_key(|category| category.id);
     let prompts: Option<BTreeSet<(u64, u64)>> = truth.prompts.as_ref().map(|prompts| {
         let tracks = truth.tracks.iter().chain(&found.tracks).map(|track| (track.video, track.category));
-        prompts.iter().copied().chain(tracks).collect()
+        prompts.iter().map(|prompt| (prompt.video_id, prompt.category_id)).chain(tracks).collect()
     });
     let (mut classes, mut counts, mut cases) = (Vec::new(), Vec::new(), Vec::new());
     for category in categories {

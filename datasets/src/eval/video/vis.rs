@@ -18,8 +18,8 @@ pub(super) struct Vis {
     pub(super) videos: Vec<Video>,
     pub(super) categories: Vec<Category>,
     pub(super) tracks: Vec<MaskTrack>,
-    /// The text prompts of each video, by video and category, if it is a data set of SA-Co.
-    pub(super) prompts: Option<Vec<(u64, u64)>>,
+    /// The text prompts of each video, if it is a data set of SA-Co.
+    pub(super) prompts: Option<Vec<Prompt>>,
 }
 
 #[derive(Clone, Deserialize)]
@@ -62,9 +62,9 @@ struct File {
 }
 
 #[derive(Deserialize)]
-struct Prompt {
-    video_id: u64,
-    category_id: u64,
+pub(super) struct Prompt {
+    pub(super) video_id: u64,
+    pub(super) category_id: u64,
 }
 
 #[derive(Deserialize)]
@@ -107,9 +107,8 @@ impl Vis {
         if file.videos.is_empty() || file.categories.is_empty() {
             return Err(invalid(path, "it has no \"videos\" or no \"categories\""));
         }
-        let prompts = file.video_np_pairs;
-        let prompts = prompts.map(|list| list.iter().map(|one| (one.video_id, one.category_id)).collect());
-        let mut vis = Self { videos: file.videos, categories: file.categories, tracks: Vec::new(), prompts };
+        let File { videos, categories, video_np_pairs: prompts, .. } = file;
+        let mut vis = Self { videos, categories, prompts, ..Self::default() };
         vis.add(path, records, false)?;
         if vis.tracks.is_empty() && vis.prompts.is_none() {
             return Err(invalid(path, "it has no annotation: there is nothing to compare with"));

@@ -46,26 +46,26 @@ pub(crate) fn all_labels(root: &Path) -> Result<Option<AllLabels>> {
     }
     let mut set = CorrectedSet { root: root.to_owned(), ..CorrectedSet::default() };
     set.read()?;
-    let mut opened = set.peek(None)?;
+    let mut placer = set.peek(None)?;
     let (journal, _) = Journal::open_existing(&journal_path(root))?;
-    journal.splits().for_each(|(name, validation)| opened.placer.prefer(name, validation));
+    journal.splits().for_each(|(name, validation)| placer.prefer(name, validation));
     let mut all = AllLabels { classes: set.classes.clone(), images: Vec::new(), elsewhere: Vec::new() };
     for image in &set.images {
-        opened.placer.settle(&image.name)?;
-        let files = opened.files(image)?;
-        for changed in opened.placer.corrected_labels(&image.name)? {
+        placer.settle(&image.name)?;
+        let files = placer.files(image)?;
+        for changed in placer.corrected_labels(&image.name)? {
             let file = changed.rsplit_once(' ').map_or(&*changed, |(file, _)| file);
             if file != COCO_FILE && files.iter().all(|(known, _)| known != file) {
                 all.elsewhere.push(file.to_owned());
             }
         }
         let Some((label_file, _)) = files.first().cloned() else { continue };
-        let is_ours = opened.placer.state.owner(&label_file)? == Owner::Ours;
+        let is_ours = placer.state.owner(&label_file)? == Owner::Ours;
         if let Some((other, _)) = files.iter().skip(1).find(|_| is_ours) {
-            let is_changed = opened.placer.state.owner(other)? == Owner::Person;
+            let is_changed = placer.state.owner(other)? == Owner::Person;
             all.elsewhere.extend(is_changed.then(|| other.clone()));
         }
-        let labels = opened.labels(&set, image)?;
+        let labels = placer.labels(&set, image)?;
         if let Some(class) =
             labels.instances.iter().map(|one| one.class).find(|class| *class >= all.classes.len())
         {
@@ -76,7 +76,7 @@ pub(crate) fn all_labels(root: &Path) -> Result<Option<AllLabels>> {
         }
         let record = Record { name: image.name.clone(), source: image.source.clone(), ..Record::default() };
         all.images.push(ImageLabels {
-            name: opened.placer.coco_name(&record),
+            name: placer.coco_name(&record),
             label_file,
             path: set.file(image),
             size: (image.width, image.height),

@@ -97,7 +97,7 @@ impl OutputFolder {
     pub fn open_to_read(root: &Path) -> Result<Self> {
         Self::check_existing(root)?;
         match Self::lock(root) {
-            Err(e) if is_read_only(&e) => Ok(Self::unlocked(root)),
+            Err(e) if is_read_only(&e) => Ok(Self { root: root.to_owned(), _lock: None }),
             locked => locked,
         }
     }
@@ -108,11 +108,6 @@ impl OutputFolder {
             return Err(Error::invalid_argument(format!("no data set, {}: {why}", root.display())));
         }
         Ok(())
-    }
-
-    /// A folder to read from, while another process may write to it.
-    pub fn unlocked(root: &Path) -> Self {
-        Self { root: root.to_owned(), _lock: None }
     }
 
     fn lock(root: &Path) -> Result<Self> {
