@@ -37,7 +37,8 @@ impl LabelJob {
         on_event: &mut OnEvent<'_>,
     ) -> Result<()> {
         if self.tiling.is_some() {
-            return Err(Error::invalid_argument("tile: an image in tiles has many features, which low memory would keep on disk: leave one of them out").about("tile"));
+            let message = "tile: an image in tiles has many features, which low memory would keep on disk: leave one of them out";
+            return Err(Error::invalid_argument(message).about("tile"));
         }
         let each = ImageFeatures::bytes_on_disk(detector.model().manifest(), self.masks);
         let batch = usize::try_from(spill_bytes / each).unwrap_or(usize::MAX).max(1);

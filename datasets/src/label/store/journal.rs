@@ -167,10 +167,11 @@ impl Journal {
             ("tracker", _) if here == "unset" => "with videos, this has images".into(),
             _ => format!("with {key} {there}, this is {here}"),
         };
-        Err(Error::new(ErrorKind::Mismatch, format!(
+        let message = format!(
             "cannot continue, {}: it was started {started}; use the same settings, choose another output folder, or restart",
             self.log.path.display()
-        )).about("restart"))
+        );
+        Err(Error::new(ErrorKind::Mismatch, message).about("restart"))
     }
 
     fn write_line(&mut self, line: &impl Serialize) -> Result<Span> {
@@ -178,10 +179,11 @@ impl Journal {
     }
 
     fn write_error(&self, e: std::io::Error) -> Error {
-        Error::new(ErrorKind::Io, format!(
+        let message = format!(
             "cannot write the journal, {}: {e}; finished images are kept, and running it again continues from there",
             self.log.path.display()
-        )).with_source(e)
+        );
+        Error::new(ErrorKind::Io, message).with_source(e)
     }
 
     /// Appends the record of an image and syncs it to disk.

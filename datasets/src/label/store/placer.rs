@@ -335,12 +335,8 @@ impl Placer {
             // If it was replaced while it was copied, what is there stays until the next run.
             copy(source, &part, &path, is_converted, now.1).map(|()| identity(source) == now)
         };
-        let placed =
-            made.and_then(
-                |is_made| {
-                    if is_made { replace(&part, &path) } else { disk::remove(&part).map_err(cannot) }
-                },
-            );
+        let put = |is_made| if is_made { replace(&part, &path) } else { disk::remove(&part).map_err(cannot) };
+        let placed = made.and_then(put);
         placed.inspect_err(|_| drop(disk::remove(&part))).map_err(resumable)
     }
 

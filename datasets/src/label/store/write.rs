@@ -369,11 +369,12 @@ fn place_whole(
     let owner = placer.state.place_part(file, meaning, part).map_err(resumable)?;
     placer.state.commit().map_err(resumable)?;
     if owner == Owner::Person && !placer.state.is_recorded_as(file, &hash) {
-        return Err(Error::new(ErrorKind::Mismatch, format!(
+        let message = format!(
             "cannot write, {}: it was corrected by hand and does not have the labels of this run; choose another output folder, \
              or discard_corrections to overwrite it",
             path.display()
-        )).about("discard_corrections"));
+        );
+        return Err(Error::new(ErrorKind::Mismatch, message).about("discard_corrections"));
     }
     Ok(path)
 }
