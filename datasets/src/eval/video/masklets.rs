@@ -7,7 +7,7 @@ use ocelli::Result;
 
 use super::cgf1::{Case, LEAST_SCORE};
 use super::vis::{MaskTrack, Vis};
-use super::vis_ap::{Class, accuracy};
+use super::vis_ap::accuracy;
 use super::{CgF1, TrackCounts, TrackReport, TrackSequence, VideoReport};
 
 /// Objects and tracks of one category in one video.
@@ -103,7 +103,7 @@ pub(super) fn evaluate(truth_file: &Path, predictions: &Path) -> Result<VideoRep
             }
             in_videos.push(cell);
         }
-        classes.push(Class { id: category.id, name: category.name.clone(), videos: in_videos });
+        classes.push((category, in_videos));
         if !of_class.is_empty() {
             counts.push((category.name.clone(), of_class.into_iter().sum()));
         }

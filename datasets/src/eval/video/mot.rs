@@ -83,14 +83,10 @@ fn count(files: &SequenceFiles, notes: &mut Vec<String>) -> Result<TrackCounts> 
     }
     let mut sequence = TrackSequence::default();
     for (frame, (objects, tracks)) in &frames {
-        let ids = [
-            (&files.truth, objects.iter().map(|one| one.id).collect::<Vec<_>>()),
-            (&files.predictions, tracks.iter().map(|one| one.id).collect()),
-        ];
-        for (path, ids) in ids {
-            if let Some(id) = repeated(ids) {
-                return Err(invalid(path, format!("frame {frame} has id {id} twice")));
-            }
+        let twice = repeated(objects.iter().map(|one| one.id)).map(|id| (&files.truth, id));
+        let found_twice = || repeated(tracks.iter().map(|one| one.id)).map(|id| (&files.predictions, id));
+        if let Some((path, id)) = twice.or_else(found_twice) {
+            return Err(invalid(path, format!("frame {frame} has id {id} twice")));
         }
         sequence.push_boxes(objects, tracks)?;
     }

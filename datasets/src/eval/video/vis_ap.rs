@@ -9,7 +9,7 @@ use hotcoco::primitives::greedy::{GtMasks, coco_match_floor, greedy_match_masked
 
 use super::masklets::Cell;
 use super::tracks::part;
-use super::vis::MaskTrack;
+use super::vis::{Category, MaskTrack};
 use crate::eval::accuracy::mean;
 use crate::eval::{Accuracy, ClassAccuracy};
 
@@ -26,11 +26,7 @@ pub(super) fn level(index: usize) -> f64 {
 }
 
 /// A class and its tracks in each video.
-pub(super) struct Class<'a> {
-    pub(super) id: u64,
-    pub(super) name: String,
-    pub(super) videos: Vec<Cell<'a>>,
-}
+pub(super) type Class<'a> = (&'a Category, Vec<Cell<'a>>);
 
 /// What became of a track at each level.
 struct Fate {
@@ -62,8 +58,8 @@ pub(super) fn accuracy(classes: &[Class<'_>]) -> Accuracy {
         };
         (precision, recall)
     };
-    let per_class = classes.iter().enumerate().filter_map(|(place, class)| {
-        let objects = class.videos.iter().flat_map(|video| &video.objects);
+    let per_class = classes.iter().enumerate().filter_map(|(place, (class, videos))| {
+        let objects = videos.iter().flat_map(|video| &video.objects);
         let instances = objects.filter(|one| !one.is_crowd).count();
         let (precision, recall) = figures(place..place + 1);
         (instances > 0).then(|| ClassAccuracy::new(class.id, &class.name, instances, precision, recall))
@@ -73,10 +69,10 @@ pub(super) fn accuracy(classes: &[Class<'_>]) -> Accuracy {
     Accuracy::new(precision, recall, per_class)
 }
 
-fn curves(class: &Class<'_>) -> Curves {
+fn curves((_, videos): &Class<'_>) -> Curves {
     AREAS.map(|area| {
         let (mut fates, mut objects) = (Vec::new(), 0);
-        for video in &class.videos {
+        for video in videos {
             objects += video.objects.iter().filter(|one| !is_ignored(one, area)).count();
             fates.extend(matches(video, area));
         }

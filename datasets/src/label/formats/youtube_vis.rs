@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use ocelli::{Mask, Result};
 use serde_json::{Value, json};
 
-use crate::label::formats::coco::{categories, extent, rounded};
+use crate::label::formats::coco::{begin, extent, rounded};
 use crate::label::formats::tracks::{Objects, Video, Videos};
 use crate::label::record::Record;
 
@@ -33,8 +33,7 @@ pub(crate) fn write_youtube_vis<'a>(
     classes: impl Iterator<Item = &'a str>,
     labelled: impl Fn(&str) -> Result<Option<(String, Record)>>,
 ) -> io::Result<()> {
-    write!(out, "{{\"info\":{{\"description\":\"labelled by ocelli\"}},\"licenses\":[],\n\"categories\":")?;
-    serde_json::to_writer(&mut *out, &categories(classes))?;
+    begin(out, classes)?;
     write!(out, ",\n\"annotations\":[")?;
     let (mut described, mut last) = (Vec::new(), 0);
     for video in videos.iter() {
