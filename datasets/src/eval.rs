@@ -43,6 +43,7 @@ pub mod video;
 pub use accuracy::{Accuracy, ClassAccuracy, Overlap, average_precision};
 pub use configurations::{ConfigurationReport, ConfigurationsReport};
 pub use exemplars::ExemplarMasks;
+pub use hotcoco::types::{Category, Image as TruthImage};
 pub use interval::difference_interval;
 pub use journal::{EvalIdentity, EvalJournal, ImageResult};
 pub use precision_recall::{MIN_IOU, PrecisionRecall, precision_recall};
@@ -51,7 +52,7 @@ pub use protocol::Protocol;
 pub use report::{Difference, EvalReport, ModelReport};
 pub use table::write_report;
 pub use timing::{StageTiming, TimingSummary};
-pub use truth::{Category, Instance, Truth, TruthBuilder, TruthImage};
+pub use truth::{Instance, Truth, TruthBuilder};
 
 #[cfg(test)]
 mod inputs;

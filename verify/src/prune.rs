@@ -29,10 +29,11 @@ mod units;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use ocelli::{Error, ErrorKind, Model, Prompts, Result, engine::EngineFactory};
+use ocelli::{Error, Model, Prompts, Result, engine::EngineFactory};
 use ocelli_export::{Checkpoint, MaskedBranch};
 use serde::Serialize;
 
@@ -74,7 +75,7 @@ impl FromStr for Objective {
         let all = [Self::Features, Self::Detections, Self::DetectionsPerMs];
         all.into_iter().find(|objective| objective.to_string() == text).ok_or_else(|| {
             let message = format!("objective {text}: expected features, detections or detections-per-ms");
-            Error::new(ErrorKind::InvalidArgument, message)
+            Error::invalid_argument(message)
         })
     }
 }
@@ -126,7 +127,7 @@ impl PruneOptions {
     /// Checks the options against the checkpoint, as [`search`] does.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`]; the message names the option.
+    /// [`ErrorKind::InvalidArgument`](ocelli::ErrorKind::InvalidArgument); the message names the option.
     pub fn check(&self, checkpoint: &Checkpoint) -> Result<()> {
         units::of(checkpoint, self).map(|_| ())
     }
@@ -168,10 +169,11 @@ pub type ReportProgress<'r> = dyn FnMut(&PruneProgress) -> Result<()> + 'r;
 /// Searches for the branches that matter least.
 ///
 /// # Errors
-/// [`ErrorKind::InvalidArgument`] for options that do not fit the checkpoint, without images, and if the model finds nothing in
-/// them although detections are the objective; [`ErrorKind::Mismatch`] if the journal is that of another search;
-/// [`ErrorKind::Execution`] if a graph fails; the errors of reading images and writing files, and the error that `progress`
-/// returns.
+/// [`ErrorKind::InvalidArgument`](ocelli::ErrorKind::InvalidArgument) for options that do not fit the checkpoint, without
+/// images, and if the model finds nothing in them although detections are the objective;
+/// [`ErrorKind::Mismatch`](ocelli::ErrorKind::Mismatch) if the journal is that of another search;
+/// [`ErrorKind::Execution`](ocelli::ErrorKind::Execution) if a graph fails; the errors of reading images and writing files,
+/// and the error that `progress` returns.
 pub fn search(
     input: PruneInput<'_>,
     options: &PruneOptions,
@@ -181,7 +183,7 @@ pub fn search(
     let images = input.images.len() as u64;
     if images == 0 {
         let message = "cannot search for blocks to prune: there are no images; expected at least one";
-        return Err(Error::new(ErrorKind::InvalidArgument, message));
+        return Err(Error::invalid_argument(message));
     }
     let threshold = options.score_threshold.unwrap_or(input.model.manifest().thresholds.confidence);
     let journal = Journal::open(input.journal, &Identity::of(&input, threshold)?)?;
@@ -295,11 +297,10 @@ impl Search<'_, '_> {
             self.state.done += 1;
         }
         if found == 0 && needs_detections {
-            let message = format!(
+            return Err(Error::invalid_argument(format!(
                 "objective {}: the model finds nothing in the images; expected classes that they show",
                 self.options.objective
-            );
-            return Err(Error::new(ErrorKind::InvalidArgument, message));
+            )));
         }
         let times = self.subject.times();
         self.journal.add_times(&times)?;
@@ -388,6 +389,15 @@ impl Search<'_, '_> {
             self.subject.chain.branches.iter().filter(|b| !removed.contains(b)).copied().collect();
         times.embedding_ms + times.of(&kept, self.subject.global_blocks) + times.neck_ms
     }
+}
+
+/// Writes a report as JSON.
+///
+/// # Errors
+/// Errors of `writer`.
+pub fn write_json(mut writer: impl Write, report: &impl Serialize) -> io::Result<()> {
+    serde_json::to_writer_pretty(&mut writer, report)?;
+    writeln!(writer)
 }
 
 fn plus(a: Cost, b: Cost) -> Cost {

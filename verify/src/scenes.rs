@@ -32,12 +32,12 @@ use std::ops::RangeInclusive;
 use ocelli_tracking::BoundingBox;
 
 pub use moving::MovingScene;
+pub(crate) use pictogram::indices_of;
 pub use pictogram::vocabulary;
 pub use truth::TruthBox;
 
-use ocelli::Mask;
 use ocelli::image::Image;
-use ocelli::{Error, ErrorKind, Result};
+use ocelli::{Error, Mask, Result};
 use pixels::{Pixels, blend};
 use random::Random;
 use sprite::{Sprite, VISIBLE};
@@ -118,12 +118,11 @@ impl SceneGenerator {
     /// Makes a generator with these options.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] for a size outside 32 to 8192, an empty range, a share outside 0 to 1, or a
-    /// label that is not in the [`vocabulary`].
+    /// [`ErrorKind::InvalidArgument`](ocelli::ErrorKind::InvalidArgument) for a size outside 32 to 8192, an empty range, a
+    /// share outside 0 to 1, or a label that is not in the [`vocabulary`].
     pub fn new(seed: u64, options: SceneOptions) -> Result<Self> {
         check_size(options.width, options.height)?;
-        let refused =
-            |what: String| Err(Error::new(ErrorKind::InvalidArgument, format!("cannot draw scenes, {what}")));
+        let refused = |what: String| Err(Error::invalid_argument(format!("cannot draw scenes, {what}")));
         for (name, range) in [("objects", &options.objects), ("kinds", &options.kinds)] {
             if range.is_empty() || (name == "kinds" && *range.start() == 0) {
                 return refused(format!(
@@ -140,7 +139,7 @@ impl SceneGenerator {
         let pictograms = if options.labels.is_empty() {
             (0..vocabulary().len()).collect()
         } else {
-            pictogram::indices_of(&options.labels)?
+            indices_of(&options.labels)?
         };
         Ok(Self { seed, options, pictograms })
     }
@@ -179,12 +178,11 @@ fn check_size(width: u32, height: u32) -> Result<()> {
     if SIDES.contains(&width) && SIDES.contains(&height) {
         return Ok(());
     }
-    let message = format!(
+    Err(Error::invalid_argument(format!(
         "cannot draw a scene of {width}x{height}: expected sides of {} to {}",
         SIDES.start(),
         SIDES.end()
-    );
-    Err(Error::new(ErrorKind::InvalidArgument, message))
+    )))
 }
 
 /// Scales a pictogram to `size`, mirrors and rotates it at random, and crops it to its clearly visible part.

@@ -140,15 +140,14 @@ impl Verification {
         if options.scenes + options.random_inputs == 0 || options.max_classes == 0 {
             let message =
                 "verification: nothing to compare; expected scenes + random_inputs ≥ 1 and max_classes ≥ 1";
-            return Err(Error::new(ErrorKind::InvalidArgument, message));
+            return Err(Error::invalid_argument(message));
         }
         let graphs = ModelGraph::all_of(model.manifest());
         if let Some(graph) = options.graphs.iter().find(|graph| !graphs.contains(graph)) {
-            let message = format!(
+            return Err(Error::invalid_argument(format!(
                 "verification of {graph}, {}: this model has no such graph",
                 model.folder().display()
-            );
-            return Err(Error::new(ErrorKind::InvalidArgument, message));
+            )));
         }
         let mut verification = Self {
             inputs: inputs::make(model.manifest(), &options)?,
@@ -164,12 +163,11 @@ impl Verification {
         verification.passes = verification.run(&mut stages, &verification.prompts, true, progress)?;
         for (input, pass) in verification.inputs.iter().zip(&verification.passes) {
             if let Some((_, name, _)) = pass.tensors().find(|(_, _, tensor)| !compare::is_finite(tensor)) {
-                let message = format!(
+                return Err(Error::execution(format!(
                     "{}, {name}, {}: the reference returned values that are infinite or NaN; the model is corrupt",
                     model.folder().display(),
                     input.name
-                );
-                return Err(Error::new(ErrorKind::Execution, message));
+                )));
             }
         }
         Ok(verification)

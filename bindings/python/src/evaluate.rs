@@ -179,7 +179,8 @@ fn detect_all(
             return Err(Error::new(ErrorKind::Cancelled, "evaluate: cancelled"));
         }
         let annotated = task.truth.images().iter().find(|image| image.id == id);
-        let (name, size) = annotated.map_or(("", (0, 0)), |image| (&*image.file_name, image.size));
+        let (name, size) =
+            annotated.map_or(("", (0, 0)), |image| (&*image.file_name, (image.width, image.height)));
         let image = match (&task.scenes, &arguments.images) {
             (Some(generator), _) => Ok(generator.scene(id - 1).image),
             (None, folder) => Image::open(folder.as_deref().unwrap_or_else(|| ".".as_ref()).join(name)),

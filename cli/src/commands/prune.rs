@@ -14,7 +14,7 @@ use ocelli::{
 };
 use ocelli_verify::prune::{
     Objective, PruneInput, PruneOptions, PruneProgress, PruneReport, PruneStep, SplitInput, Unit,
-    optimise_split, search,
+    optimise_split, search, write_json,
 };
 
 use super::export::{export_files, local_checkpoint};
@@ -297,7 +297,7 @@ fn chosen<'r>(args: &PruneArgs, report: &'r PruneReport) -> &'r PruneStep {
 }
 
 fn write(args: &PruneArgs, report: &PruneReport, log: &LogArgs) -> anyhow::Result<()> {
-    write_atomically(&args.output, |file| report.write_json(file))?;
+    write_atomically(&args.output, |file| write_json(file, report))?;
     let step = chosen(args, report);
     let blocks: Vec<String> = step.skip_blocks.iter().map(ToString::to_string).collect();
     let flags = [("--skip-blocks", blocks.join(",")), ("--mask-blocks", step.mask_blocks.join(","))];
@@ -377,7 +377,7 @@ fn run_split(args: &PruneArgs, log: &LogArgs) -> anyhow::Result<()> {
     let report = optimise_split(input, &mut |step| bar.show(step));
     drop(bar);
     let report = unless_interrupted(report)?;
-    write_atomically(&args.output, |file| report.write_json(file))?;
+    write_atomically(&args.output, |file| write_json(file, &report))?;
     print(|out| {
         report.write_table(&mut *out)?;
         writeln!(out, "\n--split-block {}", report.best.split_block)

@@ -1,7 +1,6 @@
 //! Average precision as COCO defines it, computed by `hotcoco`, whose figures are identical to those of pycocotools.
 
-use std::cmp::Ordering;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::ops::Range;
 
 use hotcoco::params::IouType;
@@ -10,7 +9,7 @@ use hotcoco::{AccumulatedEval, COCOeval};
 use serde::Serialize;
 
 use super::{Predictions, Truth};
-use ocelli::{Error, ErrorKind, Result};
+use ocelli::{Error, Result};
 
 /// The overlap that decides whether a detection matches an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,27 +84,25 @@ pub struct ClassAccuracy {
 /// With [`Overlap::Masks`], the area of a detection is that of its mask, as in results files without boxes.
 ///
 /// # Errors
-/// [`ErrorKind::InvalidData`] if a mask is needed and missing, or cannot be drawn because the size of its image is unknown.
+/// [`ErrorKind::InvalidData`](ocelli::ErrorKind::InvalidData) if a mask is needed and missing, or cannot be drawn because
+/// the size of its image is unknown.
 pub fn average_precision(
     truth: &Truth,
     predictions: &Predictions,
     image_ids: &[u64],
     overlap: Overlap,
 ) -> Result<Accuracy> {
-    let invalid = |e: hotcoco::Error| {
-        Error::new(ErrorKind::InvalidData, format!("average precision: {e}")).with_source(e)
-    };
+    let invalid = |e: hotcoco::Error| Error::invalid_data(format!("average precision: {e}")).with_source(e);
     let mut found = best_of_each(predictions);
     let kind = match overlap {
         Overlap::Boxes => IouType::Bbox,
         Overlap::Masks => {
             if let Some(why) = &truth.unreadable {
-                let message = format!("average precision of masks: {why}");
-                return Err(Error::new(ErrorKind::InvalidData, message));
+                return Err(Error::invalid_data(format!("average precision of masks: {why}")));
             }
             if found.iter().any(|one| one.segmentation.is_none()) {
                 let message = "average precision of masks: there are detections without a mask";
-                return Err(Error::new(ErrorKind::InvalidData, message));
+                return Err(Error::invalid_data(message));
             }
             // With a box, pycocotools would use the area of the box.
             found.iter_mut().for_each(|one| one.bbox = None);
@@ -125,19 +122,19 @@ const MOST: usize = 100;
 
 /// The best detections of each class and image, in their order: the others do not count, but their overlaps would be computed.
 fn best_of_each(predictions: &Predictions) -> Vec<Annotation> {
-    let mut groups: HashMap<(u64, u64), Vec<usize>> = HashMap::new();
-    for (at, one) in predictions.0.iter().enumerate() {
-        groups.entry((one.image_id, one.category_id)).or_default().push(at);
-    }
-    let mut left_out: HashSet<usize> = HashSet::new();
-    for group in groups.values_mut().filter(|group| group.len() > MOST) {
-        let score = |at: usize| predictions.0[at].score.unwrap_or_default();
-        // Of equal scores the first ones stay.
-        group.sort_by(|a, b| score(*b).partial_cmp(&score(*a)).unwrap_or(Ordering::Equal));
-        left_out.extend(group[MOST..].iter().copied());
-    }
-    let kept = predictions.0.iter().enumerate().filter(|(at, _)| !left_out.contains(at));
-    kept.map(|(_, one)| one.clone()).collect()
+    let all = &predictions.0;
+    let score = |at: usize| all[at].score.unwrap_or_default();
+    let mut places: Vec<usize> = (0..all.len()).collect();
+    // Of equal scores the first ones stay.
+    places.sort_by(|a, b| score(*b).total_cmp(&score(*a)));
+    let mut counts: HashMap<(u64, u64), usize> = HashMap::new();
+    places.retain(|&at| {
+        let count = counts.entry((all[at].image_id, all[at].category_id)).or_default();
+        *count += 1;
+        *count <= MOST
+    });
+    places.sort_unstable();
+    places.into_iter().map(|at| all[at].clone()).collect()
 }
 
 /// Indices on the axis of areas.
@@ -154,25 +151,12 @@ impl Accuracy {
         recall: impl Fn(usize, usize) -> Option<f64>,
         per_class: Vec<ClassAccuracy>,
     ) -> Self {
-        let [ap, ap50, ap75, ap_small, ap_medium, ap_large] = precisions(precision);
+        let mut all = Self { per_class, ..Self::default() };
+        [all.ap, all.ap50, all.ap75, all.ap_small, all.ap_medium, all.ap_large] = precisions(precision);
         let of_most = [(ALL, 0), (ALL, 1), (ALL, 2), (SMALL, 2), (MEDIUM, 2), (LARGE, 2)];
-        let [ar1, ar10, ar100, ar_small, ar_medium, ar_large] =
+        [all.ar1, all.ar10, all.ar100, all.ar_small, all.ar_medium, all.ar_large] =
             of_most.map(|(area, most)| recall(area, most));
-        Self {
-            ap,
-            ap50,
-            ap75,
-            ap_small,
-            ap_medium,
-            ap_large,
-            ar1,
-            ar10,
-            ar100,
-            ar_small,
-            ar_medium,
-            ar_large,
-            per_class,
-        }
+        all
     }
 
     /// The figures of a table's row: AP, AP50, AP75, small, medium, large, AR1, AR10 and AR100.
@@ -208,25 +192,28 @@ fn precisions(precision: impl Fn(Range<usize>, usize) -> Option<f64>) -> [Option
         .map(|(levels, area)| precision(levels, area))
 }
 
+/// The mean of some values, if there are any.
+pub(super) fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let (sum, count) = values.fold((0.0, 0u64), |(sum, count), value| (sum + value, count + 1));
+    (count > 0).then(|| sum / count as f64)
+}
+
 fn figures(truth: &Truth, arrays: &AccumulatedEval, image_ids: &[u64]) -> Accuracy {
     let shape = arrays.shape;
     // COCO writes -1 for what has no instances.
-    let mean = |values: &mut dyn Iterator<Item = f64>| {
-        let known: Vec<f64> = values.filter(|value| *value >= 0.0).collect();
-        (!known.is_empty()).then(|| known.iter().sum::<f64>() / known.len() as f64)
-    };
+    let is_known = |value: &f64| *value >= 0.0;
     let precision = |classes: Range<usize>| {
         move |levels: Range<usize>, area: usize| {
             let places = levels.flat_map(|t| (0..shape.r).map(move |r| (t, r)));
             let places = places.flat_map(|(t, r)| classes.clone().map(move |k| (t, r, k)));
             let place = |(t, r, k)| arrays.precision[shape.precision_idx(t, r, k, area, shape.m - 1)];
-            mean(&mut places.map(place))
+            mean(places.map(place).filter(is_known))
         }
     };
     let recall = |classes: Range<usize>| {
         move |area: usize, most: usize| {
             let places = (0..shape.t).flat_map(|t| classes.clone().map(move |k| (t, k)));
-            mean(&mut places.map(|(t, k)| arrays.recall[shape.recall_idx(t, k, area, most)]))
+            mean(places.map(|(t, k)| arrays.recall[shape.recall_idx(t, k, area, most)]).filter(is_known))
         }
     };
     let mut instances = HashMap::<u64, usize>::new();

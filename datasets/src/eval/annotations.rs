@@ -7,6 +7,9 @@ use hotcoco::COCO;
 use hotcoco::types::{Annotation, Category, Dataset, Image, Segmentation};
 use serde::de::{DeserializeOwned, Error as _, IgnoredAny};
 use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+
+use super::labelled;
 
 /// The parts of an annotation file that are evaluated.
 #[derive(Deserialize)]
@@ -16,42 +19,35 @@ pub(super) struct File {
     categories: Option<Vec<CategoryEntry>>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct ImageEntry {
-    id: Option<Scalar>,
-    file_name: Option<Scalar>,
-    width: Option<Scalar>,
-    height: Option<Scalar>,
+    id: Value,
+    file_name: Value,
+    width: Value,
+    height: Value,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct CategoryEntry {
-    id: Option<Scalar>,
-    name: Option<Scalar>,
+    id: Value,
+    name: Value,
 }
 
 /// An annotation or a result.
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 pub(super) struct Entry {
-    id: Option<Scalar>,
-    image_id: Option<Scalar>,
-    category_id: Option<Scalar>,
-    #[serde(default, deserialize_with = "four_numbers")]
+    id: Value,
+    image_id: Value,
+    category_id: Value,
+    #[serde(deserialize_with = "four_numbers")]
     bbox: Option<[f64; 4]>,
-    area: Option<Scalar>,
-    iscrowd: Option<Scalar>,
+    area: Value,
+    iscrowd: Value,
     segmentation: Option<Outline>,
-    score: Option<Scalar>,
-}
-
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Scalar {
-    Whole(u64),
-    Number(f64),
-    Flag(bool),
-    Text(String),
-    Other(IgnoredAny),
+    score: Value,
 }
 
 #[derive(Deserialize)]
@@ -74,51 +70,43 @@ fn four_numbers<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<[f6
     }
 }
 
-impl Scalar {
-    fn number(&self) -> Option<f64> {
-        match self {
-            Self::Whole(number) => Some(*number as f64),
-            Self::Number(number) => Some(*number),
-            Self::Flag(flag) => Some(f64::from(u8::from(*flag))),
-            Self::Text(text) => text.trim().parse().ok().filter(|number: &f64| number.is_finite()),
-            Self::Other(_) => None,
-        }
-    }
-
-    fn text(&self) -> Option<String> {
-        match self {
-            Self::Whole(number) => Some(number.to_string()),
-            Self::Number(number) => Some(number.to_string()),
-            Self::Text(text) => Some(text.clone()),
-            Self::Flag(_) | Self::Other(_) => None,
-        }
-    }
-
-    /// An integer from 0: as it is, as a fraction that is none, or as text.
-    fn id(&self) -> Option<u64> {
-        match self {
-            Self::Whole(id) => Some(*id),
-            Self::Text(text) if text.trim().bytes().all(|byte| byte.is_ascii_digit()) => {
-                text.trim().parse().ok()
-            }
-            Self::Number(number) => hotcoco::types::id_from_f64(*number),
-            Self::Flag(_) | Self::Text(_) | Self::Other(_) => None,
-        }
+fn number(value: &Value) -> Option<f64> {
+    match value {
+        Value::Bool(flag) => Some(f64::from(u8::from(*flag))),
+        Value::String(text) => text.trim().parse().ok().filter(|number: &f64| number.is_finite()),
+        value => value.as_f64(),
     }
 }
 
-fn id(value: Option<&Scalar>, name: &str) -> Result<u64, String> {
-    value.and_then(Scalar::id).ok_or_else(|| format!("expected \"{name}\" with an integer from 0"))
+fn text(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(number) if number.is_u64() => Some(number.to_string()),
+        value => value.as_f64().map(|number| number.to_string()),
+    }
+}
+
+/// An integer from 0: as it is, as a fraction that is none, or as text.
+fn integer(value: &Value) -> Option<u64> {
+    match value {
+        Value::String(text) if !text.trim().bytes().all(|byte| byte.is_ascii_digit()) => None,
+        Value::String(text) => text.trim().parse().ok(),
+        value => value.as_u64().or_else(|| hotcoco::types::id_from_f64(value.as_f64()?)),
+    }
+}
+
+fn id(value: &Value, name: &str) -> Result<u64, String> {
+    integer(value).ok_or_else(|| format!("expected \"{name}\" with an integer from 0"))
 }
 
 impl Entry {
     /// The annotation, and whether its segmentation cannot be read.
     pub(super) fn into_annotation(self) -> Result<(Annotation, bool), String> {
         let flag = match &self.iscrowd {
-            None => 0.0,
-            Some(Scalar::Text(text)) if text.is_empty() => 0.0,
-            Some(flag) => {
-                flag.number().filter(|flag| flag.fract() == 0.0).ok_or("expected \"iscrowd\" of 0 or 1")?
+            Value::Null => 0.0,
+            Value::String(text) if text.is_empty() => 0.0,
+            flag => {
+                number(flag).filter(|flag| flag.fract() == 0.0).ok_or("expected \"iscrowd\" of 0 or 1")?
             }
         };
         let (segmentation, is_unreadable) = match self.segmentation {
@@ -130,14 +118,14 @@ impl Entry {
             None => (None, false),
         };
         let annotation = Annotation {
-            id: self.id.as_ref().and_then(Scalar::id).unwrap_or(0),
-            image_id: id(self.image_id.as_ref(), "image_id")?,
-            category_id: id(self.category_id.as_ref(), "category_id")?,
+            id: integer(&self.id).unwrap_or(0),
+            image_id: id(&self.image_id, "image_id")?,
+            category_id: id(&self.category_id, "category_id")?,
             bbox: self.bbox,
-            area: self.area.as_ref().and_then(Scalar::number),
+            area: number(&self.area),
             iscrowd: flag != 0.0,
             segmentation,
-            score: self.score.as_ref().and_then(Scalar::number),
+            score: number(&self.score),
             ..Annotation::default()
         };
         Ok((annotation, is_unreadable))
@@ -151,18 +139,16 @@ impl File {
             let what = what.to_owned();
             move |why: String| format!("{what} {}: {why}", place + 1)
         };
-        let side =
-            |side: &Option<Scalar>| side.as_ref().and_then(Scalar::id).and_then(|side| side.try_into().ok());
+        let side = |side: &Value| integer(side).and_then(|side| side.try_into().ok()).unwrap_or(0);
         let image = |(place, one): (usize, ImageEntry)| {
-            let (width, height) = (side(&one.width).unwrap_or(0), side(&one.height).unwrap_or(0));
-            let file_name = one.file_name.as_ref().and_then(Scalar::text).unwrap_or_default();
-            let id = id(one.id.as_ref(), "id").map_err(at("image", place))?;
+            let (width, height) = (side(&one.width), side(&one.height));
+            let file_name = text(&one.file_name).unwrap_or_default();
+            let id = id(&one.id, "id").map_err(at("image", place))?;
             Ok(Image { id, file_name, width, height, ..Image::default() })
         };
         let category = |(place, one): (usize, CategoryEntry)| {
-            let id = id(one.id.as_ref(), "id").map_err(at("category", place))?;
-            let name = one.name.as_ref().and_then(Scalar::text);
-            let name = name.unwrap_or_else(|| COCO::placeholder_cat_name(id));
+            let id = id(&one.id, "id").map_err(at("category", place))?;
+            let name = text(&one.name).unwrap_or_else(|| COCO::placeholder_cat_name(id));
             Ok(Category { id, name, ..Category::default() })
         };
         let images = self.images.unwrap_or_default().into_iter().enumerate().map(image);
@@ -175,7 +161,7 @@ impl File {
         let mut unreadable = None;
         let mut has_ids = true;
         for (place, entry) in self.annotations.unwrap_or_default().into_iter().enumerate() {
-            has_ids &= entry.id.as_ref().is_some_and(|id| id.id().is_some());
+            has_ids &= integer(&entry.id).is_some();
             let (annotation, is_unreadable) = entry.into_annotation().map_err(at("annotation", place))?;
             if is_unreadable && unreadable.is_none() {
                 let why = "its segmentation is neither polygons nor run lengths".to_owned();
@@ -184,7 +170,7 @@ impl File {
             dataset.annotations.push(annotation);
         }
         if !has_ids {
-            (1..).zip(&mut dataset.annotations).for_each(|(id, annotation)| annotation.id = id);
+            labelled::number(&mut dataset);
         }
         Ok((dataset, unreadable))
     }

@@ -3,27 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
 
-use hotcoco::types::{Annotation, Dataset, Image as CocoImage};
+use hotcoco::types::{Dataset, Image as CocoImage};
 use image::{ImageDecoder, metadata::Orientation};
 use ocelli::{Error, ErrorKind, Image, Result};
 use ocelli_export::read_text;
 use serde::Deserialize;
 
+use super::Truth;
 use super::labelled::{annotation, category, data_set, unreadable};
+use super::video::entries;
 use crate::label::{all_labels, find_images, parse_labels};
-
-/// The ground truth that a folder or a `data.yaml` names.
-pub(super) enum FolderTruth {
-    /// A COCO file in it.
-    Coco(PathBuf),
-    Labels {
-        dataset: Box<Dataset>,
-        /// The folder that the names of the images are relative to.
-        folder: PathBuf,
-        /// What was read.
-        note: String,
-    },
-}
 
 /// What a `data.yaml` says.
 #[derive(Deserialize)]
@@ -61,20 +50,16 @@ fn refuse(path: &Path, why: &str) -> Error {
 }
 
 /// Finds the format of a folder, or of the folder of a `data.yaml`, and reads it.
-pub(super) fn open(path: &Path) -> Result<FolderTruth> {
+pub(super) fn open(path: &Path) -> Result<Truth> {
     let root = if path.is_dir() { path } else { path.parent().unwrap_or(path) };
     let root = if root.as_os_str().is_empty() { Path::new(".") } else { root };
     if let Some(all) = all_labels(root)? {
         if path.is_dir() && root.join(COCO_FILES[0]).is_file() {
-            return Ok(FolderTruth::Coco(root.join(COCO_FILES[0])));
+            return Truth::open_coco_in(path, COCO_FILES[0]);
         }
         if !all.images.is_empty() {
             let note = format!("{}: YOLO's label files of {} images", path.display(), all.images.len());
-            return Ok(FolderTruth::Labels {
-                dataset: Box::new(data_set(&all, root, path)?),
-                folder: root.to_owned(),
-                note,
-            });
+            return Truth::of_labels(path, data_set(&all, root, path)?, root, note);
         }
     }
     if !path.is_dir() {
@@ -84,10 +69,10 @@ pub(super) fn open(path: &Path) -> Result<FolderTruth> {
         return yolo(path, path, Some(&file));
     }
     if let Some(folder) = VOC_FOLDERS.iter().map(|name| path.join(name)).find(|folder| is_voc(folder)) {
-        return voc(&folder);
+        return voc(path, &folder);
     }
-    if let Some(file) = COCO_FILES.iter().map(|name| path.join(name)).find(|file| file.is_file()) {
-        return Ok(FolderTruth::Coco(file));
+    if let Some(name) = COCO_FILES.iter().find(|name| path.join(name).is_file()) {
+        return Truth::open_coco_in(path, name);
     }
     // One split of a data set: its classes are named further up.
     let absolute =
@@ -115,24 +100,19 @@ fn class_file(folder: &Path) -> Option<PathBuf> {
 }
 
 /// Reads a data set of YOLO: `path` is what was named, `root` has the classes.
-fn yolo(path: &Path, root: &Path, data: Option<&Path>) -> Result<FolderTruth> {
+fn yolo(path: &Path, root: &Path, data: Option<&Path>) -> Result<Truth> {
     let is_split = path.is_dir() && std::path::absolute(path).is_ok_and(|path| path != root) && path != root;
     let (names, mut inputs) = match data {
         Some(file) => read_data_file(file, root)?,
         None => {
             let file = class_file(root).ok_or_else(|| refuse(path, "no classes.txt"))?;
             let text = read_text(&file, "the classes")?;
-            let names =
-                text.trim_start_matches('\u{feff}').lines().map(str::trim).filter(|name| !name.is_empty());
-            ((0..).zip(names.map(str::to_owned)).collect(), vec![root.to_owned()])
+            ((0..).zip(lines(&text).map(str::to_owned)).collect(), vec![root.to_owned()])
         }
     };
     if is_split {
-        inputs = vec![
-            swapped(path, "labels", "images")
-                .filter(|images| images.is_dir())
-                .unwrap_or_else(|| path.to_owned()),
-        ];
+        let images = swapped(path, "labels", "images").filter(|images| images.is_dir());
+        inputs = vec![images.unwrap_or_else(|| path.to_owned())];
     }
     let mut files = Vec::new();
     for input in &inputs {
@@ -154,10 +134,8 @@ fn yolo(path: &Path, root: &Path, data: Option<&Path>) -> Result<FolderTruth> {
         dataset.images.push(CocoImage { id, file_name, width, height, ..CocoImage::default() });
         let Some(labels) = label_file(file) else { continue };
         labelled += 1;
-        let wrong = |why: String| {
-            let message = format!("cannot read the labels, {}: {why}", labels.display());
-            Error::new(ErrorKind::InvalidData, message)
-        };
+        let wrong =
+            |why: String| Error::invalid_data(format!("cannot read the labels, {}: {why}", labels.display()));
         let text = read_text(&labels, "the labels")?;
         for instance in parse_labels(text.trim_start_matches('\u{feff}'), (width, height)).map_err(wrong)? {
             let class = instance.class as u64;
@@ -170,7 +148,6 @@ fn yolo(path: &Path, root: &Path, data: Option<&Path>) -> Result<FolderTruth> {
             dataset.annotations.push(annotation(&instance, id, class));
         }
     }
-    numbered(&mut dataset.annotations);
     if labelled == 0 {
         let why = format!("none of {} images has a label file of YOLO", files.len());
         return Err(refuse(path, &why));
@@ -179,11 +156,12 @@ fn yolo(path: &Path, root: &Path, data: Option<&Path>) -> Result<FolderTruth> {
     if let [first, ..] = &unreadable[..] {
         note += &format!("; {} that cannot be read are left out, {first} among them", unreadable.len());
     }
-    Ok(FolderTruth::Labels { dataset: Box::new(dataset), folder: root.to_owned(), note })
+    Truth::of_labels(path, dataset, root, note)
 }
 
-fn numbered(annotations: &mut [Annotation]) {
-    (1..).zip(annotations).for_each(|(id, annotation)| annotation.id = id);
+/// The lines with text.
+fn lines(text: &str) -> impl Iterator<Item = &str> {
+    text.trim_start_matches('\u{feff}').lines().map(str::trim).filter(|line| !line.is_empty())
 }
 
 /// The classes by id, and where the images are: those of all splits.
@@ -191,12 +169,11 @@ fn read_data_file(file: &Path, root: &Path) -> Result<(BTreeMap<u64, String>, Ve
     let text = read_text(file, "the data set")?;
     let data: DataFile = serde_saphyr::from_str(text.trim_start_matches('\u{feff}')).map_err(|error| {
         let said = error.to_string();
-        let message = format!(
+        Error::invalid_data(format!(
             "cannot read the data set, {}: expected YAML with names and the folders train and val: {}",
             file.display(),
             said.lines().next().unwrap_or_default()
-        );
-        Error::new(ErrorKind::InvalidData, message)
+        ))
     })?;
     let names = match data.names {
         Names::List(names) => (0..).zip(names).collect(),
@@ -236,9 +213,7 @@ fn images_of(input: &Path) -> Result<Vec<PathBuf>> {
     if input.is_file() {
         let text = read_text(input, "the list of images")?;
         let folder = input.parent().unwrap_or(input);
-        let lines =
-            text.trim_start_matches('\u{feff}').lines().map(str::trim).filter(|line| !line.is_empty());
-        return Ok(lines.map(|line| folder.join(line.trim_start_matches("./"))).collect());
+        return Ok(lines(&text).map(|line| folder.join(line.trim_start_matches("./"))).collect());
     }
     let found = find_images(&[input.to_owned()], Path::new(""))?;
     Ok(found.into_iter().map(|image| image.path).collect())
@@ -277,15 +252,12 @@ fn upright_size(path: &Path) -> Result<(u32, u32)> {
 }
 
 fn is_voc(folder: &Path) -> bool {
-    let is_xml = |entry: std::io::Result<std::fs::DirEntry>| {
-        entry.is_ok_and(|entry| entry.path().extension().is_some_and(|extension| extension == "xml"))
-    };
-    folder.join("Annotations").is_dir()
-        || std::fs::read_dir(folder).is_ok_and(|mut entries| entries.any(is_xml))
+    let is_xml = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "xml");
+    folder.join("Annotations").is_dir() || entries(folder).is_ok_and(|there| there.iter().any(is_xml))
 }
 
 /// Reads a data set of Pascal VOC. Difficult objects are as crowds: finding them is neither right nor wrong.
-fn voc(folder: &Path) -> Result<FolderTruth> {
+fn voc(path: &Path, folder: &Path) -> Result<Truth> {
     let whole = folder.join("Annotations");
     let whole = if whole.is_dir() { whole } else { folder.to_owned() };
     let mut dataset = Dataset::default();
@@ -308,14 +280,8 @@ fn voc(folder: &Path) -> Result<FolderTruth> {
             annotation.image_id += first;
             dataset.annotations.push(annotation);
         }
-        let entries =
-            std::fs::read_dir(&below).map_err(|e| Error::io("cannot read the folder", &below, e))?;
-        let mut inner: Vec<PathBuf> =
-            entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir()).collect();
-        inner.sort();
-        folders.extend(inner.into_iter().rev());
+        folders.extend(entries(&below)?.into_iter().rev().filter(|path| path.is_dir()));
     }
-    numbered(&mut dataset.annotations);
     let all: BTreeSet<&String> = names.iter().collect();
     let ids: BTreeMap<&String, u64> = all.into_iter().zip(1..).collect();
     names
@@ -324,7 +290,7 @@ fn voc(folder: &Path) -> Result<FolderTruth> {
         .for_each(|(name, annotation)| annotation.category_id = ids[name]);
     dataset.categories = ids.into_iter().map(|(name, id)| category(id, name.clone())).collect();
     let note = format!("{}: Pascal VOC's annotations of {} images", folder.display(), dataset.images.len());
-    Ok(FolderTruth::Labels { dataset: Box::new(dataset), folder: folder.to_owned(), note })
+    Truth::of_labels(path, dataset, folder, note)
 }
 
 /// The image of an annotation file, relative to the folder; `place` is where the file is below `Annotations`.

@@ -60,7 +60,7 @@ pub(super) fn correct(dataset: &mut Dataset, path: &Path) -> Result<Option<Strin
         }
     }
     dataset.annotations.append(&mut replaced);
-    (1..).zip(&mut dataset.annotations).for_each(|(id, annotation)| annotation.id = id);
+    number(dataset);
     Ok(Some(format!(
         "{}: the labels of {} images are those that a person corrected in {}",
         path.display(),
@@ -87,8 +87,12 @@ pub(super) fn data_set(all: &AllLabels, root: &Path, path: &Path) -> Result<Data
         let instances = image.labels.instances.iter();
         dataset.annotations.extend(instances.map(|instance| annotation(instance, id, instance.class as u64)));
     }
-    (1..).zip(&mut dataset.annotations).for_each(|(id, annotation)| annotation.id = id);
     Ok(dataset)
+}
+
+/// Numbers the annotations from 1.
+pub(super) fn number(dataset: &mut Dataset) {
+    (1..).zip(&mut dataset.annotations).for_each(|(id, annotation)| annotation.id = id);
 }
 
 /// The error for annotations that cannot be read.

@@ -6,9 +6,9 @@ use hotcoco::types::{Annotation, Segmentation};
 use ocelli_tracking::BoundingBox;
 use serde::Serialize;
 
+use super::accuracy::mean;
 use super::{Instance, Predictions, Truth};
-use ocelli::Mask;
-use ocelli::Result;
+use ocelli::{Mask, Result};
 
 /// The smallest IoU between the boxes of a detection and of the instance that it matches.
 pub const MIN_IOU: f32 = 0.5;
@@ -63,7 +63,7 @@ pub fn precision_recall(
     counts.precision = share(counts.true_positives, counts.true_positives + counts.false_positives);
     counts.recall = share(counts.true_positives, counts.true_positives + counts.false_negatives);
     counts.masks = overlaps.len();
-    counts.mask_iou = (!overlaps.is_empty()).then(|| overlaps.iter().sum::<f64>() / overlaps.len() as f64);
+    counts.mask_iou = mean(overlaps.into_iter());
     Ok(counts)
 }
 
@@ -73,41 +73,31 @@ fn count_image(
     counts: &mut PrecisionRecall,
     overlaps: &mut Vec<f64>,
 ) -> Result<()> {
-    let mut free: Vec<bool> = instances.iter().map(|instance| !instance.is_crowd).collect();
+    let (crowds, mut free): (Vec<&Instance>, Vec<&Instance>) = instances.iter().partition(|one| one.is_crowd);
     for one in found {
         let mask = mask_of(one)?;
         let Some(bbox) = bbox_of(one, mask.as_ref()) else {
             counts.false_positives += 1;
             continue;
         };
-        let same = |index: &usize| instances[*index].category_id == one.category_id;
-        let overlap = |index: usize| instances[index].bbox.iou(&bbox);
+        let is_same = |other: &Instance| other.category_id == one.category_id;
         // The first one, if several overlap equally.
-        let best = (0..instances.len())
-            .rev()
-            .filter(same)
-            .filter(|&index| free[index])
-            .max_by(|&a, &b| overlap(a).total_cmp(&overlap(b)));
-        match best.filter(|&index| overlap(index) >= MIN_IOU) {
-            Some(index) => {
-                counts.true_positives += 1;
-                free[index] = false;
-                if let (Some(theirs), Some(ours)) = (&instances[index].mask, &mask) {
-                    overlaps.push(ours.iou(theirs)?);
-                }
+        let same = free.iter().enumerate().rev().filter(|(_, other)| is_same(other));
+        let best = same.map(|(at, other)| (at, other.bbox.iou(&bbox))).max_by(|a, b| a.1.total_cmp(&b.1));
+        if let Some((at, _)) = best.filter(|(_, overlap)| *overlap >= MIN_IOU) {
+            counts.true_positives += 1;
+            if let (Some(theirs), Some(ours)) = (&free.remove(at).mask, &mask) {
+                overlaps.push(ours.iou(theirs)?);
             }
-            None => {
-                let crowds = (0..instances.len()).filter(same).filter(|&index| instances[index].is_crowd);
-                let in_crowd = |index: usize| {
-                    let common =
-                        bbox.intersection(&instances[index].bbox).map_or(0.0, |common| common.area());
-                    common >= MIN_IOU * bbox.area()
-                };
-                counts.false_positives += usize::from(!crowds.into_iter().any(in_crowd));
-            }
+            continue;
         }
+        let is_in = |crowd: &Instance| {
+            let common = bbox.intersection(&crowd.bbox).map_or(0.0, |common| common.area());
+            common >= MIN_IOU * bbox.area()
+        };
+        counts.false_positives += usize::from(!crowds.iter().any(|crowd| is_same(crowd) && is_in(crowd)));
     }
-    counts.false_negatives += free.iter().filter(|free| **free).count();
+    counts.false_negatives += free.len();
     Ok(())
 }
 

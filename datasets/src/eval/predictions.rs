@@ -11,10 +11,8 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use super::Truth;
 use super::annotations::{Entry, parse};
-use ocelli::Detection;
-use ocelli::Mask;
 use ocelli::atomic_file::write_atomically;
-use ocelli::{Error, ErrorKind, Result};
+use ocelli::{Detection, Error, ErrorKind, Mask, Result};
 
 /// The detections in many images. They are serialized as COCO's results.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -99,11 +97,6 @@ impl Predictions {
         self.0.is_empty()
     }
 
-    /// Whether there are detections and all of them have masks.
-    pub fn have_masks(&self) -> bool {
-        !self.0.is_empty() && self.0.iter().all(|one| one.segmentation.is_some())
-    }
-
     /// Keeps the detections in these images.
     #[must_use]
     pub fn of_images(mut self, image_ids: &[u64]) -> Self {
@@ -135,28 +128,24 @@ impl Predictions {
         let categories: HashSet<u64> = truth.categories().iter().map(|category| category.id).collect();
         let mut list = Vec::with_capacity(entries.len());
         for (index, entry) in entries.into_iter().enumerate() {
-            let wrong = |kind, why: String| Err(refuse(kind, format!("entry {}: {why}", index + 1)));
-            let one = match entry.into_annotation() {
-                Ok((one, _)) => one,
-                Err(why) => return wrong(ErrorKind::InvalidData, why),
-            };
+            let wrong = |kind, why: String| refuse(kind, format!("entry {}: {why}", index + 1));
+            let invalid = |why: String| wrong(ErrorKind::InvalidData, why);
+            let unknown =
+                |what: &str, id| wrong(ErrorKind::Mismatch, format!("the annotations have no {what} {id}"));
+            let (one, _) = entry.into_annotation().map_err(invalid)?;
             if one.score.is_none_or(|score| !score.is_finite()) {
-                return wrong(ErrorKind::InvalidData, "it has no score".into());
+                return Err(invalid("it has no score".into()));
             }
             if one.bbox.is_none() && one.segmentation.is_none() {
-                return wrong(ErrorKind::InvalidData, "it has neither bbox nor segmentation".into());
+                return Err(invalid("it has neither bbox nor segmentation".into()));
             }
             let area = one.segmentation.as_ref().and_then(Segmentation::rle_ref).map(RleRef::area);
-            if let Some(Err(e)) = area {
-                return wrong(ErrorKind::InvalidData, format!("segmentation: {e}"));
-            }
+            area.transpose().map_err(|e| invalid(format!("segmentation: {e}")))?;
             if !images.contains(&one.image_id) {
-                let why = format!("the annotations have no image {}", one.image_id);
-                return wrong(ErrorKind::Mismatch, why);
+                return Err(unknown("image", one.image_id));
             }
             if !categories.contains(&one.category_id) {
-                let why = format!("the annotations have no category {}", one.category_id);
-                return wrong(ErrorKind::Mismatch, why);
+                return Err(unknown("category", one.category_id));
             }
             list.push(one);
         }

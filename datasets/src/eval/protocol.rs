@@ -5,8 +5,8 @@ use std::str::FromStr;
 
 use serde::Serialize;
 
+use ocelli::Error;
 use ocelli::postprocess::PostProcessOptions;
-use ocelli::{Error, ErrorKind};
 
 /// Which detections count. Figures of different protocols cannot be compared.
 ///
@@ -66,7 +66,7 @@ impl FromStr for Protocol {
             let message = format!(
                 "protocol {name}: no such protocol; the protocols are practical, dart and box-to-mask"
             );
-            Error::new(ErrorKind::InvalidArgument, message).about("protocol")
+            Error::invalid_argument(message).about("protocol")
         })
     }
 }

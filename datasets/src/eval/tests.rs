@@ -7,9 +7,7 @@ use super::{
     Accuracy, ClassAccuracy, ExemplarMasks, Overlap, Predictions, StageTiming, Truth, TruthBuilder,
     average_precision, difference_interval, precision_recall,
 };
-use ocelli::Detection;
-use ocelli::ErrorKind;
-use ocelli::Mask;
+use ocelli::{Detection, ErrorKind, Mask};
 
 /// "To three digits" would be 5e-4; the arithmetic is the same to the last bits.
 const TOLERANCE: f64 = 1e-9;

@@ -5,34 +5,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use hotcoco::COCO;
-use hotcoco::types::{Annotation, Dataset, Image as CocoImage, Segmentation};
+use hotcoco::types::{Annotation, Category, Dataset, Image as CocoImage, Segmentation};
 use ocelli_tracking::BoundingBox;
 use sha2::{Digest, Sha256};
 
 use super::precision_recall::bbox_of;
 use super::{annotations, folders, labelled};
-use ocelli::Mask;
-use ocelli::{Error, ErrorKind, Result};
-
-/// An annotated image of a [`Truth`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TruthImage {
-    /// The id in the annotations.
-    pub id: u64,
-    /// The path, relative to the folder of the images.
-    pub file_name: String,
-    /// Width and height in pixels; 0 if unknown.
-    pub size: (u32, u32),
-}
-
-/// A category of a [`Truth`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Category {
-    /// The id in the annotations.
-    pub id: u64,
-    /// The name.
-    pub name: String,
-}
+use ocelli::{Error, ErrorKind, Mask, Result};
 
 /// One annotated instance in an image.
 #[derive(Clone, Debug, PartialEq)]
@@ -51,8 +30,6 @@ pub struct Instance {
 #[derive(Clone)]
 pub struct Truth {
     pub(super) coco: Arc<COCO>,
-    images: Vec<TruthImage>,
-    categories: Vec<Category>,
     folder: Option<PathBuf>,
     notes: Vec<String>,
     /// The first annotation whose segmentation cannot be read.
@@ -71,29 +48,28 @@ impl Truth {
     /// corrected labels in files that contradict each other; [`ErrorKind::InvalidArgument`] if a folder is no data set.
     pub fn open(path: &Path) -> Result<Self> {
         let is_yaml = path.extension().is_some_and(|extension| extension == "yaml" || extension == "yml");
-        if !path.is_dir() && !is_yaml {
-            return Self::open_coco(path);
-        }
-        let (dataset, folder, note) = match folders::open(path)? {
-            folders::FolderTruth::Coco(file) => {
-                let images = path.join("images");
-                let folder = if images.is_dir() { images } else { path.to_owned() };
-                return Ok(Self { folder: Some(folder), ..Self::open_coco(&file)? });
-            }
-            folders::FolderTruth::Labels { dataset, folder, note } => (*dataset, folder, note),
-        };
-        let mut truth = Self::from_dataset(dataset)
+        if path.is_dir() || is_yaml { folders::open(path) } else { Self::open_coco(path) }
+    }
+
+    /// COCO's file in a folder of images.
+    pub(super) fn open_coco_in(folder: &Path, file: &str) -> Result<Self> {
+        let images = folder.join("images");
+        let truth = Self::open_coco(&folder.join(file))?;
+        Ok(Self { folder: Some(if images.is_dir() { images } else { folder.to_owned() }), ..truth })
+    }
+
+    /// The labels that `path` names: `folder` is what the names of the images are relative to, `note` what was read.
+    pub(super) fn of_labels(path: &Path, mut dataset: Dataset, folder: &Path, note: String) -> Result<Self> {
+        labelled::number(&mut dataset);
+        let truth = Self::from_dataset(dataset)
             .map_err(|why| labelled::unreadable(ErrorKind::InvalidData, path, why))?;
-        truth.folder = Some(folder);
-        truth.notes.push(note);
-        Ok(truth)
+        Ok(Self { folder: Some(folder.to_owned()), notes: vec![note], ..truth })
     }
 
     fn open_coco(path: &Path) -> Result<Self> {
         let bytes = std::fs::read(path).map_err(|e| Error::io("cannot read the annotations", path, e))?;
-        let refuse = |why: String| {
-            Error::new(ErrorKind::InvalidData, format!("invalid COCO annotations, {}: {why}", path.display()))
-        };
+        let refuse =
+            |why: String| Error::invalid_data(format!("invalid COCO annotations, {}: {why}", path.display()));
         if bytes.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[') {
             return Err(refuse("it is a list, as in a COCO results file; expected an object with images, annotations and categories".into()));
         }
@@ -109,15 +85,8 @@ impl Truth {
 
     fn from_dataset(dataset: Dataset) -> Result<Self, String> {
         check(&dataset)?;
-        let images = dataset.images.iter().map(|image| TruthImage {
-            id: image.id,
-            file_name: image.file_name.clone(),
-            size: (image.width, image.height),
-        });
-        let categories = dataset.categories.iter().map(|c| Category { id: c.id, name: c.name.clone() });
-        let (images, categories) = (images.collect(), categories.collect());
         let coco = Arc::new(COCO::from_dataset(dataset));
-        Ok(Self { coco, images, categories, folder: None, notes: Vec::new(), unreadable: None })
+        Ok(Self { coco, folder: None, notes: Vec::new(), unreadable: None })
     }
 
     /// The folder that the names of the images are relative to, if the annotations say where the images are.
@@ -156,30 +125,29 @@ impl Truth {
         dataset.categories.retain(|category| category_ids.contains(&category.id));
         dataset.annotations.retain(|annotation| category_ids.contains(&annotation.category_id));
         let unreadable = self.unreadable.clone();
-        let truth = Self::from_dataset(dataset).map_err(|why| {
-            Error::new(ErrorKind::InvalidArgument, format!("categories {category_ids:?}: {why}"))
-        })?;
+        let truth = Self::from_dataset(dataset)
+            .map_err(|why| Error::invalid_argument(format!("categories {category_ids:?}: {why}")))?;
         Ok(Self { folder: self.folder.clone(), notes: self.notes.clone(), unreadable, ..truth })
     }
 
-    /// The images, in the order of the annotations.
-    pub fn images(&self) -> &[TruthImage] {
-        &self.images
+    /// The images, in the order of the annotations. A width and a height of 0 are unknown.
+    pub fn images(&self) -> &[CocoImage] {
+        &self.coco.dataset.images
     }
 
     /// The ids of all images.
     pub fn image_ids(&self) -> Vec<u64> {
-        self.images.iter().map(|image| image.id).collect()
+        self.images().iter().map(|image| image.id).collect()
     }
 
     /// The categories, in the order of the annotations.
     pub fn categories(&self) -> &[Category] {
-        &self.categories
+        &self.coco.dataset.categories
     }
 
     /// The name of a category; empty if there is no category with this id.
     pub fn category_name(&self, category_id: u64) -> &str {
-        self.categories.iter().find(|c| c.id == category_id).map_or("", |c| c.name.as_str())
+        self.categories().iter().find(|c| c.id == category_id).map_or("", |c| c.name.as_str())
     }
 
     /// Number of instances in these images, without crowds.
@@ -209,7 +177,7 @@ impl Truth {
 
 impl std::fmt::Debug for Truth {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let (images, categories) = (self.images.len(), self.categories.len());
+        let (images, categories) = (self.images().len(), self.categories().len());
         write!(f, "Truth({images} images, {categories} categories)")
     }
 }
@@ -256,9 +224,10 @@ fn check(dataset: &Dataset) -> Result<(), String> {
     Ok(())
 }
 
-fn repeated(mut ids: impl Iterator<Item = u64>) -> Option<u64> {
+/// The first id that comes twice.
+pub(super) fn repeated(ids: impl IntoIterator<Item = u64>) -> Option<u64> {
     let mut seen = HashSet::new();
-    ids.find(|id| !seen.insert(*id))
+    ids.into_iter().find(|id| !seen.insert(*id))
 }
 
 fn check_segmentation(segmentation: &Segmentation, image: &CocoImage) -> Result<(), String> {
@@ -316,7 +285,6 @@ impl TruthBuilder {
     /// [`ErrorKind::InvalidData`] if there is no image or no category, a class does not exist, or a mask has another size
     /// than its image.
     pub fn build(self) -> Result<Truth> {
-        Truth::from_dataset(self.0)
-            .map_err(|why| Error::new(ErrorKind::InvalidData, format!("ground truth: {why}")))
+        Truth::from_dataset(self.0).map_err(|why| Error::invalid_data(format!("ground truth: {why}")))
     }
 }

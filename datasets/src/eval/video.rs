@@ -30,12 +30,13 @@ mod vis_ap;
 
 use std::path::{Path, PathBuf};
 
-use ocelli::{Error, ErrorKind, Result};
+use ocelli::{Error, Result};
 
 pub use cgf1::CgF1;
 pub use davis::{JAndF, JAndFFigures, ObjectJAndF};
 pub use figures::{TrackCounts, TrackFigures};
 pub use format::VideoFormat;
+pub(super) use layout::entries;
 pub use report::{NamedFigures, TrackReport, VideoReport, write_video_report};
 pub use tracks::{ObjectBox, Role, TrackBox, TrackSequence};
 
@@ -43,18 +44,19 @@ pub use tracks::{ObjectBox, Role, TrackBox, TrackSequence};
 /// truth: the annotations of several people.
 ///
 /// # Errors
-/// [`ErrorKind::Io`] if a file cannot be read; [`ErrorKind::InvalidData`], with the file and the line, if it is of no known
-/// format, or there is nothing to compare with; [`ErrorKind::Mismatch`] if the predictions lack a sequence or a frame, or
-/// have one, an image or a category that the ground truth does not have.
+/// [`ErrorKind::Io`](ocelli::ErrorKind::Io) if a file cannot be read;
+/// [`ErrorKind::InvalidData`](ocelli::ErrorKind::InvalidData), with the file and the line, if it is of no known format, or
+/// there is nothing to compare with; [`ErrorKind::Mismatch`](ocelli::ErrorKind::Mismatch) if the predictions lack a
+/// sequence or a frame, or have one, an image or a category that the ground truth does not have.
 pub fn evaluate(truth: &[PathBuf], predictions: &Path) -> Result<VideoReport> {
     let Some(first) = truth.first() else {
-        return Err(Error::new(ErrorKind::InvalidArgument, "no ground truth"));
+        return Err(Error::invalid_argument("no ground truth"));
     };
     let format = VideoFormat::of(first)?;
     if truth.len() > 1 && format != VideoFormat::SacoImages {
         let (name, count) = (format.name(), truth.len());
         let why = format!("{name} has one file or folder of ground truth, {count} are given");
-        return Err(Error::new(ErrorKind::InvalidArgument, why).at(first));
+        return Err(Error::invalid_argument(why).at(first));
     }
     let report = match format {
         VideoFormat::Mot => mot::evaluate(first, predictions),

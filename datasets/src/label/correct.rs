@@ -11,19 +11,18 @@ use std::path::{Path, PathBuf};
 
 use ocelli::{BoundingBox, Error, ErrorKind, Result};
 
-use crate::label::disk;
 use crate::label::formats::yolo_line::{self, Line};
 use crate::label::hash::hash_of_bytes;
 use crate::label::images::{ImageSet, image_id};
 use crate::label::record::LabelledInstance;
 use crate::label::settings::Format;
-use crate::label::source;
 use crate::label::source::identity;
 use crate::label::store::journal::{Journal, classes_of};
 use crate::label::store::layout::{image_path, label_path};
 use crate::label::store::placer::Placer;
 use crate::label::store::state::State;
 use crate::label::store::{Contents, OutputFolder, STATE_FOLDER, journal_path};
+use crate::label::{disk, source};
 use ocelli::classes::ClassMap;
 
 pub(crate) use everything::{AllLabels, all_labels, is_changed};
@@ -74,12 +73,6 @@ pub struct Labels {
 const NOT_LABELLED: &str = "it is not labelled any more";
 const CHANGED: &str = "they changed meanwhile; load the image again, and repeat the correction";
 
-/// An open data set.
-struct Opened {
-    folder: OutputFolder,
-    placer: Placer,
-}
-
 impl CorrectedSet {
     /// Opens a data set that `ocelli label` wrote.
     ///
@@ -96,7 +89,7 @@ impl CorrectedSet {
             });
         }
         let mut set = Self { root: root.to_owned(), ..Self::default() };
-        if State::load(root)?.contents().is_none() {
+        if State::load(root)?.contents.is_none() {
             return refuse("its labelling has not started; run the command that labels it first");
         }
         let contents = set.read()?;
@@ -105,9 +98,9 @@ impl CorrectedSet {
                 "it has neither YOLO's label files nor annotations.json; label it with one of these formats",
             );
         }
-        let opened = set.peek(None)?;
-        if opened.is_coco() {
-            opened.check_coco()?;
+        let placer = set.peek(None)?;
+        if placer.is_coco() {
+            placer.check_coco()?;
         }
         Ok(set)
     }
@@ -147,7 +140,7 @@ impl CorrectedSet {
 
     /// What the data set has, which is not known from the start of a restart until it labels.
     fn contents(&self, state: &State) -> Result<Contents> {
-        state.contents().cloned().ok_or_else(|| {
+        state.contents.clone().ok_or_else(|| {
             let why =
                 "a restart of the data set was stopped; run its command again, and load the image again";
             of_gallery(ErrorKind::Mismatch, &self.root, why)
@@ -213,18 +206,18 @@ impl CorrectedSet {
     }
 
     /// Opens the data set to read from it, while another process may write to it.
-    fn peek(&self, image: Option<&SetImage>) -> Result<Opened> {
-        self.opened(OutputFolder::unlocked(&self.root), State::load(&self.root)?, image)
+    fn peek(&self, image: Option<&SetImage>) -> Result<Placer> {
+        self.placer(State::load(&self.root)?, image)
     }
 
-    fn opened(&self, folder: OutputFolder, state: State, image: Option<&SetImage>) -> Result<Opened> {
+    fn placer(&self, state: State, image: Option<&SetImage>) -> Result<Placer> {
         let contents = self.contents(&state)?;
         let classes = ClassMap::from_names(&self.classes);
         let mut placer = Placer::new(state, &self.root, &contents.options, &ImageSet::default(), &classes);
         if let Some((name, validation)) = image.and_then(|image| Some((&image.name, image.validation?))) {
             placer.prefer(name, validation);
         }
-        Ok(Opened { folder, placer })
+        Ok(placer)
     }
 
     /// The labels of an image.
@@ -235,11 +228,11 @@ impl CorrectedSet {
     pub fn labels(&self, image: &SetImage) -> Result<Labels> {
         let current = self.current()?;
         let image = &current.current_image(image)?;
-        let mut opened = current.peek(Some(image))?;
-        if opened.is_coco() {
-            return opened.labels_in_coco(&current, image);
+        let mut placer = current.peek(Some(image))?;
+        if placer.is_coco() {
+            return placer.labels_in_coco(&current, image);
         }
-        opened.labels(&current, image)
+        placer.labels(&current, image)
     }
 
     /// Saves the labels of an image: those of `instances` whose line is named keep what was not changed, the others are new,
@@ -260,15 +253,15 @@ impl CorrectedSet {
         let image = &current.current_image(image)?;
         let state = State::open(&folder)?;
         state.recover(&OutputFolder::FOLDERS)?;
-        let mut opened = current.opened(folder, state, Some(image))?;
+        let mut placer = current.placer(state, Some(image))?;
         let instances = &with_boxes_of_masks(image, instances)?;
-        if opened.is_coco() {
-            return current.save_in_coco(opened, image, version, instances);
+        if placer.is_coco() {
+            return current.save_in_coco(placer, image, version, instances);
         }
         let size = (image.width, image.height);
         let mut files = Vec::new();
-        for (number, (file, format)) in opened.files(image)?.into_iter().enumerate() {
-            let text = opened.text(&file)?.0;
+        for (number, (file, format)) in placer.files(image)?.into_iter().enumerate() {
+            let text = placer.text(&file)?.0;
             if number == 0 && current.version(image, &text) != version {
                 return Err(refusal(image, CHANGED));
             }
@@ -289,12 +282,11 @@ impl CorrectedSet {
             };
             files.into_iter().enumerate().map(with_text).collect()
         };
-        let proposals: Vec<_> =
-            changed.iter().filter_map(|(file, ..)| opened.placer.proposal_for(file)).collect();
-        opened.write(changed)?;
+        let proposals: Vec<_> = changed.iter().filter_map(|(file, ..)| placer.proposal_for(file)).collect();
+        placer.write(changed)?;
         proposals.iter().for_each(|proposal| drop(disk::remove(proposal)));
-        opened.note_checked(image);
-        opened.labels(&current, image)
+        placer.note_checked(image);
+        placer.labels(&current, image)
     }
 
     /// Checks what is to be saved against the classes and boxes that are there. Those that were not changed may be beyond the list
@@ -305,7 +297,7 @@ impl CorrectedSet {
         instances: &[LabelledInstance],
         lines: &[(usize, BoundingBox)],
     ) -> Result<()> {
-        let refuse = |message: String| Err(Error::new(ErrorKind::InvalidArgument, message));
+        let refuse = |message: String| Err(Error::invalid_argument(message));
         let mut used = vec![false; lines.len()];
         for (number, instance) in instances.iter().enumerate() {
             let before = instance.line.and_then(|line| lines.get(line));
@@ -323,31 +315,27 @@ impl CorrectedSet {
             if !is_untouched && (!bbox.is_finite() || !bbox.has_area() || !is_inside) {
                 return refuse(format!("instance {number}: expected a box with an area, inside the image"));
             }
-            match instance.line.map(|line| used.get_mut(line)) {
-                None => {}
-                Some(Some(used)) if !*used => *used = true,
-                Some(_) => {
-                    return refuse(format!(
-                        "instance {number}: expected a line of the file, and each line once"
-                    ));
-                }
+            if let Some(line) = instance.line
+                && used.get_mut(line).is_none_or(|used| std::mem::replace(used, true))
+            {
+                return refuse(format!("instance {number}: expected a line of the file, and each line once"));
             }
         }
         Ok(())
     }
 }
 
-impl Opened {
+impl Placer {
     /// Whether the labels are in `annotations.json` alone.
     fn is_coco(&self) -> bool {
-        let options = &self.placer.options;
+        let options = &self.options;
         options.yolo_folders().is_empty() && options.has(Format::Coco)
     }
 
     /// The label files of an image; the first is the one that is shown.
     fn files(&mut self, image: &SetImage) -> Result<Vec<(String, Format)>> {
-        let validation = self.placer.settle(&image.name)?;
-        let folders = self.placer.options.yolo_folders().into_iter();
+        let validation = self.settle(&image.name)?;
+        let folders = self.options.yolo_folders().into_iter();
         let file = |folder: &str| format!("{folder}labels/{}", label_path(&image.name, validation));
         Ok(folders.map(|(folder, format)| (file(folder), format)).collect())
     }
@@ -359,8 +347,8 @@ impl Opened {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(String::new()),
             text => text.map_err(|e| Error::io("cannot read the labels", path, e)),
         };
-        let mut text = read(&self.folder.root.join(file))?;
-        let proposed = self.placer.proposal_for(file).map_or(Ok(String::new()), |path| read(&path))?;
+        let mut text = read(&self.root.join(file))?;
+        let proposed = self.proposal_for(file).map_or(Ok(String::new()), |path| read(&path))?;
         if !proposed.is_empty() && !text.is_empty() && !text.ends_with('\n') {
             text.push('\n');
         }
@@ -370,33 +358,32 @@ impl Opened {
 
     fn labels(&mut self, set: &CorrectedSet, image: &SetImage) -> Result<Labels> {
         let files = self.files(image)?;
-        let is_corrected = self.placer.state.has_persons(files.iter().map(|(file, _)| file.clone()))?;
+        let is_corrected = self.state.has_persons(files.iter().map(|(file, _)| file.clone()))?;
         let Some((file, _)) = files.first() else {
             let message = format!("labels of {}: the data set has no label files", image.name);
-            return Err(Error::new(ErrorKind::InvalidData, message));
+            return Err(Error::invalid_data(message));
         };
         let (text, added) = self.text(file)?;
-        let lines =
-            Line::parse_all(&text, (image.width, image.height)).map_err(|why| wrong_line(file, &why))?;
-        let instances = lines.into_iter().enumerate().map(|(number, line)| line.into_instance(number));
-        Ok(Labels { version: set.version(image, &text), is_corrected, instances: instances.collect(), added })
+        let size = (image.width, image.height);
+        let instances = yolo_line::parse_labels(&text, size).map_err(|why| wrong_line(file, &why))?;
+        Ok(Labels { version: set.version(image, &text), is_corrected, instances, added })
     }
 
     /// Notes that the person saw the picture that the labels are beside now: they are not those of an earlier one any more.
     fn note_checked(&mut self, image: &SetImage) {
-        self.placer.state.change_image(&image.name, |known| known.outdated_labels.clear());
+        self.state.change_image(&image.name, |known| known.outdated_labels.clear());
         // The labels are saved. If this cannot be written, runs go on to name the image.
-        drop(self.placer.state.save_images());
+        drop(self.state.save_images());
     }
 
     /// Writes files of the person: all of them, or none if the disk is full.
     fn write(&mut self, files: Vec<(String, Format, String)>) -> Result<()> {
         let mut meant = Vec::with_capacity(files.len());
         for (file, format, text) in files {
-            self.placer.create_folder_of(&self.folder.root.join(&file))?;
-            meant.push((file, self.placer.meaning(Some(format)), text));
+            self.create_folder_of(&self.root.join(&file))?;
+            meant.push((file, self.meaning(Some(format)), text));
         }
-        self.placer.state.write_for_person(meant)
+        self.state.write_for_person(meant)
     }
 }
 
@@ -408,11 +395,10 @@ fn with_boxes_of_masks(image: &SetImage, instances: &[LabelledInstance]) -> Resu
             let is_large = (mask.width(), mask.height()) == (image.width, image.height);
             let bbox = mask.bounding_box().filter(|_| is_large);
             instance.bbox = bbox.ok_or_else(|| {
-                let message = format!(
+                Error::invalid_argument(format!(
                     "instance {number}: expected a mask of {} × {} pixels, some of them in it",
                     image.width, image.height
-                );
-                Error::new(ErrorKind::InvalidArgument, message)
+                ))
             })?;
         }
         Ok(instance)
@@ -431,7 +417,7 @@ fn refusal(image: &SetImage, why: &str) -> Error {
 }
 
 fn wrong_line(file: &str, why: &str) -> Error {
-    Error::new(ErrorKind::InvalidData, format!("labels, {file}, {why}; correct the file in an editor"))
+    Error::invalid_data(format!("labels, {file}, {why}; correct the file in an editor"))
 }
 
 #[cfg(test)]

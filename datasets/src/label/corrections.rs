@@ -194,7 +194,7 @@ fn detect_all<'a>(
 ) -> Result<((u32, u32), Vec<Detection>)> {
     let text = std::fs::read_to_string(path).map_err(|e| Error::io("cannot read", path, e))?;
     if text == "bad" {
-        return Err(Error::new(ErrorKind::InvalidData, "it is not an image"));
+        return Err(Error::invalid_data("it is not an image"));
     }
     let left = text.len() as f32 / 20.0;
     let instance = |(class_id, class): (usize, &str)| {

@@ -11,7 +11,7 @@ use crate::label::images::FoundImage;
 use crate::label::source::{has_tar_extension, member_path};
 use crate::label::store::STATE_FOLDER;
 use ocelli::image::{Image, has_image_extension, has_unsupported_extension, is_image_file};
-use ocelli::{Error, ErrorKind, Result};
+use ocelli::{Error, Result};
 
 /// Finds images to label. An input is a folder, which is searched recursively, a pattern (`'**/*.jpg'`,
 /// `'{a,b}/{00..12}.tar'`), an image, a tar file, a file with a list of paths (`@list.txt`, or a name that ends in `.txt`), or
@@ -26,8 +26,8 @@ use ocelli::{Error, ErrorKind, Result};
 /// folder, or to that of the list if they are there; they may name files that do not exist: labelling reports those.
 ///
 /// # Errors
-/// [`ErrorKind::InvalidArgument`] if an input contains no image or is in the output folder; [`ErrorKind::Io`] if a folder or
-/// a list cannot be read.
+/// [`ErrorKind::InvalidArgument`](ocelli::ErrorKind::InvalidArgument) if an input contains no image or is in the output
+/// folder; [`ErrorKind::Io`](ocelli::ErrorKind::Io) if a folder or a list cannot be read.
 pub fn find_images(inputs: &[PathBuf], output: &Path) -> Result<Vec<FoundImage>> {
     let outputs = output.canonicalize().into_iter().collect();
     let mut search = Search { to_label: true, outputs, ..Search::default() };
@@ -40,7 +40,8 @@ pub fn find_images(inputs: &[PathBuf], output: &Path) -> Result<Vec<FoundImage>>
 /// what is left out is counted in a warning, images in formats that are not supported among it.
 ///
 /// # Errors
-/// [`ErrorKind::InvalidArgument`] if an input contains no image; [`ErrorKind::Io`] if a folder cannot be read.
+/// [`ErrorKind::InvalidArgument`](ocelli::ErrorKind::InvalidArgument) if an input contains no image;
+/// [`ErrorKind::Io`](ocelli::ErrorKind::Io) if a folder cannot be read.
 pub fn list_images(inputs: &[PathBuf], subfolders: bool, outputs: &[PathBuf]) -> Result<Vec<PathBuf>> {
     let outputs = outputs.iter().filter_map(|output| output.canonicalize().ok()).collect();
     let mut search = Search { is_flat: !subfolders, outputs, ..Search::default() };
@@ -49,9 +50,8 @@ pub fn list_images(inputs: &[PathBuf], subfolders: bool, outputs: &[PathBuf]) ->
         let before = search.found.len();
         search.add_input(input)?;
         if !input.is_file() {
-            let added = search.found.drain(before..).collect::<Vec<_>>();
-            let (unsupported, added): (Vec<_>, _) =
-                added.into_iter().partition(|one| is_unsupported(&one.path));
+            let (unsupported, added): (Vec<_>, Vec<_>) =
+                search.found.drain(before..).partition(|one| is_unsupported(&one.path));
             if added.is_empty() {
                 let why = "it contains HEIC, AVIF or JPEG XL images only, which are not supported; convert them to PNG or JPEG";
                 return Err(no_image(input, why));
@@ -195,7 +195,7 @@ impl Search {
         let folder = name.parent().unwrap_or(Path::new(""));
         let invalid = |number: u64, why: &str| {
             let message = format!("cannot read the list, {}, line {number}: {why}", name.display());
-            Err(Error::new(ErrorKind::InvalidData, message))
+            Err(Error::invalid_data(message))
         };
         for number in 1.. {
             let mut line = Vec::new();
@@ -330,7 +330,7 @@ const MAX_LINE: u64 = 64 << 10;
 const BESIDE: [&str; 10] = ["txt", "json", "jsonl", "xml", "csv", "yaml", "yml", "md", "tar", "zip"];
 
 fn no_image(input: &Path, why: &str) -> Error {
-    Error::new(ErrorKind::InvalidArgument, format!("cannot find images, {}: {why}", input.display()))
+    Error::invalid_argument(format!("cannot find images, {}: {why}", input.display()))
 }
 
 /// The path of the list, if the input is one.

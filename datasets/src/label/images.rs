@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use ocelli::image::has_unsupported_extension;
-use ocelli::{Error, ErrorKind, Result};
+use ocelli::{Error, Result};
 
 /// Which frame of which video an image is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -177,19 +177,30 @@ pub(crate) fn image_id(name: &str) -> String {
 
 /// The normal components of a path, separated by `/`.
 fn name_of(relative: &Path) -> String {
-    let mut parts: Vec<String> = Vec::new();
-    for component in relative.components() {
-        if let Component::Normal(part) = component {
-            parts.push(part.to_string_lossy().into_owned());
-        }
-    }
-    let folders = parts.len().saturating_sub(1);
-    for folder in &mut parts[..folders] {
-        if folder == "images" {
-            folder.push('_');
-        }
+    let parts = relative.components().filter(|part| matches!(part, Component::Normal(_)));
+    let mut parts: Vec<_> = parts.map(|part| part.as_os_str().to_string_lossy()).collect();
+    for folder in parts.iter_mut().rev().skip(1).filter(|folder| *folder == "images") {
+        *folder = "images_".into();
     }
     parts.join("/")
+}
+
+/// The name of a video's file or folder, and one that no other video has.
+pub(super) fn video_name(path: &Path, taken: &mut HashSet<String>) -> (String, String) {
+    let own = if path.is_dir() { path.file_name() } else { path.file_stem() };
+    let own = own.map_or_else(|| "video".into(), |stem| stem.to_string_lossy().into_owned());
+    let name = free_name(&own, "", |name| taken.insert(name.to_lowercase()));
+    (own, name)
+}
+
+/// The first name that is free: without a number, or with one from 2.
+pub(super) fn free_name(stem: &str, extension: &str, mut is_free: impl FnMut(&str) -> bool) -> String {
+    let (mut name, mut number) = (format!("{stem}{extension}"), 1);
+    while !is_free(&name) {
+        number += 1;
+        name = format!("{stem}-{number}{extension}");
+    }
+    name
 }
 
 /// Splits `a/b.c.jpg` into `a/b.c` and `.jpg`.
@@ -205,11 +216,11 @@ impl Shard {
     /// Shard `index` of `count`, from 1.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if `index` is not in 1 to `count`.
+    /// [`ErrorKind::InvalidArgument`](ocelli::ErrorKind::InvalidArgument) if `index` is not in 1 to `count`.
     pub fn new(index: u32, count: u32) -> Result<Self> {
         if index == 0 || index > count {
             let message = format!("shard {index}/{count}: expected 1/{count} to {count}/{count}");
-            return Err(Error::new(ErrorKind::InvalidArgument, message));
+            return Err(Error::invalid_argument(message));
         }
         Ok(Self { index, count })
     }
@@ -237,10 +248,7 @@ impl FromStr for Shard {
         let numbers = text.split_once('/').map(|(index, count)| (index.trim().parse(), count.trim().parse()));
         match numbers {
             Some((Ok(index), Ok(count))) if count > 0 => Self::new(index, count),
-            _ => {
-                let message = format!("shard {text}: expected two numbers, such as 1/8");
-                Err(Error::new(ErrorKind::InvalidArgument, message))
-            }
+            _ => Err(Error::invalid_argument(format!("shard {text}: expected two numbers, such as 1/8"))),
         }
     }
 }

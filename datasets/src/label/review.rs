@@ -13,9 +13,8 @@ use crate::label::images::{hash_of, image_id};
 use crate::label::record::Record;
 use crate::label::source::open_image;
 use crate::label::store::CheckCancelled;
-use ocelli::Detection;
 use ocelli::draw::Annotator;
-use ocelli::{Error, Image, Result};
+use ocelli::{Detection, Error, Image, Result};
 
 /// The size of an image on a page, the height of its file name below, and the gap between images, in pixels.
 const PICTURE: (u32, u32) = (400, 300);

@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use ocelli_export::contract::Manifest;
+use serde::de::IntoDeserializer;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -20,15 +21,18 @@ pub enum Format {
     /// `labels/*.txt` with one box per line, `images/`, `data.yaml` and `classes.txt`.
     Yolo,
     /// The same with one polygon per line.
+    #[serde(alias = "yoloseg")]
     YoloSeg,
     /// `annotations.json`, and one file of the same kind for each split.
     Coco,
     /// Pascal VOC: `voc/` with `Annotations/*.xml`, `JPEGImages/` and `ImageSets/Main/`.
+    #[serde(alias = "pascal-voc")]
     Voc,
     /// `masks/`: a folder for each image with a PNG for each instance, white where its mask is.
     Masks,
     /// `youtube_vis.json`: the videos, and for each object a list with a mask, a box and an area, or `null`, for each image of
     /// its video.
+    #[serde(alias = "ytvis")]
     YoutubeVis,
 }
 
@@ -50,20 +54,12 @@ impl FromStr for Format {
     type Err = Error;
 
     fn from_str(name: &str) -> Result<Self> {
-        match name.trim().to_lowercase().as_str() {
-            "yolo" => Ok(Self::Yolo),
-            "yolo-seg" | "yoloseg" => Ok(Self::YoloSeg),
-            "coco" => Ok(Self::Coco),
-            "voc" | "pascal-voc" => Ok(Self::Voc),
-            "masks" => Ok(Self::Masks),
-            "youtube-vis" | "ytvis" => Ok(Self::YoutubeVis),
-            _ => {
-                let message = format!(
-                    "format {name}: no such format; the formats are yolo, yolo-seg, coco, voc, masks, youtube-vis"
-                );
-                Err(Error::new(ErrorKind::InvalidArgument, message))
-            }
-        }
+        let known = Self::deserialize(name.trim().to_lowercase().into_deserializer());
+        known.map_err(|_: serde::de::value::Error| {
+            Error::invalid_argument(format!(
+                "format {name}: no such format; the formats are yolo, yolo-seg, coco, voc, masks, youtube-vis"
+            ))
+        })
     }
 }
 
@@ -185,7 +181,7 @@ impl LabelSettings {
         if self.tiling.is_some() {
             let message =
                 "tile: the memory tracker follows what it sees in whole frames: leave one of them out";
-            return Err(Error::new(ErrorKind::InvalidArgument, message).about("tile"));
+            return Err(Error::invalid_argument(message).about("tile"));
         }
         if model.manifest().tracker.is_none() {
             let message = format!(
@@ -200,7 +196,7 @@ impl LabelSettings {
             None => Ok(()),
             Some(class) => {
                 let why = "the memory tracker follows what one phrase finds: expected one, and no exemplars";
-                Err(Error::new(ErrorKind::InvalidArgument, format!("class \"{}\": {why}", class.name)))
+                Err(Error::invalid_argument(format!("class \"{}\": {why}", class.name)))
             }
         }
     }
@@ -278,12 +274,9 @@ impl DataSetOptions {
     /// The folder of each YOLO format. With both formats, polygons get a folder of their own, because both have `labels/`
     /// and `images/`.
     pub(super) fn yolo_folders(&self) -> Vec<(&'static str, Format)> {
-        match (self.has(Format::Yolo), self.has(Format::YoloSeg)) {
-            (true, true) => vec![("", Format::Yolo), ("segments/", Format::YoloSeg)],
-            (true, false) => vec![("", Format::Yolo)],
-            (false, true) => vec![("", Format::YoloSeg)],
-            (false, false) => Vec::new(),
-        }
+        let of_polygons = if self.has(Format::Yolo) { "segments/" } else { "" };
+        let all = [("", Format::Yolo), (of_polygons, Format::YoloSeg)];
+        all.into_iter().filter(|(_, format)| self.has(*format)).collect()
     }
 
     /// Checks the options.
@@ -291,7 +284,7 @@ impl DataSetOptions {
     /// # Errors
     /// [`ErrorKind::InvalidArgument`], with the name of the option.
     pub fn check(&self) -> Result<()> {
-        let refuse = |message: String| Err(Error::new(ErrorKind::InvalidArgument, message));
+        let refuse = |message: String| Err(Error::invalid_argument(message));
         if self.formats.is_empty() {
             return refuse("formats is empty: expected at least one format".into());
         }

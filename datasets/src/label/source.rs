@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use ocelli::image::Image;
 use ocelli::tiles::PictureFile;
-use ocelli::{Error, ErrorKind, Result};
+use ocelli::{Error, Result};
 
 use crate::label::formats::tar_file::{TarFile, identity_of};
 use crate::label::hash::hash_of_bytes;
@@ -64,7 +64,7 @@ fn check_is_file(path: &Path) -> Result<()> {
     if path.metadata().is_ok_and(|found| !found.is_file() && !found.is_dir()) {
         let message =
             format!("cannot read the image, {}: it is a pipe or a device; expected a file", path.display());
-        return Err(Error::new(ErrorKind::InvalidData, message));
+        return Err(Error::invalid_data(message));
     }
     Ok(())
 }
@@ -161,6 +161,5 @@ pub(super) fn open_regions(path: &Path) -> Result<PictureFile> {
 fn problem_of(path: &Path) -> Result<Error> {
     let tar = TarFile::open(path)?;
     let problem = tar.problem.as_deref().unwrap_or("it was changed; run this again to label its images");
-    let message = format!("cannot read the whole tar file, {}: {problem}", path.display());
-    Ok(Error::new(ErrorKind::InvalidData, message))
+    Ok(Error::invalid_data(format!("cannot read the whole tar file, {}: {problem}", path.display())))
 }

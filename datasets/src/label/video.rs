@@ -12,7 +12,7 @@ use ocelli::sink::write_picture;
 use ocelli::{Error, ErrorKind, Frame, Result, Source};
 
 use crate::label::disk;
-use crate::label::images::{FoundImage, VideoFrame, hash_of};
+use crate::label::images::{FoundImage, VideoFrame, hash_of, video_name};
 use crate::label::source::identity;
 use crate::label::store::placer::is_time_of;
 use crate::label::store::{CheckCancelled, STATE_FOLDER};
@@ -59,13 +59,7 @@ impl LabelVideo {
             if !seen.insert(path.clone()) {
                 continue;
             }
-            let own = if path.is_dir() { path.file_name() } else { path.file_stem() };
-            let own = own.map_or_else(|| "video".into(), |stem| stem.to_string_lossy().into_owned());
-            let (mut stem, mut number) = (own.clone(), 1);
-            while !taken.insert(stem.to_lowercase()) {
-                number += 1;
-                stem = format!("{own}-{number}");
-            }
+            let (own, stem) = video_name(&path, &mut taken);
             read.push(Self::read(output, path, &own, &stem, every, open, check_cancelled)?);
         }
         let is_empty = read.iter().all(|video| video.frames == 0);
@@ -112,13 +106,8 @@ impl LabelVideo {
             let is_missing =
                 is_image && !has_pictures && (is_other || !is_time_of(identity(&picture), changed));
             let found = if is_missing { source.read_into(&mut frame) } else { source.skip(&mut frame) };
-            match found {
-                Ok(true) => {}
-                Ok(false) => break,
-                Err(error) => {
-                    damage = Some(error);
-                    break;
-                }
+            if !found.map_err(|error| damage = Some(error)).unwrap_or_default() {
+                break;
             }
             if is_missing {
                 write_frame(&picture, &frame, changed)?;
@@ -181,18 +170,15 @@ impl LabelVideo {
         let mut paths = [frame, &self.path].into_iter();
         match paths.find(|path| self.pictures.get(*path).is_some_and(|before| *before != identity(path))) {
             None => Ok(()),
-            Some(path) => {
-                Err(Error::new(ErrorKind::InvalidData, "it was changed meanwhile: run this again").at(path))
-            }
+            Some(path) => Err(Error::invalid_data("it was changed meanwhile: run this again").at(path)),
         }
     }
 
     pub(super) fn ends_early(&self, frame: u64) -> Error {
-        let message = format!(
+        Error::invalid_data(format!(
             "frame {frame}, {}: the video ends before it, and had {} frames; it was changed meanwhile: run this again",
             self.name, self.frames
-        );
-        Error::new(ErrorKind::InvalidData, message)
+        ))
     }
 }
 
@@ -246,9 +232,7 @@ mod tests {
         fn skip(&mut self, _: &mut Frame) -> Result<bool> {
             self.next += 1;
             match self.frames {
-                (frames, true) if self.next > frames => {
-                    Err(Error::new(ErrorKind::InvalidData, "it is damaged"))
-                }
+                (frames, true) if self.next > frames => Err(Error::invalid_data("it is damaged")),
                 (frames, _) => Ok(self.next <= frames),
             }
         }
@@ -353,7 +337,7 @@ mod tests {
                 let is_cut = name.starts_with("cut");
                 let open = move || -> Result<Box<dyn Source>> {
                     if is_cut {
-                        return Err(Error::new(ErrorKind::InvalidData, "it has no index"));
+                        return Err(Error::invalid_data("it has no index"));
                     }
                     let (info, decoded) = (SourceInfo::default(), Arc::default());
                     Ok(Box::new(Grey { info, next: 0, frames: (3, false), decoded }))

@@ -102,15 +102,6 @@ impl PruneReport {
         }
         Ok(())
     }
-
-    /// Writes the report as JSON.
-    ///
-    /// # Errors
-    /// Errors of `writer`.
-    pub fn write_json(&self, mut writer: impl Write) -> io::Result<()> {
-        serde_json::to_writer_pretty(&mut writer, self)?;
-        writeln!(writer)
-    }
 }
 
 fn heading(writer: &mut impl Write, unit: &str, ms: &str) -> io::Result<()> {

@@ -7,8 +7,7 @@ use std::time::Instant;
 use ocelli::export::BackboneChain;
 use ocelli::preprocess::{PreprocessConfig, Preprocessor};
 use ocelli::{
-    Detector, Error, ErrorKind, Image, Model, Prompts, Result, StageTimes, engine::EngineFactory,
-    stages::TextCacheFile,
+    Detector, Error, Image, Model, Prompts, Result, StageTimes, engine::EngineFactory, stages::TextCacheFile,
 };
 use ocelli_engines::Tensor;
 use ocelli_export::contract::tensor;
@@ -134,15 +133,6 @@ impl SplitReport {
         }
         Ok(())
     }
-
-    /// Writes the report as JSON.
-    ///
-    /// # Errors
-    /// Errors of `writer`.
-    pub fn write_json(&self, mut writer: impl Write) -> io::Result<()> {
-        serde_json::to_writer_pretty(&mut writer, self)?;
-        writeln!(writer)
-    }
 }
 
 /// Measures each block alone on the engine of each half, and from that every place to split the backbone: a half takes as long
@@ -150,8 +140,8 @@ impl SplitReport {
 /// which this does not show.
 ///
 /// # Errors
-/// [`ErrorKind::InvalidArgument`] without runs, for a backbone that is no vision transformer, and for one of fewer than two
-/// blocks; as [`search`](super::search) otherwise.
+/// [`ErrorKind::InvalidArgument`](ocelli::ErrorKind::InvalidArgument) without runs, for a backbone that is no vision
+/// transformer, and for one of fewer than two blocks; as [`search`](super::search) otherwise.
 pub fn optimise_split(input: SplitInput<'_>, progress: &mut ReportProgress<'_>) -> Result<SplitReport> {
     if input.runs == 0 {
         return Err(Error::argument("runs", 0, "at least 1"));
@@ -167,8 +157,7 @@ pub fn optimise_split(input: SplitInput<'_>, progress: &mut ReportProgress<'_>) 
     };
     let points = split_points(&first, &second, classes_ms);
     let best = best_split(&points).ok_or_else(|| {
-        let message = "the backbone has one block: expected at least two to split it";
-        Error::new(ErrorKind::InvalidArgument, message)
+        Error::invalid_argument("the backbone has one block: expected at least two to split it")
     })?;
     let times = [first, second];
     Ok(SplitReport { engines: names, imgsz, runs: input.runs, classes, classes_ms, times, points, best })

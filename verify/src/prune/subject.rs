@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ocelli::{
-    Detection, Detector, Error, ErrorKind, Image, Result, StageTimes,
+    Detection, Detector, Error, Image, Result, StageTimes,
     engine::EngineFactory,
     model::ModelGraph,
     stages::{
@@ -180,11 +180,8 @@ impl<'i> Subject<'i> {
         let tokens = self.chain.walk(tokens, start..end, &(&removed | &unit))?;
         let size = self.references[image].as_ref().expect("computed above").size;
         let features = self.run_neck(tokens, size)?;
-        let found = if detections {
-            Some(self.decoder.decode(&self.features, &self.prompts, &mut StageTimes::default())?)
-        } else {
-            None
-        };
+        let mut decode = || self.decoder.decode(&self.features, &self.prompts, &mut StageTimes::default());
+        let found = detections.then(&mut decode).transpose()?;
         let whole = self.references[image].as_ref().expect("computed above");
         let measured = Measurement {
             relative_l2: relative_distance(&features, &whole.features) as f32,
@@ -193,7 +190,7 @@ impl<'i> Subject<'i> {
         };
         if !measured.relative_l2.is_finite() || !measured.cosine.is_finite() {
             let why = "the pruned backbone returned values that are infinite or NaN";
-            return Err(Error::new(ErrorKind::Execution, why).at(&self.images[image]));
+            return Err(Error::execution(why).at(&self.images[image]));
         }
         Ok(measured)
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
-use ocelli::{Error, ErrorKind, Result};
+use ocelli::{Error, Result};
 use ocelli_export::{Branch, Checkpoint, MaskedBranch, Pruning};
 use serde::{Serialize, Serializer};
 
@@ -49,7 +49,7 @@ impl FromStr for Unit {
             Err(_) => text.parse().map(Self::Branch).map_err(|_| {
                 let message =
                     format!("`{text}` is no block: expected BLOCK, BLOCK:attn or BLOCK:mlp, such as 25");
-                Error::new(ErrorKind::InvalidArgument, message)
+                Error::invalid_argument(message)
             }),
         }
     }
@@ -77,11 +77,11 @@ pub(super) fn of(checkpoint: &Checkpoint, options: &PruneOptions) -> Result<Unit
             "model: the image backbone is {}, which has no blocks of a vision transformer",
             student.name()
         );
-        return Err(Error::new(ErrorKind::InvalidArgument, message).about("model"));
+        return Err(Error::invalid_argument(message).about("model"));
     }
     let vision = &checkpoint.config().vision;
     let (layers, global) = (vision.stack.layers, &vision.global_blocks);
-    let invalid = |option, message| Err(Error::new(ErrorKind::InvalidArgument, message).about(option));
+    let invalid = |option, message| Err(Error::invalid_argument(message).about(option));
     for (option, units) in [("protect", &options.protect), ("candidates", &options.candidates)] {
         for branch in units.iter().flat_map(|unit| unit.branches()) {
             if branch.block >= layers {

@@ -8,10 +8,9 @@ use crate::scenes::pixels::{Pixels, blend};
 use crate::scenes::random::Random;
 use crate::scenes::sprite::{Color, Sprite};
 use crate::scenes::{background, check_size, pictogram, vocabulary};
-use ocelli::Frame;
 use ocelli::image::Image;
 use ocelli::source::{FRAME_RATES, Source, SourceInfo};
-use ocelli::{Error, ErrorKind, Result};
+use ocelli::{Error, Frame, Result};
 
 /// A drawn video as a [`Source`], with its ground truth.
 ///
@@ -41,28 +40,22 @@ pub struct MovingScene {
 #[derive(Debug)]
 enum Actor {
     /// Moves on a closed path that never leaves the image for long.
-    Wanderer(Wanderer),
+    Wanderer {
+        class_id: usize,
+        mirrored: bool,
+        /// Period in seconds and phase of the horizontal position, the vertical position, the size and the rotation.
+        swings: [(f64, f64); 4],
+    },
     /// Crosses the image repeatedly.
-    Passer(Passer),
-}
-
-#[derive(Debug)]
-struct Wanderer {
-    class_id: usize,
-    mirrored: bool,
-    /// Period in seconds and phase of the horizontal position, the vertical position, the size and the rotation.
-    swings: [(f64, f64); 4],
-}
-
-#[derive(Debug)]
-struct Passer {
-    seed: u64,
-    /// The time between two entries, and the time of a crossing, in seconds.
-    period: f64,
-    duration: f64,
-    /// The elapsed part of the period when the video starts, in seconds.
-    start: f64,
-    first_class: usize,
+    Passer {
+        seed: u64,
+        /// The time between two entries, and the time of a crossing, in seconds.
+        period: f64,
+        duration: f64,
+        /// The elapsed part of the period when the video starts, in seconds.
+        start: f64,
+        first_class: usize,
+    },
 }
 
 /// The position of a pictogram in a frame.
@@ -87,8 +80,8 @@ impl MovingScene {
     /// Makes a video of `frames` frames with pictograms of these labels. The class id of a label is its index.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] for a size outside 32 to 8192, no labels, a label that is not in the [`vocabulary`], or a
-    /// frame rate that is not one of [`FRAME_RATES`].
+    /// [`ErrorKind::InvalidArgument`](ocelli::ErrorKind::InvalidArgument) for a size outside 32 to 8192, no labels, a label
+    /// that is not in the [`vocabulary`], or a frame rate that is not one of [`FRAME_RATES`].
     pub fn new(
         seed: u64,
         labels: &[impl AsRef<str>],
@@ -98,8 +91,7 @@ impl MovingScene {
         frame_rate: f64,
     ) -> Result<Self> {
         check_size(width, height)?;
-        let refused =
-            |why: String| Err(Error::new(ErrorKind::InvalidArgument, format!("cannot draw a video: {why}")));
+        let refused = |why: String| Err(Error::invalid_argument(format!("cannot draw a video: {why}")));
         if !FRAME_RATES.contains(&frame_rate) {
             let (least, most) = (FRAME_RATES.start(), FRAME_RATES.end());
             return refused(format!("frame_rate is {frame_rate}: expected {least} to {most}"));
@@ -205,10 +197,7 @@ impl MovingScene {
         let seconds = index as f64 / self.frame_rate;
         let (width, height) = (f64::from(self.width), f64::from(self.height));
         self.actors.iter().zip(0u64..).filter_map(move |(actor, slot)| {
-            let (round, mut pose) = match actor {
-                Actor::Wanderer(wanderer) => (0, wanderer.pose(seconds, width, height)),
-                Actor::Passer(passer) => passer.pose(seconds, width, height, self.label_indices.len())?,
-            };
+            let (round, mut pose) = actor.pose(seconds, width, height, self.label_indices.len())?;
             pose.id = 1 + slot + self.actors.len() as u64 * round;
             Some(pose)
         })
@@ -269,58 +258,53 @@ impl Actor {
         if slot.is_multiple_of(2) {
             let mut swing = |low: f64, high: f64| (random.uniform(low, high), random.uniform(0.0, TAU));
             let swings = [swing(8.0, 20.0), swing(8.0, 20.0), swing(5.0, 12.0), swing(2.0, 6.0)];
-            Self::Wanderer(Wanderer { class_id: slot / 2 % classes, mirrored: random.chance(0.5), swings })
+            Self::Wanderer { class_id: slot / 2 % classes, mirrored: random.chance(0.5), swings }
         } else {
             let duration = random.uniform(4.0, 8.0);
             let period = duration + random.uniform(0.5, 2.0);
             let start = random.uniform(0.0, period);
             let first_class = count.div_ceil(2) + slot / 2;
-            Self::Passer(Passer { seed: random.next(), period, duration, start, first_class })
+            Self::Passer { seed: random.next(), period, duration, start, first_class }
         }
     }
-}
 
-impl Wanderer {
-    fn pose(&self, seconds: f64, width: f64, height: f64) -> Pose {
-        let [x, y, size, turn] = self.swings.map(|(period, phase)| libm::sin(TAU * seconds / period + phase));
-        Pose {
-            id: 0,
-            class_id: self.class_id,
-            centre: [width * (0.5 + 0.43 * x), height * (0.5 + 0.38 * y)],
-            side: width.min(height) * (0.28 + 0.1 * size),
-            degrees: 8.0 * turn,
-            mirrored: self.mirrored,
-        }
-    }
-}
-
-impl Passer {
     /// The index of the crossing, and the position; `None` between two crossings.
     fn pose(&self, seconds: f64, width: f64, height: f64, classes: usize) -> Option<(u64, Pose)> {
-        let clock = seconds + self.start;
-        let round = (clock / self.period).floor();
-        let progress = (clock - round * self.period) / self.duration;
-        if progress >= 1.0 {
-            return None;
+        match *self {
+            Self::Wanderer { class_id, mirrored, swings } => {
+                let swing = |(period, phase)| libm::sin(TAU * seconds / period + phase);
+                let [x, y, size, turn] = swings.map(swing);
+                let centre = [width * (0.5 + 0.43 * x), height * (0.5 + 0.38 * y)];
+                let side = width.min(height) * (0.28 + 0.1 * size);
+                Some((0, Pose { id: 0, class_id, centre, side, degrees: 8.0 * turn, mirrored }))
+            }
+            Self::Passer { seed, period, duration, start, first_class } => {
+                let clock = seconds + start;
+                let round = (clock / period).floor();
+                let progress = (clock - round * period) / duration;
+                if progress >= 1.0 {
+                    return None;
+                }
+                let round = round as u64;
+                let mut random = Random::new(seed, round);
+                let shorter = width.min(height);
+                let (from, to) = (random.log_uniform(0.16, 0.4), random.log_uniform(0.16, 0.4));
+                let side = shorter * from * libm::exp(progress * libm::log(to / from));
+                let largest = shorter * from.max(to);
+                let upright = random.chance(0.25);
+                let backwards = random.chance(0.5);
+                let along = if backwards { 1.0 - progress } else { progress };
+                let (phase, waves) = (random.uniform(0.0, TAU), random.uniform(0.5, 1.5));
+                let wave = libm::sin(TAU * progress * waves + phase);
+                let lane = random.uniform(0.2, 0.8) + 0.06 * wave;
+                // It is fully outside the image at both ends.
+                let way = |length: f64| -0.6 * largest + along * (length + 1.2 * largest);
+                let centre = if upright { [width * lane, way(height)] } else { [way(width), height * lane] };
+                let class_id = (first_class + round as usize) % classes;
+                let mirrored = random.chance(0.5);
+                Some((round, Pose { id: 0, class_id, centre, side, degrees: 6.0 * wave, mirrored }))
+            }
         }
-        let round = round as u64;
-        let mut random = Random::new(self.seed, round);
-        let shorter = width.min(height);
-        let (from, to) = (random.log_uniform(0.16, 0.4), random.log_uniform(0.16, 0.4));
-        let side = shorter * from * libm::exp(progress * libm::log(to / from));
-        let largest = shorter * from.max(to);
-        let upright = random.chance(0.25);
-        let backwards = random.chance(0.5);
-        let along = if backwards { 1.0 - progress } else { progress };
-        let (phase, waves) = (random.uniform(0.0, TAU), random.uniform(0.5, 1.5));
-        let wave = libm::sin(TAU * progress * waves + phase);
-        let lane = random.uniform(0.2, 0.8) + 0.06 * wave;
-        // It is fully outside the image at both ends.
-        let way = |length: f64| -0.6 * largest + along * (length + 1.2 * largest);
-        let centre = if upright { [width * lane, way(height)] } else { [way(width), height * lane] };
-        let class_id = (self.first_class + round as usize) % classes;
-        let mirrored = random.chance(0.5);
-        Some((round, Pose { id: 0, class_id, centre, side, degrees: 6.0 * wave, mirrored }))
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::{LazyLock, OnceLock};
 use ::image::ImageFormat;
 
 use crate::scenes::sprite::Sprite;
-use ocelli::{Error, ErrorKind, Result};
+use ocelli::{Error, Result};
 
 /// Drawn by `training/builtin/draw_pictograms.py`, in the order of the vocabulary.
 const SHEET: &[u8] = include_bytes!("pictograms.webp");
@@ -24,15 +24,14 @@ static DECODED: LazyLock<::image::RgbaImage> = LazyLock::new(|| {
 pub use ocelli::builtin::vocabulary;
 
 /// The indices of labels in the vocabulary.
-pub(super) fn indices_of(labels: &[impl AsRef<str>]) -> Result<Vec<usize>> {
+pub(crate) fn indices_of(labels: &[impl AsRef<str>]) -> Result<Vec<usize>> {
     let index = |label: &str| {
         vocabulary().iter().position(|name| *name == label).ok_or_else(|| {
-            let message = format!(
+            Error::invalid_argument(format!(
                 "cannot draw \"{label}\": no pictogram has this label; the labels are {} and {} others",
                 vocabulary()[..6].join(", "),
                 vocabulary().len() - 6
-            );
-            Error::new(ErrorKind::InvalidArgument, message)
+            ))
         })
     };
     labels.iter().map(|label| index(label.as_ref())).collect()

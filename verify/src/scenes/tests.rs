@@ -4,10 +4,9 @@ use std::ops::RangeInclusive;
 use sha2::{Digest, Sha256};
 
 use super::{MovingScene, Scene, SceneGenerator, SceneOptions, pictogram, vocabulary};
-use ocelli::ErrorKind;
-use ocelli::Frame;
 use ocelli::image::Image;
 use ocelli::source::Source;
+use ocelli::{ErrorKind, Frame};
 
 fn hash(image: &Image) -> String {
     Sha256::digest(image.as_rgb8()).iter().take(12).map(|byte| format!("{byte:02x}")).collect()

@@ -299,7 +299,7 @@ impl<'b> EngineBuild<'b> {
 /// The graphs to build, in the order they run.
 fn graphs_to_build(model: &Model, options: &BuildOptions) -> Result<Vec<ModelGraph>> {
     let manifest = model.manifest();
-    let invalid = |message: String| Err(Error::new(ErrorKind::InvalidArgument, message));
+    let invalid = |message: String| Err(Error::invalid_argument(message));
     if options.max_classes == 0 {
         return invalid("max_classes is 0: expected at least 1".into());
     }
@@ -358,10 +358,8 @@ fn check_target(model: &Model) -> Result<()> {
 }
 
 fn check_place(path: &Path, force: bool) -> Result<()> {
-    let refuse = |why: &str| {
-        let message = format!("cannot write engine {}: {why}", path.display());
-        Err(Error::new(ErrorKind::Io, message))
-    };
+    let refuse =
+        |why: &str| Err(Error::new(ErrorKind::Io, format!("cannot write engine {}: {why}", path.display())));
     if path.is_dir() {
         return refuse("it is a folder");
     }

@@ -141,7 +141,7 @@ fn source_of(engine: &Path) -> Result<ModelSource> {
         let (engine, missing) = (engine.display(), Sidecar::path_of(engine));
         let message =
             format!("engine {engine}: its sidecar, {}, is missing; name its model", missing.display());
-        Error::new(ErrorKind::InvalidArgument, message).about("model")
+        Error::invalid_argument(message).about("model")
     })?;
     Ok(ModelSource::Folder(sidecar.model))
 }

@@ -1,6 +1,6 @@
 //! Compares the outputs of the graphs, value by value.
 
-use ocelli::{Detection, Error, ErrorKind, Result, model::ModelGraph, stages::ImageFeatures};
+use ocelli::{Detection, Error, Result, model::ModelGraph, stages::ImageFeatures};
 use ocelli_engines::Tensor;
 use ocelli_export::contract::tensor;
 
@@ -32,9 +32,11 @@ impl Pass {
 
     /// An output of the graphs behind the backbone.
     pub(super) fn values(&self, name: &str) -> Result<&[f32]> {
-        let output = self.outputs.iter().find(|output| output.name == name).ok_or_else(|| {
-            Error::new(ErrorKind::Execution, format!("encoder-decoder: it did not return {name}"))
-        })?;
+        let output = self
+            .outputs
+            .iter()
+            .find(|output| output.name == name)
+            .ok_or_else(|| Error::execution(format!("encoder-decoder: it did not return {name}")))?;
         output.tensor.as_f32()
     }
 }

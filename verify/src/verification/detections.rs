@@ -152,10 +152,9 @@ impl DetectionComparison {
         for (what, Worst { difference, class, query }, unit, most, output) in worst {
             if difference > most {
                 let label = &labels[class];
-                let why = format!(
+                self.fail(input, output, format!(
                     "{what} differs by {difference:.4}{unit} (\"{label}\", query {query}), expected at most {most}"
-                );
-                self.fail(input, output, why);
+                ));
             }
         }
     }
@@ -179,11 +178,10 @@ impl DetectionComparison {
                     continue;
                 }
                 let (label, [x1, y1, x2, y2]) = (&labels[detection.class_id], detection.bbox.to_xyxy());
-                let why = format!(
+                self.fail(input, "detections", format!(
                     "{side} keeps \"{label}\" {:.3} at {x1:.0},{y1:.0},{x2:.0},{y2:.0}; {other_side} does not",
                     detection.score
-                );
-                self.fail(input, "detections", why);
+                ));
             }
         }
     }

@@ -6,7 +6,7 @@ use ocelli_export::contract::Manifest;
 
 use super::VerificationOptions;
 use crate::scenes::random::Random;
-use crate::scenes::{SceneGenerator, SceneOptions, vocabulary};
+use crate::scenes::{SceneGenerator, SceneOptions, indices_of, vocabulary};
 
 /// Classes that are looked for in a scene.
 const CLASSES_OF_A_SCENE: usize = 4;
@@ -80,9 +80,8 @@ pub(super) fn make(manifest: &Manifest, options: &VerificationOptions) -> Result
     let generator = SceneGenerator::new(options.seed, SceneOptions::default())?;
     for index in 0..options.scenes {
         let scene = generator.scene(index as u64);
-        let in_vocabulary = |label: &str| vocabulary().iter().position(|name| *name == label);
-        let mut classes: Vec<usize> =
-            scene.objects.iter().filter_map(|object| in_vocabulary(object.label)).collect();
+        let labels: Vec<&str> = scene.objects.iter().map(|object| object.label).collect();
+        let mut classes = indices_of(&labels)?;
         classes.sort_unstable();
         classes.dedup();
         // Others that are not in the scene.

@@ -171,14 +171,15 @@ impl Images {
         let path = self.path(id).expect("`open` requires images for models");
         let image = Image::open(&path)?;
         let size = (image.width(), image.height());
-        if annotated.size != (0, 0) && annotated.size != size {
+        let (width, height) = (annotated.width, annotated.height);
+        if (width, height) != (0, 0) && (width, height) != size {
             let message = format!(
                 "{}: its size is {}×{}, in the annotations it is {}×{}",
                 path.display(),
                 size.0,
                 size.1,
-                annotated.size.0,
-                annotated.size.1
+                width,
+                height
             );
             return Err(Error::new(ErrorKind::Mismatch, message));
         }

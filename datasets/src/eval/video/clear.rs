@@ -1,10 +1,10 @@
 //! MOTA and its counts: Bernardin & Stiefelhagen, "Evaluating Multiple Object Tracking Performance: The CLEAR MOT
 //! Metrics", 2008. IDF1: Ristani et al., "Performance Measures and a Data Set for Multi-Target, Multi-Camera Tracking", 2016.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::TrackFigures;
-use super::tracks::{PlacedFrame, PlacedSequence, assign};
+use super::tracks::{TrackFrame, assign};
+use super::{TrackFigures, TrackSequence};
 
 /// The least overlap of a match.
 const LEAST: f64 = 0.5;
@@ -12,14 +12,8 @@ const LEAST: f64 = 0.5;
 /// Counts of CLEAR MOT; those of sequences and classes add up.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct ClearCounts {
-    hits: u64,
-    misses: u64,
-    false_positives: u64,
-    switches: u64,
-    mostly_tracked: u64,
-    partly_tracked: u64,
-    mostly_lost: u64,
-    fragmentations: u64,
+    /// What is counted; the shares, and the sums of counts, are 0.
+    counts: TrackFigures,
     overlap: f64,
 }
 
@@ -28,46 +22,46 @@ pub(super) struct ClearCounts {
 struct Followed {
     frames: u64,
     found: u64,
-    last: Option<usize>,
-    /// In the previous frame that had objects and tracks.
-    just: Option<usize>,
+    /// The track of its last match, and the number of frames with objects and tracks up to then.
+    last: Option<u64>,
+    matched: u64,
     begun: u64,
 }
 
 impl ClearCounts {
-    pub(super) fn of(sequence: &PlacedSequence<'_>) -> Self {
-        let mut counts = Self::default();
-        let mut followed = vec![Followed::default(); sequence.objects];
-        for PlacedFrame { rows, columns, overlaps } in &sequence.frames {
-            rows.iter().for_each(|&row| followed[row].frames += 1);
+    pub(super) fn of(sequence: &TrackSequence) -> Self {
+        let (mut counts, mut overlap, mut frames) = (TrackFigures::default(), 0.0, 0);
+        let mut followed: BTreeMap<u64, Followed> = BTreeMap::new();
+        for TrackFrame { objects: rows, tracks: columns, overlaps } in &sequence.frames {
+            rows.iter().for_each(|row| followed.entry(*row).or_default().frames += 1);
             let width = columns.len();
             // A match of the previous frame is kept before all others.
             let score = |(place, &overlap): (usize, &f64)| {
-                let is_kept = followed[rows[place / width]].just == Some(columns[place % width]);
+                let object = &followed[&rows[place / width]];
+                let is_kept = object.last == Some(columns[place % width]) && object.matched == frames;
                 let score = if is_kept { 1000.0 + overlap } else { overlap };
                 if overlap < LEAST - f64::EPSILON { 0.0 } else { score }
             };
             let scores: Vec<f64> = overlaps.iter().enumerate().map(score).collect();
             let mut pairs = assign(&scores, rows.len(), width);
             pairs.retain(|(row, column)| scores[row * width + column] > f64::EPSILON);
-            counts.hits += pairs.len() as u64;
-            counts.misses += (rows.len() - pairs.len()) as u64;
+            counts.true_positives += pairs.len() as u64;
+            counts.false_negatives += (rows.len() - pairs.len()) as u64;
             counts.false_positives += (width - pairs.len()) as u64;
             if rows.is_empty() || columns.is_empty() {
                 continue;
             }
-            let before: Vec<Option<usize>> = followed.iter_mut().map(|one| one.just.take()).collect();
             for (row, column) in pairs {
-                counts.overlap += overlaps[row * width + column];
-                let (place, track) = (rows[row], columns[column]);
-                let object = &mut followed[place];
-                counts.switches += u64::from(object.last.is_some_and(|last| last != track));
-                object.begun += u64::from(before[place].is_none());
-                (object.last, object.just) = (Some(track), Some(track));
+                overlap += overlaps[row * width + column];
+                let (object, track) = (followed.entry(rows[row]).or_default(), columns[column]);
+                counts.id_switches += u64::from(object.last.is_some_and(|last| last != track));
+                object.begun += u64::from(object.last.is_none() || object.matched != frames);
+                (object.last, object.matched) = (Some(track), frames + 1);
                 object.found += 1;
             }
+            frames += 1;
         }
-        for object in &followed {
+        for object in followed.values() {
             let share = object.found as f64 / object.frames as f64;
             match share {
                 share if share > 0.8 => counts.mostly_tracked += 1,
@@ -76,40 +70,34 @@ impl ClearCounts {
             }
             counts.fragmentations += object.begun.saturating_sub(1);
         }
-        counts
+        Self { counts, overlap }
     }
 
     pub(super) fn add(&mut self, other: &Self) {
-        self.hits += other.hits;
-        self.misses += other.misses;
-        self.false_positives += other.false_positives;
-        self.switches += other.switches;
-        self.mostly_tracked += other.mostly_tracked;
-        self.partly_tracked += other.partly_tracked;
-        self.mostly_lost += other.mostly_lost;
-        self.fragmentations += other.fragmentations;
+        let (counts, others) = (&mut self.counts, &other.counts);
+        counts.true_positives += others.true_positives;
+        counts.false_positives += others.false_positives;
+        counts.false_negatives += others.false_negatives;
+        counts.id_switches += others.id_switches;
+        counts.mostly_tracked += others.mostly_tracked;
+        counts.partly_tracked += others.partly_tracked;
+        counts.mostly_lost += others.mostly_lost;
+        counts.fragmentations += others.fragmentations;
         self.overlap += other.overlap;
     }
 
     /// MOTA and the counts, without the other figures.
     pub(super) fn figures(&self) -> TrackFigures {
-        let objects = self.hits + self.misses;
-        let right = self.hits as f64 - self.false_positives as f64 - self.switches as f64;
+        let TrackFigures { true_positives, false_positives, false_negatives, id_switches, .. } = self.counts;
+        let objects = true_positives + false_negatives;
+        let right = true_positives as f64 - false_positives as f64 - id_switches as f64;
         TrackFigures {
             // 0 without objects, as TrackEval has it for one sequence.
             mota: if objects == 0 { 0.0 } else { right / objects as f64 },
-            motp: self.overlap / (self.hits as f64).max(1.0),
+            motp: self.overlap / (true_positives as f64).max(1.0),
             objects,
-            tracked: self.hits + self.false_positives,
-            true_positives: self.hits,
-            false_positives: self.false_positives,
-            false_negatives: self.misses,
-            id_switches: self.switches,
-            mostly_tracked: self.mostly_tracked,
-            partly_tracked: self.partly_tracked,
-            mostly_lost: self.mostly_lost,
-            fragmentations: self.fragmentations,
-            ..TrackFigures::default()
+            tracked: true_positives + false_positives,
+            ..self.counts
         }
     }
 }
@@ -123,10 +111,10 @@ pub(super) struct IdentityCounts {
 }
 
 impl IdentityCounts {
-    pub(super) fn of(sequence: &PlacedSequence<'_>) -> Self {
+    pub(super) fn of(sequence: &TrackSequence) -> Self {
         let mut counts = Self::default();
-        let mut together: BTreeMap<(usize, usize), u64> = BTreeMap::new();
-        for PlacedFrame { rows, columns, overlaps } in &sequence.frames {
+        let mut together: BTreeMap<(u64, u64), u64> = BTreeMap::new();
+        for TrackFrame { objects: rows, tracks: columns, overlaps } in &sequence.frames {
             counts.objects += rows.len() as u64;
             counts.tracks += columns.len() as u64;
             let width = columns.len();
@@ -134,12 +122,14 @@ impl IdentityCounts {
                 *together.entry((rows[place / width], columns[place % width])).or_default() += 1;
             }
         }
-        let width = sequence.tracks;
-        let mut frames = vec![0.0; sequence.objects * width];
-        together.iter().for_each(|(&(row, column), &count)| frames[row * width + column] = count as f64);
+        let rows: BTreeSet<u64> = together.keys().map(|pair| pair.0).collect();
+        let columns: BTreeSet<u64> = together.keys().map(|pair| pair.1).collect();
+        let pairs = rows.iter().flat_map(|row| columns.iter().map(move |column| (*row, *column)));
+        let frames = pairs.map(|pair| together.get(&pair).map_or(0.0, |count| *count as f64));
+        let frames: Vec<f64> = frames.collect();
         // More pairs are never worse, so that the sum of an assignment without costs is that of TrackEval's with them.
-        let pairs = assign(&frames, sequence.objects, width);
-        counts.hits = pairs.iter().map(|pair| together.get(pair).copied().unwrap_or(0)).sum();
+        let pairs = assign(&frames, rows.len(), columns.len()).into_iter();
+        counts.hits = pairs.map(|(row, column)| frames[row * columns.len() + column] as u64).sum();
         counts
     }
 

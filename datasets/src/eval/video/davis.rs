@@ -60,11 +60,8 @@ pub struct JAndF {
     pub objects: Vec<ObjectJAndF>,
 }
 
-/// The PNGs of one sequence.
-struct Folder {
-    name: String,
-    frames: Vec<(PathBuf, PathBuf)>,
-}
+/// The PNGs of a frame: of the ground truth, and of the predictions.
+type Frame = (PathBuf, PathBuf);
 
 /// Whether a folder has PNGs, or folders with PNGs.
 pub(super) fn is_layout(folder: &Path) -> Result<bool> {
@@ -81,18 +78,18 @@ fn is_png(path: &Path) -> bool {
 }
 
 /// The frames of each sequence of the ground truth, with the file of the same name among the predictions.
-fn folders(truth: &Path, predictions: &Path) -> Result<Vec<Folder>> {
+fn sequences(truth: &Path, predictions: &Path) -> Result<Vec<(String, Vec<Frame>)>> {
     let pngs = |folder: &Path| -> Result<Vec<PathBuf>> {
         Ok(entries(folder)?.into_iter().filter(|path| is_png(path)).collect())
     };
     let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let mut sequences = vec![(name(truth), truth.to_owned(), predictions.to_owned())];
+    let mut folders = vec![(name(truth), truth.to_owned(), predictions.to_owned())];
     if pngs(truth)?.is_empty() {
         let inside = entries(truth)?.into_iter().filter(|path| path.is_dir());
-        sequences = inside.map(|path| (name(&path), path.clone(), predictions.join(name(&path)))).collect();
+        folders = inside.map(|path| (name(&path), path.clone(), predictions.join(name(&path)))).collect();
     }
-    let mut folders = Vec::new();
-    for (name, truth, predictions) in sequences {
+    let mut sequences = Vec::new();
+    for (name, truth, predictions) in folders {
         let truths = pngs(&truth)?;
         if truths.is_empty() {
             continue;
@@ -106,9 +103,9 @@ fn folders(truth: &Path, predictions: &Path) -> Result<Vec<Folder>> {
             let file = predictions.join(path.file_name().unwrap_or_default());
             (path, file)
         };
-        folders.push(Folder { name, frames: truths.into_iter().map(pair).collect() });
+        sequences.push((name, truths.into_iter().map(pair).collect()));
     }
-    Ok(folders)
+    Ok(sequences)
 }
 
 /// J and F of a pair for each frame.
@@ -116,6 +113,13 @@ fn folders(truth: &Path, predictions: &Path) -> Result<Vec<Folder>> {
 struct Values {
     j: Vec<f64>,
     f: Vec<f64>,
+}
+
+impl Values {
+    fn push(&mut self, found: &Shape, object: &Shape) {
+        self.j.push(found.iou(object));
+        self.f.push(found.boundary.f_measure(&object.boundary));
+    }
 }
 
 /// The masks of one frame, ready to be compared.
@@ -165,9 +169,9 @@ fn read(path: &Path) -> Result<Numbers> {
 }
 
 impl Numbers {
-    fn shape(&self, number: Option<u16>, void: Option<&Numbers>) -> Shape {
+    fn shape(&self, number: u16, void: Option<&Numbers>) -> Shape {
         let is_void = |at: usize| void.is_some_and(|void| void.pixels[at] == VOID);
-        let inside = |(at, &pixel): (usize, &u16)| u8::from(Some(pixel) == number && !is_void(at));
+        let inside = |(at, &pixel): (usize, &u16)| u8::from(pixel == number && !is_void(at));
         Shape::new(self.pixels.iter().enumerate().map(inside).collect(), self.size.0, self.size.1)
     }
 }
@@ -181,13 +185,13 @@ pub(super) fn evaluate(truth: &Path, predictions: &Path) -> Result<VideoReport> 
         return Err(mismatch(predictions, "expected a folder of PNGs, as the ground truth is"));
     }
     let mut tasks = [("semi-supervised", Ok(Vec::new())), ("unsupervised", Ok(Vec::new()))];
-    for folder in &folders(truth, predictions)? {
-        let sequence = Sequence::read(folder)?;
+    for (name, frames) in sequences(truth, predictions)? {
+        let sequence = Sequence::read(name, frames)?;
         let figures = [sequence.semi_supervised()?, sequence.unsupervised()?];
         for ((_, all), figures) in tasks.iter_mut().zip(figures) {
             match (&mut *all, figures) {
                 (Ok(all), Ok(figures)) => all.extend(figures),
-                (Ok(_), Err(why)) => *all = Err(format!("sequence {}: {why}", folder.name)),
+                (Ok(_), Err(why)) => *all = Err(format!("sequence {}: {why}", sequence.name)),
                 _ => {}
             }
         }
@@ -204,8 +208,9 @@ pub(super) fn evaluate(truth: &Path, predictions: &Path) -> Result<VideoReport> 
 }
 
 /// One sequence: its files, and the numbers in them.
-struct Sequence<'f> {
-    folder: &'f Folder,
+struct Sequence {
+    name: String,
+    frames: Vec<Frame>,
     /// Objects are numbered from 1 to this.
     objects: u16,
     /// The highest number of the predictions, and without the first and the last frame.
@@ -215,12 +220,12 @@ struct Sequence<'f> {
     is_whole: bool,
 }
 
-impl<'f> Sequence<'f> {
-    fn read(folder: &'f Folder) -> Result<Self> {
+impl Sequence {
+    fn read(name: String, frames: Vec<Frame>) -> Result<Self> {
         let (mut found, mut found_inside) = (0, 0);
-        let last = folder.frames.len() - 1;
+        let last = frames.len() - 1;
         let mut is_whole = true;
-        for (place, (truth, predictions)) in folder.frames.iter().enumerate() {
+        for (place, (truth, predictions)) in frames.iter().enumerate() {
             if !predictions.is_file() {
                 if place == 0 || place == last {
                     is_whole = false;
@@ -236,7 +241,7 @@ impl<'f> Sequence<'f> {
                 found_inside = found_inside.max(highest);
             }
         }
-        let first = &folder.frames[0].0;
+        let first = &frames[0].0;
         let objects = read(first)?.pixels.into_iter().filter(|&number| number != VOID).max().unwrap_or(0);
         if objects == 0 {
             return Err(invalid(first, "no object in the first frame: there is nothing to compare with"));
@@ -244,11 +249,11 @@ impl<'f> Sequence<'f> {
         if objects > VOID {
             return Err(invalid(first, format!("object {objects}; numbers of DAVIS are up to {}", VOID - 1)));
         }
-        Ok(Self { folder, objects, found, found_inside, is_whole })
+        Ok(Self { name, frames, objects, found, found_inside, is_whole })
     }
 
     fn frame(&self, place: usize) -> Result<(Numbers, Numbers)> {
-        let (truth_path, path) = &self.folder.frames[place];
+        let (truth_path, path) = &self.frames[place];
         let (truth, found) = (read(truth_path)?, read(path)?);
         if truth.size != found.size {
             let ((w, h), (width, height)) = (found.size, truth.size);
@@ -259,7 +264,7 @@ impl<'f> Sequence<'f> {
     }
 
     fn semi_supervised(&self) -> Result<Result<Vec<ObjectJAndF>, String>> {
-        let frames = self.folder.frames.len();
+        let frames = self.frames.len();
         if self.found_inside > self.objects {
             let (number, objects) = (self.found_inside, self.objects);
             return Ok(Err(format!(
@@ -273,9 +278,7 @@ impl<'f> Sequence<'f> {
         for place in 1..frames - 1 {
             let (truth, found) = self.frame(place)?;
             for (values, number) in values.iter_mut().zip(1..=self.objects) {
-                let (object, found) = (truth.shape(Some(number), None), found.shape(Some(number), None));
-                values.j.push(found.iou(&object));
-                values.f.push(found.boundary.f_measure(&object.boundary));
+                values.push(&found.shape(number, None), &truth.shape(number, None));
             }
         }
         Ok(Ok(self.figures(values)))
@@ -295,12 +298,12 @@ impl<'f> Sequence<'f> {
         // Numbers that are not used stand for empty masks, which are right where an object is hidden.
         let proposals = most.max(objects);
         let mut values = vec![Values::default(); proposals * objects]; // [proposal, object]
-        for place in 0..self.folder.frames.len() {
+        for place in 0..self.frames.len() {
             let (truth, found) = self.frame(place)?;
             let shapes: Vec<Shape> =
-                (1..=self.objects).map(|number| truth.shape(Some(number), Some(&truth))).collect();
+                (1..=self.objects).map(|number| truth.shape(number, Some(&truth))).collect();
             for proposal in 0..proposals {
-                let shape = found.shape(Some(proposal as u16 + 1), Some(&truth));
+                let shape = found.shape(proposal as u16 + 1, Some(&truth));
                 for (object, other) in shapes.iter().enumerate() {
                     let values = &mut values[proposal * objects + object];
                     values.j.push(shape.iou(other));
@@ -319,7 +322,7 @@ impl<'f> Sequence<'f> {
 
     fn figures(&self, values: Vec<Values>) -> Vec<ObjectJAndF> {
         let of = |(place, values): (usize, Values)| ObjectJAndF {
-            sequence: self.folder.name.clone(),
+            sequence: self.name.clone(),
             object: place as u16 + 1,
             figures: JAndFFigures::of(&values),
         };

@@ -85,7 +85,6 @@ impl TrackCounts {
     /// # }
     /// ```
     pub fn of(sequence: &TrackSequence) -> Self {
-        let sequence = &sequence.placed();
         Self {
             hota: HotaCounts::of(sequence),
             clear: ClearCounts::of(sequence),

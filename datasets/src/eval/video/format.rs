@@ -5,7 +5,7 @@ use std::path::Path;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
-use ocelli::{Error, ErrorKind, Result};
+use ocelli::{Error, Result};
 
 use super::davis;
 use super::layout::{self, lines, truth_files};
@@ -54,13 +54,13 @@ impl VideoFormat {
     /// The format of a file or folder of ground truth.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`] if it cannot be read, [`ErrorKind::InvalidData`] if it is of no known format.
+    /// [`ErrorKind::Io`](ocelli::ErrorKind::Io) if it cannot be read,
+    /// [`ErrorKind::InvalidData`](ocelli::ErrorKind::InvalidData) if it is of no known format.
     pub fn of(truth: &Path) -> Result<Self> {
         const KNOWN: &str =
             "expected MOTChallenge or MOTS text, YouTube-VIS JSON, folders of PNGs, or SA-Co JSON";
-        let invalid = |why: String| {
-            Error::new(ErrorKind::InvalidData, format!("the ground truth, {}: {why}", truth.display()))
-        };
+        let invalid =
+            |why: String| Error::invalid_data(format!("the ground truth, {}: {why}", truth.display()));
         if truth.is_dir() {
             if davis::is_layout(truth)? {
                 return Ok(Self::Davis);

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::TrackFigures;
-use super::tracks::{PlacedFrame, PlacedSequence, assign};
+use super::tracks::{TrackFrame, assign};
+use super::{TrackFigures, TrackSequence};
 
 /// The least overlaps at which matches count: 0.05, 0.10 … 0.95.
 pub(super) const LEVELS: usize = 19;
@@ -27,12 +27,13 @@ fn level(index: usize) -> f64 {
 }
 
 impl HotaCounts {
-    pub(super) fn of(sequence: &PlacedSequence<'_>) -> Self {
-        let (mut row_length, mut column_length) = (vec![0.0; sequence.objects], vec![0.0; sequence.tracks]);
-        let mut together: BTreeMap<(usize, usize), f64> = BTreeMap::new();
-        for PlacedFrame { rows, columns, overlaps } in &sequence.frames {
-            rows.iter().for_each(|&row| row_length[row] += 1.0);
-            columns.iter().for_each(|&column| column_length[column] += 1.0);
+    pub(super) fn of(sequence: &TrackSequence) -> Self {
+        let mut row_length: BTreeMap<u64, f64> = BTreeMap::new();
+        let mut column_length = row_length.clone();
+        let mut together: BTreeMap<(u64, u64), f64> = BTreeMap::new();
+        for TrackFrame { objects: rows, tracks: columns, overlaps } in &sequence.frames {
+            rows.iter().for_each(|row| *row_length.entry(*row).or_default() += 1.0);
+            columns.iter().for_each(|column| *column_length.entry(*column).or_default() += 1.0);
             let width = columns.len();
             let of_row: Vec<f64> =
                 (0..rows.len()).map(|row| overlaps[row * width..(row + 1) * width].iter().sum()).collect();
@@ -47,14 +48,17 @@ impl HotaCounts {
                 }
             }
         }
-        let alignment = |row: usize, column: usize| {
+        let alignment = |row: u64, column: u64| {
             let both = together.get(&(row, column)).copied().unwrap_or(0.0);
-            both / (row_length[row] + column_length[column] - both)
+            both / (row_length[&row] + column_length[&column] - both)
         };
-        let mut counts =
-            Self { objects: row_length.iter().sum(), tracks: column_length.iter().sum(), ..Self::default() };
-        let mut matched: BTreeMap<(usize, usize), [f64; LEVELS]> = BTreeMap::new();
-        for PlacedFrame { rows, columns, overlaps } in &sequence.frames {
+        let mut counts = Self {
+            objects: row_length.values().sum(),
+            tracks: column_length.values().sum(),
+            ..Self::default()
+        };
+        let mut matched: BTreeMap<(u64, u64), [f64; LEVELS]> = BTreeMap::new();
+        for TrackFrame { objects: rows, tracks: columns, overlaps } in &sequence.frames {
             let width = columns.len();
             let score = |(place, overlap): (usize, &f64)| {
                 // Most pairs have nothing in common.
@@ -74,7 +78,7 @@ impl HotaCounts {
                 }
             }
         }
-        for (&(row, column), hits) in &matched {
+        for ((row, column), hits) in &matched {
             let (objects, tracks) = (row_length[row], column_length[column]);
             for (index, &hits) in hits.iter().enumerate() {
                 counts.accuracy[index] += hits * (hits / (objects + tracks - hits).max(1.0));

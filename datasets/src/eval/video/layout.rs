@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use ocelli::{Error, ErrorKind, Result};
+use serde::de::DeserializeOwned;
 
 /// The files of one sequence.
 pub(super) struct SequenceFiles {
@@ -29,7 +30,7 @@ impl SequenceFiles {
 
 /// The error for a file that is not of its format.
 pub(super) fn invalid(path: &Path, why: impl fmt::Display) -> Error {
-    Error::new(ErrorKind::InvalidData, format!("{}: {why}", path.display()))
+    Error::invalid_data(format!("{}: {why}", path.display()))
 }
 
 /// The error for a file that does not belong to the others.
@@ -40,6 +41,12 @@ pub(super) fn mismatch(path: &Path, why: impl fmt::Display) -> Error {
 /// The error for an entry of a list; `place` counts from 0.
 pub(super) fn wrong_entry(kind: ErrorKind, path: &Path, place: usize, why: &str) -> Error {
     Error::new(kind, format!("{}, entry {}: {why}", path.display(), place + 1))
+}
+
+/// Reads a file of JSON.
+pub(super) fn json<T: DeserializeOwned>(path: &Path) -> Result<T> {
+    let bytes = std::fs::read(path).map_err(|e| Error::io("cannot read", path, e))?;
+    serde_json::from_slice(&bytes).map_err(|e| invalid(path, e))
 }
 
 /// The files of ground truth of all sequences, by name.
@@ -68,7 +75,7 @@ pub(super) fn truth_files(truth: &Path) -> Result<BTreeMap<String, PathBuf>> {
 }
 
 /// The entries of a folder, sorted.
-pub(super) fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
+pub(in crate::eval) fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
     let failed = |e| Error::io("cannot read the folder", folder, e);
     let list = std::fs::read_dir(folder).map_err(failed)?;
     let mut paths =

@@ -3,24 +3,19 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use ocelli::{Error, Result};
+use ocelli::Result;
 
 use super::cgf1::{Case, LEAST_SCORE};
 use super::vis::{MaskTrack, Vis};
-use super::vis_ap::{Class, ClassInVideo, accuracy};
+use super::vis_ap::accuracy;
 use super::{CgF1, TrackCounts, TrackReport, TrackSequence, VideoReport};
 
 /// Objects and tracks of one category in one video.
-struct Cell<'a> {
-    objects: Vec<&'a MaskTrack>,
-    tracks: Vec<&'a MaskTrack>,
-    /// Pixels that an object and a track have in common. // [object, track, frame]
+pub(super) struct Cell<'a> {
+    pub(super) objects: Vec<&'a MaskTrack>,
+    pub(super) tracks: Vec<&'a MaskTrack>,
+    /// Pixels that a track and an object have in common. // [track, object, frame]
     common: Vec<Vec<u64>>,
-}
-
-/// Pixels of each frame.
-fn areas(track: &MaskTrack) -> Vec<u64> {
-    track.masks.iter().map(|mask| mask.as_ref().map_or(0, ocelli::Mask::area)).collect()
 }
 
 impl<'a> Cell<'a> {
@@ -30,8 +25,8 @@ impl<'a> Cell<'a> {
         };
         let (objects, tracks) = (of(truth), of(found));
         let mut common = Vec::with_capacity(objects.len() * tracks.len());
-        for object in &objects {
-            for track in &tracks {
+        for track in &tracks {
+            for object in &objects {
                 let frames = object.masks.iter().zip(&track.masks).map(|pair| match pair {
                     (Some(a), Some(b)) => a.intersection_area(b),
                     _ => Ok(0),
@@ -43,33 +38,17 @@ impl<'a> Cell<'a> {
     }
 
     /// IoU over all frames; `of_nothing` if neither has a pixel. // [track, object]
-    fn overlaps(&self, of_nothing: f64) -> Vec<f64> {
-        let sums = |tracks: &[&MaskTrack]| -> Vec<u64> {
-            tracks.iter().map(|track| areas(track).iter().sum()).collect()
-        };
-        let (objects, tracks) = (sums(&self.objects), sums(&self.tracks));
-        let overlap = |track: usize, object: usize| {
-            let common: u64 = self.common[object * tracks.len() + track].iter().sum();
-            let either = objects[object] + tracks[track] - common;
+    pub(super) fn overlaps(&self, of_nothing: f64) -> Vec<f64> {
+        let pairs = self.tracks.iter().flat_map(|track| self.objects.iter().map(move |one| (track, one)));
+        let overlap = |((track, object), common): ((&&MaskTrack, &&MaskTrack), &Vec<u64>)| {
+            let common: u64 = common.iter().sum();
+            let either = track.areas.iter().chain(&object.areas).sum::<u64>() - common;
             if either == 0 { of_nothing } else { common as f64 / either as f64 }
         };
-        (0..tracks.len())
-            .flat_map(|track| (0..objects.len()).map(move |object| (track, object)))
-            .map(|(track, object)| overlap(track, object))
-            .collect()
-    }
-
-    fn in_video(&self) -> ClassInVideo<'a> {
-        ClassInVideo {
-            objects: self.objects.clone(),
-            tracks: self.tracks.clone(),
-            overlaps: self.overlaps(0.0),
-        }
+        pairs.zip(&self.common).map(overlap).collect()
     }
 
     fn counts(&self, frames: usize) -> Result<TrackCounts> {
-        let [object_areas, track_areas] = [&self.objects, &self.tracks]
-            .map(|tracks| tracks.iter().map(|one| areas(one)).collect::<Vec<_>>());
         let mut sequence = TrackSequence::default();
         for frame in 0..frames {
             let seen = |tracks: &[&MaskTrack]| -> Vec<usize> {
@@ -77,8 +56,8 @@ impl<'a> Cell<'a> {
             };
             let (rows, columns) = (seen(&self.objects), seen(&self.tracks));
             let overlap = |row: usize, column: usize| {
-                let common = self.common[row * self.tracks.len() + column][frame];
-                let either = object_areas[row][frame] + track_areas[column][frame] - common;
+                let common = self.common[column * self.objects.len() + row][frame];
+                let either = self.objects[row].areas[frame] + self.tracks[column].areas[frame] - common;
                 common as f64 / either.max(1) as f64
             };
             let overlaps = rows.iter().flat_map(|&row| columns.iter().map(move |&column| (row, column)));
@@ -101,8 +80,7 @@ impl<'a> Cell<'a> {
 
 /// Evaluates tracks by the file of the ground truth.
 pub(super) fn evaluate(truth_file: &Path, predictions: &Path) -> Result<VideoReport> {
-    let bytes = std::fs::read(truth_file).map_err(|e| Error::io("cannot read", truth_file, e))?;
-    let truth = &Vis::truth(truth_file, &bytes)?;
+    let truth = &Vis::truth(truth_file)?;
     let found = &Vis::predictions(predictions, truth)?;
     let mut videos: Vec<_> = truth.videos.iter().collect();
     videos.sort_by_key(|video| video.id);
@@ -110,22 +88,22 @@ pub(super) fn evaluate(truth_file: &Path, predictions: &Path) -> Result<VideoRep
     categories.sort_by_key(|category| category.id);
     let prompts: Option<BTreeSet<(u64, u64)>> = truth.prompts.as_ref().map(|prompts| {
         let tracks = truth.tracks.iter().chain(&found.tracks).map(|track| (track.video, track.category));
-        prompts.iter().copied().chain(tracks).collect()
+        prompts.iter().map(|prompt| (prompt.video_id, prompt.category_id)).chain(tracks).collect()
     });
     let (mut classes, mut counts, mut cases) = (Vec::new(), Vec::new(), Vec::new());
     for category in categories {
         let (mut in_videos, mut of_class) = (Vec::new(), Vec::new());
         for video in &videos {
             let cell = Cell::new(truth, found, video.id, category.id)?;
-            in_videos.push(cell.in_video());
             if prompts.as_ref().is_some_and(|prompts| prompts.contains(&(video.id, category.id))) {
                 cases.push(cell.case());
             }
             if !cell.objects.is_empty() || !cell.tracks.is_empty() {
                 of_class.push(cell.counts(video.frames())?);
             }
+            in_videos.push(cell);
         }
-        classes.push(Class { id: category.id, name: category.name.clone(), videos: in_videos });
+        classes.push((category, in_videos));
         if !of_class.is_empty() {
             counts.push((category.name.clone(), of_class.into_iter().sum()));
         }

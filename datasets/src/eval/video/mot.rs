@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use ocelli::{Error, ErrorKind, Result};
+use ocelli::{Error, Result};
 
 use super::layout::{self, SequenceFiles, invalid, lines, mismatch};
-use super::tracks::repeated;
 use super::{ObjectBox, Role, TrackBox, TrackCounts, TrackReport, TrackSequence, VideoReport};
+use crate::eval::truth::repeated;
 
 /// The classes of MOT16, MOT17 and MOT20: 1 is pedestrian.
 const CLASSES: std::ops::RangeInclusive<i64> = 1..=13;
@@ -83,14 +83,10 @@ fn count(files: &SequenceFiles, notes: &mut Vec<String>) -> Result<TrackCounts> 
     }
     let mut sequence = TrackSequence::default();
     for (frame, (objects, tracks)) in &frames {
-        let ids = [
-            (&files.truth, objects.iter().map(|one| one.id).collect::<Vec<_>>()),
-            (&files.predictions, tracks.iter().map(|one| one.id).collect()),
-        ];
-        for (path, ids) in ids {
-            if let Some(id) = repeated(&ids) {
-                return Err(invalid(path, format!("frame {frame} has id {id} twice")));
-            }
+        let twice = repeated(objects.iter().map(|one| one.id)).map(|id| (&files.truth, id));
+        let found_twice = || repeated(tracks.iter().map(|one| one.id)).map(|id| (&files.predictions, id));
+        if let Some((path, id)) = twice.or_else(found_twice) {
+            return Err(invalid(path, format!("frame {frame} has id {id} twice")));
         }
         sequence.push_boxes(objects, tracks)?;
     }
@@ -99,10 +95,8 @@ fn count(files: &SequenceFiles, notes: &mut Vec<String>) -> Result<TrackCounts> 
 
 fn read(path: &Path, files: &SequenceFiles) -> Result<Vec<Line>> {
     let lines = lines(path)?.into_iter().map(|(number, text)| {
-        let line = parse(&text).map_err(|why| {
-            let message = format!("{}, line {number}: {why}", path.display());
-            Error::new(ErrorKind::InvalidData, message)
-        })?;
+        let line = parse(&text)
+            .map_err(|why| Error::invalid_data(format!("{}, line {number}: {why}", path.display())))?;
         files.check_frame(path, line.frame)?;
         Ok(line)
     });

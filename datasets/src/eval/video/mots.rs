@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use hotcoco::mask as codec;
-use ocelli::{Error, ErrorKind, Mask, Result};
+use ocelli::{Error, Mask, Result};
 
 use super::layout::{self, SequenceFiles, lines};
-use super::tracks::{matches_above_half, part, repeated};
+use super::tracks::{matches_above_half, part};
 use super::{TrackCounts, TrackReport, TrackSequence, VideoReport};
+use crate::eval::truth::repeated;
 
 /// The class of regions in which tracks do not count.
 const IGNORE: u64 = 10;
@@ -100,19 +100,12 @@ fn count_class(truth: &Frames, found: &Frames, class: u64) -> Result<TrackCounts
 
 /// The pixels of any of the masks.
 fn union(lines: &[Line]) -> Result<Option<Mask>> {
-    let invalid = |e: hotcoco::Error| {
-        Error::new(ErrorKind::InvalidData, format!("ignored regions: {e}")).with_source(e)
-    };
-    let Some(first) = lines.first() else { return Ok(None) };
-    let (width, height) = (first.mask.width(), first.mask.height());
-    let runs = lines.iter().map(|line| codec::rle_from_string(line.mask.counts(), height, width));
-    let runs = runs.collect::<Result<Vec<_>, _>>().map_err(invalid)?;
-    let merged = codec::merge(&runs, false).map_err(invalid)?;
-    Mask::from_run_lengths(&merged.counts, width, height).map(Some)
+    let Some((first, others)) = lines.split_first() else { return Ok(None) };
+    others.iter().try_fold(first.mask.clone(), |region, line| region.union(&line.mask)).map(Some)
 }
 
 fn read(path: &Path, files: &SequenceFiles) -> Result<Frames> {
-    let invalid = |why: String| Error::new(ErrorKind::InvalidData, format!("{}, {why}", path.display()));
+    let invalid = |why: String| Error::invalid_data(format!("{}, {why}", path.display()));
     let mut frames = Frames::new();
     let mut size = None;
     for (number, text) in lines(path)? {
@@ -127,8 +120,8 @@ fn read(path: &Path, files: &SequenceFiles) -> Result<Frames> {
         frames.entry(frame).or_default().push(line);
     }
     for (frame, lines) in &frames {
-        let ids: Vec<u64> = lines.iter().filter(|line| line.class != IGNORE).map(|line| line.id).collect();
-        if let Some(id) = repeated(&ids) {
+        let objects = lines.iter().filter(|line| line.class != IGNORE);
+        if let Some(id) = repeated(objects.map(|line| line.id)) {
             return Err(invalid(format!("frame {frame}: id {id} appears twice")));
         }
         for (place, line) in lines.iter().enumerate() {

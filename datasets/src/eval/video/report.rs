@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use ocelli::{Error, ErrorKind, Result};
+use ocelli::{Error, Result};
 
 use super::{CgF1, JAndF, JAndFFigures, TrackCounts, TrackFigures, VideoFormat};
 use crate::eval::Accuracy;
@@ -75,12 +75,11 @@ impl TrackReport {
         let all: TrackCounts = parts.iter().map(|(_, counts)| counts.clone()).sum();
         let all = all.figures();
         if all.objects == 0 {
-            let message = format!(
+            return Err(Error::invalid_data(format!(
                 "the ground truth, {}: no object in it counts; in MOTChallenge text those count whose seventh number is 1 or more \
                  and, if there are classes, whose class is 1",
                 truth.display()
-            );
-            return Err(Error::new(ErrorKind::InvalidData, message));
+            )));
         }
         let named = |list: Vec<(String, TrackCounts)>| -> Vec<NamedFigures> {
             list.into_iter().map(|(name, counts)| NamedFigures { name, figures: counts.figures() }).collect()
@@ -101,22 +100,16 @@ pub fn write_video_report(mut writer: impl Write, report: &VideoReport, per_clas
     for note in &report.notes {
         writeln!(writer, "note: {}", printable(note))?;
     }
-    let mut tables = Vec::new();
-    if let Some(accuracy) = &report.segm {
-        tables.push(precision_table(accuracy, per_class));
-    }
-    if let Some(tracks) = &report.tracks {
-        tables.push(track_table(tracks, per_class));
-    }
     let tasks = [("given ids", &report.semi_supervised), ("any ids", &report.unsupervised)];
-    if tasks.iter().any(|(_, figures)| figures.is_some()) {
-        tables.push(boundary_table(tasks, per_class));
-    }
     let overlaps = [("boxes", &report.cgf1_bbox), ("masks", &report.cgf1_segm)];
-    if overlaps.iter().any(|(_, figures)| figures.is_some()) {
-        tables.push(cgf1_table(overlaps));
-    }
-    for table in tables {
+    let tables = [
+        report.segm.as_ref().map(|accuracy| precision_table(accuracy, per_class)),
+        report.tracks.as_ref().map(|tracks| track_table(tracks, per_class)),
+        Some(boundary_table(tasks, per_class)),
+        Some(cgf1_table(overlaps)),
+    ];
+    // A table that has its heading alone has no figures.
+    for table in tables.into_iter().flatten().filter(|table| table.len() > 1) {
         writeln!(writer)?;
         write_columns(&mut writer, &table)?;
     }

@@ -11,7 +11,7 @@ use serde_json::Value;
 use ocelli::{Error, ErrorKind, Mask, Result};
 
 use super::cgf1::{Case, LEAST_SCORE};
-use super::layout::{invalid, mismatch, wrong_entry};
+use super::layout::{invalid, json, mismatch, wrong_entry};
 use super::vis::{is_true, mask};
 use super::{CgF1, VideoReport};
 
@@ -59,19 +59,11 @@ struct Instance {
 /// The instances of each image.
 type Instances = BTreeMap<u64, Vec<Instance>>;
 
-fn parse<T: serde::de::DeserializeOwned>(path: &Path, bytes: &[u8]) -> Result<T> {
-    serde_json::from_slice(bytes).map_err(|e| invalid(path, e))
-}
-
-fn read(path: &Path) -> Result<Vec<u8>> {
-    std::fs::read(path).map_err(|e| Error::io("cannot read", path, e))
-}
-
 /// Evaluates results by the annotations of one person, or by those of several, of which the best counts in each image.
 pub(super) fn evaluate(truth: &[PathBuf], predictions: &Path) -> Result<VideoReport> {
-    let files = truth.iter().map(|path| parse::<File>(path, &read(path)?)).collect::<Result<Vec<_>>>()?;
+    let files = truth.iter().map(|path| json::<File>(path)).collect::<Result<Vec<_>>>()?;
     let Some(first) = files.first() else {
-        return Err(Error::new(ErrorKind::InvalidArgument, "no ground truth"));
+        return Err(Error::invalid_argument("no ground truth"));
     };
     let incomplete: BTreeSet<u64> = files
         .iter()
@@ -88,7 +80,7 @@ pub(super) fn evaluate(truth: &[PathBuf], predictions: &Path) -> Result<VideoRep
     let sizes: BTreeMap<u64, (u32, u32)> =
         first.images.iter().map(|image| (image.id, (image.width, image.height))).collect();
     let categories: BTreeSet<u64> = first.categories.iter().map(|category| category.id).collect();
-    let records: Vec<Record> = parse(predictions, &read(predictions)?)?;
+    let records: Vec<Record> = json(predictions)?;
     let has_masks = records.iter().all(|record| record.segmentation.is_some());
     let has_boxes = records.iter().all(|record| record.bbox.is_some() || record.segmentation.is_some());
     if !has_boxes {
@@ -151,28 +143,22 @@ fn instances(
 ) -> Result<Instances> {
     let mut instances = Instances::new();
     for (place, record) in records.into_iter().enumerate().filter(|(_, record)| counts(record)) {
-        let refuse = |kind, why: String| Err(wrong_entry(kind, path, place, &why));
-        let Some(&(width, height)) = sizes.get(&record.image_id) else {
-            return refuse(ErrorKind::Mismatch, format!("the ground truth has no image {}", record.image_id));
-        };
+        let wrong = |kind, why: String| wrong_entry(kind, path, place, &why);
+        let unknown =
+            |what: &str, id| wrong(ErrorKind::Mismatch, format!("the ground truth has no {what} {id}"));
+        let size = sizes.get(&record.image_id);
+        let &(width, height) = size.ok_or_else(|| unknown("image", record.image_id))?;
         if !categories.contains(&record.category_id) {
-            let why = format!("the ground truth has no category {}", record.category_id);
-            return refuse(ErrorKind::Mismatch, why);
+            return Err(unknown("category", record.category_id));
         }
-        let mask = match mask(record.segmentation.as_ref(), width, height) {
-            Ok(mask) => mask,
-            Err(why) => return refuse(ErrorKind::InvalidData, format!("segmentation: {why}")),
-        };
+        let mask = mask(record.segmentation.as_ref(), width, height)
+            .map_err(|why| wrong(ErrorKind::InvalidData, format!("segmentation: {why}")))?;
         let of_mask = || {
             let bbox = mask.as_ref()?.bounding_box();
             Some(bbox.map_or([0.0; 4], |bbox| bbox.to_ltwh().map(f64::from)))
         };
-        let bbox = record.bbox.or_else(of_mask);
-        instances.entry(record.image_id).or_default().push(Instance {
-            category: record.category_id,
-            bbox,
-            mask,
-        });
+        let (category, bbox) = (record.category_id, record.bbox.or_else(of_mask));
+        instances.entry(record.image_id).or_default().push(Instance { category, bbox, mask });
     }
     instances.values_mut().for_each(|list| list.sort_by_key(|one| one.category));
     Ok(instances)

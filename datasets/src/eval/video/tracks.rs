@@ -1,9 +1,9 @@
 //! Objects and tracks of a sequence, frame by frame, with the overlap of each pair.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use hotcoco::primitives::assign::lsap;
-use ocelli::{Error, ErrorKind, Result};
+use ocelli::{Error, Result};
+
+use crate::eval::truth::repeated;
 
 /// What an object of the ground truth is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,32 +39,32 @@ pub struct TrackBox {
 
 /// Objects and tracks of one frame.
 #[derive(Clone, Debug)]
-struct TrackFrame {
-    objects: Vec<u64>,
-    tracks: Vec<u64>,
+pub(super) struct TrackFrame {
+    pub(super) objects: Vec<u64>,
+    pub(super) tracks: Vec<u64>,
     /// IoU, 0 to 1. // [object, track]
-    overlaps: Vec<f64>,
+    pub(super) overlaps: Vec<f64>,
 }
 
 /// The objects of one class and the tracks of a video. Classes and videos are evaluated one by one, and their
 /// [`TrackCounts`](super::TrackCounts) are added.
 #[derive(Clone, Debug, Default)]
 pub struct TrackSequence {
-    frames: Vec<TrackFrame>,
+    pub(super) frames: Vec<TrackFrame>,
 }
 
 impl TrackSequence {
     /// Adds a frame. `overlaps` has the IoU of each object with each track, object by object.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if an id appears twice, or `overlaps` does not have a number from 0 to 1 for each pair.
+    /// [`ErrorKind::InvalidArgument`](ocelli::ErrorKind::InvalidArgument) if an id appears twice, or `overlaps` does not
+    /// have a number from 0 to 1 for each pair.
     pub fn push(&mut self, objects: Vec<u64>, tracks: Vec<u64>, overlaps: Vec<f64>) -> Result<()> {
         let refuse = |why: String| {
-            let message = format!("frame {} of the sequence: {why}", self.frames.len() + 1);
-            Err(Error::new(ErrorKind::InvalidArgument, message))
+            Err(Error::invalid_argument(format!("frame {} of the sequence: {why}", self.frames.len() + 1)))
         };
         for (what, ids) in [("objects", &objects), ("tracks", &tracks)] {
-            if let Some(id) = repeated(ids) {
+            if let Some(id) = repeated(ids.iter().copied()) {
                 return refuse(format!("two {what} have the id {id}"));
             }
         }
@@ -92,7 +92,7 @@ impl TrackSequence {
             objects.iter().flat_map(|one| tracks.iter().map(|track| box_iou(one.ltwh, track.ltwh))).collect();
         if overlaps.iter().any(|overlap| !overlap.is_finite()) {
             let message = format!("frame {} of the sequence: a box is not finite", self.frames.len() + 1);
-            return Err(Error::new(ErrorKind::InvalidArgument, message));
+            return Err(Error::invalid_argument(message));
         }
         let columns = tracks.len();
         let mut is_kept = vec![true; columns];
@@ -106,45 +106,6 @@ impl TrackSequence {
         let tracks = kept.iter().map(|&column| tracks[column].id).collect();
         self.push(objects, tracks, part(&overlaps, columns, &rows, &kept))
     }
-
-    /// The same with places in place of ids.
-    pub(super) fn placed(&self) -> PlacedSequence<'_> {
-        let places = |of: fn(&TrackFrame) -> &Vec<u64>| -> BTreeMap<u64, usize> {
-            let ids: BTreeSet<u64> = self.frames.iter().flat_map(of).copied().collect();
-            ids.into_iter().zip(0..).collect()
-        };
-        let (row_of, column_of) = (places(|frame| &frame.objects), places(|frame| &frame.tracks));
-        let of = |places: &BTreeMap<u64, usize>, ids: &[u64]| ids.iter().map(|id| places[id]).collect();
-        let frames = self.frames.iter().map(|TrackFrame { objects, tracks, overlaps }| PlacedFrame {
-            rows: of(&row_of, objects),
-            columns: of(&column_of, tracks),
-            overlaps,
-        });
-        PlacedSequence { objects: row_of.len(), tracks: column_of.len(), frames: frames.collect() }
-    }
-}
-
-/// A sequence whose objects and tracks are numbered from 0, by their ids.
-pub(super) struct PlacedSequence<'s> {
-    /// Number of objects and of tracks.
-    pub(super) objects: usize,
-    pub(super) tracks: usize,
-    pub(super) frames: Vec<PlacedFrame<'s>>,
-}
-
-/// A frame of a [`PlacedSequence`].
-pub(super) struct PlacedFrame<'s> {
-    pub(super) rows: Vec<usize>,
-    pub(super) columns: Vec<usize>,
-    /// IoU, 0 to 1. // [row, column]
-    pub(super) overlaps: &'s [f64],
-}
-
-/// An id that appears twice.
-pub(super) fn repeated(ids: &[u64]) -> Option<u64> {
-    let mut sorted = ids.to_vec();
-    sorted.sort_unstable();
-    sorted.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0])
 }
 
 /// Some rows and columns of a matrix.

@@ -9,7 +9,8 @@ use serde_json::Value;
 
 use ocelli::{Error, ErrorKind, Mask, Result};
 
-use super::layout::{entries, invalid, mismatch, wrong_entry};
+use super::layout::{entries, invalid, json, mismatch, wrong_entry};
+use crate::eval::accuracy::mean;
 
 /// Tracks of all videos.
 #[derive(Default)]
@@ -17,8 +18,8 @@ pub(super) struct Vis {
     pub(super) videos: Vec<Video>,
     pub(super) categories: Vec<Category>,
     pub(super) tracks: Vec<MaskTrack>,
-    /// The text prompts of each video, by video and category, if it is a data set of SA-Co.
-    pub(super) prompts: Option<Vec<(u64, u64)>>,
+    /// The text prompts of each video, if it is a data set of SA-Co.
+    pub(super) prompts: Option<Vec<Prompt>>,
 }
 
 #[derive(Clone, Deserialize)]
@@ -45,6 +46,8 @@ pub(super) struct MaskTrack {
     pub(super) is_crowd: bool,
     /// One for each frame.
     pub(super) masks: Vec<Option<Mask>>,
+    /// Pixels of each frame.
+    pub(super) areas: Vec<u64>,
     /// Mean over the frames in which it is seen, in pixels.
     pub(super) area: f64,
 }
@@ -59,9 +62,9 @@ struct File {
 }
 
 #[derive(Deserialize)]
-struct Prompt {
-    video_id: u64,
-    category_id: u64,
+pub(super) struct Prompt {
+    pub(super) video_id: u64,
+    pub(super) category_id: u64,
 }
 
 #[derive(Deserialize)]
@@ -93,8 +96,8 @@ pub(super) fn is_true(value: &Value) -> bool {
 
 impl Vis {
     /// Ground truth.
-    pub(super) fn truth(path: &Path, bytes: &[u8]) -> Result<Self> {
-        let file: File = serde_json::from_slice(bytes).map_err(|e| invalid(path, e))?;
+    pub(super) fn truth(path: &Path) -> Result<Self> {
+        let file: File = json(path)?;
         let Some(records) = file.annotations else {
             return Err(invalid(
                 path,
@@ -104,9 +107,8 @@ impl Vis {
         if file.videos.is_empty() || file.categories.is_empty() {
             return Err(invalid(path, "it has no \"videos\" or no \"categories\""));
         }
-        let prompts = file.video_np_pairs;
-        let prompts = prompts.map(|list| list.iter().map(|one| (one.video_id, one.category_id)).collect());
-        let mut vis = Self { videos: file.videos, categories: file.categories, tracks: Vec::new(), prompts };
+        let File { videos, categories, video_np_pairs: prompts, .. } = file;
+        let mut vis = Self { videos, categories, prompts, ..Self::default() };
         vis.add(path, records, false)?;
         if vis.tracks.is_empty() && vis.prompts.is_none() {
             return Err(invalid(path, "it has no annotation: there is nothing to compare with"));
@@ -161,8 +163,7 @@ impl Vis {
         let mut ids = HashMap::new();
         for category in &file.categories {
             let Some(known) = self.categories.iter().find(|known| known.name == category.name) else {
-                let why = format!("the ground truth has no category {:?}", category.name);
-                return Err(mismatch(path, why));
+                return Err(mismatch(path, format!("the ground truth has no category {:?}", category.name)));
             };
             ids.insert(category.id, known.id);
         }
@@ -183,50 +184,42 @@ impl Vis {
             return Err(invalid(path, "two videos have one id"));
         }
         for (place, record) in records.into_iter().enumerate() {
-            let refuse = |kind, why: String| Err(wrong_entry(kind, path, place, &why));
-            let Some(video) = videos.get(&record.video_id) else {
-                return refuse(
-                    ErrorKind::Mismatch,
-                    format!("the ground truth has no video {}", record.video_id),
-                );
-            };
+            let invalid = |why: &str| wrong_entry(ErrorKind::InvalidData, path, place, why);
+            let mismatch = |why: String| wrong_entry(ErrorKind::Mismatch, path, place, &why);
+            let unknown = |what: &str, id| mismatch(format!("the ground truth has no {what} {id}"));
+            let video = videos.get(&record.video_id).ok_or_else(|| unknown("video", record.video_id))?;
             if !self.categories.iter().any(|category| category.id == record.category_id) {
-                let why = format!("the ground truth has no category {}", record.category_id);
-                return refuse(ErrorKind::Mismatch, why);
+                return Err(unknown("category", record.category_id));
             }
             let score = match record.score.filter(|score| score.is_finite()) {
                 // 0 and -0 are equal.
                 Some(score) if has_score => score + 0.0,
-                None if has_score => return refuse(ErrorKind::InvalidData, "it has no score".into()),
+                None if has_score => return Err(invalid("it has no score")),
                 _ => 1.0,
             };
-            let Some(segmentations) = record.segmentations else {
-                return refuse(ErrorKind::InvalidData, "it has no \"segmentations\"".into());
-            };
+            let segmentations = record.segmentations.ok_or_else(|| invalid("it has no \"segmentations\""))?;
             if segmentations.len() != video.frames() {
                 let (found, frames) = (segmentations.len(), video.frames());
-                let why = format!("{found} masks, but video {} has {frames} frames", video.id);
-                return refuse(ErrorKind::Mismatch, why);
+                return Err(mismatch(format!("{found} masks, but video {} has {frames} frames", video.id)));
             }
-            let mut masks = Vec::with_capacity(segmentations.len());
-            for (frame, segmentation) in segmentations.into_iter().enumerate() {
-                match mask(segmentation.as_ref(), video.width, video.height) {
-                    Ok(mask) => masks.push(mask),
-                    Err(why) => return refuse(ErrorKind::InvalidData, format!("frame {}: {why}", frame + 1)),
-                }
-            }
-            let areas: Vec<f64> = match record.areas.filter(|_| !has_score) {
-                Some(areas) => areas.into_iter().flatten().collect(),
-                None => masks.iter().flatten().map(|mask| mask.area() as f64).collect(),
+            let mask_of = |(frame, segmentation): (usize, &Option<Segmentation>)| {
+                mask(segmentation.as_ref(), video.width, video.height)
+                    .map_err(|why| invalid(&format!("frame {}: {why}", frame + 1)))
             };
-            let areas: Vec<f64> = areas.into_iter().filter(|area| *area != 0.0).collect();
-            let area = areas.iter().sum::<f64>() / areas.len().max(1) as f64;
+            let masks = segmentations.iter().enumerate().map(mask_of).collect::<Result<Vec<_>>>()?;
+            let areas = masks.iter().map(|mask| mask.as_ref().map_or(0, Mask::area)).collect::<Vec<_>>();
+            let seen: Vec<f64> = match record.areas.filter(|_| !has_score) {
+                Some(areas) => areas.into_iter().flatten().collect(),
+                None => areas.iter().map(|area| *area as f64).collect(),
+            };
+            let area = mean(seen.into_iter().filter(|area| *area != 0.0)).unwrap_or(0.0);
             self.tracks.push(MaskTrack {
                 video: record.video_id,
                 category: record.category_id,
                 score,
                 is_crowd: is_true(&record.iscrowd),
                 masks,
+                areas,
                 area,
             });
         }

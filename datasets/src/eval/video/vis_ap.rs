@@ -7,8 +7,10 @@ use hotcoco::metrics::counts::average_precision;
 use hotcoco::params::default_rec_thrs;
 use hotcoco::primitives::greedy::{GtMasks, coco_match_floor, greedy_match_masked};
 
+use super::masklets::Cell;
 use super::tracks::part;
-use super::vis::MaskTrack;
+use super::vis::{Category, MaskTrack};
+use crate::eval::accuracy::mean;
 use crate::eval::{Accuracy, ClassAccuracy};
 
 /// The least IoUs: 0.50, 0.55 … 0.95.
@@ -23,20 +25,8 @@ pub(super) fn level(index: usize) -> f64 {
     if index == LEVELS - 1 { 0.95 } else { index as f64 * ((0.95 - 0.5) / 9.0) + 0.5 }
 }
 
-/// The tracks of one class in one video.
-pub(super) struct ClassInVideo<'a> {
-    pub(super) objects: Vec<&'a MaskTrack>,
-    pub(super) tracks: Vec<&'a MaskTrack>,
-    /// IoU over all frames. // [track, object]
-    pub(super) overlaps: Vec<f64>,
-}
-
 /// A class and its tracks in each video.
-pub(super) struct Class<'a> {
-    pub(super) id: u64,
-    pub(super) name: String,
-    pub(super) videos: Vec<ClassInVideo<'a>>,
-}
+pub(super) type Class<'a> = (&'a Category, Vec<Cell<'a>>);
 
 /// What became of a track at each level.
 struct Fate {
@@ -48,10 +38,7 @@ struct Fate {
 }
 
 /// Average precision, and the greatest recall, at each level.
-struct Curve {
-    precision: [f64; LEVELS],
-    recall: [f64; LEVELS],
-}
+type Curve = [(f64, f64); LEVELS];
 
 /// The curves of a class by area and by the most tracks of a video; `None` without objects.
 type Curves = [[Option<Curve>; MOST.len()]; AREAS.len()];
@@ -63,16 +50,16 @@ pub(super) fn accuracy(classes: &[Class<'_>]) -> Accuracy {
         let (all, of_recall) = (&all[of.clone()], &all[of]);
         let precision = move |levels: Range<usize>, area: usize| {
             let known = all.iter().filter_map(|one| one[area][MOST.len() - 1].as_ref());
-            mean(known.flat_map(|curve| curve.precision[levels.clone()].iter().copied()))
+            mean(known.flat_map(|curve| &curve[levels.clone()]).map(|level| level.0))
         };
         let recall = move |area: usize, most: usize| {
             let known = of_recall.iter().filter_map(|one| one[area][most].as_ref());
-            mean(known.flat_map(|curve| curve.recall))
+            mean(known.flatten().map(|level| level.1))
         };
         (precision, recall)
     };
-    let per_class = classes.iter().enumerate().filter_map(|(place, class)| {
-        let objects = class.videos.iter().flat_map(|video| &video.objects);
+    let per_class = classes.iter().enumerate().filter_map(|(place, (class, videos))| {
+        let objects = videos.iter().flat_map(|video| &video.objects);
         let instances = objects.filter(|one| !one.is_crowd).count();
         let (precision, recall) = figures(place..place + 1);
         (instances > 0).then(|| ClassAccuracy::new(class.id, &class.name, instances, precision, recall))
@@ -82,15 +69,10 @@ pub(super) fn accuracy(classes: &[Class<'_>]) -> Accuracy {
     Accuracy::new(precision, recall, per_class)
 }
 
-fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
-    let (sum, count) = values.fold((0.0, 0u64), |(sum, count), value| (sum + value, count + 1));
-    (count > 0).then(|| sum / count as f64)
-}
-
-fn curves(class: &Class<'_>) -> Curves {
+fn curves((_, videos): &Class<'_>) -> Curves {
     AREAS.map(|area| {
         let (mut fates, mut objects) = (Vec::new(), 0);
-        for video in &class.videos {
+        for video in videos {
             objects += video.objects.iter().filter(|one| !is_ignored(one, area)).count();
             fates.extend(matches(video, area));
         }
@@ -111,7 +93,7 @@ fn is_ignored(object: &MaskTrack, range: [f64; 2]) -> bool {
 }
 
 /// Matches the tracks of a video, the highest score first, with the objects that they overlap most.
-fn matches(video: &ClassInVideo<'_>, range: [f64; 2]) -> Vec<Fate> {
+fn matches(video: &Cell<'_>, range: [f64; 2]) -> Vec<Fate> {
     let mut order: Vec<usize> = (0..video.tracks.len()).collect();
     order.sort_by(|&a, &b| video.tracks[b].score.total_cmp(&video.tracks[a].score));
     order.truncate(MOST[2]);
@@ -119,7 +101,7 @@ fn matches(video: &ClassInVideo<'_>, range: [f64; 2]) -> Vec<Fate> {
     let mut objects: Vec<usize> = (0..video.objects.len()).collect();
     objects.sort_by_key(|&object| is_ignored(video.objects[object], range));
     let counted = objects.iter().filter(|&&object| !is_ignored(video.objects[object], range)).count();
-    let overlaps = part(&video.overlaps, video.objects.len(), &order, &objects);
+    let overlaps = part(&video.overlaps(0.0), video.objects.len(), &order, &objects);
     let is_crowd: Vec<bool> = objects.iter().map(|&object| video.objects[object].is_crowd).collect();
     let masks = GtMasks { rematchable: Some(&is_crowd), phase2_eligible: None };
     let floors: [f64; LEVELS] = std::array::from_fn(|at| coco_match_floor(level(at)));
@@ -146,6 +128,5 @@ fn curve(fates: &[&Fate], objects: usize) -> Curve {
         let precision = average_precision(&scores, &is_hit, Some(&is_ignored), objects, &recalls);
         (precision, hits as f64 / objects as f64)
     };
-    let levels: [(f64, f64); LEVELS] = std::array::from_fn(at);
-    Curve { precision: levels.map(|one| one.0), recall: levels.map(|one| one.1) }
+    std::array::from_fn(at)
 }

@@ -8,7 +8,7 @@ use ocelli::{BoundingBox, Error, ErrorKind, Mask, Result};
 use serde::Deserialize;
 
 use super::{
-    CHANGED, CorrectedSet, Labels, NOT_LABELLED, Opened, SetImage, journal_path, of_gallery, refusal,
+    CHANGED, CorrectedSet, Labels, NOT_LABELLED, Placer, SetImage, journal_path, of_gallery, refusal,
 };
 use crate::label::formats::yolo;
 use crate::label::formats::yolo_line::{clipped, is_same};
@@ -31,15 +31,12 @@ struct ImageName {
     file_name: String,
 }
 
-impl Opened {
+impl Placer {
     /// Refuses files that another program changed: they cannot be written, and what the journal has is not what is in them.
     pub(super) fn check_coco(&self) -> Result<()> {
         for (file, format) in whole_files() {
-            let path = self.folder.root.join(file);
-            if self.placer.options.has(format)
-                && path.is_file()
-                && self.placer.state.owner(file)? == Owner::Person
-            {
+            let path = self.root.join(file);
+            if self.options.has(format) && path.is_file() && self.state.owner(file)? == Owner::Person {
                 let why = "another program changed it, so it cannot be corrected here; correct it there, or move it away and \
                            label again to get the file that was written";
                 return Err(of_gallery(ErrorKind::InvalidArgument, &path, why));
@@ -51,11 +48,11 @@ impl Opened {
     /// The labels of an image as they are in `annotations.json`, or will be.
     fn record(&self, journal: &Journal, image: &SetImage) -> Result<Record> {
         let record = journal.labelled(&image.name)?.ok_or_else(|| refusal(image, NOT_LABELLED))?;
-        Ok(self.placer.state.with_saved(record, &self.placer.classes))
+        Ok(self.state.with_saved(record, &self.classes))
     }
 
     pub(super) fn labels_in_coco(&self, set: &CorrectedSet, image: &SetImage) -> Result<Labels> {
-        let (journal, _) = Journal::open_existing(&journal_path(&self.folder.root))?;
+        let (journal, _) = Journal::open_existing(&journal_path(&self.root))?;
         self.coco_labels(set, image, &self.record(&journal, image)?)
     }
 
@@ -67,7 +64,7 @@ impl Opened {
         };
         Ok(Labels {
             version: version_of(set, image, record)?,
-            is_corrected: self.placer.state.saved().contains_key(&record.name),
+            is_corrected: self.state.saved.contains_key(&record.name),
             instances: record.instances.iter().enumerate().map(instance).collect(),
             added: 0,
         })
@@ -75,7 +72,7 @@ impl Opened {
 
     /// The images that `annotations.json` has; `None` if there is no such file.
     fn images_in_coco(&self) -> Result<Option<HashSet<String>>> {
-        let path = self.folder.root.join(COCO_FILE);
+        let path = self.root.join(COCO_FILE);
         if path.exists() && !path.is_file() {
             return Ok(None);
         }
@@ -83,9 +80,8 @@ impl Opened {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             file => file.map_err(|e| Error::io("cannot read", &path, e))?,
         };
-        let names: ImageNames = serde_json::from_reader(BufReader::new(file)).map_err(|e| {
-            Error::new(ErrorKind::InvalidData, format!("cannot read {}: {e}", path.display()))
-        })?;
+        let names: ImageNames = serde_json::from_reader(BufReader::new(file))
+            .map_err(|e| Error::invalid_data(format!("cannot read {}: {e}", path.display())))?;
         Ok(Some(names.images.into_iter().map(|image| image.file_name).collect()))
     }
 
@@ -93,16 +89,16 @@ impl Opened {
     fn write_coco(&mut self, journal: &Journal, set: &CorrectedSet) -> Result<()> {
         // A run that has not ended yet writes the file.
         let Some(in_coco) = self.images_in_coco()? else { return Ok(()) };
-        journal.splits().for_each(|(name, validation)| self.placer.prefer(name, validation));
+        journal.splits().for_each(|(name, validation)| self.prefer(name, validation));
         let mut files = Vec::new();
         for image in set.images() {
-            self.placer.settle(&image.name)?;
+            self.settle(&image.name)?;
             let record = journal.labelled(&image.name)?;
-            if record.is_some_and(|record| in_coco.contains(&self.placer.coco_name(&record))) {
+            if record.is_some_and(|record| in_coco.contains(&self.coco_name(&record))) {
                 files.push(ImageFile { path: image.source.clone(), name: image.name.clone(), frame: None });
             }
         }
-        place_whole_files(journal, &ImageSet::from_named(files), &mut self.placer).map(drop)
+        place_whole_files(journal, &ImageSet::from_named(files), self).map(drop)
     }
 }
 
@@ -110,14 +106,14 @@ impl CorrectedSet {
     /// `self` is the data set as it is now.
     pub(super) fn save_in_coco(
         &self,
-        mut opened: Opened,
+        mut placer: Placer,
         image: &SetImage,
         version: &str,
         instances: &[LabelledInstance],
     ) -> Result<Labels> {
-        opened.check_coco()?;
+        placer.check_coco()?;
         let (journal, settings) = Journal::open_existing(&journal_path(&self.root))?;
-        let record = opened.record(&journal, image)?;
+        let record = placer.record(&journal, image)?;
         if version_of(self, image, &record)? != version {
             return Err(refusal(image, CHANGED));
         }
@@ -130,15 +126,15 @@ impl CorrectedSet {
             name: image.name.clone(),
             width: record.width,
             height: record.height,
-            classes: opened.placer.classes.all,
+            classes: placer.classes.all,
             instances: instances.iter().map(|one| changed(&record, one, has_masks)).collect::<Result<_>>()?,
             is_merged: false,
         };
         // The record comes first: after a stop, the next run writes the file from it.
-        opened.placer.state.save_labels(vec![saved])?;
-        opened.note_checked(image);
-        opened.write_coco(&journal, self)?;
-        opened.coco_labels(self, image, &opened.record(&journal, image)?)
+        placer.state.save_labels(vec![saved])?;
+        placer.note_checked(image);
+        placer.write_coco(&journal, self)?;
+        placer.coco_labels(self, image, &placer.record(&journal, image)?)
     }
 }
 
@@ -154,23 +150,20 @@ fn changed(record: &Record, wanted: &LabelledInstance, has_masks: bool) -> Resul
     let bbox = clipped(&wanted.bbox, size).to_xyxy();
     let mask_of =
         |bitmap: Vec<u8>| Mask::from_bitmap(&bitmap, size.0, size.1).map(|mask| mask.counts().to_owned());
-    let track = wanted.line.and_then(|line| record.instances.get(line)?.track);
-    if let Some(mask) = &wanted.mask {
-        let mask = Some(mask.counts().to_owned());
-        return Ok(Instance { class: wanted.class, score: 1.0, bbox, mask, track });
-    }
-    let Some(before) = wanted.line.and_then(|line| record.instances.get(line)) else {
-        let mask = has_masks.then(|| mask_of(moved(&[], size, bbox, bbox))).transpose()?;
-        return Ok(Instance { class: wanted.class, score: 1.0, bbox, mask, track: None });
-    };
-    if is_same(&BoundingBox::from(before.bbox), &wanted.bbox) {
+    let before = wanted.line.and_then(|line| record.instances.get(line));
+    if let (Some(before), None) = (before, &wanted.mask)
+        && is_same(&BoundingBox::from(before.bbox), &wanted.bbox)
+    {
         let score = if before.class == wanted.class { before.score } else { 1.0 };
         return Ok(Instance { class: wanted.class, score, ..before.clone() });
     }
-    let mask = match record.mask(before) {
-        Some(mask) => Some(mask_of(moved(&mask.to_bitmap(), size, before.bbox, bbox))?),
-        None => has_masks.then(|| mask_of(moved(&[], size, bbox, bbox))).transpose()?,
+    let known = before.and_then(|before| Some((record.mask(before)?, before.bbox)));
+    let mask = match (&wanted.mask, known) {
+        (Some(mask), _) => Some(mask.counts().to_owned()),
+        (None, Some((mask, from))) => Some(mask_of(moved(&mask.to_bitmap(), size, from, bbox))?),
+        (None, None) => has_masks.then(|| mask_of(moved(&[], size, bbox, bbox))).transpose()?,
     };
+    let track = before.and_then(|before| before.track);
     Ok(Instance { class: wanted.class, score: 1.0, bbox, mask, track })
 }
 

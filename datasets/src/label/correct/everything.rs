@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use ocelli::{Error, ErrorKind, Result};
+use ocelli::{Error, Result};
 
 use super::{CorrectedSet, Labels, journal_path};
 use crate::label::record::Record;
@@ -38,46 +38,45 @@ pub(crate) struct ImageLabels {
 /// Reads the label files of a data set; `None` for a folder that is none.
 ///
 /// # Errors
-/// As [`CorrectedSet::open`] and [`CorrectedSet::labels`]; [`ErrorKind::InvalidData`] for a class that the data set does not
-/// have.
+/// As [`CorrectedSet::open`] and [`CorrectedSet::labels`]; [`ErrorKind::InvalidData`](ocelli::ErrorKind::InvalidData) for a
+/// class that the data set does not have.
 pub(crate) fn all_labels(root: &Path) -> Result<Option<AllLabels>> {
-    if State::load(root)?.contents().is_none() {
+    if State::load(root)?.contents.is_none() {
         return Ok(None);
     }
     let mut set = CorrectedSet { root: root.to_owned(), ..CorrectedSet::default() };
     set.read()?;
-    let mut opened = set.peek(None)?;
+    let mut placer = set.peek(None)?;
     let (journal, _) = Journal::open_existing(&journal_path(root))?;
-    journal.splits().for_each(|(name, validation)| opened.placer.prefer(name, validation));
+    journal.splits().for_each(|(name, validation)| placer.prefer(name, validation));
     let mut all = AllLabels { classes: set.classes.clone(), images: Vec::new(), elsewhere: Vec::new() };
     for image in &set.images {
-        opened.placer.settle(&image.name)?;
-        let files = opened.files(image)?;
-        for changed in opened.placer.corrected_labels(&image.name)? {
+        placer.settle(&image.name)?;
+        let files = placer.files(image)?;
+        for changed in placer.corrected_labels(&image.name)? {
             let file = changed.rsplit_once(' ').map_or(&*changed, |(file, _)| file);
             if file != COCO_FILE && files.iter().all(|(known, _)| known != file) {
                 all.elsewhere.push(file.to_owned());
             }
         }
         let Some((label_file, _)) = files.first().cloned() else { continue };
-        let is_ours = opened.placer.state.owner(&label_file)? == Owner::Ours;
+        let is_ours = placer.state.owner(&label_file)? == Owner::Ours;
         if let Some((other, _)) = files.iter().skip(1).find(|_| is_ours) {
-            let is_changed = opened.placer.state.owner(other)? == Owner::Person;
+            let is_changed = placer.state.owner(other)? == Owner::Person;
             all.elsewhere.extend(is_changed.then(|| other.clone()));
         }
-        let labels = opened.labels(&set, image)?;
+        let labels = placer.labels(&set, image)?;
         if let Some(class) =
             labels.instances.iter().map(|one| one.class).find(|class| *class >= all.classes.len())
         {
-            let message = format!(
+            return Err(Error::invalid_data(format!(
                 "labels, {label_file}: class {class}, expected an id below {}; correct the file",
                 all.classes.len()
-            );
-            return Err(Error::new(ErrorKind::InvalidData, message));
+            )));
         }
         let record = Record { name: image.name.clone(), source: image.source.clone(), ..Record::default() };
         all.images.push(ImageLabels {
-            name: opened.placer.coco_name(&record),
+            name: placer.coco_name(&record),
             label_file,
             path: set.file(image),
             size: (image.width, image.height),

@@ -42,7 +42,7 @@ struct Annotation<'a> {
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Segmentation<'a> {
-    RunLengths { size: [u32; 2], counts: &'a str },
+    RunLengths(&'a Mask),
     Polygons(Vec<Vec<f64>>),
 }
 
@@ -64,11 +64,7 @@ impl<'v, W: Write> CocoWriter<'v, W> {
         polygons: bool,
         videos: &'v Videos,
     ) -> io::Result<Self> {
-        write!(
-            out,
-            "{{\"info\":{{\"description\":\"labelled by ocelli\"}},\"licenses\":[],\n\"categories\":"
-        )?;
-        serde_json::to_writer(&mut out, &categories(names))?;
+        begin(&mut out, names)?;
         // As CocoVID has them.
         let described = videos.iter().map(|video| {
             let (width, height) = video.size;
@@ -115,9 +111,7 @@ impl<'v, W: Write> CocoWriter<'v, W> {
         let (mask, bbox, area) = extent(record, instance);
         let segmentation = match (&mask, self.polygons) {
             (None, _) => None,
-            (Some(mask), false) => {
-                Some(Segmentation::RunLengths { size: [mask.height(), mask.width()], counts: mask.counts() })
-            }
+            (Some(mask), false) => Some(Segmentation::RunLengths(mask)),
             (Some(mask), true) => {
                 let coverage = Coverage { at: 0.5, with_border: false };
                 let rings = simplest(mask, coverage, |tolerance| mask.polygons(tolerance));
@@ -159,9 +153,11 @@ impl<'v, W: Write> CocoWriter<'v, W> {
     }
 }
 
-/// The classes as COCO has them, with ids from 1.
-pub(crate) fn categories<'a>(names: impl Iterator<Item = &'a str>) -> Vec<Value> {
-    names.enumerate().map(|(id, name)| json!({"id": id + 1, "name": name})).collect()
+/// Writes the start of a file, up to the categories: the classes in order, from 1.
+pub(crate) fn begin<'a>(out: &mut dyn Write, names: impl Iterator<Item = &'a str>) -> io::Result<()> {
+    let categories = names.enumerate().map(|(id, name)| json!({"id": id + 1, "name": name}));
+    write!(out, "{{\"info\":{{\"description\":\"labelled by ocelli\"}},\"licenses\":[],\n\"categories\":")?;
+    Ok(serde_json::to_writer(out, &categories.collect::<Vec<_>>())?)
 }
 
 /// The mask of an instance; left, top, width and height of its box, rounded; and the area of the mask, or else of the box.

@@ -6,7 +6,7 @@ use image::codecs::png::{CompressionType, FilterType, PngEncoder};
 use image::{ExtendedColorType, ImageEncoder};
 
 use crate::label::record::Record;
-use ocelli::{Error, ErrorKind, Mask, Result};
+use ocelli::{Error, Mask, Result};
 
 /// The names of the classes in file names: without characters that file systems refuse, and different from each other also
 /// where capitals make no difference. The names of the first classes do not depend on those that follow.
@@ -51,9 +51,9 @@ fn encoded(mask: &Mask) -> Result<Vec<u8>> {
     pixels.iter_mut().for_each(|pixel| *pixel *= 255);
     let mut bytes = Vec::new();
     let encoder = PngEncoder::new_with_quality(&mut bytes, CompressionType::Fast, FilterType::NoFilter);
-    encoder.write_image(&pixels, mask.width(), mask.height(), ExtendedColorType::L8).map_err(|e| {
-        Error::new(ErrorKind::InvalidData, format!("cannot encode a mask: {e}")).with_source(e)
-    })?;
+    encoder
+        .write_image(&pixels, mask.width(), mask.height(), ExtendedColorType::L8)
+        .map_err(|e| Error::invalid_data(format!("cannot encode a mask: {e}")).with_source(e))?;
     Ok(bytes)
 }
 

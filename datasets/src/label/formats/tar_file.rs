@@ -132,16 +132,12 @@ impl<R: Read + Seek> Scan<R> {
     }
 
     fn run(&mut self) {
-        loop {
-            match self.next() {
-                Ok(true) => {}
-                Ok(false) => return,
-                Err(why) => {
-                    let images = self.images.len();
-                    self.end = Some(format!("{why}; the {images} images before are labelled"));
-                    return;
-                }
-            }
+        let mut is_more = true;
+        while is_more {
+            is_more = self.next().unwrap_or_else(|why| {
+                self.end = Some(format!("{why}; the {} images before are labelled", self.images.len()));
+                false
+            });
         }
     }
 

@@ -6,6 +6,7 @@ use std::path::Path;
 use ocelli::Result;
 use serde::Serialize;
 
+use crate::label::images::video_name;
 use crate::label::record::Record;
 
 /// The videos whose frames are images of a data set, by id, from 1.
@@ -53,12 +54,7 @@ impl Videos {
         let mut new = Self::default();
         let mut taken = HashSet::new();
         for (path, (mut images, sizes)) in by_path {
-            let path = Path::new(&path);
-            let own = if path.is_dir() { path.file_name() } else { path.file_stem() };
-            let own = own.map_or_else(|| "video".into(), |stem| stem.to_string_lossy().into_owned());
-            let numbered = (2..).map(|number| format!("{own}-{number}"));
-            let mut names = std::iter::once(own.clone()).chain(numbered);
-            let name = names.find(|name| taken.insert(name.to_lowercase())).unwrap_or(own);
+            let (_, name) = video_name(Path::new(&path), &mut taken);
             images.sort();
             let at = new.videos.len();
             new.frames.extend(images.iter().map(|(index, image)| (image.clone(), (at, *index))));

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use crate::label::formats::simplify::{Coverage, simplest};
-use crate::label::record::Record;
+use crate::label::record::{Instance, Record};
 use crate::label::settings::Format;
 use ocelli::{Mask, mask::Outline};
 
@@ -13,35 +13,46 @@ use ocelli::{Mask, mask::Outline};
 const IN_PIXEL: f32 = 0.25;
 /// Parts and holes of a mask that are smaller than this share of it are not in its polygon.
 const MIN_PART: f64 = 0.01;
+/// The least side of a box, as a share of the image's: trainers refuse one that rounds to zero.
+const LEAST: f64 = 1e-6;
 
 /// The label file of an image: a line for each instance, with coordinates as shares of the image's sides.
 pub(crate) fn label_file(record: &Record, format: Format) -> String {
-    let mut text = String::new();
-    let (width, height) = (f64::from(record.width), f64::from(record.height));
-    for instance in &record.instances {
-        let mut line = instance.class.to_string();
-        let mut put = |value: f64| {
-            write!(line, " {:.6}", value.clamp(0.0, 1.0)).expect("writing to a string does not fail");
-        };
-        if format == Format::Yolo {
-            let [x1, y1, x2, y2] = instance.bbox.map(f64::from);
-            let (w, h) = ((x2 - x1) / width, (y2 - y1) / height);
-            // Trainers refuse a side that rounds to zero.
-            if w < 1e-6 || h < 1e-6 {
-                continue;
-            }
-            [(x1 + x2) / 2.0 / width, (y1 + y2) / 2.0 / height, w, h].into_iter().for_each(&mut put);
-        } else {
-            let Some(ring) = record.mask(instance).and_then(|mask| polygon(&mask)) else { continue };
-            ring.iter().for_each(|[x, y]| {
-                put(f64::from(*x) / width);
-                put(f64::from(*y) / height);
-            });
+    let size = (record.width, record.height);
+    let line = |instance: &Instance| {
+        if format == Format::YoloSeg {
+            return Some(polygon_line(instance.class, polygon(&record.mask(instance)?)?, size));
         }
-        text.push_str(&line);
-        text.push('\n');
+        let [x1, y1, x2, y2] = instance.bbox.map(f64::from);
+        let is_thin = (x2 - x1) / f64::from(size.0) < LEAST || (y2 - y1) / f64::from(size.1) < LEAST;
+        (!is_thin).then(|| box_line(instance.class, instance.bbox, size))
+    };
+    record.instances.iter().filter_map(line).map(|line| line + "\n").collect()
+}
+
+/// The line of a box, with sides that are not 0.
+pub(crate) fn box_line(class: usize, bbox: [f32; 4], (width, height): (u32, u32)) -> String {
+    let [x1, y1, x2, y2] = bbox.map(f64::from);
+    let (width, height) = (f64::from(width), f64::from(height));
+    let (w, h) = (((x2 - x1) / width).max(LEAST), ((y2 - y1) / height).max(LEAST));
+    let shares = [(x1 + x2) / 2.0 / width, (y1 + y2) / 2.0 / height, w, h];
+    let [cx, cy, w, h] = shares.map(|share| share.clamp(0.0, 1.0));
+    format!("{class} {cx:.6} {cy:.6} {w:.6} {h:.6}")
+}
+
+/// The line of a polygon.
+pub(crate) fn polygon_line(
+    class: usize,
+    points: impl IntoIterator<Item = [f32; 2]>,
+    (width, height): (u32, u32),
+) -> String {
+    let mut line = class.to_string();
+    for [x, y] in points {
+        let share = |value: f32, side: u32| (f64::from(value) / f64::from(side)).clamp(0.0, 1.0);
+        write!(line, " {:.6} {:.6}", share(x, width), share(y, height))
+            .expect("writing to a string does not fail");
     }
-    text
+    line
 }
 
 /// One polygon for a mask, since a line of YOLO-seg has one. Cuts of zero width connect the parts and holes where they are

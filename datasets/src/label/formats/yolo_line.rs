@@ -1,10 +1,8 @@
 //! A line of a YOLO file: `class cx cy w h`, or `class x1 y1 x2 y2 …`, with a score after either if the tool wrote one.
 
-use std::fmt::Write;
-
 use ocelli::BoundingBox;
 
-use crate::label::formats::yolo;
+use crate::label::formats::yolo::{self, box_line, polygon_line};
 use crate::label::record::LabelledInstance;
 use crate::label::settings::Format;
 
@@ -106,7 +104,7 @@ impl Line {
             };
         }
         match &self.polygon {
-            None => box_line(instance.class, clipped(&instance.bbox, size), size),
+            None => box_line(instance.class, clipped(&instance.bbox, size).to_xyxy(), size),
             Some(points) => {
                 let (from, to) = (self.bbox.to_xyxy(), clipped(&instance.bbox, size).to_xyxy());
                 let moved = |value: f32, axis: usize| {
@@ -203,38 +201,15 @@ pub(crate) fn parse_labels(text: &str, size: (u32, u32)) -> Result<Vec<LabelledI
 }
 
 fn new_line(instance: &LabelledInstance, format: Format, size: (u32, u32)) -> String {
-    let bbox = clipped(&instance.bbox, size);
-    match format {
-        Format::YoloSeg => {
-            if let Some(polygon) = instance.mask.as_ref().and_then(yolo::polygon) {
-                return polygon_line(instance.class, polygon.into_iter(), size);
-            }
-            let [x1, y1, x2, y2] = bbox.to_xyxy();
-            polygon_line(instance.class, [[x1, y1], [x2, y1], [x2, y2], [x1, y2]].into_iter(), size)
-        }
-        _ => box_line(instance.class, bbox, size),
+    let bbox @ [x1, y1, x2, y2] = clipped(&instance.bbox, size).to_xyxy();
+    if format != Format::YoloSeg {
+        return box_line(instance.class, bbox, size);
     }
+    let polygon = instance.mask.as_ref().and_then(yolo::polygon);
+    let polygon = polygon.unwrap_or_else(|| vec![[x1, y1], [x2, y1], [x2, y2], [x1, y2]]);
+    polygon_line(instance.class, polygon, size)
 }
 
 pub(crate) fn clipped(bbox: &BoundingBox, (width, height): (u32, u32)) -> BoundingBox {
     bbox.clip_to(width as f32, height as f32)
-}
-
-fn box_line(class: usize, bbox: BoundingBox, (width, height): (u32, u32)) -> String {
-    let [x1, y1, x2, y2] = bbox.to_xyxy().map(f64::from);
-    let (width, height) = (f64::from(width), f64::from(height));
-    let (cx, cy) = ((x1 + x2) / 2.0 / width, (y1 + y2) / 2.0 / height);
-    // Trainers refuse a side that rounds to zero.
-    let (w, h) = (((x2 - x1) / width).max(1e-6), ((y2 - y1) / height).max(1e-6));
-    format!("{class} {cx:.6} {cy:.6} {w:.6} {h:.6}")
-}
-
-fn polygon_line(class: usize, points: impl Iterator<Item = [f32; 2]>, (width, height): (u32, u32)) -> String {
-    let mut line = class.to_string();
-    for [x, y] in points {
-        let share = |value: f32, side: u32| (f64::from(value) / f64::from(side)).clamp(0.0, 1.0);
-        write!(line, " {:.6} {:.6}", share(x, width), share(y, height))
-            .expect("writing to a string does not fail");
-    }
-    line
 }

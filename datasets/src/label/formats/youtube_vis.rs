@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use ocelli::Result;
+use ocelli::{Mask, Result};
 use serde_json::{Value, json};
 
-use crate::label::formats::coco::{categories, extent, rounded};
+use crate::label::formats::coco::{begin, extent, rounded};
 use crate::label::formats::tracks::{Objects, Video, Videos};
-use crate::label::record::{Instance, Record};
+use crate::label::record::Record;
 
 /// The name of the file.
 pub(crate) const YOUTUBE_VIS_FILE: &str = "youtube_vis.json";
@@ -20,22 +20,9 @@ type Object = BTreeMap<usize, Shown>;
 struct Shown {
     class: usize,
     score: f32,
-    segmentation: Value,
+    mask: Option<Mask>,
     bbox: [f64; 4],
     area: f64,
-}
-
-impl Shown {
-    fn new(record: &Record, instance: &Instance) -> Self {
-        let (mask, bbox, area) = extent(record, instance);
-        Self {
-            class: instance.class,
-            score: instance.score,
-            segmentation: mask.map_or(Value::Null, |mask| json!(mask)),
-            bbox,
-            area,
-        }
-    }
 }
 
 /// Writes videos. `labelled` reads an image by its name in the data set: its name in the file, and its record. The masks of
@@ -46,8 +33,7 @@ pub(crate) fn write_youtube_vis<'a>(
     classes: impl Iterator<Item = &'a str>,
     labelled: impl Fn(&str) -> Result<Option<(String, Record)>>,
 ) -> io::Result<()> {
-    write!(out, "{{\"info\":{{\"description\":\"labelled by ocelli\"}},\"licenses\":[],\n\"categories\":")?;
-    serde_json::to_writer(&mut *out, &categories(classes))?;
+    begin(out, classes)?;
     write!(out, ",\n\"annotations\":[")?;
     let (mut described, mut last) = (Vec::new(), 0);
     for video in videos.iter() {
@@ -60,7 +46,9 @@ pub(crate) fn write_youtube_vis<'a>(
             for instance in &record.instances {
                 let number = numbers.number(video.id, instance.track);
                 let object = objects.entry(number).or_insert((instance.track, Object::new()));
-                object.1.insert(place, Shown::new(&record, instance));
+                let (mask, bbox, area) = extent(&record, instance);
+                let (class, score) = (instance.class, instance.score);
+                object.1.insert(place, Shown { class, score, mask, bbox, area });
             }
         }
         for (track, object) in objects.values() {
@@ -100,7 +88,7 @@ fn annotation(id: u64, video: &Video, track: Option<u64>, object: &Object) -> Va
         "height": video.size.1,
         "length": video.images.len(),
         "score": rounded(score, 1e5),
-        "segmentations": each(|shown| shown.segmentation.clone()),
+        "segmentations": each(|shown| json!(shown.mask)),
         "bboxes": each(|shown| json!(shown.bbox)),
         "areas": each(|shown| json!(shown.area)),
     });

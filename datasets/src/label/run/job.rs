@@ -7,15 +7,14 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use ocelli::postprocess::PostProcessOptions;
-use ocelli::{Error, ErrorKind, Model, Result, prompt::MAX_CLASSES, tiles::Tiling};
+use ocelli::{Error, Model, Result, prompt::MAX_CLASSES, tiles::Tiling};
 use serde_json::Value;
 
 use crate::label::images::{ImageFile, ImageSet, Shard};
 use crate::label::run::prefetch::Prepared;
 use crate::label::run::refine::Refiner;
 use crate::label::settings::{DataSetOptions, Format, LabelSettings, Tracking};
-use crate::label::source::identity;
-use crate::label::source::is_member;
+use crate::label::source::{identity, is_member};
 use crate::label::store::{
     CheckCancelled, DataSet, Existing, Opening, OutputFolder, Summary, is_growing, journal_path,
 };
@@ -81,7 +80,7 @@ impl LabelJob {
     /// Checks whether a data set can be written to this folder. Nothing is changed.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if the folder contains something else.
+    /// [`ErrorKind::InvalidArgument`](ocelli::ErrorKind::InvalidArgument) if the folder contains something else.
     pub fn check_output(root: &Path) -> Result<()> {
         OutputFolder::check(root)
     }
@@ -92,10 +91,11 @@ impl LabelJob {
     /// does the split of images that were labelled before.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if the folder contains something else; [`ErrorKind::Mismatch`] if the data set was
-    /// started with other settings, or if corrected files have another format or other classes (the message lists them);
-    /// [`ErrorKind::InvalidData`] if its state is corrupt; [`ErrorKind::Io`] if another process is writing to it or it cannot
-    /// be written.
+    /// [`ErrorKind::InvalidArgument`](ocelli::ErrorKind::InvalidArgument) if the folder contains something else;
+    /// [`ErrorKind::Mismatch`](ocelli::ErrorKind::Mismatch) if the data set was started with other settings, or if
+    /// corrected files have another format or other classes (the message lists them);
+    /// [`ErrorKind::InvalidData`](ocelli::ErrorKind::InvalidData) if its state is corrupt;
+    /// [`ErrorKind::Io`](ocelli::ErrorKind::Io) if another process is writing to it or it cannot be written.
     pub fn open(
         root: &Path,
         model: &Model,
@@ -125,17 +125,16 @@ impl LabelJob {
         let in_need = in_need.into_iter().find(|format| options.has(*format));
         if let Some(format) = in_need.filter(|_| !settings.masks) {
             let message = format!("format {format} needs masks, but masks is false in the label settings");
-            return Err(Error::new(ErrorKind::InvalidArgument, message));
+            return Err(Error::invalid_argument(message));
         }
         check_tracking(settings, options, &whole, shard)?;
         check_exemplars(&settings.classes, &whole)?;
         let phrases = settings.classes.classes.iter().map(|class| class.phrases.len()).sum::<usize>();
         let classes = settings.classes.classes.len();
         if classes.max(phrases) > MAX_CLASSES {
-            let message = format!(
+            return Err(Error::invalid_argument(format!(
                 "classes is {classes}, with {phrases} phrases: expected at most {MAX_CLASSES} of each"
-            );
-            return Err(Error::new(ErrorKind::InvalidArgument, message));
+            )));
         }
         let mut data = DataSet::open(Opening {
             folder: OutputFolder::open(root)?,
@@ -193,7 +192,7 @@ impl LabelJob {
     /// ends it.
     ///
     /// # Errors
-    /// The error of `check_cancelled`; [`ErrorKind::Io`] if a file cannot be written.
+    /// The error of `check_cancelled`; [`ErrorKind::Io`](ocelli::ErrorKind::Io) if a file cannot be written.
     pub fn finish(self, check_cancelled: &mut CheckCancelled<'_>) -> Result<Summary> {
         self.data.finish(check_cancelled)
     }
@@ -206,7 +205,7 @@ fn check_tracking(
     whole: &ImageSet,
     shard: Option<Shard>,
 ) -> Result<()> {
-    let refuse = |message: String| Err(Error::new(ErrorKind::InvalidArgument, message));
+    let refuse = |message: String| Err(Error::invalid_argument(message));
     if settings.tracking.is_none() {
         if whole.files().iter().any(|file| file.frame.is_some()) {
             return refuse("tracking is missing: images are frames of videos".into());
@@ -238,7 +237,7 @@ fn check_exemplars(classes: &ClassMap, set: &ImageSet) -> Result<()> {
                 _ => continue,
             };
             let message = format!("exemplar of class \"{}\", {image}: {why}", class.name);
-            return Err(Error::new(ErrorKind::InvalidArgument, message));
+            return Err(Error::invalid_argument(message));
         }
     }
     Ok(())

@@ -5,7 +5,8 @@
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Write};
-use std::path::Path;
+
+use tempfile::TempPath;
 
 use ocelli::{
     Detector, Error, ErrorKind, Result,
@@ -19,16 +20,6 @@ use crate::label::run::prompts::LabelPrompts;
 
 /// The default size of the features of one batch on disk, in bytes.
 pub const SPILL_BYTES: u64 = 4 << 30;
-
-/// Features on disk. The file is removed on drop.
-struct SpillFile<'a>(&'a Path);
-
-impl Drop for SpillFile<'_> {
-    fn drop(&mut self) {
-        // If it cannot be removed, the next batch overwrites it.
-        drop(std::fs::remove_file(self.0));
-    }
-}
 
 impl LabelJob {
     /// As [`run`](Self::run), with text encoder, backbone and decoder in memory one after the other. The features of a batch
@@ -47,7 +38,7 @@ impl LabelJob {
     ) -> Result<()> {
         if self.tiling.is_some() {
             let message = "tile: an image in tiles has many features, which low memory would keep on disk: leave one of them out";
-            return Err(Error::new(ErrorKind::InvalidArgument, message).about("tile"));
+            return Err(Error::invalid_argument(message).about("tile"));
         }
         let each = ImageFeatures::bytes_on_disk(detector.model().manifest(), self.masks);
         let batch = usize::try_from(spill_bytes / each).unwrap_or(usize::MAX).max(1);
@@ -66,7 +57,8 @@ impl LabelJob {
             let stages = (&mut text, &mut encoder, &mut decoder);
             let mut prompts = LabelPrompts::new(&job.classes, first, &todo, &preparer, stages, true)?;
             for files in todo.chunks(batch) {
-                let spill = SpillFile(&path);
+                // Removed on drop; if it cannot be, the next batch overwrites it.
+                let spill = TempPath::try_from_path(&path).map_err(cannot)?;
                 let mut out = BufWriter::with_capacity(1 << 20, File::create(&path).map_err(cannot)?);
                 let mut sizes = Vec::with_capacity(files.len());
                 encoder.load()?;

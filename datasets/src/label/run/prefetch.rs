@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Mutex, PoisonError};
+use std::thread::Builder;
 
 use ocelli::image::Image;
 use ocelli::preprocess::{PreprocessConfig, Preprocessor};
@@ -98,17 +100,6 @@ fn put<T>(pool: &Mutex<Vec<T>>, buffer: T) {
     pool.lock().unwrap_or_else(PoisonError::into_inner).push(buffer);
 }
 
-/// The state that the threads share.
-struct Window<T> {
-    /// The next index to start.
-    next: usize,
-    /// Number of results that were consumed.
-    consumed: usize,
-    /// Finished results that were not consumed yet.
-    ready: BTreeMap<usize, Result<T>>,
-    ended: bool,
-}
-
 /// Calls `make` with 0 to `count` on `threads` threads, and `consume` with the results in order on the caller's thread. At
 /// most `ahead` results wait. An error of `make` is passed to `consume`; an error of `consume` ends the work.
 ///
@@ -121,67 +112,54 @@ pub(crate) fn in_order<T: Send>(
     make: impl Fn(usize) -> Result<T> + Sync,
     mut consume: impl FnMut(usize, Result<T>) -> Result<()>,
 ) -> Result<()> {
-    let window = Mutex::new(Window { next: 0, consumed: 0, ready: BTreeMap::new(), ended: false });
-    let (room, made) = (Condvar::new(), Condvar::new());
-    let lock = || -> MutexGuard<'_, Window<T>> {
-        // No thread panics while it holds the lock.
-        window.lock().unwrap_or_else(PoisonError::into_inner)
-    };
-    let wait = |condition: &Condvar, guard| condition.wait(guard).unwrap_or_else(PoisonError::into_inner);
-    let work = || {
+    let (ask, asked) = channel::<usize>();
+    let (made, results) = channel();
+    let asked = Mutex::new(asked);
+    let work = |made: Sender<(usize, Result<T>)>| {
         loop {
-            let mut guard = lock();
-            while !guard.ended && guard.next < count && guard.next >= guard.consumed + ahead.max(1) {
-                guard = wait(&room, guard);
-            }
-            if guard.ended || guard.next >= count {
-                return;
-            }
-            let index = guard.next;
-            guard.next += 1;
-            drop(guard);
+            // No thread panics while it holds the lock.
+            let next = asked.lock().unwrap_or_else(PoisonError::into_inner).recv();
+            let Ok(index) = next else { return };
             // A decoder that panics on one image must not stop the others.
             let result = catch_unwind(AssertUnwindSafe(|| make(index)))
-                .unwrap_or_else(|_| Err(Error::new(ErrorKind::InvalidData, "the image decoder panicked")));
-            lock().ready.insert(index, result);
-            made.notify_all();
+                .unwrap_or_else(|_| Err(Error::invalid_data("the image decoder panicked")));
+            if made.send((index, result)).is_err() {
+                return;
+            }
         }
     };
-    let mut consume_all = || {
+    let ahead = ahead.max(1);
+    // It owns its ends of the channels: when it returns or panics, the threads end.
+    let consume_all = move || {
+        (0..ahead.min(count)).for_each(|index| _ = ask.send(index));
+        let mut ready = BTreeMap::new();
         for index in 0..count {
-            let mut guard = lock();
             let result = loop {
-                match guard.ready.remove(&index) {
-                    Some(result) => break result,
-                    None => guard = wait(&made, guard),
+                if let Some(result) = ready.remove(&index) {
+                    break result;
                 }
+                let (other, result) = results.recv().map_err(|_| panicked())?;
+                ready.insert(other, result);
             };
-            guard.consumed = index + 1;
-            drop(guard);
-            room.notify_all();
+            if index + ahead < count {
+                _ = ask.send(index + ahead);
+            }
             consume(index, result)?;
         }
         Ok(())
     };
     std::thread::scope(|scope| {
-        let mut outcome = Ok(());
         for started in 0..threads.clamp(1, count.max(1)) {
-            let thread = std::thread::Builder::new().name("decode".into());
+            let (thread, work, made) = (Builder::new().name("decode".into()), &work, made.clone());
             // Fewer threads do the same work.
-            if let Err(e) = thread.spawn_scoped(scope, work)
+            if let Err(e) = thread.spawn_scoped(scope, move || work(made))
                 && started == 0
             {
                 let message = format!("cannot start a thread that decodes images: {e}");
-                outcome = Err(Error::new(ErrorKind::Io, message).with_source(e));
+                return Err(Error::new(ErrorKind::Io, message).with_source(e));
             }
         }
-        if outcome.is_ok() {
-            // The threads wait for room: a panic here must end them, or the scope never ends.
-            outcome = catch_unwind(AssertUnwindSafe(&mut consume_all)).unwrap_or_else(|_| Err(panicked()));
-        }
-        lock().ended = true;
-        room.notify_all();
-        outcome
+        catch_unwind(AssertUnwindSafe(consume_all)).unwrap_or_else(|_| Err(panicked()))
     })
 }
 
@@ -201,7 +179,7 @@ mod tests {
             let make = |i| {
                 let waiting = begun.fetch_add(1, Ordering::SeqCst) - taken.load(Ordering::SeqCst);
                 assert!(waiting <= ahead.max(1) + threads, "{waiting} are waiting");
-                if i % 7 == 3 { Err(Error::new(ErrorKind::InvalidData, "bad")) } else { Ok(i * 2) }
+                if i % 7 == 3 { Err(Error::invalid_data("bad")) } else { Ok(i * 2) }
             };
             let ended = in_order(count, threads, ahead, make, |i, result| {
                 taken.fetch_add(1, Ordering::SeqCst);

@@ -1,6 +1,7 @@
 //! The prompts of each image, encoded: text prompts for all images, exemplars for the images that they belong to.
 
-use std::path::PathBuf;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use ocelli::{
     Detection, Error, Prompt, Prompts, Result, StageTimes,
@@ -9,7 +10,7 @@ use ocelli::{
 
 use crate::label::images::ImageFile;
 use crate::label::run::prefetch::Preparer;
-use ocelli::classes::{ClassExemplar, ClassMap, ExemplarImage};
+use ocelli::classes::{Class, ClassExemplar, ClassMap, ExemplarImage};
 
 /// Prompts, not encoded yet.
 #[derive(Clone, Debug)]
@@ -57,9 +58,10 @@ impl LabelPrompts {
         let current = ImagePrompts::of(map, first, "")?;
         let embedded = embed(text, &current)?;
         let mut encoded = Vec::new();
-        for (file, prompts) in exemplar_files(map, first)? {
+        for (file, prompts) in prompts_by_file(map, first) {
+            let prompts = Prompts::new(prompts.into_iter().map(|(_, prompt)| prompt))?;
             let mut features = ImageFeatures::default();
-            preparer.encode(encoder, preparer.prepare(&file)?, &mut features)?;
+            preparer.encode(encoder, preparer.prepare(file)?, &mut features)?;
             encoded.push((file, features, text.embed(&prompts)?));
         }
         if release {
@@ -120,71 +122,49 @@ impl ImagePrompts {
     /// The prompts of the image with this name: every phrase of every class in order, with the exemplars in this image, and
     /// then the classes that have no phrases but exemplars in this image.
     fn of(map: &ClassMap, first: usize, name: &str) -> Result<Self> {
+        let mut all: Vec<(usize, &Class)> = map.classes.iter().enumerate().skip(first).collect();
+        all.sort_by_key(|(_, class)| class.phrases.is_empty());
         let (mut prompts, mut classes) = (Vec::new(), Vec::new());
-        let by_phrase = map.classes.iter().enumerate().skip(first).flat_map(|(id, class)| {
-            let prompt = |phrase: &String| Prompt::new(phrase.as_str()).with_label(class.name.as_str());
-            class.phrases.iter().map(move |phrase| (id, prompt(phrase)))
-        });
-        let by_exemplar = map.classes.iter().enumerate().skip(first).filter_map(|(id, class)| {
-            let is_here = class.exemplars.iter().any(|exemplar| exemplar.is_in(name));
-            (class.phrases.is_empty() && is_here).then(|| (id, Prompt::visual(class.name.as_str())))
-        });
-        for (id, prompt) in by_phrase.chain(by_exemplar) {
-            let exemplars = map.classes[id].exemplars.iter().filter(|exemplar| exemplar.is_in(name));
-            prompts.push(exemplars.fold(prompt, with_exemplar));
-            classes.push(id);
+        for (id, class) in all {
+            let own = prompts_of(class, |exemplar| exemplar.is_in(name));
+            classes.extend(own.iter().map(|_| id));
+            prompts.extend(own);
         }
-        classes.extend(prompts_with_files(map, first).into_iter().map(|(_, class, _)| class));
+        classes.extend(prompts_by_file(map, first).values().flatten().map(|(id, _)| *id));
         let prompts = if prompts.is_empty() { None } else { Some(Prompts::new(prompts)?) };
         Ok(Self { prompts, classes })
     }
 }
 
-fn with_exemplar(prompt: Prompt, exemplar: &ClassExemplar) -> Prompt {
-    prompt.with_exemplar(exemplar.bbox, exemplar.wanted)
+/// The prompts of a class with some of its exemplars: its phrases, or these exemplars alone.
+fn prompts_of(class: &Class, is_wanted: impl Fn(&&ClassExemplar) -> bool) -> Vec<Prompt> {
+    let exemplars: Vec<&ClassExemplar> = class.exemplars.iter().filter(is_wanted).collect();
+    let mut prompts: Vec<Prompt> = class.phrases.iter().map(|phrase| Prompt::new(phrase.as_str())).collect();
+    if prompts.is_empty() && !exemplars.is_empty() {
+        prompts.push(Prompt::visual(class.name.as_str()));
+    }
+    let with_exemplars = |prompt: Prompt| {
+        let prompt = prompt.with_label(class.name.as_str());
+        exemplars.iter().fold(prompt, |prompt, exemplar| prompt.with_exemplar(exemplar.bbox, exemplar.wanted))
+    };
+    prompts.into_iter().map(with_exemplars).collect()
 }
 
-/// The prompts with exemplars in files, which apply to every image, with the file and the class; ordered by file.
-fn prompts_with_files(map: &ClassMap, first: usize) -> Vec<(PathBuf, usize, Prompt)> {
-    let mut found: Vec<(PathBuf, usize, Prompt)> = Vec::new();
+/// The classes and the prompts with exemplars in files, which apply to every image. Each file is encoded once, for all classes.
+fn prompts_by_file(map: &ClassMap, first: usize) -> BTreeMap<&Path, Vec<(usize, Prompt)>> {
+    let mut found: BTreeMap<&Path, Vec<(usize, Prompt)>> = BTreeMap::new();
     for (id, class) in map.classes.iter().enumerate().skip(first) {
-        let prompts: Vec<Prompt> = if class.phrases.is_empty() {
-            vec![Prompt::visual(class.name.as_str())]
-        } else {
-            class.phrases.iter().map(|phrase| Prompt::new(phrase.as_str())).collect()
-        };
-        let mut files: Vec<&PathBuf> = Vec::new();
-        for exemplar in &class.exemplars {
-            if let ExemplarImage::File(file) = &exemplar.image
-                && !files.contains(&file)
-            {
-                files.push(file);
-            }
-        }
+        let files: BTreeSet<&Path> = class.exemplars.iter().filter_map(file_of).collect();
         for file in files {
-            let exemplars = class.exemplars.iter();
-            let exemplars = exemplars.filter(|e| e.image == ExemplarImage::File(file.clone()));
-            found.extend(prompts.iter().map(|prompt| {
-                let prompt = prompt.clone().with_label(class.name.as_str());
-                (file.clone(), id, exemplars.clone().fold(prompt, with_exemplar))
-            }));
+            let prompts = prompts_of(class, |exemplar| file_of(exemplar) == Some(file));
+            found.entry(file).or_default().extend(prompts.into_iter().map(|prompt| (id, prompt)));
         }
     }
-    // Each file is encoded once, for all classes.
-    found.sort_by(|a, b| a.0.cmp(&b.0));
     found
 }
 
-/// The files with exemplars, and the prompts that have them, in the order of [`ImagePrompts::classes`].
-fn exemplar_files(map: &ClassMap, first: usize) -> Result<Vec<(PathBuf, Prompts)>> {
-    let found = prompts_with_files(map, first);
-    let files = found.chunk_by(|a, b| a.0 == b.0);
-    files
-        .map(|of_file| {
-            let prompts = of_file.iter().map(|(_, _, prompt)| prompt.clone());
-            Ok((of_file[0].0.clone(), Prompts::new(prompts)?))
-        })
-        .collect()
+fn file_of(exemplar: &ClassExemplar) -> Option<&Path> {
+    if let ExemplarImage::File(file) = &exemplar.image { Some(file) } else { None }
 }
 
 #[cfg(test)]

@@ -9,8 +9,7 @@ use serde_json::Value;
 use crate::label::images::{ImageFile, ImageSet, Shard};
 use crate::label::record::Record;
 use crate::label::settings::DataSetOptions;
-use crate::label::source::content_of;
-use crate::label::source::identity;
+use crate::label::source::{content_of, identity};
 use crate::label::store::conflicts::{check_conflicts, discard_corrections};
 use crate::label::store::files::ClassHashes;
 use crate::label::store::folder::{Contents, OutputFolder, journal_path};
@@ -91,7 +90,7 @@ impl DataSet {
             checked.map_err(|error| if merges { error } else { error.about("discard_corrections") })?;
         }
         let path = journal_path(&folder.root);
-        let before = state.contents().cloned().filter(|_| !restart);
+        let before = state.contents.clone().filter(|_| !restart);
         folder.check_shard(before.as_ref(), shard)?;
         // Checks the settings before anything is discarded.
         let continued = if restart {

@@ -387,7 +387,7 @@ fn merged(content: Option<&str>) -> String {
 }
 
 /// Puts a temporary file in the place of a file. A link is replaced, and not its target.
-fn replace(part: &Path, path: &Path) -> Result<()> {
+pub(crate) fn replace(part: &Path, path: &Path) -> Result<()> {
     let folder = path.parent().unwrap_or(Path::new(""));
     disk::rename(part, path)
         .and_then(|()| sync_folder(folder))

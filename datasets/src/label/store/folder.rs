@@ -34,7 +34,7 @@ pub(crate) struct OutputFolder {
 
 /// The error for a folder that is no place for the data set.
 pub(crate) fn unusable(root: &Path, why: &str) -> Error {
-    Error::new(ErrorKind::InvalidArgument, format!("output folder, {}: {why}", root.display()))
+    Error::invalid_argument(format!("output folder, {}: {why}", root.display()))
 }
 
 fn is_read_only(error: &Error) -> bool {
@@ -97,7 +97,7 @@ impl OutputFolder {
     pub fn open_to_read(root: &Path) -> Result<Self> {
         Self::check_existing(root)?;
         match Self::lock(root) {
-            Err(e) if is_read_only(&e) => Ok(Self::unlocked(root)),
+            Err(e) if is_read_only(&e) => Ok(Self { root: root.to_owned(), _lock: None }),
             locked => locked,
         }
     }
@@ -105,15 +105,9 @@ impl OutputFolder {
     fn check_existing(root: &Path) -> Result<()> {
         if !root.join(STATE_FOLDER).is_dir() {
             let why = if root.exists() { "it contains no labelled data set" } else { "no such folder" };
-            let message = format!("no data set, {}: {why}", root.display());
-            return Err(Error::new(ErrorKind::InvalidArgument, message));
+            return Err(Error::invalid_argument(format!("no data set, {}: {why}", root.display())));
         }
         Ok(())
-    }
-
-    /// A folder to read from, while another process may write to it.
-    pub fn unlocked(root: &Path) -> Self {
-        Self { root: root.to_owned(), _lock: None }
     }
 
     fn lock(root: &Path) -> Result<Self> {
@@ -141,7 +135,7 @@ impl OutputFolder {
         if is_empty && contents.is_some_and(|contents| contents.written > 0) {
             let message =
                 format!("corrupt journal, {}: it is empty or missing; restart the data set", path.display());
-            return Err(Error::new(ErrorKind::InvalidData, message).about("restart"));
+            return Err(Error::invalid_data(message).about("restart"));
         }
         Ok(())
     }

@@ -10,9 +10,8 @@ use ocelli::Result;
 use ocelli::image::has_unsupported_extension;
 use serde::{Deserialize, Serialize};
 
-use crate::label::images::{ImageFile, ImageSet, split_extension};
-use crate::label::source::identity;
-use crate::label::source::{content_of, is_readable, is_same};
+use crate::label::images::{ImageFile, ImageSet, free_name, split_extension};
+use crate::label::source::{content_of, identity, is_readable, is_same};
 use crate::label::store::journal::Journal;
 use crate::label::store::layout::{COPIES, copy_name};
 use crate::label::store::placer::is_copy_of;
@@ -204,11 +203,7 @@ impl State {
             let file = &mut files[at];
             let own = file.name.clone();
             let (stem, extension) = split_extension(&own);
-            let mut number = 1;
-            while !taken.insert(key(&file.name)) {
-                number += 1;
-                file.name = format!("{stem}-{number}{extension}");
-            }
+            file.name = free_name(stem, extension, |name| taken.insert(key(name)));
         }
         let mut named: HashMap<&str, &str> = HashMap::new();
         for (file, found) in files.iter().zip(found.files()) {

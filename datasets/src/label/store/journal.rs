@@ -224,10 +224,9 @@ impl Journal {
 /// Notes the line of a record, the last one of its image.
 fn remember(entries: &mut BTreeMap<String, Entry>, record: &Record, line: Span) {
     let before = entries.remove(&record.name);
-    let labelled = before.as_ref().and_then(Entry::labelled_at);
-    let mut described = before.as_ref().and_then(|before| before.described);
-    let mut content = before.as_ref().and_then(|before| before.content.clone());
-    let mut earlier = before.map(|before| before.earlier).unwrap_or_default();
+    let before =
+        before.map(|before| (before.labelled_at(), before.described, before.content, before.earlier));
+    let (labelled, mut described, mut content, mut earlier) = before.unwrap_or_default();
     if record.error.is_none() {
         earlier.extend(described.filter(|described| *described != record.identity));
         (described, content) = (Some(record.identity), record.content.clone());

@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::label::disk;
-use ocelli::{Error, ErrorKind, Result};
+use ocelli::{Error, Result};
 
 /// What a log is called in messages, what to do if it is corrupt, and the option that does it.
 #[derive(Debug)]
@@ -68,7 +68,7 @@ impl Log {
     pub fn corrupt(&self, why: &str) -> Error {
         let Kind { name, remedy, parameter } = self.kind;
         let message = format!("corrupt {name}, {}: {why}; {remedy}", self.path.display());
-        Error::new(ErrorKind::InvalidData, message).about(parameter)
+        Error::invalid_data(message).about(parameter)
     }
 
     fn cannot_read(&self, error: io::Error) -> Error {

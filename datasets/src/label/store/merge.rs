@@ -32,7 +32,7 @@ impl Part {
         let refuse = |why: &str| Err(refusal(root, why));
         let folder = OutputFolder::open_to_read(root)?;
         let state = State::load(root)?;
-        let Some(contents) = state.contents().cloned() else {
+        let Some(contents) = state.contents.clone() else {
             return refuse("nothing is labelled in it yet; finish this shard first");
         };
         if contents.shard.is_none() {
@@ -60,7 +60,7 @@ impl Part {
     fn has_corrections(&self, name: &str) -> Result<bool> {
         let both = [false, true].into_iter();
         let files = both.flat_map(|split| label_files(&self.contents.options, name, split));
-        Ok(self.state.saved().contains_key(name) || self.state.has_persons(files.map(|(file, _)| file))?)
+        Ok(self.state.saved.contains_key(name) || self.state.has_persons(files.map(|(file, _)| file))?)
     }
 
     /// The last line of an image.
@@ -85,7 +85,7 @@ pub fn merge(shards: &[PathBuf], output: &Path, check_cancelled: &mut CheckCance
         }
         if let Some(twice) = shards.iter().filter(|other| is_same(root, other)).nth(1) {
             let message = format!("cannot merge, {}: it was given twice", twice.display());
-            return Err(Error::new(ErrorKind::InvalidArgument, message));
+            return Err(Error::invalid_argument(message));
         }
         parts.push(Part::open(root)?);
     }
@@ -111,12 +111,10 @@ pub fn merge(shards: &[PathBuf], output: &Path, check_cancelled: &mut CheckCance
 /// Opens the joined data set. The names in it are those that one machine would give the images, with its history.
 fn open_joined(parts: &[Part], owned: &HashMap<PathBuf, Owned>, output: &Path) -> Result<DataSet> {
     let Some(first) = parts.first() else {
-        let message = "nothing to merge: expected the folders of the shards";
-        return Err(Error::new(ErrorKind::InvalidArgument, message));
+        return Err(Error::invalid_argument("nothing to merge: expected the folders of the shards"));
     };
     let classes = classes_of(&first.settings).ok_or_else(|| {
-        let message = format!("corrupt journal, {}: it has no classes", first.folder.root.display());
-        Error::new(ErrorKind::InvalidData, message)
+        Error::invalid_data(format!("corrupt journal, {}: it has no classes", first.folder.root.display()))
     })?;
     OutputFolder::check(output)?;
     let whole = ImageSet::from_named(owned.values().map(|image| image.file.clone()).collect());
@@ -128,7 +126,7 @@ fn open_joined(parts: &[Part], owned: &HashMap<PathBuf, Owned>, output: &Path) -
     }
     let folder = OutputFolder::open(output)?;
     if State::load(output)?
-        .contents()
+        .contents
         .is_some_and(|there| there.shard.is_some() || there.names_sha256 != *names)
     {
         return Err(unusable(output, "it contains another data set; name another folder"));
@@ -271,25 +269,24 @@ fn copy_saved(joined: &mut DataSet, parts: &[Part], owned: &HashMap<PathBuf, Own
     let mut new = Vec::new();
     let saved = joined.set.files().iter().filter_map(|file| {
         let image = &owned[&file.path];
-        let saved = parts[image.part].state.saved().get(&image.name)?.clone();
-        Some(SavedLabels { name: file.name.clone(), ..saved })
+        let saved = parts[image.part].state.saved.get(&image.name)?.clone();
+        Some(SavedLabels { name: file.name.clone(), is_merged: true, ..saved })
     });
     for image in saved {
-        match placer.state.saved().get(&image.name) {
-            None => new.push(image),
-            Some(there) if there.is_merged => new.push(image),
-            Some(there)
-                if SavedLabels { is_merged: false, ..there.clone() }
-                    == SavedLabels { is_merged: false, ..image.clone() } => {}
-            Some(_) => tracing::warn!(
+        let there = placer.state.saved.get(&image.name).cloned();
+        let is_own = there.as_ref().is_some_and(|there| !there.is_merged);
+        let is_same = there.is_some_and(|there| SavedLabels { is_merged: true, ..there } == image);
+        if !is_own {
+            new.push(image);
+        } else if !is_same {
+            tracing::warn!(
                 "{}: the labels of {} were saved in it, too; those of its shard are not merged",
                 placer.root.display(),
                 image.name
-            ),
+            );
         }
     }
-    let new: Vec<_> = new.into_iter().map(|image| SavedLabels { is_merged: true, ..image }).collect();
-    let is_new = new.iter().any(|image| placer.state.saved().get(&image.name) != Some(image));
+    let is_new = new.iter().any(|image| placer.state.saved.get(&image.name) != Some(image));
     if is_new { placer.state.save_labels(new) } else { Ok(()) }
 }
 

@@ -21,9 +21,8 @@ use crate::label::hash::{hash_of_bytes, hash_on_disk};
 use crate::label::images::ImageSet;
 use crate::label::record::Record;
 use crate::label::settings::{DataSetOptions, Format, ImageMode};
-use crate::label::source::identity;
-use crate::label::source::{copy_to, is_gone, is_member, is_readable, is_same, open_image};
-use crate::label::store::files::{ClassHashes, Meaning, Owner, part_path};
+use crate::label::source::{copy_to, identity, is_gone, is_member, is_readable, is_same, open_image};
+use crate::label::store::files::{ClassHashes, Meaning, Owner, part_path, replace};
 use crate::label::store::layout::{
     COCO_FILE, VOC_IMAGES, image_path, is_converted, label_files, label_path, link_to, masks_folder,
     voc_image,
@@ -152,7 +151,7 @@ impl Placer {
 
     fn is_corrected(&self, name: &str, validation: bool) -> Result<bool> {
         let files = self.files_with_labels(name, validation);
-        Ok(self.state.saved().contains_key(name) || self.state.has_persons(files)?)
+        Ok(self.state.saved.contains_key(name) || self.state.has_persons(files)?)
     }
 
     /// The labels of an image that a person corrected: file and hash of each.
@@ -164,7 +163,7 @@ impl Placer {
                 labels.push(format!("{file} {}", hash.unwrap_or_default()));
             }
         }
-        if let Some(saved) = self.state.saved().get(name) {
+        if let Some(saved) = self.state.saved.get(name) {
             // The same in a shard and in the joined data set.
             let saved = SavedLabels { is_merged: false, ..saved.clone() };
             let text =
@@ -192,7 +191,7 @@ impl Placer {
         if record.error.is_some() {
             return self.is_corrected(&record.name, validation);
         }
-        let is_corrected = self.place_labels(record)? || self.state.saved().contains_key(&record.name);
+        let is_corrected = self.place_labels(record)? || self.state.saved.contains_key(&record.name);
         let stays = is_corrected && !self.is_replaced_in_part(&record.name, record.identity);
         for folder in self.image_folders() {
             let path = format!("{folder}images/{}", image_path(&record.name, validation));
@@ -336,14 +335,8 @@ impl Placer {
             // If it was replaced while it was copied, what is there stays until the next run.
             copy(source, &part, &path, is_converted, now.1).map(|()| identity(source) == now)
         };
-        let placed = made.and_then(|is_made| {
-            if !is_made {
-                return disk::remove(&part).map_err(cannot);
-            }
-            disk::rename(&part, &path)
-                .and_then(|()| sync_folder(path.parent().unwrap_or(&path)))
-                .map_err(cannot)
-        });
+        let put = |is_made| if is_made { replace(&part, &path) } else { disk::remove(&part).map_err(cannot) };
+        let placed = made.and_then(put);
         placed.inspect_err(|_| drop(disk::remove(&part))).map_err(resumable)
     }
 
@@ -417,7 +410,7 @@ impl Placer {
         // What was removed does not come back when its folder is out of reach.
         let was_removed = self.state.images.get(name).is_some_and(|known| known.is_removed);
         let is_out = if was_removed { identity(&record.source) == (0, 0) } else { is_gone(&record.source) };
-        let mut stays = !is_out || self.state.saved().contains_key(name);
+        let mut stays = !is_out || self.state.saved.contains_key(name);
         for image in &images {
             stays |= self.root.join(image).symlink_metadata().is_ok_and(|there| there.is_file());
         }

@@ -38,13 +38,13 @@ impl State {
     }
 
     pub fn discard_saved(&mut self) -> Result<()> {
-        if self.saved().is_empty() { Ok(()) } else { self.append(Event::Discarded) }
+        if self.saved.is_empty() { Ok(()) } else { self.append(Event::Discarded) }
     }
 
     /// The record of an image with what the person saved in place of what was found. Instances of classes that were added
     /// since are those that were found: the person has not looked for them.
     pub fn with_saved(&self, record: Record, classes: &ClassHashes) -> Record {
-        let Some(saved) = self.saved().get(&record.name) else { return record };
+        let Some(saved) = self.saved.get(&record.name) else { return record };
         let known = if saved.classes == classes.all { None } else { classes.earlier(saved.classes) };
         let is_same_size = (saved.width, saved.height) == (record.width, record.height);
         let since = known.filter(|_| is_same_size).unwrap_or(usize::MAX);
@@ -63,7 +63,7 @@ impl State {
             has_all && (image.classes == classes.all || classes.earlier(image.classes).is_some())
         };
         let lost: Vec<&str> =
-            self.saved().values().filter(|image| !is_valid(image)).map(|image| image.name.as_str()).collect();
+            self.saved.values().filter(|image| !is_valid(image)).map(|image| image.name.as_str()).collect();
         if lost.is_empty() {
             return Ok(());
         }

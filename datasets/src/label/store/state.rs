@@ -60,22 +60,12 @@ pub(crate) struct State {
     /// The names of the images whose change is not in the log yet.
     pub(super) changed: BTreeSet<String>,
     /// Labels that a person saved for images in COCO's file, by the name of the image.
-    saved: BTreeMap<String, SavedLabels>,
+    pub(in crate::label) saved: BTreeMap<String, SavedLabels>,
     /// `None` if the data set was never written, or a restart has not started to label.
-    contents: Option<Contents>,
+    pub(in crate::label) contents: Option<Contents>,
 }
 
 impl State {
-    /// Labels that a person saved for images in COCO's file, by the name of the image.
-    pub fn saved(&self) -> &BTreeMap<String, SavedLabels> {
-        &self.saved
-    }
-
-    /// What the data set has; `None` if it was never written, or a restart has not started to label.
-    pub fn contents(&self) -> Option<&Contents> {
-        self.contents.as_ref()
-    }
-
     /// That of a data set that has none yet; without a file, it is in memory only.
     pub fn new(root: &Path, file: Option<File>) -> Self {
         Self {

@@ -7,15 +7,12 @@ use ocelli_export::contract::{Prompting, dim, tensor};
 
 use super::describe;
 use crate::{Candidate, ReportProgress, Verification, VerificationOptions, VerificationReport};
-use ocelli::Model;
 use ocelli::engine::EngineFactory;
 use ocelli::model::ModelGraph;
-use ocelli::tensorrt::NativeTensorRt;
-use ocelli::tensorrt::check;
 use ocelli::tensorrt::dart::name;
 use ocelli::tensorrt::fit::fit;
-use ocelli::tensorrt::{EngineLayout, Sidecar};
-use ocelli::{Error, ErrorKind, Result};
+use ocelli::tensorrt::{EngineLayout, NativeTensorRt, Sidecar, check};
+use ocelli::{Error, ErrorKind, Model, Result};
 
 /// Compares engines with the reference.
 pub(super) fn judge(

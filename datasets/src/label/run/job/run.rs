@@ -14,8 +14,7 @@ use crate::label::record::Record;
 use crate::label::run::prefetch::{Prepared, Preparer, in_order};
 use crate::label::run::prompts::LabelPrompts;
 use crate::label::run::turns::Turns;
-use crate::label::source::identity;
-use crate::label::source::open_regions;
+use crate::label::source::{identity, open_regions};
 use crate::label::store::journal::Entry;
 use ocelli::classes::ClassMap;
 
@@ -238,7 +237,7 @@ impl LabelJob {
 }
 
 pub(crate) fn no_device() -> Error {
-    Error::new(ErrorKind::InvalidArgument, "no detector: expected at least one").about("detectors")
+    Error::invalid_argument("no detector: expected at least one").about("detectors")
 }
 
 /// Reads an image. Its identity is taken first: if the file is replaced meanwhile, the next run labels it again.
@@ -246,7 +245,7 @@ pub(crate) fn read(preparer: &Preparer, file: &ImageFile) -> Result<ReadImage> {
     let identity = identity(&file.path);
     if file.path.to_str().is_none() {
         let message = "its path is not UTF-8; rename the file or its folder";
-        return Ok((identity, Err(Error::new(ErrorKind::InvalidArgument, message))));
+        return Ok((identity, Err(Error::invalid_argument(message))));
     }
     Ok((identity, preparer.prepare_file(&file.path)))
 }

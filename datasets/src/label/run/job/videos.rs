@@ -76,7 +76,7 @@ impl LabelJob {
             },
             (Some(Tracking::Memory { .. }), _) => {
                 let message = "tracking, memory: objects are followed through one video: expected one";
-                Err(Error::new(ErrorKind::InvalidArgument, message).about("tracking"))
+                Err(Error::invalid_argument(message).about("tracking"))
             }
             _ => self.follow_boxes(detectors, videos, pending, on_event),
         };

@@ -9,7 +9,7 @@ use crate::label::record::{Instance, Record};
 /// those saved for COCO's. Lines that are as they were found keep score and mask; what a person wrote is certain. What cannot be
 /// read is not counted, and is added to `unclear` with file and line. A file of another format changes nothing.
 pub(crate) fn as_corrected(placer: &Placer, record: Record, unclear: &mut Vec<String>) -> Record {
-    if placer.state.saved().contains_key(&record.name) {
+    if placer.state.saved.contains_key(&record.name) {
         return placer.state.with_saved(record, &placer.classes);
     }
     let Some((file, format)) = placer.corrected.get(&record.name) else { return record };

@@ -2,16 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use ocelli::atomic_file::sync_folder;
-use ocelli::{Error, Result};
+use ocelli::Result;
 
 use super::{Placer, copy};
-use crate::label::disk;
 use crate::label::record::Record;
 use crate::label::settings::Format;
-use crate::label::source::identity;
-use crate::label::source::{is_member, is_same};
-use crate::label::store::files::{Owner, part_path};
+use crate::label::source::{identity, is_member, is_same};
+use crate::label::store::files::{Owner, part_path, replace};
 use crate::label::store::journal::Entry;
 use crate::label::store::layout::{VOC_IMAGES, image_path, is_converted, voc_image};
 
@@ -86,7 +83,7 @@ impl Placer {
                 return Ok(true);
             }
         }
-        Ok(self.state.saved().get(name).is_some_and(|saved| !saved.is_merged))
+        Ok(self.state.saved.get(name).is_some_and(|saved| !saved.is_merged))
     }
 
     /// Takes over the copies of an image in a shard, which its labels describe: they are not the picture at the source if a
@@ -117,12 +114,9 @@ impl Placer {
                     continue;
                 }
                 self.create_folder_of(&to)?;
-                let cannot = |e| Error::io("cannot write", &to, e);
                 let part = part_path(&to);
                 copy(&from, &part, &to, false, identity(&from).1)?;
-                disk::rename(&part, &to)
-                    .and_then(|()| sync_folder(to.parent().unwrap_or(&to)))
-                    .map_err(cannot)?;
+                replace(&part, &to)?;
             }
         }
         Ok(())
