@@ -32,9 +32,8 @@ const WALL: (f64, f64) = (540.0, 150.0);
 
 fn main() -> Result<()> {
     let park = Image::open(concat!(env!("CARGO_MANIFEST_DIR"), "/demos/scenes/park.png"))?;
-    let mut tracker = ByteTrackerOptions::default();
     // A lost track is reported for a second and a half, where it is predicted to be.
-    tracker.coast_frames = 30;
+    let tracker = ByteTrackerOptions { coast_frames: 30, ..ByteTrackerOptions::default() };
     let stats = StatsRecorder::new();
     let pipeline = Pipeline::builder(Detector::builder().build()?, Prompts::new(["dog"])?)
         .with_tracker(tracker)

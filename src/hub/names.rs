@@ -115,36 +115,28 @@ fn nearest<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> String {
     names.join(", ")
 }
 
-/// A licence: its name and where it is.
+/// A licence that asks for more than to be named: its name and where it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct License {
     /// As on its page.
     pub name: &'static str,
     /// The address of its text.
     pub url: &'static str,
-    /// Whether it asks for no more than to be named.
-    pub is_permissive: bool,
 }
 
-const SAM: License = License {
-    name: "SAM License",
-    url: "https://huggingface.co/facebook/sam3/blob/main/LICENSE",
-    is_permissive: false,
-};
+const SAM: License =
+    License { name: "SAM License", url: "https://huggingface.co/facebook/sam3/blob/main/LICENSE" };
 const LITETEXT: License = License {
     name: "Apache-2.0 by its card; SAM License and Apple's for the weights it was made from",
     url: "https://huggingface.co/vil-uob/sam3-litetext-s0",
-    is_permissive: false,
 };
 const EFFICIENT: License = License {
     name: "Apache-2.0 by its card; SAM License and Apple's for the weights it was made from",
     url: "https://huggingface.co/Simon7108528/EfficientSAM3",
-    is_permissive: false,
 };
 const DART: License = License {
     name: "not stated; SAM License for what it was made from",
     url: "https://huggingface.co/mehmetkeremturkcan/DART",
-    is_permissive: false,
 };
 
 /// A model with a short name.

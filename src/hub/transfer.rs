@@ -119,9 +119,7 @@ pub(super) fn download(
             missing.push(*file);
         }
     }
-    if let Some(license) =
-        known.map(|known| known.license).filter(|license| !license.is_permissive && !missing.is_empty())
-    {
+    if let Some(license) = known.map(|known| known.license).filter(|_| !missing.is_empty()) {
         tracing::warn!(target: TERMS_TARGET, "terms of {}: {}, {}", name.repository, license.name, license.url);
     }
     check_room(&blobs, &missing)?;

@@ -98,7 +98,7 @@ impl MemoryStage {
             Entry::Vacant(new) => {
                 let video = VideoShape { frames: None, width: size.0 as usize, height: size.1 as usize };
                 let classes = given.is_none().then_some(labels.len());
-                let comparison = comparison.map(|options| ByteTracker::new(options));
+                let comparison = comparison.map(ByteTracker::new);
                 new.insert(Stream {
                     sessions: Sessions::new(network, classes, video, *options)?,
                     comparison: comparison.transpose()?,

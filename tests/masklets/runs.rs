@@ -123,7 +123,7 @@ fn pictures_become_frames() {
                 }
                 report.expect("detections of every query", detections.len() == 5);
             }
-            shown.extend(tracker.push(&frame, &[])?);
+            shown.extend(tracker.push(frame, &[])?);
         }
         report.expect("hotstart holds frames back", shown.is_empty());
         shown.extend(tracker.finish()?);

@@ -106,7 +106,7 @@ fn read_request(stream: &TcpStream) -> std::io::Result<Request> {
         let Some((name, value)) = line.split_once(": ") else { break };
         match &*name.to_lowercase() {
             "range" => {
-                request.start = value.trim_start_matches("bytes=").trim_end_matches('-').parse().unwrap_or(0)
+                request.start = value.trim_start_matches("bytes=").trim_end_matches('-').parse().unwrap_or(0);
             }
             "authorization" => request.token = value.strip_prefix("Bearer ").map(str::to_owned),
             _ => {}
@@ -135,6 +135,7 @@ impl Shared {
     fn answer(&self, mut stream: TcpStream) -> std::io::Result<()> {
         let request = read_request(&stream)?;
         let Request { method, path, start, token } = &request;
+        let here = stream.local_addr()?;
         self.requests.lock().expect("nobody panicked").push(format!("{method} {path} {start}"));
         let mut send = |status: u16, headers: &str, body: &[u8]| -> std::io::Result<()> {
             let length = if headers.contains("Content-Length") {
@@ -196,7 +197,7 @@ impl Shared {
             return self.send_content(&mut stream, method, &content, *start, &about);
         }
         let linked = format!(
-            "{about}X-Linked-Etag: \"{hash}\"\r\nX-Linked-Size: {}\r\nLocation: /cdn/{hash}\r\n",
+            "{about}X-Linked-Etag: \"{hash}\"\r\nX-Linked-Size: {}\r\nLocation: http://{here}/cdn/{hash}\r\n",
             content.len()
         );
         send(302, &linked, b"")

@@ -38,7 +38,7 @@ impl FromStr for MatchClasses {
     }
 }
 
-/// The options of a [`ByteTracker`], with defaults in brackets.
+/// The options of a [`ByteTracker`](crate::ByteTracker), with defaults in brackets.
 ///
 /// Overlaps are minimum IoUs, 0 to 1. The match threshold of other trackers is often a maximum cost, 1 − IoU: their 0.8 is
 /// a minimum IoU of 0.2.

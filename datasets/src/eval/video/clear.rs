@@ -37,10 +37,12 @@ impl ClearCounts {
             let width = columns.len();
             // A match of the previous frame is kept before all others.
             let score = |(place, &overlap): (usize, &f64)| {
+                if overlap < LEAST - f64::EPSILON {
+                    return 0.0;
+                }
                 let object = &followed[&rows[place / width]];
                 let is_kept = object.last == Some(columns[place % width]) && object.matched == frames;
-                let score = if is_kept { 1000.0 + overlap } else { overlap };
-                if overlap < LEAST - f64::EPSILON { 0.0 } else { score }
+                if is_kept { 1000.0 + overlap } else { overlap }
             };
             let scores: Vec<f64> = overlaps.iter().enumerate().map(score).collect();
             let mut pairs = assign(&scores, rows.len(), width);

@@ -16,6 +16,8 @@ pub(super) struct Cell<'a> {
     pub(super) tracks: Vec<&'a MaskTrack>,
     /// Pixels that a track and an object have in common. // [track, object, frame]
     common: Vec<Vec<u64>>,
+    /// Those of all frames, and pixels that either has. // [track, object]
+    in_all: Vec<(u64, u64)>,
 }
 
 impl<'a> Cell<'a> {
@@ -24,28 +26,29 @@ impl<'a> Cell<'a> {
             vis.tracks.iter().filter(|track| track.video == video && track.category == category).collect()
         };
         let (objects, tracks) = (of(truth), of(found));
-        let mut common = Vec::with_capacity(objects.len() * tracks.len());
+        let (mut common, mut in_all) = (Vec::new(), Vec::new());
         for track in &tracks {
             for object in &objects {
                 let frames = object.masks.iter().zip(&track.masks).map(|pair| match pair {
                     (Some(a), Some(b)) => a.intersection_area(b),
                     _ => Ok(0),
                 });
-                common.push(frames.collect::<Result<Vec<u64>>>()?);
+                let frames = frames.collect::<Result<Vec<u64>>>()?;
+                let both: u64 = frames.iter().sum();
+                in_all.push((both, track.areas.iter().chain(&object.areas).sum::<u64>() - both));
+                common.push(frames);
             }
         }
-        Ok(Self { objects, tracks, common })
+        Ok(Self { objects, tracks, common, in_all })
     }
 
     /// IoU over all frames; `of_nothing` if neither has a pixel. // [track, object]
     pub(super) fn overlaps(&self, of_nothing: f64) -> Vec<f64> {
-        let pairs = self.tracks.iter().flat_map(|track| self.objects.iter().map(move |one| (track, one)));
-        let overlap = |((track, object), common): ((&&MaskTrack, &&MaskTrack), &Vec<u64>)| {
-            let common: u64 = common.iter().sum();
-            let either = track.areas.iter().chain(&object.areas).sum::<u64>() - common;
-            if either == 0 { of_nothing } else { common as f64 / either as f64 }
+        let overlap = |&(both, either): &(u64, u64)| match either {
+            0 => of_nothing,
+            _ => both as f64 / either as f64,
         };
-        pairs.zip(&self.common).map(overlap).collect()
+        self.in_all.iter().map(overlap).collect()
     }
 
     fn counts(&self, frames: usize) -> Result<TrackCounts> {
@@ -94,13 +97,15 @@ pub(super) fn evaluate(truth_file: &Path, predictions: &Path) -> Result<VideoRep
     for category in categories {
         let (mut in_videos, mut of_class) = (Vec::new(), Vec::new());
         for video in &videos {
-            let cell = Cell::new(truth, found, video.id, category.id)?;
+            let mut cell = Cell::new(truth, found, video.id, category.id)?;
             if prompts.as_ref().is_some_and(|prompts| prompts.contains(&(video.id, category.id))) {
                 cases.push(cell.case());
             }
             if !cell.objects.is_empty() || !cell.tracks.is_empty() {
                 of_class.push(cell.counts(video.frames())?);
             }
+            // What single frames have is not needed any more.
+            cell.common = Vec::new();
             in_videos.push(cell);
         }
         classes.push((category, in_videos));
