@@ -77,10 +77,10 @@ const BUILT_IN_MODEL_NOTE: &str = "model: built-in, which knows eighty drawn pic
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = MODEL)]
 pub struct ModelArgs {
-    /// Exported model, or a checkpoint: a Hugging Face folder, a file such as sam3.pt, or a name of `ocelli models`, which is
-    /// downloaded once. Checkpoints are exported once into the cache. built-in is the built-in model [default: built-in;
-    /// `ocelli label` has none]
-    #[arg(long, aliases = ["weights", "checkpoint"], value_name = "PATH|NAME")]
+    /// Exported model, or a checkpoint: a Hugging Face folder, a file such as sam3.pt, or a name of `ocelli models`, which
+    /// is downloaded and exported once into the cache. built-in is the built-in model [default: built-in; `ocelli label`
+    /// has none]
+    #[arg(long, aliases = ["weights", "checkpoint"], value_name = "PATH")]
     pub model: Option<PathBuf>,
     /// Tokeniser of a checkpoint that has none: tokenizer.json of a SAM3 folder or CLIP's bpe_simple_vocab_16e6.txt.gz
     /// [default: beside the checkpoint]

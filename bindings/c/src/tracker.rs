@@ -228,6 +228,7 @@ mod tests {
         for (what, given, meant) in cases {
             let (mut from, mut expected) =
                 (ocelli_tracker_options::defaults(), ByteTrackerOptions::default());
+            from.struct_size = size_of::<ocelli_tracker_options>();
             given(&mut from);
             meant(&mut expected);
             // SAFETY: it is a struct whose size is set.
