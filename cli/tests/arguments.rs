@@ -188,14 +188,14 @@ fn arguments_that_mean_nothing_are_refused() {
             refusal("detect|scenes|--classes|dog|--recursive", 2, &["'--recursive' found", "**/*.jpg"]),
             refusal("predict|model=sam3.pt|source=scenes", 2, &["model=sam3.pt: ", "--model sam3.pt"]),
             refusal(
-                "detect|scenes|--classes|dog|--model|facebook/sam3",
+                "detect|scenes|--classes|dog|--model|./facebook/sam3",
                 2,
-                &["facebook/sam3: no such folder", "huggingface.co", "licence", "needs no permission"],
+                &["facebook/sam3: no such folder", "`ocelli models`", "licence", "needs no permission"],
             ),
             refusal(
                 "export|--checkpoint|https://huggingface.co/facebook/sam3|-o|x",
                 2,
-                &["it is an address, and nothing is downloaded", "needs no permission"],
+                &["it is an address; a model of the hub is named as owner/name", "needs no permission"],
             ),
             refusal(
                 "detect|scenes|--classes|dog|--trt|missing.engine",

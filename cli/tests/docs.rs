@@ -13,7 +13,7 @@ use std::sync::{Mutex, PoisonError};
 use crate::run::{Place, outcome};
 
 const OCELLI: &str = env!("CARGO_BIN_EXE_ocelli");
-const PAGES: [&str; 23] = [
+const PAGES: [&str; 24] = [
     "accuracy",
     "architecture",
     "browser",
@@ -30,6 +30,7 @@ const PAGES: [&str; 23] = [
     "images",
     "labelling",
     "memory",
+    "no-access",
     "performance",
     "python",
     "reference",

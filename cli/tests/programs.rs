@@ -317,7 +317,7 @@ fn doctor_reports_engines_libraries_and_cache() {
 }
 
 /// The commands that `ocelli --help` lists.
-const COMMANDS: [&str; 14] = [
+const COMMANDS: [&str; 16] = [
     "detect",
     "video",
     "label",
@@ -330,6 +330,8 @@ const COMMANDS: [&str; 14] = [
     "prune",
     "embed",
     "doctor",
+    "models",
+    "pull",
     "cache",
     "completions",
 ];
@@ -347,7 +349,7 @@ fn help_fits_the_terminal_and_lists_commands_and_options() {
                 "--output",
                 "--json",
                 "--masks",
-                "facebook/sam3",
+                "litetext-s0",
                 "Examples",
             ][..],
         ),
@@ -374,7 +376,7 @@ fn help_fits_the_terminal_and_lists_commands_and_options() {
                 "--reconnect",
                 "--match-thresh",
                 "rtsp://",
-                "facebook/sam3",
+                "litetext-s0",
                 "the sound of the input",
                 "Examples",
             ],

@@ -46,7 +46,7 @@ impl ModelSource {
         match self {
             Self::Folder(path) if !path.exists() => {
                 let why = if path.to_string_lossy().contains("://") {
-                    "it is an address, and nothing is downloaded; name the folder of a checkpoint"
+                    "it is an address; a model of the hub is named as owner/name"
                 } else {
                     "no such folder or file"
                 };
