@@ -222,7 +222,11 @@ fn every_refusal_says_what_to_do() {
     let refused = with_token("hf_other");
     assert!(refused.stderr.contains("with the account of your token"), "{refused:?}");
     assert!(!refused.stderr.contains("hf_other"), "{refused:?}");
+    hub.server.requests();
     assert_eq!(with_token("hf_secret").status, Some(0));
+    let requests = hub.server.requests();
+    let have_token = |of: &str| requests.iter().any(|it| it.contains(of) && it.contains("with a token"));
+    assert!(have_token("/resolve/") && !have_token("/cdn/"), "it is for the hub alone: {requests:?}");
     let offline = outcome(hub.command(&["pull", NAME]).env("HF_HUB_OFFLINE", "1"));
     assert!(offline.status == Some(1) && offline.stderr.contains("HF_HUB_OFFLINE is set"), "{offline:?}");
     let nobody = outcome(hub.command(&["pull", NAME]).env("HF_ENDPOINT", "http://127.0.0.1:9"));

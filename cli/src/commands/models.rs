@@ -18,7 +18,7 @@ Examples:
   ocelli models --remove litetext-s0")]
 pub struct ModelsArgs {
     /// Remove the downloaded files of these models
-    #[arg(long, num_args = 1.., value_name = "NAME")]
+    #[arg(long, num_args = 1.., value_name = "NAME", help_heading = "Removal")]
     remove: Vec<String>,
 }
 

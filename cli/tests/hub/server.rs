@@ -38,7 +38,7 @@ pub struct Repository {
 struct Shared {
     repositories: Mutex<BTreeMap<String, Repository>>,
     faults: Mutex<VecDeque<Fault>>,
-    /// Method, path and the first byte of the range of each request.
+    /// Method, path, whether there is a token, and the first byte of the range of each request.
     requests: Mutex<Vec<String>>,
 }
 
@@ -135,8 +135,10 @@ impl Shared {
     fn answer(&self, mut stream: TcpStream) -> std::io::Result<()> {
         let request = read_request(&stream)?;
         let Request { method, path, start, token } = &request;
-        let here = stream.local_addr()?;
-        self.requests.lock().expect("nobody panicked").push(format!("{method} {path} {start}"));
+        // Large files lie on another host.
+        let port = stream.local_addr()?.port();
+        let with_token = if token.is_some() { " with a token" } else { "" };
+        self.requests.lock().expect("nobody panicked").push(format!("{method} {path}{with_token} {start}"));
         let mut send = |status: u16, headers: &str, body: &[u8]| -> std::io::Result<()> {
             let length = if headers.contains("Content-Length") {
                 String::new()
@@ -197,7 +199,7 @@ impl Shared {
             return self.send_content(&mut stream, method, &content, *start, &about);
         }
         let linked = format!(
-            "{about}X-Linked-Etag: \"{hash}\"\r\nX-Linked-Size: {}\r\nLocation: http://{here}/cdn/{hash}\r\n",
+            "{about}X-Linked-Etag: \"{hash}\"\r\nX-Linked-Size: {}\r\nLocation: http://localhost:{port}/cdn/{hash}\r\n",
             content.len()
         );
         send(302, &linked, b"")
