@@ -7,6 +7,10 @@
 
 mod names;
 #[cfg(feature = "hub")]
+mod progress;
+#[cfg(feature = "hub")]
+mod request;
+#[cfg(feature = "hub")]
 mod transfer;
 
 use std::path::{Path, PathBuf};
@@ -14,7 +18,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use crate::Cancellation;
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 
 pub use names::{HubName, KnownModel, License};
 
@@ -43,10 +47,10 @@ pub struct LocalModel {
 /// ended. `update` asks the hub for a newer revision although there is one in the cache.
 ///
 /// # Errors
-/// [`ErrorKind::InvalidArgument`] if there is no such repository, revision or file; [`ErrorKind::Unavailable`] if access to it
+/// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if there is no such repository, revision or file; [`Unavailable`](crate::ErrorKind::Unavailable) if access to it
 /// was not granted, without a network, with `HF_HUB_OFFLINE`, or in a build without the feature `hub`;
-/// [`ErrorKind::InvalidData`] if the content is not what the hub says; [`ErrorKind::Io`] for a full disk;
-/// [`ErrorKind::Cancelled`].
+/// [`InvalidData`](crate::ErrorKind::InvalidData) if the content is not what the hub says; [`Io`](crate::ErrorKind::Io) for a full disk;
+/// [`Cancelled`](crate::ErrorKind::Cancelled).
 pub fn fetch(
     name: &str,
     update: bool,
@@ -60,7 +64,8 @@ pub fn fetch(
         Ok::<_, Error>(path.map(|local| local.path))
     };
     local.base = companion(known.and_then(|known| known.base))?;
-    local.license = known.map(|known| known.license.name);
+    let license = KnownModel::license_of(&name.parse::<HubName>()?.repository);
+    local.license = license.map(|license| license.name);
     local.tokenizer = companion(known.and_then(|known| known.tokenizer))?;
     Ok(local)
 }
@@ -68,7 +73,7 @@ pub fn fetch(
 /// The model of a name if all of its files are in the cache.
 ///
 /// # Errors
-/// [`ErrorKind::InvalidArgument`] if it is no name, [`ErrorKind::Unavailable`] without a home folder.
+/// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if it is no name, [`Unavailable`](crate::ErrorKind::Unavailable) without a home folder.
 pub fn cached(name: &str) -> Result<Option<LocalModel>> {
     Ok(Cache::from_env()?.find(&name.parse()?))
 }
@@ -76,7 +81,7 @@ pub fn cached(name: &str) -> Result<Option<LocalModel>> {
 /// Removes a model from the cache: the named file, or the whole repository. Returns how many bytes that freed.
 ///
 /// # Errors
-/// As [`cached`], and [`ErrorKind::Io`].
+/// As [`cached`], and [`Io`](crate::ErrorKind::Io).
 pub fn remove(name: &str) -> Result<u64> {
     let (name, cache): (HubName, _) = (name.parse()?, Cache::from_env()?);
     let folder = cache.of(&name.repository);
@@ -114,13 +119,11 @@ fn fetch_files(
     report: &dyn Fn(&str),
     cancellation: &Cancellation,
 ) -> Result<LocalModel> {
-    let known = KnownModel::find(name);
     let (name, cache): (HubName, _) = (name.parse()?, Cache::from_env()?);
     match cache.find(&name) {
-        Some(there) if !update => Ok(there),
         // A commit has no newer revision.
-        Some(there) if is_commit(&name.revision) => Ok(there),
-        _ => download(&name, known, &cache, report, cancellation),
+        Some(there) if !update || is_commit(&name.revision) => Ok(there),
+        _ => download(&name, &cache, report, cancellation),
     }
 }
 
@@ -128,19 +131,13 @@ fn fetch_files(
 use transfer::download;
 
 #[cfg(not(feature = "hub"))]
-fn download(
-    name: &HubName,
-    _: Option<&KnownModel>,
-    _: &Cache,
-    _: &dyn Fn(&str),
-    _: &Cancellation,
-) -> Result<LocalModel> {
+fn download(name: &HubName, _: &Cache, _: &dyn Fn(&str), _: &Cancellation) -> Result<LocalModel> {
     let message = format!(
         "cannot open the model, {}: it is not in the cache, and this build downloads nothing; build with the feature hub, \
          or download it by other means",
         name.repository
     );
-    Err(Error::new(ErrorKind::Unavailable, message))
+    Err(Error::unavailable(message))
 }
 
 /// The value of a variable of the environment that is not empty.
@@ -237,9 +234,6 @@ fn home() -> Result<PathBuf> {
         .map(PathBuf::from)
         .or_else(|| of_user().map(|cache| cache.join("huggingface")))
         .ok_or_else(|| {
-            Error::new(
-                ErrorKind::Unavailable,
-                "no cache of models: there is no home folder; set HF_HOME to a folder",
-            )
+            Error::unavailable("no cache of models: there is no home folder; set HF_HOME to a folder")
         })
 }

@@ -255,6 +255,10 @@ fn the_terms_are_shown_before_the_first_download() {
     assert!(
         hub.place.json("graphs/model.json")["license"].as_str().is_some_and(|it| it.contains("SAM License"))
     );
+    hub.succeed(&["models", "--remove", "litetext-s0"]);
+    let revision = format!("vil-uob/sam3-litetext-s0@{COMMIT}");
+    let pulled = hub.succeed(&["pull", &revision, "--quiet"]);
+    assert!(pulled.stderr.contains("terms of vil-uob/sam3-litetext-s0"), "by any name: {pulled:?}");
     let again = hub.succeed(&["pull", "litetext-s0"]);
     assert!(!again.stderr.contains("terms"), "{again:?}");
     assert!(line(&list()).is_some_and(|line| line.contains("  yes  ")), "{}", list());

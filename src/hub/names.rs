@@ -35,12 +35,6 @@ impl HubName {
                 && part.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_')
                 && part.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
         };
-        // It becomes a part of a path and of an address.
-        let is_below = |path: &str| {
-            !path.is_empty()
-                && !path.contains(['\\', '?', '#', '%'])
-                && path.split('/').all(|part| !["", ".", ".."].contains(&part))
-        };
         let is_name = is_part(owner) && is_part(name) && is_below(revision) && file.is_none_or(is_below);
         let is_path = file.is_none() && WEIGHTS.iter().any(|ending| text.ends_with(ending));
         (is_name && !is_path).then(|| Self {
@@ -101,6 +95,12 @@ impl HubName {
     fn refused(&self, why: &str) -> Error {
         Error::new(ErrorKind::InvalidArgument, format!("cannot open the model, {why}"))
     }
+}
+
+/// Whether it is a path below a folder, which can become a part of an address as it is, too.
+pub(super) fn is_below(path: &str) -> bool {
+    let is_part = |part| !["", ".", ".."].contains(&part);
+    !path.contains(['\\', '?', '#', '%']) && path.split('/').all(is_part)
 }
 
 /// The file that names the shards of a checkpoint.
@@ -220,6 +220,12 @@ impl KnownModel {
     /// The one of a short name, or whose repository is named.
     pub fn find(name: &str) -> Option<&'static Self> {
         Self::all().find(|known| known.name == name || known.source == name)
+    }
+
+    /// The terms of a repository, if they are known: those of all of its files and revisions.
+    pub fn license_of(repository: &str) -> Option<License> {
+        let is_of = |source: &str| source.split(':').next() == Some(repository);
+        Self::all().find(|known| is_of(known.source)).map(|known| known.license)
     }
 }
 
