@@ -212,7 +212,7 @@ make_graphs() {
       step model checkpoint 20 '' "$programs/bench" checkpoint --output "$checkpoint" --tokenizer "$tokenizer"
       ;;
   esac
-  weights=$checkpoint
+  weights=$checkpoint reference=$work/reference-$px.safetensors
   [ -f "$checkpoint/config.json" ] || return 0
   graphs() {
     step export "export-$1-$2-$px" 15 "ocelli export --imgsz $px --precision $2 --target $1" \
@@ -220,7 +220,6 @@ make_graphs() {
       --precision "$2" --target "$1" --detection-only --force
   }
   graphs onnxruntime fp32
-  reference=$work/reference-$px.safetensors
   step reference "reference-$px" 20 '' "$programs/bench" halves --quiet --engine cpu --class-counts "${classes%% *}" \
     --runs 1 --warm-up 0 --model "$work/graphs/onnxruntime-fp32-$px" --write-reference "$reference"
   for precision in $precisions; do
