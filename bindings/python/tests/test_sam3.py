@@ -1,6 +1,10 @@
 """Meta's interface, on the small random model with a tracker, by the calls of Meta's example."""
 
+import hashlib
+import json
+import threading
 from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +39,48 @@ def ask(predictor: Sam3VideoPredictor, noise_folder: Path) -> Iterator[Callable[
     }
     yield ask
     assert ask("close_session") == {"is_success": True}
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
+    """The paths that were asked for on a server on this machine, which has the small model as facebook/sam3."""
+    folder = Path(__file__).resolve().parents[3] / "tests" / "golden" / "parity" / "tracker_odd"
+    names = ("config.json", "model.safetensors", "tokenizer.json")
+    files = {name: (folder / name).read_bytes() for name in names}
+    hashes = {name: hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest() for name, data in files.items()}
+    listing = {
+        "id": "facebook/sam3",
+        "sha": "0123456789abcdef0123456789abcdef01234567",
+        "siblings": [{"rfilename": name, "size": len(files[name]), "blobId": hashes[name]} for name in names],
+    }
+    paths: list[str] = []
+
+    class Hub(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            paths.append(self.path)
+            name = self.path.rsplit("/", 1)[-1]
+            body = json.dumps(listing).encode() if self.path.startswith("/api/") else files.get(name)
+            self.send_response(200 if body is not None else 404)
+            self.send_header("Content-Length", str(len(body or b"")))
+            self.send_header("X-Repo-Commit", str(listing["sha"]))
+            self.send_header("ETag", f'"{hashes.get(name)}"')
+            self.end_headers()
+            if self.command == "GET":
+                self.wfile.write(body or b"")
+
+        do_HEAD = do_GET
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{server.server_port}")
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path_factory.mktemp("hub")))
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    yield paths
+    server.shutdown()
+    server.server_close()
 
 
 def checked(answer: dict[str, Any]) -> dict[str, Any]:
@@ -202,13 +248,33 @@ def test_disambiguation_can_be_switched_off(tracker_model: Path, noise_frames: l
 def test_models_that_do_not_fit(masking: ocelli.Detector, tracker_model: Path) -> None:
     with pytest.raises(ocelli.Mismatch, match="has no tracker"):
         build_sam3_video_predictor(checkpoint_path=masking.model, engine="embedded")
-    with pytest.raises(ocelli.InvalidArgument, match="nothing is downloaded"):
-        build_sam3_video_predictor(gpus_to_use=[0])
+    with pytest.raises(ocelli.InvalidArgument, match="load_from_HF is False"):
+        build_sam3_video_predictor(load_from_HF=False)
     with pytest.raises(ocelli.InvalidArgument, match="expected True"):
         build_sam3_video_predictor(tracker_model, has_presence_token=False)
-    with pytest.warns(UserWarning, match="one GPU is used"):
-        predictor = build_sam3_video_predictor(
-            checkpoint_path=tracker_model, gpus_to_use=range(2), apply_temporal_disambiguation=False, engine="embedded"
-        )
+
+
+def test_the_calls_that_build_a_predictor(
+    hub: list[str], tracker_model: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    build_sam3_video_predictor().shutdown()
+    assert any("/facebook/sam3/resolve/" in path for path in hub), hub
+    # The second time nothing is asked for.
+    hub.clear()
+    predictor = build_sam3_video_predictor(apply_temporal_disambiguation=False)
     predictor.shutdown()
     predictor.shutdown()
+    assert hub == []
+    with pytest.warns(UserWarning, match="compile is True: it has no effect"):
+        build_sam3_video_predictor(
+            checkpoint_path=tracker_model, load_from_HF=False, compile=True, device="cpu"
+        ).shutdown()
+    # Four GPUs, none of which is here.
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    with pytest.warns(UserWarning, match="one GPU is used"), pytest.raises(ocelli.Unavailable, match="CUDA"):
+        build_sam3_video_predictor(tracker_model, gpus_to_use=[0, 1, 2, 3])
+    build_sam3_video_predictor(tracker_model, gpus_to_use=[0], engine="embedded").shutdown()
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(ocelli.Error, match="HF_HUB_OFFLINE"):
+        build_sam3_video_predictor()

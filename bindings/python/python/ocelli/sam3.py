@@ -41,22 +41,35 @@ def build_sam3_video_predictor(
     video_loader_type: str = "cv2",
     apply_temporal_disambiguation: bool = True,
     *,
+    load_from_HF: bool = True,
+    compile: bool = False,
+    device: object = None,
     gpus_to_use: Sequence[int] | None = None,
     **options: Unpack[DetectorKeywords],
 ) -> Sam3VideoPredictor:
-    """Loads a checkpoint, `sam3.pt` or a folder of Hugging Face, or an exported model.
+    """Loads a checkpoint, `sam3.pt` or a folder of Hugging Face, or an exported model; without a path `facebook/sam3`.
 
-    A checkpoint is exported once, into the cache; nothing is downloaded. gpus_to_use: one GPU is used, if the engine has one. Of
-    Meta's other arguments, apply_temporal_disambiguation has an effect: without it no object is removed as false, and frames
-    leave at once. options: those of `ocelli.Detector`, such as `engine`.
+    That is downloaded once into the cache of `huggingface_hub`, if load_from_HF says so. A checkpoint is exported once, into the
+    cache. bpe_path: the tokeniser. device: `cuda`, `cuda:1` or `cpu`; gpus_to_use: the first of them is used. Both choose the engine
+    where options name none. apply_temporal_disambiguation: without it no object is removed as false, and frames leave at
+    once. Meta's other arguments have no effect. options: those of `ocelli.Detector`, such as `engine`.
     """
-    if checkpoint_path is None:
-        raise InvalidArgument("checkpoint_path is None: nothing is downloaded; expected the path of sam3.pt or of its folder")
+    if checkpoint_path is None and not load_from_HF:
+        raise InvalidArgument("checkpoint_path is None and load_from_HF is False: expected the path of sam3.pt or of its folder")
     if not (has_presence_token and geo_encoder_use_img_cross_attn):
         raise InvalidArgument("has_presence_token and geo_encoder_use_img_cross_attn: expected True, as in the released model")
-    if gpus_to_use is not None and len(gpus_to_use) > 1:
-        warnings.warn(f"gpus_to_use is {list(gpus_to_use)}: one GPU is used", stacklevel=2)
-    return Sam3VideoPredictor(checkpoint_path, apply_temporal_disambiguation, options)
+    if compile:
+        warnings.warn("compile is True: it has no effect, since every engine compiles the model when it loads it", stacklevel=2)
+    if bpe_path is not None:
+        options.setdefault("tokenizer", bpe_path)
+    if gpus_to_use:
+        if len(gpus_to_use) > 1:
+            warnings.warn(f"gpus_to_use is {list(gpus_to_use)}: one GPU is used", stacklevel=2)
+        device = f"cuda:{min(gpus_to_use)}"
+    if device is not None:
+        options.setdefault("engine", str(device))
+    model = "sam3" if checkpoint_path is None else checkpoint_path
+    return Sam3VideoPredictor(model, apply_temporal_disambiguation, options)
 
 
 class Sam3VideoPredictor:
