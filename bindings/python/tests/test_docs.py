@@ -1,5 +1,6 @@
 """The blocks of the guide, run as a reader would run them."""
 
+import inspect
 import re
 import shutil
 import subprocess
@@ -48,6 +49,7 @@ def test_the_guide_names_everything() -> None:
     known |= set(dir(ocelli.Mask)) | set(dir(ocelli.Tracker)) | set(ocelli.Detections.__slots__)
     known |= set(dir(ocelli.VideoSession)) | set(dir(ocelli.TrackedFrame)) | set(dir(ocelli.sam3))
     known |= set(dir(ocelli.VideoFrame)) | set(dir(ocelli.ObjectMask)) | set(dir(ocelli.ObjectPrompt))
+    known |= set(inspect.signature(ocelli.sam3.build_sam3_video_predictor).parameters)
     extras = {"ocelli", "cpu", "cuda", "video", "supervision", "ray", "rerun", "progress", "KeyboardInterrupt"}
     extras |= {"Labeler", "unfinished", "OCELLI_TENSORRT", "VideoLog", "blueprint", "tile"}
     assert words <= known | extras, words - known - extras

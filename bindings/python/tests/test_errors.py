@@ -111,8 +111,13 @@ def _python(
 
 def _interrupted(text: str, delay: float) -> tuple[int, str, float]:
     """Sends Ctrl-C some time after the line `ready`; the status, stderr, and the seconds until the end."""
+    # A shell starts what runs in the background with the signal ignored, and Python leaves it so.
+    heard = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
     process = subprocess.Popen(
-        [sys.executable, "-u", "-c", textwrap.dedent(text)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-u", "-c", heard + textwrap.dedent(text)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
