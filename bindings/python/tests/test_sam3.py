@@ -269,8 +269,12 @@ def test_the_calls_that_build_a_predictor(
         build_sam3_video_predictor(
             checkpoint_path=tracker_model, load_from_HF=False, compile=True, device="cpu"
         ).shutdown()
+    with pytest.raises(ocelli.Error, match="none.gz"):
+        build_sam3_video_predictor(bpe_path="none.gz")
     # Four GPUs, none of which is here.
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    with pytest.raises(ocelli.Unavailable, match="CUDA"):
+        build_sam3_video_predictor(tracker_model, device="cuda")
     with pytest.warns(UserWarning, match="one GPU is used"), pytest.raises(ocelli.Unavailable, match="CUDA"):
         build_sam3_video_predictor(tracker_model, gpus_to_use=[0, 1, 2, 3])
     build_sam3_video_predictor(tracker_model, gpus_to_use=[0], engine="embedded").shutdown()
