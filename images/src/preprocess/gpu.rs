@@ -8,7 +8,7 @@ use ocelli_engines::{Device, ElementType, Tensor};
 use super::PreprocessConfig;
 use super::kernel::{self, Tables};
 use crate::frame_view::FrameView;
-use ocelli_error::{Error, Result};
+use ocelli_error::Result;
 
 /// The kernels in the order of their source, one for each layout of pixels.
 const KERNELS: [&str; 3] = ["preprocess_interleaved", "preprocess_gray", "preprocess_nv12"];
@@ -26,7 +26,6 @@ const THREADS: [u32; 3] = [32, 8, 1];
 #[derive(Debug)]
 pub struct DevicePreprocessor {
     config: PreprocessConfig,
-    element_type: ElementType,
     device: Device,
     kernels: CudaKernels,
     image: Tensor,
@@ -46,26 +45,12 @@ impl DevicePreprocessor {
         let device = Device::from(Arc::clone(device));
         Ok(Self {
             config,
-            element_type: ElementType::F32,
             kernels,
             image: Tensor::on(device.clone()),
             packed: Vec::new(),
             tables: None,
             device,
         })
-    }
-
-    /// Sets the element type of the output: `F32`, the default, or `F16`, to which the values are rounded.
-    ///
-    /// # Errors
-    /// [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) for any other type.
-    pub fn with_element_type(mut self, element_type: ElementType) -> Result<Self> {
-        if !matches!(element_type, ElementType::F32 | ElementType::F16) {
-            let message = format!("preprocessing: the element type is {element_type}, expected f32 or f16");
-            return Err(Error::invalid_argument(message));
-        }
-        self.element_type = element_type;
-        Ok(self)
     }
 
     /// Uploads one image and enqueues the computation of `pixels`, [1, 3, S, S]; a tensor that is elsewhere moves to the
@@ -88,11 +73,10 @@ impl DevicePreprocessor {
             *pixels = Tensor::on(self.device.clone());
         }
         let side = self.config.imgsz;
-        pixels.reset_to(self.element_type, &[1, 3, side, side])?;
+        pixels.reset_to(ElementType::F32, &[1, 3, side, side])?;
 
         use KernelArgument::{F32, I32, Read, Write};
-        let half_precision = self.element_type == ElementType::F16;
-        let (integers, floats) = tables.arguments(&self.config, image.format, stride, half_precision);
+        let (integers, floats) = tables.arguments(&self.config, image.format, stride);
         let mut arguments = vec![Read(&self.image), Read(first), Read(second), Write(pixels)];
         arguments.extend(integers.map(I32));
         arguments.extend(floats.map(F32));

@@ -44,8 +44,7 @@ impl Tables {
         config: &PreprocessConfig,
         format: PixelFormat,
         stride: usize,
-        half_precision: bool,
-    ) -> ([i32; 9], [f32; 6]) {
+    ) -> ([i32; 8], [f32; 6]) {
         let [first, second] = &self.passes;
         let integers = [
             self.size.0 as i32,
@@ -56,7 +55,6 @@ impl Tables {
             second.digits as i32,
             i32::from(self.down_first),
             i32::from(format == PixelFormat::Bgr8),
-            i32::from(half_precision),
         ];
         let [mean, std] = [config.mean, config.std].map(|rgb| rgb.map(|value| value * 255.0));
         (integers, [mean[0], mean[1], mean[2], std[0], std[1], std[2]])

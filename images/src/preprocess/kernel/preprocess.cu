@@ -41,8 +41,8 @@ typedef struct {
     // For each value along the square's side: its first pixel, the number of pixels, and their weights [tap, value].
     const int *across;
     const int *along;
-    // [rgb, side, side] of 32 or 16 bits.
-    void *square;
+    // [rgb, side, side].
+    float *square;
     int width;
     int height;
     int stride;
@@ -53,7 +53,6 @@ typedef struct {
     // Whether the first pass is the vertical one.
     int down_first;
     int blue_first;
-    int half_precision;
     // Of red, green and blue, on the scale of levels.
     float mean[3];
     float deviation[3];
@@ -91,34 +90,6 @@ static __device__ __forceinline__ int rounded(Sum sum, int digits)
 {
     const Sum value = sum >> digits;
     return value > MOST ? MOST : (int)value;
-}
-
-// The nearest half-precision number, ties to even.
-static __device__ __forceinline__ unsigned short half_bits(float value)
-{
-    union {
-        float value;
-        unsigned bits;
-    } single;
-    single.value = value;
-    const unsigned sign = single.bits >> 16 & 0x8000, magnitude = single.bits & 0x7fffffff;
-    if (magnitude >= 0x47800000)
-        // Too large, infinite or NaN.
-        return (unsigned short)(sign | (magnitude > 0x7f800000 ? 0x7e00 : 0x7c00));
-    unsigned mantissa, dropped;
-    if (magnitude >= 0x38800000) {
-        mantissa = magnitude - 0x38000000;
-        dropped = 13;
-    } else {
-        // Subnormal.
-        const unsigned exponent = magnitude >> 23;
-        if (exponent < 102)
-            return (unsigned short)sign;
-        mantissa = (magnitude & 0x7fffff) | 0x800000;
-        dropped = 126 - exponent;
-    }
-    const unsigned kept = mantissa >> dropped, rest = mantissa & ((1u << dropped) - 1), half = 1u << (dropped - 1);
-    return (unsigned short)(sign | (kept + (rest > half || (rest == half && (kept & 1)))));
 }
 
 static __device__ __forceinline__ void preprocess(const PreprocessArguments *p, enum Format format)
@@ -179,10 +150,7 @@ static __device__ __forceinline__ void preprocess(const PreprocessArguments *p, 
             const int level = (rounded(sums[part][c], p->along_digits) + LEVEL / 2) / LEVEL;
             const float value = ((float)level - p->mean[plane]) / p->deviation[plane];
             const size_t at = ((size_t)plane * side + (p->down_first ? x : y)) * side + (p->down_first ? y : x);
-            if (p->half_precision)
-                ((unsigned short *)p->square)[at] = half_bits(value);
-            else
-                ((float *)p->square)[at] = value;
+            p->square[at] = value;
         }
     }
 }
