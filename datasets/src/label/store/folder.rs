@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::label::disk;
 use crate::label::images::Shard;
 use crate::label::settings::DataSetOptions;
+use ocelli::atomic_file::sync_folder;
 use ocelli::{Error, ErrorKind, Result};
 
 /// The folder of the journal. A folder without it is not a labelled data set.
@@ -83,7 +84,10 @@ impl OutputFolder {
     pub fn open(root: &Path) -> Result<Self> {
         Self::check(root)?;
         let state = root.join(STATE_FOLDER);
-        disk::create_folders(&state).map_err(|e| Error::io("cannot create the folder", root, e))?;
+        // A power failure must not leave what is written next without the folder that says whose it is.
+        disk::create_folders(&state)
+            .and_then(|()| sync_folder(root))
+            .map_err(|e| Error::io("cannot create the folder", root, e))?;
         Self::lock(root)
     }
 
