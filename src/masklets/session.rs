@@ -122,6 +122,27 @@ impl VideoSession {
         Ok(video)
     }
 
+    /// Follows objects on the device of another detector of the same model as well, of which the tracker alone is loaded. An object
+    /// is followed on the device that has the fewest when it appears; frames and what is found in them stay on the first.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] if the session has had objects; [`ErrorKind::Mismatch`] for a model of other sizes; errors of
+    /// loading the graphs.
+    pub fn add_device(&mut self, detector: &Detector) -> Result<()> {
+        if self.next_object() > 0 {
+            return Err(invalid("devices: the session has had objects: add devices before the first"));
+        }
+        self.network.add_device(detector.model(), detector.engine_factory())?;
+        self.network.current = None;
+        self.bank = self.network.bank();
+        Ok(())
+    }
+
+    /// The objects that each device follows, on the frame before or on this one.
+    pub fn objects_on_devices(&self) -> Vec<usize> {
+        self.network.objects()
+    }
+
     /// Goes on to another video, without objects. The engines stay loaded; everything else of the video before is freed.
     ///
     /// # Errors

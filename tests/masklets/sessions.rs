@@ -206,6 +206,29 @@ fn left_half() -> Mask {
     Mask::from_bitmap(&bitmap, 96, 72).expect("a byte for each pixel")
 }
 
+/// Two devices share the objects, and find what one finds.
+#[test]
+fn devices_share_the_objects_of_a_session() -> Outcome<()> {
+    let golden = Golden::of_session("tracker");
+    let replay = embedded(&golden)?;
+    let pictures = folder(6, &[]);
+    let click = [Click { x: 0.8, y: 0.5, is_foreground: true }];
+    let mut seen = Vec::new();
+    for devices in [1, 2] {
+        let mut session = session(&replay, SessionSource::open(pictures.path())?)?;
+        let other = replay.detector()?;
+        (1..devices).try_for_each(|_| session.add_device(&other))?;
+        let mut shown = vec![session.add_mask(0, 0, &left_half())?, session.add_points(4, 0, &click)?];
+        shown.extend(frames(&mut session, RunDirection::Forward, None, None)?);
+        assert_eq!(session.objects_on_devices(), if devices == 1 { vec![2] } else { vec![1, 1] });
+        let refused = session.add_device(&other).expect_err("it has objects");
+        assert!(refused.to_string().contains("before the first"), "{refused}");
+        seen.push(shown);
+    }
+    assert!(seen[0] == seen[1], "other results on two devices");
+    Ok(())
+}
+
 /// Clicks and masks alone: a session and a stream find the same, and show what was given.
 #[test]
 fn objects_are_given_without_a_text() -> Outcome<()> {

@@ -8,7 +8,7 @@ use ocelli::{BoundingBox, Mask, Result};
 
 use crate::frame::{self, ocelli_frame};
 use crate::handle::Registry;
-use crate::options::{builder, confidence, ocelli_detector_options};
+use crate::options::{builders, confidence, ocelli_detector_options};
 use crate::results::{self, ocelli_result};
 use crate::status::ocelli_status::{OCELLI_ENDED, OCELLI_OK};
 use crate::status::{done, entry, filled, invalid, ocelli_status, value};
@@ -92,16 +92,19 @@ unsafe fn create(
     // SAFETY: the caller's promise.
     filled(unsafe { place(session, "session") }, || {
         // SAFETY: the caller's promise.
-        let (builder, confidence) = unsafe { (builder(options)?, confidence(options)?) };
+        let (builders, confidence) = unsafe { (builders(options)?, confidence(options)?) };
         // What needs no model first.
         let source = source()?;
-        let detector = builder.with_masks(true).build()?;
+        let built = builders.into_iter().map(|builder| builder.with_masks(true).build());
+        let mut detectors = built.collect::<Result<Vec<_>>>()?;
+        let detector = detectors.remove(0);
         let mut given = VideoSessionOptions::new(&detector);
         if let Some(score) = confidence {
             given.masklets.detection_threshold = score;
             given.masklets.new_object_threshold = score;
         }
-        let opened = VideoSession::new(detector, source, given)?;
+        let mut opened = VideoSession::new(detector, source, given)?;
+        detectors.iter().try_for_each(|other| opened.add_device(other))?;
         Ok(SESSIONS.add(Mutex::new(OpenSession { session: opened, label: "object".into() })))
     })
 }

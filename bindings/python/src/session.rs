@@ -117,13 +117,18 @@ impl VideoSession {
                 return Err(invalid(py, &message));
             }
         };
-        let (builder, confidence) = (detector.builder().or_raise(py)?, detector.confidence);
+        let (builders, confidence) = (detector.builders().or_raise(py)?, detector.confidence);
         let opener = source.opener()?;
         let built = cancellable(py, move |cancellation| {
             // What needs no model first.
             let source = opener.open()?;
-            let detector = builder.with_masks(true).with_cancellation(cancellation.clone()).build()?;
-            let engine = detector.engine().to_owned();
+            let built = builders.into_iter().map(|builder| {
+                let builder = builder.with_masks(true).with_cancellation(cancellation.clone());
+                builder.build()
+            });
+            let mut detectors = built.collect::<ocelli::Result<Vec<_>>>()?;
+            let engines: Vec<_> = detectors.iter().map(|detector| detector.engine().to_owned()).collect();
+            let detector = detectors.remove(0);
             let mut given = VideoSessionOptions::new(&detector);
             (given.keep_features, given.kept_frames) = (keep, options.kept_frames);
             given.window = options.window;
@@ -136,8 +141,9 @@ impl VideoSession {
                 given.masklets.detection_threshold = score;
                 given.masklets.new_object_threshold = score;
             }
-            let session = ocelli::masklets::VideoSession::new(detector, source, given)?;
-            Ok((session, engine))
+            let mut session = ocelli::masklets::VideoSession::new(detector, source, given)?;
+            detectors.iter().try_for_each(|other| session.add_device(other))?;
+            Ok((session, engines.join(", ")))
         })?;
         let (session, engine) = built.or_raise(py)?;
         Ok(Self { worker: Worker::start(py, session)?, engine })

@@ -275,8 +275,10 @@ def test_the_calls_that_build_a_predictor(
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     with pytest.raises(ocelli.Unavailable, match="CUDA"):
         build_sam3_video_predictor(tracker_model, device="cuda")
-    with pytest.warns(UserWarning, match="one GPU is used"), pytest.raises(ocelli.Unavailable, match="CUDA"):
+    with pytest.raises(ocelli.Unavailable, match="CUDA"):
         build_sam3_video_predictor(tracker_model, gpus_to_use=[0, 1, 2, 3])
+    with pytest.raises(ocelli.InvalidArgument, match="gpus_to_use is empty"):
+        build_sam3_video_predictor(tracker_model, gpus_to_use=[])
     build_sam3_video_predictor(tracker_model, gpus_to_use=[0], engine="embedded").shutdown()
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")

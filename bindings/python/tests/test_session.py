@@ -116,6 +116,19 @@ def test_clicks_masks_and_boxes(session: ocelli.VideoSession) -> None:
     assert session.objects == [] and session.add_mask(3, 0, as_mask(LEFT)).object_ids.tolist() == [3]
 
 
+def test_devices_share_the_objects(tracker_model: Path, noise_frames: list[Frame]) -> None:
+    runs: list[list[ocelli.TrackedFrame]] = []
+    for engine in ["embedded", "embedded,embedded"]:
+        options: DetectorKeywords = {**OPTIONS, "engine": engine}
+        session = ocelli.VideoSession(tracker_model, noise_frames, **options)
+        assert session.engine.count("rten") == engine.count("embedded"), session.engine
+        session.add_mask(3, 0, LEFT)
+        session.add_points(5, 0, [(80, 30)])
+        runs.append(list(session.propagate()))
+        assert session.objects == [3, 5]
+    assert all(same(one, other) for one, other in zip(*runs, strict=True))
+
+
 def as_mask(array: npt.NDArray[np.bool_]) -> ocelli.Mask:
     return ocelli.Mask.from_array(array)
 

@@ -50,8 +50,8 @@ def build_sam3_video_predictor(
     """Loads a checkpoint, `sam3.pt` or a folder of Hugging Face, or an exported model; without a path `facebook/sam3`.
 
     That is downloaded once into the cache of `huggingface_hub`, if load_from_HF says so. A checkpoint is exported once, into the
-    cache. bpe_path: the tokeniser. device: `cuda`, `cuda:1` or `cpu`; gpus_to_use: the first of them is used. Both choose the engine
-    where options name none. apply_temporal_disambiguation: without it no object is removed as false, and frames leave at
+    cache. bpe_path: the tokeniser. device: `cuda`, `cuda:1` or `cpu`; gpus_to_use: the first of them finds objects, and all follow
+    them. Both choose the engine where options name none. apply_temporal_disambiguation: without it no object is removed as false, and frames leave at
     once. Meta's other arguments have no effect. options: those of `ocelli.Detector`, such as `engine`.
     """
     if checkpoint_path is None and not load_from_HF:
@@ -62,10 +62,10 @@ def build_sam3_video_predictor(
         warnings.warn("compile is True: it has no effect, since every engine compiles the model when it loads it", stacklevel=2)
     if bpe_path is not None:
         options.setdefault("tokenizer", bpe_path)
-    if gpus_to_use:
-        if len(gpus_to_use) > 1:
-            warnings.warn(f"gpus_to_use is {list(gpus_to_use)}: one GPU is used", stacklevel=2)
-        device = f"cuda:{min(gpus_to_use)}"
+    if gpus_to_use is not None:
+        if len(gpus_to_use) == 0:
+            raise InvalidArgument("gpus_to_use is empty: expected the numbers of one or more GPUs")
+        device = "cuda:" + ",".join(map(str, gpus_to_use))
     if device is not None:
         options.setdefault("engine", str(device))
     model = "sam3" if checkpoint_path is None else checkpoint_path
