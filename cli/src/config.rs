@@ -7,12 +7,12 @@ use clap::error::ErrorKind;
 use clap::{ArgAction, Command};
 use ocelli_export::read_text;
 use serde::de::DeserializeOwned;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use crate::usage::matches_of;
 
 /// The name of the flag.
-pub(crate) const FLAG: &str = "config";
+const FLAG: &str = "config";
 
 /// The arguments of the process, with those of the file that `--config` names added to the command that runs.
 ///
@@ -139,7 +139,7 @@ pub(crate) fn option(
             Ok(std::iter::once(flag).chain(values).collect())
         }
         // The lines and zones themselves instead of the file that has them.
-        Value::Object(_) if long == ZONES => Ok(vec![flag, value.to_string().into()]),
+        Value::Object(_) if long == "zones" => Ok(vec![flag, value.to_string().into()]),
         value if argument.is_require_equals_set() => {
             let mut with_value = flag;
             if *value != Value::Bool(true) {
@@ -151,62 +151,6 @@ pub(crate) fn option(
         value => Ok(vec![flag, text(value)?]),
     }
 }
-
-/// The option that takes a mapping as well.
-const ZONES: &str = "zones";
-
-/// A JSON schema of the files for a command, for editors: an option per key.
-pub(crate) fn schema(command: &Command) -> Value {
-    let scalar = || json!({"type": ["string", "number"]});
-    let point = || json!({"type": "array", "items": {"type": "number"}, "minItems": 2, "maxItems": 2});
-    let points = || json!({"type": "array", "items": point(), "minItems": 3});
-    let entry = |required: &[&str], properties: Value| {
-        let items = json!({"type": "object", "required": required, "properties": properties,
-            "additionalProperties": false});
-        json!({"type": "array", "items": items})
-    };
-    let (name, source) = (json!({"type": "string"}), json!({"type": "string"}));
-    let zones = json!({
-        "type": "object",
-        "additionalProperties": false,
-        "properties": {
-            "units": {"enum": ["relative", "pixels"]},
-            "anchor": {"enum": ["bottom", "centre"]},
-            "margin": {"type": "number"},
-            "lines": entry(&["name", "from", "to"], json!({"name": name, "from": point(), "to": point(), "source": source})),
-            "zones": entry(&["name", "points"], json!({"name": name, "points": points(), "source": source})),
-            "ignore": entry(&["points"], json!({"points": points(), "source": source})),
-        },
-    });
-    let mut properties = Map::new();
-    for argument in command.get_arguments().filter(|argument| !argument.is_hide_set()) {
-        let Some(long) = argument.get_long().filter(|long| !NOT_IN_FILES.contains(long)) else { continue };
-        let is_flag = matches!(argument.get_action(), ArgAction::SetTrue | ArgAction::Count);
-        let is_list = matches!(argument.get_action(), ArgAction::Append)
-            || argument.get_num_args().is_some_and(|values| values.max_values() > 1);
-        let mut one = match (long, is_flag) {
-            (_, true) => json!({"type": "boolean"}),
-            (ZONES, _) => json!({"anyOf": [{"type": "string"}, zones]}),
-            _ if argument.is_require_equals_set() => json!({"type": ["boolean", "number", "string"]}),
-            _ if is_list => json!({"anyOf": [scalar(), {"type": "array", "items": scalar()}]}),
-            _ => scalar(),
-        };
-        if let Some(help) = argument.get_help() {
-            one["description"] = help.to_string().into();
-        }
-        properties.insert(long.to_owned(), one);
-    }
-    json!({
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": format!("options of ocelli {}", command.get_name()),
-        "type": "object",
-        "additionalProperties": false,
-        "properties": properties,
-    })
-}
-
-/// Options that mean nothing in a file.
-const NOT_IN_FILES: [&str; 4] = [FLAG, "config-schema", "help", "version"];
 
 /// True if this is a name of the option, an alias included.
 pub(crate) fn is_named(argument: &clap::Arg, name: &str) -> bool {

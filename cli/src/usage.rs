@@ -102,7 +102,11 @@ fn with_documented_name(text: &str, program: &Command) -> String {
 }
 
 /// What users of other programs write, and how it is written here.
-const ELSEWHERE: [(&str, &str); 4] = [
+const ELSEWHERE: [(&str, &str); 5] = [
+    (
+        "--benchmark",
+        "it is an option of `ocelli video`: it times each engine on a video or a folder of images",
+    ),
     ("--show", "--display shows the video while it runs"),
     ("--save", "-o names the file or folder to write"),
     ("--recursive", "a pattern includes subfolders, 'photos/**/*.jpg'; label includes those of a folder"),

@@ -297,7 +297,7 @@ fn spellings_of_dart_are_accepted_or_refused_with_the_reason() {
     place.succeed(OCELLI, &["export", "--checkpoint", "plain", "--output", "exported"]);
     let exported = format!("{detect}--model|exported|");
     let refused = [
-        (format!("{detect}--benchmark"), 2, &["--benchmark is an option of `ocelli video`"][..]),
+        (format!("{detect}--benchmark"), 2, &["'--benchmark' found; it is an option of `ocelli video`"][..]),
         (format!("{detect}--preset|sbp-9"), 2, &["--preset", "sbp-8, sbp-16, blocks-16"]),
         (format!("{detect}--model|plain|--preset|sbp-8"), 2, &["--mask-blocks has block", "blocks 0 to"]),
         (format!("{detect}--preset|sbp-8|--skip-blocks|1"), 2, &["--preset", "--skip-blocks"]),

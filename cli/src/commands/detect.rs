@@ -112,8 +112,6 @@ pub struct DetectArgs {
     /// Keep one half of the model in memory at a time: groups of images pass the backbone, then the decoder
     #[arg(long, conflicts_with = "tile", help_heading = PERFORMANCE)]
     low_memory: bool,
-    #[arg(long, hide = true)]
-    benchmark: bool,
     #[command(flatten)]
     dart: DartArgs,
 }
@@ -130,11 +128,6 @@ const POLYGON_TOLERANCE: f32 = 1.0;
 
 /// Detects in all images.
 pub fn run(args: &DetectArgs, log: &LogArgs) -> anyhow::Result<()> {
-    if args.benchmark {
-        refuse!(
-            "--benchmark is an option of `ocelli video`: it times each engine on a video or a folder of images"
-        );
-    }
     if args.interactive {
         return interactive::run(args, &image_files(args)?, log);
     }

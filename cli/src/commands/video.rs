@@ -32,14 +32,12 @@ use self::sinks::SinkArgs;
 use self::source::{OpenSource, SourceArgs};
 use self::zones::{Counting, ZonesFile};
 use crate::args::{
-    DETECTION, DartArgs, ExemplarArg, OUTPUT, PERFORMANCE, PrivacyArgs, ScreenArgs, TileArgs,
-    built_in_model_help, class_map, coco_classes, embed_exemplars, one_of, prompts, thresholds,
+    DETECTION, DartArgs, ExemplarArg, PERFORMANCE, PrivacyArgs, ScreenArgs, TileArgs, built_in_model_help,
+    class_map, coco_classes, embed_exemplars, one_of, prompts, thresholds,
 };
 use crate::loading::{engines, load_devices};
-use crate::output::{check_outputs, write_pretty_json};
-use crate::{
-    DetectorArgs, LogArgs, TrackerArgs, cancel_on_interrupt, detector, interrupted, print, status, usage,
-};
+use crate::output::check_outputs;
+use crate::{DetectorArgs, LogArgs, TrackerArgs, cancel_on_interrupt, detector, interrupted, status, usage};
 
 /// What `ocelli video --help` prints after the options.
 pub const AFTER_HELP: &str = concat!(
@@ -147,9 +145,6 @@ pub struct VideoArgs {
         help_heading = PERFORMANCE
     )]
     when_moving: Option<f64>,
-    /// Print a JSON schema of the file of --config, for editors
-    #[arg(long, exclusive = true, help_heading = OUTPUT)]
-    config_schema: bool,
     /// Detect at most K classes per frame: visible classes in every frame, the others in turn [default: all]
     #[arg(long, value_name = "K", help_heading = PERFORMANCE)]
     class_budget: Option<usize>,
@@ -225,10 +220,6 @@ impl Plan {
 
 /// Runs the pipeline over a source.
 pub fn run(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<()> {
-    if args.config_schema {
-        let command = VideoArgs::augment_args(clap::Command::new("video"));
-        return print(|out| write_pretty_json(out, &crate::config::schema(&command)));
-    }
     let mut plan = Plan::new(args, log)?;
     let cancellation = cancel_on_interrupt();
     if args.benchmark {

@@ -1,6 +1,5 @@
 //! `--zones`: lines and zones from a YAML file, their counts, and the events of `--events`.
 
-use std::marker::PhantomData;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::UNIX_EPOCH;
@@ -15,7 +14,6 @@ use ocelli_tracking::{
     Anchor, CountingLine, LineCounts, Zone, ZoneCounter, ZoneCounts, ZoneEvent, ZoneEventKind, ZoneOptions,
 };
 use serde::Deserialize;
-use serde::de::{Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::json;
 
 use super::delivery::Delivery;
@@ -35,9 +33,9 @@ pub struct ZonesFile {
     units: Option<Units>,
     anchor: Option<Anchor>,
     margin: Option<f32>,
-    #[serde(default, deserialize_with = "entries")]
+    #[serde(default)]
     lines: Vec<LineEntry>,
-    #[serde(default, deserialize_with = "entries")]
+    #[serde(default)]
     zones: Vec<ZoneEntry>,
     /// Where motion does not count for `--when-moving`.
     #[serde(default)]
@@ -58,61 +56,9 @@ enum Units {
     Relative,
 }
 
-/// A line or a zone, which has a name.
-trait Named {
-    fn name(&mut self) -> &mut String;
-}
-
-impl Named for LineEntry {
-    fn name(&mut self) -> &mut String {
-        &mut self.name
-    }
-}
-
-impl Named for ZoneEntry {
-    fn name(&mut self) -> &mut String {
-        &mut self.name
-    }
-}
-
-/// Reads a list of entries with names, or a mapping from names to entries.
-fn entries<'de, D: Deserializer<'de>, T: Named + Deserialize<'de>>(from: D) -> Result<Vec<T>, D::Error> {
-    struct Entries<T>(PhantomData<T>);
-    impl<'de, T: Named + Deserialize<'de>> Visitor<'de> for Entries<T> {
-        type Value = Vec<T>;
-
-        fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-            f.write_str("a list of entries with a name, or a mapping from names to entries")
-        }
-
-        fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<T>, A::Error> {
-            let mut all = Vec::new();
-            while let Some(mut entry) = list.next_element::<T>()? {
-                if entry.name().is_empty() {
-                    return Err(A::Error::missing_field("name"));
-                }
-                all.push(entry);
-            }
-            Ok(all)
-        }
-
-        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Vec<T>, A::Error> {
-            let mut all = Vec::new();
-            while let Some((name, mut entry)) = map.next_entry::<String, T>()? {
-                *entry.name() = name;
-                all.push(entry);
-            }
-            Ok(all)
-        }
-    }
-    from.deserialize_any(Entries(PhantomData))
-}
-
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct LineEntry {
-    /// The key, where the entries are a mapping.
-    #[serde(default)]
     name: String,
     from: [f32; 2],
     to: [f32; 2],
@@ -122,8 +68,6 @@ struct LineEntry {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ZoneEntry {
-    /// The key, where the entries are a mapping.
-    #[serde(default)]
     name: String,
     points: Vec<[f32; 2]>,
     source: Option<String>,

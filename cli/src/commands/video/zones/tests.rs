@@ -31,19 +31,15 @@ fn outcome(size: (u32, u32), index: u64, bbox: [f32; 4]) -> FrameOutcome {
 }
 
 #[test]
-fn entries_are_a_list_or_a_mapping() {
-    let list = "lines: [{name: gate, from: [0, 1], to: [1, 0]}]\n\
+fn entries_have_names_and_places() {
+    let text = "lines: [{name: gate, from: [0, 1], to: [1, 0]}]\n\
                 zones: [{name: yard, points: [[0, 0], [1, 0], [1, 1]]}]";
-    let mapping =
-        "lines: {gate: {from: [0, 1], to: [1, 0]}}\nzones: {yard: {points: [[0, 0], [1, 0], [1, 1]]}}";
-    for text in [list, mapping] {
-        let read = file(text).unwrap_or_else(|e| panic!("{text}: {e}"));
-        assert_eq!((&*read.lines[0].name, &*read.zones[0].name), ("gate", "yard"), "{text}");
-    }
+    let read = file(text).unwrap_or_else(|e| panic!("{text}: {e}"));
+    assert_eq!((&*read.lines[0].name, &*read.zones[0].name), ("gate", "yard"), "{text}");
     for (text, said) in [
         ("lines: [{from: [0, 1], to: [1, 0]}]", "name"),
-        ("lines: 3", "a mapping from names to entries"),
-        ("zones: {yard: {points: [[0.25, 0.5], [0.75, 0.5]]}}", "[[0.25, 0.5], [0.75, 0.5]]"),
+        ("lines: 3", "expected YAML with `lines` (name, from, to)"),
+        ("zones: [{name: yard, points: [[0.25, 0.5], [0.75, 0.5]]}]", "[[0.25, 0.5], [0.75, 0.5]]"),
     ] {
         let message = file(text).err().unwrap_or_default();
         assert!(message.contains(said), "{text}: {message}");
@@ -52,7 +48,7 @@ fn entries_are_a_list_or_a_mapping() {
 
 #[test]
 fn places_follow_the_size_of_the_frames() {
-    let read = file("lines: {middle: {from: [0.5, 0], to: [0.5, 1]}}").expect("it is valid");
+    let read = file("lines: [{name: middle, from: [0.5, 0], to: [0.5, 1]}]").expect("it is valid");
     let counting = Counting::new(read, &["camera".into()]).expect("no other source is named");
     // A camera that comes back with half the size: the object stays left of the line, then crosses it.
     let frames = [((640, 480), 100.0), ((640, 480), 200.0), ((320, 240), 100.0), ((320, 240), 280.0)];
@@ -65,7 +61,8 @@ fn places_follow_the_size_of_the_frames() {
 
 #[test]
 fn places_far_outside_are_refused() {
-    let read = file("zones: {yard: {points: [[0, 0], [5000, 0], [500, 500]]}}").expect("frames are unknown");
+    let read =
+        file("zones: [{name: yard, points: [[0, 0], [5000, 0], [500, 500]]}]").expect("frames are unknown");
     let counting = Counting::new(read, &["camera".into()]).expect("no other source is named");
     let outcome = outcome((960, 540), 0, [0.0, 0.0, 10.0, 10.0]);
     let error = counting.with_counter(&outcome, |_| ()).expect_err("5000 is far outside").to_string();
