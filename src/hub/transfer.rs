@@ -25,6 +25,9 @@ const LOCK_INTERVAL: Duration = Duration::from_millis(100);
 struct Listing {
     sha: String,
     siblings: Vec<HubFile>,
+    /// What the model's card states.
+    #[serde(rename = "cardData", default)]
+    card: serde_json::Value,
 }
 
 #[derive(Deserialize)]
@@ -91,8 +94,13 @@ pub(super) fn download(
             missing.push(*file);
         }
     }
-    if let Some(license) = KnownModel::license_of(&name.repository).filter(|_| !missing.is_empty()) {
-        tracing::warn!(target: TERMS_TARGET, "terms of {}: {}, {}", name.repository, license.name, license.url);
+    if !missing.is_empty() {
+        let of_card = |key: &str| listing.card[key].as_str();
+        let stated = of_card("license_name").or(of_card("license")).unwrap_or("not stated");
+        let page = format!("{}/{}", hub.endpoint, name.repository);
+        let (terms, url) = KnownModel::license_of(&name.repository)
+            .map_or((stated, &*page), |license| (license.name, license.url));
+        tracing::warn!(target: TERMS_TARGET, "terms of {}: {terms}, {url}", name.repository);
     }
     check_room(&blobs, &missing)?;
     let mut progress = Progress::new(missing.iter().map(|file| file.size).sum(), report);

@@ -24,6 +24,7 @@ pub enum Parameter {
 pub fn of(settings: &Settings, confidence: f32) -> Vec<(&'static str, Parameter)> {
     let model = match &settings.model {
         ModelSource::Folder(folder) => folder.display().to_string(),
+        ModelSource::Hub(name) => name.clone(),
         _ => ModelSource::BUILT_IN.into(),
     };
     // The shortest number that is this one in 32 bits: 0.3, not 0.30000001.
