@@ -1,10 +1,11 @@
 //! The cache folder: exported models and text features, which can be made again at any time.
 
-use std::fs::File;
+use std::fs::{File, TryLockError};
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::time::UNIX_EPOCH;
+use std::time::{SystemTime, UNIX_EPOCH};
 
+use ocelli_export::contract::file;
 use sha2::{Digest, Sha256};
 
 use crate::atomic_file::write_atomically;
@@ -48,6 +49,112 @@ pub(crate) fn remove_folder(folder: &Path) -> Result<()> {
     }
 }
 
+/// What the exports in the cache may take, in GB; `OCELLI_CACHE_LIMIT` is another number, 0 for no limit.
+const LIMIT_GB: f64 = 50.0;
+
+/// The bytes that exported models in the cache may take; `None` for no limit.
+///
+/// # Errors
+/// [`ErrorKind::InvalidArgument`] if `OCELLI_CACHE_LIMIT` is not a number.
+pub fn export_limit() -> Result<Option<u64>> {
+    let text = std::env::var("OCELLI_CACHE_LIMIT").unwrap_or_default();
+    let gigabytes = if text.is_empty() { LIMIT_GB } else { text.parse().unwrap_or(f64::NAN) };
+    if gigabytes.is_nan() || gigabytes < 0.0 {
+        return Err(Error::argument("OCELLI_CACHE_LIMIT", text, "a number of GB, or 0 for no limit"));
+    }
+    Ok((gigabytes > 0.0).then_some((gigabytes * 1e9) as u64))
+}
+
+/// A checkpoint that was exported into the cache, with its options.
+pub struct CachedExport {
+    /// The folder.
+    pub path: PathBuf,
+    /// Its size.
+    pub bytes: u64,
+    /// When it was opened last.
+    pub opened: SystemTime,
+}
+
+impl CachedExport {
+    /// The exports in the cache, those that were not opened for the longest time first.
+    ///
+    /// # Errors
+    /// As [`cache_folder`].
+    pub fn all() -> Result<Vec<Self>> {
+        let folders = std::fs::read_dir(cache_folder()?.join("models")).into_iter().flatten().flatten();
+        let export = |entry: std::fs::DirEntry| {
+            let path = entry.path();
+            let opened = path.join(file::MANIFEST).metadata().and_then(|meta| meta.modified()).ok()?;
+            let mut bytes = 0;
+            visit_files(&path, &mut |meta| bytes += meta.len());
+            Some(Self { path, bytes, opened })
+        };
+        let mut all: Vec<_> = folders.filter_map(export).collect();
+        all.sort_by_key(|export| export.opened);
+        Ok(all)
+    }
+
+    /// Whether it is of the model with this name, spelled as when it was exported.
+    pub fn is_of(&self, name: &str) -> bool {
+        let entry = self.path.file_name().unwrap_or_default().to_string_lossy();
+        // Behind the name are the hashes of the weights and of the options.
+        entry.rsplitn(3, '-').nth(2) == Some(&safe_name(name))
+    }
+}
+
+/// Removes a folder of the cache's `models`, unless a process makes it or has it open.
+///
+/// # Errors
+/// [`ErrorKind::Unavailable`] if one does; [`ErrorKind::Io`].
+pub fn remove_export(export: &Path) -> Result<()> {
+    // Who makes it holds the first, and who has it open a share of the second. Nobody is waited for: two that make exports, and
+    // room for them, would wait for each other.
+    let locks = ["lock", IN_USE].map(|end| lock_file(&export.with_extension(end)));
+    let is_held = |lock: &File| matches!(lock.try_lock(), Err(TryLockError::WouldBlock));
+    if locks.iter().flatten().any(is_held) {
+        let message = format!("cannot remove {}: a running program has it open", export.display());
+        return Err(Error::unavailable(message));
+    }
+    remove_folder(export)
+}
+
+// A share of a lock on a network file system needs a file that can be read.
+fn lock_file(path: &Path) -> std::io::Result<File> {
+    File::options().create(true).truncate(false).read(true).write(true).open(path)
+}
+
+/// Removes the exports that were not opened for the longest time, until the others fit the limit. What a process has open stays.
+pub(crate) fn remove_beyond(limit: u64) -> Result<()> {
+    let all = CachedExport::all()?;
+    let mut bytes: u64 = all.iter().map(|export| export.bytes).sum();
+    for export in all {
+        if bytes <= limit {
+            break;
+        }
+        if remove_export(&export.path).is_ok() {
+            tracing::info!("removed from the cache for its limit: {}", export.path.display());
+            bytes -= export.bytes;
+        }
+    }
+    Ok(())
+}
+
+/// Calls `with` for each file in a folder and its subfolders.
+pub fn visit_files(folder: &Path, with: &mut dyn FnMut(&std::fs::Metadata)) {
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        match entry.file_type() {
+            Ok(kind) if kind.is_dir() => visit_files(&entry.path(), with),
+            Ok(kind) if kind.is_file() => drop(entry.metadata().map(|meta| with(&meta))),
+            _ => {}
+        }
+    }
+}
+
+/// The name of a model as the name of a file.
+pub(crate) fn safe_name(name: &str) -> String {
+    name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' }).take(40).collect()
+}
+
 fn cannot(what: &str, path: &Path, error: std::io::Error) -> Error {
     let path = path.display();
     let message = format!("cannot {what}, {path}: {error}; set OCELLI_CACHE to a writable folder");
@@ -67,7 +174,11 @@ pub fn sha256_of_file(path: &Path) -> std::io::Result<String> {
     Ok(hex(&hash.finalize()))
 }
 
+/// The end of the name of the lock that those share that have an export open.
+const IN_USE: &str = "used";
+
 /// A lock between processes, released on drop: the process that makes an entry of the cache holds it.
+#[derive(Debug)]
 pub struct Lock {
     /// Closing the file releases the lock.
     _file: File,
@@ -76,10 +187,17 @@ pub struct Lock {
 impl Lock {
     /// Waits until no other process holds the lock `path`.
     pub fn acquire(path: &Path) -> Result<Self> {
-        let file = File::options().create(true).truncate(false).write(true).open(path);
-        let file = file.map_err(|e| cannot("write the cache's lock", path, e))?;
+        let file = lock_file(path).map_err(|e| cannot("write the cache's lock", path, e))?;
         file.lock().map_err(|e| cannot("lock the cache", path, e))?;
         Ok(Self { _file: file })
+    }
+
+    /// Keeps an export from being removed while it is open, where the cache can be written.
+    pub(crate) fn keep(export: &Path) -> Option<Self> {
+        let path = export.with_extension(IN_USE);
+        let file = lock_file(&path).or_else(|_| File::open(&path)).ok()?;
+        file.lock_shared().ok()?;
+        Some(Self { _file: file })
     }
 }
 

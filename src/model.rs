@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use ocelli_export::contract::{Manifest, Thresholds, TrackerSizes, file};
 
-use crate::cache::cache_folder;
+use crate::cache::{Lock, cache_folder};
 use crate::tokenizer::{Tokenizer, TokenizerConfig};
 use ocelli_error::{Error, ErrorKind, Result};
 
@@ -24,6 +24,8 @@ pub struct Model {
     folder: PathBuf,
     manifest: Manifest,
     memory: Option<InMemory>,
+    /// Keeps it in the cache.
+    _lock: Option<Arc<Lock>>,
 }
 
 /// The folder of models in memory, in messages.
@@ -68,7 +70,7 @@ impl Model {
                 Err(e) => return Err(corrupt(&path, &e.to_string()).with_source(e)),
             }
         }
-        Ok(Self { folder: folder.to_owned(), manifest, memory: None })
+        Ok(Self { folder: folder.to_owned(), manifest, memory: None, _lock: None })
     }
 
     /// Opens an exported model whose files are not on disk: `read` returns the content of the file with a name, first that
@@ -101,7 +103,7 @@ impl Model {
         let bytes = read(file::MANIFEST).map_err(|e| Error::io("cannot read the model", &path, e))?;
         let manifest = Manifest::parse(&bytes, &path)?;
         check_manifest(&manifest).map_err(|why| corrupt(&path, &why))?;
-        Ok(Self { folder: IN_MEMORY.into(), manifest, memory: Some(InMemory(Arc::new(read))) })
+        Ok(Self { folder: IN_MEMORY.into(), manifest, memory: Some(InMemory(Arc::new(read))), _lock: None })
     }
 
     /// The content of `model.json`.

@@ -13,7 +13,7 @@ use std::sync::{Mutex, PoisonError};
 use crate::run::{Place, outcome};
 
 const OCELLI: &str = env!("CARGO_BIN_EXE_ocelli");
-const PAGES: [&str; 24] = [
+const PAGES: [&str; 26] = [
     "accuracy",
     "architecture",
     "browser",
@@ -21,6 +21,7 @@ const PAGES: [&str; 24] = [
     "checkpoints",
     "cluster",
     "comparison",
+    "cpu-not-gpu",
     "dart",
     "distillation",
     "embedding",
@@ -31,6 +32,7 @@ const PAGES: [&str; 24] = [
     "labelling",
     "memory",
     "no-access",
+    "out-of-memory",
     "performance",
     "python",
     "reference",

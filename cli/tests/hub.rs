@@ -23,7 +23,7 @@ struct Hub {
 impl Hub {
     /// A server with a small random checkpoint.
     fn new() -> Self {
-        let hub = Self { place: Place::new(), server: Server::start() };
+        let hub = Self { place: Place::new().with_empty_cache(), server: Server::start() };
         checkpoints::copy(&hub.place, "plain", "served");
         hub.place.write("served/README.md", "not needed");
         hub.server.add(NAME, &hub.place.path("served"), None);
@@ -38,7 +38,14 @@ impl Hub {
             "HF_TOKEN_PATH",
             "HUGGING_FACE_HUB_TOKEN",
             "HF_HUB_OFFLINE",
+            "ALL_PROXY",
+            "all_proxy",
+            "HTTPS_PROXY",
+            "https_proxy",
+            "HTTP_PROXY",
             "http_proxy",
+            "NO_PROXY",
+            "no_proxy",
         ] {
             command.env_remove(name);
         }
@@ -120,6 +127,68 @@ fn a_named_model_is_downloaded_exported_and_used_once() {
     assert_eq!(hub.server.requests().len(), 1, "whether there is a newer revision");
     let offline = outcome(hub.command(&detect(&image, NAME)).env("HF_HUB_OFFLINE", "1"));
     assert_eq!(offline.status, Some(0), "{offline:?}");
+    let exports = || hub.succeed(&["cache"]).stdout.matches("models/acme_tiny-").count();
+    assert_eq!(exports(), 1);
+    hub.succeed(&["models", "--remove", NAME]);
+    assert_eq!((hub.cached(WEIGHTS), exports()), (None, 0), "the files, and what was exported from them");
+}
+
+#[test]
+fn a_proxy_is_obeyed() {
+    let hub = Hub::new();
+    let mut pull = hub.command(&["pull", NAME]);
+    pull.env("HF_ENDPOINT", "http://hub.invalid").env("http_proxy", &hub.server.address);
+    let pulled = outcome(&mut pull);
+    assert_eq!(pulled.status, Some(0), "{pulled:?}");
+    assert!(hub.server.requests().contains(&"CONNECT hub.invalid:80".to_owned()));
+    hub.has_all();
+}
+
+/// A server that says nothing for a minute is asked again, from the byte where it stopped.
+#[test]
+#[ignore = "takes a minute"]
+fn long_silence_is_a_fault_like_others() {
+    let hub = Hub::new();
+    hub.server.repositories(|all| all.get_mut(NAME).map(|it| it.files.retain(|name, _| name == WEIGHTS)));
+    hub.server.fail(&[Fault::Stall(200_000)]);
+    let pulled = hub.succeed(&["pull", NAME]);
+    assert!(pulled.stderr.contains("nothing came for a minute; trying again"), "{pulled:?}");
+    assert_eq!(resumed(&hub.server.requests()), ["0", "200000"]);
+}
+
+/// A file system that is mounted.
+#[cfg(target_os = "linux")]
+struct Mounted(std::path::PathBuf);
+
+#[cfg(target_os = "linux")]
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        drop(Command::new("umount").arg("-l").arg(&self.0).status());
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+#[ignore = "needs root, to mount a small disk"]
+fn a_disk_without_room_is_refused_before_the_download() {
+    let hub = Hub::new();
+    hub.place.folder("cache/hf");
+    let disk = hub.place.path("cache/hf");
+    let mount = |options: &str| {
+        let status = Command::new("mount").args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(&disk).status();
+        assert!(status.is_ok_and(|status| status.success()), "mounting needs root");
+    };
+    mount("size=300k");
+    let _mounted = Mounted(disk.clone());
+    hub.server.requests();
+    hub.refuses(
+        &["pull", NAME],
+        1,
+        &["it needs", "the disk has", "set HF_HUB_CACHE to a folder on another one"],
+    );
+    assert_eq!(resumed(&hub.server.requests()), [""; 0]);
+    mount("remount,size=64m");
+    hub.succeed(&["pull", NAME]);
 }
 
 #[test]
@@ -185,7 +254,7 @@ fn ctrl_c_ends_a_download_that_stalls() {
     let kill = Command::new("sh").args(["-c", &format!("kill -INT {}", child.id())]).status();
     assert!(kill.is_ok_and(|status| status.success()));
     assert_eq!(child.wait().expect("it ends").code(), Some(130));
-    assert!(pressed.elapsed().as_secs() < 20, "the server waits for a minute");
+    assert!(pressed.elapsed().as_secs() < 20, "the server is silent for longer");
     assert_eq!(hub.in_part(), [300_000], "what is there is kept");
     hub.server.requests();
     hub.succeed(&["pull", NAME]);
@@ -254,6 +323,11 @@ fn the_terms_are_shown_before_the_first_download() {
     assert!(quiet.stderr.contains("terms of vil-uob/sam3-litetext-s0: Apache-2.0"), "{quiet:?}");
     assert!(
         hub.place.json("graphs/model.json")["license"].as_str().is_some_and(|it| it.contains("SAM License"))
+    );
+    let unknown = hub.succeed(&["pull", NAME, "--quiet"]);
+    assert!(
+        unknown.stderr.contains("terms of acme/tiny: cc-by-nc-4.0, http://"),
+        "as its card says: {unknown:?}"
     );
     hub.succeed(&["models", "--remove", "litetext-s0"]);
     let revision = format!("vil-uob/sam3-litetext-s0@{COMMIT}");

@@ -64,7 +64,7 @@ impl OnnxRuntimeLoader {
     fn start(options: &EngineOptions) -> Result<Self> {
         let (runtime, kind) = (load_onnxruntime(options)?, options.kind);
         if kind != EngineKind::Cpu {
-            runtime.try_provider(&probe(kind)).map_err(|reason| cannot_start(kind, reason))?;
+            runtime.try_provider(&default_provider(kind)).map_err(|reason| cannot_start(kind, reason))?;
         }
         let device = match kind {
             EngineKind::Cuda { ordinal } | EngineKind::OnnxRuntimeTensorRt { ordinal } => {
@@ -127,7 +127,7 @@ impl Loader for OnnxRuntimeLoader {
             kind => {
                 let name =
                     self.device.as_ref().map_or_else(String::new, |device| format!(", {}", device.name()));
-                format!("ONNX Runtime {version}, {}{name}", probe(kind))
+                format!("ONNX Runtime {version}, {}{name}", default_provider(kind))
             }
         }
     }
@@ -178,8 +178,8 @@ fn load_onnxruntime(options: &EngineOptions) -> Result<OnnxRuntime> {
     OnnxRuntime::load(options.onnxruntime.as_deref())
 }
 
-/// The provider of an engine with default options, to test whether it starts.
-fn probe(kind: EngineKind) -> ExecutionProvider {
+/// The provider of an engine with default options.
+fn default_provider(kind: EngineKind) -> ExecutionProvider {
     let cuda = |ordinal| CudaOptions { ordinal, ..CudaOptions::default() };
     match kind {
         EngineKind::Cuda { ordinal } => ExecutionProvider::Cuda(cuda(ordinal)),

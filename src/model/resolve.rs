@@ -1,6 +1,9 @@
 //! Finds a model: the built-in one, an exported folder, or a checkpoint that is exported once into the cache.
 
+use std::fs::File;
 use std::path::Path;
+use std::sync::Arc;
+use std::time::SystemTime;
 
 use ocelli_export::contract::{Manifest, file};
 use ocelli_export::{Checkpoint, CheckpointOptions, ExportOptions, Pruning, export};
@@ -10,7 +13,8 @@ use super::{Model, ModelRequest, ModelSource};
 use crate::Cancellation;
 use crate::builtin;
 use crate::cache::{
-    Lock, cache_folder, create_folder, remembered_hash, remove_folder, sha256_of_file, short_hex,
+    Lock, cache_folder, create_folder, export_limit, remembered_hash, remove_beyond, remove_folder,
+    safe_name, sha256_of_file, short_hex,
 };
 use crate::hub::{self, LocalModel};
 use ocelli_error::{Error, ErrorKind, Result};
@@ -207,23 +211,28 @@ fn is_weight_file(path: &Path) -> bool {
 }
 
 fn entry_name(name: &str, identity: &str, options: &str) -> String {
-    let safe: String =
-        name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' }).collect();
-    let short: String = safe.chars().take(40).collect();
     let key = short_hex(&Sha256::digest(format!("{}.{CACHE_REVISION}{options}", env!("CARGO_PKG_VERSION"))));
-    format!("{short}-{}-{key}", identity.get(..12).unwrap_or(identity))
+    format!("{}-{}-{key}", safe_name(name), identity.get(..12).unwrap_or(identity))
 }
 
 /// Opens `entry` of the cache, and makes it first if it is missing or corrupt. One process makes it, others wait.
 ///
 /// `make` gets a temporary folder and the path in it at which to write the model.
 fn with_entry(folder: &Path, entry: &Path, make: impl FnOnce(&Path, &Path) -> Result<()>) -> Result<Model> {
-    let whole = |entry: &Path| Model::open_with(entry, |_| false);
+    let whole = |entry: &Path| -> Result<Model> {
+        let lock = Lock::keep(entry).map(Arc::new);
+        let model = Model::open_with(entry, |_| false)?;
+        // What was opened last stays longest; a cache that cannot be written does not know.
+        let manifest = File::options().append(true).open(entry.join(file::MANIFEST));
+        drop(manifest.and_then(|manifest| manifest.set_modified(SystemTime::now())));
+        Ok(Model { _lock: lock, ..model })
+    };
     if let Ok(model) = whole(entry) {
         return Ok(model);
     }
+    let limit = export_limit()?;
     create_folder(folder)?;
-    let _lock = Lock::acquire(&entry.with_extension("lock"))?;
+    let making = Lock::acquire(&entry.with_extension("lock"))?;
     match whole(entry) {
         Ok(model) => return Ok(model),
         Err(_) if entry.exists() => {
@@ -242,7 +251,10 @@ fn with_entry(folder: &Path, entry: &Path, make: impl FnOnce(&Path, &Path) -> Re
     });
     let removed = remove_folder(&work);
     made.and(removed)?;
-    whole(entry)
+    let model = whole(entry)?;
+    drop(making);
+    limit.map_or(Ok(()), remove_beyond)?;
+    Ok(model)
 }
 
 #[cfg(test)]

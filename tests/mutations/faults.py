@@ -12,6 +12,12 @@ class Fault(typing.NamedTuple):
 
 
 BEHAVIOUR = [
+    Fault("downloads are not checked", "src/hub/transfer.rs", "if !file.check(&part)? {", "if false && !file.check(&part)? {",
+          "what_was_downloaded_is_kept_when_a_download_fails"),
+    Fault("the newest export is removed first", "src/cache.rs", "all.sort_by_key(|export| export.opened);",
+          "all.sort_by_key(|export| std::cmp::Reverse(export.opened));", "the_cache_has_a_limit"),
+    Fault("all objects of a session are on the first device", "src/masklets/network.rs", "counts.min_by_key(|(_, count)| *count)",
+          "counts.min_by_key(|(device, _)| *device)", "devices_share_the_objects_of_a_session"),
     Fault("the last tile is missing", "src/tiles.rs", "(0..=gaps)", "(0..gaps)",
           "tiles_cover_the_picture_and_overlap"),
     Fault("tiles as large as the picture are searched", "src/tiles.rs",

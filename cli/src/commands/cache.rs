@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
 use clap::Args;
-use ocelli::cache::{Lock, cache_folder};
+use ocelli::cache::{cache_folder, export_limit, remove_export, visit_files};
 use ocelli::export::contract::Manifest;
 use ocelli_datasets::table::{columns, row};
 
@@ -47,14 +47,16 @@ pub fn run(args: &CacheArgs) -> anyhow::Result<()> {
     if oldest.is_none() && args.remove.is_empty() {
         return list(&folder, &entries);
     }
-    let (mut count, mut bytes) = (0, 0);
+    let (mut count, mut bytes, mut refused) = (0, 0, Ok(()));
     for entry in entries.iter().filter(is_removed) {
-        entry.remove()?;
-        count += 1;
-        bytes += entry.bytes;
+        match entry.remove() {
+            Ok(()) => (count, bytes) = (count + 1, bytes + entry.bytes),
+            Err(why) => refused = refused.and(Err(why)),
+        }
     }
     let entries = if count == 1 { "entry" } else { "entries" };
-    print(|out| writeln!(out, "{count} {entries} removed, {}", megabytes(bytes)))
+    print(|out| writeln!(out, "{count} {entries} removed, {}", megabytes(bytes)))?;
+    refused
 }
 
 fn list(folder: &Path, entries: &[Entry]) -> anyhow::Result<()> {
@@ -67,12 +69,15 @@ fn list(folder: &Path, entries: &[Entry]) -> anyhow::Result<()> {
         };
         rows.push(row(&entry.name, [megabytes(entry.bytes), read, entry.content()]));
     }
-    let all = entries.iter().map(|entry| entry.bytes).sum();
+    let (all, limit) = (entries.iter().map(|entry| entry.bytes).sum(), export_limit()?);
     print(|out| {
         if !entries.is_empty() {
             writeln!(out, "{}", columns(&rows, 1))?;
         }
-        writeln!(out, "{}, {}", folder.display(), megabytes(all))
+        let limit = limit.map_or_else(String::new, |limit| {
+            format!("; exported models may take {} GB (OCELLI_CACHE_LIMIT)", limit as f64 / 1e9)
+        });
+        writeln!(out, "{}, {}{limit}", folder.display(), megabytes(all))
     })
 }
 
@@ -102,7 +107,7 @@ impl Entry {
         let of = |name: String| {
             let path = cache.join(&name);
             let (mut bytes, mut read) = (0, SystemTime::UNIX_EPOCH);
-            visit(&path, &mut |meta| {
+            visit_files(&path, &mut |meta| {
                 bytes += meta.len();
                 read =
                     read.max(meta.accessed().or_else(|_| meta.modified()).unwrap_or(SystemTime::UNIX_EPOCH));
@@ -129,11 +134,9 @@ impl Entry {
     }
 
     fn remove(&self) -> anyhow::Result<()> {
-        // A process that makes the entry now holds this lock.
-        let _lock = match self.name.split('/').next() {
-            Some("models") => Some(Lock::acquire(&self.path.with_extension("lock"))?),
-            _ => None,
-        };
+        if self.name.starts_with("models/") {
+            return Ok(remove_export(&self.path)?);
+        }
         std::fs::remove_dir_all(&self.path).with_context(|| format!("cannot remove {}", self.path.display()))
     }
 }
@@ -143,22 +146,4 @@ fn folders_in(folder: &Path) -> impl Iterator<Item = String> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let folders = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
     folders.filter_map(|entry| entry.file_name().into_string().ok())
-}
-
-/// The size of the files in a folder and its subfolders, in bytes.
-pub fn bytes_in(folder: &Path) -> u64 {
-    let mut bytes = 0;
-    visit(folder, &mut |meta| bytes += meta.len());
-    bytes
-}
-
-/// Calls `with` for each file in a folder and its subfolders.
-fn visit(folder: &Path, with: &mut dyn FnMut(&std::fs::Metadata)) {
-    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
-        match entry.file_type() {
-            Ok(kind) if kind.is_dir() => visit(&entry.path(), with),
-            Ok(kind) if kind.is_file() => drop(entry.metadata().map(|meta| with(&meta))),
-            _ => {}
-        }
-    }
 }

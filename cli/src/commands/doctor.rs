@@ -13,7 +13,7 @@ use ocelli::engines::tensorrt::{self, Product};
 use ocelli::engines::webgpu::{self, ALLOW_SOFTWARE, AdapterKind, WebGpu, adapters};
 use ocelli::{
     Detector, EngineKind, Image, Prompts,
-    cache::cache_folder,
+    cache::{cache_folder, visit_files},
     engine::{AdapterVerdict, EngineFactory, EngineOptions},
     options::DetectorOptions,
     sink::video_formats,
@@ -21,7 +21,6 @@ use ocelli::{
     stages::TextCacheFile,
 };
 
-use super::cache::bytes_in;
 use crate::args::MODEL;
 use crate::print;
 
@@ -101,7 +100,9 @@ pub fn run(args: &DoctorArgs) -> anyhow::Result<()> {
         writeln!(out, "threads           {} (default)", default_threads())?;
         match cache_folder() {
             Ok(folder) => {
-                let (path, size) = (folder.display(), bytes_in(&folder) as f64 / 1e6);
+                let mut bytes = 0;
+                visit_files(&folder, &mut |meta| bytes += meta.len());
+                let (path, size) = (folder.display(), bytes as f64 / 1e6);
                 writeln!(
                     out,
                     "cache             {path}, {size:.1} MB; `ocelli cache` lists and removes what is in it"
@@ -320,7 +321,7 @@ fn write_video(out: &mut dyn Write) -> io::Result<()> {
             Some(library) => writeln!(out, "  reads, writes   {library}"),
             None => writeln!(
                 out,
-                "  not installed: `pip install \"ocelli[video]\"`; folders of images and raw frames work"
+                "  not installed: `pip install \"ocelli-vision[video]\"`; folders of images and raw frames work"
             ),
         };
     }

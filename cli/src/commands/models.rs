@@ -1,6 +1,7 @@
 //! `ocelli models` and `ocelli pull`.
 
 use clap::Args;
+use ocelli::cache::{CachedExport, remove_export};
 use ocelli::hub::{self, KnownModel, LocalModel};
 use ocelli_datasets::table::{columns, row};
 
@@ -10,14 +11,14 @@ use crate::{LogArgs, Progress, print};
 /// Arguments of `ocelli models`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Files lie in the cache of Python's huggingface_hub: HF_HUB_CACHE or HF_HOME name another folder. `ocelli cache` lists what \
-is exported from them.
+Files lie in the cache of Python's huggingface_hub: HF_HUB_CACHE or HF_HOME name another folder. What is exported from them, \
+for each kind of engine and size, is in Ocelli's own: `ocelli cache` lists that.
 
 Examples:
   ocelli models
   ocelli models --remove litetext-s0")]
 pub struct ModelsArgs {
-    /// Remove the downloaded files of these models
+    /// Remove the downloaded files of these models, and what was exported from them
     #[arg(long, num_args = 1.., value_name = "NAME", help_heading = "Removal")]
     remove: Vec<String>,
 }
@@ -39,14 +40,21 @@ pub struct PullArgs {
 
 /// Lists the models with names, or removes files of some.
 pub fn run(args: &ModelsArgs) -> anyhow::Result<()> {
+    let exports = CachedExport::all()?;
     for name in &args.remove {
-        let bytes = hub::remove(name)?;
+        let mut bytes = 0;
+        for export in exports.iter().filter(|export| export.is_of(name)) {
+            remove_export(&export.path)?;
+            bytes += export.bytes;
+        }
+        bytes += hub::remove(name)?;
         print(|out| writeln!(out, "{name}: {:.1} MB removed", bytes as f64 / 1e6))?;
     }
     if !args.remove.is_empty() {
         return Ok(());
     }
-    let mut rows = vec![row("name", ["here", "download", "access", "can", "licence", "repository"])];
+    let mut rows =
+        vec![row("name", ["here", "download", "exported", "access", "can", "licence", "repository"])];
     for known in KnownModel::all() {
         let here = if hub::cached(known.name)?.is_some() { "yes" } else { "-" };
         let base = known.base.map_or(String::new(), |base| format!(" + {base}"));
@@ -56,9 +64,11 @@ pub fn run(args: &ModelsArgs) -> anyhow::Result<()> {
         let repository = known.source.split(':').next().unwrap_or_default();
         let license = known.license.name.split(';').next().unwrap_or_default();
         let size = format!("{:.2} GB{base}", known.bytes as f64 / 1e9);
-        rows.push(row(known.name, [here, &size, access, known.can, license, repository]));
+        let of_it = exports.iter().filter(|export| export.is_of(known.name));
+        let exported = format!("{:.2} GB", of_it.map(|export| export.bytes).sum::<u64>() as f64 / 1e9);
+        rows.push(row(known.name, [here, &size, &exported, access, known.can, license, repository]));
     }
-    print(|out| write!(out, "{}", columns(&rows, 6)))
+    print(|out| write!(out, "{}", columns(&rows, 7)))
 }
 
 /// Downloads models.

@@ -7,7 +7,7 @@ use ocelli_engines::openvino::{OpenVino, OpenVinoDevice};
 use ocelli_engines::{cpu_has_vnni, onnxruntime, openvino};
 use ocelli_export::contract::{Precision, Target};
 
-use super::{EngineFactory, EngineKind, EngineOptions, load_onnxruntime, probe, speed};
+use super::{EngineFactory, EngineKind, EngineOptions, default_provider, load_onnxruntime, speed};
 use crate::engine::ModelFormat;
 use ocelli_error::{Error, Result};
 
@@ -123,7 +123,7 @@ fn is_installed(kind: EngineKind, options: &EngineOptions) -> bool {
             found.is_some_and(|found| found.path.with_file_name(provider).exists())
                 && load_onnxruntime(options)
                     .and_then(|runtime| runtime.providers())
-                    .is_ok_and(|built_in| built_in.iter().any(|name| name == probe(kind).name()))
+                    .is_ok_and(|built_in| built_in.iter().any(|name| name == default_provider(kind).name()))
         }
         _ => true,
     }

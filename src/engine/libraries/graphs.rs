@@ -73,12 +73,7 @@ impl Graph<'_> {
             EngineKind::CoreMl => ExecutionProvider::CoreMl(CoreMlOptions {
                 model_cache: Some(cache_of_compiled(self.path, "coreml")?),
             }),
-            EngineKind::Auto
-            | EngineKind::Embedded
-            | EngineKind::Cpu
-            | EngineKind::OpenVino { .. }
-            | EngineKind::WebGpu { .. }
-            | EngineKind::TensorRt { .. } => ExecutionProvider::Cpu,
+            other => super::default_provider(other),
         })
     }
 
