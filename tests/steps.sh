@@ -5,7 +5,8 @@
 #
 # A step that cannot run on this machine ends with `not_here "reason"`. Afterwards `results` has a line for each step, between tabs: its name;
 # passed, failed or not-run; wall seconds; CPU seconds; tests passed, failed and ignored; the reason. `logs` is the folder of the steps'
-# output; with RESUME=1 a step that has passed on `tree` is not run again.
+# output; with RESUME=1 a step that has passed on `tree` is not run again. `after_step` is called after each step: what is known then
+# is not lost if the run is cut off.
 
 not_here() {
   printf 'not run here: %s\n' "$1"
@@ -37,6 +38,7 @@ counts() {
     if ($(at + 1) ~ /^ignored/) ignored += $at}} END {printf "%d\t%d\t%d", passed, failed, ignored}' "$1"
 }
 
+after_step() { :; }
 results=()
 run_steps() {
   local on_failure=$1 name status before clock result log reason code=0
@@ -50,6 +52,7 @@ run_steps() {
     if [ -n "${RESUME:-}" ] && [ "$(cat "$logs/$name.passed" 2>/dev/null)" = "$tree" ]; then
       echo "passed on these files before"
       results+=("$name	passed	$(cat "$logs/$name.times")	$(counts "$log")	before")
+      after_step
       continue
     fi
     rm -f "$logs/$name.passed"
@@ -68,6 +71,7 @@ run_steps() {
       *) result=failed; reason="status $status"; code=1 ;;
     esac
     results+=("$name	$result	$(cat "$logs/$name.times")	$(counts "$log")	$reason")
+    after_step
     printf '== %s: %s, %s s\n' "$name" "$result" "$(cut -f 1 "$logs/$name.times")"
     if [ "$code" = 1 ] && [ "$on_failure" = stop ]; then break; fi
   done
