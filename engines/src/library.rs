@@ -263,7 +263,7 @@ impl LibrarySearch {
     pub fn locate(&self) -> Result<(PathBuf, String)> {
         let Library { name, remedy, python_extra, .. } = self.library;
         let remedy = match python_extra.filter(|_| self.in_python) {
-            Some(extra) => format!("`pip install \"ocelli[{extra}]\"`, or {remedy}"),
+            Some(extra) => format!("`pip install \"ocelli-vision[{extra}]\"`, or {remedy}"),
             None => (*remedy).to_owned(),
         };
         let mut searched = Vec::new();

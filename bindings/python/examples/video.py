@@ -2,7 +2,7 @@
 
     python video.py SOURCE CLASS...
 
-A video needs `pip install "ocelli[video]"`.
+A video needs `pip install "ocelli-vision[video]"`.
 """
 
 import sys

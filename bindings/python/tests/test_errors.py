@@ -58,7 +58,7 @@ def test_a_missing_engine_names_the_extra(tmp_path: Path, monkeypatch: pytest.Mo
     """
     environment = {"HOME": str(tmp_path), "OCELLI_HOME": str(tmp_path), "PATH": "/usr/bin", "LD_LIBRARY_PATH": ""}
     ran = _python(text, str(tmp_path), environment=environment)
-    assert 'pip install "ocelli[cpu]"' in ran.stdout, ran.stdout + ran.stderr
+    assert 'pip install "ocelli-vision[cpu]"' in ran.stdout, ran.stdout + ran.stderr
 
 
 @pytest.mark.parametrize(
@@ -185,5 +185,5 @@ def test_ray_is_not_needed() -> None:
             print(error)
     """
     ran = _python(text)
-    assert ran.stdout.splitlines()[1:] == ['ray is not installed: run `pip install "ocelli[ray]"`'], ran.stderr
-    assert any(line.startswith("ray[data]") for line in importlib.metadata.requires("ocelli") or [])
+    assert ran.stdout.splitlines()[1:] == ['ray is not installed: run `pip install "ocelli-vision[ray]"`'], ran.stderr
+    assert any(line.startswith("ray[data]") for line in importlib.metadata.requires("ocelli-vision") or [])

@@ -20,8 +20,8 @@ from conftest import ROOT, SCENES
 import ocelli
 
 os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_DATA_DISABLE_PROGRESS_BARS": "1"}
-ray: Any = pytest.importorskip("ray", reason="ray is not installed: pip install ocelli[ray]")
-pytest.importorskip("ray.data", reason="ray is installed without its extra data: pip install ocelli[ray]")
+ray: Any = pytest.importorskip("ray", reason="ray is not installed: pip install ocelli-vision[ray]")
+pytest.importorskip("ray.data", reason="ray is installed without its extra data: pip install ocelli-vision[ray]")
 
 import pyarrow as pa  # noqa: E402
 import pyarrow.parquet as pq  # noqa: E402

@@ -12,7 +12,7 @@ import pytest
 import ocelli
 import ocelli.rerun
 
-rr: Any = pytest.importorskip("rerun", reason="rerun-sdk is not installed: pip install ocelli[rerun]")
+rr: Any = pytest.importorskip("rerun", reason="rerun-sdk is not installed: pip install ocelli-vision[rerun]")
 pytest.importorskip("datafusion", reason='the readers are missing: pip install "rerun-sdk[catalog]"')
 
 Frame = npt.NDArray[np.uint8]
@@ -168,7 +168,7 @@ for call in (found.log_to_rerun, ocelli.rerun.VideoLog, ocelli.rerun.blueprint):
         print(error)
 """
     ran = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=False)
-    assert ran.stdout == 'rerun-sdk is not installed: run `pip install "ocelli[rerun]"`\n' * 3, ran.stdout + ran.stderr
+    assert ran.stdout == 'rerun-sdk is not installed: run `pip install "ocelli-vision[rerun]"`\n' * 3, ran.stdout + ran.stderr
 
 
 @pytest.mark.parametrize(

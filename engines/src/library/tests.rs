@@ -186,7 +186,10 @@ fn the_packages_of_the_interpreter_come_before_what_is_installed_for_the_machine
         fs::remove_file(file).expect("it was made above");
     }
     let message = inside().locate().map_err(|error| error.to_string());
-    assert!(message.as_ref().is_err_and(|text| text.contains("pip install \"ocelli[cpu]\"")), "{message:?}");
+    assert!(
+        message.as_ref().is_err_and(|text| text.contains("pip install \"ocelli-vision[cpu]\"")),
+        "{message:?}"
+    );
 }
 
 #[test]

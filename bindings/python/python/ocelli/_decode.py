@@ -1,4 +1,4 @@
-"""Videos, streams and cameras through PyAV, the extra `ocelli[video]`."""
+"""Videos, streams and cameras through PyAV, the extra `ocelli-vision[video]`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _pyav(what: str) -> Any:
         import av.logging
     except ImportError as why:
         raise Unavailable(
-            f'{what}: videos need PyAV: run `pip install "ocelli[video]"`; folders of pictures work without it'
+            f'{what}: videos need PyAV: run `pip install "ocelli-vision[video]"`; folders of pictures work without it'
         ) from why
     # Errors are raised; FFmpeg's own lines would appear between ours on stderr.
     av.logging.set_level(av.logging.PANIC)

@@ -305,7 +305,7 @@ class Detections:
         except ImportError as why:
             from ._errors import Unavailable
 
-            raise Unavailable('supervision is not installed: run `pip install "ocelli[supervision]"`') from why
+            raise Unavailable('supervision is not installed: run `pip install "ocelli-vision[supervision]"`') from why
         return supervision.Detections(
             xyxy=self.xyxy,
             mask=self.mask_array,

@@ -72,7 +72,7 @@ class VideoSession:
         for frame in session.propagate():
             print(frame.index, frame.object_ids, frame.masks.shape)
 
-    `model` is a checkpoint or an exported model that has the tracker. `source` is the path of a video (needs `ocelli[video]`),
+    `model` is a checkpoint or an exported model that has the tracker. `source` is the path of a video (needs `ocelli-vision[video]`),
     a folder or pattern of pictures of one size, or an iterable of frames, which stay in memory; `push` appends more of them.
 
     `add_text`, `add_exemplars` and `add_box` start the session over and find objects; `add_points` and `add_mask` refine them and

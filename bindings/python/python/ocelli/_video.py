@@ -85,7 +85,7 @@ class VideoFrame:
 class Video:
     """Detects, and tracks, in a stream of frames; iterate over it for the results, in order.
 
-    `source` is the path of a video (needs `ocelli[video]`), a folder or pattern of pictures, a URL, the number of a camera,
+    `source` is the path of a video (needs `ocelli-vision[video]`), a folder or pattern of pictures, a URL, the number of a camera,
     or an iterable of frames or of (seconds, frame). Without a source, push frames from another thread or between two results:
 
         video = ocelli.Video(None, ["person"], track=True)

@@ -13,7 +13,7 @@
     labelled.write_parquet("/shared/labels")
 
 `Labeler` detects in an actor that loads the model once, `unfinished` leaves out what an earlier run has written. Needs the
-package `ray`, which the extra `ocelli[ray]` installs.
+package `ray`, which the extra `ocelli-vision[ray]` installs.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def _load(module: str) -> Any:
     try:
         return import_module(module)
     except ImportError as why:
-        raise Unavailable(f'{why.name or module} is not installed: run `pip install "ocelli[ray]"`') from why
+        raise Unavailable(f'{why.name or module} is not installed: run `pip install "ocelli-vision[ray]"`') from why
 
 
 ray = _load("ray")

@@ -20,7 +20,7 @@
     latency_ms/STAGE      how long a stage took, in milliseconds
 
 Class ids are those of tracks with a tracker, else the detector's plus 1. Needs the package `rerun-sdk`, which the extra
-`ocelli[rerun]` installs.
+`ocelli-vision[rerun]` installs.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _load(module: str = "rerun") -> Any:
     try:
         return import_module(module)
     except ImportError as why:
-        raise Unavailable('rerun-sdk is not installed: run `pip install "ocelli[rerun]"`') from why
+        raise Unavailable('rerun-sdk is not installed: run `pip install "ocelli-vision[rerun]"`') from why
 
 
 def blueprint(*entities: str) -> Any:
