@@ -132,7 +132,7 @@ pub(crate) fn remove_beyond(limit: u64) -> Result<()> {
             break;
         }
         if remove_export(&export.path).is_ok() {
-            tracing::info!("removed from the cache for its limit: {}", export.path.display());
+            tracing::warn!("removed for OCELLI_CACHE_LIMIT: {}", export.path.display());
             bytes -= export.bytes;
         }
     }
