@@ -1,7 +1,7 @@
-//! The memory tracker's graphs against `transformers`: every output of every graph, in both targets and on three engines, on
-//! small random models.
+//! The memory trackers' graphs: every output of every graph, in both targets and on three engines, on small random models.
+//! SAM 3's against `transformers`, SAM 3.1's against an implementation that equals Meta's modules within 1.1e-6.
 //!
-//! `tests/golden/parity/make_tracker.py` makes the goldens.
+//! `tests/golden/parity/make_tracker.py` and `tests/golden/checkpoints/make_multiplex.py` make the goldens.
 
 use std::collections::BTreeSet;
 
@@ -10,8 +10,8 @@ use crate::parity::exported::{Exported, Outcome, Runner};
 use crate::parity::golden::{Golden, f32s};
 use crate::parity::report::Report;
 use ocelli::engines::Tensor;
-use ocelli::export::ExportOptions;
 use ocelli::export::contract::{Target, file, tensor};
+use ocelli::export::{Checkpoint, ExportOptions};
 use ocelli::tracking::masklets::{LogitMask, prompted_masks};
 
 const NAMES: [&str; 2] = ["tracker", "tracker_odd"];
@@ -24,6 +24,19 @@ const GRAPHS: [(&str, &str, usize); 7] = [
     (file::TRACK_POINTS, "track_points", 6),
     (file::MEMORY_ENCODER, "memory_encoder", 1),
     (file::MASK_IOU, "mask_iou", 1),
+];
+
+/// The same of SAM 3.1's tracker.
+const MULTIPLEX: [(&str, &str, usize); 9] = [
+    (file::MUX_FEATURES, "mux_features", 1),
+    (file::MUX_INTERACTIVE, "mux_interactive", 1),
+    (file::MUX_STEP, "mux_step", 5),
+    (file::MUX_PLANES, "mux_planes", 3),
+    (file::MUX_PLANES_STORED, "mux_planes_stored", 2),
+    (file::MUX_MEMORY, "mux_memory", 3),
+    (file::MUX_INIT, "mux_init", 1),
+    (file::MUX_POINTS, "mux_points", 6),
+    (file::MUX_MASK_IOU, "mask_iou", 1),
 ];
 
 fn goldens() -> impl Iterator<Item = Golden> {
@@ -49,12 +62,27 @@ fn compare_cases(
         let outputs = model.run(graph, &inputs)?;
         for (tensor, reference) in golden.with_prefix(&output) {
             match outputs.get(tensor) {
-                Some(ours) => report.compare(format!("{name}.{case}.{tensor}"), ours, reference),
+                Some(ours) => {
+                    report.compare(format!("{name}.{case}.{tensor}"), &numbers(ours)?, &numbers(reference)?)
+                }
                 None => report.problem(format!("{name}.{case}.{tensor}"), "is no output"),
             }
         }
     }
     Ok(cases.len())
+}
+
+/// The values as f32; those of absent objects' masks are 0, since they would hide the errors of the others.
+fn numbers(tensor: &Tensor) -> Outcome<Tensor> {
+    let values = if let Some(values) = tensor.as_slice::<f32>() {
+        values.iter().map(|value| if *value == -1024.0 { 0.0 } else { *value }).collect()
+    } else if let Some(values) = tensor.as_slice::<i64>() {
+        values.iter().map(|value| *value as f32).collect()
+    } else {
+        let values = tensor.as_slice::<bool>().ok_or("an output is neither a number nor a condition")?;
+        values.iter().map(|value| f32::from(u8::from(*value))).collect()
+    };
+    Ok(Tensor::f32(tensor.shape(), values)?)
 }
 
 /// All masks as the memory encoder reads those of prompts, each without the others.
@@ -81,6 +109,27 @@ fn every_output_of_the_tracker() {
         }
     }
     report.finish("every output of the tracker");
+}
+
+#[test]
+#[cfg_attr(without_libraries, ignore = "needs ONNX Runtime: make setup")]
+fn every_output_of_the_tracker_of_buckets() {
+    let mut report = Report::default();
+    let golden = Golden::of_checkpoint("multiplex");
+    for (case, runner, options) in each_case(&golden) {
+        let options = ExportOptions { imgsz: Some(golden.number("image_size")), ..options };
+        report.check(case, |report| {
+            let checkpoint = Checkpoint::open(&golden.checkpoint.join("sam3.1.safetensors"))?;
+            let mut model = Exported::on(runner, &checkpoint, &options)?;
+            report.expect("model.json has its sizes", model.manifest.multiplex.is_some());
+            for (graph, name, count) in MULTIPLEX {
+                let found = compare_cases(report, &golden, &mut model, graph, name)?;
+                report.expect(format!("{name} has {count} cases"), found == count);
+            }
+            Ok(())
+        });
+    }
+    report.finish("every output of the tracker of buckets");
 }
 
 fn compare_graphs(report: &mut Report, golden: &Golden, case: &str, runner: Runner, options: &ExportOptions) {

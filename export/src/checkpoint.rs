@@ -112,7 +112,6 @@ pub struct Checkpoint {
     config: ModelConfig,
     weights: Weights,
     pruning: Pruning,
-    unsupported_tracker: Option<&'static str>,
 }
 
 impl Checkpoint {
@@ -146,11 +145,6 @@ impl Checkpoint {
     /// The blocks and branches that the checkpoint lacks because it was pruned.
     pub fn pruning(&self) -> &Pruning {
         &self.pruning
-    }
-
-    /// The name of the checkpoint's tracker, if it has one that cannot be exported.
-    pub fn unsupported_tracker(&self) -> Option<&'static str> {
-        self.unsupported_tracker
     }
 
     /// The weight files: sorted by name, then those of the base.
@@ -188,9 +182,8 @@ struct Opened {
 impl Opened {
     fn into_checkpoint(self, tokenizer: PathBuf, tokenizer_hash: String) -> Checkpoint {
         let Self { config, loaded, .. } = self;
-        let unsupported_tracker = loaded.ignored.contains_key(load::MULTIPLEX).then_some(load::MULTIPLEX);
         let (weights, pruning) = (loaded.weights, loaded.pruning);
-        Checkpoint { tokenizer, tokenizer_hash, config, weights, pruning, unsupported_tracker }
+        Checkpoint { tokenizer, tokenizer_hash, config, weights, pruning }
     }
 
     fn new(path: &Path, options: &CheckpointOptions) -> Result<Self> {
@@ -217,7 +210,9 @@ impl Opened {
         if !loaded.has_tracker || config.student.is_some() {
             // A convolutional backbone was not trained with the tracker.
             config.tracker = None;
-            loaded.weights.remove(TRACKER);
+            for tracker in load::TRACKERS {
+                loaded.weights.remove(tracker);
+            }
         }
         config.validate()?;
         if let TextEncoder::MobileClip(text) = &mut config.text.encoder {
@@ -260,7 +255,9 @@ impl Opened {
             Family::DartStudent => {
                 config.student = Some(student::student(&sizes::Shapes(&backbone.weights.views))?);
                 config.tracker = None;
-                loaded.weights.remove(TRACKER);
+                for tracker in load::TRACKERS {
+                    loaded.weights.remove(tracker);
+                }
                 config.validate()?;
             }
             _ => {
@@ -311,8 +308,6 @@ impl Opened {
 const TRANSFORMERS_CONTEXT: usize = 32;
 /// The tensors of a file with a backbone only.
 const BACKBONE: &str = "vision_encoder.";
-/// The start of the names of the tracker's tensors and its neck's.
-const TRACKER: &str = "tracker_";
 
 /// Loads a folder or a file; returns the folder that it is in, too.
 fn read(path: &Path) -> Result<(PathBuf, Loaded)> {

@@ -129,15 +129,19 @@ pub struct TextConfig {
     pub eos: i64,
 }
 
-/// The memory tracker of SAM 3.
+/// The memory tracker of SAM 3 or SAM 3.1.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TrackerConfig {
     /// Numbers of a memory for each patch.
     pub memory_width: usize,
     /// Memories that a position table tells apart.
     pub memory_rows: usize,
-    /// Layers of the attention over memories, which has one head.
+    /// Objects that share a memory, a bucket, in SAM 3.1; in SAM 3 each object has its own.
+    pub slots: Option<usize>,
+    /// Layers of the attention over memories.
     pub layers: usize,
+    /// Heads of that attention.
+    pub heads: usize,
     /// Hidden width of their feed-forward networks.
     pub intermediate: usize,
     /// Base of the rotary frequencies.
@@ -393,7 +397,13 @@ impl ModelConfig {
 
 impl TrackerConfig {
     fn validate(&self, width: usize) -> Result<()> {
-        let Self { memory_width, decoder_width, decoder, .. } = self;
+        let Self { memory_width, decoder_width, decoder, heads, .. } = self;
+        if !width.is_multiple_of(4 * heads) {
+            return Err(invalid(format!(
+                "the tracker's width is {width}: expected a multiple of {}",
+                4 * heads
+            )));
+        }
         if !memory_width.is_multiple_of(4) || !width.is_multiple_of(*memory_width) {
             return Err(invalid(format!(
                 "`tracker_config.memory_encoder_output_channels` is {memory_width}: expected a multiple of 4 that divides \

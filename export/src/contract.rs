@@ -62,6 +62,26 @@ pub mod file {
     pub const MEMORY_ENCODER: &str = "tracker/memory_encoder.onnx";
     /// Masks → their overlap.
     pub const MASK_IOU: &str = "tracker/mask_iou.onnx";
+    /// The folder of the graphs of SAM 3.1's tracker.
+    pub const MULTIPLEX: &str = "multiplex";
+    /// Once a frame: [`HIDDEN`](super::tensor::HIDDEN) → what every bucket needs.
+    pub const MUX_FEATURES: &str = "multiplex/mux_features.onnx";
+    /// On frames with new, corrected or clicked objects: [`HIDDEN`](super::tensor::HIDDEN) → features for them.
+    pub const MUX_INTERACTIVE: &str = "multiplex/mux_interactive.onnx";
+    /// Memories of buckets → masks and pointers of their objects.
+    pub const MUX_STEP: &str = "multiplex/mux_step.onnx";
+    /// Masks of all objects → planes for their memories.
+    pub const MUX_PLANES: &str = "multiplex/mux_planes.onnx";
+    /// Masks that were given → planes for their memories.
+    pub const MUX_PLANES_STORED: &str = "multiplex/mux_planes_stored.onnx";
+    /// Planes → memories of buckets.
+    pub const MUX_MEMORY: &str = "multiplex/mux_memory.onnx";
+    /// Masks → pointers of new objects.
+    pub const MUX_INIT: &str = "multiplex/mux_init.onnx";
+    /// Points → masks and pointers.
+    pub const MUX_POINTS: &str = "multiplex/mux_points.onnx";
+    /// Masks → their overlap, also as a share of the smaller one.
+    pub const MUX_MASK_IOU: &str = "multiplex/mask_iou.onnx";
     /// The checkpoint's tokeniser.
     pub const TOKENIZER: &str = "tokenizer.json";
 }
@@ -164,8 +184,34 @@ pub mod tensor {
     pub const AREA: &str = "area";
     /// f32 `[n]`, the same at 16P.
     pub const AREA_BEFORE: &str = "area_before";
-    /// f32 `[n]`, the same after each pixel is left to the mask of `a` with the largest logit.
+    /// f32 `[n]`, the same after each pixel is left to the mask of `a` with the largest logit; of `mux_planes` i64.
     pub const AREA_AFTER: &str = "area_after";
+    /// f32 `[m]`, the pixels of each mask of `b` at 4P.
+    pub const AREA_B: &str = "area_b";
+    /// f32 `[n, m]`, the pixels that masks share at 4P.
+    pub const SHARED: &str = "shared";
+
+    // Of SAM 3.1's tracker, B buckets of 16 slots, n objects, M memories and T frames with pointers:
+    /// f32 `[1, P·P, D]`, the frame's features, which stay with its memories.
+    pub const IMAGE: &str = "image";
+    /// f32 `[layers, P·P, D]`, the frame's own part of the queries of every layer.
+    pub const IMAGE_QUERY: &str = "image_query";
+    /// f32 `[F, P·P, D]`, [`IMAGE`] of the frames that have memories.
+    pub const IMAGES: &str = "images";
+    /// i64 `[B, M]`, for each memory its row of [`IMAGES`].
+    pub const IMAGE_SLOTS: &str = "image_slots";
+    /// bool `[B, 16]`, the slots with an object.
+    pub const VALID: &str = "valid";
+    /// i64 `[n]`, the places of objects: bucket · 16 + slot.
+    pub const OBJECTS: &str = "objects";
+    /// f32 `[n, 16P, 16P]`, masks as memories are made of them, between −1 and 1.
+    pub const PLANES: &str = "planes";
+    /// i64 `[B, 16]`, for each slot its row of [`PLANES`]; 0 for slots without an object.
+    pub const ORDER: &str = "order";
+    /// bool `[n]`, objects whose mask was given on this frame.
+    pub const CONDITIONAL: &str = "conditional";
+    /// f32 `[n]`, the decoder's logit of an object whose mask was given.
+    pub const DECODER_SCORE: &str = "decoder_score";
 }
 
 /// Names of the dimensions that are free in the ONNX files.
@@ -204,6 +250,12 @@ pub mod dim {
     pub const FIRST: &str = "first";
     /// m, masks that they are compared with.
     pub const SECOND: &str = "second";
+    /// B, buckets of objects.
+    pub const BUCKETS: &str = "buckets";
+    /// Slots of all buckets.
+    pub const PLACES: &str = "places";
+    /// F, frames that have memories.
+    pub const FRAMES: &str = "frames";
 }
 
 /// A dimension of a graph's input or output whose size is free.
@@ -462,6 +514,9 @@ pub struct Manifest {
     /// The memory tracker, if the folder has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tracker: Option<TrackerSizes>,
+    /// SAM 3.1's tracker, if the folder has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub multiplex: Option<TrackerSizes>,
     /// Whether the model has no masks: neither the mask head nor its inputs.
     pub detection_only: bool,
     /// ViT blocks that were removed.
@@ -523,7 +578,8 @@ impl Manifest {
 
     /// A file that was changed by hand must not fill the memory.
     fn check_sizes(&self) -> Result<(), String> {
-        let tracker = self.tracker.unwrap_or(TrackerSizes { memory_width: 1, hidden: 1, times: 1 });
+        let tracker =
+            self.tracker.or(self.multiplex).unwrap_or(TrackerSizes { memory_width: 1, hidden: 1, times: 1 });
         for (name, size) in [
             ("imgsz", self.imgsz),
             ("patch_size", self.patch_size),

@@ -61,7 +61,8 @@ pub fn export(
         .map_err(|e| Error::io("cannot write into", &parent, e))?;
 
     if plan.tracker {
-        let folder = staging.path().join(file::TRACKER);
+        let name = if plan.has_buckets() { file::MULTIPLEX } else { file::TRACKER };
+        let folder = staging.path().join(name);
         std::fs::create_dir(&folder).map_err(|e| Error::io("cannot create the folder", &folder, e))?;
     }
     let parts = parts(&plan);
@@ -106,7 +107,8 @@ type Build<'w> = fn(&Plan<'w>) -> Graph<'w>;
 /// The graphs of the folder: their files, and what builds them.
 fn parts<'w>(plan: &Plan<'w>) -> Vec<(&'static str, Build<'w>)> {
     let is_split = plan.pruning.split_block.is_some();
-    let all: [(bool, &'static str, Build<'w>); 14] = [
+    let (tracker, multiplex) = (plan.tracker && !plan.has_buckets(), plan.tracker && plan.has_buckets());
+    let all: [(bool, &'static str, Build<'w>); 23] = [
         (!is_split, file::BACKBONE, |plan| plan.backbone(Section::Whole)),
         (is_split, file::BACKBONE_FIRST, |plan| plan.backbone(Section::First)),
         (is_split, file::BACKBONE_SECOND, |plan| plan.backbone(Section::Second)),
@@ -115,12 +117,21 @@ fn parts<'w>(plan: &Plan<'w>) -> Vec<(&'static str, Build<'w>)> {
         (true, file::ENCODER_DECODER, Plan::encoder_decoder),
         (plan.screen, file::SCREEN, Plan::screen),
         (!plan.detection_only, file::MASK_HEAD, Plan::mask_head),
-        (plan.tracker, file::TRACK_FEATURES, Plan::track_features),
-        (plan.tracker, file::TRACK_STEP, Plan::track_step),
-        (plan.tracker, file::TRACK_INIT, Plan::track_init),
-        (plan.tracker, file::TRACK_POINTS, Plan::track_points),
-        (plan.tracker, file::MEMORY_ENCODER, Plan::memory_encoder),
-        (plan.tracker, file::MASK_IOU, Plan::mask_iou),
+        (tracker, file::TRACK_FEATURES, |plan| plan.tracker().track_features()),
+        (tracker, file::TRACK_STEP, |plan| plan.tracker().track_step()),
+        (tracker, file::TRACK_INIT, |plan| plan.tracker().track_init()),
+        (tracker, file::TRACK_POINTS, |plan| plan.tracker().track_points()),
+        (tracker, file::MEMORY_ENCODER, |plan| plan.tracker().memory_encoder()),
+        (tracker, file::MASK_IOU, |plan| plan.tracker().mask_iou()),
+        (multiplex, file::MUX_FEATURES, |plan| plan.multiplex().mux_features()),
+        (multiplex, file::MUX_INTERACTIVE, |plan| plan.interactive().mux_interactive()),
+        (multiplex, file::MUX_STEP, |plan| plan.multiplex().mux_step()),
+        (multiplex, file::MUX_PLANES, |plan| plan.multiplex().mux_planes()),
+        (multiplex, file::MUX_PLANES_STORED, |plan| plan.multiplex().mux_planes_stored()),
+        (multiplex, file::MUX_MEMORY, |plan| plan.multiplex().mux_memory()),
+        (multiplex, file::MUX_INIT, |plan| plan.interactive().mux_init()),
+        (multiplex, file::MUX_POINTS, |plan| plan.interactive().track_points()),
+        (multiplex, file::MUX_MASK_IOU, |plan| plan.multiplex().mask_iou()),
     ];
     all.into_iter().filter_map(|(is_there, file, build)| is_there.then_some((file, build))).collect()
 }
@@ -136,6 +147,11 @@ fn manifest(
         TextEncoder::Clip => None,
         TextEncoder::MobileClip(text) => Some(text.padding),
     };
+    let sizes = config.tracker.as_ref().filter(|_| plan.tracker).map(|tracker| TrackerSizes {
+        memory_width: tracker.memory_width,
+        hidden: config.vision.hidden,
+        times: tracker.memory_rows,
+    });
     let files: BTreeMap<_, _> = written.into_iter().map(|file| (file.name, file.entry)).collect();
     Manifest {
         format_version: FORMAT_VERSION,
@@ -160,11 +176,8 @@ fn manifest(
         mixed_precision: options.islands(),
         keep_fp32: options.keep_fp32.iter().map(ToString::to_string).collect(),
         calibration: options.calibration.clone(),
-        tracker: config.tracker.as_ref().filter(|_| plan.tracker).map(|tracker| TrackerSizes {
-            memory_width: tracker.memory_width,
-            hidden: config.vision.hidden,
-            times: tracker.memory_rows,
-        }),
+        tracker: sizes.filter(|_| !plan.has_buckets()),
+        multiplex: sizes.filter(|_| plan.has_buckets()),
         detection_only: plan.detection_only,
         skip_blocks: plan.pruning.skip_blocks.iter().copied().collect(),
         text_sha256: Some(text_sha256(config, &files)),

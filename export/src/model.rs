@@ -75,6 +75,11 @@ impl<'w> Plan<'w> {
         if self.observes { LinearForm::Observed } else { LinearForm::of(self.precision, self.target) }
     }
 
+    /// Whether the tracker is SAM 3.1's, whose objects share memories.
+    pub(crate) fn has_buckets(&self) -> bool {
+        self.config().tracker.as_ref().is_some_and(|tracker| tracker.slots.is_some())
+    }
+
     /// P.
     pub(crate) fn grid(&self) -> usize {
         self.imgsz / self.config().vision.patch_size

@@ -189,6 +189,7 @@ BEHAVIOUR = [
 
 PARITY = "every_output_of_every_graph"
 TRACKER = "every_output_of_the_tracker"
+BUCKETS = "every_output_of_the_tracker_of_buckets"
 
 EXPORTER = [
     Fault("a residual is left out", "export/src/model/backbone.rs",
@@ -214,7 +215,7 @@ EXPORTER = [
     Fault("memories have no time", "export/src/model/tracker/attention.rs",
           "let position = g.add(&time, &place);", "let time = g.scale(&time, 0.0); let position = g.add(&time, &place);", TRACKER),
     Fault("keys of memories are not rotated", "export/src/model/tracker/attention.rs",
-          "        let keys = rotate(g, &keys, tables);\n        let keys = g.join_axes", "        let keys = g.join_axes",
+          "        let keys = self.rotated(g, &keys, tables);\n        let keys = g.join_axes", "        let keys = g.join_axes",
           TRACKER),
     Fault("sine and cosine of a pointer's position are exchanged", "export/src/model/tracker/attention.rs",
           'let waves = ["Sin", "Cos"]', 'let waves = ["Cos", "Sin"]', TRACKER),
@@ -228,6 +229,20 @@ EXPORTER = [
           "const ABSENT: f32 = -1024.0;", "const ABSENT: f32 = -1000.0;", TRACKER),
     Fault("absent objects keep their pointer", "export/src/model/tracker/decoder.rs",
           "let present = g.is_above(&score, 0.0);", "let present = g.is_above(&score, -100.0);", TRACKER),
+    Fault("pointers have no bias of an image", "export/src/model/tracker/buckets.rs",
+          "let pointer_keys = g.add(&pointer_keys, &bias);", "let _ = &bias;", BUCKETS),
+    Fault("empty slots have the tokens of occupied ones", "export/src/model/tracker/buckets.rs",
+          "g.choose(&condition, &occupied, &empty)", "g.choose(&condition, &occupied, &occupied)", BUCKETS),
+    Fault("images of memories have no part in their keys", "export/src/model/tracker/buckets.rs",
+          "let keys = g.add(&keys, &of_images);", "let _ = &of_images;", BUCKETS),
+    Fault("the pointer of an absent object is projected once", "export/src/model/tracker/prompts.rs",
+          "let pointer = self.pointer_if(g, &exists, &pointer);", "let _ = &exists;", BUCKETS),
+    Fault("empty slots count as present", "export/src/model/tracker/planes.rs",
+          "let absent = g.sub(&one, &present);", "let absent = g.sub(&valid, &present); let _ = one;", BUCKETS),
+    Fault("given objects are told at the border as inside", "export/src/model/tracker/planes.rs",
+          "map(|at| at.min(1))", "map(|_| 1)", BUCKETS),
+    Fault("a single object without pixels loses its mask", "export/src/model/tracker/planes.rs",
+          'let shrinks = g.both("And", &shrinks, &has_rivals);', "let _ = &has_rivals;", BUCKETS),
     Fault("an unstable mask of several points is kept", "export/src/model/tracker/prompts.rs",
           "let takes_first = g.both(\"And\", &is_clear, &is_stable);", "let takes_first = g.both(\"And\", &is_clear, &is_clear);",
           "every_output_of_the_tracker"),

@@ -176,9 +176,6 @@ pub fn run(args: &ExportArgs, log: &LogArgs) -> anyhow::Result<()> {
         return inspect::run(path, &opening);
     };
     let checkpoint = opening.open(path)?;
-    if let Some(tracker) = checkpoint.unsupported_tracker() {
-        status(log, &format!("left out: {tracker}"));
-    }
     if precision.is_calibrated() {
         options.calibration = Some(args.calibration.measure(&checkpoint, &options, output, log)?);
     }

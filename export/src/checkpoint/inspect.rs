@@ -50,7 +50,7 @@ pub struct PartSummary {
 }
 
 /// Parts by the start of their tensors' names.
-const PARTS: [(&str, &[&str]); 10] = [
+const PARTS: [(&str, &[&str]); 11] = [
     ("image transformer", &["vision_encoder.backbone."]),
     ("image backbone", &["vision_encoder.student."]),
     ("head or adapters", &["vision_encoder.head.", "vision_encoder.adapters."]),
@@ -61,6 +61,10 @@ const PARTS: [(&str, &[&str]); 10] = [
     ("decoder", &["detr_decoder.", "dot_product_scoring."]),
     ("mask head", &["mask_decoder."]),
     ("memory tracker", &["tracker_model.", "tracker_neck."]),
+    (
+        "multiplex tracker",
+        &["multiplex_model.", "multiplex_neck.", "interactive_model.", "interactive_neck."],
+    ),
 ];
 
 pub(super) fn inspect(options: &CheckpointOptions, path: &Path) -> Result<Inspection> {

@@ -16,10 +16,15 @@ use ocelli_error::{Error, Result};
 
 /// Prefix of the detector's tensors in the checkpoint of `transformers`.
 const DETECTOR: &str = "detector_model.";
-/// Prefixes of the other tensors in it.
-const TRACKER: [&str; 2] = ["tracker_model.", "tracker_neck."];
-/// A file has the tracker if it has this tensor.
-const TRACKER_SIGN: &str = "tracker_model.memory_attention.layer_norm.weight";
+/// Prefixes of the memory trackers' models and necks.
+pub(super) const TRACKERS: [&str; 3] = ["tracker_", "multiplex_", "interactive_"];
+/// The prefix that `save_pretrained` of transformers 5.23 writes twice.
+const TRACKER_MODEL: &str = "tracker_model.";
+/// A file has a tracker if it has one of these tensors: SAM 3's, SAM 3.1's.
+const TRACKER_SIGNS: [&str; 2] = [
+    "tracker_model.memory_attention.layer_norm.weight",
+    "multiplex_model.memory_attention.layer_norm.weight",
+];
 /// One tensor in `transformers`, four in Meta's files, of which the graphs need the rows.
 const POINT_EMBEDDINGS: &str = "tracker_model.prompt_encoder.point_embed.weight";
 /// Tables and counters that some versions of `transformers` save although nothing needs them.
@@ -28,18 +33,13 @@ const DERIVED: [&str; 3] = [".position_ids", ".rotary_emb.inv_freq", ".num_batch
 const WRAPPERS: [&str; 6] =
     ["", "model", "state_dict", "model_state_dict", "student_state_dict", "pruned_state_dict"];
 
-/// The start of the names of the memory tracker's neck.
-const TRACKER_NECK: &str = "backbone.vision_backbone.sam2_convs.";
-/// What the tracker of SAM 3.1 is.
-pub(super) const MULTIPLEX: &str = "the multiplex tracker of SAM 3.1, which is not supported";
+/// The starts of the names of the memory trackers' necks.
+const TRACKER_NECKS: [&str; 3] = ["sam2_convs.", "propagation_convs.", "interactive_convs."];
 const CLASSIFIER: &str = "the classifier of the image backbone";
 
 /// Tensors of a checkpoint that no graph needs: the start of the name, or its end after a star, and what they are.
-const IGNORED: [(&str, &str); 14] = [
-    ("tracker.model.", MULTIPLEX),
+const IGNORED: [(&str, &str); 11] = [
     ("inst_interactive_predictor.", "the interactive head of SAM 1"),
-    ("backbone.vision_backbone.propagation_convs.", "the tracker's neck"),
-    ("backbone.vision_backbone.interactive_convs.", "the interactive head's neck"),
     ("geometry_encoder.points_", "point prompts"),
     ("*.attn.freqs_cis", "rotary tables, which are computed"),
     ("*.attn.freqs_cis_real", "rotary tables, which are computed"),
@@ -91,7 +91,9 @@ impl Loaded {
     pub(super) fn spelled(&self, name: &str) -> String {
         let (prefix, replaced) = self.family.prefix();
         // The tracker's own tensors have no prefix of a detector.
-        let prefix = if name.starts_with(TRACKER[0]) { "" } else { prefix };
+        let rest = TRACKERS.iter().find_map(|tracker| name.strip_prefix(tracker));
+        let is_of_tracker = rest.is_some_and(|rest| rest.starts_with("model."));
+        let prefix = if is_of_tracker { "" } else { prefix };
         if let Some(local) = self.family.student_original(name) {
             return format!("{prefix}{local}");
         }
@@ -226,12 +228,12 @@ impl Loaded {
     /// Whether the file has the memory tracker; what there is of another one is ignored.
     fn settle_tracker(&mut self) -> bool {
         let strays = std::mem::take(&mut self.unknown_of_tracker);
-        if self.weights.views.contains_key(TRACKER_SIGN) {
+        if TRACKER_SIGNS.iter().any(|sign| self.weights.views.contains_key(*sign)) {
             self.unknown.extend(strays.into_iter().map(|(name, _)| name));
             return true;
         }
         self.ignore("the video tracker", &strays);
-        for prefix in TRACKER {
+        for prefix in TRACKERS {
             let removed = self.weights.remove(prefix);
             self.ignore("the video tracker", &removed);
         }
@@ -270,8 +272,8 @@ impl Loaded {
             return Ok(());
         }
         let name = if nested { name.strip_prefix(DETECTOR).unwrap_or(name) } else { name };
-        // `save_pretrained` of transformers 5.23 writes this prefix twice.
-        let name = name.strip_prefix(TRACKER[0]).filter(|rest| rest.starts_with(TRACKER[0])).unwrap_or(name);
+        let name =
+            name.strip_prefix(TRACKER_MODEL).filter(|rest| rest.starts_with(TRACKER_MODEL)).unwrap_or(name);
         if name == POINT_EMBEDDINGS {
             return self.add_point_embeddings(name, &view, file);
         }
@@ -304,7 +306,9 @@ impl Loaded {
             return Ok(());
         }
         // Outside the prefix there is no detector, but the tracker; its neck is among the detector's.
-        let of_tracker = spelled.starts_with("tracker.") || local.starts_with(TRACKER_NECK);
+        let neck = local.strip_prefix("backbone.vision_backbone.").unwrap_or_default();
+        let of_tracker =
+            spelled.starts_with("tracker.") || TRACKER_NECKS.iter().any(|start| neck.starts_with(start));
         let inside = spelled.starts_with(prefix) || of_tracker;
         if let Some(name) = self.family.student_name(&local).filter(|_| inside) {
             return self.weights.insert_adapted(name, file, view);

@@ -73,7 +73,11 @@ pub(super) fn sizes(
         mask_heads: HEADS,
         mask_stages: shapes.count("mask_decoder.pixel_decoder.conv_layers."),
         scoring_hidden: shapes.size("scoring")?,
-        tracker: shapes.first("tracker_model.").map(|_| tracker(&shapes)).transpose()?,
+        tracker: match (shapes.first("tracker_model."), shapes.first("multiplex_model.")) {
+            (Some(_), _) => Some(tracker(&shapes, None)?),
+            (None, Some(_)) => Some(tracker(&shapes, Some(shapes.size("slots")?))?),
+            (None, None) => None,
+        },
     };
     for (what, size) in [("heads", decoder_heads), ("width", width)] {
         if size == 0 {
@@ -164,17 +168,21 @@ fn text(shapes: &Shapes<'_>) -> Result<TextConfig> {
     })
 }
 
-fn tracker(shapes: &Shapes<'_>) -> Result<TrackerConfig> {
+/// The memory tracker; with `slots` that of SAM 3.1.
+fn tracker(shapes: &Shapes<'_>, slots: Option<usize>) -> Result<TrackerConfig> {
+    let root = if slots.is_some() { "multiplex_model" } else { "tracker_model" };
     Ok(TrackerConfig {
-        memory_width: shapes.size("memory")?,
+        memory_width: shapes.size(if slots.is_some() { "width" } else { "memory" })?,
         memory_rows: shapes.size("times")?,
-        layers: shapes.count("tracker_model.memory_attention.layers."),
+        slots,
+        layers: shapes.count(&format!("{root}.memory_attention.layers.")),
+        heads: if slots.is_some() { HEADS } else { 1 },
         intermediate: shapes.size("tracker-intermediate")?,
         rope_theta: 10000.0,
-        decoder: shapes.stack("tracker_model.mask_decoder.transformer.layers.", "decoder-mlp", HEADS)?,
+        decoder: shapes.stack(&format!("{root}.mask_decoder.transformer.layers."), "decoder-mlp", HEADS)?,
         decoder_width: shapes.size("inner")?,
         iou_hidden: shapes.size("iou")?,
-        fuser_layers: shapes.count("tracker_model.memory_encoder.memory_fuser.layers."),
+        fuser_layers: shapes.count(&format!("{root}.memory_encoder.memory_fuser.layers.")),
         fuser_intermediate: shapes.size("fuser-intermediate")?,
         mask_channels: shapes.size("channels")?,
     })

@@ -45,17 +45,26 @@ pub(super) static TENSORS: LazyLock<Vec<Tensor>> = LazyLock::new(|| parse(includ
 
 fn parse(table: &'static str) -> Vec<Tensor> {
     let mut reader = Reader { tensors: Vec::new(), roots: ["", ""], part: "", list: "", needed: true };
+    let (mut headers, mut is_new) = (Vec::new(), false);
     for line in table.lines().filter(|line| !line.is_empty() && !line.starts_with("//")) {
         if let Some(header) = line.strip_prefix('[') {
+            if !std::mem::replace(&mut is_new, true) {
+                headers.clear();
+            }
             let (roots, part) =
                 header.trim_end_matches(']').split_once(" : ").expect("a section names its part");
             let (root, meta) = roots.split_once("= ").expect("a section has two roots");
-            (reader.roots, reader.part) = ([root.trim(), meta], part);
+            headers.push(([root.trim(), meta], part));
             continue;
         }
+        is_new = false;
         let mut words = line.split_whitespace();
         let [name, meta, kind] = [(); 3].map(|()| words.next().expect("a line has two names and a kind"));
-        reader.row(name, meta, kind, &words.collect::<Vec<_>>());
+        let sizes: Vec<_> = words.collect();
+        for (roots, part) in &headers {
+            (reader.roots, reader.part) = (*roots, part);
+            reader.row(name, meta, kind, &sizes);
+        }
     }
     reader.tensors
 }
@@ -248,7 +257,8 @@ fn has_part(config: &ModelConfig, part: &str) -> bool {
         "clip" => config.text.encoder == TextEncoder::Clip,
         "mobile-clip" => config.text.encoder != TextEncoder::Clip,
         "exemplars" => config.has_exemplars(),
-        "tracker" => config.tracker.is_some(),
+        "tracker" => config.tracker.as_ref().is_some_and(|tracker| tracker.slots.is_none()),
+        "multiplex" => config.tracker.as_ref().is_some_and(|tracker| tracker.slots.is_some()),
         _ => true,
     }
 }
@@ -321,6 +331,7 @@ fn size_of(config: &ModelConfig, size: &str) -> Option<usize> {
         "queries" => config.num_queries,
         "scoring" => config.scoring_hidden,
         "times" => tracker?.memory_rows,
+        "slots" => tracker?.slots?,
         "memory" => tracker?.memory_width,
         "tracker-intermediate" => tracker?.intermediate,
         "fuser-intermediate" => tracker?.fuser_intermediate,

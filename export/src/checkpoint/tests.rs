@@ -84,8 +84,10 @@ fn every_line_of_the_table_is_needed() {
         [("sam3", "sam3.pt"), ("lite_s0", "efficient_sam3.pt")].map(|(name, file)| Sample::open(name, file));
     let agrees =
         |line: &Tensor| samples.iter().filter_map(|sample| sample.agrees(line)).reduce(|a, b| a && b);
-    let lines: Vec<&Tensor> =
-        TENSORS.iter().filter(|line| line.part != "tracker" && line.meta.is_some()).collect();
+    let lines: Vec<&Tensor> = TENSORS
+        .iter()
+        .filter(|line| !["tracker", "multiplex"].contains(&line.part) && line.meta.is_some())
+        .collect();
     let mut wrong = Vec::new();
     for (i, line) in lines.iter().enumerate() {
         if agrees(line) != Some(true) {
@@ -556,7 +558,8 @@ fn metas_names_of_the_tracker_become_those_of_transformers() {
         .collect();
     assert_eq!(wrong, Vec::<&str>::new());
     let loaded = with_tracker();
-    let found: Vec<&String> = loaded.weights.views.keys().filter(|name| name.starts_with(TRACKER)).collect();
+    let found: Vec<&String> =
+        loaded.weights.views.keys().filter(|name| name.starts_with("tracker_")).collect();
     let mut listed: Vec<&str> = pairs.iter().map(|(_, transformers)| *transformers).collect();
     listed.sort_unstable();
     assert_eq!(found, listed);
@@ -585,10 +588,18 @@ fn an_incomplete_tracker_names_the_tensor() {
     assert_eq!(open("memory_attention.layer_norm.weight", "memory_attention.layer_narm.weight"), "");
 }
 
+/// Every tensor of the released tracker of SAM 3.1 is known, and has the shape that follows from the others.
 #[test]
-fn the_tracker_of_sam_3_1_is_not_supported() {
-    let checkpoint = Checkpoint::open(&goldens().join("sam31/sam3.1.safetensors")).expect("the detector");
-    assert!(checkpoint.config().tracker.is_none());
-    assert!(checkpoint.unsupported_tracker().is_some_and(|name| name.contains("SAM 3.1")));
-    assert_eq!(Checkpoint::open(&goldens().join("sam3/sam3.pt")).expect("it").unsupported_tracker(), None);
+fn the_released_tracker_of_buckets_fits() {
+    let loaded = named("sam3.1.txt");
+    loaded.check_known().expect("every name is known");
+    assert!(loaded.has_tracker);
+    let config = sizes::sizes(&loaded.weights.views, loaded.blocks, &loaded.rotary).expect("the sizes fit");
+    let layout = tensors::expected_tensors(&config, &loaded.pruning);
+    loaded.weights.check(&layout, |name| loaded.spelled(name)).expect("complete");
+    let tracker = config.tracker.expect("there is one");
+    assert_eq!((tracker.slots, tracker.heads, tracker.layers, tracker.memory_rows), (Some(16), 8, 4, 7));
+    assert_eq!(loaded.spelled("multiplex_model.output_valid_embed"), "tracker.model.output_valid_embed");
+    let neck = loaded.spelled("interactive_neck.fpn_layers.2.proj1.weight");
+    assert_eq!(neck, "detector.backbone.vision_backbone.interactive_convs.2.conv_1x1.weight");
 }

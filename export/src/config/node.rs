@@ -121,7 +121,9 @@ impl<'a> Node<'a> {
         Ok(TrackerConfig {
             memory_width: self.usize("memory_encoder_output_channels", 64)?,
             memory_rows: self.usize("num_maskmem", 7)?,
+            slots: None,
             layers: self.usize("memory_attention_num_layers", 4)?,
+            heads: 1,
             intermediate: self.usize("memory_attention_feed_forward_hidden_size", 2048)?,
             rope_theta: match rope.value {
                 Some(_) => rope.float("rope_theta", 10000.0)?,

@@ -100,6 +100,13 @@ impl Graph<'_> {
         self.node("Reshape", &[x, &target], vec![], x.element, dims)
     }
 
+    /// The first axis, which is named, becomes two of which the second is fixed; the others stay.
+    pub(crate) fn separate_axis(&mut self, x: &Value, dims: [Dim; 3]) -> Value {
+        let sizes = dims.map(|dim| if let Dim::Fixed(n) = dim { n as i64 } else { -1 });
+        let target = self.integers("shape", &sizes);
+        self.node("Reshape", &[x, &target], vec![], x.element, dims.to_vec())
+    }
+
     /// `count` equal parts of an axis.
     pub(crate) fn split_axis(&mut self, x: &Value, axis: usize, count: usize) -> Vec<Value> {
         self.split(x, axis, axis as i64, count)

@@ -1,15 +1,20 @@
-//! `tracker/`: SAM 3's memory tracker, which follows objects through a video by their memories.
+//! The memory trackers, which follow objects through a video by their memories: `tracker/` of SAM 3, and `multiplex/` of
+//! SAM 3.1, where sixteen objects share the memories of a bucket.
 //!
 //! [`features`] is computed once for a frame, everything else for several objects together. Three savings are exact: the
 //! neck's projections are folded into the neighbouring convolutions; what does not depend on the object is computed once
-//! for all; attention mixes the narrow memories themselves, and projects the mixture.
+//! for all; attention mixes SAM 3's narrow memories themselves, and projects the mixture.
 
 mod attention;
+mod buckets;
 mod decoder;
 mod features;
 mod masks;
 mod memory;
+mod planes;
 mod prompts;
+
+use std::ops::Deref;
 
 use super::Plan;
 use crate::config::TrackerConfig;
@@ -17,18 +22,69 @@ use crate::contract::{dim, tensor};
 use crate::graph::{Dim, Element, Graph, Value};
 use crate::mixed_precision::{Block, Family};
 
-const ROOT: &str = "tracker_model";
 /// The epsilon of norms over the channels of a map.
 const MAP_EPS: f32 = 1e-6;
-/// B.
+/// B, objects.
 const OBJECTS: Dim = Dim::Named(dim::OBJECTS);
 
+/// A tracker's network: its tensors are named `NAME_model.…` and `NAME_neck.…`.
+#[derive(Clone, Copy)]
+pub(crate) struct Network<'p, 'w> {
+    plan: &'p Plan<'w>,
+    name: &'static str,
+}
+
+impl<'w> Deref for Network<'_, 'w> {
+    type Target = Plan<'w>;
+
+    fn deref(&self) -> &Plan<'w> {
+        self.plan
+    }
+}
+
 impl<'w> Plan<'w> {
-    fn tracker_config(&self) -> &'w TrackerConfig {
-        self.config().tracker.as_ref().expect("tracker graphs are built for checkpoints that have one")
+    /// SAM 3's tracker.
+    pub(crate) fn tracker(&self) -> Network<'_, 'w> {
+        Network { plan: self, name: "tracker" }
     }
 
-    fn tracker_graph(&self, name: &str) -> Graph<'w> {
+    /// SAM 3.1's tracker of buckets of objects.
+    pub(crate) fn multiplex(&self) -> Network<'_, 'w> {
+        Network { plan: self, name: "multiplex" }
+    }
+
+    /// The head of SAM 3.1 for new, corrected and clicked objects, one by one.
+    pub(crate) fn interactive(&self) -> Network<'_, 'w> {
+        Network { plan: self, name: "interactive" }
+    }
+}
+
+impl<'w> Network<'_, 'w> {
+    /// The name of a tensor or a module of the model.
+    fn of(&self, module: &str) -> String {
+        format!("{}_model.{module}", self.name)
+    }
+
+    /// The name of a module of the neck.
+    fn neck(&self, module: &str) -> String {
+        format!("{}_neck.fpn_layers.{module}", self.name)
+    }
+
+    /// Whether it is SAM 3's; SAM 3.1's differ in details.
+    fn is_sam3(&self) -> bool {
+        self.config().slots.is_none()
+    }
+
+    fn config(&self) -> &'w TrackerConfig {
+        self.plan.config().tracker.as_ref().expect("tracker graphs are built for checkpoints that have one")
+    }
+
+    /// D.
+    fn width(&self) -> usize {
+        self.plan.config().width
+    }
+
+    fn new_graph(&self, name: &str) -> Graph<'w> {
         let mut graph = self.graph(name);
         graph.block(Block::whole(Family::Tracker));
         graph
@@ -36,13 +92,13 @@ impl<'w> Plan<'w> {
 
     /// The features of the frame: `[1, D, P, P]`.
     fn pixel_input(&self, g: &mut Graph<'w>, name: &str) -> Value {
-        let (width, side) = (self.config().width, self.grid());
+        let (width, side) = (self.width(), self.grid());
         g.input(name, Element::F32, &[1, width, side, side].map(Dim::from))
     }
 
     /// The finer features of the frame: `[1, D/8, 4P, 4P]` and `[1, D/4, 2P, 2P]`.
     fn high_res_inputs(&self, g: &mut Graph<'w>) -> [Value; 2] {
-        let (width, side) = (self.config().width, self.grid());
+        let (width, side) = (self.width(), self.grid());
         [(tensor::HIGH_RES[0], 8, 4), (tensor::HIGH_RES[1], 4, 2)].map(|(name, narrow, fine)| {
             g.input(name, Element::F32, &[1, width / narrow, fine * side, fine * side].map(Dim::from))
         })
@@ -50,7 +106,7 @@ impl<'w> Plan<'w> {
 
     /// `[batch, D, P, P]` → `[batch, P·P, D]`.
     fn tokens_of(&self, g: &mut Graph<'w>, map: &Value) -> Value {
-        let (width, side) = (self.config().width, self.grid());
+        let (width, side) = (self.width(), self.grid());
         let flat = g.reshape(map, &[map.dims[0], width.into(), (side * side).into()]);
         g.transpose(&flat, &[0, 2, 1])
     }

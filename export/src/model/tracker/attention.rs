@@ -1,6 +1,8 @@
-//! The attention of a frame's tokens to an object's memories, and to themselves.
+//! The attention of a frame's tokens to an object's memories, and to themselves: with one head over narrow memories in SAM 3,
+//! with several heads in SAM 3.1, whose memories are those of a bucket ([`buckets`](super::buckets)).
 
-use super::{OBJECTS, Plan, ROOT};
+use super::{Network, OBJECTS};
+use crate::config::Activation;
 use crate::contract::{Precision, Target, dim, tensor};
 use crate::fold;
 use crate::graph::{Dim, Element, Graph, LinearForm, Role, Value};
@@ -21,10 +23,10 @@ struct Memories {
     values: Value,
 }
 
-impl<'w> Plan<'w> {
+impl<'w> Network<'_, 'w> {
     /// Memories and pointers → the frame's tokens as these objects: `[B, P·P, D]`.
     pub(super) fn attend_memories(&self, g: &mut Graph<'w>) -> Value {
-        let (tokens, width) = (self.grid() * self.grid(), self.config().width);
+        let (tokens, width) = (self.grid() * self.grid(), self.width());
         let query = g.input(tensor::QUERY_0, Element::F32, &[1, tokens, width].map(Dim::from));
         let memories = self.memories(g);
         let tables = self.memory_rotary(g);
@@ -32,7 +34,7 @@ impl<'w> Plan<'w> {
             g.write_linear_as(self.linear_form());
         }
         let mut x = query;
-        for layer in 0..self.tracker_config().layers {
+        for layer in 0..self.config().layers {
             if layer > 0 {
                 x = self.memory_self_attention(g, &x, layer, &tables);
             }
@@ -40,12 +42,12 @@ impl<'w> Plan<'w> {
             x = self.memory_feed_forward(g, &x, layer);
         }
         g.write_linear_as(LinearForm::Float);
-        g.norm(&x, &format!("{ROOT}.memory_attention.layer_norm"))
+        g.norm(&x, &self.of("memory_attention.layer_norm"))
     }
 
     fn memories(&self, g: &mut Graph<'w>) -> Memories {
-        let tracker = self.tracker_config();
-        let (memory, width, tokens) = (tracker.memory_width, self.config().width, self.grid() * self.grid());
+        let tracker = self.config();
+        let (memory, width, tokens) = (tracker.memory_width, self.width(), self.grid() * self.grid());
         let [slots, many, pointers] = [dim::SLOTS, dim::MEMORIES, dim::POINTERS].map(Dim::Named);
         let bank = g.input(tensor::BANK, Element::F32, &[slots, tokens.into(), memory.into()]);
         let slots = g.input(tensor::SLOTS, Element::I64, &[OBJECTS, many]);
@@ -55,7 +57,7 @@ impl<'w> Plan<'w> {
 
         g.scope("memories");
         let chosen = g.gather_rows(&bank, &slots); // [object, memory, token, channel]
-        let table = g.weight(&format!("{ROOT}.memory_temporal_positional_encoding"));
+        let table = g.weight(&self.of("memory_temporal_positional_encoding"));
         let table = g.reshape(&table, &[tracker.memory_rows, memory].map(Dim::from));
         let time = g.gather_rows(&table, &times);
         let time = g.reshape(&time, &[OBJECTS, many, 1.into(), memory.into()]);
@@ -77,11 +79,11 @@ impl<'w> Plan<'w> {
     }
 
     /// The positions of pointers by how long ago they were: `[B, T, 1, memory width]`.
-    fn pointer_positions(&self, g: &mut Graph<'w>, offsets: &Value) -> Value {
-        let half = self.config().width / 2;
+    pub(super) fn pointer_positions(&self, g: &mut Graph<'w>, offsets: &Value) -> Value {
+        let half = self.width() / 2;
         let exponent = |i: usize| (2 * (i / 2)) as f64 / half as f64;
         let periods: Vec<f32> = (0..half).map(|i| 10000f64.powf(-exponent(i)) as f32).collect();
-        let name = format!("{ROOT}.temporal_positional_encoding_projection_layer");
+        let layer = self.ordered(&self.of("temporal_positional_encoding_projection_layer"));
         let [objects, pointers] = [offsets.dims[0], offsets.dims[1]];
         let encoded = g.as_role(Role::Exact, |g| {
             let offsets = g.reshape(offsets, &[objects, pointers, 1.into()]);
@@ -89,19 +91,22 @@ impl<'w> Plan<'w> {
             let angles = g.mul(&offsets, &frequencies);
             let waves = ["Sin", "Cos"].map(|wave| g.unary(wave, &angles));
             let waves = g.concat(&[&waves[0], &waves[1]], 2, 2 * half);
-            g.linear(&waves, &name)
+            g.linear_layer(&waves, &layer)
         });
         g.reshape(&encoded, &[objects, pointers, 1.into(), encoded.dims[2]])
     }
 
-    /// Cosines and sines `[P·P, D/2]` for queries, and for each memory's keys.
+    /// Cosines and sines of a head, `[P·P, head/2]`, for queries, and for each memory's keys; of several heads `[P·P, 1, head/2]`.
     pub(super) fn memory_rotary(&self, g: &mut Graph<'w>) -> [Value; 2] {
-        let (grid, width) = (self.grid(), self.config().width);
+        let (grid, head) = (self.grid(), self.head());
         let places = TokenOrder { grid, window: grid }.places();
-        let [cos, sin] = rotary_tables(&places, 1.0, width, self.tracker_config().rope_theta);
+        let [cos, sin] = rotary_tables(&places, 1.0, head, self.config().rope_theta);
         g.scope("rotary");
-        [("rotary.cos", cos), ("rotary.sin", sin)]
-            .map(|(name, table)| g.constant(name, &[grid * grid, width / 2], &table))
+        let dims = match self.config().heads {
+            1 => vec![grid * grid, head / 2],
+            _ => vec![grid * grid, 1, head / 2],
+        };
+        [("rotary.cos", cos), ("rotary.sin", sin)].map(|(name, table)| g.constant(name, &dims, &table))
     }
 
     pub(super) fn memory_self_attention(
@@ -111,15 +116,24 @@ impl<'w> Plan<'w> {
         layer: usize,
         tables: &[Value; 2],
     ) -> Value {
-        let layer = format!("{ROOT}.memory_attention.layers.{layer}");
+        let layer = self.of(&format!("memory_attention.layers.{layer}"));
         let name = format!("{layer}.self_attn");
         g.scope(&name);
         let normed = g.norm(x, &format!("{layer}.layer_norm1"));
         let query = self.rotated_queries(g, &name, &normed, tables);
-        let key = g.linear_layer(&normed, &self.rotary_layer(format!("{name}.k_proj")));
-        let key = rotate(g, &key, tables);
-        let mixed = self.mix(g, &query, &key, &normed);
-        let mixed = projected_values(g, &mixed, &name);
+        let key = g.linear_layer(&normed, &self.rotary_layer(&format!("{name}.k_proj")));
+        let key = self.rotated(g, &key, tables);
+        let mixed = match self.config().heads {
+            1 => {
+                let mixed = self.mix(g, &query, &key, &normed);
+                projected_values(g, &mixed, &name)
+            }
+            _ => {
+                let values = g.linear(&normed, &format!("{name}.v_proj"));
+                let mixed = self.mix(g, &query, &key, &values);
+                g.linear(&mixed, &format!("{name}.o_proj"))
+            }
+        };
         g.add(x, &mixed)
     }
 
@@ -131,58 +145,107 @@ impl<'w> Plan<'w> {
         memories: &Memories,
         tables: &[Value; 2],
     ) -> Value {
-        let layer = format!("{ROOT}.memory_attention.layers.{layer}");
+        let layer = self.of(&format!("memory_attention.layers.{layer}"));
         let name = format!("{layer}.cross_attn_image");
         g.scope(&name);
         let normed = g.norm(x, &format!("{layer}.layer_norm2"));
         let query = self.rotated_queries(g, &name, &normed, tables);
-        let project = self.rotary_layer(format!("{name}.k_proj"));
+        let project = self.rotary_layer(&format!("{name}.k_proj"));
         let keys = g.linear_layer(&memories.keys, &project);
-        let keys = rotate(g, &keys, tables);
+        let keys = self.rotated(g, &keys, tables);
         let keys = g.join_axes(&keys, 1, Dim::Named(dim::MEMORY_TOKENS));
         // Pointers have no place in the image, so their keys are not rotated.
         let pointer_keys = g.linear_layer(&memories.pointer_keys, &project);
         let keys = g.concat(&[&keys, &pointer_keys], 1, Dim::Named(dim::KEYS));
-        let query = match (self.target, query.dims[0] == OBJECTS) {
-            (Target::OnnxRuntime, false) => g.repeat_for(&query, &memories.values),
-            _ => query,
-        };
+        let query = self.repeated_queries(g, query, &memories.values);
         let mixed = self.mix(g, &query, &keys, &memories.values);
         let mixed = projected_values(g, &mixed, &name);
         g.add(x, &mixed)
     }
 
-    fn memory_feed_forward(&self, g: &mut Graph<'w>, x: &Value, layer: usize) -> Value {
-        let name = format!("{ROOT}.memory_attention.layers.{layer}");
+    pub(super) fn memory_feed_forward(&self, g: &mut Graph<'w>, x: &Value, layer: usize) -> Value {
+        let name = self.of(&format!("memory_attention.layers.{layer}"));
+        let activation = if self.is_sam3() { Activation::Relu } else { Activation::Gelu };
         g.scope(format!("{name}.mlp"));
         let normed = g.norm(x, &format!("{name}.layer_norm3"));
         let hidden = g.linear(&normed, &format!("{name}.linear1"));
-        let hidden = g.unary("Relu", &hidden);
-        let last = LinearLayer { floor: Some(0.0), ..LinearLayer::new(&format!("{name}.linear2")) };
+        let hidden = g.activation(&hidden, activation);
+        let last =
+            LinearLayer { floor: Some(activation.floor()), ..LinearLayer::new(&format!("{name}.linear2")) };
         let out = g.linear_layer(&hidden, &last);
         g.add(x, &out)
     }
 
     fn rotated_queries(&self, g: &mut Graph<'w>, name: &str, x: &Value, tables: &[Value; 2]) -> Value {
-        let layer = LinearLayer::queries_of(g, name, 1, self.target);
-        let order = self.rotary_layer(String::new()).order;
-        let query = g.linear_layer(x, &LinearLayer { order, ..layer });
-        rotate(g, &query, tables)
+        let query = self.queries(g, name, x);
+        self.rotated(g, &query, tables)
+    }
+
+    /// Projected queries, in the order of [`rotary_row`].
+    pub(super) fn queries(&self, g: &mut Graph<'w>, name: &str, x: &Value) -> Value {
+        let layer = LinearLayer::queries_of(g, name, self.config().heads, self.target);
+        g.linear_layer(x, &LinearLayer { order: self.rotary_order(), ..layer })
+    }
+
+    /// Queries that all objects share, for each of them if the target's attention needs that; `like` has the batch.
+    pub(super) fn repeated_queries(&self, g: &mut Graph<'w>, query: Value, like: &Value) -> Value {
+        match (self.target, query.dims[0] == like.dims[0]) {
+            (Target::OnnxRuntime, false) => g.repeat_for(&query, like),
+            _ => query,
+        }
+    }
+
+    /// The width of a head of the attention over memories.
+    fn head(&self) -> usize {
+        self.width() / self.config().heads
+    }
+
+    /// Channels in the order of [`rotary_row`].
+    pub(super) fn rotary_order(&self) -> Vec<usize> {
+        (0..self.width()).map(|row| rotary_row(row, self.head())).collect()
     }
 
     /// A projection with its channels in the order of [`rotary_row`].
-    fn rotary_layer(&self, name: String) -> LinearLayer {
-        let width = self.config().width;
-        let order = (0..width).map(|row| rotary_row(row, width)).collect();
-        LinearLayer { order, ..LinearLayer::new(&name) }
+    pub(super) fn rotary_layer(&self, name: &str) -> LinearLayer {
+        LinearLayer { order: self.rotary_order(), ..LinearLayer::new(name) }
     }
 
-    /// Attention with one head, over values that are not projected yet.
-    fn mix(&self, g: &mut Graph<'w>, query: &Value, keys: &Value, values: &Value) -> Value {
-        let (width, tokens) = (self.config().width, self.grid() * self.grid());
-        if self.target == Target::OnnxRuntime {
-            return g.fused_attention(query, keys, values, 1, scale_of(width), None);
+    /// The projection of positions: those of SAM 3.1 are added to projected keys, and have their order.
+    fn ordered(&self, name: &str) -> LinearLayer {
+        if self.is_sam3() { LinearLayer::new(name) } else { self.rotary_layer(name) }
+    }
+
+    /// Rotary embedding of `[…, P·P, D]`, head by head.
+    pub(super) fn rotated(&self, g: &mut Graph<'w>, x: &Value, tables: &[Value; 2]) -> Value {
+        let heads = self.config().heads;
+        if heads == 1 {
+            return rotate(g, x, tables);
         }
+        let mut split = x.dims.clone();
+        split.splice(x.dims.len() - 1.., [heads, self.head()].map(Dim::from));
+        let parts = g.reshape(x, &split);
+        let rotated = rotate(g, &parts, tables);
+        g.reshape(&rotated, &x.dims)
+    }
+
+    /// Attention over `[B, tokens, D]`; values of one head need not be projected yet.
+    pub(super) fn mix(&self, g: &mut Graph<'w>, query: &Value, keys: &Value, values: &Value) -> Value {
+        let (heads, head) = (self.config().heads, self.head());
+        if self.target == Target::OnnxRuntime {
+            return g.fused_attention(query, keys, values, heads, scale_of(head), None);
+        }
+        if heads == 1 {
+            return self.mix_head(g, query, keys, values);
+        }
+        let [query, keys, values] = [query, keys, values].map(|x| g.split_last(x, heads));
+        let mixed: Vec<Value> =
+            (0..heads).map(|head| self.mix_head(g, &query[head], &keys[head], &values[head])).collect();
+        g.concat(&mixed.iter().collect::<Vec<_>>(), 2, self.width())
+    }
+
+    /// Attention of one head in basic operators, some rows after the other.
+    fn mix_head(&self, g: &mut Graph<'w>, query: &Value, keys: &Value, values: &Value) -> Value {
+        let tokens = self.grid() * self.grid();
         let parts = (1..=tokens)
             .find(|parts| tokens.is_multiple_of(*parts) && tokens / parts <= MAX_QUERY_ROWS)
             .expect("single rows are few enough");

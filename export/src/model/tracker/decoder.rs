@@ -1,22 +1,21 @@
 //! The mask decoder: image tokens and prompts → masks, scores and a pointer.
 
-use super::{OBJECTS, Plan, ROOT};
+use super::{Network, OBJECTS};
 use crate::contract::tensor;
 use crate::graph::{Dim, Element, Graph, Role, Value};
 use crate::model::layers::LinearLayer;
 
-const DECODER: &str = "tracker_model.mask_decoder";
 /// The tokens of the decoder in front of the prompt: the object score, the IoU, and the masks.
 const SCORE: usize = 0;
 const IOU: usize = 1;
 const MASKS: [usize; 4] = [2, 3, 4, 5];
 /// The mask logit of objects that are not in the frame.
-const ABSENT: f32 = -1024.0;
+pub(super) const ABSENT: f32 = -1024.0;
 
 /// What the decoder says about some objects.
 pub(super) struct Decoded {
     /// `[B, tokens, D]`.
-    tokens: Value,
+    pub(super) tokens: Value,
     /// `[B, P·P, D]`.
     image: Value,
 }
@@ -31,10 +30,10 @@ pub(super) struct Mask {
     pub(super) token: Value,
 }
 
-impl<'w> Plan<'w> {
+impl<'w> Network<'_, 'w> {
     /// Memories → masks and pointers of tracked objects.
     pub(crate) fn track_step(&self) -> Graph<'w> {
-        let mut graph = self.tracker_graph("track_step");
+        let mut graph = self.new_graph("track_step");
         let g = &mut graph;
         let attended = self.attend_memories(g);
         let high_res = self.high_res_inputs(g);
@@ -51,8 +50,8 @@ impl<'w> Plan<'w> {
     pub(super) fn decode_objects(&self, g: &mut Graph<'w>, image: &Value, prompt: &Value) -> Decoded {
         let positions = self.pixel_positions(g);
         let (mut tokens, mut image) = (prompt.clone(), image.clone());
-        for layer in 0..self.tracker_config().decoder.layers {
-            let name = format!("{DECODER}.transformer.layers.{layer}");
+        for layer in 0..self.config().decoder.layers {
+            let name = self.of(&format!("mask_decoder.transformer.layers.{layer}"));
             g.scope(&name);
             tokens = if layer == 0 {
                 self.decoder_attention(g, &format!("{name}.self_attn"), [&tokens; 3])
@@ -81,11 +80,11 @@ impl<'w> Plan<'w> {
             image = g.add(&image, &mixed);
             image = g.norm(&image, &format!("{name}.layer_norm4"));
         }
-        let name = format!("{DECODER}.transformer.final_attn_token_to_image");
+        let name = self.of("mask_decoder.transformer.final_attn_token_to_image");
         g.scope(&name);
         let placed_image = g.add(&image, &positions);
         tokens = self.attend_image(g, &name, &tokens, prompt, [&placed_image, &image]);
-        tokens = g.norm(&tokens, &format!("{DECODER}.transformer.layer_norm_final_attn"));
+        tokens = g.norm(&tokens, &self.of("mask_decoder.transformer.layer_norm_final_attn"));
         Decoded { tokens, image }
     }
 
@@ -105,7 +104,7 @@ impl<'w> Plan<'w> {
 
     /// Attention with its four projections. One side has few tokens, so basic operators are enough.
     fn decoder_attention(&self, g: &mut Graph<'w>, name: &str, [q, k, v]: [&Value; 3]) -> Value {
-        let heads = self.tracker_config().decoder.heads;
+        let heads = self.config().decoder.heads;
         let layer = LinearLayer::new(&format!("{name}.q_proj")).scaled_for(g, heads);
         let q = g.linear_layer(q, &layer);
         let [k, v] = [(k, "k_proj"), (v, "v_proj")].map(|(x, end)| g.linear(x, &format!("{name}.{end}")));
@@ -122,12 +121,12 @@ impl<'w> Plan<'w> {
         [fine, middle]: &[Value; 2],
     ) -> Value {
         let side = 4 * self.grid();
-        g.scope(format!("{DECODER}.upscale"));
+        g.scope(self.of("mask_decoder.upscale"));
         let x = self.map_of(g, &decoded.image);
-        let x = g.upscale_with(&x, &format!("{DECODER}.upscale_conv1"), middle);
-        let x = g.map_norm(&x, &format!("{DECODER}.upscale_layer_norm"));
+        let x = g.upscale_with(&x, &self.of("mask_decoder.upscale_conv1"), middle);
+        let x = g.map_norm(&x, &self.of("mask_decoder.upscale_layer_norm"));
         let x = g.gelu(&x, false);
-        let x = g.upscale_with(&x, &format!("{DECODER}.upscale_conv2"), fine);
+        let x = g.upscale_with(&x, &self.of("mask_decoder.upscale_conv2"), fine);
         let x = g.gelu(&x, false);
         // By way of tokens: OpenVINO's convolutions have the channels last, and to bring the whole map into the other order took
         // a seventh of a click. The last transposition becomes part of the product that follows.
@@ -178,22 +177,23 @@ impl<'w> Plan<'w> {
         Mask {
             logits: g.reshape(&logits, &[OBJECTS, side, side]),
             iou: g.reshape(iou, &[OBJECTS]),
-            token: g.reshape(token, &[OBJECTS, self.config().width.into()]),
+            token: g.reshape(token, &[OBJECTS, self.width().into()]),
         }
     }
 
     /// The predicted IoU of the four masks, `[B, 4]`.
     fn ious(&self, g: &mut Graph<'w>, decoded: &Decoded) -> Value {
-        g.scope(format!("{DECODER}.iou_prediction_head"));
+        g.scope(self.of("mask_decoder.iou_prediction_head"));
         let token = g.select(&decoded.tokens, 1, &[IOU]);
-        let logits = g.three_layers(&token, &format!("{DECODER}.iou_prediction_head"));
-        let ious = g.as_role(Role::Exact, |g| g.unary("Sigmoid", &logits));
+        let logits = g.three_layers(&token, &self.of("mask_decoder.iou_prediction_head"));
+        let ious =
+            if self.is_sam3() { g.as_role(Role::Exact, |g| g.unary("Sigmoid", &logits)) } else { logits };
         g.reshape(&ious, &[OBJECTS, MASKS.len().into()])
     }
 
     /// The kernel of one of the four masks, `[B, 1, D/8]`.
     fn mask_kernel(&self, g: &mut Graph<'w>, decoded: &Decoded, mask: usize) -> Value {
-        let name = format!("{DECODER}.output_hypernetworks_mlps.{mask}");
+        let name = self.of(&format!("mask_decoder.output_hypernetworks_mlps.{mask}"));
         g.scope(&name);
         let token = g.select(&decoded.tokens, 1, &[MASKS[mask]]);
         g.three_layers(&token, &name)
@@ -201,7 +201,7 @@ impl<'w> Plan<'w> {
 
     /// The logit of the object's presence, `[B]`.
     pub(super) fn object_score(&self, g: &mut Graph<'w>, decoded: &Decoded) -> Value {
-        let name = format!("{DECODER}.pred_obj_score_head");
+        let name = self.of("mask_decoder.pred_obj_score_head");
         g.scope(&name);
         let token = g.select(&decoded.tokens, 1, &[SCORE]);
         let score = g.three_layers(&token, &name);
@@ -211,21 +211,31 @@ impl<'w> Plan<'w> {
     /// The token of the mask for prompts that are not ambiguous, `[B, D]`.
     pub(super) fn first_token(&self, g: &mut Graph<'w>, decoded: &Decoded) -> Value {
         let token = g.select(&decoded.tokens, 1, &MASKS[..1]);
-        g.reshape(&token, &[OBJECTS, self.config().width.into()])
+        g.reshape(&token, &[OBJECTS, self.width().into()])
     }
 
     /// The pointer of a mask's token, or the one of absent objects: `[B, D]`.
     pub(super) fn pointer(&self, g: &mut Graph<'w>, token: &Value, present: &Value) -> Value {
-        g.scope(format!("{ROOT}.object_pointer_proj"));
-        let pointer = g.three_layers(token, &format!("{ROOT}.object_pointer_proj"));
-        let absent = g.weight(&format!("{ROOT}.no_object_pointer"));
+        g.scope(self.of("object_pointer_proj"));
+        let pointer = g.three_layers(token, &self.of("object_pointer_proj"));
+        if !self.is_sam3() {
+            return self.pointer_if(g, present, &pointer);
+        }
+        let absent = g.weight(&self.of("no_object_pointer"));
         let present = g.reshape(present, &[OBJECTS, 1.into()]);
         g.choose(&present, &pointer, &absent)
     }
 
+    /// A pointer, which SAM 3.1 projects once more if the condition does not hold: `[B, D]`.
+    pub(super) fn pointer_if(&self, g: &mut Graph<'w>, condition: &Value, pointer: &Value) -> Value {
+        let absent = g.linear(pointer, &self.multiplex().of("no_object_pointer_projection"));
+        let condition = g.reshape(condition, &[OBJECTS, 1.into()]);
+        g.choose(&condition, pointer, &absent)
+    }
+
     /// The outputs of objects with a mask.
     pub(super) fn object_outputs(&self, g: &mut Graph<'w>, decoded: &Decoded, mask: &Mask) {
-        let (side, width) = (Dim::from(4 * self.grid()), self.config().width);
+        let (side, width) = (Dim::from(4 * self.grid()), self.width());
         let score = self.object_score(g, decoded);
         let present = g.is_above(&score, 0.0);
         let shown = g.reshape(&present, &[OBJECTS, 1.into(), 1.into()]);

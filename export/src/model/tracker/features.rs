@@ -1,58 +1,98 @@
 //! `track_features.onnx`: what every object of a frame needs.
 
-use super::{Plan, ROOT};
+use super::Network;
 use crate::contract::tensor;
 use crate::fold;
 use crate::graph::{Dim, Element, Graph, Value};
 use crate::model::position::image_positions;
 
-const NECK: &str = "tracker_neck.fpn_layers";
-
-impl<'w> Plan<'w> {
+impl<'w> Network<'_, 'w> {
     /// The backbone's last features → the features for memories and masks.
     pub(crate) fn track_features(&self) -> Graph<'w> {
-        let mut graph = self.tracker_graph("track_features");
+        let mut graph = self.new_graph("track_features");
         let g = &mut graph;
-        let (grid, width, hidden) = (self.grid(), self.config().width, self.config().vision.hidden);
-        let x = g.input(tensor::HIDDEN, Element::F32, &[1, hidden, grid, grid].map(Dim::from));
+        let pixel = self.features(g);
+        let map = pixel.dims.clone();
+        g.output(tensor::PIXEL, &pixel, &map);
+        self.memory_features(g, &pixel);
+        graph
+    }
 
-        g.scope("tracker_neck.0");
-        let fine = g.convolution_transpose(&x, &format!("{NECK}.0.scale_layers.0"));
+    /// As [`track_features`](Self::track_features), for buckets of objects: also the frame's own part of every layer's queries.
+    pub(crate) fn mux_features(&self) -> Graph<'w> {
+        let mut graph = self.new_graph("mux_features");
+        let g = &mut graph;
+        let pixel = self.features(g);
+        let image = self.tokens_of(g, &pixel);
+        let dims = image.dims.clone();
+        g.output(tensor::IMAGE, &image, &dims);
+        self.memory_features(g, &pixel);
+        let layers = self.config().layers;
+        g.scope("image_query");
+        let queries: Vec<Value> = (0..layers)
+            .map(|layer| {
+                g.linear(
+                    &image,
+                    &self.of(&format!("memory_attention.layers.{layer}.image_cross_attn.q_proj")),
+                )
+            })
+            .collect();
+        let queries = g.concat(&queries.iter().collect::<Vec<_>>(), 0, layers);
+        let dims = queries.dims.clone();
+        g.output(tensor::IMAGE_QUERY, &queries, &dims);
+        graph
+    }
+
+    /// As [`mux_features`](Self::mux_features), for new, corrected and clicked objects.
+    pub(crate) fn mux_interactive(&self) -> Graph<'w> {
+        let mut graph = self.new_graph("mux_interactive");
+        let g = &mut graph;
+        let pixel = self.features(g);
+        let none = g.weight(&self.multiplex().of("no_memory_embedding"));
+        let none = g.reshape(&none, &[1, self.width(), 1, 1].map(Dim::from));
+        let pixel = g.add(&pixel, &none);
+        let map = pixel.dims.clone();
+        g.output(tensor::PIXEL, &pixel, &map);
+        graph
+    }
+
+    /// The backbone's last features → the outputs for the detail of masks, and the features at the resolution of patches.
+    fn features(&self, g: &mut Graph<'w>) -> Value {
+        let (grid, width, hidden) = (self.grid(), self.width(), self.plan.config().vision.hidden);
+        let x = g.input(tensor::HIDDEN, Element::F32, &[1, hidden, grid, grid].map(Dim::from));
+        let neck = |module| self.neck(module);
+
+        g.scope(format!("{}_neck.0", self.name));
+        let fine = g.convolution_transpose(&x, &neck("0.scale_layers.0"));
         let fine = g.gelu(&fine, false);
-        let fine =
-            g.upscale_and_project(&fine, &format!("{NECK}.0.scale_layers.2"), &format!("{NECK}.0.proj1"));
-        let fine =
-            g.smooth_and_project(&fine, &format!("{NECK}.0.proj2"), &format!("{ROOT}.mask_decoder.conv_s0"));
+        let fine = g.upscale_and_project(&fine, &neck("0.scale_layers.2"), &neck("0.proj1"));
+        let fine = g.smooth_and_project(&fine, &neck("0.proj2"), &self.of("mask_decoder.conv_s0"));
         g.output(tensor::HIGH_RES[0], &fine, &[1, width / 8, 4 * grid, 4 * grid].map(Dim::from));
 
-        g.scope("tracker_neck.1");
-        let middle =
-            g.upscale_and_project(&x, &format!("{NECK}.1.scale_layers.0"), &format!("{NECK}.1.proj1"));
-        let middle = g.smooth_and_project(
-            &middle,
-            &format!("{NECK}.1.proj2"),
-            &format!("{ROOT}.mask_decoder.conv_s1"),
-        );
+        g.scope(format!("{}_neck.1", self.name));
+        let middle = g.upscale_and_project(&x, &neck("1.scale_layers.0"), &neck("1.proj1"));
+        let middle = g.smooth_and_project(&middle, &neck("1.proj2"), &self.of("mask_decoder.conv_s1"));
         g.output(tensor::HIGH_RES[1], &middle, &[1, width / 4, 2 * grid, 2 * grid].map(Dim::from));
 
-        g.scope("tracker_neck.2");
-        let pixel = g.convolution(&x, &format!("{NECK}.2.proj1"), 1, 0);
-        let pixel = g.convolution(&pixel, &format!("{NECK}.2.proj2"), 1, 1);
-        let map = [1, width, grid, grid].map(Dim::from);
-        g.output(tensor::PIXEL, &pixel, &map);
-        let memory_pixel = g.convolution(&pixel, &format!("{ROOT}.memory_encoder.feature_projection"), 1, 0);
-        g.output(tensor::MEMORY_PIXEL, &memory_pixel, &map);
+        g.scope(format!("{}_neck.2", self.name));
+        let pixel = g.convolution(&x, &neck("2.proj1"), 1, 0);
+        g.convolution(&pixel, &neck("2.proj2"), 1, 1)
+    }
 
-        let query = self.first_query(g, &pixel);
-        g.output(tensor::QUERY_0, &query, &[1, grid * grid, width].map(Dim::from));
-        graph
+    /// The outputs for memories and for the attention to them.
+    fn memory_features(&self, g: &mut Graph<'w>, pixel: &Value) {
+        let memory_pixel = g.convolution(pixel, &self.of("memory_encoder.feature_projection"), 1, 0);
+        g.output(tensor::MEMORY_PIXEL, &memory_pixel, &pixel.dims);
+        let query = self.first_query(g, pixel);
+        let dims = query.dims.clone();
+        g.output(tensor::QUERY_0, &query, &dims);
     }
 
     /// The tokens after the first self-attention, which no memory has reached yet.
     fn first_query(&self, g: &mut Graph<'w>, pixel: &Value) -> Value {
         /// The share of the position in the tokens.
         const POSITION: f32 = 0.1;
-        let (grid, width) = (self.grid(), self.config().width);
+        let (grid, width) = (self.grid(), self.width());
         let tokens = self.tokens_of(g, pixel);
         let positions: Vec<f32> = image_positions(grid, width).iter().map(|v| v * POSITION).collect();
         let positions = g.constant("scaled_positions", &[1, grid * grid, width], &positions);

@@ -1,14 +1,14 @@
 //! `mask_iou.onnx`: the overlap of masks.
 
-use super::Plan;
+use super::Network;
 use super::prompts::MEMORY_PIXELS;
 use crate::contract::{dim, tensor};
 use crate::graph::{Dim, Element, Graph, Role, Value};
 
-impl<'w> Plan<'w> {
+impl<'w> Network<'_, 'w> {
     /// The IoU of each mask of `a` with each of `b`, and the areas of `a` before and after every pixel is given to one mask.
     pub(crate) fn mask_iou(&self) -> Graph<'w> {
-        let mut graph = self.tracker_graph("mask_iou");
+        let mut graph = self.new_graph("mask_iou");
         graph.as_role(Role::Exact, |g| self.add_mask_iou(g));
         graph
     }
@@ -34,32 +34,45 @@ impl<'w> Plan<'w> {
         let area = g.reshape(&area, &[first]);
         g.output(tensor::IOU, &iou, &[first, second]);
         g.output(tensor::AREA, &area, &[first]);
-        self.exclusive_areas(g, &a);
+        if !self.is_sam3() {
+            // SAM 3.1 associates by the share of the smaller mask.
+            let area_b = g.reshape(&area_b, &[second]);
+            g.output(tensor::SHARED, &shared, &[first, second]);
+            g.output(tensor::AREA_B, &area_b, &[second]);
+        }
+        let (_, pixels) = self.exclusive_pixels(g, &a);
+        for (name, pixels) in [tensor::AREA_BEFORE, tensor::AREA_AFTER].into_iter().zip(pixels) {
+            let area = area_of(g, &pixels);
+            g.output(name, &area, &[first]);
+        }
     }
 
-    /// The areas in the detail of memories, whose pixels decide whether an object keeps its mask; the first of equal logits
-    /// wins a pixel.
-    fn exclusive_areas(&self, g: &mut Graph<'w>, masks: &Value) {
+    /// Masks in the detail of memories `[n, 1, 16P, 16P]`, and which of its pixels each has before and after every pixel is
+    /// left to one mask `[n, 16P·16P]`, the first of equal logits: they decide whether an object keeps its mask.
+    pub(super) fn exclusive_pixels(&self, g: &mut Graph<'w>, masks: &Value) -> (Value, [Value; 2]) {
         let (count, side, fine) = (masks.dims[0], 4 * self.grid(), MEMORY_PIXELS * self.grid());
         let map = g.reshape(masks, &[count, 1.into(), side.into(), side.into()]);
         let map = g.enlarge(&map, fine);
         let flat = g.reshape(&map, &[count, (fine * fine).into()]);
         let inside = g.is_above(&flat, 0.0);
-        let size = g.size_of(masks, 0);
-        let index = g.range(&size, count);
-        let index = g.cast(&index, Element::F32);
-        let index = g.reshape(&index, &[count, 1.into()]);
-        let wins = g.is_first_largest(&flat, 0, &index);
+        let wins = wins_pixels(g, &flat);
         let kept = g.both("And", &inside, &wins);
-        for (name, pixels) in [(tensor::AREA_BEFORE, inside), (tensor::AREA_AFTER, kept)] {
-            let pixels = g.cast(&pixels, Element::F32);
-            let area = area_of(g, &pixels);
-            g.output(name, &area, &[count]);
-        }
+        (map, [inside, kept])
     }
 }
 
-fn area_of(g: &mut Graph<'_>, pixels: &Value) -> Value {
-    let area = g.sum(pixels, 1);
+/// Whether each mask of `[n, pixels]` has a pixel's largest logit, the first of equals.
+pub(super) fn wins_pixels(g: &mut Graph<'_>, flat: &Value) -> Value {
+    let size = g.size_of(flat, 0);
+    let index = g.range(&size, flat.dims[0]);
+    let index = g.cast(&index, Element::F32);
+    let index = g.reshape(&index, &[flat.dims[0], 1.into()]);
+    g.is_first_largest(flat, 0, &index)
+}
+
+/// The number of pixels of each mask: `[n]`.
+pub(super) fn area_of(g: &mut Graph<'_>, pixels: &Value) -> Value {
+    let pixels = g.cast(pixels, Element::F32);
+    let area = g.sum(&pixels, 1);
     g.reshape(&area, &[pixels.dims[0]])
 }

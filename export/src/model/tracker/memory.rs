@@ -2,21 +2,20 @@
 
 use super::decoder::conditions;
 use super::prompts::MEMORY_PIXELS;
-use super::{OBJECTS, Plan, ROOT};
+use super::{Network, OBJECTS};
 use crate::contract::{dim, tensor};
 use crate::graph::{Dim, Element, Graph, Value};
 
-const ENCODER: &str = "tracker_model.memory_encoder";
 /// The mask's logits become numbers between −10 and 10.
 const MASK_SCALE: f32 = 20.0;
 const MASK_BIAS: f32 = -10.0;
 
-impl<'w> Plan<'w> {
+impl<'w> Network<'_, 'w> {
     /// Features and masks → memories.
     pub(crate) fn memory_encoder(&self) -> Graph<'w> {
-        let mut graph = self.tracker_graph("memory_encoder");
+        let mut graph = self.new_graph("memory_encoder");
         let g = &mut graph;
-        let tracker = self.tracker_config();
+        let tracker = self.config();
         let (side, tokens) = (Dim::from(4 * self.grid()), Dim::from(self.grid() * self.grid()));
         let fine = Dim::from(MEMORY_PIXELS * self.grid());
         let pixel = self.pixel_input(g, tensor::MEMORY_PIXEL);
@@ -31,17 +30,13 @@ impl<'w> Plan<'w> {
         prompts.dims[0] = 1.into();
         let binary = g.reshape(&binary, &[OBJECTS, 1.into(), 1.into(), 1.into()]);
         let mask = g.choose(&binary, &prompts, &soft);
-        let mask = self.downsampled_mask(g, &mask);
-        let pixel = self.tokens_of(g, &pixel);
-        let x = g.add(&pixel, &mask);
-        let mut x = self.map_of(g, &x);
-        for layer in 0..tracker.fuser_layers {
-            x = self.fused(g, &x, layer);
-        }
-        g.scope(format!("{ENCODER}.projection"));
+        g.scope(self.of("memory_encoder.mask_downsampler"));
+        let mask = g.convolution(&mask, &self.of("memory_encoder.mask_downsampler.layers.0.conv"), 2, 1);
+        let x = self.mixed_with_image(g, &mask, &pixel);
+        g.scope(self.of("memory_encoder.projection"));
         let x = self.tokens_of(g, &x);
-        let memory = g.linear(&x, &format!("{ENCODER}.projection"));
-        let occluded = g.weight(&format!("{ROOT}.occlusion_spatial_embedding_parameter"));
+        let memory = g.linear(&x, &self.of("memory_encoder.projection"));
+        let occluded = g.weight(&self.of("occlusion_spatial_embedding_parameter"));
         let occluded = g.reshape(&occluded, &[1, 1, tracker.memory_width].map(Dim::from));
         let zero = g.scalar(0.0);
         let present = g.reshape(&present, &[OBJECTS, 1.into(), 1.into()]);
@@ -66,22 +61,30 @@ impl<'w> Plan<'w> {
         g.add(&scaled, &bias)
     }
 
-    /// Masks `[B, 1, 16P, 16P]` → `[B, P·P, D]`.
-    fn downsampled_mask(&self, g: &mut Graph<'w>, mask: &Value) -> Value {
-        let name = format!("{ENCODER}.mask_downsampler");
-        g.scope(&name);
-        let mut x = mask.clone();
+    /// Masks after the first convolution `[B, channels, 8P, 8P]`, and the frame's features → `[B, D, P, P]`.
+    pub(super) fn mixed_with_image(&self, g: &mut Graph<'w>, masks: &Value, pixel: &Value) -> Value {
+        let name = self.of("memory_encoder.mask_downsampler");
+        let mut x = masks.clone();
         for layer in 0..4 {
-            x = g.convolution(&x, &format!("{name}.layers.{layer}.conv"), 2, 1);
+            if layer > 0 {
+                x = g.convolution(&x, &format!("{name}.layers.{layer}.conv"), 2, 1);
+            }
             x = g.map_norm(&x, &format!("{name}.layers.{layer}.layer_norm"));
             x = g.gelu(&x, false);
         }
-        g.pixel_projection(&x, &format!("{name}.final_conv"))
+        let masks = g.pixel_projection(&x, &format!("{name}.final_conv"));
+        let pixel = self.tokens_of(g, pixel);
+        let x = g.add(&pixel, &masks);
+        let mut x = self.map_of(g, &x);
+        for layer in 0..self.config().fuser_layers {
+            x = self.fused(g, &x, layer);
+        }
+        x
     }
 
     /// One layer that mixes mask and image.
     fn fused(&self, g: &mut Graph<'w>, x: &Value, layer: usize) -> Value {
-        let name = format!("{ENCODER}.memory_fuser.layers.{layer}");
+        let name = self.of(&format!("memory_encoder.memory_fuser.layers.{layer}"));
         g.scope(&name);
         let mixed = g.convolution(x, &format!("{name}.depthwise_conv"), 1, 3);
         let tokens = self.tokens_of(g, &mixed);

@@ -2,11 +2,11 @@
 
 use std::f64::consts::TAU;
 
-use super::{OBJECTS, Plan, ROOT};
+use super::decoder::Decoded;
+use super::{Network, OBJECTS};
 use crate::contract::{dim, tensor};
 use crate::graph::{Dim, Element, Graph, Role, Value};
 
-const PROMPTS: &str = "tracker_model.prompt_encoder";
 /// Pixels of the decoder's mask prompt for each patch side.
 const PROMPT_PIXELS: usize = 4;
 /// Pixels of a memory's mask for each patch side.
@@ -15,18 +15,49 @@ pub(super) const MEMORY_PIXELS: usize = 16;
 const STABILITY_LOGIT: f32 = 0.05;
 const STABILITY: f32 = 0.98;
 
-impl<'w> Plan<'w> {
+impl<'w> Network<'_, 'w> {
     /// Masks → pointers of new objects.
     pub(crate) fn track_init(&self) -> Graph<'w> {
-        let mut graph = self.tracker_graph("track_init");
+        let mut graph = self.new_graph("track_init");
         let g = &mut graph;
-        let (side, width) = (MEMORY_PIXELS * self.grid(), self.config().width);
+        let (exists, decoded) = self.decode_masks(g);
+        let score = self.object_score(g, &decoded);
+        let seen = g.is_above(&score, 0.0);
+        let present = g.both("And", &exists, &seen);
+        let token = self.first_token(g, &decoded);
+        let pointer = self.pointer(g, &token, &present);
+        let [sure, none] = [10.0, -10.0].map(|score| g.scalar(score));
+        let score = g.choose(&exists, &sure, &none);
+        g.output(tensor::POINTER, &pointer, &[OBJECTS, self.width().into()]);
+        g.output(tensor::OBJECT_SCORE, &score, &[OBJECTS]);
+        graph
+    }
+
+    /// As [`track_init`](Self::track_init), with the decoder's own score; an object that the decoder does not see, and one
+    /// without a mask, have their pointer projected once more, and both of them twice.
+    pub(crate) fn mux_init(&self) -> Graph<'w> {
+        let mut graph = self.new_graph("mux_init");
+        let g = &mut graph;
+        let (exists, decoded) = self.decode_masks(g);
+        let score = self.object_score(g, &decoded);
+        let seen = g.is_above(&score, 0.0);
+        let token = self.first_token(g, &decoded);
+        let pointer = self.pointer(g, &token, &seen);
+        let pointer = self.pointer_if(g, &exists, &pointer);
+        g.output(tensor::POINTER, &pointer, &[OBJECTS, self.width().into()]);
+        g.output(tensor::DECODER_SCORE, &score, &[OBJECTS]);
+        graph
+    }
+
+    /// Which masks are not empty, `[B]`, and what the decoder says about them.
+    fn decode_masks(&self, g: &mut Graph<'w>) -> (Value, Decoded) {
+        let side = MEMORY_PIXELS * self.grid();
         let pixel = self.pixel_input(g, tensor::PIXEL);
         let masks = g.input(tensor::MASKS, Element::F32, &[OBJECTS, side.into(), side.into()]);
 
-        g.scope(format!("{ROOT}.mask_downsample"));
+        g.scope(self.of("mask_downsample"));
         let map = g.reshape(&masks, &[OBJECTS, 1.into(), side.into(), side.into()]);
-        let prompt = g.convolution(&map, &format!("{ROOT}.mask_downsample"), 4, 0);
+        let prompt = g.convolution(&map, &self.of("mask_downsample"), 4, 0);
         let dense = self.embedded_mask(g, &prompt);
         let pixel = self.tokens_of(g, &pixel);
         let image = g.add(&pixel, &dense);
@@ -36,22 +67,12 @@ impl<'w> Plan<'w> {
         let flat = g.reshape(&masks, &[OBJECTS, (side * side).into()]);
         let largest = g.reduce("ReduceMax", &flat, 1);
         let largest = g.reshape(&largest, &[OBJECTS]);
-        let exists = g.is_above(&largest, 0.0);
-        let score = self.object_score(g, &decoded);
-        let seen = g.is_above(&score, 0.0);
-        let present = g.both("And", &exists, &seen);
-        let token = self.first_token(g, &decoded);
-        let pointer = self.pointer(g, &token, &present);
-        let [sure, none] = [10.0, -10.0].map(|score| g.scalar(score));
-        let score = g.choose(&exists, &sure, &none);
-        g.output(tensor::POINTER, &pointer, &[OBJECTS, width.into()]);
-        g.output(tensor::OBJECT_SCORE, &score, &[OBJECTS]);
-        graph
+        (g.is_above(&largest, 0.0), decoded)
     }
 
     /// Points, and maybe the mask so far → masks and pointers.
     pub(crate) fn track_points(&self) -> Graph<'w> {
-        let mut graph = self.tracker_graph("track_points");
+        let mut graph = self.new_graph(if self.is_sam3() { "track_points" } else { "mux_points" });
         let g = &mut graph;
         let side = Dim::from(PROMPT_PIXELS * self.grid());
         let pixel = self.pixel_input(g, tensor::PIXEL);
@@ -63,14 +84,16 @@ impl<'w> Plan<'w> {
         let has_mask = g.input(tensor::HAS_MASK, Element::Bool, &[]);
 
         g.scope("image");
-        let no_memory = g.weight(&format!("{ROOT}.no_memory_embedding"));
-        let pixel = self.tokens_of(g, &pixel);
-        let pixel = g.add(&pixel, &no_memory);
+        let mut pixel_tokens = self.tokens_of(g, &pixel);
+        if self.is_sam3() {
+            let no_memory = g.weight(&self.of("no_memory_embedding"));
+            pixel_tokens = g.add(&pixel_tokens, &no_memory);
+        }
         let mask = g.reshape(&mask, &[OBJECTS, 1.into(), side, side]);
         let embedded = self.embedded_mask(g, &mask);
         let no_mask = self.no_mask(g);
         let dense = g.choose(&has_mask, &embedded, &no_mask);
-        let image = g.add(&pixel, &dense);
+        let image = g.add(&pixel_tokens, &dense);
 
         let prompt = self.point_tokens(g, &points, &labels);
         let decoded = self.decode_objects(g, &image, &prompt);
@@ -119,7 +142,7 @@ impl<'w> Plan<'w> {
 
     /// A mask prompt `[B, 1, 4P, 4P]` as features of the image: `[B, P·P, D]`.
     fn embedded_mask(&self, g: &mut Graph<'w>, mask: &Value) -> Value {
-        let name = format!("{PROMPTS}.mask_embed");
+        let name = self.of("prompt_encoder.mask_embed");
         g.scope(&name);
         let mut x = mask.clone();
         for layer in [1, 2] {
@@ -138,23 +161,23 @@ impl<'w> Plan<'w> {
 
     /// What stands for a mask prompt, `[1, 1, D]`.
     fn no_mask(&self, g: &mut Graph<'w>) -> Value {
-        let row = g.weight(&format!("{PROMPTS}.no_mask_embed.weight"));
-        g.reshape(&row, &[1, 1, self.config().width].map(Dim::from))
+        let row = g.weight(&self.of("prompt_encoder.no_mask_embed.weight"));
+        g.reshape(&row, &[1, 1, self.width()].map(Dim::from))
     }
 
     /// The decoder's own tokens, and two that are no points: `[1, 8, D]`.
     pub(super) fn no_points(&self, g: &mut Graph<'w>) -> Value {
-        let none = format!("{PROMPTS}.not_a_point_embed.weight");
+        let none = self.of("prompt_encoder.not_a_point_embed.weight");
         self.token_rows(g, "tokens_without_points", &[&none, &none])
     }
 
     /// The decoder's own tokens, and more rows of the checkpoint: `[1, tokens, D]`.
     fn token_rows(&self, g: &mut Graph<'w>, name: &str, more: &[&str]) -> Value {
         let own = ["obj_score_token", "iou_token", "mask_tokens"];
-        let own = own.map(|token| format!("{ROOT}.mask_decoder.{token}.weight"));
+        let own = own.map(|token| self.of(&format!("mask_decoder.{token}.weight")));
         let names: Vec<String> = own.into_iter().chain(more.iter().map(|&name| name.to_owned())).collect();
         let count = names.iter().map(|name| g.weight_dims(name)[0]).sum();
-        g.derived(name, &[1, count, self.config().width], move |weights| {
+        g.derived(name, &[1, count, self.width()], move |weights| {
             let rows = names.iter().map(|name| weights.read(name)).collect::<Result<Vec<_>, _>>()?;
             Ok(rows.concat())
         })
@@ -162,20 +185,21 @@ impl<'w> Plan<'w> {
 
     /// The decoder's own tokens, those of the points, and one that is no point: `[B, tokens, D]`.
     fn point_tokens(&self, g: &mut Graph<'w>, points: &Value, labels: &Value) -> Value {
-        let width = self.config().width;
+        let width = self.width();
         let count = points.dims[1];
-        g.scope(PROMPTS);
+        g.scope(self.of("prompt_encoder"));
         let places = self.encoded_points(g, points);
         let zero = g.integers("zero", &[0]);
         let is_none = g.compare("Less", labels, &zero);
         let index = g.choose(&is_none, &zero, labels);
-        let kinds = g.derived(&format!("{PROMPTS}.point_embed"), &[4, width], |weights| {
-            let row = |label| weights.read(&format!("{PROMPTS}.point_embed.{label}.weight"));
+        let table = self.of("prompt_encoder.point_embed");
+        let kinds = g.derived(&table.clone(), &[4, width], move |weights| {
+            let row = |label| weights.read(&format!("{table}.{label}.weight"));
             Ok((0..4).map(row).collect::<Result<Vec<_>, _>>()?.concat())
         });
         let kinds = g.gather_rows(&kinds, &index);
         let tokens = g.add(&places, &kinds);
-        let none = g.weight(&format!("{PROMPTS}.not_a_point_embed.weight"));
+        let none = g.weight(&self.of("prompt_encoder.not_a_point_embed.weight"));
         let none = g.reshape(&none, &[1, 1, width].map(Dim::from));
         let is_none = g.reshape(&is_none, &[OBJECTS, count, 1.into()]);
         let tokens = g.choose(&is_none, &none, &tokens);
@@ -186,14 +210,14 @@ impl<'w> Plan<'w> {
 
     /// Points in pixels as random Fourier features: `[B, K, D]`.
     fn encoded_points(&self, g: &mut Graph<'w>, points: &Value) -> Value {
-        let (side, width) = (self.imgsz as f32, self.config().width);
+        let (side, width) = (self.imgsz as f32, self.width());
         g.as_role(Role::Exact, |g| {
             let half = g.scalar(0.5);
             let centred = g.add(points, &half);
             let scaled = g.scale(&centred, 2.0 / side);
             let one = g.scalar(1.0);
             let scaled = g.sub(&scaled, &one);
-            let matrix = g.weight(&format!("{PROMPTS}.shared_embedding.positional_embedding"));
+            let matrix = g.weight(&self.of("prompt_encoder.shared_embedding.positional_embedding"));
             let angles = g.matmul(&scaled, &matrix);
             let angles = g.scale(&angles, TAU as f32);
             let waves = ["Sin", "Cos"].map(|wave| g.unary(wave, &angles));
@@ -203,11 +227,11 @@ impl<'w> Plan<'w> {
 
     /// The positions of the image's tokens in the decoder, which are constants of the checkpoint: `[1, P·P, D]`.
     pub(super) fn pixel_positions(&self, g: &mut Graph<'w>) -> Value {
-        let (grid, width) = (self.grid(), self.config().width);
-        let own = format!("{ROOT}.shared_image_embedding.positional_embedding");
+        let (grid, width) = (self.grid(), self.width());
+        let own = self.of("shared_image_embedding.positional_embedding");
         // Meta's files have one matrix for points and pixels.
         let name = if g.weight_dims(&own).is_empty() {
-            format!("{PROMPTS}.shared_embedding.positional_embedding")
+            self.of("prompt_encoder.shared_embedding.positional_embedding")
         } else {
             own
         };

@@ -1,0 +1,145 @@
+//! What SAM 3.1's memories are made of: planes of the objects' masks (`mux_planes.onnx`, `mux_planes_stored.onnx`), which the
+//! memory encoder reads slot by slot (`mux_memory.onnx`).
+
+use super::masks::{area_of, wins_pixels};
+use super::prompts::MEMORY_PIXELS;
+use super::{Network, OBJECTS};
+use crate::contract::{dim, tensor};
+use crate::graph::{Dim, Element, Graph, Role, Value};
+
+/// B.
+const BUCKETS: Dim = Dim::Named(dim::BUCKETS);
+/// The logit of suppressed pixels.
+const SUPPRESSED: f32 = -10.0;
+/// An object keeps its mask if it keeps this share of its pixels.
+const KEPT_SHARE: f32 = 0.3;
+
+impl<'w> Network<'_, 'w> {
+    /// Masks of all objects of a frame → their planes, and which of them are left.
+    pub(crate) fn mux_planes(&self) -> Graph<'w> {
+        let mut graph = self.new_graph("mux_planes");
+        graph.as_role(Role::Exact, |g| {
+            let masks = self.masks_input(g);
+            let (map, [inside, kept]) = self.exclusive_pixels(g, &masks);
+            let [area, after] = [&inside, &kept].map(|pixels| area_of(g, pixels));
+            let divisor = g.clip(&area, Some(1.0), None);
+            let share = g.div(&after, &divisor);
+            let least = g.scalar(KEPT_SHARE);
+            let shrinks = g.compare("Less", &share, &least);
+            // A single object keeps its mask.
+            let (one, count) = (g.integers("one", &[1]), g.size_of(&masks, 0));
+            let is_single = g.compare("LessOrEqual", &count, &one);
+            let has_rivals = g.unary("Not", &is_single);
+            let shrinks = g.both("And", &shrinks, &has_rivals);
+            let keep = g.unary("Not", &shrinks);
+            let exists = g.is_above(&area, 0.0);
+            let present = g.both("And", &keep, &exists);
+            let of_map = g.reshape(&keep, &[OBJECTS, 1.into(), 1.into(), 1.into()]);
+            let suppressed = g.clip(&map, None, Some(SUPPRESSED));
+            let map = g.choose(&of_map, &map, &suppressed);
+            self.planes_output(g, &map);
+            g.output(tensor::KEEP, &keep, &[OBJECTS]);
+            g.output(tensor::PRESENT, &present, &[OBJECTS]);
+            for (name, area) in [(tensor::AREA, area), (tensor::AREA_AFTER, after)] {
+                let area = g.cast(&area, Element::I64);
+                g.output(name, &area, &[OBJECTS]);
+            }
+        });
+        graph
+    }
+
+    /// Masks of one state's objects that were given → their planes; each pixel is left to one object, at the side of the image.
+    pub(crate) fn mux_planes_stored(&self) -> Graph<'w> {
+        let mut graph = self.new_graph("mux_planes_stored");
+        graph.as_role(Role::Exact, |g| {
+            let (side, pixels) = (self.imgsz, Dim::from(self.imgsz * self.imgsz));
+            let masks = self.masks_input(g);
+            let map = g.reshape(&masks, &[OBJECTS, 1.into(), masks.dims[1], masks.dims[2]]);
+            let map = g.enlarge(&map, side);
+            let flat = g.reshape(&map, &[OBJECTS, pixels]);
+            let wins = wins_pixels(g, &flat);
+            let suppressed = g.clip(&flat, None, Some(SUPPRESSED));
+            let flat = g.choose(&wins, &flat, &suppressed);
+            let map = g.reshape(&flat, &[OBJECTS, 1.into(), side.into(), side.into()]);
+            self.planes_output(g, &map);
+        });
+        graph
+    }
+
+    fn masks_input(&self, g: &mut Graph<'w>) -> Value {
+        let side = Dim::from(4 * self.grid());
+        g.input(tensor::MASKS, Element::F32, &[OBJECTS, side, side])
+    }
+
+    /// Logits `[n, 1, h, w]` → probabilities between −1 and 1, `[n, 16P, 16P]`.
+    fn planes_output(&self, g: &mut Graph<'w>, map: &Value) {
+        let fine = MEMORY_PIXELS * self.grid();
+        let soft = g.unary("Sigmoid", map);
+        let doubled = g.scale(&soft, 2.0);
+        let one = g.scalar(1.0);
+        let planes = g.sub(&doubled, &one);
+        let planes = g.enlarge(&planes, fine);
+        let dims = [OBJECTS, fine.into(), fine.into()];
+        let planes = g.reshape(&planes, &dims);
+        g.output(tensor::PLANES, &planes, &dims);
+    }
+
+    /// The frame's features and planes → a memory of each bucket.
+    pub(crate) fn mux_memory(&self) -> Graph<'w> {
+        let mut graph = self.new_graph("mux_memory");
+        let g = &mut graph;
+        let (slots, width, fine) = (self.slots(), self.width(), MEMORY_PIXELS * self.grid());
+        let tokens = self.grid() * self.grid();
+        let pixel = self.pixel_input(g, tensor::MEMORY_PIXEL);
+        let planes = g.input(tensor::PLANES, Element::F32, &[OBJECTS, fine.into(), fine.into()]);
+        let order = g.input(tensor::ORDER, Element::I64, &[BUCKETS, slots.into()]);
+        let valid = g.input(tensor::VALID, Element::Bool, &[BUCKETS, slots.into()]);
+        let [present, conditional] =
+            [tensor::PRESENT, tensor::CONDITIONAL].map(|name| g.input(name, Element::Bool, &[OBJECTS]));
+
+        g.scope("slots");
+        let valid = g.cast(&valid, Element::F32);
+        let [present, conditional] = [&present, &conditional].map(|condition| {
+            let numbers = g.cast(condition, Element::F32);
+            let of_slots = g.gather_rows(&numbers, &order);
+            g.mul(&of_slots, &valid)
+        });
+        let planes = g.gather_rows(&planes, &order);
+        let of_planes = g.reshape(&valid, &[BUCKETS, slots.into(), 1.into(), 1.into()]);
+        let planes = g.mul(&planes, &of_planes);
+        let masks = self.first_convolution(g, &planes, &conditional);
+        let x = self.mixed_with_image(g, &masks, &pixel);
+
+        g.scope("absent");
+        let x = self.tokens_of(g, &x);
+        let one = g.scalar(1.0);
+        let absent = g.sub(&one, &present);
+        let embedding = g.weight(&self.of("occlusion_spatial_embedding_parameter"));
+        let absent = g.matmul(&absent, &embedding);
+        let absent = g.reshape(&absent, &[BUCKETS, 1.into(), width.into()]);
+        let memory = g.add(&x, &absent);
+        g.output(tensor::MEMORY, &memory, &[BUCKETS, tokens.into(), width.into()]);
+        graph
+    }
+
+    /// The first convolution over planes `[B, slots, 16P, 16P]` and as many constant ones `[B, slots]`, which say whether an
+    /// object was given: `[B, channels, 8P, 8P]`. A constant plane gives one number at each of four kinds of places: the
+    /// corner, the first row, the first column and everywhere else.
+    fn first_convolution(&self, g: &mut Graph<'w>, planes: &Value, given: &Value) -> Value {
+        let (slots, half) = (self.slots(), MEMORY_PIXELS / 2 * self.grid());
+        let name = self.of("memory_encoder.mask_downsampler.layers.0.conv");
+        g.scope(&name);
+        let [weight, bias] = g.weight_and_bias(&name);
+        let of_planes = g.slice(&weight, 1, 0, slots);
+        let x = g.conv(planes, &of_planes, Some(&bias), 2, 1);
+        let of_given = g.slice(&weight, 1, slots, 2 * slots);
+        let given = g.reshape(given, &[BUCKETS, slots.into(), 1.into(), 1.into()]);
+        let ones = g.constant("ones", &[1, 1, 4, 4], &[1.0; 16]);
+        let given = g.mul(&given, &ones);
+        let kinds = g.conv(&given, &of_given, None, 2, 1);
+        let kind: Vec<usize> = (0..half).map(|at| at.min(1)).collect();
+        let rows = g.select(&kinds, 2, &kind);
+        let everywhere = g.select(&rows, 3, &kind);
+        g.add(&x, &everywhere)
+    }
+}
