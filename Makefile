@@ -74,10 +74,11 @@ install: opencv setup install-c install-programs
 	fi
 
 install-programs:
-	$(CARGO_BUILD) --profile $(or $(PROFILE),release) -p ocelli-cli -p ocelli-demos --no-default-features --features "fonts hub serve"
+	$(CARGO_BUILD) --profile $(or $(PROFILE),release) -p ocelli-cli --no-default-features --features "fonts hub serve"
 	install -d $(DESTDIR)$(PREFIX)/bin $(SHARE)/man/man1 $(SHARE)/bash-completion/completions \
 	  $(SHARE)/zsh/site-functions $(SHARE)/fish/vendor_completions.d
-	install $(BUILT)/ocelli $(BUILT)/demo-image $(BUILT)/demo-video $(DESTDIR)$(PREFIX)/bin
+	install $(BUILT)/ocelli $(DESTDIR)$(PREFIX)/bin
+	for program in demo-image demo-video; do ln -sf ocelli $(DESTDIR)$(PREFIX)/bin/$$program || exit 1; done
 	$(BUILT)/ocelli man $(SHARE)/man/man1
 	for program in ocelli demo-image demo-video; do \
 	  $(BUILT)/ocelli completions bash --program $$program > $(SHARE)/bash-completion/completions/$$program && \

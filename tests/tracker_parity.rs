@@ -74,12 +74,12 @@ fn compare_cases(
 
 /// The values as f32; those of absent objects' masks are 0, since they would hide the errors of the others.
 fn numbers(tensor: &Tensor) -> Outcome<Tensor> {
-    let values = if let Some(values) = tensor.as_slice::<f32>() {
+    let values = if let Ok(values) = tensor.as_slice::<f32>() {
         values.iter().map(|value| if *value == -1024.0 { 0.0 } else { *value }).collect()
-    } else if let Some(values) = tensor.as_slice::<i64>() {
+    } else if let Ok(values) = tensor.as_slice::<i64>() {
         values.iter().map(|value| *value as f32).collect()
     } else {
-        let values = tensor.as_slice::<bool>().ok_or("an output is neither a number nor a condition")?;
+        let values = tensor.as_slice::<bool>()?;
         values.iter().map(|value| f32::from(u8::from(*value))).collect()
     };
     Ok(Tensor::f32(tensor.shape(), values)?)

@@ -7,7 +7,7 @@ use std::process::Command;
 use serde_json::Value;
 
 /// Crates of the workspace that a crate may depend on, tests apart.
-const MAY_KNOW: [(&str, &[&str]); 19] = [
+const MAY_KNOW: [(&str, &[&str]); 18] = [
     ("ocelli-error", &[]),
     ("ocelli-onnx", &[]),
     ("ocelli-export", &["ocelli-error", "ocelli-onnx"]),
@@ -47,7 +47,6 @@ const MAY_KNOW: [(&str, &[&str]); 19] = [
             "ocelli-verify",
         ],
     ),
-    ("ocelli-demos", &["ocelli-cli"]),
     ("ocelli-tests", &["ocelli"]),
     ("ocelli-c", &["ocelli", "ocelli-verify"]),
     // The package contains the programs, which `bindings/python/src/program.rs` alone starts: see `NEVER`.
@@ -66,7 +65,7 @@ const MAY_KNOW: [(&str, &[&str]); 19] = [
 ];
 
 /// Crates that speak to a person at a terminal, and what tests and benchmarks share.
-const PROGRAMS: [&str; 3] = ["ocelli-cli", "ocelli-demos", "ocelli-tests"];
+const PROGRAMS: [&str; 2] = ["ocelli-cli", "ocelli-tests"];
 
 /// What only a program needs.
 const OF_PROGRAMS: [&str; 7] =

@@ -1,6 +1,7 @@
 //! The programs: `ocelli` with its commands, `demo-image` and `demo-video` with one each.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
@@ -123,6 +124,16 @@ pub enum Program {
 }
 
 impl Program {
+    /// The program by whose name this process was started: the others are links to `ocelli`.
+    pub fn called() -> Self {
+        let name = std::env::args_os().next().unwrap_or_default();
+        match Path::new(&name).file_stem().and_then(OsStr::to_str) {
+            Some("demo-image") => Self::DemoImage,
+            Some("demo-video") => Self::DemoVideo,
+            _ => Self::Ocelli,
+        }
+    }
+
     /// Runs the program inside another one with these arguments, the program's name first, and returns its exit status: 0 on success, 1 on a failure, 2 on wrong usage, 130
     /// after Ctrl-C, whose handler it replaces. Wrong usage, `--help` and a second Ctrl-C end the process.
     pub fn run_in(self, arguments: Vec<OsString>) -> u8 {

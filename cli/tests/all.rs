@@ -7,6 +7,7 @@ mod build_engine;
 mod checkpoints;
 mod clicks;
 mod coco;
+mod demos;
 mod detect;
 mod devices;
 #[cfg(unix)]

@@ -87,6 +87,7 @@ fn manifest(side: usize, masks: bool) -> Manifest {
         keep_fp32: Vec::new(),
         calibration: None,
         tracker: None,
+        multiplex: None,
         detection_only: !masks,
         skip_blocks: Vec::new(),
         mask_blocks: Vec::new(),

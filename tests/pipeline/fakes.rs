@@ -135,6 +135,7 @@ fn folder() -> TempDir {
         keep_fp32: Vec::new(),
         calibration: None,
         tracker: None,
+        multiplex: None,
         detection_only: true,
         skip_blocks: Vec::new(),
         mask_blocks: Vec::new(),

@@ -60,7 +60,7 @@ fi
 if want tests; then
   cargo test -p ocelli-tests end_to_end -- --nocapture
   cargo test -p ocelli-tests tokenizer_golden
-  cargo test -p ocelli-cli -p ocelli-demos
+  cargo test -p ocelli-cli
   git status --short src/builtin tests/golden demos
   echo "Figures in README.md, docs/accuracy.md and demos/scenes/README.md are written by hand: see $out/figures.json and the lines above."
 fi
