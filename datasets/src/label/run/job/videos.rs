@@ -68,7 +68,7 @@ impl LabelJob {
             }
         }
         let ended = match (self.tracking, videos) {
-            (Some(Tracking::Memory { score_threshold }), [video]) => match pending.remove(video.name()) {
+            (Some(Tracking::Memory { score_threshold }), [video]) => match pending.remove(&video.name) {
                 Some(pending) => {
                     self.follow_masks(detectors, video, &pending, score_threshold, cancellation, on_event)
                 }
@@ -94,7 +94,7 @@ impl LabelJob {
         let all: Vec<ImageFile> = pending.values().flat_map(BTreeMap::values).cloned().collect();
         let mut devices = LabelStages::devices(&mut stages, &self.classes, 0, &all, &preparer)?;
         for video in videos {
-            let Some(pending) = pending.remove(video.name()) else { continue };
+            let Some(pending) = pending.remove(&video.name) else { continue };
             let mut broken = None;
             let ended = self.follow_boxes_in(video, &pending, &mut devices, &preparer, &mut broken, on_event);
             match broken {
@@ -119,7 +119,7 @@ impl LabelJob {
         let (mut tracker, has_masks) = (self.tracker()?, self.masks);
         // No frame has this name: exemplars of an image are not for it.
         let between = ImageFile { path: Default::default(), name: String::new(), frame: None };
-        let opened = match video.open() {
+        let opened = match (video.open)() {
             Ok(source) => Mutex::new((source, Frame::default())),
             Err(error) => {
                 *broken = Some(error);
@@ -216,7 +216,7 @@ impl LabelJob {
             pipeline.with_options(|all| all.memory = Some(options)).with_cancellation(cancellation.clone());
         let mut selection = Selection::default();
         selection.max_frames = Some(video.frames());
-        let source = match video.open().and_then(|source| Selected::new(source, selection)) {
+        let source = match (video.open)().and_then(|source| Selected::new(source, selection)) {
             Ok(source) => source,
             Err(error) => return on_event(LabelEvent::Failed { path: video.path(), error: &error }),
         };
