@@ -236,11 +236,21 @@ mod tests {
                 state.note("labels/train/a.txt", Some(changed.to_string()), MEANING);
                 state.commit().and_then(|()| state.save_images()).expect("there is room");
             }
-            let (known, long) = ((state.files.clone(), state.images.clone()), state.log.length);
+            let saved = SavedLabels {
+                name: "a.png".into(),
+                width: 2,
+                height: 1,
+                classes: 1,
+                instances: Vec::new(),
+                is_merged: false,
+            };
+            state.save_labels(vec![saved]).expect("there is room");
+            let known = (state.files.clone(), state.images.clone(), state.saved.clone());
+            let long = state.log.length;
             assert!(long > 2000, "{long} bytes");
             let ended = stopping(writes, || State::open(&folder)).map(|state| state.log.length);
             let after = State::load(root).expect("it is as it was, or written again");
-            assert!((after.files, after.images) == known, "{writes} writes");
+            assert!((after.files, after.images, after.saved) == known, "{writes} writes");
             assert_eq!(after.log.length < long / 2, ended.is_ok(), "{writes} writes");
             let Ok(length) = ended else { continue };
             assert!(length == after.log.length && writes > 1, "{writes} writes");
