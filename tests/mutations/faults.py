@@ -104,6 +104,12 @@ BEHAVIOUR = [
     Fault("frames that moved keep their tracks", "datasets/src/label/store/data_set.rs",
           "let is_elsewhere = entry.frame != file.frame.as_ref().map(|frame| frame.index);", "let is_elsewhere = false;",
           "corrections_stay_whatever_else_is_labelled"),
+    Fault("logs are never written again", "datasets/src/label/store/log.rs",
+          "self.length > LARGE.max(2 * live)", "self.length > LARGE.max(2 * live) && live == 0",
+          "superseded_lines_are_left_out_once_they_are_most_of_a_journal"),
+    Fault("what is corrected before its run ends is not looked at", "datasets/src/label/store/placer.rs",
+          "        if is_placed || record.error.is_some() {", "        if is_placed { return Ok(false); }\n        if record.error.is_some() {",
+          "a_label_that_is_corrected_before_its_run_ends_is_followed_and_stays"),
     Fault("a frame is written over what a person edited", "datasets/src/label/video.rs",
           "    write_picture(picture, &frame.image)?;",
           "    let mut bytes = std::io::Cursor::new(Vec::new());\n"

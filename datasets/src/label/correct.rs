@@ -13,17 +13,16 @@ use ocelli::{BoundingBox, Error, ErrorKind, Result};
 
 use crate::label::formats::yolo_line::{self, Line};
 use crate::label::hash::hash_of_bytes;
-use crate::label::images::{ImageSet, image_id};
+use crate::label::images::image_id;
 use crate::label::record::LabelledInstance;
 use crate::label::settings::Format;
+use crate::label::source;
 use crate::label::source::identity;
+use crate::label::store::files::Owner;
 use crate::label::store::journal::{Journal, classes_of};
-use crate::label::store::layout::{image_path, label_path};
-use crate::label::store::placer::Placer;
+use crate::label::store::layout::image_path;
 use crate::label::store::state::State;
-use crate::label::store::{Contents, OutputFolder, STATE_FOLDER, journal_path};
-use crate::label::{disk, source};
-use ocelli::classes::ClassMap;
+use crate::label::store::{Book, Contents, LabelFile, OutputFolder, STATE_FOLDER, journal_path};
 
 pub(crate) use everything::{AllLabels, all_labels, is_changed};
 
@@ -98,11 +97,8 @@ impl CorrectedSet {
                 "it has neither YOLO's label files nor annotations.json; label it with one of these formats",
             );
         }
-        let placer = set.peek(None)?;
-        if placer.is_coco() {
-            placer.check_coco()?;
-        }
-        Ok(set)
+        let book = set.peek()?;
+        if book.is_coco() { coco::check(&book).map(|()| set) } else { Ok(set) }
     }
 
     /// Reads which images there are.
@@ -205,19 +201,15 @@ impl CorrectedSet {
         hash_of_bytes(format!("{classes}\n\n{size:?} {described:?} {shown:?}\n{text}"))
     }
 
-    /// Opens the data set to read from it, while another process may write to it.
-    fn peek(&self, image: Option<&SetImage>) -> Result<Placer> {
-        self.placer(State::load(&self.root)?, image)
+    /// Opens the labels to read them, while another process may write to the data set.
+    fn peek(&self) -> Result<Book> {
+        self.book(State::load(&self.root)?)
     }
 
-    fn placer(&self, state: State, image: Option<&SetImage>) -> Result<Placer> {
-        let contents = self.contents(&state)?;
-        let classes = ClassMap::from_names(&self.classes);
-        let mut placer = Placer::new(state, &self.root, &contents.options, &ImageSet::default(), &classes);
-        if let Some((name, validation)) = image.and_then(|image| Some((&image.name, image.validation?))) {
-            placer.prefer(name, validation);
-        }
-        Ok(placer)
+    fn book(&self, state: State) -> Result<Book> {
+        let options = self.contents(&state)?.options;
+        let splits = self.images.iter().filter_map(|image| Some((image.name.as_str(), image.validation?)));
+        Ok(Book::new(state, &options, &self.classes, splits))
     }
 
     /// The labels of an image.
@@ -228,11 +220,23 @@ impl CorrectedSet {
     pub fn labels(&self, image: &SetImage) -> Result<Labels> {
         let current = self.current()?;
         let image = &current.current_image(image)?;
-        let mut placer = current.peek(Some(image))?;
-        if placer.is_coco() {
-            return placer.labels_in_coco(&current, image);
+        let mut book = current.peek()?;
+        if book.is_coco() {
+            return current.labels_in_coco(&book, image);
         }
-        placer.labels(&current, image)
+        current.labels_of(image, &book.label_files(&image.name)?)
+    }
+
+    /// The labels of an image whose label files are these; the first one is shown.
+    fn labels_of(&self, image: &SetImage, files: &[LabelFile]) -> Result<Labels> {
+        let Some(LabelFile { file, text, added, .. }) = files.first() else {
+            let message = format!("labels of {}: the data set has no label files", image.name);
+            return Err(Error::invalid_data(message));
+        };
+        let size = (image.width, image.height);
+        let instances = yolo_line::parse_labels(text, size).map_err(|why| wrong_line(file, &why))?;
+        let is_corrected = files.iter().any(|label| label.owner == Owner::Person);
+        Ok(Labels { version: self.version(image, text), is_corrected, instances, added: *added })
     }
 
     /// Saves the labels of an image: those of `instances` whose line is named keep what was not changed, the others are new,
@@ -253,40 +257,32 @@ impl CorrectedSet {
         let image = &current.current_image(image)?;
         let state = State::open(&folder)?;
         state.recover(&OutputFolder::FOLDERS)?;
-        let mut placer = current.placer(state, Some(image))?;
+        let mut book = current.book(state)?;
         let instances = &with_boxes_of_masks(image, instances)?;
-        if placer.is_coco() {
-            return current.save_in_coco(placer, image, version, instances);
+        if book.is_coco() {
+            return current.save_in_coco(book, image, version, instances);
         }
         let size = (image.width, image.height);
-        let mut files = Vec::new();
-        for (number, (file, format)) in placer.files(image)?.into_iter().enumerate() {
-            let text = placer.text(&file)?.0;
-            if number == 0 && current.version(image, &text) != version {
-                return Err(refusal(image, CHANGED));
-            }
-            let lines = Line::parse_all(&text, size).map_err(|why| wrong_line(&file, &why))?;
-            files.push((file, format, lines));
+        let files = book.label_files(&image.name)?;
+        if files.first().is_some_and(|first| current.version(image, &first.text) != version) {
+            return Err(refusal(image, CHANGED));
         }
-        let lines = files.first().into_iter().flat_map(|(.., lines)| lines);
-        let before: Vec<_> = lines.map(|line| (line.class, line.bbox)).collect();
-        current.check(image, instances, &before)?;
-        let changed: Vec<(String, Format, String)> = {
-            let first = files.first().map(|(.., lines)| lines.clone()).unwrap_or_default();
-            let with_text = |(number, (file, format, lines)): (usize, (String, Format, Vec<Line>))| {
-                let lines = match number {
-                    0 => yolo_line::changed(&lines, instances, format, size),
-                    _ => yolo_line::followed(&first, &lines, instances, size),
-                };
-                (file, format, lines)
-            };
-            files.into_iter().enumerate().map(with_text).collect()
+        let parse = |label: &LabelFile| {
+            Line::parse_all(&label.text, size).map_err(|why| wrong_line(&label.file, &why))
         };
-        let proposals: Vec<_> = changed.iter().filter_map(|(file, ..)| placer.proposal_for(file)).collect();
-        placer.write(changed)?;
-        proposals.iter().for_each(|proposal| drop(disk::remove(proposal)));
-        placer.note_checked(image);
-        placer.labels(&current, image)
+        let lines = files.iter().map(parse).collect::<Result<Vec<_>>>()?;
+        let first = lines.first().map_or(&[][..], Vec::as_slice);
+        let before: Vec<_> = first.iter().map(|line| (line.class, line.bbox)).collect();
+        current.check(image, instances, &before)?;
+        let changed = files.into_iter().zip(&lines).enumerate().map(|(number, (label, lines))| {
+            let text = match number {
+                0 => yolo_line::changed(lines, instances, label.format, size),
+                _ => yolo_line::followed(first, lines, instances, size),
+            };
+            (label.file, label.format, text)
+        });
+        book.save(&image.name, changed.collect())?;
+        current.labels_of(image, &book.label_files(&image.name)?)
     }
 
     /// Checks what is to be saved against the classes and boxes that are there. Those that were not changed may be beyond the list
@@ -322,68 +318,6 @@ impl CorrectedSet {
             }
         }
         Ok(())
-    }
-}
-
-impl Placer {
-    /// Whether the labels are in `annotations.json` alone.
-    fn is_coco(&self) -> bool {
-        let options = &self.options;
-        options.yolo_folders().is_empty() && options.has(Format::Coco)
-    }
-
-    /// The label files of an image; the first is the one that is shown.
-    fn files(&mut self, image: &SetImage) -> Result<Vec<(String, Format)>> {
-        let validation = self.settle(&image.name)?;
-        let folders = self.options.yolo_folders().into_iter();
-        let file = |folder: &str| format!("{folder}labels/{}", label_path(&image.name, validation));
-        Ok(folders.map(|(folder, format)| (file(folder), format)).collect())
-    }
-
-    /// The text of a label file, followed by the lines that are proposed for it, and the number of these. A file that was removed
-    /// has no labels.
-    fn text(&self, file: &str) -> Result<(String, usize)> {
-        let read = |path: &Path| match std::fs::read_to_string(path) {
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(String::new()),
-            text => text.map_err(|e| Error::io("cannot read the labels", path, e)),
-        };
-        let mut text = read(&self.root.join(file))?;
-        let proposed = self.proposal_for(file).map_or(Ok(String::new()), |path| read(&path))?;
-        if !proposed.is_empty() && !text.is_empty() && !text.ends_with('\n') {
-            text.push('\n');
-        }
-        let added = proposed.lines().filter(|line| !line.trim().is_empty()).count();
-        Ok((text + &proposed, added))
-    }
-
-    fn labels(&mut self, set: &CorrectedSet, image: &SetImage) -> Result<Labels> {
-        let files = self.files(image)?;
-        let is_corrected = self.state.has_persons(files.iter().map(|(file, _)| file.clone()))?;
-        let Some((file, _)) = files.first() else {
-            let message = format!("labels of {}: the data set has no label files", image.name);
-            return Err(Error::invalid_data(message));
-        };
-        let (text, added) = self.text(file)?;
-        let size = (image.width, image.height);
-        let instances = yolo_line::parse_labels(&text, size).map_err(|why| wrong_line(file, &why))?;
-        Ok(Labels { version: set.version(image, &text), is_corrected, instances, added })
-    }
-
-    /// Notes that the person saw the picture that the labels are beside now: they are not those of an earlier one any more.
-    fn note_checked(&mut self, image: &SetImage) {
-        self.state.change_image(&image.name, |known| known.outdated_labels.clear());
-        // The labels are saved. If this cannot be written, runs go on to name the image.
-        drop(self.state.save_images());
-    }
-
-    /// Writes files of the person: all of them, or none if the disk is full.
-    fn write(&mut self, files: Vec<(String, Format, String)>) -> Result<()> {
-        let mut meant = Vec::with_capacity(files.len());
-        for (file, format, text) in files {
-            self.create_folder_of(&self.root.join(&file))?;
-            meant.push((file, self.meaning(Some(format)), text));
-        }
-        self.state.write_for_person(meant)
     }
 }
 

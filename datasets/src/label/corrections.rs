@@ -505,6 +505,30 @@ fn a_copy_is_made_once_and_stays_without_its_source() {
 }
 
 #[test]
+fn a_label_that_is_corrected_before_its_run_ends_is_followed_and_stays() {
+    let (place, mut run, label) = (Place::new(), Run::default(), "set/labels/train/a.txt");
+    run.options.formats.push(Format::Coco);
+    place.images(&[("a.png", 1), ("b.png", 2)]);
+    let mut job = place.open(&run).expect("a new data set");
+    for file in std::mem::take(&mut job.todo) {
+        let (identity, found) = (identity(&file.path), detect(&file.path));
+        let seen = Seen { file: &file, identity, found, first: 0, classes: vec![0], device: 0 };
+        job.finish_image(seen, &mut |_| Ok(())).expect("there is room");
+    }
+    job.data.stopped().expect("there is room");
+    place.write(label, MINE);
+    let summary = job.finish(&mut || Ok(())).expect("there is room");
+    assert_eq!(summary.corrected, ["a.png"]);
+    let coco = place.read("set/annotations.json").unwrap_or_default();
+    assert!(coco.contains("[28.8,28.8,6.4,6.4]"), "{coco}");
+    // It is the person's, even if it becomes what it was.
+    place.write(label, &text_of(1, Format::Yolo));
+    place.image("a.png", 3);
+    place.label(&run).expect("the images can be labelled");
+    assert_eq!(place.read(label), Some(text_of(1, Format::Yolo)));
+}
+
+#[test]
 fn another_format_is_refused_if_it_would_overwrite_corrections() {
     let (place, mut run) = labelled(&[("a.png", 1), ("b.png", 2)]);
     run.options.formats = vec![Format::YoloSeg];

@@ -4,7 +4,12 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Seek, SeekFrom, Write};
 use std::path::Path;
 
-use ocelli::atomic_file::write_atomically;
+#[cfg(unix)]
+pub(crate) use std::os::unix::fs::symlink as link;
+#[cfg(windows)]
+pub(crate) use std::os::windows::fs::symlink_file as link;
+
+use ocelli::atomic_file::{sync_folder, write_atomically};
 use ocelli::{Error, ErrorKind, Result};
 
 /// Starts a file, or empties it.
@@ -19,20 +24,17 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
     File::options().create(true).truncate(false).read(true).write(true).open(path)
 }
 
-/// Writes a file and syncs it. Half of it may be there after a stop.
-pub(crate) fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut out = create(path)?;
-    out.write_all(bytes)?;
-    out.sync_all()
-}
-
-/// Replaces a file at once, as [`write_atomically`].
+/// Replaces a file at once, as [`write_atomically`]. A stop before or after `write` leaves the former one.
 pub(crate) fn replace<T>(
     path: &Path,
     write: impl FnOnce(&mut BufWriter<File>) -> io::Result<T>,
 ) -> Result<T> {
     may_write().map_err(|e| Error::io("cannot write", path, e))?;
-    write_atomically(path, write)
+    write_atomically(path, |out| {
+        let written = write(out)?;
+        may_write()?;
+        Ok(written)
+    })
 }
 
 /// Writes bytes after the first `end` bytes of a file, in place of what an earlier stop left there, and syncs them. A stop can
@@ -46,16 +48,26 @@ pub(crate) fn append(mut file: &File, end: u64, bytes: &[u8]) -> io::Result<()> 
     stop.and_then(|()| file.sync_data())
 }
 
-pub(crate) fn rename(from: &Path, to: &Path) -> io::Result<()> {
-    may_write()?;
-    fs::rename(from, to)
+pub(crate) fn rename(from: &Path, to: &Path) -> Result<()> {
+    may_write().and_then(|()| fs::rename(from, to)).map_err(|e| Error::io("cannot write", to, e))
+}
+
+/// Gives a temporary file in the same folder a name, of which a power failure leaves the former file or this one. A link is
+/// replaced, and not its target.
+pub(crate) fn put(part: &Path, path: &Path) -> Result<()> {
+    rename(part, path)?;
+    sync(path.parent().unwrap_or(Path::new("")))
+}
+
+/// Syncs what was created, renamed or removed in a folder.
+pub(crate) fn sync(folder: &Path) -> Result<()> {
+    sync_folder(folder).map_err(|e| Error::io("cannot write", folder, e))
 }
 
 /// Removes a file or a link, if it is there.
-pub(crate) fn remove(path: &Path) -> io::Result<()> {
-    may_write()?;
-    match fs::remove_file(path) {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
+pub(crate) fn remove(path: &Path) -> Result<()> {
+    match may_write().and_then(|()| fs::remove_file(path)) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(Error::io("cannot remove", path, e)),
         _ => Ok(()),
     }
 }
@@ -71,9 +83,9 @@ pub(crate) fn remove_empty_folders(folder: &Path) {
     drop(may_write().and_then(|()| fs::remove_dir(folder)));
 }
 
-pub(crate) fn create_folders(path: &Path) -> io::Result<()> {
-    may_write()?;
-    fs::create_dir_all(path)
+pub(crate) fn create_folders(path: &Path) -> Result<()> {
+    let created = may_write().and_then(|()| fs::create_dir_all(path));
+    created.map_err(|e| Error::io("cannot create the folder", path, e))
 }
 
 pub(crate) fn link_hard(source: &Path, path: &Path) -> io::Result<()> {
@@ -82,16 +94,6 @@ pub(crate) fn link_hard(source: &Path, path: &Path) -> io::Result<()> {
         return Err(io::ErrorKind::CrossesDevices.into());
     }
     fs::hard_link(source, path)
-}
-
-#[cfg(unix)]
-pub(crate) fn link(source: &Path, path: &Path) -> io::Result<()> {
-    std::os::unix::fs::symlink(source, path)
-}
-
-#[cfg(windows)]
-pub(crate) fn link(source: &Path, path: &Path) -> io::Result<()> {
-    std::os::windows::fs::symlink_file(source, path)
 }
 
 /// Adds to an I/O error that no work is lost.

@@ -9,7 +9,11 @@ use sha2::{Digest, Sha256};
 use ocelli::{Error, Result};
 
 /// The hash of a file; `None` if it does not exist. What cannot be hashed, such as a folder, has a hash of its own.
-pub(crate) fn hash_of_file(path: &Path) -> io::Result<Option<String>> {
+pub(crate) fn hash_on_disk(path: &Path) -> Result<Option<String>> {
+    hash_of_file(path).map_err(|e| Error::io("cannot read", path, e))
+}
+
+fn hash_of_file(path: &Path) -> io::Result<Option<String>> {
     match std::fs::metadata(path) {
         Ok(meta) if !meta.is_file() => return Ok(Some("not a file".into())),
         Ok(_) => {}
@@ -28,11 +32,6 @@ pub(crate) fn hash_of_file(path: &Path) -> io::Result<Option<String>> {
             bytes => hash.update(&buffer[..bytes]),
         }
     }
-}
-
-/// The same, with an error that names the file.
-pub(crate) fn hash_on_disk(path: &Path) -> Result<Option<String>> {
-    hash_of_file(path).map_err(|e| Error::io("cannot read", path, e))
 }
 
 /// The hash of a content, as that of a file which has it.

@@ -97,8 +97,7 @@ impl ImageSet {
             }
             files.push(ImageFile { path, name, frame });
         }
-        files.sort_by(|a, b| a.name.cmp(&b.name));
-        Self { files }
+        Self::from_named(files)
     }
 
     /// Images that have names already, such as those of shards.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use image::ImageFormat;
 use ocelli_tracking::BoundingBox;
 
-use crate::label::disk::{self, resumable};
+use crate::label::disk;
 use crate::label::images::{hash_of, image_id};
 use crate::label::record::Record;
 use crate::label::source::open_image;
@@ -108,7 +108,7 @@ impl Review {
         check_cancelled: &mut CheckCancelled<'_>,
     ) -> Result<Vec<PathBuf>> {
         let folder = root.join("review");
-        disk::create_folders(&folder).map_err(|e| Error::io("cannot create the folder", &folder, e))?;
+        disk::create_folders(&folder)?;
         let least = |candidate: &Candidate| candidate.least_score.unwrap_or(0.0);
         self.low_scores.sort_by(|a, b| least(a).total_cmp(&least(b)).then_with(|| a.name.cmp(&b.name)));
         let mut sample: Vec<Candidate> = self.sample.into_iter().map(|(_, candidate)| candidate).collect();
@@ -198,7 +198,7 @@ fn remove_others(folder: &Path, pages: &[PathBuf]) -> Result<()> {
     for path in entries.flatten().map(|entry| entry.path()).filter(|path| !pages.contains(path)) {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         if (name.starts_with("unsure-") || name.starts_with("sample-")) && name.ends_with(".jpg") {
-            disk::remove(&path).map_err(|e| Error::io("cannot remove", &path, e))?;
+            disk::remove(&path)?;
         }
     }
     Ok(())
@@ -214,7 +214,6 @@ pub(crate) fn write_csv(path: &Path, header: &str, rows: impl Iterator<Item = Ve
         }
         Ok(())
     })
-    .map_err(resumable)
 }
 
 fn quoted(cell: &str) -> String {

@@ -3,8 +3,10 @@
 //!
 //! Two logs are on disk. The [journal] has what was found, a line for each image: it is large, and a restart makes it again.
 //! The [state] has what must not be lost: which files are ours, which images there are, and what a person saved. Both are
-//! instances of one [log], and whatever is written goes through the [disk](super::disk).
+//! instances of one [log], and whatever is written goes through the [disk](super::disk). Programs that correct labels for a
+//! person look them up in a [Book](book::Book).
 
+mod book;
 mod conflicts;
 mod data_set;
 pub(in crate::label) mod files;
@@ -14,11 +16,12 @@ pub(in crate::label) mod journal;
 pub(in crate::label) mod layout;
 mod log;
 mod merge;
-pub(in crate::label) mod placer;
-pub(in crate::label) mod saved;
+mod placer;
+mod saved;
 pub(in crate::label) mod state;
-pub(in crate::label) mod write;
+mod write;
 
+pub(in crate::label) use book::{Book, LabelFile};
 pub use data_set::{CheckCancelled, Existing};
 pub(in crate::label) use data_set::{DataSet, Opening};
 pub use folder::data_set_around;
@@ -27,6 +30,7 @@ pub(in crate::label) use folder::{Contents, OutputFolder, STATE_FOLDER, journal_
 pub use journal::check_journal;
 pub(in crate::label) use journal::is_growing;
 pub use merge::merge;
+pub(in crate::label) use placer::is_time_of;
 #[cfg(feature = "test-support")]
 pub use state::check_state;
 pub use write::{ClassCount, Summary};

@@ -14,19 +14,20 @@ use ocelli::{Error, ErrorKind, Frame, Result, Source};
 use crate::label::disk;
 use crate::label::images::{FoundImage, VideoFrame, hash_of, video_name};
 use crate::label::source::identity;
-use crate::label::store::placer::is_time_of;
-use crate::label::store::{CheckCancelled, STATE_FOLDER};
+use crate::label::store::{CheckCancelled, STATE_FOLDER, is_time_of};
 
 type Open = Box<dyn Fn() -> Result<Box<dyn Source>> + Send + Sync>;
 
 /// A video whose frames become images of a data set.
 pub struct LabelVideo {
     path: PathBuf,
-    name: String,
+    /// The path of the video, as frames name it.
+    pub(super) name: String,
     frames: u64,
     images: Vec<FoundImage>,
     damage: Option<Error>,
-    open: Open,
+    /// Opens it from its start.
+    pub(super) open: Open,
     /// Size and time of the file before it was read; of the pictures, where it is a folder of these, by their paths.
     pictures: HashMap<PathBuf, (u64, u64)>,
 }
@@ -141,11 +142,6 @@ impl LabelVideo {
         &self.path
     }
 
-    /// The path of the video, as frames name it.
-    pub(super) fn name(&self) -> &str {
-        &self.name
-    }
-
     /// The number of frames that can be read.
     pub fn frames(&self) -> u64 {
         self.frames
@@ -159,10 +155,6 @@ impl LabelVideo {
     /// Why the video cannot be read to its end.
     pub fn damage(&self) -> Option<&Error> {
         self.damage.as_ref()
-    }
-
-    pub(super) fn open(&self) -> Result<Box<dyn Source>> {
-        (self.open)()
     }
 
     /// Checks that the video is the one whose frames are images, before what was found in a frame is recorded.
@@ -192,7 +184,7 @@ fn frames_folder(output: &Path, video: &str) -> PathBuf {
 fn write_frame(picture: &Path, frame: &Frame, changed: u64) -> Result<()> {
     let cannot = |e| Error::io("cannot write the frame", picture, e);
     if let Some(folder) = picture.parent() {
-        disk::create_folders(folder).map_err(cannot)?;
+        disk::create_folders(folder)?;
     }
     write_picture(picture, &frame.image)?;
     let file = File::options().write(true).open(picture).map_err(cannot)?;

@@ -4,10 +4,9 @@ use std::path::{Path, PathBuf};
 
 use ocelli::{Error, Result};
 
-use super::{CorrectedSet, Labels, journal_path};
+use super::{CorrectedSet, LabelFile, Labels};
 use crate::label::record::Record;
 use crate::label::store::files::Owner;
-use crate::label::store::journal::Journal;
 use crate::label::store::layout::COCO_FILE;
 use crate::label::store::state::State;
 
@@ -46,26 +45,20 @@ pub(crate) fn all_labels(root: &Path) -> Result<Option<AllLabels>> {
     }
     let mut set = CorrectedSet { root: root.to_owned(), ..CorrectedSet::default() };
     set.read()?;
-    let mut placer = set.peek(None)?;
-    let (journal, _) = Journal::open_existing(&journal_path(root))?;
-    journal.splits().for_each(|(name, validation)| placer.prefer(name, validation));
+    let mut book = set.peek()?;
     let mut all = AllLabels { classes: set.classes.clone(), images: Vec::new(), elsewhere: Vec::new() };
     for image in &set.images {
-        placer.settle(&image.name)?;
-        let files = placer.files(image)?;
-        for changed in placer.corrected_labels(&image.name)? {
-            let file = changed.rsplit_once(' ').map_or(&*changed, |(file, _)| file);
-            if file != COCO_FILE && files.iter().all(|(known, _)| known != file) {
-                all.elsewhere.push(file.to_owned());
-            }
+        let files = book.label_files(&image.name)?;
+        let is_yolo = |file: &String| files.iter().any(|label| label.file == *file);
+        let corrected = book.corrected_files(&image.name)?.into_iter();
+        all.elsewhere.extend(corrected.filter(|file| file != COCO_FILE && !is_yolo(file)));
+        let Some(LabelFile { file: label_file, owner, .. }) = files.first() else { continue };
+        if let Some(other) =
+            files.get(1).filter(|other| (*owner, other.owner) == (Owner::Ours, Owner::Person))
+        {
+            all.elsewhere.push(other.file.clone());
         }
-        let Some((label_file, _)) = files.first().cloned() else { continue };
-        let is_ours = placer.state.owner(&label_file)? == Owner::Ours;
-        if let Some((other, _)) = files.iter().skip(1).find(|_| is_ours) {
-            let is_changed = placer.state.owner(other)? == Owner::Person;
-            all.elsewhere.extend(is_changed.then(|| other.clone()));
-        }
-        let labels = placer.labels(&set, image)?;
+        let labels = set.labels_of(image, &files)?;
         if let Some(class) =
             labels.instances.iter().map(|one| one.class).find(|class| *class >= all.classes.len())
         {
@@ -76,8 +69,8 @@ pub(crate) fn all_labels(root: &Path) -> Result<Option<AllLabels>> {
         }
         let record = Record { name: image.name.clone(), source: image.source.clone(), ..Record::default() };
         all.images.push(ImageLabels {
-            name: placer.coco_name(&record),
-            label_file,
+            name: book.coco_name(&record),
+            label_file: label_file.clone(),
             path: set.file(image),
             size: (image.width, image.height),
             labels,

@@ -3,48 +3,11 @@
 use std::io::{self, Write};
 
 use ocelli::Mask;
-use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::label::formats::simplify::{Coverage, simplest};
-use crate::label::formats::tracks::{Objects, Place, Videos};
+use crate::label::formats::tracks::{Objects, Videos};
 use crate::label::record::{Instance, Record};
-
-#[derive(Serialize)]
-struct CocoImage<'a> {
-    id: u64,
-    file_name: &'a str,
-    width: u32,
-    height: u32,
-    #[serde(flatten)]
-    place: Option<Place>,
-}
-
-#[derive(Serialize)]
-struct Annotation<'a> {
-    id: u64,
-    image_id: u64,
-    category_id: usize,
-    bbox: [f64; 4],
-    area: f64,
-    iscrowd: u8,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    segmentation: Option<Segmentation<'a>>,
-    score: f64,
-    /// The number of the object in its video.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    track_id: Option<u64>,
-    /// The number of the object in the data set.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    instance_id: Option<u64>,
-}
-
-#[derive(Serialize)]
-#[serde(untagged)]
-enum Segmentation<'a> {
-    RunLengths(&'a Mask),
-    Polygons(Vec<Vec<f64>>),
-}
 
 /// Writes the file: categories, then images, then annotations, each in the order of their ids.
 pub(crate) struct CocoWriter<'v, W: Write> {
@@ -79,7 +42,7 @@ impl<'v, W: Write> CocoWriter<'v, W> {
         Ok(Self { out, polygons, entries: 0, annotations: 0, videos, objects: Objects::default() })
     }
 
-    fn entry(&mut self, entry: &impl Serialize) -> io::Result<()> {
+    fn entry(&mut self, entry: &Value) -> io::Result<()> {
         self.out.write_all(if self.entries == 0 { b"\n" } else { b",\n" })?;
         self.entries += 1;
         Ok(serde_json::to_writer(&mut self.out, entry)?)
@@ -87,13 +50,14 @@ impl<'v, W: Write> CocoWriter<'v, W> {
 
     /// Adds the image with this id, from 1.
     pub fn image(&mut self, id: u64, file_name: &str, record: &Record) -> io::Result<()> {
-        self.entry(&CocoImage {
-            id,
-            file_name,
-            width: record.width,
-            height: record.height,
-            place: self.videos.place(&record.name),
-        })
+        let (width, height) = (record.width, record.height);
+        let mut image = json!({"id": id, "file_name": file_name, "width": width, "height": height});
+        if let Some(place) = self.videos.place(&record.name) {
+            image["video_id"] = place.video_id.into();
+            image["frame_id"] = place.frame_id.into();
+            image["frame_index"] = place.frame_index.into();
+        }
+        self.entry(&image)
     }
 
     /// Ends the list of images and starts the annotations.
@@ -109,30 +73,32 @@ impl<'v, W: Write> CocoWriter<'v, W> {
 
     fn annotation(&mut self, image_id: u64, record: &Record, instance: &Instance) -> io::Result<()> {
         let (mask, bbox, area) = extent(record, instance);
-        let segmentation = match (&mask, self.polygons) {
-            (None, _) => None,
-            (Some(mask), false) => Some(Segmentation::RunLengths(mask)),
-            (Some(mask), true) => {
-                let coverage = Coverage { at: 0.5, with_border: false };
-                let rings = simplest(mask, coverage, |tolerance| mask.polygons(tolerance));
-                let flat = |ring: &Vec<[f32; 2]>| ring.iter().flatten().map(|v| f64::from(*v)).collect();
-                Some(Segmentation::Polygons(rings.iter().map(flat).collect()))
-            }
-        };
         self.annotations += 1;
-        let instance_id = self.object(record, instance);
-        self.entry(&Annotation {
-            id: self.annotations,
-            image_id,
-            category_id: instance.class + 1,
-            bbox,
-            area,
-            iscrowd: 0,
-            segmentation,
-            score: rounded(f64::from(instance.score), 1e5),
-            track_id: instance.track,
-            instance_id,
-        })
+        let mut annotation = json!({
+            "id": self.annotations,
+            "image_id": image_id,
+            "category_id": instance.class + 1,
+            "bbox": bbox,
+            "area": area,
+            "iscrowd": 0,
+        });
+        if let Some(mask) = mask {
+            annotation["segmentation"] = if self.polygons {
+                let coverage = Coverage { at: 0.5, with_border: false };
+                let rings = simplest(&mask, coverage, |tolerance| mask.polygons(tolerance));
+                json!(rings.iter().map(|ring| ring.as_flattened()).collect::<Vec<_>>())
+            } else {
+                json!(mask)
+            };
+        }
+        annotation["score"] = rounded(f64::from(instance.score), 1e5).into();
+        if let Some(track) = instance.track {
+            annotation["track_id"] = track.into();
+        }
+        if let Some(object) = self.object(record, instance) {
+            annotation["instance_id"] = object.into();
+        }
+        self.entry(&annotation)
     }
 
     /// Leaves out the instances of an image, whose ids stay free.

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 
 use ocelli::Result;
-use serde::Serialize;
 
 use crate::label::images::video_name;
 use crate::label::record::Record;
@@ -30,7 +29,6 @@ pub(crate) struct Video {
 }
 
 /// Where an image is in its video, as CocoVID has it.
-#[derive(Serialize)]
 pub(crate) struct Place {
     /// The id of the video.
     pub video_id: u64,

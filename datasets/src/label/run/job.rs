@@ -10,6 +10,7 @@ use ocelli::postprocess::PostProcessOptions;
 use ocelli::{Error, Model, Result, prompt::MAX_CLASSES, tiles::Tiling};
 use serde_json::Value;
 
+use crate::label::disk::resumable;
 use crate::label::images::{ImageFile, ImageSet, Shard};
 use crate::label::run::prefetch::Prepared;
 use crate::label::run::refine::Refiner;
@@ -194,7 +195,7 @@ impl LabelJob {
     /// # Errors
     /// The error of `check_cancelled`; [`ErrorKind::Io`](ocelli::ErrorKind::Io) if a file cannot be written.
     pub fn finish(self, check_cancelled: &mut CheckCancelled<'_>) -> Result<Summary> {
-        self.data.finish(check_cancelled)
+        self.data.finish(check_cancelled).map_err(resumable)
     }
 }
 

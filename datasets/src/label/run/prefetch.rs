@@ -46,9 +46,9 @@ impl Preparer {
         Self { config, preprocessors: Mutex::default(), tensors: Mutex::default(), tiles }
     }
 
-    /// As [`prepare`](Self::prepare), for a search; nothing is read yet if the search is in tiles.
+    /// As [`prepare_image`](Self::prepare_image), for a search; nothing is read yet if the search is in tiles.
     pub fn prepare_file(&self, path: &Path) -> Result<Prepared> {
-        if self.tiles { Ok(Prepared::default()) } else { self.prepare(path) }
+        if self.tiles { Ok(Prepared::default()) } else { self.prepare_image(&open_image(path)?) }
     }
 
     /// As [`prepare_image`](Self::prepare_image), for a search; the frame itself if the search is in tiles.
@@ -57,11 +57,6 @@ impl Preparer {
             return Ok(Prepared { frame: Some(frame.clone()), ..Prepared::default() });
         }
         self.prepare_image(frame)
-    }
-
-    /// Decodes and preprocesses an image.
-    pub fn prepare(&self, path: &Path) -> Result<Prepared> {
-        self.prepare_image(&open_image(path)?)
     }
 
     /// Preprocesses an image.

@@ -10,6 +10,7 @@ use ocelli::{
 
 use crate::label::images::ImageFile;
 use crate::label::run::prefetch::Preparer;
+use crate::label::source::open_image;
 use ocelli::classes::{Class, ClassExemplar, ClassMap, ExemplarImage};
 
 /// Prompts, not encoded yet.
@@ -61,7 +62,7 @@ impl LabelPrompts {
         for (file, prompts) in prompts_by_file(map, first) {
             let prompts = Prompts::new(prompts.into_iter().map(|(_, prompt)| prompt))?;
             let mut features = ImageFeatures::default();
-            preparer.encode(encoder, preparer.prepare(file)?, &mut features)?;
+            preparer.encode(encoder, preparer.prepare_image(&open_image(file)?)?, &mut features)?;
             encoded.push((file, features, text.embed(&prompts)?));
         }
         if release {

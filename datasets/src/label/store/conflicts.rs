@@ -5,11 +5,15 @@ use ocelli::{Error, ErrorKind, Result};
 use crate::label::images::ImageSet;
 use crate::label::settings::DataSetOptions;
 use crate::label::store::files::{ClassHashes, Owner};
-use crate::label::store::layout::{PROPOSALS, is_dropped, label_files, meaning_of, whole_files};
+use crate::label::store::layout::{COCO_FILE, PROPOSALS, WHOLE_FILES, is_dropped, label_files, meaning_of};
 use crate::label::store::state::State;
+use crate::table::some;
 
-/// Refuses to write over corrected files that have another format or other classes, and to leave those behind whose format is
-/// not named any more: nothing would say that they describe an earlier image.
+/// Images that a message names.
+const NAMED: usize = 10;
+
+/// Refuses to write over corrected files and saved labels that have another format or other classes, and to leave those behind
+/// whose format is not named any more: nothing would say that they describe an earlier image.
 pub(crate) fn check_conflicts(
     state: &State,
     classes: &ClassHashes,
@@ -18,8 +22,11 @@ pub(crate) fn check_conflicts(
 ) -> Result<()> {
     let mut conflicts = state.conflicts(classes, |file| meaning_of(options, classes.all, file))?;
     let is_dropped = |file: &str| is_dropped(options, file) && !file.starts_with(PROPOSALS);
-    let dropped = state.existing(is_dropped)?.into_iter().filter(|(_, owner)| *owner == Owner::Person);
-    conflicts.extend(dropped.map(|(file, _)| file));
+    conflicts.extend(state.existing_of(Owner::Person, is_dropped)?);
+    let lost = state.lost_saved(options, classes);
+    if !lost.is_empty() {
+        conflicts.push(format!("{COCO_FILE} (what was saved for {})", some(&lost, NAMED)));
+    }
     if conflicts.is_empty() {
         return Ok(());
     }
@@ -44,7 +51,7 @@ pub(crate) fn discard_corrections(
     let others = ["", "segments/"]
         .into_iter()
         .flat_map(|below| ["classes.txt", "data.yaml"].map(|name| format!("{below}{name}")))
-        .chain(whole_files().map(|(file, _)| file.to_owned()));
+        .chain(WHOLE_FILES.map(|(file, ..)| file.to_owned()));
     let meant = |file: String| meaning_of(options, classes.all, &file).map(|meaning| (file, meaning));
     state.discard_corrections(files.chain(others).filter_map(meant))?;
     state.discard_saved()

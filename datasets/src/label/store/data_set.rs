@@ -86,7 +86,6 @@ impl DataSet {
                 "choose another output folder, or discard_corrections to overwrite them"
             };
             let checked = check_conflicts(&state, &hashes, way_out, options);
-            let checked = checked.and_then(|()| state.check_saved(options, &hashes, way_out));
             checked.map_err(|error| if merges { error } else { error.about("discard_corrections") })?;
         }
         let path = journal_path(&folder.root);
@@ -120,7 +119,7 @@ impl DataSet {
         let whole = state.name_images(whole, picture);
         let is_here = |file: &&ImageFile| of_shard.contains(&file.path);
         let set = ImageSet::from_named(whole.files().iter().filter(is_here).cloned().collect());
-        let mut placer = Placer::new(state, &folder.root, options, &whole, classes);
+        let mut placer = Placer::new(state, options, &whole, classes);
         let kept = match &former {
             Some((journal, before)) => kept_images(&mut placer, journal, before, &set)?,
             None => Vec::new(),
@@ -186,11 +185,9 @@ impl DataSet {
         let content = content_of(&record.source);
         record.content = content.filter(|_| identity(&record.source) == record.identity);
         // A person may have corrected it since this run started.
-        let is_frozen = match self.journal.entries.get(&record.name) {
-            Some(entry) => self.placer.is_frozen(&record.name, entry, record.identity)?,
-            None => false,
-        };
-        if !is_frozen {
+        let entry = self.journal.entries.get(&record.name);
+        let is_frozen = |entry| self.placer.is_frozen(&record.name, entry, record.identity);
+        if !entry.map_or(Ok(false), is_frozen)? {
             self.journal.append(record)?;
             self.placer.place(record)?;
         }
@@ -209,6 +206,7 @@ impl DataSet {
     /// Writes every file from the journal. An error of `check_cancelled`, which is called for each image, ends it.
     pub fn finish(mut self, check_cancelled: &mut CheckCancelled<'_>) -> Result<Summary> {
         let summary = Summary { dropped: std::mem::take(&mut self.dropped), ..self.write(check_cancelled)? };
+        self.journal.compact()?;
         self.placer
             .state
             .set_contents(Some(Contents { written: self.journal.log.length, ..self.contents }))?;

@@ -19,9 +19,8 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use crate::label::disk;
-use crate::label::hash::{hash_of_bytes, hash_of_file, hash_on_disk};
+use crate::label::hash::{hash_of_bytes, hash_on_disk};
 use crate::label::store::state::{Event, State};
-use ocelli::atomic_file::sync_folder;
 use ocelli::{Error, Result};
 
 pub(crate) use meaning::{ClassHashes, Meaning};
@@ -84,7 +83,12 @@ pub(crate) struct Staged {
 impl State {
     /// The owner of a file: Ocelli or the person.
     pub fn owner(&self, file: &str) -> Result<Owner> {
-        Ok(self.owner_of(file, hash_on_disk(&self.root.join(file))?.as_deref()))
+        Ok(self.owner_of(file, self.on_disk(file)?.as_deref()))
+    }
+
+    /// The hash of a file that is there.
+    pub fn on_disk(&self, file: &str) -> Result<Option<String>> {
+        hash_on_disk(&self.root.join(file))
     }
 
     /// Whether one of these files is the person's.
@@ -162,7 +166,7 @@ impl State {
         let known = self.files.values().map(|entry| (entry.file.clone(), entry.meaning));
         let all: HashMap<String, Meaning> = files.chain(known).collect();
         for (file, meaning) in all {
-            let on_disk = hash_on_disk(&self.root.join(&file))?;
+            let on_disk = self.on_disk(&file)?;
             if self.owner_of(&file, on_disk.as_deref()) == Owner::Person {
                 self.note(&file, on_disk, meaning);
             }
@@ -179,20 +183,28 @@ impl State {
         }
     }
 
-    /// Records that a person changed the label file of an image, which stays so if it becomes what it was again.
-    fn note_person(&mut self, file: &str) {
-        let Some(FileEntry { hash: Some(hash), meaning, .. }) = self.files.get(file) else { return };
-        if meaning.is_of_image() && hash != SAVED && !hash.starts_with(MERGED) {
+    /// The owner of a file. The label file of an image is on record as the person's from now on if it was changed, and stays so
+    /// if it becomes what it was again.
+    pub fn see(&mut self, file: &str) -> Result<Owner> {
+        let owner = self.owner(file)?;
+        if owner == Owner::Person
+            && let Some(FileEntry { hash: Some(hash), meaning, .. }) = self.files.get(file)
+            && meaning.is_of_image()
+            && hash != SAVED
+            && !hash.starts_with(MERGED)
+        {
             self.note(file, Some(SAVED.into()), *meaning);
         }
+        Ok(owner)
     }
 
-    /// The recorded files of these that are there, with their owners.
-    pub fn existing(&self, is_meant: impl Fn(&str) -> bool) -> Result<Vec<(String, Owner)>> {
+    /// The recorded files of these that are there and have this owner.
+    pub fn existing_of(&self, owner: Owner, is_meant: impl Fn(&str) -> bool) -> Result<Vec<String>> {
         let mut found = Vec::new();
         for file in self.files.keys().filter(|file| is_meant(file)) {
-            if let Some(hash) = hash_on_disk(&self.root.join(file))? {
-                found.push((file.clone(), self.owner_of(file, Some(&hash))));
+            let on_disk = self.on_disk(file)?;
+            if on_disk.is_some() && self.owner_of(file, on_disk.as_deref()) == owner {
+                found.push(file.clone());
             }
         }
         Ok(found)
@@ -204,9 +216,8 @@ impl State {
         self.commit()?;
         let mut parts = Vec::with_capacity(files.len());
         let prepared = files.iter().try_for_each(|(file, _, text)| {
-            let path = self.root.join(file);
-            parts.push(part_path(&path));
-            disk::write(&part_path(&path), text.as_bytes()).map_err(|e| Error::io("cannot write", &path, e))
+            parts.push(self.write_part(file, |out| out.write_all(text.as_bytes()))?.path);
+            Ok(())
         });
         let recorded = prepared.and_then(|()| {
             files.iter().for_each(|(file, meaning, _)| self.note(file, Some(SAVED.into()), *meaning));
@@ -216,38 +227,28 @@ impl State {
             parts.iter().for_each(|part| drop(disk::remove(part)));
         }
         recorded?;
-        files.iter().zip(parts).try_for_each(|((file, ..), part)| replace(&part, &self.root.join(file)))
+        files.iter().zip(parts).try_for_each(|((file, ..), part)| disk::put(&part, &self.root.join(file)))
     }
 
     /// Gives a file the content that a person made of it in a shard; `None` if it was removed there.
     pub fn merge(&mut self, file: &str, meaning: Meaning, content: Option<&[u8]>) -> Result<()> {
         let path = self.root.join(file);
-        let cannot = |e| Error::io("cannot write", &path, e);
         match content {
-            Some(bytes) => {
-                let part = part_path(&path);
-                disk::write(&part, bytes).map_err(cannot)?;
-                replace(&part, &path)?;
-            }
-            None if path.symlink_metadata().is_ok() => {
-                disk::remove(&path).map_err(cannot)?;
-            }
-            None => {}
+            Some(bytes) => disk::put(&self.write_part(file, |out| out.write_all(bytes))?.path, &path)?,
+            None => disk::remove(&path)?,
         }
-        self.note(file, Some(merged(hash_on_disk(&path)?.as_deref())), meaning);
+        self.note(file, Some(merged(self.on_disk(file)?.as_deref())), meaning);
         self.commit()
     }
 
     /// Whether a file is as it was merged from a shard.
     pub fn is_merged(&self, file: &str) -> Result<bool> {
-        let on_disk = hash_on_disk(&self.root.join(file))?;
-        Ok(self.is_recorded_as(file, &merged(on_disk.as_deref())))
+        Ok(self.is_recorded_as(file, &merged(self.on_disk(file)?.as_deref())))
     }
 
     /// Records that what is there is ours.
     pub fn take_back(&mut self, file: &str, meaning: Meaning) -> Result<()> {
-        let on_disk = hash_on_disk(&self.root.join(file))?;
-        self.note(file, on_disk, meaning);
+        self.note(file, self.on_disk(file)?, meaning);
         self.commit()
     }
 
@@ -276,21 +277,18 @@ impl State {
 
     /// Writes bytes to a file at the next commit unless it is the person's. Those that are there already need no temporary file.
     pub fn place_bytes(&mut self, file: &str, meaning: Meaning, bytes: &[u8]) -> Result<Owner> {
-        let on_disk = hash_on_disk(&self.root.join(file))?;
+        let on_disk = self.on_disk(file)?;
         let hash = hash_of_bytes(bytes);
+        let (is_known, is_there) = (self.files.contains_key(file), on_disk.as_ref() == Some(&hash));
         match self.owner_of(file, on_disk.as_deref()) {
-            Owner::Ours if on_disk.as_ref() == Some(&hash) => {
+            // Without a record, a stop prevented it, or another version wrote the file.
+            owner if is_there && (owner == Owner::Ours || !is_known) => {
                 if self.files.get(file).is_none_or(|entry| entry.meaning != meaning) {
                     self.note(file, Some(hash), meaning);
                 }
                 Ok(Owner::Ours)
             }
-            Owner::Person
-                if self.files.contains_key(file) && (on_disk.is_some() || meaning.is_of_image()) =>
-            {
-                self.note_person(file);
-                Ok(Owner::Person)
-            }
+            Owner::Person if is_known && (on_disk.is_some() || meaning.is_of_image()) => self.see(file),
             _ => {
                 let part = self.write_part(file, |out| out.write_all(bytes))?;
                 self.place_part(file, meaning, part)
@@ -312,7 +310,7 @@ impl State {
             if known.is_none() && meaning.is_of_image() {
                 self.note(file, Some(hash), meaning);
             }
-            disk::remove(&part).map_err(|e| Error::io("cannot remove", &part, e))?;
+            disk::remove(&part)?;
             return Ok(Owner::Person);
         }
         let entry = FileEntry { file: file.into(), hash: Some(hash), before: on_disk, meaning };
@@ -330,7 +328,7 @@ impl State {
 
     /// Removes a file at the next commit if it is ours.
     pub fn remove(&mut self, file: &str) -> Result<Owner> {
-        let on_disk = hash_on_disk(&self.root.join(file))?;
+        let on_disk = self.on_disk(file)?;
         let owner = self.owner_of(file, on_disk.as_deref());
         if owner == Owner::Ours
             && let Some(known) = self.files.get(file)
@@ -351,47 +349,33 @@ impl State {
         let paths = staged.iter().map(|staged| self.root.join(&staged.entry.file));
         let folders: BTreeSet<PathBuf> =
             paths.filter_map(|path| path.parent().map(Path::to_owned)).filter(|path| path.is_dir()).collect();
-        let sync = || folders.iter().try_for_each(|folder| sync_folder(folder));
-        let cannot = |path: &Path, e| Error::io("cannot write", path, e);
+        let sync = || folders.iter().try_for_each(|folder| disk::sync(folder));
         for Staged { entry, part } in &staged {
             let target = self.root.join(&entry.file);
-            if part.is_none() && entry.is_removal() {
-                // One that was changed since stays.
-                if hash_on_disk(&target)? == entry.before {
-                    disk::rename(&target, &aside_path(&target)).map_err(|e| cannot(&target, e))?;
-                }
+            // One that was changed since stays.
+            if part.is_none() && entry.is_removal() && hash_on_disk(&target)? == entry.before {
+                disk::rename(&target, &aside_path(&target))?;
             }
         }
         // The record must not name a file that a power failure can remove.
-        sync().map_err(|e| cannot(&self.root, e))?;
+        sync()?;
         self.append(Event::Files(staged.iter().map(|staged| staged.entry.clone()).collect()))?;
         for Staged { entry, part } in staged {
             let target = self.root.join(&entry.file);
-            let changed = || -> io::Result<()> {
-                match &part {
-                    Some(part) if hash_of_file(&target)? == entry.before => disk::rename(part, &target),
-                    Some(part) => disk::remove(part),
-                    None if entry.is_removal() => disk::remove(&aside_path(&target)),
-                    None => Ok(()),
-                }
-            };
-            changed().map_err(|e| cannot(&target, e))?;
+            match &part {
+                Some(part) if hash_on_disk(&target)? == entry.before => disk::rename(part, &target)?,
+                Some(part) => disk::remove(part)?,
+                None if entry.is_removal() => disk::remove(&aside_path(&target))?,
+                None => {}
+            }
         }
-        sync().map_err(|e| cannot(&self.root, e))
+        sync()
     }
 }
 
 /// In place of the hash of a file that was corrected in a shard: no file has it, so that the file is the person's.
 fn merged(content: Option<&str>) -> String {
     format!("{MERGED}{}", content.unwrap_or("removed"))
-}
-
-/// Puts a temporary file in the place of a file. A link is replaced, and not its target.
-pub(crate) fn replace(part: &Path, path: &Path) -> Result<()> {
-    let folder = path.parent().unwrap_or(Path::new(""));
-    disk::rename(part, path)
-        .and_then(|()| sync_folder(folder))
-        .map_err(|e| Error::io("cannot write", path, e))
 }
 
 /// The temporary name of a file, in its folder.

@@ -1,6 +1,7 @@
 //! The output folder: its lock, and the description of its contents.
 
 use std::fs::{File, TryLockError};
+use std::io::ErrorKind::ReadOnlyFilesystem;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -8,7 +9,6 @@ use serde::{Deserialize, Serialize};
 use crate::label::disk;
 use crate::label::images::Shard;
 use crate::label::settings::DataSetOptions;
-use ocelli::atomic_file::sync_folder;
 use ocelli::{Error, ErrorKind, Result};
 
 /// The folder of the journal. A folder without it is not a labelled data set.
@@ -36,11 +36,6 @@ pub(crate) struct OutputFolder {
 /// The error for a folder that is no place for the data set.
 pub(crate) fn unusable(root: &Path, why: &str) -> Error {
     Error::invalid_argument(format!("output folder, {}: {why}", root.display()))
-}
-
-fn is_read_only(error: &Error) -> bool {
-    let source = std::error::Error::source(error).and_then(|source| source.downcast_ref::<std::io::Error>());
-    source.is_some_and(|e| e.kind() == std::io::ErrorKind::ReadOnlyFilesystem)
 }
 
 /// The contents of an output folder, as its state has them.
@@ -85,39 +80,28 @@ impl OutputFolder {
         Self::check(root)?;
         let state = root.join(STATE_FOLDER);
         // A power failure must not leave what is written next without the folder that says whose it is.
-        disk::create_folders(&state)
-            .and_then(|()| sync_folder(root))
-            .map_err(|e| Error::io("cannot create the folder", root, e))?;
+        disk::create_folders(&state)?;
+        disk::sync(root)?;
         Self::lock(root)
     }
 
-    /// Locks a folder that exists.
+    /// Locks a folder that exists. One on a file system that is only read needs no lock: nothing can write to it.
     pub fn open_existing(root: &Path) -> Result<Self> {
-        Self::check_existing(root)?;
-        Self::lock(root)
-    }
-
-    /// The same to read from it. One on a file system that is only read needs no lock: nothing can write to it.
-    pub fn open_to_read(root: &Path) -> Result<Self> {
-        Self::check_existing(root)?;
-        match Self::lock(root) {
-            Err(e) if is_read_only(&e) => Ok(Self { root: root.to_owned(), _lock: None }),
-            locked => locked,
-        }
-    }
-
-    fn check_existing(root: &Path) -> Result<()> {
         if !root.join(STATE_FOLDER).is_dir() {
             let why = if root.exists() { "it contains no labelled data set" } else { "no such folder" };
             return Err(Error::invalid_argument(format!("no data set, {}: {why}", root.display())));
         }
-        Ok(())
+        Self::lock(root)
     }
 
     fn lock(root: &Path) -> Result<Self> {
         let path = root.join(STATE_FOLDER).join("lock");
-        let file = File::options().create(true).truncate(false).write(true).open(&path);
-        let file = file.map_err(|e| Error::io("cannot write", &path, e))?;
+        let file = match File::options().create(true).truncate(false).write(true).open(&path) {
+            Err(e) if e.kind() == ReadOnlyFilesystem => {
+                return Ok(Self { root: root.to_owned(), _lock: None });
+            }
+            file => file.map_err(|e| Error::io("cannot write", &path, e))?,
+        };
         match file.try_lock() {
             Ok(()) => Ok(Self { root: root.to_owned(), _lock: Some(file) }),
             Err(TryLockError::WouldBlock) => {

@@ -135,14 +135,11 @@ impl State {
 
     /// Adds an image, or changes where it is.
     pub fn add_image(&mut self, file: &ImageFile, identity: (u64, u64)) {
-        let source = file.path.to_string_lossy().into_owned();
-        let new = || {
-            self.changed.insert(file.name.clone());
-            KnownImage { source: source.clone(), identity, ..KnownImage::default() }
-        };
+        let source = file.path.to_string_lossy();
+        let new = || KnownImage { identity, ..KnownImage::default() };
         let image = self.images.entry(file.name.clone()).or_insert_with(new);
         if image.source != source {
-            image.source = source;
+            image.source = source.into_owned();
             self.changed.insert(file.name.clone());
         }
     }

@@ -14,7 +14,6 @@ use crate::label::disk;
 use crate::label::images::ImageSet;
 use crate::label::record::{Record, check_name};
 use crate::label::store::log::{Kind, Log, Span};
-use ocelli::atomic_file::sync_folder;
 use ocelli::classes::{Class, ClassMap};
 use ocelli::{Error, ErrorKind, Result};
 
@@ -97,8 +96,7 @@ impl Journal {
         if journal.read_lines(Some(settings))?.is_none() {
             let header = Header { ocelli_label: FORMAT, settings: settings.clone(), grown: false };
             journal.write_line(&header)?;
-            let folder = path.parent().unwrap_or(Path::new(""));
-            sync_folder(folder).map_err(|e| journal.write_error(e))?;
+            disk::sync(path.parent().unwrap_or(Path::new("")))?;
         }
         journal.classes = class_count(settings);
         Ok(journal)
@@ -121,6 +119,20 @@ impl Journal {
         });
         Log::replace(path, &header, records)?;
         Self::open(path, settings)
+    }
+
+    /// Leaves out the lines that count no more, if they are most of the journal. The state has what they say of earlier pictures.
+    pub fn compact(&mut self) -> Result<()> {
+        let entries = self.entries.values();
+        let lines: Vec<Span> =
+            entries.flat_map(|entry| entry.labelled.into_iter().chain([entry.line])).collect();
+        if self.log.is_mostly_superseded(lines.iter().map(|line| u64::from(line.bytes)).sum()) {
+            let Some(header) = self.log.header::<Header>()? else { return Ok(()) };
+            let records = lines.into_iter().map(|line| self.log.read_at::<Record>(line));
+            Log::replace(&self.log.path, &header, records)?;
+            *self = Self::open(&self.log.path.clone(), &header.settings)?;
+        }
+        Ok(())
     }
 
     fn unread(log: Log) -> Self {
@@ -175,15 +187,7 @@ impl Journal {
     }
 
     fn write_line(&mut self, line: &impl Serialize) -> Result<Span> {
-        self.log.append(line).map_err(|e| self.write_error(e))
-    }
-
-    fn write_error(&self, e: std::io::Error) -> Error {
-        let message = format!(
-            "cannot write the journal, {}: {e}; finished images are kept, and running it again continues from there",
-            self.log.path.display()
-        );
-        Error::new(ErrorKind::Io, message).with_source(e)
+        self.log.append(line).map_err(|e| Error::io("cannot write the journal", &self.log.path, e))
     }
 
     /// Appends the record of an image and syncs it to disk.
@@ -191,6 +195,11 @@ impl Journal {
         let line = self.write_line(record)?;
         remember(&mut self.entries, record, line);
         Ok(())
+    }
+
+    /// Whether there are instances of an image, of now or of an earlier run.
+    pub fn is_labelled(&self, name: &str) -> bool {
+        self.entries.get(name).is_some_and(Entry::is_labelled)
     }
 
     /// The names of the images whose split is on record, and whether it is for validation.

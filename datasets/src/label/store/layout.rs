@@ -78,15 +78,14 @@ pub(crate) fn is_converted(name: &str) -> bool {
 
 /// The name of COCO's file.
 pub(crate) const COCO_FILE: &str = "annotations.json";
-/// COCO's files, and whether each has the images for validation; `None` has all.
-pub(crate) const COCO_FILES: [(&str, Option<bool>); 3] =
-    [(COCO_FILE, None), ("annotations_train.json", Some(false)), ("annotations_val.json", Some(true))];
-
-/// The files that have the labels of all images, and their formats.
-pub(crate) fn whole_files() -> impl Iterator<Item = (&'static str, Format)> {
-    let of_coco = COCO_FILES.into_iter().map(|(file, _)| (file, Format::Coco));
-    of_coco.chain([(YOUTUBE_VIS_FILE, Format::YoutubeVis)])
-}
+/// The files that have the labels of all images or of one split, with their formats, and whether each has the images for
+/// validation; `None` has all.
+pub(crate) const WHOLE_FILES: [(&str, Format, Option<bool>); 4] = [
+    (COCO_FILE, Format::Coco, None),
+    ("annotations_train.json", Format::Coco, Some(false)),
+    ("annotations_val.json", Format::Coco, Some(true)),
+    (YOUTUBE_VIS_FILE, Format::YoutubeVis, None),
+];
 
 /// Whether a recorded file is of a format that these options do not name.
 pub(crate) fn is_dropped(options: &DataSetOptions, file: &str) -> bool {
@@ -96,7 +95,7 @@ pub(crate) fn is_dropped(options: &DataSetOptions, file: &str) -> bool {
         "segments" => options.yolo_folders().len() < 2,
         "voc" => !options.has(Format::Voc),
         "masks" => !options.has(Format::Masks),
-        _ => whole_files().any(|(name, format)| name == file && !options.has(format)),
+        _ => WHOLE_FILES.into_iter().any(|(name, format, _)| name == file && !options.has(format)),
     }
 }
 
@@ -115,9 +114,8 @@ pub(crate) fn meaning_of(options: &DataSetOptions, classes: u64, file: &str) -> 
         _ if file.starts_with("voc/Annotations/") && has(Format::Voc) => meaning(Some(Format::Voc)),
         _ if file.starts_with("masks/") && has(Format::Masks) => meaning(Some(Format::Masks)),
         _ => {
-            let mut files = whole_files();
-            let format = files.find_map(|(name, format)| (name == file && has(format)).then_some(format));
-            format.and_then(|format| meaning(Some(format)))
+            let format = WHOLE_FILES.into_iter().find(|(name, format, _)| *name == file && has(*format));
+            format.and_then(|(_, format, _)| meaning(Some(format)))
         }
     }
 }

@@ -25,8 +25,11 @@ pub(crate) struct Kind {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Span {
     offset: u64,
-    bytes: u32,
+    pub bytes: u32,
 }
+
+/// From this size in bytes on, a log is written again if most of it is superseded.
+const LARGE: u64 = if cfg!(test) { 1 << 10 } else { 1 << 20 };
 
 /// An open log.
 pub(crate) struct Log {
@@ -49,7 +52,12 @@ impl Log {
         Ok(Self::new(path, kind, Some(file)))
     }
 
-    /// Replaces the file by one with these lines.
+    /// Whether the log is large, and more than twice as long as the lines that still count, which have this many bytes.
+    pub fn is_mostly_superseded(&self, live: u64) -> bool {
+        self.length > LARGE.max(2 * live)
+    }
+
+    /// Replaces the file by one with these lines: after a stop, there is the former one or this one.
     pub fn replace<E: Serialize>(
         path: &Path,
         header: &impl Serialize,

@@ -12,7 +12,8 @@ use crate::label::store::data_set::{CheckCancelled, DataSet, Existing, Opening};
 use crate::label::store::files::Owner;
 use crate::label::store::folder::{Contents, OutputFolder, journal_path, unusable};
 use crate::label::store::journal::{Entry, Journal, classes_of, difference};
-use crate::label::store::layout::{COCO_FILES, label_files, masks_folder};
+use crate::label::store::layout::{WHOLE_FILES, label_files, masks_folder};
+use crate::label::store::placer::Placer;
 use crate::label::store::saved::SavedLabels;
 use crate::label::store::state::State;
 use crate::label::store::write::Summary;
@@ -24,13 +25,13 @@ struct Part {
     contents: Contents,
     journal: Journal,
     settings: Value,
-    state: State,
+    placer: Placer,
 }
 
 impl Part {
     fn open(root: &Path) -> Result<Self> {
         let refuse = |why: &str| Err(refusal(root, why));
-        let folder = OutputFolder::open_to_read(root)?;
+        let folder = OutputFolder::open_existing(root)?;
         let state = State::load(root)?;
         let Some(contents) = state.contents.clone() else {
             return refuse("nothing is labelled in it yet; finish this shard first");
@@ -43,8 +44,9 @@ impl Part {
             return refuse("it is not finished; finish this shard first");
         }
         state.recover(&OutputFolder::FOLDERS)?;
-        for (file, _) in COCO_FILES {
-            let is_there = contents.options.has(Format::Coco) && root.join(file).is_file();
+        for (file, format, _) in WHOLE_FILES {
+            let is_coco = format == Format::Coco && contents.options.has(format);
+            let is_there = is_coco && root.join(file).is_file();
             if !is_there || state.owner(file)? != Owner::Person {
                 continue;
             }
@@ -53,14 +55,16 @@ impl Part {
                  folder to merge without these corrections"
             ));
         }
-        Ok(Self { folder, contents, journal, settings, state })
+        let classes = classes_of(&settings).unwrap_or_default();
+        let placer = Placer::new(state, &contents.options, &ImageSet::default(), &classes);
+        Ok(Self { folder, contents, journal, settings, placer })
     }
 
     /// Whether a person corrected the labels of an image in it.
     fn has_corrections(&self, name: &str) -> Result<bool> {
-        let both = [false, true].into_iter();
+        let (both, state) = ([false, true].into_iter(), &self.placer.state);
         let files = both.flat_map(|split| label_files(&self.contents.options, name, split));
-        Ok(self.state.saved.contains_key(name) || self.state.has_persons(files.map(|(file, _)| file))?)
+        Ok(state.saved.contains_key(name) || state.has_persons(files.map(|(file, _)| file))?)
     }
 
     /// The last line of an image.
@@ -157,7 +161,7 @@ fn copy_records(joined: &mut DataSet, part: &Part, image: &Owned, name: &str) ->
         let picture = entry.described.unwrap_or(entry.identity);
         let placer = &mut joined.placer;
         if placer.is_frozen(name, there, picture)?
-            && (placer.has_own_corrections(name)? || placer.is_edited(name, there, picture))
+            && (has_own_corrections(placer, name)? || placer.is_edited(name, there, picture))
         {
             return Ok(());
         }
@@ -171,18 +175,15 @@ fn copy_records(joined: &mut DataSet, part: &Part, image: &Owned, name: &str) ->
 
 /// Copies what a person made of an image in a shard: its picture and its label files, with what is known about them.
 fn copy_work(joined: &mut DataSet, part: &Part, image: &Owned, name: &str) -> Result<()> {
-    if !joined.placer.has_own_corrections(name)? {
+    if !has_own_corrections(&mut joined.placer, name)? {
         let entry = part.entry(image);
         let record = Record { name: name.into(), ..part.journal.read(entry)? };
         joined.placer.take_pictures(&part.folder.root, &image.name, &record, entry.described)?;
     }
     copy_corrections(joined, part, &image.name, name)?;
     // Labels that were corrected for an earlier picture are so in the joined data set.
-    let outdated =
-        part.state.images.get(&image.name).map(|known| known.outdated_labels.clone()).unwrap_or_default();
-    if outdated.is_empty() {
-        return Ok(());
-    }
+    let known = part.placer.state.images.get(&image.name).filter(|known| !known.outdated_labels.is_empty());
+    let Some(outdated) = known.map(|known| &known.outdated_labels) else { return Ok(()) };
     let is_outdated = |label: &String| {
         if image.name == *name {
             outdated.contains(label)
@@ -190,12 +191,18 @@ fn copy_work(joined: &mut DataSet, part: &Part, image: &Owned, name: &str) -> Re
             outdated.iter().any(|other| hash_of_label(other) == hash_of_label(label))
         }
     };
-    let there = joined.placer.corrected_labels(name)?.into_iter().filter(is_outdated);
+    let corrections = joined.placer.corrections(name)?.into_iter();
+    let there = corrections.map(|correction| correction.label).filter(is_outdated);
     joined.placer.state.change_image(name, |known| {
         let new: Vec<_> = there.filter(|label| !known.outdated_labels.contains(label)).collect();
         known.outdated_labels.extend(new);
     });
     Ok(())
+}
+
+/// Whether a person corrected the labels of an image in the joined data set, and not in a shard.
+fn has_own_corrections(joined: &mut Placer, name: &str) -> Result<bool> {
+    Ok(joined.corrections(name)?.iter().any(|correction| !correction.is_merged))
 }
 
 /// The hash of a corrected label file, as the placer names them.
@@ -220,9 +227,10 @@ fn owned_images(parts: &[Part]) -> Result<HashMap<PathBuf, Owned>> {
     for (at, part) in parts.iter().enumerate() {
         let refuse = |why: String| Err(refusal(&part.folder.root, &why));
         // Earlier versions did not note which images the last run named.
-        let has_found = part.state.images.values().any(|image| image.found.is_some());
+        let images = &part.placer.state.images;
+        let has_found = images.values().any(|image| image.found.is_some());
         for (name, entry) in &part.journal.entries {
-            let known = part.state.images.get(name);
+            let known = images.get(name);
             let (found, is_removed) = match known {
                 Some(known) => (known.found.clone().or((!has_found).then(|| name.clone())), known.is_removed),
                 None => (Some(name.clone()), false),
@@ -267,27 +275,21 @@ fn owned_images(parts: &[Part]) -> Result<HashMap<PathBuf, Owned>> {
 fn copy_saved(joined: &mut DataSet, parts: &[Part], owned: &HashMap<PathBuf, Owned>) -> Result<()> {
     let placer = &mut joined.placer;
     let mut new = Vec::new();
-    let saved = joined.set.files().iter().filter_map(|file| {
+    for file in joined.set.files() {
         let image = &owned[&file.path];
-        let saved = parts[image.part].state.saved.get(&image.name)?.clone();
-        Some(SavedLabels { name: file.name.clone(), is_merged: true, ..saved })
-    });
-    for image in saved {
-        let there = placer.state.saved.get(&image.name).cloned();
-        let is_own = there.as_ref().is_some_and(|there| !there.is_merged);
-        let is_same = there.is_some_and(|there| SavedLabels { is_merged: true, ..there } == image);
-        if !is_own {
-            new.push(image);
-        } else if !is_same {
-            tracing::warn!(
+        let Some(saved) = parts[image.part].placer.state.saved.get(&image.name).cloned() else { continue };
+        let saved = SavedLabels { name: file.name.clone(), is_merged: true, ..saved };
+        match placer.state.saved.get(&file.name) {
+            Some(there) if SavedLabels { is_merged: true, ..there.clone() } == saved => {}
+            Some(there) if !there.is_merged => tracing::warn!(
                 "{}: the labels of {} were saved in it, too; those of its shard are not merged",
-                placer.root.display(),
-                image.name
-            );
+                placer.state.root.display(),
+                file.name
+            ),
+            _ => new.push(saved),
         }
     }
-    let is_new = new.iter().any(|image| placer.state.saved.get(&image.name) != Some(image));
-    if is_new { placer.state.save_labels(new) } else { Ok(()) }
+    if new.is_empty() { Ok(()) } else { placer.state.save_labels(new) }
 }
 
 /// Copies the label files of an image that were corrected in a shard. A file that was corrected in the joined data set stays.
@@ -297,14 +299,13 @@ fn copy_corrections(joined: &mut DataSet, part: &Part, name_there: &str, name: &
     let mut files = BTreeMap::new();
     let mut split = None;
     for validation in [false, true] {
-        let [there, here] =
-            [name_there, name].map(|name| label_files(&part.contents.options, name, validation));
-        let labels = there.into_iter().zip(here).map(|((there, format), (here, _))| (there, here, format));
+        let labels = label_files(&part.contents.options, name, validation);
         let [from, to] = [name_there, name].map(|name| masks_folder(name, validation));
-        let masks = placer.recorded_masks(&part.state, name_there, validation).into_iter();
-        let masks = masks.map(|file| (file.clone(), file.replacen(&from, &to, 1), Format::Masks));
-        for (there, file, format) in labels.chain(masks) {
-            let is_corrected = part.state.owner(&there)? == Owner::Person;
+        let files_there = part.placer.files_with_labels(name_there, validation);
+        for (at, (there, format)) in files_there.into_iter().enumerate() {
+            // The masks follow the label files.
+            let file = labels.get(at).map_or_else(|| there.replacen(&from, &to, 1), |(file, _)| file.clone());
+            let is_corrected = part.placer.state.owner(&there)? == Owner::Person;
             if is_corrected {
                 // VOC has no folders for the splits.
                 split = split.or((format != Format::Voc).then_some(validation));
@@ -329,7 +330,7 @@ fn copy_corrections(joined: &mut DataSet, part: &Part, name_there: &str, name: &
     placer.place_labels(&record)?;
     placer.state.commit()?;
     for (file, (there, format, _)) in files {
-        let (from, to) = (part.folder.root.join(&there), placer.root.join(&file));
+        let (from, to) = (part.folder.root.join(&there), placer.state.root.join(&file));
         let read = |path: &Path| match std::fs::read(path) {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
             there => there.map(Some).map_err(|e| Error::io("cannot read", path, e)),
@@ -348,7 +349,7 @@ fn copy_corrections(joined: &mut DataSet, part: &Part, name_there: &str, name: &
             continue;
         }
         // The correction has the classes that it was made with.
-        let meaning = part.state.recorded_meaning(&there).unwrap_or(placer.meaning(Some(format)));
+        let meaning = part.placer.state.recorded_meaning(&there).unwrap_or(placer.meaning(Some(format)));
         placer.create_folder_of(&to)?;
         placer.state.merge(&file, meaning, corrected.as_deref())?;
     }

@@ -11,18 +11,17 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
-use ocelli::atomic_file::sync_folder;
 use ocelli::{Error, ErrorKind, Result};
 
-use crate::label::disk::{self, resumable};
+use crate::label::disk;
 use crate::label::formats::mask_files::{class_names, file_name, mask_files};
 use crate::label::formats::{voc, yolo};
-use crate::label::hash::{hash_of_bytes, hash_on_disk};
+use crate::label::hash::hash_of_bytes;
 use crate::label::images::ImageSet;
 use crate::label::record::Record;
 use crate::label::settings::{DataSetOptions, Format, ImageMode};
 use crate::label::source::{copy_to, identity, is_gone, is_member, is_readable, is_same, open_image};
-use crate::label::store::files::{ClassHashes, Meaning, Owner, part_path, replace};
+use crate::label::store::files::{ClassHashes, Meaning, Owner, part_path};
 use crate::label::store::layout::{
     COCO_FILE, VOC_IMAGES, image_path, is_converted, label_files, label_path, link_to, masks_folder,
     voc_image,
@@ -33,14 +32,30 @@ pub(crate) use corrected::as_corrected;
 use ocelli::classes::ClassMap;
 pub(crate) use pictures::{has_picture as is_copy_of, is_time_of};
 
+/// Where an image is in the data set, and whose its labels are, as it was seen last.
+#[derive(Default)]
+struct Bound {
+    validation: bool,
+    /// Whether its files were written from what was found in this run.
+    is_placed: bool,
+    /// The first of YOLO's files that a person corrected, which tables and other formats follow.
+    corrected: Option<(String, Format)>,
+}
+
+/// What a person made of a label file, or saved for COCO's.
+pub(super) struct Correction {
+    /// The file and the hash of its content.
+    pub label: String,
+    /// Whether it was merged from a shard, and is as it was there.
+    pub is_merged: bool,
+}
+
 /// Writes images and label files.
-pub(crate) struct Placer {
-    pub root: PathBuf,
+pub(super) struct Placer {
     pub options: DataSetOptions,
     /// The images for validation by their hashes.
     validation: HashSet<String>,
-    /// The images that were written to the other split before, where they stay.
-    exceptions: HashSet<String>,
+    bound: HashMap<String, Bound>,
     folders: HashSet<PathBuf>,
     pub state: State,
     pub classes: ClassHashes,
@@ -48,35 +63,22 @@ pub(crate) struct Placer {
     names: Vec<String>,
     /// The names of the classes in file names.
     file_names: Vec<String>,
-    /// The images whose masks were written already.
-    masked: HashSet<String>,
-    /// The first of YOLO's files of each image that a person corrected, which tables and other formats follow.
-    corrected: HashMap<String, (String, Format)>,
     /// The folder of a hard link that the file system refused: images are on another one.
     links_are_symbolic: bool,
 }
 
 impl Placer {
-    pub fn new(
-        state: State,
-        root: &Path,
-        options: &DataSetOptions,
-        set: &ImageSet,
-        classes: &ClassMap,
-    ) -> Self {
+    pub fn new(state: State, options: &DataSetOptions, set: &ImageSet, classes: &ClassMap) -> Self {
         let validation = set.validation(options.validation_share).into_iter().map(str::to_owned).collect();
         Self {
-            root: root.to_owned(),
             options: options.clone(),
             validation,
-            exceptions: HashSet::new(),
+            bound: HashMap::new(),
             folders: HashSet::new(),
             state,
             classes: ClassHashes::new(classes.names()),
             names: classes.names().map(str::to_owned).collect(),
             file_names: class_names(classes.names()),
-            masked: HashSet::new(),
-            corrected: HashMap::new(),
             links_are_symbolic: false,
         }
     }
@@ -93,10 +95,11 @@ impl Placer {
         } else {
             self.validation.remove(name);
         }
+        self.bound.remove(name);
     }
 
     pub fn is_validation(&self, name: &str) -> bool {
-        self.validation.contains(name) != self.exceptions.contains(name)
+        self.bound.get(name).map_or_else(|| self.validation.contains(name), |bound| bound.validation)
     }
 
     pub fn meaning(&self, format: Option<Format>) -> Meaning {
@@ -105,13 +108,8 @@ impl Placer {
 
     /// Keeps an image in the split that its files are in. Returns whether it is for validation.
     pub fn settle(&mut self, name: &str) -> Result<bool> {
-        let by_hash = self.validation.contains(name);
-        let split = self.split_on_disk(name)?.unwrap_or(by_hash);
-        if split == by_hash {
-            self.exceptions.remove(name);
-        } else {
-            self.exceptions.insert(name.to_owned());
-        }
+        let split = self.split_on_disk(name)?.unwrap_or_else(|| self.validation.contains(name));
+        self.bound.entry(name.to_owned()).or_default().validation = split;
         Ok(split)
     }
 
@@ -121,7 +119,7 @@ impl Placer {
         let labels = |validation| {
             folders.iter().map(move |(folder, _)| format!("{folder}labels/{}", label_path(name, validation)))
         };
-        let exists = |file: String| self.root.join(file).symlink_metadata().is_ok();
+        let exists = |file: String| self.state.root.join(file).symlink_metadata().is_ok();
         let on_disk = [false, true].map(|validation| {
             let image = folders.is_empty().then(|| format!("images/{}", image_path(name, validation)));
             image.into_iter().chain(labels(validation)).any(exists)
@@ -139,95 +137,104 @@ impl Placer {
         })
     }
 
-    /// The label files of an image, with the masks on record.
-    fn files_with_labels(&self, name: &str, validation: bool) -> Vec<String> {
-        let labels = label_files(&self.options, name, validation).into_iter().map(|(file, _)| file);
-        let mut labels: Vec<String> = labels.collect();
+    /// The label files of an image with their formats, and the masks on record.
+    pub fn files_with_labels(&self, name: &str, validation: bool) -> Vec<(String, Format)> {
+        let mut labels = label_files(&self.options, name, validation);
         if self.options.has(Format::Masks) {
-            labels.extend(self.recorded_masks(&self.state, name, validation));
+            let folder = masks_folder(name, validation);
+            let masks = (0..self.file_names.len()).flat_map(|class| self.masks_of(&folder, class, 0));
+            labels.extend(masks.map(|file| (file, Format::Masks)));
         }
         labels
     }
 
-    fn is_corrected(&self, name: &str, validation: bool) -> Result<bool> {
-        let files = self.files_with_labels(name, validation);
-        Ok(self.state.saved.contains_key(name) || self.state.has_persons(files)?)
-    }
-
-    /// The labels of an image that a person corrected: file and hash of each.
-    pub fn corrected_labels(&self, name: &str) -> Result<Vec<String>> {
-        let mut labels = Vec::new();
-        for file in self.files_with_labels(name, self.is_validation(name)) {
-            if self.state.owner(&file)? == Owner::Person {
-                let hash = hash_on_disk(&self.root.join(&file))?;
-                labels.push(format!("{file} {}", hash.unwrap_or_default()));
+    /// What a person made of the labels of an image. Files that were changed are on record as the person's from now on.
+    pub fn corrections(&mut self, name: &str) -> Result<Vec<Correction>> {
+        let validation = self.settle(name)?;
+        let (mut corrections, mut first) = (Vec::new(), None);
+        for (file, format) in self.files_with_labels(name, validation) {
+            if self.state.see(&file)? == Owner::Person {
+                let label = format!("{file} {}", self.state.on_disk(&file)?.unwrap_or_default());
+                corrections.push(Correction { label, is_merged: self.state.is_merged(&file)? });
+                if matches!(format, Format::Yolo | Format::YoloSeg) {
+                    first.get_or_insert((file, format));
+                }
             }
         }
+        self.bound.entry(name.to_owned()).or_default().corrected = first;
         if let Some(saved) = self.state.saved.get(name) {
             // The same in a shard and in the joined data set.
-            let saved = SavedLabels { is_merged: false, ..saved.clone() };
+            let same = SavedLabels { is_merged: false, ..saved.clone() };
             let text =
-                serde_json::to_string(&saved).map_err(|e| Error::new(ErrorKind::Internal, e.to_string()))?;
-            labels.push(format!("{COCO_FILE} {}", hash_of_bytes(text)));
+                serde_json::to_string(&same).map_err(|e| Error::new(ErrorKind::Internal, e.to_string()))?;
+            let label = format!("{COCO_FILE} {}", hash_of_bytes(text));
+            corrections.push(Correction { label, is_merged: saved.is_merged });
         }
-        Ok(labels)
+        Ok(corrections)
     }
 
-    /// The label files of an image, of any format, that a person removed, as [`corrected_labels`](Self::corrected_labels) has
-    /// them.
+    /// Whether a person made something of the labels of an image.
+    pub fn is_corrected(&mut self, name: &str) -> Result<bool> {
+        Ok(!self.corrections(name)?.is_empty())
+    }
+
+    /// The label files of an image, of any format, that a person removed, as [`Correction::label`] has them.
     pub fn removed_labels(&self, name: &str) -> Vec<String> {
         let formats = vec![Format::Yolo, Format::YoloSeg, Format::Voc];
         let all = DataSetOptions { formats, ..self.options.clone() };
         let files = label_files(&all, name, self.is_validation(name)).into_iter().map(|(file, _)| file);
-        let is_there = |file: &String| self.root.join(file).symlink_metadata().is_ok();
+        let is_there = |file: &String| self.state.root.join(file).symlink_metadata().is_ok();
         let removed = files.filter(|file| self.state.is_recorded(file) && !is_there(file));
         removed.map(|file| format!("{file} ")).collect()
     }
 
-    /// Writes the files of an image. Files that are up to date, and those of the person, are not touched. If the image
-    /// could not be read, all its files stay. Returns whether a person corrected its labels.
+    /// Writes the files of an image, once in a run. Files that are up to date, and those of the person, are not touched. If the
+    /// image could not be read, all its files stay. Returns whether a person corrected its labels.
     pub fn place(&mut self, record: &Record) -> Result<bool> {
-        let validation = self.settle(&record.name)?;
-        if record.error.is_some() {
-            return self.is_corrected(&record.name, validation);
+        let is_placed = self.bound.get(&record.name).is_some_and(|bound| bound.is_placed);
+        if is_placed || record.error.is_some() {
+            return self.is_corrected(&record.name);
         }
-        let is_corrected = self.place_labels(record)? || self.state.saved.contains_key(&record.name);
+        self.place_labels(record)?;
+        let is_corrected = self.is_corrected(&record.name)?;
+        let validation = self.is_validation(&record.name);
         let stays = is_corrected && !self.is_replaced_in_part(&record.name, record.identity);
+        let [here, others] = [validation, !validation].map(|split| self.image_files(&record.name, split));
+        for (path, other) in here.iter().zip(&others) {
+            self.place_image(path, other, record, stays)?;
+        }
         for folder in self.image_folders() {
-            let path = format!("{folder}images/{}", image_path(&record.name, validation));
-            let other = format!("{folder}images/{}", image_path(&record.name, !validation));
-            self.place_image(&path, Some(&other), record, stays)?;
             self.tidy_other_split(folder, &record.name, validation)?;
         }
-        if self.options.has(Format::Voc) {
-            self.place_image(&voc_image(&record.name), None, record, stays)?;
-        }
+        self.bound.entry(record.name.clone()).or_default().is_placed = true;
         Ok(is_corrected)
     }
 
-    /// Writes the label files of an image. Returns whether one is the person's.
-    pub fn place_labels(&mut self, record: &Record) -> Result<bool> {
+    /// Writes a file without labels. Returns its path.
+    pub fn place_text(&mut self, file: &str, text: &str) -> Result<PathBuf> {
+        let path = self.state.root.join(file);
+        self.create_folder_of(&path)?;
+        self.state.place_bytes(file, self.meaning(None), text.as_bytes())?;
+        Ok(path)
+    }
+
+    /// Writes the label files of an image.
+    pub fn place_labels(&mut self, record: &Record) -> Result<()> {
         let validation = self.settle(&record.name)?;
-        let mut is_corrected = false;
         for (file, format) in label_files(&self.options, &record.name, validation) {
-            self.create_folder_of(&self.root.join(&file))?;
-            // YOLO's files come first.
+            self.create_folder_of(&self.state.root.join(&file))?;
             let text = match format {
-                Format::Voc => self.label_text(&as_corrected(self, record.clone(), &mut Vec::new()), format),
+                // YOLO's files, which it follows, are written.
+                Format::Voc => {
+                    self.corrections(&record.name)?;
+                    self.label_text(&as_corrected(self, record.clone(), &mut Vec::new()), format)
+                }
                 _ => self.label_text(record, format),
             };
-            let meaning = self.meaning(Some(format));
-            let owner = self.state.place_bytes(&file, meaning, text.as_bytes()).map_err(resumable)?;
-            is_corrected |= owner == Owner::Person;
-            if format != Format::Voc && owner == Owner::Person {
-                self.corrected.entry(record.name.clone()).or_insert_with(|| (file.clone(), format));
-            }
+            let owner = self.state.place_bytes(&file, self.meaning(Some(format)), text.as_bytes())?;
             self.propose(record, &file, format, owner == Owner::Person)?;
         }
-        if self.options.has(Format::Masks) {
-            is_corrected |= self.place_masks(record, validation)?;
-        }
-        Ok(is_corrected)
+        if self.options.has(Format::Masks) { self.place_masks(record, validation) } else { Ok(()) }
     }
 
     /// The text of a label file.
@@ -241,44 +248,32 @@ impl Placer {
         }
     }
 
-    /// Writes the masks of an image. Returns whether one is the person's.
-    fn place_masks(&mut self, record: &Record, validation: bool) -> Result<bool> {
-        let mut is_corrected = false;
+    /// Writes the masks of an image.
+    fn place_masks(&mut self, record: &Record, validation: bool) -> Result<()> {
         let folder = masks_folder(&record.name, validation);
-        let meaning = self.meaning(Some(Format::Masks));
-        if self.masked.insert(record.name.clone()) {
-            if record.instances.iter().any(|instance| instance.mask.is_some()) {
-                self.create_folder_of(&self.root.join(&folder).join("any"))?;
-            }
-            for (name, bytes) in mask_files(record, &self.file_names) {
-                let file = format!("{folder}{name}");
-                let owner = self.state.place_bytes(&file, meaning, &bytes?).map_err(resumable)?;
-                is_corrected |= owner == Owner::Person;
-            }
+        if record.instances.iter().any(|instance| instance.mask.is_some()) {
+            self.create_folder_of(&self.state.root.join(&folder).join("any"))?;
+        }
+        for (name, bytes) in mask_files(record, &self.file_names) {
+            self.state.place_bytes(&format!("{folder}{name}"), self.meaning(Some(Format::Masks)), &bytes?)?;
         }
         // Those of instances that are not found any more.
         let mut counts = vec![0; self.file_names.len()];
         record.instances.iter().for_each(|instance| counts[instance.class] += 1);
         for (class, count) in counts.into_iter().enumerate() {
-            let rest = self.masks_of(&self.state, &folder, class, count);
-            let others = self.masks_of(&self.state, &masks_folder(&record.name, !validation), class, 0);
+            let rest = self.masks_of(&folder, class, count);
+            let others = self.masks_of(&masks_folder(&record.name, !validation), class, 0);
             for file in rest.into_iter().chain(others) {
                 self.state.remove(&file)?;
             }
         }
-        Ok(is_corrected)
+        Ok(())
     }
 
-    /// The masks of a class in a record, from this number on.
-    fn masks_of(&self, state: &State, folder: &str, class: usize, from: usize) -> Vec<String> {
+    /// The masks of a class on record, from this number on.
+    fn masks_of(&self, folder: &str, class: usize, from: usize) -> Vec<String> {
         let files = (from..).map(|number| format!("{folder}{}", file_name(&self.file_names, class, number)));
-        files.take_while(|file| state.is_recorded(file)).collect()
-    }
-
-    /// The masks of an image in a record.
-    pub fn recorded_masks(&self, state: &State, name: &str, validation: bool) -> Vec<String> {
-        let folder = masks_folder(name, validation);
-        (0..self.file_names.len()).flat_map(|class| self.masks_of(state, &folder, class, 0)).collect()
+        files.take_while(|file| self.state.is_recorded(file)).collect()
     }
 
     /// The folders that contain `images/`.
@@ -293,17 +288,14 @@ impl Placer {
         }
     }
 
-    /// Writes an image. A copy in the `other` split is moved.
-    fn place_image(&mut self, path: &str, other: Option<&str>, record: &Record, stays: bool) -> Result<()> {
-        let path = self.root.join(path);
-        let other = other.map(|other| self.root.join(other));
-        let cannot = |e| resumable(Error::io("cannot write", &path, e));
+    /// Writes an image. A copy in the other split is moved.
+    fn place_image(&mut self, path: &str, other: &str, record: &Record, stays: bool) -> Result<()> {
+        let (path, other) = (self.state.root.join(path), self.state.root.join(other));
         self.create_folder_of(&path)?;
-        let is_file = |path: &Path| path.symlink_metadata().is_ok_and(|there| there.is_file());
         let mut there = std::fs::symlink_metadata(&path).ok();
-        if let Some(other) = other.filter(|other| there.is_none() && is_file(other)) {
+        if there.is_none() && other.symlink_metadata().is_ok_and(|there| there.is_file()) {
             // A copy is moved: its source may be missing.
-            disk::rename(&other, &path).map_err(cannot)?;
+            disk::rename(&other, &path)?;
             there = std::fs::symlink_metadata(&path).ok();
         }
         let (source, is_converted) = (&record.source, is_converted(&record.name));
@@ -335,9 +327,8 @@ impl Placer {
             // If it was replaced while it was copied, what is there stays until the next run.
             copy(source, &part, &path, is_converted, now.1).map(|()| identity(source) == now)
         };
-        let put = |is_made| if is_made { replace(&part, &path) } else { disk::remove(&part).map_err(cannot) };
-        let placed = made.and_then(put);
-        placed.inspect_err(|_| drop(disk::remove(&part))).map_err(resumable)
+        let put = |is_made| if is_made { disk::put(&part, &path) } else { disk::remove(&part) };
+        made.and_then(put).inspect_err(|_| drop(disk::remove(&part)))
     }
 
     /// Whether a copy has none of the pictures that its image had, and not that of the source with another time, either.
@@ -350,7 +341,7 @@ impl Placer {
 
     /// Makes a link under a temporary name. Returns whether there is one: the right link may be there already.
     fn make_link(&mut self, source: &Path, part: &Path, path: &Path, is_hard: bool) -> Result<bool> {
-        disk::remove(part).map_err(|e| Error::io("cannot write", path, e))?;
+        disk::remove(part)?;
         if is_hard && self.hard_link(source, part) {
             return Ok(true);
         }
@@ -370,15 +361,11 @@ impl Placer {
         let Some(folder) = path.parent().filter(|folder| !self.folders.contains(*folder)) else {
             return Ok(());
         };
-        let created = || -> io::Result<()> {
-            if !folder.is_dir() {
-                disk::create_folders(folder)?;
-                let above = folder.ancestors().skip(1).take_while(|above| above.starts_with(&self.root));
-                above.for_each(|above| drop(sync_folder(above)));
-            }
-            Ok(())
-        };
-        created().map_err(|e| resumable(Error::io("cannot create the folder", folder, e)))?;
+        if !folder.is_dir() {
+            disk::create_folders(folder)?;
+            let above = folder.ancestors().skip(1).take_while(|above| above.starts_with(&self.state.root));
+            above.for_each(|above| drop(disk::sync(above)));
+        }
         self.folders.insert(folder.to_owned());
         Ok(())
     }
@@ -393,34 +380,30 @@ impl Placer {
     }
 
     fn remove_link(&self, file: &str) -> Result<()> {
-        let path = self.root.join(file);
-        if !path.is_symlink() {
-            return Ok(());
-        }
-        disk::remove(&path).map_err(|e| Error::io("cannot remove", &path, e))
+        let path = self.state.root.join(file);
+        if path.is_symlink() { disk::remove(&path) } else { Ok(()) }
     }
 
     /// An image that was labelled earlier and is not among the images any more. Its files stay if its source exists, if it
     /// was copied, or if the person changed its labels. Returns whether they stay.
     pub fn keep_or_remove(&mut self, name: &str, labelled: Option<&Record>) -> Result<bool> {
-        let validation = self.settle(name)?;
+        let is_corrected = self.is_corrected(name)?;
         let Some(record) = labelled else { return Ok(false) };
+        let validation = self.is_validation(name);
         let images = self.image_files(name, validation);
-        let labels = self.files_with_labels(name, validation);
         // What was removed does not come back when its folder is out of reach.
         let was_removed = self.state.images.get(name).is_some_and(|known| known.is_removed);
         let is_out = if was_removed { identity(&record.source) == (0, 0) } else { is_gone(&record.source) };
-        let mut stays = !is_out || self.state.saved.contains_key(name);
-        for image in &images {
-            stays |= self.root.join(image).symlink_metadata().is_ok_and(|there| there.is_file());
-        }
-        if stays || self.state.has_persons(labels.iter().cloned())? {
+        let is_copy = |image: &String| {
+            self.state.root.join(image).symlink_metadata().is_ok_and(|there| there.is_file())
+        };
+        if is_corrected || !is_out || images.iter().any(is_copy) {
             // In the format and with the classes of the data set.
             self.place_labels(record)?;
             return Ok(true);
         }
-        for label in &labels {
-            self.state.remove(label)?;
+        for (label, _) in self.files_with_labels(name, validation) {
+            self.state.remove(&label)?;
         }
         images.iter().try_for_each(|image| self.remove_link(image))?;
         Ok(false)
@@ -428,10 +411,8 @@ impl Placer {
 
     /// The path of an image from a folder in the data set, as a link in a page.
     pub fn image_link(&self, record: &Record) -> String {
-        let validation = self.is_validation(&record.name);
-        match self.image_folders().first() {
-            Some(folder) => link_to(&format!("../{folder}images/{}", image_path(&record.name, validation))),
-            None if self.options.has(Format::Voc) => link_to(&format!("../{}", voc_image(&record.name))),
+        match self.image_files(&record.name, self.is_validation(&record.name)).first() {
+            Some(file) => link_to(&format!("../{file}")),
             None => format!("file://{}", link_to(&record.source.to_string_lossy())),
         }
     }

@@ -9,11 +9,7 @@ use crate::label::record::{Instance, Record};
 use crate::label::settings::{DataSetOptions, Format};
 use crate::label::store::files::ClassHashes;
 use crate::label::store::state::{Event, State};
-use crate::table::some;
-use ocelli::{Error, ErrorKind, Result};
-
-/// Images that a message names.
-const NAMED: usize = 10;
+use ocelli::Result;
 
 /// The labels of an image as a person saved them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -53,26 +49,12 @@ impl State {
         Record { width: saved.width, height: saved.height, instances, ..record }
     }
 
-    /// Refuses options and classes with which the data set would lose what the person saved.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Mismatch`] with the images and the way out.
-    pub fn check_saved(&self, options: &DataSetOptions, classes: &ClassHashes, way_out: &str) -> Result<()> {
+    /// The images with labels that a person saved, and that would be lost with these options and classes.
+    pub fn lost_saved(&self, options: &DataSetOptions, classes: &ClassHashes) -> Vec<&str> {
         let has_all = options.has(Format::Coco) && options.yolo_folders().is_empty();
-        let is_valid = |image: &&SavedLabels| {
-            has_all && (image.classes == classes.all || classes.earlier(image.classes).is_some())
+        let is_lost = |image: &&SavedLabels| {
+            !has_all || (image.classes != classes.all && classes.earlier(image.classes).is_none())
         };
-        let lost: Vec<&str> =
-            self.saved.values().filter(|image| !is_valid(image)).map(|image| image.name.as_str()).collect();
-        if lost.is_empty() {
-            return Ok(());
-        }
-        let message = format!(
-            "cannot write the data set, {}: labels in annotations.json that a person saved have another format or other \
-             classes, for {}; {way_out}",
-            self.root.display(),
-            some(&lost, NAMED)
-        );
-        Err(Error::new(ErrorKind::Mismatch, message))
+        self.saved.values().filter(is_lost).map(|image| image.name.as_str()).collect()
     }
 }

@@ -63,6 +63,8 @@ pub(crate) struct State {
     pub(in crate::label) saved: BTreeMap<String, SavedLabels>,
     /// `None` if the data set was never written, or a restart has not started to label.
     pub(in crate::label) contents: Option<Contents>,
+    /// Entries of files, images and saved labels in the log, those that later ones replaced included.
+    logged: u64,
 }
 
 impl State {
@@ -78,6 +80,7 @@ impl State {
             changed: BTreeSet::new(),
             saved: BTreeMap::new(),
             contents: None,
+            logged: 0,
         }
     }
 
@@ -89,13 +92,17 @@ impl State {
         Ok(Self::load_with(root, false)?.0)
     }
 
-    /// Opens the state of a data set to write to it, or starts it if nothing is labelled yet.
+    /// Opens the state of a data set to write to it, or starts it if nothing is labelled yet. A log of which most is superseded
+    /// is written again.
     ///
     /// # Errors
     /// As [`load`](Self::load).
     pub fn open(folder: &OutputFolder) -> Result<Self> {
         let (mut state, is_earlier) = Self::load_with(&folder.root, true)?;
-        if state.log.file.is_none() {
+        let live = (state.files.len() + state.images.len() + state.saved.len()) as u64;
+        // Entries are about equally long.
+        let live_bytes = state.log.length / state.logged.max(1) * live;
+        if state.log.file.is_none() || state.log.is_mostly_superseded(live_bytes) {
             state.start()?;
         }
         if is_earlier {
@@ -112,10 +119,9 @@ impl State {
             Err(e) if e.kind() == io::ErrorKind::NotFound => None,
             Err(e) => return Err(Error::io("cannot open the record of a data set", &path, e)),
         };
-        let mut state = Self::new(root, file);
-        let is_earlier = earlier::is_there(root);
-        if state.log.file.is_some() {
-            state.read()?;
+        let (mut state, is_earlier) = (Self::new(root, None), earlier::is_there(root));
+        if file.is_some() {
+            state.read(Log::new(&path, &KIND, file))?;
         } else if is_earlier {
             earlier::events(root)?
                 .into_iter()
@@ -127,21 +133,20 @@ impl State {
         Ok((state, is_earlier))
     }
 
-    fn read(&mut self) -> Result<()> {
-        let header = self.log.header::<Header>()?;
+    fn read(&mut self, mut log: Log) -> Result<()> {
+        let header = log.header::<Header>()?;
         if header.is_none_or(|header| header.ocelli_label_state != FORMAT) {
-            return Err(self.log.corrupt("its first line is not that of a record of this version"));
+            return Err(log.corrupt("its first line is not that of a record of this version"));
         }
-        let mut events = State::new(&self.root, None);
-        self.log.read(|event, _| events.apply(event))?;
-        Self { files: self.files, images: self.images, saved: self.saved, contents: self.contents, .. } =
-            events;
+        log.read(|event, _| self.apply(event))?;
+        self.log = log;
         Ok(())
     }
 
     fn apply(&mut self, event: Event) -> Result<(), String> {
         match event {
             Event::Files(files) => {
+                self.logged += files.len() as u64;
                 for file in files {
                     check_name(&file.file)?;
                     self.files.insert(file.file.clone(), file);
@@ -149,9 +154,11 @@ impl State {
             }
             Event::Images(images) => {
                 images.keys().try_for_each(|name| check_name(name))?;
+                self.logged += images.len() as u64;
                 self.images.extend(images);
             }
             Event::Saved(images) => {
+                self.logged += images.len() as u64;
                 for image in images {
                     check_name(&image.name)?;
                     self.saved.insert(image.name.clone(), image);
@@ -163,7 +170,7 @@ impl State {
         Ok(())
     }
 
-    /// Writes the whole log, for a data set that has none, or a corrupt one.
+    /// Writes the whole log with what still counts.
     pub fn start(&mut self) -> Result<()> {
         let files: Vec<FileEntry> = self.files.values().cloned().collect();
         let events = [
@@ -202,15 +209,58 @@ impl State {
 /// If it is corrupt.
 #[cfg(feature = "test-support")]
 pub fn check_state(path: &Path) -> Result<()> {
-    let mut state = State::new(Path::new("."), None);
-    state.log = Log::open_to_read(path, &KIND)?;
-    state.read()
+    State::new(Path::new("."), None).read(Log::open_to_read(path, &KIND)?)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::label::corrections::stopping;
     use crate::label::images::ImageFile;
+    use crate::label::settings::Format;
+    use crate::label::store::files::Meaning;
+
+    const MEANING: Meaning = Meaning { format: Some(Format::Yolo), classes: 1 };
+
+    #[test]
+    fn a_log_of_which_most_is_superseded_is_written_again_after_any_stop() {
+        for writes in 0.. {
+            let folder = tempfile::tempdir().expect("a temporary folder");
+            let root = folder.path();
+            let folder = OutputFolder::open(root).expect("it is empty");
+            let mut state = State::open(&folder).expect("it is new");
+            for changed in 0..40 {
+                let file = ImageFile { path: root.join("a.png"), name: "a.png".into(), frame: None };
+                state.add_image(&file, (1, 2));
+                state.change_image("a.png", |image| image.describe((3, changed)));
+                state.note("labels/train/a.txt", Some(changed.to_string()), MEANING);
+                state.commit().and_then(|()| state.save_images()).expect("there is room");
+            }
+            let saved = SavedLabels {
+                name: "a.png".into(),
+                width: 2,
+                height: 1,
+                classes: 1,
+                instances: Vec::new(),
+                is_merged: false,
+            };
+            state.save_labels(vec![saved]).expect("there is room");
+            let known = (state.files.clone(), state.images.clone(), state.saved.clone());
+            let long = state.log.length;
+            assert!(long > 2000, "{long} bytes");
+            let ended = stopping(writes, || State::open(&folder)).map(|state| state.log.length);
+            let after = State::load(root).expect("it is as it was, or written again");
+            assert!((after.files, after.images, after.saved) == known, "{writes} writes");
+            assert_eq!(after.log.length < long / 2, ended.is_ok(), "{writes} writes");
+            let Ok(length) = ended else { continue };
+            assert!(length == after.log.length && writes > 1, "{writes} writes");
+            // What is left is not written again.
+            let bytes = std::fs::read(&after.log.path).expect("it is there");
+            drop(State::open(&folder).expect("it is there"));
+            assert_eq!(std::fs::read(&after.log.path).expect("it is there"), bytes);
+            break;
+        }
+    }
 
     #[test]
     fn a_log_that_is_cut_at_any_byte_has_the_events_before() {

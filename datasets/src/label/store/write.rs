@@ -6,11 +6,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::label::disk;
-use crate::label::disk::resumable;
 use crate::label::formats::coco::CocoWriter;
 use crate::label::formats::tracks::Videos;
 use crate::label::formats::yolo;
-use crate::label::formats::youtube_vis::{YOUTUBE_VIS_FILE, write_youtube_vis};
+use crate::label::formats::youtube_vis::write_youtube_vis;
 use crate::label::images::{ImageFile, ImageSet, split_extension};
 use crate::label::record::Record;
 use crate::label::review::{Review, write_csv};
@@ -19,7 +18,7 @@ use crate::label::source::identity;
 use crate::label::store::data_set::{CheckCancelled, DataSet};
 use crate::label::store::files::Owner;
 use crate::label::store::journal::{Entry, Journal};
-use crate::label::store::layout::{COCO_FILES, whole_files};
+use crate::label::store::layout::WHOLE_FILES;
 use crate::label::store::placer::{Placer, as_corrected};
 use ocelli::{Error, ErrorKind, Result};
 
@@ -81,8 +80,7 @@ impl DataSet {
         self.placer.state.commit()?;
         self.keep_others(&mut summary, check_cancelled)?;
         let (journal, state) = (&self.journal, &mut self.placer.state);
-        summary.left_out =
-            state.take_left_out(|name| journal.entries.get(name).is_some_and(Entry::is_labelled));
+        summary.left_out = state.take_left_out(|name| journal.is_labelled(name));
         // What stays is in COCO's file, too.
         let kept = summary.kept.iter().map(|name| (PathBuf::new(), name.clone()));
         let kept = kept.map(|(path, name)| ImageFile { path, name, frame: None });
@@ -92,14 +90,14 @@ impl DataSet {
             self.broken.iter().map(|(path, why)| vec![path.to_string_lossy().into_owned(), why.clone()]);
         failed.extend(broken);
         let Self { journal, placer, set, .. } = self;
-        let root = placer.root.clone();
+        let root = placer.state.root.clone();
         placer.state.note_journal(journal)?;
         set.files().iter().for_each(|file| placer.state.note_content(&file.name, &file.path));
         summary.files.extend(place_class_files(placer, journal, &all)?);
         if placer.options.has(Format::Voc) {
             summary.files.extend(place_voc_splits(placer, journal, &all)?);
         }
-        placer.state.commit().map_err(resumable)?;
+        placer.state.commit()?;
         summary.files.extend(place_whole_files(journal, &all, placer)?);
         summary.added = placer.proposals()?.into_iter().map(|file| root.join(file)).collect();
         let path = root.join("failed.csv");
@@ -111,10 +109,7 @@ impl DataSet {
         }
         if let Some(review) = review {
             let names: Vec<Arc<str>> = placer.class_names().map(Arc::from).collect();
-            let read = |name: &str| {
-                let record = journal.entries.get(name).map(|entry| journal.read(entry)).transpose()?;
-                Ok(record.map(|record| as_corrected(placer, record, &mut Vec::new())))
-            };
+            let read = |name: &str| corrected(journal, placer, name);
             summary.files.extend(review.write(&root, &names, &read, check_cancelled)?);
         }
         Ok(summary)
@@ -134,7 +129,7 @@ impl DataSet {
                     let is_other =
                         placer.state.images.get(name).is_some_and(|known| known.identity != described);
                     is_outdated = note_described(placer, name, described, source, is_other)?
-                        || placer.shows_other(name, labelled.as_ref(), described)
+                        || placer.shows_other(name, source, described)
                         || placer.has_other_copy(name, described);
                 }
                 if placer.is_edited(name, entry, source) {
@@ -198,58 +193,50 @@ impl DataSet {
     }
 }
 
+/// What was found in an image last, as a person corrected it.
+fn corrected(journal: &Journal, placer: &Placer, name: &str) -> Result<Option<Record>> {
+    Ok(journal.labelled(name)?.map(|record| as_corrected(placer, record, &mut Vec::new())))
+}
+
 /// Writes the lists of the images of VOC's splits. Returns their paths.
 fn place_voc_splits(placer: &mut Placer, journal: &Journal, set: &ImageSet) -> Result<Vec<PathBuf>> {
     let mut written = Vec::new();
     for (name, validation) in [("train", false), ("val", true)] {
-        let file = format!("voc/ImageSets/Main/{name}.txt");
-        let path = placer.root.join(&file);
-        placer.create_folder_of(&path)?;
         let is_in = |file: &&ImageFile| {
-            journal.entries.get(&file.name).is_some_and(Entry::is_labelled)
-                && placer.is_validation(&file.name) == validation
+            journal.is_labelled(&file.name) && placer.is_validation(&file.name) == validation
         };
         let images = set.files().iter().filter(is_in);
         let text: String = images.map(|file| format!("{}\n", split_extension(&file.name).0)).collect();
-        placer.state.place_bytes(&file, placer.meaning(None), text.as_bytes()).map_err(resumable)?;
-        written.push(path);
+        written.push(placer.place_text(&format!("voc/ImageSets/Main/{name}.txt"), &text)?);
     }
     Ok(written)
 }
 
 /// Whether labelled images are for validation.
 fn has_validation(placer: &Placer, journal: &Journal, set: &ImageSet) -> bool {
-    set.files().iter().any(|file| {
-        placer.is_validation(&file.name) && journal.entries.get(&file.name).is_some_and(Entry::is_labelled)
-    })
+    set.files().iter().any(|file| placer.is_validation(&file.name) && journal.is_labelled(&file.name))
 }
 
 /// Writes the files that say what the ids of YOLO's classes mean, and which folders there are. Returns their paths.
-pub(crate) fn place_class_files(
+pub(super) fn place_class_files(
     placer: &mut Placer,
     journal: &Journal,
     set: &ImageSet,
 ) -> Result<Vec<PathBuf>> {
     let mut written = Vec::new();
-    let root = placer.root.clone();
     let has_validation = has_validation(placer, journal, set);
     for (below, _) in placer.options.yolo_folders() {
-        let texts = [
-            ("classes.txt", placer.class_names().map(|name| format!("{name}\n")).collect()),
-            ("data.yaml", yolo::data_file(placer.class_names(), has_validation)),
-        ];
         // The folders that data.yaml names have to exist, even if they are empty.
         let splits = if has_validation { &["train", "val"][..] } else { &["train"] };
         for split in splits {
             for kind in ["images", "labels"] {
-                placer.create_folder_of(&root.join(format!("{below}{kind}/{split}/any")))?;
+                placer.create_folder_of(&placer.state.root.join(format!("{below}{kind}/{split}/any")))?;
             }
         }
-        for (name, text) in texts {
-            let file = format!("{below}{name}");
-            let meaning = placer.meaning(None);
-            placer.state.place_bytes(&file, meaning, text.as_bytes()).map_err(resumable)?;
-            written.push(root.join(file));
+        let classes: String = placer.class_names().map(|name| format!("{name}\n")).collect();
+        let data = yolo::data_file(placer.class_names(), has_validation);
+        for (name, text) in [("classes.txt", classes), ("data.yaml", data)] {
+            written.push(placer.place_text(&format!("{below}{name}"), &text)?);
         }
     }
     Ok(written)
@@ -302,7 +289,8 @@ fn note_described(
     now: (u64, u64),
     is_other: bool,
 ) -> Result<bool> {
-    let mut labels = placer.corrected_labels(name)?;
+    let corrections = placer.corrections(name)?.into_iter();
+    let mut labels: Vec<String> = corrections.map(|correction| correction.label).collect();
     let Some(known) = placer.state.images.get(name) else { return Ok(false) };
     let is_replaced = is_other && !(described == now && placer.has_content_of_source(name));
     labels.retain(|label| is_replaced || known.outdated_labels.contains(label));
@@ -316,39 +304,34 @@ fn note_described(
 }
 
 /// Writes the files that have the labels of all images, except for those that the person changed. Returns their paths.
-pub(crate) fn place_whole_files(
+pub(super) fn place_whole_files(
     journal: &Journal,
     set: &ImageSet,
     placer: &mut Placer,
 ) -> Result<Vec<PathBuf>> {
-    if whole_files().all(|(_, format)| !placer.options.has(format)) {
+    let is_named = |format| placer.options.has(format);
+    let wanted: Vec<_> = WHOLE_FILES.into_iter().filter(|(_, format, _)| is_named(*format)).collect();
+    if wanted.is_empty() {
         return Ok(Vec::new());
     }
     let has_validation = has_validation(placer, journal, set);
     let mut files = Vec::new();
     let videos = Videos::of(journal.frames(set))?;
-    if placer.options.has(Format::Coco) {
-        for (file, split) in COCO_FILES {
-            if split.is_some() && !has_validation {
-                placer.state.remove(file)?;
-                continue;
-            }
-            let write =
-                |out: &mut dyn Write, placer: &Placer| write_coco(out, journal, set, &videos, placer, split);
-            files.push(place_whole(placer, file, Format::Coco, write)?);
+    for (file, format, split) in wanted {
+        if split.is_some() && !has_validation {
+            placer.state.remove(file)?;
+            continue;
         }
-    }
-    if placer.options.has(Format::YoutubeVis) {
-        let write = |out: &mut dyn Write, placer: &Placer| {
-            write_youtube_vis(out, &videos, placer.class_names(), |name| {
-                let record = journal.labelled(name)?;
-                let record = record.map(|record| as_corrected(placer, record, &mut Vec::new()));
+        let write = |out: &mut dyn Write, placer: &Placer| match format {
+            Format::YoutubeVis => write_youtube_vis(out, &videos, placer.class_names(), |name| {
+                let record = corrected(journal, placer, name)?;
                 Ok(record.map(|record| (placer.coco_name(&record), record)))
-            })
+            }),
+            _ => write_coco(out, journal, set, &videos, placer, split),
         };
-        files.push(place_whole(placer, YOUTUBE_VIS_FILE, Format::YoutubeVis, write)?);
+        files.push(place_whole(placer, file, format, write)?);
     }
-    placer.state.commit().map_err(resumable)?;
+    placer.state.commit()?;
     Ok(files)
 }
 
@@ -358,16 +341,16 @@ fn place_whole(
     format: Format,
     write: impl FnOnce(&mut dyn Write, &Placer) -> io::Result<()>,
 ) -> Result<PathBuf> {
-    let path = placer.root.join(file);
+    let path = placer.state.root.join(file);
     if path.metadata().is_ok_and(|there| !there.is_file()) {
         // A device or a pipe.
-        disk::replace(&path, |mut file| write(&mut file, placer)).map_err(resumable)?;
+        disk::replace(&path, |mut file| write(&mut file, placer))?;
         return Ok(path);
     }
-    let part = placer.state.write_part(file, |out| write(out, placer)).map_err(resumable)?;
+    let part = placer.state.write_part(file, |out| write(out, placer))?;
     let (hash, meaning) = (part.hash.clone(), placer.meaning(Some(format)));
-    let owner = placer.state.place_part(file, meaning, part).map_err(resumable)?;
-    placer.state.commit().map_err(resumable)?;
+    let owner = placer.state.place_part(file, meaning, part)?;
+    placer.state.commit()?;
     if owner == Owner::Person && !placer.state.is_recorded_as(file, &hash) {
         let message = format!(
             "cannot write, {}: it was corrected by hand and does not have the labels of this run; choose another output folder, \
@@ -403,8 +386,8 @@ fn write_coco(
     for pass in 0..2 {
         let mut id = 0;
         for file in set.files() {
-            let Some(record) = journal.labelled(&file.name).map_err(io::Error::other)? else { continue };
-            let record = as_corrected(placer, record, &mut Vec::new());
+            let record = corrected(journal, placer, &file.name).map_err(io::Error::other)?;
+            let Some(record) = record else { continue };
             id += 1;
             if split.is_some_and(|validation| placer.is_validation(&file.name) != validation) {
                 if pass == 1 {

@@ -9,6 +9,7 @@ use ocelli::{
 };
 
 use super::{LabelEvent, LabelJob, OnEvent, ReadImage};
+use crate::label::disk::resumable;
 use crate::label::images::ImageFile;
 use crate::label::record::Record;
 use crate::label::run::prefetch::{Prepared, Preparer, in_order};
@@ -207,7 +208,7 @@ impl LabelJob {
                     return Err(error);
                 }
                 record.error = Some(error.to_string());
-                self.data.journal.append(&record)?;
+                self.data.journal.append(&record).map_err(resumable)?;
                 on_event(LabelEvent::Failed { path: &file.path, error: &error })
             }
         }
@@ -215,7 +216,7 @@ impl LabelJob {
 
     /// Records the instances in an image, and writes its files.
     pub(crate) fn finish_record(&mut self, mut record: Record, on_event: &mut OnEvent<'_>) -> Result<()> {
-        self.data.record(&mut record)?;
+        self.data.record(&mut record).map_err(resumable)?;
         on_event(LabelEvent::Done { name: &record.name, instances: record.instances.len() })
     }
 

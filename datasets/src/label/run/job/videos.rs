@@ -68,7 +68,7 @@ impl LabelJob {
             }
         }
         let ended = match (self.tracking, videos) {
-            (Some(Tracking::Memory { score_threshold }), [video]) => match pending.remove(video.name()) {
+            (Some(Tracking::Memory { score_threshold }), [video]) => match pending.remove(&video.name) {
                 Some(pending) => {
                     self.follow_masks(detectors, video, &pending, score_threshold, cancellation, on_event)
                 }
@@ -94,37 +94,28 @@ impl LabelJob {
         let all: Vec<ImageFile> = pending.values().flat_map(BTreeMap::values).cloned().collect();
         let mut devices = LabelStages::devices(&mut stages, &self.classes, 0, &all, &preparer)?;
         for video in videos {
-            let Some(pending) = pending.remove(video.name()) else { continue };
-            let mut broken = None;
-            let ended = self.follow_boxes_in(video, &pending, &mut devices, &preparer, &mut broken, on_event);
-            match broken {
-                Some(error) => on_event(LabelEvent::Failed { path: video.path(), error: &error })?,
-                None => ended?,
-            }
+            let Some(pending) = pending.remove(&video.name) else { continue };
+            self.follow_boxes_in(video, &pending, &mut devices, &preparer, on_event)?;
         }
         Ok(())
     }
 
-    /// Reads a video up to the last pending image. `broken` is the reason why it cannot be read any further.
+    /// Reads a video up to the last pending image, or reports why it cannot be read any further.
     fn follow_boxes_in(
         &mut self,
         video: &LabelVideo,
         pending: &Pending,
         devices: &mut [LabelDevice<'_>],
         preparer: &Preparer,
-        broken: &mut Option<Error>,
         on_event: &mut OnEvent<'_>,
     ) -> Result<()> {
         let Some((&last, _)) = pending.last_key_value() else { return Ok(()) };
         let (mut tracker, has_masks) = (self.tracker()?, self.masks);
         // No frame has this name: exemplars of an image are not for it.
         let between = ImageFile { path: Default::default(), name: String::new(), frame: None };
-        let opened = match video.open() {
+        let opened = match (video.open)() {
             Ok(source) => Mutex::new((source, Frame::default())),
-            Err(error) => {
-                *broken = Some(error);
-                return Ok(());
-            }
+            Err(error) => return on_event(LabelEvent::Failed { path: video.path(), error: &error }),
         };
         let read = |number: usize| {
             let file = pending.get(&(number as u64));
@@ -149,24 +140,25 @@ impl LabelJob {
             });
             (number, found, prompts.current.classes.clone())
         };
+        let mut broken = None;
+        let mut end_early = |error| {
+            broken = Some(error);
+            Err(Error::new(ErrorKind::Cancelled, "the video cannot be read any further"))
+        };
         let mut finish = |(number, found, classes): SeenFrame, on_event: &mut OnEvent<'_>| {
             let (identity, (size, detections)) = match found {
                 Ok(found) => found,
-                Err(error) => {
-                    *broken = Some(error);
-                    return Err(Error::new(ErrorKind::Cancelled, "the video cannot be read any further"));
-                }
+                Err(error) => return end_early(error),
             };
             let mut instances = self.refiner.instances(&classes, detections);
             follow(&mut tracker, &mut instances);
             let Some(file) = pending.get(&(number as u64)) else { return Ok(()) };
             if let Err(error) = video.check_unchanged(&file.path) {
-                *broken = Some(error);
-                return Err(Error::new(ErrorKind::Cancelled, "the video is another one"));
+                return end_early(error);
             }
             self.finish_frame(file, identity, size, instances, on_event)
         };
-        std::thread::scope(|scope| {
+        let ended = std::thread::scope(|scope| {
             let mut turns = Turns::start(scope, devices, &look)?;
             // One thread: frames are read in order.
             in_order(last as usize + 1, 1, AHEAD, read, |number, frame| {
@@ -177,7 +169,11 @@ impl LabelJob {
                 finish(seen, on_event)?;
             }
             Ok(())
-        })
+        });
+        match broken {
+            Some(error) => on_event(LabelEvent::Failed { path: video.path(), error: &error }),
+            None => ended,
+        }
     }
 
     /// Every instance that is labelled can start a track, at once: labels are of objects that are sure enough already.
@@ -216,7 +212,7 @@ impl LabelJob {
             pipeline.with_options(|all| all.memory = Some(options)).with_cancellation(cancellation.clone());
         let mut selection = Selection::default();
         selection.max_frames = Some(video.frames());
-        let source = match video.open().and_then(|source| Selected::new(source, selection)) {
+        let source = match (video.open)().and_then(|source| Selected::new(source, selection)) {
             Ok(source) => source,
             Err(error) => return on_event(LabelEvent::Failed { path: video.path(), error: &error }),
         };

@@ -4,12 +4,11 @@ use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use ocelli::atomic_file::sync_folder;
 use ocelli::{Error, Result};
 
 use super::{FileEntry, PART, aside_path, part_path};
 use crate::label::disk;
-use crate::label::hash::hash_of_file;
+use crate::label::hash::hash_on_disk;
 use crate::label::store::state::State;
 
 impl State {
@@ -29,27 +28,24 @@ impl State {
         };
         let (by_part, by_aside) = (by(part_path), by(aside_path));
         for part in parts {
-            let recovered = || -> io::Result<()> {
-                let (entry, is_aside) = match by_aside.get(&part) {
-                    Some(entry) => (Some(entry), true),
-                    None => (by_part.get(&part), false),
-                };
-                match entry.filter(|entry| entry.hash.is_some()) {
-                    Some(entry) if hash_of_file(&part)? == entry.hash => {
-                        let target = self.root.join(&entry.file);
-                        let before = if is_aside { &None } else { &entry.before };
-                        // A file that is not what was seen before the stop has been changed since.
-                        if hash_of_file(&target)? == *before {
-                            disk::rename(&part, &target)?;
-                        } else {
-                            disk::remove(&part)?;
-                        }
-                    }
-                    _ => disk::remove(&part)?,
-                }
-                sync_folder(part.parent().unwrap_or(Path::new("")))
+            let (entry, is_aside) = match by_aside.get(&part) {
+                Some(entry) => (Some(entry), true),
+                None => (by_part.get(&part), false),
             };
-            recovered().map_err(|e| Error::io("cannot remove", &part, e))?;
+            let mut target = None;
+            if let Some(entry) = entry.filter(|entry| entry.hash.is_some())
+                && hash_on_disk(&part)? == entry.hash
+            {
+                let path = self.root.join(&entry.file);
+                let before = if is_aside { &None } else { &entry.before };
+                // A file that is not what was seen before the stop has been changed since.
+                target = (hash_on_disk(&path)? == *before).then_some(path);
+            }
+            match target {
+                Some(target) => disk::rename(&part, &target)?,
+                None => disk::remove(&part)?,
+            }
+            disk::sync(part.parent().unwrap_or(Path::new("")))?;
         }
         Ok(())
     }

@@ -3,6 +3,7 @@ use std::path::PathBuf;
 use serde_json::json;
 
 use super::*;
+use crate::label::corrections::stopping;
 use crate::label::record::Instance;
 
 fn record(name: &str, width: u32) -> Record {
@@ -64,6 +65,45 @@ fn the_last_line_of_an_image_counts() {
         let found = journal.read_labelled(&entry).expect("its line is complete");
         assert_eq!(found.map(|record| record.width), labelled, "{name}");
     }
+}
+
+#[test]
+fn superseded_lines_are_left_out_once_they_are_most_of_a_journal() {
+    for writes in 0.. {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("journal");
+        let mut journal = Journal::open(&path, &json!({})).expect("a new journal");
+        let failed = |name: &str| Record { error: Some("no".into()), ..record(name, 0) };
+        for width in 1..20 {
+            [record("a", width), record("b", width)]
+                .iter()
+                .for_each(|one| journal.append(one).expect("room"));
+        }
+        journal.append(&failed("a")).expect("there is room");
+        let long = journal.log.length;
+        let ended = stopping(writes, || journal.compact());
+        let (journal, _) = Journal::open_existing(&path).expect("it is as it was, or written again");
+        let widths = ["a", "b"].map(|name| {
+            let entry = &journal.entries[name];
+            let labelled = journal.read_labelled(entry).ok().flatten().map(|record| record.width);
+            (journal.read(entry).map(|record| record.width).ok(), labelled)
+        });
+        assert_eq!(widths, [(Some(0), Some(19)), (Some(19), Some(19))], "{writes} writes");
+        assert!(ended.is_err() || journal.log.length < long / 5, "{writes} writes");
+        if ended.is_ok() {
+            assert!(writes > 1, "{writes} writes");
+            break;
+        }
+    }
+    // Few lines that are superseded stay.
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mut journal = Journal::open(&folder.path().join("journal"), &json!({})).expect("a new journal");
+    for name in ["a", "b", "c", "d", "e", "f", "g", "h", "a"] {
+        journal.append(&record(name, 5)).expect("there is room");
+    }
+    let length = journal.log.length;
+    journal.compact().expect("there is room");
+    assert_eq!(journal.log.length, length);
 }
 
 #[test]

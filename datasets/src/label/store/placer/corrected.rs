@@ -12,8 +12,9 @@ pub(crate) fn as_corrected(placer: &Placer, record: Record, unclear: &mut Vec<St
     if placer.state.saved.contains_key(&record.name) {
         return placer.state.with_saved(record, &placer.classes);
     }
-    let Some((file, format)) = placer.corrected.get(&record.name) else { return record };
-    let bytes = match std::fs::read(placer.root.join(file)) {
+    let corrected = placer.bound.get(&record.name).and_then(|bound| bound.corrected.as_ref());
+    let Some((file, format)) = corrected else { return record };
+    let bytes = match std::fs::read(placer.state.root.join(file)) {
         // A file that was removed has no labels.
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Vec::new(),
         Err(e) => {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use ocelli::{Error, Result};
+use ocelli::Result;
 
 use super::Placer;
 use crate::label::disk;
@@ -15,12 +15,9 @@ impl Placer {
     /// Removes the files and images of formats that are not named any more, if they are ours. Returns them.
     pub fn remove_dropped(&mut self) -> Result<Vec<String>> {
         let options = self.options.clone();
-        let mut removed = Vec::new();
-        for (file, owner) in self.state.existing(|file| is_dropped(&options, file))? {
-            if owner == Owner::Ours {
-                self.state.remove(&file)?;
-                removed.push(file);
-            }
+        let mut removed = self.state.existing_of(Owner::Ours, |file| is_dropped(&options, file))?;
+        for file in &removed {
+            self.state.remove(file)?;
         }
         self.state.commit()?;
         let is_kept = |folder: &str| match folder.split('/').next() {
@@ -28,25 +25,26 @@ impl Placer {
             Some("voc") => options.has(Format::Voc),
             _ => options.images == ImageMode::None || !self.image_folders().is_empty(),
         };
-        for folder in COPIES.into_iter().filter(|folder| !is_kept(folder) && self.root.join(folder).is_dir())
+        for folder in
+            COPIES.into_iter().filter(|folder| !is_kept(folder) && self.state.root.join(folder).is_dir())
         {
             for (name, image) in &self.state.images {
                 let file = format!("{folder}/{}", copy_name(name));
-                let path = self.root.join(&file);
+                let path = self.state.root.join(&file);
                 let Ok(there) = path.symlink_metadata() else { continue };
                 // A copy may be all there is of an image.
                 let is_ours = || {
                     identity(Path::new(&image.source)) != (0, 0) && self.state.is_picture_of(&path, name, [])
                 };
                 if there.is_symlink() || there.is_file() && is_ours() {
-                    disk::remove(&path).map_err(|e| Error::io("cannot remove", &path, e))?;
+                    disk::remove(&path)?;
                     removed.push(file);
                 }
             }
         }
         if !removed.is_empty() {
             for folder in ["labels", "images", "segments", "voc", "masks", "added"] {
-                disk::remove_empty_folders(&self.root.join(folder));
+                disk::remove_empty_folders(&self.state.root.join(folder));
             }
             self.folders.clear();
         }

@@ -12,7 +12,7 @@ impl Placer {
     /// Whether links to an image are to be hard links: with COCO's format, whose loaders refuse links that leave the data set,
     /// and to frames of videos, which are in the data set's state.
     pub(crate) fn is_linked_hard(&self, source: &Path) -> bool {
-        let state = std::path::absolute(&self.root).map(|root| root.join(STATE_FOLDER));
+        let state = std::path::absolute(&self.state.root).map(|root| root.join(STATE_FOLDER));
         self.options.has(Format::Coco) || state.is_ok_and(|state: PathBuf| source.starts_with(state))
     }
 
@@ -26,7 +26,7 @@ impl Placer {
             tracing::warn!(
                 "{}: hard links to the images are not possible ({e}), so links are symbolic, which supervision's COCO loader \
                  refuses; copy the images for it",
-                self.root.display()
+                self.state.root.display()
             );
         }
         made.is_ok()

@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 use ocelli::Result;
 
 use super::{Placer, copy};
+use crate::label::disk;
 use crate::label::record::Record;
 use crate::label::settings::Format;
 use crate::label::source::{identity, is_member, is_same};
-use crate::label::store::files::{Owner, part_path, replace};
+use crate::label::store::files::part_path;
 use crate::label::store::journal::Entry;
 use crate::label::store::layout::{VOC_IMAGES, image_path, is_converted, voc_image};
 
@@ -25,7 +26,7 @@ impl Placer {
         let is_copy =
             |path: &PathBuf| path.symlink_metadata().is_ok_and(|there| there.is_file() && there.len() > 0);
         let files = self.image_files(name, self.is_validation(name)).into_iter();
-        files.map(|file| self.root.join(file)).filter(is_copy).collect()
+        files.map(|file| self.state.root.join(file)).filter(is_copy).collect()
     }
 
     /// Those that do not have the picture of this size and time, and not that of the source with another time, either: a data
@@ -46,7 +47,7 @@ impl Placer {
         if entry.described.is_none() || now == (0, 0) {
             return Ok(false);
         }
-        let validation = self.settle(name)?;
+        self.settle(name)?;
         let others = self.other_pictures(name, now);
         if others.is_empty() {
             return Ok(false);
@@ -54,7 +55,7 @@ impl Placer {
         // A copy of an earlier picture, which a run that was stopped could not replace, is replaced by the next one.
         let is_replaced = entry.described == Some(now) && self.is_replaced_in_part(name, now);
         Ok(others.iter().any(|path| !self.is_ours(path, name, entry))
-            || (!is_replaced && self.is_corrected(name, validation)?))
+            || (!is_replaced && self.is_corrected(name)?))
     }
 
     /// Whether some copies of an image have this picture, and others do not: a run was stopped between them. A person who
@@ -75,17 +76,6 @@ impl Placer {
         })
     }
 
-    /// Whether a person corrected the labels of an image in this data set, and not in a shard that was merged into it.
-    pub fn has_own_corrections(&mut self, name: &str) -> Result<bool> {
-        let validation = self.settle(name)?;
-        for file in self.files_with_labels(name, validation) {
-            if self.state.owner(&file)? == Owner::Person && !self.state.is_merged(&file)? {
-                return Ok(true);
-            }
-        }
-        Ok(self.state.saved.get(name).is_some_and(|saved| !saved.is_merged))
-    }
-
     /// Takes over the copies of an image in a shard, which its labels describe: they are not the picture at the source if a
     /// person edited them, or corrected their labels before the source was replaced. Those that were edited here stay.
     pub fn take_pictures(
@@ -103,7 +93,7 @@ impl Placer {
                 files.filter(move |file| !validation || !file.starts_with(VOC_IMAGES))
             };
             for (from, to) in files(name_there).zip(files(name)) {
-                let (from, to) = (shard.join(&from), self.root.join(&to));
+                let (from, to) = (shard.join(&from), self.state.root.join(&to));
                 let is_copy = |path: &Path| path.symlink_metadata().is_ok_and(|there| there.is_file());
                 let is_source = has_picture(&from, name, now) && !is_copy(&to);
                 if !is_copy(&from) || is_source || identity(&from) == identity(&to) {
@@ -116,7 +106,7 @@ impl Placer {
                 self.create_folder_of(&to)?;
                 let part = part_path(&to);
                 copy(&from, &part, &to, false, identity(&from).1)?;
-                replace(&part, &to)?;
+                disk::put(&part, &to)?;
             }
         }
         Ok(())
@@ -139,8 +129,7 @@ impl Placer {
     }
 
     /// Whether an image whose labels stay is a link to a file that was replaced since.
-    pub fn shows_other(&self, name: &str, labelled: Option<&Record>, described: (u64, u64)) -> bool {
-        let now = labelled.map_or((0, 0), |record| identity(&record.source));
+    pub fn shows_other(&self, name: &str, now: (u64, u64), described: (u64, u64)) -> bool {
         now != (0, 0) && now != described && self.pictures(name).is_empty()
     }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use ocelli::Result;
 
 use super::Placer;
-use crate::label::disk::{self, resumable};
+use crate::label::disk;
 use crate::label::record::Record;
 use crate::label::settings::Format;
 use crate::label::store::files::{Meaning, Owner};
@@ -25,7 +25,7 @@ impl Placer {
         is_corrected: bool,
     ) -> Result<()> {
         let proposal = format!("{PROPOSALS}{file}");
-        let path = self.root.join(&proposal);
+        let path = self.state.root.join(&proposal);
         let removed = self.state.recorded_meaning(&proposal);
         let removed =
             removed.filter(|_| self.state.is_recorded(&proposal) && path.symlink_metadata().is_err());
@@ -45,7 +45,7 @@ impl Placer {
             Some(added) => {
                 self.create_folder_of(&path)?;
                 let (text, meaning) = (self.label_text(&added, format), self.meaning(Some(format)));
-                self.state.place_bytes(&proposal, meaning, text.as_bytes()).map_err(resumable)?;
+                self.state.place_bytes(&proposal, meaning, text.as_bytes())?;
             }
             None if self.state.is_recorded(&proposal) => {
                 self.state.remove(&proposal)?;
@@ -58,14 +58,13 @@ impl Placer {
     /// The file of lines that are proposed for a label file, if classes were added since that was written.
     pub fn proposal_for(&self, file: &str) -> Option<PathBuf> {
         let is_earlier = self.state.earlier_classes(file, &self.classes).is_some();
-        is_earlier.then(|| self.root.join(format!("{PROPOSALS}{file}")))
+        is_earlier.then(|| self.state.root.join(format!("{PROPOSALS}{file}")))
     }
 
     /// The files with instances of added classes that corrected label files do not have. Empty folders are removed.
     pub fn proposals(&self) -> Result<Vec<String>> {
-        disk::remove_empty_folders(&self.root.join(PROPOSALS));
+        disk::remove_empty_folders(&self.state.root.join(PROPOSALS));
         let is_proposal = |file: &str| file.starts_with(PROPOSALS) && self.state.is_recorded(file);
-        let there = self.state.existing(is_proposal)?.into_iter();
-        Ok(there.filter(|(_, owner)| *owner == Owner::Ours).map(|(file, _)| file).collect())
+        self.state.existing_of(Owner::Ours, is_proposal)
     }
 }

@@ -61,9 +61,5 @@ fn read<T: DeserializeOwned>(root: &Path, file: &str) -> Result<Option<T>> {
 
 /// Removes the files, whose state is in the log.
 pub(super) fn remove(root: &Path) -> Result<()> {
-    for file in [CONTENTS, SAVED, IMAGES, FILES] {
-        let path = path(root, file);
-        disk::remove(&path).map_err(|e| Error::io("cannot remove", &path, e))?;
-    }
-    Ok(())
+    [CONTENTS, SAVED, IMAGES, FILES].into_iter().try_for_each(|file| disk::remove(&path(root, file)))
 }

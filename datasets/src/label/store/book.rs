@@ -1,0 +1,189 @@
+//! The labels of a data set in a person's hands: where those of an image are, whose they are, and how they are saved.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use crate::label::disk;
+use crate::label::images::{ImageFile, ImageSet};
+use crate::label::record::{Instance, Record};
+use crate::label::settings::{DataSetOptions, Format};
+use crate::label::store::files::Owner;
+use crate::label::store::journal::Journal;
+use crate::label::store::layout::{COCO_FILE, WHOLE_FILES, label_files};
+use crate::label::store::placer::Placer;
+use crate::label::store::saved::SavedLabels;
+use crate::label::store::state::State;
+use crate::label::store::write::place_whole_files;
+use ocelli::classes::ClassMap;
+use ocelli::{Error, Result};
+
+/// A data set whose labels are looked up, or saved for a person if its state is open to write.
+pub(in crate::label) struct Book {
+    placer: Placer,
+}
+
+/// A label file of YOLO's.
+pub(in crate::label) struct LabelFile {
+    /// The path below the data set.
+    pub file: String,
+    pub format: Format,
+    pub owner: Owner,
+    /// What is in it, followed by the lines that are proposed for it. A file that was removed has no labels.
+    pub text: String,
+    /// The number of lines that are proposed.
+    pub added: usize,
+}
+
+/// The part of `annotations.json` that says which images it has.
+#[derive(Deserialize)]
+struct ImageNames {
+    images: Vec<ImageName>,
+}
+
+#[derive(Deserialize)]
+struct ImageName {
+    file_name: String,
+}
+
+impl Book {
+    /// `splits` says which images are on record as for validation or not.
+    pub fn new<'a>(
+        state: State,
+        options: &DataSetOptions,
+        classes: &[String],
+        splits: impl IntoIterator<Item = (&'a str, bool)>,
+    ) -> Self {
+        let classes = ClassMap::from_names(classes);
+        let mut placer = Placer::new(state, options, &ImageSet::default(), &classes);
+        splits.into_iter().for_each(|(name, validation)| placer.prefer(name, validation));
+        Self { placer }
+    }
+
+    /// Whether the labels are in `annotations.json` alone.
+    pub fn is_coco(&self) -> bool {
+        let options = &self.placer.options;
+        options.yolo_folders().is_empty() && options.has(Format::Coco)
+    }
+
+    /// The label files of an image; the first is the one that is shown.
+    pub fn label_files(&mut self, name: &str) -> Result<Vec<LabelFile>> {
+        let placer = &mut self.placer;
+        let validation = placer.settle(name)?;
+        let read = |path: &Path| match std::fs::read_to_string(path) {
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(String::new()),
+            text => text.map_err(|e| Error::io("cannot read the labels", path, e)),
+        };
+        let of_yolo = label_files(&placer.options, name, validation).into_iter();
+        let of_yolo = of_yolo.filter(|(_, format)| *format != Format::Voc);
+        let bound = |(file, format): (String, Format)| {
+            let mut text = read(&placer.state.root.join(&file))?;
+            let proposed = placer.proposal_for(&file).map_or(Ok(String::new()), |path| read(&path))?;
+            if !proposed.is_empty() && !text.is_empty() && !text.ends_with('\n') {
+                text.push('\n');
+            }
+            let added = proposed.lines().filter(|line| !line.trim().is_empty()).count();
+            Ok(LabelFile { owner: placer.state.owner(&file)?, text: text + &proposed, file, format, added })
+        };
+        of_yolo.map(bound).collect()
+    }
+
+    /// The files, of any format, in which a person changed the labels of an image.
+    pub fn corrected_files(&mut self, name: &str) -> Result<Vec<String>> {
+        let corrections = self.placer.corrections(name)?.into_iter();
+        Ok(corrections.filter_map(|one| Some(one.label.rsplit_once(' ')?.0.to_owned())).collect())
+    }
+
+    /// The name of an image in `annotations.json`.
+    pub fn coco_name(&self, record: &Record) -> String {
+        self.placer.coco_name(record)
+    }
+
+    /// Writes the label files of an image for a person: all of them, or none if the disk is full. What was proposed for them is
+    /// in them, or was refused.
+    pub fn save(&mut self, name: &str, files: Vec<(String, Format, String)>) -> Result<()> {
+        let placer = &mut self.placer;
+        let proposals: Vec<_> = files.iter().filter_map(|(file, ..)| placer.proposal_for(file)).collect();
+        let mut meant = Vec::with_capacity(files.len());
+        for (file, format, text) in files {
+            placer.create_folder_of(&placer.state.root.join(&file))?;
+            meant.push((file, placer.meaning(Some(format)), text));
+        }
+        placer.state.write_for_person(meant)?;
+        proposals.iter().for_each(|proposal| drop(disk::remove(proposal)));
+        self.note_checked(name);
+        Ok(())
+    }
+
+    /// Notes that the person saw the picture that the labels are beside now: they are not those of an earlier one any more.
+    fn note_checked(&mut self, name: &str) {
+        self.placer.state.change_image(name, |known| known.outdated_labels.clear());
+        // The labels are saved. If this cannot be written, runs go on to name the image.
+        drop(self.placer.state.save_images());
+    }
+
+    /// The first of COCO's files that another program changed: it cannot be written, and what the journal has is not what is in
+    /// it.
+    pub fn changed_whole_file(&self) -> Result<Option<PathBuf>> {
+        for (file, format, _) in WHOLE_FILES {
+            let path = self.placer.state.root.join(file);
+            let is_written = self.placer.options.has(format) && path.is_file();
+            if is_written && self.placer.state.owner(file)? == Owner::Person {
+                return Ok(Some(path));
+            }
+        }
+        Ok(None)
+    }
+
+    /// What an image has in `annotations.json`, or will have, and whether a person saved it; `None` if it is not labelled.
+    pub fn in_coco(&self, journal: &Journal, name: &str) -> Result<Option<(Record, bool)>> {
+        let state = &self.placer.state;
+        let record = journal.labelled(name)?.map(|record| state.with_saved(record, &self.placer.classes));
+        Ok(record.map(|record| (record, state.saved.contains_key(name))))
+    }
+
+    /// Saves what a person made of the instances of an image, and writes COCO's files again, with those of `images` that they
+    /// have.
+    pub fn save_in_coco(
+        &mut self,
+        record: &Record,
+        instances: Vec<Instance>,
+        journal: &Journal,
+        images: impl Iterator<Item = ImageFile>,
+    ) -> Result<()> {
+        let (name, width, height) = (record.name.clone(), record.width, record.height);
+        let classes = self.placer.classes.all;
+        // The record comes first: after a stop, the next run writes the file from it.
+        let saved = SavedLabels { name, width, height, classes, instances, is_merged: false };
+        self.placer.state.save_labels(vec![saved])?;
+        self.note_checked(&record.name);
+        // A run that has not ended yet writes the file.
+        let Some(in_coco) = self.images_in_coco()? else { return Ok(()) };
+        journal.splits().for_each(|(name, validation)| self.placer.prefer(name, validation));
+        let mut files = Vec::new();
+        for image in images {
+            self.placer.settle(&image.name)?;
+            let record = journal.labelled(&image.name)?;
+            files.extend(record.filter(|record| in_coco.contains(&self.coco_name(record))).map(|_| image));
+        }
+        place_whole_files(journal, &ImageSet::from_named(files), &mut self.placer).map(drop)
+    }
+
+    /// The images that `annotations.json` has; `None` if there is no such file.
+    fn images_in_coco(&self) -> Result<Option<HashSet<String>>> {
+        let path = self.placer.state.root.join(COCO_FILE);
+        if path.exists() && !path.is_file() {
+            return Ok(None);
+        }
+        let file = match File::open(&path) {
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            file => file.map_err(|e| Error::io("cannot read", &path, e))?,
+        };
+        let names: ImageNames = serde_json::from_reader(BufReader::new(file))
+            .map_err(|e| Error::invalid_data(format!("cannot read {}: {e}", path.display())))?;
+        Ok(Some(names.images.into_iter().map(|image| image.file_name).collect()))
+    }
+}
