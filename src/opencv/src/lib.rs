@@ -97,6 +97,18 @@ pub struct InputOptions {
     pub ffmpeg: Vec<(String, String)>,
 }
 
+impl InputOptions {
+    /// The name and the value of an option of FFmpeg.
+    ///
+    /// # Errors
+    /// If the text is not `KEY=VALUE`.
+    pub fn parse_ffmpeg(text: &str) -> Result<(String, String)> {
+        let named = text.split_once('=').filter(|(key, _)| !key.is_empty());
+        let (key, value) = named.ok_or_else(|| format!("{text}: expected KEY=VALUE"))?;
+        Ok((key.to_owned(), value.to_owned()))
+    }
+}
+
 /// What is opened.
 pub enum Input<'i> {
     /// A file, whatever its name is.
