@@ -53,7 +53,7 @@ pub fn can_read() -> bool {
     replacement().map_or_else(|| source::video_library().is_ok(), |videos| videos.library().is_some())
 }
 
-/// Opens a video file, a stream or a camera. A camera has no options.
+/// Opens a video file, a stream or a camera.
 ///
 /// # Errors
 /// As [`open_video`](source::open_video), [`open_stream`](source::open_stream) and [`open_camera`](source::open_camera).
@@ -64,7 +64,7 @@ pub fn open(input: VideoInput<'_>, options: &InputOptions) -> Result<Box<dyn Sou
         (None, VideoInput::Url(url, kind, cancellation)) => {
             source::open_stream_as(url, kind, StreamTimeouts::default(), options, cancellation.clone())
         }
-        (None, VideoInput::Camera(index)) => source::open_camera(index),
+        (None, VideoInput::Camera(index)) => source::open_camera_with(index, options),
     }
 }
 

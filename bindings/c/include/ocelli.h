@@ -728,6 +728,10 @@ typedef struct ocelli_input_options {
      */
     size_t ffmpeg_option_count;
     /**
+     * FFmpeg's name of the hardware that decodes, such as "cuda", or "auto" for the first that works; null for the CPU.
+     */
+    const char *hwaccel;
+    /**
      * The number of the stream among the video streams, from 0; below 0 for the one that players choose.
      */
     int64_t stream;
@@ -1143,7 +1147,7 @@ enum ocelli_status ocelli_session_create(const struct ocelli_detector_options *o
  * As `ocelli_session_create`, on another video stream of a file, or with options of FFmpeg; a folder has none.
  *
  * Pointers: as for `ocelli_session_create`; `input` is null, or points to a struct whose size is set and whose `ffmpeg_options` are as
- * many strings as `ffmpeg_option_count` says.
+ * many strings as `ffmpeg_option_count` says, and `hwaccel` is null or a string.
  */
 enum ocelli_status ocelli_session_create_with(const struct ocelli_detector_options *options,
                                               const char *path,

@@ -672,6 +672,8 @@ struct InputOptions {
     std::int64_t stream = -1;
     /// Options of FFmpeg, each KEY=VALUE.
     std::vector<std::string> ffmpeg_options;
+    /// FFmpeg's name of the hardware that decodes, or "auto" for the first that works; empty for the CPU.
+    std::string hwaccel;
 };
 
 /// A video in which objects are found, followed, corrected and removed, by SAM 3's memory tracker. Its results have a detection
@@ -690,7 +692,7 @@ class Session {
         const ocelli_detector_options given = options.c();
         std::vector<const char *> texts;
         for (const std::string &option : input.ffmpeg_options) texts.push_back(option.c_str());
-        const ocelli_input_options opened = {sizeof opened, texts.data(), texts.size(), input.stream};
+        const ocelli_input_options opened = {sizeof opened, texts.data(), texts.size(), detail::or_null(input.hwaccel), input.stream};
         return detail::returned(detail::made<Session, ocelli_session>([&](ocelli_session **out) {
             return ocelli_session_create_with(&given, path.c_str(), &opened, out);
         }));

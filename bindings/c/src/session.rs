@@ -14,7 +14,7 @@ use crate::results::{self, ocelli_result};
 use crate::sized;
 use crate::status::ocelli_status::{OCELLI_ENDED, OCELLI_OK};
 use crate::status::{done, entry, filled, invalid, ocelli_status, value};
-use crate::text::{chosen, optional_path, place, text, values, write_if_wanted};
+use crate::text::{chosen, optional_path, optional_text, place, text, values, write_if_wanted};
 
 /// A video in which objects are found, followed, corrected and removed, by SAM 3's memory tracker. Calls from several threads
 /// are done one after the other.
@@ -42,6 +42,8 @@ pub struct ocelli_input_options {
     pub ffmpeg_options: *const *const c_char,
     /// How many `ffmpeg_options` there are.
     pub ffmpeg_option_count: usize,
+    /// FFmpeg's name of the hardware that decodes, such as "cuda", or "auto" for the first that works; null for the CPU.
+    pub hwaccel: *const c_char,
     /// The number of the stream among the video streams, from 0; below 0 for the one that players choose.
     pub stream: i64,
 }
@@ -84,7 +86,7 @@ pub unsafe extern "C" fn ocelli_session_create(
 /// As `ocelli_session_create`, on another video stream of a file, or with options of FFmpeg; a folder has none.
 ///
 /// Pointers: as for `ocelli_session_create`; `input` is null, or points to a struct whose size is set and whose `ffmpeg_options` are as
-/// many strings as `ffmpeg_option_count` says.
+/// many strings as `ffmpeg_option_count` says, and `hwaccel` is null or a string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ocelli_session_create_with(
     options: *const ocelli_detector_options,
@@ -120,7 +122,9 @@ unsafe fn input_options(input: *const ocelli_input_options) -> Result<InputOptio
     if stream.is_none() && input.stream >= 0 {
         return Err(invalid(format!("stream is {}: expected one below 2^32", input.stream)));
     }
-    Ok(InputOptions { stream, ffmpeg: ffmpeg.collect::<Result<_>>()? })
+    // SAFETY: the caller's promise.
+    let hwaccel = unsafe { optional_text(input.hwaccel, "hwaccel") }?.map(str::to_owned);
+    Ok(InputOptions { stream, ffmpeg: ffmpeg.collect::<Result<_>>()?, hwaccel })
 }
 
 /// Creates a session on a video that begins with this frame; `ocelli_session_push` appends others, which stay in memory.

@@ -58,6 +58,9 @@ impl Videos for PythonVideos {
     }
 
     fn open(&self, input: VideoInput<'_>, options: &InputOptions) -> Result<Box<dyn Source>> {
+        if options.hwaccel.is_some() {
+            return Err(Error::unavailable("hwaccel needs the video library: PyAV decodes on the CPU"));
+        }
         let (name, live) = match input {
             VideoInput::File(path) => (path.display().to_string(), Some(false)),
             VideoInput::Url(url, kind, _) => (url.to_owned(), kind.map(|kind| kind == StreamKind::Live)),

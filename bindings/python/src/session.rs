@@ -66,7 +66,7 @@ impl SourceParts<'_> {
             (Some(frame), _) => Opener::Frame(Pixels::new(&frame, &self.channel_order)?.copy(Vec::new())),
             (None, Some(files)) => Opener::Files(self.name, files),
             (None, None) => {
-                let options = InputOptions { stream: self.stream, ffmpeg: self.ffmpeg };
+                let options = InputOptions { stream: self.stream, ffmpeg: self.ffmpeg, hwaccel: None };
                 Opener::Video(self.name, PythonVideos(self.videos), options)
             }
         })

@@ -191,8 +191,8 @@ impl LabelVideo {
 fn frames_folder(output: &Path, video: &str, input: &InputOptions) -> PathBuf {
     let output = std::path::absolute(output).unwrap_or_else(|_| output.to_owned());
     let hash = match input {
-        InputOptions { stream: None, ffmpeg } if ffmpeg.is_empty() => hash_of(video, 0),
-        InputOptions { stream, ffmpeg } => hash_of(&json!([video, stream, ffmpeg]).to_string(), 0),
+        InputOptions { stream: None, ffmpeg, .. } if ffmpeg.is_empty() => hash_of(video, 0),
+        InputOptions { stream, ffmpeg, .. } => hash_of(&json!([video, stream, ffmpeg]).to_string(), 0),
     };
     output.join(STATE_FOLDER).join("frames").join(format!("{hash:016x}"))
 }
@@ -354,7 +354,8 @@ mod tests {
         let option = |text| InputOptions::parse_ffmpeg(text).expect("it is one");
         let inputs = [(None, vec![]), (Some(0), vec![]), (Some(1), vec![]), (None, vec![option("lowres=1")])];
         let read = |(stream, ffmpeg)| {
-            let read = place.read_with(&InputOptions { stream, ffmpeg }, &["a.mp4"], (2, false), 5);
+            let read =
+                place.read_with(&InputOptions { stream, ffmpeg, hwaccel: None }, &["a.mp4"], (2, false), 5);
             read.expect("it can be read")[0].images()[0].path.clone()
         };
         let mut paths = HashSet::new();

@@ -7,9 +7,8 @@ use std::time::Duration;
 
 use clap::Args;
 use ocelli::source::{
-    FRAME_RATES, Feed, InputOptions, PictureFiles, Position, RawFormat, RawFrames, Reconnecting,
-    ReconnectingOptions, Selected, Selection, Several, SeveralStates, StreamKind, natural_order,
-    without_secrets,
+    FRAME_RATES, Feed, PictureFiles, Position, RawFormat, RawFrames, Reconnecting, ReconnectingOptions,
+    Selected, Selection, Several, SeveralStates, StreamKind, natural_order, without_secrets,
 };
 use ocelli::videos::{self, VideoInput};
 use ocelli::{Cancellation, Frame, Source, source::SourceInfo};
@@ -139,11 +138,10 @@ impl SourceArgs {
             let flag = if self.live { "--live" } else { "--file" };
             refuse!("{flag} is for URLs: expected --video http://… or another URL");
         }
-        let is_read_by_ffmpeg = |one: &&str| {
-            matches!(SourceName::parse(one), SourceName::Url(_) | SourceName::Video(_)) && *one != "-"
-        };
+        let is_read_by_ffmpeg =
+            |one: &&str| !matches!(SourceName::parse(one), SourceName::Images(_)) && *one != "-";
         if let Some(flag) = self.input.flag().filter(|_| !named.iter().any(is_read_by_ffmpeg)) {
-            refuse!("{flag} is for video files and URLs: expected one with --video");
+            refuse!("{flag} is for video files, URLs and cameras: expected one with --video");
         }
         if self.raw.is_some() && self.video != ["-"] {
             refuse!("--raw is the format of frames on stdin: add --video -");
@@ -215,7 +213,8 @@ impl SourceArgs {
             }
             [one] => match SourceName::parse(one) {
                 SourceName::Camera(index) => {
-                    let open = move || videos::open(VideoInput::Camera(index), &InputOptions::default());
+                    let options = self.input.options();
+                    let open = move || videos::open(VideoInput::Camera(index), &options);
                     self.live(format!("camera {index}"), true, open, is_alone, cancellation)?
                 }
                 SourceName::Url(url) => {
