@@ -13,7 +13,7 @@ CARGO_BUILD = cargo build
 PREFIX ?= /usr/local
 SHARE = $(DESTDIR)$(PREFIX)/share
 
-.PHONY: help demo test setup opencv tensorrt install install-programs install-c dist python web bench bench-full bench-programs check-all lint doc size
+.PHONY: help demo test setup video opencv tensorrt install install-programs install-c dist python web bench bench-full bench-programs check-all lint doc size
 
 help:
 	@echo "make demo        detect objects in drawn scenes with the built-in model: an image and a table; needs Rust alone"
@@ -25,7 +25,8 @@ help:
 	@echo "make web         build the page that detects in the browser, and its npm package, into target/web"
 	@echo "make setup       fetch the libraries of ONNX Runtime, its WebGPU provider and OpenVINO into ~/.local/share/ocelli,"
 	@echo "                 and make tensorrt"
-	@echo "make opencv      install FFmpeg and OpenCV from Debian's packages and build the video library: files, streams, windows"
+	@echo "make video       install FFmpeg from Debian's packages and build the video library: files, streams, cameras"
+	@echo "make opencv      the same, with OpenCV and the library of windows"
 	@echo "make tensorrt    build Ocelli's parts for TensorRT and TensorRT for RTX; needs a C++ compiler, neither of the two"
 	@echo "make bench       measure the built-in model"
 	@echo "make bench-full  measure a full-size model with random weights beside transformers (20 GB of disk)"
@@ -40,8 +41,8 @@ setup: tensorrt
 	@bash engines/fetch-openvino.sh
 	@bash engines/fetch-webgpu.sh
 
-opencv:
-	@bash src/opencv/install.sh && bash src/opencv/build.sh || \
+video opencv:
+	@bash src/opencv/install.sh $@ && bash src/opencv/build.sh || \
 	  echo "warning: video files, cameras and windows cannot be used without the video library" >&2
 
 tensorrt:
@@ -70,7 +71,7 @@ test: opencv
 
 install: opencv setup install-c install-programs
 	if bash src/opencv/build.sh $(TARGET)/video; then \
-	  install -d $(DESTDIR)$(PREFIX)/lib && install $(TARGET)/video/libocelli_video.* $(DESTDIR)$(PREFIX)/lib; \
+	  install -d $(DESTDIR)$(PREFIX)/lib && install $(TARGET)/video/libocelli_*.* $(DESTDIR)$(PREFIX)/lib; \
 	fi
 
 install-programs:

@@ -38,7 +38,7 @@ pub use raw::{RawOrder, RawWriter};
 #[cfg(not(target_family = "wasm"))]
 pub use video::{VideoOptions, create_video, is_stream_address, video_formats};
 #[cfg(not(target_family = "wasm"))]
-pub use window::open_window;
+pub use window::{open_window, window_library};
 pub use yolo::YoloLabels;
 pub use youtube_vis::YouTubeVis;
 

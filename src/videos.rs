@@ -27,7 +27,7 @@ pub trait Videos: Send + Sync {
     ///
     /// # Errors
     /// If it cannot be opened.
-    fn open(&self, input: VideoInput<'_>) -> Result<Box<dyn Source>>;
+    fn open(&self, input: VideoInput<'_>, options: &InputOptions) -> Result<Box<dyn Source>>;
 
     /// Creates a video file with a constant frame rate and the usual codec, without sound.
     ///
@@ -53,23 +53,18 @@ pub fn can_read() -> bool {
     replacement().map_or_else(|| source::video_library().is_ok(), |videos| videos.library().is_some())
 }
 
-/// Opens a video file, a stream or a camera. A camera has no options.
+/// Opens a video file, a stream or a camera.
 ///
 /// # Errors
-/// As [`open_video`](source::open_video), [`open_stream`](source::open_stream) and [`open_camera`](source::open_camera);
-/// [`ErrorKind::Unavailable`] for options without the video library.
+/// As [`open_video`](source::open_video), [`open_stream`](source::open_stream) and [`open_camera`](source::open_camera).
 pub fn open(input: VideoInput<'_>, options: &InputOptions) -> Result<Box<dyn Source>> {
     match (replacement(), input) {
-        (Some(_), _) if *options != InputOptions::default() => {
-            let why = "the number of a stream and FFmpeg's options need the video library";
-            Err(Error::new(ErrorKind::Unavailable, why))
-        }
-        (Some(videos), input) => videos.open(input),
+        (Some(videos), input) => videos.open(input, options),
         (None, VideoInput::File(path)) => source::open_video_with(path, options),
         (None, VideoInput::Url(url, kind, cancellation)) => {
             source::open_stream_as(url, kind, StreamTimeouts::default(), options, cancellation.clone())
         }
-        (None, VideoInput::Camera(index)) => source::open_camera(index),
+        (None, VideoInput::Camera(index)) => source::open_camera_with(index, options),
     }
 }
 

@@ -322,7 +322,7 @@ fn doctor_reports_engines_libraries_and_cache() {
         assert!(healthy.contains(word), "{word}: {healthy}");
     }
     let video: &[&str] = if cfg!(not(without_video)) {
-        &["reads           FFmpeg ", "OpenCV 4", "writes          mp4"]
+        &["reads           FFmpeg ", "cameras         ", "windows         OpenCV 4", "writes          mp4"]
     } else {
         &["\nvideo\n  not usable"]
     };

@@ -29,7 +29,7 @@ impl<'a> From<[&'a str; 2]> for Program<'a> {
 pub struct Place {
     folder: tempfile::TempDir,
     /// Variables of the programs.
-    variables: Vec<(&'static str, PathBuf)>,
+    pub variables: Vec<(&'static str, PathBuf)>,
 }
 
 /// The exit status and output of a program.

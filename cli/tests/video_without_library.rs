@@ -2,6 +2,7 @@
 //! raw frames. Anything else is an error.
 
 use std::io::Write;
+use std::path::Path;
 use std::process::Stdio;
 
 use crate::run::{Place, refusal};
@@ -63,4 +64,26 @@ fn videos_cameras_and_windows_are_errors() {
             refusal("--classes|dog|--display", 1, &["a window"]),
         ],
     );
+}
+
+#[test]
+#[cfg_attr(without_video, ignore = "needs the video library")]
+fn windows_alone_need_opencv() {
+    let mut place = Place::new();
+    let named = place.variables.iter_mut().find(|(name, _)| *name == "OCELLI_VIDEO");
+    let (_, folder) = named.expect("the video library is found");
+    let alone = tempfile::tempdir().expect("a temporary folder can be created");
+    for name in ["libocelli_video.so", "libocelli_video.dylib"].map(Path::new) {
+        if folder.join(name).is_file() {
+            std::fs::copy(folder.join(name), alone.path().join(name)).expect("it can be copied");
+        }
+    }
+    alone.path().clone_into(folder);
+    let drawn = ["--classes", "dog", "--scene-size", "64x64", "--max-frames", "3", "-o", "out.mp4"];
+    place.succeed(VIDEO, &drawn);
+    place.succeed(VIDEO, &["--classes", "dog", "--video", "out.mp4"]);
+    let report = place.succeed(VIDEO[0], &["doctor"]);
+    let lines: Vec<&str> = report.lines().filter(|line| line.starts_with("  windows  ")).collect();
+    let words = ["not usable: ", "libocelli_window", "no such file", "make opencv", "all but windows works"];
+    assert!(lines.len() == 1 && words.iter().all(|word| lines[0].contains(word)), "{report}");
 }

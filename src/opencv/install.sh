@@ -1,9 +1,13 @@
 #!/usr/bin/env bash
-# Installs FFmpeg's libraries, OpenCV and their headers on Debian and its derivatives. Elsewhere, or without the right to
-# install, it says what to do and fails. It does nothing if they are present.
+# Installs FFmpeg's libraries and their headers on Debian and its derivatives, and OpenCV unless `video` alone is asked for.
+# Elsewhere, or without the right to install, it says what to do and fails. It does nothing if they are present.
+#
+# Usage: install.sh [video]
 set -euo pipefail
 
-packages=(libopencv-dev libavformat-dev libavcodec-dev libavutil-dev libswscale-dev pkg-config g++)
+# Cameras need libavdevice, which is not linked.
+packages=(libavformat-dev libavcodec-dev libavutil-dev libswscale-dev libavdevice-dev pkg-config g++)
+names="FFmpeg 5.1 or later"
 
 has_opencv() {
   pkg-config --exists opencv4 2>/dev/null || [ -e /usr/include/opencv4/opencv2/core.hpp ] || [ -n "${OPENCV_FLAGS:-}" ]
@@ -11,11 +15,15 @@ has_opencv() {
 has_ffmpeg() {
   pkg-config --exists libavformat libavcodec libavutil libswscale 2>/dev/null || [ -n "${FFMPEG_FLAGS:-}" ]
 }
-if has_opencv && has_ffmpeg; then
+if [ "${1:-}" != video ]; then
+  packages+=(libopencv-dev)
+  names="$names and OpenCV 4"
+fi
+if has_ffmpeg && { [ "${1:-}" = video ] || has_opencv; }; then
   exit 0
 fi
 if ! command -v apt-get >/dev/null 2>&1; then
-  echo "FFmpeg or OpenCV is missing: install FFmpeg 5.1 or later and OpenCV 4, with their headers" >&2
+  echo "install $names, with their headers" >&2
   exit 1
 fi
 if [ "$(id -u)" = 0 ]; then
@@ -23,7 +31,7 @@ if [ "$(id -u)" = 0 ]; then
 elif command -v sudo >/dev/null 2>&1 && sudo -n true 2>/dev/null; then
   root=(sudo)
 else
-  echo "FFmpeg or OpenCV is missing: sudo apt-get install ${packages[*]}" >&2
+  echo "$names: sudo apt-get install ${packages[*]}" >&2
   exit 1
 fi
 echo "installing ${packages[*]}" >&2

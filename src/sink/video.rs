@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ocelli_opencv::{OpenCv, Recording, Writer, remux};
+use ocelli_opencv::{Ffmpeg, Recording, Writer, remux};
 use tempfile::NamedTempFile;
 
 use super::{Pictures, Sink};
@@ -89,7 +89,7 @@ pub fn create_video(path: &Path, options: &VideoOptions) -> Result<Box<dyn Sink>
 
 /// The file extensions of videos that [`create_video`] can write here, found by trial.
 pub fn video_formats() -> Vec<&'static str> {
-    let (Ok(folder), Ok(library)) = (tempfile::tempdir(), OpenCv::load()) else { return Vec::new() };
+    let (Ok(folder), Ok(library)) = (tempfile::tempdir(), Ffmpeg::load()) else { return Vec::new() };
     let works = |container: &Container| container.encoder(library, folder.path(), None).is_ok();
     let all = CONTAINERS.iter().filter(|(ending, muxer, codecs)| works(&Container { ending, muxer, codecs }));
     all.map(|(ending, ..)| *ending).collect()
@@ -115,7 +115,7 @@ impl Container {
     /// The first encoder that works in this container, of a codec, or of its usual ones; else why the last one does not.
     fn encoder(
         &self,
-        library: OpenCv,
+        library: Ffmpeg,
         folder: &Path,
         codec: Option<&str>,
     ) -> std::result::Result<String, String> {
@@ -143,7 +143,7 @@ impl Container {
 }
 
 struct VideoFile {
-    library: OpenCv,
+    library: Ffmpeg,
     options: VideoOptions,
     target: PathBuf,
     muxer: &'static str,
@@ -190,7 +190,7 @@ impl VideoFile {
             folder.map_or_else(|| if is_stream { std::env::temp_dir() } else { ".".into() }, Path::to_owned);
         let cannot = |e| Error::io("cannot write", path, without_temporary_name(e));
         let trial = tempfile::Builder::new().prefix(".ocelli-").tempdir_in(folder).map_err(cannot)?;
-        let library = OpenCv::load().map_err(|e| refuse(e.kind(), &format!("cannot write a video: {e}")))?;
+        let library = Ffmpeg::load().map_err(|e| refuse(e.kind(), &format!("cannot write a video: {e}")))?;
         let encoder =
             container.encoder(library, trial.path(), options.codec.as_deref()).map_err(|failed| {
                 let names: Vec<&str> = ENCODERS.iter().map(|(name, _)| *name).collect();
@@ -334,7 +334,7 @@ fn fit(picture: &Image, (width, height): (u32, u32)) -> Result<Image> {
 }
 
 /// Encodes two small frames.
-fn try_encoder(library: OpenCv, path: &Path, muxer: &str, encoder: &str) -> ocelli_opencv::Result<()> {
+fn try_encoder(library: Ffmpeg, path: &Path, muxer: &str, encoder: &str) -> ocelli_opencv::Result<()> {
     let recording = Recording {
         name: path,
         is_stream: false,

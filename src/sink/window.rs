@@ -23,6 +23,14 @@ pub fn open_window(title: &str, cancellation: Cancellation) -> Result<Box<dyn Si
     Ok(Box::new(Window { opencv, title: title.to_owned(), cancellation, shown: Vec::new(), open: None }))
 }
 
+/// The version of what shows windows.
+///
+/// # Errors
+/// [`ErrorKind::Unavailable`] if the library of windows is not installed or cannot be loaded.
+pub fn window_library() -> Result<String> {
+    ocelli_opencv::OpenCv::load().map(ocelli_opencv::OpenCv::version)
+}
+
 /// Why no window can be opened. This is checked beforehand because OpenCV's GUI toolkit aborts the program if there is no
 /// display.
 fn display_is_missing() -> Option<String> {

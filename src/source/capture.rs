@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 pub use ocelli_opencv::InputOptions;
-use ocelli_opencv::{Input, OpenCv, Reader, Stamp};
+use ocelli_opencv::{Ffmpeg, Input, Reader, Stamp};
 
 use super::container::Container;
 use super::{FRAME_RATES, Source, SourceInfo, StreamKind, StreamTimeouts, without_secrets};
@@ -28,12 +28,20 @@ const MAX_FRAME_COUNT: u64 = 1_000_000_000;
 /// # Errors
 /// [`ErrorKind::Unavailable`] if the video library is not installed or cannot be loaded.
 pub fn video_library() -> Result<String> {
-    OpenCv::load().map(OpenCv::version)
+    Ffmpeg::load().map(Ffmpeg::version)
+}
+
+/// Checks that cameras can be opened.
+///
+/// # Errors
+/// [`ErrorKind::Unavailable`] without the video library, or without FFmpeg's library for cameras.
+pub fn check_cameras() -> Result<()> {
+    Ffmpeg::load()?.check_cameras().map_err(Error::unavailable)
 }
 
 /// The video library, for a message about what it is needed for.
-fn load(name: &str) -> Result<OpenCv> {
-    OpenCv::load().map_err(|e| Error::new(e.kind(), format!("cannot open {name}: {e}")))
+fn load(name: &str) -> Result<Ffmpeg> {
+    Ffmpeg::load().map_err(|e| Error::new(e.kind(), format!("cannot open {name}: {e}")))
 }
 
 /// Opens a video file.
@@ -63,15 +71,15 @@ pub fn open_video_with(path: &Path, options: &InputOptions) -> Result<Box<dyn So
     if path.metadata().map_err(io)?.len() == 0 {
         return Err(refuse("the file is empty"));
     }
-    let opencv = load(&format!("the video, {name}"))?;
+    let ffmpeg = load(&format!("the video, {name}"))?;
     let reader =
-        Reader::open(opencv, Input::File(path), options, MAX_PIXELS).map_err(|why| match container {
+        Reader::open(ffmpeg, Input::File(path), options, MAX_PIXELS).map_err(|why| match container {
             Container { unfinished: true, .. } => refuse("there is no index: the recording was cut off"),
             Container { missing_bytes: 1.., .. } => refuse("the file is truncated, and no frame can be read"),
             _ if is_about_options(&why) => refuse(&why),
             _ => refuse(&format!("no video that this build can decode: {why}")),
         })?;
-    let mut source = Capture::new(name, reader);
+    let mut source = Capture::new(name, reader, options);
     source.file = Some(container);
     source.info.file = Some(path.to_owned());
     Ok(Box::new(source))
@@ -80,17 +88,33 @@ pub fn open_video_with(path: &Path, options: &InputOptions) -> Result<Box<dyn So
 /// Opens a camera by its index, from 0.
 ///
 /// # Errors
-/// [`ErrorKind::Unavailable`] if there is no such camera, or another program uses it.
+/// [`ErrorKind::Unavailable`] if there is no such camera, another program uses it, or FFmpeg's library for cameras is missing.
 pub fn open_camera(index: u32) -> Result<Box<dyn Source>> {
+    open_camera_with(index, &InputOptions::default())
+}
+
+/// [`open_camera`] with options of FFmpeg, such as `video_size` and `framerate`.
+///
+/// # Errors
+/// Those of [`open_camera`], and for options that the camera does not have.
+pub fn open_camera_with(index: u32, options: &InputOptions) -> Result<Box<dyn Source>> {
     let name = format!("camera {index}");
-    let opencv = load(&name)?;
-    let refuse = || {
-        let message = format!("cannot open {name}: it does not exist, or another program uses it");
-        Error::new(ErrorKind::Unavailable, message)
-    };
-    let index = i32::try_from(index).map_err(|_| refuse())?;
-    let reader = Reader::open_camera(opencv, index).map_err(|_| refuse())?;
-    let mut source = Capture::new(name, reader);
+    match cfg!(target_os = "macos") {
+        true => open_device(name, "avfoundation", &index.to_string(), options),
+        false => open_device(name, "v4l2", &format!("/dev/video{index}"), options),
+    }
+}
+
+/// Opens a device of a kind, which has this name in messages.
+fn open_device(name: String, kind: &str, device: &str, options: &InputOptions) -> Result<Box<dyn Source>> {
+    let ffmpeg = load(&name)?;
+    let refuse = |why: &str| Error::unavailable(format!("cannot open {name}: {why}"));
+    ffmpeg.check_cameras().map_err(|why| refuse(&why))?;
+    let reader = Reader::open(ffmpeg, Input::Device(kind, device), options, MAX_PIXELS).map_err(|why| {
+        let why = if is_about_options(&why) { &why } else { "it does not exist, or another program uses it" };
+        refuse(why)
+    })?;
+    let mut source = Capture::new(name, reader, options);
     source.go_live();
     Ok(Box::new(source))
 }
@@ -119,7 +143,7 @@ pub fn open_stream_as(
     options: &InputOptions,
     cancellation: Cancellation,
 ) -> Result<Box<dyn Source>> {
-    let opencv = load(&format!("the stream, {}", without_secrets(url)))?;
+    let ffmpeg = load(&format!("the stream, {}", without_secrets(url)))?;
     let kind = kind.or_else(|| StreamKind::of_url(url));
     let input = Input::Stream {
         url,
@@ -131,7 +155,7 @@ pub fn open_stream_as(
             Box::new(move || cancellation.is_cancelled())
         },
     };
-    let reader = Reader::open(opencv, input, options, MAX_PIXELS);
+    let reader = Reader::open(ffmpeg, input, options, MAX_PIXELS);
     cancellation.check()?;
     let reader = reader.map_err(|error| {
         let (url, seconds) = (without_secrets(url), timeouts.open.as_secs_f64());
@@ -143,7 +167,7 @@ pub fn open_stream_as(
         };
         Error::new(ErrorKind::Io, format!("cannot open the stream, {url}: {why}"))
     })?;
-    let mut source = Capture::new(without_secrets(url), reader);
+    let mut source = Capture::new(without_secrets(url), reader, options);
     (source.timeout, source.cancellation) = (Some(timeouts.read), cancellation);
     let by_length = if source.info.frame_count.is_some() { StreamKind::File } else { StreamKind::Live };
     if kind.unwrap_or(by_length) == StreamKind::Live {
@@ -152,9 +176,9 @@ pub fn open_stream_as(
     Ok(Box::new(source))
 }
 
-/// Whether a message of the video library is about the stream or the options that were asked for.
+/// Whether a message of the video library is about what was asked for.
 fn is_about_options(why: &str) -> bool {
-    why.starts_with("no option ") || why.starts_with("no video stream ")
+    ["no option ", "no video stream ", "no devices ", "hwaccel "].iter().any(|start| why.starts_with(start))
 }
 
 struct Capture {
@@ -169,10 +193,12 @@ struct Capture {
     /// The time limit of a read, if the stream comes through a network.
     timeout: Option<Duration>,
     cancellation: Cancellation,
+    /// Whether hardware was asked for.
+    wants_hardware: bool,
 }
 
 impl Capture {
-    fn new(name: String, reader: Reader) -> Self {
+    fn new(name: String, reader: Reader, options: &InputOptions) -> Self {
         let found = reader.info();
         let frame_rate =
             found.frame_rate.filter(|rate| FRAME_RATES.contains(rate) && *rate <= MAX_FRAME_RATE);
@@ -187,7 +213,18 @@ impl Capture {
         };
         let timeline = Timeline::new(frame_rate);
         let cancellation = Cancellation::new();
-        Self { info, reader, stamp: None, timeline, next: 0, file: None, timeout: None, cancellation }
+        let wants_hardware = options.hwaccel.is_some();
+        Self {
+            info,
+            reader,
+            stamp: None,
+            timeline,
+            next: 0,
+            file: None,
+            timeout: None,
+            cancellation,
+            wants_hardware,
+        }
     }
 
     /// Marks the source as live: frames are timed by the stream's clock or this machine's.
@@ -202,6 +239,9 @@ impl Capture {
         let start = Instant::now();
         self.stamp = self.reader.next_frame().map_err(|e| failed("read", self.next, &self.info, &e))?;
         let Some(stamp) = self.stamp else { return self.end(start.elapsed()).map(|()| false) };
+        if self.wants_hardware && self.next == 0 {
+            tracing::info!("{}: decoded by {}", self.info.name, stamp.hwaccel.unwrap_or("the CPU"));
+        }
         frame.index = self.next;
         (frame.time, frame.captured) = self.timeline.next(stamp.time);
         self.next += 1;

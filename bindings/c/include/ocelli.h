@@ -711,6 +711,32 @@ typedef struct ocelli_track {
     uint32_t reserved;
 } ocelli_track;
 
+/**
+ * How a video file is opened. Zero all but the size and `stream`.
+ */
+typedef struct ocelli_input_options {
+    /**
+     * sizeof(ocelli_input_options).
+     */
+    size_t struct_size;
+    /**
+     * Options of FFmpeg's protocols, containers and decoders, each a string KEY=VALUE.
+     */
+    const char *const *ffmpeg_options;
+    /**
+     * How many `ffmpeg_options` there are.
+     */
+    size_t ffmpeg_option_count;
+    /**
+     * FFmpeg's name of the hardware that decodes, such as "cuda", or "auto" for the first that works; null for the CPU.
+     */
+    const char *hwaccel;
+    /**
+     * The number of the stream among the video streams, from 0; below 0 for the one that players choose.
+     */
+    int64_t stream;
+} ocelli_input_options;
+
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
@@ -1116,6 +1142,17 @@ enum ocelli_status ocelli_result_free(struct ocelli_result *result);
 enum ocelli_status ocelli_session_create(const struct ocelli_detector_options *options,
                                          const char *path,
                                          struct ocelli_session **session);
+
+/**
+ * As `ocelli_session_create`, on another video stream of a file, or with options of FFmpeg; a folder has none.
+ *
+ * Pointers: as for `ocelli_session_create`; `input` is null, or points to a struct whose size is set and whose `ffmpeg_options` are as
+ * many strings as `ffmpeg_option_count` says, and `hwaccel` is null or a string.
+ */
+enum ocelli_status ocelli_session_create_with(const struct ocelli_detector_options *options,
+                                              const char *path,
+                                              const struct ocelli_input_options *input,
+                                              struct ocelli_session **session);
 
 /**
  * Creates a session on a video that begins with this frame; `ocelli_session_push` appends others, which stay in memory.

@@ -666,21 +666,36 @@ struct Click {
     bool positive = true;
 };
 
+/// How a video file is opened.
+struct InputOptions {
+    /// The number of the stream among the video streams, from 0; below 0 for the one that players choose.
+    std::int64_t stream = -1;
+    /// Options of FFmpeg, each KEY=VALUE.
+    std::vector<std::string> ffmpeg_options;
+    /// FFmpeg's name of the hardware that decodes, or "auto" for the first that works; empty for the CPU.
+    std::string hwaccel;
+};
+
 /// A video in which objects are found, followed, corrected and removed, by SAM 3's memory tracker. Its results have a detection
 /// with a mask for each object, and a track whose `id` is the object's number.
 class Session {
   public:
 #ifndef OCELLI_NO_EXCEPTIONS
-    Session(const DetectorOptions &options, const std::string &path) : Session(create(options, path)) {}
+    Session(const DetectorOptions &options, const std::string &path, const InputOptions &input = {})
+        : Session(create(options, path, input)) {}
     Session(const DetectorOptions &options, const ocelli_frame &first) : Session(create(options, first)) {}
 #endif
     explicit Session(ocelli_session *owned) : handle(owned) {}
 
     /// On a video file or a folder of pictures.
-    static Returned<Session> create(const DetectorOptions &options, const std::string &path) {
+    static Returned<Session> create(const DetectorOptions &options, const std::string &path, const InputOptions &input = {}) {
         const ocelli_detector_options given = options.c();
-        return detail::returned(detail::made<Session, ocelli_session>(
-            [&](ocelli_session **out) { return ocelli_session_create(&given, path.c_str(), out); }));
+        std::vector<const char *> texts;
+        for (const std::string &option : input.ffmpeg_options) texts.push_back(option.c_str());
+        const ocelli_input_options opened = {sizeof opened, texts.data(), texts.size(), detail::or_null(input.hwaccel), input.stream};
+        return detail::returned(detail::made<Session, ocelli_session>([&](ocelli_session **out) {
+            return ocelli_session_create_with(&given, path.c_str(), &opened, out);
+        }));
     }
     /// On a video that begins with this frame; `push` appends others.
     static Returned<Session> create(const DetectorOptions &options, const ocelli_frame &first) {

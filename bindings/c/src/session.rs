@@ -4,15 +4,17 @@ use std::ffi::{c_char, c_int};
 use std::sync::{Arc, Mutex};
 
 use ocelli::masklets::{Click, RunDirection, SessionSource, TrackedFrame, VideoSession, VideoSessionOptions};
+use ocelli::source::InputOptions;
 use ocelli::{BoundingBox, Mask, Result};
 
 use crate::frame::{self, ocelli_frame};
 use crate::handle::Registry;
 use crate::options::{builders, confidence, ocelli_detector_options};
 use crate::results::{self, ocelli_result};
+use crate::sized;
 use crate::status::ocelli_status::{OCELLI_ENDED, OCELLI_OK};
 use crate::status::{done, entry, filled, invalid, ocelli_status, value};
-use crate::text::{chosen, optional_path, place, text, values, write_if_wanted};
+use crate::text::{chosen, optional_path, optional_text, place, text, values, write_if_wanted};
 
 /// A video in which objects are found, followed, corrected and removed, by SAM 3's memory tracker. Calls from several threads
 /// are done one after the other.
@@ -28,6 +30,28 @@ struct OpenSession {
     session: VideoSession,
     /// The text that was asked for.
     label: Arc<str>,
+}
+
+/// How a video file is opened. Zero all but the size and `stream`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct ocelli_input_options {
+    /// sizeof(ocelli_input_options).
+    pub struct_size: usize,
+    /// Options of FFmpeg's protocols, containers and decoders, each a string KEY=VALUE.
+    pub ffmpeg_options: *const *const c_char,
+    /// How many `ffmpeg_options` there are.
+    pub ffmpeg_option_count: usize,
+    /// FFmpeg's name of the hardware that decodes, such as "cuda", or "auto" for the first that works; null for the CPU.
+    pub hwaccel: *const c_char,
+    /// The number of the stream among the video streams, from 0; below 0 for the one that players choose.
+    pub stream: i64,
+}
+
+sized::versioned!(ocelli_input_options);
+
+impl ocelli_input_options {
+    const DEFAULT: Self = Self { stream: -1, ..sized::zeroed() };
 }
 
 /// Where a run goes.
@@ -55,13 +79,52 @@ pub unsafe extern "C" fn ocelli_session_create(
     path: *const c_char,
     session: *mut *mut ocelli_session,
 ) -> ocelli_status {
+    // SAFETY: the caller's promise.
+    unsafe { ocelli_session_create_with(options, path, std::ptr::null(), session) }
+}
+
+/// As `ocelli_session_create`, on another video stream of a file, or with options of FFmpeg; a folder has none.
+///
+/// Pointers: as for `ocelli_session_create`; `input` is null, or points to a struct whose size is set and whose `ffmpeg_options` are as
+/// many strings as `ffmpeg_option_count` says, and `hwaccel` is null or a string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ocelli_session_create_with(
+    options: *const ocelli_detector_options,
+    path: *const c_char,
+    input: *const ocelli_input_options,
+    session: *mut *mut ocelli_session,
+) -> ocelli_status {
     let source = || {
         // SAFETY: the caller passes a string.
         let path = unsafe { optional_path(path, "path") }?;
-        SessionSource::open(path.ok_or_else(|| invalid("path is null: expected a string"))?)
+        let path = path.ok_or_else(|| invalid("path is null: expected a string"))?;
+        // SAFETY: the caller's promise.
+        SessionSource::open_with(path, unsafe { input_options(input) }?)
     };
     // SAFETY: the caller's promise.
     unsafe { create(options, source, session) }
+}
+
+/// # Safety
+/// As for `ocelli_session_create_with`.
+unsafe fn input_options(input: *const ocelli_input_options) -> Result<InputOptions> {
+    // SAFETY: the caller's promise.
+    let input = unsafe { sized::read_if_given(input, ocelli_input_options::DEFAULT) }?;
+    let (from, count) = (input.ffmpeg_options, input.ffmpeg_option_count);
+    // SAFETY: the caller's promise.
+    let given = unsafe { values(from, count, "ffmpeg_options") }?.iter();
+    let ffmpeg = given.map(|option| {
+        // SAFETY: the caller's promise.
+        let option = unsafe { text(*option, "ffmpeg_options") }?;
+        InputOptions::parse_ffmpeg(option).map_err(|why| invalid(format!("ffmpeg_options, {why}")))
+    });
+    let stream = u32::try_from(input.stream).ok();
+    if stream.is_none() && input.stream >= 0 {
+        return Err(invalid(format!("stream is {}: expected one below 2^32", input.stream)));
+    }
+    // SAFETY: the caller's promise.
+    let hwaccel = unsafe { optional_text(input.hwaccel, "hwaccel") }?.map(str::to_owned);
+    Ok(InputOptions { stream, ffmpeg: ffmpeg.collect::<Result<_>>()?, hwaccel })
 }
 
 /// Creates a session on a video that begins with this frame; `ocelli_session_push` appends others, which stay in memory.

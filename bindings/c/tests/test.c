@@ -914,6 +914,19 @@ static void sessions(const char *model, const char *picture) {
     char folder[] = "/tmp/ocelli-test-XXXXXX", paths[3][64];
     CHECK(mkdtemp(folder) != NULL);
     REFUSED("the folder has no pictures", ocelli_session_create(&options, folder, &session));
+    const char *texts[] = {"threads=1", "threads"};
+    ocelli_input_options input = {.struct_size = sizeof input, .ffmpeg_options = texts, .ffmpeg_option_count = 1, .stream = -1};
+    REFUSED("are for video files", ocelli_session_create_with(&options, folder, &input, &session));
+    input.ffmpeg_option_count = 2;
+    REFUSED("ffmpeg_options, threads: expected KEY=VALUE", ocelli_session_create_with(&options, folder, &input, &session));
+    input.ffmpeg_option_count = 0;
+    REFUSED("the folder has no pictures", ocelli_session_create_with(&options, folder, &input, &session));
+    input.stream = 0;
+    REFUSED("are for video files", ocelli_session_create_with(&options, folder, &input, &session));
+    input.stream = INT64_MAX;
+    REFUSED("stream is 9223372036854775807", ocelli_session_create_with(&options, folder, &input, &session));
+    input.struct_size = 8;
+    REFUSED("struct_size is 8", ocelli_session_create_with(&options, folder, &input, &session));
     for (int i = 0; i < 3; i++) {
         snprintf(paths[i], sizeof paths[i], "%s/%d.png", folder, i);
         CHECK(symlink(picture, paths[i]) == 0);

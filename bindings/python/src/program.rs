@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use numpy::{PyArray3, PyArrayMethods};
 use ocelli::sink::Pictures;
-use ocelli::source::StreamKind;
+use ocelli::source::{InputOptions, StreamKind};
 use ocelli::videos::{self, VideoInput, Videos};
 use ocelli::{Error, ErrorKind, Frame, Result, Sink, Source, pipeline::FrameOutcome, source::SourceInfo};
 use ocelli_cli::Program;
@@ -57,14 +57,17 @@ impl Videos for PythonVideos {
         })
     }
 
-    fn open(&self, input: VideoInput<'_>) -> Result<Box<dyn Source>> {
+    fn open(&self, input: VideoInput<'_>, options: &InputOptions) -> Result<Box<dyn Source>> {
+        if options.hwaccel.is_some() {
+            return Err(Error::unavailable("hwaccel needs the video library: PyAV decodes on the CPU"));
+        }
         let (name, live) = match input {
             VideoInput::File(path) => (path.display().to_string(), Some(false)),
             VideoInput::Url(url, kind, _) => (url.to_owned(), kind.map(|kind| kind == StreamKind::Live)),
             VideoInput::Camera(index) => (index.to_string(), Some(true)),
         };
         Python::attach(|py| {
-            let made = self.0.call_method1(py, "open_video", (&name, live));
+            let made = self.0.call_method1(py, "open_video", (&name, live, options.stream, &options.ffmpeg));
             made.and_then(|reader| PythonSource::new(py, reader))
                 .map(|source| Box::new(source) as Box<dyn Source>)
                 .map_err(|failure| from_exception(py, "", &failure))

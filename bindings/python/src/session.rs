@@ -7,6 +7,7 @@ use ocelli::masklets::{
     Click, KeepFeatures, MaskletOptions, ObjectId, RunDirection, SessionSource, TrackedFrame,
     VideoSessionOptions,
 };
+use ocelli::source::InputOptions;
 use ocelli::videos::{VideoInput, Videos};
 use ocelli::{BoundingBox, Mask};
 use pyo3::prelude::*;
@@ -48,13 +49,15 @@ struct SourceParts<'py> {
     channel_order: String,
     files: Option<Vec<PathBuf>>,
     videos: Py<PyAny>,
+    stream: Option<u32>,
+    ffmpeg: Vec<(String, String)>,
 }
 
 /// A source that another thread opens.
 enum Opener {
     Frame(CopiedPixels),
     Files(String, Vec<PathBuf>),
-    Video(String, PythonVideos),
+    Video(String, PythonVideos, InputOptions),
 }
 
 impl SourceParts<'_> {
@@ -62,7 +65,10 @@ impl SourceParts<'_> {
         Ok(match (self.frame, self.files) {
             (Some(frame), _) => Opener::Frame(Pixels::new(&frame, &self.channel_order)?.copy(Vec::new())),
             (None, Some(files)) => Opener::Files(self.name, files),
-            (None, None) => Opener::Video(self.name, PythonVideos(self.videos)),
+            (None, None) => {
+                let options = InputOptions { stream: self.stream, ffmpeg: self.ffmpeg, hwaccel: None };
+                Opener::Video(self.name, PythonVideos(self.videos), options)
+            }
         })
     }
 }
@@ -72,8 +78,8 @@ impl Opener {
         match self {
             Self::Frame(pixels) => Ok(SessionSource::pushed(pixels.view().to_image()?)),
             Self::Files(name, files) => SessionSource::pictures(name, files),
-            Self::Video(name, videos) => {
-                SessionSource::reopened(move || videos.open(VideoInput::File(name.as_ref())))
+            Self::Video(name, videos, options) => {
+                SessionSource::reopened(move || videos.open(VideoInput::File(name.as_ref()), &options))
             }
         }
     }

@@ -188,13 +188,17 @@ def test_other_threads_run_meanwhile(tracker_model: Path, noise_frames: list[Fra
 
     class Videos:
         @staticmethod
-        def open_video(name: str, live: bool | None) -> Reader:
+        def open_video(name: str, live: bool | None, stream: int | None, ffmpeg: list[tuple[str, str]]) -> Reader:
+            assert (stream, ffmpeg) == (1, [("threads", "2")])
             return Reader()
 
     from ocelli import _ocelli
     from ocelli._detector import DetectorOptions
 
-    source = {"name": "video", "frame": None, "channel_order": "rgb", "files": None, "videos": Videos}
+    source = {
+        "name": "video", "frame": None, "channel_order": "rgb", "files": None, "videos": Videos,
+        "stream": 1, "ffmpeg": [("threads", "2")],
+    }  # fmt: skip
     options = {"temporal_disambiguation": True, "keep_features": None, "kept_frames": 0, "window": None}
     native = _ocelli.VideoSession(DetectorOptions(tracker_model, **OPTIONS).native, source, options)
     thread.start()
@@ -237,6 +241,8 @@ def test_what_is_refused(session: ocelli.VideoSession, noise_frames: list[Frame]
         ("it has 48×72 pixels", lambda: session.push(noise_frames[0][:, ::2].copy())),
         ("has no frames", lambda: session.open([])),
         ("expected a file or a folder", lambda: session.open("rtsp://camera/1")),
+        ("stream is -1: expected at least 0", lambda: session.open("street.mp4", stream=-1)),
+        ("not read by FFmpeg", lambda: session.open(noise_frames[:1], ffmpeg_options={"threads": "1"})),
     ]
     failures: list[str] = []
     for words, call in calls:

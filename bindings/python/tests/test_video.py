@@ -364,6 +364,31 @@ def test_a_live_stream_goes_on_after_a_frame_that_cannot_be_decoded(tmp_path: Pa
         read(live=False)
 
 
+def test_another_stream_and_an_option_of_ffmpeg(tmp_path: Path, frames: list[Frame]) -> None:
+    av = pytest.importorskip("av")
+    path = tmp_path / "two.mkv"
+    with av.open(str(path), "w") as container:
+        sizes = ((64, 48), (96, 32))
+        streams = [container.add_stream("mpeg4", rate=10) for _ in sizes]
+        for stream, (width, height) in zip(streams, sizes, strict=True):
+            stream.width, stream.height, stream.pix_fmt = width, height, "yuv420p"
+        for _ in range(4):
+            for stream, (width, height) in zip(streams, sizes, strict=True):
+                picture = np.zeros((height, width, 3), np.uint8)
+                container.mux(stream.encode(av.VideoFrame.from_ndarray(picture, format="rgb24")))
+        for stream in streams:
+            container.mux(stream.encode(None))
+    found = [_decode.open_video(str(path), None, number).size for number in (None, 0, 1)]
+    assert found == [sizes[0], sizes[0], sizes[1]]
+    with pytest.raises(ocelli.InvalidData, match="no video stream 2: it has 2, and the first is 0"):
+        _decode.open_video(str(path), None, 2)
+    # Key frames alone: of four frames, the first.
+    reader = _decode.open_video(str(path), True, 1, [("skip_frame", "nokey")])
+    assert sum(1 for _ in iter(reader.read, None)) == 1
+    with pytest.raises(ocelli.InvalidArgument, match="not read by FFmpeg"):
+        ocelli.Video(iter(frames), ["dog"], stream=1, **OPTIONS)
+
+
 def test_the_umask_decides_who_can_read_a_video(tmp_path: Path, frames: list[Frame]) -> None:
     before = os.umask(0o077)
     try:

@@ -16,8 +16,8 @@ use ocelli::{
     cache::{cache_folder, visit_files},
     engine::{AdapterVerdict, EngineFactory, EngineOptions},
     options::DetectorOptions,
-    sink::video_formats,
-    source::video_library,
+    sink::{video_formats, window_library},
+    source::{check_cameras, video_library},
     stages::TextCacheFile,
 };
 
@@ -331,13 +331,18 @@ fn write_video(out: &mut dyn Write) -> io::Result<()> {
     };
     writeln!(out, "  reads           {library}")?;
     match video_formats().join(", ") {
-        none if none.is_empty() => writeln!(out, "  writes          no video: this OpenCV has no encoders")?,
+        none if none.is_empty() => writeln!(out, "  writes          no video: this FFmpeg has no encoders")?,
         formats => writeln!(out, "  writes          {formats}")?,
     }
-    match cameras() {
-        None => Ok(()),
-        Some(cameras) if cameras.is_empty() => writeln!(out, "  cameras         none"),
-        Some(cameras) => writeln!(out, "  cameras         {}", cameras.join(", ")),
+    match (check_cameras(), cameras()) {
+        (Err(e), _) => writeln!(out, "  cameras         not usable: {e}; files and streams work without")?,
+        (Ok(()), None) => {}
+        (Ok(()), Some(cameras)) if cameras.is_empty() => writeln!(out, "  cameras         none")?,
+        (Ok(()), Some(cameras)) => writeln!(out, "  cameras         {}", cameras.join(", "))?,
+    }
+    match window_library() {
+        Ok(library) => writeln!(out, "  windows         {library}"),
+        Err(e) => writeln!(out, "  windows         not usable: {e}"),
     }
 }
 

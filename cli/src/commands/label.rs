@@ -479,6 +479,7 @@ fn settings(args: &LabelArgs, options: &DataSetOptions, log: &LogArgs) -> anyhow
         min_area: args.files.min_area,
         masks: !args.files.no_masks && options.formats.iter().any(|format| format.needs_masks()),
         tracking: args.video.tracking(args.detector.confidence),
+        input: args.video.input(),
         tiling: args.tiles.tiling(),
         ..defaults
     })

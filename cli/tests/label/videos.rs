@@ -378,6 +378,15 @@ fn a_video_file_gives_pictures_with_stable_names() {
     place.succeed(OCELLI, &arguments("cut.avi", "cut", &more));
     assert_eq!(labels("cut"), 3);
     assert!(!place.path("cut/failed.csv").exists(), "it can be read now");
+    // The stream is a setting of the data set.
+    let with = |stream, flags: &[&'static str]| [&more[..], &["--stream", stream], flags].concat();
+    let other = place.run(OCELLI, &arguments("cut.avi", "cut", &with("0", &[])));
+    other.is_refusal(1, &["with stream unset, this is 0", "--restart"]).unwrap_or_else(|e| panic!("{e}"));
+    place.succeed(OCELLI, &arguments("cut.avi", "cut", &with("0", &["--restart"])));
+    let again = place.run(OCELLI, &arguments("cut.avi", "cut", &with("0", &[])));
+    assert!(again.stderr.contains("0 images to label, 3 done before"), "{again:?}");
+    let none = place.run(OCELLI, &arguments("cut.avi", "none", &with("1", &[])));
+    none.is_refusal(1, &["no video stream 1"]).unwrap_or_else(|e| panic!("{e}"));
 
     // A folder of videos.
     place.folder("videos");
@@ -402,9 +411,11 @@ fn what_cannot_be_labelled_is_refused() {
     place.write("map.yaml", "classes: [{name: vehicle, phrases: [car, van]}]");
     copy(&place, "tracker", "model");
     let run = |more: &str| format!("label|--model|built-in|--classes|dog|-o|out|{more}");
-    let rows: [(String, i32, &[&str]); 17] = [
+    let rows: [(String, i32, &[&str]); 19] = [
         (run("--video|drive|--images|drive"), 2, &["--video", "--images"]),
         (run("--video|drive|--every|0"), 2, &["--every is 0", "10 for every tenth"]),
+        (run("--video|drive|--stream|0"), 2, &["--stream is for video files"]),
+        (run("--images|drive|--ffmpeg-option|threads=1"), 2, &["--ffmpeg-option is for videos"]),
         (run("--video|drive|--every|-3"), 2, &["--every", "-3"]),
         (run("--video|drive|--format|mp4"), 2, &["--format", "mp4", "youtube-vis"]),
         (run("--video|drive|--format|youtube-vis|--no-masks"), 2, &["youtube-vis", "--no-masks"]),

@@ -218,7 +218,9 @@ fn a_video_file_is_a_session() {
         server.send(&format!("POST /v1/sessions HTTP/1.1\r\n{kind}"), &body)
     };
     let [video, large] = ["street.mp4", "large.mp4"].map(|file| place.read(file));
-    let refused: [(&[(&str, &[u8])], &str); 5] = [
+    let refused: [(&[(&str, &[u8])], &str); 7] = [
+        (&[("video", &video), ("stream", b"1")], "no video stream 1: it has 1"),
+        (&[("stream", b"0")], "expected a video beside it"),
         (&[("video", &large)], "128x96 is too large"),
         (&[("video", b"#EXTM3U\nfile:///etc/passwd")], "expected a file in MP4"),
         (&[("video", b"\0\0\0\x20ftypisom\0\0\0\0")], "the request"),
@@ -235,7 +237,7 @@ fn a_video_file_is_a_session() {
         );
         assert!(!reply.text().contains("ocelli-"), "the name of a file: {}", reply.text());
     }
-    let opened = open(&[("video", &video)]);
+    let opened = open(&[("video", &video), ("stream", b"0")]);
     assert_eq!(opened.status, 201, "{}", opened.text());
     let state = opened.json();
     assert_eq!((&state["frames"], &state["width"], &state["height"]), (&json!(5), &json!(96), &json!(72)));

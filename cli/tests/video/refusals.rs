@@ -44,8 +44,10 @@ fn invalid_videos_and_arguments_are_errors() {
         (video("--stream|1"), 1, &["in.mp4", "in.mp4: no video stream 1: it has 1, and the first is 0"]),
         (video("--ffmpeg-option|colour=red"), 1, &["in.mp4", "no option colour"]),
         (video("--ffmpeg-option|probesize"), 2, &["--ffmpeg-option", "KEY=VALUE"]),
-        (dog("--video|photos|--stream|0"), 2, &["--stream is for video files and URLs"]),
-        (dog("--ffmpeg-option|probesize=5000"), 2, &["--ffmpeg-option is for video files and URLs"]),
+        (dog("--video|photos|--stream|0"), 2, &["--stream is for video files, URLs and cameras"]),
+        (dog("--ffmpeg-option|probesize=5000"), 2, &["--ffmpeg-option is for video files"]),
+        (dog("--video|photos|--hwaccel|auto"), 2, &["--hwaccel is for video files"]),
+        (video("--hwaccel|abacus"), 2, &["--hwaccel", "abacus", "cuda"]),
         (dog("--video|http://127.0.0.1:9/x|--file|--live"), 2, &["--file", "--live"]),
         (
             dog("--video|http://127.0.0.1:9/none.mp4|--reconnect|0"),

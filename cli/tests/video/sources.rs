@@ -209,6 +209,17 @@ fn sound_is_copied_where_the_container_takes_it() {
     }
 }
 
+#[test]
+#[cfg_attr(without_video, ignore = "needs the video library")]
+fn encoders_write_nothing_to_stderr() {
+    let place = Place::new();
+    for codec in ["h264", "hevc", "av1", "vp9"] {
+        let drawn = "--quiet --scene-size 64x64 --max-frames 3 --classes moon";
+        let run = run_video(&place, &format!("{drawn} -o {codec}.mkv --codec {codec}"));
+        assert_eq!((run.status, &*run.stderr), (Some(0), ""), "{codec}");
+    }
+}
+
 /// A web server that sends images as cameras do: some per connection, then no more responses.
 pub fn camera(listener: TcpListener, images: Vec<Vec<u8>>, connections: &[usize]) {
     for &count in connections {

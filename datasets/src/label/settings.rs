@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use ocelli::classes::{Class, ClassMap};
 use ocelli::postprocess::PostProcessOptions;
+use ocelli::source::InputOptions;
 use ocelli::tiles::Tiling;
 use ocelli::{Error, ErrorKind, Model, Result};
 
@@ -121,6 +122,8 @@ pub struct LabelSettings {
     pub masks: bool,
     /// How objects are followed, if the images are frames of videos.
     pub tracking: Option<Tracking>,
+    /// How the videos are opened.
+    pub input: InputOptions,
     /// The tiles of large images, if there are any.
     pub tiling: Option<Tiling>,
 }
@@ -136,6 +139,7 @@ impl LabelSettings {
             min_area: 0.0,
             masks: false,
             tracking: None,
+            input: InputOptions::default(),
             tiling: None,
         }
     }
@@ -226,6 +230,12 @@ impl LabelSettings {
         });
         if let Some(tracking) = self.tracking {
             described["tracker"] = tracking.to_string().into();
+        }
+        if let Some(stream) = self.input.stream {
+            described["stream"] = stream.into();
+        }
+        for (key, value) in &self.input.ffmpeg {
+            described["ffmpeg-option"][key] = value.as_str().into();
         }
         if let Some(tiling) = self.tiling {
             described["tile"] = tiling.size.to_string().into();

@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
 use ocelli::sink::write_picture;
+use ocelli::source::InputOptions;
 use ocelli::{Error, ErrorKind, Frame, Result, Source};
+use serde_json::json;
 
 use crate::label::disk;
 use crate::label::images::{FoundImage, VideoFrame, hash_of, video_name};
@@ -37,7 +39,8 @@ impl LabelVideo {
     /// the data set, unless it is there. A frame is named after its video and its index: `street_000120.jpg`. With a folder
     /// of pictures as a video, the images are these pictures.
     ///
-    /// `open` opens a video from its start, and is called again to follow its objects. A video that is named twice counts
+    /// `open` opens a video from its start by `input`, and is called again to follow its objects. What was written of a video
+    /// that was opened otherwise stays, and is not used. A video that is named twice counts
     /// once. A video that cannot be opened, or has no frames, is [damaged](Self::damage) and leaves the others alone. An error
     /// of `check_cancelled`, which is called for each frame, ends it.
     ///
@@ -47,6 +50,7 @@ impl LabelVideo {
     pub fn read_all(
         output: &Path,
         videos: impl IntoIterator<Item = (PathBuf, Open)>,
+        input: &InputOptions,
         every: u64,
         check_cancelled: &mut CheckCancelled<'_>,
     ) -> Result<Vec<Self>> {
@@ -60,8 +64,9 @@ impl LabelVideo {
             if !seen.insert(path.clone()) {
                 continue;
             }
-            let (own, stem) = video_name(&path, &mut taken);
-            read.push(Self::read(output, path, &own, &stem, every, open, check_cancelled)?);
+            let names = video_name(&path, &mut taken);
+            let frames = |video: &str| frames_folder(output, video, input);
+            read.push(Self::read(frames, path, names, every, open, check_cancelled)?);
         }
         let is_empty = read.iter().all(|video| video.frames == 0);
         match read.first_mut().filter(|_| is_empty).and_then(|first| first.damage.take()) {
@@ -71,10 +76,9 @@ impl LabelVideo {
     }
 
     fn read(
-        output: &Path,
+        frames_folder: impl Fn(&str) -> PathBuf,
         path: PathBuf,
-        own: &str,
-        stem: &str,
+        (own, stem): (String, String),
         every: u64,
         open: Open,
         check_cancelled: &mut CheckCancelled<'_>,
@@ -87,7 +91,7 @@ impl LabelVideo {
             return Err(refusal(ErrorKind::InvalidArgument, why));
         };
         let has_pictures = path.is_dir();
-        let folder = frames_folder(output, &name);
+        let folder = frames_folder(&name);
         let before = identity(&path);
         let (changed, of_video) = (before.1, folder.join("video.json"));
         // Its time is that of the frames; its size is noted beside them.
@@ -174,10 +178,15 @@ impl LabelVideo {
     }
 }
 
-/// The folder of the pictures of a video. Videos of one name in different folders have different ones.
-fn frames_folder(output: &Path, video: &str) -> PathBuf {
+/// The folder of the pictures of a video. Videos of one name in different folders have different ones, and so has a video that
+/// is opened in different ways.
+fn frames_folder(output: &Path, video: &str, input: &InputOptions) -> PathBuf {
     let output = std::path::absolute(output).unwrap_or_else(|_| output.to_owned());
-    output.join(STATE_FOLDER).join("frames").join(format!("{:016x}", hash_of(video, 0)))
+    let hash = match input {
+        InputOptions { stream: None, ffmpeg, .. } if ffmpeg.is_empty() => hash_of(video, 0),
+        InputOptions { stream, ffmpeg, .. } => hash_of(&json!([video, stream, ffmpeg]).to_string(), 0),
+    };
+    output.join(STATE_FOLDER).join("frames").join(format!("{hash:016x}"))
 }
 
 /// Writes a frame as a new file: the one that it replaces may be linked into the data set, where a person edited it.
@@ -241,6 +250,16 @@ mod tests {
         }
 
         fn read(&self, videos: &[&str], frames: (u64, bool), every: u64) -> Result<Vec<LabelVideo>> {
+            self.read_with(&InputOptions::default(), videos, frames, every)
+        }
+
+        fn read_with(
+            &self,
+            input: &InputOptions,
+            videos: &[&str],
+            frames: (u64, bool),
+            every: u64,
+        ) -> Result<Vec<LabelVideo>> {
             let videos = videos.iter().map(|name| {
                 let decoded = Arc::clone(&self.decoded);
                 let open = move || -> Result<Box<dyn Source>> {
@@ -254,7 +273,7 @@ mod tests {
                 }
                 (path, Box::new(open) as Open)
             });
-            LabelVideo::read_all(&self.folder.path().join("set"), videos, every, &mut || Ok(()))
+            LabelVideo::read_all(&self.folder.path().join("set"), videos, input, every, &mut || Ok(()))
         }
     }
 
@@ -322,6 +341,24 @@ mod tests {
     }
 
     #[test]
+    fn a_video_that_is_opened_in_another_way_has_other_pictures() {
+        let place = Place::new();
+        let option = |text| InputOptions::parse_ffmpeg(text).expect("it is one");
+        let inputs = [(None, vec![]), (Some(0), vec![]), (Some(1), vec![]), (None, vec![option("lowres=1")])];
+        let read = |(stream, ffmpeg)| {
+            let read =
+                place.read_with(&InputOptions { stream, ffmpeg, hwaccel: None }, &["a.mp4"], (2, false), 5);
+            read.expect("it can be read")[0].images()[0].path.clone()
+        };
+        let mut paths = HashSet::new();
+        for (count, input) in inputs.into_iter().enumerate() {
+            assert_eq!(read(input.clone()), read(input.clone()), "{input:?}");
+            assert!(paths.insert(read(input.clone())), "{input:?}");
+            assert_eq!(place.decoded.load(Ordering::SeqCst), count + 1, "{input:?}: they are written once");
+        }
+    }
+
+    #[test]
     fn a_video_that_cannot_be_opened_leaves_the_others_alone() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let read = |names: &[&str]| {
@@ -336,7 +373,8 @@ mod tests {
                 };
                 (folder.path().join(name), Box::new(open) as Open)
             });
-            LabelVideo::read_all(&folder.path().join("set"), videos, 1, &mut || Ok(()))
+            let input = InputOptions::default();
+            LabelVideo::read_all(&folder.path().join("set"), videos, &input, 1, &mut || Ok(()))
         };
         let both = read(&["cut.mp4", "a.mp4"]).expect("one can be read");
         let found: Vec<_> = both.iter().map(|video| (video.frames(), video.damage().is_some())).collect();

@@ -10,7 +10,7 @@ use super::invalid;
 use crate::frame::Frame;
 use crate::image::{Image, is_image_file};
 use crate::masklets::detect::MaskFrame;
-use crate::source::{Source, natural_order, open_video};
+use crate::source::{InputOptions, Source, natural_order, open_video_with};
 use ocelli_error::{Error, ErrorKind, Result};
 
 /// Pictures that are kept when a run goes back in a video that is read from its start.
@@ -41,12 +41,24 @@ impl SessionSource {
     /// A video file, or a folder of pictures in natural order.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] for a folder without pictures, and as [`open_video`].
+    /// [`ErrorKind::InvalidArgument`] for a folder without pictures, and as [`open_video`](crate::source::open_video).
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        Self::open_with(path, InputOptions::default())
+    }
+
+    /// [`open`](Self::open) of one of several video streams, or with options of FFmpeg.
+    ///
+    /// # Errors
+    /// Those of [`open`](Self::open) and [`open_video_with`]; [`ErrorKind::InvalidArgument`] for options of a folder.
+    pub fn open_with(path: impl AsRef<Path>, options: InputOptions) -> Result<Self> {
         let path = path.as_ref();
         if !path.is_dir() {
             let path = path.to_owned();
-            return Self::reopened(move || open_video(&path));
+            return Self::reopened(move || open_video_with(&path, &options));
+        }
+        if options != InputOptions::default() {
+            let why = "the number of a stream and FFmpeg's options are for video files";
+            return Err(invalid(format!("{}: {why}", path.display())));
         }
         let entries = path.read_dir().map_err(|error| Error::io("cannot read the folder", path, error))?;
         let is_picture = |path: &PathBuf| path.is_file() && is_image_file(path);

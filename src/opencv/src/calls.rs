@@ -1,11 +1,12 @@
-//! The table of functions in `library.cpp`, and the library that has it.
+//! The tables of functions in `library.cpp` and `window.cpp`, and the libraries that have them.
 
+use std::env::consts::{DLL_PREFIX, DLL_SUFFIX};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use ocelli_engines::library::{Candidate, Library, open};
-use ocelli_error::Result;
+use ocelli_engines::library::{Library, open};
+use ocelli_error::{Error, Result};
 
 /// An open file, stream or camera.
 #[repr(C)]
@@ -30,10 +31,11 @@ pub(crate) struct Info {
 
 /// A frame that was read.
 #[repr(C)]
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Stamp {
     pub(crate) time_ns: i64,
     pub(crate) failures: u64,
+    pub(crate) hwaccel: *const c_char,
     pub(crate) width: i32,
     pub(crate) height: i32,
 }
@@ -43,6 +45,8 @@ pub(crate) struct Stamp {
 #[derive(Debug)]
 pub(crate) struct Request {
     pub(crate) name: *const c_char,
+    pub(crate) device: *const c_char,
+    pub(crate) hwaccel: *const c_char,
     pub(crate) open_timeout_ms: i64,
     pub(crate) read_timeout_ms: i64,
     pub(crate) most_pixels: i64,
@@ -85,7 +89,7 @@ pub(crate) struct Writer {
 }
 
 /// The version of [`Table`]; the library has the same number.
-const VERSION: u32 = 4;
+const VERSION: u32 = 5;
 
 /// The functions of the library, in its order.
 #[repr(C)]
@@ -94,8 +98,8 @@ pub(crate) struct Table {
     pub(crate) error: unsafe extern "C" fn() -> *const c_char,
     pub(crate) version: unsafe extern "C" fn() -> *const c_char,
     pub(crate) quiet: unsafe extern "C" fn(),
+    pub(crate) devices: unsafe extern "C" fn() -> c_int,
     pub(crate) open: unsafe extern "C" fn(request: *const Request, info: *mut Info) -> *mut Reader,
-    pub(crate) open_camera: unsafe extern "C" fn(index: c_int, info: *mut Info) -> *mut Reader,
     pub(crate) reader_free: unsafe extern "C" fn(reader: *mut Reader),
     pub(crate) next: unsafe extern "C" fn(reader: *mut Reader, stamp: *mut Stamp) -> c_int,
     pub(crate) convert: unsafe extern "C" fn(reader: *mut Reader, rgb: *mut u8) -> c_int,
@@ -105,6 +109,18 @@ pub(crate) struct Table {
     pub(crate) writer_free: unsafe extern "C" fn(writer: *mut Writer),
     pub(crate) remux:
         unsafe extern "C" fn(from: *const c_char, to: *const c_char, muxer: *const c_char) -> c_int,
+}
+
+/// The version of [`WindowTable`]; the library has the same number.
+const WINDOW_VERSION: u32 = 1;
+
+/// The functions of `window.cpp`, in its order.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct WindowTable {
+    pub(crate) error: unsafe extern "C" fn() -> *const c_char,
+    pub(crate) version: unsafe extern "C" fn() -> *const c_char,
+    pub(crate) quiet: unsafe extern "C" fn(),
     pub(crate) window: unsafe extern "C" fn(title: *const c_char, width: c_int, height: c_int) -> c_int,
     pub(crate) show:
         unsafe extern "C" fn(title: *const c_char, pixels: *const u8, width: c_int, height: c_int) -> c_int,
@@ -121,38 +137,57 @@ static LIBRARY: Library = Library {
     setup_folder: "video",
     python_packages: &[],
     python_extra: Some("video"),
-    remedy: "run `make opencv` in the source tree, which builds it, or set OCELLI_VIDEO to the path of libocelli_video; \
-             folders of images and raw frames need none",
-    version: |path| table(path).map(version),
+    remedy: "run `make opencv` in the source tree, or `make video` without windows, or set OCELLI_VIDEO to the path of \
+             libocelli_video; folders of images and raw frames need none",
+    version: |path| table(path).map(|table| text(table.version)),
 };
 
 /// The loaded library.
-static LOADED: Mutex<Option<(PathBuf, &'static Table)>> = Mutex::new(None);
+static LOADED: Mutex<Option<(PathBuf, (PathBuf, &'static Table))>> = Mutex::new(None);
 
-/// Loads the library once in the life of the process.
-pub(crate) fn load() -> Result<&'static Table> {
-    LIBRARY.load_once(None, &LOADED, |path, _| table(path))
+/// Loads the library once in the life of the process; its file, and its table.
+pub(crate) fn load() -> Result<(PathBuf, &'static Table)> {
+    LIBRARY.load_once(None, &LOADED, |path, _| Ok((path.to_owned(), table(path)?)))
 }
 
-/// Every place where the library is searched for, and what it holds.
-pub(crate) fn candidates() -> Vec<Candidate> {
-    LIBRARY.candidates(None)
+/// Loads the library of windows, which is beside that of videos.
+pub(crate) fn load_windows() -> Result<&'static WindowTable> {
+    let (video, _) = load()?;
+    let path = video.with_file_name(format!("{DLL_PREFIX}ocelli_window{DLL_SUFFIX}"));
+    let remedy =
+        "`make opencv` in the source tree builds it if OpenCV is installed; all but windows works without";
+    let unusable = |why: &str| {
+        Error::unavailable(format!("cannot use the library of windows, {}: {why}; {remedy}", path.display()))
+    };
+    if !path.is_file() {
+        return Err(unusable("no such file"));
+    }
+    // SAFETY: `window.cpp` returns this table for this version.
+    unsafe { table_of(&path, b"ocelli_window", WINDOW_VERSION) }.map_err(|why| unusable(&why))
 }
 
 /// Loads a file and returns its table, or one line that says why it cannot be used.
 fn table(path: &Path) -> std::result::Result<&'static Table, String> {
-    type Entry = unsafe extern "C" fn(u32) -> *const Table;
-    let library = open(path)?;
-    // SAFETY: the symbol is this function in every version of the library, and the library is never unloaded.
-    let entry = unsafe { library.get::<Entry>(b"ocelli_video") };
-    let entry = entry.map_err(|_| "the file is no video library of Ocelli".to_owned())?;
-    // SAFETY: takes a number; the table that it returns for this version is that of `library.cpp`, and static.
-    let table = unsafe { entry(VERSION).as_ref() };
-    table.ok_or_else(|| format!("it was built for another version of Ocelli: expected table {VERSION}"))
+    // SAFETY: `library.cpp` returns this table for this version.
+    unsafe { table_of(path, b"ocelli_video", VERSION) }
 }
 
-/// The versions of FFmpeg and OpenCV.
-pub(crate) fn version(table: &Table) -> String {
-    // SAFETY: returns a string that stays.
-    unsafe { CStr::from_ptr((table.version)()) }.to_string_lossy().into_owned()
+/// Loads a file and returns the table of one of its functions.
+///
+/// # Safety
+/// The function of this name returns null, or a table of this type for this version.
+unsafe fn table_of<T>(path: &Path, entry: &[u8], version: u32) -> std::result::Result<&'static T, String> {
+    let library = open(path)?;
+    // SAFETY: the symbol is this function in every version of the library, and the library is never unloaded.
+    let entry = unsafe { library.get::<unsafe extern "C" fn(u32) -> *const T>(entry) };
+    let entry = entry.map_err(|_| "the file is no such library of Ocelli".to_owned())?;
+    // SAFETY: takes a number; the table is static, and of this type by the promise of the caller.
+    let table = unsafe { entry(version).as_ref() };
+    table.ok_or_else(|| format!("it was built for another version of Ocelli: expected table {version}"))
+}
+
+/// What a function of a table says.
+pub(crate) fn text(function: unsafe extern "C" fn() -> *const c_char) -> String {
+    // SAFETY: it returns a string of this thread that ends with a null byte and stays until the thread's next call.
+    unsafe { CStr::from_ptr(function()) }.to_string_lossy().into_owned()
 }

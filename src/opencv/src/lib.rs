@@ -2,62 +2,69 @@
 //! and streams, [`Window`] shows frames.
 //!
 //! These and what they need are hundreds of shared libraries, so they are loaded when a video is first opened:
-//! [`OpenCv`] is `libocelli_video`, which `build.sh` compiles against FFmpeg and OpenCV of the system in a few seconds.
-//! Frames are RGB, those that are shown BGR, 8 bits a channel, without gaps between rows.
+//! [`Ffmpeg`] is `libocelli_video`, and [`OpenCv`] the `libocelli_window` beside it, which windows alone need. `build.sh` compiles
+//! them against FFmpeg and OpenCV of the system in a few seconds. Frames are RGB, those that are shown BGR, 8 bits a channel,
+//! without gaps between rows.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
-use std::marker::PhantomData;
 use std::path::Path;
 use std::ptr::NonNull;
 use std::time::Duration;
 
 mod calls;
+mod window;
 
 use calls::Table;
-use ocelli_engines::library::Candidate;
+
+pub use window::{OpenCv, Window};
 
 /// The result of a call. Its error is the message of FFmpeg or OpenCV.
 pub type Result<T> = std::result::Result<T, String>;
 
 /// The loaded library.
 #[derive(Debug, Clone, Copy)]
-pub struct OpenCv(&'static Table);
+pub struct Ffmpeg(&'static Table);
 
-impl OpenCv {
-    /// Loads the library, once in the life of the process. From then on FFmpeg and OpenCV write nothing to stderr unless
-    /// `OPENCV_LOG_LEVEL` is set: failures are reported as errors.
+impl Ffmpeg {
+    /// Loads the library, once in the life of the process. From then on FFmpeg writes nothing to stderr: failures are reported
+    /// as errors.
     ///
     /// # Errors
     /// [`ErrorKind::Unavailable`](ocelli_error::ErrorKind::Unavailable) if it is not found, or not one for this program.
     pub fn load() -> ocelli_error::Result<Self> {
-        let table = calls::load()?;
-        if std::env::var_os("OPENCV_LOG_LEVEL").is_none() {
-            // SAFETY: takes no argument.
-            unsafe { (table.quiet)() }
-        }
+        let (_, table) = calls::load()?;
+        // SAFETY: takes no argument.
+        unsafe { (table.quiet)() }
         Ok(Self(table))
     }
 
-    /// Every place where [`load`](Self::load) searches, and what it holds. Loads each library it finds.
-    pub fn candidates() -> Vec<Candidate> {
-        calls::candidates()
+    /// The version of FFmpeg.
+    pub fn version(self) -> String {
+        calls::text(self.0.version)
     }
 
-    /// The versions of FFmpeg and OpenCV.
-    pub fn version(self) -> String {
-        calls::version(self.0)
+    /// Checks that cameras can be opened: FFmpeg's library for them is loaded when the first is.
+    ///
+    /// # Errors
+    /// If the library is missing.
+    pub fn check_cameras(self) -> Result<()> {
+        // SAFETY: takes no argument.
+        self.flag(unsafe { (self.0.devices)() }).map(drop)
     }
 
     /// The result of a function that returns 1, 0 or a negative number.
     fn flag(self, code: c_int) -> Result<bool> {
-        if code < 0 { Err(self.last_error()) } else { Ok(code == 1) }
+        flag(code, self.0.error)
     }
 
     fn last_error(self) -> String {
-        // SAFETY: returns a string of this thread that ends with a null byte and stays until its next call.
-        let text: &CStr = unsafe { CStr::from_ptr((self.0.error)() as *const c_char) };
-        text.to_string_lossy().into_owned()
+        calls::text(self.0.error)
     }
+}
+
+/// The result of a function that returns 1, 0 or a negative number.
+fn flag(code: c_int, error: unsafe extern "C" fn() -> *const c_char) -> Result<bool> {
+    if code < 0 { Err(calls::text(error)) } else { Ok(code == 1) }
 }
 
 /// What is known of a video before its first frame, as its header says.
@@ -86,21 +93,40 @@ pub struct Stamp {
     pub width: u32,
     /// Upright height in pixels.
     pub height: u32,
+    /// The hardware that decoded it; `None` is the CPU.
+    pub hwaccel: Option<&'static str>,
 }
 
-/// How FFmpeg opens a file or a stream.
+/// How FFmpeg opens a file, a stream or a camera.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InputOptions {
     /// The number of the stream among the video streams, from 0; `None` is the one that players choose.
     pub stream: Option<u32>,
     /// Names and values of options of FFmpeg's protocols, containers and decoders, such as `rtsp_transport` and `udp`.
     pub ffmpeg: Vec<(String, String)>,
+    /// FFmpeg's name of the hardware that decodes, such as `cuda`; `auto` is the first that works, and `None` the CPU. Frames
+    /// are copied into memory.
+    pub hwaccel: Option<String>,
+}
+
+impl InputOptions {
+    /// The name and the value of an option of FFmpeg.
+    ///
+    /// # Errors
+    /// If the text is not `KEY=VALUE`.
+    pub fn parse_ffmpeg(text: &str) -> Result<(String, String)> {
+        let named = text.split_once('=').filter(|(key, _)| !key.is_empty());
+        let (key, value) = named.ok_or_else(|| format!("{text}: expected KEY=VALUE"))?;
+        Ok((key.to_owned(), value.to_owned()))
+    }
 }
 
 /// What is opened.
 pub enum Input<'i> {
     /// A file, whatever its name is.
     File(&'i Path),
+    /// A camera: FFmpeg's name of its kind of devices, and of the device.
+    Device(&'i str, &'i str),
     /// A URL.
     Stream {
         /// The address.
@@ -121,7 +147,7 @@ pub type IsCancelled = Box<dyn Fn() -> bool + Send + Sync>;
 
 /// An open video file, stream or camera.
 pub struct Reader {
-    opencv: OpenCv,
+    ffmpeg: Ffmpeg,
     reader: NonNull<calls::Reader>,
     info: Info,
     /// Width and height of the frame that was read.
@@ -153,10 +179,18 @@ impl Reader {
     ///
     /// # Errors
     /// If it cannot be opened, has no video that can be decoded or no stream of the number, or FFmpeg has no such option for it.
-    pub fn open(opencv: OpenCv, input: Input<'_>, options: &InputOptions, most_pixels: u64) -> Result<Self> {
+    pub fn open(ffmpeg: Ffmpeg, input: Input<'_>, options: &InputOptions, most_pixels: u64) -> Result<Self> {
         let milliseconds = |time: Duration| i64::try_from(time.as_millis()).unwrap_or(i64::MAX >> 32);
+        let text = |text: &str| {
+            CString::new(text).map_err(|_| "a name or an option contains a null byte".to_owned())
+        };
+        let (mut device, is_file) = (None, matches!(input, Input::File(_)));
         let (name, times, is_live, stop) = match input {
             Input::File(file) => (path(file)?, (0, 0), false, None),
+            Input::Device(kind, name) => {
+                device = Some(text(kind)?);
+                (text(name)?, (0, 0), true, None)
+            }
             Input::Stream { url, open, read, is_live, is_cancelled } => (
                 path(Path::new(url))?,
                 (milliseconds(open), milliseconds(read)),
@@ -164,15 +198,15 @@ impl Reader {
                 Some(Box::new(is_cancelled)),
             ),
         };
-        let text = |text: &String| {
-            CString::new(text.as_str()).map_err(|_| "an option contains a null byte".to_owned())
-        };
-        let words = options.ffmpeg.iter().flat_map(|(name, value)| [name, value]).map(text);
+        let hwaccel = options.hwaccel.as_deref().map(text).transpose()?;
+        let words = options.ffmpeg.iter().flat_map(|(name, value)| [name, value]).map(|word| text(word));
         let words = words.collect::<Result<Vec<CString>>>()?;
         let pointers: Vec<*const c_char> =
             words.iter().map(|word| word.as_ptr()).chain([std::ptr::null()]).collect();
         let request = calls::Request {
             name: name.as_ptr(),
+            device: pointer_of(device.as_deref()),
+            hwaccel: pointer_of(hwaccel.as_deref()),
             open_timeout_ms: times.0,
             read_timeout_ms: times.1,
             most_pixels: i64::try_from(most_pixels).unwrap_or(i64::MAX),
@@ -180,34 +214,14 @@ impl Reader {
             cancellation: stop.as_deref().map_or(std::ptr::null(), |stop| std::ptr::from_ref(stop).cast()),
             options: pointers.as_ptr(),
             stream: options.stream.map_or(-1, |stream| i32::try_from(stream).unwrap_or(i32::MAX)),
-            is_file: i32::from(stop.is_none()),
+            is_file: i32::from(is_file),
             is_live: i32::from(is_live),
         };
         let mut info = calls::Info::default();
-        // SAFETY: the request, its name and its options outlive the call, the function in it is kept as long as the reader, and `info` is
+        // SAFETY: the request, its strings and its options outlive the call, the function in it is kept as long as the reader, and `info` is
         // writable.
-        let reader = unsafe { (opencv.0.open)(&raw const request, &raw mut info) };
-        Self::new(opencv, reader, &info, stop)
-    }
-
-    /// Opens a camera by its index, from 0.
-    ///
-    /// # Errors
-    /// If there is no such camera, or another program uses it.
-    pub fn open_camera(opencv: OpenCv, index: i32) -> Result<Self> {
-        let mut info = calls::Info::default();
-        // SAFETY: takes a number, and `info` is writable.
-        let reader = unsafe { (opencv.0.open_camera)(index, &raw mut info) };
-        Self::new(opencv, reader, &info, None)
-    }
-
-    fn new(
-        opencv: OpenCv,
-        reader: *mut calls::Reader,
-        info: &calls::Info,
-        stop: Option<Box<IsCancelled>>,
-    ) -> Result<Self> {
-        let reader = NonNull::new(reader).ok_or_else(|| opencv.last_error())?;
+        let reader = unsafe { (ffmpeg.0.open)(&raw const request, &raw mut info) };
+        let reader = NonNull::new(reader).ok_or_else(|| ffmpeg.last_error())?;
         let above_zero = |number: i64| u64::try_from(number).ok().filter(|number| *number > 0);
         let side = |pixels: i32| u32::try_from(pixels).ok().filter(|pixels| *pixels > 0);
         let info = Info {
@@ -218,7 +232,7 @@ impl Reader {
             shortest_interval: above_zero(info.shortest_interval_ns).map(Duration::from_nanos),
             has_sound: info.has_sound == 1,
         };
-        Ok(Self { opencv, reader, info, size: (0, 0), failures: 0, _is_cancelled: stop })
+        Ok(Self { ffmpeg, reader, info, size: (0, 0), failures: 0, _is_cancelled: stop })
     }
 
     /// What was known before the first frame.
@@ -236,18 +250,22 @@ impl Reader {
     /// # Errors
     /// If decoding cannot go on.
     pub fn next_frame(&mut self) -> Result<Option<Stamp>> {
-        let mut stamp = calls::Stamp::default();
+        let mut stamp =
+            calls::Stamp { time_ns: 0, failures: 0, hwaccel: std::ptr::null(), width: 0, height: 0 };
         self.size = (0, 0);
         // SAFETY: the reader is open until it is dropped, and `stamp` is writable.
-        let code = unsafe { (self.opencv.0.next)(self.reader.as_ptr(), &raw mut stamp) };
+        let code = unsafe { (self.ffmpeg.0.next)(self.reader.as_ptr(), &raw mut stamp) };
         self.failures = stamp.failures.max(self.failures);
-        if !self.opencv.flag(code)? {
+        if !self.ffmpeg.flag(code)? {
             return Ok(None);
         }
         let side = |pixels: i32| u32::try_from(pixels).unwrap_or(0);
         self.size = (side(stamp.width), side(stamp.height));
         let time = u64::try_from(stamp.time_ns).ok().map(Duration::from_nanos);
-        Ok(Some(Stamp { time, width: self.size.0, height: self.size.1 }))
+        // SAFETY: null, or one of FFmpeg's names, which stay as long as the library, and it is never unloaded.
+        let hwaccel = unsafe { stamp.hwaccel.as_ref().map(|name| CStr::from_ptr(name)) };
+        let hwaccel = hwaccel.and_then(|name| name.to_str().ok());
+        Ok(Some(Stamp { time, width: self.size.0, height: self.size.1, hwaccel }))
     }
 
     /// Writes the frame that was read to `rgb`, `height × width × 3` bytes.
@@ -260,15 +278,15 @@ impl Reader {
             return Err(format!("expected room for {width}x{height} pixels, got {} bytes", rgb.len()));
         }
         // SAFETY: the reader is open and has a frame of this size, and the function writes as many bytes as it has pixels.
-        let code = unsafe { (self.opencv.0.convert)(self.reader.as_ptr(), rgb.as_mut_ptr()) };
-        self.opencv.flag(code).map(drop)
+        let code = unsafe { (self.ffmpeg.0.convert)(self.reader.as_ptr(), rgb.as_mut_ptr()) };
+        self.ffmpeg.flag(code).map(drop)
     }
 }
 
 impl Drop for Reader {
     fn drop(&mut self) {
         // SAFETY: made by `new`, and not used afterwards.
-        unsafe { (self.opencv.0.reader_free)(self.reader.as_ptr()) }
+        unsafe { (self.ffmpeg.0.reader_free)(self.reader.as_ptr()) }
     }
 }
 
@@ -296,7 +314,7 @@ pub struct Recording<'r> {
 /// A video file, or a stream to a server, that is being written.
 #[derive(Debug)]
 pub struct Writer {
-    opencv: OpenCv,
+    ffmpeg: Ffmpeg,
     writer: NonNull<calls::Writer>,
     size: (u32, u32),
     left_out: u32,
@@ -310,7 +328,7 @@ impl Writer {
     ///
     /// # Errors
     /// If there is no such encoder, it does not take this size, or the file cannot be written.
-    pub fn create(opencv: OpenCv, recording: &Recording<'_>) -> Result<Self> {
+    pub fn create(ffmpeg: Ffmpeg, recording: &Recording<'_>) -> Result<Self> {
         let text = |text: &str| CString::new(text).map_err(|_| "the name contains a null byte".to_owned());
         let (name, muxer, encoder) =
             (path(recording.name)?, text(recording.muxer)?, text(recording.encoder)?);
@@ -319,7 +337,7 @@ impl Writer {
             name: name.as_ptr(),
             muxer: muxer.as_ptr(),
             encoder: encoder.as_ptr(),
-            sound: sound.as_ref().map_or(std::ptr::null(), |sound| sound.as_ptr()),
+            sound: pointer_of(sound.as_deref()),
             frame_rate: recording.frame_rate,
             width: side(recording.size.0)?,
             height: side(recording.size.1)?,
@@ -328,10 +346,10 @@ impl Writer {
         };
         let mut copied = calls::Copied::default();
         // SAFETY: the strings end with null bytes and outlive the call, and `copied` is writable.
-        let writer = unsafe { (opencv.0.writer)(&raw const request, &raw mut copied) };
-        let writer = NonNull::new(writer).ok_or_else(|| opencv.last_error())?;
+        let writer = unsafe { (ffmpeg.0.writer)(&raw const request, &raw mut copied) };
+        let writer = NonNull::new(writer).ok_or_else(|| ffmpeg.last_error())?;
         let left_out = u32::try_from(copied.left_out).unwrap_or(0);
-        Ok(Self { opencv, writer, size: recording.size, left_out })
+        Ok(Self { ffmpeg, writer, size: recording.size, left_out })
     }
 
     /// How many streams of sound and subtitles this container does not take.
@@ -350,7 +368,7 @@ impl Writer {
         }
         let time = i64::try_from(time.as_nanos()).map_err(|_| "the time is too late".to_owned())?;
         // SAFETY: the writer is open, and the pixels are as many as the sides say; the function only reads them.
-        self.opencv.flag(unsafe { (self.opencv.0.write)(self.writer.as_ptr(), rgb.as_ptr(), time) }).map(drop)
+        self.ffmpeg.flag(unsafe { (self.ffmpeg.0.write)(self.writer.as_ptr(), rgb.as_ptr(), time) }).map(drop)
     }
 
     /// Completes the file.
@@ -359,14 +377,14 @@ impl Writer {
     /// If it cannot be written.
     pub fn finish(self) -> Result<()> {
         // SAFETY: the writer is open.
-        self.opencv.flag(unsafe { (self.opencv.0.writer_finish)(self.writer.as_ptr()) }).map(drop)
+        self.ffmpeg.flag(unsafe { (self.ffmpeg.0.writer_finish)(self.writer.as_ptr()) }).map(drop)
     }
 }
 
 impl Drop for Writer {
     fn drop(&mut self) {
         // SAFETY: made by `create`, and not used afterwards.
-        unsafe { (self.opencv.0.writer_free)(self.writer.as_ptr()) }
+        unsafe { (self.ffmpeg.0.writer_free)(self.writer.as_ptr()) }
     }
 }
 
@@ -374,78 +392,11 @@ impl Drop for Writer {
 ///
 /// # Errors
 /// If it cannot be read or written.
-pub fn remux(opencv: OpenCv, from: &Path, to: &Path, muxer: &str) -> Result<()> {
+pub fn remux(ffmpeg: Ffmpeg, from: &Path, to: &Path, muxer: &str) -> Result<()> {
     let (from, to) = (path(from)?, path(to)?);
     let muxer = CString::new(muxer).map_err(|_| "the name contains a null byte".to_owned())?;
     // SAFETY: the strings end with null bytes and outlive the call.
-    opencv.flag(unsafe { (opencv.0.remux)(from.as_ptr(), to.as_ptr(), muxer.as_ptr()) }).map(drop)
-}
-
-/// A window. Its calls belong to one thread.
-#[derive(Debug)]
-pub struct Window {
-    opencv: OpenCv,
-    title: CString,
-    /// Not `Sync`: two threads must not show at once.
-    _one_thread: PhantomData<std::cell::Cell<()>>,
-}
-
-impl Window {
-    /// Opens a window whose content can be scaled, `width` × `height` pixels large.
-    ///
-    /// # Errors
-    /// If the display does not allow it.
-    pub fn open(opencv: OpenCv, title: &str, width: u32, height: u32) -> Result<Self> {
-        let title = CString::new(title.replace('\0', " ")).expect("null bytes are replaced");
-        // SAFETY: the string ends with a null byte and outlives the call.
-        opencv.flag(unsafe { (opencv.0.window)(title.as_ptr(), side(width)?, side(height)?) })?;
-        Ok(Self { opencv, title, _one_thread: PhantomData })
-    }
-
-    /// Shows a frame of `width × height × 3` bytes, BGR.
-    ///
-    /// # Errors
-    /// If the sizes differ, or OpenCV fails.
-    pub fn show(&mut self, pixels: &[u8], width: u32, height: u32) -> Result<()> {
-        if pixels.len() != 3 * width as usize * height as usize {
-            return Err(format!("expected {width}x{height} pixels, got {} bytes", pixels.len()));
-        }
-        // SAFETY: the string ends with a null byte, and the pixels are as many as the sides say; OpenCV copies them.
-        self.opencv
-            .flag(unsafe {
-                (self.opencv.0.show)(self.title.as_ptr(), pixels.as_ptr(), side(width)?, side(height)?)
-            })
-            .map(drop)
-    }
-
-    /// Handles the events of the window for a millisecond; the code of a pressed key.
-    ///
-    /// # Errors
-    /// If OpenCV fails.
-    pub fn key(&mut self) -> Result<Option<i32>> {
-        // SAFETY: takes a number.
-        match unsafe { (self.opencv.0.wait_key)(1) } {
-            -2 => Err(self.opencv.last_error()),
-            -1 => Ok(None),
-            key => Ok(Some(key)),
-        }
-    }
-
-    /// Whether the user has not closed it.
-    ///
-    /// # Errors
-    /// If OpenCV fails.
-    pub fn is_visible(&self) -> Result<bool> {
-        // SAFETY: the string ends with a null byte.
-        self.opencv.flag(unsafe { (self.opencv.0.is_visible)(self.title.as_ptr()) })
-    }
-}
-
-impl Drop for Window {
-    fn drop(&mut self) {
-        // SAFETY: the string ends with a null byte. A window that the user has closed is no error.
-        unsafe { (self.opencv.0.close)(self.title.as_ptr()) }
-    }
+    ffmpeg.flag(unsafe { (ffmpeg.0.remux)(from.as_ptr(), to.as_ptr(), muxer.as_ptr()) }).map(drop)
 }
 
 fn side(pixels: u32) -> Result<c_int> {
@@ -459,4 +410,8 @@ fn path(path: &Path) -> Result<CString> {
     #[cfg(not(unix))]
     let bytes = path.to_str().ok_or_else(|| "the path is not Unicode".to_owned())?.as_bytes().to_vec();
     CString::new(bytes).map_err(|_| "the path contains a null byte".to_owned())
+}
+
+fn pointer_of(text: Option<&CStr>) -> *const c_char {
+    text.map_or(std::ptr::null(), CStr::as_ptr)
 }

@@ -3,11 +3,16 @@
 
 #include "reader.hpp"
 
+#include <dlfcn.h>
+
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <climits>
 #include <cstring>
 #include <memory>
+#include <mutex>
+#include <string>
 #include <thread>
 #include <tuple>
 
@@ -73,6 +78,7 @@ class Ffmpeg final : public Reader {
       int code = avcodec_receive_frame(codec_, frame_);
       if (code == 0 && !is_small(frame_->width, frame_->height)) code = AVERROR_INVALIDDATA;
       if (code == 0) break;
+      if (is_refused_) refuse_hardware("it does not take this video");
       if (code == AVERROR_EOF || must_stop()) return end(stamp);
       if (code != AVERROR(EAGAIN)) {
         ++failures_;
@@ -108,10 +114,13 @@ class Ffmpeg final : public Reader {
     stamp.height = turn_.transpose ? frame_->width : frame_->height;
     stamp.time_ns = time();
     stamp.failures = failures_;
+    const bool is_hardware = hardware_ != nullptr && frame_->format == hardware_->pix_fmt;
+    stamp.hwaccel = is_hardware ? av_hwdevice_get_type_name(hardware_->device_type) : nullptr;
     return 1;
   }
 
   void convert(std::uint8_t *rgb) override {
+    download();
     const int width = frame_->width, height = frame_->height;
     prepare();
     const bool is_upright = !turn_.transpose && !turn_.mirror_x && !turn_.mirror_y;
@@ -165,7 +174,13 @@ class Ffmpeg final : public Reader {
     if (name.compare(0, 4, "rtsp") == 0) av_dict_set(&options_, "rtsp_flags", "prefer_tcp", 0);
     for (const char *const *option = request_.options; option != nullptr && *option != nullptr; option += 2)
       av_dict_set(&options_, option[0], option[1], 0);
-    checked(avformat_open_input(&format_, name.c_str(), nullptr, &options_));
+    const AVInputFormat *format = nullptr;
+    if (request_.device != nullptr) {
+      load_devices();
+      format = av_find_input_format(request_.device);
+      if (format == nullptr) throw std::runtime_error(std::string("no devices ") + request_.device + " in this FFmpeg");
+    }
+    checked(avformat_open_input(&format_, name.c_str(), format, &options_));
     checked(probe());
     choose();
     // What the container's reader did not take was the decoder's to take.
@@ -216,7 +231,10 @@ class Ffmpeg final : public Reader {
     if (par->width > 0 && par->height > 0 && !is_small(par->width, par->height))
       throw std::runtime_error(std::to_string(par->width) + "x" + std::to_string(par->height) + ": expected at most " +
                                std::to_string(request_.most_pixels / 1000000) + " megapixels");
-    const AVCodec *decoder = avcodec_find_decoder(par->codec_id);
+    const bool is_qsv = request_.hwaccel != nullptr && std::strcmp(request_.hwaccel, "qsv") == 0;
+    const AVCodec *decoder = is_qsv ? avcodec_find_decoder_by_name((std::string(avcodec_get_name(par->codec_id)) + "_qsv").c_str())
+                                    : avcodec_find_decoder(par->codec_id);
+    if (decoder == nullptr && is_qsv) refuse_hardware("this FFmpeg has no decoder for it");
     if (decoder == nullptr) throw std::runtime_error(std::string("no decoder for ") + avcodec_get_name(par->codec_id));
     codec_ = allocated(avcodec_alloc_context3(decoder));
     checked(avcodec_parameters_to_context(codec_, par));
@@ -225,9 +243,60 @@ class Ffmpeg final : public Reader {
     codec_->thread_count = static_cast<int>(std::min(16U, std::max(1U, std::thread::hardware_concurrency())));
     // A frame on each thread delays the picture of a camera by as many frames.
     codec_->thread_type = request_.is_live ? FF_THREAD_SLICE : FF_THREAD_FRAME | FF_THREAD_SLICE;
+    if (request_.hwaccel != nullptr) accelerate(decoder);
     checked(avcodec_open2(codec_, decoder, &options_));
     packet_ = allocated(av_packet_alloc());
     frame_ = allocated(av_frame_alloc());
+  }
+
+  // Lets the hardware decode that is named, or the first that opens.
+  void accelerate(const AVCodec *decoder) {
+    const AVHWDeviceType named = av_hwdevice_find_type_by_name(request_.hwaccel);
+    int code = AVERROR_DECODER_NOT_FOUND;
+    for (int i = 0; const AVCodecHWConfig *config = avcodec_get_hw_config(decoder, i); ++i) {
+      if ((config->methods & AV_CODEC_HW_CONFIG_METHOD_HW_DEVICE_CTX) == 0) continue;
+      if (!is_any_hardware() && config->device_type != named) continue;
+      code = av_hwdevice_ctx_create(&codec_->hw_device_ctx, config->device_type, nullptr, nullptr, 0);
+      if (code < 0) continue;
+      hardware_ = config;
+      codec_->opaque = this;
+      codec_->get_format = [](AVCodecContext *codec, const AVPixelFormat *formats) {
+        return static_cast<Ffmpeg *>(codec->opaque)->format_of(formats);
+      };
+      return;
+    }
+    if (is_any_hardware()) return;
+    char why[AV_ERROR_MAX_STRING_SIZE] = {};
+    av_strerror(code, why, sizeof why);
+    refuse_hardware(why);
+  }
+
+  bool is_any_hardware() const { return std::strcmp(request_.hwaccel, "auto") == 0; }
+
+  [[noreturn]] void refuse_hardware(const char *why) const {
+    throw std::runtime_error(std::string("hwaccel ") + request_.hwaccel + ": " + avcodec_get_name(stream_->codecpar->codec_id) +
+                             " cannot be decoded with it: " + why);
+  }
+
+  // Of the formats that the decoder offers for this video, that of the hardware; its own where any hardware will do.
+  AVPixelFormat format_of(const AVPixelFormat *formats) {
+    for (const AVPixelFormat *at = formats; *at != AV_PIX_FMT_NONE; ++at) {
+      const bool is_own = (av_pix_fmt_desc_get(*at)->flags & AV_PIX_FMT_FLAG_HWACCEL) == 0;
+      if (*at == hardware_->pix_fmt || (is_own && is_any_hardware())) return *at;
+    }
+    is_refused_ = true;
+    return AV_PIX_FMT_NONE;
+  }
+
+  // Copies a frame of the hardware into memory.
+  void download() {
+    if (hardware_ == nullptr || frame_->format != hardware_->pix_fmt) return;
+    AVFrame *copy = allocated(av_frame_alloc());
+    int code = av_hwframe_transfer_data(copy, frame_, 0);
+    if (code >= 0) code = av_frame_copy_props(copy, frame_);
+    if (code >= 0) std::swap(copy, frame_);
+    av_frame_free(&copy);
+    checked(code);
   }
 
   void describe(Info &info) {
@@ -350,6 +419,8 @@ class Ffmpeg final : public Reader {
   Turn turn_;
   std::int64_t first_ = AV_NOPTS_VALUE;
   std::uint64_t failures_ = 0;
+  const AVCodecHWConfig *hardware_ = nullptr;
+  std::atomic<bool> is_refused_{false};  // Set on the decoder's threads.
   bool drained_ = false;
   bool has_deadline_ = false;
   Clock::time_point deadline_;
@@ -358,6 +429,23 @@ class Ffmpeg final : public Reader {
 }  // namespace
 
 Reader *open_video(const Request &request, Info &info) { return new Ffmpeg(request, info); }
+
+void load_devices() {
+#ifdef __APPLE__
+  const std::string name = "libavdevice." AV_STRINGIFY(LIBAVFORMAT_VERSION_MAJOR) ".dylib";
+#else
+  const std::string name = "libavdevice.so." AV_STRINGIFY(LIBAVFORMAT_VERSION_MAJOR);
+#endif
+  // Not linked: it needs a desktop's libraries, and only cameras need it.
+  static void *library = nullptr;
+  static std::mutex one;
+  const std::lock_guard<std::mutex> alone(one);
+  if (library != nullptr) return;
+  library = dlopen(name.c_str(), RTLD_NOW);
+  void *add = library == nullptr ? nullptr : dlsym(library, "avdevice_register_all");
+  if (add == nullptr) throw std::runtime_error("cameras need FFmpeg's library " + name + " (Debian: apt-get install libavdevice-dev)");
+  reinterpret_cast<void (*)()>(add)();
+}
 
 const char *ffmpeg_version() { return av_version_info(); }
 

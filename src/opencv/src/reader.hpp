@@ -20,6 +20,7 @@ struct Info {
 struct Stamp {
   std::int64_t time_ns;
   std::uint64_t failures;  // How much could not be decoded until here.
+  const char *hwaccel;     // The hardware that decoded it; null for the CPU.
   std::int32_t width;
   std::int32_t height;
 };
@@ -35,6 +36,8 @@ struct Reader {
 // How a video is opened.
 struct Request {
   const char *name;
+  const char *device;            // FFmpeg's name of the devices that it is one of; null for a file or an address.
+  const char *hwaccel;           // FFmpeg's name of the hardware that decodes, or "auto"; null for the CPU.
   std::int64_t open_timeout_ms;  // 0: none
   std::int64_t read_timeout_ms;
   std::int64_t most_pixels;
@@ -47,6 +50,9 @@ struct Request {
 };
 
 Reader *open_video(const Request &request, Info &info);
+
+// Loads FFmpeg's library for devices, once.
+void load_devices();
 
 // FFmpeg's version, and nothing more on stderr from it.
 const char *ffmpeg_version();

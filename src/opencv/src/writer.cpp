@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <initializer_list>
 #include <memory>
@@ -293,7 +294,11 @@ class Ffmpeg final : public Writer {
       if (to.is_stream != 0) options.set("tune", "zerolatency");
     }
     if (name == "libx265") options.set("x265-params", "log-level=none");
-    if (name == "libsvtav1") options.set("preset", "10");
+    if (name == "libsvtav1") {
+      options.set("preset", "10");
+      // It has lines of its own on stderr, and this alone turns them off: errors are those of FFmpeg.
+      setenv("SVT_LOG", "0", 0);
+    }
     if (name == "libaom-av1") {
       options.set("usage", "realtime");
       options.set("cpu-used", "8");

@@ -150,6 +150,59 @@ fn too_many_pixels_are_refused_before_they_are_decoded() {
 }
 
 #[test]
+fn a_device_is_live() {
+    let open = |kind, device, ffmpeg: &[&str]| {
+        let ffmpeg = ffmpeg.iter().map(|option| InputOptions::parse_ffmpeg(option).expect("it is one"));
+        let options = InputOptions { ffmpeg: ffmpeg.collect(), ..InputOptions::default() };
+        open_device("camera 7".into(), kind, device, &options)
+    };
+    // A picture that FFmpeg draws stands for a camera.
+    let drawn = "testsrc=size=64x48:rate=50:duration=0.1";
+    let mut source = open("lavfi", drawn, &[]).unwrap_or_else(|e| panic!("{e}"));
+    let info = source.info();
+    assert!(info.live && info.frame_count.is_none() && info.size == Some((64, 48)), "{info:?}");
+    let mut frame = Frame::default();
+    for number in 0..5 {
+        assert!(source.read_into(&mut frame).expect("there are five frames"));
+        assert!(frame.index == number && frame.captured.is_some(), "{number}");
+        assert_eq!((frame.image.width(), frame.image.height()), (64, 48));
+    }
+    let ended = source.read_into(&mut frame).expect_err("a camera has no end").to_string();
+    assert!(ended.contains("camera 7: the stream ended"), "{ended}");
+    for (kind, device, options, expected) in [
+        ("lavfi", drawn, &["colour=red"][..], "no option colour"),
+        ("none", "0", &[], "no devices none"),
+        ("lavfi", "nothing", &[], "it does not exist, or another program uses it"),
+    ] {
+        let error = open(kind, device, options).map(drop).expect_err("it cannot be opened").to_string();
+        assert!(error.starts_with("cannot open camera 7: ") && error.contains(expected), "{error}");
+    }
+}
+
+#[test]
+fn hardware_that_is_named_decodes_or_is_refused() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = half_bright(folder.path(), 3);
+    let open = |name: &str| {
+        open_video_with(&path, &InputOptions { hwaccel: Some(name.into()), ..InputOptions::default() })
+    };
+    let mut source = open("auto").unwrap_or_else(|e| panic!("{e}"));
+    let mut frame = Frame::default();
+    for _ in 0..3 {
+        assert!(source.read_into(&mut frame).expect("there are three frames"));
+        let pixel = |x: usize| frame.image.as_rgb8()[3 * (16 * 64 + x)];
+        assert!(pixel(8) > 200 && pixel(56) < 40, "its left half is bright");
+    }
+    // No machine has both.
+    let name = if cfg!(target_os = "macos") { "d3d11va" } else { "videotoolbox" };
+    let error = open(name).map(drop).expect_err("another system has it").to_string();
+    assert!(
+        error.contains(&format!("half.mp4: hwaccel {name}: ")) && error.contains("cannot be decoded"),
+        "{error}"
+    );
+}
+
+#[test]
 fn names_are_no_protocols_and_no_patterns() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = half_bright(folder.path(), 3);

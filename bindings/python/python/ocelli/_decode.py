@@ -7,7 +7,7 @@ import os
 import re
 import secrets
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -54,7 +54,14 @@ def library() -> str | None:
 class VideoReader:
     """The frames of a video, upright, in order."""
 
-    def __init__(self, name: str, *, live: bool | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        *,
+        live: bool | None = None,
+        stream: int | None = None,
+        ffmpeg: Iterable[tuple[str, str]] = (),
+    ) -> None:
         address = name
         # The name is part of errors and results, which must not contain passwords.
         name = _ocelli.without_secrets(address)
@@ -69,6 +76,7 @@ class VideoReader:
             target, form = f"/dev/video{name}", "v4l2"
         if target.lower().startswith("rtsp"):
             options = {"rtsp_transport": "tcp"}
+        options |= dict(ffmpeg)
         if not is_url and not self._camera and not os.path.exists(target):
             raise InvalidArgument(f"no video, {name}: no such file or folder")
         try:
@@ -78,19 +86,23 @@ class VideoReader:
         except (av.error.FFmpegError, OSError, ValueError) as why:
             # PyAV's own exception would show the address with its password.
             raise InvalidData(f"cannot open the video, {name}: {_reason(why)}") from None
-        if not self._container.streams.video:
+        streams = self._container.streams.video
+        number = 0 if stream is None else stream
+        if number >= len(streams):
             self._container.close()
-            raise InvalidData(f"cannot open the video, {name}: it has no pictures")
-        stream = self._container.streams.video[0]
-        stream.thread_type = "AUTO"
+            why = f"no video stream {number}: it has {len(streams)}, and the first is 0" if streams else "it has no pictures"
+            raise InvalidData(f"cannot open the video, {name}: {why}")
+        self._stream = streams[number]
+        self._stream.thread_type = "AUTO"
+        self._stream.codec_context.options = dict(ffmpeg)
         length = self._container.duration
         if live is None:
             live = self._camera or bool(_LIVE.match(address)) or (is_url and not length)
         self.live = live
         self.has_sound = bool(self._container.streams.audio)
-        rate = stream.average_rate or stream.guessed_rate
+        rate = self._stream.average_rate or self._stream.guessed_rate
         self.frame_rate = float(rate) if rate else None
-        self.frame_count = None if live else (stream.frames or None)
+        self.frame_count = None if live else (self._stream.frames or None)
         # Known once the first frame is upright.
         self._frames = self._decode(av)
         self._first = next(self._frames, None)
@@ -105,7 +117,7 @@ class VideoReader:
         step = 1.0 / (self.frame_rate or 30.0)
         count = failed = 0
         try:
-            for packet in self._container.demux(video=0):
+            for packet in self._container.demux(self._stream):
                 try:
                     frames = packet.decode()
                 except av.error.InvalidDataError:
@@ -294,9 +306,11 @@ def _reason(why: BaseException) -> str:
     return _ocelli.without_secrets(str(getattr(why, "strerror", None) or why))
 
 
-def open_video(name: str, live: bool | None = None) -> VideoReader:
-    """Opens a video file, a URL, or a camera by its number."""
-    return VideoReader(name, live=live)
+def open_video(
+    name: str, live: bool | None = None, stream: int | None = None, ffmpeg: Iterable[tuple[str, str]] = ()
+) -> VideoReader:
+    """Opens a video file, a URL, or a camera by its number: another of its streams, or with options of FFmpeg."""
+    return VideoReader(name, live=live, stream=stream, ffmpeg=ffmpeg)
 
 
 def create_video(path: str | os.PathLike[str], frame_rate: float) -> VideoWriter:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, Unpack
 
@@ -16,7 +16,7 @@ from ._errors import InvalidArgument
 from ._objects import Box
 from ._pictures import ImageLike, is_file, pixels
 from ._results import BoolArray, Detections, FloatArray, IntArray, Mask
-from ._video import picture_files
+from ._video import InputOptions, picture_files
 
 Direction: TypeAlias = Literal["both", "forward", "backward"]
 
@@ -93,6 +93,8 @@ class VideoSession:
         keep_features: Literal["device", "host"] | None = None,
         kept_frames: int = 32,
         window: int | None = None,
+        stream: int | None = None,
+        ffmpeg_options: Mapping[str, str] | None = None,
         **detector: Unpack[DetectorKeywords],
     ) -> None:
         """Opens the model and the video.
@@ -104,6 +106,7 @@ class VideoSession:
         computed again: in the memory of the backbone's device or of the host; by default nowhere.
         window: of pushed frames, how many of the latest the session has; earlier ones leave it with their results, and the
         others are what they would be without. By default all stay.
+        stream, ffmpeg_options: of a video file, as for `Video`.
         further arguments: those of `Detector`. `confidence` replaces both thresholds: of detections that start objects, 0.7, and
         of those that keep them, 0.5.
         """
@@ -120,22 +123,32 @@ class VideoSession:
             "kept_frames": kept_frames,
             "window": window,
         }
-        parts, others = self._source(source)
+        parts, others = self._source(source, InputOptions(stream, ffmpeg_options or {}))
         self._native = _ocelli.VideoSession(DetectorOptions(model, **detector).native, parts, options)
         self._size = self._native.state()[1]
         self._push_all(others)
 
-    def open(self, source: PathLike | Iterable[ImageLike]) -> None:
+    def open(
+        self,
+        source: PathLike | Iterable[ImageLike],
+        *,
+        stream: int | None = None,
+        ffmpeg_options: Mapping[str, str] | None = None,
+    ) -> None:
         """Goes on to another video, without objects. The model stays loaded; all else of the video before is freed."""
-        parts, others = self._source(source)
+        parts, others = self._source(source, InputOptions(stream, ffmpeg_options or {}))
         self._native.open(parts)
         self._size = self._native.state()[1]
         self._label, self._run = "object", None
         self._push_all(others)
 
-    def _source(self, source: PathLike | Iterable[ImageLike]) -> tuple[dict[str, Any], Iterator[ImageLike]]:
+    def _source(
+        self, source: PathLike | Iterable[ImageLike], options: InputOptions
+    ) -> tuple[dict[str, Any], Iterator[ImageLike]]:
+        number, ffmpeg = options.parts()
         parts: dict[str, Any] = {
             "name": "pushed frames", "frame": None, "channel_order": self._order, "files": None, "videos": _decode,
+            "stream": number, "ffmpeg": ffmpeg,
         }  # fmt: skip
         if isinstance(source, (str, os.PathLike)):
             name = os.fspath(source)
@@ -143,7 +156,10 @@ class VideoSession:
                 message = "a session needs a video that can be read again: expected a file or a folder"
                 raise InvalidArgument(f"{_ocelli.without_secrets(name)}: {message}")
             parts["name"], parts["files"] = name, picture_files(name)
+            if parts["files"] is not None:
+                options.check_unused()
             return parts, iter(())
+        options.check_unused()
         frames = iter(source)
         first = next(frames, None)
         if first is None:

@@ -11,7 +11,7 @@ import re
 import threading
 import time
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Literal, TypeAlias, Unpack
@@ -117,6 +117,8 @@ class Video:
         channel_order: ChannelOrder = "rgb",
         keep_images: bool = True,
         name: str | None = None,
+        stream: int | None = None,
+        ffmpeg_options: Mapping[str, str] | None = None,
         model: PathLike | None = None,
         **detector: Unpack[DetectorKeywords],
     ) -> None:
@@ -137,6 +139,8 @@ class Video:
         channel_order: of arrays from an iterable or `push`.
         keep_images: whether results have the frame.
         name: the `source` of all results, for programs with several videos.
+        stream: which of a file's video streams, from 0; ffmpeg_options: options of FFmpeg for a file, a URL or a camera. PyAV does
+        not say which of these nothing has taken.
         model and further arguments: those of `Detector`; engine may be a list of devices that take turns, such as cuda:0,1.
         """
         if stride < 1 or detect_every < 1:
@@ -158,7 +162,7 @@ class Video:
         self._feeder: threading.Thread | None = None
         self._closed = False
         self._tracked = track is not False
-        frames, rate, live = _open(source, fps)
+        frames, rate, live = _open(source, fps, InputOptions(stream, ffmpeg_options or {}))
         tracker = track.options if isinstance(track, Tracker) else Tracker().options if track else None
         self._native = _ocelli.Pipeline(
             DetectorOptions(model, **detector).native,
@@ -315,20 +319,41 @@ _NOTHING = _Frame(None, None)
 _Frames: TypeAlias = Iterator[_Frame]
 
 
-def _open(source: VideoSource, fps: float | None) -> tuple[_Frames | None, float | None, bool]:
+@dataclass(frozen=True, slots=True)
+class InputOptions:
+    """How a video is opened."""
+
+    stream: int | None
+    ffmpeg: Mapping[str, str]
+
+    def __post_init__(self) -> None:
+        if self.stream is not None and self.stream < 0:
+            raise InvalidArgument(f"stream is {self.stream}: expected at least 0")
+
+    def check_unused(self) -> None:
+        """Refuses options of what FFmpeg does not read."""
+        if self.stream is not None or self.ffmpeg:
+            raise InvalidArgument("stream and ffmpeg_options: these frames are not read by FFmpeg; expected a video")
+
+    def parts(self) -> tuple[int | None, list[tuple[str, str]]]:
+        """The stream, and names and values."""
+        return self.stream, list(self.ffmpeg.items())
+
+
+def _open(
+    source: VideoSource, fps: float | None, options: InputOptions
+) -> tuple[_Frames | None, float | None, bool]:
     """The frames with their times, the rate if it is known, and whether they come at their own pace."""
-    if source is None:
-        return None, fps, False
-    if isinstance(source, int):
-        return _read(_decode.open_video(str(source)), fps)
-    if isinstance(source, (str, os.PathLike)):
-        name = os.fspath(source)
-        pictures = picture_files(name)
-        if pictures is not None:
-            rate = fps or _PICTURE_RATE
-            return (_Frame(index / rate, path, path) for index, path in enumerate(pictures)), rate, False
-        return _read(_decode.open_video(name), fps)
-    return _timed(source), fps, False
+    if isinstance(source, (int, str, os.PathLike)):
+        name = str(source) if isinstance(source, int) else os.fspath(source)
+        pictures = None if isinstance(source, int) else picture_files(name)
+        if pictures is None:
+            return _read(_decode.open_video(name, None, *options.parts()), fps)
+        options.check_unused()
+        rate = fps or _PICTURE_RATE
+        return (_Frame(index / rate, path, path) for index, path in enumerate(pictures)), rate, False
+    options.check_unused()
+    return None if source is None else _timed(source), fps, False
 
 
 def _read(reader: _decode.VideoReader, fps: float | None) -> tuple[_Frames, float | None, bool]:

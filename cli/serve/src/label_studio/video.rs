@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use axum::body::Bytes;
 use ocelli::masklets::TrackedFrame;
+use ocelli::source::InputOptions;
 use serde_json::{Value, json};
 
 use super::drawn::Drawn;
@@ -40,7 +41,8 @@ pub(super) async fn predict(
     drawn: &[Drawn],
 ) -> Result<(Vec<Value>, f32), Problem> {
     let limits = app.config.limits.clone();
-    let opened = off_the_workers(move |_| OpenedVideo::upload(&video, &limits)).await?;
+    let opened =
+        off_the_workers(move |_| OpenedVideo::upload(&video, InputOptions::default(), &limits)).await?;
     let own = Own { app, session: app.sessions.open(client, None, Some(opened))? };
     let mut objects = Vec::new();
     if drawn.is_empty() {

@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use ocelli::image::has_image_extension;
 use ocelli::masklets::SessionSource;
-use ocelli::source::open_video;
+use ocelli::source::{InputOptions, open_video_with};
 use ocelli::{Error, ErrorKind, Image, Result};
 use tempfile::TempPath;
 
@@ -31,6 +31,7 @@ pub(crate) struct VideoFile {
     /// Frames per second.
     pub frame_rate: f64,
     path: PathBuf,
+    options: InputOptions,
     /// Removes the file of an upload.
     _upload: Option<TempPath>,
     /// Is read beside the session's own source, which a run reads in its own order.
@@ -44,7 +45,7 @@ impl OpenedVideo {
     /// # Errors
     /// 400 for what is no video, for another container, and for more pixels than the limit; 500 if there is no video library, or no
     /// room for the file.
-    pub fn upload(bytes: &[u8], limits: &Limits) -> Result<Self, Problem> {
+    pub fn upload(bytes: &[u8], options: InputOptions, limits: &Limits) -> Result<Self, Problem> {
         if !is_whole_video(bytes) {
             return Err(Problem::bad("video: expected a file in MP4, MOV, Matroska, WebM or AVI"));
         }
@@ -54,7 +55,7 @@ impl OpenedVideo {
         file.write_all(bytes).map_err(failed)?;
         let file = file.into_temp_path();
         let path = file.to_path_buf();
-        let opened = Self::open(path.clone(), None, Some(file), limits);
+        let opened = Self::open(path.clone(), options, None, Some(file), limits);
         let named = |error: Error| error.to_string().replace(&*path.to_string_lossy(), "the request");
         Ok(opened.map_err(|error| Error::new(error.kind(), named(error)))?)
     }
@@ -63,26 +64,37 @@ impl OpenedVideo {
     ///
     /// # Errors
     /// 404 if it is not listed; errors of reading it.
-    pub fn of_folder(folder: &Path, name: &str, limits: &Limits) -> Result<Self, Problem> {
+    pub fn of_folder(
+        folder: &Path,
+        name: &str,
+        options: InputOptions,
+        limits: &Limits,
+    ) -> Result<Self, Problem> {
         if !listed(Some(folder))?.iter().any(|known| known == name) {
             return Err(Problem::missing(format!("video {name}: the server's folder has none of this name")));
         }
-        Ok(Self::open(folder.join(name), Some(name.to_owned()), None, limits)?)
+        Ok(Self::open(folder.join(name), options, Some(name.to_owned()), None, limits)?)
     }
 
-    fn open(path: PathBuf, name: Option<String>, upload: Option<TempPath>, limits: &Limits) -> Result<Self> {
+    fn open(
+        path: PathBuf,
+        options: InputOptions,
+        name: Option<String>,
+        upload: Option<TempPath>,
+        limits: &Limits,
+    ) -> Result<Self> {
         let mut frame_rate = PICTURE_RATE;
         if !path.is_dir() {
-            let first = open_video(&path)?;
+            let first = open_video_with(&path, &options)?;
             if let Some((width, height)) = first.info().size {
                 limits.check_pixels(width, height)?;
             }
             frame_rate = first.info().frame_rate.unwrap_or(PICTURE_RATE);
         }
-        let source = SessionSource::open(&path)?;
+        let source = SessionSource::open_with(&path, options.clone())?;
         let shape = source.shape();
         limits.check_pixels(shape.width as u32, shape.height as u32)?;
-        let file = VideoFile { name, frame_rate, path, _upload: upload, shown: Mutex::default() };
+        let file = VideoFile { name, frame_rate, path, options, _upload: upload, shown: Mutex::default() };
         Ok(Self { source, file })
     }
 }
@@ -104,9 +116,9 @@ impl VideoFile {
     /// The frames from the first, for somebody else.
     ///
     /// # Errors
-    /// Those of [`SessionSource::open`].
+    /// Those of [`SessionSource::open_with`].
     pub fn source(&self) -> Result<SessionSource> {
-        SessionSource::open(&self.path)
+        SessionSource::open_with(&self.path, self.options.clone())
     }
 }
 
@@ -180,8 +192,8 @@ mod tests {
         assert!(listed(Some(&path("none"))).is_err());
         let limits = Limits::default();
         for name in ["../b.MP4", "frames/../b.MP4", "notes.txt", "", ".", "/etc/passwd"] {
-            let refused =
-                OpenedVideo::of_folder(folder.path(), name, &limits).err().expect("it is not listed");
+            let opened = OpenedVideo::of_folder(folder.path(), name, InputOptions::default(), &limits);
+            let refused = opened.err().expect("it is not listed");
             assert_eq!(refused.status, 404, "{name}");
         }
     }

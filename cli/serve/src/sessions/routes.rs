@@ -13,6 +13,7 @@ use axum::routing::{delete, get, post};
 use http_body_util::channel::{Channel, Sender};
 use image::ImageFormat;
 use ocelli::masklets::RunDirection;
+use ocelli::source::InputOptions;
 use ocelli::{Mask, ObjectPrompt};
 use serde::Deserialize;
 use serde_json::json;
@@ -42,6 +43,8 @@ pub(crate) struct AskedSession {
     pub window: Option<usize>,
     /// A video of the server's folder.
     pub video: Option<String>,
+    /// Which of the video's streams. FFmpeg's options are not a client's to choose: some name other files and addresses.
+    pub stream: Option<u32>,
 }
 
 /// A name for an object.
@@ -152,10 +155,13 @@ async fn open(State(app): State<Arc<App>>, Ends { client, .. }: Ends, request: R
     let place = app.bodies.take(client)?;
     let (mut asked, mut pictures, mut upload) = (AskedSession::default(), Vec::new(), None);
     if kind_of(&request) == FORM {
-        for (name, value) in fields(request, Fields("video window", "image"), &app.config.limits).await? {
+        for (name, value) in
+            fields(request, Fields("video window stream", "image"), &app.config.limits).await?
+        {
             match name.as_str() {
                 "image" => pictures.push(value),
                 "video" => upload = Some(value),
+                "stream" => asked.stream = Some(read(&value)?),
                 _ => asked.window = Some(read(&value)?),
             }
         }
@@ -165,6 +171,9 @@ async fn open(State(app): State<Arc<App>>, Ends { client, .. }: Ends, request: R
     if (upload.is_some() || asked.video.is_some()) && (asked.window.is_some() || !pictures.is_empty()) {
         return Err(Problem::bad("a video has all frames: expected no images and no window beside it"));
     }
+    if asked.stream.is_some() && upload.is_none() && asked.video.is_none() {
+        return Err(Problem::bad("stream is one of a video's: expected a video beside it"));
+    }
     if asked.window == Some(0) {
         return Err(Problem::bad("window is 0: expected at least 1"));
     }
@@ -172,10 +181,11 @@ async fn open(State(app): State<Arc<App>>, Ends { client, .. }: Ends, request: R
     drop(place);
     let limits = app.config.limits.clone();
     let folder = app.config.videos.clone();
+    let options = InputOptions { stream: asked.stream, ..InputOptions::default() };
     let video = off_the_workers(move |_| match (upload, asked.video) {
-        (Some(bytes), _) => OpenedVideo::upload(&bytes, &limits).map(Some),
+        (Some(bytes), _) => OpenedVideo::upload(&bytes, options, &limits).map(Some),
         (None, Some(name)) => match folder {
-            Some(folder) => OpenedVideo::of_folder(&folder, &name, &limits).map(Some),
+            Some(folder) => OpenedVideo::of_folder(&folder, &name, options, &limits).map(Some),
             None => Err(Problem::missing("the server was started without a folder of videos")),
         },
         (None, None) => Ok(None),

@@ -9,7 +9,7 @@ use ocelli::videos::{self, VideoInput};
 use ocelli::{Result, Source};
 use ocelli_datasets::label::{LabelVideo, Tracking};
 
-use crate::args::{INPUT, frame_files, is_video, videos_of};
+use crate::args::{INPUT, InputArgs, frame_files, is_video, videos_of};
 use crate::{interrupted, usage};
 
 /// Every tenth frame is an image by default: neighbours look alike, and trainers learn little from the others.
@@ -33,6 +33,8 @@ pub struct VideoArgs {
     /// [default: 10]
     #[arg(long, value_name = "N", help_heading = INPUT)]
     every: Option<u64>,
+    #[command(flatten)]
+    input: InputArgs,
     /// With --video: follow objects by their boxes, with ByteTrack; this is the default
     #[arg(long, conflicts_with = "memory", help_heading = "Tracking")]
     track: bool,
@@ -57,7 +59,8 @@ impl VideoArgs {
     pub fn find(&self, output: &Path) -> anyhow::Result<Vec<InputVideo>> {
         // Not `requires` of clap: it does not ask for what conflicts with --images.
         let alone = [("--every", self.every.is_some()), ("--track", self.track), ("--memory", self.memory)];
-        if let Some((flag, _)) = alone.iter().find(|(_, is_given)| *is_given && self.video.is_empty()) {
+        let given = alone.iter().find_map(|(flag, is_given)| is_given.then_some(*flag)).or(self.input.flag());
+        if let Some(flag) = given.filter(|_| self.video.is_empty()) {
             refuse!("{flag} is for videos: name one with --video in place of --images");
         }
         if self.every == Some(0) {
@@ -71,7 +74,7 @@ impl VideoArgs {
             }
             let videos = videos_of(path)?;
             if !videos.is_empty() {
-                found.extend(videos.into_iter().map(video_file));
+                found.extend(videos.into_iter().map(|path| self.video_file(path)));
             } else if path.is_dir() {
                 found.push(frames_in(path)?);
             } else if !path.exists() {
@@ -81,29 +84,38 @@ impl VideoArgs {
                     "it is a picture: name it with --images, or the folder of a video's frames with --video";
                 refuse!("--video, {}: {why}", path.display());
             } else {
-                found.push(video_file(path.clone()));
+                found.push(self.video_file(path.clone()));
             }
         }
         if self.memory && found.len() > 1 {
             refuse!("--memory follows the objects of one video: name one; another run adds the next");
+        }
+        if let Some(flag) = self.input.flag().filter(|_| found.iter().all(|(path, _)| path.is_dir())) {
+            refuse!("{flag} is for video files: expected one with --video");
         }
         Ok(found)
     }
 
     /// Reads the videos once: counts their frames, and writes those that are images.
     pub fn read(&self, found: Vec<InputVideo>, output: &Path) -> Result<Vec<LabelVideo>> {
-        LabelVideo::read_all(output, found, self.every.unwrap_or(EVERY), &mut interrupted)
+        let every = self.every.unwrap_or(EVERY);
+        LabelVideo::read_all(output, found, &self.input(), every, &mut interrupted)
+    }
+
+    /// How videos are opened.
+    pub fn input(&self) -> InputOptions {
+        self.input.options()
+    }
+
+    /// The video in a file.
+    fn video_file(&self, path: PathBuf) -> InputVideo {
+        let (file, options) = (path.clone(), self.input());
+        (path, Box::new(move || videos::open(VideoInput::File(&file), &options)))
     }
 }
 
 /// A video: its path, and what opens it.
 pub type InputVideo = (PathBuf, Box<dyn Fn() -> Result<Box<dyn Source>> + Send + Sync>);
-
-/// The video in a file.
-fn video_file(path: PathBuf) -> InputVideo {
-    let file = path.clone();
-    (path, Box::new(move || videos::open(VideoInput::File(&file), &InputOptions::default())))
-}
 
 /// Refuses videos as images: files, and folders that have no others.
 pub fn check_images(inputs: &[PathBuf]) -> anyhow::Result<()> {

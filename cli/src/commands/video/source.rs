@@ -7,9 +7,8 @@ use std::time::Duration;
 
 use clap::Args;
 use ocelli::source::{
-    FRAME_RATES, Feed, InputOptions, PictureFiles, Position, RawFormat, RawFrames, Reconnecting,
-    ReconnectingOptions, Selected, Selection, Several, SeveralStates, StreamKind, natural_order,
-    without_secrets,
+    FRAME_RATES, Feed, PictureFiles, Position, RawFormat, RawFrames, Reconnecting, ReconnectingOptions,
+    Selected, Selection, Several, SeveralStates, StreamKind, natural_order, without_secrets,
 };
 use ocelli::videos::{self, VideoInput};
 use ocelli::{Cancellation, Frame, Source, source::SourceInfo};
@@ -17,7 +16,7 @@ use ocelli_export::read_text;
 use ocelli_verify::scenes::{MovingScene, vocabulary};
 
 use super::reach;
-use crate::args::{INPUT, frame_files, videos_of};
+use crate::args::{INPUT, InputArgs, frame_files, videos_of};
 use crate::{interrupted, usage};
 
 /// Frames per second of images, and of raw frames of unknown rate.
@@ -67,12 +66,8 @@ pub struct SourceArgs {
     /// Take the URL of --video as a file: every frame is read, and to end early is an error
     #[arg(long)]
     pub file: bool,
-    /// Which of a file's video streams, from 0 [default: the one that players choose]
-    #[arg(long, value_name = "N")]
-    pub stream: Option<u32>,
-    /// Option of FFmpeg for files and URLs, such as rtsp_transport=udp
-    #[arg(long = "ffmpeg-option", value_name = "KEY=VALUE", value_parser = key_and_value)]
-    pub ffmpeg_options: Vec<(String, String)>,
+    #[command(flatten)]
+    pub input: InputArgs,
     /// Size of the drawn scene [default: 960x540]
     #[arg(long, value_name = "WIDTHxHEIGHT")]
     pub scene_size: Option<String>,
@@ -143,12 +138,10 @@ impl SourceArgs {
             let flag = if self.live { "--live" } else { "--file" };
             refuse!("{flag} is for URLs: expected --video http://… or another URL");
         }
-        let is_read_by_ffmpeg = |one: &&str| {
-            matches!(SourceName::parse(one), SourceName::Url(_) | SourceName::Video(_)) && *one != "-"
-        };
-        if self.input_options() != InputOptions::default() && !named.iter().any(is_read_by_ffmpeg) {
-            let flag = if self.stream.is_some() { "--stream" } else { "--ffmpeg-option" };
-            refuse!("{flag} is for video files and URLs: expected one with --video");
+        let is_read_by_ffmpeg =
+            |one: &&str| !matches!(SourceName::parse(one), SourceName::Images(_)) && *one != "-";
+        if let Some(flag) = self.input.flag().filter(|_| !named.iter().any(is_read_by_ffmpeg)) {
+            refuse!("{flag} is for video files, URLs and cameras: expected one with --video");
         }
         if self.raw.is_some() && self.video != ["-"] {
             refuse!("--raw is the format of frames on stdin: add --video -");
@@ -220,13 +213,14 @@ impl SourceArgs {
             }
             [one] => match SourceName::parse(one) {
                 SourceName::Camera(index) => {
-                    let open = move || videos::open(VideoInput::Camera(index), &InputOptions::default());
+                    let options = self.input.options();
+                    let open = move || videos::open(VideoInput::Camera(index), &options);
                     self.live(format!("camera {index}"), true, open, is_alone, cancellation)?
                 }
                 SourceName::Url(url) => {
                     let is_file = kind.or_else(|| StreamKind::of_url(&url)) == Some(StreamKind::File);
                     let name = without_secrets(&url);
-                    let (until, options) = (cancellation.clone(), self.input_options());
+                    let (until, options) = (cancellation.clone(), self.input.options());
                     let open = move || {
                         // One of several; a camera that is alone may let in one visitor.
                         if !is_alone {
@@ -246,7 +240,7 @@ impl SourceArgs {
                     if !path.exists() {
                         refuse!("no video, {one}: no such file or folder");
                     }
-                    let source = videos::open(VideoInput::File(&path), &self.input_options());
+                    let source = videos::open(VideoInput::File(&path), &self.input.options());
                     read.push(path);
                     match source {
                         Err(error) if !is_alone => {
@@ -276,10 +270,6 @@ impl SourceArgs {
         selection.frame_rate = self.fps;
         let selected = Selected::new(source, selection)?;
         Ok((Box::new(selected), read))
-    }
-
-    fn input_options(&self) -> InputOptions {
-        InputOptions { stream: self.stream, ffmpeg: self.ffmpeg_options.clone() }
     }
 
     /// A source that reconnects when it is lost, and is waited for if it `can_come` later. A file behind a URL is not live:
@@ -475,11 +465,6 @@ impl Source for Unopened {
     fn read_into(&mut self, _: &mut Frame) -> ocelli::Result<bool> {
         self.error.take().map_or(Ok(false), Err)
     }
-}
-
-fn key_and_value(text: &str) -> Result<(String, String), String> {
-    let (key, value) = text.split_once('=').filter(|(key, _)| !key.is_empty()).ok_or("expected KEY=VALUE")?;
-    Ok((key.to_owned(), value.to_owned()))
 }
 
 /// A value of `--video`.
