@@ -131,8 +131,16 @@ pub(crate) fn without_temporary_name(error: io::Error) -> io::Error {
 }
 
 /// The folder of a file, `.` for a bare name.
-pub(crate) fn folder_of(path: &Path) -> &Path {
+pub fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Creates a folder and those above it.
+///
+/// # Errors
+/// [`Io`](ErrorKind::Io) if it cannot be created.
+pub fn create_folder(folder: &Path) -> Result<()> {
+    fs::create_dir_all(folder).map_err(|error| Error::io("cannot create the folder", folder, error))
 }
 
 fn explain(path: &Path, error: io::Error) -> Error {
@@ -233,7 +241,7 @@ mod tests {
     #[test]
     fn a_wrapped_error_keeps_its_kind() {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let own = || Error::new(ErrorKind::Cancelled, "stopped");
+        let own = || Error::cancelled("stopped");
         let failed = write_atomically(&folder.path().join("x"), |_| Err::<(), _>(io::Error::other(own())));
         let error = failed.expect_err("the closure failed");
         assert_eq!((error.kind(), error.to_string()), (ErrorKind::Cancelled, "stopped".into()));

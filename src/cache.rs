@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use ocelli_export::contract::file;
+use serde::{Serialize, de::DeserializeOwned};
 use sha2::{Digest, Sha256};
 
 use crate::atomic_file::write_atomically;
@@ -30,7 +31,7 @@ pub fn cache_folder() -> Result<PathBuf> {
     };
     user.map(|folder| folder.join("ocelli")).ok_or_else(|| {
         let message = "no cache folder: the environment has no home folder; set OCELLI_CACHE to a folder";
-        Error::new(ErrorKind::Unavailable, message)
+        Error::unavailable(message)
     })
 }
 
@@ -229,6 +230,25 @@ pub(crate) fn remembered_hash(files: &[PathBuf], compute: impl FnOnce() -> Strin
         tracing::warn!("the hash of the weights is not cached and will be computed again: {e}");
     }
     Ok(hash)
+}
+
+/// What a file of the cache has, or `find` returns, which is written there. One process finds it, others wait.
+pub(crate) fn remembered<T: Serialize + DeserializeOwned>(
+    entry: &Path,
+    find: impl FnOnce() -> Result<T>,
+) -> Result<T> {
+    let known = || serde_json::from_slice(&std::fs::read(entry).ok()?).ok();
+    if let Some(known) = known() {
+        return Ok(known);
+    }
+    entry.parent().map_or(Ok(()), create_folder)?;
+    let _lock = Lock::acquire(&entry.with_extension("lock"))?;
+    if let Some(known) = known() {
+        return Ok(known);
+    }
+    let found = find()?;
+    write_atomically(entry, |writer| Ok(serde_json::to_writer(writer, &found)?))?;
+    Ok(found)
 }
 
 /// Lower-case hex.

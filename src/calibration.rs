@@ -6,12 +6,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use ocelli_engines::{Engine, EngineSpec, Tensor};
 use ocelli_export::{Calibration, Checkpoint, ExportOptions, export};
 
+use crate::atomic_file::create_folder;
 use crate::detector::{Detector, TextCacheFile};
 use crate::engine::EngineFactory;
 use crate::image::Image;
 use crate::model::Model;
 use crate::prompt::Prompts;
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 
 /// The number of phrases that every image is searched for.
 const PHRASES_AN_IMAGE: usize = 8;
@@ -21,10 +22,12 @@ const PHRASES_AN_IMAGE: usize = 8;
 ///
 /// Every image is searched for eight of the phrases: the first for the first eight, the next for the next eight, and so on
 /// from the start again. A temporary folder in `scratch` holds the graphs, which take as much space as the model in 32
-/// bits. One image at a time is in memory. [`ErrorKind::Cancelled`] from `images` ends the calibration.
+/// bits. One image at a time is in memory. [`Cancelled`](ocelli_error::ErrorKind::Cancelled) from `images` ends the
+/// calibration.
 ///
 /// # Errors
-/// [`ErrorKind::InvalidArgument`] without images or phrases, [`ErrorKind::Execution`] if a range is not finite; else as
+/// [`InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) without images or phrases,
+/// [`Execution`](ocelli_error::ErrorKind::Execution) if a range is not finite; else as
 /// [`export`] and [`Detector::detect`].
 pub fn calibrate(
     checkpoint: &Checkpoint,
@@ -34,10 +37,11 @@ pub fn calibrate(
     images: impl IntoIterator<Item = Result<Image>>,
     phrases: &[impl AsRef<str>],
 ) -> Result<Calibration> {
-    let invalid = |why: &str| Error::new(ErrorKind::InvalidArgument, format!("cannot calibrate: {why}"));
+    let invalid = |why: &str| Error::invalid_argument(format!("cannot calibrate: {why}"));
     if phrases.is_empty() {
         return Err(invalid("there are no phrases; expected at least one"));
     }
+    create_folder(scratch)?;
     let folder = tempfile::Builder::new()
         .prefix(".ocelli-calibrate-")
         .tempdir_in(scratch)

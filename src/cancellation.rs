@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 
 /// A shared cancellation token: cancelling one clone cancels all of them, for good.
 #[derive(Clone, Default)]
@@ -70,10 +70,13 @@ impl Cancellation {
         true
     }
 
-    /// [`ErrorKind::Cancelled`](ocelli_error::ErrorKind::Cancelled) once any clone was cancelled.
-    pub(crate) fn check(&self) -> Result<()> {
+    /// Ends work that was cancelled.
+    ///
+    /// # Errors
+    /// [`Cancelled`](ocelli_error::ErrorKind::Cancelled) once any clone was cancelled.
+    pub fn check(&self) -> Result<()> {
         match self.is_cancelled() {
-            true => Err(Error::new(ErrorKind::Cancelled, "cancelled")),
+            true => Err(Error::cancelled("cancelled")),
             false => Ok(()),
         }
     }

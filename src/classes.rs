@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 pub use coco::COCO_CLASSES;
 
 use crate::prompt::{MAX_CLASSES, MAX_PHRASE_BYTES};
-use crate::{Error, ErrorKind, Prompt, Result};
+use crate::{Error, Prompt, Result};
 
 /// The classes of a data set, in the order of their ids.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -101,13 +101,13 @@ impl ClassMap {
     /// Reads a YAML or JSON file: a class map, or a `data.yaml` of YOLO, of which the `names` are read.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`] if it cannot be read, [`ErrorKind::InvalidArgument`] if it is not a class map; the message has the key.
+    /// [`Io`](ocelli_error::ErrorKind::Io) if it cannot be read,
+    /// [`InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if it is not a class map; the message has the key.
     pub fn open(path: &Path) -> Result<Self> {
         let text = read_text(path, "the class map")?;
         let folder = path.parent().unwrap_or(Path::new(""));
-        Self::parse(&text, folder).map_err(|why| {
-            Error::new(ErrorKind::InvalidArgument, format!("class map, {}: {why}", path.display()))
-        })
+        Self::parse(&text, folder)
+            .map_err(|why| Error::invalid_argument(format!("class map, {}: {why}", path.display())))
     }
 
     /// Files of exemplars are relative to `folder`.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ocelli_tracking::{BoundingBox, TrackerDetection};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
 use crate::mask::{Mask, SemanticMap};
 use crate::postprocess::Candidate;
@@ -17,7 +17,6 @@ pub struct Detection {
     /// The index of its prompt.
     pub class_id: usize,
     /// The label of its prompt, shared by all detections of the class.
-    #[serde(serialize_with = "serialize_label", deserialize_with = "deserialize_label")]
     pub label: Arc<str>,
     /// Confidence, 0 to 1: the score of the query times the presence of its class in the image.
     pub score: f32,
@@ -52,14 +51,6 @@ pub struct Detections {
     pub semantic: Vec<SemanticMap>,
     /// The times of the stages.
     pub times: StageTimes,
-}
-
-fn serialize_label<S: Serializer>(label: &Arc<str>, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(label)
-}
-
-fn deserialize_label<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Arc<str>, D::Error> {
-    String::deserialize(deserializer).map(Arc::from)
 }
 
 /// The [`items`](Detections::items), so that detections can be counted and iterated.

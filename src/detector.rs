@@ -222,6 +222,20 @@ impl Detector {
         self.stages.segmenter.segment_multimask(features, objects)
     }
 
+    /// One mask for each object as [`segment`](Self::segment), or three as [`segment_multimask`](Self::segment_multimask).
+    ///
+    /// # Errors
+    /// As [`segment`](Self::segment).
+    pub fn segment_each(
+        &mut self,
+        features: &ImageFeatures,
+        objects: &[ObjectPrompt],
+        multimask: bool,
+    ) -> Result<Vec<Vec<ObjectMask>>> {
+        self.stages.drop_encoder();
+        self.stages.segmenter.segment_each(features, objects, multimask)
+    }
+
     /// Loads everything that [`segment`](Self::segment) needs, so that errors are returned before an image is encoded.
     ///
     /// # Errors

@@ -19,7 +19,7 @@ pub use redaction::{Redaction, RedactionStyle};
 use crate::detection::Detection;
 use crate::mask::Mask;
 use label_layout::LabelLayout;
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 use ocelli_images::canvas::{Canvas, Rect};
 use ocelli_tracking::BoundingBox;
 use palette::{CHOSEN_COLORS, DARK, text_color_on};
@@ -87,7 +87,8 @@ impl Annotator {
     /// Boxes are clipped to the picture; boxes outside of it or without area are skipped.
     ///
     /// # Errors
-    /// [`ErrorKind::Mismatch`] if a mask does not have the size of the picture; nothing is drawn then.
+    /// [`Mismatch`](ocelli_error::ErrorKind::Mismatch) if a mask does not have the size of the picture; nothing is
+    /// drawn then.
     pub fn annotate(&self, picture: &mut RgbImage, detections: &[Detection]) -> Result<()> {
         let marks = detections.iter().map(|detection| Mark {
             bbox: detection.bbox,
@@ -140,13 +141,12 @@ impl Annotator {
         let (width, height) = picture.dimensions();
         for mark in &marks {
             if let Some(mask) = mark.mask.filter(|m| (m.width(), m.height()) != (width, height)) {
-                let message = format!(
+                return Err(Error::mismatch(format!(
                     "cannot draw the mask of \"{}\": expected {width}×{height} as the picture, got {}×{}",
                     mark.label,
                     mask.width(),
                     mask.height()
-                );
-                return Err(Error::new(ErrorKind::Mismatch, message));
+                )));
             }
         }
         marks.sort_by(|a, b| a.score.total_cmp(&b.score));

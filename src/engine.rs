@@ -22,7 +22,7 @@ use self::loader::{Custom, Embedded, Loader};
 use crate::Cancellation;
 use crate::model::{Model, ModelSource};
 use crate::timing::Instant;
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 
 pub(crate) use format::{GraphSizes, ModelFormat};
 pub use kind::EngineKind;
@@ -92,8 +92,9 @@ impl EngineFactory {
     /// exported model; [`start_for_model`](Self::start_for_model) may know a faster one.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`] if a library, a driver or a GPU is missing, broken or too old; the message says what to
-    /// install or change. [`ErrorKind::Mismatch`] if a WebGPU adapter computes wrongly.
+    /// [`Unavailable`](ocelli_error::ErrorKind::Unavailable) if a library, a driver or a GPU is missing, broken or too
+    /// old; the message says what to
+    /// install or change. [`Mismatch`](ocelli_error::ErrorKind::Mismatch) if a WebGPU adapter computes wrongly.
     pub fn start(options: &EngineOptions) -> Result<Self> {
         Self::start_for(options, ModelFormat::ANY)
     }
@@ -127,7 +128,7 @@ impl EngineFactory {
     /// say.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] for a format that the engine does not support.
+    /// [`InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) for a format that the engine does not support.
     pub(crate) fn set_precision(&mut self, precision: Option<Precision>) -> Result<Option<Precision>> {
         let is_unknown = |precision: &Precision| precision.is_calibrated() && !self.loader.runs_calibrated();
         if let Some(format) = precision.filter(is_unknown) {
@@ -136,7 +137,7 @@ impl EngineFactory {
                  to compare; choose another engine or another precision",
                 self.description()
             );
-            return Err(Error::new(ErrorKind::Unavailable, message).about("precision"));
+            return Err(Error::unavailable(message).about("precision"));
         }
         let (other, exported) = self.loader.computing_in(precision)?;
         self.loader = other.unwrap_or_else(|| Arc::clone(&self.loader));
@@ -173,7 +174,7 @@ impl EngineFactory {
     /// Loads one graph.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidData`] if the engine cannot run the file.
+    /// [`InvalidData`](ocelli_error::ErrorKind::InvalidData) if the engine cannot run the file.
     pub fn load(&self, graph: &Path) -> Result<Box<dyn Engine>> {
         self.load_sized(graph, None)
     }

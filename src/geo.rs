@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::detection::Detection;
 use crate::mask::{Mask, Outline};
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 use ocelli_images::rows::{TiffTags, has_tiff_start};
 
 /// Tags of GeoTIFF.
@@ -50,13 +50,14 @@ impl GeoReference {
     /// Reads the tags of a file.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`] if it cannot be read, [`ErrorKind::InvalidData`] if it is no GeoTIFF, if pixels are placed by control points
+    /// [`Io`](ocelli_error::ErrorKind::Io) if it cannot be read, [`InvalidData`](ocelli_error::ErrorKind::InvalidData)
+    /// if it is no GeoTIFF, if pixels are placed by control points
     /// alone, or if its coordinate system has no EPSG code.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let name = path.display().to_string();
         let file = File::open(path).map_err(|error| Error::io("cannot read the image", path, error))?;
-        let refuse = |why: &str| Error::new(ErrorKind::InvalidData, format!("georeference, {name}: {why}"));
+        let refuse = |why: &str| Error::invalid_data(format!("georeference, {name}: {why}"));
         if !has_tiff_start(&file).map_err(|error| Error::io("cannot read the image", path, error))? {
             return Err(refuse("it is no GeoTIFF, so nothing says where its pixels are on Earth"));
         }

@@ -132,12 +132,11 @@ use transfer::download;
 
 #[cfg(not(feature = "hub"))]
 fn download(name: &HubName, _: &Cache, _: &dyn Fn(&str), _: &Cancellation) -> Result<LocalModel> {
-    let message = format!(
+    Err(Error::unavailable(format!(
         "cannot open the model, {}: it is not in the cache, and this build downloads nothing; build with the feature hub, \
          or download it by other means",
         name.repository
-    );
-    Err(Error::unavailable(message))
+    )))
 }
 
 /// The value of a variable of the environment that is not empty.

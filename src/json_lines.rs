@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 use serde::{Serialize, de::DeserializeOwned};
 
 /// An open file.
@@ -20,7 +20,8 @@ impl JsonLines {
     /// Opens the file, or creates it, and reads its lines.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`] if it cannot be read, [`ErrorKind::InvalidData`], with the number of the line, if a line is of
+    /// [`Io`](ocelli_error::ErrorKind::Io) if it cannot be read, [`InvalidData`](ocelli_error::ErrorKind::InvalidData),
+    /// with the number of the line, if a line is of
     /// another kind.
     pub fn open<L: DeserializeOwned>(path: &Path, content: &'static str) -> Result<(Self, Vec<L>)> {
         let io = |error| Error::io(&format!("cannot open {content}"), path, error);
@@ -43,17 +44,16 @@ impl JsonLines {
         let (path, line, content) = (self.path.display(), number + 1, self.content);
         let message =
             format!("{path}, line {line}: expected {content}; delete the file or choose another output");
-        Error::new(ErrorKind::InvalidData, message)
+        Error::invalid_data(message)
     }
 
     /// The error about a file of other work; `work` is what was to continue, `what` is the difference.
     pub fn other(&self, work: &str, what: &str) -> Error {
-        let message = format!(
+        Error::mismatch(format!(
             "cannot continue {work}, {}: it has {} of {what}; delete the file or choose another output",
             self.path.display(),
             self.content
-        );
-        Error::new(ErrorKind::Mismatch, message)
+        ))
     }
 
     /// Appends a line in one write, so that a stop leaves whole lines.

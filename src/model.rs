@@ -12,7 +12,7 @@ use ocelli_export::contract::{Manifest, Thresholds, TrackerSizes, file};
 
 use crate::cache::{Lock, cache_folder};
 use crate::tokenizer::{Tokenizer, TokenizerConfig};
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 
 pub use graph::ModelGraph;
 pub use request::{ModelRequest, ModelSource};
@@ -48,7 +48,7 @@ impl Model {
     /// encoder may be missing: a text cache then has to hold every phrase.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`] or [`ErrorKind::InvalidData`], naming the file.
+    /// [`Io`](ocelli_error::ErrorKind::Io) or [`InvalidData`](ocelli_error::ErrorKind::InvalidData), naming the file.
     pub fn open(folder: &Path) -> Result<Self> {
         Self::open_with(folder, |name| name.starts_with(file::TEXT_ENCODER))
     }
@@ -95,7 +95,7 @@ impl Model {
     /// ```
     ///
     /// # Errors
-    /// [`ErrorKind::Io`] if `model.json` cannot be read, [`ErrorKind::InvalidData`] if it is not the manifest of a model.
+    /// [`Io`](ocelli_error::ErrorKind::Io) if `model.json` cannot be read, [`InvalidData`](ocelli_error::ErrorKind::InvalidData) if it is not the manifest of a model.
     pub fn from_memory(
         read: impl Fn(&str) -> std::io::Result<Vec<u8>> + Send + Sync + 'static,
     ) -> Result<Self> {
@@ -158,7 +158,7 @@ impl Model {
     /// The sizes of the tracker, which `purpose` needs.
     ///
     /// # Errors
-    /// [`ErrorKind::Mismatch`] if the model has none.
+    /// [`Mismatch`](ocelli_error::ErrorKind::Mismatch) if the model has none.
     pub(crate) fn tracker(&self, purpose: &str) -> Result<TrackerSizes> {
         let Some(tracker) = self.manifest.tracker else {
             let why = if self.manifest.detection_only {
@@ -170,8 +170,7 @@ impl Model {
                 "this model has no tracker; export a checkpoint that has one, such as Meta's sam3.pt or facebook/sam3, and \
                  do not leave it out"
             };
-            let message = format!("{purpose}, {}: {why}", self.folder.display());
-            return Err(Error::new(ErrorKind::Mismatch, message));
+            return Err(Error::mismatch(format!("{purpose}, {}: {why}", self.folder.display())));
         };
         Ok(tracker)
     }
@@ -208,6 +207,5 @@ fn check_manifest(manifest: &Manifest) -> Result<(), String> {
 pub(crate) fn corrupt(path: &Path, why: &str) -> Error {
     let in_cache = cache_folder().is_ok_and(|cache| path.starts_with(cache));
     let remedy = if in_cache { "delete the folder and it is exported again" } else { "export it again" };
-    let message = format!("corrupt exported model, {}: {why}; {remedy}", path.display());
-    Error::new(ErrorKind::InvalidData, message)
+    Error::invalid_data(format!("corrupt exported model, {}: {why}; {remedy}", path.display()))
 }

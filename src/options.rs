@@ -13,7 +13,7 @@ use crate::model::ModelSource;
 use crate::postprocess::PostProcessOptions;
 use crate::stages::{Screening, TextCacheFile};
 use crate::tiles::Tiling;
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 
 pub use crate::pipeline::options::PipelineOptions;
 
@@ -123,7 +123,7 @@ impl DetectorOptions {
         let engine = &self.engine;
         if kinds.len() > 1 && (engine.trt_backbone.is_some() || engine.trt_encoder_decoder.is_some()) {
             let message = "engine: engine files run on one GPU; name one, or leave the files out";
-            return Err(Error::new(ErrorKind::InvalidArgument, message).about("engine"));
+            return Err(Error::invalid_argument(message).about("engine"));
         }
         let threads = shared_threads(engine.threads, kinds.len());
         let on = |kind| Self { engine: EngineOptions { kind, threads, ..engine.clone() }, ..self.clone() };
@@ -133,7 +133,7 @@ impl DetectorOptions {
     /// Checks the numbers, and options that exclude each other, without opening a file.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`], which names the option.
+    /// [`InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument), which names the option.
     pub fn check(&self) -> Result<()> {
         self.post_processing(Thresholds { confidence: 0.0, nms: 1.0 }).validate()?;
         if let Some(Screening::At(threshold)) = self.screening
@@ -150,7 +150,7 @@ impl DetectorOptions {
         self.tiling.map_or(Ok(()), |tiling| tiling.check())?;
         if self.tiling.is_some() && self.low_memory {
             let message = "low_memory: a search in tiles needs both halves of the model for each tile: leave one of them out";
-            return Err(Error::new(ErrorKind::InvalidArgument, message).about("low_memory"));
+            return Err(Error::invalid_argument(message).about("low_memory"));
         }
         Ok(())
     }

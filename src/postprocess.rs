@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use ocelli_tracking::BoundingBox;
 
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 
 /// Thresholds and limits.
 #[derive(Clone, Debug, PartialEq)]
@@ -60,7 +60,7 @@ impl PostProcessOptions {
             Some((class_id, threshold)) => {
                 let message =
                     format!("confidence of class {class_id} is {threshold}: expected a number from 0 to 1");
-                Err(Error::new(ErrorKind::InvalidArgument, message).about("confidence"))
+                Err(Error::invalid_argument(message).about("confidence"))
             }
         }
     }
@@ -122,7 +122,7 @@ impl PostProcessor {
     /// Creates a post-processor.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] for a threshold outside 0 to 1.
+    /// [`InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) for a threshold outside 0 to 1.
     pub fn new(options: PostProcessOptions) -> Result<Self> {
         options.validate()?;
         Ok(Self { options, image_width: 0.0, image_height: 0.0, kept: Vec::new(), class: Vec::new() })
@@ -143,26 +143,25 @@ impl PostProcessor {
     /// Adds the candidates of a class: score, threshold, scaling, clipping and suppression.
     ///
     /// # Errors
-    /// [`ErrorKind::Mismatch`] if there is no box for each query, [`ErrorKind::Execution`] if a score or the box of a kept query
+    /// [`Mismatch`](ocelli_error::ErrorKind::Mismatch) if there is no box for each query,
+    /// [`Execution`](ocelli_error::ErrorKind::Execution) if a score or the box of a kept query
     /// is not finite. Nothing of such a class is kept.
     pub fn push_class(&mut self, raw: &ClassOutputs<'_>) -> Result<()> {
         let ClassOutputs { class_id, label, logits, boxes, presence } = *raw;
         if boxes.len() != 4 * logits.len() {
-            let message = format!(
+            return Err(Error::mismatch(format!(
                 "encoder-decoder output, boxes: expected {} values for {} queries, got {}; the graph belongs to another model, \
                  export this one again",
                 4 * logits.len(),
                 logits.len(),
                 boxes.len()
-            );
-            return Err(Error::new(ErrorKind::Mismatch, message));
+            )));
         }
         let not_a_number = |what: &str| {
-            let message = format!(
+            Error::execution(format!(
                 "encoder-decoder output, class {class_id} \"{label}\": the engine returned a {what} that is not finite; if \
                  the model runs in half precision, export it in fp32"
-            );
-            Error::new(ErrorKind::Execution, message)
+            ))
         };
         let presence = sigmoid(presence);
         if presence.is_nan() {

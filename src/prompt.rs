@@ -11,7 +11,7 @@ use std::sync::Arc;
 use ocelli_tracking::BoundingBox;
 
 use crate::tokenizer::collapse_white_space;
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 
 pub(crate) use object::EncodedObject;
 pub use object::ObjectPrompt;
@@ -108,11 +108,12 @@ impl Prompts {
     /// The classes in order: text prompts, or [`Prompt`]s with a label or exemplars.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if the list is empty or has more than [`MAX_CLASSES`], a prompt is blank or has more than
+    /// [`InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if the list is empty or has more than
+    /// [`MAX_CLASSES`], a prompt is blank or has more than
     /// [`MAX_PHRASE_BYTES`], or an exemplar box has no area.
     pub fn new<P: Into<Prompt>>(prompts: impl IntoIterator<Item = P>) -> Result<Self> {
         let prompts: Vec<Prompt> = prompts.into_iter().map(Into::into).collect();
-        let invalid = |message: String| Err(Error::new(ErrorKind::InvalidArgument, message));
+        let invalid = |message: String| Err(Error::invalid_argument(message));
         if prompts.is_empty() {
             return invalid("no prompts: expected at least one class".into());
         }
@@ -141,6 +142,41 @@ impl Prompts {
             }
         }
         Ok(Self(prompts))
+    }
+
+    /// Classes with boxes around examples, each a box, whether it shows what is wanted, and the name of its class.
+    ///
+    /// A box without a name belongs to the only class. Without classes, and for the name [`VISUAL`], boxes are prompts of
+    /// their own, without text.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] for an unknown name, and for none although there are several classes; as
+    /// [`new`](Self::new).
+    pub fn with_exemplars<'n>(
+        mut classes: Vec<Prompt>,
+        exemplars: impl IntoIterator<Item = (BoundingBox, bool, Option<&'n str>)>,
+    ) -> Result<Self> {
+        let has_classes = !classes.is_empty();
+        for (bbox, wanted, name) in exemplars {
+            let label = name.unwrap_or(VISUAL);
+            let known = match name {
+                None if classes.len() == 1 => Some(0),
+                None if has_classes => {
+                    let why = "exemplar names no class: expected one, as there are several";
+                    return Err(Error::invalid_argument(why).about("exemplar"));
+                }
+                _ => classes.iter().position(|class| *class.label == *label),
+            };
+            if known.is_none() && has_classes && label != VISUAL {
+                let why = format!("exemplar names class \"{label}\": expected one of classes");
+                return Err(Error::invalid_argument(why).about("exemplar"));
+            }
+            match known {
+                Some(class) => classes[class].exemplars.push(Exemplar { bbox, wanted }),
+                None => classes.push(Prompt::visual(label).with_exemplar(bbox, wanted)),
+            }
+        }
+        Self::new(classes)
     }
 
     /// Number of classes.
@@ -198,6 +234,35 @@ mod tests {
             Prompts::new(["dog", "red apple", &"x".repeat(MAX_PHRASE_BYTES)]).map(|p| p.len()).ok(),
             Some(3)
         );
+    }
+
+    #[test]
+    fn exemplars_belong_to_the_class_they_name_or_the_only_one() {
+        let bbox = BoundingBox::new(1.0, 2.0, 3.0, 4.0);
+        type Case<'c> = (&'c [&'c str], &'c [Option<&'c str>], Result<&'c [(&'c str, usize)], &'c str>);
+        let cases: [Case<'_>; 8] = [
+            (&["dog"], &[None, Some("dog")], Ok(&[("dog", 2)])),
+            (&["dog", "cat"], &[Some("cat")], Ok(&[("dog", 0), ("cat", 1)])),
+            (&["dog"], &[Some(VISUAL)], Ok(&[("dog", 0), (VISUAL, 1)])),
+            (&[], &[None, None], Ok(&[(VISUAL, 2)])),
+            (&[], &[Some("this"), Some("that"), None], Ok(&[("this", 1), ("that", 1), (VISUAL, 1)])),
+            (&["dog", "cat"], &[None], Err("exemplar names no class")),
+            (&["dog"], &[Some("cow")], Err("exemplar names class \"cow\": expected one of classes")),
+            (&[], &[], Err("no prompts")),
+        ];
+        for (names, exemplars, expected) in cases {
+            let classes = names.iter().map(Prompt::new).collect();
+            let found = Prompts::with_exemplars(classes, exemplars.iter().map(|name| (bbox, true, *name)));
+            match (found, expected) {
+                (Ok(found), Ok(expected)) => {
+                    let found: Vec<_> =
+                        found.iter().map(|one| (&**one.label(), one.exemplars().len())).collect();
+                    assert_eq!(found, expected, "{names:?} {exemplars:?}");
+                }
+                (Err(error), Err(word)) => assert!(error.to_string().contains(word), "{error}"),
+                (found, expected) => panic!("{names:?} {exemplars:?}: {found:?}, expected {expected:?}"),
+            }
+        }
     }
 
     #[test]

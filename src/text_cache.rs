@@ -13,7 +13,7 @@ use std::sync::Arc;
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 
 use crate::atomic_file::{folder_of, write_atomically};
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 
 /// The model that a cache belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,8 +75,8 @@ impl TextCache {
     /// Reads a cache file and checks that it belongs to the model; without a file the cache is empty.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`] if the file cannot be read, [`ErrorKind::InvalidData`] if it is corrupt or not a text cache,
-    /// [`ErrorKind::Mismatch`] if it belongs to another model; each names the file.
+    /// [`Io`](ocelli_error::ErrorKind::Io) if the file cannot be read, [`InvalidData`](ocelli_error::ErrorKind::InvalidData) if it is corrupt or not a text cache,
+    /// [`Mismatch`](ocelli_error::ErrorKind::Mismatch) if it belongs to another model; each names the file.
     pub(crate) fn open_or_new(path: &Path, identity: TextCacheIdentity) -> Result<Self> {
         match std::fs::read(path) {
             Ok(bytes) => Ok(Self { entries: parse(&bytes, path, &identity)?, identity }),
@@ -98,17 +98,16 @@ impl TextCache {
     /// Adds a phrase or replaces its entry: `features` `[L, D]`, `mask` `[L]`.
     ///
     /// # Errors
-    /// [`ErrorKind::Mismatch`] if a length is not the model's.
+    /// [`Mismatch`](ocelli_error::ErrorKind::Mismatch) if a length is not the model's.
     pub(crate) fn insert(&mut self, phrase: &str, features: &[f32], mask: &[i64]) -> Result<()> {
         let TextCacheIdentity { context_length, width, .. } = self.identity;
         if features.len() != context_length * width || mask.len() != context_length {
-            let message = format!(
+            return Err(Error::mismatch(format!(
                 "text cache, phrase {phrase:?}: expected features [{context_length}, {width}] and mask \
                  [{context_length}], got {} and {} values",
                 features.len(),
                 mask.len()
-            );
-            return Err(Error::new(ErrorKind::Mismatch, message));
+            )));
         }
         let entry = TextFeatures { features: features.to_vec(), mask: mask.to_vec() };
         self.entries.insert(phrase.to_owned(), Arc::new(entry));
@@ -121,7 +120,7 @@ impl TextCache {
     /// This cache's entry of a phrase takes precedence over the file's.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`] if the folder or the file cannot be written, and as [`open_or_new`](Self::open_or_new) if the
+    /// [`Io`](ocelli_error::ErrorKind::Io) if the folder or the file cannot be written, and as [`open_or_new`](Self::open_or_new) if the
     /// file is corrupt or belongs to another model; it is not changed then.
     pub(crate) fn save(&mut self, path: &Path) -> Result<()> {
         // Held until the end of this function.
@@ -190,8 +189,7 @@ fn parse(
     identity: &TextCacheIdentity,
 ) -> Result<BTreeMap<String, Arc<TextFeatures>>> {
     let name = path.display();
-    let invalid =
-        |why: String| Error::new(ErrorKind::InvalidData, format!("cannot use the text cache, {name}: {why}"));
+    let invalid = |why: String| Error::invalid_data(format!("cannot use the text cache, {name}: {why}"));
     let corrupt = |error: safetensors::SafeTensorError| {
         invalid(format!("truncated or not a safetensors file ({error}); delete it to create a new one"))
             .with_source(error)
@@ -219,11 +217,10 @@ fn parse(
             found => found,
         };
         if found != expected {
-            let message = format!(
+            return Err(Error::mismatch(format!(
                 "cannot use the text cache, {name}: it belongs to another model: its {key} is {found:?}, the model's is \
                  {expected:?}; use another file or delete it"
-            );
-            return Err(Error::new(ErrorKind::Mismatch, message));
+            )));
         }
     }
 

@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use serde::Serialize;
 
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 
 /// The stages of a pipeline, in the order in which a frame passes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
@@ -50,8 +50,7 @@ impl fmt::Display for Stage {
 pub(crate) fn guard<T>(stage: Stage, work: impl FnOnce() -> Result<T>) -> Result<T> {
     // What a panic leaves half done is never used again: the stage ends with it.
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
-        let message = format!("stage {stage} panicked: {}", panic_message(&*panic));
-        Err(Error::new(ErrorKind::Execution, message))
+        Err(Error::execution(format!("stage {stage} panicked: {}", panic_message(&*panic))))
     })
 }
 

@@ -32,7 +32,7 @@ use ocelli_tracking::BoundingBox;
 
 use crate::frame_view::{FrameView, PixelFormat};
 use crate::image::Image;
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 
 pub use file::{MAX_TILED_PIXELS, PictureFile};
 pub(crate) use merge::{Merge, TileDetection};
@@ -141,7 +141,8 @@ impl Tiling {
     /// Checks size and overlap.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] for a side below [`MIN_TILE`] or an overlap outside 0 to [`MAX_OVERLAP`].
+    /// [`InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) for a side below [`MIN_TILE`] or an overlap
+    /// outside 0 to [`MAX_OVERLAP`].
     pub fn check(&self) -> Result<()> {
         if let TileSize::Pixels { width, height } = self.size
             && width.min(height) < MIN_TILE
@@ -158,7 +159,8 @@ impl Tiling {
     /// A model whose input has `side` pixels sees a smaller picture whole.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if there are more than [`with_most_tiles`](Self::with_most_tiles) allows.
+    /// [`InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if there are more than
+    /// [`with_most_tiles`](Self::with_most_tiles) allows.
     pub fn check_picture(&self, size: (u32, u32), side: usize) -> Result<()> {
         match self.size {
             TileSize::Pixels { width, height } if size.0.max(size.1) as usize > side => {
@@ -192,7 +194,7 @@ impl Tiling {
                 "tile: a picture of {width} × {height} pixels has {count} tiles of {width_of_tile} × {height_of_tile} and \
                  larger: expected at most {most}; name a larger size, or a smaller tile_overlap"
             );
-            return Err(Error::new(ErrorKind::InvalidArgument, message).about("tile"));
+            return Err(Error::invalid_argument(message).about("tile"));
         }
         Ok(sizes)
     }
@@ -300,7 +302,7 @@ impl<'a> WholePicture<'a> {
     /// The pixels of an image or a frame.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if the frame has too few bytes.
+    /// [`InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if the frame has too few bytes.
     pub fn new(image: impl Into<FrameView<'a>>) -> Result<Self> {
         let view = image.into();
         view.check()?;
@@ -335,7 +337,7 @@ pub(crate) fn part_of(view: FrameView<'_>, region: Region) -> Result<FrameView<'
     if region.right() > view.width || region.bottom() > view.height {
         let (width, height) = (view.width, view.height);
         let message = format!("{region:?} is outside the picture of {width} × {height} pixels");
-        return Err(Error::new(ErrorKind::InvalidArgument, message));
+        return Err(Error::invalid_argument(message));
     }
     let pixel = if view.format == PixelFormat::Gray8 { 1 } else { 3 };
     let start = region.y as usize * view.stride + region.x as usize * pixel;

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use crate::sink::{self, VideoOptions};
 use crate::source::{self, InputOptions, StreamKind, StreamTimeouts};
-use crate::{Cancellation, Error, ErrorKind, Result, Sink, Source};
+use crate::{Cancellation, Error, Result, Sink, Source};
 
 /// A video, a stream or a camera to open.
 #[derive(Clone, Copy, Debug)]
@@ -71,12 +71,12 @@ pub fn open(input: VideoInput<'_>, options: &InputOptions) -> Result<Box<dyn Sou
 /// Creates a video.
 ///
 /// # Errors
-/// As [`create_video`](sink::create_video); [`ErrorKind::Unavailable`] for a codec, a quality or a server without the video library.
+/// As [`create_video`](sink::create_video); [`Unavailable`](ocelli_error::ErrorKind::Unavailable) for a codec, a
+/// quality or a server without the video library.
 pub fn create(path: &Path, options: &VideoOptions) -> Result<Box<dyn Sink>> {
     match replacement() {
         Some(_) if options.codec.is_some() || options.quality.is_some() || sink::is_stream_address(path) => {
-            let why = "codecs, qualities and addresses of servers need the video library";
-            Err(Error::new(ErrorKind::Unavailable, why))
+            Err(Error::unavailable("codecs, qualities and addresses of servers need the video library"))
         }
         Some(videos) => videos.create(path, options.frame_rate),
         None => sink::create_video(path, options),

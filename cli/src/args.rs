@@ -31,10 +31,11 @@ pub use classes::class_names;
 pub(crate) use classes::{class_map, coco_classes, thresholds};
 pub(crate) use dart::DartArgs;
 pub use exemplar::{ExemplarArg, embed_exemplars, prompts};
+pub(crate) use files::label_files;
 pub use files::{check_output_file, expand_images, frame_files, images_beside, is_video, videos_of};
-pub(crate) use files::{folder_of, label_files};
 pub use input::InputArgs;
 pub use objects::ObjectArgs;
+pub(crate) use ocelli::atomic_file::folder_of;
 pub use privacy::PrivacyArgs;
 pub use tiles::TileArgs;
 pub use tracker::TrackerArgs;
@@ -178,11 +179,10 @@ impl ModelArgs {
         if self.source() != ModelSource::Builtin || self.trt.is_some() || self.trt_enc_dec.is_some() {
             return Ok(());
         }
-        let message = format!(
+        Err(Error::mismatch(format!(
             "{what}, the built-in model: it has no tracker; name a checkpoint that has one with --model, such as Meta's \
              sam3.pt or facebook/sam3"
-        );
-        Err(Error::new(ErrorKind::Mismatch, message))
+        )))
     }
 
     /// Says on stderr that the built-in model runs, if nobody asked for it by name, and which of the classes it does not

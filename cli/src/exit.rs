@@ -71,5 +71,5 @@ macro_rules! refuse {
 
 /// An error of usage: exit status 2.
 pub fn usage(message: impl AsRef<str>) -> anyhow::Error {
-    Error::new(ErrorKind::InvalidArgument, message).into()
+    Error::invalid_argument(message).into()
 }

@@ -49,7 +49,7 @@ pub fn interrupted() -> Result<()> {
 
 /// The error of a program that Ctrl-C stopped; its exit status is 130.
 fn stopped() -> Error {
-    Error::new(ErrorKind::Cancelled, "interrupted")
+    Error::cancelled("interrupted")
 }
 
 /// The result of work that Ctrl-C ends early.

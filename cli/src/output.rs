@@ -4,9 +4,9 @@ use std::fmt::Display;
 use std::io::Write;
 use std::path::Path;
 
+use ocelli::Error;
 use ocelli::atomic_file::write_atomically;
 use ocelli::source::without_secrets;
-use ocelli::{Error, ErrorKind};
 use ocelli_verify::VerificationReport;
 
 use serde::Serialize;
@@ -92,7 +92,8 @@ pub(crate) fn present(
 /// Prints the report of a comparison, and writes its JSON if there is a file for it.
 ///
 /// # Errors
-/// If it cannot be written; [`ErrorKind::Mismatch`] if `what` was compared is refused, with `advice` behind the reason.
+/// If it cannot be written; [`Mismatch`](ocelli::ErrorKind::Mismatch) if `what` was compared is refused, with `advice`
+/// behind the reason.
 pub(crate) fn conclude(
     report: &VerificationReport,
     json: Option<&Path>,
@@ -104,7 +105,7 @@ pub(crate) fn conclude(
     if report.accepted() {
         return Ok(());
     }
-    Err(Error::new(ErrorKind::Mismatch, format!("{what}: {}{advice}", report.verdict())).into())
+    Err(Error::mismatch(format!("{what}: {}{advice}", report.verdict())).into())
 }
 
 /// Writes the report of a comparison as JSON; the file appears whole or not at all.

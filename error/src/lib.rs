@@ -77,6 +77,11 @@ impl Error {
         Self::new(ErrorKind::InvalidData, message)
     }
 
+    /// A [`Mismatch`](ErrorKind::Mismatch) error.
+    pub fn mismatch(message: impl AsRef<str>) -> Self {
+        Self::new(ErrorKind::Mismatch, message)
+    }
+
     /// An [`Unavailable`](ErrorKind::Unavailable) error.
     pub fn unavailable(message: impl AsRef<str>) -> Self {
         Self::new(ErrorKind::Unavailable, message)
@@ -85,6 +90,11 @@ impl Error {
     /// An [`Execution`](ErrorKind::Execution) error.
     pub fn execution(message: impl AsRef<str>) -> Self {
         Self::new(ErrorKind::Execution, message)
+    }
+
+    /// A [`Cancelled`](ErrorKind::Cancelled) error.
+    pub fn cancelled(message: impl AsRef<str>) -> Self {
+        Self::new(ErrorKind::Cancelled, message)
     }
 
     /// An [`InvalidArgument`](ErrorKind::InvalidArgument) error about the value of a parameter:

@@ -4,7 +4,7 @@ use ocelli_tracking::{Appearances, BoundingBox};
 
 use super::decode::PromptDecoder;
 use super::features::{COARSE, ImageFeatures};
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 
 /// Samples across and down a box.
 const SAMPLES: usize = 6;
@@ -16,7 +16,8 @@ impl PromptDecoder {
     /// box, less that of the whole image. The boxes are in pixels of the image.
     ///
     /// # Errors
-    /// [`ErrorKind::Execution`] if the features cannot be copied from their device, or are not those of an image.
+    /// [`Execution`](ocelli_error::ErrorKind::Execution) if the features cannot be copied from their device, or are not
+    /// those of an image.
     ///
     /// [`ByteTracker::update_with`]: ocelli_tracking::ByteTracker::update_with
     pub fn appearances_into(
@@ -29,7 +30,7 @@ impl PromptDecoder {
         let tensor = self.copies.readable_on(None, features, COARSE);
         let &[1, channels, rows, columns] = tensor.shape() else {
             let message = format!("fpn_2 has shape {:?}: expected [1, D, P, P]", tensor.shape());
-            return Err(Error::new(ErrorKind::Execution, message));
+            return Err(Error::execution(message));
         };
         let grid = Grid { values: tensor.as_f32()?, rows, columns };
         let (width, height) = features.size;

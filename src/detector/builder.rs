@@ -19,7 +19,7 @@ use crate::model::{Model, ModelRequest, ModelSource};
 use crate::options::{DetectorOptions, PrecisionChoice};
 use crate::postprocess::{PostProcessOptions, PostProcessor};
 use crate::tensorrt::{EngineFiles, NativeTensorRt};
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 
 /// Classes that are decoded at once by default; `benchmarks/README.md` has the measurements.
 const CLASS_CHUNK: usize = 4;
@@ -152,9 +152,11 @@ impl DetectorBuilder {
     /// Opens the model, after exporting it into the cache if necessary, and loads the engine's library.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] for options out of range, [`ErrorKind::Unavailable`] if the engine's library is
-    /// missing, [`ErrorKind::Mismatch`] for a model that does not support an option or a text cache of another model,
-    /// [`ErrorKind::Io`] and [`ErrorKind::InvalidData`] for files.
+    /// [`InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) for options out of range,
+    /// [`Unavailable`](ocelli_error::ErrorKind::Unavailable) if the engine's library is
+    /// missing, [`Mismatch`](ocelli_error::ErrorKind::Mismatch) for a model that does not support an option or a text
+    /// cache of another model,
+    /// [`Io`](ocelli_error::ErrorKind::Io) and [`InvalidData`](ocelli_error::ErrorKind::InvalidData) for files.
     pub fn build(self) -> Result<Detector> {
         // The caller's options are checked before a model is exported.
         self.options.check()?;
@@ -219,7 +221,7 @@ impl DetectorBuilder {
         }
         let message = "screen: the first pass does not run with TensorRT and Core ML, which need fixed sizes; leave it out, or \
                        choose another engine";
-        Err(Error::new(ErrorKind::Unavailable, message))
+        Err(Error::unavailable(message))
     }
 
     /// Starts the engine, and chooses the number format in which a model is to be exported or has to be.
@@ -298,7 +300,7 @@ impl DetectorBuilder {
                 "masks, {}: this model was exported for detection only; export the checkpoint again with masks",
                 model.folder().display()
             );
-            return Err(Error::new(ErrorKind::Mismatch, message).about("masks"));
+            return Err(Error::mismatch(message).about("masks"));
         }
         let is_built_in = self.model.is_none() && request.source == ModelSource::Builtin;
         Ok((model, is_built_in && request.imgsz.is_none()))

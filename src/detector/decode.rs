@@ -21,7 +21,7 @@ use crate::model::Model;
 use crate::postprocess::{Candidate, ClassOutputs, PostProcessOptions, PostProcessor};
 use crate::process_memory::log_memory_after;
 use crate::timing::{Instant, STAGE_TARGET, StageTimes, milliseconds_since};
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 
 /// Finds the instances of prompts in image features: the encoder-decoder, the exemplar encoder, the mask head and the
 /// post-processing. The buffers are reused.
@@ -152,13 +152,15 @@ impl PromptDecoder {
     /// Replaces the thresholds and limits from the next image on, for programs in which each request has its own.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] for a threshold outside 0 to 1; the options are not changed then.
+    /// [`InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) for a threshold outside 0 to 1; the options are
+    /// not changed then.
     pub fn set_post_processing(&mut self, options: PostProcessOptions) -> Result<()> {
         self.post = PostProcessor::new(options)?;
         Ok(())
     }
 
-    /// Ends the decoding of the next images with [`ErrorKind::Cancelled`] once the token is cancelled: after the classes that
+    /// Ends the decoding of the next images with [`Cancelled`](ocelli_error::ErrorKind::Cancelled) once the token is
+    /// cancelled: after the classes that
     /// are decoded, or whose masks are computed, at this moment.
     pub fn set_cancellation(&mut self, cancellation: Cancellation) {
         self.cancellation = cancellation;
@@ -184,7 +186,8 @@ impl PromptDecoder {
     /// Returns the detections, the highest score first, and adds the times of the stages to `times`.
     ///
     /// # Errors
-    /// [`ErrorKind::Execution`] if a graph fails or returns values that are not finite, [`ErrorKind::InvalidArgument`] for
+    /// [`Execution`](ocelli_error::ErrorKind::Execution) if a graph fails or returns values that are not finite,
+    /// [`InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) for
     /// an exemplar outside the image.
     pub fn decode(
         &mut self,
@@ -200,13 +203,12 @@ impl PromptDecoder {
     /// Checks that the decoder computes masks.
     ///
     /// # Errors
-    /// [`ErrorKind::Mismatch`] if the detector was built without masks.
+    /// [`Mismatch`](ocelli_error::ErrorKind::Mismatch) if the detector was built without masks.
     pub(crate) fn require_masks(&self) -> Result<()> {
         if self.mask_outputs.masks {
             return Ok(());
         }
-        let message = "a tracker follows masks: build the detector with masks";
-        Err(Error::new(ErrorKind::Mismatch, message))
+        Err(Error::mismatch("a tracker follows masks: build the detector with masks"))
     }
 
     /// As [`decode`](Self::decode), with masks as the mask head returns them, by class and query.
@@ -291,7 +293,8 @@ impl PromptDecoder {
     /// these classes are searched for, without screening; class ids stay those of `prompts`.
     ///
     /// # Errors
-    /// As [`decode`](Self::decode), and [`ErrorKind::InvalidArgument`] for a class that `prompts` does not have.
+    /// As [`decode`](Self::decode), and [`InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) for a class that
+    /// `prompts` does not have.
     pub fn decode_into(
         &mut self,
         features: &ImageFeatures,
@@ -304,8 +307,7 @@ impl PromptDecoder {
         detections.clear();
         let known = prompts.classes.len();
         if let Some(class) = classes.and_then(|classes| classes.iter().find(|&&class| class >= known)) {
-            let message = format!("class {class}: expected a class id below {known}");
-            return Err(Error::new(ErrorKind::InvalidArgument, message));
+            return Err(Error::invalid_argument(format!("class {class}: expected a class id below {known}")));
         }
         let screened = match classes {
             Some(_) => None,

@@ -13,7 +13,7 @@ use crate::preprocess::DevicePreprocessor;
 use crate::preprocess::{PreprocessConfig, Preprocessor};
 use crate::process_memory::log_memory_after;
 use crate::timing::{Instant, STAGE_TARGET, StageTimes, milliseconds_since};
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 
 /// Turns pixels of any size and format into the backbone's input, on the CPU or on the backbone's device.
 pub struct ImagePreprocessor {
@@ -60,7 +60,8 @@ impl ImagePreprocessor {
     /// Writes `pixels` [1, 3, S, S] and adds the time to `times`. On a device, the work is only enqueued when this returns.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if the image has too few bytes, [`ErrorKind::Execution`] if a device fails.
+    /// [`InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if the image has too few bytes,
+    /// [`Execution`](ocelli_error::ErrorKind::Execution) if a device fails.
     pub fn run_into<'a>(
         &mut self,
         image: impl Into<FrameView<'a>>,
@@ -167,7 +168,7 @@ impl Backbone {
     /// `times`.
     ///
     /// # Errors
-    /// [`ErrorKind::Execution`] if a graph fails.
+    /// [`Execution`](ocelli_error::ErrorKind::Execution) if a graph fails.
     pub fn run_into(
         &mut self,
         pixels: &Tensor,
@@ -211,7 +212,7 @@ impl Backbone {
             }
             other => {
                 let message = format!("backbone, {} graphs: expected one or two", other.len());
-                return Err(Error::new(ErrorKind::Execution, message));
+                return Err(Error::execution(message));
             }
         }
         times.backbone += milliseconds_since(start);

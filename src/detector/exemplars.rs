@@ -8,7 +8,7 @@ use super::features::ImageFeatures;
 use crate::engine::EngineFactory;
 use crate::model::Model;
 use crate::prompt::Prompt;
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 
 /// The least share of a box that is in the image: a box that is cut at the edge is an example, one for a larger image is not.
 const LEAST_INSIDE: f32 = 0.1;
@@ -25,11 +25,10 @@ pub(super) struct ExemplarEncoder {
 impl ExemplarEncoder {
     pub(super) fn load(model: &Model, factory: &EngineFactory) -> Result<Self> {
         if !model.has_file(file::EXEMPLAR_ENCODER) {
-            let message = format!(
+            return Err(Error::mismatch(format!(
                 "exemplars, {}: this model has no encoder of exemplar boxes; detect classes by phrases",
                 model.folder().display()
-            );
-            return Err(Error::new(ErrorKind::Mismatch, message));
+            )));
         }
         let [boxes, labels, features] = [Tensor::empty(), Tensor::empty(), Tensor::empty()];
         Ok(Self { engine: model.load_graph(factory, file::EXEMPLAR_ENCODER)?, boxes, labels, features })
@@ -39,7 +38,8 @@ impl ExemplarEncoder {
     /// otherwise in host memory.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if an exemplar is outside the image, and the errors of the engine.
+    /// [`InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if an exemplar is outside the image, and the
+    /// errors of the engine.
     pub(super) fn run(
         &mut self,
         image: &ImageFeatures,
@@ -55,11 +55,10 @@ impl ExemplarEncoder {
             if !inside.has_area() || inside.area() < LEAST_INSIDE * exemplar.bbox.area() {
                 let (b, label) = (exemplar.bbox, prompt.label());
                 let most = if inside.has_area() { "most of it" } else { "it" };
-                let message = format!(
+                return Err(Error::invalid_argument(format!(
                     "exemplar of \"{label}\", {},{},{},{}: {most} is outside the image of {width} × {height} pixels",
                     b.x1, b.y1, b.x2, b.y2
-                );
-                return Err(Error::new(ErrorKind::InvalidArgument, message));
+                )));
             }
             target.copy_from_slice(&inside.scaled(1.0 / width, 1.0 / height).to_cxcywh());
         }

@@ -18,7 +18,7 @@ use crate::cache::{cache_folder, create_folder, short_hex};
 use crate::engine::EngineFactory;
 use crate::model::Model;
 use crate::postprocess::sigmoid;
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 
 /// Classes are screened this many times as many at once as they are decoded: a class takes a sixteenth of the scores of
 /// attention.
@@ -40,7 +40,7 @@ impl Screening {
     /// The threshold for detections with at least this score.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`] if the model has no calibration.
+    /// [`Unavailable`](ocelli_error::ErrorKind::Unavailable) if the model has no calibration.
     pub(super) fn threshold(self, model: &Model, is_built_in: bool, confidence: f32) -> Result<f32> {
         let threshold = match self {
             Self::At(threshold) => return Ok(threshold),
@@ -52,7 +52,7 @@ impl Screening {
                 "screen, {}: the model has no calibrated threshold; calibrate it with images of yours, or give a threshold",
                 model.folder().display()
             );
-            return Err(Error::new(ErrorKind::Unavailable, message).about("screen"));
+            return Err(Error::unavailable(message).about("screen"));
         };
         if confidence < found.confidence {
             tracing::warn!(
@@ -95,7 +95,7 @@ impl ScreenCalibration {
     /// first pass of its image; `scores` has those of all classes and images.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] without detections, or if `keep` is not above 0 and at most 1.
+    /// [`InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) without detections, or if `keep` is not above 0 and at most 1.
     pub fn new(
         mut detected: Vec<f32>,
         scores: &[f32],
@@ -103,7 +103,7 @@ impl ScreenCalibration {
         confidence: f32,
         keep: f64,
     ) -> Result<Self> {
-        let invalid = |message: String| Err(Error::new(ErrorKind::InvalidArgument, message));
+        let invalid = |message: String| Err(Error::invalid_argument(message));
         if !(keep > 0.0 && keep <= 1.0) {
             return invalid(format!("keep is {keep}: expected above 0 and at most 1"));
         }
@@ -130,7 +130,7 @@ impl ScreenCalibration {
     /// The calibration of a model; `None` if it has none.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidData`] if the file cannot be read.
+    /// [`InvalidData`](ocelli_error::ErrorKind::InvalidData) if the file cannot be read.
     pub fn of(model: &Model) -> Result<Option<Self>> {
         let path = Self::path(model);
         let text = match fs::read_to_string(&path) {
@@ -139,8 +139,7 @@ impl ScreenCalibration {
             Err(error) => return Err(Error::io("cannot read", &path, error)),
         };
         let wrong = |why: String| {
-            let message = format!("{}: {why}; calibrate the screen again", path.display());
-            Error::new(ErrorKind::InvalidData, message)
+            Error::invalid_data(format!("{}: {why}; calibrate the screen again", path.display()))
         };
         let found: Self = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
         match (0.0..=1.0).contains(&found.threshold) {
@@ -172,7 +171,7 @@ impl ScreenCalibration {
     /// Writes the file at its [path](Self::path).
     ///
     /// # Errors
-    /// [`ErrorKind::Io`] if it cannot be written.
+    /// [`Io`](ocelli_error::ErrorKind::Io) if it cannot be written.
     pub fn save(&self, model: &Model) -> Result<()> {
         let path = Self::path(model);
         if let Some(folder) = path.parent() {
@@ -246,7 +245,7 @@ impl Screen {
                 // The maximum passes over NaN.
                 if !score.is_finite() || logits.iter().any(|logit| !logit.is_finite()) {
                     let message = format!("screen, class {}: the score is not finite", class.prompt.label());
-                    return Err(Error::new(ErrorKind::Execution, message));
+                    return Err(Error::execution(message));
                 }
                 scores.push(score);
             }

@@ -15,7 +15,7 @@ use crate::engine::EngineFactory;
 use crate::mask::{Mask, MaskResampler};
 use crate::model::Model;
 use crate::prompt::{EncodedObject, ObjectPrompt};
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 
 /// The masks of an object: one for prompts that are not ambiguous, then three.
 const MASKS: usize = 4;
@@ -107,7 +107,8 @@ impl ObjectSegmenter {
     /// Loads the graphs unless they are loaded.
     ///
     /// # Errors
-    /// [`ErrorKind::Mismatch`] if the model has no tracker, or was exported before its graphs answered clicks on pictures;
+    /// [`Mismatch`](ocelli_error::ErrorKind::Mismatch) if the model has no tracker, or was exported before its graphs
+    /// answered clicks on pictures;
     /// errors of loading a graph.
     pub fn load(&mut self) -> Result<()> {
         if self.graphs.is_some() {
@@ -118,11 +119,10 @@ impl ObjectSegmenter {
         let graphs = Graphs { features: load(file::TRACK_FEATURES)?, points: load(file::TRACK_POINTS)? };
         if graphs.points.spec().output(tensor::ALL_MASKS).is_none() {
             let folder = self.model.folder().display();
-            let message = format!(
+            return Err(Error::mismatch(format!(
                 "clicks, {folder}: this model was exported by an earlier version, whose tracker takes clicks in videos only; \
                  export the checkpoint again"
-            );
-            return Err(Error::new(ErrorKind::Mismatch, message));
+            )));
         }
         self.graphs = Some(graphs);
         Ok(())
@@ -139,12 +139,13 @@ impl ObjectSegmenter {
     /// has a mask of its own; the best of the three replaces it where its border is uncertain.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] for a prompt that does not [fit](ObjectPrompt::check) the picture, and for features
-    /// without those for clicks; [`ErrorKind::Execution`] if a graph fails or returns values that are not finite; as
+    /// [`InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) for a prompt that does not
+    /// [fit](ObjectPrompt::check) the picture, and for features
+    /// without those for clicks; [`Execution`](ocelli_error::ErrorKind::Execution) if a graph fails or returns values
+    /// that are not finite; as
     /// [`load`](Self::load).
     pub fn segment(&mut self, features: &ImageFeatures, objects: &[ObjectPrompt]) -> Result<Vec<ObjectMask>> {
-        let chosen = self.run(features, objects, |found, is_ambiguous| vec![found.best(is_ambiguous)])?;
-        Ok(chosen.into_iter().flatten().collect())
+        Ok(self.segment_each(features, objects, false)?.into_iter().flatten().collect())
     }
 
     /// Three masks for each object, in the model's order: often a part, the object, and a group of objects.
@@ -156,19 +157,20 @@ impl ObjectSegmenter {
         features: &ImageFeatures,
         objects: &[ObjectPrompt],
     ) -> Result<Vec<[ObjectMask; MASKS - 1]>> {
-        let found = self.run(features, objects, |_, _| (1..MASKS).collect())?;
-        let three = |masks: Vec<ObjectMask>| {
-            <[ObjectMask; MASKS - 1]>::try_from(masks).expect("three indices were chosen above")
-        };
+        let found = self.segment_each(features, objects, true)?;
+        let three = |masks: Vec<ObjectMask>| masks.try_into().expect("three masks were asked for");
         Ok(found.into_iter().map(three).collect())
     }
 
-    /// The masks that `choose` picks, by index, for each object.
-    fn run(
+    /// One mask for each object as [`segment`](Self::segment), or three as [`segment_multimask`](Self::segment_multimask).
+    ///
+    /// # Errors
+    /// As [`segment`](Self::segment).
+    pub fn segment_each(
         &mut self,
         features: &ImageFeatures,
         objects: &[ObjectPrompt],
-        choose: impl Fn(&Found<'_>, bool) -> Vec<usize>,
+        multimask: bool,
     ) -> Result<Vec<Vec<ObjectMask>>> {
         self.load()?;
         let (image, side) = (self.model.manifest().imgsz, 4 * self.model.manifest().grid());
@@ -190,7 +192,8 @@ impl ObjectSegmenter {
             graphs.run(clicked, inputs, outputs)?;
             for (row, (&index, prompt)) in batch.iter().zip(prompts).enumerate() {
                 let found = outputs.found(row, side)?;
-                for chosen in choose(&found, prompt.is_ambiguous) {
+                let best = found.best(prompt.is_ambiguous);
+                for chosen in if multimask { 1..MASKS } else { best..best + 1 } {
                     let logits = found.logits(chosen);
                     masks[index].push(ObjectMask {
                         mask: resampler.run_logits(logits, (side, side), size)?,
@@ -219,7 +222,7 @@ impl Graphs {
         if features.hidden.is_empty() {
             let message = "clicks: these features have no part for clicks; encode the picture with Detector::encode, on a \
                            backbone that has the output hidden";
-            return Err(Error::new(ErrorKind::InvalidArgument, message));
+            return Err(Error::invalid_argument(message));
         }
         let device = self.device();
         let mut made = ClickFeatures::default();
@@ -286,7 +289,7 @@ impl Outputs {
         if !numbers.sum::<f32>().is_finite() {
             let message = "clicks: the engine returned values that are not finite; if the model runs in half precision, \
                            export it in fp32";
-            return Err(Error::new(ErrorKind::Execution, message));
+            return Err(Error::execution(message));
         }
         Ok(found)
     }
@@ -327,6 +330,8 @@ fn is_unstable(logits: &[f32]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use ocelli_error::ErrorKind;
+
     use super::*;
 
     #[test]

@@ -204,7 +204,7 @@ impl TextEmbedder {
                     self.model.folder().display(),
                     file::TEXT_ENCODER
                 );
-                return Err(Error::new(ErrorKind::Mismatch, message).about("text_cache"));
+                return Err(Error::mismatch(message).about("text_cache"));
             }
             loaded => loaded?,
         };
@@ -229,13 +229,12 @@ impl TextEmbedder {
             )?;
             let width = self.model.manifest().model_width; // [class, token, feature]
             if features.shape() != [rows, length, width] {
-                let message = format!(
+                return Err(Error::execution(format!(
                     "{}: expected text features {:?}, got {:?}; export the model again",
                     file::TEXT_ENCODER,
                     [rows, length, width],
                     features.shape()
-                );
-                return Err(Error::new(ErrorKind::Execution, message));
+                )));
             }
             for ((phrase, tokens), row) in chunk.iter().zip(features.as_f32()?.chunks_exact(length * width)) {
                 self.cache.insert(phrase, row, &tokens.mask)?;

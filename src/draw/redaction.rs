@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use image::RgbImage;
+use image::imageops::{self, FilterType};
 use ocelli_tracking::BoundingBox;
 
 use crate::outcome::FrameOutcome;
@@ -106,40 +107,10 @@ fn blur(picture: &mut RgbImage, [left, top, right, bottom]: [u32; 4]) {
     let (width, height) = (right - left, bottom - top);
     let block = ((width.max(height) as f32 / SAMPLES).ceil() as u32).max(LEAST_BLOCK);
     let (columns, rows) = (width.div_ceil(block), height.div_ceil(block));
-    let mut sums = vec![[0u64; 4]; (columns * rows) as usize];
-    for y in 0..height {
-        for x in 0..width {
-            let pixel = picture.get_pixel(left + x, top + y).0;
-            let sum = &mut sums[((y / block) * columns + x / block) as usize];
-            (0..3).for_each(|channel| sum[channel] += u64::from(pixel[channel]));
-            sum[3] += 1;
-        }
-    }
-    let mean = |column: u32, row: u32, channel: usize| {
-        let sum = sums[(row * columns + column) as usize];
-        sum[channel] as f32 / sum[3].max(1) as f32
-    };
-    // The blocks on both sides of a position, and the share of the second.
-    let between = |position: u32, count: u32| {
-        let at = ((position as f32 + 0.5) / block as f32 - 0.5).clamp(0.0, (count - 1) as f32);
-        let first = at as u32;
-        (first, (first + 1).min(count - 1), at - first as f32)
-    };
-    for y in 0..height {
-        let (above, below, down) = between(y, rows);
-        for x in 0..width {
-            let (before, after, across) = between(x, columns);
-            let blended = |channel| {
-                let row = |row| {
-                    let (a, b) = (mean(before, row, channel), mean(after, row, channel));
-                    a + across * (b - a)
-                };
-                let (a, b) = (row(above), row(below));
-                (a + down * (b - a)).round() as u8
-            };
-            picture.put_pixel(left + x, top + y, image::Rgb([blended(0), blended(1), blended(2)]));
-        }
-    }
+    let part = imageops::crop_imm(picture, left, top, width, height).to_image();
+    let reduced = imageops::resize(&part, columns, rows, FilterType::Triangle);
+    let blurred = imageops::resize(&reduced, width, height, FilterType::Triangle);
+    imageops::replace(picture, &blurred, left.into(), top.into());
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::mem::discriminant;
 use std::str::FromStr;
 
 use ocelli_engines::openvino::OpenVinoDevice;
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 
 /// What runs the graphs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -72,7 +72,8 @@ impl EngineKind {
     /// `embedded,embedded` for two instances on the CPU.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] for a name that is none, and for different engines or kinds of devices, whose results
+    /// [`InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) for a name that is none, and for different engines
+    /// or kinds of devices, whose results
     /// differ in the last digits.
     pub fn list(text: &str) -> Result<Vec<Self>> {
         let mut kinds: Vec<Self> = Vec::new();
@@ -91,7 +92,7 @@ impl EngineKind {
                     "engine {text}: {first} and {kind} differ in the last digits of their results; expected devices of one \
                      engine, such as cuda:0,1"
                 );
-                return Err(Error::new(ErrorKind::InvalidArgument, message).about("engine"));
+                return Err(Error::invalid_argument(message).about("engine"));
             }
             kinds.push(kind);
         }
@@ -147,7 +148,7 @@ impl FromStr for EngineKind {
     fn from_str(text: &str) -> Result<Self> {
         let invalid = |why: &str| {
             let message = format!("engine {text}: {why}");
-            Err(Error::new(ErrorKind::InvalidArgument, message).about("engine"))
+            Err(Error::invalid_argument(message).about("engine"))
         };
         if text.contains(',') {
             return invalid("this is a list of devices; expected one");
@@ -198,6 +199,8 @@ impl FromStr for EngineKind {
 
 #[cfg(test)]
 mod tests {
+    use ocelli_error::ErrorKind;
+
     use super::*;
 
     #[test]

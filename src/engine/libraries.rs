@@ -23,7 +23,7 @@ use self::openvino::OpenVinoLoader;
 use self::webgpu::WebGpuChoice;
 use super::loader::{Computing, Loader};
 use super::{EngineFactory, EngineKind, EngineOptions, GraphSizes, threads};
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 
 pub use adapter_check::AdapterVerdict;
 pub(super) use automatic::start as start_automatic;
@@ -40,7 +40,7 @@ pub(super) fn start(options: &EngineOptions) -> Result<Arc<dyn Loader>> {
                  onnxruntime-tensorrt runs any model through ONNX Runtime",
                 options.kind
             );
-            return Err(Error::new(ErrorKind::Unavailable, message).about("engine"));
+            return Err(Error::unavailable(message).about("engine"));
         }
         EngineKind::OpenVino { device } => Arc::new(OpenVinoLoader::start(options, device)?),
         EngineKind::WebGpu { ordinal } => Arc::new(OnnxRuntimeLoader::start_webgpu(options, ordinal)?),
@@ -157,7 +157,7 @@ impl Loader for OnnxRuntimeLoader {
                     "precision {format}, engine {kind}: WebGPU has no such number format; choose precision fp32 or fp16, or \
                      another engine"
                 );
-                Err(Error::new(ErrorKind::InvalidArgument, message).about("precision"))
+                Err(Error::invalid_argument(message).about("precision"))
             }
             _ => Ok((None, precision)),
         }
@@ -166,7 +166,7 @@ impl Loader for OnnxRuntimeLoader {
 
 fn cannot_start(kind: EngineKind, reason: Error) -> Error {
     let message = format!("engine {kind}: {reason}; the engine {} runs on the CPU", EngineKind::Cpu);
-    Error::new(ErrorKind::Unavailable, message).with_source(reason)
+    Error::unavailable(message).with_source(reason)
 }
 
 /// The options with the number of threads of this moment: the cores that a process may use can change.

@@ -79,7 +79,7 @@ impl Model {
              operators for it); export the model in fp32 or fp16, or choose an engine that runs on a GPU: {error}",
             self.folder().display()
         );
-        Error::new(ErrorKind::Unavailable, message).with_source(error)
+        Error::unavailable(message).with_source(error)
     }
 
     /// The error for the first file of a graph, its weights included, that is not the one the exporter wrote.

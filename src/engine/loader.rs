@@ -8,7 +8,7 @@ use ocelli_engines::embedded::{self, EmbeddedEngine, SharedThreads};
 use ocelli_export::contract::{Precision, Target};
 
 use super::{EngineKind, GraphSizes};
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 
 /// The loader for a number format, if another one, and the format in which a model is exported for it.
 pub(super) type Computing = (Option<Arc<dyn Loader>>, Option<Precision>);
@@ -20,12 +20,11 @@ pub(super) trait Loader: Send + Sync {
 
     /// Loads a graph with the files of its weights, by name.
     fn load_from_memory(&self, name: &str, _: &[u8], _: Vec<(String, Vec<u8>)>) -> Result<Box<dyn Engine>> {
-        let message = format!(
+        Err(Error::unavailable(format!(
             "cannot load {name} from memory with {}: only the engine {} loads a model without files",
             self.description(),
             EngineKind::Embedded
-        );
-        Err(Error::new(ErrorKind::Unavailable, message))
+        )))
     }
 
     /// The library and the hardware.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::loader::Loader;
 use super::{EngineFactory, EngineKind, EngineOptions, ModelFormat};
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 
 /// Starts the embedded engine.
 pub(super) fn start_automatic(options: &EngineOptions, _: ModelFormat) -> Result<EngineFactory> {
@@ -13,11 +13,10 @@ pub(super) fn start_automatic(options: &EngineOptions, _: ModelFormat) -> Result
 
 /// Refuses engines of libraries.
 pub(super) fn start(options: &EngineOptions) -> Result<Arc<dyn Loader>> {
-    let message = format!(
+    Err(Error::unavailable(format!(
         "engine {}: WebAssembly loads no libraries; expected {} or {}",
         options.kind,
         EngineKind::Embedded,
         EngineKind::Auto
-    );
-    Err(Error::new(ErrorKind::Unavailable, message))
+    )))
 }

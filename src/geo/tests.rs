@@ -1,5 +1,7 @@
 use ocelli_tracking::BoundingBox;
 
+use ocelli_error::ErrorKind;
+
 use super::*;
 
 const SCALE: [f64; 3] = [0.5, 0.25, 0.0];

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::str::FromStr;
 
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 
 /// The endings of files of weights.
 const WEIGHTS: [&str; 3] = [".pt", ".pth", ".safetensors"];
@@ -48,7 +48,8 @@ impl HubName {
     /// as the one file of weights.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if the file is not there, or several could be meant.
+    /// [`InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if the file is not there, or several could be
+    /// meant.
     pub(super) fn choose<'a>(&self, files: &[&'a str]) -> Result<Vec<&'a str>> {
         let is_there = |name: &str| files.iter().find(|file| **file == name).copied();
         let of_text = || is_there("tokenizer.json").into_iter();
@@ -93,7 +94,7 @@ impl HubName {
     }
 
     fn refused(&self, why: &str) -> Error {
-        Error::new(ErrorKind::InvalidArgument, format!("cannot open the model, {why}"))
+        Error::invalid_argument(format!("cannot open the model, {why}"))
     }
 }
 

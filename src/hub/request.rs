@@ -10,7 +10,7 @@ use ureq::http::{HeaderMap, StatusCode};
 use super::{HubName, home, variable};
 use crate::Cancellation;
 use crate::cancellation::CancelHook;
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 
 /// How long a connection, an answer or the next bytes may take.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -62,12 +62,11 @@ impl<'a> Hub<'a> {
         cancellation: &'a Cancellation,
     ) -> Result<Self> {
         if ["HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"].into_iter().filter_map(variable).any(|on| is_on(&on)) {
-            let message = format!(
+            return Err(Error::unavailable(format!(
                 "cannot open the model, {}: it is not in the cache, and HF_HUB_OFFLINE is set; unset it, or download the \
                  model first: ocelli pull {0}",
                 name.repository
-            );
-            return Err(Error::unavailable(message));
+            )));
         }
         let endpoint = variable("HF_ENDPOINT").unwrap_or_else(|| "https://huggingface.co".into());
         let endpoint = endpoint.trim_end_matches('/').to_owned();
@@ -94,11 +93,10 @@ impl<'a> Hub<'a> {
             };
             failures = if self.received.get() > before { 1 } else { failures + 1 };
             if failures >= TRIES {
-                let message = format!(
+                return Err(Error::unavailable(format!(
                     "cannot download {} from {}: {why}; try again, what is there is kept",
                     self.name.repository, self.endpoint
-                );
-                return Err(Error::unavailable(message));
+                )));
             }
             let pause = pause.unwrap_or(Duration::from_millis(250 << failures)).min(LONGEST_PAUSE);
             (self.report)(&format!("{why}; trying again in {:.0} s", pause.as_secs_f64().max(1.0)));
@@ -138,7 +136,7 @@ impl<'a> Hub<'a> {
         let page = format!("{}/{repository}", self.endpoint);
         let refused = |why: String| {
             let message = format!("cannot download {repository}: {why}");
-            Trouble::Final(Error::new(ErrorKind::InvalidArgument, message))
+            Trouble::Final(Error::invalid_argument(message))
         };
         match (status.as_u16(), header("X-Error-Code")) {
             (206, _) => {
@@ -241,7 +239,7 @@ fn receive(request: ureq::RequestBuilder<ureq::typestate::WithoutBody>, events: 
 }
 
 pub(super) fn cancelled() -> Error {
-    Error::new(ErrorKind::Cancelled, "the download was cancelled; what is there is kept")
+    Error::cancelled("the download was cancelled; what is there is kept")
 }
 
 fn is_on(value: &str) -> bool {
@@ -263,5 +261,5 @@ fn token() -> Option<String> {
 }
 
 pub(super) fn answer(why: &str) -> Error {
-    Error::new(ErrorKind::InvalidData, format!("an answer of the hub is not understood: {why}"))
+    Error::invalid_data(format!("an answer of the hub is not understood: {why}"))
 }

@@ -13,7 +13,7 @@ use super::progress::{Progress, size};
 use super::request::{Hub, Trouble, answer, cancelled};
 use super::{Cache, HubName, KnownModel, LocalModel, TERMS_TARGET, folder_name, is_commit};
 use crate::Cancellation;
-use crate::atomic_file::write_atomically;
+use crate::atomic_file::{create_folder, write_atomically};
 use crate::cache::{hex, sha256_of_file};
 use ocelli_error::{Error, ErrorKind, Result};
 
@@ -87,7 +87,7 @@ pub(super) fn download(
         listing.siblings.iter().filter(|file| chosen.contains(&&*file.rfilename)).collect();
     let folder = cache.of(&name.repository);
     let blobs = folder.join("blobs");
-    create(&blobs)?;
+    create_folder(&blobs)?;
     let mut missing = Vec::new();
     for file in &files {
         if blobs.join(file.hash()?).metadata().map_or(true, |there| there.len() != file.size) {
@@ -117,16 +117,12 @@ pub(super) fn download(
     }
     if !is_commit(&name.revision) {
         let reference = folder.join("refs").join(&name.revision);
-        reference.parent().map_or(Ok(()), create)?;
+        reference.parent().map_or(Ok(()), create_folder)?;
         write_atomically(&reference, |out| out.write_all(listing.sha.as_bytes()))?;
     }
     cache
         .open(name, &snapshot, listing.sha)
         .ok_or_else(|| answer(&format!("{} lacks files that its index names", name.repository)))
-}
-
-fn create(folder: &Path) -> Result<()> {
-    std::fs::create_dir_all(folder).map_err(|e| Error::io("cannot create the folder", folder, e))
 }
 
 /// Refuses a download for which the disk has no room.
@@ -158,7 +154,7 @@ fn place(blob: &Path, path: &Path, depth: usize) -> Result<()> {
     if path.is_file() {
         return Ok(());
     }
-    path.parent().map_or(Ok(()), create)?;
+    path.parent().map_or(Ok(()), create_folder)?;
     #[cfg(unix)]
     let placed = {
         drop(std::fs::remove_file(path));
@@ -209,7 +205,7 @@ impl Hub<'_> {
         let blob = folder.join("blobs").join(hash);
         let part = blob.with_extension("incomplete");
         let locks = locks.join(folder_name(&self.name.repository));
-        create(&locks)?;
+        create_folder(&locks)?;
         let _lock = self.lock(&locks.join(format!("{hash}.lock")))?;
         progress.begin(&file.rfilename);
         if blob.metadata().is_ok_and(|there| there.len() == file.size) {
@@ -254,11 +250,10 @@ impl Hub<'_> {
         (self.report)(&format!("checking {}", file.rfilename));
         if !file.check(&part)? {
             std::fs::remove_file(&part).map_err(cannot)?;
-            let message = format!(
+            return Err(Error::invalid_data(format!(
                 "{}, {}: what was downloaded does not have the hash {hash} of the hub, and was removed; try again",
                 self.name.repository, file.rfilename
-            );
-            return Err(Error::new(ErrorKind::InvalidData, message));
+            )));
         }
         std::fs::rename(&part, &blob).map_err(cannot)
     }

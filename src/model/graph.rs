@@ -6,7 +6,7 @@ use std::str::FromStr;
 use ocelli_export::contract::{Manifest, file};
 use serde::{Deserialize, Serialize};
 
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 
 /// One graph of an exported model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -97,7 +97,7 @@ impl FromStr for ModelGraph {
         Self::EVERY.into_iter().find(|graph| graph.name() == wanted).ok_or_else(|| {
             let names: Vec<_> = Self::EVERY.iter().map(|graph| graph.name()).collect();
             let message = format!("graph {name}: no such graph; expected one of {}", names.join(", "));
-            Error::new(ErrorKind::InvalidArgument, message)
+            Error::invalid_argument(message)
         })
     }
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::hub::HubName;
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 use ocelli_export::Pruning;
 use ocelli_export::contract::{Precision, Target};
 
@@ -41,7 +41,7 @@ impl ModelSource {
     /// Whether there is a file or a folder of this name.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`], with where to get a checkpoint.
+    /// [`InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument), with where to get a checkpoint.
     pub fn check_exists(&self) -> Result<()> {
         match self {
             Self::Folder(path) if !path.exists() => {
@@ -51,7 +51,7 @@ impl ModelSource {
                     "no such folder or file"
                 };
                 let message = format!("cannot open the model, {}: {why}; {WHERE}", path.display());
-                Err(Error::new(ErrorKind::InvalidArgument, message))
+                Err(Error::invalid_argument(message))
             }
             _ => Ok(()),
         }

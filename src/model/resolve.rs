@@ -17,7 +17,7 @@ use crate::cache::{
     safe_name, sha256_of_file, short_hex,
 };
 use crate::hub::{self, LocalModel};
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 
 /// Changes when the content of a cached export does although its options do not.
 pub(crate) const CACHE_REVISION: u32 = 4;
@@ -29,8 +29,10 @@ impl Model {
     /// `cancellation` is checked between graphs.
     ///
     /// # Errors
-    /// [`ErrorKind::Cancelled`] on cancellation, [`ErrorKind::InvalidArgument`] for a path without a model,
-    /// [`ErrorKind::Mismatch`] if an exported folder has another input size or precision than requested or lacks masks,
+    /// [`Cancelled`](ocelli_error::ErrorKind::Cancelled) on cancellation,
+    /// [`InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) for a path without a model,
+    /// [`Mismatch`](ocelli_error::ErrorKind::Mismatch) if an exported folder has another input size or precision than
+    /// requested or lacks masks,
     /// the errors of [`export`], and those of [`hub::fetch`].
     pub fn resolve(
         request: &ModelRequest,
@@ -39,7 +41,7 @@ impl Model {
     ) -> Result<Self> {
         if cfg!(target_family = "wasm") {
             let message = "WebAssembly has no files to open a model from; open one with Model::from_memory";
-            return Err(Error::new(ErrorKind::Unavailable, message));
+            return Err(Error::unavailable(message));
         }
         request.source.check()?;
         match &request.source {
@@ -70,7 +72,7 @@ impl Model {
             (self.folder.display(), &self.manifest);
         let mismatch = |parameter, given: &str, exported: String| {
             let message = format!("{given}, {folder}: this model was exported {exported}");
-            Err(Error::new(ErrorKind::Mismatch, message).about(parameter))
+            Err(Error::mismatch(message).about(parameter))
         };
         if let Some(wanted) = request.precision.filter(|wanted| wanted != precision) {
             let remedy = format!("leave the precision unset, or export the checkpoint again in {wanted}");
@@ -111,7 +113,7 @@ fn refuse_tokenizer(request: &ModelRequest, model: &str) -> Result<()> {
     let Some(tokenizer) = &request.tokenizer else { return Ok(()) };
     let tokenizer = tokenizer.display();
     let message = format!("tokenizer {tokenizer}, {model}: this model has its own; leave the tokeniser out");
-    Err(Error::new(ErrorKind::InvalidArgument, message).about("tokenizer"))
+    Err(Error::invalid_argument(message).about("tokenizer"))
 }
 
 impl ModelSource {
@@ -128,8 +130,7 @@ impl ModelSource {
             "expected a folder with model.json (an exported model) or config.json (a Hugging Face checkpoint), or a file such \
              as sam3.pt"
         };
-        let message = format!("cannot open the model, {}: {why}", folder.display());
-        Err(Error::new(ErrorKind::InvalidArgument, message))
+        Err(Error::invalid_argument(format!("cannot open the model, {}: {why}", folder.display())))
     }
 }
 
@@ -194,11 +195,7 @@ fn export_checkpoint(
                 report(&format!("exporting {name} into the cache, {} (once)", entry.display()));
             }
             report(&format!("exporting {} ({} of {})", step.file, step.done + 1, step.total));
-            if cancellation.is_cancelled() {
-                let message = format!("exporting {name}: cancelled");
-                return Err(Error::new(ErrorKind::Cancelled, message));
-            }
-            Ok(())
+            cancellation.check()
         })
         .map(drop)
     })
@@ -259,6 +256,8 @@ fn with_entry(folder: &Path, entry: &Path, make: impl FnOnce(&Path, &Path) -> Re
 
 #[cfg(test)]
 mod tests {
+    use ocelli_error::ErrorKind;
+
     use super::*;
 
     #[test]

@@ -6,7 +6,7 @@ use ocelli_tracking::BoundingBox;
 use ocelli_tracking::masklets::LogitMask;
 
 use crate::mask::Mask;
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 
 /// The logits of a mask prompt whose pixels are known.
 const SURE_LOGIT: f32 = 10.0;
@@ -98,7 +98,8 @@ impl ObjectPrompt {
     /// Checks the prompt for a picture of `size` (width, height), as [`Detector::segment`](crate::Detector::segment) does.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if a point, the box or the mask does not fit the picture, or if nothing shows what the
+    /// [`InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if a point, the box or the mask does not fit the
+    /// picture, or if nothing shows what the
     /// object is: no positive point, no box and no mask.
     pub fn check(&self, size: (u32, u32)) -> Result<()> {
         let (width, height) = (size.0 as f32, size.1 as f32);
@@ -175,12 +176,14 @@ impl ObjectPrompt {
     }
 
     fn invalid(&self, why: String) -> Error {
-        Error::new(ErrorKind::InvalidArgument, format!("object \"{}\": {why}", self.label))
+        Error::invalid_argument(format!("object \"{}\": {why}", self.label))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use ocelli_error::ErrorKind;
+
     use super::*;
 
     const SIZE: (u32, u32) = (200, 50);

@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 
 use ocelli_tracking::BoundingBox;
 
-use super::picture::{check_folder, create_folder, write_picture};
+use super::picture::{check_folder, write_picture};
 use super::{Pictures, Sink};
+use crate::atomic_file::create_folder;
 use crate::detection::Detection;
 use crate::image::{Image, ImageView};
 use crate::outcome::FrameOutcome;

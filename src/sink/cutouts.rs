@@ -6,9 +6,9 @@ use image::{ExtendedColorType, ImageFormat};
 
 use super::crops::folder_name;
 use super::objects::objects;
-use super::picture::{check_folder, create_folder};
+use super::picture::check_folder;
 use super::{Pictures, Sink};
-use crate::atomic_file::write_atomically;
+use crate::atomic_file::{create_folder, write_atomically};
 use crate::outcome::FrameOutcome;
 use ocelli_error::Result;
 

@@ -3,7 +3,7 @@
 use super::{Pictures, Sink};
 use crate::image::Image;
 use crate::outcome::FrameOutcome;
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 use ocelli_resize::Scaler;
 use std::time::Duration;
 
@@ -36,13 +36,14 @@ impl<'s> Grid<'s> {
     /// A grid of `sources` cells for sinks of annotated pictures, with `frame_rate` pictures a second.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] without a source, or if the frame rate is not above 0.
+    /// [`InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) without a source, or if the frame rate is not
+    /// above 0.
     pub fn new(sources: usize, frame_rate: f64, sinks: Vec<Box<dyn Sink + 's>>) -> Result<Self> {
         let interval = Duration::try_from_secs_f64(1.0 / frame_rate).ok().filter(|one| !one.is_zero());
         let (Some(interval), 1..) = (interval, sources) else {
             let message =
                 format!("a grid of {sources} sources at {frame_rate} frames a second: expected at least one");
-            return Err(Error::new(ErrorKind::InvalidArgument, message));
+            return Err(Error::invalid_argument(message));
         };
         let columns = (1..).find(|columns| columns * columns >= sources).unwrap_or(1);
         Ok(Self {

@@ -7,11 +7,11 @@ use png::{BitDepth, ColorType};
 
 use super::Sink;
 use super::objects::objects;
-use super::picture::{check_folder, create_folder};
-use crate::atomic_file::write_atomically;
+use super::picture::check_folder;
+use crate::atomic_file::{create_folder, write_atomically};
 use crate::draw::track_color;
 use crate::outcome::FrameOutcome;
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 
 /// Writes `00000.png` for each frame: each pixel is the id of its track, 0 where there is none. Ids up to 255 have a palette
 /// with the tracks' colours; a frame with higher ids is 16-bit grey.
@@ -36,7 +36,7 @@ impl Sink for MaskPngs {
         let most = owners.iter().copied().max().unwrap_or(0);
         if most > u64::from(u16::MAX) {
             let message = format!("frame {}: a PNG of masks has no room for track {most}", outcome.index);
-            return Err(Error::new(ErrorKind::InvalidArgument, message));
+            return Err(Error::invalid_argument(message));
         }
         let is_small = most <= u64::from(u8::MAX);
         let pixels: Vec<u8> = if is_small {

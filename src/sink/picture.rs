@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use image::ImageFormat;
 
 use super::{Pictures, Sink};
-use crate::atomic_file::write_atomically;
+use crate::atomic_file::{create_folder, write_atomically};
 use crate::image::{ImageView, has_image_extension};
 use crate::outcome::FrameOutcome;
 use ocelli_error::{Error, ErrorKind, Result};
@@ -23,7 +23,7 @@ pub fn check_picture_file(path: &Path) -> Result<()> {
         return Ok(());
     }
     let message = format!("{}: unsupported picture format; use .png, .jpg or .webp", path.display());
-    Err(Error::new(ErrorKind::InvalidArgument, message))
+    Err(Error::invalid_argument(message))
 }
 
 /// Writes a picture in the format that the name's extension means, or as PNG if it has none.
@@ -66,7 +66,7 @@ impl PictureSequence {
         check_folder(&folder)?;
         let Some((before, digits, after)) = number_in(&name) else {
             let message = format!("{}: expected one number in the name, such as %06d.png", target.display());
-            return Err(Error::new(ErrorKind::InvalidArgument, message));
+            return Err(Error::invalid_argument(message));
         };
         check_picture_file(Path::new(&name))?;
         Ok(Self { folder, before, digits, after })
@@ -98,10 +98,6 @@ pub(super) fn check_folder(folder: &Path) -> Result<PathBuf> {
         return Err(Error::new(ErrorKind::Io, message));
     }
     Ok(folder.to_owned())
-}
-
-pub(super) fn create_folder(folder: &Path) -> Result<()> {
-    std::fs::create_dir_all(folder).map_err(|e| Error::io("cannot create the folder", folder, e))
 }
 
 /// Whether a path is meant as a pattern for pictures, such as `out/%06d.png`. Elsewhere `%` is a character as any other:

@@ -7,7 +7,7 @@ use super::lines::write_error;
 use super::{Pictures, Sink};
 use crate::frame_view::swap_red_and_blue;
 use crate::outcome::FrameOutcome;
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 
 /// The order of the colours in a raw frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,11 +59,10 @@ impl<W: Write + Send> Sink for RawWriter<W> {
         let size = (picture.width(), picture.height());
         let first = *self.size.get_or_insert(size);
         if first != size {
-            let message = format!(
+            return Err(Error::mismatch(format!(
                 "cannot write frame {}, {}: its size is {}x{}, expected {}x{} as before",
                 outcome.index, self.name, size.0, size.1, first.0, first.1
-            );
-            return Err(Error::new(ErrorKind::Mismatch, message));
+            )));
         }
         let rgb = picture.as_rgb8();
         let bytes = match self.order {
@@ -81,6 +80,8 @@ impl<W: Write + Send> Sink for RawWriter<W> {
 
 #[cfg(test)]
 mod tests {
+    use ocelli_error::ErrorKind;
+
     use super::*;
     use crate::image::Image;
 

@@ -4,7 +4,7 @@ use super::{Pictures, Sink};
 use crate::cancellation::Cancellation;
 use crate::frame_view::swap_red_and_blue;
 use crate::outcome::FrameOutcome;
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 
 /// The largest window in pixels; larger frames are scaled down.
 const LARGEST: (u32, u32) = (1600, 900);
@@ -13,10 +13,10 @@ const ESCAPE: i32 = 27;
 /// Opens a window that shows annotated frames. Pressing q or Esc, or closing the window, cancels `cancellation`.
 ///
 /// # Errors
-/// [`ErrorKind::Unavailable`] if there is no display.
+/// [`Unavailable`](ocelli_error::ErrorKind::Unavailable) if there is no display.
 pub fn open_window(title: &str, cancellation: Cancellation) -> Result<Box<dyn Sink>> {
     if let Some(why) = display_is_missing() {
-        return Err(Error::new(ErrorKind::Unavailable, format!("cannot open a window: {why}")));
+        return Err(Error::unavailable(format!("cannot open a window: {why}")));
     }
     let opencv = ocelli_opencv::OpenCv::load()
         .map_err(|e| Error::new(e.kind(), format!("cannot open a window: {e}")))?;
@@ -103,8 +103,7 @@ impl Sink for Window {
 
     fn write(&mut self, outcome: &FrameOutcome) -> Result<()> {
         self.show(outcome).map_err(|e| {
-            let message = format!("cannot show frame {}, window {}: {e}", outcome.index, self.title);
-            Error::new(ErrorKind::Unavailable, message)
+            Error::unavailable(format!("cannot show frame {}, window {}: {e}", outcome.index, self.title))
         })
     }
 

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use super::Sink;
-use super::picture::{check_folder, create_folder};
-use crate::atomic_file::write_atomically;
+use super::picture::check_folder;
+use crate::atomic_file::{create_folder, write_atomically};
 use crate::detection::Detection;
 use crate::outcome::FrameOutcome;
 use ocelli_error::Result;

@@ -12,10 +12,6 @@ use ocelli_error::{Error, ErrorKind, Result};
 /// Hardware-compatible engines run on GPUs from this compute capability on.
 const FIRST_COMPATIBLE: ComputeCapability = ComputeCapability::new(8, 0);
 
-fn mismatch(message: String) -> Error {
-    Error::new(ErrorKind::Mismatch, message)
-}
-
 /// The remedy: build the engine again.
 fn rebuild(sidecar: &Sidecar) -> String {
     format!("build it again from {}", sidecar.model.display())
@@ -23,10 +19,7 @@ fn rebuild(sidecar: &Sidecar) -> String {
 
 /// Whether the file can be an engine: it exists, is not empty, and has the size that its sidecar says.
 pub fn check_file(path: &Path, sidecar: Option<&Sidecar>) -> Result<()> {
-    let refuse = |why: &str| {
-        let message = format!("engine {}: {why}", path.display());
-        Err(Error::new(ErrorKind::InvalidData, message))
-    };
+    let refuse = |why: &str| Err(Error::invalid_data(format!("engine {}: {why}", path.display())));
     let found = match path.metadata() {
         Ok(found) => found,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
@@ -56,7 +49,7 @@ pub fn check_file(path: &Path, sidecar: Option<&Sidecar>) -> Result<()> {
 pub fn check_model(path: &Path, sidecar: &Sidecar, model: &Model) -> Result<()> {
     let (manifest, folder, engine) = (model.manifest(), model.folder().display(), path.display());
     if sidecar.model_weights_sha256 != manifest.weights_sha256 {
-        return Err(mismatch(format!(
+        return Err(Error::mismatch(format!(
             "engine {engine}: it was built from another model than {folder} (the weights differ); use the model that it \
              was built from, or build an engine from this one"
         )));
@@ -68,15 +61,17 @@ pub fn check_model(path: &Path, sidecar: &Sidecar, model: &Model) -> Result<()> 
         ("grid", shapes.grid, manifest.grid()),
     ] {
         if built != wanted {
-            return Err(mismatch(format!(
+            return Err(Error::mismatch(format!(
                 "engine {engine}: its {name} is {built}, that of {folder} is {wanted}; use the model that it was built \
                  from, or build an engine from this one"
             )));
         }
     }
     match manifest.files.get(sidecar.graph.file()) {
-        None => Err(mismatch(format!("engine {engine}: it is a {}, which {folder} lacks", sidecar.graph))),
-        Some(entry) if entry.sha256 != sidecar.onnx_sha256 => Err(mismatch(format!(
+        None => {
+            Err(Error::mismatch(format!("engine {engine}: it is a {}, which {folder} lacks", sidecar.graph)))
+        }
+        Some(entry) if entry.sha256 != sidecar.onnx_sha256 => Err(Error::mismatch(format!(
             "engine {engine}: it was built from another {} than that of {folder} (the hashes differ); build it again",
             sidecar.graph.file()
         ))),
@@ -87,7 +82,7 @@ pub fn check_model(path: &Path, sidecar: &Sidecar, model: &Model) -> Result<()> 
 /// Whether two engines were built from one model.
 pub fn check_pair((a_path, a): (&Path, &Sidecar), (b_path, b): (&Path, &Sidecar)) -> Result<()> {
     let differ = |what: &str, a_has: &dyn std::fmt::Display, b_has: &dyn std::fmt::Display| {
-        Err(mismatch(format!(
+        Err(Error::mismatch(format!(
             "engines {} and {}: they do not match: {what} is {a_has} in the first and {b_has} in the second; build both \
              from one model",
             a_path.display(),
@@ -116,7 +111,7 @@ pub fn check_verified(path: &Path, sidecar: &Sidecar) -> Result<()> {
     if sidecar.verified.is_some() {
         return Ok(());
     }
-    Err(mismatch(format!(
+    Err(Error::mismatch(format!(
         "engine {}: it has never been compared with its ONNX file, because its GPU was not present when it was built; \
          verify it first",
         path.display()
@@ -127,7 +122,7 @@ pub fn check_verified(path: &Path, sidecar: &Sidecar) -> Result<()> {
 pub fn check_library(path: &Path, sidecar: &Sidecar, library: &TensorRtLibrary) -> Result<()> {
     let (built, engine) = (&sidecar.tensorrt, path.display());
     if built.name != library.name {
-        return Err(mismatch(format!(
+        return Err(Error::mismatch(format!(
             "engine {engine}: it was built by {} {}, this is {library} ({}); {}",
             built.name,
             built.version,
@@ -148,7 +143,7 @@ pub fn check_library(path: &Path, sidecar: &Sidecar, library: &TensorRtLibrary) 
         true => "",
         false => " (version_compatible engines run with later versions)",
     };
-    Err(mismatch(format!(
+    Err(Error::mismatch(format!(
         "engine {engine}: it was built by {} {}, this is version {} ({}); {}{remedy}",
         built.name,
         built.version,
@@ -172,7 +167,7 @@ pub fn check_gpu(path: &Path, sidecar: &Sidecar, gpu: &Gpu) -> Result<()> {
         return Ok(());
     }
     let built_on = sidecar.gpu.as_deref().map(|name| format!(" ({name})")).unwrap_or_default();
-    Err(mismatch(format!(
+    Err(Error::mismatch(format!(
         "engine {}: it is for compute capability {}{built_on}, this GPU is {gpu}; {}",
         path.display(),
         sidecar.compute_capability.join(", "),

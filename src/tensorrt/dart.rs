@@ -109,12 +109,9 @@ pub struct DartEncoderDecoder {
     spec: EngineSpec,
     description: String,
     max_classes: usize,
-    /// Elements of one class's features.
-    image_len: usize,
     length: usize,
     width: usize,
     queries: usize,
-    has_presence: bool,
     image_shape: Vec<usize>,
     image: Tensor,
     positions: Tensor,
@@ -122,7 +119,7 @@ pub struct DartEncoderDecoder {
     text_mask: Tensor,
     scores: Tensor,
     boxes: Tensor,
-    presence: Tensor,
+    presence: Option<Tensor>,
 }
 
 impl DartEncoderDecoder {
@@ -174,7 +171,6 @@ impl DartEncoderDecoder {
         if max_classes == 0 {
             return Err(refused(format!("input `{}`: it takes no classes", name::IMAGE)));
         }
-        let has_presence = spec.output(name::PRESENCE).is_some();
         let positions_type = spec.input(name::POSITIONS).expect("it was found above").element_type;
         let (table, image_shape) = (image_positions(grid, width), vec![max_classes, width, grid, grid]);
         let mut positions = Tensor::empty();
@@ -201,11 +197,10 @@ impl DartEncoderDecoder {
             description: format!("{}, as DART exports", inner.description()),
             spec: own,
             max_classes,
-            image_len: width * grid * grid,
             length,
             width,
             queries,
-            has_presence,
+            presence: spec.output(name::PRESENCE).map(|_| empty()),
             image_shape,
             image: empty(),
             positions,
@@ -213,7 +208,6 @@ impl DartEncoderDecoder {
             text_mask: empty(),
             scores: empty(),
             boxes: empty(),
-            presence: empty(),
             inner,
         })
     }
@@ -225,31 +219,24 @@ impl DartEncoderDecoder {
 
     /// Fills the inputs; if there are fewer classes, the last one is repeated.
     fn fill_inputs(&mut self, inputs: &[(&str, &Tensor)], classes: usize) -> Result<()> {
-        let input = |name: &str| {
-            inputs
-                .iter()
-                .find(|(known, _)| *known == name)
-                .map(|(_, tensor)| *tensor)
-                .expect("it was checked")
-        };
+        let input = |name: &str| inputs.iter().find(|(known, _)| *known == name).expect("it was checked").1;
         let (m, length, width) = (self.max_classes, self.length, self.width);
-        let element_type =
-            |spec: &EngineSpec, name: &str| spec.input(name).expect("it was found when made").element_type;
         let spec = self.inner.spec();
+        let element_type = |name: &str| spec.input(name).expect("it was found when made").element_type;
         let features = input(tensor::FPN[2]).as_f32()?;
-        let image = (0..m).flat_map(|_| features[..self.image_len].iter().copied());
-        fill(&mut self.image, element_type(spec, name::IMAGE), &self.image_shape, image)?;
+        let image = (0..m).flat_map(|_| features.iter().copied());
+        fill(&mut self.image, element_type(name::IMAGE), &self.image_shape, image)?;
         let words = input(tensor::PROMPT_FEATURES).as_f32()?;
         let row = |class: usize| class.min(classes - 1);
         let text = (0..length)
             .flat_map(|token| (0..m).map(move |class| (row(class) * length + token) * width))
             .flat_map(|start| words[start..][..width].iter().copied());
-        fill(&mut self.text, element_type(spec, name::TEXT), &[length, m, width], text)?;
+        fill(&mut self.text, element_type(name::TEXT), &[length, m, width], text)?;
         let mask = input(tensor::PROMPT_MASK).as_slice::<i64>()?;
         let padding = (0..m)
             .flat_map(|class| mask[row(class) * length..][..length].iter())
             .map(|&token| if token == 0 { 1.0 } else { 0.0 });
-        fill(&mut self.text_mask, element_type(spec, name::TEXT_MASK), &[m, length], padding)
+        fill(&mut self.text_mask, element_type(name::TEXT_MASK), &[m, length], padding)
     }
 }
 
@@ -273,11 +260,8 @@ impl Engine for DartEncoderDecoder {
             return Err(EngineError::new(EngineErrorKind::InvalidArgument, message));
         }
         self.fill_inputs(inputs, classes)?;
-        let wants_presence = self.has_presence && outputs.iter().any(|(name, _)| *name == tensor::PRESENCE);
         let mut wanted = vec![(name::SCORES, &mut self.scores), (name::BOXES, &mut self.boxes)];
-        if wants_presence {
-            wanted.push((name::PRESENCE, &mut self.presence));
-        }
+        wanted.extend(self.presence.as_mut().map(|presence| (name::PRESENCE, presence)));
         self.inner.run(
             &[
                 (name::IMAGE, &self.image),
@@ -304,10 +288,9 @@ impl Engine for DartEncoderDecoder {
                 }
                 _ => {
                     let to = out.reset_f32(&[classes, 1]);
-                    if self.has_presence {
-                        to.copy_from_slice(&numbers(&self.presence)?[..classes]);
-                    } else {
-                        to.fill(CERTAIN);
+                    match &self.presence {
+                        Some(presence) => to.copy_from_slice(&numbers(presence)?[..classes]),
+                        None => to.fill(CERTAIN),
                     }
                 }
             }
@@ -323,8 +306,8 @@ pub struct DartBackbone {
     description: String,
     input: String,
     input_type: ElementType,
-    /// Name and element type of each level, fine to coarse.
-    levels: [Option<(String, ElementType)>; 3],
+    /// The engine's name and element type of each output, in the order of `spec`.
+    levels: Vec<(String, ElementType)>,
     pixels: Tensor,
     halves: Vec<Tensor>,
 }
@@ -348,47 +331,44 @@ impl DartBackbone {
             return Err(refused(format!("it has {} inputs, expected one, the pixels", spec.inputs.len())));
         };
         let (input, input_type) = (pixels.name.clone(), pixels.element_type);
-        let mut levels = [None, None, None];
+        let mut levels = Vec::new();
         let mut own = EngineSpec {
             inputs: vec![TensorSpec::new(tensor::PIXEL_VALUES, ElementType::F32, pixels.shape.clone())],
             outputs: Vec::new(),
         };
-        for ((level, contract), times) in levels.iter_mut().zip(tensor::FPN).zip([4, 2, 1]) {
+        for (contract, times) in tensor::FPN.into_iter().zip([4, 2, 1]) {
             let side = times * grid;
             let is_it = |output: &&TensorSpec| sizes(output) == Some(vec![1, width, side, side]);
             let found: Vec<&TensorSpec> = spec.outputs.iter().filter(is_it).collect();
             match found.as_slice() {
                 [] if times == 1 => {
                     let outputs: Vec<_> = spec.outputs.iter().map(ToString::to_string).collect();
-                    let message = format!(
+                    return Err(refused(format!(
                         "output `{contract}`: the model needs [1, {width}, {side}, {side}], the engine has {}",
                         outputs.join(", ")
-                    );
-                    return Err(refused(message));
+                    )));
                 }
                 [] => {}
                 [one] => {
                     own.outputs.push(TensorSpec::new(contract, ElementType::F32, one.shape.clone()));
-                    *level = Some((one.name.clone(), one.element_type));
+                    levels.push((one.name.clone(), one.element_type));
                 }
                 [one, other, ..] => {
-                    let message = format!(
+                    return Err(refused(format!(
                         "output `{contract}`: it could be `{}` or `{}`, which have the same size",
                         one.name, other.name
-                    );
-                    return Err(refused(message));
+                    )));
                 }
             }
         }
         let description = format!("{}, as DART exports", inner.description());
-        let halves = vec![Tensor::empty(), Tensor::empty(), Tensor::empty()];
+        let halves = vec![Tensor::empty(); levels.len()];
         Ok(Self { spec: own, description, input, input_type, levels, pixels: Tensor::empty(), halves, inner })
     }
 
     /// Whether nothing is converted, so that tensors may be on a device.
     fn only_renames(&self) -> bool {
-        let all = self.levels.iter().flatten().map(|level| level.1).chain([self.input_type]);
-        all.into_iter().all(|one| one == ElementType::F32)
+        self.levels.iter().map(|level| level.1).chain([self.input_type]).all(|one| one == ElementType::F32)
     }
 }
 
@@ -407,32 +387,22 @@ impl Engine for DartBackbone {
 
     fn run(&mut self, inputs: &[(&str, &Tensor)], outputs: &mut [(&str, &mut Tensor)]) -> Result<()> {
         check_run(&self.spec, inputs, outputs)?;
-        let place = |name: &str| tensor::FPN.iter().position(|own| *own == name).expect("it was checked");
-        let level = |levels: &[Option<(String, ElementType)>; 3], name: &str| {
-            levels[place(name)].clone().expect("the specification has no others")
-        };
-        let (pixels, levels) = (inputs[0].1, &self.levels);
+        let own = &self.spec.outputs;
+        let place = |name: &str| own.iter().position(|output| output.name == name).expect("it was checked");
+        let places: Vec<usize> = outputs.iter().map(|(name, _)| place(name)).collect();
+        let pixels = inputs[0].1;
         if self.only_renames() {
-            let names: Vec<String> = outputs.iter().map(|(name, _)| level(levels, name).0).collect();
-            let mut renamed: Vec<_> = names.iter().map(String::as_str).zip(outputs.iter_mut()).collect();
-            let mut renamed: Vec<(&str, &mut Tensor)> =
-                renamed.iter_mut().map(|(name, (_, tensor))| (*name, &mut **tensor)).collect();
-            return self.inner.run(&[(&self.input, pixels)], &mut renamed);
+            let renamed = places.iter().zip(outputs);
+            let renamed = renamed.map(|(&place, (_, tensor))| (&*self.levels[place].0, &mut **tensor));
+            return self.inner.run(&[(&self.input, pixels)], &mut renamed.collect::<Vec<_>>());
         }
         fill(&mut self.pixels, self.input_type, pixels.shape(), pixels.as_f32()?.iter().copied())?;
-        let names: Vec<(usize, String)> =
-            outputs.iter().map(|(name, _)| (place(name), level(levels, name).0)).collect();
-        {
-            let mut wanted: Vec<(&str, &mut Tensor)> = Vec::new();
-            for (index, half) in self.halves.iter_mut().enumerate() {
-                if let Some((_, name)) = names.iter().find(|(place, _)| *place == index) {
-                    wanted.push((name, half));
-                }
-            }
-            self.inner.run(&[(&self.input, &self.pixels)], &mut wanted)?;
-        }
-        for ((_, out), (place, _)) in outputs.iter_mut().zip(&names) {
-            let from = &self.halves[*place];
+        let halves = self.levels.iter().zip(&mut self.halves).enumerate();
+        let wanted = halves.filter(|(place, _)| places.contains(place));
+        let wanted = wanted.map(|(_, ((name, _), half))| (&**name, half));
+        self.inner.run(&[(&self.input, &self.pixels)], &mut wanted.collect::<Vec<_>>())?;
+        for ((_, out), place) in outputs.iter_mut().zip(places) {
+            let from = &self.halves[place];
             out.reset_f32(from.shape()).copy_from_slice(&numbers(from)?);
         }
         Ok(())

@@ -7,7 +7,7 @@ use ocelli_export::contract::{Manifest, Prompting, tensor};
 
 use super::dart::{DartBackbone, DartEncoderDecoder};
 use crate::model::ModelGraph;
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 
 /// An engine with the names and shapes of an exported model's graph.
 pub struct Fitted {
@@ -84,16 +84,16 @@ fn fits(found: &TensorSpec, expected: &[Option<usize>]) -> bool {
 /// Checks an engine's tensors against those of a model's graph, and adapts it if it is one of DART's.
 ///
 /// # Errors
-/// [`ErrorKind::Mismatch`] if it is another graph or one of another model; the message names the first tensor.
+/// [`Mismatch`](ocelli_error::ErrorKind::Mismatch) if it is another graph or one of another model; the message names
+/// the first tensor.
 pub fn fit(engine: Box<dyn Engine>, graph: ModelGraph, manifest: &Manifest, path: &Path) -> Result<Fitted> {
     let refuse = |why: String| {
-        let message = format!(
+        Error::mismatch(format!(
             "engine {}: {why}; it is not a {graph} of a model of {} px and width {}",
             path.display(),
             manifest.imgsz,
             manifest.model_width
-        );
-        Error::new(ErrorKind::Mismatch, message)
+        ))
     };
     let spec = engine.spec();
     let (inputs, outputs) = expected(graph, manifest);

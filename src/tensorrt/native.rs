@@ -16,9 +16,9 @@ use ocelli_export::contract::{FREE_DIMENSIONS, dim};
 use super::fit::fit;
 use crate::engine::EngineFactory;
 use crate::model::{Model, ModelGraph};
-use ocelli_error::Result;
 #[cfg(target_family = "wasm")]
-use ocelli_error::{Error, ErrorKind};
+use ocelli_error::Error;
+use ocelli_error::Result;
 
 /// A loaded TensorRT.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -219,5 +219,5 @@ impl NativeTensorRt {
 
 #[cfg(target_family = "wasm")]
 fn unavailable() -> Error {
-    Error::new(ErrorKind::Unavailable, "WebAssembly loads no libraries, and TensorRT is one")
+    Error::unavailable("WebAssembly loads no libraries, and TensorRT is one")
 }

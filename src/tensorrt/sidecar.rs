@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::atomic_file::write_atomically;
 use crate::model::ModelGraph;
 use crate::tensorrt::VerificationSummary;
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 
 /// `x.engine.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -128,7 +128,7 @@ impl Sidecar {
     /// Reads the sidecar of an engine; `None` if it has none.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`] if it cannot be read, [`ErrorKind::InvalidData`] if it is not a sidecar or has a later format.
+    /// [`Io`](ocelli_error::ErrorKind::Io) if it cannot be read, [`InvalidData`](ocelli_error::ErrorKind::InvalidData) if it is not a sidecar or has a later format.
     pub fn read(engine: &Path) -> Result<Option<Self>> {
         let path = Self::path_of(engine);
         let text = match std::fs::read(&path) {
@@ -137,8 +137,7 @@ impl Sidecar {
             Err(e) => return Err(Error::io("cannot read the engine's sidecar", &path, e)),
         };
         let invalid = |why: String| {
-            let message = format!("engine sidecar {}: {why}; build the engine again", path.display());
-            Error::new(ErrorKind::InvalidData, message)
+            Error::invalid_data(format!("engine sidecar {}: {why}; build the engine again", path.display()))
         };
         // The version first: a later format need not have the fields of this one.
         let value: serde_json::Value =
@@ -159,7 +158,7 @@ impl Sidecar {
     /// Writes the sidecar of an engine, atomically.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`] if it cannot be written.
+    /// [`Io`](ocelli_error::ErrorKind::Io) if it cannot be written.
     pub fn write(&self, engine: &Path) -> Result<()> {
         let text = serde_json::to_string_pretty(self).expect("a sidecar is plain data");
         write_atomically(&Self::path_of(engine), |writer| writeln!(writer, "{text}"))
@@ -168,7 +167,7 @@ impl Sidecar {
     /// Size and hash of a file, as sidecars state them.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`] if it cannot be read.
+    /// [`Io`](ocelli_error::ErrorKind::Io) if it cannot be read.
     pub fn entry_of(path: &Path) -> Result<FileEntry> {
         let unreadable = |e| Error::io("cannot read", path, e);
         let bytes = path.metadata().map_err(unreadable)?.len();

@@ -1,5 +1,7 @@
 use std::collections::HashMap;
 
+use ocelli_error::ErrorKind;
+
 use super::*;
 
 fn identity() -> TextCacheIdentity {

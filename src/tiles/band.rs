@@ -3,7 +3,7 @@
 use super::{Region, Regions, part_of};
 use crate::frame_view::FrameView;
 use crate::image::{Image, ImageView};
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 use ocelli_images::image::no_memory;
 use ocelli_images::rows::{FileRows, NamedRows};
 use ocelli_resize::Scaler;
@@ -57,7 +57,7 @@ impl<R: FileRows> Band<R> {
         let mut pixels = Vec::new();
         let bytes = side as usize * height as usize * 3;
         if pixels.try_reserve_exact(bytes).is_err() {
-            return Err(Error::new(ErrorKind::InvalidData, no_memory(bytes as u64)));
+            return Err(Error::invalid_data(no_memory(bytes as u64)));
         }
         pixels.resize(bytes, 0);
         let mut reduced = Image::from_rgb8(side, height, pixels)?;

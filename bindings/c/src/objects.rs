@@ -3,7 +3,7 @@
 use std::ffi::{c_char, c_int};
 use std::sync::{Arc, Mutex};
 
-use ocelli::{BoundingBox, Detections, Mask, ObjectMask, ObjectPrompt, Result};
+use ocelli::{BoundingBox, Detections, Detector, Mask, ObjectPrompt, Result};
 
 use crate::detector::{self, ocelli_detector};
 use crate::features::{FEATURES, ocelli_features};
@@ -140,12 +140,8 @@ pub unsafe extern "C" fn ocelli_detector_segment(
         let encoded = FEATURES.find(features)?;
         let (features, time) = &*encoded;
         let objects = OBJECTS.with(objects, |objects| Ok(objects.clone()))?;
-        let found: Vec<Vec<ObjectMask>> = detector::with(detector, |detector| {
-            Ok(match multimask {
-                0 => detector.segment(features, &objects)?.into_iter().map(|mask| vec![mask]).collect(),
-                _ => detector.segment_multimask(features, &objects)?.into_iter().map(Vec::from).collect(),
-            })
-        })?;
+        let segment = |detector: &mut Detector| detector.segment_each(features, &objects, multimask != 0);
+        let found = detector::with(detector, segment)?;
         let (mut items, mut logits) = (Vec::new(), Vec::new());
         for (index, (object, masks)) in objects.iter().zip(found).enumerate() {
             for mask in masks {

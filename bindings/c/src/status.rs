@@ -70,7 +70,7 @@ pub(crate) fn record(error: &Error) -> ocelli_status {
 
 /// An error about what the caller passed.
 pub(crate) fn invalid(message: impl AsRef<str>) -> Error {
-    Error::new(ErrorKind::InvalidArgument, message)
+    Error::invalid_argument(message)
 }
 
 /// The body of every function: keeps its error, and turns a panic into one.

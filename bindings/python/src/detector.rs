@@ -144,15 +144,9 @@ impl Detector {
     ) -> PyResult<Vec<Vec<MaskParts<'py>>>> {
         let objects = objects(py, shown)?;
         let features = features.0.clone();
-        let found = self.worker.call(py, move |detector| match multimask {
-            true => detector
-                .segment_multimask(&features, &objects)
-                .map(|found| found.into_iter().map(Vec::from).collect::<Vec<_>>()),
-            false => detector
-                .segment(&features, &objects)
-                .map(|found| found.into_iter().map(|mask| vec![mask]).collect()),
-        })?;
-        let found = found.or_raise(py)?;
+        let work =
+            move |detector: &mut ocelli::Detector| detector.segment_each(&features, &objects, multimask);
+        let found = self.worker.call(py, work)?.or_raise(py)?;
         found.iter().map(|masks| masks.iter().map(|mask| mask_parts(py, mask)).collect()).collect()
     }
 

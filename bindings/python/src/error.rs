@@ -20,7 +20,7 @@ pub(crate) fn exception(py: Python<'_>, error: &Error) -> PyErr {
 
 /// An exception for an argument that is not valid.
 pub(crate) fn invalid(py: Python<'_>, message: &str) -> PyErr {
-    exception(py, &Error::new(ErrorKind::InvalidArgument, message))
+    exception(py, &Error::invalid_argument(message))
 }
 
 /// Turns results of the libraries into results of Python functions.

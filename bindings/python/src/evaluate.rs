@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use ocelli::{Cancellation, Detector, Error, ErrorKind, Image, Prompts, Result};
+use ocelli::{Cancellation, Detector, Error, Image, Prompts, Result, StageTimes};
 use ocelli_datasets::eval::{
     EvalReport, ModelReport, Overlap, Predictions, Protocol, TimingSummary, Truth, TruthBuilder,
     average_precision, precision_recall,
@@ -59,10 +59,8 @@ fn run(
     progress: Option<&Py<PyAny>>,
     cancellation: &Cancellation,
 ) -> Result<EvalReport> {
-    if !(0.0..=1.0).contains(&arguments.confidence) {
-        let message = format!("confidence is {}: expected a number from 0 to 1", arguments.confidence);
-        return Err(Error::new(ErrorKind::InvalidArgument, message));
-    }
+    let confidence = Some(arguments.confidence);
+    ocelli::options::DetectorOptions { confidence, ..Default::default() }.check()?;
     let protocol: Protocol = parsed("protocol", &arguments.protocol)?;
     if protocol == Protocol::BoxToMask {
         return Err(options::invalid(
@@ -95,8 +93,7 @@ fn run(
             (model.name, model.engine) = (options.model_name(), Some(detector.engine().to_owned()));
             report.protocol = Some(protocol);
             let found = detect_all(&mut detector, &task, arguments, progress, cancellation)?;
-            model.timing_ms = found.timing;
-            report.failed = found.failed;
+            (model.timing_ms, report.failed) = (TimingSummary::of(&found.times), found.failed);
             (found.predictions, found.ids)
         }
     };
@@ -116,7 +113,7 @@ fn run(
 }
 
 fn open(arguments: &EvaluateArguments) -> Result<Task> {
-    let refuse = |message: &str| Err(Error::new(ErrorKind::InvalidArgument, message));
+    let refuse = |message: &str| Err(Error::invalid_argument(message));
     let (truth, description, scenes) = match (arguments.scenes, &arguments.annotations) {
         (Some(0), _) => return refuse("scenes is 0: expected at least 1"),
         (Some(_), Some(_)) => return refuse("scenes and annotations: expected one of them"),
@@ -153,12 +150,13 @@ fn draw_truth(generator: &SceneGenerator, count: u32) -> Result<Truth> {
 }
 
 /// What was found in all pictures.
+#[derive(Default)]
 struct Found {
     predictions: Predictions,
     /// The pictures that could be read.
     ids: Vec<u64>,
     failed: Vec<String>,
-    timing: Option<TimingSummary>,
+    times: Vec<StageTimes>,
 }
 
 fn detect_all(
@@ -172,12 +170,9 @@ fn detect_all(
     let prompts = Prompts::new(categories.iter().map(|category| category.name.as_str()))?;
     let category_ids: Vec<u64> = categories.iter().map(|category| category.id).collect();
     detector.prepare(&prompts)?;
-    let (mut predictions, mut times) = (Predictions::default(), Vec::new());
-    let (mut ids, mut failed) = (Vec::new(), Vec::new());
+    let mut all = Found::default();
     for (number, &id) in task.ids.iter().enumerate() {
-        if cancellation.is_cancelled() {
-            return Err(Error::new(ErrorKind::Cancelled, "evaluate: cancelled"));
-        }
+        cancellation.check()?;
         let annotated = task.truth.images().iter().find(|image| image.id == id);
         let (name, size) =
             annotated.map_or(("", (0, 0)), |image| (&*image.file_name, (image.width, image.height)));
@@ -189,21 +184,20 @@ fn detect_all(
         let image = image.ok().filter(|image| size == (0, 0) || size == (image.width(), image.height()));
         match image {
             Some(image) => {
-                if times.is_empty() {
+                if all.times.is_empty() {
                     detector.detect(&image, &prompts)?;
                 }
                 let found = detector.detect(&image, &prompts)?;
-                times.push(found.times);
-                predictions.push_detections(id, &found.items, &category_ids);
-                ids.push(id);
+                all.times.push(found.times);
+                all.predictions.push_detections(id, &found.items, &category_ids);
+                all.ids.push(id);
             }
-            None => failed.push(name.to_owned()),
+            None => all.failed.push(name.to_owned()),
         }
         report(progress, number + 1, task.ids.len(), name)?;
     }
-    if ids.is_empty() {
-        let message = format!("none of {} images could be read", task.ids.len());
-        return Err(Error::new(ErrorKind::InvalidData, message));
+    if all.ids.is_empty() {
+        return Err(Error::invalid_data(format!("none of {} images could be read", task.ids.len())));
     }
-    Ok(Found { predictions, ids, failed, timing: TimingSummary::of(&times) })
+    Ok(all)
 }

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use ocelli::{
-    Cancellation, Error, ErrorKind, Image, Result,
+    Cancellation, Error, Image, Result,
+    atomic_file::folder_of,
     calibration::calibrate,
     classes::COCO_CLASSES,
     engine::{EngineFactory, EngineOptions},
@@ -107,17 +108,12 @@ impl ExportArguments {
             false => self.calibrate_classes.clone(),
         };
         let factory = EngineFactory::start(&EngineOptions::default())?;
-        let parent =
-            output.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        std::fs::create_dir_all(parent).map_err(|why| Error::io("cannot create the folder", parent, why))?;
         let images = files.iter().enumerate().map(|(at, file)| {
-            if cancellation.is_cancelled() {
-                return Err(Error::new(ErrorKind::Cancelled, "export: cancelled"));
-            }
+            cancellation.check()?;
             report(progress, at, files.len(), &file.to_string_lossy())?;
             Image::open(file)
         });
-        calibrate(checkpoint, exported, &factory, parent, images, &classes)
+        calibrate(checkpoint, exported, &factory, folder_of(output), images, &classes)
     }
 
     fn checkpoint_options(&self) -> Result<CheckpointOptions> {
@@ -167,9 +163,7 @@ pub(crate) fn export(
             }
         };
         export_model(&checkpoint, &exported, &output, |step| {
-            if cancellation.is_cancelled() {
-                return Err(Error::new(ErrorKind::Cancelled, "export: cancelled"));
-            }
+            cancellation.check()?;
             report(progress.as_ref(), step.done, step.total, step.file)
         })
     })?;
@@ -182,7 +176,7 @@ fn check(checkpoint: &Path) -> Result<()> {
         true => Ok(()),
         false => {
             let message = format!("no checkpoint, {}: no such folder or file", checkpoint.display());
-            Err(Error::new(ErrorKind::InvalidArgument, message))
+            Err(Error::invalid_argument(message))
         }
     }
 }
@@ -194,7 +188,7 @@ pub(crate) fn report(progress: Option<&Py<PyAny>>, done: usize, total: usize, wh
         Ok(_) => Ok(()),
         Err(failure) => {
             let text = crate::error::from_exception(py, "progress", &failure);
-            Err(Error::new(ErrorKind::Cancelled, text.to_string()))
+            Err(Error::cancelled(text.to_string()))
         }
     })
 }

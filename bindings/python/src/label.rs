@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 
 use ocelli::classes::ClassMap;
-use ocelli::{Cancellation, DetectorBuilder, Error, ErrorKind, Result};
+use ocelli::{Cancellation, DetectorBuilder, Error, Result};
 use ocelli_datasets::label::{
     DataSetOptions, Existing, Format, ImageMode, ImageSet, LabelEvent, LabelJob, LabelSettings, SPILL_BYTES,
-    Shard, Summary, find_images,
+    Shard, Summary, find_images, workers,
 };
 use pyo3::prelude::*;
 use serde_json::json;
@@ -14,11 +14,6 @@ use serde_json::json;
 use crate::export::{parsed, report};
 use crate::options::{self, DetectorOptions};
 use crate::waiting::job;
-
-/// More decoders than this only wait for the disk.
-const MAX_WORKERS: usize = 64;
-/// The default: four decoders keep up with any engine.
-const WORKERS: usize = 4;
 
 /// The keyword arguments of `ocelli.label`.
 #[derive(FromPyObject)]
@@ -63,7 +58,7 @@ impl LabelArguments {
         };
         if self.min_area.is_nan() || self.min_area < 0.0 {
             let message = format!("min_area is {}: expected a number of pixels", self.min_area);
-            return Err(Error::new(ErrorKind::InvalidArgument, message));
+            return Err(Error::invalid_argument(message));
         }
         let data_set = DataSetOptions {
             formats,
@@ -128,12 +123,7 @@ fn run(
     progress: Option<&Py<PyAny>>,
     cancellation: &Cancellation,
 ) -> Result<(Summary, serde_json::Map<String, serde_json::Value>)> {
-    let refuse = |message: String| Err(Error::new(ErrorKind::InvalidArgument, message));
-    let workers = match arguments.workers {
-        Some(workers) if (1..=MAX_WORKERS).contains(&workers) => workers,
-        Some(workers) => return refuse(format!("workers is {workers}: expected 1 to {MAX_WORKERS}")),
-        None => std::thread::available_parallelism().map_or(1, |cores| cores.get().min(WORKERS)),
-    };
+    let refuse = |message: String| Err(Error::invalid_argument(message));
     if arguments.classes.is_empty() && arguments.class_map.is_none() {
         return refuse("no classes: expected at least one, or a class_map".into());
     }
@@ -147,6 +137,7 @@ fn run(
     let shard: Option<Shard> = arguments.shard.as_ref().map(|text| parsed("shard", text)).transpose()?;
     LabelJob::check_output(&arguments.output)?;
     let builders = detector.builders()?;
+    let workers = workers(arguments.workers, builders.len())?;
     if arguments.low_memory && builders.len() > 1 {
         return refuse("low_memory runs on one device: name one with engine".into());
     }
@@ -162,7 +153,7 @@ fn run(
     let mut job =
         LabelJob::open(output, detectors[0].model(), &settings, &data_set, images, shard, existing)?;
     let stop = || match cancellation.is_cancelled() {
-        true => Err(Error::new(ErrorKind::Cancelled, "label: cancelled; the same call continues from there")),
+        true => Err(Error::cancelled("label: cancelled; the same call continues from there")),
         false => Ok(()),
     };
     let (todo, mut done) = (job.pending(), 0);

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use ocelli::{
-    DetectorBuilder, Error, ErrorKind, ModelSource, Result,
+    DetectorBuilder, Error, ModelSource, Result,
     engine::EngineOptions,
     stages::{Screening, TextCacheFile},
     tiles::Tiling,
@@ -49,7 +49,7 @@ impl DetectorOptions {
     /// The tiles of large pictures, if there are any.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] for a wrong size or overlap.
+    /// [`InvalidArgument`](ocelli::ErrorKind::InvalidArgument) for a wrong size or overlap.
     pub(crate) fn tiling(&self) -> Result<Option<Tiling>> {
         let Some(tile) = &self.tile else { return Ok(None) };
         let tiling = Tiling::new(tile.parse()?).with_overlap(self.tile_overlap);
@@ -59,7 +59,7 @@ impl DetectorOptions {
     /// The form that is filled in with these arguments.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] for texts that are not read, such as the size of tiles.
+    /// [`InvalidArgument`](ocelli::ErrorKind::InvalidArgument) for texts that are not read, such as the size of tiles.
     fn form(&self) -> Result<ocelli::options::DetectorOptions> {
         let args = self.clone();
         let screening = args.screen_threshold.map(Screening::At);
@@ -96,7 +96,8 @@ impl DetectorOptions {
     /// A builder with these options for each device that `engine` names.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] for options out of range, [`ErrorKind::Unavailable`] without the GPU of an engine that is
+    /// [`InvalidArgument`](ocelli::ErrorKind::InvalidArgument) for options out of range,
+    /// [`Unavailable`](ocelli::ErrorKind::Unavailable) without the GPU of an engine that is
     /// built for it.
     pub(crate) fn builders(&self) -> Result<Vec<DetectorBuilder>> {
         self.form()?
@@ -120,5 +121,5 @@ impl DetectorOptions {
 
 /// An error about a named option.
 pub(crate) fn invalid(name: &str, why: &str) -> Error {
-    Error::new(ErrorKind::InvalidArgument, format!("{name}: {why}"))
+    Error::invalid_argument(format!("{name}: {why}"))
 }

@@ -2,10 +2,9 @@
 
 use std::path::PathBuf;
 
-use image::RgbImage;
 use numpy::{IntoPyArray, PyArray3, PyArrayMethods};
 use ocelli::draw::{AnnotationStyle, Annotator, Overlay, OverlayOptions};
-use ocelli::{Error, ErrorKind, Image, PixelFormat, pipeline::FrameOutcome};
+use ocelli::{Error, Image, PixelFormat, pipeline::FrameOutcome};
 use pyo3::prelude::*;
 
 use crate::error::OrRaise;
@@ -44,36 +43,18 @@ pub(crate) fn plot<'py>(
     (style.line_width, style.font_size) = (line_width, font_size);
     let drawn = py.detach(|| {
         let view = pixels.view();
-        let row = view.width as usize * 3;
-        let mut packed: Vec<u8> = view
-            .data
-            .chunks(view.stride)
-            .take(view.height as usize)
-            .flat_map(|chunk| &chunk[..row])
-            .copied()
-            .collect();
-        let is_bgr = view.format == PixelFormat::Bgr8;
-        if is_bgr {
-            swap_red_and_blue(&mut packed);
-        }
-        let Some(mut picture) = RgbImage::from_raw(view.width, view.height, packed) else {
-            return Err(Error::new(ErrorKind::Internal, "a picture has other bytes than its size says"));
-        };
+        let mut picture = view.to_image()?.into_rgb_image();
         let options = OverlayOptions { tracks: tracked, trail_frames: 0 };
         Overlay::new(Annotator::new().with_style(style), options).draw(&mut picture, &outcome)?;
         let (width, height) = picture.dimensions();
         let mut bytes = picture.into_raw();
-        if is_bgr {
-            swap_red_and_blue(&mut bytes);
+        if view.format == PixelFormat::Bgr8 {
+            bytes.chunks_exact_mut(3).for_each(|pixel| pixel.swap(0, 2));
         }
-        Ok((bytes, [height as usize, width as usize, 3]))
+        Ok::<_, Error>((bytes, [height as usize, width as usize, 3]))
     });
     let (bytes, sides) = drawn.or_raise(py)?;
     bytes.into_pyarray(py).reshape(sides)
-}
-
-fn swap_red_and_blue(bytes: &mut [u8]) {
-    bytes.chunks_exact_mut(3).for_each(|pixel| pixel.swap(0, 2));
 }
 
 /// The names that the built-in model knows.

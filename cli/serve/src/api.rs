@@ -94,32 +94,24 @@ async fn metrics(State(app): State<Arc<App>>) -> Response {
 /// What the page has to know.
 async fn about(State(app): State<Arc<App>>) -> Response {
     let limits = &app.config.limits;
-    let about = json!({
-        "version": env!("CARGO_PKG_VERSION"),
-        "engine": app.about.engine,
-        "model": app.about.model,
-        "vocabulary": app.about.vocabulary,
-        "masks": app.about.masks,
-        "clicks": app.about.clicks,
-        "confidence": app.about.confidence,
-        "nms": app.about.nms,
-        "gallery": app.gallery.is_some(),
-        "sessions": app.about.clicks && app.sessions.can_open(),
-        "videos": app.config.videos.is_some(),
-        "example": page::EXAMPLE,
-        "limits": {
-            "bytes": limits.body_bytes,
-            "pixels": limits.pixels,
-            "classes": limits.classes,
-            "exemplars": limits.exemplars,
-            "objects": limits.objects,
-            "points": limits.points,
-            "tiles": limits.tiles,
-            "sessions": limits.sessions,
-            "session_bytes": limits.session_bytes,
-            "session_seconds": limits.session_idle.as_secs_f64(),
-            "seconds": limits.time.as_secs_f64(),
-        },
+    let mut about = json!(app.about);
+    about["version"] = json!(env!("CARGO_PKG_VERSION"));
+    about["gallery"] = json!(app.gallery.is_some());
+    about["sessions"] = json!(app.about.clicks && app.sessions.can_open());
+    about["videos"] = json!(app.config.videos.is_some());
+    about["example"] = json!(page::EXAMPLE);
+    about["limits"] = json!({
+        "bytes": limits.body_bytes,
+        "pixels": limits.pixels,
+        "classes": limits.classes,
+        "exemplars": limits.exemplars,
+        "objects": limits.objects,
+        "points": limits.points,
+        "tiles": limits.tiles,
+        "sessions": limits.sessions,
+        "session_bytes": limits.session_bytes,
+        "session_seconds": limits.session_idle.as_secs_f64(),
+        "seconds": limits.time.as_secs_f64(),
     });
     json_response(StatusCode::OK, &about)
 }

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
-use ocelli::{Error, ErrorKind, Result};
+use ocelli::{Error, Result};
 
 use crate::http::limits::Limits;
 
@@ -63,7 +63,7 @@ const MIN_TOKEN: usize = 12;
 
 impl ServeConfig {
     pub(crate) fn check(&self) -> Result<()> {
-        let refuse = |name, message: String| Err(Error::new(ErrorKind::InvalidArgument, message).about(name));
+        let refuse = |name, message: String| Err(Error::invalid_argument(message).about(name));
         // Each stands for itself in addresses and cookies.
         let is_url_safe = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
         let is_weak = |token: &String| token.len() < MIN_TOKEN || !token.bytes().all(is_url_safe);
@@ -91,11 +91,10 @@ fn is_host_name(host: &str) -> bool {
 /// A token of 128 random bits.
 ///
 /// # Errors
-/// [`ErrorKind::Unavailable`] if the system has no random numbers.
+/// [`Unavailable`](ocelli::ErrorKind::Unavailable) if the system has no random numbers.
 pub fn random_token() -> Result<String> {
     let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes).map_err(|error| {
-        Error::new(ErrorKind::Unavailable, format!("cannot make a token: no random numbers: {error}"))
-    })?;
+    getrandom::fill(&mut bytes)
+        .map_err(|error| Error::unavailable(format!("cannot make a token: no random numbers: {error}")))?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }

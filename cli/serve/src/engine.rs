@@ -13,8 +13,7 @@ use std::thread::JoinHandle;
 
 use axum::body::Bytes;
 use ocelli::{
-    Cancellation, Detection, Detector, Error, ErrorKind, Image, Result, StageTimes, stages::Stages,
-    tiles::Tiling,
+    Cancellation, Detection, Detector, Error, Image, Result, StageTimes, stages::Stages, tiles::Tiling,
 };
 use sha2::{Digest, Sha256};
 use tokio::sync::oneshot;
@@ -266,5 +265,5 @@ fn caught<T>(panicked: fn() -> Error, work: impl FnOnce() -> Result<T>) -> Resul
 }
 
 fn undecodable() -> Error {
-    Error::new(ErrorKind::InvalidData, "cannot read the image, the request: the decoder failed")
+    Error::invalid_data("cannot read the image, the request: the decoder failed")
 }

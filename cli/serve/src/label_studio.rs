@@ -54,16 +54,17 @@ async fn health() -> Response {
     json_response(StatusCode::OK, &json!({"status": "UP", "model_class": "Ocelli", "v2": true}))
 }
 
+/// A labelling configuration, which has two names.
 #[derive(Deserialize)]
-struct Setup {
-    #[serde(default, deserialize_with = "or_default")]
-    schema: String,
+struct Configuration {
+    #[serde(default, alias = "schema", deserialize_with = "or_default")]
+    config: String,
 }
 
 /// Label Studio calls this when the address is entered and when the configuration changes.
-async fn setup(State(app): State<Arc<App>>, body: Arrived<Setup>) -> Answer {
+async fn setup(State(app): State<Arc<App>>, body: Arrived<Configuration>) -> Answer {
     let limits = app.config.limits.clone();
-    let parsed = off_the_workers(move |_| LabelConfig::parse(&{ body }.asked.schema, &limits).map(drop));
+    let parsed = off_the_workers(move |_| LabelConfig::parse(&{ body }.asked.config, &limits).map(drop));
     if let Err(problem) = parsed.await {
         // A project has no configuration yet when it is made.
         tracing::info!("Label Studio: {}", problem.message);
@@ -71,13 +72,7 @@ async fn setup(State(app): State<Arc<App>>, body: Arrived<Setup>) -> Answer {
     Ok(json_response(StatusCode::OK, &json!({"model_version": version(&app)})))
 }
 
-#[derive(Deserialize)]
-struct Validate {
-    #[serde(default, deserialize_with = "or_default")]
-    config: String,
-}
-
-async fn validate(State(app): State<Arc<App>>, body: Arrived<Validate>) -> Answer {
+async fn validate(State(app): State<Arc<App>>, body: Arrived<Configuration>) -> Answer {
     let limits = app.config.limits.clone();
     off_the_workers(move |_| LabelConfig::parse(&{ body }.asked.config, &limits).map(drop)).await?;
     Ok(json_response(StatusCode::OK, &json!({"status": "ok"})))

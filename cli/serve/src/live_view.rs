@@ -53,7 +53,7 @@ impl LiveView {
     /// [`ErrorKind::InvalidArgument`] for such an address with a path of fewer than eight characters, or a path with others than
     /// letters, digits, `-`, `_` and `/`; [`ErrorKind::Io`] if the port is taken.
     pub fn bind(address: SocketAddr, path: &str) -> Result<Self> {
-        let invalid = |message: String| Err(Error::new(ErrorKind::InvalidArgument, message));
+        let invalid = |message: String| Err(Error::invalid_argument(message));
         let path = path.trim_matches('/');
         if path.contains(|c: char| !c.is_ascii_alphanumeric() && !"-_/".contains(c)) || path.contains("//") {
             return invalid(format!("path {path:?}: expected letters, digits, -, _ and /"));

@@ -11,7 +11,6 @@ use crate::server::App;
 
 /// Upper bounds of the histograms, in seconds.
 const BOUNDS: [f64; 12] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0];
-const STAGES: [&str; 6] = ["text", "preprocess", "backbone", "decode", "masks", "total"];
 
 /// What is counted since the start.
 #[derive(Default)]
@@ -19,7 +18,7 @@ pub(crate) struct Metrics {
     /// By route and status.
     requests: Mutex<BTreeMap<(String, u16), u64>>,
     answers: Histogram,
-    stages: [Histogram; STAGES.len()],
+    stages: [Histogram; 6],
     pictures: AtomicU64,
     failures: AtomicU64,
     detections: AtomicU64,
@@ -92,9 +91,7 @@ impl Metrics {
     }
 
     pub fn observe(&self, times: &StageTimes, detections: usize) {
-        let StageTimes { text, preprocess, backbone, decode, masks, total, .. } = *times;
-        let all = [text, preprocess, backbone, decode, masks, total];
-        for (stage, milliseconds) in self.stages.iter().zip(all) {
+        for (stage, (_, milliseconds)) in self.stages.iter().zip(times.by_stage()) {
             stage.observe(milliseconds / 1e3);
         }
         self.pictures.fetch_add(1, Relaxed);
@@ -125,7 +122,7 @@ impl Metrics {
         header(text, "ocelli_request_seconds", "histogram", "From a request to its answer.")?;
         self.answers.write(text, "ocelli_request_seconds", "")?;
         header(text, "ocelli_stage_seconds", "histogram", "Stages of the detector.")?;
-        for (stage, histogram) in STAGES.iter().zip(&self.stages) {
+        for ((stage, _), histogram) in StageTimes::default().by_stage().into_iter().zip(&self.stages) {
             histogram.write(text, "ocelli_stage_seconds", &format!("stage=\"{stage}\""))?;
         }
         let counters = [

@@ -1,7 +1,7 @@
 //! Objects that points and boxes show, and their masks.
 
 use ocelli::report::rounded;
-use ocelli::{Error, ErrorKind, Mask, ObjectMask, ObjectPrompt, Result};
+use ocelli::{Error, Mask, ObjectMask, ObjectPrompt, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::http::body::Fields;
@@ -98,7 +98,7 @@ pub(crate) fn labelled(
 
 impl ShownObject {
     fn prompt(self, index: usize) -> Result<ObjectPrompt> {
-        let refuse = |why| Error::new(ErrorKind::InvalidArgument, format!("object {index}: {why}"));
+        let refuse = |why| Error::invalid_argument(format!("object {index}: {why}"));
         let mut prompt = ObjectPrompt::new(index.to_string());
         for ([x, y], is_positive) in labelled(self.points, self.labels).map_err(refuse)? {
             prompt = prompt.with_point(x, y, is_positive);
@@ -136,7 +136,7 @@ impl Asks for ObjectQuestion {
         limits.check_points(objects.iter().map(|object| object.points.len()).sum())?;
         if objects.is_empty() {
             let message = "objects is empty: expected an object with points, a box or both";
-            return Err(Error::new(ErrorKind::InvalidArgument, message));
+            return Err(Error::invalid_argument(message));
         }
         let objects = objects.into_iter().enumerate().map(|(index, object)| object.prompt(index));
         Ok(Self { objects: objects.collect::<Result<_>>()?, multimask: asked.multimask })

@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use ocelli::options::DetectorOptions;
 use ocelli::postprocess::PostProcessOptions;
 use ocelli::tiles::{TileSize, Tiling};
-use ocelli::{Error, ErrorKind, Prompt, Prompts, Result, prompt::VISUAL};
+use ocelli::{Error, Prompt, Prompts, Result};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -83,7 +83,7 @@ struct ExemplarBox {
 }
 
 fn refuse<T>(message: String) -> Result<T> {
-    Err(Error::new(ErrorKind::InvalidArgument, message))
+    Err(Error::invalid_argument(message))
 }
 
 impl Asked {
@@ -215,33 +215,13 @@ impl Asks for Question {
 fn prompts(classes: &[String], exemplars: &[ExemplarBox]) -> Result<Prompts> {
     let mut names = HashSet::new();
     let classes = classes.iter().map(Prompt::new);
-    let mut prompts: Vec<Prompt> =
-        classes.filter(|class| names.insert(class.phrase().to_lowercase())).collect();
-    let has_classes = !prompts.is_empty();
-    for exemplar in exemplars {
-        let label = exemplar.class.as_deref().unwrap_or(VISUAL);
-        let at = match &exemplar.class {
-            None if has_classes && prompts.len() > 1 => {
-                return refuse("an exemplar names no class: expected one, as there are several".into());
-            }
-            None if has_classes => Some(0),
-            _ => prompts.iter().position(|prompt| &**prompt.label() == label),
-        };
-        let at = match at {
-            Some(at) => at,
-            None if !has_classes || label == VISUAL => {
-                prompts.push(Prompt::visual(label));
-                prompts.len() - 1
-            }
-            None => return refuse(format!("an exemplar names class \"{label}\": expected one of classes")),
-        };
-        let is_wanted = exemplar.wanted.unwrap_or(true);
-        prompts[at] = prompts[at].clone().with_exemplar(exemplar.bbox.into(), is_wanted);
-    }
-    if prompts.is_empty() {
+    let classes: Vec<Prompt> = classes.filter(|class| names.insert(class.phrase().to_lowercase())).collect();
+    if classes.is_empty() && exemplars.is_empty() {
         return refuse("classes is empty: expected a class, or a box around an example in exemplars".into());
     }
-    Prompts::new(prompts)
+    let exemplars = exemplars.iter();
+    let named = exemplars.map(|one| (one.bbox.into(), one.wanted.unwrap_or(true), one.class.as_deref()));
+    Prompts::with_exemplars(classes, named)
 }
 
 /// The bytes of a picture in base64, or of a data URI.

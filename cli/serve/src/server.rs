@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use ocelli::builtin::vocabulary;
 use ocelli::{Cancellation, Detector, Error, ErrorKind, Result};
+use serde::Serialize;
 use tokio::sync::{Notify, watch};
 
 use crate::api::router;
@@ -45,17 +46,16 @@ impl App {
         if self.about.clicks {
             return Ok(());
         }
-        let message = format!(
+        Err(Problem::bad(format!(
             "{purpose}, {}: this model has no tracker; start the server with a checkpoint that has one, such as Meta's sam3.pt or \
              facebook/sam3",
             self.about.model
-        );
-        Err(Problem::bad(message))
+        )))
     }
 }
 
 /// The detector, for people.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub(crate) struct About {
     pub engine: String,
     pub model: String,
@@ -98,7 +98,7 @@ impl Bound {
         let gallery = gallery.transpose()?.map(Arc::new);
         if let Some(folder) = config.videos.as_deref().filter(|folder| !folder.is_dir()) {
             let message = format!("videos, {}: no such folder", folder.display());
-            return Err(Error::new(ErrorKind::InvalidArgument, message).about("videos"));
+            return Err(Error::invalid_argument(message).about("videos"));
         }
         listed(config.videos.as_deref())?;
         let pictures = Pictures::new(config.label_studio.as_ref(), config.limits.body_bytes)?;

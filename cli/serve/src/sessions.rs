@@ -153,11 +153,10 @@ impl Sessions {
     ) -> Result<Arc<Session>, Problem> {
         let load = self.load.clone().ok_or_else(|| Problem::missing("this server has no sessions"))?;
         let place = self.places.take(client).map_err(|_| {
-            let message = format!(
+            Problem::full(format!(
                 "too many sessions: expected at most {}, half of them from one address; end one, or wait until an unused one ends",
                 self.limits.sessions
-            );
-            Problem::full(message)
+            ))
         })?;
         let id = random_token()?;
         let (source, file) = video.map(|OpenedVideo { source, file }| (source, Arc::new(file))).unzip();

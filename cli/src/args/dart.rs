@@ -85,10 +85,10 @@ fn check_backbone(source: &ModelSource, family: &str, size: &str) -> anyhow::Res
         format!("--efficient-backbone {family}{}", if size.is_empty() { "" } else { " --efficient-model " });
     let (model, name) = match source {
         ModelSource::Folder(path) if path.join("model.json").is_file() => {
-            return Err(usage(format!(
+            refuse!(
                 "{given}{size}, {}: an exported model has the backbone that it was exported with; leave it out",
                 path.display()
-            )));
+            );
         }
         ModelSource::Folder(path) => {
             let checkpoint = Checkpoint::open(path)?;

@@ -52,31 +52,12 @@ pub fn embed_exemplars(
 /// [`ErrorKind::InvalidArgument`](ocelli::ErrorKind::InvalidArgument) if an exemplar names an unknown class, or none although
 /// there are several; if a class of a file needs what only `ocelli label` does.
 pub fn prompts(map: &ClassMap, exemplars: &[ExemplarArg]) -> ocelli::Result<Prompts> {
-    let classes: Vec<&str> = map.names().collect();
-    let mut prompts: Vec<Prompt> = map.classes.iter().map(text_prompt).collect::<Result<_, _>>()?;
-    for exemplar in exemplars {
-        let class = match &exemplar.class {
-            Some(name) if name == ocelli::prompt::VISUAL || classes.is_empty() => {
-                let known = prompts.iter().position(|p| &**p.label() == name);
-                known.unwrap_or_else(|| {
-                    prompts.push(Prompt::visual(name.as_str()));
-                    prompts.len() - 1
-                })
-            }
-            Some(name) => match classes.iter().position(|class| class == name) {
-                Some(class) => class,
-                None => refuse!("--exemplar names class \"{name}\": expected one of --classes"),
-            },
-            None if prompts.is_empty() => {
-                prompts.push(Prompt::visual(ocelli::prompt::VISUAL));
-                0
-            }
-            None if prompts.len() == 1 => 0,
-            None => refuse!("--exemplar names no class: with several --classes end it with @class"),
-        };
-        prompts[class] = prompts[class].clone().with_exemplar(exemplar.bbox, exemplar.positive);
+    let classes = map.classes.iter().map(text_prompt).collect::<Result<Vec<_>, _>>()?;
+    if classes.len() > 1 && exemplars.iter().any(|exemplar| exemplar.class.is_none()) {
+        refuse!("--exemplar names no class: with several --classes end it with @class");
     }
-    Prompts::new(prompts)
+    let named = exemplars.iter().map(|one| (one.bbox, one.positive, one.class.as_deref()));
+    Prompts::with_exemplars(classes, named)
 }
 
 /// The text prompt of a class. Several phrases and exemplars for one class are joined by `ocelli label` alone.

@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
+use ocelli::atomic_file::folder_of;
 use ocelli::sink::YoloLabels;
 use ocelli::source::natural_order;
 use ocelli::{Error, ErrorKind, Result};
@@ -59,11 +60,6 @@ pub fn check_output_file(flag: &str, path: &Path) -> Result<()> {
     }
 }
 
-/// The folder of a file, `.` for a name alone.
-pub(crate) fn folder_of(path: &Path) -> &Path {
-    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
-}
-
 /// Opens the label files of `--save-txt`, which are for folders of their own: in a data set they would overwrite what a
 /// person corrected.
 ///
@@ -94,8 +90,7 @@ pub fn videos_of(named: &Path) -> Result<Vec<PathBuf>> {
         entries.flatten().map(|entry| entry.path()).collect()
     } else if !named.exists() && named.to_string_lossy().contains(['*', '?', '[']) {
         let matches = glob::glob(&named.to_string_lossy()).map_err(|e| {
-            let message = format!("no video, {}: invalid pattern: {e}", named.display());
-            Error::new(ErrorKind::InvalidArgument, message)
+            Error::invalid_argument(format!("no video, {}: invalid pattern: {e}", named.display()))
         })?;
         matches.flatten().collect()
     } else {

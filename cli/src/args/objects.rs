@@ -32,39 +32,30 @@ pub struct ObjectArgs {
     /// Click on an object in place of --classes, in pixels: x,y. Its mask is found. Append :no for a click on what is not the
     /// object, and @name with several objects
     #[arg(long, num_args = 1.., value_name = "POINT", conflicts_with_all = OF_CLASSES)]
-    point: Vec<PointArg>,
+    point: Vec<Named<Point>>,
     /// Box around an object whose mask is to be found, in pixels: x1,y1,x2,y2. Append @name to add clicks to one of several
     #[arg(long, num_args = 1.., value_name = "BOX", conflicts_with_all = OF_CLASSES)]
-    box_prompt: Vec<BoxArg>,
+    box_prompt: Vec<Named<BoundingBox>>,
     /// Rough mask of an object, to be refined: a PNG as large as the image, black outside. Append @name as for --point
     #[arg(long, num_args = 1.., value_name = "FILE", conflicts_with_all = OF_CLASSES)]
-    mask_prompt: Vec<MaskArg>,
+    mask_prompt: Vec<Named<PathBuf>>,
     /// Three masks for each of these objects, such as a part, the whole and a group; the score is the predicted IoU
     #[arg(long)]
     pub multimask: bool,
 }
 
-/// A value of `--point`.
+/// A point, a box or a mask, and the name of the object that it shows.
 #[derive(Clone, Debug, PartialEq)]
-struct PointArg {
+struct Named<T> {
+    shown: T,
+    name: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Point {
     x: f32,
     y: f32,
     positive: bool,
-    name: Option<String>,
-}
-
-/// A value of `--box-prompt`.
-#[derive(Clone, Debug, PartialEq)]
-struct BoxArg {
-    bbox: BoundingBox,
-    name: Option<String>,
-}
-
-/// A value of `--mask-prompt`.
-#[derive(Clone, Debug, PartialEq)]
-struct MaskArg {
-    file: PathBuf,
-    name: Option<String>,
 }
 
 /// The text before `@` and the name after it; no name is `None`, an empty one an error.
@@ -97,31 +88,31 @@ pub(super) fn numbers<const N: usize>(text: &str) -> Option<[f32; N]> {
     text.split(',').map(number).collect::<Option<Vec<f32>>>()?.try_into().ok()
 }
 
-impl FromStr for PointArg {
+impl FromStr for Named<Point> {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         let parsed = with_name(text).and_then(|(rest, name)| {
             let (place, positive) = with_sign(rest)?;
             let [x, y] = numbers(place)?;
-            Some(Self { x, y, positive, name })
+            Some(Self { shown: Point { x, y, positive }, name })
         });
         let wrong = "expected x,y in pixels, then :no for a click beside the object, then @name";
         parsed.ok_or_else(|| wrong.to_owned())
     }
 }
 
-impl FromStr for BoxArg {
+impl FromStr for Named<BoundingBox> {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         let parsed = with_name(text).and_then(|(rest, name)| Some((numbers(rest)?, name)));
         let (edges, name) = parsed.ok_or("expected x1,y1,x2,y2 in pixels, then @name")?;
-        Ok(Self { bbox: with_area(edges)?, name })
+        Ok(Self { shown: with_area(edges)?, name })
     }
 }
 
-impl FromStr for MaskArg {
+impl FromStr for Named<PathBuf> {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -132,14 +123,14 @@ impl FromStr for MaskArg {
             }
             _ => (text, None),
         };
-        Ok(Self { file: file.into(), name })
+        Ok(Self { shown: file.into(), name })
     }
 }
 
 /// What belongs to one name.
 struct Shown {
     name: Option<String>,
-    points: Vec<PointArg>,
+    points: Vec<Point>,
     boxes: Vec<BoundingBox>,
     masks: Vec<PathBuf>,
 }
@@ -169,18 +160,16 @@ impl ObjectArgs {
             if all.iter().any(|shown| shown.name == *name) {
                 continue;
             }
-            let points = self.point.iter().filter(|point| point.name == *name).cloned();
-            let boxes = self.box_prompt.iter().filter(|one| one.name == *name).map(|one| one.bbox);
-            let masks = self.mask_prompt.iter().filter(|mask| mask.name == *name);
-            all.push(Shown {
-                name: name.clone(),
-                points: points.collect(),
-                boxes: boxes.collect(),
-                masks: masks.map(|mask| mask.file.clone()).collect(),
-            });
+            let points = of(&self.point, name);
+            let (boxes, masks) = (of(&self.box_prompt, name), of(&self.mask_prompt, name));
+            all.push(Shown { name: name.clone(), points, boxes, masks });
         }
         all
     }
+}
+
+fn of<T: Clone>(all: &[Named<T>], name: &Option<String>) -> Vec<T> {
+    all.iter().filter(|one| one.name == *name).map(|one| one.shown.clone()).collect()
 }
 
 impl Shown {
@@ -251,24 +240,25 @@ mod tests {
             ("1,2@a:b", (1.0, 2.0, true, Some("a:b"))),
         ];
         for (text, expected) in good {
-            let point = text.parse::<PointArg>();
-            let found = point.as_ref().map(|it| (it.x, it.y, it.positive, it.name.as_deref()));
+            let point = text.parse::<Named<Point>>();
+            let found =
+                point.as_ref().map(|it| (it.shown.x, it.shown.y, it.shown.positive, it.name.as_deref()));
             assert_eq!(found, Ok(expected), "{text}");
         }
         for text in ["", "1", "1,2,3", "a,b", "1,nan", "1,2:maybe", "1,2@", "1:2"] {
-            assert!(text.parse::<PointArg>().is_err(), "{text}");
+            assert!(text.parse::<Named<Point>>().is_err(), "{text}");
         }
         for text in ["", "1,2,3", "3,2,1,4", "1,2,3,4:no", "1,2,3,4@", "1,2,inf,4"] {
-            assert!(text.parse::<BoxArg>().is_err(), "{text}");
+            assert!(text.parse::<Named<BoundingBox>>().is_err(), "{text}");
         }
-        let mask = |file: &str, name: Option<&str>| MaskArg { file: file.into(), name: name.map(Into::into) };
+        let mask = |file: &str, name: Option<&str>| Named { shown: file.into(), name: name.map(Into::into) };
         for (text, expected) in [
             ("mask.png", mask("mask.png", None)),
             ("mask.png@dog", mask("mask.png", Some("dog"))),
             ("a@b/mask.png@dog", mask("a@b/mask.png", Some("dog"))),
             ("mask.png@", mask("mask.png@", None)),
         ] {
-            assert_eq!(text.parse::<MaskArg>(), Ok(expected), "{text}");
+            assert_eq!(text.parse::<Named<PathBuf>>(), Ok(expected), "{text}");
         }
     }
 

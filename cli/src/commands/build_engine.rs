@@ -13,7 +13,7 @@ use ocelli_verify::tensorrt::{BuildEvent, BuildOptions, BuiltEngine, EngineReque
 
 use crate::args::{INPUT, MODEL, OUTPUT};
 use crate::output::{check_outputs, conclude, write_report};
-use crate::{LogArgs, Progress, VerificationArgs, cancel_on_interrupt, interrupted, print, status, usage};
+use crate::{LogArgs, Progress, VerificationArgs, cancel_on_interrupt, interrupted, print, status};
 
 /// Heading of options that change the engines.
 const ENGINES: &str = "Engines";
@@ -198,7 +198,7 @@ fn usage_example(built: &[BuiltEngine]) -> String {
 
 fn workspace_bytes(gigabytes: f64) -> anyhow::Result<u64> {
     if !(gigabytes > 0.0 && gigabytes <= 1e6) {
-        return Err(usage(format!("--workspace is {gigabytes}: expected a positive number of gigabytes")));
+        refuse!("--workspace is {gigabytes}: expected a positive number of gigabytes");
     }
     Ok((gigabytes * 1e9) as u64)
 }

@@ -9,7 +9,7 @@ use ocelli::cache::{cache_folder, export_limit, remove_export, visit_files};
 use ocelli::export::contract::Manifest;
 use ocelli_datasets::table::{columns, row};
 
-use crate::{print, usage};
+use crate::print;
 
 const REMOVAL: &str = "Removal";
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -37,7 +37,7 @@ pub fn run(args: &CacheArgs) -> anyhow::Result<()> {
     let entries = Entry::all(&folder);
     let unknown = |name: &&String| *name != "all" && entries.iter().all(|entry| entry.name != **name);
     if let Some(name) = args.remove.iter().find(unknown) {
-        return Err(usage(format!("--remove, {name}: no such entry; `ocelli cache` lists them")));
+        refuse!("--remove, {name}: no such entry; `ocelli cache` lists them");
     }
     let oldest = args.remove_unused.map(|days| DAY * days);
     let is_removed = |entry: &&Entry| {

@@ -65,7 +65,10 @@ pub fn run(args: &DoctorArgs) -> anyhow::Result<()> {
             Ok(None) => writeln!(out, "  onnxruntime     not installed: {ONNXRUNTIME_GAIN}")?,
             Err(_) => writeln!(out, "  onnxruntime     does not work, see the error below")?,
         }
-        write_openvino_engine(out, args.openvino.as_deref())?;
+        let openvino = OpenVino::load(args.openvino.as_deref());
+        let openvino = openvino.map(|runtime| format!("works: OpenVINO {}", runtime.version()));
+        let openvino = openvino.unwrap_or_else(|e| format!("does not work: {e}"));
+        writeln!(out, "  openvino        {openvino}")?;
         for (name, provider, remedy) in PROVIDERS {
             let state = if !matches!(engine, Ok(Some(_))) {
                 "needs ONNX Runtime".to_owned()
@@ -79,7 +82,7 @@ pub fn run(args: &DoctorArgs) -> anyhow::Result<()> {
             };
             writeln!(out, "  {name:<15} {state}")?;
         }
-        write_webgpu_engine(out, args.webgpu.as_deref())?;
+        writeln!(out, "  webgpu          {}", webgpu_adapter(args.webgpu.as_deref()))?;
         writeln!(out, "\nONNX Runtime")?;
         write_places(out, &onnxruntime::LIBRARY.candidates(args.onnxruntime.as_deref()))?;
         write_webgpu(out, args.webgpu.as_deref())?;
@@ -182,14 +185,6 @@ fn try_model(args: &DoctorArgs) -> ocelli::Result<(f64, String)> {
     Ok((ms, detector.engine().to_owned()))
 }
 
-/// Writes whether OpenVINO works.
-fn write_openvino_engine(out: &mut dyn Write, path: Option<&Path>) -> io::Result<()> {
-    match OpenVino::load(path) {
-        Ok(runtime) => writeln!(out, "  openvino        works: OpenVINO {}", runtime.version()),
-        Err(e) => writeln!(out, "  openvino        does not work: {e}"),
-    }
-}
-
 /// Writes where the library is, and the devices with the number formats in which they are fast.
 fn write_openvino(out: &mut dyn Write, path: Option<&Path>) -> io::Result<()> {
     writeln!(out, "\nOpenVINO")?;
@@ -202,23 +197,18 @@ fn write_openvino(out: &mut dyn Write, path: Option<&Path>) -> io::Result<()> {
             }
             Ok(())
         }
-        // `write_openvino_engine` has said why.
+        // The list of engines says why.
         Err(_) => Ok(()),
     }
 }
 
-/// Writes whether an adapter can be used. No model runs: the adapter is compared with the CPU when it is first used.
-fn write_webgpu_engine(out: &mut dyn Write, path: Option<&Path>) -> io::Result<()> {
-    let adapter = WebGpu::load(path).and_then(|webgpu| {
+/// Whether an adapter can be used. No model runs: the adapter is compared with the CPU when it is first used.
+fn webgpu_adapter(path: Option<&Path>) -> String {
+    let found = WebGpu::load(path).and_then(|webgpu| {
         let (_, adapter) = webgpu.provider_and_adapter(0)?;
-        Ok((webgpu, adapter))
+        Ok(format!("can be used: WebGPU {}, {}", webgpu.version(), adapter.name))
     });
-    match adapter {
-        Ok((webgpu, adapter)) => {
-            writeln!(out, "  webgpu          can be used: WebGPU {}, {}", webgpu.version(), adapter.name)
-        }
-        Err(e) => writeln!(out, "  webgpu          cannot be used: {e}"),
-    }
+    found.unwrap_or_else(|e| format!("cannot be used: {e}"))
 }
 
 /// Writes where the library is, the adapters, and which adapters were compared with the CPU.

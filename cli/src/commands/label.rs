@@ -11,7 +11,7 @@ use ocelli::process_memory::ProcessMemory;
 use ocelli::{Detector, options::DetectorOptions};
 use ocelli_datasets::label::{
     DataSetOptions, Existing, Format, ImageMode, ImageSet, LabelEvent, LabelJob, LabelSettings, LabelVideo,
-    SPILL_BYTES, Shard, Summary, find_images, merge,
+    SPILL_BYTES, Shard, Summary, find_images, merge, workers,
 };
 use ocelli_datasets::table::{columns, row};
 
@@ -176,11 +176,6 @@ struct MergeArgs {
     output: PathBuf,
 }
 
-/// More decoders only wait for the disk.
-const MAX_WORKERS: usize = 64;
-/// The default for each device: four decoders keep up with any engine.
-const DEFAULT_WORKERS: usize = 4;
-
 /// With more classes, those without instances are not listed.
 const LISTED: usize = 50;
 /// Images that a line names.
@@ -216,7 +211,7 @@ fn label(args: &LabelArgs, log: &LogArgs) -> anyhow::Result<()> {
     if args.work.low_memory && devices.len() > 1 {
         refuse!("--low-memory runs on one device: name one with --engine");
     }
-    let workers = workers(args, devices.len())?;
+    let workers = workers(args.work.workers, devices.len())?;
     let with_settings = |mut options: DetectorOptions| {
         options.masks = settings.masks || args.video.memory;
         options.tiling = args.tiles.tiling();
@@ -483,17 +478,6 @@ fn settings(args: &LabelArgs, options: &DataSetOptions, log: &LogArgs) -> anyhow
         tiling: args.tiles.tiling(),
         ..defaults
     })
-}
-
-fn workers(args: &LabelArgs, devices: usize) -> anyhow::Result<usize> {
-    match args.work.workers {
-        Some(workers) if (1..=MAX_WORKERS).contains(&workers) => Ok(workers),
-        Some(workers) => Err(usage(format!("--workers is {workers}: expected 1 to {MAX_WORKERS}"))),
-        None => {
-            let most = (devices * DEFAULT_WORKERS).min(MAX_WORKERS);
-            Ok(std::thread::available_parallelism().map_or(1, |cores| cores.get().min(most)))
-        }
-    }
 }
 
 fn spill_bytes(args: &LabelArgs) -> anyhow::Result<u64> {

@@ -96,11 +96,11 @@ pub fn run(args: &VerifyArgs, log: &LogArgs) -> anyhow::Result<()> {
         && reference.manifest() == candidate.manifest()
         && reference_engine.description() == candidate_engine.description()
     {
-        return Err(usage(format!(
+        refuse!(
             "the candidate is the reference, on the same engine ({}): name another model with --candidate, or another \
              --engine",
             candidate_engine.description()
-        )));
+        );
     }
     options.graphs.clone_from(&graphs);
     let mut on_progress = |step: &VerificationProgress| progress.compare(step);
@@ -132,8 +132,7 @@ fn graphs(requested: &[ModelGraph], reference: &Model, candidate: &Model) -> any
         None => Ok(wanted),
         Some(graph) => {
             let names: Vec<_> = shared.iter().map(|graph| graph.name()).collect();
-            let message = format!("--graphs {graph}: not in both models; they share {}", names.join(", "));
-            Err(usage(message))
+            Err(usage(format!("--graphs {graph}: not in both models; they share {}", names.join(", "))))
         }
     }
 }

@@ -314,3 +314,24 @@ impl DataSetOptions {
         Ok(())
     }
 }
+/// More decoders only wait for the disk.
+const MAX_WORKERS: usize = 64;
+/// For each device: they keep up with any engine.
+const WORKERS: usize = 4;
+
+/// The threads that decode images for this many devices: the given number, or as many as keep up.
+///
+/// # Errors
+/// [`ErrorKind::InvalidArgument`] for none and too many.
+pub fn workers(given: Option<usize>, devices: usize) -> Result<usize> {
+    match given {
+        Some(workers) if !(1..=MAX_WORKERS).contains(&workers) => {
+            Err(Error::argument("workers", workers, format!("1 to {MAX_WORKERS}")))
+        }
+        Some(workers) => Ok(workers),
+        None => {
+            let most = (devices * WORKERS).min(MAX_WORKERS);
+            Ok(std::thread::available_parallelism().map_or(1, |cores| cores.get().min(most)))
+        }
+    }
+}

@@ -12,10 +12,9 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::Cancellation;
-use crate::atomic_file::write_atomically;
-use crate::cache::{Lock, cache_folder, create_folder, short_hex};
+use crate::cache::{cache_folder, remembered, short_hex};
 use crate::model::{CACHE_REVISION, Model, ModelRequest, ModelSource};
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 
 /// The largest error that is accepted, of max|a − b| / max|b| over an output. The software adapter of the tests gives 1.1e-5,
 /// and 1.9e-4 with random models; the operator that the provider computes wrongly gave 0.3.
@@ -98,25 +97,17 @@ impl Checked<'_> {
     /// `load` loads a graph on the adapter.
     ///
     /// # Errors
-    /// [`ErrorKind::Mismatch`] if the adapter computes wrongly and this is not allowed; the message names the output with the
+    /// [`Mismatch`](ocelli_error::ErrorKind::Mismatch) if the adapter computes wrongly and this is not allowed; the
+    /// message names the output with the
     /// largest error.
     pub(super) fn check(
         &self,
         allow_inexact: bool,
         load: impl Fn(&Path) -> Result<Box<dyn Engine>>,
     ) -> Result<()> {
-        let entry = self.entry()?;
-        let known = || entry.as_deref().and_then(read);
-        let lock = |entry: &PathBuf| {
-            create_folder(&verdict_folder()?)?;
-            Lock::acquire(&entry.with_extension("lock"))
-        };
-        let verdict = match known() {
-            Some(verdict) => verdict,
-            None => {
-                let _lock = entry.as_ref().map(lock).transpose()?;
-                known().map_or_else(|| self.run(entry.as_deref(), load), Ok)?
-            }
+        let verdict = match self.entry()? {
+            Some(entry) => remembered(&entry, || self.run(", once", load))?,
+            None => self.run("", load)?,
         };
         let (output, error) = verdict.worst().unwrap_or(("no output", f32::MAX));
         if verdict.is_accepted() {
@@ -136,17 +127,12 @@ impl Checked<'_> {
             "{what}; update the GPU's driver, choose another engine, or allow it with `allow_inexact`; docs/gpus.md says how \
              to report it"
         );
-        Err(Error::new(ErrorKind::Mismatch, message).about("allow_inexact"))
+        Err(Error::mismatch(message).about("allow_inexact"))
     }
 
-    fn run(
-        &self,
-        entry: Option<&Path>,
-        load: impl Fn(&Path) -> Result<Box<dyn Engine>>,
-    ) -> Result<AdapterVerdict> {
+    fn run(&self, once: &str, load: impl Fn(&Path) -> Result<Box<dyn Engine>>) -> Result<AdapterVerdict> {
         let adapter = self.adapter.identity().unwrap_or_else(|| self.adapter.name.clone());
-        let again = if entry.is_some() { ", once" } else { "" };
-        tracing::info!("engine webgpu: comparing {} with the CPU{again}", self.adapter.name);
+        tracing::info!("engine webgpu: comparing {} with the CPU{once}", self.adapter.name);
         let imgsz = self.imgsz();
         let request = ModelRequest {
             source: ModelSource::Builtin,
@@ -156,20 +142,13 @@ impl Checked<'_> {
             ..ModelRequest::default()
         };
         let model = Model::resolve(&request, &|_| (), &Cancellation::new())?;
-        let verdict = AdapterVerdict {
+        Ok(AdapterVerdict {
             adapter,
             provider: self.provider.0.to_owned(),
             onnxruntime: self.onnxruntime.to_owned(),
             imgsz: model.manifest().imgsz,
             errors: errors(&model, load)?,
-        };
-        if let Some(entry) = entry {
-            write_atomically(entry, |writer| {
-                serde_json::to_writer_pretty(&mut *writer, &verdict)?;
-                std::io::Write::write_all(writer, b"\n")
-            })?;
-        }
-        Ok(verdict)
+        })
     }
 }
 

@@ -162,12 +162,11 @@ fn choose<T>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ocelli_error::ErrorKind;
 
     const GPU: EngineKind = EngineKind::Cuda { ordinal: 0 };
 
     fn broken(kind: EngineKind) -> Error {
-        Error::new(ErrorKind::Unavailable, format!("engine {kind}: it is broken"))
+        Error::unavailable(format!("engine {kind}: it is broken"))
     }
 
     #[test]

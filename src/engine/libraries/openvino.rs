@@ -36,7 +36,7 @@ impl OpenVinoLoader {
         let runtime = OpenVino::load(options.openvino.as_deref())?;
         runtime.check_device(device).map_err(|reason| {
             let message = format!("engine {}: {reason}", options.kind);
-            Error::new(ErrorKind::Unavailable, message).with_source(reason)
+            Error::unavailable(message).with_source(reason)
         })?;
         let threads = options.threads.unwrap_or_else(ocelli_engines::default_threads);
         let precision = match device {
@@ -139,7 +139,7 @@ impl Loader for OpenVinoLoader {
         }
         let message = "engine openvino: OpenVINO crashes with an imgsz below three patches; choose a larger imgsz or another \
                        engine";
-        Err(Error::new(ErrorKind::Unavailable, message))
+        Err(Error::unavailable(message))
     }
 }
 
@@ -153,5 +153,5 @@ fn with_remedy(error: Error, path: &Path) -> Error {
          operators: {error}",
         path.display()
     );
-    Error::new(ErrorKind::Mismatch, message).with_source(error).about("target")
+    Error::mismatch(message).with_source(error).about("target")
 }

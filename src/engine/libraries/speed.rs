@@ -1,7 +1,5 @@
 //! Which of two engines `auto` takes: the faster one, by a short measurement that is remembered.
 
-use std::path::PathBuf;
-
 use ocelli_engines::webgpu::{Adapter, AdapterKind, adapters};
 use ocelli_engines::{Tensor, webgpu};
 use ocelli_export::contract::{file, tensor};
@@ -10,8 +8,7 @@ use sha2::{Digest, Sha256};
 
 use super::{EngineFactory, EngineKind, EngineOptions};
 use crate::Cancellation;
-use crate::atomic_file::write_atomically;
-use crate::cache::{cache_folder, create_folder, short_hex};
+use crate::cache::{cache_folder, remembered, short_hex};
 use crate::engine::ModelFormat;
 use crate::model::{CACHE_REVISION, Model, ModelRequest, ModelSource};
 use crate::timing::Instant;
@@ -73,19 +70,6 @@ pub(super) fn faster(cpu: EngineFactory, options: &EngineOptions, format: ModelF
     }
 }
 
-/// The times in a file, or those that `measure` finds, which are written there.
-fn remembered(entry: &PathBuf, measure: impl FnOnce() -> Result<Times>) -> Result<Times> {
-    if let Some(times) = std::fs::read(entry).ok().and_then(|text| serde_json::from_slice(&text).ok()) {
-        return Ok(times);
-    }
-    let times = measure()?;
-    if let Some(folder) = entry.parent() {
-        create_folder(folder)?;
-    }
-    write_atomically(entry, |writer| Ok(serde_json::to_writer(writer, &times)?))?;
-    Ok(times)
-}
-
 /// The time of the built-in model's image backbone, in milliseconds: the shorter of two runs after a first one, in which
 /// engines compile and allocate.
 fn milliseconds(factory: &EngineFactory, imgsz: Option<usize>) -> Result<f64> {
@@ -107,7 +91,7 @@ fn milliseconds(factory: &EngineFactory, imgsz: Option<usize>) -> Result<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ocelli_error::{Error, ErrorKind};
+    use ocelli_error::Error;
 
     #[test]
     fn a_measurement_is_remembered_and_a_corrupt_one_is_repeated() {
@@ -115,12 +99,12 @@ mod tests {
         let entry = folder.path().join("speeds/one.json");
         let times = |webgpu_ms| Times { webgpu_ms, cpu_ms: 20.0 };
         assert_eq!(remembered(&entry, || Ok(times(5.0))).expect("it is measured"), times(5.0));
-        let again = remembered(&entry, || Err(Error::new(ErrorKind::Execution, "measured again")));
+        let again = remembered::<Times>(&entry, || Err(Error::execution("measured again")));
         assert_eq!(again.expect("it is remembered"), times(5.0));
         std::fs::write(&entry, "{").expect("the folder was made");
         assert_eq!(remembered(&entry, || Ok(times(7.0))).expect("it is measured"), times(7.0));
         let failed =
-            remembered(&folder.path().join("two.json"), || Err(Error::new(ErrorKind::Execution, "it broke")));
+            remembered::<Times>(&folder.path().join("two.json"), || Err(Error::execution("it broke")));
         assert_eq!(failed.expect_err("it broke").to_string(), "it broke");
     }
 

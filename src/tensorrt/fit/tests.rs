@@ -2,6 +2,8 @@ use ocelli_engines::fake::FakeEngine;
 use ocelli_engines::{ElementType, EngineSpec};
 
 use super::super::sample::manifest;
+use ocelli_error::ErrorKind;
+
 use super::*;
 
 fn tensor_of(name: &str, shape: &[usize]) -> TensorSpec {

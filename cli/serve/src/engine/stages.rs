@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use ocelli::postprocess::PostProcessOptions;
 use ocelli::{
-    Cancellation, Detection, Error, ErrorKind, Image, ObjectMask, Result, StageTimes,
+    Cancellation, Detection, Error, ErrorKind, Image, Result, StageTimes,
     stages::{
         ImageEncoder, ImageFeatures, ObjectSegmenter, PromptDecoder, TextEmbedder, TiledSearch, Wanted,
     },
@@ -230,16 +230,8 @@ impl PromptStage {
         let start = Instant::now();
         let mut records = Vec::new();
         for (number, objects) in shown.objects.chunks(TOGETHER).enumerate() {
-            if withdrawn.is_cancelled() {
-                return Err(Error::new(ErrorKind::Cancelled, "the request was withdrawn"));
-            }
-            let masks: Vec<Vec<ObjectMask>> = if shown.multimask {
-                let found = self.segmenter.segment_multimask(&picture.features, objects)?;
-                found.into_iter().map(Vec::from).collect()
-            } else {
-                let found = self.segmenter.segment(&picture.features, objects)?;
-                found.into_iter().map(|mask| vec![mask]).collect()
-            };
+            withdrawn.check()?;
+            let masks = self.segmenter.segment_each(&picture.features, objects, shown.multimask)?;
             for (index, masks) in (number * TOGETHER..).zip(masks) {
                 records.extend(masks.into_iter().map(|mask| ObjectRecord::new(index, mask)));
             }
@@ -250,5 +242,5 @@ impl PromptStage {
 }
 
 fn panicked() -> Error {
-    Error::new(ErrorKind::Execution, "the detector failed on this picture; see the log")
+    Error::execution("the detector failed on this picture; see the log")
 }

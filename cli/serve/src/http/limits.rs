@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use std::time::Duration;
 
 use axum::http::{HeaderMap, StatusCode, header};
-use ocelli::{Error, ErrorKind, Image, Result};
+use ocelli::{Error, Image, Result};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, SeqAccess, Visitor};
 
@@ -83,7 +83,7 @@ impl Default for Limits {
 }
 
 fn refuse<T>(message: String) -> Result<T> {
-    Err(Error::new(ErrorKind::InvalidArgument, message))
+    Err(Error::invalid_argument(message))
 }
 
 /// Refuses more than `most` of what a request has; `advice` is the end of the message.
@@ -142,11 +142,10 @@ impl Limits {
     /// Refuses a picture or a video of a size beyond the limit.
     pub(crate) fn check_pixels(&self, width: u32, height: u32) -> Result<()> {
         if u64::from(width) * u64::from(height) > self.pixels {
-            let message = format!(
+            return Err(Error::invalid_data(format!(
                 "cannot read the image, the request: {width}x{height} is too large; expected at most {:.1} megapixels",
                 self.pixels as f64 / 1e6
-            );
-            return Err(Error::new(ErrorKind::InvalidData, message));
+            )));
         }
         Ok(())
     }

@@ -124,16 +124,10 @@ mod tests {
         let io = Error::io("cannot write", path, denied);
         for (error, expected) in [
             (io, "cannot write, a.txt: permission denied"),
-            (Error::new(ErrorKind::Mismatch, "gallery, /srv/a set/: stopped"), "gallery, a set: stopped"),
-            (Error::new(ErrorKind::Execution, "x").at(path), "a.txt: x"),
-            (
-                Error::new(ErrorKind::InvalidData, "\"/a/b.png\" (/c/d), 1 / 2, n/a"),
-                "\"b.png\" (d), 1 / 2, n/a",
-            ),
-            (
-                Error::new(ErrorKind::InvalidData, "labels, labels/train/a.txt, line 1"),
-                "labels, labels/train/a.txt, line 1",
-            ),
+            (Error::mismatch("gallery, /srv/a set/: stopped"), "gallery, a set: stopped"),
+            (Error::execution("x").at(path), "a.txt: x"),
+            (Error::invalid_data("\"/a/b.png\" (/c/d), 1 / 2, n/a"), "\"b.png\" (d), 1 / 2, n/a"),
+            (Error::invalid_data("labels, labels/train/a.txt, line 1"), "labels, labels/train/a.txt, line 1"),
         ] {
             let problem = Problem::from(error);
             assert_eq!(problem.message, expected);

@@ -8,7 +8,7 @@ use axum::http::{Method, StatusCode, Uri, header};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::client::conn::http1::handshake;
 use hyper_util::rt::TokioIo;
-use ocelli::{Error, ErrorKind, Result};
+use ocelli::{Error, Result};
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -47,7 +47,7 @@ impl Pictures {
     /// Pictures of this Label Studio, of at most `most` bytes; without one, data URIs alone.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if the address is not `http://HOST`.
+    /// [`InvalidArgument`](ocelli::ErrorKind::InvalidArgument) if the address is not `http://HOST`.
     pub fn new(studio: Option<&LabelStudio>, most: usize) -> Result<Self> {
         Ok(Self { origin: studio.map(Origin::new).transpose()?, most })
     }
@@ -74,10 +74,7 @@ impl Pictures {
 
 impl Origin {
     fn new(studio: &LabelStudio) -> Result<Self> {
-        let wrong = |why: &str| {
-            let message = format!("label_studio, {}: {why}", studio.url);
-            Error::new(ErrorKind::InvalidArgument, message)
-        };
+        let wrong = |why: &str| Error::invalid_argument(format!("label_studio, {}: {why}", studio.url));
         let no_address = || wrong("expected an address such as http://127.0.0.1:8080");
         let uri: Uri = studio.url.parse().map_err(|_| no_address())?;
         if uri.scheme_str() == Some("https") {

@@ -126,10 +126,11 @@ fn outlines(shape: Shape, detection: &Detection, (width, height): (u32, u32)) ->
         }
         (Shape::Polygon, Some(mask)) => {
             let least = mask.area() as f64 * MIN_PART;
-            let parts =
-                mask.polygons(TOLERANCE).into_iter().filter(|ring| ring.len() > 2 && area(ring) >= least);
-            let points = |ring: Vec<[f32; 2]>| -> Vec<[f64; 2]> {
-                ring.into_iter().map(|[px, py]| [x(px), y(py)]).collect()
+            let rings = mask.polygons(TOLERANCE).into_iter();
+            let rings = rings.map(|points| ocelli::mask::Outline { points, is_hole: false });
+            let parts = rings.filter(|ring| ring.points.len() > 2 && ring.area() >= least);
+            let points = |ring: ocelli::mask::Outline| -> Vec<[f64; 2]> {
+                ring.points.into_iter().map(|[px, py]| [x(px), y(py)]).collect()
             };
             parts.map(|ring| with(json!({"points": points(ring), "closed": true}))).collect()
         }
@@ -138,16 +139,6 @@ fn outlines(shape: Shape, detection: &Detection, (width, height): (u32, u32)) ->
         }
         (Shape::VideoRectangle, _) | (_, None) => Vec::new(),
     }
-}
-
-fn area(ring: &[[f32; 2]]) -> f64 {
-    let next = ring.iter().cycle().skip(1);
-    let twice: f64 = ring
-        .iter()
-        .zip(next)
-        .map(|(a, b)| f64::from(a[0]) * f64::from(b[1]) - f64::from(b[0]) * f64::from(a[1]))
-        .sum();
-    (twice / 2.0).abs()
 }
 
 /// Bits of the lengths of runs, for the four kinds of runs.

@@ -86,8 +86,7 @@ impl Worker {
     fn session(&mut self) -> Result<&mut VideoSession> {
         if self.session.is_none() {
             if self.source.is_none() {
-                let message = "the session has no frames: push one first";
-                return Err(Error::new(ErrorKind::InvalidArgument, message));
+                return Err(Error::invalid_argument("the session has no frames: push one first"));
             }
             let detector = (self.load)()?;
             let grid = detector.model().manifest().grid() as u64;
@@ -149,12 +148,11 @@ impl Worker {
             Shows::Mask(object, mask) => {
                 let object = *shown.insert(object.unwrap_or_else(|| session.next_object()));
                 if (mask.width() as usize, mask.height() as usize) != (width, height) {
-                    let message = format!(
+                    return Err(Problem::bad(format!(
                         "the mask has {} × {} pixels: expected those of the frame, {width} × {height}",
                         mask.width(),
                         mask.height()
-                    );
-                    return Err(Problem::bad(message));
+                    )));
                 }
                 session.add_mask(object, frame, &mask)
             }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
-use ocelli::{Detections, Detector, Image, ObjectMask, ObjectPrompt, Result, StageTimes};
+use ocelli::{Detections, Detector, Image, ObjectPrompt, Result, StageTimes};
 
 use super::DetectArgs;
 use crate::{LogArgs, status};
@@ -38,11 +38,7 @@ pub fn segment(
     let elapsed = || start.elapsed().as_secs_f64() * 1e3;
     let features = detector.encode(image)?;
     times.backbone = elapsed();
-    let found: Vec<Vec<ObjectMask>> = if args.objects.multimask {
-        detector.segment_multimask(&features, objects)?.into_iter().map(Vec::from).collect()
-    } else {
-        detector.segment(&features, objects)?.into_iter().map(|mask| vec![mask]).collect()
-    };
+    let found = detector.segment_each(&features, objects, args.objects.multimask)?;
     times.total = elapsed();
     times.decode = times.total - times.backbone;
     let mut items = Vec::new();

@@ -4,11 +4,11 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use image::{GrayImage, ImageFormat, Luma};
-use ocelli::atomic_file::write_atomically;
+use ocelli::atomic_file::{create_folder, write_atomically};
 use ocelli::geo::GeoReference;
 use ocelli::mask::SemanticMap;
 use ocelli::sink::{check_picture_file, write_picture};
-use ocelli::{Detection, Error, ErrorKind, Image, Result};
+use ocelli::{Detection, Error, Image, Result};
 use serde_json::Value;
 
 use super::POLYGON_TOLERANCE;
@@ -29,12 +29,12 @@ impl Outputs {
     /// a folder. Images of the same name from several folders get numbers.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if several images would go to one file, the format is unsupported, or an image would
-    /// be overwritten by its annotated copy; [`ErrorKind::Io`] if the folder of the target does not exist.
+    /// [`InvalidArgument`](ocelli::ErrorKind::InvalidArgument) if several images would go to one file, the format is
+    /// unsupported, or an image would
+    /// be overwritten by its annotated copy; [`Io`](ocelli::ErrorKind::Io) if the folder of the target does not exist.
     pub fn plan(target: &Path, sources: &[PathBuf]) -> Result<Self> {
-        let refuse = |why: &str| {
-            Err(Error::new(ErrorKind::InvalidArgument, format!("--output, {}: {why}", target.display())))
-        };
+        let refuse =
+            |why: &str| Err(Error::invalid_argument(format!("--output, {}: {why}", target.display())));
         let ends_as_folder = target.to_string_lossy().ends_with(std::path::MAIN_SEPARATOR);
         let may_be_folder = ends_as_folder || target.is_dir() || target.extension().is_none();
         let plan = if !may_be_folder && ImageFormat::from_path(target).is_ok() {
@@ -66,10 +66,10 @@ impl Outputs {
     /// Creates the folder, if any.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`] if it cannot be created.
+    /// [`Io`](ocelli::ErrorKind::Io) if it cannot be created.
     pub fn create_folder(&self) -> Result<()> {
         let Some(folder) = &self.folder else { return Ok(()) };
-        create(folder)
+        create_folder(folder)
     }
 
     /// Writes the annotated copy of image `number` and returns its path.
@@ -83,14 +83,10 @@ impl Outputs {
     }
 }
 
-fn create(folder: &Path) -> Result<()> {
-    std::fs::create_dir_all(folder).map_err(|e| Error::io("cannot create the folder", folder, e))
-}
-
 /// Checks before the work begins that an image can be written to `path`. `flag` is the argument that names the file.
 ///
 /// # Errors
-/// [`ErrorKind::InvalidArgument`] for an unsupported format, else as [`check_output_file`].
+/// [`InvalidArgument`](ocelli::ErrorKind::InvalidArgument) for an unsupported format, else as [`check_output_file`].
 pub fn check_image_file(flag: &str, path: &Path) -> Result<()> {
     check_picture_file(path).map_err(with_flag(flag))?;
     check_output_file(flag, path)
@@ -150,7 +146,7 @@ impl SemanticFolder {
     /// Plans the file names without writing.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if `folder` is a file.
+    /// [`InvalidArgument`](ocelli::ErrorKind::InvalidArgument) if `folder` is a file.
     pub fn plan(folder: &Path, sources: &[PathBuf]) -> Result<Self> {
         if folder.exists() && !folder.is_dir() {
             refuse!("--semantic, {}: it is a file; name a folder", folder.display());
@@ -161,15 +157,15 @@ impl SemanticFolder {
     /// Creates the folder.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`] if it cannot be created.
+    /// [`Io`](ocelli::ErrorKind::Io) if it cannot be created.
     pub fn create(&self) -> Result<()> {
-        create(&self.folder)
+        create_folder(&self.folder)
     }
 
     /// Writes the maps of image `number`, each atomically, and returns their paths.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`] if one cannot be written.
+    /// [`Io`](ocelli::ErrorKind::Io) if one cannot be written.
     pub fn write(&self, number: usize, maps: &[SemanticMap]) -> Result<Vec<PathBuf>> {
         let write = |map: &SemanticMap| {
             let path = self.folder.join(self.name(number, map, maps));

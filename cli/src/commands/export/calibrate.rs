@@ -68,15 +68,13 @@ impl CalibrateArgs {
         };
         let factory = EngineFactory::start(&EngineOptions::default())?;
         status(log, &format!("calibrating on {} images with {}", files.len(), factory.description()));
-        let scratch = folder_of(output);
-        std::fs::create_dir_all(scratch)?;
         let progress = Progress::waiting(log);
         let images = files.iter().enumerate().map(|(at, file)| {
             progress.announce(&format!("calibrating, image {} of {}", at + 1, files.len()));
             interrupted()?;
             Image::open(file)
         });
-        let found = calibrate(checkpoint, options, &factory, scratch, images, &classes);
+        let found = calibrate(checkpoint, options, &factory, folder_of(output), images, &classes);
         drop(progress);
         unless_interrupted(found)
     }

@@ -1,3 +1,5 @@
+use ocelli_error::ErrorKind;
+
 use super::*;
 
 fn verdict(errors: &[(&str, f32)]) -> AdapterVerdict {
