@@ -156,15 +156,12 @@ impl<'w> Plan<'w> {
         let name = format!("{ROOT}.memory_attention.layers.{layer}");
         g.scope(format!("{name}.mlp"));
         let normed = g.norm(x, &format!("{name}.layer_norm3"));
-        let hidden = g.linear(&normed, &format!("{name}.linear1"));
-        let hidden = g.unary("Relu", &hidden);
-        let last = LinearLayer { floor: Some(0.0), ..LinearLayer::new(&format!("{name}.linear2")) };
-        let out = g.linear_layer(&hidden, &last);
+        let out = g.layers_in_turn(&normed, ["linear1", "linear2"].map(|layer| format!("{name}.{layer}")));
         g.add(x, &out)
     }
 
     fn rotated_queries(&self, g: &mut Graph<'w>, name: &str, x: &Value, tables: &[Value; 2]) -> Value {
-        let layer = LinearLayer::queries_of(g, name, 1, self.target);
+        let layer = LinearLayer::queries_of(g, name, 1);
         let order = self.rotary_layer(String::new()).order;
         let query = g.linear_layer(x, &LinearLayer { order, ..layer });
         rotate(g, &query, tables)
@@ -181,7 +178,7 @@ impl<'w> Plan<'w> {
     fn mix(&self, g: &mut Graph<'w>, query: &Value, keys: &Value, values: &Value) -> Value {
         let (width, tokens) = (self.config().width, self.grid() * self.grid());
         if self.target == Target::OnnxRuntime {
-            return g.fused_attention(query, keys, values, 1, scale_of(width), None);
+            return g.fused_attention([query, keys, values], 1, scale_of(width), None);
         }
         let parts = (1..=tokens)
             .find(|parts| tokens.is_multiple_of(*parts) && tokens / parts <= MAX_QUERY_ROWS)

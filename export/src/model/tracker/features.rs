@@ -16,28 +16,22 @@ impl<'w> Plan<'w> {
         let (grid, width, hidden) = (self.grid(), self.config().width, self.config().vision.hidden);
         let x = g.input(tensor::HIDDEN, Element::F32, &[1, hidden, grid, grid].map(Dim::from));
 
+        let neck = |part: &str| format!("{NECK}.{part}");
         g.scope("tracker_neck.0");
-        let fine = g.convolution_transpose(&x, &format!("{NECK}.0.scale_layers.0"));
+        let fine = g.convolution_transpose(&x, &neck("0.scale_layers.0"));
         let fine = g.gelu(&fine, false);
-        let fine =
-            g.upscale_and_project(&fine, &format!("{NECK}.0.scale_layers.2"), &format!("{NECK}.0.proj1"));
-        let fine =
-            g.smooth_and_project(&fine, &format!("{NECK}.0.proj2"), &format!("{ROOT}.mask_decoder.conv_s0"));
+        let fine = g.upscale_and_project(&fine, &neck("0.scale_layers.2"), &neck("0.proj1"));
+        let fine = g.smooth_and_project(&fine, &neck("0.proj2"), &format!("{ROOT}.mask_decoder.conv_s0"));
         g.output(tensor::HIGH_RES[0], &fine, &[1, width / 8, 4 * grid, 4 * grid].map(Dim::from));
 
         g.scope("tracker_neck.1");
-        let middle =
-            g.upscale_and_project(&x, &format!("{NECK}.1.scale_layers.0"), &format!("{NECK}.1.proj1"));
-        let middle = g.smooth_and_project(
-            &middle,
-            &format!("{NECK}.1.proj2"),
-            &format!("{ROOT}.mask_decoder.conv_s1"),
-        );
+        let middle = g.upscale_and_project(&x, &neck("1.scale_layers.0"), &neck("1.proj1"));
+        let middle = g.smooth_and_project(&middle, &neck("1.proj2"), &format!("{ROOT}.mask_decoder.conv_s1"));
         g.output(tensor::HIGH_RES[1], &middle, &[1, width / 4, 2 * grid, 2 * grid].map(Dim::from));
 
         g.scope("tracker_neck.2");
-        let pixel = g.convolution(&x, &format!("{NECK}.2.proj1"), 1, 0);
-        let pixel = g.convolution(&pixel, &format!("{NECK}.2.proj2"), 1, 1);
+        let pixel = g.convolution(&x, &neck("2.proj1"), 1, 0);
+        let pixel = g.convolution(&pixel, &neck("2.proj2"), 1, 1);
         let map = [1, width, grid, grid].map(Dim::from);
         g.output(tensor::PIXEL, &pixel, &map);
         let memory_pixel = g.convolution(&pixel, &format!("{ROOT}.memory_encoder.feature_projection"), 1, 0);
@@ -53,7 +47,7 @@ impl<'w> Plan<'w> {
         /// The share of the position in the tokens.
         const POSITION: f32 = 0.1;
         let (grid, width) = (self.grid(), self.config().width);
-        let tokens = self.tokens_of(g, pixel);
+        let tokens = g.tokens_of(pixel);
         let positions: Vec<f32> = image_positions(grid, width).iter().map(|v| v * POSITION).collect();
         let positions = g.constant("scaled_positions", &[1, grid * grid, width], &positions);
         let x = g.add(&tokens, &positions);

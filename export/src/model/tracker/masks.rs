@@ -53,13 +53,9 @@ impl<'w> Plan<'w> {
         let kept = g.both("And", &inside, &wins);
         for (name, pixels) in [(tensor::AREA_BEFORE, inside), (tensor::AREA_AFTER, kept)] {
             let pixels = g.cast(&pixels, Element::F32);
-            let area = area_of(g, &pixels);
+            let area = g.sum(&pixels, 1);
+            let area = g.reshape(&area, &[count]);
             g.output(name, &area, &[count]);
         }
     }
-}
-
-fn area_of(g: &mut Graph<'_>, pixels: &Value) -> Value {
-    let area = g.sum(pixels, 1);
-    g.reshape(&area, &[pixels.dims[0]])
 }

@@ -1,6 +1,5 @@
 //! `memory_encoder.onnx`: a frame's features and masks → memories.
 
-use super::decoder::conditions;
 use super::prompts::MEMORY_PIXELS;
 use super::{OBJECTS, Plan, ROOT};
 use crate::contract::{dim, tensor};
@@ -21,8 +20,8 @@ impl<'w> Plan<'w> {
         let fine = Dim::from(MEMORY_PIXELS * self.grid());
         let pixel = self.pixel_input(g, tensor::MEMORY_PIXEL);
         let masks = g.input(tensor::MASKS, Element::F32, &[OBJECTS, side, side]);
-        let [keep, present, binary] =
-            [tensor::KEEP, tensor::PRESENT, tensor::BINARY].map(|name| conditions(g, name));
+        let [keep, present, binary] = [tensor::KEEP, tensor::PRESENT, tensor::BINARY]
+            .map(|name| g.input(name, Element::Bool, &[OBJECTS]));
         let prompts = g.input(tensor::PROMPTS, Element::F32, &[Dim::Named(dim::PROMPTS), fine, fine]);
 
         let soft = self.tracked_mask(g, &masks, &keep);
@@ -32,14 +31,14 @@ impl<'w> Plan<'w> {
         let binary = g.reshape(&binary, &[OBJECTS, 1.into(), 1.into(), 1.into()]);
         let mask = g.choose(&binary, &prompts, &soft);
         let mask = self.downsampled_mask(g, &mask);
-        let pixel = self.tokens_of(g, &pixel);
+        let pixel = g.tokens_of(&pixel);
         let x = g.add(&pixel, &mask);
         let mut x = self.map_of(g, &x);
         for layer in 0..tracker.fuser_layers {
             x = self.fused(g, &x, layer);
         }
         g.scope(format!("{ENCODER}.projection"));
-        let x = self.tokens_of(g, &x);
+        let x = g.tokens_of(&x);
         let memory = g.linear(&x, &format!("{ENCODER}.projection"));
         let occluded = g.weight(&format!("{ROOT}.occlusion_spatial_embedding_parameter"));
         let occluded = g.reshape(&occluded, &[1, 1, tracker.memory_width].map(Dim::from));
@@ -84,7 +83,7 @@ impl<'w> Plan<'w> {
         let name = format!("{ENCODER}.memory_fuser.layers.{layer}");
         g.scope(&name);
         let mixed = g.convolution(x, &format!("{name}.depthwise_conv"), 1, 3);
-        let tokens = self.tokens_of(g, &mixed);
+        let tokens = g.tokens_of(&mixed);
         let normed = g.norm_with(&tokens, &format!("{name}.layer_norm"), super::MAP_EPS);
         let hidden = g.linear(&normed, &format!("{name}.pointwise_conv1"));
         let hidden = g.gelu(&hidden, false);

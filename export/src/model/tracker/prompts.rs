@@ -28,7 +28,7 @@ impl<'w> Plan<'w> {
         let map = g.reshape(&masks, &[OBJECTS, 1.into(), side.into(), side.into()]);
         let prompt = g.convolution(&map, &format!("{ROOT}.mask_downsample"), 4, 0);
         let dense = self.embedded_mask(g, &prompt);
-        let pixel = self.tokens_of(g, &pixel);
+        let pixel = g.tokens_of(&pixel);
         let image = g.add(&pixel, &dense);
         let prompt = self.no_points(g);
         let decoded = self.decode_objects(g, &image, &prompt);
@@ -64,7 +64,7 @@ impl<'w> Plan<'w> {
 
         g.scope("image");
         let no_memory = g.weight(&format!("{ROOT}.no_memory_embedding"));
-        let pixel = self.tokens_of(g, &pixel);
+        let pixel = g.tokens_of(&pixel);
         let pixel = g.add(&pixel, &no_memory);
         let mask = g.reshape(&mask, &[OBJECTS, 1.into(), side, side]);
         let embedded = self.embedded_mask(g, &mask);
@@ -130,14 +130,8 @@ impl<'w> Plan<'w> {
         g.pixel_projection(&x, &format!("{name}.conv3"))
     }
 
-    /// Image tokens without a mask prompt.
-    pub(super) fn without_mask_prompt(&self, g: &mut Graph<'w>, image: &Value) -> Value {
-        let no_mask = self.no_mask(g);
-        g.add(image, &no_mask)
-    }
-
     /// What stands for a mask prompt, `[1, 1, D]`.
-    fn no_mask(&self, g: &mut Graph<'w>) -> Value {
+    pub(super) fn no_mask(&self, g: &mut Graph<'w>) -> Value {
         let row = g.weight(&format!("{PROMPTS}.no_mask_embed.weight"));
         g.reshape(&row, &[1, 1, self.config().width].map(Dim::from))
     }
