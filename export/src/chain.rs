@@ -45,10 +45,7 @@ pub fn export_chain(
     let plan = Plan { kept: &BTreeSet::new(), ..options.plan(checkpoint)? };
     let config = checkpoint.config();
     if let Some(student) = &config.student {
-        return Err(refused(format!(
-            "the image backbone is {}, which has no blocks of a vision transformer",
-            student.name()
-        )));
+        return Err(refused(student.lacks_blocks()));
     }
     let both = |block| [Branch::Attention, Branch::Mlp].map(|branch| MaskedBranch { block, branch });
     let kept = (0..config.vision.stack.layers).flat_map(both).filter(|branch| plan.pruning.has_kept(*branch));

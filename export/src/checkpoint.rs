@@ -72,16 +72,18 @@ impl CheckpointOptions {
     /// As [`Checkpoint::open`].
     pub fn open(&self, path: &Path) -> Result<Checkpoint> {
         let mut opened = Opened::new(path, self).map_err(|e| locate(e, path))?;
-        let tokenizer = self
-            .tokenizer
-            .clone()
-            .or_else(|| tokenizer::beside(&opened.folder))
-            .or_else(|| tokenizer::beside(&folder_of(self.base.as_ref()?)))
-            .ok_or_else(|| tokenizer::missing(&opened.folder))?;
+        let tokenizer = self.tokenizer_of(&opened)?;
         let lite = opened.config.text.encoder != TextEncoder::Clip;
         let tokenizer_hash =
             if lite || opened.loaded.has_metas_names { opened.take_ids(&tokenizer)? } else { String::new() };
         Ok(opened.into_checkpoint(tokenizer, tokenizer_hash))
+    }
+
+    fn tokenizer_of(&self, opened: &Opened) -> Result<PathBuf> {
+        let given = self.tokenizer.clone().or_else(|| tokenizer::beside(&opened.folder));
+        given
+            .or_else(|| tokenizer::beside(&folder_of(self.base.as_ref()?)))
+            .ok_or_else(|| tokenizer::missing(&opened.folder))
     }
 
     /// Describes a checkpoint without exporting it: also one that cannot be exported, with the reason.
@@ -202,7 +204,7 @@ impl Opened {
     fn whole(folder: PathBuf, mut loaded: Loaded, options: &CheckpointOptions) -> Result<Self> {
         let mut config = match loaded.family {
             Family::HuggingFace => ModelConfig::read(&folder.join("config.json"))?,
-            _ => sizes::sizes(&loaded.weights.views, loaded.blocks, &loaded.rotary)?,
+            _ => sizes::sizes(&loaded)?,
         };
         if options.norm_eps == NormEps::Original {
             config.vision.layer_norm_eps = sizes::ORIGINAL_EPS;

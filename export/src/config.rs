@@ -339,31 +339,27 @@ impl ModelConfig {
                 )));
             }
         }
+        let wrong = |key: &str, size: usize, expected: String| {
+            Err(invalid(format!("`{key}` is {size}: expected {expected}")))
+        };
         if !self.width.is_multiple_of(8) {
-            return Err(invalid(format!(
-                "`vision_config.fpn_hidden_size` is {}: expected a multiple of 8, the groups of the mask head's norms",
-                self.width
-            )));
+            let expected = "a multiple of 8, the groups of the mask head's norms";
+            return wrong("vision_config.fpn_hidden_size", self.width, expected.into());
         }
         if !v.hidden.is_multiple_of(4) {
-            return Err(invalid(format!(
-                "`vision_config.backbone_config.hidden_size` is {}: expected a multiple of 4",
-                v.hidden
-            )));
+            return wrong("vision_config.backbone_config.hidden_size", v.hidden, "a multiple of 4".into());
         }
         for (key, size) in [("image_size", v.image_size), ("pretrain_image_size", v.pretrain_image_size)] {
-            if size / v.patch_size > MAX_GRID {
-                return Err(invalid(format!(
-                    "`vision_config.backbone_config.{key}` is {size}: expected at most {MAX_GRID} patches of \
-                     `patch_size` {} a side",
-                    v.patch_size
-                )));
+            let (key, patch) = (format!("vision_config.backbone_config.{key}"), v.patch_size);
+            if size / patch > MAX_GRID {
+                return wrong(
+                    &key,
+                    size,
+                    format!("at most {MAX_GRID} patches of `patch_size` {patch} a side"),
+                );
             }
-            if size % v.patch_size != 0 {
-                return Err(invalid(format!(
-                    "`vision_config.backbone_config.{key}` is {size}: expected a multiple of `patch_size` {}",
-                    v.patch_size
-                )));
+            if size % patch != 0 {
+                return wrong(&key, size, format!("a multiple of `patch_size` {patch}"));
             }
         }
         if let Some(block) = v.global_blocks.iter().find(|&&block| block >= v.stack.layers) {
@@ -375,9 +371,7 @@ impl ModelConfig {
         if let TextEncoder::MobileClip(MobileClip { rep_mixer: true, kernel, .. }) = self.text.encoder
             && kernel % 2 == 0
         {
-            return Err(invalid(format!(
-                "`text_config.repmixer_kernel_size` is {kernel}: expected an odd number"
-            )));
+            return wrong("text_config.repmixer_kernel_size", kernel, "an odd number".into());
         }
         if self.student.as_ref().is_some_and(|student| !student.is_sound()) {
             return Err(invalid("the sizes of the convolutional image backbone contradict each other"));
@@ -386,10 +380,8 @@ impl ModelConfig {
             tracker.validate(self.width)?;
         }
         if self.mask_stages < 2 {
-            return Err(invalid(format!(
-                "`mask_decoder_config.num_upsampling_stages` is {}: expected at least 2",
-                self.mask_stages
-            )));
+            let key = "mask_decoder_config.num_upsampling_stages";
+            return wrong(key, self.mask_stages, "at least 2".into());
         }
         Ok(())
     }

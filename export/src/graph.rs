@@ -33,6 +33,10 @@ pub(crate) use write::{HashedFile, WrittenFile};
 /// Opset of the standard operators: the first with `Gelu`, and one that TensorRT 10 and 11 parse.
 pub(crate) const OPSET: i64 = 20;
 
+/// The domain of ONNX Runtime's own operators, and those that are in use.
+const FUSED_DOMAIN: &str = "com.microsoft";
+const FUSED: [&str; 3] = ["MatMulIntegerToFloat", "MultiHeadAttention", "RotaryEmbedding"];
+
 /// Element type of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Element {
@@ -132,6 +136,13 @@ pub(crate) struct Value {
     pub(crate) dims: Vec<Dim>,
 }
 
+impl Value {
+    /// An input that a node does without, in front of one that it has.
+    fn absent() -> Self {
+        Self { name: String::new(), element: Element::F32, dims: Vec::new() }
+    }
+}
+
 /// Reads the values of an initialiser.
 type Read<'w, T> = Rc<dyn Fn(&Weights) -> Result<Vec<T>> + 'w>;
 
@@ -196,6 +207,8 @@ pub(crate) struct Graph<'w> {
     constants: HashMap<(i32, Vec<usize>, Vec<u8>), Value>,
     /// The form of the linear layers added next.
     linear_form: LinearForm,
+    /// The operators that attention is written in.
+    pub(crate) target: Target,
     /// Whether layers with the same input become one product.
     pub(crate) may_join_layers: bool,
     /// Values whose rows are quantised, by name and lower bound.
@@ -224,6 +237,7 @@ impl<'w> Graph<'w> {
             names: HashMap::new(),
             constants: HashMap::new(),
             linear_form: LinearForm::default(),
+            target: Target::default(),
             may_join_layers: false,
             quantized: HashMap::new(),
             rounded: HashMap::new(),
@@ -379,8 +393,7 @@ impl<'w> Graph<'w> {
         element: Element,
         dims: Vec<Dim>,
     ) -> Value {
-        let inputs: Vec<String> = inputs.iter().map(|value| value.name.clone()).collect();
-        let name = self.push(op, "", inputs, attributes, 1, element);
+        let name = self.push(op, inputs, attributes, 1, element);
         Value { name: format!("{name}:0"), element, dims }
     }
 
@@ -388,8 +401,7 @@ impl<'w> Graph<'w> {
     fn push(
         &mut self,
         op: &str,
-        domain: &str,
-        input: Vec<String>,
+        inputs: &[&Value],
         attribute: Vec<AttributeProto>,
         outputs: usize,
         element: Element,
@@ -397,12 +409,12 @@ impl<'w> Graph<'w> {
         let name = if self.scope.is_empty() { op.to_owned() } else { format!("{}/{op}", self.scope) };
         let name = self.unique(&name);
         let proto = NodeProto {
-            input,
+            input: inputs.iter().map(|value| value.name.clone()).collect(),
             output: (0..outputs).map(|i| format!("{name}:{i}")).collect(),
             name: name.clone(),
             op_type: op.to_owned(),
             attribute,
-            domain: domain.to_owned(),
+            domain: if FUSED.contains(&op) { FUSED_DOMAIN } else { "" }.to_owned(),
         };
         let role = self.role.unwrap_or(Role::of(op));
         self.nodes.push(Node { proto, element, role, block: self.block });
@@ -420,6 +432,12 @@ impl<'w> Graph<'w> {
         self.fail_as(ErrorKind::Internal, message);
     }
 
+    /// Keeps the first fault; `x` stands for the result of the node that cannot be added.
+    fn refuse(&mut self, x: &Value, message: String) -> Value {
+        self.fail(message);
+        x.clone()
+    }
+
     /// Keeps the first fault, of this kind.
     pub(crate) fn fail_as(&mut self, kind: ErrorKind, message: String) {
         let module = if self.scope.is_empty() { &self.name } else { &self.scope };
@@ -428,28 +446,22 @@ impl<'w> Graph<'w> {
     }
 }
 
+fn attribute(name: &str, r#type: i32) -> AttributeProto {
+    AttributeProto { name: name.into(), r#type, ..AttributeProto::default() }
+}
+
 fn int(name: &str, i: i64) -> AttributeProto {
-    AttributeProto { name: name.into(), i, r#type: attribute_type::INT, ..AttributeProto::default() }
+    AttributeProto { i, ..attribute(name, attribute_type::INT) }
 }
 
 fn ints(name: &str, ints: &[i64]) -> AttributeProto {
-    AttributeProto {
-        name: name.into(),
-        ints: ints.to_vec(),
-        r#type: attribute_type::INTS,
-        ..AttributeProto::default()
-    }
+    AttributeProto { ints: ints.to_vec(), ..attribute(name, attribute_type::INTS) }
 }
 
 fn float(name: &str, f: f32) -> AttributeProto {
-    AttributeProto { name: name.into(), f, r#type: attribute_type::FLOAT, ..AttributeProto::default() }
+    AttributeProto { f, ..attribute(name, attribute_type::FLOAT) }
 }
 
 fn string(name: &str, s: &str) -> AttributeProto {
-    AttributeProto {
-        name: name.into(),
-        s: s.into(),
-        r#type: attribute_type::STRING,
-        ..AttributeProto::default()
-    }
+    AttributeProto { s: s.into(), ..attribute(name, attribute_type::STRING) }
 }

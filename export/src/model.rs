@@ -58,6 +58,7 @@ impl<'w> Plan<'w> {
     /// An empty graph for these options.
     fn graph(&self, name: &str) -> Graph<'w> {
         let mut graph = Graph::new(name, self.checkpoint.weights());
+        graph.target = self.target;
         graph.may_join_layers = self.joins_layers();
         graph.calibration = self.calibration;
         graph.exact_blocks = self.kept.iter().copied().collect();

@@ -113,7 +113,7 @@ impl Pruning {
     /// # Errors
     /// [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument); the message names the block.
     pub fn check(&self, config: &ModelConfig) -> Result<()> {
-        let invalid = |parameter, message| Err(refused(message).about(parameter));
+        let refuse = |option, why: String| Err(refused(format!("{option}{why}")).about(option));
         let removes = !self.skip_blocks.is_empty() || !self.mask_blocks.is_empty();
         if let Some(student) = config.student.as_ref().filter(|_| removes || self.split_block.is_some()) {
             let option = match (self.skip_blocks.is_empty(), self.mask_blocks.is_empty()) {
@@ -121,38 +121,28 @@ impl Pruning {
                 (_, false) => "mask_blocks",
                 _ => "split_block",
             };
-            return invalid(
-                option,
-                format!(
-                    "{option}: the image backbone is {}, which has no blocks of a vision transformer",
-                    student.name()
-                ),
-            );
+            return refuse(option, format!(": {}", student.lacks_blocks()));
         }
-        let layers = config.vision.stack.layers;
+        let (layers, global) = (config.vision.stack.layers, &config.vision.global_blocks);
         let named = self.skip_blocks.iter().map(|&block| ("skip_blocks", block));
         for (option, block) in named.chain(self.mask_blocks.iter().map(|m| ("mask_blocks", m.block))) {
             if block >= layers {
-                return invalid(
+                return refuse(
                     option,
-                    format!("{option} has block {block}: the model has blocks 0 to {}", layers - 1),
+                    format!(" has block {block}: the model has blocks 0 to {}", layers - 1),
                 );
             }
-            if config.vision.global_blocks.contains(&block) {
-                return invalid(
-                    option,
-                    format!(
-                        "{option} has block {block}, which attends to the whole image: the global blocks {:?} must stay",
-                        config.vision.global_blocks
-                    ),
-                );
+            if global.contains(&block) {
+                let why = format!("attends to the whole image: the global blocks {global:?} must stay");
+                return refuse(option, format!(" has block {block}, which {why}"));
             }
         }
         if let Some(masked) = self.mask_blocks.iter().find(|masked| self.skip_blocks.contains(&masked.block))
         {
-            return invalid(
+            let block = masked.block;
+            return refuse(
                 "mask_blocks",
-                format!("mask_blocks has {masked}, but skip_blocks removes all of block {}", masked.block),
+                format!(" has {masked}, but skip_blocks removes all of block {block}"),
             );
         }
         match self.split_block {

@@ -7,6 +7,7 @@ mod efficient_vit;
 mod rep_vit;
 mod tiny_vit;
 
+use crate::config::ModelConfig;
 use crate::fold::BATCH_NORM_EPS;
 
 /// Prefix of a network's tensors.
@@ -115,6 +116,11 @@ impl Student {
             StudentFamily::TinyVit => "TinyViT",
         };
         format!("{family}{size}")
+    }
+
+    /// Why its blocks cannot be pruned or split.
+    pub fn lacks_blocks(&self) -> String {
+        format!("the image backbone is {}, which has no blocks of a vision transformer", self.name())
     }
 
     /// The numbers that a graph depends on.
@@ -308,14 +314,9 @@ fn batch_norm(name: &str, width: usize, add: &mut impl FnMut(String, &[usize])) 
     }
 }
 
-/// The tensors of a student, with those that make its features the pyramid: `width` channels, from EfficientSAM3's head
-/// `hidden`.
-pub(crate) fn all_tensors(
-    student: &Student,
-    width: usize,
-    hidden: usize,
-    add: &mut impl FnMut(String, &[usize]),
-) {
+/// The tensors of a student, with those that make its features the pyramid.
+pub(crate) fn all_tensors(student: &Student, config: &ModelConfig, add: &mut impl FnMut(String, &[usize])) {
+    let (width, hidden) = (config.width, config.vision.hidden);
     let network = student.network();
     tensors(&network.stem, add);
     for stage in &network.stages {

@@ -97,13 +97,8 @@ pub(crate) struct TypicalLooks(BTreeMap<usize, Vec<f32>>);
 
 impl TypicalLooks {
     /// Takes in the detections of a frame with at least this score.
-    pub(crate) fn add(
-        &mut self,
-        detections: &[TrackerDetection],
-        appearances: &Appearances,
-        least_score: f32,
-    ) {
-        for (index, detection) in detections.iter().enumerate().filter(|(_, one)| one.score >= least_score) {
+    pub(crate) fn add(&mut self, detections: &[TrackerDetection], appearances: &Appearances, least: f32) {
+        for (index, detection) in detections.iter().enumerate().filter(|(_, one)| one.score >= least) {
             if let Some(direction) = appearances.get(index).filter(|direction| is_known(direction)) {
                 mix(self.0.entry(detection.class_id).or_default(), direction, LATEST_OF_CLASS);
             }

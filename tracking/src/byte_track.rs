@@ -51,7 +51,7 @@ const DUPLICATE_FRAMES: u32 = 5;
 /// }
 /// # Ok::<(), ocelli_tracking::Error>(())
 /// ```
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct ByteTracker {
     options: ByteTrackerOptions,
     /// By id, oldest first.
@@ -72,16 +72,7 @@ impl ByteTracker {
     /// As [`ByteTrackerOptions::validate`].
     pub fn new(options: ByteTrackerOptions) -> Result<Self> {
         options.validate()?;
-        Ok(Self {
-            options,
-            tracks: Vec::new(),
-            reported: Vec::new(),
-            typical: TypicalLooks::default(),
-            last_id: 0,
-            frames_predicted: 0.0,
-            candidates: Candidates::default(),
-            matcher: Matcher::default(),
-        })
+        Ok(Self { options, ..Self::default() })
     }
 
     /// The options of the tracker.
@@ -208,16 +199,11 @@ impl ByteTracker {
         self.frames_predicted = 0.0;
     }
 
-    /// Matches the unmatched tracks that `eligible` accepts with the unmatched detections of high or low score.
-    fn match_with(
-        &mut self,
-        seen: Seen<'_>,
-        score: Score,
-        least_iou: f32,
-        eligible: impl Fn(&Followed) -> bool,
-    ) {
+    /// Matches the unmatched tracks that `eligible` accepts with the unmatched detections of high or low score that overlap them by
+    /// at least `least`.
+    fn match_with(&mut self, seen: Seen<'_>, score: Score, least: f32, eligible: impl Fn(&Followed) -> bool) {
         self.gather(seen, score, eligible);
-        self.matcher.overlap(least_iou, self.options.match_classes);
+        self.matcher.overlap(least, self.options.match_classes);
         self.settle(seen, score);
     }
 

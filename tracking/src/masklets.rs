@@ -79,6 +79,7 @@ mod association;
 mod bank;
 mod bit_mask;
 mod clicks;
+mod current;
 mod exclusive;
 mod group;
 mod history;

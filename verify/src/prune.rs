@@ -40,6 +40,7 @@ use serde::Serialize;
 use effect::Measurement;
 use journal::{Identity, Journal};
 use subject::Subject;
+use units::Units;
 
 pub use effect::{DetectionEffect, Effect};
 pub use report::{Importance, PruneReport, PruneStep};
@@ -85,6 +86,9 @@ const GROWTH: f64 = 0.9;
 
 /// What a removal costs, never negative; the second number decides among equal first ones.
 type Cost = [f64; 2];
+
+/// Branches that are removed.
+type Branches = BTreeSet<MaskedBranch>;
 
 /// Options of a search.
 #[derive(Clone, Debug, PartialEq)]
@@ -220,16 +224,11 @@ struct Search<'s, 'r> {
 }
 
 impl Search<'_, '_> {
-    fn run(
-        mut self,
-        units: &units::Units,
-        input: &PruneInput<'_>,
-        score_threshold: f32,
-    ) -> Result<PruneReport> {
+    fn run(mut self, units: &Units, input: &PruneInput<'_>, score_threshold: f32) -> Result<PruneReport> {
         let counts_detections = self.options.objective != Objective::Features;
         let times = self.measure_times(counts_detections)?;
         self.begin_stage("importance of each block".into(), units.alone.len());
-        let nothing = BTreeSet::new();
+        let nothing = Branches::new();
         let mut alone = vec![Vec::with_capacity(self.images); units.alone.len()];
         // Image by image, front to back: the tokens of the last candidate are where the next one's begin.
         for image in 0..self.images {
@@ -247,7 +246,7 @@ impl Search<'_, '_> {
         });
         let importance = importance.collect();
 
-        let mut removed = BTreeSet::new();
+        let mut removed = Branches::new();
         let mut remaining = units.removable.clone();
         let mut steps: Vec<PruneStep> = Vec::with_capacity(self.options.num_prune + 1);
         for number in 1..=self.options.num_prune {
@@ -308,12 +307,7 @@ impl Search<'_, '_> {
     }
 
     /// The unit whose removal costs least, as an index; the first of equal ones.
-    fn choose(
-        &mut self,
-        removed: &BTreeSet<MaskedBranch>,
-        units: &[Unit],
-        times: &PartTimes,
-    ) -> Result<usize> {
+    fn choose(&mut self, removed: &Branches, units: &[Unit], times: &PartTimes) -> Result<usize> {
         let counts = self.options.objective != Objective::Features;
         // A removal can bring a detection back.
         let can_skip = !self.options.exhaustive && !counts;
@@ -359,14 +353,14 @@ impl Search<'_, '_> {
     /// What it costs in an image to remove a unit besides what is removed: from the journal, else measured.
     fn measure(
         &mut self,
-        removed: &BTreeSet<MaskedBranch>,
+        removed: &Branches,
         unit: &[MaskedBranch],
         image: usize,
         detections: bool,
     ) -> Result<Measurement> {
         (self.progress)(&self.state)?;
         self.state.done = (self.state.done + 1).min(self.planned);
-        let all: BTreeSet<_> = removed.iter().chain(unit).copied().collect();
+        let all: Branches = removed.iter().chain(unit).copied().collect();
         let known = self.journal.measurement(&all, image);
         if let Some(known) = known.filter(|known| known.detections.is_some() || !detections) {
             return Ok(known);
@@ -384,7 +378,7 @@ impl Search<'_, '_> {
     }
 
     /// The time of the backbone without these branches.
-    fn backbone_ms(&self, times: &PartTimes, removed: &BTreeSet<MaskedBranch>) -> f64 {
+    fn backbone_ms(&self, times: &PartTimes, removed: &Branches) -> f64 {
         let kept: Vec<_> =
             self.subject.chain.branches.iter().filter(|b| !removed.contains(b)).copied().collect();
         times.embedding_ms + times.of(&kept, self.subject.global_blocks) + times.neck_ms

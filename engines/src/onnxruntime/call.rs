@@ -130,6 +130,16 @@ impl Memory {
     }
 }
 
+/// The types of elements, here and in ONNX Runtime.
+pub(super) const ELEMENT_TYPES: [(ElementType, TensorElementType); 6] = [
+    (ElementType::F32, TensorElementType::Float32),
+    (ElementType::F16, TensorElementType::Float16),
+    (ElementType::I64, TensorElementType::Int64),
+    (ElementType::I32, TensorElementType::Int32),
+    (ElementType::U8, TensorElementType::Uint8),
+    (ElementType::Bool, TensorElementType::Bool),
+];
+
 /// A tensor of ONNX Runtime whose elements are the memory at `address` of this kind.
 ///
 /// # Safety
@@ -143,14 +153,8 @@ pub(super) unsafe fn value_at(
 ) -> ort::Result<DynValue> {
     let bytes = shape.iter().product::<usize>() * element_type.size();
     let shape: Vec<i64> = shape.iter().map(|&size| size as i64).collect();
-    let element_type = match element_type {
-        ElementType::F32 => TensorElementType::Float32,
-        ElementType::F16 => TensorElementType::Float16,
-        ElementType::I64 => TensorElementType::Int64,
-        ElementType::I32 => TensorElementType::Int32,
-        ElementType::U8 => TensorElementType::Uint8,
-        ElementType::Bool => TensorElementType::Bool,
-    };
+    let known = ELEMENT_TYPES.into_iter().find(|(own, _)| *own == element_type);
+    let (_, element_type) = known.expect("every element type is in the table");
     let mut value = ptr::null_mut();
     // SAFETY: the description lives as long as `memory`, and the value copies it. The shape is read during the call.
     // What the caller guarantees of the address holds until the value is dropped.

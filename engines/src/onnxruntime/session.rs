@@ -13,9 +13,7 @@ use crate::spec::{
 use crate::tensor::{ElementType, Tensor, with_element};
 use ocelli_error::{Error, Result};
 use ort::session::RunOptions;
-use ort::value::{
-    DynValue, DynValueRef, DynValueRefMut, Outlet, TensorElementType, TensorRef, TensorRefMut, ValueType,
-};
+use ort::value::{DynValue, DynValueRef, DynValueRefMut, Outlet, TensorRef, TensorRefMut, ValueType};
 use std::ffi::{CStr, CString};
 
 /// A model that ONNX Runtime runs.
@@ -218,16 +216,8 @@ fn tensor_spec(side: &str, outlet: &Outlet) -> Result<TensorSpec, String> {
     let ValueType::Tensor { ty, shape, dimension_symbols } = outlet.dtype() else {
         return Err(format!("{side} `{name}` is a {}, expected a tensor", outlet.dtype()));
     };
-    let element_type = match ty {
-        TensorElementType::Float32 => ElementType::F32,
-        TensorElementType::Float16 => ElementType::F16,
-        TensorElementType::Int64 => ElementType::I64,
-        TensorElementType::Int32 => ElementType::I32,
-        TensorElementType::Uint8 => ElementType::U8,
-        TensorElementType::Bool => ElementType::Bool,
-        other => {
-            return Err(format!("{side} `{name}` holds {other}, expected f32, f16, i64, i32, u8 or bool"));
-        }
+    let Some((element_type, _)) = call::ELEMENT_TYPES.into_iter().find(|(_, theirs)| theirs == ty) else {
+        return Err(format!("{side} `{name}` holds {ty}, expected f32, f16, i64, i32, u8 or bool"));
     };
     let dims = shape.iter().enumerate().map(|(axis, size)| match usize::try_from(*size) {
         Ok(size) => Dim::Fixed(size),

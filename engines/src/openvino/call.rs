@@ -1,7 +1,8 @@
 //! Calls into OpenVINO's C API: each returns a `Result` whose error is one line, and what it creates has an owner.
 
-use super::sys::{self, Functions, Status, Type};
+use super::sys::{self, Functions, Status, Type, element};
 use crate::library;
+use crate::tensor::{ElementType, Tensor as HostTensor};
 use std::ffi::{CStr, CString, c_char};
 use std::marker::PhantomData;
 use std::path::Path;
@@ -205,6 +206,18 @@ impl Drop for Compiled {
     }
 }
 
+/// OpenVINO's number of an element type.
+pub(super) fn foreign(element_type: ElementType) -> Type {
+    match element_type {
+        ElementType::F32 => element::F32,
+        ElementType::F16 => element::F16,
+        ElementType::I64 => element::I64,
+        ElementType::I32 => element::I32,
+        ElementType::U8 => element::U8,
+        ElementType::Bool => element::BOOLEAN,
+    }
+}
+
 /// A tensor of OpenVINO, whose memory is borrowed for `'m`.
 pub(super) struct Tensor<'m> {
     functions: &'static Functions,
@@ -216,39 +229,29 @@ pub(super) struct Tensor<'m> {
 unsafe impl Send for Tensor<'_> {}
 
 impl<'m> Tensor<'m> {
-    /// A tensor whose elements are those in `memory`, for reading.
-    pub(super) fn over(
-        request: &Request,
-        element: Type,
-        shape: &[usize],
-        memory: &'m [u8],
-    ) -> Result<Self, String> {
+    /// A tensor whose elements are those of `own`, for reading.
+    pub(super) fn over(request: &Request, own: &'m HostTensor) -> Result<Self, String> {
+        let memory = own.bytes().map_err(|error| error.to_string())?;
         // SAFETY: the memory is borrowed for `'m`. A request only reads its inputs, and takes no other tensors that are
         // created here (`Request::run`).
-        unsafe { Self::at(request.functions, element, shape, memory.as_ptr().cast_mut(), memory.len()) }
+        unsafe { Self::at(request, own, memory.as_ptr().cast_mut(), memory.len()) }
     }
 
-    /// A tensor whose elements are those in `memory`, for writing.
-    pub(super) fn over_mut(
-        request: &Request,
-        element: Type,
-        shape: &[usize],
-        memory: &'m mut [u8],
-    ) -> Result<Self, String> {
+    /// A tensor whose elements are those of `own`, for writing.
+    pub(super) fn over_mut(request: &Request, own: &'m mut HostTensor) -> Result<Self, String> {
+        let memory = own.bytes_mut().map_err(|error| error.to_string())?;
+        let (address, size) = (memory.as_mut_ptr(), memory.len());
         // SAFETY: the memory is exclusively borrowed for `'m`.
-        unsafe { Self::at(request.functions, element, shape, memory.as_mut_ptr(), memory.len()) }
+        unsafe { Self::at(request, own, address, size) }
     }
 
+    /// A tensor of the type and shape of `own`.
+    ///
     /// # Safety
     /// At `address` there are `size` bytes until the end of `'m`, aligned for the type.
-    unsafe fn at(
-        functions: &'static Functions,
-        element: Type,
-        shape: &[usize],
-        address: *mut u8,
-        size: usize,
-    ) -> Result<Self, String> {
-        let mut dims: Vec<i64> = shape.iter().map(|&size| size as i64).collect();
+    unsafe fn at(request: &Request, own: &HostTensor, address: *mut u8, size: usize) -> Result<Self, String> {
+        let (functions, element) = (request.functions, foreign(own.element_type()));
+        let mut dims: Vec<i64> = own.shape().iter().map(|&size| size as i64).collect();
         let shape = sys::Shape { rank: dims.len() as i64, dims: dims.as_mut_ptr() };
         // SAFETY: the shape lives until the call returns, which copies it; the caller guarantees the memory; the call
         // stores a new tensor.

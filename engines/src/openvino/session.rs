@@ -2,8 +2,7 @@
 
 use super::OpenVino;
 use super::builder::OpenVinoBuilder;
-use super::call::{Compiled, Request, Side, Tensor as Foreign};
-use super::sys::{Type, element};
+use super::call::{Compiled, Request, Side, Tensor as Foreign, foreign};
 use crate::engine::Engine;
 use crate::spec::{EngineSpec, TensorSpec, check_outputs, check_residence, check_run, input_named, position};
 use crate::tensor::{ElementType, Tensor};
@@ -86,17 +85,6 @@ fn locate(compiled: &Compiled, side: Side, position: usize, spec: &TensorSpec) -
     Err(format!("`{}` is missing after compilation", spec.name))
 }
 
-fn foreign(element_type: ElementType) -> Type {
-    match element_type {
-        ElementType::F32 => element::F32,
-        ElementType::F16 => element::F16,
-        ElementType::I64 => element::I64,
-        ElementType::I32 => element::I32,
-        ElementType::U8 => element::U8,
-        ElementType::Bool => element::BOOLEAN,
-    }
-}
-
 impl Engine for OpenVinoEngine {
     fn spec(&self) -> &EngineSpec {
         &self.spec
@@ -116,8 +104,7 @@ impl Engine for OpenVinoEngine {
         let mut given = Vec::with_capacity(inputs.len());
         for &position in &self.inputs {
             let tensor = input_named(inputs, &spec.inputs[position].name);
-            let (element_type, shape) = (foreign(tensor.element_type()), tensor.shape());
-            given.push(Foreign::over(request, element_type, shape, tensor.bytes()?).map_err(failed)?);
+            given.push(Foreign::over(request, tensor).map_err(failed)?);
         }
         let mut targets: Vec<_> = std::iter::repeat_with(|| None).take(request.outputs()).collect();
         let mut wanted = Vec::with_capacity(outputs.len());
@@ -127,9 +114,7 @@ impl Engine for OpenVinoEngine {
             let known = bindings.shape_of(output).filter(|_| output.element_type != ElementType::Bool);
             if let Some(shape) = &known {
                 tensor.reset_to(output.element_type, shape)?;
-                let memory = tensor.bytes_mut()?;
-                let target = Foreign::over_mut(request, foreign(output.element_type), shape, memory);
-                targets[position] = Some(target.map_err(failed)?);
+                targets[position] = Some(Foreign::over_mut(request, tensor).map_err(failed)?);
             }
             wanted.push(Wanted { output, position, known });
         }

@@ -42,8 +42,8 @@ pub(super) fn version(path: &Path) -> Result<Version, String> {
 }
 
 /// The ONNX parser beside the library: of the same major version, and as close to the library's as possible.
-pub(super) fn parser_beside(library: &Path, product: Product, version: Version) -> Result<PathBuf, String> {
-    let stem = match product {
+pub(super) fn parser_beside(library: &Path, version: Version) -> Result<PathBuf, String> {
+    let stem = match Product::of(version) {
         Product::TensorRt => "nvonnxparser",
         Product::TensorRtForRtx => "tensorrt_onnxparser_rtx",
     };

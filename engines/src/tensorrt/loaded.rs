@@ -39,10 +39,9 @@ impl TensorRt {
     pub fn load(path: Option<&Path>) -> Result<Self> {
         LIBRARY.load_once(path, &LOADED, |path, _| {
             let version = version(path)?;
-            let product = Product::of(version);
-            let part = Part::load(product).map_err(|error| error.to_string())?;
+            let part = Part::load(Product::of(version)).map_err(|error| error.to_string())?;
             let run = run::Functions::open(part, path)?;
-            let build = build::Functions::open(part, path, product, version)
+            let build = build::Functions::open(part, path, version)
                 .map_err(|reason| format!("{reason}; {}", LIBRARY.remedy));
             Ok(Self { loaded: Arc::new(Loaded { path: path.to_owned(), version, run, build }) })
         })

@@ -5,9 +5,10 @@ use std::fmt;
 use crate::student;
 
 /// A kind of checkpoint.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Family {
     /// The names of `transformers`.
+    #[default]
     HuggingFace,
     /// Meta's names, with or without the prefix `detector.`.
     Meta { release: Release, prefixed: bool },

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::container::Format;
 use super::family::Family;
 use super::load::Loaded;
-use super::{CheckpointOptions, NormEps, Opened, folder_of, read, tokenizer};
+use super::{CheckpointOptions, NormEps, Opened, read};
 use crate::config::{ModelConfig, TextEncoder};
 use crate::contract::TextPadding;
 use crate::exporter::graphs;
@@ -73,11 +73,9 @@ pub(super) fn inspect(options: &CheckpointOptions, path: &Path) -> Result<Inspec
     match Opened::new(path, options) {
         Ok(opened) => {
             inspection.notes.extend(notes(options, &opened));
-            let folder = options.base.as_ref().map_or_else(|| opened.folder.clone(), |base| folder_of(base));
-            let found = tokenizer::beside(&opened.folder).or_else(|| tokenizer::beside(&folder));
-            match options.tokenizer.clone().or(found) {
-                Some(path) => inspection.notes.push(format!("tokeniser: {}", path.display())),
-                None => inspection.problem = Some(tokenizer::missing(&opened.folder).to_string()),
+            match options.tokenizer_of(&opened) {
+                Ok(path) => inspection.notes.push(format!("tokeniser: {}", path.display())),
+                Err(error) => inspection.problem = Some(error.to_string()),
             }
             inspection.config = Some(opened.config.clone());
             match graphs(&opened.into_checkpoint(PathBuf::new(), String::new())) {

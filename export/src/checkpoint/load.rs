@@ -62,6 +62,7 @@ fn ignored(name: &str) -> Option<&'static str> {
 }
 
 /// The content of a checkpoint.
+#[derive(Default)]
 pub(super) struct Loaded {
     pub(super) family: Family,
     /// Whether a file is an archive of `torch.save`.
@@ -201,20 +202,7 @@ fn unrecognised(containers: &[Container], path: &str) -> Error {
 
 impl Loaded {
     fn new(family: Family) -> Self {
-        Self {
-            family,
-            is_torch: false,
-            weights: Weights::default(),
-            ignored: BTreeMap::new(),
-            unknown: Vec::new(),
-            unknown_of_tracker: Vec::new(),
-            has_tracker: false,
-            misshapen: None,
-            rotary: RotaryShapes::new(),
-            blocks: 0,
-            pruning: Pruning::default(),
-            has_metas_names: family != Family::HuggingFace,
-        }
+        Self { family, has_metas_names: family != Family::HuggingFace, ..Self::default() }
     }
 
     /// Sums up, once every tensor is added.
@@ -331,33 +319,25 @@ impl Loaded {
 fn pruning_lists(attributes: &[(String, Attribute)]) -> Result<Pruning> {
     let find = |name: &str| attributes.iter().find(|(key, _)| key == name).map(|(_, value)| value);
     let wrong = |name: &str| invalid(format!("{name} in the file is no list of blocks"));
+    let list = |name| match find(name) {
+        None | Some(Attribute::Other) => Ok(&[][..]),
+        Some(Attribute::List(items)) => Ok(items.as_slice()),
+        Some(_) => Err(wrong(name)),
+    };
     let mut pruning = Pruning::default();
-    match find("skip_blocks") {
-        None | Some(Attribute::Other) => {}
-        Some(Attribute::List(items)) => {
-            for item in items {
-                let block = match item {
-                    Attribute::Integer(block) => usize::try_from(*block).ok(),
-                    _ => None,
-                };
-                pruning.skip_blocks.insert(block.ok_or_else(|| wrong("skip_blocks"))?);
-            }
-        }
-        Some(_) => return Err(wrong("skip_blocks")),
+    for item in list("skip_blocks")? {
+        let Attribute::Integer(block) = item else { return Err(wrong("skip_blocks")) };
+        pruning.skip_blocks.insert(usize::try_from(*block).map_err(|_| wrong("skip_blocks"))?);
     }
-    let items = match find("mask_blocks") {
-        None | Some(Attribute::Other) => Vec::new(),
+    let items: Vec<&str> = match find("mask_blocks") {
         Some(Attribute::Text(text)) => text.split(',').filter(|part| !part.trim().is_empty()).collect(),
-        Some(Attribute::List(items)) => {
-            fn text(item: &Attribute) -> Option<&str> {
-                match item {
-                    Attribute::Text(text) => Some(text),
-                    _ => None,
-                }
-            }
-            items.iter().map(text).collect::<Option<Vec<_>>>().ok_or_else(|| wrong("mask_blocks"))?
+        _ => {
+            let texts = list("mask_blocks")?.iter().map(|item| match item {
+                Attribute::Text(text) => Some(text.as_str()),
+                _ => None,
+            });
+            texts.collect::<Option<_>>().ok_or_else(|| wrong("mask_blocks"))?
         }
-        Some(_) => return Err(wrong("mask_blocks")),
     };
     for item in items {
         pruning.mask_blocks.insert(item.parse::<MaskedBranch>().map_err(|_| wrong("mask_blocks"))?);

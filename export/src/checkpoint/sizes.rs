@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::container::View;
+use super::load::Loaded;
 use super::tensors::{TENSORS, number_in};
 use crate::config::{
     Activation, MobileClip, ModelConfig, Stack, TextConfig, TextEncoder, TrackerConfig, VisionConfig,
@@ -38,19 +39,15 @@ struct Geometry {
 }
 
 /// The sizes of Meta's detector. Token ids of start and end are the last two of the vocabulary, as in CLIP.
-pub(super) fn sizes(
-    views: &BTreeMap<String, View>,
-    blocks: usize,
-    rotary: &RotaryShapes,
-) -> Result<ModelConfig> {
-    let shapes = Shapes(views);
+pub(super) fn sizes(loaded: &Loaded) -> Result<ModelConfig> {
+    let shapes = Shapes(&loaded.weights.views);
     let student = match shapes.first(&format!("{}.", student::ROOT)) {
         Some(_) => Some(super::student::student(&shapes)?),
         None => None,
     };
     let vision = match student {
         Some(_) => unseen_vision(&shapes)?,
-        None => vision(&shapes, blocks, rotary)?,
+        None => vision(&shapes, loaded.blocks, &loaded.rotary)?,
     };
     let (width, decoder_heads) = (shapes.size("width")?, shapes.size("decoder-heads")?);
     // EfficientSAM3's fine-tuned detectors come without an encoder of exemplars.

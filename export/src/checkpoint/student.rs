@@ -26,47 +26,37 @@ pub(super) fn student(shapes: &Shapes<'_>) -> Result<Student> {
              of DART or EfficientSAM3"
         )));
     };
-    let stages = match (family, origin) {
+    let (tiny, conv) = match origin {
+        StudentOrigin::Dart => ("stages_", "conv"),
+        StudentOrigin::EfficientSam3 => ("layers.", "c"),
+    };
+    let grouped = |start: &str, middle: &str, widths: [&str; 2]| grouped(shapes, start, middle, widths);
+    let mut stages = match (family, origin) {
         (StudentFamily::RepVit, StudentOrigin::Dart) => {
-            grouped(shapes, "stages_", ".blocks.", "0.token_mixer.conv.c.weight")?
+            grouped("stages_", ".blocks.", ["token_mixer.conv.c"; 2])
         }
-        (StudentFamily::RepVit, StudentOrigin::EfficientSam3) => listed(shapes)?,
-        (StudentFamily::EfficientVitL, _) => {
-            grouped(shapes, "stages_", ".blocks.", "0.main.point_conv.conv.weight")?
+        (StudentFamily::RepVit, StudentOrigin::EfficientSam3) => listed(shapes),
+        (StudentFamily::EfficientVitL, _) => grouped("stages_", ".blocks.", ["main.point_conv.conv"; 2]),
+        (StudentFamily::EfficientVitB, _) => grouped("stages.", ".op_list.", ["main.point_conv.conv"; 2]),
+        (StudentFamily::TinyVit, _) => {
+            grouped(tiny, ".blocks.", [&format!("conv3.{conv}"), &format!("local_conv.{conv}")])
         }
-        (StudentFamily::EfficientVitB, _) => {
-            let mut stages = grouped(shapes, "stages.", ".op_list.", "0.main.point_conv.conv.weight")?;
-            for (i, stage) in stages.iter_mut().enumerate().skip(2) {
+    }?;
+    for (i, stage) in stages.iter_mut().enumerate() {
+        match family {
+            StudentFamily::TinyVit if i > 0 => {
+                let biases = format!("{ROOT}.{tiny}{i}.blocks.0.attn.attention_biases");
+                let [heads, places] = shapes.of(&biases)?;
+                (stage.heads, stage.window) = (heads, places.isqrt());
+            }
+            StudentFamily::EfficientVitB if i > 1 => {
                 let place = format!("{ROOT}.stages.{i}.op_list.1.context_module.main");
                 let head = shapes.of::<4>(&format!("{place}.aggreg.0.1.weight"))?[1].max(1);
                 stage.heads = stage.width / head;
             }
-            stages
+            _ => {}
         }
-        (StudentFamily::TinyVit, _) => {
-            let (start, middle) = match origin {
-                StudentOrigin::Dart => ("stages_", ".blocks."),
-                StudentOrigin::EfficientSam3 => ("layers.", ".blocks."),
-            };
-            let width = |stage| if stage == 0 { "conv3" } else { "local_conv" };
-            let conv = if origin == StudentOrigin::Dart { "conv" } else { "c" };
-            let mut stages = Vec::new();
-            for stage in 0..stage_count(shapes, start)? {
-                let blocks = format!("{ROOT}.{start}{stage}{middle}");
-                let mut found = StudentStage {
-                    width: shapes.of::<4>(&format!("{blocks}0.{}.{conv}.weight", width(stage)))?[0],
-                    blocks: shapes.count(&blocks),
-                    ..StudentStage::default()
-                };
-                if stage > 0 {
-                    let [heads, places] = shapes.of(&format!("{blocks}0.attn.attention_biases"))?;
-                    (found.heads, found.window) = (heads, places.isqrt());
-                }
-                stages.push(found);
-            }
-            stages
-        }
-    };
+    }
     let stem = match (family, origin) {
         (StudentFamily::EfficientVitL, _) => "stem_in_conv.conv.weight",
         _ => sign.map_or("", |(name, ..)| name),
@@ -93,15 +83,15 @@ fn stage_count(shapes: &Shapes<'_>, start: &str) -> Result<usize> {
     }
 }
 
-/// Stages whose blocks are numbered from 0, with the output channels of `weight`.
-fn grouped(shapes: &Shapes<'_>, start: &str, middle: &str, weight: &str) -> Result<Vec<StudentStage>> {
-    (0..stage_count(shapes, start)?)
-        .map(|stage| {
-            let blocks = format!("{ROOT}.{start}{stage}{middle}");
-            let width = shapes.of::<4>(&format!("{blocks}{weight}"))?[0];
-            Ok(StudentStage { width, blocks: shapes.count(&blocks), ..StudentStage::default() })
-        })
-        .collect()
+/// Stages whose blocks are numbered from 0, with the output channels of a module of the first block: that of the first stage,
+/// and that of the others.
+fn grouped(shapes: &Shapes<'_>, start: &str, middle: &str, widths: [&str; 2]) -> Result<Vec<StudentStage>> {
+    let stage = |stage: usize| {
+        let blocks = format!("{ROOT}.{start}{stage}{middle}");
+        let width = shapes.of::<4>(&format!("{blocks}0.{}.weight", widths[stage.min(1)]))?[0];
+        Ok(StudentStage { width, blocks: shapes.count(&blocks), ..StudentStage::default() })
+    };
+    (0..stage_count(shapes, start)?).map(stage).collect()
 }
 
 /// RepViT's blocks in one list. A block with a third part in its token mixer halves the map; the one before it belongs to

@@ -153,8 +153,7 @@ fn the_released_names_and_shapes_fit() {
         assert_eq!(found, wanted, "{list}");
         assert_eq!(listed(list).len(), tensors, "{list}");
         assert!(ignored > 300, "{list}: {ignored} ignored");
-        let config =
-            sizes::sizes(&loaded.weights.views, loaded.blocks, &loaded.rotary).expect("the sizes fit");
+        let config = sizes::sizes(&loaded).expect("the sizes fit");
         loaded
             .weights
             .check(&tensors::expected_tensors(&config, &loaded.pruning), str::to_owned)
@@ -163,8 +162,9 @@ fn the_released_names_and_shapes_fit() {
         same.vision.layer_norm_eps = 1e-5;
         assert_eq!(config, same, "{list}");
         // Mirrors in safetensors lack the rotary tables.
-        let without = sizes::sizes(&loaded.weights.views, loaded.blocks, &Default::default());
-        assert_eq!(without.expect("the sizes are known"), same, "{list}");
+        let mut loaded = loaded;
+        loaded.rotary.clear();
+        assert_eq!(sizes::sizes(&loaded).expect("the sizes are known"), same, "{list}");
     }
 }
 
@@ -332,7 +332,7 @@ fn smaller_detectors_fit_by_their_shapes() {
         }
     }
     let loaded = Loaded::of_shapes(&tensors).expect("a known family");
-    let config = sizes::sizes(&loaded.weights.views, loaded.blocks, &loaded.rotary).expect("the sizes fit");
+    let config = sizes::sizes(&loaded).expect("the sizes fit");
     loaded
         .weights
         .check(&tensors::expected_tensors(&config, &loaded.pruning), str::to_owned)
@@ -531,7 +531,7 @@ fn the_released_tracker_fits() {
     let loaded = with_tracker();
     loaded.check_known().expect("every name is known");
     assert!(loaded.has_tracker);
-    let config = sizes::sizes(&loaded.weights.views, loaded.blocks, &loaded.rotary).expect("the sizes fit");
+    let config = sizes::sizes(&loaded).expect("the sizes fit");
     let layout = tensors::expected_tensors(&config, &loaded.pruning);
     loaded.weights.check(&layout, |name| loaded.spelled(name)).expect("complete");
     let nested = r#"{"detector_config":{"vision_config":{"backbone_config":{}}}}"#;
@@ -594,7 +594,7 @@ fn the_released_tracker_of_buckets_fits() {
     let loaded = named("sam3.1.txt");
     loaded.check_known().expect("every name is known");
     assert!(loaded.has_tracker);
-    let config = sizes::sizes(&loaded.weights.views, loaded.blocks, &loaded.rotary).expect("the sizes fit");
+    let config = sizes::sizes(&loaded).expect("the sizes fit");
     let layout = tensors::expected_tensors(&config, &loaded.pruning);
     loaded.weights.check(&layout, |name| loaded.spelled(name)).expect("complete");
     let tracker = config.tracker.expect("there is one");

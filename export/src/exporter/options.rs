@@ -180,46 +180,35 @@ impl ExportOptions {
     }
 
     fn check_half(&self, checkpoint: &Checkpoint) -> Result<()> {
-        let invalid = |parameter, message| Err(refused(message).about(parameter));
-        if !self.precision.is_half() {
-            let precision = self.precision;
-            if self.islands() != MixedPrecision::None {
-                return invalid(
-                    "mixed_precision",
-                    format!(
-                        "mixed_precision, precision {precision}: only half precision has operators that stay in 32 bits; \
-                     export with precision fp16 or bf16"
-                    ),
-                );
-            }
-            if precision == Precision::Fp32 && !self.keep_fp32.is_empty() {
-                return invalid(
-                    "keep_fp32",
-                    format!(
-                        "keep_fp32, precision {precision}: all blocks are in 32 bits; export with precision fp16, bf16 or int8"
-                    ),
-                );
-            }
+        let refuse = |option, why: String| Err(refused(format!("{option}{why}")).about(option));
+        let (precision, islands) = (self.precision, self.islands());
+        if !precision.is_half() && islands != MixedPrecision::None {
+            let remedy =
+                "only half precision has operators that stay in 32 bits; export with precision fp16 or bf16";
+            return refuse("mixed_precision", format!(", precision {precision}: {remedy}"));
         }
-        if self.islands() == MixedPrecision::Bf16Attention {
-            let why = match (self.precision, self.target) {
-                (Precision::Bf16, _) => {
-                    Some("precision bf16: attention is bfloat16 at every level; expected accumulate")
-                }
-                (_, Target::OnnxRuntime) => {
-                    Some("target onnxruntime: only TensorRT mixes the two; expected target tensorrt")
-                }
-                (_, Target::TensorRt) => None,
-            };
-            if let Some(why) = why {
-                return invalid("mixed_precision", format!("mixed_precision bf16-attention, {why}"));
+        if precision == Precision::Fp32 && !self.keep_fp32.is_empty() {
+            let remedy = "all blocks are in 32 bits; export with precision fp16, bf16 or int8";
+            return refuse("keep_fp32", format!(", precision {precision}: {remedy}"));
+        }
+        let why = match (precision, self.target) {
+            _ if islands != MixedPrecision::Bf16Attention => "",
+            (Precision::Bf16, _) => {
+                "precision bf16: attention is bfloat16 at every level; expected accumulate"
             }
+            (_, Target::TensorRt) => "",
+            (_, Target::OnnxRuntime) => {
+                "target onnxruntime: only TensorRT mixes the two; expected target tensorrt"
+            }
+        };
+        if !why.is_empty() {
+            return refuse("mixed_precision", format!(" bf16-attention, {why}"));
         }
         let known = self.blocks(checkpoint);
         match self.keep_fp32.iter().find(|kept| !known.iter().any(|block| kept.covers(*block))) {
             Some(unknown) => {
                 let names: Vec<String> = known.iter().map(ToString::to_string).collect();
-                invalid("keep_fp32", format!("keep_fp32 has {unknown}: the model has {}", names.join(", ")))
+                refuse("keep_fp32", format!(" has {unknown}: the model has {}", names.join(", ")))
             }
             None => Ok(()),
         }

@@ -1,7 +1,7 @@
 //! Comparisons and choices between values, and maps of several objects.
 
-use super::ops::map_of;
-use super::{Dim, Element, Graph, Role, Value, int, shape, string};
+use super::ops::{self, map_of};
+use super::{Dim, Element, Graph, Role, Value, int, shape};
 
 impl Graph<'_> {
     /// `Greater`, `Less`, `LessOrEqual` or `Equal`, element by element.
@@ -55,8 +55,7 @@ impl Graph<'_> {
     /// 1 for the largest of each row `[batch, n]`, the first of equals, and 0 for the others: `[batch, 1, n]`.
     pub(crate) fn one_hot_of_largest(&mut self, rows: &Value) -> Value {
         let &[batch, Dim::Fixed(n)] = rows.dims.as_slice() else {
-            self.fail(format!("one hot: {:?}", rows.dims));
-            return rows.clone();
+            return self.refuse(rows, format!("one hot: {:?}", rows.dims));
         };
         let index: Vec<f32> = (0..n).map(|i| i as f32).collect();
         let index = self.constant("indices", &[1, n], &index);
@@ -114,17 +113,26 @@ impl Graph<'_> {
 
     /// `ReduceMax`, `ReduceMin` or `ReduceMean` of an axis, which becomes 1.
     pub(crate) fn reduce(&mut self, op: &str, x: &Value, axis: usize) -> Value {
+        self.reduce_axis(op, x, axis, axis as i64)
+    }
+
+    /// As [`reduce`](Self::reduce), of the last axis: of every row.
+    pub(super) fn reduce_rows(&mut self, op: &str, x: &Value) -> Value {
+        self.reduce_axis(op, x, x.dims.len() - 1, -1)
+    }
+
+    /// Reduces an axis, which the node has as `attribute`.
+    fn reduce_axis(&mut self, op: &str, x: &Value, axis: usize, attribute: i64) -> Value {
         let mut dims = x.dims.clone();
         dims[axis] = Dim::Fixed(1);
-        let axes = self.integers("axes", &[axis as i64]);
+        let axes = self.integers("axes", &[attribute]);
         self.node(op, &[x, &axes], vec![int("keepdims", 1)], x.element, dims)
     }
 
     /// Layer norm over the channels of `[batch, channels, h, w]`; `scale` and `bias` [channels].
     pub(crate) fn channel_norm(&mut self, x: &Value, scale: &Value, bias: &Value, eps: f32) -> Value {
         let Some((_, [channels, _, _])) = map_of(x) else {
-            self.fail(format!("channel norm: {:?}", x.dims));
-            return x.clone();
+            return self.refuse(x, format!("channel norm: {:?}", x.dims));
         };
         let [scale, bias] = [scale, bias].map(|v| self.reshape(v, &shape::fixed(&[1, channels, 1, 1])));
         self.as_role(Role::Norm, |g| {
@@ -144,8 +152,7 @@ impl Graph<'_> {
     /// Enlarges `[batch, channels, h, w]` to squares of `side`, linearly between the centres of pixels.
     pub(crate) fn enlarge(&mut self, x: &Value, side: usize) -> Value {
         let Some((batch, [channels, h, _])) = map_of(x).filter(|(_, [_, h, w])| h == w && *h <= side) else {
-            self.fail(format!("Resize: {:?} to {side}", x.dims));
-            return x.clone();
+            return self.refuse(x, format!("Resize: {:?} to {side}", x.dims));
         };
         if h == side {
             return x.clone();
@@ -154,12 +161,8 @@ impl Graph<'_> {
         let nearest = side as f32 / h as f32;
         let factor = if f64::from(nearest) * h as f64 >= side as f64 { nearest } else { nearest.next_up() };
         let scales = self.constant("scales", &[4], &[1.0, 1.0, factor, factor]);
-        let attributes =
-            vec![string("mode", "linear"), string("coordinate_transformation_mode", "half_pixel")];
-        let inputs = vec![x.name.clone(), String::new(), scales.name];
-        let name = self.push("Resize", "", inputs, attributes, 1, x.element);
         let dims = vec![batch, channels.into(), side.into(), side.into()];
-        Value { name: format!("{name}:0"), element: x.element, dims }
+        self.node("Resize", &[x, &Value::absent(), &scales], ops::linear(), x.element, dims)
     }
 
     /// One value for all → the same for each of a batch `[batch, …]`; x `[1, …]` of fixed sizes, `count` as by

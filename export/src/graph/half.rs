@@ -142,6 +142,7 @@ impl Graph<'_> {
 /// The format of every node with floating-point results.
 fn choose(graph: &Graph<'_>, rules: &HalfRules) -> Vec<Option<Element>> {
     let outputs: HashSet<&str> = graph.outputs.iter().map(|value| value.name.as_str()).collect();
+    let is_output = |node: &Node| node.proto.output.iter().any(|name| outputs.contains(name.as_str()));
     let graph_inputs: HashSet<&str> = graph.inputs.iter().map(|value| value.name.as_str()).collect();
     let mut producers: HashMap<&str, usize> = HashMap::new();
     let mut users: Vec<Vec<usize>> = vec![Vec::new(); graph.nodes.len()];
@@ -158,9 +159,7 @@ fn choose(graph: &Graph<'_>, rules: &HalfRules) -> Vec<Option<Element>> {
             Some(rules.element(node))
         } else if !is_float[index] {
             None
-        } else if rules.moves_in_single(node)
-            || node.proto.output.iter().any(|name| outputs.contains(name.as_str()))
-        {
+        } else if rules.moves_in_single(node) || is_output(node) {
             Some(Element::F32)
         } else if moves(node) {
             let from_input = node.proto.op_type != "Cast"
@@ -173,8 +172,7 @@ fn choose(graph: &Graph<'_>, rules: &HalfRules) -> Vec<Option<Element>> {
         });
     }
     for (index, node) in graph.nodes.iter().enumerate().rev() {
-        let is_output = node.proto.output.iter().any(|name| outputs.contains(name.as_str()));
-        if is_float[index] && moves(node) && !rules.moves_in_single(node) && !is_output {
+        if is_float[index] && moves(node) && !rules.moves_in_single(node) && !is_output(node) {
             let users = &users[index];
             let all_half = !users.is_empty() && users.iter().all(|&user| types[user] == Some(rules.half));
             types[index] = Some(if all_half { rules.half } else { types[index].unwrap_or(Element::F32) });

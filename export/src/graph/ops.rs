@@ -1,6 +1,6 @@
 //! The operators that the model is made of, each with its shape rule.
 
-use super::{Dim, Element, Graph, Role, Value, float, int, ints, shape, string};
+use super::{AttributeProto, Dim, Element, Graph, Role, Value, float, int, ints, shape, string};
 
 impl Graph<'_> {
     /// A two-operand operator with broadcasting.
@@ -53,14 +53,10 @@ impl Graph<'_> {
     }
 
     pub(crate) fn clip(&mut self, x: &Value, low: Option<f32>, high: Option<f32>) -> Value {
-        let low = low.map(|v| self.scalar(v).name).unwrap_or_default();
-        let high = high.map(|v| self.scalar(v).name).unwrap_or_default();
-        let mut inputs = vec![x.name.clone(), low, high];
-        if inputs[2].is_empty() {
-            inputs.pop();
-        }
-        let name = self.push("Clip", "", inputs, vec![], 1, x.element);
-        Value { name: format!("{name}:0"), ..x.clone() }
+        let low = low.map_or_else(Value::absent, |v| self.scalar(v));
+        let high = high.map(|v| self.scalar(v));
+        let inputs: Vec<&Value> = [x, &low].into_iter().chain(&high).collect();
+        self.node("Clip", &inputs, vec![], x.element, x.dims.clone())
     }
 
     pub(crate) fn cast(&mut self, x: &Value, to: Element) -> Value {
@@ -71,8 +67,7 @@ impl Graph<'_> {
     pub(crate) fn matmul(&mut self, a: &Value, b: &Value) -> Value {
         let (ra, rb) = (a.dims.len(), b.dims.len());
         if ra < 2 || rb < 2 || a.dims[ra - 1] != b.dims[rb - 2] {
-            self.fail(format!("MatMul: shapes {:?} and {:?} do not multiply", a.dims, b.dims));
-            return a.clone();
+            return self.refuse(a, format!("MatMul: shapes {:?} and {:?} do not multiply", a.dims, b.dims));
         }
         let mut dims = shape::broadcast(&a.dims[..ra - 2], &b.dims[..rb - 2]).unwrap_or_else(|| {
             self.fail(format!("MatMul: batches of {:?} and {:?} do not broadcast", a.dims, b.dims));
@@ -92,16 +87,6 @@ impl Graph<'_> {
         self.node("LayerNormalization", &[x, scale, bias], attributes, x.element, x.dims.clone())
     }
 
-    /// The largest (`ReduceMax`) or least (`ReduceMin`) value of every row, `[…, 1]`.
-    pub(super) fn reduce_rows(&mut self, op: &str, x: &Value) -> Value {
-        let mut dims = x.dims.clone();
-        if let Some(last) = dims.last_mut() {
-            *last = Dim::Fixed(1);
-        }
-        let axes = self.integers("axes", &[-1]);
-        self.node(op, &[x, &axes], vec![int("keepdims", 1)], x.element, dims)
-    }
-
     pub(crate) fn softmax(&mut self, x: &Value) -> Value {
         self.node("Softmax", &[x], vec![int("axis", -1)], x.element, x.dims.clone())
     }
@@ -117,8 +102,7 @@ impl Graph<'_> {
 
     pub(crate) fn transpose(&mut self, x: &Value, order: &[usize]) -> Value {
         if order.len() != x.dims.len() {
-            self.fail(format!("Transpose: order {order:?} for shape {:?}", x.dims));
-            return x.clone();
+            return self.refuse(x, format!("Transpose: order {order:?} for shape {:?}", x.dims));
         }
         let dims = order.iter().map(|&axis| x.dims[axis]).collect();
         let perm: Vec<i64> = order.iter().map(|&axis| axis as i64).collect();
@@ -152,7 +136,7 @@ impl Graph<'_> {
             _ => self.fail(format!("Split: axis {axis} of {:?} in {count} parts", x.dims)),
         }
         let attributes = vec![int("axis", attribute), int("num_outputs", count as i64)];
-        let name = self.push("Split", "", vec![x.name.clone()], attributes, count, x.element);
+        let name = self.push("Split", &[x], attributes, count, x.element);
         let part = |i| Value { name: format!("{name}:{i}"), element: x.element, dims: dims.clone() };
         (0..count).map(part).collect()
     }
@@ -225,8 +209,7 @@ impl Graph<'_> {
     ) -> Value {
         let (Some((batch, [channels, h, w])), Some([out, fan_in, kh, kw])) = (map_of(x), dims4(weight))
         else {
-            self.fail(format!("Conv: {:?} with kernel {:?}", x.dims, weight.dims));
-            return x.clone();
+            return self.refuse(x, format!("Conv: {:?} with kernel {:?}", x.dims, weight.dims));
         };
         let groups = channels.checked_div(fan_in).unwrap_or(0);
         if groups * fan_in != channels || groups == 0 || out % groups != 0 {
@@ -253,8 +236,7 @@ impl Graph<'_> {
         let (Some([channels, 1, 1, kernel]), &[_, Dim::Fixed(found), Dim::Fixed(1), Dim::Fixed(_)]) =
             (dims4(weight), x.dims.as_slice())
         else {
-            self.fail(format!("Conv: {:?} with kernel {:?}", x.dims, weight.dims));
-            return x.clone();
+            return self.refuse(x, format!("Conv: {:?} with kernel {:?}", x.dims, weight.dims));
         };
         if channels != found || kernel % 2 == 0 {
             self.fail(format!("Conv: {:?} with kernel {:?}", x.dims, weight.dims));
@@ -272,8 +254,7 @@ impl Graph<'_> {
     /// Doubles the sides of `[batch, channels, h, w]` with a 2×2 transposed convolution; `weight` [in, out, 2, 2].
     pub(crate) fn conv_transpose2(&mut self, x: &Value, weight: &Value, bias: &Value) -> Value {
         let (Some((batch, [channels, h, w])), Some([fan_in, out, 2, 2])) = (map_of(x), dims4(weight)) else {
-            self.fail(format!("ConvTranspose: {:?} with kernel {:?}", x.dims, weight.dims));
-            return x.clone();
+            return self.refuse(x, format!("ConvTranspose: {:?} with kernel {:?}", x.dims, weight.dims));
         };
         if channels != fan_in {
             self.fail(format!("ConvTranspose: {:?} with kernel {:?}", x.dims, weight.dims));
@@ -286,8 +267,7 @@ impl Graph<'_> {
     /// Doubles the sides of `[1, channels, h, w]` by repeating pixels.
     pub(crate) fn upsample2(&mut self, x: &Value) -> Value {
         let Some([n, c, h, w]) = dims4(x) else {
-            self.fail(format!("Resize: {:?}", x.dims));
-            return x.clone();
+            return self.refuse(x, format!("Resize: {:?}", x.dims));
         };
         let scales = self.constant("scales", &[4], &[1.0, 1.0, 2.0, 2.0]);
         let attributes = vec![
@@ -295,26 +275,21 @@ impl Graph<'_> {
             string("coordinate_transformation_mode", "asymmetric"),
             string("nearest_mode", "floor"),
         ];
-        let inputs = vec![x.name.clone(), String::new(), scales.name];
-        let name = self.push("Resize", "", inputs, attributes, 1, x.element);
-        Value { name: format!("{name}:0"), element: x.element, dims: shape::fixed(&[n, c, 2 * h, 2 * w]) }
+        let dims = shape::fixed(&[n, c, 2 * h, 2 * w]);
+        self.node("Resize", &[x, &Value::absent(), &scales], attributes, x.element, dims)
     }
 
     /// Resizes `[1, channels, h, w]` to squares of `side`, linearly between the centres of pixels.
     pub(crate) fn resize_linear(&mut self, x: &Value, side: usize) -> Value {
         let Some([n, c, h, w]) = dims4(x) else {
-            self.fail(format!("Resize: {:?}", x.dims));
-            return x.clone();
+            return self.refuse(x, format!("Resize: {:?}", x.dims));
         };
         if [h, w] == [side; 2] {
             return x.clone();
         }
         let sizes = self.integers("sizes", &[n as i64, c as i64, side as i64, side as i64]);
-        let attributes =
-            vec![string("mode", "linear"), string("coordinate_transformation_mode", "half_pixel")];
-        let inputs = vec![x.name.clone(), String::new(), String::new(), sizes.name];
-        let name = self.push("Resize", "", inputs, attributes, 1, x.element);
-        Value { name: format!("{name}:0"), element: x.element, dims: shape::fixed(&[n, c, side, side]) }
+        let (absent, dims) = (Value::absent(), shape::fixed(&[n, c, side, side]));
+        self.node("Resize", &[x, &absent, &absent, &sizes], linear(), x.element, dims)
     }
 
     /// The mean of every channel of `[1, channels, h, w]`: `[1, channels, 1, 1]`.
@@ -325,17 +300,9 @@ impl Graph<'_> {
 
     /// Group normalisation of `[1, channels, h, w]`, written as instance normalisation over `[1, groups, …]`, which every
     /// runtime supports.
-    pub(crate) fn group_norm(
-        &mut self,
-        x: &Value,
-        groups: usize,
-        scale: &Value,
-        bias: &Value,
-        eps: f32,
-    ) -> Value {
+    pub(crate) fn group_norm(&mut self, x: &Value, groups: usize, affine: [&Value; 2], eps: f32) -> Value {
         let Some([1, c, h, w]) = dims4(x) else {
-            self.fail(format!("group norm: {:?}", x.dims));
-            return x.clone();
+            return self.refuse(x, format!("group norm: {:?}", x.dims));
         };
         let flat = self.reshape(x, &shape::fixed(&[1, groups, c / groups * h * w]));
         let ones = self.constant("ones", &[groups], &vec![1.0; groups]);
@@ -344,7 +311,7 @@ impl Graph<'_> {
         let dims = flat.dims.clone();
         let normed = self.node("InstanceNormalization", &[&flat, &ones, &zeros], attributes, x.element, dims);
         let normed = self.reshape(&normed, &x.dims);
-        let [scale, bias] = [scale, bias].map(|v| self.reshape(v, &shape::fixed(&[1, c, 1, 1])));
+        let [scale, bias] = affine.map(|v| self.reshape(v, &shape::fixed(&[1, c, 1, 1])));
         self.as_role(Role::Norm, |g| {
             let scaled = g.mul(&normed, &scale);
             g.add(&scaled, &bias)
@@ -355,9 +322,7 @@ impl Graph<'_> {
     /// added to the scores.
     pub(crate) fn fused_attention(
         &mut self,
-        q: &Value,
-        k: &Value,
-        v: &Value,
+        [q, k, v]: [&Value; 3],
         heads: usize,
         scale: f32,
         bias: Option<&Value>,
@@ -366,25 +331,26 @@ impl Graph<'_> {
         if !fits || q.dims[2] != k.dims[2] {
             self.fail(format!("MultiHeadAttention: {:?}, {:?}, {:?}", q.dims, k.dims, v.dims));
         }
-        let mut inputs = vec![q.name.clone(), k.name.clone(), v.name.clone()];
-        if let Some(bias) = bias {
-            inputs.extend([String::new(), String::new(), bias.name.clone()]);
-        }
+        let absent = Value::absent();
+        let mut inputs = vec![q, k, v];
+        inputs.extend(bias.iter().flat_map(|bias| [&absent, &absent, bias]));
         let attributes = vec![int("num_heads", heads as i64), float("scale", scale)];
-        let name = self.push("MultiHeadAttention", "com.microsoft", inputs, attributes, 1, q.element);
         let dims = vec![q.dims[0], q.dims[1], v.dims[2]];
-        Value { name: format!("{name}:0"), element: q.element, dims }
+        self.node("MultiHeadAttention", &inputs, attributes, q.element, dims)
     }
 
     /// ONNX Runtime's fused rotary embedding over `[batch, tokens, heads · head]`, the halves of a head rotated
     /// against each other; `cos`, `sin` [tokens, head / 2].
     pub(crate) fn fused_rotary(&mut self, x: &Value, cos: &Value, sin: &Value) -> Value {
         let start = self.integers("position", &[0]);
-        let inputs = [x, &start, cos, sin].iter().map(|v| v.name.clone()).collect();
-        let attributes = vec![int("interleaved", 0)];
-        let name = self.push("RotaryEmbedding", "com.microsoft", inputs, attributes, 1, x.element);
-        Value { name: format!("{name}:0"), ..x.clone() }
+        let inputs = [x, &start, cos, sin];
+        self.node("RotaryEmbedding", &inputs, vec![int("interleaved", 0)], x.element, x.dims.clone())
     }
+}
+
+/// The attributes of a resize that is linear between the centres of pixels.
+pub(super) fn linear() -> Vec<AttributeProto> {
+    vec![string("mode", "linear"), string("coordinate_transformation_mode", "half_pixel")]
 }
 
 fn dims4(x: &Value) -> Option<[usize; 4]> {

@@ -7,8 +7,7 @@ impl Graph<'_> {
     pub(crate) fn average_pool(&mut self, x: &Value, side: usize) -> Value {
         let Some(&[batch, channels, Dim::Fixed(rows), Dim::Fixed(columns)]) = x.dims.first_chunk::<4>()
         else {
-            self.fail(format!("AveragePool: {:?}", x.dims));
-            return x.clone();
+            return self.refuse(x, format!("AveragePool: {:?}", x.dims));
         };
         let dims = vec![batch, channels, (rows / side).into(), (columns / side).into()];
         let attributes = vec![ints("kernel_shape", &[side as i64; 2]), ints("strides", &[side as i64; 2])];
@@ -27,8 +26,7 @@ impl Graph<'_> {
         let Some(&[Dim::Fixed(1), Dim::Fixed(channels), Dim::Fixed(side), Dim::Fixed(width)]) =
             x.dims.first_chunk::<4>()
         else {
-            self.fail(format!("RoiAlign: {:?}", x.dims));
-            return x.clone();
+            return self.refuse(x, format!("RoiAlign: {:?}", x.dims));
         };
         if side != width {
             self.fail(format!("RoiAlign: {:?}", x.dims));

@@ -59,13 +59,8 @@ impl Graph<'_> {
 
     /// The weight of the codes i8 `[K, N]` and the scales f32 `[N]`.
     pub(crate) fn dequantize(&mut self, codes: &Value, scales: &Value) -> Value {
-        self.node(
-            "DequantizeLinear",
-            &[codes, scales],
-            vec![int("axis", 1)],
-            Element::F32,
-            codes.dims.clone(),
-        )
+        let dims = codes.dims.clone();
+        self.node("DequantizeLinear", &[codes, scales], vec![int("axis", 1)], Element::F32, dims)
     }
 
     /// x rounded to the codes of a format times `scale`, and back: engines compute what follows in this format. A graph has one
@@ -97,18 +92,14 @@ impl Graph<'_> {
     pub(crate) fn integer_matmul(&mut self, rows: &QuantizedRows, codes: &Value, scales: &Value) -> Value {
         let last = rows.codes.dims.len() - 1;
         if codes.dims.len() != 2 || codes.dims[0] != rows.codes.dims[last] || scales.dims != codes.dims[1..] {
-            self.fail(format!(
-                "MatMulIntegerToFloat: {:?} by {:?}, scales {:?}",
-                rows.codes.dims, codes.dims, scales.dims
-            ));
-            return rows.codes.clone();
+            let shapes = [&rows.codes, codes, scales].map(|value| &value.dims);
+            return self.refuse(&rows.codes, format!("MatMulIntegerToFloat: shapes {shapes:?}"));
         }
         let mut dims = rows.codes.dims.clone();
         dims[last] = codes.dims[1];
         let (step, zero) = (self.scalar(1.0 / rows.levels), self.scalar_u8(rows.zero));
-        let inputs = [&rows.codes, codes, &step, scales, &zero].map(|v| v.name.clone()).to_vec();
-        let name = self.push("MatMulIntegerToFloat", "com.microsoft", inputs, vec![], 1, Element::F32);
-        let product = Value { name: format!("{name}:0"), element: Element::F32, dims };
+        let inputs = [&rows.codes, codes, &step, scales, &zero];
+        let product = self.node("MatMulIntegerToFloat", &inputs, vec![], Element::F32, dims);
         self.mul(&product, &rows.peak)
     }
 }

@@ -13,7 +13,7 @@ use ocelli_onnx::schema::{
 };
 use sha2::{Digest, Sha256};
 
-use super::{Dim, Element, Graph, Initializer, OPSET, Source, Value};
+use super::{Dim, Element, FUSED_DOMAIN, Graph, Initializer, OPSET, Source, Value};
 use crate::checkpoint::hex;
 use crate::contract::FileEntry;
 use crate::errors::refused;
@@ -95,7 +95,7 @@ impl Graph<'_> {
         let uses_contrib = self.nodes.iter().any(|node| !node.proto.domain.is_empty());
         let mut opset_import = vec![OperatorSetIdProto { domain: String::new(), version: OPSET }];
         if uses_contrib {
-            opset_import.push(OperatorSetIdProto { domain: "com.microsoft".into(), version: 1 });
+            opset_import.push(OperatorSetIdProto { domain: FUSED_DOMAIN.into(), version: 1 });
         }
         let model = ModelProto {
             ir_version: IR_VERSION,

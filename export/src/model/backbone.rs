@@ -82,7 +82,7 @@ impl<'w> Plan<'w> {
         for block in blocks.filter(|block| !self.pruning.skip_blocks.contains(block)) {
             g.block(Block::layer(Family::Vit, block));
             if let Some(tables) = tables.as_ref().filter(|_| self.pruning.keeps(block, Branch::Attention)) {
-                x = self.attention_branch(g, &x, block, order, tables);
+                x = self.attention_branch(g, &x, block, tables);
             }
             if section.has(Branch::Mlp) && self.pruning.keeps(block, Branch::Mlp) {
                 x = self.mlp_branch(g, &x, block);
@@ -134,20 +134,12 @@ impl<'w> Plan<'w> {
         g.norm_with(&x, &format!("{VIT}.layer_norm"), v.layer_norm_eps)
     }
 
-    fn attention_branch(
-        &self,
-        g: &mut Graph<'w>,
-        x: &Value,
-        block: usize,
-        order: TokenOrder,
-        tables: &RotaryTables,
-    ) -> Value {
+    fn attention_branch(&self, g: &mut Graph<'w>, x: &Value, block: usize, tables: &RotaryTables) -> Value {
         let v = &self.config().vision;
         let name = format!("{VIT}.layers.{block}");
         g.scope(format!("{name}.attention"));
         let normed = g.norm_with(x, &format!("{name}.layer_norm1"), v.layer_norm_eps);
-        let global = v.global_blocks.contains(&block);
-        let mixed = self.block_attention(g, &normed, &format!("{name}.attention"), global, order, tables);
+        let mixed = self.block_attention(g, &normed, block, tables);
         g.add(x, &mixed)
     }
 
@@ -161,20 +153,13 @@ impl<'w> Plan<'w> {
     }
 
     /// Attention inside windows or over the whole grid; x `[P·P, hidden]` in token order.
-    fn block_attention(
-        &self,
-        g: &mut Graph<'w>,
-        x: &Value,
-        name: &str,
-        global: bool,
-        order: TokenOrder,
-        tables: &RotaryTables,
-    ) -> Value {
+    fn block_attention(&self, g: &mut Graph<'w>, x: &Value, block: usize, tables: &RotaryTables) -> Value {
         let v = &self.config().vision;
-        let hidden = v.hidden;
+        let (hidden, order, global) = (v.hidden, tables.order, v.global_blocks.contains(&block));
+        let name = format!("{VIT}.layers.{block}.attention");
         let windowed_by_copy = !global && !order.by_window();
         let x = if windowed_by_copy { partition(g, x, order, hidden) } else { x.clone() };
-        let [q, k, value] = g.linear_layers(&x, self.rotary_projections(g, name));
+        let [q, k, value] = g.linear_layers(&x, self.rotary_projections(g, &name));
 
         let (batch, length) = match (global, order.window) {
             (true, _) => (1, order.grid * order.grid),
@@ -186,12 +171,12 @@ impl<'w> Plan<'w> {
         let mixed = match self.target {
             Target::OnnxRuntime => {
                 let [q, k] = [&q, &k].map(|t| g.fused_rotary(t, &table[0], &table[1]));
-                g.attend(&q, &k, &value, v.stack.heads, None, self.target)
+                g.attend([&q, &k, &value], v.stack.heads, None)
             }
             Target::TensorRt => {
                 let [q, k, value] = [&q, &k, &value].map(|t| g.split_heads(t, v.stack.heads));
                 let [q, k] = [&q, &k].map(|t| rotate(g, t, table));
-                g.explicit_attention(&q, &k, &value, None)
+                g.explicit_attention([&q, &k, &value], None)
             }
         };
         let mixed = if windowed_by_copy {
@@ -207,7 +192,7 @@ impl<'w> Plan<'w> {
         let v = &self.config().vision;
         let (hidden, heads) = (v.hidden, v.stack.heads);
         let order: Vec<usize> = (0..hidden).map(|row| rotary_row(row, hidden / heads)).collect();
-        let query = LinearLayer::queries_of(g, name, heads, self.target);
+        let query = LinearLayer::queries_of(g, name, heads);
         let [key, value] = ["k_proj", "v_proj"].map(|p| LinearLayer::new(&format!("{name}.{p}")));
         [LinearLayer { order: order.clone(), ..query }, LinearLayer { order, ..key }, value]
     }
@@ -265,8 +250,9 @@ impl<'w> Plan<'w> {
     }
 }
 
-/// Cosines and sines for window blocks and for whole-grid blocks.
+/// Cosines and sines for window blocks and for whole-grid blocks of tokens in this order.
 struct RotaryTables {
+    order: TokenOrder,
     window: [Value; 2],
     global: [Value; 2],
 }
@@ -286,6 +272,7 @@ impl RotaryTables {
         };
         let window = TokenOrder { grid: order.window, window: order.window };
         Self {
+            order,
             window: tables("window", &window.places(), 1.0),
             global: tables("global", &order.places(), order.window as f64 / order.grid as f64),
         }

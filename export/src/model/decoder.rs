@@ -108,14 +108,14 @@ impl<'w> Plan<'w> {
         let stack = &self.config().decoder;
         let name = format!("{ROOT}.layers.{at}");
         let attention = format!("{name}.text_cross_attn");
-        let mixed = g.prompt_attention_of(&attention, &input.prompt_queries, prompt, stack.heads);
+        let mixed = g.attend_prompt(&attention, &input.prompt_queries, prompt, stack.heads);
         let x = g.add(&input.hidden, &mixed);
         let x = g.norm(&x, &format!("{attention}_layer_norm"));
 
         let attention = format!("{name}.vision_cross_attn");
         let placed = g.add(&x, &input.query_positions);
         let bias = Some(&input.bias);
-        let mixed = g.shared_attention((&attention, at), &placed, image, stack.heads, bias, self.target);
+        let mixed = g.shared_attention((&attention, at), &placed, image, stack.heads, bias);
         let x = g.add(&x, &mixed);
         let x = g.norm(&x, &format!("{attention}_layer_norm"));
 
@@ -136,7 +136,7 @@ impl<'w> Plan<'w> {
         let radians = g.constant("query_frequencies", &[1, 1, 1, width / 4], &radians);
         let ordered = g.select(boxes, 2, &[1, 0, 2, 3]);
         let queries = boxes.dims[1];
-        let encoded = encode_sine(g, &ordered, &radians, &[classes, queries, 4.into()], width / 4);
+        let encoded = encode_sine(g, &ordered, &radians);
         let encoded = g.reshape(&encoded, &[classes, queries, (2 * width).into()]);
         let positions = g.perceptron(&encoded, &format!("{ROOT}.ref_point_head"), 2);
         let query_positions = g.pad_start(&positions, 1);
@@ -148,7 +148,7 @@ impl<'w> Plan<'w> {
         g.scope(name.as_str());
         let placed = g.add(hidden, &query_positions);
         let attention = format!("{name}.self_attn");
-        let mixed = g.attention(&attention, &placed, &placed, hidden, stack.heads, self.target);
+        let mixed = g.attention(&attention, [&placed, &placed, hidden], stack.heads);
         let x = g.add(hidden, &mixed);
         let hidden = g.norm(&x, &format!("{attention}_layer_norm"));
         let placed = g.add(&hidden, &query_positions);
@@ -162,7 +162,7 @@ impl<'w> Plan<'w> {
         let grid = self.grid();
         let [classes, queries] = [boxes.dims[0], boxes.dims[1]];
         g.scope(format!("{ROOT}.box_rpb_embed_{axis}"));
-        let (centre, size) = if axis == "x" { (0, 2) } else { (1, 3) };
+        let (centre, size) = columns(axis);
         let log = g.as_role(Role::Exact, |g| {
             let [centre, size] = [centre, size].map(|i| g.slice(boxes, 2, i, i + 1));
             let half = g.scale(&size, 0.5);
@@ -225,9 +225,9 @@ impl<'w> Plan<'w> {
             let logit = |x: f64| (x.max(BOX_EPS) / (1.0 - x).max(BOX_EPS)).ln();
             Ok(fold::to_f32(&reference_boxes(w)?.mapv(logit)))
         });
-        let [by, bx] = [("y", 1), ("x", 0)].map(|(axis, column)| {
+        let [by, bx] = ["y", "x"].map(|axis| {
             g.derived(&name(&format!("bias_{axis}")), &[1, heads, rows, grid], move |w| {
-                first_axis_bias(w, axis, column, heads, grid)
+                first_axis_bias(w, axis, heads, grid)
             })
         });
         let bias = self.join_bias(g, &by, &bx);
@@ -273,22 +273,21 @@ fn reference_boxes(weights: &Weights) -> Result<Matrix> {
     Ok(points.mapv_into(|x| 1.0 / (1.0 + (-x).exp())))
 }
 
+/// The places of centre and size along an axis in a box, cxcywh.
+fn columns(axis: &str) -> (usize, usize) {
+    if axis == "x" { (0, 2) } else { (1, 3) }
+}
+
 /// The box bias of the reference points along one axis, `[heads, 1 + Q, P]`.
-fn first_axis_bias(
-    weights: &Weights,
-    axis: &str,
-    column: usize,
-    heads: usize,
-    grid: usize,
-) -> Result<Vec<f32>> {
-    let boxes = reference_boxes(weights)?;
+fn first_axis_bias(weights: &Weights, axis: &str, heads: usize, grid: usize) -> Result<Vec<f32>> {
+    let (boxes, (centre, size)) = (reference_boxes(weights)?, columns(axis));
     let log = |distance: f64| {
         let scaled = distance * BIAS_UNITS;
         scaled.signum() * (scaled.abs() + 1.0).ln() / BIAS_UNITS.ln()
     };
     let mut pairs = Vec::with_capacity(boxes.nrows() * grid * 2);
     for row in boxes.rows() {
-        let (centre, half) = (row[column], row[column + 2] / 2.0);
+        let (centre, half) = (row[centre], row[size] / 2.0);
         for i in 0..grid {
             let place = i as f64 / grid as f64;
             pairs.extend([log(place - (centre - half)), log(place - (centre + half))]);

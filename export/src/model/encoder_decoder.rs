@@ -50,9 +50,7 @@ impl<'w> Plan<'w> {
         let (grid, width) = (self.grid(), self.config().width);
         g.block(Block::layer(Family::Fusion, 0));
         let features = g.input(tensor::FPN[2], Element::F32, &[1, width, grid, grid].map(Dim::from));
-        let (classes, tokens) = (Dim::Named(dim::CLASSES), Dim::Named(dim::PROMPT_TOKENS));
-        let prompt = g.prompt_input(tensor::PROMPT_FEATURES, tensor::PROMPT_MASK, classes, tokens, width);
-        (features, prompt)
+        (features, g.prompt_input(Dim::Named(dim::CLASSES), width))
     }
 
     /// Encoded features `[C, grid², D]`, what the decoder makes of them, and the logits `[C, Q]`, on features of this grid.
@@ -62,7 +60,7 @@ impl<'w> Plan<'w> {
         features: &Value,
         prompt: &Prompt,
     ) -> (Value, Decoded, Value) {
-        let image = self.flatten_image(g, features);
+        let image = g.tokens_of(features);
         let positions = g.image_positions(self);
         let encoded = self.fusion_encoder(g, &image, &positions, prompt);
         let decoded = self.decode(g, &encoded, &positions, prompt);

@@ -26,14 +26,8 @@ impl<'w> Plan<'w> {
             g.block(Block::layer(Family::Fusion, i));
             let normed = g.norm(&x, &format!("{layer}.layer_norm1"));
             let placed = g.add(&normed, positions);
-            let mixed = g.attention(
-                &format!("{layer}.self_attn"),
-                &placed,
-                &placed,
-                &normed,
-                stack.heads,
-                self.target,
-            );
+            let attention = format!("{layer}.self_attn");
+            let mixed = g.attention(&attention, [&placed, &placed, &normed], stack.heads);
             x = g.add(&x, &mixed);
             let normed = g.norm(&x, &format!("{layer}.layer_norm2"));
             let mixed = g.prompt_attention(&format!("{layer}.cross_attn"), &normed, prompt, stack.heads);

@@ -48,10 +48,9 @@ impl<'w> Plan<'w> {
             g.scope(layer.as_str());
             let normed = g.norm(&x, &format!("{layer}.layer_norm1"));
             let heads = self.config().geometry.heads;
-            let mixed =
-                g.attention(&format!("{layer}.self_attn"), &normed, &normed, &normed, heads, self.target);
+            let mixed = g.attention(&format!("{layer}.self_attn"), [&normed; 3], heads);
             x = g.add(&x, &mixed);
-            x = self.geometry_image_attention(g, &x, i, &image);
+            x = self.image_attention(g, &x, i, &image);
         }
         let out = g.norm(&x, &format!("{ROOT}.output_layer_norm"));
         g.output(tensor::EXEMPLAR_FEATURES, &out, &[1.into(), tokens_dim, width.into()]);
@@ -85,13 +84,13 @@ impl<'w> Plan<'w> {
                 let mixed = g.linear(&mixed, &format!("{layer}.self_attn.o_proj"));
                 x = g.add(&x, &mixed);
             }
-            x = self.geometry_image_attention(g, &x, i, &image);
+            x = self.image_attention(g, &x, i, &image);
         }
         g.norm(&x, &format!("{ROOT}.output_layer_norm"))
     }
 
     fn image_tokens(&self, g: &mut Graph<'w>, features: &Value) -> SharedTokens {
-        let values = self.flatten_image(g, features);
+        let values = g.tokens_of(features);
         let positions = g.image_positions(self);
         let keys = g.add(&values, &positions);
         let layers = 0..self.config().geometry.layers;
@@ -99,26 +98,13 @@ impl<'w> Plan<'w> {
         SharedTokens::new(g, keys, values, &attentions)
     }
 
-    /// `[1, D, P, P]` → `[1, P·P, D]`.
-    pub(super) fn flatten_image(&self, g: &mut Graph<'w>, features: &Value) -> Value {
-        let (tokens, width) = (self.grid() * self.grid(), self.config().width);
-        let flat = g.reshape(features, &[1, width, tokens].map(Dim::from));
-        g.transpose(&flat, &[0, 2, 1])
-    }
-
     /// The rest of a layer after its self-attention: attention to the image, feed-forward.
-    fn geometry_image_attention(
-        &self,
-        g: &mut Graph<'w>,
-        x: &Value,
-        layer: usize,
-        image: &SharedTokens,
-    ) -> Value {
-        let (stack, at) = (&self.config().geometry, layer);
-        let layer = format!("{ROOT}.layers.{layer}");
+    fn image_attention(&self, g: &mut Graph<'w>, x: &Value, at: usize, image: &SharedTokens) -> Value {
+        let stack = &self.config().geometry;
+        let layer = format!("{ROOT}.layers.{at}");
         let normed = g.norm(x, &format!("{layer}.layer_norm2"));
         let name = format!("{layer}.cross_attn");
-        let mixed = g.shared_attention((&name, at), &normed, image, stack.heads, None, self.target);
+        let mixed = g.shared_attention((&name, at), &normed, image, stack.heads, None);
         let x = g.add(x, &mixed);
         let normed = g.norm(&x, &format!("{layer}.layer_norm3"));
         let out = g.feed_forward(&normed, &format!("{layer}.mlp"), stack);
@@ -158,7 +144,7 @@ impl<'w> Plan<'w> {
         let radians: Vec<f32> = frequencies.iter().map(|f| (TAU * f) as f32).collect();
         let radians = g.constant("box_frequencies", &[1, 1, width / 4], &radians);
         let centres = g.select(boxes, 1, &[1, 0]);
-        let encoded = encode_sine(g, &centres, &radians, &[count, 2.into()], width / 4);
+        let encoded = encode_sine(g, &centres, &radians);
         let encoded = g.reshape(&encoded, &[count, width.into()]);
         let sides = g.select(boxes, 1, &[3, 2]);
         let joined = g.concat(&[&encoded, &sides], 1, width + 2);
@@ -166,22 +152,17 @@ impl<'w> Plan<'w> {
     }
 }
 
-/// Sines and cosines of every number of `x` (shape `dims`) at every frequency, interleaved:
-/// `[dims…, frequencies, 2]`. `radians` broadcasts against `[dims…, 1]`.
-pub(super) fn encode_sine(
-    g: &mut Graph<'_>,
-    x: &Value,
-    radians: &Value,
-    dims: &[Dim],
-    frequencies: usize,
-) -> Value {
-    let column: Vec<Dim> = dims.iter().copied().chain([1.into()]).collect();
+/// Sines and cosines of every number of `x` `[…]` at every frequency, interleaved: `[…, frequencies, 2]`; `radians`
+/// `[1, …, frequencies]`.
+pub(super) fn encode_sine(g: &mut Graph<'_>, x: &Value, radians: &Value) -> Value {
+    let axes = x.dims.len();
+    let column = [x.dims.as_slice(), &[1.into()]].concat();
+    let stacked = [x.dims.as_slice(), &[radians.dims[axes], 1.into()]].concat();
     let x = g.reshape(x, &column);
     let angles = g.as_role(Role::Exact, |g| g.mul(&x, radians));
-    let stacked: Vec<Dim> = dims.iter().copied().chain([frequencies.into(), 1.into()]).collect();
     let [sin, cos] = ["Sin", "Cos"].map(|op| {
         let values = g.as_role(Role::Exact, |g| g.unary(op, &angles));
         g.reshape(&values, &stacked)
     });
-    g.concat(&[&sin, &cos], dims.len() + 1, 2)
+    g.concat(&[&sin, &cos], axes + 1, 2)
 }

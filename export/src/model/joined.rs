@@ -5,20 +5,13 @@
 
 use super::layers::{LinearLayer, transpose};
 use crate::checkpoint::Weights;
-use crate::contract::Target;
 use crate::graph::{Graph, Role, Value};
 
 impl<'w> Graph<'w> {
     /// The projections of an attention's queries, keys and values.
-    pub(super) fn projections(
-        &mut self,
-        attention: &str,
-        [q, k, v]: [&Value; 3],
-        heads: usize,
-        target: Target,
-    ) -> [Value; 3] {
-        let [key, value] = ["k_proj", "v_proj"].map(|part| LinearLayer::new(&format!("{attention}.{part}")));
-        let query = LinearLayer::queries_of(self, attention, heads, target);
+    pub(super) fn projections(&mut self, name: &str, [q, k, v]: [&Value; 3], heads: usize) -> [Value; 3] {
+        let [key, value] = ["k_proj", "v_proj"].map(|part| LinearLayer::new(&format!("{name}.{part}")));
+        let query = LinearLayer::queries_of(self, name, heads);
         if q.name == k.name && k.name == v.name {
             return self.linear_layers(q, [query, key, value]);
         }
@@ -42,7 +35,7 @@ impl<'w> Graph<'w> {
             ["q_proj", "k_proj", "v_proj"].map(|part| LinearLayer::new(&format!("{attention}.{part}")));
         let layers = [query.scaled_for(self, heads), key, value];
         let [q, k, v] = self.linear_layers(x, layers).map(|x| self.split_heads(&x, heads));
-        self.explicit_attention(&q, &k, &v, bias)
+        self.explicit_attention([&q, &k, &v], bias)
     }
 
     /// Layers of equal width with the same input.
@@ -91,16 +84,15 @@ impl<'w> Graph<'w> {
         shared: &SharedTokens,
         heads: usize,
         bias: Option<&Value>,
-        target: Target,
     ) -> Value {
-        let query = LinearLayer::queries_of(self, name, heads, target);
+        let query = LinearLayer::queries_of(self, name, heads);
         let q = self.linear_layer(q, &query);
         let [k, v] = match shared.projected.get(at) {
             Some(projected) => projected.clone(),
             None => [(&shared.keys, "k_proj"), (&shared.values, "v_proj")]
                 .map(|(x, part)| self.linear(x, &format!("{name}.{part}"))),
         };
-        let mixed = self.attend(&q, &k, &v, heads, bias, target);
+        let mixed = self.attend([&q, &k, &v], heads, bias);
         self.linear(&mixed, &format!("{name}.o_proj"))
     }
 }

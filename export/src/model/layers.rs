@@ -1,9 +1,11 @@
 //! Layers that several parts share.
 
+use crate::checkpoint::Weights;
 use crate::config::{Activation, Stack};
-use crate::contract::Target;
+use crate::contract::{Target, dim, tensor};
 use crate::fold::NORM_EPS;
 use crate::graph::{Dim, Element, Graph, LinearForm, Role, Value};
+use ocelli_error::Result;
 
 impl<'w> Graph<'w> {
     /// x · Wᵀ + b over the last axis; the file stores the transposed weight.
@@ -72,6 +74,20 @@ impl<'w> Graph<'w> {
         self.conv_transpose2(x, &weight, &bias)
     }
 
+    /// The kernel and the bias that `fold` computes, under these names.
+    pub(super) fn folded(
+        &mut self,
+        names: [String; 2],
+        shape: &[usize],
+        fold: impl Fn(&Weights) -> Result<Folded> + Clone + 'w,
+    ) -> [Value; 2] {
+        let to_f32 = |values: Vec<f64>| values.into_iter().map(|value| value as f32).collect();
+        let again = fold.clone();
+        let kernel = self.derived(&names[0], shape, move |weights| Ok(to_f32(fold(weights)?.kernel)));
+        let bias = self.derived(&names[1], &shape[..1], move |weights| Ok(to_f32(again(weights)?.bias)));
+        [kernel, bias]
+    }
+
     /// The activation of a feed-forward network.
     pub(crate) fn activation(&mut self, x: &Value, activation: Activation) -> Value {
         match activation {
@@ -110,8 +126,17 @@ impl<'w> Graph<'w> {
         let first = names.next().map_or_else(|| x.clone(), |name| self.linear(x, &name));
         names.fold(first, |x, name| {
             let x = self.unary("Relu", &x);
-            self.linear(&x, &name)
+            self.linear_layer(&x, &LinearLayer { floor: Some(0.0), ..LinearLayer::new(&name) })
         })
+    }
+
+    /// `[batch, channels, h, w]` → `[batch, h·w, channels]`.
+    pub(super) fn tokens_of(&mut self, map: &Value) -> Value {
+        let &[batch, channels, Dim::Fixed(h), Dim::Fixed(w)] = map.dims.as_slice() else {
+            return map.clone();
+        };
+        let flat = self.reshape(map, &[batch, channels, (h * w).into()]);
+        self.transpose(&flat, &[0, 2, 1])
     }
 
     /// `[batch, tokens, heads · head]` → `[batch, heads, tokens, head]`.
@@ -122,13 +147,7 @@ impl<'w> Graph<'w> {
     }
 
     /// Q·Kᵀ + bias → softmax → ·V over split heads, for queries that are scaled already; batches broadcast.
-    pub(crate) fn explicit_attention(
-        &mut self,
-        q: &Value,
-        k: &Value,
-        v: &Value,
-        bias: Option<&Value>,
-    ) -> Value {
+    pub(crate) fn explicit_attention(&mut self, [q, k, v]: [&Value; 3], bias: Option<&Value>) -> Value {
         let keys = self.transpose(k, &[0, 1, 3, 2]);
         let mixed = self.as_role(Role::Attention, |g| {
             let scores = g.matmul(q, &keys);
@@ -144,38 +163,22 @@ impl<'w> Graph<'w> {
 
     /// Attention over `[batch, tokens, width]` as projected by [`queries_of`](LinearLayer::queries_of) and two more layers,
     /// fused if the target has an operator for it.
-    pub(crate) fn attend(
-        &mut self,
-        q: &Value,
-        k: &Value,
-        v: &Value,
-        heads: usize,
-        bias: Option<&Value>,
-        target: Target,
-    ) -> Value {
-        match (target, q.dims[2]) {
+    pub(crate) fn attend(&mut self, qkv: [&Value; 3], heads: usize, bias: Option<&Value>) -> Value {
+        match (self.target, qkv[0].dims[2]) {
             (Target::OnnxRuntime, Dim::Fixed(width)) => {
-                self.fused_attention(q, k, v, heads, scale_of(width / heads), bias)
+                self.fused_attention(qkv, heads, scale_of(width / heads), bias)
             }
             _ => {
-                let [q, k, v] = [q, k, v].map(|x| self.split_heads(x, heads));
-                self.explicit_attention(&q, &k, &v, bias)
+                let [q, k, v] = qkv.map(|x| self.split_heads(x, heads));
+                self.explicit_attention([&q, &k, &v], bias)
             }
         }
     }
 
     /// A module's attention with its four projections.
-    pub(crate) fn attention(
-        &mut self,
-        name: &str,
-        q: &Value,
-        k: &Value,
-        v: &Value,
-        heads: usize,
-        target: Target,
-    ) -> Value {
-        let [q, k, v] = self.projections(name, [q, k, v], heads, target);
-        let mixed = self.attend(&q, &k, &v, heads, None, target);
+    pub(crate) fn attention(&mut self, name: &str, qkv: [&Value; 3], heads: usize) -> Value {
+        let [q, k, v] = self.projections(name, qkv, heads);
+        let mixed = self.attend([&q, &k, &v], heads, None);
         self.linear(&mixed, &format!("{name}.o_proj"))
     }
 
@@ -183,10 +186,10 @@ impl<'w> Graph<'w> {
     /// classes share, `[1, tokens, width]`, stay shared.
     pub(crate) fn prompt_attention(&mut self, name: &str, q: &Value, prompt: &Prompt, heads: usize) -> Value {
         let q = self.prompt_queries(name, q, heads);
-        self.prompt_attention_of(name, &q, prompt, heads)
+        self.attend_prompt(name, &q, prompt, heads)
     }
 
-    /// Queries for [`prompt_attention_of`](Self::prompt_attention_of): projected, scaled and split.
+    /// Queries for [`attend_prompt`](Self::attend_prompt): projected, scaled and split.
     pub(crate) fn prompt_queries(&mut self, name: &str, x: &Value, heads: usize) -> Value {
         let layer = LinearLayer::new(&format!("{name}.q_proj")).scaled_for(self, heads);
         let q = self.linear_layer(x, &layer);
@@ -194,47 +197,43 @@ impl<'w> Graph<'w> {
     }
 
     /// As [`prompt_attention`](Self::prompt_attention), with the queries of [`prompt_queries`](Self::prompt_queries).
-    pub(crate) fn prompt_attention_of(
-        &mut self,
-        name: &str,
-        q: &Value,
-        prompt: &Prompt,
-        heads: usize,
-    ) -> Value {
+    pub(crate) fn attend_prompt(&mut self, name: &str, q: &Value, prompt: &Prompt, heads: usize) -> Value {
         let [k, v] = ["k_proj", "v_proj"].map(|projection| {
             let layer = LinearLayer { exact: true, ..LinearLayer::new(&format!("{name}.{projection}")) };
             let projected = self.as_role(Role::PromptProduct, |g| g.linear_layer(&prompt.features, &layer));
             self.split_heads(&projected, heads)
         });
-        let mixed = self.explicit_attention(q, &k, &v, Some(&prompt.bias));
+        let mixed = self.explicit_attention([q, &k, &v], Some(&prompt.bias));
         self.linear(&mixed, &format!("{name}.o_proj"))
     }
 
     /// The inputs `prompt_features` and `prompt_mask`, and the bias of the scores that masks padding.
-    pub(crate) fn prompt_input(
-        &mut self,
-        features: &str,
-        mask: &str,
-        batch: Dim,
-        tokens: Dim,
-        width: usize,
-    ) -> Prompt {
-        let features = self.input(features, Element::F32, &[batch, tokens, width.into()]);
-        let mask = self.input(mask, Element::I64, &[batch, tokens]);
-        let valid = self.cast(&mask, Element::F32);
-        let bias = self.padding_bias(&valid);
-        let bias = self.reshape(&bias, &[batch, 1.into(), 1.into(), tokens]);
+    pub(crate) fn prompt_input(&mut self, batch: Dim, width: usize) -> Prompt {
+        let tokens = Dim::Named(dim::PROMPT_TOKENS);
+        let features = self.input(tensor::PROMPT_FEATURES, Element::F32, &[batch, tokens, width.into()]);
+        let mask = self.input(tensor::PROMPT_MASK, Element::I64, &[batch, tokens]);
+        let [valid, bias] = self.padding(&mask);
         Prompt { features, valid, bias }
     }
 
-    /// 0 where `valid` is 1, and −10⁴ where it is 0: exp(−10⁴) is zero and −10⁴ is finite in every number format in use.
-    pub(crate) fn padding_bias(&mut self, valid: &Value) -> Value {
-        self.as_role(Role::Attention, |g| {
+    /// A mask `[batch, tokens]` as numbers, and as the bias of scores, `[batch, 1, 1, tokens]`: 0 where it is 1, and −10⁴ where it
+    /// is 0. exp(−10⁴) is zero and −10⁴ is finite in every number format in use.
+    pub(crate) fn padding(&mut self, mask: &Value) -> [Value; 2] {
+        let valid = self.cast(mask, Element::F32);
+        let bias = self.as_role(Role::Attention, |g| {
             let one = g.scalar(1.0);
-            let absent = g.sub(valid, &one);
+            let absent = g.sub(&valid, &one);
             g.scale(&absent, 1e4)
-        })
+        });
+        let bias = self.reshape(&bias, &[mask.dims[0], 1.into(), 1.into(), mask.dims[1]]);
+        [valid, bias]
     }
+}
+
+/// A convolution with what follows it in the checkpoint: `[output, …]`, `[output]`.
+pub(super) struct Folded {
+    pub(super) kernel: Vec<f64>,
+    pub(super) bias: Vec<f64>,
 }
 
 /// A linear layer of the checkpoint.
@@ -258,9 +257,9 @@ impl LinearLayer {
     }
 
     /// The projection of an attention's queries: scaled by 1/√head where attention is written in basic operators.
-    pub(super) fn queries_of(g: &Graph<'_>, attention: &str, heads: usize, target: Target) -> Self {
+    pub(super) fn queries_of(g: &Graph<'_>, attention: &str, heads: usize) -> Self {
         let layer = Self::new(&format!("{attention}.q_proj"));
-        match target {
+        match g.target {
             Target::OnnxRuntime => layer,
             Target::TensorRt => layer.scaled_for(g, heads),
         }

@@ -21,8 +21,7 @@ impl<'w> Plan<'w> {
         let fine = g.input(tensor::FPN[0], Element::F32, &[1, width, 4 * grid, 4 * grid].map(Dim::from));
         let middle = g.input(tensor::FPN[1], Element::F32, &[1, width, 2 * grid, 2 * grid].map(Dim::from));
         let encoded = g.input(tensor::ENCODED, Element::F32, &[1, grid * grid, width].map(Dim::from));
-        let tokens = Dim::Named(dim::PROMPT_TOKENS);
-        let prompt = g.prompt_input(tensor::PROMPT_FEATURES, tensor::PROMPT_MASK, 1.into(), tokens, width);
+        let prompt = g.prompt_input(1.into(), width);
         let queries = g.input(tensor::QUERIES, Element::F32, &[1.into(), kept, width.into()]);
 
         g.scope(format!("{ROOT}.prompt_cross_attn"));
@@ -30,8 +29,7 @@ impl<'w> Plan<'w> {
         let heads = self.config().mask_heads;
         let mixed = g.prompt_attention(&format!("{ROOT}.prompt_cross_attn"), &normed, &prompt, heads);
         let encoded = g.add(&encoded, &mixed);
-        let coarse = g.transpose(&encoded, &[0, 2, 1]);
-        let mut pixels = g.reshape(&coarse, &[1, width, grid, grid].map(Dim::from));
+        let mut pixels = self.map_of(g, &encoded);
         for (stage, level) in [middle, fine].iter().enumerate() {
             pixels = self.pixel_stage(g, &pixels, level, stage);
         }
@@ -57,7 +55,7 @@ impl<'w> Plan<'w> {
         let x = g.add(&x, level);
         let x = g.convolution(&x, &format!("{root}.conv_layers.{stage}"), 1, 1);
         let [scale, shift] = g.weight_and_bias(&format!("{root}.norms.{stage}"));
-        let x = g.group_norm(&x, GROUPS, &scale, &shift, NORM_EPS as f32);
+        let x = g.group_norm(&x, GROUPS, [&scale, &shift], NORM_EPS as f32);
         g.unary("Relu", &x)
     }
 

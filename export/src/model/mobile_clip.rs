@@ -1,7 +1,7 @@
 //! `text_encoder.onnx` with MobileCLIP's text transformer: no order of tokens, and layers that mix tokens by convolution.
 
 use super::Plan;
-use super::layers::LinearLayer;
+use super::layers::{Folded, LinearLayer};
 use crate::checkpoint::Weights;
 use crate::config::MobileClip;
 use crate::contract::{TextPadding, dim, tensor};
@@ -34,9 +34,8 @@ impl<'w> Plan<'w> {
         });
         let mut x = g.add(&tokens, &positions);
         let bias = (text.padding == TextPadding::Transformers).then(|| {
-            let valid = g.cast(&mask, Element::F32);
-            let padding = g.padding_bias(&valid);
-            g.reshape(&padding, &[classes, 1.into(), 1.into(), length.into()])
+            let [_, padding] = g.padding(&mask);
+            padding
         });
 
         for i in 0..t.stack.layers {
@@ -94,25 +93,14 @@ impl<'w> Plan<'w> {
     ) -> Value {
         let t = &self.config().text;
         let (classes, hidden, length) = (Dim::Named(dim::CLASSES), t.hidden, t.context_length);
-        let again = fold.clone();
-        let weight = g.derived(&format!("{name}.folded"), &[hidden, 1, 1, kernel], move |weights| {
-            Ok(fold(weights)?.kernel.into_iter().map(|value| value as f32).collect())
-        });
-        let bias = g.derived(&format!("{name}.folded.bias"), &[hidden], move |weights| {
-            Ok(again(weights)?.bias.into_iter().map(|value| value as f32).collect())
-        });
+        let names = ["", ".bias"].map(|part| format!("{name}.folded{part}"));
+        let [weight, bias] = g.folded(names, &[hidden, 1, 1, kernel], fold);
         let columns = g.transpose(x, &[0, 2, 1]);
         let columns = g.reshape(&columns, &[classes, hidden.into(), 1.into(), length.into()]);
         let mixed = g.conv_rows(&columns, &weight, &bias);
         let mixed = g.reshape(&mixed, &[classes, hidden.into(), length.into()]);
         g.transpose(&mixed, &[0, 2, 1])
     }
-}
-
-/// A convolution with its bias: `[channels, k]`, `[channels]`.
-struct Folded {
-    kernel: Vec<f64>,
-    bias: Vec<f64>,
 }
 
 /// x + s · (BN(conv x) + BN(x) − BN(x)), with three batch norms, as one convolution.

@@ -4,7 +4,7 @@
 
 use super::Plan;
 use super::backbone::{partition, unpartition};
-use super::layers::{LinearLayer, scale_of};
+use super::layers::{Folded, LinearLayer, scale_of};
 use super::position::TokenOrder;
 use crate::checkpoint::Weights;
 use crate::config::{Student, StudentOrigin};
@@ -155,7 +155,7 @@ impl<'w> Plan<'w> {
             Target::OnnxRuntime => q,
             Target::TensorRt => g.as_role(Role::Attention, |g| g.scale(&q, scale_of(head))),
         };
-        let mixed = g.attend(&q, &k, &v, heads, Some(&bias), self.target);
+        let mixed = g.attend([&q, &k, &v], heads, Some(&bias));
         let mixed = unpartition(g, &mixed, order, width);
         let mixed = g.linear(&mixed, &format!("{name}.proj"));
         to_map(g, &mixed, width, side)
@@ -187,17 +187,13 @@ fn folded_conv<'w>(g: &mut Graph<'w>, x: &Value, conv: &Conv, eps: f64) -> Value
         let bias = conv.bias.then(|| g.weight(&format!("{name}.bias")));
         return g.conv(x, &weight, bias.as_ref(), conv.stride, conv.kernel / 2);
     };
-    let (key, norm_of_weight) = (format!("{name}.weight"), norm.clone());
-    let row = conv.shape()[1..].iter().product::<usize>();
-    let weight = g.derived(&format!("{key}.folded"), &conv.shape(), move |weights| {
-        let norm = BatchNorm::read(weights, &norm_of_weight, eps)?;
-        let values = weights.read(&key)?;
-        Ok(values.iter().enumerate().map(|(i, w)| (norm.scale[i / row] * f64::from(*w)) as f32).collect())
-    });
-    let norm = norm.clone();
-    let bias = g.derived(&format!("{name}.bias.folded"), &[conv.output], move |weights| {
+    let (key, norm, row) =
+        (format!("{name}.weight"), norm.clone(), conv.shape()[1..].iter().product::<usize>());
+    let [weight, bias] = g.folded(names_of(name), &conv.shape(), move |weights| {
         let norm = BatchNorm::read(weights, &norm, eps)?;
-        Ok(norm.shift.iter().map(|shift| *shift as f32).collect())
+        let kernel = weights.read(&key)?;
+        let kernel = kernel.iter().enumerate().map(|(i, w)| norm.scale[i / row] * f64::from(*w)).collect();
+        Ok(Folded { kernel, bias: norm.shift })
     });
     g.conv(x, &weight, Some(&bias), conv.stride, conv.kernel / 2)
 }
@@ -205,18 +201,19 @@ fn folded_conv<'w>(g: &mut Graph<'w>, x: &Value, conv: &Conv, eps: f64) -> Value
 /// BN(BN(3×3 of x) + 1×1 of x + x), each channel for itself, as one convolution.
 fn rep_mixer<'w>(g: &mut Graph<'w>, x: &Value, name: &str, width: usize, eps: f64) -> Value {
     g.scope(name);
-    let [key, again] = [name, name].map(str::to_owned);
-    let weight = g.derived(&format!("{name}.weight.folded"), &[width, 1, 3, 3], move |weights| {
-        Ok(folded_mixer(weights, &key, eps)?.0)
-    });
-    let bias = g.derived(&format!("{name}.bias.folded"), &[width], move |weights| {
-        Ok(folded_mixer(weights, &again, eps)?.1)
-    });
+    let key = name.to_owned();
+    let [weight, bias] =
+        g.folded(names_of(name), &[width, 1, 3, 3], move |weights| folded_mixer(weights, &key, eps));
     g.conv(x, &weight, Some(&bias), 1, 1)
 }
 
+/// The names of a convolution's kernel and bias in the graph.
+fn names_of(name: &str) -> [String; 2] {
+    ["weight", "bias"].map(|part| format!("{name}.{part}.folded"))
+}
+
 /// The kernels and biases of [`rep_mixer`].
-fn folded_mixer(weights: &Weights, name: &str, eps: f64) -> Result<(Vec<f32>, Vec<f32>)> {
+fn folded_mixer(weights: &Weights, name: &str, eps: f64) -> Result<Folded> {
     let inner = BatchNorm::read(weights, &format!("{name}.conv.bn"), eps)?;
     let outer = BatchNorm::read(weights, &format!("{name}.bn"), eps)?;
     let kernels = weights.read(&format!("{name}.conv.c.weight"))?;
@@ -226,12 +223,13 @@ fn folded_mixer(weights: &Weights, name: &str, eps: f64) -> Result<(Vec<f32>, Ve
     let kernel = |(i, w): (usize, &f32)| {
         let channel = i / 9;
         let beside = if i % 9 == CENTRE { 1.0 + f64::from(points[channel]) } else { 0.0 };
-        (outer.scale[channel] * (inner.scale[channel] * f64::from(*w) + beside)) as f32
+        outer.scale[channel] * (inner.scale[channel] * f64::from(*w) + beside)
     };
     let bias = |(channel, bias): (usize, &f32)| {
-        (outer.shift[channel] + outer.scale[channel] * (inner.shift[channel] + f64::from(*bias))) as f32
+        outer.shift[channel] + outer.scale[channel] * (inner.shift[channel] + f64::from(*bias))
     };
-    Ok((kernels.iter().enumerate().map(kernel).collect(), biases.iter().enumerate().map(bias).collect()))
+    let (kernel, bias) = (kernels.iter().enumerate().map(kernel), biases.iter().enumerate().map(bias));
+    Ok(Folded { kernel: kernel.collect(), bias: bias.collect() })
 }
 
 /// Attention with ReLU instead of softmax: keys and values are multiplied first, so that the cost grows with the number

@@ -33,9 +33,7 @@ impl<'w> Plan<'w> {
         let mut x = g.add(&tokens, &positions);
 
         // A token attends to itself and the tokens before it, except padding.
-        let valid = g.cast(&mask, Element::F32);
-        let padding = g.padding_bias(&valid);
-        let padding = g.reshape(&padding, &[classes, 1.into(), 1.into(), length.into()]);
+        let [_, padding] = g.padding(&mask);
         let later: Vec<f32> =
             (0..length * length).map(|i| if i % length > i / length { -1e4 } else { 0.0 }).collect();
         let later = g.constant("causal", &[1, 1, length, length], &later);
@@ -52,21 +50,15 @@ impl<'w> Plan<'w> {
     }
 
     /// A layer with attention and a feed-forward network.
-    pub(super) fn text_layer(
-        &self,
-        g: &mut Graph<'w>,
-        x: &Value,
-        layer: &str,
-        bias: Option<&Value>,
-    ) -> Value {
+    pub(super) fn text_layer(&self, g: &mut Graph<'w>, x: &Value, name: &str, bias: Option<&Value>) -> Value {
         let t = &self.config().text;
-        let normed = g.norm_with(x, &format!("{layer}.layer_norm1"), t.layer_norm_eps);
-        let attention = format!("{layer}.self_attn");
+        let normed = g.norm_with(x, &format!("{name}.layer_norm1"), t.layer_norm_eps);
+        let attention = format!("{name}.self_attn");
         let mixed = g.explicit_self_attention(&attention, &normed, t.stack.heads, bias);
         let mixed = g.linear(&mixed, &format!("{attention}.out_proj"));
         let x = g.add(x, &mixed);
-        let normed = g.norm_with(&x, &format!("{layer}.layer_norm2"), t.layer_norm_eps);
-        let out = g.feed_forward(&normed, &format!("{layer}.mlp"), &t.stack);
+        let normed = g.norm_with(&x, &format!("{name}.layer_norm2"), t.layer_norm_eps);
+        let out = g.feed_forward(&normed, &format!("{name}.mlp"), &t.stack);
         g.add(&x, &out)
     }
 

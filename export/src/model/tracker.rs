@@ -57,6 +57,13 @@ impl<'w> Plan<'w> {
     pub(crate) fn interactive(&self) -> Network<'_, 'w> {
         Network { plan: self, name: "interactive" }
     }
+
+    /// `[batch, P·P, D]` → `[batch, D, P, P]`.
+    pub(super) fn map_of(&self, g: &mut Graph<'w>, tokens: &Value) -> Value {
+        let side = Dim::from(self.grid());
+        let flat = g.transpose(tokens, &[0, 2, 1]);
+        g.reshape(&flat, &[tokens.dims[0], flat.dims[1], side, side])
+    }
 }
 
 impl<'w> Network<'_, 'w> {
@@ -103,20 +110,6 @@ impl<'w> Network<'_, 'w> {
             g.input(name, Element::F32, &[1, width / narrow, fine * side, fine * side].map(Dim::from))
         })
     }
-
-    /// `[batch, D, P, P]` → `[batch, P·P, D]`.
-    fn tokens_of(&self, g: &mut Graph<'w>, map: &Value) -> Value {
-        let (width, side) = (self.width(), self.grid());
-        let flat = g.reshape(map, &[map.dims[0], width.into(), (side * side).into()]);
-        g.transpose(&flat, &[0, 2, 1])
-    }
-
-    /// `[batch, P·P, D]` → `[batch, D, P, P]`.
-    fn map_of(&self, g: &mut Graph<'w>, tokens: &Value) -> Value {
-        let side = Dim::from(self.grid());
-        let flat = g.transpose(tokens, &[0, 2, 1]);
-        g.reshape(&flat, &[tokens.dims[0], flat.dims[1], side, side])
-    }
 }
 
 impl Graph<'_> {
@@ -130,9 +123,7 @@ impl Graph<'_> {
     /// Written as a product: OpenVINO 2026.4 adds one map to the results of a convolution for several objects in place, which
     /// fails.
     fn pixel_projection(&mut self, x: &Value, name: &str) -> Value {
-        let &[batch, channels, Dim::Fixed(h), Dim::Fixed(w)] = x.dims.as_slice() else { return x.clone() };
-        let flat = self.reshape(x, &[batch, channels, (h * w).into()]);
-        let tokens = self.transpose(&flat, &[0, 2, 1]);
+        let tokens = self.tokens_of(x);
         self.linear(&tokens, name)
     }
 

@@ -4,40 +4,21 @@ use super::{Layer, Names, Network, Nonlinearity, ROOT, Student, StudentOrigin};
 
 const GELU: Layer = Layer::Activate(Nonlinearity::Gelu);
 
-/// The names of a stage's modules. The layers that halve the map are at the start of a stage in `timm`, and at the end of
-/// the one before in its own code.
-struct Spelling {
-    names: Names,
-    is_timm: bool,
-}
-
-impl Spelling {
-    fn block(&self, stage: usize, block: usize) -> String {
-        if self.is_timm {
-            format!("stages_{stage}.blocks.{block}")
-        } else {
-            format!("layers.{stage}.blocks.{block}")
-        }
-    }
-
-    fn merging(&self, stage: usize) -> String {
-        if self.is_timm {
-            format!("stages_{stage}.downsample")
-        } else {
-            format!("layers.{}.downsample", stage - 1)
-        }
-    }
-}
-
 pub(super) fn network(student: &Student) -> Network {
-    let is_timm = student.origin == StudentOrigin::Dart;
-    let conv = if is_timm { "conv" } else { "c" };
-    let spelling = Spelling { names: Names { conv, norm: "bn" }, is_timm };
-    let names = spelling.names;
-    let stem = if is_timm {
-        ["patch_embed.conv1", "patch_embed.conv2"]
-    } else {
-        ["patch_embed.seq.0", "patch_embed.seq.2"]
+    // The layers that halve the map are at the start of a stage in `timm`, and at the end of the one before in its own code.
+    let (conv, stem, stages_of, earlier) = match student.origin {
+        StudentOrigin::Dart => ("conv", ["patch_embed.conv1", "patch_embed.conv2"], "stages_", 0),
+        StudentOrigin::EfficientSam3 => ("c", ["patch_embed.seq.0", "patch_embed.seq.2"], "layers.", 1),
+    };
+    let names = Names { conv, norm: "bn" };
+    let three = |place: &str, [input, hidden, output]: [usize; 3], stride: usize| {
+        vec![
+            names.conv(&format!("{place}.conv1"), [input, hidden], 1, 1),
+            GELU,
+            names.depthwise(&format!("{place}.conv2"), hidden, 3, stride),
+            GELU,
+            names.conv(&format!("{place}.conv3"), [hidden, output], 1, 1),
+        ]
     };
     let mut before = student.stages[0].width;
     let stem = vec![
@@ -50,25 +31,12 @@ pub(super) fn network(student: &Student) -> Network {
         let width = stage.width;
         let mut layers = Vec::new();
         if i > 0 {
-            let place = spelling.merging(i);
-            layers.extend([
-                names.conv(&format!("{place}.conv1"), [before, width], 1, 1),
-                GELU,
-                names.depthwise(&format!("{place}.conv2"), width, 3, 2),
-                GELU,
-                names.conv(&format!("{place}.conv3"), [width, width], 1, 1),
-            ]);
+            layers = three(&format!("{stages_of}{}.downsample", i - earlier), [before, width, width], 2);
         }
         for j in 0..stage.blocks {
-            let place = spelling.block(i, j);
+            let place = format!("{stages_of}{i}.blocks.{j}");
             if i == 0 {
-                layers.push(Layer::Residual(vec![
-                    names.conv(&format!("{place}.conv1"), [width, 4 * width], 1, 1),
-                    GELU,
-                    names.depthwise(&format!("{place}.conv2"), 4 * width, 3, 1),
-                    GELU,
-                    names.conv(&format!("{place}.conv3"), [4 * width, width], 1, 1),
-                ]));
+                layers.push(Layer::Residual(three(&place, [width, 4 * width, width], 1)));
                 layers.push(GELU);
                 continue;
             }

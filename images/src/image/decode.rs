@@ -117,11 +117,7 @@ fn declared_size(bytes: &[u8], format: ImageFormat, name: &str) -> Result<(u32, 
 }
 
 /// A decoder that has read the header, and allocates no more than the metadata and this many pixels may need.
-fn decoder(
-    bytes: &[u8],
-    format: ImageFormat,
-    pixels: u64,
-) -> std::result::Result<impl ImageDecoder, ImageError> {
+fn decoder(bytes: &[u8], format: ImageFormat, pixels: u64) -> Result<impl ImageDecoder, ImageError> {
     let mut limits = Limits::no_limits();
     limits.max_alloc = Some(MAX_METADATA_BYTES + pixels * MAX_BYTES_PER_PIXEL);
     let mut reader = ImageReader::with_format(Cursor::new(bytes), format);

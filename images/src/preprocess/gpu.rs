@@ -66,7 +66,7 @@ impl DevicePreprocessor {
         let (stride, bytes) = kernel::rows(&image, &mut self.packed)?;
         self.image.copy_from_slice(&[bytes.len()], bytes)?;
         if self.tables.as_ref().is_none_or(|(tables, _)| tables.size != size) {
-            self.tables = Some(upload_tables(&self.config, size, &self.device)?);
+            self.tables = Some(self.upload_tables(size)?);
         }
         let (tables, [first, second]) = self.tables.as_ref().expect("made above");
         if pixels.device() != Some(&self.device) {
@@ -84,17 +84,13 @@ impl DevicePreprocessor {
         let [width, height] = TILE.map(|tile| (side as u32).div_ceil(tile));
         self.kernels.launch(name, [width, height, 1], THREADS, &arguments)
     }
-}
 
-fn upload_tables(
-    config: &PreprocessConfig,
-    size: (u32, u32),
-    device: &Device,
-) -> Result<(Tables, [Tensor; 2])> {
-    let tables = Tables::new(config, size);
-    let mut tensors = [Tensor::on(device.clone()), Tensor::on(device.clone())];
-    for (tensor, pass) in tensors.iter_mut().zip(&tables.passes) {
-        tensor.copy_from_slice(&[pass.table.len()], &pass.table)?;
+    fn upload_tables(&self, size: (u32, u32)) -> Result<(Tables, [Tensor; 2])> {
+        let tables = Tables::new(&self.config, size);
+        let mut tensors = [(); 2].map(|()| Tensor::on(self.device.clone()));
+        for (tensor, pass) in tensors.iter_mut().zip(&tables.passes) {
+            tensor.copy_from_slice(&[pass.table.len()], &pass.table)?;
+        }
+        Ok((tables, tensors))
     }
-    Ok((tables, tensors))
 }

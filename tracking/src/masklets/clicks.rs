@@ -1,8 +1,8 @@
 //! Clicked objects, and runs that track them alone.
 
-use crate::masklets::bank::Course;
+use crate::masklets::current::Current;
 use crate::masklets::group::Group;
-use crate::masklets::network::{EncodeBatch, MaskNetwork, MemoryKind};
+use crate::masklets::network::{EncodeBatch, MemoryKind};
 use crate::masklets::output::Masks;
 use crate::masklets::track::track_groups;
 use crate::masklets::tracks::Tracks;
@@ -15,40 +15,27 @@ const CLICKED_SCORE: f32 = 1.0;
 
 impl Tracks {
     /// Gives clicks to an object, which joins a group of its own if it is not tracked.
-    pub(crate) fn click(
-        &mut self,
-        frame: usize,
-        id: ObjectId,
-        clicks: &[Click],
-        network: &mut impl MaskNetwork,
-    ) -> Result<()> {
-        let Self { options, groups, slots, .. } = self;
+    pub(crate) fn click(&mut self, now: &mut Current<'_>, id: ObjectId, clicks: &[Click]) -> Result<()> {
+        let Self { groups, slots, .. } = self;
         if !groups.iter().any(|group| group.position(id).is_some()) {
             groups.push(Group { objects: vec![id], ..Group::default() });
         }
-        self.identities.click(id, frame);
+        self.identities.click(id, now.frame);
         let group = groups.iter_mut().rfind(|group| group.position(id).is_some());
         let group = group.expect("the object is in a group, which was added above if there was none");
-        prompts::click(group, frame, id, clicks, options, slots, network)
+        prompts::click(now, group, slots, id, clicks)
     }
 
     /// Adds an object by a mask of the size of the video, in a group of its own; false if the network would see no pixel of it.
-    pub(crate) fn add_mask(
-        &mut self,
-        frame: usize,
-        id: ObjectId,
-        mask: &BitMask,
-        network: &mut impl MaskNetwork,
-    ) -> Result<bool> {
-        let Self { options, video, slots, .. } = self;
-        let side = options.memory_side();
+    pub(crate) fn add_mask(&mut self, now: &mut Current<'_>, id: ObjectId, mask: &BitMask) -> Result<bool> {
+        let side = now.options.memory_side();
         let small = prompts::resized(mask, [side, side]);
         if small.is_empty() {
             return Ok(false);
         }
-        let group = prompts::start_group(frame, vec![(id, small)], *video, options, slots, network)?;
+        let group = prompts::start_group(now, vec![(id, small)], &mut self.slots)?;
         self.groups.push(group);
-        self.identities.click(id, frame);
+        self.identities.click(id, now.frame);
         Ok(true)
     }
 
@@ -75,18 +62,15 @@ impl Tracks {
     /// video, and their object scores. Objects that are clicked on the frame are as the click showed them.
     pub(crate) fn track_only(
         &mut self,
-        frame: usize,
-        course: Course,
+        now: &mut Current<'_>,
         ids: &BTreeSet<ObjectId>,
-        network: &mut impl MaskNetwork,
     ) -> Result<(Vec<BankReport>, Masks, BTreeMap<ObjectId, f32>)> {
-        let options = self.options;
+        let frame = now.frame;
         let chosen = prompts::groups_of(&self.groups, ids);
         let fresh: Vec<usize> =
             chosen.iter().copied().filter(|&index| !self.groups[index].is_conditioned_on(frame)).collect();
-        let banks =
-            track_groups(&mut self.groups, &chosen, frame, course, &options, &mut self.slots, network)?;
-        self.remember_alone(frame, &fresh, network)?;
+        let banks = track_groups(now, &mut self.groups, &chosen, &mut self.slots)?;
+        self.remember_alone(now, &fresh)?;
         let tracked = self.tracked(frame, ids);
         let [width, height] = self.video;
         let masks =
@@ -100,12 +84,8 @@ impl Tracks {
     }
 
     /// Encodes the masks of groups as they are, without the other objects.
-    fn remember_alone(
-        &mut self,
-        frame: usize,
-        fresh: &[usize],
-        network: &mut impl MaskNetwork,
-    ) -> Result<()> {
+    fn remember_alone(&mut self, now: &mut Current<'_>, fresh: &[usize]) -> Result<()> {
+        let frame = now.frame;
         let Self { groups, slots, .. } = self;
         let mut objects = Vec::new();
         for (_, group) in groups.iter_mut().enumerate().filter(|(index, _)| fresh.contains(index)) {
@@ -115,6 +95,6 @@ impl Tracks {
         if objects.is_empty() {
             return Ok(());
         }
-        network.encode(&EncodeBatch { frame, kind: MemoryKind::Tracked, objects })
+        now.network.encode(&EncodeBatch { frame, kind: MemoryKind::Tracked, objects })
     }
 }

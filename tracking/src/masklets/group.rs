@@ -1,7 +1,7 @@
 //! Objects that share their conditioning frames, and what is remembered of them.
 
 use crate::masklets::slots::SlotPool;
-use crate::masklets::{LogitMask, MemorySlot, ObjectId, PointerSlot};
+use crate::masklets::{LogitMask, MemorySlot, ObjectId, PointerSlot, TrackedMask};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The object score of an object that is given as a mask.
@@ -35,6 +35,22 @@ pub(crate) struct ObjectFrame {
     /// `None` after the memory was dropped.
     pub(crate) memory: Option<MemorySlot>,
     pub(crate) pointer: PointerSlot,
+}
+
+impl ObjectFrame {
+    /// A mask without a memory.
+    pub(crate) fn new(found: TrackedMask, origin: PointerOrigin, pointer: PointerSlot) -> Self {
+        Self {
+            mask: Some(found.mask),
+            object_score: found.object_score,
+            iou: found.iou,
+            origin,
+            is_prompted_memory: origin != PointerOrigin::Tracked,
+            is_present: false,
+            memory: None,
+            pointer,
+        }
+    }
 }
 
 /// One frame of a group: an entry for each object of the group, in its order.
@@ -182,15 +198,10 @@ impl Group {
         }
     }
 
-    /// Drops the frames that are in neither list; of those that are in `pointers` alone, the memories. Before `masks_from`,
+    /// Drops the frames that are in neither list, of memories and of pointers; of those in the second alone, the memories. Before `masks_from`,
     /// only conditioning frames, which a run passes again without tracking, keep their masks.
-    pub(crate) fn keep_only(
-        &mut self,
-        memories: &[usize],
-        pointers: &[usize],
-        masks_from: usize,
-        slots: &mut Slots,
-    ) {
+    pub(crate) fn keep_only(&mut self, needed: &[Vec<usize>; 2], masks_from: usize, slots: &mut Slots) {
+        let [memories, pointers] = needed;
         let is_dropped = |frame: &usize, _: &mut _| !memories.contains(frame) && !pointers.contains(frame);
         for (_, entry) in self.frames.extract_if(.., is_dropped) {
             entry.objects.into_iter().for_each(|object| slots.release(object));
@@ -291,7 +302,7 @@ mod tests {
     fn dropped_frames_give_their_slots_back() {
         let mut slots = Slots::default();
         let mut group = group(&mut slots);
-        group.keep_only(&[0, 16], &[16, 17], usize::MAX, &mut slots);
+        group.keep_only(&[vec![0, 16], vec![16, 17]], usize::MAX, &mut slots);
         assert_eq!(group.frames.keys().copied().collect::<Vec<_>>(), [0, 16, 17]);
         assert_eq!((slots.memories.in_use(), slots.pointers.in_use()), (4, 6));
         let masks =

@@ -1,27 +1,26 @@
 //! Objects that are given as masks or clicks.
 
+use crate::masklets::current::Current;
 use crate::masklets::group::{ABSENT, Group, GroupFrame, ObjectFrame, PROMPTED_SCORE, Slots};
 use crate::masklets::network::{
-    EncodeBatch, EncodeObject, MaskNetwork, MaskPrompt, MaskPromptBatch, MemoryKind, PointPrompt,
+    EncodeBatch, EncodeObject, MaskPrompt, MaskPromptBatch, MemoryKind, PointPrompt,
 };
-use crate::masklets::{BitMask, Click, LogitMask, MaskletOptions, ObjectId, PointerOrigin, TrackedMask};
+use crate::masklets::{BitMask, Click, LogitMask, ObjectId, PointerOrigin, TrackedMask};
 use ocelli_error::Result;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A new group of objects that start on `frame`; `masks` have the side of the memory encoder.
+/// A new group of objects that start on the frame; `masks` have the side of the memory encoder.
 pub(crate) fn start_group(
-    frame: usize,
+    now: &mut Current<'_>,
     masks: Vec<(ObjectId, BitMask)>,
-    video: [usize; 2],
-    options: &MaskletOptions,
     slots: &mut Slots,
-    network: &mut impl MaskNetwork,
 ) -> Result<Group> {
     let ids: Vec<ObjectId> = masks.iter().map(|&(id, _)| id).collect();
-    let stored = stored_masks(masks.iter().map(|(_, mask)| mask), video, options.mask_side());
+    let stored = stored_masks(masks.iter().map(|(_, mask)| mask), now.video, now.options.mask_side());
     let objects = masks.iter().zip(stored).map(|((_, mask), stored)| {
         let object_score = if mask.is_empty() { -PROMPTED_SCORE } else { PROMPTED_SCORE };
-        prompted(stored, object_score, 1.0, PointerOrigin::Mask, slots)
+        let found = TrackedMask { mask: stored, object_score, iou: 1.0 };
+        ObjectFrame::new(found, PointerOrigin::Mask, slots.pointer())
     });
     let entry = GroupFrame {
         is_conditioning: true,
@@ -30,24 +29,21 @@ pub(crate) fn start_group(
         objects: objects.collect(),
         ..GroupFrame::default()
     };
-    let mut group = Group { objects: ids, frames: BTreeMap::from([(frame, entry)]) };
-    prompt_masks(&group, frame, masks, network)?;
-    encode_prompts(&mut group, frame, slots, network)?;
+    let mut group = Group { objects: ids, frames: BTreeMap::from([(now.frame, entry)]) };
+    prompt_masks(now, &group, masks)?;
+    encode_prompts(now, &mut group, slots)?;
     Ok(group)
 }
 
-/// Gives masks to objects of a group that has already been tracked on `frame`: it becomes a conditioning frame. Its memory
+/// Gives masks to objects of a group that has already been tracked on the frame: it becomes a conditioning frame. Its memory
 /// is encoded with those of all objects afterwards.
 pub(crate) fn recondition(
+    now: &mut Current<'_>,
     group: &mut Group,
-    frame: usize,
     masks: Vec<(ObjectId, BitMask)>,
-    video: [usize; 2],
-    options: &MaskletOptions,
-    network: &mut impl MaskNetwork,
 ) -> Result<()> {
     let Group { objects, frames } = &mut *group;
-    let entry = frames.entry(frame).or_default();
+    let entry = frames.entry(now.frame).or_default();
     entry.is_conditioning = true;
     entry.is_assembled = true;
     entry.score = None;
@@ -55,30 +51,30 @@ pub(crate) fn recondition(
         let object =
             objects.iter().position(|object| object == id).and_then(|index| entry.objects.get_mut(index));
         let Some(object) = object else { continue };
-        object.mask = Some(stored_mask(mask, video, options.mask_side()));
+        object.mask = Some(stored_mask(mask, now.video, now.options.mask_side()));
         (object.object_score, object.iou, object.origin) = (PROMPTED_SCORE, 1.0, PointerOrigin::Mask);
         entry.mask_prompts.insert(*id);
         entry.point_prompts.remove(id);
     }
-    prompt_masks(group, frame, masks, network)
+    prompt_masks(now, group, masks)
 }
 
 /// Gives clicks to an object of a group: the frame becomes a conditioning frame of the whole group.
 pub(crate) fn click(
+    now: &mut Current<'_>,
     group: &mut Group,
-    frame: usize,
+    slots: &mut Slots,
     id: ObjectId,
     clicks: &[Click],
-    options: &MaskletOptions,
-    slots: &mut Slots,
-    network: &mut impl MaskNetwork,
 ) -> Result<()> {
+    let Current { frame, options, .. } = *now;
     let mut entry = group.frames.remove(&frame).unwrap_or_default();
     let is_known = !entry.objects.is_empty();
     let mut missing = Vec::new();
     for &object in group.objects.iter().filter(|_| !is_known) {
-        let absent = LogitMask::filled(options.mask_side(), ABSENT);
-        entry.objects.push(prompted(absent, PROMPTED_SCORE, 0.0, PointerOrigin::Mask, slots));
+        let mask = LogitMask::filled(options.mask_side(), ABSENT);
+        let absent = TrackedMask { mask, object_score: PROMPTED_SCORE, iou: 0.0 };
+        entry.objects.push(ObjectFrame::new(absent, PointerOrigin::Mask, slots.pointer()));
         missing.extend((object != id).then_some(object));
     }
     let side = options.memory_side();
@@ -92,20 +88,14 @@ pub(crate) fn click(
     let object = &mut entry.objects[position];
     let previous = object.mask.as_ref().filter(|_| is_known);
     let clicks = limited(clicks, options.max_points);
-    let found = network.prompt_points(&PointPrompt {
-        frame,
-        id,
-        clicks: &clicks,
-        previous,
-        pointer: object.pointer,
-    })?;
-    let found = crate::masklets::track::checked(found, options)?;
-    let TrackedMask { mask, object_score, iou } = found;
+    let prompt = PointPrompt { frame, id, clicks: &clicks, previous, pointer: object.pointer };
+    let found = now.network.prompt_points(&prompt)?;
+    let TrackedMask { mask, object_score, iou } = crate::masklets::track::checked(found, &options)?;
     object.mask = Some(mask);
     (object.object_score, object.iou, object.origin) = (object_score, iou, PointerOrigin::Click);
     group.frames.insert(frame, entry);
-    prompt_masks(group, frame, missing, network)?;
-    encode_prompts(group, frame, slots, network)?;
+    prompt_masks(now, group, missing)?;
+    encode_prompts(now, group, slots)?;
     group.clear_prompts_near(id, frame, options.click_window);
     Ok(())
 }
@@ -119,33 +109,9 @@ fn limited(clicks: &[Click], most: usize) -> Vec<Click> {
     [&clicks[..first], &clicks[clicks.len() - (most - first)..]].concat()
 }
 
-fn prompted(
-    mask: LogitMask,
-    object_score: f32,
-    iou: f32,
-    origin: PointerOrigin,
-    slots: &mut Slots,
-) -> ObjectFrame {
-    let pointer = slots.pointer();
-    ObjectFrame {
-        mask: Some(mask),
-        object_score,
-        iou,
-        origin,
-        is_prompted_memory: true,
-        is_present: false,
-        memory: None,
-        pointer,
-    }
-}
-
 /// Asks for the pointers of mask prompts.
-fn prompt_masks(
-    group: &Group,
-    frame: usize,
-    masks: Vec<(ObjectId, BitMask)>,
-    network: &mut impl MaskNetwork,
-) -> Result<()> {
+fn prompt_masks(now: &mut Current<'_>, group: &Group, masks: Vec<(ObjectId, BitMask)>) -> Result<()> {
+    let frame = now.frame;
     let Some(entry) = group.frames.get(&frame).filter(|_| !masks.is_empty()) else { return Ok(()) };
     let prompt = |(id, mask): (ObjectId, BitMask)| {
         let pointer = entry.objects[group.position(id)?].pointer;
@@ -154,20 +120,16 @@ fn prompt_masks(
     let prompts: Vec<MaskPrompt> = masks.into_iter().filter_map(prompt).collect();
     let masks = group.objects.iter().zip(&entry.objects);
     let group = masks.filter_map(|(&id, object)| Some((id, object.mask.as_ref()?))).collect();
-    network.prompt_masks(&MaskPromptBatch { frame, prompts: &prompts, group })
+    now.network.prompt_masks(&MaskPromptBatch { frame, prompts: &prompts, group })
 }
 
 /// Encodes the masks of a frame that was put together from prompts.
-fn encode_prompts(
-    group: &mut Group,
-    frame: usize,
-    slots: &mut Slots,
-    network: &mut impl MaskNetwork,
-) -> Result<()> {
+fn encode_prompts(now: &mut Current<'_>, group: &mut Group, slots: &mut Slots) -> Result<()> {
+    let frame = now.frame;
     let Some(entry) = group.frames.get_mut(&frame) else { return Ok(()) };
     entry.objects.iter_mut().for_each(|object| object.is_prompted_memory = true);
     let objects = to_encode(&group.objects, entry, slots).collect();
-    network.encode(&EncodeBatch { frame, kind: MemoryKind::Prompted, objects })
+    now.network.encode(&EncodeBatch { frame, kind: MemoryKind::Prompted, objects })
 }
 
 /// The masks of a frame as they are, each in a memory slot of its own.

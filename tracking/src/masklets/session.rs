@@ -3,6 +3,7 @@
 mod objects;
 
 use crate::masklets::bank::Course;
+use crate::masklets::current::Current;
 use crate::masklets::history::{Action, Propagation, next_propagation};
 use crate::masklets::network::MaskNetwork;
 use crate::masklets::output::{FrameOutput, ShownFrame};
@@ -165,7 +166,7 @@ impl MaskletSession {
         self.check_frame(frame)?;
         self.reset();
         self.prompt = Some((prompt, frame));
-        let (report, output) = self.process(frame, false, network)?;
+        let (report, output) = self.process(&mut self.current(frame, false, network))?;
         let shown = self.show(&output)?;
         Ok(Step { frame, report: Some(report), banks: Vec::new(), shown: vec![shown] })
     }
@@ -248,10 +249,11 @@ impl MaskletSession {
             let is_new = self.first_appended.is_some_and(|first| frame >= first)
                 && self.prompt.is_some()
                 && !self.cache.contains_key(&frame);
+            let now = &mut self.current(frame, is_reverse, network);
             return match kind {
-                _ if is_new => self.advance_full(frame, is_reverse, network),
-                Propagation::Full => self.advance_full(frame, is_reverse, network),
-                Propagation::Partial(ids) => self.advance_partial(frame, is_reverse, ids, prompts, network),
+                _ if is_new => self.advance_full(now),
+                Propagation::Full => self.advance_full(now),
+                Propagation::Partial(ids) => self.advance_partial(now, ids, prompts),
                 Propagation::Fetch => self.fetch(frame),
             }
             .map(Some);
@@ -303,22 +305,27 @@ impl MaskletSession {
         Course { frame_count: self.video.frames, is_reverse }
     }
 
-    /// Processes one frame of a full run.
-    fn process(
-        &mut self,
+    pub(super) fn current<'n>(
+        &self,
         frame: usize,
         is_reverse: bool,
-        network: &mut impl MaskNetwork,
-    ) -> Result<(FrameReport, FrameOutput)> {
-        network.load(frame)?;
+        network: &'n mut dyn MaskNetwork,
+    ) -> Current<'n> {
+        let Tracks { options, video, .. } = self.tracks;
+        Current { frame, course: self.course(is_reverse), options, video, network }
+    }
+
+    /// Processes one frame of a full run.
+    fn process(&mut self, now: &mut Current<'_>) -> Result<(FrameReport, FrameOutput)> {
+        let frame = now.frame;
+        now.network.load(frame)?;
         let is_detecting = match self.prompt {
             Some((DetectorPrompt::Text, _)) => true,
             Some((DetectorPrompt::Box, prompted)) => prompted == frame,
             None => false,
         };
-        let detections = if is_detecting { network.detect(frame)? } else { Vec::new() };
-        let course = self.course(is_reverse);
-        let (mut report, mut output) = self.tracks.process(frame, course, &detections, network)?;
+        let detections = if is_detecting { now.network.detect(frame)? } else { Vec::new() };
+        let (mut report, mut output) = self.tracks.process(now, &detections)?;
         if let Some(earlier) = self.cache.get(&frame) {
             output.hidden.extend(&earlier.hidden);
             for (id, score) in &earlier.tracker_scores {
@@ -330,18 +337,13 @@ impl MaskletSession {
         self.first_output = Some(self.first_output.map_or(frame, |first| first.min(frame)));
         match self.retention {
             Retention::Video => _ = self.cache.insert(frame, output.clone()),
-            Retention::Window => self.tracks.forget_unneeded(frame, course),
+            Retention::Window => self.tracks.forget_unneeded(frame, now.course),
         }
         Ok((report, output))
     }
 
-    fn advance_full(
-        &mut self,
-        frame: usize,
-        is_reverse: bool,
-        network: &mut impl MaskNetwork,
-    ) -> Result<Step> {
-        let (report, output) = self.process(frame, is_reverse, network)?;
+    fn advance_full(&mut self, now: &mut Current<'_>) -> Result<Step> {
+        let (report, output) = self.process(now)?;
         let options = &self.tracks.options;
         let delay = if options.holds_back { options.hotstart_frames } else { 0 };
         let mut leaving = Vec::new();
@@ -355,7 +357,7 @@ impl MaskletSession {
             leaving.extend(run.buffer.drain(..count));
         }
         let shown = self.release(leaving)?;
-        Ok(Step { frame, report: Some(report), banks: Vec::new(), shown })
+        Ok(Step { frame: now.frame, report: Some(report), banks: Vec::new(), shown })
     }
 
     /// Shows frames that leave the buffer, without the objects that were removed since.
@@ -373,17 +375,15 @@ impl MaskletSession {
 
     fn advance_partial(
         &mut self,
-        frame: usize,
-        is_reverse: bool,
+        now: &mut Current<'_>,
         ids: BTreeSet<ObjectId>,
         prompts: &[ObjectPrompt],
-        network: &mut impl MaskNetwork,
     ) -> Result<Step> {
-        network.load(frame)?;
-        let course = self.course(is_reverse);
+        let frame = now.frame;
+        now.network.load(frame)?;
         // Objects of a stream may have come since the run began.
         let ids = if self.prompt.is_none() { self.tracks.ids().into_iter().collect() } else { ids };
-        let (banks, masks, mut scores) = self.tracks.track_only(frame, course, &ids, network)?;
+        let (banks, masks, mut scores) = self.tracks.track_only(now, &ids)?;
         if self.prompt.is_none() {
             // Below the score of what is clicked or given on the frame, in the same order.
             let (_, clicked) = self.tracks.clicked(frame, &ids);
@@ -402,12 +402,12 @@ impl MaskletSession {
             output.tracker_scores.insert(id, GIVEN_SCORE);
         }
         output.masks.retain(|id, _| !output.hidden.contains(id));
-        prompts.iter().try_for_each(|prompt| self.give(frame, prompt, network))?;
+        prompts.iter().try_for_each(|prompt| self.give(now, prompt))?;
         let shown = vec![self.show_cached(frame)?];
         if self.retention == Retention::Window {
             self.cache.clear();
             self.given.clear();
-            self.tracks.forget_unneeded(frame, course);
+            self.tracks.forget_unneeded(frame, now.course);
         }
         Ok(Step { frame, report: None, banks, shown })
     }

@@ -1,10 +1,9 @@
 //! Tracking groups of objects on a frame.
 
-use crate::masklets::bank::{Course, Selection, select};
+use crate::masklets::bank::{Selection, select};
+use crate::masklets::current::Current;
 use crate::masklets::group::{Group, GroupFrame, ObjectFrame, Slots};
-use crate::masklets::network::{
-    MaskNetwork, MemoryInput, PointerInput, TrackBatch, TrackObject, TrackedMask,
-};
+use crate::masklets::network::{MemoryInput, PointerInput, TrackBatch, TrackObject, TrackedMask};
 use crate::masklets::{
     BankReport, LogitMask, MaskletOptions, PointerOrigin, PointerSlot, ReadMemory, ReadPointer,
 };
@@ -13,22 +12,20 @@ use std::collections::BTreeMap;
 
 /// Tracks the groups that are not conditioned on the frame. Objects that read equally much go in one batch.
 pub(crate) fn track_groups(
+    now: &mut Current<'_>,
     groups: &mut [Group],
     chosen: &[usize],
-    frame: usize,
-    course: Course,
-    options: &MaskletOptions,
     slots: &mut Slots,
-    network: &mut impl MaskNetwork,
 ) -> Result<Vec<BankReport>> {
-    let divisor = course.pointer_frames(options).saturating_sub(1);
+    let Current { frame, course, options, .. } = *now;
+    let divisor = course.pointer_frames(&options).saturating_sub(1);
     let chosen: Vec<usize> =
         chosen.iter().copied().filter(|&index| !groups[index].is_conditioned_on(frame)).collect();
     let mut banks = Vec::with_capacity(chosen.len());
     let mut batches: BTreeMap<(usize, usize), Vec<TrackObject>> = BTreeMap::new();
     for &index in &chosen {
         let group = &groups[index];
-        let selection = select(group, frame, course, options);
+        let selection = select(group, frame, course, &options);
         banks.push(report(group, frame, &selection, divisor));
         for position in 0..group.objects.len() {
             let object = request(group, position, &selection, divisor, slots.pointer());
@@ -38,19 +35,21 @@ pub(crate) fn track_groups(
     let mut found = BTreeMap::new();
     for objects in batches.into_values() {
         let batch = TrackBatch { frame, objects };
-        let masks = network.track(&batch)?;
+        let masks = now.network.track(&batch)?;
         if masks.len() != batch.objects.len() {
             let text =
                 format!("{} of {} objects were tracked on frame {frame}", masks.len(), batch.objects.len());
             return Err(Error::new(ErrorKind::Mismatch, text));
         }
         for (object, mask) in batch.objects.iter().zip(masks) {
-            found.insert(object.id, (checked(mask, options)?, object.pointer));
+            found.insert(object.id, (checked(mask, &options)?, object.pointer));
         }
     }
     for index in chosen {
         let group = &mut groups[index];
-        let objects = group.objects.iter().filter_map(|id| found.remove(id)).map(tracked).collect();
+        let own = group.objects.iter().filter_map(|id| found.remove(id));
+        let objects = own.map(|(found, pointer)| ObjectFrame::new(found, PointerOrigin::Tracked, pointer));
+        let objects = objects.collect();
         let mut entry = GroupFrame { objects, ..GroupFrame::default() };
         entry.score = Some(entry.memory_score());
         group.insert(frame, entry, slots);
@@ -111,18 +110,5 @@ fn report(group: &Group, frame: usize, selection: &Selection, divisor: usize) ->
         memories: selection.memories.iter().map(memory).collect(),
         pointers: selection.pointers.iter().map(pointer).collect(),
         divisor,
-    }
-}
-
-fn tracked((found, pointer): (TrackedMask, PointerSlot)) -> ObjectFrame {
-    ObjectFrame {
-        mask: Some(found.mask),
-        object_score: found.object_score,
-        iou: found.iou,
-        origin: PointerOrigin::Tracked,
-        is_prompted_memory: false,
-        is_present: false,
-        memory: None,
-        pointer,
     }
 }

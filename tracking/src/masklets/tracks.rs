@@ -2,9 +2,10 @@
 
 use crate::masklets::association::{Association, Candidate, associate, suppress};
 use crate::masklets::bank::{Course, needed_after};
+use crate::masklets::current::Current;
 use crate::masklets::group::{ABSENT, Group, Slots, sigmoid};
 use crate::masklets::identities::Identities;
-use crate::masklets::network::{Detection, EncodeBatch, EncodeObject, MaskNetwork, MemoryKind};
+use crate::masklets::network::{Detection, EncodeBatch, EncodeObject, MemoryKind};
 use crate::masklets::occlusion::Occlusions;
 use crate::masklets::output::{FrameOutput, Masks};
 use crate::masklets::track::{check_side, track_groups};
@@ -62,19 +63,16 @@ impl Tracks {
     /// Tracks the objects on a frame, and starts, reconditions and removes objects.
     pub(crate) fn process(
         &mut self,
-        frame: usize,
-        course: Course,
+        now: &mut Current<'_>,
         detections: &[Detection],
-        network: &mut impl MaskNetwork,
     ) -> Result<(FrameReport, FrameOutput)> {
-        let options = self.options;
+        let Current { frame, course, options, .. } = *now;
         let mut report = FrameReport { frame, is_reverse: course.is_reverse, ..FrameReport::default() };
         let kept = self.candidates(detections)?;
         report.detections = kept.iter().map(|candidate| candidate.index).collect();
 
         let all: Vec<usize> = (0..self.groups.len()).collect();
-        report.banks =
-            track_groups(&mut self.groups, &all, frame, course, &options, &mut self.slots, network)?;
+        report.banks = track_groups(now, &mut self.groups, &all, &mut self.slots)?;
         let mut tracked = self.tracked(frame, &self.ids().into_iter().collect());
         let mut masks: Vec<_> = tracked.iter().map(|object| (object.id, object.mask.positive())).collect();
         report.tracked = masks.iter().map(|&(id, _)| id).collect();
@@ -84,7 +82,7 @@ impl Tracks {
         report.dropped = self.limit(&mut found, detections);
         let born = self.start(frame, &found, detections);
         let verdict = self.identities.judge(frame, course.is_reverse, &found, &options);
-        report.reconditioned = self.recondition(frame, &found, &tracked, detections, network)?;
+        report.reconditioned = self.recondition(now, &found, &tracked, detections)?;
 
         let occluded =
             self.occlusions.update(frame, course.is_reverse, &masks, &verdict.removed, options.occlusion_iou);
@@ -96,8 +94,8 @@ impl Tracks {
             *mask = BitMask::empty(mask.width(), mask.height());
         }
         report.occluded = report.tracked.iter().copied().filter(|id| occluded.contains(id)).collect();
-        self.remember(frame, &tracked, &mut report, network)?;
-        self.add_group(frame, &born, detections, network)?;
+        self.remember(now, &tracked, &mut report)?;
+        self.add_group(now, &born, detections)?;
         self.remove(&verdict.removed);
 
         let output = self.output(frame, &tracked, &born, detections, verdict.hidden.clone());
@@ -158,14 +156,13 @@ impl Tracks {
     /// Gives sure detections as masks to their objects. Returns the objects of all groups concerned.
     fn recondition(
         &mut self,
-        frame: usize,
+        now: &mut Current<'_>,
         found: &Association,
         tracked: &[Tracked],
         detections: &[Detection],
-        network: &mut impl MaskNetwork,
     ) -> Result<Vec<ObjectId>> {
-        let options = self.options;
-        if options.recondition_frames == 0 || !frame.is_multiple_of(options.recondition_frames) {
+        let options = now.options;
+        if options.recondition_frames == 0 || !now.frame.is_multiple_of(options.recondition_frames) {
             return Ok(Vec::new());
         }
         let is_sure = |id: &ObjectId| {
@@ -184,7 +181,7 @@ impl Tracks {
             let masks: Vec<_> =
                 own.map(|(id, index)| (id, detections[index].mask.resized_positive(side, side))).collect();
             if !masks.is_empty() {
-                prompts::recondition(group, frame, masks, self.video, &options, network)?;
+                prompts::recondition(now, group, masks)?;
                 reconditioned.extend(group.objects.iter().copied());
             }
         }
@@ -194,11 +191,11 @@ impl Tracks {
     /// Encodes the masks of all objects into memory.
     fn remember(
         &mut self,
-        frame: usize,
+        now: &mut Current<'_>,
         tracked: &[Tracked],
         report: &mut FrameReport,
-        network: &mut impl MaskNetwork,
     ) -> Result<()> {
+        let frame = now.frame;
         if tracked.is_empty() {
             return Ok(());
         }
@@ -217,7 +214,7 @@ impl Tracks {
             let Some(slot) = self.memory_slot(frame, object.id, is_present) else { continue };
             objects.push(EncodeObject { id: object.id, mask: &object.mask, keeps_mask, is_present, slot });
         }
-        network.encode(&EncodeBatch { frame, kind: MemoryKind::Tracked, objects })
+        now.network.encode(&EncodeBatch { frame, kind: MemoryKind::Tracked, objects })
     }
 
     /// The slot for the memory of an object, which is going to be one of a tracked mask.
@@ -230,20 +227,14 @@ impl Tracks {
         Some(*object.memory.get_or_insert_with(|| slots.memory()))
     }
 
-    fn add_group(
-        &mut self,
-        frame: usize,
-        born: &[Born],
-        detections: &[Detection],
-        network: &mut impl MaskNetwork,
-    ) -> Result<()> {
+    fn add_group(&mut self, now: &mut Current<'_>, born: &[Born], detections: &[Detection]) -> Result<()> {
         if born.is_empty() {
             return Ok(());
         }
-        let side = self.options.memory_side();
+        let side = now.options.memory_side();
         let mask = |born: &Born| (born.id, detections[born.detection].mask.resized_positive(side, side));
         let masks = born.iter().map(mask).collect();
-        let group = prompts::start_group(frame, masks, self.video, &self.options, &mut self.slots, network)?;
+        let group = prompts::start_group(now, masks, &mut self.slots)?;
         self.groups.push(group);
         Ok(())
     }
@@ -312,16 +303,16 @@ impl Tracks {
             let far =
                 conditioning.iter().rev().filter(|at| **at < near).take(self.options.conditioning_frames);
             kept.extend(far.chain(conditioning.iter().filter(|at| (near..frame).contains(*at))));
-            let [memories, pointers] = needed.map(|needed| [needed, kept.clone()].concat());
-            group.keep_only(&memories, &pointers, frame, &mut self.slots);
+            let needed = needed.map(|needed| [needed, kept.clone()].concat());
+            group.keep_only(&needed, frame, &mut self.slots);
         }
     }
 
     /// Drops what a run that goes on after `frame` does not read.
     pub(crate) fn forget_unneeded(&mut self, frame: usize, course: Course) {
         for group in &mut self.groups {
-            let [memories, pointers] = needed_after(group, frame, course, &self.options);
-            group.keep_only(&memories, &pointers, usize::MAX, &mut self.slots);
+            let needed = needed_after(group, frame, course, &self.options);
+            group.keep_only(&needed, usize::MAX, &mut self.slots);
         }
     }
 }

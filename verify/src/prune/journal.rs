@@ -2,16 +2,15 @@
 //!
 //! The first line says what was searched. A search that is killed can leave half a line at the end, which is removed.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use ocelli::{Error, Result, cache::sha256_of_file};
-use ocelli_export::MaskedBranch;
 use serde::{Deserialize, Serialize};
 
-use super::PruneInput;
 use super::effect::Measurement;
 use super::subject::PartTimes;
+use super::{Branches, PruneInput};
 use ocelli::json_lines::JsonLines;
 
 /// The conditions of a measurement besides the branches that are removed.
@@ -109,17 +108,17 @@ impl Journal {
         self.lines.write(&Line::Times(*times))
     }
 
-    pub fn measurement(&self, removed: &BTreeSet<MaskedBranch>, image: usize) -> Option<Measurement> {
+    pub fn measurement(&self, removed: &Branches, image: usize) -> Option<Measurement> {
         self.measurements.get(&(text(removed), image)).copied()
     }
 
-    pub fn add(&mut self, removed: &BTreeSet<MaskedBranch>, image: usize, found: &Measurement) -> Result<()> {
+    pub fn add(&mut self, removed: &Branches, image: usize, found: &Measurement) -> Result<()> {
         let branches = text(removed);
         self.measurements.insert((branches.clone(), image), *found);
         self.lines.write(&Line::Removed { branches, image, found: *found })
     }
 }
 
-fn text(branches: &BTreeSet<MaskedBranch>) -> String {
+fn text(branches: &Branches) -> String {
     branches.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
 }

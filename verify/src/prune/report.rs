@@ -1,13 +1,12 @@
 //! The result of a search.
 
-use std::collections::BTreeSet;
 use std::io::{self, Write};
 
-use ocelli_export::{MaskedBranch, Pruning};
+use ocelli_export::Pruning;
 use serde::Serialize;
 
 use super::effect::Effect;
-use super::{Objective, PartTimes, Unit};
+use super::{Branches, Objective, PartTimes, Unit};
 
 /// The importance of a block or a branch.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -36,15 +35,10 @@ pub struct PruneStep {
 }
 
 impl PruneStep {
-    pub(super) fn new(
-        unit: Option<Unit>,
-        removed: &BTreeSet<MaskedBranch>,
-        effect: Effect,
-        backbone_ms: f64,
-    ) -> Self {
-        let pruning = Pruning::of_branches(removed.iter().copied());
+    pub(super) fn new(removed: Option<Unit>, all: &Branches, effect: Effect, backbone_ms: f64) -> Self {
+        let pruning = Pruning::of_branches(all.iter().copied());
         Self {
-            removed: unit,
+            removed,
             skip_blocks: pruning.skip_blocks.into_iter().collect(),
             mask_blocks: pruning.mask_blocks.iter().map(ToString::to_string).collect(),
             effect,

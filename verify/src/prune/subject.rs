@@ -166,7 +166,7 @@ impl<'i> Subject<'i> {
     /// Compares the model without `removed` and `unit` with the whole one.
     pub fn measure(
         &mut self,
-        removed: &BTreeSet<MaskedBranch>,
+        removed: &Branches,
         unit: &[MaskedBranch],
         image: usize,
         detections: bool,

@@ -73,10 +73,7 @@ pub(super) struct Units {
 /// The units that may be removed.
 pub(super) fn of(checkpoint: &Checkpoint, options: &PruneOptions) -> Result<Units> {
     if let Some(student) = &checkpoint.config().student {
-        let message = format!(
-            "model: the image backbone is {}, which has no blocks of a vision transformer",
-            student.name()
-        );
+        let message = format!("model: {}", student.lacks_blocks());
         return Err(Error::invalid_argument(message).about("model"));
     }
     let vision = &checkpoint.config().vision;

@@ -28,12 +28,7 @@ impl Pixels {
     }
 
     /// Paints the pixels of a rectangle [left, top, right, bottom] for which `inside` returns true.
-    pub(super) fn paint(
-        &mut self,
-        area: [f64; 4],
-        color: [f64; 3],
-        mut inside: impl FnMut(f64, f64) -> bool,
-    ) {
+    pub(super) fn paint(&mut self, area: [f64; 4], color: [f64; 3], inside: impl Fn(f64, f64) -> bool) {
         let [left, top, right, bottom] = area;
         let color = color.map(|channel| channel as u8);
         // The casts saturate at 0.

@@ -41,13 +41,11 @@ pub(super) enum Pixels {
 
 impl Input {
     /// `classes` are indices into the vocabulary.
-    pub(super) fn new(
-        name: String,
-        pixels: Pixels,
-        size: (u32, u32),
-        classes: &[usize],
-        chunk: usize,
-    ) -> Result<Self> {
+    pub(super) fn new(name: String, pixels: Pixels, classes: &[usize], chunk: usize) -> Result<Self> {
+        let size = match &pixels {
+            Pixels::Scene(image) => (image.width(), image.height()),
+            Pixels::Random(tensor) => (tensor.shape()[3] as u32, tensor.shape()[2] as u32),
+        };
         let phrases = classes.iter().map(|&class| Prompt::new(vocabulary()[class]));
         let with_exemplars =
             EXEMPLARS.iter().fold(Prompt::new(vocabulary()[classes[0]]), |prompt, (shares, is_positive)| {
@@ -72,10 +70,10 @@ pub(super) fn make(manifest: &Manifest, options: &VerificationOptions) -> Result
         let mut random = Random::new(options.seed, 1 << 32 | index as u64);
         let values = (0..3 * side * side).map(|_| random.uniform(-1.0, 1.0) as f32).collect();
         let pixels = Tensor::f32(&[1, 3, side, side], values)?;
-        let (name, size) = (format!("random input {index}"), (side as u32, side as u32));
         let chunk = chunk(inputs.len());
         let classes: Vec<usize> = (0..chunk.min(vocabulary().len())).collect();
-        inputs.push(Input::new(name, Pixels::Random(pixels), size, &classes, chunk)?);
+        let name = format!("random input {index}");
+        inputs.push(Input::new(name, Pixels::Random(pixels), &classes, chunk)?);
     }
     let generator = SceneGenerator::new(options.seed, SceneOptions::default())?;
     for index in 0..options.scenes {
@@ -90,9 +88,8 @@ pub(super) fn make(manifest: &Manifest, options: &VerificationOptions) -> Result
         let absent: Vec<usize> = others.filter(|class| !classes.contains(class)).collect();
         let missing = chunk.max(CLASSES_OF_A_SCENE).saturating_sub(classes.len());
         classes.extend(absent.into_iter().take(missing));
-        let size = (scene.image.width(), scene.image.height());
         let (name, pixels) = (format!("scene {index}"), Pixels::Scene(scene.image));
-        inputs.push(Input::new(name, pixels, size, &classes, chunk)?);
+        inputs.push(Input::new(name, pixels, &classes, chunk)?);
     }
     Ok(inputs)
 }

@@ -159,55 +159,32 @@ impl VerificationReport {
     /// # Errors
     /// Errors of `writer`.
     pub fn write_table(&self, mut writer: impl Write) -> io::Result<()> {
-        writeln!(
-            writer,
-            "{:<17} {:<18} {:<11} {:<11} {:<8} worst input",
-            "graph", "output", "cosine", "difference", "of"
-        )?;
-        for row in &self.outputs {
-            let cosine = if row.finite { format!("{:.8}", row.cosine) } else { "not finite".into() };
-            writeln!(
-                writer,
-                "{:<17} {:<18} {:<11} {:<11} {:<8} {}",
-                row.graph.name(),
-                row.output,
-                cosine,
-                format!("{:.3e}", row.largest_difference),
-                format!("{:.3}", row.largest_value),
-                row.worst_input
-            )?;
+        let mut line = |name: &str, text: String| writeln!(writer, "{name:<17} {text}");
+        let row = |output: &str, [cosine, difference, of]: [&str; 3], worst: &str| {
+            format!("{output:<18} {cosine:<11} {difference:<11} {of:<8} {worst}")
+        };
+        line("graph", row("output", ["cosine", "difference", "of"], "worst input"))?;
+        for output in &self.outputs {
+            let cosine = if output.finite { format!("{:.8}", output.cosine) } else { "not finite".into() };
+            let difference = format!("{:.3e}", output.largest_difference);
+            let numbers = [cosine.as_str(), &difference, &format!("{:.3}", output.largest_value)];
+            line(output.graph.name(), row(&output.output, numbers, &output.worst_input))?;
         }
         let found = &self.detections;
-        writeln!(
-            writer,
-            "{:<17} {} kept by the reference, {} by the candidate, {} matched, {} borderline",
-            "detections", found.kept_by_reference, found.kept_by_candidate, found.matched, found.borderline
-        )?;
+        let (ours, theirs) = (found.kept_by_reference, found.kept_by_candidate);
+        let kept = format!("{ours} kept by the reference, {theirs} by the candidate");
+        line("detections", format!("{kept}, {} matched, {} borderline", found.matched, found.borderline))?;
         let at = |input: &str| if input.is_empty() { String::new() } else { format!(" ({input})") };
-        writeln!(
-            writer,
-            "{:<17} within {:.6} of the side{}, {} queries compared",
-            "boxes",
-            found.largest_box_difference,
-            at(&found.worst_box_input),
-            found.compared_queries
-        )?;
-        writeln!(
-            writer,
-            "{:<17} within {:.6}{}",
-            "scores",
-            found.largest_score_difference,
-            at(&found.worst_score_input)
-        )?;
-        for failure in self.failures.iter().take(SHOWN) {
-            writeln!(
-                writer,
-                "refused           {}, {}, {}: {}",
-                failure.graph, failure.output, failure.input, failure.why
-            )?;
+        let (most, place) = (found.largest_box_difference, at(&found.worst_box_input));
+        let queries = found.compared_queries;
+        line("boxes", format!("within {most:.6} of the side{place}, {queries} queries compared"))?;
+        let (most, place) = (found.largest_score_difference, at(&found.worst_score_input));
+        line("scores", format!("within {most:.6}{place}"))?;
+        for Failure { graph, output, input, why } in self.failures.iter().take(SHOWN) {
+            line("refused", format!("{graph}, {output}, {input}: {why}"))?;
         }
         if self.failures.len() > SHOWN {
-            writeln!(writer, "                  … and {} more", self.failures.len() - SHOWN)?;
+            line("", format!("… and {} more", self.failures.len() - SHOWN))?;
         }
         writeln!(writer, "{}", self.verdict())
     }

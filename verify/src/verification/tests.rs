@@ -167,8 +167,8 @@ fn detections_match_or_are_borderline_or_fail() {
     for (what, ours, theirs, expected, borderline) in cases {
         let image =
             Image::from_rgb8(SIZE.0, SIZE.1, vec![0; (SIZE.0 * SIZE.1 * 3) as usize]).expect("it fits");
-        let input = Input::new("scene 3".into(), Pixels::Scene(image), SIZE, &[0], 1)
-            .expect("a class of the vocabulary");
+        let input =
+            Input::new("scene 3".into(), Pixels::Scene(image), &[0], 1).expect("a class of the vocabulary");
         let mut comparison = DetectionComparison::new(PostProcessOptions::default(), Limits::default());
         comparison.add(&input, &pass(&ours), &pass(&theirs)).expect("all values are finite");
         let (report, failures) = (comparison.report, comparison.failures);

@@ -15,7 +15,7 @@ use std::path::Path;
 use std::ptr::NonNull;
 
 /// The functions of a library that can build, and of its parser.
-pub(in crate::tensorrt) struct Functions {
+pub(crate) struct Functions {
     part: Part,
     create_builder: Create,
     create_parser: CreateParser,
@@ -23,17 +23,12 @@ pub(in crate::tensorrt) struct Functions {
 
 impl Functions {
     /// Finds the functions, or returns why this library cannot build.
-    pub(in crate::tensorrt) fn open(
-        part: Part,
-        library: &Path,
-        product: Product,
-        version: Version,
-    ) -> Result<Self, String> {
+    pub(crate) fn open(part: Part, library: &Path, version: Version) -> Result<Self, String> {
         let create_builder = function(library, "createInferBuilder_INTERNAL").map_err(|_| {
+            let product = Product::of(version);
             format!("{} is {product}'s lean runtime, which cannot build plans", library.display())
         })?;
-        let create_parser =
-            function(&parser_beside(library, product, version)?, "createNvOnnxParser_INTERNAL")?;
+        let create_parser = function(&parser_beside(library, version)?, "createNvOnnxParser_INTERNAL")?;
         // SAFETY: the functions have these types in NvInfer.h and NvOnnxParser.h, unchanged since TensorRT 8.
         unsafe {
             Ok(Self {
@@ -46,7 +41,7 @@ impl Functions {
 }
 
 /// The build of one ONNX file.
-pub(in crate::tensorrt) struct Session {
+pub(crate) struct Session {
     part: Part,
     /// Freed once, by `drop`. A session stays on its thread, and changing it takes a `&mut`.
     build: NonNull<part::Build>,
@@ -54,7 +49,7 @@ pub(in crate::tensorrt) struct Session {
 
 impl Session {
     /// Creates the objects that every build needs.
-    pub(in crate::tensorrt) fn open(functions: &Functions) -> Result<Self> {
+    pub(crate) fn open(functions: &Functions) -> Result<Self> {
         let Functions { part, create_builder, create_parser } = *functions;
         let mark = LOG.mark();
         let mut missing = std::ptr::null();
@@ -68,7 +63,7 @@ impl Session {
     }
 
     /// Reads a file into the network.
-    pub(in crate::tensorrt) fn parse(&mut self, path: &Path) -> Result<()> {
+    pub(crate) fn parse(&mut self, path: &Path) -> Result<()> {
         let Some(text) = path.to_str().and_then(|path| CString::new(path).ok()) else {
             return Err(Error::invalid_argument("the path is not valid UTF-8, which TensorRT requires"));
         };
@@ -119,7 +114,7 @@ impl Session {
     }
 
     /// The inputs and outputs of the network. A dynamic dimension without a name has the empty name.
-    pub(in crate::tensorrt) fn tensors(&self) -> Result<[Vec<TensorSpec>; 2]> {
+    pub(crate) fn tensors(&self) -> Result<[Vec<TensorSpec>; 2]> {
         let side = |role| {
             let tensor = |index| {
                 let mut tensor = part::Tensor::NONE;
@@ -139,7 +134,7 @@ impl Session {
     }
 
     /// Sets all options except the sizes and the timing cache.
-    pub(in crate::tensorrt) fn configure(&mut self, options: &Options) -> Result<()> {
+    pub(crate) fn configure(&mut self, options: &Options) -> Result<()> {
         let mark = LOG.mark();
         let accepted = |accepted: i32, what: &str| {
             let refusal = || Error::invalid_argument(format!("TensorRT refused {what}: {}", LOG.since(mark)));
@@ -175,7 +170,7 @@ impl Session {
     }
 
     /// Adds the optimisation profile: the sizes of the inputs that have dynamic dimensions.
-    pub(in crate::tensorrt) fn add_profile(
+    pub(crate) fn add_profile(
         &mut self,
         inputs: &[TensorSpec],
         ranges: &BTreeMap<String, DimensionRange>,
@@ -207,7 +202,7 @@ impl Session {
 
     /// Uses a timing cache with these bytes, which may be empty. Returns `false` if the bytes are corrupt or come from
     /// another version or GPU.
-    pub(in crate::tensorrt) fn use_timing_cache(&mut self, bytes: &[u8]) -> Result<bool> {
+    pub(crate) fn use_timing_cache(&mut self, bytes: &[u8]) -> Result<bool> {
         let mark = LOG.mark();
         // SAFETY: the bytes are copied.
         let used = unsafe {
@@ -221,14 +216,14 @@ impl Session {
     }
 
     /// The bytes of the timing cache, to be written after a build.
-    pub(in crate::tensorrt) fn timing_cache_bytes(&self) -> Option<Vec<u8>> {
+    pub(crate) fn timing_cache_bytes(&self) -> Option<Vec<u8>> {
         // SAFETY: the caller owns the memory.
         let bytes = unsafe { self.part.take((self.part.0.build_timing_cache)(self.build.as_ptr())) };
         bytes.filter(|bytes| !bytes.is_empty())
     }
 
     /// Builds, and returns the bytes of the plan.
-    pub(in crate::tensorrt) fn build(&mut self, reporter: &Reporter<'_>) -> Result<Vec<u8>> {
+    pub(crate) fn build(&mut self, reporter: &Reporter<'_>) -> Result<Vec<u8>> {
         let mark = LOG.mark();
         let progress = part::Progress {
             caller: (&raw const *reporter).cast_mut().cast(),

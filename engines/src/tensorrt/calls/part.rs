@@ -205,11 +205,11 @@ fn part_of(product: Product) -> &'static Library {
 /// Ocelli's part for a product, which is never unloaded. Its functions are called by the rules of their objects: nothing else
 /// frees them, and changing one takes a `&mut`.
 #[derive(Clone, Copy)]
-pub(in crate::tensorrt) struct Part(pub(super) &'static Table);
+pub(crate) struct Part(pub(super) &'static Table);
 
 impl Part {
     /// Loads the part for a product, once in the life of the process, and takes TensorRT's messages from it.
-    pub(in crate::tensorrt) fn load(product: Product) -> Result<Self> {
+    pub(crate) fn load(product: Product) -> Result<Self> {
         /// A process has one TensorRT, and so one part.
         static LOADED: Mutex<Option<(PathBuf, Part)>> = Mutex::new(None);
         part_of(product).load_once(None, &LOADED, |path, _| {

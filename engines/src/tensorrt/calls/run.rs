@@ -12,13 +12,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The function that creates a library's runtime.
 #[derive(Clone, Copy)]
-pub(in crate::tensorrt) struct Functions {
+pub(crate) struct Functions {
     part: Part,
     create_runtime: Create,
 }
 
 impl Functions {
-    pub(in crate::tensorrt) fn open(part: Part, library: &Path) -> Result<Self, String> {
+    pub(crate) fn open(part: Part, library: &Path) -> Result<Self, String> {
         let create_runtime = function(library, "createInferRuntime_INTERNAL")?;
         // SAFETY: the function has this type in NvInferRuntime.h, unchanged since TensorRT 8.
         let create_runtime = unsafe { std::mem::transmute::<*const c_void, Create>(create_runtime) };
@@ -28,10 +28,10 @@ impl Functions {
 
 /// Binds the device's context to the thread when it is dropped.
 #[derive(Clone)]
-pub(in crate::tensorrt) struct Binding(Arc<dyn Fn() + Send + Sync>);
+pub(crate) struct Binding(Arc<dyn Fn() + Send + Sync>);
 
 impl Binding {
-    pub(in crate::tensorrt) fn new(bind: impl Fn() + Send + Sync + 'static) -> Self {
+    pub(crate) fn new(bind: impl Fn() + Send + Sync + 'static) -> Self {
         Self(Arc::new(bind))
     }
 }
@@ -50,7 +50,7 @@ struct OnDevice<T> {
 }
 
 /// A plan on the device with its weights, which contexts share.
-pub(in crate::tensorrt) struct LoadedPlan {
+pub(crate) struct LoadedPlan {
     loaded: OnDevice<Mutex<Plan>>,
     names: Vec<CString>,
 }
@@ -73,14 +73,14 @@ impl Drop for Plan {
 
 /// An input or output of a plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::tensorrt) struct PlanTensor {
-    pub(in crate::tensorrt) name: String,
-    pub(in crate::tensorrt) is_input: bool,
-    pub(in crate::tensorrt) element_type: ElementType,
+pub(crate) struct PlanTensor {
+    pub(crate) name: String,
+    pub(crate) is_input: bool,
+    pub(crate) element_type: ElementType,
     /// -1 for dynamic dimensions.
-    pub(in crate::tensorrt) sizes: Vec<i64>,
+    pub(crate) sizes: Vec<i64>,
     /// The smallest and the largest sizes; `None` for outputs.
-    pub(in crate::tensorrt) range: Option<[Vec<i64>; 2]>,
+    pub(crate) range: Option<[Vec<i64>; 2]>,
 }
 
 impl LoadedPlan {
@@ -90,11 +90,7 @@ impl LoadedPlan {
     /// [`ErrorKind::Unavailable`](ocelli_error::ErrorKind::Unavailable) if TensorRT does not start,
     /// [`ErrorKind::InvalidData`](ocelli_error::ErrorKind::InvalidData) if it refuses the plan; the message is TensorRT's
     /// reason.
-    pub(in crate::tensorrt) fn deserialize(
-        functions: Functions,
-        plan: &[u8],
-        binding: Binding,
-    ) -> Result<Self> {
+    pub(crate) fn deserialize(functions: Functions, plan: &[u8], binding: Binding) -> Result<Self> {
         let Functions { part, create_runtime } = functions;
         let mark = LOG.mark();
         let (mut starts, mut diagnosis) = (0, [0u8; 1024]);
@@ -133,12 +129,12 @@ impl LoadedPlan {
     }
 
     /// The inputs and outputs, in the plan's order; contexts know them by their positions.
-    pub(in crate::tensorrt) fn tensors(&self) -> Result<Vec<PlanTensor>, String> {
+    pub(crate) fn tensors(&self) -> Result<Vec<PlanTensor>, String> {
         self.plan().tensors().map(|tensor| describe(&tensor)).collect()
     }
 
     /// The memory that each context takes on the device, in bytes.
-    pub(in crate::tensorrt) fn context_bytes(&self) -> u64 {
+    pub(crate) fn context_bytes(&self) -> u64 {
         let plan = self.plan();
         // SAFETY: the plan lives.
         let bytes = unsafe { (plan.part.0.plan_context_bytes)(plan.plan.as_ptr()) };
@@ -185,7 +181,7 @@ fn describe(tensor: &part::Tensor) -> Result<PlanTensor, String> {
 }
 
 /// An execution context, for one run at a time. It keeps the plan, which it may read as long as it lives.
-pub(in crate::tensorrt) struct Context {
+pub(crate) struct Context {
     made: OnDevice<Made>,
     plan: Arc<LoadedPlan>,
 }
@@ -214,7 +210,7 @@ impl Context {
     /// compiles its kernels before the first run, because a graph keeps the kernels it was captured with. It compiles none
     /// that are among `kernels`, which an earlier context [returned](Self::kernels); returns whether it accepts these, or
     /// whether there are none.
-    pub(in crate::tensorrt) fn new(
+    pub(crate) fn new(
         plan: &Arc<LoadedPlan>,
         is_captured: bool,
         kernels: &[u8],
@@ -244,18 +240,14 @@ impl Context {
     }
 
     /// The kernels that were compiled so far, for the next process; `None` for TensorRT proper, which compiles none.
-    pub(in crate::tensorrt) fn kernels(&self) -> Option<Vec<u8>> {
+    pub(crate) fn kernels(&self) -> Option<Vec<u8>> {
         let (table, context) = self.raw();
         // SAFETY: the memory is null or owned by the caller.
         unsafe { self.made.objects.part.take((table.context_kernels)(context)) }
     }
 
     /// Sets the shape of an input.
-    pub(in crate::tensorrt) fn set_input_shape(
-        &mut self,
-        tensor: usize,
-        shape: &[usize],
-    ) -> Result<(), String> {
+    pub(crate) fn set_input_shape(&mut self, tensor: usize, shape: &[usize]) -> Result<(), String> {
         let mark = LOG.mark();
         let sizes = Sizes::of(shape.iter().map(|&size| i64::try_from(size).unwrap_or(i64::MAX)));
         let sizes = sizes.ok_or("it has more than eight dimensions")?;
@@ -267,11 +259,7 @@ impl Context {
     }
 
     /// The shape of an output, which follows from the shapes of the inputs.
-    pub(in crate::tensorrt) fn shape_into(
-        &self,
-        tensor: usize,
-        shape: &mut Vec<usize>,
-    ) -> Result<(), String> {
+    pub(crate) fn shape_into(&self, tensor: usize, shape: &mut Vec<usize>) -> Result<(), String> {
         let mark = LOG.mark();
         let mut sizes = Sizes::NONE;
         let (table, context) = self.raw();
@@ -290,11 +278,7 @@ impl Context {
     ///
     /// # Safety
     /// Later runs read or write there: it must be memory of the tensor's size.
-    pub(in crate::tensorrt) unsafe fn set_address(
-        &mut self,
-        tensor: usize,
-        address: u64,
-    ) -> Result<(), String> {
+    pub(crate) unsafe fn set_address(&mut self, tensor: usize, address: u64) -> Result<(), String> {
         let mark = LOG.mark();
         let address: *mut c_void = std::ptr::with_exposed_provenance_mut(address as usize);
         let (table, context) = self.raw();
@@ -305,7 +289,7 @@ impl Context {
     }
 
     /// Whether a run can be captured. TensorRT proper does not know in advance.
-    pub(in crate::tensorrt) fn can_be_captured(&self, stream: *mut c_void) -> bool {
+    pub(crate) fn can_be_captured(&self, stream: *mut c_void) -> bool {
         let (table, context) = self.raw();
         // SAFETY: the stream lives; the driver's streams are those of the CUDA runtime.
         unsafe { (table.context_can_be_captured)(context, stream) == 1 }
@@ -316,7 +300,7 @@ impl Context {
     /// # Safety
     /// Every tensor has an address whose memory stays until the run is done, and the stream waits for earlier work on that
     /// memory (see [`CudaStream::enqueue`](crate::cuda::CudaStream::enqueue)).
-    pub(in crate::tensorrt) unsafe fn enqueue(&mut self, stream: *mut c_void) -> Result<(), String> {
+    pub(crate) unsafe fn enqueue(&mut self, stream: *mut c_void) -> Result<(), String> {
         let mark = LOG.mark();
         let (table, context) = self.raw();
         // SAFETY: the driver's streams are those of the CUDA runtime; the caller guarantees addresses and order.

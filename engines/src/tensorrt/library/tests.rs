@@ -131,7 +131,7 @@ fn the_parser_beside_the_library_is_the_one_of_its_version() {
         for file in files {
             touch(&folder.path().join(file));
         }
-        let found = parser_beside(&folder.path().join("libnvinfer.so.11"), Product::TensorRt, version);
+        let found = parser_beside(&folder.path().join("libnvinfer.so.11"), version);
         let expected = expected.map(|name| folder.path().join(name));
         if found.clone().ok() != expected {
             wrong.push(format!("{files:?}: {found:?}"));

@@ -86,20 +86,13 @@ impl Pickle {
         if bytes.len() > MAX_BYTES {
             return Err(format!("data.pkl has {} bytes: expected at most {MAX_BYTES}", bytes.len()));
         }
-        let mut machine = Machine {
-            bytes,
-            at: 0,
-            values: Vec::new(),
-            stack: Vec::new(),
-            marks: Vec::new(),
-            memo: HashMap::new(),
-            copied: 0,
-        };
+        let mut machine = Machine { bytes, ..Machine::default() };
         let root = machine.run().map_err(|why| format!("data.pkl, byte {}: {why}", machine.at))?;
         Ok(Self { values: machine.values, root })
     }
 }
 
+#[derive(Default)]
 struct Machine<'b> {
     bytes: &'b [u8],
     at: usize,
@@ -118,131 +111,110 @@ impl Machine<'_> {
     fn run(&mut self) -> Step<Id> {
         loop {
             let [opcode] = self.take()?;
-            match opcode {
+            let value = match opcode {
                 b'.' => return self.pop(),
-                // PROTO, FRAME
-                0x80 => drop(self.take::<1>()?),
-                0x95 => drop(self.take::<8>()?),
-                b'(' => self.marks.push(self.stack.len()),
-                b'0' => drop(self.pop()?),
-                b'1' => drop(self.pop_to_mark()?),
-                b'2' => {
-                    let top = self.top()?;
-                    self.stack.push(top);
-                }
-                b'N' => self.push(Value::None)?,
-                0x88 => self.push(Value::Bool(true))?,
-                0x89 => self.push(Value::Bool(false))?,
-                b'J' => {
-                    let number = i32::from_le_bytes(self.take()?);
-                    self.push(Value::Integer(number.into()))?;
-                }
-                b'K' | b'M' => {
-                    let number = self.number(opcode)?;
-                    self.push(Value::Integer(number as i64))?;
-                }
+                b'N' => Value::None,
+                0x88 => Value::Bool(true),
+                0x89 => Value::Bool(false),
+                b'J' => Value::Integer(i32::from_le_bytes(self.take()?).into()),
+                b'K' | b'M' => Value::Integer(self.number(opcode)? as i64),
                 0x8a => {
                     let size = self.number(opcode)?;
-                    let value = long(self.slice(size)?);
-                    self.push(value)?;
+                    long(self.slice(size)?)
                 }
                 b'G' => {
                     self.take::<8>()?;
-                    self.push(Value::Float)?;
+                    Value::Float
                 }
                 b'X' | 0x8c | 0x8d => {
                     let size = self.number(opcode)?;
-                    let text = String::from_utf8_lossy(self.slice(size)?).into_owned();
-                    self.push(Value::Text(text))?;
+                    Value::Text(String::from_utf8_lossy(self.slice(size)?).into_owned())
                 }
                 // Bytes: of no use here.
                 b'C' | b'U' | b'B' | b'T' | 0x8e | 0x96 => {
                     let size = self.number(opcode)?;
                     self.slice(size)?;
-                    self.push(Value::Opaque("bytes".into()))?;
+                    Value::Opaque("bytes".into())
                 }
-                b'}' => self.push(Value::Map(Vec::new()))?,
-                b']' | b')' | 0x8f => self.push(Value::List(Vec::new()))?,
-                b't' | b'l' | 0x91 => {
-                    let items = self.pop_to_mark()?;
-                    self.push(Value::List(items))?;
-                }
-                0x85..=0x87 => {
-                    let height = self.floor(usize::from(opcode - 0x84))?;
-                    let items = self.stack.split_off(height);
-                    self.push(Value::List(items))?;
-                }
-                b'd' => {
-                    let items = self.pop_to_mark()?;
-                    self.push(Value::Map(pairs(&items)?))?;
-                }
-                b'a' => {
-                    let item = self.pop()?;
-                    self.append(&[item])?;
-                }
-                b'e' | 0x90 => {
-                    let items = self.pop_to_mark()?;
-                    self.append(&items)?;
-                }
-                b's' => {
-                    let height = self.floor(2)?;
-                    let items = self.stack.split_off(height);
-                    self.insert(&items)?;
-                }
-                b'u' => {
-                    let items = self.pop_to_mark()?;
-                    self.insert(&items)?;
-                }
-                b'q' | b'r' => {
-                    let slot = self.number(opcode)?;
-                    self.remember(slot)?;
-                }
-                0x94 => self.remember(self.memo.len() as u64)?,
-                b'h' | b'j' => {
-                    let slot = self.number(opcode)?;
-                    self.recall(slot)?;
-                }
-                b'c' => {
-                    let name = format!("{}.{}", self.line()?, self.line()?);
-                    self.push_class(name)?;
-                }
+                b'}' => Value::Map(Vec::new()),
+                b']' | b')' | 0x8f => Value::List(Vec::new()),
+                b't' | b'l' | 0x91 => Value::List(self.pop_to_mark()?),
+                0x85..=0x87 => Value::List(self.pop_many(usize::from(opcode - 0x84))?),
+                b'd' => Value::Map(pairs(&self.pop_to_mark()?)?),
+                b'c' => class(format!("{}.{}", self.line()?, self.line()?))?,
                 0x93 => {
                     let (name, module) = (self.pop()?, self.pop()?);
                     let text = |id: Id| match &self.values[id as usize] {
                         Value::Text(text) if text.len() <= MAX_NAME => Ok(text.clone()),
                         _ => Err("a class without a name, or with a long one".to_owned()),
                     };
-                    let name = format!("{}.{}", text(module)?, text(name)?);
-                    self.push_class(name)?;
+                    class(format!("{}.{}", text(module)?, text(name)?))?
                 }
-                b'Q' => {
-                    let id = self.pop()?;
-                    self.push(Value::Persistent(id))?;
-                }
+                b'Q' => Value::Persistent(self.pop()?),
                 // REDUCE, NEWOBJ
                 b'R' | 0x81 => {
                     let (arguments, callee) = (self.pop()?, self.pop()?);
-                    self.call(callee, arguments)?;
+                    self.call(callee, arguments)?
                 }
                 // NEWOBJ_EX
                 0x92 => {
                     let (_, arguments, callee) = (self.pop()?, self.pop()?, self.pop()?);
-                    self.call(callee, arguments)?;
+                    self.call(callee, arguments)?
                 }
-                // BUILD: the state of an object whose class is unknown, or the metadata of an OrderedDict.
-                b'b' => drop(self.pop()?),
-                other => return Err(format!("operation {other:#04x} is unknown")),
-            }
+                _ => {
+                    self.change(opcode)?;
+                    continue;
+                }
+            };
+            self.push(value)?;
         }
     }
 
+    /// An operation that makes no value.
+    fn change(&mut self, opcode: u8) -> Step {
+        match opcode {
+            // PROTO, FRAME
+            0x80 => drop(self.take::<1>()?),
+            0x95 => drop(self.take::<8>()?),
+            b'(' => self.marks.push(self.stack.len()),
+            b'0' => drop(self.pop()?),
+            b'1' => drop(self.pop_to_mark()?),
+            b'2' => self.stack.push(self.top()?),
+            b'a' => {
+                let item = self.pop()?;
+                self.append(&[item])?;
+            }
+            b'e' | 0x90 => {
+                let items = self.pop_to_mark()?;
+                self.append(&items)?;
+            }
+            b's' | b'u' => {
+                let items = if opcode == b's' { self.pop_many(2)? } else { self.pop_to_mark()? };
+                self.insert(&items)?;
+            }
+            b'q' | b'r' | 0x94 => {
+                let slot = if opcode == 0x94 { self.memo.len() as u64 } else { self.number(opcode)? };
+                self.memo.insert(slot, self.top()?);
+            }
+            b'h' | b'j' => {
+                let slot = self.number(opcode)?;
+                let id = self.memo.get(&slot).ok_or_else(|| format!("nothing is remembered as {slot}"))?;
+                self.stack.push(*id);
+            }
+            // BUILD: the state of an object whose class is unknown, or the metadata of an OrderedDict.
+            b'b' => drop(self.pop()?),
+            other => return Err(format!("operation {other:#04x} is unknown")),
+        }
+        Ok(())
+    }
+
     /// An ordered dictionary is a dictionary, other calls keep their arguments.
-    fn call(&mut self, callee: Id, arguments: Id) -> Step {
+    fn call(&mut self, callee: Id, arguments: Id) -> Step<Value> {
         let name = match &self.values[callee as usize] {
             Value::Global(name) => name.clone(),
             _ => "an object".into(),
         };
-        let value = match name.as_str() {
+        Ok(match name.as_str() {
             "collections.OrderedDict" | "collections.defaultdict" | "builtins.dict" => {
                 let pairs = self.initial_pairs(arguments);
                 self.copied += pairs.len();
@@ -253,8 +225,7 @@ impl Machine<'_> {
             }
             _ if name.starts_with("torch.") => Value::Call(name, arguments),
             _ => Value::Opaque(name),
-        };
-        self.push(value)
+        })
     }
 
     /// The pairs of `OrderedDict([(key, value), …])`.
@@ -280,13 +251,6 @@ impl Machine<'_> {
         Ok(())
     }
 
-    fn push_class(&mut self, name: String) -> Step {
-        if name.len() > MAX_NAME {
-            return Err(format!("a class has a name of {} bytes", name.len()));
-        }
-        self.push(Value::Global(name))
-    }
-
     fn append(&mut self, items: &[Id]) -> Step {
         let list = self.top()?;
         // Objects of unknown classes may be lists or sets; their items do not matter.
@@ -301,18 +265,6 @@ impl Machine<'_> {
         if let Value::Map(map) = &mut self.values[map as usize] {
             map.extend(pairs(items)?);
         }
-        Ok(())
-    }
-
-    fn remember(&mut self, slot: u64) -> Step {
-        let top = self.top()?;
-        self.memo.insert(slot, top);
-        Ok(())
-    }
-
-    fn recall(&mut self, slot: u64) -> Step {
-        let id = *self.memo.get(&slot).ok_or_else(|| format!("nothing is remembered as {slot}"))?;
-        self.stack.push(id);
         Ok(())
     }
 
@@ -332,6 +284,11 @@ impl Machine<'_> {
 
     fn top(&self) -> Step<Id> {
         Ok(self.stack[self.floor(1)?])
+    }
+
+    fn pop_many(&mut self, count: usize) -> Step<Vec<Id>> {
+        let height = self.floor(count)?;
+        Ok(self.stack.split_off(height))
     }
 
     fn pop_to_mark(&mut self) -> Step<Vec<Id>> {
@@ -377,6 +334,14 @@ fn pairs(items: &[Id]) -> Step<Vec<(Id, Id)>> {
         Ok(pairs.iter().map(|[key, value]| (*key, *value)).collect())
     } else {
         Err("a key without a value".into())
+    }
+}
+
+fn class(name: String) -> Step<Value> {
+    if name.len() > MAX_NAME {
+        Err(format!("a class has a name of {} bytes", name.len()))
+    } else {
+        Ok(Value::Global(name))
     }
 }
 

@@ -81,8 +81,8 @@ fn constant_in_both(g: &mut Graph<'_>, x: &Value) {
 
 fn mask(g: &mut Graph<'_>, x: &Value) {
     let ids = g.input("mask", Element::I64, &DIMS);
-    let valid = g.cast(&ids, Element::F32);
-    let bias = g.padding_bias(&valid);
+    let [_, bias] = g.padding(&ids);
+    let bias = g.reshape(&bias, &DIMS);
     let out = g.add(x, &bias);
     g.output("out", &out, &DIMS);
 }
@@ -183,12 +183,17 @@ fn casts_are_added_between_formats() {
             rules(None),
             ">f16 Add:f16 >f32 Mul:f32 Identity:f32",
         ),
-        ("a mask is cast once", mask, rules(None), ">f16 Sub:f16 Mul:f16 >f16 Add:f16 >f32"),
+        (
+            "a mask is cast once",
+            mask,
+            rules(None),
+            ">f16 Sub:f16 Mul:f16 Reshape:f16 Reshape:f16 >f16 Add:f16 >f32",
+        ),
         (
             "a mask in 32 bits is cast once",
             mask,
             rules(Attention),
-            ">f32 Sub:f32 Mul:f32 >f16 >f16 Add:f16 >f32",
+            ">f32 Sub:f32 Mul:f32 >f16 Reshape:f16 Reshape:f16 >f16 Add:f16 >f32",
         ),
         (
             "scales stay in 32 bits",

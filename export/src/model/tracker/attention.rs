@@ -183,7 +183,7 @@ impl<'w> Network<'_, 'w> {
 
     /// Projected queries, in the order of [`rotary_row`].
     pub(super) fn queries(&self, g: &mut Graph<'w>, name: &str, x: &Value) -> Value {
-        let layer = LinearLayer::queries_of(g, name, self.config().heads, self.target);
+        let layer = LinearLayer::queries_of(g, name, self.config().heads);
         g.linear_layer(x, &LinearLayer { order: self.rotary_order(), ..layer })
     }
 
@@ -232,7 +232,7 @@ impl<'w> Network<'_, 'w> {
     pub(super) fn mix(&self, g: &mut Graph<'w>, query: &Value, keys: &Value, values: &Value) -> Value {
         let (heads, head) = (self.config().heads, self.head());
         if self.target == Target::OnnxRuntime {
-            return g.fused_attention(query, keys, values, heads, scale_of(head), None);
+            return g.fused_attention([query, keys, values], heads, scale_of(head), None);
         }
         if heads == 1 {
             return self.mix_head(g, query, keys, values);

@@ -131,7 +131,7 @@ impl<'w> Network<'_, 'w> {
         g.scope(&name);
         let normed = g.norm(x, &format!("{layer}.layer_norm2"));
         let query = self.queries(g, &name, &normed);
-        let scale = LinearLayer::queries_of(g, &name, self.config().heads, self.target).scale;
+        let scale = LinearLayer::queries_of(g, &name, self.config().heads).scale;
         let of_image = if scale == 1.0 { of_image.clone() } else { g.scale(of_image, scale) };
         let query = g.add(&query, &of_image);
         let query = self.rotated(g, &query, tables);

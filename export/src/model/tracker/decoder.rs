@@ -1,8 +1,10 @@
 //! The mask decoder: image tokens and prompts → masks, scores and a pointer.
 
+use std::ops::Range;
+
 use super::{Network, OBJECTS};
 use crate::contract::tensor;
-use crate::graph::{Dim, Element, Graph, Role, Value};
+use crate::graph::{Dim, Graph, Role, Value};
 use crate::model::layers::LinearLayer;
 
 /// The tokens of the decoder in front of the prompt: the object score, the IoU, and the masks.
@@ -37,7 +39,8 @@ impl<'w> Network<'_, 'w> {
         let g = &mut graph;
         let attended = self.attend_memories(g);
         let high_res = self.high_res_inputs(g);
-        let image = self.without_mask_prompt(g, &attended);
+        let no_mask = self.no_mask(g);
+        let image = g.add(&attended, &no_mask);
         let prompt = self.no_points(g);
         let decoded = self.decode_objects(g, &image, &prompt);
         let masks = self.upscaled(g, &decoded, &high_res);
@@ -68,9 +71,8 @@ impl<'w> Network<'_, 'w> {
             tokens = self.attend_image(g, &to_image, &tokens, prompt, [&placed_image, &image]);
             tokens = g.norm(&tokens, &format!("{name}.layer_norm2"));
 
-            let hidden = g.linear(&tokens, &format!("{name}.mlp.proj_in"));
-            let hidden = g.unary("Relu", &hidden);
-            let out = g.linear(&hidden, &format!("{name}.mlp.proj_out"));
+            let layers = ["proj_in", "proj_out"].map(|layer| format!("{name}.mlp.{layer}"));
+            let out = g.layers_in_turn(&tokens, layers);
             tokens = g.add(&tokens, &out);
             tokens = g.norm(&tokens, &format!("{name}.layer_norm3"));
 
@@ -109,7 +111,7 @@ impl<'w> Network<'_, 'w> {
         let q = g.linear_layer(q, &layer);
         let [k, v] = [(k, "k_proj"), (v, "v_proj")].map(|(x, end)| g.linear(x, &format!("{name}.{end}")));
         let [q, k, v] = [&q, &k, &v].map(|x| g.split_heads(x, heads));
-        let mixed = g.explicit_attention(&q, &k, &v, None);
+        let mixed = g.explicit_attention([&q, &k, &v], None);
         g.linear(&mixed, &format!("{name}.o_proj"))
     }
 
@@ -141,8 +143,7 @@ impl<'w> Network<'_, 'w> {
         let ious = g.slice(&ious, 1, 1, MASKS.len());
         let best = g.as_role(Role::Exact, |g| g.one_hot_of_largest(&ious));
         let tokens = g.select(&decoded.tokens, 1, &MASKS[1..]);
-        let kernels: Vec<Value> = (1..MASKS.len()).map(|mask| self.mask_kernel(g, decoded, mask)).collect();
-        let kernels = g.concat(&kernels.iter().collect::<Vec<_>>(), 1, MASKS.len() - 1);
+        let kernels = self.mask_kernels(g, decoded, 1..MASKS.len());
         // The choice of a kernel saves the other masks.
         let kernel = g.matmul(&best, &kernels);
         let token = g.matmul(&best, &tokens);
@@ -163,8 +164,7 @@ impl<'w> Network<'_, 'w> {
     pub(super) fn all_masks(&self, g: &mut Graph<'w>, decoded: &Decoded, upscaled: &Value) {
         let (count, side) = (Dim::from(MASKS.len()), Dim::from(4 * self.grid()));
         let ious = self.ious(g, decoded);
-        let kernels: Vec<Value> = (0..MASKS.len()).map(|mask| self.mask_kernel(g, decoded, mask)).collect();
-        let kernels = g.concat(&kernels.iter().collect::<Vec<_>>(), 1, MASKS.len());
+        let kernels = self.mask_kernels(g, decoded, 0..MASKS.len());
         let logits = g.matmul(&kernels, upscaled);
         let logits = g.reshape(&logits, &[OBJECTS, count, side, side]);
         g.output(tensor::ALL_MASKS, &logits, &[OBJECTS, count, side, side]);
@@ -189,6 +189,13 @@ impl<'w> Network<'_, 'w> {
         let ious =
             if self.is_sam3() { g.as_role(Role::Exact, |g| g.unary("Sigmoid", &logits)) } else { logits };
         g.reshape(&ious, &[OBJECTS, MASKS.len().into()])
+    }
+
+    /// The kernels of some of the four masks, `[B, masks, D/8]`.
+    fn mask_kernels(&self, g: &mut Graph<'w>, decoded: &Decoded, masks: Range<usize>) -> Value {
+        let count = masks.len();
+        let kernels: Vec<Value> = masks.map(|mask| self.mask_kernel(g, decoded, mask)).collect();
+        g.concat(&kernels.iter().collect::<Vec<_>>(), 1, count)
     }
 
     /// The kernel of one of the four masks, `[B, 1, D/8]`.
@@ -261,9 +268,4 @@ impl Graph<'_> {
         let objects = self.size_of(like, 0);
         self.repeat(x, &objects, like.dims[0])
     }
-}
-
-/// An input of conditions, one for each object.
-pub(super) fn conditions(g: &mut Graph<'_>, name: &str) -> Value {
-    g.input(name, Element::Bool, &[OBJECTS])
 }

@@ -23,7 +23,7 @@ impl<'w> Network<'_, 'w> {
         let mut graph = self.new_graph("mux_features");
         let g = &mut graph;
         let pixel = self.features(g);
-        let image = self.tokens_of(g, &pixel);
+        let image = g.tokens_of(&pixel);
         let dims = image.dims.clone();
         g.output(tensor::IMAGE, &image, &dims);
         self.memory_features(g, &pixel);
@@ -93,7 +93,7 @@ impl<'w> Network<'_, 'w> {
         /// The share of the position in the tokens.
         const POSITION: f32 = 0.1;
         let (grid, width) = (self.grid(), self.width());
-        let tokens = self.tokens_of(g, pixel);
+        let tokens = g.tokens_of(pixel);
         let positions: Vec<f32> = image_positions(grid, width).iter().map(|v| v * POSITION).collect();
         let positions = g.constant("scaled_positions", &[1, grid * grid, width], &positions);
         let x = g.add(&tokens, &positions);

@@ -1,6 +1,5 @@
 //! `memory_encoder.onnx`: a frame's features and masks → memories.
 
-use super::decoder::conditions;
 use super::prompts::MEMORY_PIXELS;
 use super::{Network, OBJECTS};
 use crate::contract::{dim, tensor};
@@ -20,8 +19,8 @@ impl<'w> Network<'_, 'w> {
         let fine = Dim::from(MEMORY_PIXELS * self.grid());
         let pixel = self.pixel_input(g, tensor::MEMORY_PIXEL);
         let masks = g.input(tensor::MASKS, Element::F32, &[OBJECTS, side, side]);
-        let [keep, present, binary] =
-            [tensor::KEEP, tensor::PRESENT, tensor::BINARY].map(|name| conditions(g, name));
+        let [keep, present, binary] = [tensor::KEEP, tensor::PRESENT, tensor::BINARY]
+            .map(|name| g.input(name, Element::Bool, &[OBJECTS]));
         let prompts = g.input(tensor::PROMPTS, Element::F32, &[Dim::Named(dim::PROMPTS), fine, fine]);
 
         let soft = self.tracked_mask(g, &masks, &keep);
@@ -34,7 +33,7 @@ impl<'w> Network<'_, 'w> {
         let mask = g.convolution(&mask, &self.of("memory_encoder.mask_downsampler.layers.0.conv"), 2, 1);
         let x = self.mixed_with_image(g, &mask, &pixel);
         g.scope(self.of("memory_encoder.projection"));
-        let x = self.tokens_of(g, &x);
+        let x = g.tokens_of(&x);
         let memory = g.linear(&x, &self.of("memory_encoder.projection"));
         let occluded = g.weight(&self.of("occlusion_spatial_embedding_parameter"));
         let occluded = g.reshape(&occluded, &[1, 1, tracker.memory_width].map(Dim::from));
@@ -73,7 +72,7 @@ impl<'w> Network<'_, 'w> {
             x = g.gelu(&x, false);
         }
         let masks = g.pixel_projection(&x, &format!("{name}.final_conv"));
-        let pixel = self.tokens_of(g, pixel);
+        let pixel = g.tokens_of(pixel);
         let x = g.add(&pixel, &masks);
         let mut x = self.map_of(g, &x);
         for layer in 0..self.config().fuser_layers {
@@ -87,7 +86,7 @@ impl<'w> Network<'_, 'w> {
         let name = self.of(&format!("memory_encoder.memory_fuser.layers.{layer}"));
         g.scope(&name);
         let mixed = g.convolution(x, &format!("{name}.depthwise_conv"), 1, 3);
-        let tokens = self.tokens_of(g, &mixed);
+        let tokens = g.tokens_of(&mixed);
         let normed = g.norm_with(&tokens, &format!("{name}.layer_norm"), super::MAP_EPS);
         let hidden = g.linear(&normed, &format!("{name}.pointwise_conv1"));
         let hidden = g.gelu(&hidden, false);

@@ -111,7 +111,7 @@ impl<'w> Network<'_, 'w> {
         let x = self.mixed_with_image(g, &masks, &pixel);
 
         g.scope("absent");
-        let x = self.tokens_of(g, &x);
+        let x = g.tokens_of(&x);
         let one = g.scalar(1.0);
         let absent = g.sub(&one, &present);
         let embedding = g.weight(&self.of("occlusion_spatial_embedding_parameter"));

@@ -59,7 +59,7 @@ impl<'w> Network<'_, 'w> {
         let map = g.reshape(&masks, &[OBJECTS, 1.into(), side.into(), side.into()]);
         let prompt = g.convolution(&map, &self.of("mask_downsample"), 4, 0);
         let dense = self.embedded_mask(g, &prompt);
-        let pixel = self.tokens_of(g, &pixel);
+        let pixel = g.tokens_of(&pixel);
         let image = g.add(&pixel, &dense);
         let prompt = self.no_points(g);
         let decoded = self.decode_objects(g, &image, &prompt);
@@ -84,7 +84,7 @@ impl<'w> Network<'_, 'w> {
         let has_mask = g.input(tensor::HAS_MASK, Element::Bool, &[]);
 
         g.scope("image");
-        let mut pixel_tokens = self.tokens_of(g, &pixel);
+        let mut pixel_tokens = g.tokens_of(&pixel);
         if self.is_sam3() {
             let no_memory = g.weight(&self.of("no_memory_embedding"));
             pixel_tokens = g.add(&pixel_tokens, &no_memory);
@@ -153,14 +153,8 @@ impl<'w> Network<'_, 'w> {
         g.pixel_projection(&x, &format!("{name}.conv3"))
     }
 
-    /// Image tokens without a mask prompt.
-    pub(super) fn without_mask_prompt(&self, g: &mut Graph<'w>, image: &Value) -> Value {
-        let no_mask = self.no_mask(g);
-        g.add(image, &no_mask)
-    }
-
     /// What stands for a mask prompt, `[1, 1, D]`.
-    fn no_mask(&self, g: &mut Graph<'w>) -> Value {
+    pub(super) fn no_mask(&self, g: &mut Graph<'w>) -> Value {
         let row = g.weight(&self.of("prompt_encoder.no_mask_embed.weight"));
         g.reshape(&row, &[1, 1, self.width()].map(Dim::from))
     }

@@ -1,5 +1,6 @@
 //! Objects that the user clicks or gives as masks.
 
+use crate::masklets::current::Current;
 use crate::masklets::network::{Click, MaskNetwork};
 use crate::masklets::output::ShownFrame;
 use crate::masklets::requests::{ObjectPrompt, Retention};
@@ -25,7 +26,7 @@ impl MaskletSession {
         check_clicks(clicks)?;
         self.check_shown(frame)?;
         network.load(frame)?;
-        self.give_clicks(frame, id, clicks, network)?;
+        self.give_clicks(&mut self.current(frame, false, network), id, clicks)?;
         self.show_cached(frame)
     }
 
@@ -44,35 +45,25 @@ impl MaskletSession {
     ) -> Result<ShownFrame> {
         self.check_shown(frame)?;
         network.load(frame)?;
-        self.give_mask(frame, id, mask, network)?;
+        self.give_mask(&mut self.current(frame, false, network), id, mask)?;
         self.show_cached(frame)
     }
 
     /// Adds or refines an object on the loaded frame.
-    pub(super) fn give(
-        &mut self,
-        frame: usize,
-        prompt: &ObjectPrompt,
-        network: &mut impl MaskNetwork,
-    ) -> Result<()> {
+    pub(super) fn give(&mut self, now: &mut Current<'_>, prompt: &ObjectPrompt) -> Result<()> {
         match prompt {
             ObjectPrompt::Clicks { id, clicks } => {
                 check_clicks(clicks)?;
-                self.give_clicks(frame, *id, clicks, network)
+                self.give_clicks(now, *id, clicks)
             }
-            ObjectPrompt::Mask { id, mask } => self.give_mask(frame, *id, mask, network),
+            ObjectPrompt::Mask { id, mask } => self.give_mask(now, *id, mask),
         }
     }
 
-    fn give_clicks(
-        &mut self,
-        frame: usize,
-        id: ObjectId,
-        clicks: &[Click],
-        network: &mut impl MaskNetwork,
-    ) -> Result<()> {
+    fn give_clicks(&mut self, now: &mut Current<'_>, id: ObjectId, clicks: &[Click]) -> Result<()> {
+        let frame = now.frame;
         let is_tracked = self.check_room(id)?;
-        self.tracks.click(frame, id, clicks, network)?;
+        self.tracks.click(now, id, clicks)?;
         self.history.push(if is_tracked { Action::Refine { frame, id } } else { Action::Add { frame, id } });
         self.given.remove(&(frame, id));
         let (masks, scores) = self.tracks.clicked(frame, &BTreeSet::from([id]));
@@ -83,13 +74,8 @@ impl MaskletSession {
         Ok(())
     }
 
-    fn give_mask(
-        &mut self,
-        frame: usize,
-        id: ObjectId,
-        mask: &BitMask,
-        network: &mut impl MaskNetwork,
-    ) -> Result<()> {
+    fn give_mask(&mut self, now: &mut Current<'_>, id: ObjectId, mask: &BitMask) -> Result<()> {
+        let frame = now.frame;
         let (width, height) = (self.video.width, self.video.height);
         if (mask.width(), mask.height()) != (width, height) {
             return Err(invalid(format!(
@@ -103,7 +89,7 @@ impl MaskletSession {
                 "object {id} is tracked already: expected a mask of a new object; clicks refine this one"
             )));
         }
-        if !self.tracks.add_mask(frame, id, mask, network)? {
+        if !self.tracks.add_mask(now, id, mask)? {
             let text = format!("the mask of object {id} on frame {frame} has too few pixels to be followed");
             return Err(invalid(text));
         }
