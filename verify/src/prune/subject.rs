@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use super::chain::Chain;
 use super::effect::{DetectionEffect, Measurement};
-use super::{PruneInput, PruneOptions};
+use super::{Branches, PruneInput, PruneOptions};
 use crate::verification::cosine;
 
 /// Median times of the parts of a backbone that runs as a chain, in milliseconds.
