@@ -118,10 +118,8 @@ unsafe fn input_options(input: *const ocelli_input_options) -> Result<InputOptio
         let option = unsafe { text(*option, "ffmpeg_options") }?;
         InputOptions::parse_ffmpeg(option).map_err(|why| invalid(format!("ffmpeg_options, {why}")))
     });
-    let stream = u32::try_from(input.stream).ok();
-    if stream.is_none() && input.stream >= 0 {
-        return Err(invalid(format!("stream is {}: expected one below 2^32", input.stream)));
-    }
+    // No file has as many.
+    let stream = (input.stream >= 0).then(|| u32::try_from(input.stream).unwrap_or(u32::MAX));
     // SAFETY: the caller's promise.
     let hwaccel = unsafe { optional_text(input.hwaccel, "hwaccel") }?.map(str::to_owned);
     Ok(InputOptions { stream, ffmpeg: ffmpeg.collect::<Result<_>>()?, hwaccel })

@@ -90,8 +90,10 @@ class VideoReader:
         number = 0 if stream is None else stream
         if number >= len(streams):
             self._container.close()
-            why = f"no video stream {number}: it has {len(streams)}, and the first is 0" if streams else "it has no pictures"
-            raise InvalidData(f"cannot open the video, {name}: {why}")
+            reason = "it has no pictures"
+            if streams:
+                reason = f"no video stream {number}: it has {len(streams)}, and the first is 0"
+            raise InvalidData(f"cannot open the video, {name}: {reason}")
         self._stream = streams[number]
         self._stream.thread_type = "AUTO"
         self._stream.codec_context.options = dict(ffmpeg)

@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use axum::body::Bytes;
 use ocelli::masklets::TrackedFrame;
-use ocelli::source::InputOptions;
 use serde_json::{Value, json};
 
 use super::drawn::Drawn;
@@ -41,8 +40,7 @@ pub(super) async fn predict(
     drawn: &[Drawn],
 ) -> Result<(Vec<Value>, f32), Problem> {
     let limits = app.config.limits.clone();
-    let opened =
-        off_the_workers(move |_| OpenedVideo::upload(&video, InputOptions::default(), &limits)).await?;
+    let opened = off_the_workers(move |_| OpenedVideo::upload(&video, None, &limits)).await?;
     let own = Own { app, session: app.sessions.open(client, None, Some(opened))? };
     let mut objects = Vec::new();
     if drawn.is_empty() {

@@ -45,7 +45,7 @@ impl OpenedVideo {
     /// # Errors
     /// 400 for what is no video, for another container, and for more pixels than the limit; 500 if there is no video library, or no
     /// room for the file.
-    pub fn upload(bytes: &[u8], options: InputOptions, limits: &Limits) -> Result<Self, Problem> {
+    pub fn upload(bytes: &[u8], stream: Option<u32>, limits: &Limits) -> Result<Self, Problem> {
         if !is_whole_video(bytes) {
             return Err(Problem::bad("video: expected a file in MP4, MOV, Matroska, WebM or AVI"));
         }
@@ -55,7 +55,7 @@ impl OpenedVideo {
         file.write_all(bytes).map_err(failed)?;
         let file = file.into_temp_path();
         let path = file.to_path_buf();
-        let opened = Self::open(path.clone(), options, None, Some(file), limits);
+        let opened = Self::open(path.clone(), Some(file), stream, limits);
         let named = |error: Error| error.to_string().replace(&*path.to_string_lossy(), "the request");
         Ok(opened.map_err(|error| Error::new(error.kind(), named(error)))?)
     }
@@ -67,22 +67,20 @@ impl OpenedVideo {
     pub fn of_folder(
         folder: &Path,
         name: &str,
-        options: InputOptions,
+        stream: Option<u32>,
         limits: &Limits,
     ) -> Result<Self, Problem> {
         if !listed(Some(folder))?.iter().any(|known| known == name) {
             return Err(Problem::missing(format!("video {name}: the server's folder has none of this name")));
         }
-        Ok(Self::open(folder.join(name), options, Some(name.to_owned()), None, limits)?)
+        let mut opened = Self::open(folder.join(name), None, stream, limits)?;
+        opened.file.name = Some(name.to_owned());
+        Ok(opened)
     }
 
-    fn open(
-        path: PathBuf,
-        options: InputOptions,
-        name: Option<String>,
-        upload: Option<TempPath>,
-        limits: &Limits,
-    ) -> Result<Self> {
+    /// Opens a video, or the one with this number of its video streams.
+    fn open(path: PathBuf, upload: Option<TempPath>, stream: Option<u32>, limits: &Limits) -> Result<Self> {
+        let options = InputOptions { stream, ..InputOptions::default() };
         let mut frame_rate = PICTURE_RATE;
         if !path.is_dir() {
             let first = open_video_with(&path, &options)?;
@@ -94,7 +92,8 @@ impl OpenedVideo {
         let source = SessionSource::open_with(&path, options.clone())?;
         let shape = source.shape();
         limits.check_pixels(shape.width as u32, shape.height as u32)?;
-        let file = VideoFile { name, frame_rate, path, options, _upload: upload, shown: Mutex::default() };
+        let file =
+            VideoFile { name: None, frame_rate, path, options, _upload: upload, shown: Mutex::default() };
         Ok(Self { source, file })
     }
 }
@@ -192,8 +191,8 @@ mod tests {
         assert!(listed(Some(&path("none"))).is_err());
         let limits = Limits::default();
         for name in ["../b.MP4", "frames/../b.MP4", "notes.txt", "", ".", "/etc/passwd"] {
-            let opened = OpenedVideo::of_folder(folder.path(), name, InputOptions::default(), &limits);
-            let refused = opened.err().expect("it is not listed");
+            let refused =
+                OpenedVideo::of_folder(folder.path(), name, None, &limits).err().expect("it is not listed");
             assert_eq!(refused.status, 404, "{name}");
         }
     }

@@ -13,7 +13,6 @@ use axum::routing::{delete, get, post};
 use http_body_util::channel::{Channel, Sender};
 use image::ImageFormat;
 use ocelli::masklets::RunDirection;
-use ocelli::source::InputOptions;
 use ocelli::{Mask, ObjectPrompt};
 use serde::Deserialize;
 use serde_json::json;
@@ -181,11 +180,10 @@ async fn open(State(app): State<Arc<App>>, Ends { client, .. }: Ends, request: R
     drop(place);
     let limits = app.config.limits.clone();
     let folder = app.config.videos.clone();
-    let options = InputOptions { stream: asked.stream, ..InputOptions::default() };
     let video = off_the_workers(move |_| match (upload, asked.video) {
-        (Some(bytes), _) => OpenedVideo::upload(&bytes, options, &limits).map(Some),
+        (Some(bytes), _) => OpenedVideo::upload(&bytes, asked.stream, &limits).map(Some),
         (None, Some(name)) => match folder {
-            Some(folder) => OpenedVideo::of_folder(&folder, &name, options, &limits).map(Some),
+            Some(folder) => OpenedVideo::of_folder(&folder, &name, asked.stream, &limits).map(Some),
             None => Err(Problem::missing("the server was started without a folder of videos")),
         },
         (None, None) => Ok(None),

@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::Args;
 use ocelli::source::{
     FRAME_RATES, Feed, PictureFiles, Position, RawFormat, RawFrames, Reconnecting, ReconnectingOptions,
-    Selected, Selection, Several, SeveralStates, StreamKind, natural_order, without_secrets,
+    Selected, Selection, Several, SeveralStates, StreamKind, check_cameras, natural_order, without_secrets,
 };
 use ocelli::videos::{self, VideoInput};
 use ocelli::{Cancellation, Frame, Source, source::SourceInfo};
@@ -215,7 +215,8 @@ impl SourceArgs {
                 SourceName::Camera(index) => {
                     let options = self.input.options();
                     let open = move || videos::open(VideoInput::Camera(index), &options);
-                    self.live(format!("camera {index}"), true, open, is_alone, cancellation)?
+                    let can_come = videos::replacement().is_some() || check_cameras().is_ok();
+                    self.live(format!("camera {index}"), can_come, open, is_alone, cancellation)?
                 }
                 SourceName::Url(url) => {
                     let is_file = kind.or_else(|| StreamKind::of_url(&url)) == Some(StreamKind::File);
