@@ -19,7 +19,11 @@ if [ "${1:-}" != video ]; then
   packages+=(libopencv-dev)
   names="$names and OpenCV 4"
 fi
-if has_ffmpeg && { [ "${1:-}" = video ] || has_opencv; }; then
+# Root gets what cameras need, too; without the right to install, files and streams have to do.
+has_cameras() {
+  ldconfig -p 2>/dev/null | grep -q 'libavdevice\.so' || [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null 2>&1
+}
+if has_ffmpeg && has_cameras && { [ "${1:-}" = video ] || has_opencv; }; then
   exit 0
 fi
 if ! command -v apt-get >/dev/null 2>&1; then
