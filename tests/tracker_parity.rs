@@ -63,7 +63,7 @@ fn compare_cases(
         for (tensor, reference) in golden.with_prefix(&output) {
             match outputs.get(tensor) {
                 Some(ours) => {
-                    report.compare(format!("{name}.{case}.{tensor}"), &numbers(ours)?, &numbers(reference)?)
+                    report.compare(format!("{name}.{case}.{tensor}"), &numbers(ours)?, &numbers(reference)?);
                 }
                 None => report.problem(format!("{name}.{case}.{tensor}"), "is no output"),
             }

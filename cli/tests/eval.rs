@@ -223,7 +223,7 @@ fn images_that_cannot_be_read_are_listed_and_the_others_count() {
     data_set(&place, 5);
     let missing = evaluate_missing(&place);
     assert!(
-        missing.contains("5 of 5 images do not exist") && missing.contains("try --images pictures"),
+        missing.contains("5 of 5 images do not exist") && missing.contains("they are in pictures (--images)"),
         "{missing}"
     );
     std::fs::remove_file(place.path("pictures/some/1.png")).expect("it was written");
@@ -297,8 +297,8 @@ fn invalid_arguments_are_refused() {
     let pictures = format!("{set}--images|pictures|");
     let rows: Vec<(String, i32, &[&str])> = vec![
         ("eval".into(), 2, &["--annotations", "--scenes"]),
-        (set.trim_end_matches('|').into(), 2, &["--images", "--predictions"]),
-        ("eval|--scenes|0".into(), 2, &["at least 1"]),
+        (set.trim_end_matches('|').into(), 2, &["no images", "results file", "--images"]),
+        ("eval|--scenes|0".into(), 2, &["--scenes is 0: expected at least 1"]),
         ("eval|--scenes|many".into(), 2, &["--scenes", "many"]),
         ("eval|--images|pictures".into(), 2, &["--annotations"]),
         ("eval|--scenes|3|--annotations|annotations.json".into(), 2, &["--scenes", "--annotations"]),

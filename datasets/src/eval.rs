@@ -3,6 +3,7 @@
 //! A [`Truth`] has the annotated instances of images, a [`Protocol`] says which detections count, and [`Predictions`] are the
 //! detections, collected from a detector or read from a file. [`average_precision`] compares them as pycocotools does,
 //! [`precision_recall`] at one score threshold, and [`ExemplarMasks`] measures masks of instances whose boxes are exemplars.
+//! An [`EvalTask`] does all of it for each [`Contender`], a model or a results file, and makes the [`EvalReport`].
 //! [`video`] evaluates tracks, and masks in videos.
 //!
 //! ```
@@ -26,8 +27,10 @@
 mod accuracy;
 mod annotations;
 mod configurations;
+mod contender;
 mod exemplars;
 mod folders;
+mod images;
 mod interval;
 mod journal;
 mod labelled;
@@ -36,14 +39,17 @@ mod predictions;
 mod protocol;
 mod report;
 mod table;
+mod task;
 mod timing;
 mod truth;
 pub mod video;
 
 pub use accuracy::{Accuracy, ClassAccuracy, Overlap, average_precision};
 pub use configurations::{ConfigurationReport, ConfigurationsReport};
+pub use contender::Contender;
 pub use exemplars::ExemplarMasks;
 pub use hotcoco::types::{Category, Image as TruthImage};
+pub use images::{EvalImages, EvalStep};
 pub use interval::difference_interval;
 pub use journal::{EvalIdentity, EvalJournal, ImageResult};
 pub use precision_recall::{MIN_IOU, PrecisionRecall, precision_recall};
@@ -51,6 +57,7 @@ pub use predictions::Predictions;
 pub use protocol::Protocol;
 pub use report::{Difference, EvalReport, ModelReport};
 pub use table::write_report;
+pub use task::{EvalOptions, EvalTask};
 pub use timing::{StageTiming, TimingSummary};
 pub use truth::{Instance, Truth, TruthBuilder};
 

@@ -32,9 +32,10 @@ pub fn row<C: Into<String>>(name: &str, cells: impl IntoIterator<Item = C>) -> V
 }
 
 /// The first `most` of some names, and how many more there are.
-pub(crate) fn some(names: &[&str], most: usize) -> String {
+pub(crate) fn some<S: AsRef<str>>(names: &[S], most: usize) -> String {
     let more = if names.len() > most { format!(" and {} more", names.len() - most) } else { String::new() };
-    format!("{}{more}", names[..names.len().min(most)].join(", "))
+    let first: Vec<&str> = names.iter().take(most).map(AsRef::as_ref).collect();
+    format!("{}{more}", first.join(", "))
 }
 
 /// The text without control characters.

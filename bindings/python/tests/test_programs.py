@@ -186,3 +186,9 @@ def test_evaluate(program: Run, tmp_path: Path) -> None:
     assert theirs.pop("peak_memory_mib") > 0
     assert report == theirs
     assert report["models"][0]["bbox"]["ap"] > 0.4
+    found = tmp_path / "found.json"
+    saved = ocelli.evaluate(scenes=8, predictions=found, masks=True)
+    ran = program("ocelli", "eval", "--scenes", "8", "--predictions", str(found), "--masks", "--json", "-", "--quiet")
+    assert ran.returncode == 0, ran.stderr
+    assert saved == json.loads(ran.stdout)
+    assert saved["models"][0]["without_detections"] == ["scene 0006", "scene 0007"]

@@ -2,7 +2,6 @@
 
 mod configs;
 mod contender;
-mod images;
 mod screen;
 
 use std::path::PathBuf;
@@ -11,17 +10,18 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use ocelli::process_memory::ProcessMemory;
 use ocelli_datasets::eval::{
-    EvalIdentity, EvalJournal, EvalReport, ImageResult, Overlap, Protocol, Truth, difference_interval, video,
-    write_report,
+    Contender, EvalIdentity, EvalImages, EvalJournal, EvalOptions, EvalStep, EvalTask, Protocol, Truth,
+    video, write_report,
 };
+use ocelli_verify::scenes::{SceneGenerator, SceneOptions, vocabulary};
 
-use contender::{Contender, Task};
-use images::Images;
-
-use crate::args::{DETECTION, INPUT, MODEL, OUTPUT, ScreenArgs, check_confidence};
+use crate::args::{DETECTION, INPUT, MODEL, OUTPUT, ScreenArgs, class_names};
 use crate::given::given_arguments;
-use crate::output::{check_outputs, diagnostic, is_stdout, present};
+use crate::output::{check_outputs, diagnostic, is_stdout, one_line, present};
 use crate::{LogArgs, ModelArgs, Progress, interrupted, status};
+
+/// Every run draws the same scenes.
+const SEED: u64 = 1;
 
 /// Arguments of `ocelli eval`.
 #[derive(Args, Debug)]
@@ -173,9 +173,9 @@ pub fn run(args: &EvalArgs, log: &LogArgs) -> anyhow::Result<()> {
         return configs::run(args, path, log);
     }
     check(args)?;
-    let mut images = Images::open(args, log)?;
+    let mut images = open_images(args, log)?;
     images.truth.notes().iter().for_each(|note| status(log, note));
-    let task = Task::new(args, &images.truth)?;
+    let task = args.task(&images.truth)?;
     let mut contenders = contender::open(args, &images.truth, &task, log)?;
     for contender in &contenders {
         if let Some(engine) = contender.engine() {
@@ -183,9 +183,10 @@ pub fn run(args: &EvalArgs, log: &LogArgs) -> anyhow::Result<()> {
         }
     }
     let (mut journal, mut stop) = (None, None);
-    if contenders.iter().any(Contender::is_model) {
+    let is_model = contenders.iter().any(Contender::is_model);
+    if is_model {
         journal = open_journal(args, log, &images, &task, &contenders)?;
-        stop = detect_all(args, log, &mut images, &task, &mut contenders, journal.as_mut())?;
+        stop = detect_all(log, &mut images, &task, &mut contenders, journal.as_mut())?;
         if let Some(stop) = stop.take_if(|_| journal.is_some() || images.ids.is_empty()) {
             return Err(stop.into());
         }
@@ -194,8 +195,7 @@ pub fn run(args: &EvalArgs, log: &LogArgs) -> anyhow::Result<()> {
         contenders[0].predictions.write(path)?;
         status(log, &format!("→ {}", path.display()));
     }
-    let is_model = contenders.iter().any(Contender::is_model);
-    let mut report = report(args, &images, &task, contenders)?;
+    let mut report = task.report(&images, contenders)?;
     let memory = ProcessMemory::now().filter(|_| is_model);
     report.peak_memory_mib = memory.map(|memory| memory.peak as f64 / f64::from(1 << 20));
     for model in report.models.iter().filter(|model| !model.without_detections.is_empty()) {
@@ -240,9 +240,12 @@ impl EvalArgs {
         self.coco.as_ref().map(|folder| folder.join("val2017")).or_else(|| self.images.clone())
     }
 
-    /// Whether annotated boxes are given, and masks are what is compared.
-    fn gives_boxes(&self) -> bool {
-        self.exemplars_from_truth || self.protocol == Protocol::BoxToMask
+    /// What is detected in every image.
+    fn task(&self, truth: &Truth) -> anyhow::Result<EvalTask> {
+        let classes = class_names(&self.classes, &LogArgs::default())?;
+        let Self { protocol, masks, exemplars_from_truth, confidence, .. } = *self;
+        let options = EvalOptions { protocol, masks, exemplars_from_truth, confidence, classes };
+        Ok(EvalTask::new(options, truth)?)
     }
 }
 
@@ -276,10 +279,9 @@ fn check(args: &EvalArgs) -> anyhow::Result<()> {
             );
         }
     }
-    if args.scenes == Some(0) || args.max_images == Some(0) {
-        refuse!("no image to evaluate: expected --scenes and --max-images of at least 1");
+    if args.max_images == Some(0) {
+        refuse!("no image to evaluate: expected --max-images of at least 1");
     }
-    check_confidence(Some(args.confidence))?;
     let save_predictions = args.save_predictions.as_deref();
     Ok(check_outputs([("--json", args.json.as_deref()), ("--save-predictions", save_predictions)])?)
 }
@@ -288,8 +290,8 @@ fn check(args: &EvalArgs) -> anyhow::Result<()> {
 fn open_journal(
     args: &EvalArgs,
     log: &LogArgs,
-    images: &Images,
-    task: &Task,
+    images: &EvalImages,
+    task: &EvalTask,
     contenders: &[Contender],
 ) -> anyhow::Result<Option<EvalJournal>> {
     let outputs = [&args.json, &args.save_predictions].into_iter().flatten();
@@ -303,7 +305,7 @@ fn open_journal(
     let identity = EvalIdentity {
         models: contenders.iter().filter_map(Contender::identity).collect(),
         options,
-        images: images.truth.hash(&images.ids, args.gives_boxes()),
+        images: images.truth.hash(&images.ids, task.options.gives_boxes()),
     };
     let journal = EvalJournal::open(&output.with_extension("images.jsonl"), &identity)?;
     if journal.known() > 0 {
@@ -345,118 +347,73 @@ fn rate(done: usize, left: usize, time: Duration) -> String {
     format!("{seconds:.1} s an image, {left} left, ")
 }
 
-/// Detects in all images that the journal does not have. One that cannot be read is reported and the others are processed.
-/// Returns the interruption, if there was one: what was finished counts.
+/// Detects in all images that the journal does not have. Returns the interruption, if there was one: what was finished counts.
 fn detect_all(
-    args: &EvalArgs,
     log: &LogArgs,
-    images: &mut Images,
-    task: &Task,
+    images: &mut EvalImages,
+    task: &EvalTask,
     contenders: &mut [Contender],
     mut journal: Option<&mut EvalJournal>,
 ) -> anyhow::Result<Option<ocelli::Error>> {
-    let all = std::mem::take(&mut images.ids);
-    let progress = Progress::new(log, all.len() as u64);
-    let (mut started, mut detected) = (Instant::now(), 0);
-    for (number, &id) in all.iter().enumerate() {
-        if let Err(stop) = interrupted() {
-            let kept = match &journal {
-                Some(journal) => format!("are in {}: the same command continues", journal.path().display()),
-                None => "count; with --json or --save-predictions the same command continues".into(),
-            };
-            progress.status(&format!("interrupted: {} of {} images {kept}", images.ids.len(), all.len()));
-            return Ok(Some(stop));
-        }
-        let stamp = images.stamp(id);
-        if let Some(known) = journal.as_mut().and_then(|journal| journal.take(id, stamp)) {
-            let models = contenders.iter_mut().filter(|contender| contender.is_model());
-            models.zip(known).for_each(|(contender, result)| contender.add(result));
-            images.ids.push(id);
-            progress.step();
-            continue;
-        }
-        if detected == 1 {
-            // The first image takes longer.
-            started = Instant::now();
-        }
-        let rate = rate(detected.max(1) - 1, all.len() - number, started.elapsed());
-        progress.message(&format!("{rate}{}", images.name(id)));
-        match images.read(id) {
-            Ok(image) => {
-                let instances = if args.gives_boxes() { images.truth.instances(id) } else { Vec::new() };
-                // The models alternate, so that a slow period of the machine affects both.
-                let turns = (0..contenders.len()).map(|turn| (turn + number) % contenders.len());
-                let mut results = vec![ImageResult::default(); contenders.len()];
-                for turn in turns.collect::<Vec<_>>() {
-                    results[turn] = contenders[turn].detect(id, &image, &instances, task, args)?;
+    let (all, mut done, mut begun) = (images.ids.len(), 0, 0);
+    let (progress, mut started) = (Progress::new(log, all as u64), Instant::now());
+    let mut step = |name: &str, step: EvalStep<'_>| {
+        match step {
+            EvalStep::Known => interrupted()?,
+            EvalStep::Next => {
+                interrupted()?;
+                if begun == 1 {
+                    // The first image takes longer.
+                    started = Instant::now();
                 }
-                let of_models =
-                    contenders.iter_mut().zip(results).filter(|(contender, _)| contender.is_model());
-                let (mut models, results): (Vec<_>, Vec<_>) = of_models.unzip();
-                if let Some(journal) = &mut journal {
-                    journal.add(id, stamp, &results)?;
-                }
-                models.iter_mut().zip(results).for_each(|(model, result)| model.add(result));
-                images.ids.push(id);
-                detected += 1;
+                let rate = rate(begun.max(1) - 1, all - done, started.elapsed());
+                progress.message(&format!("{rate}{name}"));
+                begun += 1;
             }
-            Err(e) => {
-                progress.error(&e);
-                images.failed.push(images.name(id).to_owned());
+            EvalStep::Failed(error) => progress.error(error),
+            EvalStep::Done => {
+                progress.step();
+                done += 1;
             }
         }
-        progress.step();
-    }
-    if images.ids.is_empty() {
-        anyhow::bail!("none of {} images could be read", all.len());
-    }
-    Ok(None)
-}
-
-fn report(
-    args: &EvalArgs,
-    images: &Images,
-    task: &Task,
-    contenders: Vec<Contender>,
-) -> anyhow::Result<EvalReport> {
-    let protocol = contenders.iter().any(Contender::is_model).then_some(args.protocol);
-    let truth = task.truth_of(&images.truth)?;
-    let intervals = intervals(args, images, &truth, &contenders)?;
-    let models = contenders
-        .into_iter()
-        .map(|contender| contender.evaluate(args, &truth, &images.ids))
-        .collect::<anyhow::Result<_>>()?;
-    let report = EvalReport {
-        truth: images.description.clone(),
-        protocol,
-        images: images.ids.len(),
-        instances: truth.count_instances(&images.ids),
-        classes: truth.categories().len(),
-        failed: images.failed.clone(),
-        models,
-        difference: None,
-        peak_memory_mib: None,
+        Ok(())
     };
-    let mut report = report.with_difference();
-    if let Some(difference) = &mut report.difference {
-        [difference.ap_interval, difference.segm_ap_interval] = intervals;
+    let stop = images.detect_all(task, contenders, journal.as_deref_mut(), &mut step)?;
+    if stop.is_some() {
+        let kept = match &journal {
+            Some(journal) => format!("are in {}: the same command continues", journal.path().display()),
+            None => "count; with --json or --save-predictions the same command continues".into(),
+        };
+        progress.status(&format!("interrupted: {} of {all} images {kept}", images.ids.len()));
     }
-    Ok(report)
+    Ok(stop)
 }
 
-/// The confidence intervals of the differences in box and mask AP of two models.
-fn intervals(
-    args: &EvalArgs,
-    images: &Images,
-    truth: &Truth,
-    contenders: &[Contender],
-) -> anyhow::Result<[Option<[f64; 2]>; 2]> {
-    let [first, second] = contenders else { return Ok([None; 2]) };
-    if args.gives_boxes() {
-        return Ok([None; 2]);
+/// Reads the annotations, or draws the scenes.
+fn open_images(args: &EvalArgs, log: &LogArgs) -> anyhow::Result<EvalImages> {
+    let has_model = args.compare.is_empty() || args.compare.iter().any(|path| !path.is_file());
+    let needed = has_model && args.predictions.is_none();
+    let mut images = match (args.scenes, args.annotations()) {
+        (Some(count), _) => {
+            let progress = Progress::new(log, u64::from(count));
+            progress.message("drawing");
+            let generator = SceneGenerator::new(SEED, SceneOptions::default())?;
+            let draw = move |number| {
+                let scene = generator.scene(number);
+                (scene.image, scene.objects.into_iter().map(|one| (one.label, one.bbox, one.mask)).collect())
+            };
+            let description = format!("{count} drawn scenes, seed {SEED}");
+            EvalImages::drawn(vocabulary(), count, description, draw, || {
+                progress.step();
+                interrupted()
+            })?
+        }
+        (None, Some(path)) => EvalImages::open(&path, args.images().as_deref(), needed)?,
+        (None, None) => unreachable!("`check` requires one of them"),
+    };
+    images.ids.truncate(args.max_images.unwrap_or(usize::MAX));
+    if let Some(missing) = images.leave_out_missing()? {
+        diagnostic(&format!("error: {}", one_line(&missing.to_string())));
     }
-    let predictions = [&first.predictions, &second.predictions];
-    let boxes = difference_interval(truth, predictions, &images.ids, Overlap::Boxes)?;
-    let masks = args.masks.then(|| difference_interval(truth, predictions, &images.ids, Overlap::Masks));
-    Ok([boxes, masks.transpose()?.flatten()])
+    Ok(images)
 }

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::{Accuracy, ExemplarMasks, PrecisionRecall, Protocol, TimingSummary};
 
 /// An evaluation of one model, or of several on the same images.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct EvalReport {
     /// A description of the images: a file of annotations, drawn scenes.
     pub truth: String,
@@ -83,20 +83,21 @@ pub struct Difference {
 }
 
 impl EvalReport {
-    /// Fills in [`difference`](Self::difference) if there are two models.
+    /// Fills in [`difference`](Self::difference) if there are two models, with the intervals of box and mask AP.
     #[must_use]
-    pub fn with_difference(mut self) -> Self {
+    pub fn with_difference(mut self, [ap_interval, segm_ap_interval]: [Option<[f64; 2]>; 2]) -> Self {
         if let [a, b] = self.models.as_slice() {
             let minus = |of: fn(&ModelReport) -> Option<f64>| Some(of(b)? - of(a)?);
             let median = |model: &ModelReport| model.timing_ms.as_ref().map(|timing| timing.total.p50);
             self.difference = Some(Difference {
                 ap: minus(|model| model.bbox.as_ref()?.ap),
+                ap_interval,
                 ap50: minus(|model| model.bbox.as_ref()?.ap50),
                 segm_ap: minus(|model| model.segm.as_ref()?.ap),
+                segm_ap_interval,
                 mask_iou: minus(|model| model.from_truth_boxes.as_ref()?.mask_iou),
                 total_p50_ms: minus(|model| Some(model.timing_ms.as_ref()?.total.p50)),
                 speed_up: median(a).zip(median(b)).map(|(a, b)| a / b),
-                ..Difference::default()
             });
         }
         self

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use super::{EvalReport, ModelReport};
-use crate::table::{columns, printable, row};
+use crate::table::{columns, printable, row, some};
 
 /// Writes a report as text: a line about the images, a block for each model and, with `per_class`, a row for each class.
 /// Accuracy is in percent.
@@ -50,9 +50,7 @@ fn interval(interval: Option<[f64; 2]>) -> String {
 
 /// `no detections in 3 images: a.png, b.png, c.png`.
 fn without_detections(names: &[String]) -> String {
-    let named = names.iter().take(5).map(String::as_str).collect::<Vec<_>>().join(", ");
-    let more = if names.len() > 5 { ", …" } else { "" };
-    format!("no detections in {} images: {named}{more}", names.len())
+    format!("no detections in {} images: {}", names.len(), some(names, 5))
 }
 
 fn write_model(writer: &mut impl Write, model: &ModelReport) -> io::Result<()> {

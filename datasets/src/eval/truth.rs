@@ -184,20 +184,18 @@ impl std::fmt::Debug for Truth {
 
 /// Checks for errors that would make the figures wrong, or make hotcoco write to stderr.
 fn check(dataset: &Dataset) -> Result<(), String> {
-    if dataset.images.is_empty() {
-        return Err("it has no \"images\"".into());
-    }
-    if dataset.categories.is_empty() {
-        return Err("it has no \"categories\"".into());
-    }
-    if let Some(id) = repeated(dataset.images.iter().map(|image| image.id)) {
-        return Err(format!("two images have the id {id}"));
-    }
-    if let Some(id) = repeated(dataset.categories.iter().map(|category| category.id)) {
-        return Err(format!("two categories have the id {id}"));
-    }
-    if let Some(id) = repeated(dataset.annotations.iter().map(|annotation| annotation.id)) {
-        return Err(format!("two annotations have the id {id}"));
+    let ids = [
+        ("images", dataset.images.iter().map(|image| image.id).collect::<Vec<_>>()),
+        ("categories", dataset.categories.iter().map(|category| category.id).collect()),
+        ("annotations", dataset.annotations.iter().map(|annotation| annotation.id).collect()),
+    ];
+    for (what, ids) in ids {
+        if ids.is_empty() && what != "annotations" {
+            return Err(format!("it has no \"{what}\""));
+        }
+        if let Some(id) = repeated(ids) {
+            return Err(format!("two {what} have the id {id}"));
+        }
     }
     if let Some(category) = dataset.categories.iter().find(|category| category.name.trim().is_empty()) {
         return Err(format!("category {} has no name", category.id));

@@ -152,7 +152,8 @@ def evaluate(
 ) -> dict[str, Any]:
     """Computes average precision, as `ocelli eval` does, and returns the report of `ocelli eval --json`.
 
-    annotations, images: COCO ground truth and the folder of its pictures; or scenes: the number of drawn scenes.
+    annotations, images: COCO ground truth and the folder of its pictures, or a data set of YOLO or Pascal VOC, which has them;
+    or scenes: the number of drawn scenes.
     predictions: a COCO results file to evaluate instead of a model. confidence: threshold for precision and recall. Other
     arguments are those of `Detector`.
     """

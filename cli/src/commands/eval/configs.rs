@@ -3,9 +3,8 @@
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
-use std::time::{Duration, Instant, UNIX_EPOCH};
+use std::process::{Command, Stdio};
+use std::time::{Duration, UNIX_EPOCH};
 
 use anyhow::Context;
 use clap::CommandFactory;
@@ -18,6 +17,7 @@ use sha2::{Digest, Sha256};
 use super::EvalArgs;
 use crate::config::{check_value, from_yaml, option};
 use crate::given::{executable, given_arguments};
+use crate::interrupt::on_thread;
 use crate::output::{check_outputs, diagnostic, is_stdout, one_line, present, write_json};
 use crate::program::Ocelli;
 use crate::usage::{line, matches_of};
@@ -42,8 +42,6 @@ const OF_THE_RUN: [&str; 12] = [
 const OF_MESSAGES: [&str; 2] = ["--quiet", "--verbose"];
 /// Time that a process has to end after Ctrl-C, which a terminal sends to it as well.
 const GRACE: Duration = Duration::from_secs(2);
-/// Time between two looks at whether Ctrl-C was pressed.
-const POLL: Duration = Duration::from_millis(50);
 
 /// A configuration and its process.
 struct Configuration {
@@ -185,27 +183,32 @@ fn evaluate(configuration: &Configuration, json: &Path) -> anyhow::Result<Config
     command.arg("eval").args(&configuration.arguments).arg("--json").arg(json);
     let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
     let mut child = child.with_context(|| format!("cannot start a process, {}", program.display()))?;
-    let lines = lines_of(&mut child);
-    let mut reason = None;
-    loop {
-        match lines.recv_timeout(POLL) {
-            Ok(line) => match line.strip_prefix("error: ") {
+    let name = configuration.name.clone();
+    let stderr = BufReader::new(child.stderr.take().expect("it is piped"));
+    let report_lines = move || {
+        let mut reason = None;
+        for line in stderr.split(b'\n').map_while(Result::ok) {
+            let line = String::from_utf8_lossy(&line);
+            match line.trim_end().strip_prefix("error: ") {
                 Some(error) => {
-                    diagnostic(&format!("error: {}: {error}", configuration.name));
+                    diagnostic(&format!("error: {name}: {error}"));
                     reason = Some(error.to_owned());
                 }
                 // The report has what is in this file.
-                None if line == written => {}
-                None => diagnostic(&line),
-            },
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => break,
+                None if line.trim_end() == written => {}
+                None => diagnostic(line.trim_end()),
+            }
         }
-        if let Err(stop) = interrupted() {
-            end(&mut child)?;
+        reason
+    };
+    let reason = match on_thread(report_lines, GRACE) {
+        Ok(reason) => reason,
+        Err(stop) => {
+            child.kill()?;
+            child.wait()?;
             return Err(stop.into());
         }
-    }
+    };
     let status = child.wait()?;
     interrupted()?;
     let error = (!status.success()).then(|| {
@@ -222,30 +225,4 @@ fn evaluate(configuration: &Configuration, json: &Path) -> anyhow::Result<Config
     }
     let Configuration { name, key, .. } = configuration;
     Ok(ConfigurationReport { name: name.clone(), key: key.clone(), report, error })
-}
-
-/// The lines of stderr.
-fn lines_of(child: &mut Child) -> Receiver<String> {
-    let (send, lines) = mpsc::channel();
-    let stderr = BufReader::new(child.stderr.take().expect("it is piped"));
-    std::thread::spawn(move || {
-        for line in stderr.split(b'\n').map_while(Result::ok) {
-            if send.send(String::from_utf8_lossy(&line).trim_end().to_owned()).is_err() {
-                break;
-            }
-        }
-    });
-    lines
-}
-
-/// Waits a little for a process that Ctrl-C may have reached, then ends it.
-fn end(child: &mut Child) -> std::io::Result<()> {
-    let start = Instant::now();
-    while child.try_wait()?.is_none() {
-        if start.elapsed() > GRACE {
-            child.kill()?;
-        }
-        std::thread::sleep(POLL);
-    }
-    Ok(())
 }

@@ -104,47 +104,21 @@ impl ClearCounts {
     }
 }
 
-/// Counts of the identity figures; those of sequences and classes add up.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct IdentityCounts {
-    hits: u64,
-    objects: u64,
-    tracks: u64,
-}
-
-impl IdentityCounts {
-    pub(super) fn of(sequence: &TrackSequence) -> Self {
-        let mut counts = Self::default();
-        let mut together: BTreeMap<(u64, u64), u64> = BTreeMap::new();
-        for TrackFrame { objects: rows, tracks: columns, overlaps } in &sequence.frames {
-            counts.objects += rows.len() as u64;
-            counts.tracks += columns.len() as u64;
-            let width = columns.len();
-            for (place, _) in overlaps.iter().enumerate().filter(|(_, overlap)| **overlap >= LEAST) {
-                *together.entry((rows[place / width], columns[place % width])).or_default() += 1;
-            }
+/// Frames that objects and tracks have in common, of the best assignment: those of sequences and classes add up.
+pub(super) fn identity_hits(sequence: &TrackSequence) -> u64 {
+    let mut together: BTreeMap<(u64, u64), u64> = BTreeMap::new();
+    for TrackFrame { objects: rows, tracks: columns, overlaps } in &sequence.frames {
+        let width = columns.len();
+        for (place, _) in overlaps.iter().enumerate().filter(|(_, overlap)| **overlap >= LEAST) {
+            *together.entry((rows[place / width], columns[place % width])).or_default() += 1;
         }
-        let rows: BTreeSet<u64> = together.keys().map(|pair| pair.0).collect();
-        let columns: BTreeSet<u64> = together.keys().map(|pair| pair.1).collect();
-        let pairs = rows.iter().flat_map(|row| columns.iter().map(move |column| (*row, *column)));
-        let frames = pairs.map(|pair| together.get(&pair).map_or(0.0, |count| *count as f64));
-        let frames: Vec<f64> = frames.collect();
-        // More pairs are never worse, so that the sum of an assignment without costs is that of TrackEval's with them.
-        let pairs = assign(&frames, rows.len(), columns.len()).into_iter();
-        counts.hits = pairs.map(|(row, column)| frames[row * columns.len() + column] as u64).sum();
-        counts
     }
-
-    pub(super) fn add(&mut self, other: &Self) {
-        self.hits += other.hits;
-        self.objects += other.objects;
-        self.tracks += other.tracks;
-    }
-
-    /// IDF1, recall and precision.
-    pub(super) fn figures(&self) -> [f64; 3] {
-        let share = |of: f64| self.hits as f64 / of.max(1.0);
-        let (objects, tracks) = (self.objects as f64, self.tracks as f64);
-        [share(0.5 * (objects + tracks)), share(objects), share(tracks)]
-    }
+    let rows: BTreeSet<u64> = together.keys().map(|pair| pair.0).collect();
+    let columns: BTreeSet<u64> = together.keys().map(|pair| pair.1).collect();
+    let pairs = rows.iter().flat_map(|row| columns.iter().map(move |column| (*row, *column)));
+    let frames = pairs.map(|pair| together.get(&pair).map_or(0.0, |count| *count as f64));
+    let frames: Vec<f64> = frames.collect();
+    // More pairs are never worse, so that the sum of an assignment without costs is that of TrackEval's with them.
+    let pairs = assign(&frames, rows.len(), columns.len()).into_iter();
+    pairs.map(|(row, column)| frames[row * columns.len() + column] as u64).sum()
 }

@@ -2,16 +2,17 @@
 //!
 //! Perazzi et al., CVPR 2016, and Caelles et al., "The 2019 DAVIS Challenge on VOS", 2019; computed as by DAVIS' toolkit.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
 use ocelli::mask::read_mask_png;
-use ocelli::{Error, ErrorKind, Result};
+use ocelli::{Error, ErrorKind, Mask, Result};
 
 use super::VideoReport;
 use super::boundary::Boundary;
-use super::layout::{entries, invalid, mismatch};
+use super::layout::{entries, invalid, mismatch, missing};
 use super::tracks::assign;
 
 /// The number of pixels whose object is unknown.
@@ -65,12 +66,7 @@ type Frame = (PathBuf, PathBuf);
 
 /// Whether a folder has PNGs, or folders with PNGs.
 pub(super) fn is_layout(folder: &Path) -> Result<bool> {
-    for path in entries(folder)? {
-        if is_png(&path) || (path.is_dir() && entries(&path)?.iter().any(|path| is_png(path))) {
-            return Ok(true);
-        }
-    }
-    Ok(false)
+    Ok(!sequences(folder, folder)?.is_empty())
 }
 
 fn is_png(path: &Path) -> bool {
@@ -95,9 +91,7 @@ fn sequences(truth: &Path, predictions: &Path) -> Result<Vec<(String, Vec<Frame>
             continue;
         }
         if !predictions.is_dir() {
-            let message =
-                format!("no predictions of sequence {name}, {}: no such folder", predictions.display());
-            return Err(Error::new(ErrorKind::Mismatch, message));
+            return Err(missing(format_args!("predictions of sequence {name}"), &predictions));
         }
         let pair = |path: PathBuf| {
             let file = predictions.join(path.file_name().unwrap_or_default());
@@ -143,36 +137,32 @@ impl Shape {
     }
 }
 
-/// The numbers of a PNG, row by row.
+/// The masks of a PNG, by number.
 struct Numbers {
-    pixels: Vec<u16>,
-    size: (usize, usize),
-}
-
-fn read(path: &Path) -> Result<Numbers> {
-    let objects = read_mask_png(path)?;
-    let Some((_, first)) = objects.first() else {
-        let size = image::image_dimensions(path).map_err(|e| invalid(path, e))?;
-        let size = (size.0 as usize, size.1 as usize);
-        return Ok(Numbers { pixels: vec![0; size.0 * size.1], size });
-    };
-    let size = (first.width() as usize, first.height() as usize);
-    let mut pixels = vec![0; size.0 * size.1];
-    for (number, mask) in &objects {
-        for span in mask.spans() {
-            for y in span.top..span.bottom {
-                pixels[y as usize * size.0 + span.x as usize] = *number;
-            }
-        }
-    }
-    Ok(Numbers { pixels, size })
+    masks: BTreeMap<u16, Mask>,
+    size: (u32, u32),
 }
 
 impl Numbers {
-    fn shape(&self, number: u16, void: Option<&Numbers>) -> Shape {
-        let is_void = |at: usize| void.is_some_and(|void| void.pixels[at] == VOID);
-        let inside = |(at, &pixel): (usize, &u16)| u8::from(pixel == number && !is_void(at));
-        Shape::new(self.pixels.iter().enumerate().map(inside).collect(), self.size.0, self.size.1)
+    fn read(path: &Path) -> Result<Self> {
+        let masks = read_mask_png(path)?.into_iter().collect();
+        let size = image::image_dimensions(path).map_err(|e| invalid(path, e))?;
+        Ok(Self { masks, size })
+    }
+
+    /// One byte for each pixel, row by row.
+    fn bitmap(&self, number: u16) -> Vec<u8> {
+        let (width, height) = (self.size.0 as usize, self.size.1 as usize);
+        self.masks.get(&number).map_or_else(|| vec![0; width * height], Mask::to_bitmap)
+    }
+
+    /// The mask of a number without the pixels of `void`.
+    fn shape(&self, number: u16, void: Option<&[u8]>) -> Shape {
+        let mut bitmap = self.bitmap(number);
+        for (pixel, void) in bitmap.iter_mut().zip(void.into_iter().flatten()) {
+            *pixel &= 1 - void;
+        }
+        Shape::new(bitmap, self.size.0 as usize, self.size.1 as usize)
     }
 }
 
@@ -231,9 +221,7 @@ impl Sequence {
                     is_whole = false;
                     continue;
                 }
-                let message =
-                    format!("no prediction of {}, {}: no such file", truth.display(), predictions.display());
-                return Err(Error::new(ErrorKind::Mismatch, message));
+                return Err(missing(format_args!("prediction of {}", truth.display()), predictions));
             }
             let highest = read_mask_png(predictions)?.last().map_or(0, |(number, _)| *number);
             found = found.max(highest);
@@ -242,7 +230,8 @@ impl Sequence {
             }
         }
         let first = &frames[0].0;
-        let objects = read(first)?.pixels.into_iter().filter(|&number| number != VOID).max().unwrap_or(0);
+        let numbers = Numbers::read(first)?.masks.into_keys();
+        let objects = numbers.filter(|&number| number != VOID).max().unwrap_or(0);
         if objects == 0 {
             return Err(invalid(first, "no object in the first frame: there is nothing to compare with"));
         }
@@ -254,7 +243,7 @@ impl Sequence {
 
     fn frame(&self, place: usize) -> Result<(Numbers, Numbers)> {
         let (truth_path, path) = &self.frames[place];
-        let (truth, found) = (read(truth_path)?, read(path)?);
+        let (truth, found) = (Numbers::read(truth_path)?, Numbers::read(path)?);
         if truth.size != found.size {
             let ((w, h), (width, height)) = (found.size, truth.size);
             let why = format!("{w}×{h} pixels, {} has {width}×{height}", truth_path.display());
@@ -281,7 +270,7 @@ impl Sequence {
                 values.push(&found.shape(number, None), &truth.shape(number, None));
             }
         }
-        Ok(Ok(self.figures(values)))
+        Ok(Ok(self.figures(&values)))
     }
 
     fn unsupervised(&self) -> Result<Result<Vec<ObjectJAndF>, String>> {
@@ -300,15 +289,12 @@ impl Sequence {
         let mut values = vec![Values::default(); proposals * objects]; // [proposal, object]
         for place in 0..self.frames.len() {
             let (truth, found) = self.frame(place)?;
+            let void = truth.bitmap(VOID);
             let shapes: Vec<Shape> =
-                (1..=self.objects).map(|number| truth.shape(number, Some(&truth))).collect();
-            for proposal in 0..proposals {
-                let shape = found.shape(proposal as u16 + 1, Some(&truth));
-                for (object, other) in shapes.iter().enumerate() {
-                    let values = &mut values[proposal * objects + object];
-                    values.j.push(shape.iou(other));
-                    values.f.push(shape.boundary.f_measure(&other.boundary));
-                }
+                (1..=self.objects).map(|number| truth.shape(number, Some(&void))).collect();
+            for (number, values) in (1..).zip(values.chunks_mut(objects)) {
+                let shape = found.shape(number, Some(&void));
+                values.iter_mut().zip(&shapes).for_each(|(values, object)| values.push(&shape, object));
             }
         }
         let scores: Vec<f64> =
@@ -317,16 +303,15 @@ impl Sequence {
         for (proposal, object) in assign(&scores, proposals, objects) {
             of_object[object] = values[proposal * objects + object].clone();
         }
-        Ok(Ok(self.figures(of_object)))
+        Ok(Ok(self.figures(&of_object)))
     }
 
-    fn figures(&self, values: Vec<Values>) -> Vec<ObjectJAndF> {
-        let of = |(place, values): (usize, Values)| ObjectJAndF {
-            sequence: self.name.clone(),
-            object: place as u16 + 1,
-            figures: JAndFFigures::of(&values),
+    fn figures(&self, values: &[Values]) -> Vec<ObjectJAndF> {
+        let of = |(object, values)| {
+            let (sequence, figures) = (self.name.clone(), JAndFFigures::of(values));
+            ObjectJAndF { sequence, object, figures }
         };
-        values.into_iter().enumerate().map(of).collect()
+        (1..).zip(values).map(of).collect()
     }
 }
 
@@ -348,7 +333,10 @@ impl JAndFFigures {
     fn of(values: &Values) -> Self {
         let ([j_mean, j_recall, j_decay], [f_mean, f_recall, f_decay]) =
             (statistics(&values.j), statistics(&values.f));
-        let j_and_f = (j_mean + f_mean) / 2.0;
+        Self::new([(j_mean + f_mean) / 2.0, j_mean, j_recall, j_decay, f_mean, f_recall, f_decay])
+    }
+
+    fn new([j_and_f, j_mean, j_recall, j_decay, f_mean, f_recall, f_decay]: [f64; 7]) -> Self {
         Self { j_and_f, j_mean, j_recall, j_decay, f_mean, f_recall, f_decay }
     }
 
@@ -362,8 +350,6 @@ impl JAndFFigures {
 impl JAndF {
     fn of(objects: Vec<ObjectJAndF>) -> Self {
         let mean = |at: usize| mean(&objects.iter().map(|one| one.figures.row()[at]).collect::<Vec<_>>());
-        let [j_and_f, j_mean, j_recall, j_decay, f_mean, f_recall, f_decay] = std::array::from_fn(mean);
-        let figures = JAndFFigures { j_and_f, j_mean, j_recall, j_decay, f_mean, f_recall, f_decay };
-        Self { figures, objects }
+        Self { figures: JAndFFigures::new(std::array::from_fn(mean)), objects }
     }
 }

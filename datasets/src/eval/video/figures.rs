@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::TrackSequence;
-use super::clear::{ClearCounts, IdentityCounts};
+use super::clear::{ClearCounts, identity_hits};
 use super::hota::HotaCounts;
 
 /// The sums behind [`TrackFigures`]: those of sequences and classes add up, as TrackEval combines sequences.
@@ -11,7 +11,7 @@ use super::hota::HotaCounts;
 pub struct TrackCounts {
     hota: HotaCounts,
     clear: ClearCounts,
-    identity: IdentityCounts,
+    identity_hits: u64,
 }
 
 /// Figures of tracks, as TrackEval computes them. Figures with decimals are 0 to 1; MOTA can be negative.
@@ -88,14 +88,17 @@ impl TrackCounts {
         Self {
             hota: HotaCounts::of(sequence),
             clear: ClearCounts::of(sequence),
-            identity: IdentityCounts::of(sequence),
+            identity_hits: identity_hits(sequence),
         }
     }
 
     /// The figures.
     pub fn figures(&self) -> TrackFigures {
-        let [idf1, idr, idp] = self.identity.figures();
-        TrackFigures { idf1, idr, idp, ..self.hota.figures(self.clear.figures()) }
+        let others = self.hota.figures(self.clear.figures());
+        let (objects, tracks) = (others.objects as f64, others.tracked as f64);
+        let share = |of: f64| self.identity_hits as f64 / of.max(1.0);
+        let (idf1, idr, idp) = (share(0.5 * (objects + tracks)), share(objects), share(tracks));
+        TrackFigures { idf1, idr, idp, ..others }
     }
 }
 
@@ -104,7 +107,7 @@ impl std::iter::Sum for TrackCounts {
         all.fold(Self::default(), |mut sum, one| {
             sum.hota.add(&one.hota);
             sum.clear.add(&one.clear);
-            sum.identity.add(&one.identity);
+            sum.identity_hits += one.identity_hits;
             sum
         })
     }

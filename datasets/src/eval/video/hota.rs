@@ -12,9 +12,6 @@ pub(super) const LEVELS: usize = 19;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct HotaCounts {
     hits: [f64; LEVELS],
-    /// Boxes or masks of objects and of tracks.
-    objects: f64,
-    tracks: f64,
     /// Sums over the hits: the association's accuracy, recall and precision, and the overlap.
     accuracy: [f64; LEVELS],
     recall: [f64; LEVELS],
@@ -52,11 +49,7 @@ impl HotaCounts {
             let both = together.get(&(row, column)).copied().unwrap_or(0.0);
             both / (row_length[&row] + column_length[&column] - both)
         };
-        let mut counts = Self {
-            objects: row_length.values().sum(),
-            tracks: column_length.values().sum(),
-            ..Self::default()
-        };
+        let mut counts = Self::default();
         let mut matched: BTreeMap<(u64, u64), [f64; LEVELS]> = BTreeMap::new();
         for TrackFrame { objects: rows, tracks: columns, overlaps } in &sequence.frames {
             let width = columns.len();
@@ -90,8 +83,6 @@ impl HotaCounts {
     }
 
     pub(super) fn add(&mut self, other: &Self) {
-        self.objects += other.objects;
-        self.tracks += other.tracks;
         let sums = [
             (&mut self.hits, &other.hits),
             (&mut self.accuracy, &other.accuracy),
@@ -106,7 +97,7 @@ impl HotaCounts {
 
     /// The means over the levels, beside the other figures.
     pub(super) fn figures(&self, others: TrackFigures) -> TrackFigures {
-        let Self { hits, objects, tracks, .. } = self;
+        let (hits, objects, tracks) = (&self.hits, others.objects as f64, others.tracked as f64);
         let mean = |of: &dyn Fn(usize) -> f64| (0..LEVELS).map(of).sum::<f64>() / LEVELS as f64;
         let of_hits = |sum: &[f64; LEVELS], index: usize| sum[index] / hits[index].max(1.0);
         let det_a = |index: usize| hits[index] / (objects + tracks - hits[index]).max(1.0);

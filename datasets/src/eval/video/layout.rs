@@ -1,11 +1,13 @@
 //! Where the sequences of text files are: one file, or a folder in the layout of MOTChallenge.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use ocelli::{Error, ErrorKind, Result};
 use serde::de::DeserializeOwned;
+
+use crate::eval::truth::repeated;
 
 /// The files of one sequence.
 pub(super) struct SequenceFiles {
@@ -16,16 +18,43 @@ pub(super) struct SequenceFiles {
     pub(super) frames: Option<u64>,
 }
 
+/// What a file has in each frame.
+pub(super) type Frames<T> = BTreeMap<u64, Vec<T>>;
+
 impl SequenceFiles {
-    /// Refuses a frame that the sequence does not have.
-    pub(super) fn check_frame(&self, path: &Path, frame: u64) -> Result<()> {
-        match self.frames {
-            Some(frames) if frame > frames => {
-                Err(mismatch(path, format!("frame {frame}, but seqinfo.ini has {frames} frames")))
+    /// Reads one of the files. `parse` returns the frame of a line and what is in it, `id` the id that appears once in a frame.
+    pub(super) fn read<T>(
+        &self,
+        path: &Path,
+        mut parse: impl FnMut(&str) -> Result<(u64, T), String>,
+        id: impl Fn(&T) -> Option<u64>,
+    ) -> Result<Frames<T>> {
+        let mut frames = Frames::new();
+        for (number, text) in lines(path)? {
+            let wrong = |why| Error::invalid_data(format!("{}, line {number}: {why}", path.display()));
+            let (frame, line) = parse(&text).map_err(wrong)?;
+            if let Some(all) = self.frames.filter(|all| frame > *all) {
+                return Err(mismatch(path, format!("frame {frame}, but seqinfo.ini has {all} frames")));
             }
-            _ => Ok(()),
+            frames.entry(frame).or_insert_with(Vec::new).push(line);
         }
+        for (frame, lines) in &frames {
+            if let Some(id) = repeated(lines.iter().filter_map(&id)) {
+                return Err(invalid(path, format!("frame {frame} has id {id} twice")));
+            }
+        }
+        Ok(frames)
     }
+}
+
+/// The frames that either file has, with what is in them.
+pub(super) fn of_both<'a, T>(
+    truth: &'a Frames<T>,
+    found: &'a Frames<T>,
+) -> impl Iterator<Item = [&'a [T]; 2]> {
+    let all: BTreeSet<u64> = truth.keys().chain(found.keys()).copied().collect();
+    all.into_iter()
+        .map(move |frame| [truth, found].map(|frames| frames.get(&frame).map_or(&[][..], Vec::as_slice)))
 }
 
 /// The error for a file that is not of its format.
@@ -36,6 +65,12 @@ pub(super) fn invalid(path: &Path, why: impl fmt::Display) -> Error {
 /// The error for a file that does not belong to the others.
 pub(super) fn mismatch(path: &Path, why: impl fmt::Display) -> Error {
     Error::new(ErrorKind::Mismatch, format!("{}: {why}", path.display()))
+}
+
+/// The error for a file or folder that is not there.
+pub(super) fn missing(what: impl fmt::Display, path: &Path) -> Error {
+    let message = format!("no {what}, {}: no such file or folder", path.display());
+    Error::new(ErrorKind::Mismatch, message)
 }
 
 /// The error for an entry of a list; `place` counts from 0.
@@ -91,40 +126,31 @@ pub(super) fn sequences(
     notes: &mut Vec<String>,
 ) -> Result<Vec<SequenceFiles>> {
     let files = truth_files(truth)?;
-    let refusal = |why: String| Error::new(ErrorKind::Mismatch, why);
     if !predictions.is_dir() && files.len() != 1 {
-        let (path, count) = (predictions.display(), files.len());
-        return Err(refusal(format!(
-            "the predictions, {path}, are one file and the ground truth has {count} sequences: expected a folder with \
-             NAME.txt for each"
-        )));
+        let count = files.len();
+        let why = format!(
+            "one file, and the ground truth has {count} sequences: expected a folder with NAME.txt for each"
+        );
+        return Err(mismatch(predictions, why));
     }
     let mut sequences = Vec::new();
     for (name, truth) in &files {
-        let path = if predictions.is_dir() {
-            let places = [
-                predictions.join(format!("{name}.txt")),
-                predictions.join("data").join(format!("{name}.txt")),
-            ];
-            let found = places.iter().find(|path| path.is_file());
-            found.cloned().ok_or_else(|| {
-                refusal(format!("no predictions of sequence {name}, {}: no such file", places[0].display()))
-            })?
-        } else {
-            predictions.to_owned()
-        };
+        let places = ["", "data"].map(|folder| predictions.join(folder).join(format!("{name}.txt")));
+        let in_folder = || places.iter().map(PathBuf::as_path).find(|path| path.is_file());
+        let found = if predictions.is_dir() { in_folder() } else { Some(predictions) };
+        let none = || missing(format_args!("predictions of sequence {name}"), &places[0]);
+        let path = found.ok_or_else(none)?.to_owned();
         let info = truth.parent().and_then(Path::parent).map(|folder| folder.join("seqinfo.ini"));
         let frames = info.filter(|_| truth.ends_with("gt/gt.txt")).and_then(|path| length(&path));
         sequences.push(SequenceFiles { name: name.clone(), truth: truth.clone(), predictions: path, frames });
     }
     if predictions.is_dir() {
-        let folder =
-            if predictions.join("data").is_dir() { predictions.join("data") } else { predictions.to_owned() };
-        for path in entries(&folder)? {
-            let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-            if path.extension().is_some_and(|extension| extension == "txt") && !files.contains_key(&name) {
-                notes
-                    .push(format!("{}: no such sequence in the ground truth, not evaluated", path.display()));
+        let data = Some(predictions.join("data")).filter(|data| data.is_dir());
+        for path in entries(data.as_deref().unwrap_or(predictions))? {
+            let name = path.file_stem().unwrap_or_default().to_string_lossy();
+            if path.extension().is_some_and(|extension| extension == "txt") && !files.contains_key(&*name) {
+                let path = path.display();
+                notes.push(format!("{path}: no such sequence in the ground truth, not evaluated"));
             }
         }
     }

@@ -85,18 +85,14 @@ impl<'a> Cell<'a> {
 pub(super) fn evaluate(truth_file: &Path, predictions: &Path) -> Result<VideoReport> {
     let truth = &Vis::truth(truth_file)?;
     let found = &Vis::predictions(predictions, truth)?;
-    let mut videos: Vec<_> = truth.videos.iter().collect();
-    videos.sort_by_key(|video| video.id);
-    let mut categories: Vec<_> = truth.categories.iter().collect();
-    categories.sort_by_key(|category| category.id);
     let prompts: Option<BTreeSet<(u64, u64)>> = truth.prompts.as_ref().map(|prompts| {
         let tracks = truth.tracks.iter().chain(&found.tracks).map(|track| (track.video, track.category));
         prompts.iter().map(|prompt| (prompt.video_id, prompt.category_id)).chain(tracks).collect()
     });
     let (mut classes, mut counts, mut cases) = (Vec::new(), Vec::new(), Vec::new());
-    for category in categories {
+    for category in &truth.categories {
         let (mut in_videos, mut of_class) = (Vec::new(), Vec::new());
-        for video in &videos {
+        for video in &truth.videos {
             let mut cell = Cell::new(truth, found, video.id, category.id)?;
             if prompts.as_ref().is_some_and(|prompts| prompts.contains(&(video.id, category.id))) {
                 cases.push(cell.case());

@@ -1,13 +1,11 @@
 //! Boxes of tracks as MOTChallenge text, preprocessed as its evaluation does.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
-use ocelli::{Error, Result};
+use ocelli::Result;
 
-use super::layout::{self, SequenceFiles, invalid, lines, mismatch};
+use super::layout::{self, SequenceFiles, invalid, mismatch, of_both};
 use super::{ObjectBox, Role, TrackBox, TrackCounts, TrackReport, TrackSequence, VideoReport};
-use crate::eval::truth::repeated;
 
 /// The classes of MOT16, MOT17 and MOT20: 1 is pedestrian.
 const CLASSES: std::ops::RangeInclusive<i64> = 1..=13;
@@ -39,19 +37,20 @@ pub(super) fn evaluate(truth: &Path, predictions: &Path) -> Result<VideoReport> 
 
 /// Counts one sequence. `notes` says how classes were understood.
 fn count(files: &SequenceFiles, notes: &mut Vec<String>) -> Result<TrackCounts> {
-    let [truth, found] = [&files.truth, &files.predictions].map(|path| read(path, files));
+    let [truth, found] =
+        [&files.truth, &files.predictions].map(|path| files.read(path, parse, |line| Some(line.id)));
     let (truth, found) = (truth?, found?);
-    let has_classes = truth.iter().any(|line| line.class.is_some_and(|class| class > 0));
+    let has_classes = truth.values().flatten().any(|line| line.class.is_some_and(|class| class > 0));
     if has_classes {
-        if let Some(line) =
-            truth.iter().find(|line| !line.class.is_some_and(|class| CLASSES.contains(&class)))
-        {
-            let class = line.class.map_or("none".to_owned(), |class| class.to_string());
+        let is_known = |line: &&Line| line.class.is_some_and(|class| CLASSES.contains(&class));
+        if let Some(Line { frame, class, .. }) = truth.values().flatten().find(|line| !is_known(line)) {
+            let class = class.map_or("none".to_owned(), |class| class.to_string());
             let why = "expected MOTChallenge's classes, 1 to 13, or -1 in every line";
-            return Err(invalid(&files.truth, format!("frame {}: class {class}; {why}", line.frame)));
+            return Err(invalid(&files.truth, format!("frame {frame}: class {class}; {why}")));
         }
-        if let Some(line) = found.iter().find(|line| line.class.is_some_and(|class| class > PEDESTRIAN)) {
-            let (frame, class) = (line.frame, line.class.unwrap_or_default());
+        let is_other = |line: &&Line| line.class.is_some_and(|class| class > PEDESTRIAN);
+        if let Some(Line { frame, class, .. }) = found.values().flatten().find(is_other) {
+            let class = class.unwrap_or_default();
             let why = "MOTChallenge's evaluation is of pedestrians, class 1, alone";
             return Err(mismatch(&files.predictions, format!("frame {frame}: class {class}; {why}")));
         }
@@ -73,37 +72,18 @@ fn count(files: &SequenceFiles, notes: &mut Vec<String>) -> Result<TrackCounts> 
         let counts = line.flag != 0 && (!has_classes || class == PEDESTRIAN);
         if counts { Role::Counts } else { Role::Ignored }
     };
-    let mut frames: BTreeMap<u64, (Vec<ObjectBox>, Vec<TrackBox>)> = BTreeMap::new();
-    for line in &truth {
-        let object = ObjectBox { id: line.id, ltwh: line.ltwh, role: role(line) };
-        frames.entry(line.frame).or_default().0.push(object);
-    }
-    for line in &found {
-        frames.entry(line.frame).or_default().1.push(TrackBox { id: line.id, ltwh: line.ltwh });
-    }
     let mut sequence = TrackSequence::default();
-    for (frame, (objects, tracks)) in &frames {
-        let twice = repeated(objects.iter().map(|one| one.id)).map(|id| (&files.truth, id));
-        let found_twice = || repeated(tracks.iter().map(|one| one.id)).map(|id| (&files.predictions, id));
-        if let Some((path, id)) = twice.or_else(found_twice) {
-            return Err(invalid(path, format!("frame {frame} has id {id} twice")));
-        }
-        sequence.push_boxes(objects, tracks)?;
+    for [objects, tracks] in of_both(&truth, &found) {
+        let object = |line: &Line| ObjectBox { id: line.id, ltwh: line.ltwh, role: role(line) };
+        let track = |line: &Line| TrackBox { id: line.id, ltwh: line.ltwh };
+        let objects: Vec<_> = objects.iter().map(object).collect();
+        sequence.push_boxes(&objects, &tracks.iter().map(track).collect::<Vec<_>>())?;
     }
     Ok(TrackCounts::of(&sequence))
 }
 
-fn read(path: &Path, files: &SequenceFiles) -> Result<Vec<Line>> {
-    let lines = lines(path)?.into_iter().map(|(number, text)| {
-        let line = parse(&text)
-            .map_err(|why| Error::invalid_data(format!("{}, line {number}: {why}", path.display())))?;
-        files.check_frame(path, line.frame)?;
-        Ok(line)
-    });
-    lines.collect()
-}
-
-fn parse(text: &str) -> Result<Line, String> {
+/// The frame of a line, and its box.
+fn parse(text: &str) -> Result<(u64, Line), String> {
     const LAYOUT: &str = "frame,id,left,top,width,height,score,class";
     let fields: Vec<&str> = text.split(',').map(str::trim).collect();
     if fields.len() < 6 {
@@ -126,5 +106,6 @@ fn parse(text: &str) -> Result<Line, String> {
     let flag = if fields.len() > 6 { number(6)?.trunc() as i64 } else { 1 };
     let class = if fields.len() > 7 { Some(number(7)?.trunc() as i64) } else { None };
     let class = class.filter(|&class| class != -1);
-    Ok(Line { frame: integer(0, "frame", 1.0)?, id: integer(1, "id", 0.0)?, ltwh, flag, class })
+    let frame = integer(0, "frame", 1.0)?;
+    Ok((frame, Line { frame, id: integer(1, "id", 0.0)?, ltwh, flag, class }))
 }

@@ -3,12 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use ocelli::{Error, Mask, Result};
+use ocelli::{Mask, Result};
 
-use super::layout::{self, SequenceFiles, lines};
+use super::layout::{self, Frames, SequenceFiles, invalid, of_both};
 use super::tracks::{matches_above_half, part};
 use super::{TrackCounts, TrackReport, TrackSequence, VideoReport};
-use crate::eval::truth::repeated;
 
 /// The class of regions in which tracks do not count.
 const IGNORE: u64 = 10;
@@ -20,8 +19,6 @@ struct Line {
     mask: Mask,
 }
 
-type Frames = BTreeMap<u64, Vec<Line>>;
-
 /// Evaluates the sequences of a file or a folder.
 pub(super) fn evaluate(truth: &Path, predictions: &Path) -> Result<VideoReport> {
     let mut notes = Vec::new();
@@ -30,21 +27,16 @@ pub(super) fn evaluate(truth: &Path, predictions: &Path) -> Result<VideoReport> 
     for files in &all {
         known.extend(classes_of(&read(&files.truth, files)?));
     }
-    let (mut sequences, mut classes) = (Vec::new(), BTreeMap::<u64, Vec<TrackCounts>>::new());
-    for files in all {
-        let counts = count(&files, &known, &mut notes)?;
-        sequences.push((files.name, counts.values().cloned().sum()));
-        for (class, counts) in counts {
-            classes.entry(class).or_default().push(counts);
-        }
-    }
-    let classes =
-        classes.into_iter().map(|(class, counts)| (format!("class {class}"), counts.into_iter().sum()));
-    let tracks = Some(TrackReport::new(truth, sequences, classes.collect())?);
+    let counts = all.iter().map(|files| count(files, &known, &mut notes)).collect::<Result<Vec<_>>>()?;
+    let of_files = all.into_iter().zip(&counts);
+    let sequences = of_files.map(|(files, counts)| (files.name, counts.values().cloned().sum()));
+    let of_class = |class: &u64| counts.iter().map(|counts| counts[class].clone()).sum();
+    let classes = known.iter().map(|class| (format!("class {class}"), of_class(class)));
+    let tracks = Some(TrackReport::new(truth, sequences.collect(), classes.collect())?);
     Ok(VideoReport { tracks, notes, ..VideoReport::default() })
 }
 
-fn classes_of(frames: &Frames) -> BTreeSet<u64> {
+fn classes_of(frames: &Frames<Line>) -> BTreeSet<u64> {
     frames.values().flatten().map(|line| line.class).filter(|class| *class != IGNORE).collect()
 }
 
@@ -64,13 +56,11 @@ fn count(
     classes.iter().map(|&class| Ok((class, count_class(&truth, &found, class)?))).collect()
 }
 
-fn count_class(truth: &Frames, found: &Frames, class: u64) -> Result<TrackCounts> {
+fn count_class(truth: &Frames<Line>, found: &Frames<Line>, class: u64) -> Result<TrackCounts> {
     let mut sequence = TrackSequence::default();
-    let frames: BTreeSet<&u64> = truth.keys().chain(found.keys()).collect();
-    for frame in frames {
-        let of = |frames: &Frames, class: u64| -> Vec<Line> {
-            let lines = frames.get(frame).into_iter().flatten();
-            lines.filter(|line| line.class == class).cloned().collect()
+    for [truth, found] in of_both(truth, found) {
+        let of = |lines: &'_ [Line], class: u64| -> Vec<Line> {
+            lines.iter().filter(|line| line.class == class).cloned().collect()
         };
         let (objects, tracks, ignored) = (of(truth, class), of(found, class), of(truth, IGNORE));
         let (rows, columns) = (objects.len(), tracks.len());
@@ -104,35 +94,25 @@ fn union(lines: &[Line]) -> Result<Option<Mask>> {
     others.iter().try_fold(first.mask.clone(), |region, line| region.union(&line.mask)).map(Some)
 }
 
-fn read(path: &Path, files: &SequenceFiles) -> Result<Frames> {
-    let invalid = |why: String| Error::invalid_data(format!("{}, {why}", path.display()));
-    let mut frames = Frames::new();
+fn read(path: &Path, files: &SequenceFiles) -> Result<Frames<Line>> {
     let mut size = None;
-    for (number, text) in lines(path)? {
-        let (frame, line) = parse(&text).map_err(|why| invalid(format!("line {number}: {why}")))?;
-        files.check_frame(path, frame)?;
-        let of_line = (line.mask.width(), line.mask.height());
-        let (width, height) = *size.get_or_insert(of_line);
-        if of_line != (width, height) {
-            let (w, h) = of_line;
-            return Err(invalid(format!("line {number}: a mask of {w}×{h}, others are of {width}×{height}")));
+    let of_size = |text: &str| {
+        let (frame, line) = parse(text)?;
+        let (w, h) = (line.mask.width(), line.mask.height());
+        match *size.get_or_insert((w, h)) {
+            of_others if of_others == (w, h) => Ok((frame, line)),
+            (width, height) => Err(format!("a mask of {w}×{h}, others are of {width}×{height}")),
         }
-        frames.entry(frame).or_default().push(line);
-    }
+    };
+    let frames = files.read(path, of_size, |line| Some(line.id).filter(|_| line.class != IGNORE))?;
     for (frame, lines) in &frames {
-        let objects = lines.iter().filter(|line| line.class != IGNORE);
-        if let Some(id) = repeated(objects.map(|line| line.id)) {
-            return Err(invalid(format!("frame {frame}: id {id} appears twice")));
-        }
         for (place, line) in lines.iter().enumerate() {
             for other in &lines[..place] {
                 let are_regions = line.class == IGNORE && other.class == IGNORE;
                 if !are_regions && line.mask.intersection_area(&other.mask)? > 0 {
-                    let why = format!(
-                        "frame {frame}: the masks of {} and {} have common pixels",
-                        other.id, line.id
-                    );
-                    return Err(invalid(why + "; in MOTS a pixel belongs to one object"));
+                    let (one, other) = (other.id, line.id);
+                    let why = format!("frame {frame}: the masks of {one} and {other} have common pixels");
+                    return Err(invalid(path, why + "; in MOTS a pixel belongs to one object"));
                 }
             }
         }

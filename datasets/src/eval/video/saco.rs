@@ -4,54 +4,33 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use hotcoco::primitives::sim::bbox_iou_pair;
-use hotcoco::types::Segmentation;
+use hotcoco::types::Annotation;
 use serde::Deserialize;
 use serde_json::Value;
 
-use ocelli::{Error, ErrorKind, Mask, Result};
+use ocelli::{ErrorKind, Mask, Result};
 
 use super::cgf1::{Case, LEAST_SCORE};
 use super::layout::{invalid, json, mismatch, wrong_entry};
 use super::vis::{is_true, mask};
 use super::{CgF1, VideoReport};
+use crate::eval::{Predictions, Truth};
 
+/// What COCO's files do not have.
 #[derive(Deserialize)]
 struct File {
     images: Vec<Image>,
-    #[serde(default)]
-    annotations: Vec<Record>,
-    #[serde(default)]
-    categories: Vec<Category>,
-}
-
-#[derive(Deserialize)]
-struct Category {
-    id: u64,
 }
 
 #[derive(Deserialize)]
 struct Image {
     id: u64,
-    width: u32,
-    height: u32,
     #[serde(default)]
     is_instance_exhaustive: Value,
 }
 
-#[derive(Deserialize)]
-struct Record {
-    image_id: u64,
-    category_id: u64,
-    score: Option<f64>,
-    #[serde(default)]
-    iscrowd: Value,
-    bbox: Option<[f64; 4]>,
-    segmentation: Option<Segmentation>,
-}
-
 /// An object or a prediction.
 struct Instance {
-    category: u64,
     bbox: Option<[f64; 4]>,
     mask: Option<Mask>,
 }
@@ -60,47 +39,39 @@ struct Instance {
 type Instances = BTreeMap<u64, Vec<Instance>>;
 
 /// Evaluates results by the annotations of one person, or by those of several, of which the best counts in each image.
-pub(super) fn evaluate(truth: &[PathBuf], predictions: &Path) -> Result<VideoReport> {
-    let files = truth.iter().map(|path| json::<File>(path)).collect::<Result<Vec<_>>>()?;
-    let Some(first) = files.first() else {
-        return Err(Error::invalid_argument("no ground truth"));
-    };
-    let incomplete: BTreeSet<u64> = files
-        .iter()
-        .flat_map(|file| &file.images)
-        .filter(|image| !is_true(&image.is_instance_exhaustive))
-        .map(|image| image.id)
-        .collect();
-    let wanted: BTreeSet<u64> =
-        first.images.iter().map(|image| image.id).filter(|id| !incomplete.contains(id)).collect();
+pub(super) fn evaluate(truth_files: &[PathBuf], predictions: &Path) -> Result<VideoReport> {
+    let images = |path: &PathBuf| json(path).map(|file: File| file.images);
+    let of_files = truth_files.iter().map(images).collect::<Result<Vec<_>>>()?;
+    let is_incomplete = |image: &&Image| !is_true(&image.is_instance_exhaustive);
+    let incomplete: BTreeSet<u64> =
+        of_files.iter().flatten().filter(is_incomplete).map(|image| image.id).collect();
+    let ids = |images: &[Image]| images.iter().map(|image| image.id).collect::<BTreeSet<_>>();
+    let wanted = &ids(&of_files[0]) - &incomplete;
     if wanted.is_empty() {
         let why = "no image has \"is_instance_exhaustive\": there is nothing to compare with";
-        return Err(invalid(&truth[0], why));
+        return Err(invalid(&truth_files[0], why));
     }
-    let sizes: BTreeMap<u64, (u32, u32)> =
-        first.images.iter().map(|image| (image.id, (image.width, image.height))).collect();
-    let categories: BTreeSet<u64> = first.categories.iter().map(|category| category.id).collect();
-    let records: Vec<Record> = json(predictions)?;
-    let has_masks = records.iter().all(|record| record.segmentation.is_some());
-    let has_boxes = records.iter().all(|record| record.bbox.is_some() || record.segmentation.is_some());
-    if !has_boxes {
-        return Err(invalid(predictions, "there are results with neither bbox nor segmentation"));
-    }
-    if let Some(place) = records.iter().position(|record| !record.score.is_some_and(f64::is_finite)) {
-        return Err(wrong_entry(ErrorKind::InvalidData, predictions, place, "it has no score"));
-    }
-    let counts = |one: &Record| one.score.is_some_and(|score| score >= LEAST_SCORE);
-    let found = instances(predictions, records, counts, &sizes, &categories)?;
-    let mut objects = Vec::new();
-    let mut have_masks = has_masks;
-    for (path, file) in truth.iter().zip(files) {
-        let ids: BTreeSet<u64> = file.images.iter().map(|image| image.id).collect();
-        if let Some(id) = wanted.difference(&ids).next() {
-            return Err(mismatch(path, format!("it has no image {id}, which {} has", truth[0].display())));
+    let truths = truth_files.iter().map(|path| Truth::open(path)).collect::<Result<Vec<_>>>()?;
+    let sizes = truths[0].images().iter().map(|image| (image.id, (image.width, image.height))).collect();
+    let found = Predictions::open(predictions, &truths[0])?.0;
+    let has_mask = |one: &Annotation| one.segmentation.is_some();
+    let mut have_masks = found.iter().all(has_mask);
+    let counts = |one: &Annotation| one.score.is_some_and(|score| score >= LEAST_SCORE);
+    let found = instances(predictions, &found, counts, &sizes)?;
+    let mut objects = Vec::with_capacity(truths.len());
+    for ((path, images), truth) in truth_files.iter().zip(&of_files).zip(&truths) {
+        if let Some(id) = wanted.difference(&ids(images)).next() {
+            return Err(mismatch(
+                path,
+                format!("it has no image {id}, which {} has", truth_files[0].display()),
+            ));
         }
-        have_masks &= file.annotations.iter().all(|record| record.segmentation.is_some());
-        let counts = |one: &Record| !is_true(&one.iscrowd);
-        objects.push(instances(path, file.annotations, counts, &sizes, &categories)?);
+        if let Some(why) = &truth.unreadable {
+            return Err(invalid(path, why));
+        }
+        let annotations = &truth.coco.dataset.annotations;
+        have_masks &= annotations.iter().all(has_mask);
+        objects.push(instances(path, annotations, |one| !one.iscrowd, &sizes)?);
     }
     let figures = |overlap: fn(&Instance, &Instance) -> Result<f64>| -> Result<CgF1> {
         let cases =
@@ -136,31 +107,26 @@ fn case(
 /// The instances of each image that count, in the order of `sam3`: by category, then by place in the file.
 fn instances(
     path: &Path,
-    records: Vec<Record>,
-    counts: impl Fn(&Record) -> bool,
+    all: &[Annotation],
+    counts: impl Fn(&Annotation) -> bool,
     sizes: &BTreeMap<u64, (u32, u32)>,
-    categories: &BTreeSet<u64>,
 ) -> Result<Instances> {
+    let mut counted: Vec<_> = all.iter().enumerate().filter(|(_, one)| counts(one)).collect();
+    counted.sort_by_key(|(_, one)| one.category_id);
     let mut instances = Instances::new();
-    for (place, record) in records.into_iter().enumerate().filter(|(_, record)| counts(record)) {
-        let wrong = |kind, why: String| wrong_entry(kind, path, place, &why);
-        let unknown =
-            |what: &str, id| wrong(ErrorKind::Mismatch, format!("the ground truth has no {what} {id}"));
-        let size = sizes.get(&record.image_id);
-        let &(width, height) = size.ok_or_else(|| unknown("image", record.image_id))?;
-        if !categories.contains(&record.category_id) {
-            return Err(unknown("category", record.category_id));
-        }
-        let mask = mask(record.segmentation.as_ref(), width, height)
-            .map_err(|why| wrong(ErrorKind::InvalidData, format!("segmentation: {why}")))?;
+    for (place, one) in counted {
+        // What another annotator has in addition does not count.
+        let Some(&(width, height)) = sizes.get(&one.image_id) else { continue };
+        let mask = mask(one.segmentation.as_ref(), width, height).map_err(|why| {
+            wrong_entry(ErrorKind::InvalidData, path, place, &format!("segmentation: {why}"))
+        })?;
         let of_mask = || {
             let bbox = mask.as_ref()?.bounding_box();
             Some(bbox.map_or([0.0; 4], |bbox| bbox.to_ltwh().map(f64::from)))
         };
-        let (category, bbox) = (record.category_id, record.bbox.or_else(of_mask));
-        instances.entry(record.image_id).or_default().push(Instance { category, bbox, mask });
+        let bbox = one.bbox.or_else(of_mask);
+        instances.entry(one.image_id).or_default().push(Instance { bbox, mask });
     }
-    instances.values_mut().for_each(|list| list.sort_by_key(|one| one.category));
     Ok(instances)
 }
 

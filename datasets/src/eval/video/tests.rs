@@ -214,6 +214,7 @@ fn what_cannot_be_compared_is_refused() {
         r#"{"images":[{"id":1,"width":2,"height":2,"is_instance_exhaustive":1}],
         "categories":[{"id":1}],"annotations":[{"image_id":1,"category_id":1,"bbox":[0,0,1e300,1e300]}]}"#,
     );
+    text("saco-other.json", r#"[{"image_id":9,"category_id":1,"score":0.1,"bbox":[0,0,1,1]}]"#);
     text("saco-found.json", r#"[{"image_id":1,"category_id":1,"score":1,"bbox":[0,0,1e300,1e300]}]"#);
     png("frames/0.png", 4, 1);
     png("many/0.png", 4, 30);
@@ -246,6 +247,7 @@ fn what_cannot_be_compared_is_refused() {
         ("vis.json", "vis-frames.json", mismatch, "1 masks, but video 1 has 2 frames"),
         ("vis.json", "vis-video.json", mismatch, "no video 2"),
         ("saco.json", "list.json", invalid, "no image has \"is_instance_exhaustive\""),
+        ("saco-huge.json", "saco-other.json", mismatch, "entry 1: the annotations have no image 9"),
         ("nothing", "davis", invalid, "no object in the first frame"),
         ("davis", "frames", mismatch, "no prediction of"),
         ("davis", "small", mismatch, "3×3 pixels"),

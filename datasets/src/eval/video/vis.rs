@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use ocelli::{Error, ErrorKind, Mask, Result};
 
-use super::layout::{entries, invalid, json, mismatch, wrong_entry};
+use super::layout::{invalid, json, mismatch, missing, wrong_entry};
 use crate::eval::accuracy::mean;
 
 /// Tracks of all videos.
@@ -107,7 +107,9 @@ impl Vis {
         if file.videos.is_empty() || file.categories.is_empty() {
             return Err(invalid(path, "it has no \"videos\" or no \"categories\""));
         }
-        let File { videos, categories, video_np_pairs: prompts, .. } = file;
+        let File { mut videos, mut categories, video_np_pairs: prompts, .. } = file;
+        videos.sort_by_key(|video| video.id);
+        categories.sort_by_key(|category| category.id);
         let mut vis = Self { videos, categories, prompts, ..Self::default() };
         vis.add(path, records, false)?;
         if vis.tracks.is_empty() && vis.prompts.is_none() {
@@ -128,12 +130,7 @@ impl Vis {
             let name = video.name().map_or_else(|| video.id.to_string(), str::to_owned);
             let file = path.join(format!("{name}.json"));
             if !file.is_file() {
-                let known = entries(path)?.len();
-                let message = format!(
-                    "no predictions of video {name}, {}: no such file; the folder has {known} files",
-                    file.display()
-                );
-                return Err(Error::new(ErrorKind::Mismatch, message));
+                return Err(missing(format_args!("predictions of video {name}"), &file));
             }
             vis.add_file(&file, Some(video.id))?;
         }
