@@ -36,7 +36,7 @@ impl SequenceFiles {
             if let Some(all) = self.frames.filter(|all| frame > *all) {
                 return Err(mismatch(path, format!("frame {frame}, but seqinfo.ini has {all} frames")));
             }
-            frames.entry(frame).or_insert_with(Vec::new).push(line);
+            frames.entry(frame).or_default().push(line);
         }
         for (frame, lines) in &frames {
             if let Some(id) = repeated(lines.iter().filter_map(&id)) {
