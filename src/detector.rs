@@ -168,9 +168,11 @@ impl Detector {
     /// [`prepare`](Self::prepare).
     pub fn encode<'i>(&mut self, image: impl Into<FrameView<'i>>) -> Result<ImageFeatures> {
         let mut features = ImageFeatures::default();
+        // SAM 3.1's tracker, which needs the backbone's last features as well, is not run.
+        let has_clicks = self.model().manifest().tracker.is_some();
         let encoder = self.stages.encoder_alone();
         encoder.load()?;
-        let wanted = Wanted { hidden: encoder.backbone.has_hidden(), ..Wanted::default() };
+        let wanted = Wanted { hidden: has_clicks && encoder.backbone.has_hidden(), ..Wanted::default() };
         encoder.encode_into(image, wanted, &mut features, &mut StageTimes::default())?;
         Ok(features)
     }

@@ -150,7 +150,7 @@ impl Prompts {
     /// their own, without text.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] for an unknown name, and for none although there are several classes; as
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) for an unknown name, and for none although there are several classes; as
     /// [`new`](Self::new).
     pub fn with_exemplars<'n>(
         mut classes: Vec<Prompt>,
@@ -160,7 +160,7 @@ impl Prompts {
         for (bbox, wanted, name) in exemplars {
             let label = name.unwrap_or(VISUAL);
             let known = match name {
-                None if classes.len() == 1 => Some(0),
+                None if has_classes && classes.len() == 1 => Some(0),
                 None if has_classes => {
                     let why = "exemplar names no class: expected one, as there are several";
                     return Err(Error::invalid_argument(why).about("exemplar"));
@@ -240,11 +240,12 @@ mod tests {
     fn exemplars_belong_to_the_class_they_name_or_the_only_one() {
         let bbox = BoundingBox::new(1.0, 2.0, 3.0, 4.0);
         type Case<'c> = (&'c [&'c str], &'c [Option<&'c str>], Result<&'c [(&'c str, usize)], &'c str>);
-        let cases: [Case<'_>; 8] = [
+        let cases: [Case<'_>; 9] = [
             (&["dog"], &[None, Some("dog")], Ok(&[("dog", 2)])),
             (&["dog", "cat"], &[Some("cat")], Ok(&[("dog", 0), ("cat", 1)])),
             (&["dog"], &[Some(VISUAL)], Ok(&[("dog", 0), (VISUAL, 1)])),
             (&[], &[None, None], Ok(&[(VISUAL, 2)])),
+            (&[], &[Some("this"), None], Ok(&[("this", 1), (VISUAL, 1)])),
             (&[], &[Some("this"), Some("that"), None], Ok(&[("this", 1), ("that", 1), (VISUAL, 1)])),
             (&["dog", "cat"], &[None], Err("exemplar names no class")),
             (&["dog"], &[Some("cow")], Err("exemplar names class \"cow\": expected one of classes")),

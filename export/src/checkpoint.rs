@@ -209,7 +209,7 @@ impl Opened {
         if options.norm_eps == NormEps::Original {
             config.vision.layer_norm_eps = sizes::ORIGINAL_EPS;
         }
-        if !loaded.has_tracker || config.student.is_some() {
+        if !loaded.has_tracker || config.student.is_some() || lacks_buckets(&config, &loaded) {
             // A convolutional backbone was not trained with the tracker.
             config.tracker = None;
             for tracker in load::TRACKERS {
@@ -310,6 +310,15 @@ impl Opened {
 const TRANSFORMERS_CONTEXT: usize = 32;
 /// The tensors of a file with a backbone only.
 const BACKBONE: &str = "vision_encoder.";
+
+/// Whether the tracker is that of SAM 3.1 without all of its parts. Nothing runs it yet, so the detector is worth having.
+fn lacks_buckets(config: &ModelConfig, loaded: &Loaded) -> bool {
+    let Some(tracker) = &config.tracker else { return true };
+    let expected = tensors::expected_tensors(config, &loaded.pruning);
+    let is_missing =
+        |(name, it): (&String, &tensors::Requirement)| it.needed && !loaded.weights.views.contains_key(name);
+    tracker.slots.is_some() && expected.iter().any(is_missing)
+}
 
 /// Loads a folder or a file; returns the folder that it is in, too.
 fn read(path: &Path) -> Result<(PathBuf, Loaded)> {

@@ -35,7 +35,9 @@ impl Model {
 
     /// Where the sizes in `model.json` are not those of a graph.
     fn misfit(&self, graph: &EngineSpec) -> Option<String> {
-        let Manifest { imgsz, model_width, num_queries, context_length, tracker, .. } = self.manifest();
+        let Manifest { imgsz, model_width, num_queries, context_length, tracker, multiplex, .. } =
+            self.manifest();
+        let tracker = tracker.or(*multiplex);
         let memory = tracker.map(|tracker| ("tracker.memory_width", tracker.memory_width));
         let sizes = [
             (tensor::PIXEL_VALUES, 2, Some(("imgsz", *imgsz))),

@@ -179,7 +179,10 @@ fn export_checkpoint(
     opening.tokenizer = request.tokenizer.clone().or(opening.tokenizer);
     let checkpoint = opening.open(&local.path)?;
     let identity = remembered_hash(&checkpoint.weight_files(), || checkpoint.weights_sha256())?;
-    let options = ExportOptions { license: local.license.map(str::to_owned), ..export_options(request) };
+    // Nothing runs SAM 3.1's tracker yet.
+    let no_tracker = checkpoint.config().tracker.as_ref().is_some_and(|tracker| tracker.slots.is_some());
+    let license = local.license.map(str::to_owned);
+    let options = ExportOptions { no_tracker, license, ..export_options(request) };
     // The weights are the model's identity, but not all that an export depends on.
     let mut settings = options.fingerprint(&checkpoint);
     for file in [local.path.join("config.json"), checkpoint.tokenizer_path()] {
@@ -195,7 +198,7 @@ fn export_checkpoint(
                 report(&format!("exporting {name} into the cache, {} (once)", entry.display()));
             }
             report(&format!("exporting {} ({} of {})", step.file, step.done + 1, step.total));
-            cancellation.check()
+            cancellation.check().map_err(|_| Error::cancelled(format!("exporting {name}: cancelled")))
         })
         .map(drop)
     })

@@ -21,7 +21,7 @@ if [ "${1:-}" != video ]; then
 fi
 # Root gets what cameras need, too; without the right to install, files and streams have to do.
 has_cameras() {
-  ldconfig -p 2>/dev/null | grep -q 'libavdevice\.so' || [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null 2>&1
+  ldconfig -p 2>/dev/null | grep 'libavdevice\.so' >/dev/null || [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null 2>&1
 }
 if has_ffmpeg && has_cameras && { [ "${1:-}" = video ] || has_opencv; }; then
   exit 0

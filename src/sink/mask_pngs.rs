@@ -24,7 +24,7 @@ impl MaskPngs {
     /// Writes into a folder, which is created with the first frame.
     ///
     /// # Errors
-    /// [`Io`](ErrorKind::Io) if `folder` is a file.
+    /// [`Io`](crate::ErrorKind::Io) if `folder` is a file.
     pub fn create(folder: &Path) -> Result<Self> {
         Ok(Self { folder: check_folder(folder)? })
     }

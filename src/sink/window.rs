@@ -26,7 +26,7 @@ pub fn open_window(title: &str, cancellation: Cancellation) -> Result<Box<dyn Si
 /// The version of what shows windows.
 ///
 /// # Errors
-/// [`ErrorKind::Unavailable`] if the library of windows is not installed or cannot be loaded.
+/// [`Unavailable`](crate::ErrorKind::Unavailable) if the library of windows is not installed or cannot be loaded.
 pub fn window_library() -> Result<String> {
     ocelli_opencv::OpenCv::load().map(ocelli_opencv::OpenCv::version)
 }

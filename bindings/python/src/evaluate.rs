@@ -78,7 +78,7 @@ fn run(
                 done += 1;
                 report(progress, done, all, name)
             }
-            _ => cancellation.check(),
+            _ => check(cancellation),
         };
         if let Some(stop) = images.detect_all(&task, &mut contenders, None, &mut step)? {
             return Err(stop);
@@ -107,7 +107,7 @@ fn open(arguments: &EvaluateArguments, cancellation: &Cancellation) -> Result<Ev
                 (scene.image, scene.objects.into_iter().map(|one| (one.label, one.bbox, one.mask)).collect())
             };
             let description = format!("{count} drawn scenes, seed {SEED}");
-            EvalImages::drawn(vocabulary(), count, description, draw, || cancellation.check())?
+            EvalImages::drawn(vocabulary(), count, description, draw, || check(cancellation))?
         }
         (None, Some(path)) => {
             EvalImages::open(path, arguments.images.as_deref(), arguments.predictions.is_none())?
@@ -116,4 +116,8 @@ fn open(arguments: &EvaluateArguments, cancellation: &Cancellation) -> Result<Ev
     images.ids.truncate(arguments.max_images.unwrap_or(usize::MAX));
     images.leave_out_missing()?;
     Ok(images)
+}
+
+fn check(cancellation: &Cancellation) -> Result<()> {
+    cancellation.check().map_err(|_| Error::cancelled("evaluate: cancelled"))
 }

@@ -47,7 +47,7 @@ impl App {
             return Ok(());
         }
         Err(Problem::bad(format!(
-            "{purpose}, {}: this model has no tracker; start the server with a checkpoint that has one, such as Meta's sam3.pt or \
+            "{purpose}, {}: this model has no tracker of SAM 3; start the server with a checkpoint that has one, such as Meta's sam3.pt or \
              facebook/sam3",
             self.about.model
         )))

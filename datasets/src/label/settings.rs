@@ -8,6 +8,7 @@ use serde::de::IntoDeserializer;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use crate::label::images::hash_of;
 use ocelli::classes::{Class, ClassMap};
 use ocelli::postprocess::PostProcessOptions;
 use ocelli::source::InputOptions;
@@ -235,7 +236,8 @@ impl LabelSettings {
             described["stream"] = stream.into();
         }
         for (key, value) in &self.input.ffmpeg {
-            described["ffmpeg-option"][key] = value.as_str().into();
+            // Some are secrets.
+            described["ffmpeg-option"][key] = format!("{:016x}", hash_of(value, 0)).into();
         }
         if let Some(tiling) = self.tiling {
             described["tile"] = tiling.size.to_string().into();

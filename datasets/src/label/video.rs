@@ -3,7 +3,7 @@
 //! The frames of a video file are written below the folder of the data set's state, as pictures with the time of the video,
 //! by which they are known to be up to date. From then on they are images as others are: what a person makes of one stays.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
@@ -184,7 +184,10 @@ fn frames_folder(output: &Path, video: &str, input: &InputOptions) -> PathBuf {
     let output = std::path::absolute(output).unwrap_or_else(|_| output.to_owned());
     let hash = match input {
         InputOptions { stream: None, ffmpeg, .. } if ffmpeg.is_empty() => hash_of(video, 0),
-        InputOptions { stream, ffmpeg, .. } => hash_of(&json!([video, stream, ffmpeg]).to_string(), 0),
+        InputOptions { stream, ffmpeg, .. } => {
+            let ffmpeg: BTreeMap<_, _> = ffmpeg.iter().cloned().collect();
+            hash_of(&json!([video, stream, ffmpeg]).to_string(), 0)
+        }
     };
     output.join(STATE_FOLDER).join("frames").join(format!("{hash:016x}"))
 }

@@ -217,7 +217,11 @@ impl Loaded {
     fn settle_tracker(&mut self) -> bool {
         let strays = std::mem::take(&mut self.unknown_of_tracker);
         if TRACKER_SIGNS.iter().any(|sign| self.weights.views.contains_key(*sign)) {
-            self.unknown.extend(strays.into_iter().map(|(name, _)| name));
+            if self.weights.views.contains_key(TRACKER_SIGNS[0]) {
+                self.unknown.extend(strays.into_iter().map(|(name, _)| name));
+            } else {
+                self.ignore("unknown parts of SAM 3.1's tracker", &strays);
+            }
             return true;
         }
         self.ignore("the video tracker", &strays);

@@ -39,7 +39,8 @@ impl Graph<'_> {
     /// The graphs of the memory tracker take turns and each needs hundreds of megabytes for features of its own: what all of them
     /// keep is twice what the largest needs.
     pub(super) fn keeps_memory(&self) -> bool {
-        !self.path.parent().is_some_and(|folder| folder.ends_with(file::TRACKER))
+        let of_tracker = |folder: &Path| folder.ends_with(file::TRACKER) || folder.ends_with(file::MULTIPLEX);
+        !self.path.parent().is_some_and(of_tracker)
     }
 
     /// The provider that runs the graph.

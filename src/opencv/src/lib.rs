@@ -142,6 +142,9 @@ pub enum Input<'i> {
     },
 }
 
+/// How long a camera may take to open and to the next frame, in milliseconds.
+const CAMERA_TIMES: (i64, i64) = (10_000, 10_000);
+
 /// Whether to stop.
 pub type IsCancelled = Box<dyn Fn() -> bool + Send + Sync>;
 
@@ -189,7 +192,7 @@ impl Reader {
             Input::File(file) => (path(file)?, (0, 0), false, None),
             Input::Device(kind, name) => {
                 device = Some(text(kind)?);
-                (text(name)?, (0, 0), true, None)
+                (text(name)?, CAMERA_TIMES, true, None)
             }
             Input::Stream { url, open, read, is_live, is_cancelled } => (
                 path(Path::new(url))?,

@@ -59,7 +59,8 @@ Turn turn_of(const AVStream *stream) {
 
 class Ffmpeg final : public Reader {
  public:
-  Ffmpeg(const Request &request, Info &info) : request_(request) {
+  Ffmpeg(const Request &request, Info &info)
+      : request_(request), hwaccel_(request.hwaccel == nullptr ? "" : request.hwaccel) {
     try {
       open(info);
     } catch (...) {
@@ -179,6 +180,8 @@ class Ffmpeg final : public Reader {
       load_devices();
       format = av_find_input_format(request_.device);
       if (format == nullptr) throw std::runtime_error(std::string("no devices ") + request_.device + " in this FFmpeg");
+      // A camera that stops would block for ever where no deadline is looked at.
+      format_->flags |= AVFMT_FLAG_NONBLOCK;
     }
     checked(avformat_open_input(&format_, name.c_str(), format, &options_));
     checked(probe());
@@ -231,7 +234,7 @@ class Ffmpeg final : public Reader {
     if (par->width > 0 && par->height > 0 && !is_small(par->width, par->height))
       throw std::runtime_error(std::to_string(par->width) + "x" + std::to_string(par->height) + ": expected at most " +
                                std::to_string(request_.most_pixels / 1000000) + " megapixels");
-    const bool is_qsv = request_.hwaccel != nullptr && std::strcmp(request_.hwaccel, "qsv") == 0;
+    const bool is_qsv = hwaccel_ == "qsv";
     const AVCodec *decoder = is_qsv ? avcodec_find_decoder_by_name((std::string(avcodec_get_name(par->codec_id)) + "_qsv").c_str())
                                     : avcodec_find_decoder(par->codec_id);
     if (decoder == nullptr && is_qsv) refuse_hardware("this FFmpeg has no decoder for it");
@@ -243,7 +246,7 @@ class Ffmpeg final : public Reader {
     codec_->thread_count = static_cast<int>(std::min(16U, std::max(1U, std::thread::hardware_concurrency())));
     // A frame on each thread delays the picture of a camera by as many frames.
     codec_->thread_type = request_.is_live ? FF_THREAD_SLICE : FF_THREAD_FRAME | FF_THREAD_SLICE;
-    if (request_.hwaccel != nullptr) accelerate(decoder);
+    if (!hwaccel_.empty()) accelerate(decoder);
     checked(avcodec_open2(codec_, decoder, &options_));
     packet_ = allocated(av_packet_alloc());
     frame_ = allocated(av_frame_alloc());
@@ -251,7 +254,7 @@ class Ffmpeg final : public Reader {
 
   // Lets the hardware decode that is named, or the first that opens.
   void accelerate(const AVCodec *decoder) {
-    const AVHWDeviceType named = av_hwdevice_find_type_by_name(request_.hwaccel);
+    const AVHWDeviceType named = av_hwdevice_find_type_by_name(hwaccel_.c_str());
     int code = AVERROR_DECODER_NOT_FOUND;
     for (int i = 0; const AVCodecHWConfig *config = avcodec_get_hw_config(decoder, i); ++i) {
       if ((config->methods & AV_CODEC_HW_CONFIG_METHOD_HW_DEVICE_CTX) == 0) continue;
@@ -259,6 +262,8 @@ class Ffmpeg final : public Reader {
       code = av_hwdevice_ctx_create(&codec_->hw_device_ctx, config->device_type, nullptr, nullptr, 0);
       if (code < 0) continue;
       hardware_ = config;
+      // Each thread with a frame of its own would take one more of the hardware's surfaces, which are few.
+      if (!is_any_hardware()) codec_->thread_count = 1;
       codec_->opaque = this;
       codec_->get_format = [](AVCodecContext *codec, const AVPixelFormat *formats) {
         return static_cast<Ffmpeg *>(codec->opaque)->format_of(formats);
@@ -271,10 +276,10 @@ class Ffmpeg final : public Reader {
     refuse_hardware(why);
   }
 
-  bool is_any_hardware() const { return std::strcmp(request_.hwaccel, "auto") == 0; }
+  bool is_any_hardware() const { return hwaccel_ == "auto"; }
 
   [[noreturn]] void refuse_hardware(const char *why) const {
-    throw std::runtime_error(std::string("hwaccel ") + request_.hwaccel + ": " + avcodec_get_name(stream_->codecpar->codec_id) +
+    throw std::runtime_error("hwaccel " + hwaccel_ + ": " + avcodec_get_name(stream_->codecpar->codec_id) +
                              " cannot be decoded with it: " + why);
   }
 
@@ -404,7 +409,8 @@ class Ffmpeg final : public Reader {
     av_dict_free(&options_);
   }
 
-  const Request request_;
+  const Request request_;  // Its texts are the caller's, and gone once the video is open.
+  const std::string hwaccel_;
   AVFormatContext *format_ = nullptr;
   AVIOContext *file_ = nullptr;
   AVDictionary *options_ = nullptr;
@@ -441,10 +447,11 @@ void load_devices() {
   static std::mutex one;
   const std::lock_guard<std::mutex> alone(one);
   if (library != nullptr) return;
-  library = dlopen(name.c_str(), RTLD_NOW);
-  void *add = library == nullptr ? nullptr : dlsym(library, "avdevice_register_all");
+  void *opened = dlopen(name.c_str(), RTLD_NOW);
+  void *add = opened == nullptr ? nullptr : dlsym(opened, "avdevice_register_all");
   if (add == nullptr) throw std::runtime_error("cameras need FFmpeg's library " + name + " (Debian: apt-get install libavdevice-dev)");
   reinterpret_cast<void (*)()>(add)();
+  library = opened;
 }
 
 const char *ffmpeg_version() { return av_version_info(); }

@@ -33,7 +33,7 @@ def module(name: str):
 
 make, reference = module("make"), module("multiplex_model")
 SLOTS = reference.SLOTS
-DETECTOR = make.SAM31 | dict(seed=34, width=64, heads=1, depth=4, globals=[0, 1, 2, 3], dim=32, pretrain=112)
+DETECTOR = make.SAM31 | dict(seed=34, width=64, heads=1, depth=4, globals=[0, 1, 2, 3], dim=64, pretrain=112)
 SCORES = ("sam_mask_decoder", "interactive_sam_mask_decoder")
 # Buckets, memories, frames of pointers, objects.
 STEPS = ((1, 1, 1, 1), (1, 7, 8, 16), (2, 7, 16, 20), (1, 10, 19, 6), (3, 4, 3, 40))

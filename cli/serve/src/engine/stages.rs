@@ -230,7 +230,7 @@ impl PromptStage {
         let start = Instant::now();
         let mut records = Vec::new();
         for (number, objects) in shown.objects.chunks(TOGETHER).enumerate() {
-            withdrawn.check()?;
+            withdrawn.check().map_err(|_| Error::cancelled("the request was withdrawn"))?;
             let masks = self.segmenter.segment_each(&picture.features, objects, shown.multimask)?;
             for (index, masks) in (number * TOGETHER..).zip(masks) {
                 records.extend(masks.into_iter().map(|mask| ObjectRecord::new(index, mask)));

@@ -1,6 +1,7 @@
 //! The videos of a data set, and the numbers of their objects.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ffi::OsString;
 use std::path::Path;
 
 use ocelli::Result;
@@ -41,17 +42,22 @@ pub(crate) struct Place {
 impl Videos {
     /// Those of the frames in these records.
     pub fn of(records: impl Iterator<Item = Result<Record>>) -> Result<Self> {
-        let mut by_path: BTreeMap<String, (Vec<(u64, String)>, BTreeMap<u64, (u32, u32)>)> = BTreeMap::new();
+        // A video that is opened in another way, such as another stream of a file, has other pictures, in another folder.
+        let mut by_path: BTreeMap<
+            (String, Option<OsString>),
+            (Vec<(u64, String)>, BTreeMap<u64, (u32, u32)>),
+        > = BTreeMap::new();
         for record in records {
             let record = record?;
             let Some(frame) = record.frame else { continue };
-            let (images, sizes) = by_path.entry(frame.video).or_default();
+            let folder = record.source.parent().and_then(Path::file_name).map(OsString::from);
+            let (images, sizes) = by_path.entry((frame.video, folder)).or_default();
             images.push((frame.index, record.name));
             sizes.insert(frame.index, (record.width, record.height));
         }
         let mut new = Self::default();
         let mut taken = HashSet::new();
-        for (path, (mut images, sizes)) in by_path {
+        for ((path, _), (mut images, sizes)) in by_path {
             let (_, name) = video_name(Path::new(&path), &mut taken);
             images.sort();
             let at = new.videos.len();

@@ -121,17 +121,26 @@ impl Journal {
         Self::open(path, settings)
     }
 
-    /// Leaves out the lines that count no more, if they are most of the journal. The state has what they say of earlier pictures.
+    /// The lines that count.
+    fn lines(&self) -> impl Iterator<Item = Span> {
+        self.entries.values().flat_map(|entry| entry.labelled.into_iter().chain([entry.line]))
+    }
+
+    /// Whether most lines count no more.
+    pub fn is_mostly_superseded(&self) -> bool {
+        self.log.is_mostly_superseded(self.lines().map(|line| u64::from(line.bytes)).sum())
+    }
+
+    /// Leaves out the lines that count no more; the state has to have what they say of earlier pictures. A disk without room
+    /// for a second journal leaves it as it is.
     pub fn compact(&mut self) -> Result<()> {
-        let entries = self.entries.values();
-        let lines: Vec<Span> =
-            entries.flat_map(|entry| entry.labelled.into_iter().chain([entry.line])).collect();
-        if self.log.is_mostly_superseded(lines.iter().map(|line| u64::from(line.bytes)).sum()) {
-            let Some(header) = self.log.header::<Header>()? else { return Ok(()) };
-            let records = lines.into_iter().map(|line| self.log.read_at::<Record>(line));
-            Log::replace(&self.log.path, &header, records)?;
-            *self = Self::open(&self.log.path.clone(), &header.settings)?;
+        let Some(header) = self.log.header::<Header>()? else { return Ok(()) };
+        let records = self.lines().map(|line| self.log.read_at::<Record>(line));
+        if let Err(why) = Log::replace(&self.log.path, &header, records) {
+            tracing::warn!("the journal stays as long as it is: {why}");
+            return Ok(());
         }
+        *self = Self::open(&self.log.path.clone(), &header.settings)?;
         Ok(())
     }
 

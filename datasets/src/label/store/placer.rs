@@ -193,7 +193,11 @@ impl Placer {
     pub fn place(&mut self, record: &Record) -> Result<bool> {
         let is_placed = self.bound.get(&record.name).is_some_and(|bound| bound.is_placed);
         if is_placed || record.error.is_some() {
-            return self.is_corrected(&record.name);
+            let is_corrected = self.is_corrected(&record.name)?;
+            // What a person corrected since then reaches its other files.
+            if record.error.is_some() || !is_corrected {
+                return Ok(is_corrected);
+            }
         }
         self.place_labels(record)?;
         let is_corrected = self.is_corrected(&record.name)?;

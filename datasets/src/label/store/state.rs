@@ -102,8 +102,14 @@ impl State {
         let live = (state.files.len() + state.images.len() + state.saved.len()) as u64;
         // Entries are about equally long.
         let live_bytes = state.log.length / state.logged.max(1) * live;
-        if state.log.file.is_none() || state.log.is_mostly_superseded(live_bytes) {
+        if state.log.file.is_none() {
             state.start()?;
+        } else if state.log.is_mostly_superseded(live_bytes) {
+            // A disk without room for a second log leaves this one as it is.
+            match state.write_whole() {
+                Ok(()) => state.reopen()?,
+                Err(why) => tracing::warn!("the record of the data set stays as long as it is: {why}"),
+            }
         }
         if is_earlier {
             earlier::remove(&folder.root)?;
@@ -172,6 +178,11 @@ impl State {
 
     /// Writes the whole log with what still counts.
     pub fn start(&mut self) -> Result<()> {
+        self.write_whole()?;
+        self.reopen()
+    }
+
+    fn write_whole(&self) -> Result<()> {
         let files: Vec<FileEntry> = self.files.values().cloned().collect();
         let events = [
             Event::Files(files),
@@ -179,8 +190,11 @@ impl State {
             Event::Saved(self.saved.values().cloned().collect()),
             Event::Contents(self.contents.clone()),
         ];
+        Log::replace(&self.log.path, &Header { ocelli_label_state: FORMAT }, events.into_iter().map(Ok))
+    }
+
+    fn reopen(&mut self) -> Result<()> {
         let path = self.log.path.clone();
-        Log::replace(&path, &Header { ocelli_label_state: FORMAT }, events.into_iter().map(Ok))?;
         let file = File::options().read(true).write(true).open(&path);
         let file = file.map_err(|e| Error::io("cannot open the record of a data set", &path, e))?;
         self.log = Log::new(&path, &KIND, Some(file));

@@ -129,10 +129,16 @@ impl<'w> Network<'_, 'w> {
         let (slots, half) = (self.slots(), MEMORY_PIXELS / 2 * self.grid());
         let name = self.of("memory_encoder.mask_downsampler.layers.0.conv");
         g.scope(&name);
-        let [weight, bias] = g.weight_and_bias(&name);
-        let of_planes = g.slice(&weight, 1, 0, slots);
+        let dims = g.weight_dims(&format!("{name}.weight"));
+        let [of_planes, of_given] = [("planes", 0), ("given", 1)].map(|(half, at)| {
+            let (weight, shape) = (format!("{name}.weight"), [dims[0], slots, dims[2], dims[3]]);
+            let size = slots * dims[2] * dims[3];
+            g.derived(&format!("{weight}.{half}"), &shape, move |weights| {
+                Ok(weights.read(&weight)?.chunks(size).skip(at).step_by(2).flatten().copied().collect())
+            })
+        });
+        let bias = g.weight(&format!("{name}.bias"));
         let x = g.conv(planes, &of_planes, Some(&bias), 2, 1);
-        let of_given = g.slice(&weight, 1, slots, 2 * slots);
         let given = g.reshape(given, &[BUCKETS, slots.into(), 1.into(), 1.into()]);
         let ones = g.constant("ones", &[1, 1, 4, 4], &[1.0; 16]);
         let given = g.mul(&given, &ones);
