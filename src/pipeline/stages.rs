@@ -19,7 +19,7 @@ use super::stats::StatsRecorder;
 use crate::camera_motion::CameraMotionEstimator;
 use crate::detection::Detection;
 use crate::detector::{
-    Backbone, EmbeddedPrompts, ImageEncoder, ImagePreprocessor, PromptDecoder, TiledSearch, Wanted,
+    Backbone, EmbeddedPrompts, Group, ImageEncoder, ImagePreprocessor, PromptDecoder, TiledSearch, Wanted,
 };
 use crate::draw::Redaction;
 use crate::frame_view::FrameView;
@@ -65,18 +65,33 @@ pub(super) enum Track {
     Memory(Box<MemoryStage>),
 }
 
-/// The work between preprocessing and the results, in the order of its queues.
-pub(super) fn work_of(on_devices: Vec<OnDevice>, track: Track) -> Vec<StageWork> {
+/// The work between preprocessing and the results, in the order of its queues. `in_groups`: with the backbone and the decoder in
+/// memory one after the other.
+pub(super) fn work_of(on_devices: Vec<OnDevice>, track: Track, in_groups: bool) -> Vec<StageWork> {
     let (backbones, mut decoders): (Vec<_>, Vec<_>) = on_devices.into_iter().unzip();
-    let backbone =
-        |mut backbone: BackboneStage| StageWork::each(Stage::Backbone, move |job| backbone.run(job));
+    let backbone = |mut backbone: BackboneStage| match in_groups {
+        true => backbone.in_groups(),
+        false => StageWork::each(Stage::Backbone, move |job| backbone.run(job)),
+    };
     let mut work: Vec<_> = backbones.into_iter().map(backbone).collect();
     let track = match track {
         // Which classes are decoded depends on the tracks.
         Track::Boxes(mut track) if decoders.len() == 1 => {
             let mut decode = decoders.remove(0);
-            let decode_and_track = move |job: &mut Job| decode_and_track(&mut decode, &mut track, job);
-            work.push(StageWork::each(Stage::Decode, decode_and_track));
+            work.push(StageWork::new(Stage::Decode, move |job, done| {
+                // A run that stops does not decode the rest of a group.
+                let Some(mut job) = job.filter(|_| !decode.shared.is_stopping()) else {
+                    return Ok(());
+                };
+                let stream = track.stream(&job);
+                decode.run(&mut job, Some(stream))?;
+                track.run(&mut job);
+                if job.ends_group {
+                    decode.decoder.unload();
+                }
+                done.push(job);
+                Ok(())
+            }));
             return work;
         }
         Track::Boxes(mut track) => StageWork::each(Stage::Track, move |job| {
@@ -102,18 +117,6 @@ pub(super) fn queues_of(
     let backbones = (0..devices).map(|_| queue(Stage::Backbone, policy));
     let decoders = (0..devices).map(|_| queue(Stage::Decode, FramePolicy::All));
     backbones.chain(decoders).chain(in_order.then(|| queue(Stage::Track, FramePolicy::All))).collect()
-}
-
-/// The prompts of a frame, and what depends on the frames before, which decides which of them are decoded.
-pub(super) fn decode_and_track(
-    decode: &mut DecodeStage,
-    track: &mut TrackStage,
-    job: &mut Job,
-) -> Result<()> {
-    let stream = track.stream(job);
-    decode.run(job, Some(stream))?;
-    track.run(job);
-    Ok(())
 }
 
 /// The stages from a frame to its results, those between preprocessing and tracking once for each device; `keep_picture` if
@@ -288,14 +291,30 @@ impl BackboneStage {
         Ok(())
     }
 
-    pub(super) fn unload(&mut self) {
-        self.backbone.iter_mut().for_each(Backbone::unload);
+    /// Collects groups of frames, and drops the backbone before a group leaves.
+    fn in_groups(mut self) -> StageWork {
+        let (mut group, mut waiting) = (Group::default(), Vec::new());
+        StageWork::new(Stage::Backbone, move |job, done| {
+            let is_end = job.is_none();
+            if let Some(mut job) = job {
+                self.run(&mut job)?;
+                group.add(job.bytes());
+                waiting.push(job);
+            }
+            if is_end || group.is_full() {
+                self.backbone.iter_mut().for_each(Backbone::unload);
+                waiting.last_mut().into_iter().for_each(|job| job.ends_group = true);
+                group = Group::default();
+                done.append(&mut waiting);
+            }
+            Ok(())
+        })
     }
 }
 
 /// Encoder-decoder and post-processing.
 pub(super) struct DecodeStage {
-    pub(super) decoder: PromptDecoder,
+    decoder: PromptDecoder,
     /// The search in tiles and the encoder, if frames are searched in tiles.
     tiles: Option<(TiledSearch, ImageEncoder)>,
     /// The side of the masks, if a tracker by memory takes them.
