@@ -209,7 +209,7 @@ impl PromptDecoder {
         Err(Error::new(ErrorKind::Mismatch, message))
     }
 
-    /// As [`decode`](Self::decode), with masks as the mask head returns them, by class and query.
+    /// As [`decode_into`](Self::decode_into), with masks as the mask head returns them, by class and query.
     ///
     /// # Errors
     /// As [`decode`](Self::decode).
@@ -217,6 +217,7 @@ impl PromptDecoder {
         &mut self,
         features: &ImageFeatures,
         prompts: &EmbeddedPrompts,
+        classes: Option<&[usize]>,
         times: &mut StageTimes,
     ) -> Result<Vec<MaskLogits>> {
         self.load()?;
@@ -226,7 +227,7 @@ impl PromptDecoder {
             }
         };
         keep_logits(self, true);
-        let decoded = self.decode_into(features, prompts, None, times, &mut Vec::new());
+        let decoded = self.decode_into(features, prompts, classes, times, &mut Vec::new());
         keep_logits(self, false);
         decoded?;
         let logits = self.mask_head.as_mut().map(|head| std::mem::take(&mut head.logits));
