@@ -27,9 +27,11 @@ pub struct FrameOutcome {
     pub origin: Option<Origin>,
     /// Width and height in pixels.
     pub size: (u32, u32),
-    /// Whether the detector ran on this frame; if not, `detections` is empty, unless the frame is [`still`](Self::still).
+    /// Whether the detector ran on this frame; if not, `detections` is empty, unless the frame is [`still`](Self::still), or objects
+    /// are followed [by memory](crate::options::PipelineOptions::memory).
     pub detected: bool,
-    /// Whether the detector did not run because nothing moves: `detections` are those of the last frame on which it ran.
+    /// Whether the detector did not run because nothing moves: `detections` are those of the last frame on which it ran, or that a
+    /// tracker by memory saw.
     pub still: bool,
     /// By class id, whether the detector has searched for the class, where a class budget leaves some out; empty: for all.
     pub(crate) searched: Vec<bool>,
@@ -38,7 +40,7 @@ pub struct FrameOutcome {
     /// The tracks; empty without a tracker.
     pub tracks: Vec<Track>,
     /// The ids of tracks that earlier frames showed and that turned out to be false; only of a
-    /// tracker [by memory](crate::options::PipelineOptions::memory) that does not hold frames back.
+    /// tracker [by memory](crate::options::PipelineOptions::memory) that does not hold frames back, or does not search all of them.
     pub retracted: Vec<u64>,
     /// The tracks of a tracker of boxes on the same detections, beside a tracker [by memory](crate::options::PipelineOptions::memory)
     /// for a comparison.

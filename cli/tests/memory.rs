@@ -352,6 +352,84 @@ fn false_objects_are_retracted_in_the_lines() {
     }
 }
 
+/// Between looks objects are followed by memory alone, and are not missed: what is removed in a run that looks at every frame stays.
+#[test]
+fn frames_that_are_not_searched_are_followed_by_memory() {
+    let place = place();
+    let run = |more: &[&str]| {
+        let live = ["--max-frames", "12", "--no-hotstart", "--jsonl", "t.jsonl", "-v"];
+        let outcome = place.run(OCELLI, &[&RUN[..], &live, more].concat());
+        assert_eq!(outcome.status, Some(0), "{outcome:?}");
+        (frames(&place, "t.jsonl"), outcome.stderr)
+    };
+    let has_retracted = |frames: &[Value]| frames.iter().any(|frame| frame.get("retracted").is_some());
+    assert!(has_retracted(&run(&[]).0));
+    for (more, looks, line) in [
+        (["--detect-every", "4"], 3, "class 1 of 2"),
+        // One class a frame, in turn.
+        (["--class-budget", "1"], 12, "class 1 of 1"),
+    ] {
+        let (found, log) = run(&more);
+        assert!(!has_retracted(&found), "{more:?}: at most six looks at a class");
+        let searched = log.lines().filter(|said| said.contains("ocelli::stage: class 1 ")).count();
+        assert_eq!((searched, log.matches(line).count()), (looks, looks), "{more:?}: {log}");
+        let mut lasting: BTreeMap<u64, usize> = BTreeMap::new();
+        for (number, frame) in found.iter().enumerate() {
+            let is_searched = looks == 12 || number % 4 == 0;
+            assert_eq!(frame.get("detected"), (!is_searched).then_some(&json!(false)), "{more:?}: {frame}");
+            for track in list(frame, "tracks") {
+                *lasting.entry(track["id"].as_u64().expect("an id")).or_default() += 1;
+                assert!(
+                    looks == 3 || number > 0 || track["class_id"] == 0,
+                    "only dogs were looked for: {frame}"
+                );
+            }
+        }
+        assert!(lasting.values().any(|frames| *frames >= 5), "{more:?}: no object lasts: {lasting:?}");
+        assert_eq!(
+            run(&[&more[..], &["--sequential"]].concat()).0,
+            found,
+            "{more:?}: threads change nothing"
+        );
+    }
+}
+
+/// A frame without motion has the objects of the frame before, and the others what they have without it; nothing is computed.
+#[test]
+fn frames_without_motion_keep_their_objects() {
+    let place = place_with_objects();
+    let pictures = [0, 0, 0, 3, 3, 0, 0];
+    for (folder, numbers) in [("gated", &pictures[..]), ("moving", &[0, 3, 0])] {
+        for (number, picture) in numbers.iter().enumerate() {
+            let picture = place.read(&format!("pictures/{picture:05}.png"));
+            place.write(&format!("{folder}/{number}.png"), picture);
+        }
+    }
+    let start: Vec<&str> = RUN.iter().take_while(|word| **word != "--scene-size").copied().collect();
+    let run = |more: &[&str]| {
+        let outputs = ["--memory", "--fps=10", "--jsonl", "t.jsonl", "--stats", "stats.json"];
+        place.succeed(OCELLI, &[&start[..], &outputs, more].concat());
+        frames(&place, "t.jsonl")
+    };
+    let moving = run(&["--video", "moving"]);
+    assert!(moving.iter().any(|frame| !list(frame, "tracks").is_empty()), "{moving:?}");
+    let ways: [&[&str]; 3] = [&[], &["--no-hotstart"], &["--sequential"]];
+    for more in ways {
+        let gated = run(&[&["--video", "gated", "--when-moving"][..], more].concat());
+        assert_eq!(gated.len(), pictures.len(), "{more:?}");
+        for (number, (frame, same)) in gated.iter().zip([0, 0, 0, 1, 1, 2, 2]).enumerate() {
+            let is_still = number > 0 && pictures[number] == pictures[number - 1];
+            assert_eq!(frame.get("detected"), is_still.then_some(&json!(false)), "{more:?}: {frame}");
+            let objects = |frame: &Value| [frame["detections"].clone(), frame["tracks"].clone()];
+            assert_eq!(objects(frame), objects(&moving[same]), "{more:?}: frame {number}");
+        }
+        let stats = place.json("stats.json");
+        let backbone = list(&stats, "stages").iter().find(|stage| stage["stage"] == "backbone");
+        assert_eq!(backbone.expect("it ran")["n"], 3, "{more:?}: {stats}");
+        assert_eq!((&stats["frames_without_motion"], &stats["frames_detected"]), (&json!(4), &json!(3)));
+    }
+}
+
 /// The random model finds one object of a class: of two that are given the second is one too many. Whom the limit drops is tested
 /// where it is decided, in `tracking`.
 #[test]
@@ -418,16 +496,7 @@ fn what_cannot_be_followed_is_refused() {
                 2,
                 &["--appearance", "leave out --memory"],
             ),
-            refusal(
-                "video|--classes|dog|--memory|--detect-every|2",
-                2,
-                &["--memory", "--detect-every", "every frame"],
-            ),
-            refusal(
-                "video|--classes|dog|--memory|--when-moving",
-                2,
-                &["--memory", "--when-moving", "every frame"],
-            ),
+            refusal("video|--classes|dog|--memory|--tile|auto", 2, &["--tile", "whole frames"]),
             refusal("video|--classes|dog|--memory|--track-thresh|0.4", 2, &["--track-thresh", "add --track"]),
         ],
     );
@@ -452,6 +521,7 @@ fn objects_that_cannot_be_given_are_refused() {
         ("video|--classes|dog|--track|--davis|d".to_owned(), 2, vec!["--davis", "--masks"]),
         (case("--classes|dog|--points|click.json"), 2, vec!["--points", "leave out --classes"]),
         (case("--track|--points|click.json"), 2, vec!["--track", "leave it out"]),
+        (case("--when-moving|--points|click.json"), 2, vec!["--when-moving", "nothing is"]),
         (case("--points|none.json"), 2, vec!["none.json"]),
         (case("--points|outside.json"), 2, vec!["object 1, frame 0", "20,300", "96×72"]),
         (case("--init-masks|empty"), 2, vec!["--init-masks, empty", "no PNG with an object"]),

@@ -211,7 +211,7 @@ impl PromptDecoder {
         Err(Error::mismatch("a tracker follows masks: build the detector with masks"))
     }
 
-    /// As [`decode`](Self::decode), with masks as the mask head returns them, by class and query.
+    /// As [`decode_into`](Self::decode_into), with masks as the mask head returns them, by class and query.
     ///
     /// # Errors
     /// As [`decode`](Self::decode).
@@ -219,6 +219,7 @@ impl PromptDecoder {
         &mut self,
         features: &ImageFeatures,
         prompts: &EmbeddedPrompts,
+        classes: Option<&[usize]>,
         times: &mut StageTimes,
     ) -> Result<Vec<MaskLogits>> {
         self.load()?;
@@ -228,7 +229,7 @@ impl PromptDecoder {
             }
         };
         keep_logits(self, true);
-        let decoded = self.decode_into(features, prompts, None, times, &mut Vec::new());
+        let decoded = self.decode_into(features, prompts, classes, times, &mut Vec::new());
         keep_logits(self, false);
         decoded?;
         let logits = self.mask_head.as_mut().map(|head| std::mem::take(&mut head.logits));

@@ -14,41 +14,50 @@ use ocelli_error::{Error, ErrorKind, Result};
 pub struct MaskFrame {
     /// `[1, hidden, P, P]`, the backbone's last features, on its device if it has one.
     pub(super) hidden: Tensor,
-    /// By class.
-    pub(super) detections: Vec<Vec<Detection>>,
+    /// By class; `None` for those that were not searched for.
+    pub(super) detections: Vec<Option<Vec<Detection>>>,
 }
 
 impl MaskFrame {
     /// A frame whose features `[1, hidden, P, P]` and detections, by class, come from elsewhere.
     pub fn new(hidden: Tensor, detections: Vec<Vec<Detection>>) -> Self {
-        Self { hidden, detections }
+        Self { hidden, detections: detections.into_iter().map(Some).collect() }
     }
 
-    /// Takes over the features, with what is found in them. `side` is that of the masks.
+    /// Takes over the features, with what is found in them of the prompts, or of some `classes` of them. `side` is that of the masks.
     #[doc(hidden)]
     pub fn detect(
         &mut self,
         features: &mut ImageFeatures,
         decoder: &mut PromptDecoder,
         prompts: Option<&EmbeddedPrompts>,
+        classes: Option<&[usize]>,
         side: usize,
         times: &mut StageTimes,
     ) -> Result<()> {
         self.detections.clear();
         if let Some(prompts) = prompts {
-            self.detections.resize_with(prompts.len(), Vec::new);
-            for found in decoder.decode_logits(features, prompts, times)? {
+            self.detections.resize(prompts.len(), Some(Vec::new()));
+            for found in decoder.decode_logits(features, prompts, classes, times)? {
                 let mask = LogitMask::new(side, side, found.logits)?;
-                self.detections[found.class_id].push(Detection { score: found.score, mask });
+                let detections = self.detections[found.class_id].get_or_insert_default();
+                detections.push(Detection { score: found.score, mask });
             }
         }
         std::mem::swap(&mut features.hidden, &mut self.hidden);
         Ok(())
     }
 
-    /// The detections before any suppression, by class and in the order of the decoder's queries.
-    pub fn detections(&self) -> &[Vec<Detection>] {
-        &self.detections
+    /// Leaves out the detections of classes that were not searched for.
+    pub(crate) fn leave_out(&mut self, searched: &[bool]) {
+        let unsearched = self.detections.iter_mut().zip(searched).filter(|(_, searched)| !**searched);
+        unsearched.for_each(|(detections, _)| *detections = None);
+    }
+
+    /// The detections before any suppression, by class and in the order of the decoder's queries; none of classes that were not
+    /// searched for.
+    pub fn detections(&self) -> impl ExactSizeIterator<Item = &[Detection]> {
+        self.detections.iter().map(|found| found.as_deref().unwrap_or_default())
     }
 }
 

@@ -28,7 +28,7 @@ pub struct MaskletNetwork {
     /// The frame whose features are loaded.
     pub(super) current: Option<usize>,
     /// Its detections, by class.
-    detections: Vec<Vec<Detection>>,
+    detections: Vec<Option<Vec<Detection>>>,
 }
 
 /// The graphs on one device, with their inputs and outputs, which are reused.
@@ -442,8 +442,8 @@ impl MaskNetwork for FrameNetwork<'_> {
         self.network.set_frame(frame, self.source.frame(frame)?)
     }
 
-    fn detect(&mut self, _frame: usize) -> Result<Vec<Detection>> {
-        Ok(self.network.detections.get(self.class_id).cloned().unwrap_or_default())
+    fn detect(&mut self, _frame: usize) -> Result<Option<Vec<Detection>>> {
+        Ok(self.network.detections.get(self.class_id).cloned().flatten())
     }
 
     fn track(&mut self, batch: &TrackBatch) -> Result<Vec<TrackedMask>> {

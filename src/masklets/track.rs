@@ -15,13 +15,12 @@ use ocelli_error::{Error, ErrorKind, Result};
 /// Follows the objects of all classes through a stream of frames, forward. Several streams share a network.
 ///
 /// Frames leave [hotstart_frames](MaskletOptions::hotstart_frames) − 1 frames late, so that objects that turn out to be false
-/// are never shown. Without [holds_back](MaskletOptions::holds_back) they leave at once, and
+/// are never shown. Without [holds_back](MaskletOptions::holds_back) they leave at once.
 /// [retracted](TrackedFrame::retracted) names the objects that turned out to be false. Memory is bounded for each object,
 /// however long the stream is.
 #[doc(hidden)]
 pub struct Sessions {
     classes: Vec<Class>,
-    options: MaskletOptions,
     /// The number of frames so far.
     count: usize,
     /// The frames that the video has, if it is known.
@@ -70,7 +69,7 @@ impl Sessions {
         };
         let detects = classes.is_some();
         let classes = (0..classes.unwrap_or(1)).map(class).collect::<Result<_>>()?;
-        Ok(Self { classes, options, count: 0, frames: video.frames, detects })
+        Ok(Self { classes, count: 0, frames: video.frames, detects })
     }
 
     /// Tracks the next frame, with clicks and masks of objects on it if objects are given. Returns the frames that leave now.
@@ -93,7 +92,7 @@ impl Sessions {
         }
         network.set_frame(number, frame)?;
         self.count += 1;
-        let Self { classes, detects, options, .. } = self;
+        let Self { classes, detects, .. } = self;
         let (mut shown, mut retracted) = (Vec::with_capacity(classes.len()), Vec::new());
         let count = classes.len() as u64;
         for (class_id, Class { session, bank }) in classes.iter_mut().enumerate() {
@@ -110,8 +109,7 @@ impl Sessions {
                 continue;
             };
             shown.push(step.shown);
-            let removed = step.report.map(|report| report.removed).filter(|_| !options.holds_back);
-            let removed = removed.into_iter().flatten();
+            let removed = step.report.into_iter().flat_map(|report| report.removed);
             retracted.extend(removed.map(|id| u64::from(id) * count + class_id as u64));
         }
         let mut frames = join_classes(shown)?;
@@ -119,6 +117,15 @@ impl Sessions {
             frame.retracted = retracted;
         }
         Ok(frames)
+    }
+
+    /// A further frame on which nothing has moved: it shows what the one before shows. Returns the frames that leave now.
+    ///
+    /// # Errors
+    /// None are expected.
+    pub fn repeat(&mut self) -> Result<Vec<TrackedFrame>> {
+        let shown = self.classes.iter_mut().map(|class| class.session.repeat()).collect::<Result<_>>()?;
+        join_classes(shown)
     }
 
     /// Ends the stream: the frames that are held back.

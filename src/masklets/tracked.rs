@@ -34,8 +34,8 @@ pub struct TrackedFrame {
     pub frame: usize,
     /// By class, then by id.
     pub objects: Vec<TrackedObject>,
-    /// The ids of objects that earlier frames showed and that turned out to be false on this frame. Only where frames are not
-    /// [held back](ocelli_tracking::masklets::MaskletOptions::holds_back); otherwise such objects are never shown.
+    /// The ids of objects that turned out to be false and are not shown from this frame on. Where every frame is searched and frames are
+    /// [held back](ocelli_tracking::masklets::MaskletOptions::holds_back), no frame has shown them.
     pub retracted: Vec<u64>,
 }
 

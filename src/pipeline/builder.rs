@@ -170,7 +170,8 @@ impl PipelineBuilder {
     /// the run at once. A panic in a stage is reported as [`Execution`](crate::ErrorKind::Execution). Cancellation is not an
     /// error.
     pub fn run(self, source: impl Source + 'static, sinks: &mut [Box<dyn Sink + '_>]) -> Result<RunSummary> {
-        self.run.options.check(self.detector.is_in_low_memory())?;
+        let detects = !matches!(self.prompts, PromptInput::Objects(..));
+        self.run.options.check(self.detector.is_in_low_memory(), detects)?;
         let loaded = load(self.detector, self.more, self.prompts, &self.run.options)?;
         pulled::run(self.run, loaded, source, sinks)
     }
@@ -180,7 +181,8 @@ impl PipelineBuilder {
     /// # Errors
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) for invalid options; what [`Detector::prepare`] returns.
     pub fn build(self) -> Result<Pipeline> {
-        self.run.options.check(false)?;
+        let detects = !matches!(self.prompts, PromptInput::Objects(..));
+        self.run.options.check(false, detects)?;
         if self.detector.is_in_low_memory() {
             let message = "low_memory: a frame that is pushed needs both halves of the model: leave it out";
             return Err(Error::new(ErrorKind::InvalidArgument, message).about("low_memory"));

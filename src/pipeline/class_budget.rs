@@ -91,6 +91,11 @@ impl ClassBudget {
         set(&mut self.detected, classes, self.frame);
     }
 
+    /// The ids of the classes to decode in the current frame, in order.
+    pub(super) fn planned(&self) -> &[usize] {
+        &self.chosen
+    }
+
     /// Whether the class is planned for the current frame.
     pub(super) fn is_planned(&self, class: usize) -> bool {
         self.planned.get(class) == Some(&self.frame)

@@ -23,6 +23,8 @@ pub(super) struct Job {
     /// Its place among all frames that were preprocessed, and the device that takes it, from 0.
     pub(super) turn: u64,
     pub(super) device: usize,
+    /// Whether the decoder is dropped after it, in low memory.
+    pub(super) ends_group: bool,
     /// Its place, if the number of frames in flight is limited.
     pub(super) ticket: Option<Ticket>,
     /// The frame's picture, as long as a stage needs it.
@@ -129,6 +131,7 @@ impl Buffers {
             waited: Duration::ZERO,
             turn: 0,
             device: 0,
+            ends_group: false,
             ticket: None,
             picture: None,
             in_tiles: false,

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
-use ocelli_tracking::masklets::{Candidate, MaskletOptions, VideoShape, suppress};
-use ocelli_tracking::{BoundingBox, ByteTracker, ByteTrackerOptions, TrackerDetection};
+use ocelli_tracking::masklets::{Candidate, MaskletOptions, VideoShape, candidates};
+use ocelli_tracking::{Appearances, BoundingBox, ByteTracker, ByteTrackerOptions, TrackerDetection};
 
 use super::job::Job;
 use super::stage_loop::StageLoop;
@@ -45,6 +45,8 @@ struct Stream {
     size: (u32, u32),
     /// The frames that are held back.
     held: VecDeque<Job>,
+    /// How many frames have left.
+    count: usize,
     /// The first frame of each object, and how many it was in.
     seen: BTreeMap<u64, (usize, u32)>,
 }
@@ -104,6 +106,7 @@ impl MemoryStage {
                     comparison: comparison.transpose()?,
                     size,
                     held: VecDeque::new(),
+                    count: 0,
                     seen: BTreeMap::new(),
                 })
             }
@@ -116,21 +119,31 @@ impl MemoryStage {
             );
             return Err(Error::new(ErrorKind::InvalidArgument, message));
         }
-        let frame = masks.take().ok_or_else(|| {
-            Error::new(ErrorKind::Internal, format!("frame {index}: it was not prepared for the tracker"))
-        })?;
         let objects = given.as_mut().and_then(|given| given.remove(&index));
         let objects: Vec<_> = objects.iter().flatten().map(GivenObject::prompt).collect();
-        let pushed = stream.sessions.push(network, &frame, &objects);
+        let pushed = match masks {
+            Some(frame) => stream.sessions.push(network, frame, &objects),
+            // Nothing moves.
+            None => stream.sessions.repeat(),
+        };
         let shown = pushed.map_err(|error| match objects.is_empty() {
             true => error,
             false => Error::new(error.kind(), format!("frame {index}: {error}")),
         })?;
         if let Some(tracker) = &mut stream.comparison {
-            outcome.compared.extend_from_slice(tracker.update(&boxes(&frame, options, size), 1.0));
+            let tracks = match masks {
+                Some(frame) if outcome.detected => {
+                    let boxes = boxes(frame, options, size);
+                    let is_searched = |class| outcome.was_searched_for(class);
+                    tracker.update_with(&boxes, &Appearances::default(), 1.0, is_searched)
+                }
+                Some(_) => tracker.predict(1.0),
+                None => tracker.predict(0.0),
+            };
+            outcome.compared.extend_from_slice(tracks);
         }
         outcome.labels = labels.clone();
-        shared.buffers.masks[job.device].give(frame);
+        masks.take().into_iter().for_each(|frame| shared.buffers.masks[job.device].give(frame));
         // What is held back does not hold up other frames.
         job.ticket = None;
         stream.held.push_back(job);
@@ -163,7 +176,9 @@ impl Stream {
             for object in &mut shown.objects {
                 object.class_id = classes.get(&object.id).copied().unwrap_or(object.class_id);
             }
-            let (frame, seen) = (shown.frame, &mut self.seen);
+            let (frame, seen) = (self.count, &mut self.seen);
+            self.count += 1;
+            shown.retracted.retain(|id| seen.contains_key(id));
             shown.add_to(&mut job.outcome, |id| {
                 let (first, hits) = seen.entry(id).or_insert((frame, 0));
                 *hits += 1;
@@ -179,14 +194,9 @@ impl Stream {
 fn boxes(frame: &MaskFrame, options: &MaskletOptions, (width, height): (u32, u32)) -> Vec<TrackerDetection> {
     let side = options.mask_side() as f32;
     let mut boxes = Vec::new();
-    for (class_id, detections) in frame.detections().iter().enumerate() {
-        let candidate = |(index, found): (usize, &ocelli_tracking::masklets::Detection)| Candidate {
-            index,
-            score: found.score,
-            mask: found.mask.positive(),
-        };
-        let kept = suppress(detections.iter().enumerate().map(candidate).collect(), options);
-        boxes.extend(kept.into_iter().filter_map(|Candidate { score, mask, .. }| {
+    for (class_id, detections) in frame.detections().enumerate() {
+        let kept = candidates(detections, options).into_iter();
+        boxes.extend(kept.filter_map(|Candidate { score, mask, .. }| {
             let [left, top, right, bottom] = mask.bounds()?.map(|edge| edge as f32);
             let bbox = BoundingBox::new(left, top, right, bottom);
             let bbox = bbox.scaled(width as f32 / side, height as f32 / side);

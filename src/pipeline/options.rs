@@ -99,14 +99,16 @@ pub struct PipelineOptions {
     /// same.
     pub latency: Option<Latency>,
     /// Runs the detector on every `detect_every`th frame, at least 1; on every frame by default. The tracker predicts the frames
-    /// in between; without a tracker they have no results.
+    /// in between, or follows objects through them [by memory](Self::memory); without a tracker they have no results.
     pub detect_every: Option<u64>,
     /// Runs the detector on frames with motion only, for cameras that do not move. A frame without motion has the detections
     /// of the last one that the detector looked at ([`still`](crate::pipeline::FrameOutcome::still)), and the tracker takes them as its own.
+    /// With [memory](Self::memory) it has the objects of the frame before, and nothing is computed.
     pub motion_gate: Option<MotionGate>,
     /// Decodes at most this many classes per frame, at least 1. Classes with live tracks or recent detections are
     /// decoded in every frame, the others in rotation. At least a quarter of the budget, rounded up, is reserved for
     /// the rotation. A class that is not decoded in a frame does not count as missed by the tracker.
+    /// With [memory](Self::memory) recent detections alone count.
     pub class_budget: Option<usize>,
     /// Runs all stages on one thread, frame after frame, for comparison; only frames are read on another one. The results are
     /// bit-identical.
@@ -123,19 +125,19 @@ impl PipelineOptions {
         self.queue_depth.unwrap_or(if is_deep { QUEUE_DEPTH } else { 1 })
     }
 
-    /// Checks the numbers, and options that exclude each other. `low_memory`: whether the detector is in low memory.
-    pub(super) fn check(&self, low_memory: bool) -> Result<()> {
+    /// Checks the numbers, and options that exclude each other. `low_memory`: whether the detector is in low memory; `detects`:
+    /// whether it searches for something.
+    pub(super) fn check(&self, low_memory: bool, detects: bool) -> Result<()> {
         if let Some(depth) = self.queue_depth.filter(|depth| !(1..=MAX_QUEUE_DEPTH).contains(depth)) {
             return Err(Error::argument("queue_depth", depth, format!("1 to {MAX_QUEUE_DEPTH}")));
         }
         if let Some(memory) = &self.memory {
             memory.validate()?;
-            let every_frame = "it takes the features and detections of every frame";
-            let missed = "a class that is not searched for counts as missed";
+            let nothing = "nothing is detected where objects are given";
             let others = [
-                ("detect_every", self.detect_every.is_some_and(|frames| frames != 1), every_frame),
-                ("motion_gate", self.motion_gate.is_some(), every_frame),
-                ("class_budget", self.class_budget.is_some(), missed),
+                ("detect_every", !detects && self.detect_every.is_some_and(|frames| frames != 1), nothing),
+                ("motion_gate", !detects && self.motion_gate.is_some(), nothing),
+                ("class_budget", !detects && self.class_budget.is_some(), nothing),
                 ("camera_motion", self.camera_motion, "it finds objects by their masks, wherever they move"),
                 ("appearance", self.appearance, "it knows what objects look like by itself"),
                 ("low_memory", low_memory, "it needs the whole model for each frame"),

@@ -9,13 +9,9 @@ use super::job::Job;
 use super::queue::Queue;
 use super::reader::{Reader, run_reader};
 use super::stage_loop::{StageLoop, StageWork, join};
-use super::stages::{
-    DrawStage, Loaded, OnDevice, PreprocessStage, Track, TrackStage, decode_and_track, into_stages,
-    queues_of, work_of,
-};
+use super::stages::{DrawStage, Loaded, into_stages, queues_of, work_of};
 use super::stats::PipelineStats;
 use super::{FramePolicy, Latency};
-use crate::detector::Group;
 use crate::outcome::FrameOutcome;
 use crate::sink::{Pictures, Sink};
 use crate::source::Source;
@@ -83,18 +79,11 @@ pub(super) fn run(
     let shared = Arc::new(shared);
     let _woken = shared.wake_on_cancel();
 
-    let (mut preprocess, mut on_devices, track) = into_stages(loaded, &options, frame_rate, draws, &shared)?;
+    let (mut preprocess, on_devices, track) = into_stages(loaded, &options, frame_rate, draws, &shared)?;
     let draw = draws.then(|| DrawStage { drawing, pictures, redaction, shared: shared.clone() });
     let mut output = Output { sinks, observer, shared: &shared };
-    let track = match track {
-        Track::Boxes(track) if low_memory => {
-            run_in_groups(source, (preprocess, on_devices.remove(0), track, draw), &mut output);
-            return summary(&shared);
-        }
-        track => track,
-    };
     let mut stages = vec![StageWork::each(Stage::Preprocess, move |job| preprocess.run_picture(job))];
-    stages.extend(work_of(on_devices, track));
+    stages.extend(work_of(on_devices, track, low_memory));
     if let Some(mut draw) = draw {
         stages.push(StageWork::each(Stage::Draw, move |job| draw.run(job)));
     }
@@ -124,29 +113,6 @@ fn summary(shared: &StageLoop) -> Result<RunSummary> {
     }
 }
 
-/// Processes and writes frames on this thread: `step` is called until it returns `false`, or fails.
-fn run_here(
-    reader: Result<Reader>,
-    output: &mut Output<'_, '_>,
-    mut step: impl FnMut(&Reader, &mut Output<'_, '_>) -> Result<bool>,
-) {
-    let shared = output.shared;
-    let reader = reader.map_err(|error| shared.fail(error)).ok();
-    while let Some(reader) = &reader {
-        match step(reader, output) {
-            Ok(true) => {}
-            Ok(false) => break,
-            Err(error) => {
-                shared.fail(error);
-                break;
-            }
-        }
-    }
-    shared.queues.first().inspect(|newest| newest.close());
-    output.finish();
-    reader.into_iter().for_each(Reader::end);
-}
-
 /// Processes and writes one frame after the other on this thread. If there is a queue, another thread reads into it without a
 /// pause, and the newest frame is next.
 fn run_in_turn(source: impl Source + 'static, mut stages: Vec<StageWork>, output: &mut Output<'_, '_>) {
@@ -155,50 +121,24 @@ fn run_in_turn(source: impl Source + 'static, mut stages: Vec<StageWork>, output
         true => Reader::start(source, shared.clone()),
         false => run_reader(source, shared.clone()),
     };
-    run_here(reader, output, |reader, output| {
+    let reader = reader.map_err(|error| shared.fail(error)).ok();
+    let mut is_end = false;
+    while let Some(reader) = &reader
+        && !is_end
+    {
         let newest = |newest: &Queue<Job>| newest.pop_timeout(Duration::MAX, || !shared.is_stopping());
         let mut job = shared.queues.first().map_or_else(|| reader.next(), newest);
         job = job.filter(|_| !shared.is_stopping());
         job.iter_mut().for_each(Job::taken);
-        let is_end = job.is_none();
-        StageLoop::run_in_turn(&mut stages, job, &mut |job| output.write(job))?;
-        Ok(!is_end)
-    });
-}
-
-/// Processes and writes groups of frames on this thread, with the backbone and the decoder in memory one after the other.
-fn run_in_groups(
-    source: impl Source + 'static,
-    stages: (PreprocessStage, OnDevice, TrackStage, Option<DrawStage>),
-    output: &mut Output<'_, '_>,
-) {
-    let shared = output.shared;
-    let (mut preprocess, (mut backbone, mut decode), mut track, mut draw) = stages;
-    run_here(Reader::start(source, shared.clone()), output, |reader, output| {
-        let (mut group, mut jobs) = (Group::default(), Vec::new());
-        while !group.is_full()
-            && let Some(mut job) = reader.next()
-        {
-            guard(Stage::Preprocess, || preprocess.run_picture(&mut job))?;
-            guard(Stage::Backbone, || backbone.run(&mut job))?;
-            group.add(job.bytes());
-            jobs.push(job);
+        is_end = job.is_none();
+        if let Err(error) = StageLoop::run_in_turn(&mut stages, job, &mut |job| output.write(job)) {
+            shared.fail(error);
+            is_end = true;
         }
-        backbone.unload();
-        let is_empty = jobs.is_empty();
-        for mut job in jobs {
-            if shared.is_stopping() {
-                break;
-            }
-            guard(Stage::Decode, || decode_and_track(&mut decode, &mut track, &mut job))?;
-            if let Some(draw) = &mut draw {
-                guard(Stage::Draw, || draw.run(&mut job))?;
-            }
-            output.write(job)?;
-        }
-        decode.decoder.unload();
-        Ok(!is_empty && !shared.is_stopping())
-    });
+    }
+    shared.queues.first().inspect(|newest| newest.close());
+    output.finish();
+    reader.into_iter().for_each(Reader::end);
 }
 
 /// Runs the source and each stage on a thread of its own, and the sinks on this one.

@@ -85,7 +85,7 @@ impl Pipeline {
             // A result that nobody has received yet does not hold up the next frame.
             job.ticket = None;
         };
-        let mut others = work_of(on_devices, track);
+        let mut others = work_of(on_devices, track, false);
         let last = others.pop().map(|last| last.then(done));
         others.extend(last);
         if newest_in_turn {

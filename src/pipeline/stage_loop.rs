@@ -263,11 +263,13 @@ impl StageLoop {
         matches!(queue.stage(), Some(Stage::Track | Stage::Draw | Stage::Sinks))
     }
 
-    /// The frame that this device's detector was going to run on and the next frame would replace: its source's place among
-    /// several.
-    pub(super) fn would_replace_detection(&self, device: usize) -> Option<usize> {
+    /// The frame that this device was going to compute and the next frame would replace: its source's place among several, and
+    /// whether it was to be searched.
+    pub(super) fn would_replace(&self, device: usize) -> Option<(usize, bool)> {
         let queue = self.queues.iter().filter(|queue| queue.stage() == Some(Stage::Backbone)).nth(device)?;
-        queue.would_replace(|job| job.pixels.is_some().then(|| job.outcome.source_number()))
+        queue.would_replace(|job| {
+            job.pixels.is_some().then(|| (job.outcome.source_number(), job.outcome.detected))
+        })
     }
 
     /// Records a finished frame.

@@ -19,7 +19,7 @@ use super::stats::StatsRecorder;
 use crate::camera_motion::CameraMotionEstimator;
 use crate::detection::Detection;
 use crate::detector::{
-    Backbone, EmbeddedPrompts, ImageEncoder, ImagePreprocessor, PromptDecoder, TiledSearch, Wanted,
+    Backbone, EmbeddedPrompts, Group, ImageEncoder, ImagePreprocessor, PromptDecoder, TiledSearch, Wanted,
 };
 use crate::draw::Redaction;
 use crate::frame_view::FrameView;
@@ -65,18 +65,33 @@ pub(super) enum Track {
     Memory(Box<MemoryStage>),
 }
 
-/// The work between preprocessing and the results, in the order of its queues.
-pub(super) fn work_of(on_devices: Vec<OnDevice>, track: Track) -> Vec<StageWork> {
+/// The work between preprocessing and the results, in the order of its queues. `in_groups`: with the backbone and the decoder in
+/// memory one after the other.
+pub(super) fn work_of(on_devices: Vec<OnDevice>, track: Track, in_groups: bool) -> Vec<StageWork> {
     let (backbones, mut decoders): (Vec<_>, Vec<_>) = on_devices.into_iter().unzip();
-    let backbone =
-        |mut backbone: BackboneStage| StageWork::each(Stage::Backbone, move |job| backbone.run(job));
+    let backbone = |mut backbone: BackboneStage| match in_groups {
+        true => backbone.in_groups(),
+        false => StageWork::each(Stage::Backbone, move |job| backbone.run(job)),
+    };
     let mut work: Vec<_> = backbones.into_iter().map(backbone).collect();
     let track = match track {
         // Which classes are decoded depends on the tracks.
         Track::Boxes(mut track) if decoders.len() == 1 => {
             let mut decode = decoders.remove(0);
-            let decode_and_track = move |job: &mut Job| decode_and_track(&mut decode, &mut track, job);
-            work.push(StageWork::each(Stage::Decode, decode_and_track));
+            work.push(StageWork::new(Stage::Decode, move |job, done| {
+                // A run that stops does not decode the rest of a group.
+                let Some(mut job) = job.filter(|_| !decode.shared.is_stopping()) else {
+                    return Ok(());
+                };
+                let tracker = track.stream(&job).tracker.as_ref();
+                decode.run(&mut job, tracker)?;
+                track.run(&mut job);
+                if job.ends_group {
+                    decode.decoder.unload();
+                }
+                done.push(job);
+                Ok(())
+            }));
             return work;
         }
         Track::Boxes(mut track) => StageWork::each(Stage::Track, move |job| {
@@ -102,18 +117,6 @@ pub(super) fn queues_of(
     let backbones = (0..devices).map(|_| queue(Stage::Backbone, policy));
     let decoders = (0..devices).map(|_| queue(Stage::Decode, FramePolicy::All));
     backbones.chain(decoders).chain(in_order.then(|| queue(Stage::Track, FramePolicy::All))).collect()
-}
-
-/// The prompts of a frame, and what depends on the frames before, which decides which of them are decoded.
-pub(super) fn decode_and_track(
-    decode: &mut DecodeStage,
-    track: &mut TrackStage,
-    job: &mut Job,
-) -> Result<()> {
-    let stream = track.stream(job);
-    decode.run(job, Some(stream))?;
-    track.run(job);
-    Ok(())
 }
 
 /// The stages from a frame to its results, those between preprocessing and tracking once for each device; `keep_picture` if
@@ -145,6 +148,8 @@ pub(super) fn into_stages(
             keep_picture,
             prompts,
             appearance: options.appearance && options.tracker.is_some(),
+            slots: options.class_budget.filter(|&slots| slots < classes),
+            budgets: Vec::new(),
             shared: shared.clone(),
         };
         on_devices.push((BackboneStage { backbone, wanted, shared: shared.clone() }, decode));
@@ -154,6 +159,7 @@ pub(super) fn into_stages(
         device: 0,
         turn: 0,
         every: options.detect_every.unwrap_or(1),
+        has_memory: memory.is_some(),
         until_next: Vec::new(),
         motion: options.motion_gate.clone(),
         watches: Vec::new(),
@@ -168,8 +174,6 @@ pub(super) fn into_stages(
     let track = TrackStage {
         streams: Vec::new(),
         tracker: options.tracker,
-        slots: options.class_budget.filter(|&slots| slots < classes),
-        classes,
         labels,
         tracked: Vec::new(),
         keeps_detections: options.motion_gate.is_some(),
@@ -183,12 +187,14 @@ pub(super) fn into_stages(
 pub(super) struct PreprocessStage {
     /// For each device; `None` if frames are searched in tiles.
     preprocessors: Vec<Option<ImagePreprocessor>>,
-    /// The device that takes the next frame that the detector runs on: they take turns.
+    /// The device that takes the next frame that is computed: they take turns.
     pub(super) device: usize,
     /// Frames so far.
     turn: u64,
     /// The detector runs on every `every`th frame.
     every: u64,
+    /// Whether a tracker by memory needs the features of the others as well.
+    has_memory: bool,
     /// Frames until the detector runs again, for each source.
     until_next: Vec<u64>,
     motion: Option<MotionGate>,
@@ -209,25 +215,23 @@ impl PreprocessStage {
         if self.until_next.len() <= source {
             self.until_next.resize(source + 1, 0);
         }
-        let replaced = self.shared.would_replace_detection(self.device);
-        if let Some(until_next) = replaced.and_then(|replaced| self.until_next.get_mut(replaced)) {
-            *until_next = 0;
-        }
-        if let Some(watch) = replaced.and_then(|replaced| self.watches.get_mut(replaced)) {
-            watch.forget();
+        if let Some((replaced, was_searched)) = self.shared.would_replace(self.device) {
+            self.until_next.get_mut(replaced).filter(|_| was_searched).into_iter().for_each(|next| *next = 0);
+            self.watches.get_mut(replaced).into_iter().for_each(MotionWatch::forget);
         }
         if self.camera_motion {
             job.reduced.insert(self.shared.buffers.reduced.take()).read(&view);
         }
         let is_due = self.until_next[source] == 0;
-        let is_moving = self.is_moving(source, &view, job.outcome.time, is_due);
-        let detect = is_due && is_moving;
+        let is_wanted = is_due || self.has_memory;
+        let is_moving = self.is_moving(source, &view, job.outcome.time, is_wanted);
+        let (compute, detect) = (is_wanted && is_moving, is_due && is_moving);
         (job.turn, job.device) = (self.turn, self.device);
         self.turn += 1;
-        if detect {
+        if compute {
             self.device = (self.device + 1) % self.preprocessors.len();
         }
-        job.outcome.still = !is_moving;
+        (job.outcome.detected, job.outcome.still) = (detect, !is_moving);
         let until_next = &mut self.until_next[source];
         // A frame without motion does not put the next look off.
         *until_next = if detect { self.every - 1 } else { until_next.saturating_sub(1) };
@@ -238,7 +242,7 @@ impl PreprocessStage {
             }
             return Ok(());
         };
-        if detect {
+        if compute {
             let start = Instant::now();
             let pixels = job.pixels.insert(self.shared.buffers.pixels[job.device].take());
             preprocessor.run_into(view, pixels, &mut job.outcome.times)?;
@@ -288,14 +292,30 @@ impl BackboneStage {
         Ok(())
     }
 
-    pub(super) fn unload(&mut self) {
-        self.backbone.iter_mut().for_each(Backbone::unload);
+    /// Collects groups of frames, and drops the backbone before a group leaves.
+    fn in_groups(mut self) -> StageWork {
+        let (mut group, mut waiting) = (Group::default(), Vec::new());
+        StageWork::new(Stage::Backbone, move |job, done| {
+            let is_end = job.is_none();
+            if let Some(mut job) = job {
+                self.run(&mut job)?;
+                group.add(job.bytes());
+                waiting.push(job);
+            }
+            if is_end || group.is_full() {
+                self.backbone.iter_mut().for_each(Backbone::unload);
+                waiting.last_mut().into_iter().for_each(|job| job.ends_group = true);
+                group = Group::default();
+                done.append(&mut waiting);
+            }
+            Ok(())
+        })
     }
 }
 
 /// Encoder-decoder and post-processing.
 pub(super) struct DecodeStage {
-    pub(super) decoder: PromptDecoder,
+    decoder: PromptDecoder,
     /// The search in tiles and the encoder, if frames are searched in tiles.
     tiles: Option<(TiledSearch, ImageEncoder)>,
     /// The side of the masks, if a tracker by memory takes them.
@@ -305,17 +325,18 @@ pub(super) struct DecodeStage {
     prompts: EmbeddedPrompts,
     /// Whether the tracker is told what the detections look like.
     appearance: bool,
+    /// Classes to decode in a frame, if not all.
+    slots: Option<usize>,
+    /// Which ones, for each source.
+    budgets: Vec<ClassBudget>,
     shared: Arc<StageLoop>,
 }
 
-/// What depends on the frames before: the tracker, which classes are decoded, and the detections of frames without motion.
+/// What depends on the frames before: the tracker, and the detections of frames without motion.
 pub(super) struct TrackStage {
     /// One for each source.
     streams: Vec<Stream>,
     tracker: Option<ByteTrackerOptions>,
-    /// Classes to decode in a frame, if not all.
-    slots: Option<usize>,
-    classes: usize,
     labels: Arc<[Arc<str>]>,
     /// The frame's detections as the tracker takes them.
     tracked: Vec<TrackerDetection>,
@@ -327,21 +348,20 @@ pub(super) struct TrackStage {
 
 /// The state of a source from frame to frame.
 pub(super) struct Stream {
-    budget: Option<ClassBudget>,
     tracker: Option<ByteTracker>,
     camera: CameraMotionEstimator,
     frame_rate: Option<f64>,
     /// Index and time of the previous frame.
     previous: Option<(u64, Duration)>,
-    /// The detections of the last look, if frames without motion have them.
-    kept: Vec<Detection>,
+    /// The detections of the last look, if frames without motion have them, and the classes that it searched for.
+    kept: (Vec<Detection>, Vec<bool>),
 }
 
 impl DecodeStage {
-    /// Decodes all classes, or those that the budget of the frame's source plans.
-    pub(super) fn run(&mut self, job: &mut Job, stream: Option<&mut Stream>) -> Result<()> {
+    /// Decodes all classes, or those that the budget of the frame's source plans; `tracker` is that of the source.
+    pub(super) fn run(&mut self, job: &mut Job, tracker: Option<&ByteTracker>) -> Result<()> {
         self.search(job)?;
-        self.decode(job, stream)
+        self.decode(job, tracker)
     }
 
     /// Searches a frame in tiles, if it is to be.
@@ -352,7 +372,6 @@ impl DecodeStage {
         let stages = (encoder, &mut self.decoder);
         let found = WholePicture::new(&picture)
             .and_then(|mut whole| search.detect(stages, &mut whole, &self.prompts, &mut job.outcome.times))?;
-        job.outcome.detected = true;
         job.outcome.detections = found.items;
         if self.keep_picture {
             job.picture = Some(picture);
@@ -363,47 +382,51 @@ impl DecodeStage {
         Ok(())
     }
 
-    fn decode(&mut self, job: &mut Job, stream: Option<&mut Stream>) -> Result<()> {
+    fn decode(&mut self, job: &mut Job, tracker: Option<&ByteTracker>) -> Result<()> {
         let Some(mut features) = job.features.take() else { return Ok(()) };
         let start = Instant::now();
         let buffers = &self.shared.buffers;
+        let source = job.outcome.source_number();
+        let FrameOutcome { times, detections, detected, searched, .. } = &mut job.outcome;
+        let known = self.prompts.len();
+        let budget = match self.slots.filter(|_| *detected) {
+            None => None,
+            Some(slots) => {
+                let count = self.budgets.len().max(source + 1);
+                self.budgets.resize_with(count, || ClassBudget::new(slots, known));
+                let budget = &mut self.budgets[source];
+                let tracks = tracker.into_iter().flat_map(ByteTracker::tracks);
+                match self.decoder.screen(&features, &self.prompts, times)? {
+                    Some(passed) => budget.plan_among(&passed),
+                    None => budget.plan(tracks.map(|track| track.class_id)),
+                };
+                searched.extend((0..known).map(|class| budget.is_planned(class)));
+                Some(budget)
+            }
+        };
+        let classes = budget.as_ref().map(|budget| budget.planned());
         if let Some(side) = self.mask_side {
             let masks = job.masks.insert(buffers.masks[job.device].take());
-            let (decoder, times) = (&mut self.decoder, &mut job.outcome.times);
-            let prompts = Some(&self.prompts).filter(|prompts| !prompts.is_empty());
-            masks.detect(&mut features, decoder, prompts, side, times)?;
-            job.outcome.detected = true;
-            buffers.features[job.device].give(features);
-            self.shared.stats.stage(Stage::Decode, start.elapsed());
-            return Ok(());
-        }
-        let (mut budget, tracker) = match stream {
-            Some(Stream { budget, tracker, .. }) => (budget.as_mut(), tracker.as_ref()),
-            None => (None, None),
-        };
-        let FrameOutcome { times, detections, detected, searched, .. } = &mut job.outcome;
-        *detected = true;
-        let passed = match &budget {
-            Some(_) => self.decoder.screen(&features, &self.prompts, times)?,
-            None => None,
-        };
-        let tracks = tracker.into_iter().flat_map(ByteTracker::tracks);
-        let tracked = tracks.map(|track| track.class_id);
-        let classes = budget.as_mut().map(|budget| match &passed {
-            Some(passed) => budget.plan_among(passed),
-            None => budget.plan(tracked),
-        });
-        self.decoder.decode_into(&features, &self.prompts, classes, times, detections)?;
-        if let Some(budget) = budget {
-            budget.detected(detections.iter().map(|detection| detection.class_id));
-            searched.extend((0..self.prompts.len()).map(|class| budget.is_planned(class)));
+            let prompts = Some(&self.prompts).filter(|_| *detected && known > 0);
+            masks.detect(&mut features, &mut self.decoder, prompts, classes, side, times)?;
+            masks.leave_out(searched);
+            let found = masks.detections().enumerate().filter(|(_, found)| !found.is_empty());
+            if let Some(budget) = budget {
+                budget.detected(found.map(|(class, _)| class));
+            }
+        } else {
+            self.decoder.decode_into(&features, &self.prompts, classes, times, detections)?;
+            let found = detections.iter().map(|detection| detection.class_id);
+            if let Some(budget) = budget {
+                budget.detected(found);
+            }
         }
         if self.appearance {
-            let appearances = job.appearances.insert(self.shared.buffers.appearances.take());
+            let appearances = job.appearances.insert(buffers.appearances.take());
             let boxes = detections.iter().map(|detection| detection.bbox);
             self.decoder.appearances_into(&features, boxes, appearances)?;
         }
-        self.shared.buffers.features[job.device].give(features);
+        buffers.features[job.device].give(features);
         self.shared.stats.stage(Stage::Decode, start.elapsed());
         Ok(())
     }
@@ -419,12 +442,11 @@ impl TrackStage {
                 tracker.expect("the options were checked when the pipeline was built")
             };
             self.streams.push(Stream {
-                budget: self.slots.map(|slots| ClassBudget::new(slots, self.classes)),
                 tracker: self.tracker.map(build),
                 camera: CameraMotionEstimator::default(),
                 frame_rate: None,
                 previous: None,
-                kept: Vec::new(),
+                kept: Default::default(),
             });
         }
         let frame_rate = job.outcome.origin.as_ref().map_or(self.frame_rate, |origin| origin.frame_rate);
@@ -439,11 +461,14 @@ impl TrackStage {
         let keeps_detections = self.keeps_detections;
         let stream = self.stream(job);
         if keeps_detections {
-            let FrameOutcome { detections, detected, still, .. } = &mut job.outcome;
-            match (*detected, *still) {
-                (true, _) => stream.kept.clone_from(detections),
-                (false, true) => detections.clone_from(&stream.kept),
-                (false, false) => {}
+            let FrameOutcome { detections, searched, detected, still, .. } = &mut job.outcome;
+            let (kept, kept_searched) = &mut stream.kept;
+            if *detected {
+                kept.clone_from(detections);
+                kept_searched.clone_from(searched);
+            } else if *still {
+                detections.clone_from(kept);
+                searched.clone_from(kept_searched);
             }
         }
         self.track(job);
@@ -464,8 +489,7 @@ impl TrackStage {
         let tracks = if outcome.detected || outcome.still {
             self.tracked.clear();
             self.tracked.extend(outcome.detections.iter().map(TrackerDetection::from));
-            let budget = stream.budget.as_ref();
-            let is_decoded = |class| budget.is_none_or(|budget| budget.is_planned(class));
+            let is_decoded = |class: usize| outcome.searched.get(class).is_none_or(|searched| *searched);
             let unknown = Appearances::default();
             let appearances = job.appearances.as_ref().unwrap_or(&unknown);
             tracker.update_with(&self.tracked, appearances, frames, is_decoded)

@@ -4,6 +4,8 @@ use ocelli::export::{Checkpoint, ExportOptions};
 use ocelli::masklets::{
     MaskFrame, MaskletOptions, SessionSource, VideoSession, VideoSessionOptions, VideoShape,
 };
+use ocelli::options::PipelineOptions;
+use ocelli::pipeline::MotionGate;
 use ocelli::{
     Detector, EngineKind, Error, ErrorKind, Image, Model, Pipeline, Prompts, stages::TextCacheFile,
 };
@@ -58,6 +60,26 @@ fn models_without_a_tracker_are_refused() -> Outcome<()> {
             assert_eq!(error.kind(), ErrorKind::Mismatch, "{error}");
             assert!(error.to_string().contains(text) && error.to_string().contains("model"), "{error}");
         }
+    }
+    Ok(())
+}
+
+/// Nothing is detected where objects are given.
+#[test]
+fn options_of_detections_are_refused_beside_objects() -> Outcome<()> {
+    let golden = Golden::of_session("tracker");
+    let replay = embedded(&golden)?;
+    let cases: [(&str, fn(&mut PipelineOptions)); 3] = [
+        ("detect_every", |options| options.detect_every = Some(2)),
+        ("motion_gate", |options| options.motion_gate = Some(MotionGate::default())),
+        ("class_budget", |options| options.class_budget = Some(1)),
+    ];
+    for (name, set) in cases {
+        let (detector, options) = (replay.detector()?, replay.options());
+        let pipeline = Pipeline::builder_of_objects(detector, ["dog".into()], Vec::new(), options);
+        let error = pipeline.with_options(set).build().map(drop).expect_err(name);
+        assert_eq!((error.kind(), error.parameter()), (ErrorKind::InvalidArgument, Some(name)), "{error}");
+        assert!(error.to_string().contains("nothing is detected"), "{error}");
     }
     Ok(())
 }

@@ -307,7 +307,7 @@ impl MaskNetwork for Checked<'_, '_> {
         self.inner.load(frame)
     }
 
-    fn detect(&mut self, frame: usize) -> ocelli::Result<Vec<Detection>> {
+    fn detect(&mut self, frame: usize) -> ocelli::Result<Option<Vec<Detection>>> {
         self.inner.detect(frame)
     }
 
@@ -453,7 +453,7 @@ impl MaskDetector {
     pub fn detect(&mut self, image: &Image) -> ocelli::Result<&MaskFrame> {
         let Self { stages, prompts, features, frame, side, times } = self;
         stages.encoder.encode_into(image, Wanted { masks: true, hidden: true }, features, times)?;
-        frame.detect(features, &mut stages.decoder, Some(prompts), *side, times)?;
+        frame.detect(features, &mut stages.decoder, Some(prompts), None, *side, times)?;
         Ok(frame)
     }
 }

@@ -104,7 +104,7 @@ fn pictures_become_frames() {
             let frame = masks.detect(&image)?;
             let found = plain.detect(&image, &prompts)?;
             report.expect("two classes", frame.detections().len() == 2);
-            for (class, detections) in frame.detections().iter().enumerate() {
+            for (class, detections) in frame.detections().enumerate() {
                 // The detector suppresses overlapping boxes, the tracker masks.
                 for of_plain in found.items.iter().filter(|found| found.class_id == class) {
                     let same = detections.iter().find(|found| found.score == of_plain.score);

@@ -15,8 +15,8 @@
 //!     fn load(&mut self, _frame: usize) -> Result<()> {
 //!         Ok(())
 //!     }
-//!     fn detect(&mut self, _frame: usize) -> Result<Vec<Detection>> {
-//!         Ok(vec![Detection { score: 0.9, mask: self.0.clone() }])
+//!     fn detect(&mut self, _frame: usize) -> Result<Option<Vec<Detection>>> {
+//!         Ok(Some(vec![Detection { score: 0.9, mask: self.0.clone() }]))
 //!     }
 //!     fn track(&mut self, batch: &TrackBatch) -> Result<Vec<TrackedMask>> {
 //!         // A real network reads the slots of `batch` here, and writes the new pointers.
@@ -71,6 +71,9 @@
 //! as masks or clicks. An object reads the memories of at most 4 conditioning frames and of 6 others, and pointers of these
 //! and of up to 15 frames.
 //!
+//! The hotstart, the keep-alive counters and reconditioning count *looks*: frames for which [`MaskNetwork::detect`] has detections,
+//! none included. On other frames objects are tracked, and none starts, matches, is missed or removed.
+//!
 //! The decisions are those of Meta's `sam3` 0.1.4, which `tests/golden/masklets` records. Known deviations: a click that
 //! leaves a group without conditioning frames keeps one, where the reference fails; a mask that reconditions an object is
 //! not encoded at once, because the masks of all objects overwrite that memory on the same frame.
@@ -99,7 +102,7 @@ mod slots;
 mod track;
 mod tracks;
 
-pub use association::{Candidate, suppress};
+pub use association::{Candidate, candidates};
 pub use bit_mask::BitMask;
 pub use exclusive::{ExclusiveArea, exclusive_areas, exclusive_foreground, prompted_masks};
 pub use group::PointerOrigin;

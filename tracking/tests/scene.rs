@@ -39,6 +39,8 @@ pub struct Scene<D, T> {
     /// How many memories and pointers an object read at most.
     pub most_read: [usize; 2],
     pub loaded: Option<usize>,
+    /// Which frames have detections.
+    pub is_searched: fn(usize) -> bool,
 }
 
 impl<D, T> Scene<D, T>
@@ -48,7 +50,15 @@ where
 {
     pub fn new(detections: D, tracks: T) -> Self {
         let (memories, pointers) = (BTreeMap::new(), BTreeMap::new());
-        Self { detections, tracks, memories, pointers, most_read: [0; 2], loaded: None }
+        Self {
+            detections,
+            tracks,
+            memories,
+            pointers,
+            most_read: [0; 2],
+            loaded: None,
+            is_searched: |_| true,
+        }
     }
 
     fn answer(&mut self, id: ObjectId, frame: usize) -> TrackedMask {
@@ -73,9 +83,11 @@ where
         Ok(())
     }
 
-    fn detect(&mut self, frame: usize) -> Result<Vec<Detection>> {
+    fn detect(&mut self, frame: usize) -> Result<Option<Vec<Detection>>> {
         assert_eq!(self.loaded, Some(frame), "a frame is loaded before it is used");
-        Ok((self.detections)(frame).into_iter().map(|(score, mask)| Detection { score, mask }).collect())
+        let detections = (self.detections)(frame).into_iter();
+        let detections = detections.map(|(score, mask)| Detection { score, mask }).collect();
+        Ok((self.is_searched)(frame).then_some(detections))
     }
 
     fn track(&mut self, batch: &TrackBatch) -> Result<Vec<TrackedMask>> {

@@ -218,25 +218,79 @@ fn a_stream_takes_objects_with_its_frames() {
     }
 }
 
-/// Without holding back, frames leave at once, and the report names objects that were shown and turned out to be false.
+/// Without holding back, frames leave at once, and the report names objects that were shown and turned out to be false. Frames that
+/// are not searched are no misses: the eighth look decides, in the hotstart of fifteen looks.
 #[test]
 fn false_objects_are_shown_and_retracted() {
-    let mut options = options(true);
-    options.holds_back = false;
-    // Detected once: object 0 is unmatched from then on.
-    let detections =
-        |frame: usize| if frame == 0 { vec![(0.9, rectangle([2, 2, 9, 9]))] } else { Vec::new() };
+    let every: [(usize, fn(usize) -> bool); 2] = [(1, |_| true), (3, |frame| frame.is_multiple_of(3))];
+    for (every, is_searched) in every {
+        let mut options = options(true);
+        options.holds_back = false;
+        // Detected once: object 0 is unmatched from then on.
+        let detections =
+            |frame: usize| if frame == 0 { vec![(0.9, rectangle([2, 2, 9, 9]))] } else { Vec::new() };
+        let mut scene = Scene::new(detections, |_, _| Some(rectangle([2, 2, 9, 9])));
+        scene.is_searched = is_searched;
+        let mut session = session(None, Retention::Window, options);
+        session.prompt(DetectorPrompt::Text, 0, &mut scene).expect("the scene does not fail");
+        session.propagate(RunDirection::Forward, None, None).expect("the session has a prompt");
+        for frame in 0..12 * every {
+            let step = session.advance(&mut scene).expect("the scene does not fail").expect("it goes on");
+            let shown: Vec<_> = step.shown.iter().map(|shown| (shown.frame, shown.objects.len())).collect();
+            let last = 8 * every;
+            assert_eq!(shown, [(frame, usize::from(frame < last))], "it is shown until it is removed");
+            let report = step.report.expect("a full run has reports");
+            let removed = if frame == last { vec![0] } else { Vec::new() };
+            assert_eq!(report.removed, removed, "every {every}, frame {frame}");
+            let looks = (frame / every).min(8) as i32;
+            assert_eq!(report.keep_alive[&0], 30 - looks, "every {every}, frame {frame}");
+        }
+    }
+}
+
+/// An object starts on a frame that is searched, and is followed by memory on the others.
+#[test]
+fn objects_start_and_are_reconditioned_on_looks() {
+    let detections = |frame: usize| if frame < 4 { Vec::new() } else { vec![(0.9, rectangle([2, 2, 9, 9]))] };
     let mut scene = Scene::new(detections, |_, _| Some(rectangle([2, 2, 9, 9])));
+    scene.is_searched = |frame| frame.is_multiple_of(3);
+    let mut session = session(None, Retention::Window, options(true));
+    session.prompt(DetectorPrompt::Text, 0, &mut scene).expect("the scene does not fail");
+    session.propagate(RunDirection::Forward, None, None).expect("the session has a prompt");
+    for frame in 0..60 {
+        let step = session.advance(&mut scene).expect("the scene does not fail").expect("it goes on");
+        let report = step.report.expect("a full run has reports");
+        assert_eq!(report.born, if frame == 6 { vec![(0, 0)] } else { Vec::new() }, "frame {frame}");
+        assert_eq!(report.tracked, if frame > 6 { vec![0] } else { Vec::new() }, "frame {frame}");
+        let is_match = frame > 6 && frame % 3 == 0;
+        assert_eq!(report.matches.len(), usize::from(is_match), "frame {frame}");
+        // Frames without objects count as looks: the look of frame 36 is the sixteenth.
+        assert_eq!(report.reconditioned, if frame == 36 { vec![0] } else { Vec::new() }, "frame {frame}");
+    }
+}
+
+/// A frame that is repeated leaves in its turn, with the objects of the frame before, and moves no counter.
+#[test]
+fn frames_without_motion_repeat_the_frame_before() {
+    let mut scene = steady();
+    let mut options = options(true);
+    options.hotstart_frames = 3;
     let mut session = session(None, Retention::Window, options);
     session.prompt(DetectorPrompt::Text, 0, &mut scene).expect("the scene does not fail");
     session.propagate(RunDirection::Forward, None, None).expect("the session has a prompt");
-    for frame in 0..12 {
-        let step = session.advance(&mut scene).expect("the scene does not fail").expect("it goes on");
-        let shown: Vec<_> = step.shown.iter().map(|shown| (shown.frame, shown.objects.len())).collect();
-        assert_eq!(shown, [(frame, usize::from(frame < 8))], "it is shown until it is removed");
-        let removed = step.report.expect("a full run has reports").removed;
-        assert_eq!(removed, if frame == 8 { vec![0] } else { Vec::new() }, "frame {frame}");
+    let mut shown = Vec::new();
+    for frame in 0..4 {
+        shown
+            .extend(session.advance(&mut scene).expect("the scene does not fail").expect("it goes on").shown);
+        for _ in 0..2 * (frame % 2) {
+            shown.extend(session.repeat().expect("a frame came before"));
+        }
     }
+    assert_eq!(shown.len(), 4 + 4 - 2, "two are held back");
+    shown.extend(session.finish().expect("the masks have the size of the video"));
+    let frames: Vec<_> = shown.iter().map(|shown| (shown.frame, shown.objects.len())).collect();
+    assert_eq!(frames, [(0, 1), (1, 1), (1, 1), (1, 1), (2, 1), (3, 1), (3, 1), (3, 1)]);
+    assert!(shown.iter().all(|frame| frame.objects == shown[0].objects));
 }
 
 #[test]

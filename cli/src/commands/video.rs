@@ -356,15 +356,9 @@ impl VideoArgs {
         let has_masks = self.memory || self.track && self.masks;
         let of_tracker = self.tracker.first_given().filter(|_| !self.track);
         let of_masks = self.sinks.of_masks().filter(|_| !has_masks);
-        let every_frame = "it needs the features and detections of every frame";
+        let of_detections =
+            self.detect_every.is_some() || self.when_moving.is_some() || self.class_budget.is_some();
         let beside_memory = [
-            ("--detect-every", self.detect_every.is_some(), every_frame),
-            ("--when-moving", self.when_moving.is_some(), every_frame),
-            (
-                "--class-budget",
-                self.class_budget.is_some(),
-                "a class that is not searched for counts as missed",
-            ),
             ("--tile", self.tiles.tile.is_some(), "it follows what it sees in whole frames"),
             ("--camera-motion", self.camera_motion, "it finds objects by their masks, wherever they move"),
             ("--appearance", self.appearance, "it knows what objects look like by itself"),
@@ -374,8 +368,9 @@ impl VideoArgs {
             (self.camera_motion && !self.track, "--camera-motion moves tracks: add --track"),
             (self.appearance && !self.track, "--appearance finds tracks again: add --track"),
             (
-                given && self.track,
-                "--track compares what is detected, and with objects of yours nothing is: leave it out",
+                given && (self.track || of_detections),
+                "--track, --detect-every, --when-moving and --class-budget are for what is detected, and with objects of yours nothing \
+                 is: leave it out",
             ),
             (
                 self.sinks.trails.is_some_and(|frames| frames > 0) && !has_tracks,

@@ -125,7 +125,7 @@ impl Frames {
         std::mem::swap(&mut features.hidden, &mut current.hidden);
         encoder.encode_into(&*source.read(number)?, wanted, features, &mut times)?;
         let prompts = self.prompts.as_ref().filter(|_| detects);
-        current.detect(features, decoder, prompts, self.mask_side, &mut times)
+        current.detect(features, decoder, prompts, None, self.mask_side, &mut times)
     }
 
     fn wanted(&self) -> Wanted {

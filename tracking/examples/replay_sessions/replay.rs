@@ -3,8 +3,8 @@
 use crate::script::{Script, Sequence};
 use crate::{describe, options};
 use ocelli_tracking::masklets::{
-    BankReport, BitMask, Candidate, Click, DetectorPrompt, MaskNetwork, MaskletSession, Propagation,
-    Retention, RunDirection, Step, VideoShape, suppress,
+    BankReport, BitMask, Click, DetectorPrompt, MaskNetwork, MaskletSession, Propagation, Retention,
+    RunDirection, Step, VideoShape, candidates,
 };
 use serde_json::{Map, Value, json};
 use std::fmt;
@@ -159,14 +159,9 @@ impl Player<'_> {
         self.script.set_source(id, source);
         let clicks = [Click { x: 0.5, y: 0.5, is_foreground: true }];
         let frame_shown = self.session.click(frame, id, &clicks, &mut self.script)?;
-        let candidate = |(index, found): (usize, ocelli_tracking::masklets::Detection)| Candidate {
-            index,
-            score: found.score,
-            mask: found.mask.positive(),
-        };
-        let found = self.script.detect(frame)?.into_iter().enumerate().map(candidate).collect();
-        let kept: Vec<usize> =
-            suppress(found, self.session.options()).iter().map(|kept| kept.index).collect();
+        let found = self.script.detect(frame)?.unwrap_or_default();
+        let kept = candidates(&found, self.session.options()).into_iter();
+        let kept: Vec<usize> = kept.map(|kept| kept.index).collect();
         let mut step = json!({"f": frame, "rev": false, "bank": [], "points": id, "det": kept});
         self.script.take_prompted_areas(&mut step);
         steps.push(step);

@@ -123,7 +123,7 @@ impl MaskNetwork for Script<'_> {
         Ok(())
     }
 
-    fn detect(&mut self, frame: usize) -> ocelli_tracking::Result<Vec<Detection>> {
+    fn detect(&mut self, frame: usize) -> ocelli_tracking::Result<Option<Vec<Detection>>> {
         let detection = |entry: &Value| {
             let number = |at: usize| entry[at].as_f64().unwrap_or(0.0);
             // The recording went through logits of 32 bits.
@@ -132,7 +132,7 @@ impl MaskNetwork for Script<'_> {
             let mask = self.mask(array(&entry[2]), [-value, value]);
             Detection { score: 1.0 / (1.0 + (-logit).exp()), mask }
         };
-        Ok(array(&self.sequence.detections[frame]).iter().map(detection).collect())
+        Ok(Some(array(&self.sequence.detections[frame]).iter().map(detection).collect()))
     }
 
     fn track(&mut self, batch: &TrackBatch) -> ocelli_tracking::Result<Vec<TrackedMask>> {

@@ -1,6 +1,6 @@
 //! Which detections are which objects.
 
-use crate::masklets::{BitMask, MaskletOptions, ObjectId};
+use crate::masklets::{BitMask, Detection, MaskletOptions, ObjectId};
 use std::collections::BTreeMap;
 
 /// A detection with its place among all detections of the frame.
@@ -30,7 +30,16 @@ pub(crate) struct Association {
 }
 
 /// The detections above the score threshold that no better detection overlaps too much, in their order.
-pub fn suppress(mut detections: Vec<Candidate>, options: &MaskletOptions) -> Vec<Candidate> {
+pub fn candidates(detections: &[Detection], options: &MaskletOptions) -> Vec<Candidate> {
+    let candidate = |(index, found): (usize, &Detection)| Candidate {
+        index,
+        score: found.score,
+        mask: found.mask.positive(),
+    };
+    suppress(detections.iter().enumerate().map(candidate).collect(), options)
+}
+
+fn suppress(mut detections: Vec<Candidate>, options: &MaskletOptions) -> Vec<Candidate> {
     detections.retain(|detection| detection.score > options.detection_threshold);
     // The reversed ascending order of the reference: of equal scores the last detection comes first.
     detections.sort_by(|a, b| a.score.total_cmp(&b.score));

@@ -10,7 +10,7 @@ const REMOVED_SCORE: f32 = -1e4;
 /// The record of an object.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Identity {
-    /// The frame of its birth.
+    /// The frame of its birth; frames that were not searched are left out of all counts.
     pub(crate) first_frame: Option<usize>,
     /// On how many frames no detection matched it.
     unmatched: usize,
@@ -72,7 +72,7 @@ impl Identities {
         }
     }
 
-    /// Counts matches, and decides which objects are removed or hidden.
+    /// Counts matches, and decides which objects are removed or hidden. `frame` counts those that were searched.
     pub(crate) fn judge(
         &mut self,
         frame: usize,

@@ -169,11 +169,12 @@ pub trait MaskNetwork {
     /// What fails here ends the call of the session.
     fn load(&mut self, frame: usize) -> Result<()>;
 
-    /// All detections of the frame for the session's text or box prompt.
+    /// All detections of the frame for the session's text or box prompt; `None` if the frame was not searched. Such a frame counts
+    /// neither as a match nor as a miss, and ages no object.
     ///
     /// # Errors
     /// As [`load`](Self::load).
-    fn detect(&mut self, frame: usize) -> Result<Vec<Detection>>;
+    fn detect(&mut self, frame: usize) -> Result<Option<Vec<Detection>>>;
 
     /// Tracks objects, in their order.
     ///

@@ -25,6 +25,8 @@ pub(crate) struct Run {
     pub(crate) order: Order,
     /// Frames that are held back.
     pub(crate) buffer: VecDeque<FrameOutput>,
+    /// The frame that was processed last.
+    pub(crate) last: Option<FrameOutput>,
 }
 
 /// The frames of a run.

@@ -297,7 +297,7 @@ impl MaskletSession {
         let start = planned.start.or(self.first_output).unwrap_or(0);
         let order =
             Order::new(planned.is_reverse, start, planned.max_frames, (self.first_kept, self.video.frames));
-        self.run = Some(Run { kind, order, buffer: VecDeque::new() });
+        self.run = Some(Run { kind, order, buffer: VecDeque::new(), last: None });
         true
     }
 
@@ -324,8 +324,8 @@ impl MaskletSession {
             Some((DetectorPrompt::Box, prompted)) => prompted == frame,
             None => false,
         };
-        let detections = if is_detecting { now.network.detect(frame)? } else { Vec::new() };
-        let (mut report, mut output) = self.tracks.process(now, &detections)?;
+        let detections = if is_detecting { now.network.detect(frame)? } else { Some(Vec::new()) };
+        let (mut report, mut output) = self.tracks.process(now, detections.as_deref())?;
         if let Some(earlier) = self.cache.get(&frame) {
             output.hidden.extend(&earlier.hidden);
             for (id, score) in &earlier.tracker_scores {
@@ -344,10 +344,27 @@ impl MaskletSession {
 
     fn advance_full(&mut self, now: &mut Current<'_>) -> Result<Step> {
         let (report, output) = self.process(now)?;
+        let shown = self.hold(output)?;
+        Ok(Step { frame: now.frame, report: Some(report), banks: Vec::new(), shown })
+    }
+
+    /// A further frame on which nothing has moved: it shows the objects of the frame that was processed last, whose number it has.
+    /// Nothing is computed or counted. Returns the frames that leave now.
+    ///
+    /// # Errors
+    /// None are expected; a mask that is not of the size of the video would be one.
+    pub fn repeat(&mut self) -> Result<Vec<ShownFrame>> {
+        let last = self.run.as_ref().and_then(|run| run.last.clone());
+        self.hold(last.unwrap_or_default())
+    }
+
+    /// Holds a frame back; returns those that leave.
+    fn hold(&mut self, output: FrameOutput) -> Result<Vec<ShownFrame>> {
         let options = &self.tracks.options;
         let delay = if options.holds_back { options.hotstart_frames } else { 0 };
         let mut leaving = Vec::new();
         if let Some(run) = &mut self.run {
+            run.last = Some(output.clone());
             run.buffer.push_back(output);
             let count = if delay == 0 || run.order.is_done() {
                 run.buffer.len()
@@ -356,8 +373,7 @@ impl MaskletSession {
             };
             leaving.extend(run.buffer.drain(..count));
         }
-        let shown = self.release(leaving)?;
-        Ok(Step { frame: now.frame, report: Some(report), banks: Vec::new(), shown })
+        self.release(leaving)
     }
 
     /// Shows frames that leave the buffer, without the objects that were removed since.

@@ -1,6 +1,6 @@
 //! One frame after the other: the objects of a session.
 
-use crate::masklets::association::{Association, Candidate, associate, suppress};
+use crate::masklets::association::{Association, associate, candidates};
 use crate::masklets::bank::{Course, needed_after};
 use crate::masklets::current::Current;
 use crate::masklets::group::{ABSENT, Group, Slots, sigmoid};
@@ -29,6 +29,8 @@ pub(crate) struct Tracks {
     pub(crate) slots: Slots,
     pub(crate) identities: Identities,
     occlusions: Occlusions,
+    /// Frames with objects that were not searched.
+    unsearched: usize,
 }
 
 /// An object on the current frame.
@@ -53,6 +55,7 @@ impl Tracks {
             slots: Slots::default(),
             identities: Identities::default(),
             occlusions: Occlusions::default(),
+            unsearched: 0,
         }
     }
 
@@ -60,15 +63,17 @@ impl Tracks {
         self.groups.iter().flat_map(|group| &group.objects).copied().collect()
     }
 
-    /// Tracks the objects on a frame, and starts, reconditions and removes objects.
+    /// Tracks the objects on a frame, and starts, reconditions and removes objects if the frame was searched.
     pub(crate) fn process(
         &mut self,
         now: &mut Current<'_>,
-        detections: &[Detection],
+        searched: Option<&[Detection]>,
     ) -> Result<(FrameReport, FrameOutput)> {
         let Current { frame, course, options, .. } = *now;
+        let detections = searched.unwrap_or_default();
         let mut report = FrameReport { frame, is_reverse: course.is_reverse, ..FrameReport::default() };
-        let kept = self.candidates(detections)?;
+        detections.iter().try_for_each(|detection| check_side(&detection.mask, &options))?;
+        let kept = candidates(detections, &options);
         report.detections = kept.iter().map(|candidate| candidate.index).collect();
 
         let all: Vec<usize> = (0..self.groups.len()).collect();
@@ -78,10 +83,13 @@ impl Tracks {
         report.tracked = masks.iter().map(|&(id, _)| id).collect();
         report.areas = masks.iter().map(|(_, mask)| mask.area()).collect();
 
-        let mut found = associate(&kept, &masks, &options);
+        let found = searched.map(|_| associate(&kept, &masks, &options));
+        self.unsearched += usize::from(found.is_none() && !tracked.is_empty());
+        let look = frame.saturating_sub(self.unsearched);
+        let mut found = found.unwrap_or_default();
         report.dropped = self.limit(&mut found, detections);
-        let born = self.start(frame, &found, detections);
-        let verdict = self.identities.judge(frame, course.is_reverse, &found, &options);
+        let born = self.start(look, &found, detections);
+        let verdict = self.identities.judge(look, course.is_reverse, &found, &options);
         report.reconditioned = self.recondition(now, &found, &tracked, detections)?;
 
         let occluded =
@@ -102,18 +110,6 @@ impl Tracks {
         report.born = born.iter().map(|born| (born.id, born.detection)).collect();
         self.describe(&mut report, found, verdict.removed, &output);
         Ok((report, output))
-    }
-
-    fn candidates(&self, detections: &[Detection]) -> Result<Vec<Candidate>> {
-        detections.iter().try_for_each(|detection| check_side(&detection.mask, &self.options))?;
-        let candidate = |(index, detection): (usize, &Detection)| Candidate {
-            index,
-            score: detection.score,
-            mask: detection.mask.positive(),
-        };
-        let kept =
-            detections.iter().enumerate().filter(|(_, found)| found.score > self.options.detection_threshold);
-        Ok(suppress(kept.map(candidate).collect(), &self.options))
     }
 
     /// The objects of the groups on a frame, in the order of the groups, with holes filled.
@@ -145,9 +141,9 @@ impl Tracks {
         dropped
     }
 
-    fn start(&mut self, frame: usize, found: &Association, detections: &[Detection]) -> Vec<Born> {
+    fn start(&mut self, look: usize, found: &Association, detections: &[Detection]) -> Vec<Born> {
         let born = |&detection: &usize| {
-            let id = self.identities.add(frame, detections[detection].score, &self.options);
+            let id = self.identities.add(look, detections[detection].score, &self.options);
             Born { id, detection }
         };
         found.new.iter().map(born).collect()
@@ -162,7 +158,8 @@ impl Tracks {
         detections: &[Detection],
     ) -> Result<Vec<ObjectId>> {
         let options = now.options;
-        if options.recondition_frames == 0 || !now.frame.is_multiple_of(options.recondition_frames) {
+        let look = now.frame.saturating_sub(self.unsearched);
+        if options.recondition_frames == 0 || !look.is_multiple_of(options.recondition_frames) {
             return Ok(Vec::new());
         }
         let is_sure = |id: &ObjectId| {
