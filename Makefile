@@ -41,9 +41,11 @@ setup: tensorrt
 	@bash engines/fetch-openvino.sh
 	@bash engines/fetch-webgpu.sh
 
-video opencv:
-	@bash src/opencv/install.sh $@ && bash src/opencv/build.sh || \
-	  echo "warning: video files, cameras and windows cannot be used without the video library" >&2
+NO_VIDEO = echo "warning: video files, cameras and windows cannot be used without the video library" >&2
+opencv:
+	@bash src/opencv/install.sh && bash src/opencv/build.sh || $(NO_VIDEO)
+video:
+	@bash src/opencv/install.sh video && bash src/opencv/build.sh || $(NO_VIDEO)
 
 tensorrt:
 	@bash engines/tensorrt/build.sh || \

@@ -111,7 +111,7 @@ fn invalid_images_and_arguments_are_errors() {
         ),
         (park("--exemplar|700,500,5000,4000"), 2, &["most of it is outside the image of 720 × 540"]),
         (park("--exemplar|-90,-90,-1,-1:no"), 2, &["-90,-90,-1,-1", "outside the image"]),
-        (park("--exemplar|1,2,3,4@cow"), 2, &["\"cow\"", "--classes"]),
+        (park("--exemplar|1,2,3,4@cow"), 2, &["\"cow\"", "one of classes"]),
         (park("--exemplar|1,2,30,40|--classes|cat"), 2, &["@class"]),
         (park("--quiet|--verbose"), 2, &["--quiet", "--verbose"]),
     ];
