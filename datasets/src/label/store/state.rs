@@ -265,8 +265,10 @@ mod tests {
             let ended = stopping(writes, || State::open(&folder)).map(|state| state.log.length);
             let after = State::load(root).expect("it is as it was, or written again");
             assert!((after.files, after.images, after.saved) == known, "{writes} writes");
-            assert_eq!(after.log.length < long / 2, ended.is_ok(), "{writes} writes");
-            let Ok(length) = ended else { continue };
+            // Without room it stays as long as it is.
+            let is_short = after.log.length < long / 2;
+            assert!(is_short || after.log.length == long, "{writes} writes");
+            let Some(length) = ended.ok().filter(|_| is_short) else { continue };
             assert!(length == after.log.length && writes > 1, "{writes} writes");
             // What is left is not written again.
             let bytes = std::fs::read(&after.log.path).expect("it is there");
