@@ -1,6 +1,6 @@
 //! A shared cancellation token.
 
-use std::fmt;
+use std::fmt::{self, Display};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -75,10 +75,15 @@ impl Cancellation {
     /// # Errors
     /// [`Cancelled`](ocelli_error::ErrorKind::Cancelled) once any clone was cancelled.
     pub fn check(&self) -> Result<()> {
-        match self.is_cancelled() {
-            true => Err(Error::cancelled("cancelled")),
-            false => Ok(()),
-        }
+        if self.is_cancelled() { Err(Error::cancelled("cancelled")) } else { Ok(()) }
+    }
+
+    /// As [`check`](Self::check), with the name of the work in the message.
+    ///
+    /// # Errors
+    /// As [`check`](Self::check).
+    pub fn check_for(&self, work: impl Display) -> Result<()> {
+        self.check().map_err(|_| Error::cancelled(format!("{work}: cancelled")))
     }
 
     /// Whether any clone was cancelled.

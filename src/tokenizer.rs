@@ -3,8 +3,6 @@
 //! The vocabulary, the merges and the normalisation of text come from the `tokenizer.json` of the checkpoint. Its settings
 //! for truncation and padding are ignored: the model fixes the length of a row.
 
-use std::path::Path;
-
 use ocelli_error::{Error, Result};
 
 /// The part of a model's configuration that describes rows of tokens.
@@ -49,18 +47,6 @@ pub struct Tokenizer {
 }
 
 impl Tokenizer {
-    /// Reads a `tokenizer.json`.
-    ///
-    /// # Errors
-    /// [`Io`](ocelli_error::ErrorKind::Io) if the file cannot be read, else as [`from_bytes`](Self::from_bytes). Each
-    /// names the file.
-    pub fn from_file(path: impl AsRef<Path>, config: TokenizerConfig) -> Result<Self> {
-        let path = path.as_ref();
-        let bytes =
-            std::fs::read(path).map_err(|error| Error::io("cannot read the tokeniser", path, error))?;
-        Self::from_bytes(&bytes, &path.display().to_string(), config)
-    }
-
     /// Parses a `tokenizer.json` in memory; `name` stands for it in errors.
     ///
     /// # Errors

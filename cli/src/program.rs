@@ -126,11 +126,18 @@ pub enum Program {
 impl Program {
     /// The program by whose name this process was started: the others are links to `ocelli`.
     pub fn called() -> Self {
-        let name = std::env::args_os().next().unwrap_or_default();
-        match Path::new(&name).file_stem().and_then(OsStr::to_str) {
-            Some("demo-image") => Self::DemoImage,
-            Some("demo-video") => Self::DemoVideo,
-            _ => Self::Ocelli,
+        let path = std::env::args_os().next().unwrap_or_default();
+        let name = Path::new(&path).file_stem().and_then(OsStr::to_str);
+        name.and_then(Self::named).unwrap_or(Self::Ocelli)
+    }
+
+    /// The program with this name.
+    pub fn named(name: &str) -> Option<Self> {
+        match name {
+            "ocelli" => Some(Self::Ocelli),
+            "demo-image" => Some(Self::DemoImage),
+            "demo-video" => Some(Self::DemoVideo),
+            _ => None,
         }
     }
 

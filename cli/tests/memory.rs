@@ -430,6 +430,32 @@ fn frames_without_motion_keep_their_objects() {
     }
 }
 
+/// Something enters on a frame on which no look is due, and stands still: the next look that is due finds it.
+#[test]
+fn what_stands_still_before_a_look_is_found() {
+    let place = place_with_objects();
+    for (number, picture) in [0, 3, 3, 3].into_iter().enumerate() {
+        let picture = place.read(&format!("pictures/{picture:05}.png"));
+        place.write(&format!("still/{number}.png"), picture);
+    }
+    let start: Vec<&str> = RUN.iter().take_while(|word| **word != "--scene-size").copied().collect();
+    let more = [
+        "--memory",
+        "--fps=10",
+        "--jsonl",
+        "t.jsonl",
+        "--video",
+        "still",
+        "--when-moving",
+        "--detect-every",
+        "3",
+    ];
+    place.succeed(OCELLI, &[&start[..], &more].concat());
+    let searched: Vec<bool> =
+        frames(&place, "t.jsonl").iter().map(|frame| frame.get("detected").is_none()).collect();
+    assert_eq!(searched, [true, false, false, true]);
+}
+
 /// The random model finds one object of a class: of two that are given the second is one too many. Whom the limit drops is tested
 /// where it is decided, in `tracking`.
 #[test]
@@ -520,7 +546,7 @@ fn objects_that_cannot_be_given_are_refused() {
         ("video|--classes|dog|--mots|m.txt".to_owned(), 2, vec!["--mots", "add --memory"]),
         ("video|--classes|dog|--track|--davis|d".to_owned(), 2, vec!["--davis", "--masks"]),
         (case("--classes|dog|--points|click.json"), 2, vec!["--points", "leave out --classes"]),
-        (case("--track|--points|click.json"), 2, vec!["--track", "leave it out"]),
+        (case("--track|--points|click.json"), 2, vec!["--track", "leave them out"]),
         (case("--when-moving|--points|click.json"), 2, vec!["--when-moving", "nothing is"]),
         (case("--points|none.json"), 2, vec!["none.json"]),
         (case("--points|outside.json"), 2, vec!["object 1, frame 0", "20,300", "96×72"]),

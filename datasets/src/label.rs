@@ -21,6 +21,8 @@ mod correct;
 mod corrections;
 mod disk;
 mod find;
+#[cfg(test)]
+mod folders;
 mod formats;
 mod hash;
 mod images;

@@ -24,8 +24,7 @@ pub(crate) fn unreadable(model: &str, error: std::io::Error) -> Error {
 /// The path of a folder for compiled models, which is created if it is missing.
 pub(crate) fn cache_folder(folder: &Path) -> Result<&str> {
     let unusable = |reason: &dyn Display| {
-        let message = format!("cannot cache compiled models in {}: {reason}", folder.display());
-        Error::invalid_argument(message)
+        Error::invalid_argument(format!("cannot cache compiled models in {}: {reason}", folder.display()))
     };
     std::fs::create_dir_all(folder).map_err(|error| unusable(&error).with_source(error))?;
     folder.to_str().ok_or_else(|| unusable(&"the path is not Unicode"))

@@ -114,6 +114,7 @@ pub struct Checkpoint {
     config: ModelConfig,
     weights: Weights,
     pruning: Pruning,
+    left_out: Option<&'static str>,
 }
 
 impl Checkpoint {
@@ -147,6 +148,11 @@ impl Checkpoint {
     /// The blocks and branches that the checkpoint lacks because it was pruned.
     pub fn pruning(&self) -> &Pruning {
         &self.pruning
+    }
+
+    /// The tracker of which the file has a part, which is left out.
+    pub fn left_out(&self) -> Option<&'static str> {
+        self.left_out
     }
 
     /// The weight files: sorted by name, then those of the base.
@@ -184,8 +190,8 @@ struct Opened {
 impl Opened {
     fn into_checkpoint(self, tokenizer: PathBuf, tokenizer_hash: String) -> Checkpoint {
         let Self { config, loaded, .. } = self;
-        let (weights, pruning) = (loaded.weights, loaded.pruning);
-        Checkpoint { tokenizer, tokenizer_hash, config, weights, pruning }
+        let (left_out, weights, pruning) = (loaded.left_out(), loaded.weights, loaded.pruning);
+        Checkpoint { tokenizer, tokenizer_hash, config, weights, pruning, left_out }
     }
 
     fn new(path: &Path, options: &CheckpointOptions) -> Result<Self> {
@@ -209,12 +215,11 @@ impl Opened {
         if options.norm_eps == NormEps::Original {
             config.vision.layer_norm_eps = sizes::ORIGINAL_EPS;
         }
-        if !loaded.has_tracker || config.student.is_some() || lacks_buckets(&config, &loaded) {
+        let is_partial = loaded.has_buckets() && lacks_buckets(&config, &loaded);
+        if !loaded.has_tracker || config.student.is_some() || is_partial {
             // A convolutional backbone was not trained with the tracker.
             config.tracker = None;
-            for tracker in load::TRACKERS {
-                loaded.weights.remove(tracker);
-            }
+            loaded.leave_out_tracker(if is_partial { load::PARTIAL_TRACKER } else { load::TRACKER });
         }
         config.validate()?;
         if let TextEncoder::MobileClip(text) = &mut config.text.encoder {
@@ -257,9 +262,7 @@ impl Opened {
             Family::DartStudent => {
                 config.student = Some(student::student(&sizes::Shapes(&backbone.weights.views))?);
                 config.tracker = None;
-                for tracker in load::TRACKERS {
-                    loaded.weights.remove(tracker);
-                }
+                loaded.leave_out_tracker(load::TRACKER);
                 config.validate()?;
             }
             _ => {
@@ -311,13 +314,12 @@ const TRANSFORMERS_CONTEXT: usize = 32;
 /// The tensors of a file with a backbone only.
 const BACKBONE: &str = "vision_encoder.";
 
-/// Whether the tracker is that of SAM 3.1 without all of its parts. Nothing runs it yet, so the detector is worth having.
+/// Whether SAM 3.1's tracker lacks parts. Nothing runs it yet, so the detector alone is worth having.
 fn lacks_buckets(config: &ModelConfig, loaded: &Loaded) -> bool {
-    let Some(tracker) = &config.tracker else { return true };
     let expected = tensors::expected_tensors(config, &loaded.pruning);
     let is_missing =
         |(name, it): (&String, &tensors::Requirement)| it.needed && !loaded.weights.views.contains_key(name);
-    tracker.slots.is_some() && expected.iter().any(is_missing)
+    config.tracker.is_none() || expected.iter().any(is_missing)
 }
 
 /// Loads a folder or a file; returns the folder that it is in, too.

@@ -146,10 +146,8 @@ impl FromStr for EngineKind {
     /// Reads what [`Display`](fmt::Display) writes, ignoring case, and the names that other programs use: `cpu` is
     /// `onnxruntime`, `rten` is `embedded`, `gpu` and a plain number are CUDA, `trt` is TensorRT, `mps` is Core ML.
     fn from_str(text: &str) -> Result<Self> {
-        let invalid = |why: &str| {
-            let message = format!("engine {text}: {why}");
-            Err(Error::invalid_argument(message).about("engine"))
-        };
+        let invalid =
+            |why: &str| Err(Error::invalid_argument(format!("engine {text}: {why}")).about("engine"));
         if text.contains(',') {
             return invalid("this is a list of devices; expected one");
         }

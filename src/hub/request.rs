@@ -135,8 +135,7 @@ impl<'a> Hub<'a> {
         let HubName { repository, revision, .. } = self.name;
         let page = format!("{}/{repository}", self.endpoint);
         let refused = |why: String| {
-            let message = format!("cannot download {repository}: {why}");
-            Trouble::Final(Error::invalid_argument(message))
+            Trouble::Final(Error::invalid_argument(format!("cannot download {repository}: {why}")))
         };
         match (status.as_u16(), header("X-Error-Code")) {
             (206, _) => {

@@ -103,8 +103,7 @@ impl MemoryBank {
     /// One memory, in host memory.
     pub fn memory(&self, slot: MemorySlot) -> Result<Tensor> {
         let place = self.place(slot).ok_or_else(|| {
-            let message = format!("memory slot {} was never written", slot.0);
-            Error::new(ErrorKind::InvalidArgument, message)
+            Error::new(ErrorKind::InvalidArgument, format!("memory slot {} was never written", slot.0))
         })?;
         let row = self.devices[place.device].memories.row(place.row)?;
         let mut host = Tensor::empty();

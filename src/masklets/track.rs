@@ -15,8 +15,8 @@ use ocelli_error::{Error, ErrorKind, Result};
 /// Follows the objects of all classes through a stream of frames, forward. Several streams share a network.
 ///
 /// Frames leave [hotstart_frames](MaskletOptions::hotstart_frames) − 1 frames late, so that objects that turn out to be false
-/// are never shown. Without [holds_back](MaskletOptions::holds_back) they leave at once.
-/// [retracted](TrackedFrame::retracted) names the objects that turned out to be false. Memory is bounded for each object,
+/// are never shown. Without [holds_back](MaskletOptions::holds_back) they leave at once, and
+/// [retracted](TrackedFrame::retracted) names the shown objects that turned out to be false. Memory is bounded for each object,
 /// however long the stream is.
 #[doc(hidden)]
 pub struct Sessions {

@@ -69,8 +69,7 @@ impl TrackedFrame {
         for (index, object) in self.objects.into_iter().enumerate() {
             let TrackedObject { id, class_id, score, bbox, mask } = object;
             let label = outcome.labels.get(class_id).cloned().ok_or_else(|| {
-                let message = format!("object {id}: class {class_id} has no label");
-                Error::new(ErrorKind::InvalidArgument, message)
+                Error::new(ErrorKind::InvalidArgument, format!("object {id}: class {class_id} has no label"))
             })?;
             let (age, hits) = seen(id);
             outcome.tracks.push(Track {

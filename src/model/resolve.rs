@@ -198,7 +198,7 @@ fn export_checkpoint(
                 report(&format!("exporting {name} into the cache, {} (once)", entry.display()));
             }
             report(&format!("exporting {} ({} of {})", step.file, step.done + 1, step.total));
-            cancellation.check().map_err(|_| Error::cancelled(format!("exporting {name}: cancelled")))
+            cancellation.check_for(format_args!("exporting {name}"))
         })
         .map(drop)
     })

@@ -223,9 +223,8 @@ impl PreprocessStage {
             job.reduced.insert(self.shared.buffers.reduced.take()).read(&view);
         }
         let is_due = self.until_next[source] == 0;
-        let is_wanted = is_due || self.has_memory;
-        let is_moving = self.is_moving(source, &view, job.outcome.time, is_wanted);
-        let (compute, detect) = (is_wanted && is_moving, is_due && is_moving);
+        let is_moving = self.is_moving(source, &view, job.outcome.time, is_due);
+        let (compute, detect) = ((is_due || self.has_memory) && is_moving, is_due && is_moving);
         (job.turn, job.device) = (self.turn, self.device);
         self.turn += 1;
         if compute {

@@ -58,7 +58,8 @@ impl YoloLabels {
 
 impl Sink for YoloLabels {
     fn write(&mut self, outcome: &FrameOutcome) -> Result<()> {
-        if !outcome.detected {
+        // Objects that memory follows, or that a frame without motion repeats, have labels as well.
+        if !outcome.detected && outcome.detections.is_empty() {
             return Ok(());
         }
         let name = format!("{:06}", outcome.index);

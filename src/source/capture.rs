@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 pub use ocelli_opencv::InputOptions;
-use ocelli_opencv::{Ffmpeg, Input, Reader, Stamp};
+use ocelli_opencv::{CAMERA_TIMEOUT, Ffmpeg, Input, Reader, Stamp};
 
 use super::container::Container;
 use super::{FRAME_RATES, Source, SourceInfo, StreamKind, StreamTimeouts, without_secrets};
@@ -116,6 +116,7 @@ fn open_device(name: String, kind: &str, device: &str, options: &InputOptions) -
     })?;
     let mut source = Capture::new(name, reader, options);
     source.go_live();
+    source.timeout = Some(CAMERA_TIMEOUT);
     Ok(Box::new(source))
 }
 

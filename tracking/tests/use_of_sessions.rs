@@ -264,8 +264,8 @@ fn objects_start_and_are_reconditioned_on_looks() {
         assert_eq!(report.tracked, if frame > 6 { vec![0] } else { Vec::new() }, "frame {frame}");
         let is_match = frame > 6 && frame % 3 == 0;
         assert_eq!(report.matches.len(), usize::from(is_match), "frame {frame}");
-        // Frames without objects count as looks: the look of frame 36 is the sixteenth.
-        assert_eq!(report.reconditioned, if frame == 36 { vec![0] } else { Vec::new() }, "frame {frame}");
+        // Every sixteenth look, and not every sixteenth frame.
+        assert_eq!(report.reconditioned, if frame == 48 { vec![0] } else { Vec::new() }, "frame {frame}");
     }
 }
 

@@ -78,7 +78,7 @@ fn run(
                 done += 1;
                 report(progress, done, all, name)
             }
-            _ => check(cancellation),
+            _ => cancellation.check_for("evaluate"),
         };
         if let Some(stop) = images.detect_all(&task, &mut contenders, None, &mut step)? {
             return Err(stop);
@@ -107,7 +107,7 @@ fn open(arguments: &EvaluateArguments, cancellation: &Cancellation) -> Result<Ev
                 (scene.image, scene.objects.into_iter().map(|one| (one.label, one.bbox, one.mask)).collect())
             };
             let description = format!("{count} drawn scenes, seed {SEED}");
-            EvalImages::drawn(vocabulary(), count, description, draw, || check(cancellation))?
+            EvalImages::drawn(vocabulary(), count, description, draw, || cancellation.check_for("evaluate"))?
         }
         (None, Some(path)) => {
             EvalImages::open(path, arguments.images.as_deref(), arguments.predictions.is_none())?
@@ -116,8 +116,4 @@ fn open(arguments: &EvaluateArguments, cancellation: &Cancellation) -> Result<Ev
     images.ids.truncate(arguments.max_images.unwrap_or(usize::MAX));
     images.leave_out_missing()?;
     Ok(images)
-}
-
-fn check(cancellation: &Cancellation) -> Result<()> {
-    cancellation.check().map_err(|_| Error::cancelled("evaluate: cancelled"))
 }

@@ -109,7 +109,7 @@ impl ExportArguments {
         };
         let factory = EngineFactory::start(&EngineOptions::default())?;
         let images = files.iter().enumerate().map(|(at, file)| {
-            cancellation.check().map_err(|_| Error::cancelled("export: cancelled"))?;
+            cancellation.check_for("export")?;
             report(progress, at, files.len(), &file.to_string_lossy())?;
             Image::open(file)
         });
@@ -163,7 +163,7 @@ pub(crate) fn export(
             }
         };
         export_model(&checkpoint, &exported, &output, |step| {
-            cancellation.check().map_err(|_| Error::cancelled("export: cancelled"))?;
+            cancellation.check_for("export")?;
             report(progress.as_ref(), step.done, step.total, step.file)
         })
     })?;

@@ -35,12 +35,8 @@ pub(crate) fn run_program(
     arguments: Vec<OsString>,
     decoder: Option<Py<PyAny>>,
 ) -> PyResult<u8> {
-    let program = match name {
-        "ocelli" => Program::Ocelli,
-        "demo-image" => Program::DemoImage,
-        "demo-video" => Program::DemoVideo,
-        other => return Err(invalid(py, &format!("no program is called {other}"))),
-    };
+    let program = Program::named(name);
+    let program = program.ok_or_else(|| invalid(py, &format!("no program is called {name}")))?;
     if let Some(module) = decoder {
         videos::replace(Box::new(PythonVideos(module)));
     }

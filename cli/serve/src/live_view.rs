@@ -67,8 +67,7 @@ impl LiveView {
             ));
         }
         let failed = |error: std::io::Error| {
-            let message = format!("cannot listen on {address}: {error}");
-            Error::new(ErrorKind::Io, message).with_source(error)
+            Error::new(ErrorKind::Io, format!("cannot listen on {address}: {error}")).with_source(error)
         };
         let listener = TcpListener::bind(address).map_err(failed)?;
         let runtime = tokio::runtime::Builder::new_multi_thread()

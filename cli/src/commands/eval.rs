@@ -370,7 +370,10 @@ fn detect_all(
                 progress.message(&format!("{rate}{name}"));
                 begun += 1;
             }
-            EvalStep::Failed(error) => progress.error(error),
+            EvalStep::Failed(error) => {
+                begun -= 1;
+                progress.error(error);
+            }
             EvalStep::Done => {
                 progress.step();
                 done += 1;

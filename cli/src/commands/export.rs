@@ -176,6 +176,9 @@ pub fn run(args: &ExportArgs, log: &LogArgs) -> anyhow::Result<()> {
         return inspect::run(path, &opening);
     };
     let checkpoint = opening.open(path)?;
+    if let Some(part) = checkpoint.left_out() {
+        status(log, &format!("left out: {part}"));
+    }
     if precision.is_calibrated() {
         options.calibration = Some(args.calibration.measure(&checkpoint, &options, output, log)?);
     }

@@ -370,7 +370,7 @@ impl VideoArgs {
             (
                 given && (self.track || of_detections),
                 "--track, --detect-every, --when-moving and --class-budget are for what is detected, and with objects of yours nothing \
-                 is: leave it out",
+                 is: leave them out",
             ),
             (
                 self.sinks.trails.is_some_and(|frames| frames > 0) && !has_tracks,

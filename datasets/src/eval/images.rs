@@ -54,14 +54,15 @@ impl EvalImages {
     /// # Errors
     /// Those of [`Truth::open`]; [`ErrorKind::InvalidArgument`] without the images that are needed.
     pub fn open(annotations: &Path, folder: Option<&Path>, needs_images: bool) -> Result<Self> {
+        let no_folder = |folder: &Path| format!("no images, {}: no such folder", folder.display());
+        if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
+            return Err(Error::invalid_argument(no_folder(folder)));
+        }
         let truth = Truth::open(annotations)?;
         let origin = match folder.or(truth.folder()) {
             _ if !needs_images => Origin::None,
             Some(folder) if folder.is_dir() => Origin::Folder(folder.to_owned(), annotations.to_owned()),
-            Some(folder) => {
-                let message = format!("no images, {}: no such folder", folder.display());
-                return Err(Error::invalid_argument(message));
-            }
+            Some(folder) => return Err(Error::invalid_argument(no_folder(folder))),
             None => {
                 let message = "no images: name their folder, or a results file as predictions";
                 return Err(Error::invalid_argument(message).about("images"));

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use ocelli::{BoundingBox, ErrorKind};
 
-use crate::label::corrections::{MINE, Place, Run, copies, text_of};
+use crate::label::folders::{MINE, Place, Run, copies, text_of};
 use crate::label::{CorrectedSet, Existing, Format, LabelledInstance, SetImage, Shard, merge};
 
 fn labelled(run: &Run, images: &[(&str, usize)]) -> Place {
@@ -327,8 +327,7 @@ fn a_save_that_cannot_be_written_changes_no_format() {
         let (set, image) = opened(&place, "set", "a.png");
         let labels = set.labels(&image).expect("there are labels");
         let instances = [labels.instances, vec![new_box()]].concat();
-        let saved =
-            crate::label::corrections::stopping(writes, || set.save(&image, &labels.version, &instances));
+        let saved = crate::label::folders::stopping(writes, || set.save(&image, &labels.version, &instances));
         let after = files.map(|file| place.read(file));
         if saved.is_ok() {
             assert!(writes > 2 && before.iter().zip(&after).all(|(a, b)| a != b), "{after:?}");

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use ocelli::ErrorKind;
 
-use crate::label::corrections::{MINE, Place, Run, copies, text_of};
 use crate::label::disk::REFUSES_HARD_LINKS;
+use crate::label::folders::{MINE, Place, Run, copies, text_of};
 use crate::label::run::Seen;
 use crate::label::{Existing, Format, ImageMode, Shard, merge};
 
@@ -353,7 +353,7 @@ fn what_is_done_before_a_stop_can_be_trained_on() {
     place.images(&[("a.png", 5), ("b.png", 6)]);
     let mut job = place.open(&run).expect("a new data set");
     let file = job.todo.remove(0);
-    let found = crate::label::corrections::detect(&file.path);
+    let found = crate::label::folders::detect(&file.path);
     let identity = crate::label::source::identity(&file.path);
     let seen = Seen { file: &file, identity, found, first: 0, classes: vec![0], device: 0 };
     job.finish_image(seen, &mut |_| Ok(())).expect("there is room");

@@ -2,7 +2,7 @@
 
 use ocelli::{BoundingBox, ErrorKind};
 
-use crate::label::corrections::{MINE, Place, Run, stopping, text_of};
+use crate::label::folders::{MINE, Place, Run, stopping, text_of};
 use crate::label::{CorrectedSet, Existing, Format, ImageMode, LabelledInstance};
 
 const RESTART: Existing = Existing { restart: true, discard_corrections: false };

@@ -16,8 +16,8 @@ mod joined;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use crate::label::corrections::{Place, Run, copies, place_of, row_of};
 use crate::label::disk::REFUSES_HARD_LINKS;
+use crate::label::folders::{Place, Run, copies, place_of, row_of};
 use crate::label::{CorrectedSet, Format, Labels, SetImage};
 
 const SEQUENCES: u64 = 400;

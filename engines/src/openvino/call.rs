@@ -381,12 +381,7 @@ impl Request {
         self.own.len()
     }
 
-    /// The result of the last run in the request's own tensor.
-    pub(super) fn own_output(&self, index: usize) -> Result<Tensor<'_>, String> {
-        self.output_tensor(index)
-    }
-
-    fn output_tensor<'t>(&self, index: usize) -> Result<Tensor<'t>, String> {
+    pub(super) fn output_tensor<'t>(&self, index: usize) -> Result<Tensor<'t>, String> {
         // SAFETY: the request lives, and the call stores a new handle of the tensor.
         let tensor = created(self.functions, |tensor| unsafe {
             (self.functions.infer_request_get_output_tensor_by_index)(self.request.as_ptr(), index, tensor)

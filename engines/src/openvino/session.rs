@@ -155,7 +155,7 @@ fn copy(
     element_type: ElementType,
     tensor: &mut Tensor,
 ) -> Result<(), String> {
-    let own = request.own_output(position)?;
+    let own = request.output_tensor(position)?;
     if own.element()? != foreign(element_type) {
         return Err("an output changed its element type".to_owned());
     }

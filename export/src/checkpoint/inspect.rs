@@ -136,6 +136,7 @@ fn notes(options: &CheckpointOptions, opened: &Opened) -> Vec<String> {
              with 1e-5: norm_eps original"
         ));
     }
+    notes.extend(opened.loaded.left_out().map(|part| format!("left out: {part}")));
     if let Some(student) = &opened.config.student {
         notes.push(format!("the image backbone is {}, without blocks to prune or split", student.name()));
     }

@@ -18,6 +18,10 @@ use ocelli_error::{Error, Result};
 const DETECTOR: &str = "detector_model.";
 /// Prefixes of the memory trackers' models and necks.
 pub(super) const TRACKERS: [&str; 3] = ["tracker_", "multiplex_", "interactive_"];
+/// What is left out if there is no tracker that can be exported.
+pub(super) const TRACKER: &str = "the video tracker";
+/// The same, if the file has a part of SAM 3.1's.
+pub(super) const PARTIAL_TRACKER: &str = "the tracker of SAM 3.1, of which parts are missing";
 /// The prefix that `save_pretrained` of transformers 5.23 writes twice.
 const TRACKER_MODEL: &str = "tracker_model.";
 /// A file has a tracker if it has one of these tensors: SAM 3's, SAM 3.1's.
@@ -217,19 +221,34 @@ impl Loaded {
     fn settle_tracker(&mut self) -> bool {
         let strays = std::mem::take(&mut self.unknown_of_tracker);
         if TRACKER_SIGNS.iter().any(|sign| self.weights.views.contains_key(*sign)) {
-            if self.weights.views.contains_key(TRACKER_SIGNS[0]) {
-                self.unknown.extend(strays.into_iter().map(|(name, _)| name));
-            } else {
+            if self.has_buckets() {
                 self.ignore("unknown parts of SAM 3.1's tracker", &strays);
+            } else {
+                self.unknown.extend(strays.into_iter().map(|(name, _)| name));
             }
             return true;
         }
-        self.ignore("the video tracker", &strays);
+        self.ignore(TRACKER, &strays);
+        self.leave_out_tracker(TRACKER);
+        false
+    }
+
+    /// Removes what there is of a tracker that is not exported.
+    pub(super) fn leave_out_tracker(&mut self, why: &str) {
         for prefix in TRACKERS {
             let removed = self.weights.remove(prefix);
-            self.ignore("the video tracker", &removed);
+            self.ignore(why, &removed);
         }
-        false
+    }
+
+    /// Whether the file has SAM 3.1's tracker, or most of it.
+    pub(super) fn has_buckets(&self) -> bool {
+        self.weights.views.contains_key(TRACKER_SIGNS[1])
+    }
+
+    /// The tracker of which the file has a part.
+    pub(super) fn left_out(&self) -> Option<&'static str> {
+        self.ignored.contains_key(PARTIAL_TRACKER).then_some(PARTIAL_TRACKER)
     }
 
     /// A file of such tensors, without values.

@@ -136,8 +136,11 @@ impl ExportOptions {
         }
         if imgsz / vision.patch_size > MAX_GRID {
             let most = MAX_GRID * vision.patch_size;
-            let expected = format!("at most {most}, {MAX_GRID} patches a side");
-            return Err(Error::argument("imgsz", imgsz, expected));
+            return Err(Error::argument(
+                "imgsz",
+                imgsz,
+                format!("at most {most}, {MAX_GRID} patches a side"),
+            ));
         }
         if imgsz == 0 || !imgsz.is_multiple_of(vision.patch_size) {
             let below = (imgsz / vision.patch_size).max(1) * vision.patch_size;

@@ -26,6 +26,8 @@ use crate::mixed_precision::{Block, Family};
 const MAP_EPS: f32 = 1e-6;
 /// B, objects.
 const OBJECTS: Dim = Dim::Named(dim::OBJECTS);
+/// B, buckets of objects.
+const BUCKETS: Dim = Dim::Named(dim::BUCKETS);
 
 /// A tracker's network: its tensors are named `NAME_model.…` and `NAME_neck.…`.
 #[derive(Clone, Copy)]

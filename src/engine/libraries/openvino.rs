@@ -35,8 +35,7 @@ impl OpenVinoLoader {
     pub(super) fn start(options: &EngineOptions, device: OpenVinoDevice) -> Result<Self> {
         let runtime = OpenVino::load(options.openvino.as_deref())?;
         runtime.check_device(device).map_err(|reason| {
-            let message = format!("engine {}: {reason}", options.kind);
-            Error::unavailable(message).with_source(reason)
+            Error::unavailable(format!("engine {}: {reason}", options.kind)).with_source(reason)
         })?;
         let threads = options.threads.unwrap_or_else(ocelli_engines::default_threads);
         let precision = match device {

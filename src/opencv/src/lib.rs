@@ -142,8 +142,8 @@ pub enum Input<'i> {
     },
 }
 
-/// How long a camera may take to open and to the next frame, in milliseconds.
-const CAMERA_TIMES: (i64, i64) = (10_000, 10_000);
+/// How long a camera may take to open, and to the next frame.
+pub const CAMERA_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Whether to stop.
 pub type IsCancelled = Box<dyn Fn() -> bool + Send + Sync>;
@@ -192,7 +192,8 @@ impl Reader {
             Input::File(file) => (path(file)?, (0, 0), false, None),
             Input::Device(kind, name) => {
                 device = Some(text(kind)?);
-                (text(name)?, CAMERA_TIMES, true, None)
+                let time = milliseconds(CAMERA_TIMEOUT);
+                (text(name)?, (time, time), true, None)
             }
             Input::Stream { url, open, read, is_live, is_cancelled } => (
                 path(Path::new(url))?,

@@ -170,7 +170,7 @@ pub trait MaskNetwork {
     fn load(&mut self, frame: usize) -> Result<()>;
 
     /// All detections of the frame for the session's text or box prompt; `None` if the frame was not searched. Such a frame counts
-    /// neither as a match nor as a miss, and ages no object.
+    /// neither as a match nor as a miss, and ages no object. For runs that go forward once alone.
     ///
     /// # Errors
     /// As [`load`](Self::load).

@@ -354,7 +354,7 @@ impl MaskletSession {
     /// # Errors
     /// None are expected; a mask that is not of the size of the video would be one.
     pub fn repeat(&mut self) -> Result<Vec<ShownFrame>> {
-        let last = self.run.as_ref().and_then(|run| run.last.clone());
+        let last = self.run.as_ref().and_then(|run| run.buffer.back().or(run.last.as_ref()).cloned());
         self.hold(last.unwrap_or_default())
     }
 
@@ -364,7 +364,6 @@ impl MaskletSession {
         let delay = if options.holds_back { options.hotstart_frames } else { 0 };
         let mut leaving = Vec::new();
         if let Some(run) = &mut self.run {
-            run.last = Some(output.clone());
             run.buffer.push_back(output);
             let count = if delay == 0 || run.order.is_done() {
                 run.buffer.len()
@@ -372,6 +371,7 @@ impl MaskletSession {
                 usize::from(run.buffer.len() >= delay)
             };
             leaving.extend(run.buffer.drain(..count));
+            run.last = run.buffer.is_empty().then(|| leaving.last().cloned()).flatten();
         }
         self.release(leaving)
     }

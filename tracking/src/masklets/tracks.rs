@@ -29,7 +29,7 @@ pub(crate) struct Tracks {
     pub(crate) slots: Slots,
     pub(crate) identities: Identities,
     occlusions: Occlusions,
-    /// Frames with objects that were not searched.
+    /// Frames that were not searched.
     unsearched: usize,
 }
 
@@ -83,14 +83,13 @@ impl Tracks {
         report.tracked = masks.iter().map(|&(id, _)| id).collect();
         report.areas = masks.iter().map(|(_, mask)| mask.area()).collect();
 
-        let found = searched.map(|_| associate(&kept, &masks, &options));
-        self.unsearched += usize::from(found.is_none() && !tracked.is_empty());
+        self.unsearched += usize::from(searched.is_none());
         let look = frame.saturating_sub(self.unsearched);
-        let mut found = found.unwrap_or_default();
+        let mut found = searched.map(|_| associate(&kept, &masks, &options)).unwrap_or_default();
         report.dropped = self.limit(&mut found, detections);
         let born = self.start(look, &found, detections);
         let verdict = self.identities.judge(look, course.is_reverse, &found, &options);
-        report.reconditioned = self.recondition(now, &found, &tracked, detections)?;
+        report.reconditioned = self.recondition(now, look, &found, &tracked, detections)?;
 
         let occluded =
             self.occlusions.update(frame, course.is_reverse, &masks, &verdict.removed, options.occlusion_iou);
@@ -153,12 +152,12 @@ impl Tracks {
     fn recondition(
         &mut self,
         now: &mut Current<'_>,
+        look: usize,
         found: &Association,
         tracked: &[Tracked],
         detections: &[Detection],
     ) -> Result<Vec<ObjectId>> {
         let options = now.options;
-        let look = now.frame.saturating_sub(self.unsearched);
         if options.recondition_frames == 0 || !look.is_multiple_of(options.recondition_frames) {
             return Ok(Vec::new());
         }

@@ -69,8 +69,7 @@ pub(super) fn mismatch(path: &Path, why: impl fmt::Display) -> Error {
 
 /// The error for a file or folder that is not there.
 pub(super) fn missing(what: impl fmt::Display, path: &Path) -> Error {
-    let message = format!("no {what}, {}: no such file or folder", path.display());
-    Error::new(ErrorKind::Mismatch, message)
+    Error::new(ErrorKind::Mismatch, format!("no {what}, {}: no such file or folder", path.display()))
 }
 
 /// The error for an entry of a list; `place` counts from 0.

@@ -90,7 +90,7 @@ mod tests {
     use ocelli::ErrorKind;
 
     use crate::eval::Truth;
-    use crate::label::corrections::{Place, Run, text_of};
+    use crate::label::folders::{Place, Run, text_of};
     use crate::label::{DataSetOptions, Format};
 
     #[test]

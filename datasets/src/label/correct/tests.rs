@@ -3,7 +3,7 @@
 use ocelli::{BoundingBox, ErrorKind, Mask};
 
 use super::CorrectedSet;
-use crate::label::corrections::{Place, Run, place_of, text_of};
+use crate::label::folders::{Place, Run, place_of, text_of};
 use crate::label::formats::yolo_line::Line;
 use crate::label::record::LabelledInstance;
 use crate::label::{DataSetOptions, Existing, Format};

@@ -113,3 +113,32 @@ impl Objects {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::label::images::VideoFrame;
+
+    /// Also in a data set that was moved, where earlier images have their former paths.
+    #[test]
+    fn streams_of_one_file_are_videos_of_their_own() {
+        let record = |folder: &str, index| {
+            let frame = Some(VideoFrame { video: "drive.mkv".into(), index });
+            let source = Path::new(folder).join(format!("{index}.png"));
+            Record {
+                name: format!("{}-{index}", &folder[folder.len() - 1..]),
+                source,
+                frame,
+                ..Record::default()
+            }
+        };
+        let frames = [("/set/frames/1", 0), ("/moved/frames/1", 5), ("/set/frames/2", 0)];
+        let videos = Videos::of(frames.into_iter().map(|(folder, index)| Ok(record(folder, index))));
+        let videos = videos.expect("the records can be read");
+        let images: Vec<_> = videos.iter().map(|video| video.images.clone()).collect();
+        let image = |index, name: &str| (index, name.to_owned());
+        assert_eq!(images, [vec![image(0, "1-0"), image(5, "1-5")], vec![image(0, "2-0")]]);
+        let names: HashSet<_> = videos.iter().map(|video| &video.name).collect();
+        assert_eq!(names.len(), 2, "{names:?}");
+    }
+}

@@ -8,7 +8,7 @@ use super::{
     Finished, Sequence, Written, files_below, format_of, ids_of, is_copy, is_label, labels, labels_of,
     picture_beside, stem_of,
 };
-use crate::label::corrections::{SIDE, row_of};
+use crate::label::folders::{SIDE, row_of};
 use crate::label::{Format, Summary};
 
 /// Whether a run searched an image for all classes. It did not if the image is not named any more, although its picture may

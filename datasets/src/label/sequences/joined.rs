@@ -3,7 +3,7 @@
 use ocelli::ErrorKind;
 
 use super::{CorrectedSet, Run, Sequence, Written, files_below, labels, picture_beside, stem_of};
-use crate::label::corrections::stopping;
+use crate::label::folders::stopping;
 use crate::label::{Existing, Shard, Summary, merge};
 
 const SHARDS: [&str; 2] = ["one", "two"];

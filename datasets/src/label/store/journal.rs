@@ -131,15 +131,11 @@ impl Journal {
         self.log.is_mostly_superseded(self.lines().map(|line| u64::from(line.bytes)).sum())
     }
 
-    /// Leaves out the lines that count no more; the state has to have what they say of earlier pictures. A disk without room
-    /// for a second journal leaves it as it is.
+    /// Leaves out the lines that count no more, if there is room; the state has to have what they say of earlier pictures.
     pub fn compact(&mut self) -> Result<()> {
         let Some(header) = self.log.header::<Header>()? else { return Ok(()) };
         let records = self.lines().map(|line| self.log.read_at::<Record>(line));
-        if let Err(why) = Log::replace(&self.log.path, &header, records) {
-            tracing::warn!("the journal stays as long as it is: {why}");
-            return Ok(());
-        }
+        Log::shorten(&self.log.path, &header, records)?;
         *self = Self::open(&self.log.path.clone(), &header.settings)?;
         Ok(())
     }

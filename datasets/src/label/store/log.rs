@@ -3,6 +3,7 @@
 //! A crash or a full disk can leave one incomplete line at the end, which the next one replaces. Damage before the last line
 //! is an error.
 
+use std::error::Error as _;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -70,6 +71,19 @@ impl Log {
         disk::replace(path, |out| {
             put(out, header)?;
             events.into_iter().try_for_each(|event| put(out, &event.map_err(io::Error::other)?))
+        })
+    }
+
+    /// As [`replace`](Self::replace) with a shorter log, for which the disk may have no room: then the longer one stays, with a
+    /// warning.
+    pub fn shorten<E: Serialize>(
+        path: &Path,
+        header: &impl Serialize,
+        events: impl IntoIterator<Item = Result<E>>,
+    ) -> Result<()> {
+        Self::replace(path, header, events).or_else(|why| {
+            let full = has_no_room(&why).then(|| tracing::warn!("the log stays as long as it is: {why}"));
+            full.ok_or(why)
         })
     }
 
@@ -154,5 +168,25 @@ impl Log {
         let span = Span { offset: self.length, bytes: line.len() as u32 };
         self.length += line.len() as u64;
         Ok(span)
+    }
+}
+
+/// Whether a disk, a quota or a limit is full.
+fn has_no_room(why: &Error) -> bool {
+    use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+    let source = why.source().and_then(|source| source.downcast_ref::<io::Error>());
+    source.is_some_and(|source| matches!(source.kind(), StorageFull | QuotaExceeded | FileTooLarge))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_stays_long_for_want_of_room_alone() {
+        let error = |kind: io::ErrorKind| Error::io("cannot write", Path::new("log"), kind.into());
+        assert!(has_no_room(&error(io::ErrorKind::StorageFull)));
+        assert!(!has_no_room(&error(io::ErrorKind::PermissionDenied)));
+        assert!(!has_no_room(&Error::invalid_data("a corrupt line")));
     }
 }

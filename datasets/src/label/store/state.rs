@@ -33,6 +33,8 @@ struct Header {
     ocelli_label_state: u32,
 }
 
+const HEADER: Header = Header { ocelli_label_state: FORMAT };
+
 /// A line of the log.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -105,11 +107,8 @@ impl State {
         if state.log.file.is_none() {
             state.start()?;
         } else if state.log.is_mostly_superseded(live_bytes) {
-            // A disk without room for a second log leaves this one as it is.
-            match state.write_whole() {
-                Ok(()) => state.reopen()?,
-                Err(why) => tracing::warn!("the record of the data set stays as long as it is: {why}"),
-            }
+            Log::shorten(&state.log.path, &HEADER, state.events().map(Ok))?;
+            state.reopen()?;
         }
         if is_earlier {
             earlier::remove(&folder.root)?;
@@ -178,19 +177,19 @@ impl State {
 
     /// Writes the whole log with what still counts.
     pub fn start(&mut self) -> Result<()> {
-        self.write_whole()?;
+        Log::replace(&self.log.path, &HEADER, self.events().map(Ok))?;
         self.reopen()
     }
 
-    fn write_whole(&self) -> Result<()> {
-        let files: Vec<FileEntry> = self.files.values().cloned().collect();
-        let events = [
-            Event::Files(files),
+    /// All that still counts.
+    fn events(&self) -> impl Iterator<Item = Event> {
+        [
+            Event::Files(self.files.values().cloned().collect()),
             Event::Images(self.images.clone()),
             Event::Saved(self.saved.values().cloned().collect()),
             Event::Contents(self.contents.clone()),
-        ];
-        Log::replace(&self.log.path, &Header { ocelli_label_state: FORMAT }, events.into_iter().map(Ok))
+        ]
+        .into_iter()
     }
 
     fn reopen(&mut self) -> Result<()> {
@@ -229,7 +228,7 @@ pub fn check_state(path: &Path) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::label::corrections::stopping;
+    use crate::label::folders::stopping;
     use crate::label::images::ImageFile;
     use crate::label::settings::Format;
     use crate::label::store::files::Meaning;
@@ -265,10 +264,8 @@ mod tests {
             let ended = stopping(writes, || State::open(&folder)).map(|state| state.log.length);
             let after = State::load(root).expect("it is as it was, or written again");
             assert!((after.files, after.images, after.saved) == known, "{writes} writes");
-            // Without room it stays as long as it is.
-            let is_short = after.log.length < long / 2;
-            assert!(is_short || after.log.length == long, "{writes} writes");
-            let Some(length) = ended.ok().filter(|_| is_short) else { continue };
+            assert_eq!(after.log.length < long / 2, ended.is_ok(), "{writes} writes");
+            let Ok(length) = ended else { continue };
             assert!(length == after.log.length && writes > 1, "{writes} writes");
             // What is left is not written again.
             let bytes = std::fs::read(&after.log.path).expect("it is there");

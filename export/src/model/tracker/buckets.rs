@@ -3,15 +3,13 @@
 //! An image is tracked once for a bucket. A slot without an object takes part in the attention and in the decoder: its
 //! pointers are zeros, and its tokens say that it is empty.
 
-use super::decoder::{ABSENT, Decoded};
-use super::{Network, OBJECTS};
+use super::decoder::{Decoded, Mask};
+use super::{BUCKETS, Network, OBJECTS};
 use crate::contract::{Precision, dim, tensor};
 use crate::graph::{Dim, Element, Graph, LinearForm, Role, Value};
 use crate::model::layers::LinearLayer;
 use crate::model::position::image_positions;
 
-/// B.
-const BUCKETS: Dim = Dim::Named(dim::BUCKETS);
 /// B · slots of a bucket.
 const PLACES: Dim = Dim::Named(dim::PLACES);
 /// Masks of a slot.
@@ -95,16 +93,14 @@ impl<'w> Network<'_, 'w> {
         g.scope("memories");
         let maps = g.gather_rows(&bank, &slots);
         let order = self.rotary_order();
-        let name = self.of("memory_temporal_positional_encoding");
-        let rows = self.config().memory_rows;
-        let in_order =
-            |table: &[f32]| table.chunks(width).flat_map(|row| order.iter().map(|&at| row[at])).collect();
-        let place: Vec<f32> = in_order(&image_positions(self.grid(), width));
+        let in_order = move |table: &[f32]| -> Vec<f32> {
+            table.chunks(width).flat_map(|row| order.iter().map(|&at| row[at])).collect()
+        };
+        let place = in_order(&image_positions(self.grid(), width));
         let place = g.constant("memory_positions", &[1, 1, tokens, width], &place);
-        let order = order.clone();
+        let (name, rows) = (self.of("memory_temporal_positional_encoding"), self.config().memory_rows);
         let table = g.derived(&format!("{name}.reordered"), &[rows, width], move |weights| {
-            let table = weights.read(&name)?;
-            Ok(table.chunks(width).flat_map(|row| order.iter().map(|&at| row[at])).collect())
+            Ok(in_order(&weights.read(&name)?))
         });
         let time = g.gather_rows(&table, &times);
         let time = g.reshape(&time, &[BUCKETS, many, 1.into(), width.into()]);
@@ -230,15 +226,6 @@ impl<'w> Network<'_, 'w> {
         let logits = g.join_axes(&logits, 0, PLACES);
         let logits = g.gather_rows(&logits, objects);
         let logits = g.reshape(&logits, &[OBJECTS, side, side]);
-
-        let present = g.is_above(&score, 0.0);
-        let shown = g.reshape(&present, &[OBJECTS, 1.into(), 1.into()]);
-        let absent = g.scalar(ABSENT);
-        let logits = g.choose(&shown, &logits, &absent);
-        let pointer = self.pointer(g, &token, &present);
-        g.output(tensor::MASKS, &logits, &[OBJECTS, side, side]);
-        g.output(tensor::OBJECT_SCORE, &score, &[OBJECTS]);
-        g.output(tensor::IOU, &iou, &[OBJECTS]);
-        g.output(tensor::POINTER, &pointer, &[OBJECTS, width.into()]);
+        self.outputs(g, &score, &Mask { logits, iou, token });
     }
 }

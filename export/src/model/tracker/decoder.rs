@@ -12,7 +12,7 @@ const SCORE: usize = 0;
 const IOU: usize = 1;
 const MASKS: [usize; 4] = [2, 3, 4, 5];
 /// The mask logit of objects that are not in the frame.
-pub(super) const ABSENT: f32 = -1024.0;
+const ABSENT: f32 = -1024.0;
 
 /// What the decoder says about some objects.
 pub(super) struct Decoded {
@@ -242,15 +242,20 @@ impl<'w> Network<'_, 'w> {
 
     /// The outputs of objects with a mask.
     pub(super) fn object_outputs(&self, g: &mut Graph<'w>, decoded: &Decoded, mask: &Mask) {
-        let (side, width) = (Dim::from(4 * self.grid()), self.width());
         let score = self.object_score(g, decoded);
-        let present = g.is_above(&score, 0.0);
+        self.outputs(g, &score, mask);
+    }
+
+    /// The outputs of objects with this score, `[B]`, and a mask.
+    pub(super) fn outputs(&self, g: &mut Graph<'w>, score: &Value, mask: &Mask) {
+        let (side, width) = (Dim::from(4 * self.grid()), self.width());
+        let present = g.is_above(score, 0.0);
         let shown = g.reshape(&present, &[OBJECTS, 1.into(), 1.into()]);
         let absent = g.scalar(ABSENT);
         let logits = g.choose(&shown, &mask.logits, &absent);
         let pointer = self.pointer(g, &mask.token, &present);
         g.output(tensor::MASKS, &logits, &[OBJECTS, side, side]);
-        g.output(tensor::OBJECT_SCORE, &score, &[OBJECTS]);
+        g.output(tensor::OBJECT_SCORE, score, &[OBJECTS]);
         g.output(tensor::IOU, &mask.iou, &[OBJECTS]);
         g.output(tensor::POINTER, &pointer, &[OBJECTS, width.into()]);
     }

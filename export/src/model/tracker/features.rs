@@ -12,8 +12,7 @@ impl<'w> Network<'_, 'w> {
         let mut graph = self.new_graph("track_features");
         let g = &mut graph;
         let pixel = self.features(g);
-        let map = pixel.dims.clone();
-        g.output(tensor::PIXEL, &pixel, &map);
+        g.output(tensor::PIXEL, &pixel, &pixel.dims);
         self.memory_features(g, &pixel);
         graph
     }
@@ -24,8 +23,7 @@ impl<'w> Network<'_, 'w> {
         let g = &mut graph;
         let pixel = self.features(g);
         let image = g.tokens_of(&pixel);
-        let dims = image.dims.clone();
-        g.output(tensor::IMAGE, &image, &dims);
+        g.output(tensor::IMAGE, &image, &image.dims);
         self.memory_features(g, &pixel);
         let layers = self.config().layers;
         g.scope("image_query");
@@ -38,8 +36,7 @@ impl<'w> Network<'_, 'w> {
             })
             .collect();
         let queries = g.concat(&queries.iter().collect::<Vec<_>>(), 0, layers);
-        let dims = queries.dims.clone();
-        g.output(tensor::IMAGE_QUERY, &queries, &dims);
+        g.output(tensor::IMAGE_QUERY, &queries, &queries.dims);
         graph
     }
 
@@ -51,8 +48,7 @@ impl<'w> Network<'_, 'w> {
         let none = g.weight(&self.multiplex().of("no_memory_embedding"));
         let none = g.reshape(&none, &[1, self.width(), 1, 1].map(Dim::from));
         let pixel = g.add(&pixel, &none);
-        let map = pixel.dims.clone();
-        g.output(tensor::PIXEL, &pixel, &map);
+        g.output(tensor::PIXEL, &pixel, &pixel.dims);
         graph
     }
 
@@ -84,8 +80,7 @@ impl<'w> Network<'_, 'w> {
         let memory_pixel = g.convolution(pixel, &self.of("memory_encoder.feature_projection"), 1, 0);
         g.output(tensor::MEMORY_PIXEL, &memory_pixel, &pixel.dims);
         let query = self.first_query(g, pixel);
-        let dims = query.dims.clone();
-        g.output(tensor::QUERY_0, &query, &dims);
+        g.output(tensor::QUERY_0, &query, &query.dims);
     }
 
     /// The tokens after the first self-attention, which no memory has reached yet.

@@ -3,12 +3,10 @@
 
 use super::masks::{area_of, wins_pixels};
 use super::prompts::MEMORY_PIXELS;
-use super::{Network, OBJECTS};
-use crate::contract::{dim, tensor};
+use super::{BUCKETS, Network, OBJECTS};
+use crate::contract::tensor;
 use crate::graph::{Dim, Element, Graph, Role, Value};
 
-/// B.
-const BUCKETS: Dim = Dim::Named(dim::BUCKETS);
 /// The logit of suppressed pixels.
 const SUPPRESSED: f32 = -10.0;
 /// An object keeps its mask if it keeps this share of its pixels.

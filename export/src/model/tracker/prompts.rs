@@ -20,9 +20,7 @@ impl<'w> Network<'_, 'w> {
     pub(crate) fn track_init(&self) -> Graph<'w> {
         let mut graph = self.new_graph("track_init");
         let g = &mut graph;
-        let (exists, decoded) = self.decode_masks(g);
-        let score = self.object_score(g, &decoded);
-        let seen = g.is_above(&score, 0.0);
+        let (exists, [_, seen], decoded) = self.decode_masks(g);
         let present = g.both("And", &exists, &seen);
         let token = self.first_token(g, &decoded);
         let pointer = self.pointer(g, &token, &present);
@@ -38,9 +36,7 @@ impl<'w> Network<'_, 'w> {
     pub(crate) fn mux_init(&self) -> Graph<'w> {
         let mut graph = self.new_graph("mux_init");
         let g = &mut graph;
-        let (exists, decoded) = self.decode_masks(g);
-        let score = self.object_score(g, &decoded);
-        let seen = g.is_above(&score, 0.0);
+        let (exists, [score, seen], decoded) = self.decode_masks(g);
         let token = self.first_token(g, &decoded);
         let pointer = self.pointer(g, &token, &seen);
         let pointer = self.pointer_if(g, &exists, &pointer);
@@ -49,8 +45,8 @@ impl<'w> Network<'_, 'w> {
         graph
     }
 
-    /// Which masks are not empty, `[B]`, and what the decoder says about them.
-    fn decode_masks(&self, g: &mut Graph<'w>) -> (Value, Decoded) {
+    /// Which masks are not empty, `[B]`; the scores of their objects and which the decoder sees, `[B]`; and what it says about them.
+    fn decode_masks(&self, g: &mut Graph<'w>) -> (Value, [Value; 2], Decoded) {
         let side = MEMORY_PIXELS * self.grid();
         let pixel = self.pixel_input(g, tensor::PIXEL);
         let masks = g.input(tensor::MASKS, Element::F32, &[OBJECTS, side.into(), side.into()]);
@@ -67,7 +63,10 @@ impl<'w> Network<'_, 'w> {
         let flat = g.reshape(&masks, &[OBJECTS, (side * side).into()]);
         let largest = g.reduce("ReduceMax", &flat, 1);
         let largest = g.reshape(&largest, &[OBJECTS]);
-        (g.is_above(&largest, 0.0), decoded)
+        let exists = g.is_above(&largest, 0.0);
+        let score = self.object_score(g, &decoded);
+        let seen = g.is_above(&score, 0.0);
+        (exists, [score, seen], decoded)
     }
 
     /// Points, and maybe the mask so far → masks and pointers.

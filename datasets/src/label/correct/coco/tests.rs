@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::*;
 use crate::label::correct::tests::area_of;
-use crate::label::corrections::{Place, Run, stopping};
+use crate::label::folders::{Place, Run, stopping};
 use crate::label::{DataSetOptions, Existing, Format, Shard, merge};
 
 fn run() -> Run {
