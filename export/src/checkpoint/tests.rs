@@ -14,8 +14,6 @@ fn with_base(name: &str) -> CheckpointOptions {
     CheckpointOptions { base: Some(goldens().join(name)), ..CheckpointOptions::default() }
 }
 
-/// Opens a student of the goldens with SAM 3 as its base.
-
 fn goldens() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/checkpoints")
 }
