@@ -182,7 +182,8 @@ pub fn detections(outputs: &Outputs) -> anyhow::Result<usize> {
     let mut post = PostProcessor::new(PostProcessOptions::default())?;
     post.begin(1000, 1000);
     let queries = outputs.logits.len() / outputs.presence.len().max(1);
-    let fits = outputs.logits.len() == queries * outputs.presence.len() && outputs.boxes.len() == 4 * outputs.logits.len();
+    let fits = outputs.logits.len() == queries * outputs.presence.len()
+        && outputs.boxes.len() == 4 * outputs.logits.len();
     anyhow::ensure!(fits, "logits, boxes and presence do not have the shapes of classes and queries");
     for (class_id, &presence) in outputs.presence.iter().enumerate() {
         let logits = &outputs.logits[class_id * queries..][..queries];

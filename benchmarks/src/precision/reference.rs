@@ -176,7 +176,8 @@ fn token_ids(manifest: &Manifest, folder: &Path, prompts: &Prompts) -> anyhow::R
     let mut config = TokenizerConfig::new(manifest.context_length);
     config.start_id = Some(manifest.special_tokens.bos);
     config.end_id = Some(manifest.special_tokens.eos);
-    let tokenizer = Tokenizer::from_file(folder.join(file::TOKENIZER), config)?;
+    let tokenizer =
+        Tokenizer::from_bytes(&std::fs::read(folder.join(file::TOKENIZER))?, file::TOKENIZER, config)?;
     let (mut ids, mut mask) = (Vec::new(), Vec::new());
     for prompt in prompts.iter().take(CLASSES) {
         let tokens = tokenizer.encode(prompt.phrase())?;
