@@ -33,7 +33,6 @@ pub struct ReducedFrame {
 
 impl ReducedFrame {
     /// Reduces a frame; the buffers are used again.
-    #[doc(hidden)]
     pub fn read(&mut self, view: &FrameView<'_>) {
         let (width, height) = (view.width as usize, view.height as usize);
         self.size = (view.width, view.height);
@@ -69,7 +68,6 @@ impl ReducedFrame {
 
     /// The motion from an earlier frame to this one, in pixels of the frames; [`CameraMotion::STILL`] if the corners do not agree
     /// on one, or the frames differ in size.
-    #[doc(hidden)]
     pub fn motion_since(&self, earlier: &ReducedFrame) -> CameraMotion {
         if self.size != earlier.size {
             return CameraMotion::STILL;
@@ -98,7 +96,8 @@ impl ReducedFrame {
     }
 }
 
-/// Estimates how the camera moves from frame to frame, for [`ByteTracker::compensate`](ocelli_tracking::ByteTracker::compensate).
+/// Estimates how the camera moves from frame to frame, for
+/// [`ByteTracker::compensate`](ocelli_tracking::ByteTracker::compensate).
 ///
 /// A pipeline does so if its options have `camera_motion`. The background has
 /// to have corners and to fill about a third of the picture; otherwise the camera counts as still. Motion of more than a

@@ -89,19 +89,11 @@ impl PngRows {
             return Err(Refused::NotInRows);
         }
         let (color, depth) = reader.output_color_type();
-        let channels = match color {
-            ColorType::Grayscale => 1,
-            ColorType::GrayscaleAlpha => 2,
-            ColorType::Rgb => 3,
-            ColorType::Rgba => 4,
-            ColorType::Indexed => return Err(Refused::NotInRows),
-        };
-        match depth {
-            BitDepth::Eight => {
-                Ok(Self { file: file.try_clone()?, left: reader.info().height, reader, channels })
-            }
-            _ => Err(Refused::NotInRows),
+        if color == ColorType::Indexed || depth != BitDepth::Eight {
+            return Err(Refused::NotInRows);
         }
+        let left = reader.info().height;
+        Ok(Self { file: file.try_clone()?, left, reader, channels: color.samples() })
     }
 
     fn start(file: &File) -> Result<::png::Reader<BufReader<File>>, Refused> {

@@ -28,8 +28,7 @@ mod tests;
 
 use ocelli::postprocess::PostProcessOptions;
 use ocelli::{
-    Error, ErrorKind, Model, Prompts, Result, engine::EngineFactory, model::ModelGraph,
-    stages::EmbeddedPrompts,
+    Error, Model, Prompts, Result, engine::EngineFactory, model::ModelGraph, stages::EmbeddedPrompts,
 };
 use ocelli_engines::Tensor;
 use ocelli_export::contract::{Manifest, tensor};
@@ -128,7 +127,8 @@ impl Verification {
     /// head, which run together.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] for options out of range, [`ErrorKind::Execution`] if the reference fails or returns
+    /// [`ErrorKind::InvalidArgument`](ocelli::ErrorKind::InvalidArgument) for options out of range,
+    /// [`ErrorKind::Execution`](ocelli::ErrorKind::Execution) if the reference fails or returns
     /// values that are not finite, and the error that `progress` returns.
     pub fn of_reference(
         model: &Model,
@@ -178,7 +178,8 @@ impl Verification {
     /// A candidate that differs is not an error: see [`VerificationReport::accepted`].
     ///
     /// # Errors
-    /// [`ErrorKind::Mismatch`] if the candidate's model has other sizes, [`ErrorKind::Execution`] if it fails to run, and the
+    /// [`ErrorKind::Mismatch`](ocelli::ErrorKind::Mismatch) if the candidate's model has other sizes,
+    /// [`ErrorKind::Execution`](ocelli::ErrorKind::Execution) if it fails to run, and the
     /// error that `progress` returns.
     pub fn check(
         &self,
@@ -313,7 +314,7 @@ impl Verification {
         let refuse = |why: String| {
             let (reference, candidate) = (self.model.folder().display(), candidate.folder().display());
             let message = format!("cannot compare {reference} with {candidate}: {why}");
-            Err(Error::new(ErrorKind::Mismatch, message))
+            Err(Error::mismatch(message))
         };
         for ((name, our), (_, their)) in sizes(ours).into_iter().zip(sizes(theirs)) {
             if our != their {

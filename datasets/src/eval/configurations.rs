@@ -62,7 +62,7 @@ impl ConfigurationsReport {
         let text = std::fs::read(path).map_err(|e| Error::io("cannot read the report", path, e))?;
         serde_json::from_slice(&text).map_err(|e| {
             let message = format!("{}: it is no report of configurations; name another file", path.display());
-            Error::new(ErrorKind::Mismatch, message).with_source(e)
+            Error::mismatch(message).with_source(e)
         })
     }
 

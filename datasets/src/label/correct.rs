@@ -240,7 +240,8 @@ impl CorrectedSet {
     }
 
     /// Saves the labels of an image: those of `instances` whose line is named keep what was not changed, the others are new,
-    /// and lines that are not named are removed. A [mask](LabelledInstance::mask) becomes the polygon of its line, or its box where
+    /// and lines that are not named are removed. A [mask](LabelledInstance::mask) becomes the polygon of its line, or its
+    /// box where
     /// lines are boxes. The label files are the person's from then on.
     ///
     /// In a data set of COCO alone, the labels of this image are the person's, and `annotations.json` is written again with
@@ -347,7 +348,7 @@ fn of_gallery(kind: ErrorKind, path: &Path, why: &str) -> Error {
 
 /// The error for labels that are not those that the person saw.
 fn refusal(image: &SetImage, why: &str) -> Error {
-    Error::new(ErrorKind::Mismatch, format!("labels of {}: {why}", image.name))
+    Error::mismatch(format!("labels of {}: {why}", image.name))
 }
 
 fn wrong_line(file: &str, why: &str) -> Error {

@@ -251,7 +251,7 @@ fn a_search_continues_where_it_was_stopped() {
         let mut stop = |_: &PruneProgress| {
             *steps.borrow_mut() += 1;
             let limit = 8 + 6 * stops;
-            if *steps.borrow() > limit { Err(Error::new(ErrorKind::Cancelled, "stopped")) } else { Ok(()) }
+            if *steps.borrow() > limit { Err(Error::cancelled("stopped")) } else { Ok(()) }
         };
         match place.search_with(&options, "stopped.jsonl", &mut stop) {
             Ok(report) => break report,

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use ocelli::mask::read_mask_png;
-use ocelli::{Error, ErrorKind, Mask, Result};
+use ocelli::{Error, Mask, Result};
 
 use super::VideoReport;
 use super::boundary::Boundary;
@@ -192,7 +192,7 @@ pub(super) fn evaluate(truth: &Path, predictions: &Path) -> Result<VideoReport> 
         figures.map(JAndF::of).map_err(|why| notes.push(format!("no {task} figures: {why}"))).ok()
     });
     if semi_supervised.is_none() && unsupervised.is_none() {
-        return Err(Error::new(ErrorKind::Mismatch, notes.join("; ")));
+        return Err(Error::mismatch(notes.join("; ")));
     }
     Ok(VideoReport { semi_supervised, unsupervised, notes, ..VideoReport::default() })
 }

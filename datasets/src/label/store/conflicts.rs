@@ -1,6 +1,6 @@
 //! What the files of a data set are to mean, and corrected files that mean something else.
 
-use ocelli::{Error, ErrorKind, Result};
+use ocelli::{Error, Result};
 
 use crate::label::images::ImageSet;
 use crate::label::settings::DataSetOptions;
@@ -35,7 +35,7 @@ pub(crate) fn check_conflicts(
         state.root.display(),
         conflicts.join(", ")
     );
-    Err(Error::new(ErrorKind::Mismatch, message))
+    Err(Error::mismatch(message))
 }
 
 /// Makes every file ours, whoever wrote it, and forgets what a person saved.

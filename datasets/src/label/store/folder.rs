@@ -140,7 +140,7 @@ impl OutputFolder {
             name(there.shard),
             name(shard)
         );
-        Err(Error::new(ErrorKind::Mismatch, message).about("restart"))
+        Err(Error::mismatch(message).about("restart"))
     }
 
     /// The file for features that wait for the decoder.

@@ -15,7 +15,7 @@ use crate::label::images::ImageSet;
 use crate::label::record::{Record, check_name};
 use crate::label::store::log::{Kind, Log, Span};
 use ocelli::classes::{Class, ClassMap};
-use ocelli::{Error, ErrorKind, Result};
+use ocelli::{Error, Result};
 
 /// The version of the journal format.
 const FORMAT: u32 = 1;
@@ -84,7 +84,7 @@ impl Journal {
     /// classes were looked for.
     ///
     /// # Errors
-    /// [`ErrorKind::Mismatch`] if it has other settings; the message names the first difference.
+    /// [`ErrorKind::Mismatch`](ocelli::ErrorKind::Mismatch) if it has other settings; the message names the first difference.
     pub fn open(path: &Path, settings: &Value) -> Result<Self> {
         if let Some(header) = first_line(path)
             && let Some(known) = known_classes(&header.settings, settings)
@@ -188,7 +188,7 @@ impl Journal {
             "cannot continue, {}: it was started {started}; use the same settings, choose another output folder, or restart",
             self.log.path.display()
         );
-        Err(Error::new(ErrorKind::Mismatch, message).about("restart"))
+        Err(Error::mismatch(message).about("restart"))
     }
 
     fn write_line(&mut self, line: &impl Serialize) -> Result<Span> {

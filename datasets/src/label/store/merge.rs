@@ -17,7 +17,7 @@ use crate::label::store::placer::Placer;
 use crate::label::store::saved::SavedLabels;
 use crate::label::store::state::State;
 use crate::label::store::write::Summary;
-use ocelli::{Error, ErrorKind, Result};
+use ocelli::{Error, Result};
 
 /// A finished shard.
 struct Part {
@@ -79,8 +79,10 @@ impl Part {
 /// Corrected label files are joined, too. A file that was corrected in the joined data set stays.
 ///
 /// # Errors
-/// [`ErrorKind::Mismatch`] if the shards do not belong together, or one is missing or not finished,
-/// [`ErrorKind::InvalidArgument`] if the output folder cannot be used, [`ErrorKind::Io`] if files cannot be read or written.
+/// [`ErrorKind::Mismatch`](ocelli::ErrorKind::Mismatch) if the shards do not belong together, or one is missing or not
+/// finished,
+/// [`ErrorKind::InvalidArgument`](ocelli::ErrorKind::InvalidArgument) if the output folder cannot be used,
+/// [`ErrorKind::Io`](ocelli::ErrorKind::Io) if files cannot be read or written.
 pub fn merge(shards: &[PathBuf], output: &Path, check_cancelled: &mut CheckCancelled<'_>) -> Result<Summary> {
     let mut parts = Vec::new();
     for root in shards {
@@ -358,7 +360,7 @@ fn copy_corrections(joined: &mut DataSet, part: &Part, name_there: &str, name: &
 
 /// The error for shards that cannot be merged.
 fn refusal(root: &Path, why: &str) -> Error {
-    Error::new(ErrorKind::Mismatch, format!("cannot merge, {}: {why}", root.display()))
+    Error::mismatch(format!("cannot merge, {}: {why}", root.display()))
 }
 
 fn is_same(a: &Path, b: &Path) -> bool {

@@ -20,7 +20,7 @@ use crate::label::store::files::Owner;
 use crate::label::store::journal::{Entry, Journal};
 use crate::label::store::layout::WHOLE_FILES;
 use crate::label::store::placer::{Placer, as_corrected};
-use ocelli::{Error, ErrorKind, Result};
+use ocelli::{Error, Result};
 
 /// The contents of a data set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -357,7 +357,7 @@ fn place_whole(
              or discard_corrections to overwrite it",
             path.display()
         );
-        return Err(Error::new(ErrorKind::Mismatch, message).about("discard_corrections"));
+        return Err(Error::mismatch(message).about("discard_corrections"));
     }
     Ok(path)
 }

@@ -9,8 +9,8 @@ use ocelli::pipeline::FrameOutcome;
 use ocelli::source::{Selected, Selection};
 use ocelli::tracking::{ByteTracker, ByteTrackerOptions, TrackerDetection};
 use ocelli::{
-    BoundingBox, Cancellation, Detection, Detector, Error, ErrorKind, Frame, Pipeline, Prompt, Prompts,
-    Result, Sink, Source,
+    BoundingBox, Cancellation, Detection, Detector, Error, Frame, Pipeline, Prompt, Prompts, Result, Sink,
+    Source,
 };
 
 use super::run::{AHEAD, Found, LabelDevice, LabelStages, no_device};
@@ -52,8 +52,10 @@ impl LabelJob {
     /// error of `on_event` ends the job; finished images are kept. `cancellation` ends it, too.
     ///
     /// # Errors
-    /// The error of `on_event`; [`ErrorKind::InvalidArgument`] without a detector, and for several videos with
-    /// [`Tracking::Memory`]; [`ErrorKind::Io`] if the output cannot be written; the error of a model that cannot be loaded.
+    /// The error of `on_event`; [`ErrorKind::InvalidArgument`](ocelli::ErrorKind::InvalidArgument) without a detector, and
+    /// for several videos with
+    /// [`Tracking::Memory`]; [`ErrorKind::Io`](ocelli::ErrorKind::Io) if the output cannot be written; the error of a model
+    /// that cannot be loaded.
     pub fn run_videos(
         &mut self,
         detectors: Vec<Detector>,
@@ -143,7 +145,7 @@ impl LabelJob {
         let mut broken = None;
         let mut end_early = |error| {
             broken = Some(error);
-            Err(Error::new(ErrorKind::Cancelled, "the video cannot be read any further"))
+            Err(Error::cancelled("the video cannot be read any further"))
         };
         let mut finish = |(number, found, classes): SeenFrame, on_event: &mut OnEvent<'_>| {
             let (identity, (size, detections)) = match found {
@@ -244,7 +246,7 @@ impl LabelJob {
         ended?;
         on_event(LabelEvent::Waiting)?;
         match ran {
-            Ok(run) if run.cancelled => Err(Error::new(ErrorKind::Cancelled, "cancelled").at(video.path())),
+            Ok(run) if run.cancelled => Err(Error::cancelled("cancelled").at(video.path())),
             Ok(_) => Ok(()),
             Err(error) => on_event(LabelEvent::Failed { path: video.path(), error: &error }),
         }
