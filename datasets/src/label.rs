@@ -50,6 +50,7 @@ pub use images::{FoundImage, ImageFile, ImageSet, Shard, VideoFrame};
 pub use record::LabelledInstance;
 pub use run::{LabelEvent, LabelJob, OnEvent, SPILL_BYTES};
 pub use settings::{DataSetOptions, Format, ImageMode, LabelSettings, Tracking, workers};
+pub(crate) use source::identity;
 pub use source::open_image;
 pub use store::{CheckCancelled, ClassCount, Existing, Summary, data_set_around, merge};
 #[cfg(feature = "test-support")]

@@ -1,12 +1,12 @@
 //! The images of an evaluation and their ground truth.
 
 use std::path::{Path, PathBuf};
-use std::time::UNIX_EPOCH;
 
 use ocelli::{BoundingBox, Error, Image, Mask, Result};
 
 use super::video::entries;
 use super::{Contender, EvalJournal, EvalTask, ImageResult, Truth, TruthBuilder, TruthImage};
+use crate::label::identity;
 use crate::table::some;
 
 /// Images and their ground truth.
@@ -166,11 +166,7 @@ impl EvalImages {
 
     /// Size of the file of an image and time of its last change; zeros if they are unknown.
     fn stamp(&self, id: u64) -> (u64, u64) {
-        let data = self.path(id).and_then(|path| path.metadata().ok());
-        data.map_or((0, 0), |data| {
-            let changed = data.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
-            (data.len(), changed.map_or(0, |since| since.as_nanos() as u64))
-        })
+        self.path(id).map_or((0, 0), |path| identity(&path))
     }
 
     fn name(&self, id: u64) -> &str {

@@ -48,17 +48,14 @@ fn interval(interval: Option<[f64; 2]>) -> String {
     interval.map(|[low, high]| format!(" ({} to {})", points(low), points(high))).unwrap_or_default()
 }
 
-/// `no detections in 3 images: a.png, b.png, c.png`.
-fn without_detections(names: &[String]) -> String {
-    format!("no detections in {} images: {}", names.len(), some(names, 5))
-}
-
 fn write_model(writer: &mut impl Write, model: &ModelReport) -> io::Result<()> {
     let engine = model.engine.as_ref().map(|engine| format!("   {engine}")).unwrap_or_default();
     let detections = model.bbox.as_ref().map(|_| format!("   {} detections", model.detections));
     writeln!(writer, "{}{engine}{}", printable(&model.name), detections.unwrap_or_default())?;
-    if !model.without_detections.is_empty() {
-        writeln!(writer, "{}", printable(&without_detections(&model.without_detections)))?;
+    let without = &model.without_detections;
+    if !without.is_empty() {
+        let names = printable(&some(without, 5));
+        writeln!(writer, "no detections in {} images: {names}", without.len())?;
     }
     let mut rows: Vec<Vec<String>> = Vec::new();
     for (name, accuracy) in [("boxes", &model.bbox), ("masks", &model.segm)] {

@@ -222,7 +222,8 @@ impl CorrectedSet {
         let image = &current.current_image(image)?;
         let mut book = current.peek()?;
         if book.is_coco() {
-            return current.labels_in_coco(&book, image);
+            let (journal, _) = Journal::open_existing(&journal_path(&current.root))?;
+            return current.coco_labels(&book, &journal, image).map(|(_, labels)| labels);
         }
         current.labels_of(image, &book.label_files(&image.name)?)
     }

@@ -64,12 +64,18 @@ pub(crate) fn sync(folder: &Path) -> Result<()> {
     sync_folder(folder).map_err(|e| Error::io("cannot write", folder, e))
 }
 
+/// What was found; `None` for what is not there.
+pub(crate) fn if_there<T>(found: io::Result<T>) -> io::Result<Option<T>> {
+    match found {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+        found => found.map(Some),
+    }
+}
+
 /// Removes a file or a link, if it is there.
 pub(crate) fn remove(path: &Path) -> Result<()> {
-    match may_write().and_then(|()| fs::remove_file(path)) {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(Error::io("cannot remove", path, e)),
-        _ => Ok(()),
-    }
+    let removed = if_there(may_write().and_then(|()| fs::remove_file(path)));
+    removed.map(drop).map_err(|e| Error::io("cannot remove", path, e))
 }
 
 /// Removes the folders without files in a folder, and itself if it has none.

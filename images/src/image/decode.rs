@@ -65,7 +65,7 @@ fn decode_as(format: ImageFormat, bytes: &[u8], name: &str) -> Result<Image> {
     let (width, height) = declared_size(bytes, format, name)?;
     check_size(width, height, MAX_PIXELS).map_err(|why| invalid(name, &why))?;
     if format == ImageFormat::Tiff {
-        match TiffRows::of_bytes(bytes) {
+        match TiffRows::new(Cursor::new(bytes)) {
             Ok(rows) => return upright_tiff(rows, name),
             Err(Refused::NotInRows) => {}
             Err(refused) => return Err(refused.about(name)),

@@ -69,15 +69,12 @@ pub(super) fn is_layout(folder: &Path) -> Result<bool> {
     Ok(!sequences(folder, folder)?.is_empty())
 }
 
-fn is_png(path: &Path) -> bool {
-    path.is_file() && path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("png"))
-}
-
 /// The frames of each sequence of the ground truth, with the file of the same name among the predictions.
 fn sequences(truth: &Path, predictions: &Path) -> Result<Vec<(String, Vec<Frame>)>> {
-    let pngs = |folder: &Path| -> Result<Vec<PathBuf>> {
-        Ok(entries(folder)?.into_iter().filter(|path| is_png(path)).collect())
-    };
+    let is_png =
+        |path: &PathBuf| path.is_file() && path.extension().is_some_and(|e| e.eq_ignore_ascii_case("png"));
+    let pngs =
+        |folder: &Path| -> Result<Vec<PathBuf>> { Ok(entries(folder)?.into_iter().filter(is_png).collect()) };
     let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let mut folders = vec![(name(truth), truth.to_owned(), predictions.to_owned())];
     if pngs(truth)?.is_empty() {

@@ -78,8 +78,16 @@ pub(super) fn evaluate(truth_files: &[PathBuf], predictions: &Path) -> Result<Vi
             wanted.iter().map(|id| case(*id, &objects, &found, overlap)).collect::<Result<Vec<_>>>()?;
         Ok(CgF1::of(&cases))
     };
-    let cgf1_bbox = Some(figures(|found, object| Ok(box_overlap(found, object)))?);
-    let cgf1_segm = if have_masks { Some(figures(mask_overlap)?) } else { None };
+    // IoU of boxes, as pycocotools computes it.
+    let of_boxes = |found: &Instance, object: &Instance| {
+        let overlap = found.bbox.zip(object.bbox).map(|(a, b)| bbox_iou_pair(a, b, false));
+        Ok(overlap.filter(|overlap| overlap.is_finite()).unwrap_or(0.0))
+    };
+    let of_masks = |found: &Instance, object: &Instance| {
+        found.mask.as_ref().zip(object.mask.as_ref()).map_or(Ok(0.0), |(found, object)| found.iou(object))
+    };
+    let cgf1_bbox = Some(figures(of_boxes)?);
+    let cgf1_segm = if have_masks { Some(figures(of_masks)?) } else { None };
     Ok(VideoReport { cgf1_bbox, cgf1_segm, ..VideoReport::default() })
 }
 
@@ -128,17 +136,4 @@ fn instances(
         instances.entry(one.image_id).or_default().push(Instance { bbox, mask });
     }
     Ok(instances)
-}
-
-fn mask_overlap(found: &Instance, object: &Instance) -> Result<f64> {
-    match (&found.mask, &object.mask) {
-        (Some(found), Some(object)) => found.iou(object),
-        _ => Ok(0.0),
-    }
-}
-
-/// IoU of boxes, as pycocotools computes it.
-fn box_overlap(found: &Instance, object: &Instance) -> f64 {
-    let overlap = found.bbox.zip(object.bbox).map(|(a, b)| bbox_iou_pair(a, b, false));
-    overlap.filter(|overlap| overlap.is_finite()).unwrap_or(0.0)
 }

@@ -19,13 +19,13 @@ pub(super) fn check(book: &Book) -> Result<()> {
 }
 
 impl CorrectedSet {
-    /// The labels of an image as they are in `annotations.json`, or will be.
-    pub(super) fn labels_in_coco(&self, book: &Book, image: &SetImage) -> Result<Labels> {
-        let (journal, _) = Journal::open_existing(&journal_path(&self.root))?;
-        self.coco_labels(book, &journal, image).map(|(_, labels)| labels)
-    }
-
-    fn coco_labels(&self, book: &Book, journal: &Journal, image: &SetImage) -> Result<(Record, Labels)> {
+    /// The record of an image and its labels as they are in `annotations.json`, or will be.
+    pub(super) fn coco_labels(
+        &self,
+        book: &Book,
+        journal: &Journal,
+        image: &SetImage,
+    ) -> Result<(Record, Labels)> {
         let found = book.in_coco(journal, &image.name)?;
         let (record, is_corrected) = found.ok_or_else(|| refusal(image, NOT_LABELLED))?;
         let instance = |(number, one): (usize, &Instance)| {

@@ -249,10 +249,8 @@ fn a_mask_replaces_what_an_instance_had() {
                 if formats.len() == 1 { "set/labels/train/a.txt" } else { "set/segments/labels/train/a.txt" };
             let text = place.read(file).expect("it was written");
             let lines = Line::parse_all(&text, size).expect("they are polygons");
-            let areas: Vec<f32> = lines
-                .into_iter()
-                .map(|line| area_of(&line.into_instance(0).polygon.expect("a polygon")))
-                .collect();
+            let areas: Vec<f32> =
+                lines.into_iter().map(|line| area_of(&line.polygon.expect("a polygon"))).collect();
             // A trainer fills the pixels whose middles the polygon goes around.
             for (area, mask) in areas.iter().zip([&found, &fresh]) {
                 assert!((area / mask.area() as f32 - 0.9).abs() < 0.1, "{areas:?}, {}", mask.area());

@@ -206,23 +206,19 @@ fn check_tracking(
     whole: &ImageSet,
     shard: Option<Shard>,
 ) -> Result<()> {
-    let refuse = |message: String| Err(Error::invalid_argument(message));
-    if settings.tracking.is_none() {
-        if whole.files().iter().any(|file| file.frame.is_some()) {
-            return refuse("tracking is missing: images are frames of videos".into());
+    let why = match settings.tracking {
+        Some(_) if shard.is_some() => {
+            "shard: objects are followed through whole videos, which have no shards".to_owned()
         }
-        if options.has(Format::YoutubeVis) {
-            return refuse(format!(
-                "format {} needs videos, through which it follows objects",
-                Format::YoutubeVis
-            ));
+        None if whole.files().iter().any(|file| file.frame.is_some()) => {
+            "tracking is missing: images are frames of videos".to_owned()
         }
-        return Ok(());
+        None if options.has(Format::YoutubeVis) => {
+            format!("format {} needs videos, through which it follows objects", Format::YoutubeVis)
+        }
+        _ => return Ok(()),
     };
-    if shard.is_some() {
-        return refuse("shard: objects are followed through whole videos, which have no shards".into());
-    }
-    Ok(())
+    Err(Error::invalid_argument(why))
 }
 
 /// Checks that the images of all exemplars exist.

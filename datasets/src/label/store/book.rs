@@ -73,9 +73,9 @@ impl Book {
     pub fn label_files(&mut self, name: &str) -> Result<Vec<LabelFile>> {
         let placer = &mut self.placer;
         let validation = placer.settle(name)?;
-        let read = |path: &Path| match std::fs::read_to_string(path) {
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(String::new()),
-            text => text.map_err(|e| Error::io("cannot read the labels", path, e)),
+        let read = |path: &Path| {
+            let text = disk::if_there(std::fs::read_to_string(path)).map(Option::unwrap_or_default);
+            text.map_err(|e| Error::io("cannot read the labels", path, e))
         };
         let of_yolo = label_files(&placer.options, name, validation).into_iter();
         let of_yolo = of_yolo.filter(|(_, format)| *format != Format::Voc);
@@ -178,10 +178,8 @@ impl Book {
         if path.exists() && !path.is_file() {
             return Ok(None);
         }
-        let file = match File::open(&path) {
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            file => file.map_err(|e| Error::io("cannot read", &path, e))?,
-        };
+        let file = disk::if_there(File::open(&path)).map_err(|e| Error::io("cannot read", &path, e))?;
+        let Some(file) = file else { return Ok(None) };
         let names: ImageNames = serde_json::from_reader(BufReader::new(file))
             .map_err(|e| Error::invalid_data(format!("cannot read {}: {e}", path.display())))?;
         Ok(Some(names.images.into_iter().map(|image| image.file_name).collect()))

@@ -6,7 +6,7 @@ use crate::label::images::ImageSet;
 use crate::label::settings::DataSetOptions;
 use crate::label::store::files::{ClassHashes, Owner};
 use crate::label::store::layout::{COCO_FILE, PROPOSALS, WHOLE_FILES, is_dropped, label_files, meaning_of};
-use crate::label::store::state::State;
+use crate::label::store::state::{Event, State};
 use crate::table::some;
 
 /// Images that a message names.
@@ -54,5 +54,5 @@ pub(crate) fn discard_corrections(
         .chain(WHOLE_FILES.map(|(file, ..)| file.to_owned()));
     let meant = |file: String| meaning_of(options, classes.all, &file).map(|meaning| (file, meaning));
     state.discard_corrections(files.chain(others).filter_map(meant))?;
-    state.discard_saved()
+    if state.saved.is_empty() { Ok(()) } else { state.append(Event::Discarded) }
 }

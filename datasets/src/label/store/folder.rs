@@ -61,18 +61,17 @@ impl OutputFolder {
 
     /// Checks whether a data set can be written to this folder. Nothing is changed.
     pub fn check(root: &Path) -> Result<()> {
-        let refuse = |why: &str| Err(unusable(root, why));
-        if root.is_file() {
-            return refuse("it is a file; name a folder");
-        }
-        if root.file_name().is_none() {
-            return refuse("name a folder of its own for the data set");
-        }
-        let is_empty = std::fs::read_dir(root).map_or(true, |mut entries| entries.next().is_none());
-        if !is_empty && !root.join(STATE_FOLDER).is_dir() {
-            return refuse("it is not empty and contains no labelled data set; name another folder");
-        }
-        Ok(())
+        let is_empty = || std::fs::read_dir(root).map_or(true, |mut entries| entries.next().is_none());
+        let why = if root.is_file() {
+            "it is a file; name a folder"
+        } else if root.file_name().is_none() {
+            "name a folder of its own for the data set"
+        } else if !root.join(STATE_FOLDER).is_dir() && !is_empty() {
+            "it is not empty and contains no labelled data set; name another folder"
+        } else {
+            return Ok(());
+        };
+        Err(unusable(root, why))
     }
 
     /// Creates the folder if it does not exist, and locks it.

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
+use crate::label::disk;
 use crate::label::images::{ImageFile, ImageSet};
 use crate::label::record::Record;
 use crate::label::settings::Format;
@@ -333,10 +334,8 @@ fn copy_corrections(joined: &mut DataSet, part: &Part, name_there: &str, name: &
     placer.state.commit()?;
     for (file, (there, format, _)) in files {
         let (from, to) = (part.folder.root.join(&there), placer.state.root.join(&file));
-        let read = |path: &Path| match std::fs::read(path) {
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
-            there => there.map(Some).map_err(|e| Error::io("cannot read", path, e)),
-        };
+        let read =
+            |path: &Path| disk::if_there(std::fs::read(path)).map_err(|e| Error::io("cannot read", path, e));
         let (corrected, before) = (read(&from)?, read(&to)?);
         let is_merged = placer.state.is_merged(&file)?;
         if is_merged && corrected == before {

@@ -33,10 +33,6 @@ impl State {
         self.append(Event::Saved(images))
     }
 
-    pub fn discard_saved(&mut self) -> Result<()> {
-        if self.saved.is_empty() { Ok(()) } else { self.append(Event::Discarded) }
-    }
-
     /// The record of an image with what the person saved in place of what was found. Instances of classes that were added
     /// since are those that were found: the person has not looked for them.
     pub fn with_saved(&self, record: Record, classes: &ClassHashes) -> Record {

@@ -5,12 +5,12 @@ mod earlier;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
+use crate::label::disk;
 use crate::label::record::check_name;
 use crate::label::store::files::{FileEntry, Staged};
 use crate::label::store::folder::{Contents, OutputFolder, STATE_FOLDER, journal_path};
@@ -118,15 +118,12 @@ impl State {
 
     /// Returns whether files of an earlier version are there, too.
     fn load_with(root: &Path, writes: bool) -> Result<(Self, bool)> {
-        let path = root.join(STATE_FOLDER).join("state.jsonl");
-        let file = match File::options().read(true).write(writes).open(&path) {
-            Ok(file) => Some(file),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => None,
-            Err(e) => return Err(Error::io("cannot open the record of a data set", &path, e)),
-        };
         let (mut state, is_earlier) = (Self::new(root, None), earlier::is_there(root));
+        let path = &state.log.path;
+        let file = disk::if_there(File::options().read(true).write(writes).open(path))
+            .map_err(|e| Error::io("cannot open the record of a data set", path, e))?;
         if file.is_some() {
-            state.read(Log::new(&path, &KIND, file))?;
+            state.read(Log::new(&path.clone(), &KIND, file))?;
         } else if is_earlier {
             earlier::events(root)?
                 .into_iter()

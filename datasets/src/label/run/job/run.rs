@@ -128,7 +128,7 @@ impl LabelJob {
         on_event: &mut OnEvent<'_>,
     ) -> Result<()> {
         let (preparer, mut stages) = self.stages(detectors)?;
-        let mut label = |job: &mut Self, first: usize, todo: Vec<ImageFile>| {
+        self.label_groups(|job, first, todo| {
             let mut devices = LabelStages::devices(&mut stages, &job.classes, first, &todo, &preparer)?;
             let look = |device: &mut LabelDevice<'_>, (number, image): (usize, Result<ReadImage>)| {
                 let LabelDevice { stages, prompts, .. } = device;
@@ -161,10 +161,7 @@ impl LabelJob {
                 }
                 Ok(())
             })
-        };
-        let groups = self.take_todo();
-        let ended = groups.into_iter().try_for_each(|(first, todo)| label(self, first, todo));
-        ended.and(self.data.stopped())
+        })
     }
 
     /// What prepares images, and the stages of the devices.
@@ -175,8 +172,11 @@ impl LabelJob {
         Ok((preparer, stages.collect::<Result<_>>()?))
     }
 
-    /// The pending images by the first class that is looked for in them.
-    pub(crate) fn take_todo(&mut self) -> BTreeMap<usize, Vec<ImageFile>> {
+    /// Labels the pending images by the first class that is looked for in them. What waits to be written is written at the end.
+    pub(crate) fn label_groups(
+        &mut self,
+        mut label: impl FnMut(&mut Self, usize, Vec<ImageFile>) -> Result<()>,
+    ) -> Result<()> {
         let mut groups = BTreeMap::<usize, Vec<ImageFile>>::new();
         for file in std::mem::take(&mut self.todo) {
             // An image that changed is labelled with all classes.
@@ -185,7 +185,8 @@ impl LabelJob {
                 self.data.journal.entries.get(&file.name).filter(is_same).and_then(|entry| entry.classes);
             groups.entry(known.unwrap_or(0) as usize).or_default().push(file);
         }
-        groups
+        let ended = groups.into_iter().try_for_each(|(first, todo)| label(self, first, todo));
+        ended.and(self.data.stopped())
     }
 
     /// Records the detections in an image, or that it failed.

@@ -58,10 +58,7 @@ fn find_parts(
     mut links: Option<&mut HashSet<PathBuf>>,
     found: &mut Vec<PathBuf>,
 ) -> io::Result<()> {
-    let entries = match std::fs::read_dir(folder) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
-        entries => entries?,
-    };
+    let Some(entries) = disk::if_there(std::fs::read_dir(folder))? else { return Ok(()) };
     for entry in entries {
         let entry = entry?;
         let name = entry.file_name();

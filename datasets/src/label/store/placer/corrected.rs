@@ -1,6 +1,7 @@
 //! The labels of an image as a person left them, for tables and review pages.
 
 use super::Placer;
+use crate::label::disk;
 use crate::label::formats::yolo;
 use crate::label::formats::yolo_line::Line;
 use crate::label::record::{Instance, Record};
@@ -14,14 +15,13 @@ pub(crate) fn as_corrected(placer: &Placer, record: Record, unclear: &mut Vec<St
     }
     let corrected = placer.bound.get(&record.name).and_then(|bound| bound.corrected.as_ref());
     let Some((file, format)) = corrected else { return record };
-    let bytes = match std::fs::read(placer.state.root.join(file)) {
+    let bytes = match disk::if_there(std::fs::read(placer.state.root.join(file))) {
         // A file that was removed has no labels.
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+        Ok(bytes) => bytes.unwrap_or_default(),
         Err(e) => {
             unclear.push(format!("{file}: {e}"));
             return record;
         }
-        Ok(bytes) => bytes,
     };
     let text = String::from_utf8_lossy(&bytes);
     let (lines, unread) = readable(&text, (record.width, record.height), placer.class_names().count());
