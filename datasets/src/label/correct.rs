@@ -14,15 +14,11 @@ use ocelli::{BoundingBox, Error, ErrorKind, Result};
 use crate::label::formats::yolo_line::{self, Line};
 use crate::label::hash::hash_of_bytes;
 use crate::label::images::image_id;
-use crate::label::record::LabelledInstance;
-use crate::label::settings::Format;
-use crate::label::source;
-use crate::label::source::identity;
-use crate::label::store::files::Owner;
-use crate::label::store::journal::{Journal, classes_of};
 use crate::label::store::layout::image_path;
-use crate::label::store::state::State;
-use crate::label::store::{Book, Contents, LabelFile, OutputFolder, STATE_FOLDER, journal_path};
+use crate::label::store::{
+    Book, Contents, Journal, LabelFile, OutputFolder, Owner, STATE_FOLDER, State, classes_of, journal_path,
+};
+use crate::label::{Format, LabelledInstance, identity, source};
 
 pub(crate) use everything::{AllLabels, all_labels, is_changed};
 

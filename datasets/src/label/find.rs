@@ -5,9 +5,9 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Component, Path, PathBuf};
 
+use crate::label::FoundImage;
 use crate::label::formats::braces;
 use crate::label::formats::tar_file::TarFile;
-use crate::label::images::FoundImage;
 use crate::label::source::{has_tar_extension, member_path};
 use crate::label::store::STATE_FOLDER;
 use ocelli::image::{Image, has_image_extension, has_unsupported_extension, is_image_file};

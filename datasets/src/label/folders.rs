@@ -9,10 +9,9 @@ use serde_json::{Value, json};
 
 use crate::label::disk::WRITES_LEFT;
 use crate::label::run::Seen;
-use crate::label::source::identity;
 use crate::label::{
     DataSetOptions, Existing, Format, ImageMode, ImageSet, LabelJob, LabelSettings, Shard, Summary,
-    find_images,
+    find_images, identity,
 };
 
 /// Width and height of every image.

@@ -8,11 +8,9 @@ use std::sync::Arc;
 use image::ImageFormat;
 use ocelli_tracking::BoundingBox;
 
-use crate::label::disk;
 use crate::label::images::{hash_of, image_id};
-use crate::label::record::Record;
-use crate::label::source::open_image;
 use crate::label::store::CheckCancelled;
+use crate::label::{Record, disk, open_image};
 use ocelli::draw::Annotator;
 use ocelli::{Detection, Error, Image, Result};
 

@@ -13,10 +13,9 @@ use ocelli::source::InputOptions;
 use ocelli::{Error, ErrorKind, Frame, Result, Source};
 use serde_json::json;
 
-use crate::label::disk;
-use crate::label::images::{FoundImage, VideoFrame, hash_of, video_name};
-use crate::label::source::identity;
+use crate::label::images::{hash_of, video_name};
 use crate::label::store::{CheckCancelled, STATE_FOLDER, is_time_of};
+use crate::label::{FoundImage, VideoFrame, disk, identity};
 
 type Open = Box<dyn Fn() -> Result<Box<dyn Source>> + Send + Sync>;
 

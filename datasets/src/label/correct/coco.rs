@@ -5,10 +5,8 @@ use ocelli::{BoundingBox, Error, ErrorKind, Mask, Result};
 use super::{CHANGED, CorrectedSet, Labels, NOT_LABELLED, SetImage, journal_path, of_gallery, refusal};
 use crate::label::formats::yolo;
 use crate::label::formats::yolo_line::{clipped, is_same};
-use crate::label::images::ImageFile;
-use crate::label::record::{Instance, LabelledInstance, Record};
-use crate::label::store::Book;
-use crate::label::store::journal::Journal;
+use crate::label::store::{Book, Journal};
+use crate::label::{ImageFile, Instance, LabelledInstance, Record};
 
 /// Refuses files that another program changed.
 pub(super) fn check(book: &Book) -> Result<()> {

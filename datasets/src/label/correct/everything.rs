@@ -5,10 +5,8 @@ use std::path::{Path, PathBuf};
 use ocelli::{Error, Result};
 
 use super::{CorrectedSet, LabelFile, Labels};
-use crate::label::record::Record;
-use crate::label::store::files::Owner;
-use crate::label::store::layout::COCO_FILE;
-use crate::label::store::state::State;
+use crate::label::Record;
+use crate::label::store::{COCO_FILE, Owner, State};
 
 /// The labels of a data set of `ocelli label`.
 pub(crate) struct AllLabels {

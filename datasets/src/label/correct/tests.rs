@@ -5,8 +5,7 @@ use ocelli::{BoundingBox, ErrorKind, Mask};
 use super::CorrectedSet;
 use crate::label::folders::{Place, Run, place_of, text_of};
 use crate::label::formats::yolo_line::Line;
-use crate::label::record::LabelledInstance;
-use crate::label::{DataSetOptions, Existing, Format};
+use crate::label::{DataSetOptions, Existing, Format, LabelledInstance};
 
 fn options(formats: &[Format]) -> DataSetOptions {
     DataSetOptions { formats: formats.to_vec(), validation_share: 0.0, ..DataSetOptions::default() }

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use ocelli::Result;
 
+use crate::label::Record;
 use crate::label::images::video_name;
-use crate::label::record::Record;
 
 /// The videos whose frames are images of a data set, by id, from 1.
 #[derive(Default)]

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::label::record::Record;
+use crate::label::Record;
 
 /// The XML file of an image. Coordinates are pixels from 1, and the last one is inside, as VOC's tools expect.
 pub(crate) fn annotation(record: &Record, names: &[String], file_name: &str) -> String {

@@ -3,8 +3,7 @@
 use std::fmt::Write;
 
 use crate::label::formats::simplify::{Coverage, simplest};
-use crate::label::record::{Instance, Record};
-use crate::label::settings::Format;
+use crate::label::{Format, Instance, Record};
 use ocelli::Mask;
 use ocelli::mask::{Outline, nearest, splice};
 

@@ -3,8 +3,7 @@
 use ocelli::BoundingBox;
 
 use crate::label::formats::yolo::{self, box_line, polygon_line};
-use crate::label::record::LabelledInstance;
-use crate::label::settings::Format;
+use crate::label::{Format, LabelledInstance};
 
 /// A box is the same if no edge moved by more pixels: the page rounds.
 const SAME: f32 = 0.02;

@@ -11,14 +11,13 @@ use ocelli::{Error, Model, Result, prompt::MAX_CLASSES, tiles::Tiling};
 use serde_json::Value;
 
 use crate::label::disk::resumable;
-use crate::label::images::{ImageFile, ImageSet, Shard};
 use crate::label::run::prefetch::Prepared;
 use crate::label::run::refine::Refiner;
-use crate::label::settings::{DataSetOptions, Format, LabelSettings, Tracking};
-use crate::label::source::{identity, is_member};
+use crate::label::source::is_member;
 use crate::label::store::{
     CheckCancelled, DataSet, Existing, Opening, OutputFolder, Summary, is_growing, journal_path,
 };
+use crate::label::{DataSetOptions, Format, ImageFile, ImageSet, LabelSettings, Shard, Tracking, identity};
 use ocelli::classes::{ClassMap, ExemplarImage};
 pub(crate) use run::{Seen, read};
 

@@ -13,9 +13,10 @@ use ocelli::{
     stages::{ImageFeatures, Stages},
 };
 
-use crate::label::run::job::{LabelEvent, LabelJob, OnEvent, Seen, read};
+use crate::label::run::job::{Seen, read};
 use crate::label::run::prefetch::{Preparer, in_order};
 use crate::label::run::prompts::LabelPrompts;
+use crate::label::{LabelEvent, LabelJob, OnEvent};
 
 /// The default size of the features of one batch on disk, in bytes.
 pub const SPILL_BYTES: u64 = 4 << 30;

@@ -14,8 +14,8 @@ use ocelli::{Error, ErrorKind, Result, StageTimes};
 use ocelli_engines::Tensor;
 use ocelli_export::contract::Manifest;
 
+use crate::label::open_image;
 use crate::label::run::turns::panicked;
-use crate::label::source::open_image;
 
 /// An image as the backbone takes it. The default is one that stays in its file until it is searched in tiles.
 #[derive(Default)]

@@ -2,8 +2,7 @@
 
 use ocelli::{BoundingBox, Detection};
 
-use crate::label::record::Instance;
-use crate::label::settings::LabelSettings;
+use crate::label::{Instance, LabelSettings};
 use ocelli::classes::MergeGroup;
 
 /// The limits of a class.

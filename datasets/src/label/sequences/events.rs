@@ -8,7 +8,8 @@ use super::{
 };
 use crate::label::disk::REFUSES_HARD_LINKS;
 use crate::label::folders::stopping;
-use crate::label::store::files::{aside_path, part_path};
+use crate::label::store::files::aside_path;
+use crate::label::store::part_path;
 use crate::label::{Existing, ImageMode, LabelledInstance};
 
 impl Sequence {

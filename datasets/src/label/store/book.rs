@@ -7,17 +7,9 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use crate::label::disk;
-use crate::label::images::{ImageFile, ImageSet};
-use crate::label::record::{Instance, Record};
-use crate::label::settings::{DataSetOptions, Format};
-use crate::label::store::files::Owner;
-use crate::label::store::journal::Journal;
-use crate::label::store::layout::{COCO_FILE, WHOLE_FILES, label_files};
-use crate::label::store::placer::Placer;
-use crate::label::store::saved::SavedLabels;
-use crate::label::store::state::State;
 use crate::label::store::write::place_whole_files;
+use crate::label::store::{COCO_FILE, Journal, Owner, Placer, SavedLabels, State, WHOLE_FILES, label_files};
+use crate::label::{DataSetOptions, Format, ImageFile, ImageSet, Instance, Record, disk};
 use ocelli::classes::ClassMap;
 use ocelli::{Error, Result};
 

@@ -2,11 +2,9 @@
 
 use ocelli::{Error, Result};
 
-use crate::label::images::ImageSet;
-use crate::label::settings::DataSetOptions;
-use crate::label::store::files::{ClassHashes, Owner};
-use crate::label::store::layout::{COCO_FILE, PROPOSALS, WHOLE_FILES, is_dropped, label_files, meaning_of};
-use crate::label::store::state::{Event, State};
+use crate::label::store::layout::{PROPOSALS, is_dropped, meaning_of};
+use crate::label::store::{COCO_FILE, ClassHashes, Event, Owner, State, WHOLE_FILES, label_files};
+use crate::label::{DataSetOptions, ImageSet};
 use crate::table::some;
 
 /// Images that a message names.

@@ -6,9 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::label::disk;
-use crate::label::images::Shard;
-use crate::label::settings::DataSetOptions;
+use crate::label::{DataSetOptions, Shard, disk};
 use ocelli::{Error, ErrorKind, Result};
 
 /// The folder of the journal. A folder without it is not a labelled data set.

@@ -10,10 +10,9 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::label::disk;
-use crate::label::images::ImageSet;
-use crate::label::record::{Record, check_name};
-use crate::label::store::log::{Kind, Log, Span};
+use crate::label::record::check_name;
+use crate::label::store::{Kind, Log, Span};
+use crate::label::{ImageSet, Record, disk};
 use ocelli::classes::{Class, ClassMap};
 use ocelli::{Error, Result};
 

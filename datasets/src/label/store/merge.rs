@@ -5,19 +5,14 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::label::disk;
-use crate::label::images::{ImageFile, ImageSet};
-use crate::label::record::Record;
-use crate::label::settings::Format;
-use crate::label::store::data_set::{CheckCancelled, DataSet, Existing, Opening};
-use crate::label::store::files::Owner;
-use crate::label::store::folder::{Contents, OutputFolder, journal_path, unusable};
-use crate::label::store::journal::{Entry, Journal, classes_of, difference};
-use crate::label::store::layout::{WHOLE_FILES, label_files, masks_folder};
-use crate::label::store::placer::Placer;
-use crate::label::store::saved::SavedLabels;
-use crate::label::store::state::State;
-use crate::label::store::write::Summary;
+use crate::label::store::folder::unusable;
+use crate::label::store::journal::difference;
+use crate::label::store::layout::masks_folder;
+use crate::label::store::{
+    CheckCancelled, Contents, DataSet, Entry, Existing, Journal, Opening, OutputFolder, Owner, Placer,
+    SavedLabels, State, Summary, WHOLE_FILES, classes_of, journal_path, label_files,
+};
+use crate::label::{Format, ImageFile, ImageSet, Record, disk};
 use ocelli::{Error, Result};
 
 /// A finished shard.

@@ -5,10 +5,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::label::record::{Instance, Record};
-use crate::label::settings::{DataSetOptions, Format};
-use crate::label::store::files::ClassHashes;
-use crate::label::store::state::{Event, State};
+use crate::label::store::{ClassHashes, Event, State};
+use crate::label::{DataSetOptions, Format, Instance, Record};
 use ocelli::Result;
 
 /// The labels of an image as a person saved them.

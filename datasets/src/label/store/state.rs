@@ -13,10 +13,8 @@ use serde::{Deserialize, Serialize};
 use crate::label::disk;
 use crate::label::record::check_name;
 use crate::label::store::files::{FileEntry, Staged};
-use crate::label::store::folder::{Contents, OutputFolder, STATE_FOLDER, journal_path};
 use crate::label::store::images::KnownImage;
-use crate::label::store::log::{Kind, Log};
-use crate::label::store::saved::SavedLabels;
+use crate::label::store::{Contents, Kind, Log, OutputFolder, STATE_FOLDER, SavedLabels, journal_path};
 use ocelli::{Error, ErrorKind, Result};
 
 /// The version of the log's format.

@@ -10,13 +10,12 @@ use ocelli::{
 
 use super::{LabelEvent, LabelJob, OnEvent, ReadImage};
 use crate::label::disk::resumable;
-use crate::label::images::ImageFile;
-use crate::label::record::Record;
 use crate::label::run::prefetch::{Prepared, Preparer, in_order};
 use crate::label::run::prompts::LabelPrompts;
 use crate::label::run::turns::Turns;
-use crate::label::source::{identity, open_regions};
-use crate::label::store::journal::Entry;
+use crate::label::source::open_regions;
+use crate::label::store::Entry;
+use crate::label::{ImageFile, Record, identity};
 use ocelli::classes::ClassMap;
 
 /// After this many failures of an engine in a row, the images are not the cause.

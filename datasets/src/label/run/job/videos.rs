@@ -15,13 +15,10 @@ use ocelli::{
 
 use super::run::{AHEAD, Found, LabelDevice, LabelStages, no_device};
 use super::{LabelEvent, LabelJob, OnEvent};
-use crate::label::images::ImageFile;
-use crate::label::record::{Instance, Record};
 use crate::label::run::prefetch::{Prepared, Preparer, in_order};
 use crate::label::run::turns::Turns;
-use crate::label::settings::Tracking;
-use crate::label::source::identity;
 use crate::label::video::LabelVideo;
+use crate::label::{ImageFile, Instance, Record, Tracking, identity};
 use ocelli::classes::Class;
 
 /// A frame, with the identity of its image, or why it cannot be read.

@@ -1,10 +1,9 @@
 //! The labels of an image as a person left them, for tables and review pages.
 
 use super::Placer;
-use crate::label::disk;
 use crate::label::formats::yolo;
 use crate::label::formats::yolo_line::Line;
-use crate::label::record::{Instance, Record};
+use crate::label::{Instance, Record, disk};
 
 /// The record of an image with the labels that a person made of it: those in the first of YOLO's files that was corrected, or
 /// those saved for COCO's. Lines that are as they were found keep score and mask; what a person wrote is certain. What cannot be

@@ -7,8 +7,7 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 
 use super::{Event, KIND};
 use crate::label::disk;
-use crate::label::store::folder::STATE_FOLDER;
-use crate::label::store::log::Log;
+use crate::label::store::{Log, STATE_FOLDER};
 use ocelli::{Error, Result};
 
 /// The record of written files. It is removed last: what is read after a stop is all there, or in the log.
