@@ -36,8 +36,7 @@ pub(crate) use pictogram::indices_of;
 pub use pictogram::vocabulary;
 pub use truth::TruthBox;
 
-use ocelli::image::Image;
-use ocelli::{Error, Mask, Result};
+use ocelli::{Error, Mask, Result, image::Image};
 use pixels::{Pixels, blend};
 use random::Random;
 use sprite::{Sprite, VISIBLE};

@@ -11,8 +11,7 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use super::Truth;
 use super::annotations::{Entry, parse};
-use ocelli::atomic_file::write_atomically;
-use ocelli::{Detection, Error, ErrorKind, Mask, Result};
+use ocelli::{Detection, Error, ErrorKind, Mask, Result, atomic_file::write_atomically};
 
 /// The detections in many images. They are serialized as COCO's results.
 #[derive(Clone, Debug, Default, Deserialize)]

@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use ocelli::classes::ClassMap;
-use ocelli::{BoundingBox, Detection, Error, Mask, Result};
+use ocelli::{BoundingBox, Detection, Error, Mask, Result, classes::ClassMap};
 use serde_json::{Value, json};
 
 use crate::label::disk::WRITES_LEFT;

@@ -2,8 +2,7 @@
 
 use std::path::Path;
 
-use ocelli::cache::sha256_of_file;
-use ocelli::{Error, Result};
+use ocelli::{Error, Result, cache::sha256_of_file};
 use sha2::{Digest, Sha256};
 
 use crate::label::disk::if_there;

@@ -11,8 +11,7 @@ use ocelli_tracking::BoundingBox;
 use crate::label::images::{hash_of, image_id};
 use crate::label::store::CheckCancelled;
 use crate::label::{Record, disk, open_image};
-use ocelli::draw::Annotator;
-use ocelli::{Detection, Error, Image, Result};
+use ocelli::{Detection, Error, Image, Result, draw::Annotator};
 
 /// The size of an image on a page, the height of its file name below, and the gap between images, in pixels.
 const PICTURE: (u32, u32) = (400, 300);

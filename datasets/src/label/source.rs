@@ -8,9 +8,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-use ocelli::image::Image;
-use ocelli::tiles::PictureFile;
-use ocelli::{Error, Result};
+use ocelli::{Error, Result, image::Image, tiles::PictureFile};
 
 use crate::label::formats::tar_file::{TarFile, identity_of};
 use crate::label::hash::hash_of_bytes;

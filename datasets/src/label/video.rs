@@ -8,9 +8,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
-use ocelli::sink::write_picture;
-use ocelli::source::InputOptions;
-use ocelli::{Error, ErrorKind, Frame, Result, Source};
+use ocelli::{Error, ErrorKind, Frame, Result, Source, sink::write_picture, source::InputOptions};
 use serde_json::json;
 
 use crate::label::images::{hash_of, video_name};

@@ -10,8 +10,7 @@ use ocelli::{
     Detector, Error, Image, Model, Prompts, Result, StageTimes, engine::EngineFactory, stages::TextCacheFile,
 };
 use ocelli_engines::Tensor;
-use ocelli_export::contract::tensor;
-use ocelli_export::{Checkpoint, ExportOptions, export_chain};
+use ocelli_export::{Checkpoint, ExportOptions, contract::tensor, export_chain};
 use serde::Serialize;
 
 use super::subject::{median, scratch_folder};

@@ -14,8 +14,7 @@ use ocelli::{
     },
 };
 use ocelli_engines::{Engine, EngineSpec, Tensor};
-use ocelli_export::contract::tensor;
-use ocelli_export::{Branch, ExportOptions, MaskedBranch, export_chain};
+use ocelli_export::{Branch, ExportOptions, MaskedBranch, contract::tensor, export_chain};
 use serde::{Deserialize, Serialize};
 
 use super::chain::Chain;

@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use ocelli::postprocess::PostProcessOptions;
-use ocelli::{Detection, Result, model::ModelGraph};
+use ocelli::{Detection, Result, model::ModelGraph, postprocess::PostProcessOptions};
 use ocelli_export::contract::tensor;
 
 use super::compare::Pass;

@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use ocelli::mask::read_mask_png;
-use ocelli::{Error, Mask, Result};
+use ocelli::{Error, Mask, Result, mask::read_mask_png};
 
 use super::VideoReport;
 use super::boundary::Boundary;

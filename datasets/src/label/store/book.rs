@@ -10,8 +10,7 @@ use serde::Deserialize;
 use crate::label::store::write::place_whole_files;
 use crate::label::store::{COCO_FILE, Journal, Owner, Placer, SavedLabels, State, WHOLE_FILES, label_files};
 use crate::label::{DataSetOptions, Format, ImageFile, ImageSet, Instance, Record, disk};
-use ocelli::classes::ClassMap;
-use ocelli::{Error, Result};
+use ocelli::{Error, Result, classes::ClassMap};
 
 /// A data set whose labels are looked up, or saved for a person if its state is open to write.
 pub(in crate::label) struct Book {

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
-use ocelli::{ErrorKind, Result};
+use ocelli::{ErrorKind, Result, classes::ClassMap};
 use serde_json::Value;
 
 use crate::label::source::content_of;
@@ -14,7 +14,6 @@ use crate::label::store::{
     ClassHashes, Contents, Entry, Journal, OutputFolder, Placer, State, Summary, classes_of, journal_path,
 };
 use crate::label::{DataSetOptions, ImageFile, ImageSet, Record, Shard, identity};
-use ocelli::classes::ClassMap;
 
 /// Called again and again during long work. An error from it ends the work.
 pub type CheckCancelled<'c> = dyn FnMut() -> Result<()> + 'c;

@@ -6,8 +6,7 @@
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
-use ocelli::Result;
-use ocelli::image::has_unsupported_extension;
+use ocelli::{Result, image::has_unsupported_extension};
 use serde::{Deserialize, Serialize};
 
 use crate::label::images::{free_name, split_extension};

@@ -11,7 +11,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
-use ocelli::{Error, ErrorKind, Result};
+use ocelli::{Error, ErrorKind, Result, classes::ClassMap};
 
 use crate::label::formats::mask_files::{class_names, file_name, mask_files};
 use crate::label::formats::{voc, yolo};
@@ -25,7 +25,6 @@ use crate::label::store::{
 };
 use crate::label::{DataSetOptions, Format, ImageMode, ImageSet, Record, disk, identity, open_image};
 pub(crate) use corrected::as_corrected;
-use ocelli::classes::ClassMap;
 pub(crate) use pictures::{has_picture as is_copy_of, is_time_of};
 
 /// Where an image is in the data set, and whose its labels are, as it was seen last.
