@@ -214,11 +214,11 @@ fn check(dataset: &Dataset) -> Result<(), String> {
         if annotation.bbox.is_none() && annotation.segmentation.is_none() {
             return wrong("it has neither bbox nor segmentation".into());
         }
-        if let Some(segmentation) = &annotation.segmentation
-            && let Err(why) = check_segmentation(segmentation, image)
-        {
-            return wrong(why);
-        }
+        annotation
+            .segmentation
+            .as_ref()
+            .map_or(Ok(()), |one| check_segmentation(one, image))
+            .or_else(wrong)?;
     }
     Ok(())
 }

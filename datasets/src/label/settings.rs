@@ -199,13 +199,10 @@ impl LabelSettings {
             return Err(Error::mismatch(message));
         }
         let is_one_phrase = |class: &&Class| class.phrases.len() == 1 && class.exemplars.is_empty();
-        match self.classes.classes.iter().find(|class| !is_one_phrase(class)) {
-            None => Ok(()),
-            Some(class) => {
-                let why = "the memory tracker follows what one phrase finds: expected one, and no exemplars";
-                Err(Error::invalid_argument(format!("class \"{}\": {why}", class.name)))
-            }
-        }
+        self.classes.classes.iter().find(|class| !is_one_phrase(class)).map_or(Ok(()), |class| {
+            let why = "the memory tracker follows what one phrase finds: expected one, and no exemplars";
+            Err(Error::invalid_argument(format!("class \"{}\": {why}", class.name)))
+        })
     }
 
     /// Everything that determines the labels, including the model, for the first line of the journal.
@@ -298,21 +295,20 @@ impl DataSetOptions {
     /// # Errors
     /// [`ErrorKind::InvalidArgument`](ocelli::ErrorKind::InvalidArgument), with the name of the option.
     pub fn check(&self) -> Result<()> {
-        let refuse = |message: String| Err(Error::invalid_argument(message));
+        let refuse = |message: &str| Err(Error::invalid_argument(message));
         if self.formats.is_empty() {
-            return refuse("formats is empty: expected at least one format".into());
+            return refuse("formats is empty: expected at least one format");
         }
-        if !(0.0..1.0).contains(&self.validation_share) {
-            let expected = "a number from 0 to below 1";
-            return Err(Error::argument("validation_share", self.validation_share, expected));
+        let share = self.validation_share;
+        if !(0.0..1.0).contains(&share) {
+            return Err(Error::argument("validation_share", share, "a number from 0 to below 1"));
         }
         if !(0.0..=1.0).contains(&self.review_below) {
             return Err(Error::argument("review_below", self.review_below, "a number from 0 to 1"));
         }
         if self.images == ImageMode::None && (!self.yolo_folders().is_empty() || self.has(Format::Voc)) {
             return refuse(
-                "images is none: trainers find the labels of YOLO and VOC beside the images only; link or copy the images"
-                    .into(),
+                "images is none: trainers find the labels of YOLO and VOC beside the images only; link or copy the images",
             );
         }
         Ok(())

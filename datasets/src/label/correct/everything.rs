@@ -51,15 +51,11 @@ pub(crate) fn all_labels(root: &Path) -> Result<Option<AllLabels>> {
         let corrected = book.corrected_files(&image.name)?.into_iter();
         all.elsewhere.extend(corrected.filter(|file| file != COCO_FILE && !is_yolo(file)));
         let Some(LabelFile { file: label_file, owner, .. }) = files.first() else { continue };
-        if let Some(other) =
-            files.get(1).filter(|other| (*owner, other.owner) == (Owner::Ours, Owner::Person))
-        {
-            all.elsewhere.push(other.file.clone());
-        }
+        let second = files.get(1).filter(|other| (*owner, other.owner) == (Owner::Ours, Owner::Person));
+        all.elsewhere.extend(second.map(|other| other.file.clone()));
         let labels = set.labels_of(image, &files)?;
-        if let Some(class) =
-            labels.instances.iter().map(|one| one.class).find(|class| *class >= all.classes.len())
-        {
+        let mut classes = labels.instances.iter().map(|one| one.class);
+        if let Some(class) = classes.find(|class| *class >= all.classes.len()) {
             return Err(Error::invalid_data(format!(
                 "labels, {label_file}: class {class}, expected an id below {}; correct the file",
                 all.classes.len()

@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use serde_json::json;
+
 use crate::label::formats::simplify::{Coverage, simplest};
 use crate::label::{Format, Instance, Record};
 use ocelli::Mask;
@@ -103,19 +105,14 @@ fn inset(outline: &Outline) -> Outline {
 
 /// The text of `data.yaml`, with paths relative to its folder.
 pub(crate) fn data_file<'a>(names: impl Iterator<Item = &'a str>, has_validation: bool) -> String {
-    let mut text = String::from("train: images/train\n");
-    if has_validation {
-        text.push_str("val: images/val\n");
+    let val = if has_validation {
+        "val: images/val\n"
     } else {
-        text.push_str("# No image is for validation, but trainers need this key.\nval: images/train\n");
-    }
-    text.push_str("names:\n");
-    for (id, name) in names.enumerate() {
-        // A JSON string is a YAML string.
-        let name = serde_json::to_string(name).expect("a string is valid JSON");
-        writeln!(text, "  {id}: {name}").expect("writing to a string does not fail");
-    }
-    text
+        "# No image is for validation, but trainers need this key.\nval: images/train\n"
+    };
+    // A JSON string is a YAML string.
+    let name = |(id, name)| format!("  {id}: {}\n", json!(name));
+    format!("train: images/train\n{val}names:\n{}", names.enumerate().map(name).collect::<String>())
 }
 
 #[cfg(test)]

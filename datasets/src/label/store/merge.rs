@@ -43,13 +43,12 @@ impl Part {
         for (file, format, _) in WHOLE_FILES {
             let is_coco = format == Format::Coco && contents.options.has(format);
             let is_there = is_coco && root.join(file).is_file();
-            if !is_there || state.owner(file)? != Owner::Person {
-                continue;
+            if is_there && state.owner(file)? == Owner::Person {
+                return refuse(&format!(
+                    "{file} was corrected by hand, and only label files of single images can be merged; move it out of \
+                     the folder to merge without these corrections"
+                ));
             }
-            return refuse(&format!(
-                "{file} was corrected by hand, and only label files of single images can be merged; move it out of the \
-                 folder to merge without these corrections"
-            ));
         }
         let classes = classes_of(&settings).unwrap_or_default();
         let placer = Placer::new(state, &contents.options, &ImageSet::default(), &classes);
