@@ -39,11 +39,8 @@ impl ReducedFrame {
         self.factor = (width.max(height) as f64 / SIDE as f64).round().max(1.0) as usize;
         let (columns, rows) = ((width / self.factor).max(1), (height / self.factor).max(1));
         let level = self.pyramid.start(columns, rows);
-        let (step, sums) = match view.format {
-            PixelFormat::Rgb8 | PixelFormat::Bgr8 => (3, self.factor.min(width)),
-            PixelFormat::Nv12 | PixelFormat::Gray8 => (1, self.factor.min(width)),
-        };
-        let down = self.factor.min(height);
+        let step = if matches!(view.format, PixelFormat::Rgb8 | PixelFormat::Bgr8) { 3 } else { 1 };
+        let (sums, down) = (self.factor.min(width), self.factor.min(height));
         let weight = 1.0 / (sums * down) as f32;
         for row in 0..rows {
             for column in 0..columns {

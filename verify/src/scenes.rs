@@ -21,7 +21,7 @@ mod clutter;
 mod moving;
 mod pictogram;
 mod pixels;
-pub(crate) mod random;
+mod random;
 mod sprite;
 #[cfg(test)]
 mod tests;
@@ -38,8 +38,8 @@ pub use truth::TruthBox;
 
 use ocelli::{Error, Mask, Result, image::Image};
 use pixels::{Pixels, blend};
-use random::Random;
-use sprite::{Sprite, VISIBLE};
+pub(crate) use random::Random;
+use sprite::{Color, Sprite, VISIBLE};
 
 /// A pixel belongs to a pictogram if its opacity is above this.
 const OPAQUE: f32 = 127.0 / 255.0;

@@ -122,9 +122,16 @@ fn may_write() -> io::Result<()> {
 }
 
 #[cfg(test)]
-thread_local! {
-    /// Whether hard links are refused, as between two file systems.
-    pub(crate) static REFUSES_HARD_LINKS: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
-    /// Writes until the run stops. Once stopped, nothing more is written until this is set again.
-    pub(crate) static WRITES_LEFT: std::cell::Cell<u64> = const { std::cell::Cell::new(u64::MAX) };
+pub(crate) use stops::{REFUSES_HARD_LINKS, WRITES_LEFT};
+
+#[cfg(test)]
+mod stops {
+    use std::cell::Cell;
+
+    thread_local! {
+        /// Whether hard links are refused, as between two file systems.
+        pub(crate) static REFUSES_HARD_LINKS: Cell<bool> = const { Cell::new(false) };
+        /// Writes until the run stops. Once stopped, nothing more is written until this is set again, as in a process that ended.
+        pub(crate) static WRITES_LEFT: Cell<u64> = const { Cell::new(u64::MAX) };
+    }
 }

@@ -20,7 +20,7 @@ use tempfile::TempDir;
 use super::chain::Chain;
 use super::effect::{DetectionEffect, Effect, Measurement};
 use super::*;
-use crate::scenes::random::Random;
+use crate::scenes::Random;
 use crate::scenes::{SceneGenerator, SceneOptions};
 
 fn embedded() -> EngineFactory {

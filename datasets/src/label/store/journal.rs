@@ -260,21 +260,6 @@ fn remember(entries: &mut BTreeMap<String, Entry>, record: &Record, line: Span) 
     entries.insert(record.name.clone(), entry);
 }
 
-/// Reads a journal and all of its records, for the tests that feed it corrupt files.
-///
-/// # Errors
-/// If it is corrupt.
-#[cfg(feature = "test-support")]
-pub fn check_journal(path: &Path) -> Result<()> {
-    let (journal, _) = Journal::open_existing(path)?;
-    for entry in journal.entries.values() {
-        let record = journal.read(entry)?;
-        record.instances.iter().for_each(|instance| drop(record.mask(instance)));
-        drop(journal.read_labelled(entry)?);
-    }
-    Ok(())
-}
-
 /// Whether classes are added to a journal that is there, or were added before.
 pub(crate) fn is_growing(path: &Path, classes: usize) -> bool {
     first_line(path).is_some_and(|header| header.grown || class_count(&header.settings) != Some(classes))

@@ -19,7 +19,7 @@ use ocelli::{Error, ErrorKind, Result};
 
 /// The version of the log's format.
 const FORMAT: u32 = 1;
-const KIND: Kind = Kind {
+pub(super) const KIND: Kind = Kind {
     name: "record of a data set",
     remedy: "restore it, label into another output folder, or restart with discard_corrections",
     parameter: "discard_corrections",
@@ -133,7 +133,7 @@ impl State {
         Ok((state, is_earlier))
     }
 
-    fn read(&mut self, mut log: Log) -> Result<()> {
+    pub(super) fn read(&mut self, mut log: Log) -> Result<()> {
         let header = log.header::<Header>()?;
         if header.is_none_or(|header| header.ocelli_label_state != FORMAT) {
             return Err(log.corrupt("its first line is not that of a record of this version"));
@@ -209,15 +209,6 @@ impl State {
     pub fn set_contents(&mut self, contents: Option<Contents>) -> Result<()> {
         if self.contents == contents { Ok(()) } else { self.append(Event::Contents(contents)) }
     }
-}
-
-/// Reads a log, for the tests that feed it corrupt files.
-///
-/// # Errors
-/// If it is corrupt.
-#[cfg(feature = "test-support")]
-pub fn check_state(path: &Path) -> Result<()> {
-    State::new(Path::new("."), None).read(Log::open_to_read(path, &KIND)?)
 }
 
 #[cfg(test)]
