@@ -124,9 +124,8 @@ impl SceneGenerator {
         let refused = |what: String| Err(Error::invalid_argument(format!("cannot draw scenes, {what}")));
         for (name, range) in [("objects", &options.objects), ("kinds", &options.kinds)] {
             if range.is_empty() || (name == "kinds" && *range.start() == 0) {
-                return refused(format!(
-                    "{name} is {range:?}: expected a range that is not empty, with at least one kind"
-                ));
+                let expected = "a range that is not empty, with at least one kind";
+                return refused(format!("{name} is {range:?}: expected {expected}"));
             }
         }
         if options.sizes.as_ref().is_some_and(|sizes| sizes.is_empty() || *sizes.start() == 0) {
@@ -177,11 +176,9 @@ fn check_size(width: u32, height: u32) -> Result<()> {
     if SIDES.contains(&width) && SIDES.contains(&height) {
         return Ok(());
     }
-    Err(Error::invalid_argument(format!(
-        "cannot draw a scene of {width}x{height}: expected sides of {} to {}",
-        SIDES.start(),
-        SIDES.end()
-    )))
+    let (least, most) = (SIDES.start(), SIDES.end());
+    let message = format!("cannot draw a scene of {width}x{height}: expected sides of {least} to {most}");
+    Err(Error::invalid_argument(message))
 }
 
 /// Scales a pictogram to `size`, mirrors and rotates it at random, and crops it to its clearly visible part.

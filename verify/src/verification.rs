@@ -37,8 +37,8 @@ use crate::scenes::vocabulary;
 pub(crate) use compare::cosine;
 pub(crate) use detections::match_detections;
 
-use compare::{OutputComparison, Pass};
-use inputs::Input;
+use compare::{Output, OutputComparison, Pass, is_finite};
+use inputs::{Input, Pixels};
 use stages::Side;
 
 pub use ocelli::tensorrt::{Limits, VerificationSummary};
@@ -144,10 +144,9 @@ impl Verification {
         }
         let graphs = ModelGraph::all_of(model.manifest());
         if let Some(graph) = options.graphs.iter().find(|graph| !graphs.contains(graph)) {
-            return Err(Error::invalid_argument(format!(
-                "verification of {graph}, {}: this model has no such graph",
-                model.folder().display()
-            )));
+            let folder = model.folder().display();
+            let message = format!("verification of {graph}, {folder}: this model has no such graph");
+            return Err(Error::invalid_argument(message));
         }
         let mut verification = Self {
             inputs: inputs::make(model.manifest(), &options)?,
@@ -162,7 +161,7 @@ impl Verification {
         (verification.prompts, verification.text_features) = verification.embed(&mut stages)?;
         verification.passes = verification.run(&mut stages, &verification.prompts, true, progress)?;
         for (input, pass) in verification.inputs.iter().zip(&verification.passes) {
-            if let Some((_, name, _)) = pass.tensors().find(|(_, _, tensor)| !compare::is_finite(tensor)) {
+            if let Some((_, name, _)) = pass.tensors().find(|(_, _, tensor)| !is_finite(tensor)) {
                 return Err(Error::execution(format!(
                     "{}, {name}, {}: the reference returned values that are infinite or NaN; the model is corrupt",
                     model.folder().display(),

@@ -140,10 +140,8 @@ fn yolo(path: &Path, root: &Path, data: Option<&Path>) -> Result<Truth> {
         for instance in parse_labels(text.trim_start_matches('\u{feff}'), size).map_err(wrong)? {
             let class = instance.class as u64;
             if !names.contains_key(&class) {
-                return Err(wrong(format!(
-                    "class {class} has no name; the data set has {} classes",
-                    names.len()
-                )));
+                let classes = names.len();
+                return Err(wrong(format!("class {class} has no name; the data set has {classes} classes")));
             }
             dataset.annotations.push(annotation(&instance, id, class));
         }

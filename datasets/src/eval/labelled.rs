@@ -63,12 +63,8 @@ pub(super) fn correct(dataset: &mut Dataset, path: &Path) -> Result<Option<Strin
     }
     dataset.annotations.append(&mut replaced);
     number(dataset);
-    Ok(Some(format!(
-        "{}: the labels of {} images are those that a person corrected in {}",
-        path.display(),
-        files.len(),
-        some(&files, NAMED)
-    )))
+    let (path, count, files) = (path.display(), files.len(), some(&files, NAMED));
+    Ok(Some(format!("{path}: the labels of {count} images are those that a person corrected in {files}")))
 }
 
 /// The data set of YOLO's label files, as they are now.

@@ -108,12 +108,8 @@ impl SplitReport {
     /// # Errors
     /// Errors of `writer`.
     pub fn write_table(&self, mut writer: impl Write) -> io::Result<()> {
-        let [first, second] = &self.engines;
-        writeln!(
-            writer,
-            "{} px   first half {first}   second half {second}   n = {}",
-            self.imgsz, self.runs
-        )?;
+        let Self { engines: [first, second], imgsz, runs, .. } = self;
+        writeln!(writer, "{imgsz} px   first half {first}   second half {second}   n = {runs}")?;
         let behind = match self.classes {
             0 => String::new(),
             1 => " + 1 class".into(),

@@ -18,8 +18,7 @@ use ocelli_export::{Branch, ExportOptions, MaskedBranch, contract::tensor, expor
 use serde::{Deserialize, Serialize};
 
 use super::chain::Chain;
-use super::effect::{DetectionEffect, Measurement};
-use super::{Branches, PruneInput, PruneOptions};
+use super::{Branches, DetectionEffect, Measurement, PruneInput, PruneOptions};
 use crate::verification::cosine;
 
 /// Median times of the parts of a backbone that runs as a chain, in milliseconds.

@@ -18,8 +18,7 @@ use ocelli_export::contract::{Target, file, tensor};
 use tempfile::TempDir;
 
 use super::chain::Chain;
-use super::effect::{DetectionEffect, Effect, Measurement};
-use super::*;
+use super::{DetectionEffect, Effect, Measurement, *};
 use crate::scenes::Random;
 use crate::scenes::{SceneGenerator, SceneOptions};
 

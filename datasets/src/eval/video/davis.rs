@@ -9,10 +9,8 @@ use serde::Serialize;
 
 use ocelli::{Error, Mask, Result, mask::read_mask_png};
 
-use super::VideoReport;
 use super::boundary::Boundary;
-use super::layout::{entries, invalid, mismatch, missing};
-use super::tracks::assign;
+use super::{VideoReport, assign, entries, invalid, mismatch, missing};
 
 /// The number of pixels whose object is unknown.
 const VOID: u16 = 255;

@@ -11,9 +11,8 @@ use serde_json::Value;
 use ocelli::{ErrorKind, Mask, Result};
 
 use super::cgf1::{Case, LEAST_SCORE};
-use super::layout::{invalid, json, mismatch, wrong_entry};
 use super::vis::{is_true, mask};
-use super::{CgF1, VideoReport};
+use super::{CgF1, VideoReport, invalid, json, mismatch, wrong_entry};
 use crate::eval::{Predictions, Truth};
 
 /// What COCO's files do not have.
@@ -61,10 +60,8 @@ pub(super) fn evaluate(truth_files: &[PathBuf], predictions: &Path) -> Result<Vi
     let mut objects = Vec::with_capacity(truths.len());
     for ((path, images), truth) in truth_files.iter().zip(&of_files).zip(&truths) {
         if let Some(id) = wanted.difference(&ids(images)).next() {
-            return Err(mismatch(
-                path,
-                format!("it has no image {id}, which {} has", truth_files[0].display()),
-            ));
+            let first = truth_files[0].display();
+            return Err(mismatch(path, format!("it has no image {id}, which {first} has")));
         }
         if let Some(why) = &truth.unreadable {
             return Err(invalid(path, why));

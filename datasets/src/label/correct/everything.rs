@@ -56,10 +56,8 @@ pub(crate) fn all_labels(root: &Path) -> Result<Option<AllLabels>> {
         let labels = set.labels_of(image, &files)?;
         let mut classes = labels.instances.iter().map(|one| one.class);
         if let Some(class) = classes.find(|class| *class >= all.classes.len()) {
-            return Err(Error::invalid_data(format!(
-                "labels, {label_file}: class {class}, expected an id below {}; correct the file",
-                all.classes.len()
-            )));
+            let why = format!("class {class}, expected an id below {}; correct the file", all.classes.len());
+            return Err(Error::invalid_data(format!("labels, {label_file}: {why}")));
         }
         let record = Record { name: image.name.clone(), source: image.source.clone(), ..Record::default() };
         all.images.push(ImageLabels {

@@ -2,9 +2,9 @@
 
 use ocelli::{BoundingBox, ErrorKind, Mask};
 
-use super::{CorrectedSet, FORMATS, NAMES, Run};
 use super::{
-    Page, SavedImage, Sequence, Written, files_below, is_copy, labels, labels_of, picture_beside, stem_of,
+    CorrectedSet, FORMATS, NAMES, Page, Run, SavedImage, Sequence, Written, files_below, is_copy, labels,
+    labels_of, picture_beside, stem_of,
 };
 use crate::label::disk::REFUSES_HARD_LINKS;
 use crate::label::folders::stopping;

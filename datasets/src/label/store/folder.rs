@@ -131,13 +131,9 @@ impl OutputFolder {
         let name = |shard: Option<Shard>| {
             shard.map_or("the whole job".into(), |s| format!("shard {}/{}", s.index(), s.count()))
         };
-        let message = format!(
-            "output folder, {}: it holds {}, this is {}; choose another folder or restart",
-            self.root.display(),
-            name(there.shard),
-            name(shard)
-        );
-        Err(Error::mismatch(message).about("restart"))
+        let (root, there, this) = (self.root.display(), name(there.shard), name(shard));
+        let why = format!("it holds {there}, this is {this}; choose another folder or restart");
+        Err(Error::mismatch(format!("output folder, {root}: {why}")).about("restart"))
     }
 
     /// The file for features that wait for the decoder.

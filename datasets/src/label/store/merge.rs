@@ -278,11 +278,12 @@ fn copy_saved(joined: &mut DataSet, parts: &[Part], owned: &HashMap<PathBuf, Own
         let saved = SavedLabels { name: file.name.clone(), is_merged: true, ..saved };
         match placer.state.saved.get(&file.name) {
             Some(there) if SavedLabels { is_merged: true, ..there.clone() } == saved => {}
-            Some(there) if !there.is_merged => tracing::warn!(
-                "{}: the labels of {} were saved in it, too; those of its shard are not merged",
-                placer.state.root.display(),
-                file.name
-            ),
+            Some(there) if !there.is_merged => {
+                let (root, name) = (placer.state.root.display(), &file.name);
+                tracing::warn!(
+                    "{root}: the labels of {name} were saved in it, too; those of its shard are not merged"
+                );
+            }
             _ => new.push(saved),
         }
     }
@@ -336,11 +337,8 @@ fn copy_corrections(joined: &mut DataSet, part: &Part, name_there: &str, name: &
             continue;
         }
         if !is_merged && corrected != before && placer.state.owner(&file)? == Owner::Person {
-            tracing::warn!(
-                "{}: it was corrected, too; the correction {} is not merged",
-                to.display(),
-                from.display()
-            );
+            let (from, to) = (from.display(), to.display());
+            tracing::warn!("{to}: it was corrected, too; the correction {from} is not merged");
             continue;
         }
         // The correction has the classes that it was made with.
@@ -375,11 +373,9 @@ fn check(parts: &[Part]) -> Result<()> {
             return refuse(part, format!("its {key} is {here}, that of {other} {there}"));
         }
         let Some(shard) = part.contents.shard else { continue };
-        if shard.count() != whole.count() {
-            return refuse(
-                part,
-                format!("it is one of {} shards, {other} one of {}", shard.count(), whole.count()),
-            );
+        let (count, all) = (shard.count(), whole.count());
+        if count != all {
+            return refuse(part, format!("it is one of {count} shards, {other} one of {all}"));
         }
         if part.contents.names_sha256 != first.contents.names_sha256 {
             return refuse(part, format!("it has other images than {other}"));
