@@ -20,7 +20,7 @@ use crate::detection::Detection;
 use crate::mask::Mask;
 use label_layout::LabelLayout;
 use ocelli_error::{Error, Result};
-use ocelli_images::canvas::{Canvas, Rect};
+use ocelli_images::canvas::{Canvas, grown};
 use ocelli_tracking::BoundingBox;
 use palette::{CHOSEN_COLORS, DARK, text_color_on};
 use text::{Line, Typeface};
@@ -121,7 +121,7 @@ impl Annotator {
                 }
             }
             let Some(line) = self.typeface.fit(label, "", sizes.font, room) else { continue };
-            let at = Rect { x1: x, y1: y, x2: x + 1.0, y2: y + 1.0 };
+            let at = BoundingBox::new(x, y, x + 1.0, y + 1.0);
             let tag = layout.place(at, sizes.line, line.tag_size());
             draw_tag(&mut canvas, tag, &line, color, &sizes);
         }
@@ -130,10 +130,10 @@ impl Annotator {
     /// Draws a line of text into the middle of a rectangle `[left, top, width, height]` in pixels, smaller or truncated if it
     /// does not fit.
     pub fn draw_caption(&self, picture: &mut RgbImage, text: &str, rectangle: [f32; 4], color: [u8; 3]) {
-        let [left, top, width, height] = rectangle;
+        let [.., width, height] = rectangle;
         let mut canvas = Canvas::new(picture);
         if let Some(line) = self.typeface.fit(text, "", 0.7 * height, (width, height)) {
-            line.draw(&mut canvas, Rect { x1: left, y1: top, x2: left + width, y2: top + height }, color);
+            line.draw(&mut canvas, BoundingBox::from_ltwh(rectangle), color);
         }
     }
 
@@ -156,7 +156,8 @@ impl Annotator {
         for mark in &marks {
             self.draw_mask(&mut canvas, mark, &sizes);
         }
-        let frames: Vec<Option<Rect>> = marks.iter().map(|m| sizes.frame_of(&m.bbox, &canvas)).collect();
+        let frames: Vec<Option<BoundingBox>> =
+            marks.iter().map(|m| sizes.frame_of(&m.bbox, &canvas)).collect();
         for (mark, frame) in marks.iter().zip(&frames) {
             if let Some(frame) = frame {
                 let casing = sizes.line + 2.0 * sizes.casing;
@@ -187,7 +188,7 @@ impl Annotator {
         &self,
         canvas: &mut Canvas<'_>,
         by_rising_score: &[Mark<'_>],
-        frames: &[Option<Rect>],
+        frames: &[Option<BoundingBox>],
         sizes: &Sizes,
     ) {
         let mut layout = LabelLayout::new(canvas.width(), canvas.height());
@@ -208,9 +209,9 @@ impl Annotator {
     }
 }
 
-fn draw_tag(canvas: &mut Canvas<'_>, tag: Rect, line: &Line<'_>, color: [u8; 3], sizes: &Sizes) {
+fn draw_tag(canvas: &mut Canvas<'_>, tag: BoundingBox, line: &Line<'_>, color: [u8; 3], sizes: &Sizes) {
     let radius = line.tag_radius();
-    canvas.fill_rounded(tag.grown(sizes.casing), radius + sizes.casing, DARK, 0.35);
+    canvas.fill_rounded(grown(tag, sizes.casing), radius + sizes.casing, DARK, 0.35);
     canvas.fill_rounded(tag, radius, color, 1.0);
     line.draw(canvas, tag, text_color_on(color));
 }
@@ -245,7 +246,7 @@ impl Sizes {
 
     /// The outer edge of a box's frame in whole pixels: the lines are centred on the edges of the box and move inside at
     /// the border of the picture.
-    fn frame_of(&self, bbox: &BoundingBox, canvas: &Canvas<'_>) -> Option<Rect> {
+    fn frame_of(&self, bbox: &BoundingBox, canvas: &Canvas<'_>) -> Option<BoundingBox> {
         let (width, height) = (canvas.width(), canvas.height());
         let visible = bbox.clip_to(width, height);
         if !visible.has_area() {
@@ -257,7 +258,7 @@ impl Sizes {
         let (left, top) = ((x1 - out).round().max(0.0), (y1 - out).round().max(0.0));
         let right = (x2 + out - 0.5).ceil().clamp(left.min(width - 1.0) + 1.0, width);
         let bottom = (y2 + out - 0.5).ceil().clamp(top.min(height - 1.0) + 1.0, height);
-        Some(Rect { x1: left.min(right - 1.0), y1: top.min(bottom - 1.0), x2: right, y2: bottom })
+        Some(BoundingBox::new(left.min(right - 1.0), top.min(bottom - 1.0), right, bottom))
     }
 }
 

@@ -98,6 +98,8 @@ pub mod mask {
     //! Masks: the pixels of an instance.
 
     pub use ocelli_images::mask::{Mask, MaskResampler, MaskSpan, Outline, SemanticMap, read_mask_png};
+    #[doc(hidden)]
+    pub use ocelli_images::mask::{nearest, splice};
 }
 
 pub mod preprocess {

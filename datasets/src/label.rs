@@ -48,8 +48,10 @@ pub use find::{find_images, list_images};
 pub(crate) use formats::yolo_line::parse_labels;
 pub use images::{FoundImage, ImageFile, ImageSet, Shard, VideoFrame};
 pub use record::LabelledInstance;
+use record::{Instance, Record};
 pub use run::{LabelEvent, LabelJob, OnEvent, SPILL_BYTES};
 pub use settings::{DataSetOptions, Format, ImageMode, LabelSettings, Tracking, workers};
+pub(crate) use source::identity;
 pub use source::open_image;
 pub use store::{CheckCancelled, ClassCount, Existing, Summary, data_set_around, merge};
 #[cfg(feature = "test-support")]

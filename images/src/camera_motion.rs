@@ -33,18 +33,14 @@ pub struct ReducedFrame {
 
 impl ReducedFrame {
     /// Reduces a frame; the buffers are used again.
-    #[doc(hidden)]
     pub fn read(&mut self, view: &FrameView<'_>) {
         let (width, height) = (view.width as usize, view.height as usize);
         self.size = (view.width, view.height);
         self.factor = (width.max(height) as f64 / SIDE as f64).round().max(1.0) as usize;
         let (columns, rows) = ((width / self.factor).max(1), (height / self.factor).max(1));
         let level = self.pyramid.start(columns, rows);
-        let (step, sums) = match view.format {
-            PixelFormat::Rgb8 | PixelFormat::Bgr8 => (3, self.factor.min(width)),
-            PixelFormat::Nv12 | PixelFormat::Gray8 => (1, self.factor.min(width)),
-        };
-        let down = self.factor.min(height);
+        let step = if matches!(view.format, PixelFormat::Rgb8 | PixelFormat::Bgr8) { 3 } else { 1 };
+        let (sums, down) = (self.factor.min(width), self.factor.min(height));
         let weight = 1.0 / (sums * down) as f32;
         for row in 0..rows {
             for column in 0..columns {
@@ -69,7 +65,6 @@ impl ReducedFrame {
 
     /// The motion from an earlier frame to this one, in pixels of the frames; [`CameraMotion::STILL`] if the corners do not agree
     /// on one, or the frames differ in size.
-    #[doc(hidden)]
     pub fn motion_since(&self, earlier: &ReducedFrame) -> CameraMotion {
         if self.size != earlier.size {
             return CameraMotion::STILL;
@@ -98,7 +93,8 @@ impl ReducedFrame {
     }
 }
 
-/// Estimates how the camera moves from frame to frame, for [`ByteTracker::compensate`](ocelli_tracking::ByteTracker::compensate).
+/// Estimates how the camera moves from frame to frame, for
+/// [`ByteTracker::compensate`](ocelli_tracking::ByteTracker::compensate).
 ///
 /// A pipeline does so if its options have `camera_motion`. The background has
 /// to have corners and to fill about a third of the picture; otherwise the camera counts as still. Motion of more than a

@@ -1,42 +1,24 @@
 //! Antialiased shapes on an RGB picture, clipped to it.
 
 use ::image::RgbImage;
+use ocelli_tracking::BoundingBox;
 
 use crate::mask::distance_to_segment;
 
-/// A rectangle by its edges, in pixels.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Rect {
-    pub x1: f32,
-    pub y1: f32,
-    pub x2: f32,
-    pub y2: f32,
+/// The rectangle with every edge moved outwards.
+pub fn grown(BoundingBox { x1, y1, x2, y2 }: BoundingBox, by: f32) -> BoundingBox {
+    BoundingBox::new(x1 - by, y1 - by, x2 + by, y2 + by)
 }
 
-impl Rect {
-    pub fn width(&self) -> f32 {
-        self.x2 - self.x1
-    }
-
-    pub fn height(&self) -> f32 {
-        self.y2 - self.y1
-    }
-
-    /// The rectangle with every edge moved outwards.
-    pub fn grown(&self, by: f32) -> Self {
-        Self { x1: self.x1 - by, y1: self.y1 - by, x2: self.x2 + by, y2: self.y2 + by }
-    }
-
-    /// The distance of a point from the edge of the rectangle with rounded corners; negative inside.
-    fn distance(&self, x: f32, y: f32, radius: f32) -> f32 {
-        let (half_width, half_height) = (0.5 * self.width(), 0.5 * self.height());
-        let radius = radius.min(half_width).min(half_height);
-        let dx = (x - self.x1 - half_width).abs() - half_width + radius;
-        let dy = (y - self.y1 - half_height).abs() - half_height + radius;
-        // Most pixels are not at a corner.
-        let outside = if dx > 0.0 && dy > 0.0 { dx.hypot(dy) } else { dx.max(dy).max(0.0) };
-        outside + dx.max(dy).min(0.0) - radius
-    }
+/// The distance of a point from the edge of the rectangle with rounded corners; negative inside.
+fn distance(rect: BoundingBox, x: f32, y: f32, radius: f32) -> f32 {
+    let (half_width, half_height) = (0.5 * rect.width(), 0.5 * rect.height());
+    let radius = radius.min(half_width).min(half_height);
+    let dx = (x - rect.x1 - half_width).abs() - half_width + radius;
+    let dy = (y - rect.y1 - half_height).abs() - half_height + radius;
+    // Most pixels are not at a corner.
+    let outside = if dx > 0.0 && dy > 0.0 { dx.hypot(dy) } else { dx.max(dy).max(0.0) };
+    outside + dx.max(dy).min(0.0) - radius
 }
 
 /// A picture to draw on.
@@ -76,25 +58,25 @@ impl<'a> Canvas<'a> {
     }
 
     /// The columns and rows of the picture that touch a rectangle.
-    fn pixels_of(&self, rect: Rect) -> (std::ops::Range<i32>, std::ops::Range<i32>) {
+    fn pixels_of(&self, rect: BoundingBox) -> (std::ops::Range<i32>, std::ops::Range<i32>) {
         let clip = |from: f32, to: f32, side: f32| from.floor().max(0.0) as i32..to.ceil().min(side) as i32;
         (clip(rect.x1, rect.x2, self.width()), clip(rect.y1, rect.y2, self.height()))
     }
 
     /// Fills a rectangle with rounded corners.
-    pub fn fill_rounded(&mut self, rect: Rect, radius: f32, color: [u8; 3], opacity: f32) {
+    pub fn fill_rounded(&mut self, rect: BoundingBox, radius: f32, color: [u8; 3], opacity: f32) {
         let (columns, rows) = self.pixels_of(rect);
         for y in rows {
             for x in columns.clone() {
-                let distance = rect.distance(x as f32 + 0.5, y as f32 + 0.5, radius);
+                let distance = distance(rect, x as f32 + 0.5, y as f32 + 0.5, radius);
                 self.blend(x, y, color, opacity * (0.5 - distance).clamp(0.0, 1.0));
             }
         }
     }
 
     /// Draws a line of `width` along the inside of a rectangle's edge, moved in by `inset`, with slightly rounded corners.
-    pub fn stroke_frame(&mut self, rect: Rect, width: f32, inset: f32, color: [u8; 3], opacity: f32) {
-        let outer = rect.grown(-inset);
+    pub fn stroke_frame(&mut self, rect: BoundingBox, width: f32, inset: f32, color: [u8; 3], opacity: f32) {
+        let outer = grown(rect, -inset);
         let radius = 1.25 * width;
         let (columns, rows) = self.pixels_of(outer);
         // Only the four strips along the edges are visited: the inside of a large box can be most of the picture.
@@ -103,7 +85,7 @@ impl<'a> Canvas<'a> {
         let right_start = left_end.max(columns.end - strip);
         for y in rows.clone() {
             let alpha = |x: i32| {
-                let distance = outer.distance(x as f32 + 0.5, y as f32 + 0.5, radius);
+                let distance = distance(outer, x as f32 + 0.5, y as f32 + 0.5, radius);
                 let (outside, inside) = (0.5 - distance, 0.5 + distance + width);
                 opacity * outside.clamp(0.0, 1.0) * inside.clamp(0.0, 1.0)
             };
@@ -128,24 +110,22 @@ impl<'a> Canvas<'a> {
     /// Draws closed lines of `width` through points; they are blended once where they meet.
     pub fn stroke_rings(&mut self, rings: &[&[[f32; 2]]], width: f32, color: [u8; 3], opacity: f32) {
         let reach = 0.5 * width + 0.5;
-        let all = rings.iter().copied().flatten().map(|&point| around([point, point])).reduce(|a, b| Rect {
-            x1: a.x1.min(b.x1),
-            y1: a.y1.min(b.y1),
-            x2: a.x2.max(b.x2),
-            y2: a.y2.max(b.y2),
-        });
+        let all =
+            rings.iter().copied().flatten().map(|&point| around([point, point])).reduce(|a, b| {
+                BoundingBox::new(a.x1.min(b.x1), a.y1.min(b.y1), a.x2.max(b.x2), a.y2.max(b.y2))
+            });
         let Some(all) = all else { return };
-        let (columns, rows) = self.pixels_of(all.grown(reach));
+        let (columns, rows) = self.pixels_of(grown(all, reach));
         let mut coverage = std::mem::take(&mut self.coverage);
         coverage.resize(coverage.len().max(columns.len() * rows.len()), 0.0);
         // The columns of each row that a line touches: a long slanted one leaves most of its rectangle alone.
         let mut touched = vec![(i32::MAX, 0); rows.len()];
         for ring in rings {
             for (&a, &b) in ring.iter().zip(ring.iter().cycle().skip(1)) {
-                for y in self.pixels_of(around([a, b]).grown(reach)).1 {
+                for y in self.pixels_of(grown(around([a, b]), reach)).1 {
                     let middle = y as f32 + 0.5;
                     let near = part_between(a, b, middle - reach, middle + reach);
-                    let near = self.pixels_of(around(near).grown(reach)).0;
+                    let near = self.pixels_of(grown(around(near), reach)).0;
                     let number = (y - rows.start) as usize;
                     let row = &mut coverage[number * columns.len()..][..columns.len()];
                     for x in near.clone() {
@@ -169,8 +149,8 @@ impl<'a> Canvas<'a> {
 }
 
 /// The rectangle around a line.
-fn around([a, b]: [[f32; 2]; 2]) -> Rect {
-    Rect { x1: a[0].min(b[0]), y1: a[1].min(b[1]), x2: a[0].max(b[0]), y2: a[1].max(b[1]) }
+fn around([a, b]: [[f32; 2]; 2]) -> BoundingBox {
+    BoundingBox::new(a[0].min(b[0]), a[1].min(b[1]), a[0].max(b[0]), a[1].max(b[1]))
 }
 
 /// The part of a line between two heights, at least one of its points.
@@ -215,11 +195,11 @@ mod tests {
             let (width, opacity) = (number(1.0, 7.0).round(), number(0.2, 1.0));
             let mut picture = RgbImage::new(SIDES.0, SIDES.1);
             let (x1, y1) = (number(-9.0, 90.0), number(-9.0, 55.0));
-            let rect = Rect { x1, y1, x2: x1 + number(1.0, 110.0), y2: y1 + number(1.0, 70.0) };
+            let rect = BoundingBox::new(x1, y1, x1 + number(1.0, 110.0), y1 + number(1.0, 70.0));
             let inset = if case % 2 == 0 { 0.0 } else { -0.7 };
             Canvas::new(&mut picture).stroke_frame(rect, width, inset, COLOR, opacity);
             let expected = every_pixel(|x, y| {
-                let distance = rect.grown(-inset).distance(x, y, 1.25 * width);
+                let distance = distance(grown(rect, -inset), x, y, 1.25 * width);
                 opacity * (0.5 - distance).clamp(0.0, 1.0) * (0.5 + distance + width).clamp(0.0, 1.0)
             });
             assert!(picture == expected, "frame {case}: {rect:?}, {width}");

@@ -70,12 +70,7 @@ impl<'a> FrameView<'a> {
         if width == 0 || height == 0 {
             return invalid("expected at least one pixel".into());
         }
-        let (row, rows) = match self.format {
-            PixelFormat::Rgb8 | PixelFormat::Bgr8 => (width.checked_mul(3), Some(height)),
-            PixelFormat::Gray8 => (Some(width), Some(height)),
-            PixelFormat::Nv12 => (width.checked_next_multiple_of(2), height.checked_add(height.div_ceil(2))),
-        };
-        let (Some(row), Some(rows)) = (row, rows) else {
+        let Some((row, rows)) = self.layout() else {
             return invalid("too large for this machine's memory".into());
         };
         if self.stride < row {
@@ -86,6 +81,18 @@ impl<'a> FrameView<'a> {
             Some(expected) if self.data.len() >= expected => Ok(()),
             _ => invalid(format!("{} bytes are too few for a stride of {}", self.data.len(), self.stride)),
         }
+    }
+
+    /// The bytes of a row without padding, and the number of rows of all planes; `None` if these are too many.
+    pub(crate) fn layout(&self) -> Option<(usize, usize)> {
+        let (width, height) = (self.width as usize, self.height as usize);
+        Some(match self.format {
+            PixelFormat::Rgb8 | PixelFormat::Bgr8 => (width.checked_mul(3)?, height),
+            PixelFormat::Gray8 => (width, height),
+            PixelFormat::Nv12 => {
+                (width.checked_next_multiple_of(2)?, height.checked_add(height.div_ceil(2))?)
+            }
+        })
     }
 
     /// A copy of the pixels in RGB.

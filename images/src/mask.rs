@@ -20,11 +20,12 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 pub use self::png::read_mask_png;
 pub use outline::Outline;
+pub(crate) use outline::distance_to_segment;
 #[doc(hidden)]
-pub use outline::distance_to_segment;
+pub use polygon::{nearest, splice};
 pub use resample::MaskResampler;
 
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 use runs::RunBuilder;
 
 /// A set of pixels of an image in COCO's run-length encoding: column by column, background first.
@@ -64,7 +65,8 @@ impl Mask {
     /// A mask from one byte for each pixel, row by row; a pixel is in the mask unless its byte is 0.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if `bitmap` does not have `width` × `height` bytes, or if that product is 0 or
+    /// [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if `bitmap` does not have `width` × `height`
+    /// bytes, or if that product is 0 or
     /// exceeds `u32`.
     pub fn from_bitmap(bitmap: &[u8], width: u32, height: u32) -> Result<Self> {
         let pixels = check_size(width, height)?;
@@ -96,7 +98,7 @@ impl Mask {
     /// A mask from COCO's compressed `counts` string.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidData`] if the string is malformed or does not fit the size.
+    /// [`ErrorKind::InvalidData`](ocelli_error::ErrorKind::InvalidData) if the string is malformed or does not fit the size.
     pub fn from_counts(counts: impl Into<String>, width: u32, height: u32) -> Result<Self> {
         check_size(width, height)?;
         let counts = counts.into();
@@ -111,14 +113,14 @@ impl Mask {
     /// The runs add up to `width` × `height`.
     fn from_runs(runs: RunBuilder, width: u32, height: u32) -> Self {
         let rle = Rle { h: height, w: width, counts: runs.finish() };
-        debug_assert_eq!(rle.counts.iter().map(|&run| u64::from(run)).sum::<u64>(), rle_pixels(&rle));
+        debug_assert!(codec::check_counts(&rle.counts, height, width).is_ok());
         Self { width, height, counts: codec::rle_to_string(&rle) }
     }
 
     /// A mask from COCO's uncompressed run lengths: pixels outside and inside the mask in turn, column by column.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidData`] if the runs do not add up to `width` × `height`.
+    /// [`ErrorKind::InvalidData`](ocelli_error::ErrorKind::InvalidData) if the runs do not add up to `width` × `height`.
     pub fn from_run_lengths(runs: &[u32], width: u32, height: u32) -> Result<Self> {
         check_size(width, height)?;
         codec::check_counts(runs, height, width).map_err(|error| {
@@ -156,7 +158,7 @@ impl Mask {
     /// The number of pixels in both masks.
     ///
     /// # Errors
-    /// [`ErrorKind::Mismatch`] if their sizes differ.
+    /// [`ErrorKind::Mismatch`](ocelli_error::ErrorKind::Mismatch) if their sizes differ.
     pub fn intersection_area(&self, other: &Self) -> Result<u64> {
         self.check_same_size(other)?;
         Ok(runs::common_pixels(&self.rle().counts, &other.rle().counts))
@@ -168,7 +170,7 @@ impl Mask {
         }
         let sizes = [self, other].map(|mask| format!("{}×{}", mask.width, mask.height));
         let message = format!("masks of {} and {}: expected masks of the same size", sizes[0], sizes[1]);
-        Err(Error::new(ErrorKind::Mismatch, message))
+        Err(Error::mismatch(message))
     }
 
     /// Intersection over union, 0 to 1; 0 if both are empty.
@@ -192,7 +194,7 @@ impl Mask {
     /// The mask of a part of a picture of `size` (width, height) as a mask of the picture; `at` is the part's left and top edge.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if the part is not inside the picture.
+    /// [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if the part is not inside the picture.
     pub fn placed(&self, at: (u32, u32), size: (u32, u32)) -> Result<Self> {
         let (width, height) = size;
         let pixels = check_size(width, height)?;
@@ -217,7 +219,7 @@ impl Mask {
     /// The pixels in one of two masks or in both.
     ///
     /// # Errors
-    /// [`ErrorKind::Mismatch`] if their sizes differ.
+    /// [`ErrorKind::Mismatch`](ocelli_error::ErrorKind::Mismatch) if their sizes differ.
     pub fn union(&self, other: &Self) -> Result<Self> {
         self.check_same_size(other)?;
         let joined = codec::merge(&[self.rle(), other.rle()], false);
@@ -270,10 +272,6 @@ impl Mask {
     pub fn polygons(&self, tolerance: f32) -> Vec<Vec<[f32; 2]>> {
         polygon::join_holes(self.outlines(), tolerance)
     }
-}
-
-fn rle_pixels(rle: &Rle) -> u64 {
-    u64::from(rle.h) * u64::from(rle.w)
 }
 
 /// The number of pixels, if it fits in a run length of 32 bits.

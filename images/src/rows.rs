@@ -89,19 +89,11 @@ impl PngRows {
             return Err(Refused::NotInRows);
         }
         let (color, depth) = reader.output_color_type();
-        let channels = match color {
-            ColorType::Grayscale => 1,
-            ColorType::GrayscaleAlpha => 2,
-            ColorType::Rgb => 3,
-            ColorType::Rgba => 4,
-            ColorType::Indexed => return Err(Refused::NotInRows),
-        };
-        match depth {
-            BitDepth::Eight => {
-                Ok(Self { file: file.try_clone()?, left: reader.info().height, reader, channels })
-            }
-            _ => Err(Refused::NotInRows),
+        if color == ColorType::Indexed || depth != BitDepth::Eight {
+            return Err(Refused::NotInRows);
         }
+        let left = reader.info().height;
+        Ok(Self { file: file.try_clone()?, left, reader, channels: color.samples() })
     }
 
     fn start(file: &File) -> Result<::png::Reader<BufReader<File>>, Refused> {
@@ -176,13 +168,6 @@ pub struct TiffRows<R: Read + Seek> {
 
 type TiffDecoder<R> = Decoder<BufReader<Patched<R>>>;
 
-impl<'b> TiffRows<Cursor<&'b [u8]>> {
-    /// The rows of a file in memory.
-    pub fn of_bytes(bytes: &'b [u8]) -> Result<Self, Refused> {
-        Self::new(Cursor::new(bytes))
-    }
-}
-
 impl TiffRows<File> {
     /// The rows of a file. One with an orientation is not in rows.
     pub fn open(file: &File) -> Result<Self, Refused> {
@@ -193,7 +178,7 @@ impl TiffRows<File> {
 
 impl<R: Read + Seek> TiffRows<R> {
     /// Reads the directory. Files with rare sample formats and separate planes are not in rows.
-    fn new(mut reader: R) -> Result<Self, Refused> {
+    pub fn new(mut reader: R) -> Result<Self, Refused> {
         let length = reader.seek(SeekFrom::End(0))?;
         let mut decoder = open_tiff(reader)?;
         let size = decoder.dimensions()?;
@@ -375,15 +360,12 @@ impl<'n> TiffTags<'n> {
     /// The numbers of a tag; `None` if the file does not have the tag.
     pub fn numbers(&mut self, tag: u16) -> ocelli_error::Result<Option<Vec<f64>>> {
         let value = self.decoder.find_tag(Tag::from_u16_exhaustive(tag));
-        let numbers = value.and_then(|value| value.map(as_numbers).transpose());
+        let numbers = |value| match value {
+            Value::List(values) => values.into_iter().map(as_number).collect(),
+            one => Ok(vec![as_number(one)?]),
+        };
+        let numbers = value.and_then(|value| value.map(numbers).transpose());
         numbers.map_err(|error| Refused::from(error).about(self.name))
-    }
-}
-
-fn as_numbers(value: Value) -> tiff::TiffResult<Vec<f64>> {
-    match value {
-        Value::List(values) => values.into_iter().map(as_number).collect(),
-        one => Ok(vec![as_number(one)?]),
     }
 }
 

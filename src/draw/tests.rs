@@ -8,7 +8,6 @@ use super::{AnnotationStyle, Annotator, Shape, class_color, text_color_on};
 use crate::detection::Detection;
 use crate::mask::Mask;
 use ocelli_error::ErrorKind;
-use ocelli_images::canvas::Rect;
 
 const GREY: Rgb<u8> = Rgb([128; 3]);
 
@@ -84,8 +83,8 @@ fn labels_are_inside_the_picture_for_any_box() {
 #[test]
 fn labels_lie_beside_each_other_where_there_is_room() {
     let size = (60.0, 12.0);
-    let frame = |x1: f32, y1: f32, x2: f32, y2: f32| Rect { x1, y1, x2, y2 };
-    let cases: &[(&str, &[Rect])] = &[
+    let frame = BoundingBox::new;
+    let cases: &[(&str, &[BoundingBox])] = &[
         ("one box twelve times", &[frame(50.0, 50.0, 90.0, 90.0); 12]),
         ("a row", &[frame(0.0, 0.0, 30.0, 30.0), frame(20.0, 0.0, 50.0, 30.0), frame(40.0, 0.0, 70.0, 30.0)]),
         ("the corner", &[frame(195.0, 195.0, 200.0, 200.0); 4]),
@@ -94,7 +93,7 @@ fn labels_lie_beside_each_other_where_there_is_room() {
     let mut failures = Vec::new();
     for (name, frames) in cases {
         let mut placement = LabelLayout::new(200.0, 200.0);
-        let tags: Vec<Rect> = frames.iter().map(|&frame| placement.place(frame, 2.0, size)).collect();
+        let tags: Vec<BoundingBox> = frames.iter().map(|&frame| placement.place(frame, 2.0, size)).collect();
         for (index, a) in tags.iter().enumerate() {
             if a.x1 < 0.0 || a.y1 < 0.0 || a.x2 > 200.0 || a.y2 > 200.0 {
                 failures.push(format!("{name}: label {index} leaves the picture: {a:?}"));

@@ -2,7 +2,8 @@
 
 use ab_glyph::{Font, FontRef, Glyph, PxScale, ScaleFont, point};
 
-use ocelli_images::canvas::{Canvas, Rect};
+use ocelli_images::canvas::Canvas;
+use ocelli_tracking::BoundingBox;
 
 /// Smaller text is not readable.
 const LEAST_SIZE: f32 = 7.0;
@@ -140,7 +141,7 @@ impl Line<'_> {
     }
 
     /// Draws the text into the middle of its label.
-    pub(super) fn draw(&self, canvas: &mut Canvas<'_>, tag: Rect, color: [u8; 3]) {
+    pub(super) fn draw(&self, canvas: &mut Canvas<'_>, tag: BoundingBox, color: [u8; 3]) {
         let left = tag.x1 + 0.5 * (tag.width() - self.width);
         // On whole pixels, which keeps horizontal strokes sharp.
         let base = (tag.y1 + 0.5 * (tag.height() + CAPITAL_HEIGHT * self.size)).round();

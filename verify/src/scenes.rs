@@ -21,7 +21,7 @@ mod clutter;
 mod moving;
 mod pictogram;
 mod pixels;
-pub(crate) mod random;
+mod random;
 mod sprite;
 #[cfg(test)]
 mod tests;
@@ -36,11 +36,10 @@ pub(crate) use pictogram::indices_of;
 pub use pictogram::vocabulary;
 pub use truth::TruthBox;
 
-use ocelli::image::Image;
-use ocelli::{Error, Mask, Result};
+use ocelli::{Error, Mask, Result, image::Image};
 use pixels::{Pixels, blend};
-use random::Random;
-use sprite::{Sprite, VISIBLE};
+pub(crate) use random::Random;
+use sprite::{Color, Sprite, VISIBLE};
 
 /// A pixel belongs to a pictogram if its opacity is above this.
 const OPAQUE: f32 = 127.0 / 255.0;
@@ -125,9 +124,8 @@ impl SceneGenerator {
         let refused = |what: String| Err(Error::invalid_argument(format!("cannot draw scenes, {what}")));
         for (name, range) in [("objects", &options.objects), ("kinds", &options.kinds)] {
             if range.is_empty() || (name == "kinds" && *range.start() == 0) {
-                return refused(format!(
-                    "{name} is {range:?}: expected a range that is not empty, with at least one kind"
-                ));
+                let expected = "a range that is not empty, with at least one kind";
+                return refused(format!("{name} is {range:?}: expected {expected}"));
             }
         }
         if options.sizes.as_ref().is_some_and(|sizes| sizes.is_empty() || *sizes.start() == 0) {
@@ -178,11 +176,9 @@ fn check_size(width: u32, height: u32) -> Result<()> {
     if SIDES.contains(&width) && SIDES.contains(&height) {
         return Ok(());
     }
-    Err(Error::invalid_argument(format!(
-        "cannot draw a scene of {width}x{height}: expected sides of {} to {}",
-        SIDES.start(),
-        SIDES.end()
-    )))
+    let (least, most) = (SIDES.start(), SIDES.end());
+    let message = format!("cannot draw a scene of {width}x{height}: expected sides of {least} to {most}");
+    Err(Error::invalid_argument(message))
 }
 
 /// Scales a pictogram to `size`, mirrors and rotates it at random, and crops it to its clearly visible part.

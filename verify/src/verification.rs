@@ -28,8 +28,7 @@ mod tests;
 
 use ocelli::postprocess::PostProcessOptions;
 use ocelli::{
-    Error, ErrorKind, Model, Prompts, Result, engine::EngineFactory, model::ModelGraph,
-    stages::EmbeddedPrompts,
+    Error, Model, Prompts, Result, engine::EngineFactory, model::ModelGraph, stages::EmbeddedPrompts,
 };
 use ocelli_engines::Tensor;
 use ocelli_export::contract::{Manifest, tensor};
@@ -38,8 +37,8 @@ use crate::scenes::vocabulary;
 pub(crate) use compare::cosine;
 pub(crate) use detections::match_detections;
 
-use compare::{OutputComparison, Pass};
-use inputs::Input;
+use compare::{Output, OutputComparison, Pass, is_finite};
+use inputs::{Input, Pixels};
 use stages::Side;
 
 pub use ocelli::tensorrt::{Limits, VerificationSummary};
@@ -128,7 +127,8 @@ impl Verification {
     /// head, which run together.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] for options out of range, [`ErrorKind::Execution`] if the reference fails or returns
+    /// [`ErrorKind::InvalidArgument`](ocelli::ErrorKind::InvalidArgument) for options out of range,
+    /// [`ErrorKind::Execution`](ocelli::ErrorKind::Execution) if the reference fails or returns
     /// values that are not finite, and the error that `progress` returns.
     pub fn of_reference(
         model: &Model,
@@ -144,10 +144,9 @@ impl Verification {
         }
         let graphs = ModelGraph::all_of(model.manifest());
         if let Some(graph) = options.graphs.iter().find(|graph| !graphs.contains(graph)) {
-            return Err(Error::invalid_argument(format!(
-                "verification of {graph}, {}: this model has no such graph",
-                model.folder().display()
-            )));
+            let folder = model.folder().display();
+            let message = format!("verification of {graph}, {folder}: this model has no such graph");
+            return Err(Error::invalid_argument(message));
         }
         let mut verification = Self {
             inputs: inputs::make(model.manifest(), &options)?,
@@ -162,7 +161,7 @@ impl Verification {
         (verification.prompts, verification.text_features) = verification.embed(&mut stages)?;
         verification.passes = verification.run(&mut stages, &verification.prompts, true, progress)?;
         for (input, pass) in verification.inputs.iter().zip(&verification.passes) {
-            if let Some((_, name, _)) = pass.tensors().find(|(_, _, tensor)| !compare::is_finite(tensor)) {
+            if let Some((_, name, _)) = pass.tensors().find(|(_, _, tensor)| !is_finite(tensor)) {
                 return Err(Error::execution(format!(
                     "{}, {name}, {}: the reference returned values that are infinite or NaN; the model is corrupt",
                     model.folder().display(),
@@ -178,7 +177,8 @@ impl Verification {
     /// A candidate that differs is not an error: see [`VerificationReport::accepted`].
     ///
     /// # Errors
-    /// [`ErrorKind::Mismatch`] if the candidate's model has other sizes, [`ErrorKind::Execution`] if it fails to run, and the
+    /// [`ErrorKind::Mismatch`](ocelli::ErrorKind::Mismatch) if the candidate's model has other sizes,
+    /// [`ErrorKind::Execution`](ocelli::ErrorKind::Execution) if it fails to run, and the
     /// error that `progress` returns.
     pub fn check(
         &self,
@@ -313,7 +313,7 @@ impl Verification {
         let refuse = |why: String| {
             let (reference, candidate) = (self.model.folder().display(), candidate.folder().display());
             let message = format!("cannot compare {reference} with {candidate}: {why}");
-            Err(Error::new(ErrorKind::Mismatch, message))
+            Err(Error::mismatch(message))
         };
         for ((name, our), (_, their)) in sizes(ours).into_iter().zip(sizes(theirs)) {
             if our != their {

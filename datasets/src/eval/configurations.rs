@@ -38,10 +38,6 @@ impl ConfigurationReport {
         self.report.as_ref()?.pointer(pointer)?.as_f64()
     }
 
-    fn has(&self, pointer: &str) -> bool {
-        self.report.as_ref().is_some_and(|report| report.pointer(pointer).is_some())
-    }
-
     /// The images and classes of the evaluation, in a line.
     fn truth(&self) -> Option<String> {
         let report = self.report.as_ref()?;
@@ -62,7 +58,7 @@ impl ConfigurationsReport {
         let text = std::fs::read(path).map_err(|e| Error::io("cannot read the report", path, e))?;
         serde_json::from_slice(&text).map_err(|e| {
             let message = format!("{}: it is no report of configurations; name another file", path.display());
-            Error::new(ErrorKind::Mismatch, message).with_source(e)
+            Error::mismatch(message).with_source(e)
         })
     }
 
@@ -83,16 +79,19 @@ impl ConfigurationsReport {
         for truth in &truths {
             writeln!(writer, "{truth}")?;
         }
-        let has_masks = self.configurations.iter().any(|one| one.has("/models/0/segm"));
+        let has_masks = self
+            .configurations
+            .iter()
+            .any(|one| one.report.as_ref().is_some_and(|report| report.pointer("/models/0/segm").is_some()));
         let mut heading = vec!["AP", "AP50", "AP_S", "AP_L", "ms an image", "peak MiB"];
         if has_masks {
             heading.insert(4, "mask AP");
         }
         let mut rows = vec![row("configuration", heading)];
         for one in &self.configurations {
-            let figures = ["ap", "ap50", "ap_small", "ap_large"].map(|name| format!("/models/0/bbox/{name}"));
-            let mut figures: Vec<String> =
-                figures.iter().map(|pointer| percent(one.figure(pointer))).collect();
+            let mut figures = ["ap", "ap50", "ap_small", "ap_large"]
+                .map(|name| percent(one.figure(&format!("/models/0/bbox/{name}"))))
+                .to_vec();
             if has_masks {
                 figures.push(percent(one.figure("/models/0/segm/ap")));
             }

@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
 
-use hotcoco::types::{Dataset, Image as CocoImage};
+use hotcoco::types::Dataset;
 use image::{ImageDecoder, metadata::Orientation};
 use ocelli::{Error, ErrorKind, Image, Result};
 use ocelli_export::read_text;
 use serde::Deserialize;
 
 use super::Truth;
-use super::labelled::{annotation, category, data_set, unreadable};
+use super::labelled::{annotation, category, data_set, image, unreadable};
 use super::video::entries;
 use crate::label::{all_labels, find_images, parse_labels};
 
@@ -126,24 +126,22 @@ fn yolo(path: &Path, root: &Path, data: Option<&Path>) -> Result<Truth> {
     };
     let (mut labelled, mut unreadable) = (0, Vec::new());
     for (id, file) in (1..).zip(&files) {
-        let Ok((width, height)) = upright_size(file) else {
+        let Ok(size) = upright_size(file) else {
             unreadable.push(file.display().to_string());
             continue;
         };
         let file_name = file.strip_prefix(root).unwrap_or(file).to_string_lossy().into_owned();
-        dataset.images.push(CocoImage { id, file_name, width, height, ..CocoImage::default() });
+        dataset.images.push(image(id, file_name, size));
         let Some(labels) = label_file(file) else { continue };
         labelled += 1;
         let wrong =
             |why: String| Error::invalid_data(format!("cannot read the labels, {}: {why}", labels.display()));
         let text = read_text(&labels, "the labels")?;
-        for instance in parse_labels(text.trim_start_matches('\u{feff}'), (width, height)).map_err(wrong)? {
+        for instance in parse_labels(text.trim_start_matches('\u{feff}'), size).map_err(wrong)? {
             let class = instance.class as u64;
             if !names.contains_key(&class) {
-                return Err(wrong(format!(
-                    "class {class} has no name; the data set has {} classes",
-                    names.len()
-                )));
+                let classes = names.len();
+                return Err(wrong(format!("class {class} has no name; the data set has {classes} classes")));
             }
             dataset.annotations.push(annotation(&instance, id, class));
         }

@@ -1,12 +1,12 @@
 //! The images of an evaluation and their ground truth.
 
 use std::path::{Path, PathBuf};
-use std::time::UNIX_EPOCH;
 
-use ocelli::{BoundingBox, Error, ErrorKind, Image, Mask, Result};
+use ocelli::{BoundingBox, Error, Image, Mask, Result};
 
 use super::video::entries;
 use super::{Contender, EvalJournal, EvalTask, ImageResult, Truth, TruthBuilder, TruthImage};
+use crate::label::identity;
 use crate::table::some;
 
 /// Images and their ground truth.
@@ -52,7 +52,8 @@ impl EvalImages {
     /// Reads annotations, as [`Truth::open`]. If a model `needs_images`, they are in `folder`, or where the annotations say.
     ///
     /// # Errors
-    /// Those of [`Truth::open`]; [`ErrorKind::InvalidArgument`] without the images that are needed.
+    /// Those of [`Truth::open`]; [`ErrorKind::InvalidArgument`](ocelli::ErrorKind::InvalidArgument) without the images that
+    /// are needed.
     pub fn open(annotations: &Path, folder: Option<&Path>, needs_images: bool) -> Result<Self> {
         let no_folder = |folder: &Path| format!("no images, {}: no such folder", folder.display());
         if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
@@ -76,7 +77,8 @@ impl EvalImages {
     /// that takes a few milliseconds, and keeping hundreds of images too much memory.
     ///
     /// # Errors
-    /// Those of `step`; [`ErrorKind::InvalidArgument`] if `count` is 0; [`ErrorKind::InvalidData`] if a class is not among
+    /// Those of `step`; [`ErrorKind::InvalidArgument`](ocelli::ErrorKind::InvalidArgument) if `count` is 0;
+    /// [`ErrorKind::InvalidData`](ocelli::ErrorKind::InvalidData) if a class is not among
     /// `names`.
     pub fn drawn<L: AsRef<str>>(
         names: &[&str],
@@ -104,7 +106,7 @@ impl EvalImages {
     /// Leaves out the images that are not in the folder, and returns which they are, in one line.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if these are all.
+    /// [`ErrorKind::InvalidArgument`](ocelli::ErrorKind::InvalidArgument) if these are all.
     pub fn leave_out_missing(&mut self) -> Result<Option<Error>> {
         let Origin::Folder(folder, _) = &self.origin else { return Ok(None) };
         let is_missing = |id: &u64| self.path(*id).is_some_and(|path| !path.exists());
@@ -164,11 +166,7 @@ impl EvalImages {
 
     /// Size of the file of an image and time of its last change; zeros if they are unknown.
     fn stamp(&self, id: u64) -> (u64, u64) {
-        let data = self.path(id).and_then(|path| path.metadata().ok());
-        data.map_or((0, 0), |data| {
-            let changed = data.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
-            (data.len(), changed.map_or(0, |since| since.as_nanos() as u64))
-        })
+        self.path(id).map_or((0, 0), |path| identity(&path))
     }
 
     fn name(&self, id: u64) -> &str {
@@ -195,7 +193,7 @@ impl EvalImages {
         if (width, height) != (0, 0) && (width, height) != (w, h) {
             let path = path.display();
             let message = format!("{path}: its size is {w}×{h}, in the annotations it is {width}×{height}");
-            return Err(Error::new(ErrorKind::Mismatch, message));
+            return Err(Error::mismatch(message));
         }
         Ok(image)
     }
@@ -205,7 +203,8 @@ impl EvalImages {
     /// [`ids`](Self::ids).
     ///
     /// # Errors
-    /// Those of the models, the journal and `step`; [`ErrorKind::InvalidData`] if no image could be read.
+    /// Those of the models, the journal and `step`; [`ErrorKind::InvalidData`](ocelli::ErrorKind::InvalidData) if no image
+    /// could be read.
     pub fn detect_all(
         &mut self,
         task: &EvalTask,

@@ -3,11 +3,10 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use ocelli::{Error, Result, StageTimes};
+use ocelli::{Error, Result, StageTimes, json_lines::JsonLines};
 use serde::{Deserialize, Serialize};
 
 use super::Predictions;
-use ocelli::json_lines::JsonLines;
 
 /// The version of the format.
 const FORMAT: u32 = 1;

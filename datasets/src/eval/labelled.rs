@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use hotcoco::types::{Annotation, Category, Dataset, Image, Segmentation};
 use ocelli::{Error, ErrorKind, Result};
@@ -18,11 +18,11 @@ const NAMED: usize = 3;
 /// Takes the labels of the images whose label files a person corrected from these files, if `path` is COCO's file of a data
 /// set of `ocelli label`. Returns what was done.
 pub(super) fn correct(dataset: &mut Dataset, path: &Path) -> Result<Option<String>> {
-    let Some(root) =
-        data_set_around(path).filter(|root| path.canonicalize().is_ok_and(|path| is_in(&path, root)))
-    else {
-        return Ok(None);
+    let is_in = |root: &PathBuf| {
+        let folder = path.canonicalize().map(|path| path.parent().map(Path::to_owned));
+        folder.is_ok_and(|folder| folder.is_some() && root.canonicalize().ok() == folder)
     };
+    let Some(root) = data_set_around(path).filter(is_in) else { return Ok(None) };
     let Some(all) = all_labels(&root)? else { return Ok(None) };
     check_elsewhere(&all, path)?;
     let corrected: Vec<_> = all.images.iter().filter(|image| image.labels.is_corrected).collect();
@@ -39,7 +39,9 @@ pub(super) fn correct(dataset: &mut Dataset, path: &Path) -> Result<Option<Strin
         );
         return Err(unreadable(ErrorKind::Mismatch, path, why));
     }
-    let categories = category_ids(&all, &dataset.categories);
+    let of_name = |name: &String| dataset.categories.iter().find(|one| one.name == *name).map(|one| one.id);
+    let categories: Vec<u64> =
+        (1..).zip(&all.classes).map(|(id, name)| of_name(name).unwrap_or(id)).collect();
     let ids: HashMap<&str, u64> = dataset.images.iter().map(|image| (&*image.file_name, image.id)).collect();
     let mut replaced = Vec::new();
     for image in &corrected {
@@ -61,16 +63,8 @@ pub(super) fn correct(dataset: &mut Dataset, path: &Path) -> Result<Option<Strin
     }
     dataset.annotations.append(&mut replaced);
     number(dataset);
-    Ok(Some(format!(
-        "{}: the labels of {} images are those that a person corrected in {}",
-        path.display(),
-        files.len(),
-        some(&files, NAMED)
-    )))
-}
-
-fn is_in(path: &Path, root: &Path) -> bool {
-    root.canonicalize().is_ok_and(|root| path.parent() == Some(&*root))
+    let (path, count, files) = (path.display(), files.len(), some(&files, NAMED));
+    Ok(Some(format!("{path}: the labels of {count} images are those that a person corrected in {files}")))
 }
 
 /// The data set of YOLO's label files, as they are now.
@@ -82,8 +76,7 @@ pub(super) fn data_set(all: &AllLabels, root: &Path, path: &Path) -> Result<Data
     };
     for (id, image) in (1..).zip(&all.images) {
         let file_name = image.path.strip_prefix(root).unwrap_or(&image.path).to_string_lossy().into_owned();
-        let (width, height) = image.size;
-        dataset.images.push(Image { id, file_name, width, height, ..Image::default() });
+        dataset.images.push(self::image(id, file_name, image.size));
         let instances = image.labels.instances.iter();
         dataset.annotations.extend(instances.map(|instance| annotation(instance, id, instance.class as u64)));
     }
@@ -98,6 +91,10 @@ pub(super) fn number(dataset: &mut Dataset) {
 /// The error for annotations that cannot be read.
 pub(super) fn unreadable(kind: ErrorKind, path: &Path, why: impl fmt::Display) -> Error {
     Error::new(kind, format!("cannot read the annotations, {}: {why}", path.display()))
+}
+
+pub(super) fn image(id: u64, file_name: String, (width, height): (u32, u32)) -> Image {
+    Image { id, file_name, width, height, ..Image::default() }
 }
 
 pub(super) fn category(id: u64, name: String) -> Category {
@@ -124,10 +121,4 @@ fn check_elsewhere(all: &AllLabels, path: &Path) -> Result<()> {
         some(&files, NAMED)
     );
     Err(unreadable(ErrorKind::Mismatch, path, why))
-}
-
-/// The ids of the classes in COCO's file.
-fn category_ids(all: &AllLabels, categories: &[Category]) -> Vec<u64> {
-    let of_name = |name: &String| categories.iter().find(|known| known.name == *name).map(|known| known.id);
-    (1..).zip(&all.classes).map(|(id, name)| of_name(name).unwrap_or(id)).collect()
 }

@@ -5,8 +5,7 @@ use std::str::FromStr;
 
 use serde::Serialize;
 
-use ocelli::Error;
-use ocelli::postprocess::PostProcessOptions;
+use ocelli::{Error, postprocess::PostProcessOptions};
 
 /// Which detections count. Figures of different protocols cannot be compared.
 ///

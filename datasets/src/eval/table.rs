@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use super::{EvalReport, ModelReport};
+use super::{EvalReport, ModelReport, PrecisionRecall, StageTiming};
 use crate::table::{columns, printable, row, some};
 
 /// Writes a report as text: a line about the images, a block for each model and, with `per_class`, a row for each class.
@@ -48,17 +48,14 @@ fn interval(interval: Option<[f64; 2]>) -> String {
     interval.map(|[low, high]| format!(" ({} to {})", points(low), points(high))).unwrap_or_default()
 }
 
-/// `no detections in 3 images: a.png, b.png, c.png`.
-fn without_detections(names: &[String]) -> String {
-    format!("no detections in {} images: {}", names.len(), some(names, 5))
-}
-
 fn write_model(writer: &mut impl Write, model: &ModelReport) -> io::Result<()> {
     let engine = model.engine.as_ref().map(|engine| format!("   {engine}")).unwrap_or_default();
     let detections = model.bbox.as_ref().map(|_| format!("   {} detections", model.detections));
     writeln!(writer, "{}{engine}{}", printable(&model.name), detections.unwrap_or_default())?;
-    if !model.without_detections.is_empty() {
-        writeln!(writer, "{}", printable(&without_detections(&model.without_detections)))?;
+    let without = &model.without_detections;
+    if !without.is_empty() {
+        let names = printable(&some(without, 5));
+        writeln!(writer, "no detections in {} images: {names}", without.len())?;
     }
     let mut rows: Vec<Vec<String>> = Vec::new();
     for (name, accuracy) in [("boxes", &model.bbox), ("masks", &model.segm)] {
@@ -70,41 +67,30 @@ fn write_model(writer: &mut impl Write, model: &ModelReport) -> io::Result<()> {
     }
     write_columns(writer, &rows)?;
     if let Some(hits) = &model.at_confidence {
-        let mask_iou =
-            hits.mask_iou.map(|iou| format!("   mask IoU of true positives {iou:.3}")).unwrap_or_default();
+        let PrecisionRecall { confidence, true_positives, false_positives, false_negatives, .. } = hits;
+        let (precision, recall) = (fraction(hits.precision), fraction(hits.recall));
+        let mask_iou = hits.mask_iou.map(|iou| format!("   mask IoU of true positives {iou:.3}"));
+        let mask_iou = mask_iou.unwrap_or_default();
         writeln!(
             writer,
-            "  above {}   precision {}   recall {}   {} true positives, {} false positives, {} false negatives{mask_iou}",
-            hits.confidence,
-            fraction(hits.precision),
-            fraction(hits.recall),
-            hits.true_positives,
-            hits.false_positives,
-            hits.false_negatives
+            "  above {confidence}   precision {precision}   recall {recall}   {true_positives} true positives, \
+             {false_positives} false positives, {false_negatives} false negatives{mask_iou}"
         )?;
     }
     if let Some(masks) = &model.from_truth_boxes {
+        let (iou, instances, without) = (fraction(masks.mask_iou), masks.instances, masks.without_mask);
         writeln!(
             writer,
-            "  given their boxes   mask IoU {}   {} instances, {} without a mask",
-            fraction(masks.mask_iou),
-            masks.instances,
-            masks.without_mask
+            "  given their boxes   mask IoU {iou}   {instances} instances, {without} without a mask"
         )?;
     }
     if let Some(timing) = &model.timing_ms {
-        let total = timing.total;
+        let StageTiming { mean, p50, p90, p99 } = timing.total;
+        let [backbone, decoder, masks] = [timing.backbone, timing.decode, timing.masks].map(|one| one.mean);
         writeln!(
             writer,
-            "  per image   mean {:.1} ms   p50 {:.1}   p90 {:.1}   p99 {:.1}   of which backbone {:.1}, decoder {:.1}, \
-             masks {:.1}",
-            total.mean,
-            total.p50,
-            total.p90,
-            total.p99,
-            timing.backbone.mean,
-            timing.decode.mean,
-            timing.masks.mean
+            "  per image   mean {mean:.1} ms   p50 {p50:.1}   p90 {p90:.1}   p99 {p99:.1}   of which backbone \
+             {backbone:.1}, decoder {decoder:.1}, masks {masks:.1}"
         )?;
     }
     Ok(())

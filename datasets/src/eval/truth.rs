@@ -10,6 +10,7 @@ use ocelli_tracking::BoundingBox;
 use sha2::{Digest, Sha256};
 
 use super::precision_recall::bbox_of;
+use super::predictions::run_lengths;
 use super::{annotations, folders, labelled};
 use ocelli::{Error, ErrorKind, Mask, Result};
 
@@ -213,11 +214,11 @@ fn check(dataset: &Dataset) -> Result<(), String> {
         if annotation.bbox.is_none() && annotation.segmentation.is_none() {
             return wrong("it has neither bbox nor segmentation".into());
         }
-        if let Some(segmentation) = &annotation.segmentation
-            && let Err(why) = check_segmentation(segmentation, image)
-        {
-            return wrong(why);
-        }
+        annotation
+            .segmentation
+            .as_ref()
+            .map_or(Ok(()), |one| check_segmentation(one, image))
+            .or_else(wrong)?;
     }
     Ok(())
 }
@@ -253,8 +254,7 @@ impl TruthBuilder {
     /// Adds an image of `width` × `height` pixels and returns its id.
     pub fn add_image(&mut self, file_name: impl Into<String>, width: u32, height: u32) -> u64 {
         let id = self.0.images.len() as u64 + 1;
-        let file_name = file_name.into();
-        self.0.images.push(CocoImage { id, file_name, width, height, ..CocoImage::default() });
+        self.0.images.push(labelled::image(id, file_name.into(), (width, height)));
         id
     }
 
@@ -262,17 +262,14 @@ impl TruthBuilder {
     /// small, medium or large, is that of the mask, or of the box if there is no mask.
     pub fn add_instance(&mut self, image_id: u64, class: usize, bbox: BoundingBox, mask: Option<Mask>) {
         let area = mask.as_ref().map_or_else(|| f64::from(bbox.area()), |mask| mask.area() as f64);
-        let segmentation = mask.map(|mask| Segmentation::CompressedRle {
-            size: [mask.height(), mask.width()],
-            counts: mask.counts().to_owned(),
-        });
+
         self.0.annotations.push(Annotation {
             id: self.0.annotations.len() as u64 + 1,
             image_id,
             category_id: class as u64 + 1,
             bbox: Some(bbox.to_ltwh().map(f64::from)),
             area: Some(area),
-            segmentation,
+            segmentation: mask.as_ref().map(run_lengths),
             ..Annotation::default()
         });
     }

@@ -37,8 +37,10 @@ pub use davis::{JAndF, JAndFFigures, ObjectJAndF};
 pub use figures::{TrackCounts, TrackFigures};
 pub use format::VideoFormat;
 pub(super) use layout::entries;
+use layout::{Frames, SequenceFiles, invalid, json, mismatch, missing, of_both, wrong_entry};
 pub use report::{NamedFigures, TrackReport, VideoReport, write_video_report};
 pub use tracks::{ObjectBox, Role, TrackBox, TrackSequence};
+use tracks::{TrackFrame, assign, matches_above_half, part};
 
 /// Compares predictions with ground truth, whose format decides the figures. Only SA-Co's images have several files of ground
 /// truth: the annotations of several people.

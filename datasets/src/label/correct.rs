@@ -14,15 +14,11 @@ use ocelli::{BoundingBox, Error, ErrorKind, Result};
 use crate::label::formats::yolo_line::{self, Line};
 use crate::label::hash::hash_of_bytes;
 use crate::label::images::image_id;
-use crate::label::record::LabelledInstance;
-use crate::label::settings::Format;
-use crate::label::source;
-use crate::label::source::identity;
-use crate::label::store::files::Owner;
-use crate::label::store::journal::{Journal, classes_of};
 use crate::label::store::layout::image_path;
-use crate::label::store::state::State;
-use crate::label::store::{Book, Contents, LabelFile, OutputFolder, STATE_FOLDER, journal_path};
+use crate::label::store::{
+    Book, Contents, Journal, LabelFile, OutputFolder, Owner, STATE_FOLDER, State, classes_of, journal_path,
+};
+use crate::label::{Format, LabelledInstance, identity, source};
 
 pub(crate) use everything::{AllLabels, all_labels, is_changed};
 
@@ -222,7 +218,8 @@ impl CorrectedSet {
         let image = &current.current_image(image)?;
         let mut book = current.peek()?;
         if book.is_coco() {
-            return current.labels_in_coco(&book, image);
+            let (journal, _) = Journal::open_existing(&journal_path(&current.root))?;
+            return current.coco_labels(&book, &journal, image).map(|(_, labels)| labels);
         }
         current.labels_of(image, &book.label_files(&image.name)?)
     }
@@ -240,7 +237,8 @@ impl CorrectedSet {
     }
 
     /// Saves the labels of an image: those of `instances` whose line is named keep what was not changed, the others are new,
-    /// and lines that are not named are removed. A [mask](LabelledInstance::mask) becomes the polygon of its line, or its box where
+    /// and lines that are not named are removed. A [mask](LabelledInstance::mask) becomes the polygon of its line, or its
+    /// box where
     /// lines are boxes. The label files are the person's from then on.
     ///
     /// In a data set of COCO alone, the labels of this image are the person's, and `annotations.json` is written again with
@@ -347,7 +345,7 @@ fn of_gallery(kind: ErrorKind, path: &Path, why: &str) -> Error {
 
 /// The error for labels that are not those that the person saw.
 fn refusal(image: &SetImage, why: &str) -> Error {
-    Error::new(ErrorKind::Mismatch, format!("labels of {}: {why}", image.name))
+    Error::mismatch(format!("labels of {}: {why}", image.name))
 }
 
 fn wrong_line(file: &str, why: &str) -> Error {

@@ -4,8 +4,7 @@ use ocelli::ErrorKind;
 
 use crate::label::folders::{MINE, Place, Run, copies, detect, text_of};
 use crate::label::run::Seen;
-use crate::label::source::identity;
-use crate::label::{Format, ImageMode, Shard, merge};
+use crate::label::{Format, ImageMode, Shard, identity, merge};
 
 fn labelled(images: &[(&str, usize)]) -> (Place, Run) {
     let (place, run) = (Place::new(), Run::default());

@@ -64,12 +64,18 @@ pub(crate) fn sync(folder: &Path) -> Result<()> {
     sync_folder(folder).map_err(|e| Error::io("cannot write", folder, e))
 }
 
+/// What was found; `None` for what is not there.
+pub(crate) fn if_there<T>(found: io::Result<T>) -> io::Result<Option<T>> {
+    match found {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+        found => found.map(Some),
+    }
+}
+
 /// Removes a file or a link, if it is there.
 pub(crate) fn remove(path: &Path) -> Result<()> {
-    match may_write().and_then(|()| fs::remove_file(path)) {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(Error::io("cannot remove", path, e)),
-        _ => Ok(()),
-    }
+    let removed = if_there(may_write().and_then(|()| fs::remove_file(path)));
+    removed.map(drop).map_err(|e| Error::io("cannot remove", path, e))
 }
 
 /// Removes the folders without files in a folder, and itself if it has none.
@@ -116,9 +122,16 @@ fn may_write() -> io::Result<()> {
 }
 
 #[cfg(test)]
-thread_local! {
-    /// Whether hard links are refused, as between two file systems.
-    pub(crate) static REFUSES_HARD_LINKS: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
-    /// Writes until the run stops. Once stopped, nothing more is written until this is set again.
-    pub(crate) static WRITES_LEFT: std::cell::Cell<u64> = const { std::cell::Cell::new(u64::MAX) };
+pub(crate) use stops::{REFUSES_HARD_LINKS, WRITES_LEFT};
+
+#[cfg(test)]
+mod stops {
+    use std::cell::Cell;
+
+    thread_local! {
+        /// Whether hard links are refused, as between two file systems.
+        pub(crate) static REFUSES_HARD_LINKS: Cell<bool> = const { Cell::new(false) };
+        /// Writes until the run stops. Once stopped, nothing more is written until this is set again, as in a process that ended.
+        pub(crate) static WRITES_LEFT: Cell<u64> = const { Cell::new(u64::MAX) };
+    }
 }

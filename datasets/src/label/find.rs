@@ -5,9 +5,9 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Component, Path, PathBuf};
 
+use crate::label::FoundImage;
 use crate::label::formats::braces;
 use crate::label::formats::tar_file::TarFile;
-use crate::label::images::FoundImage;
 use crate::label::source::{has_tar_extension, member_path};
 use crate::label::store::STATE_FOLDER;
 use ocelli::image::{Image, has_image_extension, has_unsupported_extension, is_image_file};
@@ -61,10 +61,9 @@ pub fn list_images(inputs: &[PathBuf], subfolders: bool, outputs: &[PathBuf]) ->
         }
     }
     if let Some(first) = skipped.first() {
+        let (count, first) = (skipped.len(), first.path.display());
         tracing::warn!(
-            "{} image(s) skipped, {} first: HEIC, AVIF and JPEG XL are not supported; convert them to PNG or JPEG",
-            skipped.len(),
-            first.path.display()
+            "{count} image(s) skipped, {first} first: HEIC, AVIF and JPEG XL are not supported; convert them to PNG or JPEG"
         );
     }
     let mut seen = HashSet::new();
@@ -205,10 +204,8 @@ impl Search {
                 break;
             }
             if line.len() as u64 == MAX_LINE {
-                return invalid(
-                    number,
-                    &format!("it has {MAX_LINE} bytes or more: expected one path a line"),
-                );
+                let why = format!("it has {MAX_LINE} bytes or more: expected one path a line");
+                return invalid(number, &why);
             }
             let Ok(line) = String::from_utf8(line) else {
                 return invalid(number, "it is not UTF-8: save the list as UTF-8");

@@ -3,16 +3,14 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use ocelli::classes::ClassMap;
-use ocelli::{BoundingBox, Detection, Error, Mask, Result};
+use ocelli::{BoundingBox, Detection, Error, Mask, Result, classes::ClassMap};
 use serde_json::{Value, json};
 
 use crate::label::disk::WRITES_LEFT;
 use crate::label::run::Seen;
-use crate::label::source::identity;
 use crate::label::{
     DataSetOptions, Existing, Format, ImageMode, ImageSet, LabelJob, LabelSettings, Shard, Summary,
-    find_images,
+    find_images, identity,
 };
 
 /// Width and height of every image.
@@ -131,19 +129,17 @@ impl Place {
     /// The same, with something that happens between reading each image and writing its labels.
     pub fn label_while(&self, run: &Run, meanwhile: &mut dyn FnMut()) -> Result<Summary> {
         let mut job = self.open(run)?;
-        for (first, todo) in job.take_todo() {
+        job.label_groups(|job, first, todo| {
             let classes = if run.finds_added { (first..run.classes.len()).collect() } else { vec![0] };
             for file in todo {
                 let identity = identity(&file.path);
                 let found = detect_all(&file.path, classes.iter().map(|class| run.classes[*class]));
                 meanwhile();
                 let seen = Seen { file: &file, identity, found, first, classes: classes.clone(), device: 0 };
-                if let Err(stop) = job.finish_image(seen, &mut |_| Ok(())) {
-                    return job.data.stopped().and(Err(stop));
-                }
+                job.finish_image(seen, &mut |_| Ok(()))?;
             }
-        }
-        job.data.stopped()?;
+            Ok(())
+        })?;
         job.finish(&mut || Ok(()))
     }
 

@@ -7,8 +7,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use ocelli::image::has_unsupported_extension;
-use ocelli::{Error, Result};
+use ocelli::{Error, Result, image::has_unsupported_extension};
 
 /// Which frame of which video an image is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use ocelli::{BoundingBox, Mask};
 
-use crate::label::images::VideoFrame;
+use crate::label::VideoFrame;
 
 /// An instance of a class in an image.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

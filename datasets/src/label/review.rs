@@ -1,20 +1,16 @@
 //! Review pages: the images with the lowest scores, and a random sample.
 
-use std::fmt::Write as _;
-use std::io::Write as _;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use image::ImageFormat;
 use ocelli_tracking::BoundingBox;
 
-use crate::label::disk;
 use crate::label::images::{hash_of, image_id};
-use crate::label::record::Record;
-use crate::label::source::open_image;
 use crate::label::store::CheckCancelled;
-use ocelli::draw::Annotator;
-use ocelli::{Detection, Error, Image, Result};
+use crate::label::{Record, disk, open_image};
+use ocelli::{Detection, Error, Image, Result, draw::Annotator};
 
 /// The size of an image on a page, the height of its file name below, and the gap between images, in pixels.
 const PICTURE: (u32, u32) = (400, 300);
@@ -125,7 +121,7 @@ impl Review {
         for (kind, title, images) in
             [("unsure", "Least certain", &self.low_scores), ("sample", "Random sample", &sample)]
         {
-            writeln!(html, "<h1>{title}</h1>").expect(NO_FAILURE);
+            html += &format!("<h1>{title}</h1>\n");
             for (number, images) in images.chunks(PER_PAGE).enumerate() {
                 let name = page_name(kind, number);
                 let path = folder.join(&name);
@@ -144,7 +140,6 @@ impl Review {
     }
 }
 
-const NO_FAILURE: &str = "writing to a string does not fail";
 const HTML_START: &str = "<!doctype html>\n<meta charset=\"utf-8\">\n<title>Review</title>\n\
     <style>body{font:14px sans-serif;margin:1em}img{max-width:none}</style>\n\
     <p>Each image links to its file, and <i>correct</i> to the <a href=\"http://127.0.0.1:8080/#gallery\">gallery</a> of \
@@ -152,29 +147,24 @@ const HTML_START: &str = "<!doctype html>\n<meta charset=\"utf-8\">\n<title>Revi
 
 /// Adds a page to `index.html`: every image on it is a link, and so is every line of the list below.
 fn write_html(html: &mut String, page: &str, images: &[Candidate]) {
-    writeln!(html, "<p><img src=\"{page}\" usemap=\"#{page}\" alt=\"\"></p>\n<map name=\"{page}\">")
-        .expect(NO_FAILURE);
+    *html += &format!("<p><img src=\"{page}\" usemap=\"#{page}\" alt=\"\"></p>\n<map name=\"{page}\">\n");
     for (index, image) in images.iter().enumerate() {
         let (x, y) = (at(index as u32 % COLUMNS, CELL.0), at(index as u32 / COLUMNS, CELL.1));
         let (right, bottom, name) = (x + CELL.0, y + CELL.1, escaped(&image.name));
         let link = &image.link;
-        writeln!(
-            html,
-            "<area shape=\"rect\" coords=\"{x},{y},{right},{bottom}\" href=\"{link}\" title=\"{name}\">"
-        )
-        .expect(NO_FAILURE);
+        *html += &format!(
+            "<area shape=\"rect\" coords=\"{x},{y},{right},{bottom}\" href=\"{link}\" title=\"{name}\">\n"
+        );
     }
     html.push_str("</map>\n<ol>\n");
     for image in images {
         let score = image.least_score.map(|score| format!(", least score {score:.2}")).unwrap_or_default();
         let (link, name, instances) = (&image.link, escaped(&image.name), image.instances);
         let (plural, id) = (if instances == 1 { "" } else { "s" }, image_id(&image.name));
-        writeln!(
-            html,
+        *html += &format!(
             "<li><a href=\"{link}\">{name}</a>: {instances} instance{plural}{score}, \
-             <a href=\"http://127.0.0.1:8080/#gallery={id}\">correct</a></li>"
-        )
-        .expect(NO_FAILURE);
+             <a href=\"http://127.0.0.1:8080/#gallery={id}\">correct</a></li>\n"
+        );
     }
     html.push_str("</ol>\n");
 }

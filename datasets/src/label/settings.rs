@@ -13,7 +13,7 @@ use ocelli::classes::{Class, ClassMap};
 use ocelli::postprocess::PostProcessOptions;
 use ocelli::source::InputOptions;
 use ocelli::tiles::Tiling;
-use ocelli::{Error, ErrorKind, Model, Result};
+use ocelli::{Error, Model, Result};
 
 /// The format of a data set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -87,7 +87,8 @@ pub enum Tracking {
     /// By their boxes, with [`ByteTracker`](ocelli::tracking::ByteTracker). The labels of a frame are those that an image would
     /// get; each instance starts a track or continues one.
     Boxes,
-    /// By the model's memory of them, in a [pipeline](ocelli::options::PipelineOptions::memory), which decides which objects there are:
+    /// By the model's memory of them, in a [pipeline](ocelli::options::PipelineOptions::memory), which decides which objects
+    /// there are:
     /// of the thresholds and suppressions of the settings, none applies.
     Memory {
         /// Objects start, and are kept alive, by detections above this score; `None`: by SAM 3's thresholds.
@@ -177,7 +178,8 @@ impl LabelSettings {
     /// Checks that a model can follow objects as these settings want it.
     ///
     /// # Errors
-    /// [`ErrorKind::Mismatch`] for [`Tracking::Memory`] with a model without a tracker; [`ErrorKind::InvalidArgument`] if a class
+    /// [`ErrorKind::Mismatch`](ocelli::ErrorKind::Mismatch) for [`Tracking::Memory`] with a model without a tracker;
+    /// [`ErrorKind::InvalidArgument`](ocelli::ErrorKind::InvalidArgument) if a class
     /// has several phrases or exemplars, or images are searched in tiles then.
     pub fn check_tracking(&self, model: &Model) -> Result<()> {
         if !matches!(self.tracking, Some(Tracking::Memory { .. })) {
@@ -194,16 +196,13 @@ impl LabelSettings {
                  facebook/sam3, and do not leave it out",
                 model.folder().display()
             );
-            return Err(Error::new(ErrorKind::Mismatch, message));
+            return Err(Error::mismatch(message));
         }
         let is_one_phrase = |class: &&Class| class.phrases.len() == 1 && class.exemplars.is_empty();
-        match self.classes.classes.iter().find(|class| !is_one_phrase(class)) {
-            None => Ok(()),
-            Some(class) => {
-                let why = "the memory tracker follows what one phrase finds: expected one, and no exemplars";
-                Err(Error::invalid_argument(format!("class \"{}\": {why}", class.name)))
-            }
-        }
+        self.classes.classes.iter().find(|class| !is_one_phrase(class)).map_or(Ok(()), |class| {
+            let why = "the memory tracker follows what one phrase finds: expected one, and no exemplars";
+            Err(Error::invalid_argument(format!("class \"{}\": {why}", class.name)))
+        })
     }
 
     /// Everything that determines the labels, including the model, for the first line of the journal.
@@ -294,23 +293,22 @@ impl DataSetOptions {
     /// Checks the options.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`], with the name of the option.
+    /// [`ErrorKind::InvalidArgument`](ocelli::ErrorKind::InvalidArgument), with the name of the option.
     pub fn check(&self) -> Result<()> {
-        let refuse = |message: String| Err(Error::invalid_argument(message));
+        let refuse = |message: &str| Err(Error::invalid_argument(message));
         if self.formats.is_empty() {
-            return refuse("formats is empty: expected at least one format".into());
+            return refuse("formats is empty: expected at least one format");
         }
-        if !(0.0..1.0).contains(&self.validation_share) {
-            let expected = "a number from 0 to below 1";
-            return Err(Error::argument("validation_share", self.validation_share, expected));
+        let share = self.validation_share;
+        if !(0.0..1.0).contains(&share) {
+            return Err(Error::argument("validation_share", share, "a number from 0 to below 1"));
         }
         if !(0.0..=1.0).contains(&self.review_below) {
             return Err(Error::argument("review_below", self.review_below, "a number from 0 to 1"));
         }
         if self.images == ImageMode::None && (!self.yolo_folders().is_empty() || self.has(Format::Voc)) {
             return refuse(
-                "images is none: trainers find the labels of YOLO and VOC beside the images only; link or copy the images"
-                    .into(),
+                "images is none: trainers find the labels of YOLO and VOC beside the images only; link or copy the images",
             );
         }
         Ok(())
@@ -324,7 +322,7 @@ const WORKERS: usize = 4;
 /// The threads that decode images for this many devices: the given number, or as many as keep up.
 ///
 /// # Errors
-/// [`ErrorKind::InvalidArgument`] for none and too many.
+/// [`ErrorKind::InvalidArgument`](ocelli::ErrorKind::InvalidArgument) for none and too many.
 pub fn workers(given: Option<usize>, devices: usize) -> Result<usize> {
     match given {
         Some(workers) if !(1..=MAX_WORKERS).contains(&workers) => {

@@ -8,9 +8,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-use ocelli::image::Image;
-use ocelli::tiles::PictureFile;
-use ocelli::{Error, Result};
+use ocelli::{Error, Result, image::Image, tiles::PictureFile};
 
 use crate::label::formats::tar_file::{TarFile, identity_of};
 use crate::label::hash::hash_of_bytes;
@@ -138,11 +136,13 @@ pub(super) fn copy_to(path: &Path, to: &mut impl io::Write) -> io::Result<()> {
 pub fn open_image(path: &Path) -> Result<Image> {
     check_is_file(path)?;
     let Some((tar, name)) = tar_of(path) else {
-        return if has_tar_extension(path) && path.is_file() {
-            Err(problem_of(path)?)
-        } else {
-            Image::open(path)
-        };
+        if !(has_tar_extension(path) && path.is_file()) {
+            return Image::open(path);
+        }
+        let tar = TarFile::open(path)?;
+        let problem = tar.problem.as_deref().unwrap_or("it was changed; run this again to label its images");
+        let message = format!("cannot read the whole tar file, {}: {problem}", path.display());
+        return Err(Error::invalid_data(message));
     };
     let bytes = TarFile::open(tar)?.read(&name).map_err(|e| Error::io("cannot read the image", path, e))?;
     Image::decode(&bytes, &path.display().to_string())
@@ -155,11 +155,4 @@ pub(super) fn open_regions(path: &Path) -> Result<PictureFile> {
         None if !(has_tar_extension(path) && path.is_file()) => PictureFile::open(path),
         _ => open_image(path).map(PictureFile::from),
     }
-}
-
-/// The fault of a tar file.
-fn problem_of(path: &Path) -> Result<Error> {
-    let tar = TarFile::open(path)?;
-    let problem = tar.problem.as_deref().unwrap_or("it was changed; run this again to label its images");
-    Ok(Error::invalid_data(format!("cannot read the whole tar file, {}: {problem}", path.display())))
 }

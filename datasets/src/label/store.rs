@@ -7,6 +7,8 @@
 //! person look them up in a [Book](book::Book).
 
 mod book;
+#[cfg(feature = "test-support")]
+mod check;
 mod conflicts;
 mod data_set;
 pub(in crate::label) mod files;
@@ -22,15 +24,21 @@ pub(in crate::label) mod state;
 mod write;
 
 pub(in crate::label) use book::{Book, LabelFile};
+#[cfg(feature = "test-support")]
+pub use check::{check_journal, check_state};
 pub use data_set::{CheckCancelled, Existing};
 pub(in crate::label) use data_set::{DataSet, Opening};
+pub(in crate::label) use files::{ClassHashes, Meaning, Owner, part_path};
 pub use folder::data_set_around;
 pub(in crate::label) use folder::{Contents, OutputFolder, STATE_FOLDER, journal_path};
-#[cfg(feature = "test-support")]
-pub use journal::check_journal;
-pub(in crate::label) use journal::is_growing;
+
+pub(in crate::label) use journal::{Entry, Journal, classes_of, is_growing};
+pub(in crate::label) use layout::{COCO_FILE, WHOLE_FILES, label_files};
+use log::{Kind, Log, Span};
 pub use merge::merge;
+use placer::Placer;
 pub(in crate::label) use placer::is_time_of;
-#[cfg(feature = "test-support")]
-pub use state::check_state;
+use saved::SavedLabels;
+
+pub(in crate::label) use state::{Event, State};
 pub use write::{ClassCount, Summary};

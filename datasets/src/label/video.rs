@@ -8,15 +8,12 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
-use ocelli::sink::write_picture;
-use ocelli::source::InputOptions;
-use ocelli::{Error, ErrorKind, Frame, Result, Source};
+use ocelli::{Error, ErrorKind, Frame, Result, Source, sink::write_picture, source::InputOptions};
 use serde_json::json;
 
-use crate::label::disk;
-use crate::label::images::{FoundImage, VideoFrame, hash_of, video_name};
-use crate::label::source::identity;
+use crate::label::images::{hash_of, video_name};
 use crate::label::store::{CheckCancelled, STATE_FOLDER, is_time_of};
+use crate::label::{FoundImage, VideoFrame, disk, identity};
 
 type Open = Box<dyn Fn() -> Result<Box<dyn Source>> + Send + Sync>;
 

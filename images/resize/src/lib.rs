@@ -6,6 +6,7 @@
 
 use std::cell::Cell;
 
+use fast_image_resize::ImageView as _;
 use fast_image_resize::images::{TypedImage, TypedImageRef};
 use fast_image_resize::pixels::U16x3;
 pub use fast_image_resize::pixels::{U8, U8x2, U8x3};
@@ -129,43 +130,18 @@ impl Resize {
         two_passes(resizer, &luma, gray, *side)?;
         let (columns, rows) = (width.div_ceil(2), height.div_ceil(2));
         let chroma = TypedImageRef::<U8x2>::from_buffer(columns, rows, chroma).map_err(failed)?;
-        let weights = |pixels: u32| RepeatedChroma { scale: f64::from(pixels) / f64::from(*side) };
-        let Buffers { between, square } = chroma_buffers;
-        let side = *side;
-        square.resize(side as usize * side as usize, U8x2::default());
+        let tall = is_down_first(width, height, *side as usize);
         // Half of an odd side's last sample lies outside of the image.
         let (w, h) = (f64::from(width) / 2.0, f64::from(height) / 2.0);
-        let tall = is_down_first(width, height, side as usize);
-        let (first, second, size) = if tall {
-            (weights(height), weights(width), (columns, side))
+        let across = |rows: u32| repeated_chroma(width, *side).crop(0.0, 0.0, w, rows.into());
+        let down = |columns: u32| repeated_chroma(height, *side).crop(0.0, 0.0, columns.into(), h);
+        if tall {
+            passes(resizer, &chroma, chroma_buffers, *side, true, [&|| down(columns), &|| across(*side)])?;
         } else {
-            (weights(width), weights(height), (side, rows))
-        };
-        let pixels = size.0 as usize * size.1 as usize;
-        if between.len() < pixels {
-            between.resize(pixels, U8x2::default());
+            passes(resizer, &chroma, chroma_buffers, *side, false, [&|| across(rows), &|| down(*side)])?;
         }
-        let mut half =
-            TypedImage::from_pixels_slice(size.0, size.1, &mut between[..pixels]).map_err(failed)?;
-        let (first_crop, second_crop) = if tall {
-            ((f64::from(columns), h), (w, f64::from(side)))
-        } else {
-            ((w, f64::from(rows)), (f64::from(side), h))
-        };
-        let options = first.options().crop(0.0, 0.0, first_crop.0, first_crop.1);
-        resizer.resize_typed(&chroma, &mut half, &options).map_err(failed)?;
-        let mut to = TypedImage::from_pixels_slice(side, side, square).map_err(failed)?;
-        let options = second.options().crop(0.0, 0.0, second_crop.0, second_crop.1);
-        let half = TypedImageRef::new(size.0, size.1, &between[..pixels]).map_err(failed)?;
-        resizer.resize_typed(&half, &mut to, &options).map_err(failed)?;
         Ok((&self.gray.square, &self.chroma.square))
     }
-}
-
-/// The weights of chroma samples in one direction: the sum of the two bilinear weights of the pixels that a sample applies to.
-struct RepeatedChroma {
-    /// Pixels of the image for one of the square.
-    scale: f64,
 }
 
 thread_local! {
@@ -173,21 +149,22 @@ thread_local! {
     static CHROMA_SCALES: Cell<(f64, f64)> = const { Cell::new((1.0, 1.0)) };
 }
 
-impl RepeatedChroma {
-    fn options(&self) -> ResizeOptions {
-        // The width of the bilinear filter in pixels, and the unit of the library's argument in pixels.
-        let triangle = self.scale.max(1.0);
-        let unit = 2.0 * (0.5 * self.scale).max(1.0);
-        CHROMA_SCALES.set((triangle, unit));
-        let weight = |x: f64| {
-            let (triangle, unit) = CHROMA_SCALES.get();
-            let bilinear = |pixels: f64| (1.0 - (pixels / triangle).abs()).max(0.0);
-            bilinear(x * unit - 0.5) + bilinear(x * unit + 0.5)
-        };
-        let filter = Filter::new("repeated chroma", weight, (triangle + 0.5) / unit);
-        let filter = filter.expect("the support is positive and finite");
-        ResizeOptions::new().resize_alg(ResizeAlg::Convolution(FilterType::Custom(filter))).use_alpha(false)
-    }
+/// The weights of chroma samples in one direction, for `side` of these pixels: the sum of the two bilinear weights of the pixels
+/// that a sample applies to.
+fn repeated_chroma(pixels: u32, side: u32) -> ResizeOptions {
+    // The width of the bilinear filter in pixels, and the unit of the library's argument in pixels.
+    let scale = f64::from(pixels) / f64::from(side);
+    let triangle = scale.max(1.0);
+    let unit = 2.0 * (0.5 * scale).max(1.0);
+    CHROMA_SCALES.set((triangle, unit));
+    let weight = |x: f64| {
+        let (triangle, unit) = CHROMA_SCALES.get();
+        let bilinear = |pixels: f64| (1.0 - (pixels / triangle).abs()).max(0.0);
+        bilinear(x * unit - 0.5) + bilinear(x * unit + 0.5)
+    };
+    let filter = Filter::new("repeated chroma", weight, (triangle + 0.5) / unit);
+    let filter = filter.expect("the support is positive and finite");
+    ResizeOptions::new().resize_alg(ResizeAlg::Convolution(FilterType::Custom(filter))).use_alpha(false)
 }
 
 /// Resizes images to any size in one pass in each direction. With the width alone, it is the first of the two passes: the second one
@@ -223,31 +200,41 @@ fn one_pass() -> ResizeOptions {
 fn two_passes<P: PixelTrait>(
     resizer: &mut Resizer,
     source: &TypedImageRef<'_, P>,
-    Buffers { between, square }: &mut Buffers<P>,
+    buffers: &mut Buffers<P>,
     side: u32,
 ) -> Result<()> {
-    use fast_image_resize::ImageView as _;
-    let options = one_pass();
-    square.resize(side as usize * side as usize, P::default());
-    let mut square = TypedImage::from_pixels_slice(side, side, square).map_err(failed)?;
-
     let (width, height) = (source.width(), source.height());
     if width == side || height == side {
         // At most one pass is needed.
-        return resizer.resize_typed(source, &mut square, &options).map_err(failed);
+        buffers.square.resize(side as usize * side as usize, P::default());
+        let mut square = TypedImage::from_pixels_slice(side, side, &mut buffers.square).map_err(failed)?;
+        return resizer.resize_typed(source, &mut square, &one_pass()).map_err(failed);
     }
     let tall = is_down_first(width, height, side as usize);
-    let (between_width, between_height) = if tall { (width, side) } else { (side, height) };
-    let pixels = between_width as usize * between_height as usize;
+    passes(resizer, source, buffers, side, tall, [&one_pass, &one_pass])
+}
+
+/// One pass in each direction with these options, which are made just before it; the vertical one comes first if it is `tall`.
+fn passes<P: PixelTrait>(
+    resizer: &mut Resizer,
+    source: &TypedImageRef<'_, P>,
+    Buffers { between, square }: &mut Buffers<P>,
+    side: u32,
+    tall: bool,
+    [first, second]: [&dyn Fn() -> ResizeOptions; 2],
+) -> Result<()> {
+    square.resize(side as usize * side as usize, P::default());
+    let (width, height) = if tall { (source.width(), side) } else { (side, source.height()) };
+    let pixels = width as usize * height as usize;
     if between.len() < pixels {
         between.resize(pixels, P::default());
     }
-    let mut half = TypedImage::from_pixels_slice(between_width, between_height, &mut between[..pixels])
-        .map_err(failed)?;
-    resizer.resize_typed(source, &mut half, &options).map_err(failed)?;
+    let mut half = TypedImage::from_pixels_slice(width, height, &mut between[..pixels]).map_err(failed)?;
+    resizer.resize_typed(source, &mut half, &first()).map_err(failed)?;
     // The same types as above: the library's code, which is large, is compiled once for each kind of pixel.
-    let half = TypedImageRef::new(between_width, between_height, &between[..pixels]).map_err(failed)?;
-    resizer.resize_typed(&half, &mut square, &options).map_err(failed)
+    let half = TypedImageRef::new(width, height, &between[..pixels]).map_err(failed)?;
+    let mut square = TypedImage::from_pixels_slice(side, side, square).map_err(failed)?;
+    resizer.resize_typed(&half, &mut square, &second()).map_err(failed)
 }
 
 fn failed(error: impl std::error::Error + Send + Sync + 'static) -> Error {

@@ -20,7 +20,6 @@ const BLUE_FROM_U: i32 = 2_116_026;
 const BLOCK: usize = 32;
 
 /// Converts a checked frame to [height, width, rgb]; the memory of `rgb` is reused.
-#[doc(hidden)]
 pub fn to_rgb_into(frame: &FrameView<'_>, rgb: &mut [u8]) {
     let (width, height) = (frame.width as usize, frame.height as usize);
     let (luma, chroma) = frame.data.split_at(frame.stride * height);
@@ -45,7 +44,6 @@ pub fn to_rgb_into(frame: &FrameView<'_>, rgb: &mut [u8]) {
 }
 
 /// The planes of a checked frame without padding: luma [height, width] and chroma [⌈height / 2⌉, ⌈width / 2⌉, uv].
-#[doc(hidden)]
 pub fn planes<'a>(frame: &FrameView<'a>, packed: &'a mut Vec<u8>) -> (&'a [u8], &'a [u8]) {
     let (width, height) = (frame.width as usize, frame.height as usize);
     let (luma, chroma) = frame.data.split_at(frame.stride * height);
@@ -63,7 +61,6 @@ pub fn planes<'a>(frame: &FrameView<'a>, packed: &'a mut Vec<u8>) -> (&'a [u8], 
 ///
 /// The conversion is not rounded to 8 bits.
 #[allow(clippy::needless_range_loop, reason = "five arrays of one size")]
-#[doc(hidden)]
 pub fn write_planes(luma: &[U8], chroma: &[U8x2], mean: [f32; 3], std: [f32; 3], out: &mut [f32]) {
     let one = f64::from(1u32 << SHIFT);
     let share = |factor: i32| (f64::from(factor) / one) as f32;

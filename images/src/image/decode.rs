@@ -53,7 +53,6 @@ pub(super) fn decode(bytes: &[u8], name: &str) -> Result<Image> {
 }
 
 /// Runs a decoder of another project. A panic of it is an error of the file: the images beside it can be read.
-#[doc(hidden)]
 pub fn guarded<T>(name: &str, decode: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(decode)).unwrap_or_else(|_| {
         Err(invalid(name, "the decoder fails on this file; save it anew with another program"))
@@ -66,7 +65,7 @@ fn decode_as(format: ImageFormat, bytes: &[u8], name: &str) -> Result<Image> {
     let (width, height) = declared_size(bytes, format, name)?;
     check_size(width, height, MAX_PIXELS).map_err(|why| invalid(name, &why))?;
     if format == ImageFormat::Tiff {
-        match TiffRows::of_bytes(bytes) {
+        match TiffRows::new(Cursor::new(bytes)) {
             Ok(rows) => return upright_tiff(rows, name),
             Err(Refused::NotInRows) => {}
             Err(refused) => return Err(refused.about(name)),
@@ -126,12 +125,11 @@ fn decoder(bytes: &[u8], format: ImageFormat, pixels: u64) -> Result<impl ImageD
 }
 
 /// What is wrong with a file that needs memory that there is not.
-#[doc(hidden)]
 pub fn no_memory(bytes: u64) -> String {
     format!("decoding takes {} MiB, which this machine cannot give", bytes >> 20)
 }
 
-#[doc(hidden)]
+/// What is wrong with a file that ends early.
 pub const TRUNCATED: &str = "the file is truncated; copy or download it again";
 
 /// The format of the content, or why it is not supported.
@@ -159,7 +157,6 @@ fn recognise(bytes: &[u8]) -> Result<ImageFormat, String> {
 }
 
 /// Refuses empty images and images that would fill the memory.
-#[doc(hidden)]
 pub fn check_size(width: u32, height: u32, most_pixels: u64) -> Result<(), String> {
     if width == 0 || height == 0 {
         return Err(format!("{width}x{height} has no pixels"));
@@ -194,28 +191,18 @@ pub(super) fn into_rgb8(picture: DynamicImage) -> Vec<u8> {
         (sample.clamp(0.0, 1.0) * 255.0).round() as u8
     }
     match picture {
-        DynamicImage::ImageRgb8(picture) => picture.into_raw(),
-        DynamicImage::ImageLuma8(picture) => picture.iter().flat_map(|&v| [v; 3]).collect(),
-        DynamicImage::ImageLumaA8(picture) => picture.pixels().flat_map(|p| [p.0[0]; 3]).collect(),
-        DynamicImage::ImageRgba8(picture) => {
-            picture.pixels().flat_map(|p| [p.0[0], p.0[1], p.0[2]]).collect()
+        DynamicImage::ImageLuma16(_)
+        | DynamicImage::ImageLumaA16(_)
+        | DynamicImage::ImageRgb16(_)
+        | DynamicImage::ImageRgba16(_) => picture.into_rgb16().iter().map(|&v| high(v)).collect(),
+        DynamicImage::ImageRgb32F(_) | DynamicImage::ImageRgba32F(_) => {
+            picture.into_rgb32f().iter().map(|&v| unit(v)).collect()
         }
-        DynamicImage::ImageLuma16(picture) => picture.iter().flat_map(|&v| [high(v); 3]).collect(),
-        DynamicImage::ImageLumaA16(picture) => picture.pixels().flat_map(|p| [high(p.0[0]); 3]).collect(),
-        DynamicImage::ImageRgb16(picture) => picture.iter().map(|&v| high(v)).collect(),
-        DynamicImage::ImageRgba16(picture) => {
-            picture.pixels().flat_map(|p| [p.0[0], p.0[1], p.0[2]].map(high)).collect()
-        }
-        DynamicImage::ImageRgb32F(picture) => picture.iter().map(|&v| unit(v)).collect(),
-        DynamicImage::ImageRgba32F(picture) => {
-            picture.pixels().flat_map(|p| [p.0[0], p.0[1], p.0[2]].map(unit)).collect()
-        }
-        // The enum is non-exhaustive.
-        other => other.to_rgb8().into_raw(),
+        other => other.into_rgb8().into_raw(),
     }
 }
 
-#[doc(hidden)]
+/// The error for a file that cannot be read.
 pub fn invalid(name: &str, why: &str) -> Error {
     Error::invalid_data(format!("cannot read the image, {name}: {why}"))
 }

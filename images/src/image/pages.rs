@@ -1,5 +1,7 @@
 //! Scaled pictures, pages of several, and encoded ones.
 
+use std::borrow::Cow;
+
 use ::image::codecs::jpeg::JpegEncoder;
 use ::image::{ExtendedColorType, ImageFormat};
 use ocelli_error::{Error, Result};
@@ -56,26 +58,16 @@ impl ImageView<'_> {
     /// # Errors
     /// [`ErrorKind::Execution`](ocelli_error::ErrorKind::Execution) if it cannot be encoded.
     pub fn encoded(&self, format: ImageFormat, quality: u8) -> Result<Vec<u8>> {
-        let owned;
-        let pixels = match self.as_contiguous() {
-            Some(pixels) => pixels,
-            None => {
-                owned = self.to_image();
-                owned.as_rgb8()
-            }
-        };
+        let owned = || Cow::Owned(self.to_image().into_rgb8());
+        let pixels = &*self.as_contiguous().map_or_else(owned, Cow::Borrowed);
         let (mut bytes, color) = (std::io::Cursor::new(Vec::new()), ExtendedColorType::Rgb8);
         let done = if format == ImageFormat::Jpeg {
             JpegEncoder::new_with_quality(&mut bytes, quality).encode(pixels, self.width, self.height, color)
         } else {
             ::image::write_buffer_with_format(&mut bytes, pixels, self.width, self.height, color, format)
         };
-        match done {
-            Ok(()) => Ok(bytes.into_inner()),
-            Err(error) => {
-                Err(Error::execution(format!("cannot encode an image: {error}")).with_source(error))
-            }
-        }
+        done.map_err(|e| Error::execution(format!("cannot encode an image: {e}")).with_source(e))?;
+        Ok(bytes.into_inner())
     }
 }
 

@@ -14,7 +14,6 @@ pub(super) fn entries_fit(bytes: &[u8]) -> bool {
 }
 
 /// Where the photometric interpretation of a file with a palette is, and two bytes that say grey.
-#[doc(hidden)]
 pub fn palette_photometric(reader: &mut (impl Read + Seek)) -> Option<(u64, [u8; 2])> {
     let entry = directory(reader)?.find(|entry| entry.tag == 262)?;
     (entry.first == [3, 0] || entry.first == [0, 3])

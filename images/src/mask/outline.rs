@@ -70,8 +70,7 @@ fn farthest(points: &[[f32; 2]], start: usize, end: usize, a: [f32; 2], b: [f32;
 }
 
 /// The distance of `point` from the line segment between `a` and `b`.
-#[doc(hidden)]
-pub fn distance_to_segment(point: [f32; 2], a: [f32; 2], b: [f32; 2]) -> f32 {
+pub(crate) fn distance_to_segment(point: [f32; 2], a: [f32; 2], b: [f32; 2]) -> f32 {
     let (along, to_point) = ([b[0] - a[0], b[1] - a[1]], [point[0] - a[0], point[1] - a[1]]);
     let length_squared = along[0] * along[0] + along[1] * along[1];
     let share = (to_point[0] * along[0] + to_point[1] * along[1]) / length_squared;

@@ -23,26 +23,32 @@ pub(super) fn join_holes(outlines: Vec<Outline>, tolerance: f32) -> Vec<Vec<[f32
     let join = |(part, holes): (Outline, Vec<Outline>)| {
         let mut ring = part.simplified(tolerance).points;
         for hole in holes {
-            insert(&mut ring, &hole.simplified(tolerance).points);
+            let hole = hole.simplified(tolerance).points;
+            let (_, at, from) = nearest(&ring, &hole);
+            splice(&mut ring, at, &hole, from);
         }
         ring
     };
     with_holes(outlines).into_iter().map(join).collect()
 }
 
-/// Inserts a detour at the point of the ring nearest to the hole: to the hole, around it, and back.
-fn insert(ring: &mut Vec<[f32; 2]>, hole: &[[f32; 2]]) {
+/// The smallest distance between the points of two rings, and the indices of these points.
+pub fn nearest(ring: &[[f32; 2]], other: &[[f32; 2]]) -> (f32, usize, usize) {
     let mut nearest = (f32::INFINITY, 0, 0);
     for (i, a) in ring.iter().enumerate() {
-        for (j, b) in hole.iter().enumerate() {
+        for (j, b) in other.iter().enumerate() {
             let distance = (a[0] - b[0]).hypot(a[1] - b[1]);
             if distance < nearest.0 {
                 nearest = (distance, i, j);
             }
         }
     }
-    let (_, at, start) = nearest;
-    let around = hole[start..].iter().chain(&hole[..=start]).copied();
+    nearest
+}
+
+/// Inserts a detour into a ring: from its point `at` to the other's point `from`, around it, and back.
+pub fn splice(ring: &mut Vec<[f32; 2]>, at: usize, other: &[[f32; 2]], from: usize) {
+    let around = other[from..].iter().chain(&other[..=from]).copied();
     let detour: Vec<[f32; 2]> = around.chain([ring[at]]).collect();
     ring.splice(at + 1..at + 1, detour);
 }

@@ -1,7 +1,7 @@
 //! Logits of the mask head to masks of the image's size.
 
 use super::{Mask, RunBuilder, check_size};
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 
 /// Pixels with a probability above this are in the mask.
 const THRESHOLD: f32 = 0.5;
@@ -43,8 +43,10 @@ impl MaskResampler {
     /// height) that covers the image.
     ///
     /// # Errors
-    /// [`ErrorKind::Mismatch`] if the number of logits is not that of the grid, [`ErrorKind::Execution`] if one is NaN,
-    /// [`ErrorKind::InvalidArgument`] if the image has no pixels or more than fit in `u32`.
+    /// [`ErrorKind::Mismatch`](ocelli_error::ErrorKind::Mismatch) if the number of logits is not that of the grid,
+    /// [`ErrorKind::Execution`](ocelli_error::ErrorKind::Execution) if one is NaN,
+    /// [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if the image has no pixels or more than fit
+    /// in `u32`.
     pub fn run(&mut self, logits: &[f32], grid_size: (usize, usize), image_size: (u32, u32)) -> Result<Mask> {
         let probability = |logit: f32| 1.0 / (1.0 + (-logit).exp());
         let limit = Limit { threshold: THRESHOLD, margin: MARGIN };
@@ -82,7 +84,7 @@ impl MaskResampler {
             let found = logits.len();
             let message =
                 format!("mask head output, masks: expected {grid_width}×{grid_height} logits, got {found}");
-            return Err(Error::new(ErrorKind::Mismatch, message));
+            return Err(Error::mismatch(message));
         }
         self.take_values(logits, grid_width, value)?;
         self.columns.prepare(grid_width, width);

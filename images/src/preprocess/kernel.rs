@@ -63,13 +63,7 @@ impl Tables {
 
 /// The stride and the bytes of an image to upload. Rows with much padding are copied to `packed`.
 pub(super) fn rows<'a>(image: &FrameView<'a>, packed: &'a mut Vec<u8>) -> Result<(usize, &'a [u8])> {
-    let (width, height) = (image.width as usize, image.height as usize);
-    let (row, rows) = match image.format {
-        PixelFormat::Rgb8 | PixelFormat::Bgr8 => (width * 3, height),
-        PixelFormat::Gray8 => (width, height),
-        PixelFormat::Nv12 => (width.next_multiple_of(2), height + height.div_ceil(2)),
-    };
-    // Uploading a little padding is cheaper than copying the rows.
+    let (row, rows) = image.layout().expect("the frame was checked");
     let (stride, bytes) = if image.stride <= row + row / 8 {
         (image.stride, &image.data[..image.stride * (rows - 1) + row])
     } else {

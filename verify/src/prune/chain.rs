@@ -8,8 +8,7 @@ use std::time::Instant;
 use ocelli::export::{BackboneChain, NEXT_TOKENS};
 use ocelli::{Result, engine::EngineFactory};
 use ocelli_engines::{Engine, Tensor};
-use ocelli_export::MaskedBranch;
-use ocelli_export::contract::tensor;
+use ocelli_export::{MaskedBranch, contract::tensor};
 
 /// The tokens of an image after some of the branches.
 #[derive(Clone, Default)]

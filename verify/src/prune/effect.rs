@@ -21,7 +21,11 @@ pub(super) struct Measurement {
 impl Measurement {
     /// The whole model, in the image of this measurement.
     pub fn of_whole_model(&self) -> Self {
-        let unchanged = |of: DetectionEffect| DetectionEffect::unchanged(of.whole);
+        let unchanged = |DetectionEffect { whole, .. }: DetectionEffect| DetectionEffect {
+            whole,
+            kept: whole,
+            ..Default::default()
+        };
         Self { relative_l2: 0.0, cosine: 1.0, detections: self.detections.map(unchanged) }
     }
 }
@@ -56,10 +60,6 @@ impl DetectionEffect {
             moved: count(moved),
             displacement: matching.pairs.iter().map(|(.., iou)| 1.0 - iou).sum(),
         }
-    }
-
-    pub(super) fn unchanged(whole: u32) -> Self {
-        Self { whole, kept: whole, ..Self::default() }
     }
 
     /// What the change costs: 1 for each that is lost or new, and the displacement of the others. A model that finds nothing

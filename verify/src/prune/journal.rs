@@ -5,13 +5,10 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use ocelli::{Error, Result, cache::sha256_of_file};
+use ocelli::{Error, Result, cache::sha256_of_file, json_lines::JsonLines};
 use serde::{Deserialize, Serialize};
 
-use super::effect::Measurement;
-use super::subject::PartTimes;
-use super::{Branches, PruneInput};
-use ocelli::json_lines::JsonLines;
+use super::{Branches, Measurement, PartTimes, PruneInput};
 
 /// The conditions of a measurement besides the branches that are removed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

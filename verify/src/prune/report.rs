@@ -5,8 +5,7 @@ use std::io::{self, Write};
 use ocelli_export::Pruning;
 use serde::Serialize;
 
-use super::effect::Effect;
-use super::{Branches, Objective, PartTimes, Unit};
+use super::{Branches, Effect, Objective, PartTimes, Unit};
 
 /// The importance of a block or a branch.
 #[derive(Clone, Debug, PartialEq, Serialize)]

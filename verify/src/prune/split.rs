@@ -10,11 +10,10 @@ use ocelli::{
     Detector, Error, Image, Model, Prompts, Result, StageTimes, engine::EngineFactory, stages::TextCacheFile,
 };
 use ocelli_engines::Tensor;
-use ocelli_export::contract::tensor;
-use ocelli_export::{Checkpoint, ExportOptions, export_chain};
+use ocelli_export::{Checkpoint, ExportOptions, contract::tensor, export_chain};
 use serde::Serialize;
 
-use super::subject::median;
+use super::subject::{median, scratch_folder};
 use super::{PruneProgress, ReportProgress};
 use crate::scenes::{SceneGenerator, SceneOptions};
 
@@ -109,12 +108,8 @@ impl SplitReport {
     /// # Errors
     /// Errors of `writer`.
     pub fn write_table(&self, mut writer: impl Write) -> io::Result<()> {
-        let [first, second] = &self.engines;
-        writeln!(
-            writer,
-            "{} px   first half {first}   second half {second}   n = {}",
-            self.imgsz, self.runs
-        )?;
+        let Self { engines: [first, second], imgsz, runs, .. } = self;
+        writeln!(writer, "{imgsz} px   first half {first}   second half {second}   n = {runs}")?;
         let behind = match self.classes {
             0 => String::new(),
             1 => " + 1 class".into(),
@@ -175,10 +170,7 @@ fn measure(
         imgsz: input.imgsz,
         ..ExportOptions::default()
     };
-    let folder = tempfile::Builder::new()
-        .prefix(".ocelli-split-")
-        .tempdir_in(input.scratch)
-        .map_err(|e| Error::io("cannot write into", input.scratch, e))?;
+    let folder = scratch_folder(input.scratch, ".ocelli-split-")?;
     let mut step = |stage: &str, done: usize, total: usize| {
         progress(&PruneProgress { stage: stage.to_owned(), done: done as u64, total: total as u64 })
     };
@@ -217,18 +209,14 @@ fn time_graph(
     let names: Vec<String> = engine.spec().outputs.iter().map(|output| output.name.clone()).collect();
     let on_device = || engine.device().map_or_else(Tensor::empty, Tensor::on);
     let mut outputs: Vec<Tensor> = names.iter().map(|_| on_device()).collect();
-    let mut times = Vec::with_capacity(runs);
-    for run in 0..=runs {
+    let ms = median_of(runs, || {
         let start = Instant::now();
         let mut named: Vec<_> = names.iter().map(String::as_str).zip(&mut outputs).collect();
         engine.run(&[input], &mut named)?;
         outputs.iter().try_for_each(Tensor::wait)?;
-        // The first run warms up.
-        if run > 0 {
-            times.push(start.elapsed().as_secs_f64() * 1e3);
-        }
-    }
-    Ok((median(times), outputs.swap_remove(0)))
+        Ok(start.elapsed().as_secs_f64() * 1e3)
+    })?;
+    Ok((ms, outputs.swap_remove(0)))
 }
 
 /// The median time of the classes on the second half's engine, in milliseconds.
@@ -241,15 +229,17 @@ fn decode_ms(model: &Model, prompts: &Prompts, input: &SplitInput<'_>) -> Result
     let prompts = detector.prepare(prompts)?;
     let features = detector.encode(&image()?)?;
     let mut decoder = detector.into_stages().decoder;
-    let mut times = Vec::with_capacity(input.runs);
-    for run in 0..=input.runs {
+    median_of(input.runs, || {
         let mut stages = StageTimes::default();
         decoder.decode(&features, &prompts, &mut stages)?;
-        if run > 0 {
-            times.push(stages.decode);
-        }
-    }
-    Ok(median(times))
+        Ok(stages.decode)
+    })
+}
+
+/// The median of some runs, after one that warms up.
+fn median_of(runs: usize, mut run: impl FnMut() -> Result<f64>) -> Result<f64> {
+    run()?;
+    (0..runs).map(|_| run()).collect::<Result<_>>().map(median)
 }
 
 fn image() -> Result<Image> {

@@ -1,7 +1,7 @@
 //! The model that is pruned: its chain, and the rest of the detector behind it.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ocelli::{
@@ -14,13 +14,11 @@ use ocelli::{
     },
 };
 use ocelli_engines::{Engine, EngineSpec, Tensor};
-use ocelli_export::contract::tensor;
-use ocelli_export::{Branch, ExportOptions, MaskedBranch, export_chain};
+use ocelli_export::{Branch, ExportOptions, MaskedBranch, contract::tensor, export_chain};
 use serde::{Deserialize, Serialize};
 
 use super::chain::Chain;
-use super::effect::{DetectionEffect, Measurement};
-use super::{Branches, PruneInput, PruneOptions};
+use super::{Branches, DetectionEffect, Measurement, PruneInput, PruneOptions};
 use crate::verification::cosine;
 
 /// Median times of the parts of a backbone that runs as a chain, in milliseconds.
@@ -102,10 +100,7 @@ impl<'i> Subject<'i> {
             detection_only: true,
             ..ExportOptions::default()
         };
-        let folder = tempfile::Builder::new()
-            .prefix(".ocelli-prune-")
-            .tempdir_in(input.scratch)
-            .map_err(|e| Error::io("cannot write into", input.scratch, e))?;
+        let folder = scratch_folder(input.scratch, ".ocelli-prune-")?;
         let files = export_chain(checkpoint, &exporting, folder.path(), |_, _| step())?;
         let chain = Chain::load(&files, factory, images.len(), options.memory_bytes)?;
         let tokens = Arc::new(Mutex::new(Arc::new(Tensor::empty())));
@@ -254,6 +249,12 @@ impl Engine for Neck {
         let tokens = Arc::clone(&self.tokens.lock().unwrap_or_else(PoisonError::into_inner));
         self.engine.run(&[(tensor::TOKENS, &tokens)], outputs)
     }
+}
+
+/// A folder for graphs, which is removed when it is dropped.
+pub(super) fn scratch_folder(parent: &Path, prefix: &str) -> Result<tempfile::TempDir> {
+    let folder = tempfile::Builder::new().prefix(prefix).tempdir_in(parent);
+    folder.map_err(|e| Error::io("cannot write into", parent, e))
 }
 
 /// The distance of `a` from `b`, as a multiple of the length of `b`.

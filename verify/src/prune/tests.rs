@@ -18,9 +18,8 @@ use ocelli_export::contract::{Target, file, tensor};
 use tempfile::TempDir;
 
 use super::chain::Chain;
-use super::effect::{DetectionEffect, Effect, Measurement};
-use super::*;
-use crate::scenes::random::Random;
+use super::{DetectionEffect, Effect, Measurement, *};
+use crate::scenes::Random;
 use crate::scenes::{SceneGenerator, SceneOptions};
 
 fn embedded() -> EngineFactory {
@@ -251,7 +250,7 @@ fn a_search_continues_where_it_was_stopped() {
         let mut stop = |_: &PruneProgress| {
             *steps.borrow_mut() += 1;
             let limit = 8 + 6 * stops;
-            if *steps.borrow() > limit { Err(Error::new(ErrorKind::Cancelled, "stopped")) } else { Ok(()) }
+            if *steps.borrow() > limit { Err(Error::cancelled("stopped")) } else { Ok(()) }
         };
         match place.search_with(&options, "stopped.jsonl", &mut stop) {
             Ok(report) => break report,

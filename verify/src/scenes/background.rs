@@ -2,9 +2,7 @@
 
 use std::f64::consts::{PI, TAU};
 
-use crate::scenes::clutter;
-use crate::scenes::pixels::Pixels;
-use crate::scenes::random::Random;
+use crate::scenes::{Pixels, Random, clutter};
 
 const FAMILIES: [fn(&mut Random, &mut Pixels); 6] =
     [gradient, stripes, checkerboard, landscape, mosaic, room];

@@ -2,8 +2,7 @@
 
 use std::f64::consts::TAU;
 
-use crate::scenes::pixels::Pixels;
-use crate::scenes::random::Random;
+use crate::scenes::{Pixels, Random};
 
 /// Draws one to seven shapes.
 pub(super) fn draw(random: &mut Random, pixels: &mut Pixels) {

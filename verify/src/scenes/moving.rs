@@ -4,10 +4,7 @@ use std::f64::consts::TAU;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use crate::scenes::pixels::{Pixels, blend};
-use crate::scenes::random::Random;
-use crate::scenes::sprite::{Color, Sprite};
-use crate::scenes::{background, check_size, pictogram, vocabulary};
+use crate::scenes::{Color, Pixels, Random, Sprite, background, blend, check_size, pictogram, vocabulary};
 use ocelli::image::Image;
 use ocelli::source::{FRAME_RATES, Source, SourceInfo};
 use ocelli::{Error, Frame, Result};

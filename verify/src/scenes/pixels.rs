@@ -1,7 +1,6 @@
 //! The canvas of scenes.
 
-use crate::scenes::random::Random;
-use crate::scenes::sprite::Color;
+use crate::scenes::{Color, Random};
 use ocelli::image::Image;
 
 /// An RGB image that is being drawn.

@@ -63,18 +63,14 @@ impl Sprite {
         let mut across = Vec::with_capacity(width * self.height);
         let columns = taps(self.width, width);
         for row in self.pixels.chunks_exact(self.width) {
-            across.extend(
-                columns.iter().map(|(first, weights)| {
-                    weigh(weights, row[*first..*first + weights.len()].iter().copied())
-                }),
-            );
+            let weighed =
+                |(first, weights): &(usize, Vec<f32>)| weigh(weights, row[*first..].iter().copied());
+            across.extend(columns.iter().map(weighed));
         }
         let mut pixels = Vec::with_capacity(width * height);
         for (first, weights) in taps(self.height, height) {
-            pixels.extend(
-                (0..width)
-                    .map(|x| weigh(&weights, (first..first + weights.len()).map(|y| across[y * width + x]))),
-            );
+            let column = |x: usize| (first..first + weights.len()).map(move |y| y * width + x);
+            pixels.extend((0..width).map(|x| weigh(&weights, column(x).map(|at| across[at]))));
         }
         Self { width, height, pixels }
     }

@@ -4,9 +4,7 @@ use std::ops::RangeInclusive;
 use sha2::{Digest, Sha256};
 
 use super::{MovingScene, Scene, SceneGenerator, SceneOptions, pictogram, vocabulary};
-use ocelli::image::Image;
-use ocelli::source::Source;
-use ocelli::{ErrorKind, Frame};
+use ocelli::{ErrorKind, Frame, image::Image, source::Source};
 
 fn hash(image: &Image) -> String {
     Sha256::digest(image.as_rgb8()).iter().take(12).map(|byte| format!("{byte:02x}")).collect()

@@ -290,7 +290,7 @@ impl<'b> EngineBuild<'b> {
 
     fn check_cancelled(&self) -> Result<()> {
         if self.cancellation.is_cancelled() {
-            return Err(Error::new(ErrorKind::Cancelled, "building engines: cancelled"));
+            return Err(Error::cancelled("building engines: cancelled"));
         }
         Ok(())
     }
@@ -345,7 +345,7 @@ fn check_target(model: &Model) -> Result<()> {
             "cannot build engines from {folder}: it has 8-bit weights, which TensorRT would multiply in 32 bits; choose the \
              precision fp16, bf16 or fp32"
         );
-        return Err(Error::new(ErrorKind::Mismatch, message));
+        return Err(Error::mismatch(message));
     }
     if model.manifest().target == Target::TensorRt {
         return Ok(());
@@ -354,7 +354,7 @@ fn check_target(model: &Model) -> Result<()> {
         "cannot build engines from {folder}: it was exported for ONNX Runtime, whose fused operators TensorRT does not have; export \
          the checkpoint again with the target tensorrt, or use the checkpoint itself, which is exported into the cache"
     );
-    Err(Error::new(ErrorKind::Mismatch, message))
+    Err(Error::mismatch(message))
 }
 
 fn check_place(path: &Path, force: bool) -> Result<()> {

@@ -118,10 +118,8 @@ impl OutputComparison {
             self.failures.push(failure(format!("its shape is {found:?}, expected {expected:?}")));
             return false;
         }
-        let (ours, theirs) = (
-            expected.as_f32().expect("checked when it was copied"),
-            found.as_f32().expect("checked when it was copied"),
-        );
+        let [ours, theirs] =
+            [&expected, &found].map(|tensor| tensor.as_f32().expect("checked when it was copied"));
         let bad = theirs.iter().filter(|value| !value.is_finite()).count();
         if bad > 0 {
             let all = theirs.len();

@@ -2,13 +2,10 @@
 
 use std::sync::Arc;
 
-use ocelli::postprocess::PostProcessOptions;
-use ocelli::{Detection, Result, model::ModelGraph};
+use ocelli::{Detection, Result, model::ModelGraph, postprocess::PostProcessOptions};
 use ocelli_export::contract::tensor;
 
-use super::compare::Pass;
-use super::inputs::{Input, Pixels};
-use super::{DetectionReport, Failure, Limits};
+use super::{DetectionReport, Failure, Input, Limits, Pass, Pixels};
 
 /// How close an overlap may be to the suppression threshold for a rounding error to decide.
 const BORDERLINE_IOU: f32 = 0.05;

@@ -5,8 +5,7 @@ use ocelli_engines::Tensor;
 use ocelli_export::contract::Manifest;
 
 use super::VerificationOptions;
-use crate::scenes::random::Random;
-use crate::scenes::{SceneGenerator, SceneOptions, indices_of, vocabulary};
+use crate::scenes::{Random, SceneGenerator, SceneOptions, indices_of, vocabulary};
 
 /// Classes that are looked for in a scene.
 const CLASSES_OF_A_SCENE: usize = 4;

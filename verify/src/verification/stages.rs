@@ -10,9 +10,8 @@ use ocelli::{
 use ocelli_engines::{Engine, Tensor};
 use ocelli_export::contract::tensor;
 
-use super::compare::{Output, Pass, is_finite};
-use super::inputs::{Input, Pixels};
 use super::recording::{Recorded, Recording};
+use super::{Input, Output, Pass, Pixels, is_finite};
 
 /// Classes whose queries and encoded image are compared: these outputs are large.
 const CLASSES_WITH_STATES: usize = 2;

@@ -1,9 +1,7 @@
 use ocelli_engines::Tensor;
 
-use super::Limits;
-use super::compare::{Output, OutputComparison, Pass, cosine, is_finite};
 use super::detections::DetectionComparison;
-use super::inputs::{Input, Pixels};
+use super::{Input, Limits, Output, OutputComparison, Pass, Pixels, cosine, is_finite};
 
 use ocelli::image::Image;
 use ocelli::postprocess::{ClassOutputs, PostProcessOptions, PostProcessor};

@@ -3,8 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::tracks::{TrackFrame, assign};
-use super::{TrackFigures, TrackSequence};
+use super::{TrackFigures, TrackFrame, TrackSequence, assign};
 
 /// The least overlap of a match.
 const LEAST: f64 = 0.5;

@@ -7,13 +7,10 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use ocelli::mask::read_mask_png;
-use ocelli::{Error, ErrorKind, Mask, Result};
+use ocelli::{Error, Mask, Result, mask::read_mask_png};
 
-use super::VideoReport;
 use super::boundary::Boundary;
-use super::layout::{entries, invalid, mismatch, missing};
-use super::tracks::assign;
+use super::{VideoReport, assign, entries, invalid, mismatch, missing};
 
 /// The number of pixels whose object is unknown.
 const VOID: u16 = 255;
@@ -69,15 +66,12 @@ pub(super) fn is_layout(folder: &Path) -> Result<bool> {
     Ok(!sequences(folder, folder)?.is_empty())
 }
 
-fn is_png(path: &Path) -> bool {
-    path.is_file() && path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("png"))
-}
-
 /// The frames of each sequence of the ground truth, with the file of the same name among the predictions.
 fn sequences(truth: &Path, predictions: &Path) -> Result<Vec<(String, Vec<Frame>)>> {
-    let pngs = |folder: &Path| -> Result<Vec<PathBuf>> {
-        Ok(entries(folder)?.into_iter().filter(|path| is_png(path)).collect())
-    };
+    let is_png =
+        |path: &PathBuf| path.is_file() && path.extension().is_some_and(|e| e.eq_ignore_ascii_case("png"));
+    let pngs =
+        |folder: &Path| -> Result<Vec<PathBuf>> { Ok(entries(folder)?.into_iter().filter(is_png).collect()) };
     let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let mut folders = vec![(name(truth), truth.to_owned(), predictions.to_owned())];
     if pngs(truth)?.is_empty() {
@@ -192,7 +186,7 @@ pub(super) fn evaluate(truth: &Path, predictions: &Path) -> Result<VideoReport> 
         figures.map(JAndF::of).map_err(|why| notes.push(format!("no {task} figures: {why}"))).ok()
     });
     if semi_supervised.is_none() && unsupervised.is_none() {
-        return Err(Error::new(ErrorKind::Mismatch, notes.join("; ")));
+        return Err(Error::mismatch(notes.join("; ")));
     }
     Ok(VideoReport { semi_supervised, unsupervised, notes, ..VideoReport::default() })
 }

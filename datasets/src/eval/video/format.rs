@@ -60,14 +60,14 @@ impl VideoFormat {
         const KNOWN: &str =
             "expected MOTChallenge or MOTS text, YouTube-VIS JSON, folders of PNGs, or SA-Co JSON";
         let invalid =
-            |why: String| Error::invalid_data(format!("the ground truth, {}: {why}", truth.display()));
+            |why: &str| Error::invalid_data(format!("the ground truth, {}: {why}", truth.display()));
         if truth.is_dir() {
             if davis::is_layout(truth)? {
                 return Ok(Self::Davis);
             }
             let files = truth_files(truth)?;
             if files.is_empty() {
-                return Err(invalid(format!("neither PNGs nor text files in it; {KNOWN}")));
+                return Err(invalid(&format!("neither PNGs nor text files in it; {KNOWN}")));
             }
             // A sequence without objects is an empty file.
             for path in files.values() {
@@ -75,12 +75,12 @@ impl VideoFormat {
                     return Self::of_line(path, &line);
                 }
             }
-            return Err(invalid("all files in it are empty: there is nothing to compare with".into()));
+            return Err(invalid("all files in it are empty: there is nothing to compare with"));
         }
         let bytes = std::fs::read(truth).map_err(|e| Error::io("cannot read the ground truth", truth, e))?;
         match bytes.iter().find(|byte| !byte.is_ascii_whitespace()) {
             Some(b'{') => {
-                let keys: Keys = serde_json::from_slice(&bytes).map_err(|e| invalid(e.to_string()))?;
+                let keys: Keys = serde_json::from_slice(&bytes).map_err(|e| invalid(&e.to_string()))?;
                 let is_saco = keys.images.is_some_and(|images| {
                     images.first().is_some_and(|image| image.is_instance_exhaustive.is_some())
                 });
@@ -88,17 +88,13 @@ impl VideoFormat {
                     (true, _) => Ok(Self::YouTubeVis),
                     (false, true) => Ok(Self::SacoImages),
                     (false, false) => Err(invalid(
-                        "JSON without \"videos\" (YouTube-VIS), and without images that have \"is_instance_exhaustive\" (SA-Co)"
-                            .into(),
+                        "JSON without \"videos\" (YouTube-VIS), and without images that have \"is_instance_exhaustive\" (SA-Co)",
                     )),
                 }
             }
-            Some(b'[') => Err(invalid(format!("it is a list, as results are; {KNOWN}"))),
-            Some(_) => {
-                let line = first_line(truth)?.unwrap_or_default();
-                Self::of_line(truth, &line)
-            }
-            None => Err(invalid("it is empty: there is nothing to compare with".into())),
+            Some(b'[') => Err(invalid(&format!("it is a list, as results are; {KNOWN}"))),
+            Some(_) => Self::of_line(truth, &first_line(truth)?.unwrap_or_default()),
+            None => Err(invalid("it is empty: there is nothing to compare with")),
         }
     }
 

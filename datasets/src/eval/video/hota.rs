@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::tracks::{TrackFrame, assign};
-use super::{TrackFigures, TrackSequence};
+use super::{TrackFigures, TrackFrame, TrackSequence, assign};
 
 /// The least overlaps at which matches count: 0.05, 0.10 … 0.95.
 pub(super) const LEVELS: usize = 19;

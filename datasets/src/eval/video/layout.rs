@@ -64,12 +64,12 @@ pub(super) fn invalid(path: &Path, why: impl fmt::Display) -> Error {
 
 /// The error for a file that does not belong to the others.
 pub(super) fn mismatch(path: &Path, why: impl fmt::Display) -> Error {
-    Error::new(ErrorKind::Mismatch, format!("{}: {why}", path.display()))
+    Error::mismatch(format!("{}: {why}", path.display()))
 }
 
 /// The error for a file or folder that is not there.
 pub(super) fn missing(what: impl fmt::Display, path: &Path) -> Error {
-    Error::new(ErrorKind::Mismatch, format!("no {what}, {}: no such file or folder", path.display()))
+    Error::mismatch(format!("no {what}, {}: no such file or folder", path.display()))
 }
 
 /// The error for an entry of a list; `place` counts from 0.

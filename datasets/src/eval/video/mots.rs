@@ -5,9 +5,11 @@ use std::path::Path;
 
 use ocelli::{Mask, Result};
 
-use super::layout::{self, Frames, SequenceFiles, invalid, of_both};
-use super::tracks::{matches_above_half, part};
-use super::{TrackCounts, TrackReport, TrackSequence, VideoReport};
+use super::layout::{self};
+use super::{
+    Frames, SequenceFiles, TrackCounts, TrackReport, TrackSequence, VideoReport, invalid, matches_above_half,
+    of_both, part,
+};
 
 /// The class of regions in which tracks do not count.
 const IGNORE: u64 = 10;
@@ -48,10 +50,8 @@ fn count(
 ) -> Result<BTreeMap<u64, TrackCounts>> {
     let (truth, found) = (read(&files.truth, files)?, read(&files.predictions, files)?);
     for class in classes_of(&found).difference(classes) {
-        notes.push(format!(
-            "{}: the ground truth has no class {class}, not evaluated",
-            files.predictions.display()
-        ));
+        let path = files.predictions.display();
+        notes.push(format!("{path}: the ground truth has no class {class}, not evaluated"));
     }
     classes.iter().map(|&class| Ok((class, count_class(&truth, &found, class)?))).collect()
 }

@@ -11,9 +11,8 @@ use serde_json::Value;
 use ocelli::{ErrorKind, Mask, Result};
 
 use super::cgf1::{Case, LEAST_SCORE};
-use super::layout::{invalid, json, mismatch, wrong_entry};
 use super::vis::{is_true, mask};
-use super::{CgF1, VideoReport};
+use super::{CgF1, VideoReport, invalid, json, mismatch, wrong_entry};
 use crate::eval::{Predictions, Truth};
 
 /// What COCO's files do not have.
@@ -61,10 +60,8 @@ pub(super) fn evaluate(truth_files: &[PathBuf], predictions: &Path) -> Result<Vi
     let mut objects = Vec::with_capacity(truths.len());
     for ((path, images), truth) in truth_files.iter().zip(&of_files).zip(&truths) {
         if let Some(id) = wanted.difference(&ids(images)).next() {
-            return Err(mismatch(
-                path,
-                format!("it has no image {id}, which {} has", truth_files[0].display()),
-            ));
+            let first = truth_files[0].display();
+            return Err(mismatch(path, format!("it has no image {id}, which {first} has")));
         }
         if let Some(why) = &truth.unreadable {
             return Err(invalid(path, why));
@@ -78,8 +75,16 @@ pub(super) fn evaluate(truth_files: &[PathBuf], predictions: &Path) -> Result<Vi
             wanted.iter().map(|id| case(*id, &objects, &found, overlap)).collect::<Result<Vec<_>>>()?;
         Ok(CgF1::of(&cases))
     };
-    let cgf1_bbox = Some(figures(|found, object| Ok(box_overlap(found, object)))?);
-    let cgf1_segm = if have_masks { Some(figures(mask_overlap)?) } else { None };
+    // IoU of boxes, as pycocotools computes it.
+    let of_boxes = |found: &Instance, object: &Instance| {
+        let overlap = found.bbox.zip(object.bbox).map(|(a, b)| bbox_iou_pair(a, b, false));
+        Ok(overlap.filter(|overlap| overlap.is_finite()).unwrap_or(0.0))
+    };
+    let of_masks = |found: &Instance, object: &Instance| {
+        found.mask.as_ref().zip(object.mask.as_ref()).map_or(Ok(0.0), |(found, object)| found.iou(object))
+    };
+    let cgf1_bbox = Some(figures(of_boxes)?);
+    let cgf1_segm = if have_masks { Some(figures(of_masks)?) } else { None };
     Ok(VideoReport { cgf1_bbox, cgf1_segm, ..VideoReport::default() })
 }
 
@@ -128,17 +133,4 @@ fn instances(
         instances.entry(one.image_id).or_default().push(Instance { bbox, mask });
     }
     Ok(instances)
-}
-
-fn mask_overlap(found: &Instance, object: &Instance) -> Result<f64> {
-    match (&found.mask, &object.mask) {
-        (Some(found), Some(object)) => found.iou(object),
-        _ => Ok(0.0),
-    }
-}
-
-/// IoU of boxes, as pycocotools computes it.
-fn box_overlap(found: &Instance, object: &Instance) -> f64 {
-    let overlap = found.bbox.zip(object.bbox).map(|(a, b)| bbox_iou_pair(a, b, false));
-    overlap.filter(|overlap| overlap.is_finite()).unwrap_or(0.0)
 }

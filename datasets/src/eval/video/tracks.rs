@@ -69,11 +69,8 @@ impl TrackSequence {
             }
         }
         if overlaps.len() != objects.len() * tracks.len() {
-            let (rows, columns) = (objects.len(), tracks.len());
-            return refuse(format!(
-                "{} overlaps: expected {rows} objects × {columns} tracks",
-                overlaps.len()
-            ));
+            let (count, rows, columns) = (overlaps.len(), objects.len(), tracks.len());
+            return refuse(format!("{count} overlaps: expected {rows} objects × {columns} tracks"));
         }
         if let Some(value) = overlaps.iter().find(|value| !(0.0..=1.0).contains(*value)) {
             return refuse(format!("an overlap is {value}: expected 0 to 1"));

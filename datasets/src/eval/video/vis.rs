@@ -98,12 +98,8 @@ impl Vis {
     /// Ground truth.
     pub(super) fn truth(path: &Path) -> Result<Self> {
         let file: File = json(path)?;
-        let Some(records) = file.annotations else {
-            return Err(invalid(
-                path,
-                "it has no \"annotations\": it is a list of videos without ground truth",
-            ));
-        };
+        let why = "it has no \"annotations\": it is a list of videos without ground truth";
+        let records = file.annotations.ok_or_else(|| invalid(path, why))?;
         if file.videos.is_empty() || file.categories.is_empty() {
             return Err(invalid(path, "it has no \"videos\" or no \"categories\""));
         }

@@ -5,10 +5,8 @@ use ocelli::{BoundingBox, Error, ErrorKind, Mask, Result};
 use super::{CHANGED, CorrectedSet, Labels, NOT_LABELLED, SetImage, journal_path, of_gallery, refusal};
 use crate::label::formats::yolo;
 use crate::label::formats::yolo_line::{clipped, is_same};
-use crate::label::images::ImageFile;
-use crate::label::record::{Instance, LabelledInstance, Record};
-use crate::label::store::Book;
-use crate::label::store::journal::Journal;
+use crate::label::store::{Book, Journal};
+use crate::label::{ImageFile, Instance, LabelledInstance, Record};
 
 /// Refuses files that another program changed.
 pub(super) fn check(book: &Book) -> Result<()> {
@@ -19,13 +17,13 @@ pub(super) fn check(book: &Book) -> Result<()> {
 }
 
 impl CorrectedSet {
-    /// The labels of an image as they are in `annotations.json`, or will be.
-    pub(super) fn labels_in_coco(&self, book: &Book, image: &SetImage) -> Result<Labels> {
-        let (journal, _) = Journal::open_existing(&journal_path(&self.root))?;
-        self.coco_labels(book, &journal, image).map(|(_, labels)| labels)
-    }
-
-    fn coco_labels(&self, book: &Book, journal: &Journal, image: &SetImage) -> Result<(Record, Labels)> {
+    /// The record of an image and its labels as they are in `annotations.json`, or will be.
+    pub(super) fn coco_labels(
+        &self,
+        book: &Book,
+        journal: &Journal,
+        image: &SetImage,
+    ) -> Result<(Record, Labels)> {
         let found = book.in_coco(journal, &image.name)?;
         let (record, is_corrected) = found.ok_or_else(|| refusal(image, NOT_LABELLED))?;
         let instance = |(number, one): (usize, &Instance)| {

@@ -5,10 +5,8 @@ use std::path::{Path, PathBuf};
 use ocelli::{Error, Result};
 
 use super::{CorrectedSet, LabelFile, Labels};
-use crate::label::record::Record;
-use crate::label::store::files::Owner;
-use crate::label::store::layout::COCO_FILE;
-use crate::label::store::state::State;
+use crate::label::Record;
+use crate::label::store::{COCO_FILE, Owner, State};
 
 /// The labels of a data set of `ocelli label`.
 pub(crate) struct AllLabels {
@@ -53,19 +51,13 @@ pub(crate) fn all_labels(root: &Path) -> Result<Option<AllLabels>> {
         let corrected = book.corrected_files(&image.name)?.into_iter();
         all.elsewhere.extend(corrected.filter(|file| file != COCO_FILE && !is_yolo(file)));
         let Some(LabelFile { file: label_file, owner, .. }) = files.first() else { continue };
-        if let Some(other) =
-            files.get(1).filter(|other| (*owner, other.owner) == (Owner::Ours, Owner::Person))
-        {
-            all.elsewhere.push(other.file.clone());
-        }
+        let second = files.get(1).filter(|other| (*owner, other.owner) == (Owner::Ours, Owner::Person));
+        all.elsewhere.extend(second.map(|other| other.file.clone()));
         let labels = set.labels_of(image, &files)?;
-        if let Some(class) =
-            labels.instances.iter().map(|one| one.class).find(|class| *class >= all.classes.len())
-        {
-            return Err(Error::invalid_data(format!(
-                "labels, {label_file}: class {class}, expected an id below {}; correct the file",
-                all.classes.len()
-            )));
+        let mut classes = labels.instances.iter().map(|one| one.class);
+        if let Some(class) = classes.find(|class| *class >= all.classes.len()) {
+            let why = format!("class {class}, expected an id below {}; correct the file", all.classes.len());
+            return Err(Error::invalid_data(format!("labels, {label_file}: {why}")));
         }
         let record = Record { name: image.name.clone(), source: image.source.clone(), ..Record::default() };
         all.images.push(ImageLabels {

@@ -5,8 +5,7 @@ use ocelli::{BoundingBox, ErrorKind, Mask};
 use super::CorrectedSet;
 use crate::label::folders::{Place, Run, place_of, text_of};
 use crate::label::formats::yolo_line::Line;
-use crate::label::record::LabelledInstance;
-use crate::label::{DataSetOptions, Existing, Format};
+use crate::label::{DataSetOptions, Existing, Format, LabelledInstance};
 
 fn options(formats: &[Format]) -> DataSetOptions {
     DataSetOptions { formats: formats.to_vec(), validation_share: 0.0, ..DataSetOptions::default() }
@@ -249,10 +248,8 @@ fn a_mask_replaces_what_an_instance_had() {
                 if formats.len() == 1 { "set/labels/train/a.txt" } else { "set/segments/labels/train/a.txt" };
             let text = place.read(file).expect("it was written");
             let lines = Line::parse_all(&text, size).expect("they are polygons");
-            let areas: Vec<f32> = lines
-                .into_iter()
-                .map(|line| area_of(&line.into_instance(0).polygon.expect("a polygon")))
-                .collect();
+            let areas: Vec<f32> =
+                lines.into_iter().map(|line| area_of(&line.polygon.expect("a polygon"))).collect();
             // A trainer fills the pixels whose middles the polygon goes around.
             for (area, mask) in areas.iter().zip([&found, &fresh]) {
                 assert!((area / mask.area() as f32 - 0.9).abs() < 0.1, "{areas:?}, {}", mask.area());

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::label::formats::simplify::{Coverage, simplest};
 use crate::label::formats::tracks::{Objects, Videos};
-use crate::label::record::{Instance, Record};
+use crate::label::{Instance, Record};
 
 /// Writes the file: categories, then images, then annotations, each in the order of their ids.
 pub(crate) struct CocoWriter<'v, W: Write> {

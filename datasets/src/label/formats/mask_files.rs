@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use image::codecs::png::{CompressionType, FilterType, PngEncoder};
 use image::{ExtendedColorType, ImageEncoder};
 
-use crate::label::record::Record;
+use crate::label::Record;
 use ocelli::{Error, Mask, Result};
 
 /// The names of the classes in file names: without characters that file systems refuse, and different from each other also

@@ -22,6 +22,10 @@ const MAX_EXTENSION: u64 = 1 << 20;
 /// The most images of a tar file.
 const MAX_IMAGES: usize = 10_000_000;
 
+/// Members that describe the next one, or the whole file.
+const EXTENSIONS: [EntryType; 4] =
+    [EntryType::GNULongName, EntryType::GNULongLink, EntryType::XHeader, EntryType::XGlobalHeader];
+
 /// Where the content of a member is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Span {
@@ -180,7 +184,7 @@ impl<R: Read + Seek> Scan<R> {
         }
         let corrupt = |what: &str| format!("it is corrupt at byte {}: {what}", self.at);
         let kind = header.entry_type();
-        let is_extension = is_extension(kind);
+        let is_extension = EXTENSIONS.contains(&kind);
         let own_size = header.entry_size().map_err(|_| corrupt("a size that is no number"))?;
         let bytes = if is_extension { own_size } else { self.size.take().unwrap_or(own_size) };
         let start = self.at + BLOCK;
@@ -258,14 +262,6 @@ impl<R: Read + Seek> Scan<R> {
             self.skipped.get_or_insert((0, first)).0 += 1;
         }
     }
-}
-
-/// Whether a member describes the next one, or the whole file.
-fn is_extension(kind: EntryType) -> bool {
-    kind.is_gnu_longname()
-        || kind.is_gnu_longlink()
-        || kind.is_pax_local_extensions()
-        || kind.is_pax_global_extensions()
 }
 
 /// Whether the check sum is right: the sum of all bytes, with spaces in its own place.

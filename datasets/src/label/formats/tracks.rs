@@ -6,8 +6,8 @@ use std::path::Path;
 
 use ocelli::Result;
 
+use crate::label::Record;
 use crate::label::images::video_name;
-use crate::label::record::Record;
 
 /// The videos whose frames are images of a data set, by id, from 1.
 #[derive(Default)]
@@ -43,10 +43,7 @@ impl Videos {
     /// Those of the frames in these records.
     pub fn of(records: impl Iterator<Item = Result<Record>>) -> Result<Self> {
         // A video that is opened in another way, such as another stream of a file, has other pictures, in another folder.
-        let mut by_path: BTreeMap<
-            (String, Option<OsString>),
-            (Vec<(u64, String)>, BTreeMap<u64, (u32, u32)>),
-        > = BTreeMap::new();
+        let mut by_path: BTreeMap<_, (Vec<(u64, String)>, BTreeMap<u64, (u32, u32)>)> = BTreeMap::new();
         for record in records {
             let record = record?;
             let Some(frame) = record.frame else { continue };

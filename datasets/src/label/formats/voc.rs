@@ -1,8 +1,6 @@
 //! Pascal VOC's files: an XML file for each image, and the lists of the splits.
 
-use std::fmt::Write;
-
-use crate::label::record::Record;
+use crate::label::Record;
 
 /// The XML file of an image. Coordinates are pixels from 1, and the last one is inside, as VOC's tools expect.
 pub(crate) fn annotation(record: &Record, names: &[String], file_name: &str) -> String {
@@ -21,30 +19,20 @@ pub(crate) fn annotation(record: &Record, names: &[String], file_name: &str) -> 
         };
         let ((left, right), (top, bottom)) = (range(x1, x2, record.width), range(y1, y2, record.height));
         let name = names.get(instance.class).map_or("", String::as_str);
-        writeln!(
-            text,
+        text += &format!(
             "  <object>\n    <name>{}</name>\n    <pose>Unspecified</pose>\n    <truncated>0</truncated>\n    \
              <difficult>0</difficult>\n    <bndbox><xmin>{left}</xmin><ymin>{top}</ymin><xmax>{right}</xmax>\
-             <ymax>{bottom}</ymax></bndbox>\n  </object>",
+             <ymax>{bottom}</ymax></bndbox>\n  </object>\n",
             escaped(name)
-        )
-        .expect("writing to a string does not fail");
+        );
     }
-    text.push_str("</annotation>\n");
-    text
+    text + "</annotation>\n"
 }
 
 fn escaped(text: &str) -> String {
-    text.chars()
-        .map(|letter| match letter {
-            '&' => "&amp;".to_owned(),
-            '<' => "&lt;".to_owned(),
-            '>' => "&gt;".to_owned(),
-            // XML has no way to write them.
-            control if control.is_control() => " ".to_owned(),
-            other => other.to_string(),
-        })
-        .collect()
+    let text = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    // XML has no way to write control characters.
+    text.replace(char::is_control, " ")
 }
 
 #[cfg(test)]

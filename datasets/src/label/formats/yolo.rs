@@ -2,10 +2,12 @@
 
 use std::fmt::Write;
 
+use serde_json::json;
+
 use crate::label::formats::simplify::{Coverage, simplest};
-use crate::label::record::{Instance, Record};
-use crate::label::settings::Format;
-use ocelli::{Mask, mask::Outline};
+use crate::label::{Format, Instance, Record};
+use ocelli::Mask;
+use ocelli::mask::{Outline, nearest, splice};
 
 /// The position of a YOLO-seg polygon within the pixels of the mask's border, from their left and top. Trainers round or
 /// truncate the points to whole pixels and fill the pixels on the polygon, too: a polygon along the edges of the pixels would
@@ -101,43 +103,16 @@ fn inset(outline: &Outline) -> Outline {
     if moved.area() > 0.0 { moved } else { outline.clone() }
 }
 
-/// The smallest distance between the points of two polygons, and the indices of these points.
-fn nearest(one: &[[f32; 2]], other: &[[f32; 2]]) -> (f32, usize, usize) {
-    let mut best = (f32::INFINITY, 0, 0);
-    for (i, a) in one.iter().enumerate() {
-        for (j, b) in other.iter().enumerate() {
-            let distance = (a[0] - b[0]).hypot(a[1] - b[1]);
-            if distance < best.0 {
-                best = (distance, i, j);
-            }
-        }
-    }
-    best
-}
-
-/// Inserts a ring into a polygon: from the polygon's point `at` to the ring's point `from`, around the ring, and back.
-fn splice(whole: &mut Vec<[f32; 2]>, at: usize, ring: &[[f32; 2]], from: usize) {
-    let back = whole[at];
-    let around = ring[from..].iter().chain(&ring[..=from]).copied();
-    let inserted: Vec<[f32; 2]> = around.chain([back]).collect();
-    whole.splice(at + 1..at + 1, inserted);
-}
-
 /// The text of `data.yaml`, with paths relative to its folder.
 pub(crate) fn data_file<'a>(names: impl Iterator<Item = &'a str>, has_validation: bool) -> String {
-    let mut text = String::from("train: images/train\n");
-    if has_validation {
-        text.push_str("val: images/val\n");
+    let val = if has_validation {
+        "val: images/val\n"
     } else {
-        text.push_str("# No image is for validation, but trainers need this key.\nval: images/train\n");
-    }
-    text.push_str("names:\n");
-    for (id, name) in names.enumerate() {
-        // A JSON string is a YAML string.
-        let name = serde_json::to_string(name).expect("a string is valid JSON");
-        writeln!(text, "  {id}: {name}").expect("writing to a string does not fail");
-    }
-    text
+        "# No image is for validation, but trainers need this key.\nval: images/train\n"
+    };
+    // A JSON string is a YAML string.
+    let name = |(id, name)| format!("  {id}: {}\n", json!(name));
+    format!("train: images/train\n{val}names:\n{}", names.enumerate().map(name).collect::<String>())
 }
 
 #[cfg(test)]

@@ -3,8 +3,7 @@
 use ocelli::BoundingBox;
 
 use crate::label::formats::yolo::{self, box_line, polygon_line};
-use crate::label::record::LabelledInstance;
-use crate::label::settings::Format;
+use crate::label::{Format, LabelledInstance};
 
 /// A box is the same if no edge moved by more pixels: the page rounds.
 const SAME: f32 = 0.02;
@@ -22,7 +21,7 @@ pub(crate) struct Line {
     pub text: String,
     pub class: usize,
     pub bbox: BoundingBox,
-    polygon: Option<Vec<[f32; 2]>>,
+    pub polygon: Option<Vec<[f32; 2]>>,
     /// The score that a tool wrote after the coordinates.
     pub score: Option<f32>,
 }
@@ -88,11 +87,6 @@ impl Line {
         Some(Self { text, class, bbox, polygon: Some(points), score })
     }
 
-    pub fn into_instance(self, number: usize) -> LabelledInstance {
-        let Self { class, bbox, polygon, .. } = self;
-        LabelledInstance { line: Some(number), class, bbox, polygon, mask: None }
-    }
-
     /// The line after the instance was changed; what was not changed keeps its digits.
     fn changed(&self, instance: &LabelledInstance, size: (u32, u32)) -> String {
         if is_same(&self.bbox, &instance.bbox) {
@@ -124,18 +118,11 @@ pub(crate) fn changed(
     format: Format,
     size: (u32, u32),
 ) -> String {
-    let mut text = String::new();
-    for instance in instances {
-        let line = match instance.line.and_then(|line| lines.get(line)) {
-            Some(line) if instance.mask.is_none() || format != Format::YoloSeg => {
-                line.changed(instance, size)
-            }
-            _ => new_line(instance, format, size),
-        };
-        text.push_str(&line);
-        text.push('\n');
-    }
-    text
+    let line = |instance: &LabelledInstance| match instance.line.and_then(|line| lines.get(line)) {
+        Some(line) if instance.mask.is_none() || format != Format::YoloSeg => line.changed(instance, size),
+        _ => new_line(instance, format, size),
+    };
+    instances.iter().map(|instance| line(instance) + "\n").collect()
 }
 
 /// The text of the file of polygons beside the file of boxes in which the instances were changed: the polygon of each box
@@ -159,16 +146,12 @@ pub(crate) fn followed(
         }
         polygon_of.push(best);
     }
-    let mut text = String::new();
-    let mut put = |line: &str| {
-        text.push_str(line);
-        text.push('\n');
-    };
-    polygons.iter().zip(&free).filter(|(_, free)| **free).for_each(|(line, _)| put(&line.text));
+    let stay = polygons.iter().zip(&free).filter(|(_, free)| **free);
+    let mut lines: Vec<String> = stay.map(|(line, _)| line.text.clone()).collect();
     for instance in instances {
-        match instance.line.and_then(|line| Some((boxes.get(line)?, *polygon_of.get(line)?))) {
-            None => put(&new_line(instance, Format::YoloSeg, size)),
-            Some(_) if instance.mask.is_some() => put(&new_line(instance, Format::YoloSeg, size)),
+        let known = instance.line.filter(|_| instance.mask.is_none());
+        match known.and_then(|line| Some((boxes.get(line)?, *polygon_of.get(line)?))) {
+            None => lines.push(new_line(instance, Format::YoloSeg, size)),
             Some((_, None)) => {}
             Some((before, Some(at))) => {
                 // The polygon moves as the box does.
@@ -184,11 +167,11 @@ pub(crate) fn followed(
                 } else {
                     BoundingBox::new(moved(0), moved(1), moved(2), moved(3))
                 };
-                put(&polygons[at].changed(&LabelledInstance { bbox, ..instance.clone() }, size));
+                lines.push(polygons[at].changed(&LabelledInstance { bbox, ..instance.clone() }, size));
             }
         }
     }
-    text
+    lines.into_iter().map(|line| line + "\n").collect()
 }
 
 /// The instances in the text of a label file of YOLO, in pixels of an image of this size.
@@ -196,8 +179,14 @@ pub(crate) fn followed(
 /// # Errors
 /// The number of a line that is none, and why.
 pub(crate) fn parse_labels(text: &str, size: (u32, u32)) -> Result<Vec<LabelledInstance>, String> {
-    let lines = Line::parse_all(text, size)?.into_iter().enumerate();
-    Ok(lines.map(|(number, line)| line.into_instance(number)).collect())
+    let instance = |(number, Line { class, bbox, polygon, .. })| LabelledInstance {
+        line: Some(number),
+        class,
+        bbox,
+        polygon,
+        mask: None,
+    };
+    Ok(Line::parse_all(text, size)?.into_iter().enumerate().map(instance).collect())
 }
 
 fn new_line(instance: &LabelledInstance, format: Format, size: (u32, u32)) -> String {

@@ -6,9 +6,9 @@ use std::io::{self, Write};
 use ocelli::{Mask, Result};
 use serde_json::{Value, json};
 
+use crate::label::Record;
 use crate::label::formats::coco::{begin, extent, rounded};
 use crate::label::formats::tracks::{Objects, Video, Videos};
-use crate::label::record::Record;
 
 /// The name of the file.
 pub(crate) const YOUTUBE_VIS_FILE: &str = "youtube_vis.json";

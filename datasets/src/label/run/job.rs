@@ -11,14 +11,13 @@ use ocelli::{Error, Model, Result, prompt::MAX_CLASSES, tiles::Tiling};
 use serde_json::Value;
 
 use crate::label::disk::resumable;
-use crate::label::images::{ImageFile, ImageSet, Shard};
 use crate::label::run::prefetch::Prepared;
 use crate::label::run::refine::Refiner;
-use crate::label::settings::{DataSetOptions, Format, LabelSettings, Tracking};
-use crate::label::source::{identity, is_member};
+use crate::label::source::is_member;
 use crate::label::store::{
     CheckCancelled, DataSet, Existing, Opening, OutputFolder, Summary, is_growing, journal_path,
 };
+use crate::label::{DataSetOptions, Format, ImageFile, ImageSet, LabelSettings, Shard, Tracking, identity};
 use ocelli::classes::{ClassMap, ExemplarImage};
 pub(crate) use run::{Seen, read};
 
@@ -206,23 +205,19 @@ fn check_tracking(
     whole: &ImageSet,
     shard: Option<Shard>,
 ) -> Result<()> {
-    let refuse = |message: String| Err(Error::invalid_argument(message));
-    if settings.tracking.is_none() {
-        if whole.files().iter().any(|file| file.frame.is_some()) {
-            return refuse("tracking is missing: images are frames of videos".into());
+    let why = match settings.tracking {
+        Some(_) if shard.is_some() => {
+            "shard: objects are followed through whole videos, which have no shards".to_owned()
         }
-        if options.has(Format::YoutubeVis) {
-            return refuse(format!(
-                "format {} needs videos, through which it follows objects",
-                Format::YoutubeVis
-            ));
+        None if whole.files().iter().any(|file| file.frame.is_some()) => {
+            "tracking is missing: images are frames of videos".to_owned()
         }
-        return Ok(());
+        None if options.has(Format::YoutubeVis) => {
+            format!("format {} needs videos, through which it follows objects", Format::YoutubeVis)
+        }
+        _ => return Ok(()),
     };
-    if shard.is_some() {
-        return refuse("shard: objects are followed through whole videos, which have no shards".into());
-    }
-    Ok(())
+    Err(Error::invalid_argument(why))
 }
 
 /// Checks that the images of all exemplars exist.

@@ -13,10 +13,10 @@ use ocelli::{
     stages::{ImageFeatures, Stages},
 };
 
-use crate::label::images::ImageFile;
-use crate::label::run::job::{LabelEvent, LabelJob, OnEvent, Seen, read};
+use crate::label::run::job::{Seen, read};
 use crate::label::run::prefetch::{Preparer, in_order};
 use crate::label::run::prompts::LabelPrompts;
+use crate::label::{LabelEvent, LabelJob, OnEvent};
 
 /// The default size of the features of one batch on disk, in bytes.
 pub const SPILL_BYTES: u64 = 4 << 30;
@@ -53,7 +53,7 @@ impl LabelJob {
             Error::new(ErrorKind::Io, message).with_source(e).about("spill_bytes")
         };
         let mut features = ImageFeatures::default();
-        let mut label = |job: &mut Self, first: usize, todo: Vec<ImageFile>| {
+        self.label_groups(|job, first, todo| {
             let stages = (&mut text, &mut encoder, &mut decoder);
             let mut prompts = LabelPrompts::new(&job.classes, first, &todo, &preparer, stages, true)?;
             for files in todo.chunks(batch) {
@@ -103,9 +103,6 @@ impl LabelJob {
                 drop(spill);
             }
             Ok(())
-        };
-        let groups = self.take_todo();
-        let ended = groups.into_iter().try_for_each(|(first, todo)| label(self, first, todo));
-        ended.and(self.data.stopped())
+        })
     }
 }

@@ -14,8 +14,8 @@ use ocelli::{Error, ErrorKind, Result, StageTimes};
 use ocelli_engines::Tensor;
 use ocelli_export::contract::Manifest;
 
+use crate::label::open_image;
 use crate::label::run::turns::panicked;
-use crate::label::source::open_image;
 
 /// An image as the backbone takes it. The default is one that stays in its file until it is searched in tiles.
 #[derive(Default)]
@@ -191,7 +191,7 @@ mod tests {
         let made = AtomicUsize::new(0);
         let make = |i| Ok(made.fetch_add(1, Ordering::SeqCst) + i);
         let ended = in_order(1000, 4, 4, make, |i, _| match i {
-            10 => Err(Error::new(ErrorKind::Cancelled, "stop")),
+            10 => Err(Error::cancelled("stop")),
             _ => Ok(()),
         });
         assert_eq!(ended.map_err(|e| e.kind()), Err(ErrorKind::Cancelled));

@@ -8,9 +8,8 @@ use ocelli::{
     stages::{EmbeddedPrompts, ImageEncoder, ImageFeatures, PromptDecoder, TextEmbedder},
 };
 
-use crate::label::images::ImageFile;
 use crate::label::run::prefetch::Preparer;
-use crate::label::source::open_image;
+use crate::label::{ImageFile, open_image};
 use ocelli::classes::{Class, ClassExemplar, ClassMap, ExemplarImage};
 
 /// Prompts, not encoded yet.

@@ -1,10 +1,8 @@
 //! Turns the detections of an image into instances: the class of each prompt, suppression and minimum areas.
 
-use ocelli::{BoundingBox, Detection};
+use ocelli::{BoundingBox, Detection, classes::MergeGroup};
 
-use crate::label::record::Instance;
-use crate::label::settings::LabelSettings;
-use ocelli::classes::MergeGroup;
+use crate::label::{Instance, LabelSettings};
 
 /// The limits of a class.
 #[derive(Clone, Copy, Debug)]

@@ -2,13 +2,14 @@
 
 use ocelli::{BoundingBox, ErrorKind, Mask};
 
-use super::{CorrectedSet, FORMATS, NAMES, Run};
 use super::{
-    Page, SavedImage, Sequence, Written, files_below, is_copy, labels, labels_of, picture_beside, stem_of,
+    CorrectedSet, FORMATS, NAMES, Page, Run, SavedImage, Sequence, Written, files_below, is_copy, labels,
+    labels_of, picture_beside, stem_of,
 };
 use crate::label::disk::REFUSES_HARD_LINKS;
 use crate::label::folders::stopping;
-use crate::label::store::files::{aside_path, part_path};
+use crate::label::store::files::aside_path;
+use crate::label::store::part_path;
 use crate::label::{Existing, ImageMode, LabelledInstance};
 
 impl Sequence {

@@ -7,19 +7,10 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use crate::label::disk;
-use crate::label::images::{ImageFile, ImageSet};
-use crate::label::record::{Instance, Record};
-use crate::label::settings::{DataSetOptions, Format};
-use crate::label::store::files::Owner;
-use crate::label::store::journal::Journal;
-use crate::label::store::layout::{COCO_FILE, WHOLE_FILES, label_files};
-use crate::label::store::placer::Placer;
-use crate::label::store::saved::SavedLabels;
-use crate::label::store::state::State;
 use crate::label::store::write::place_whole_files;
-use ocelli::classes::ClassMap;
-use ocelli::{Error, Result};
+use crate::label::store::{COCO_FILE, Journal, Owner, Placer, SavedLabels, State, WHOLE_FILES, label_files};
+use crate::label::{DataSetOptions, Format, ImageFile, ImageSet, Instance, Record, disk};
+use ocelli::{Error, Result, classes::ClassMap};
 
 /// A data set whose labels are looked up, or saved for a person if its state is open to write.
 pub(in crate::label) struct Book {
@@ -73,9 +64,9 @@ impl Book {
     pub fn label_files(&mut self, name: &str) -> Result<Vec<LabelFile>> {
         let placer = &mut self.placer;
         let validation = placer.settle(name)?;
-        let read = |path: &Path| match std::fs::read_to_string(path) {
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(String::new()),
-            text => text.map_err(|e| Error::io("cannot read the labels", path, e)),
+        let read = |path: &Path| {
+            let text = disk::if_there(std::fs::read_to_string(path)).map(Option::unwrap_or_default);
+            text.map_err(|e| Error::io("cannot read the labels", path, e))
         };
         let of_yolo = label_files(&placer.options, name, validation).into_iter();
         let of_yolo = of_yolo.filter(|(_, format)| *format != Format::Voc);
@@ -178,10 +169,8 @@ impl Book {
         if path.exists() && !path.is_file() {
             return Ok(None);
         }
-        let file = match File::open(&path) {
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            file => file.map_err(|e| Error::io("cannot read", &path, e))?,
-        };
+        let file = disk::if_there(File::open(&path)).map_err(|e| Error::io("cannot read", &path, e))?;
+        let Some(file) = file else { return Ok(None) };
         let names: ImageNames = serde_json::from_reader(BufReader::new(file))
             .map_err(|e| Error::invalid_data(format!("cannot read {}: {e}", path.display())))?;
         Ok(Some(names.images.into_iter().map(|image| image.file_name).collect()))

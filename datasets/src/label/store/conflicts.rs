@@ -1,12 +1,10 @@
 //! What the files of a data set are to mean, and corrected files that mean something else.
 
-use ocelli::{Error, ErrorKind, Result};
+use ocelli::{Error, Result};
 
-use crate::label::images::ImageSet;
-use crate::label::settings::DataSetOptions;
-use crate::label::store::files::{ClassHashes, Owner};
-use crate::label::store::layout::{COCO_FILE, PROPOSALS, WHOLE_FILES, is_dropped, label_files, meaning_of};
-use crate::label::store::state::State;
+use crate::label::store::layout::{PROPOSALS, is_dropped, meaning_of};
+use crate::label::store::{COCO_FILE, ClassHashes, Event, Owner, State, WHOLE_FILES, label_files};
+use crate::label::{DataSetOptions, ImageSet};
 use crate::table::some;
 
 /// Images that a message names.
@@ -35,7 +33,7 @@ pub(crate) fn check_conflicts(
         state.root.display(),
         conflicts.join(", ")
     );
-    Err(Error::new(ErrorKind::Mismatch, message))
+    Err(Error::mismatch(message))
 }
 
 /// Makes every file ours, whoever wrote it, and forgets what a person saved.
@@ -54,5 +52,5 @@ pub(crate) fn discard_corrections(
         .chain(WHOLE_FILES.map(|(file, ..)| file.to_owned()));
     let meant = |file: String| meaning_of(options, classes.all, &file).map(|meaning| (file, meaning));
     state.discard_corrections(files.chain(others).filter_map(meant))?;
-    state.discard_saved()
+    if state.saved.is_empty() { Ok(()) } else { state.append(Event::Discarded) }
 }

@@ -3,21 +3,17 @@
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
-use ocelli::{ErrorKind, Result};
+use ocelli::{ErrorKind, Result, classes::ClassMap};
 use serde_json::Value;
 
-use crate::label::images::{ImageFile, ImageSet, Shard};
-use crate::label::record::Record;
-use crate::label::settings::DataSetOptions;
-use crate::label::source::{content_of, identity};
+use crate::label::source::content_of;
 use crate::label::store::conflicts::{check_conflicts, discard_corrections};
-use crate::label::store::files::ClassHashes;
-use crate::label::store::folder::{Contents, OutputFolder, journal_path};
-use crate::label::store::journal::{Entry, Journal, classes_of, source_hash};
-use crate::label::store::placer::Placer;
-use crate::label::store::state::State;
-use crate::label::store::write::{Summary, place_class_files};
-use ocelli::classes::ClassMap;
+use crate::label::store::journal::source_hash;
+use crate::label::store::write::place_class_files;
+use crate::label::store::{
+    ClassHashes, Contents, Entry, Journal, OutputFolder, Placer, State, Summary, classes_of, journal_path,
+};
+use crate::label::{DataSetOptions, ImageFile, ImageSet, Record, Shard, identity};
 
 /// Called again and again during long work. An error from it ends the work.
 pub type CheckCancelled<'c> = dyn FnMut() -> Result<()> + 'c;

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::label::disk;
 use crate::label::hash::{hash_of_bytes, hash_on_disk};
-use crate::label::store::state::{Event, State};
+use crate::label::store::{Event, State};
 use ocelli::{Error, Result};
 
 pub(crate) use meaning::{ClassHashes, Meaning};

@@ -6,9 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::label::disk;
-use crate::label::images::Shard;
-use crate::label::settings::DataSetOptions;
+use crate::label::{DataSetOptions, Shard, disk};
 use ocelli::{Error, ErrorKind, Result};
 
 /// The folder of the journal. A folder without it is not a labelled data set.
@@ -61,18 +59,17 @@ impl OutputFolder {
 
     /// Checks whether a data set can be written to this folder. Nothing is changed.
     pub fn check(root: &Path) -> Result<()> {
-        let refuse = |why: &str| Err(unusable(root, why));
-        if root.is_file() {
-            return refuse("it is a file; name a folder");
-        }
-        if root.file_name().is_none() {
-            return refuse("name a folder of its own for the data set");
-        }
-        let is_empty = std::fs::read_dir(root).map_or(true, |mut entries| entries.next().is_none());
-        if !is_empty && !root.join(STATE_FOLDER).is_dir() {
-            return refuse("it is not empty and contains no labelled data set; name another folder");
-        }
-        Ok(())
+        let is_empty = || std::fs::read_dir(root).map_or(true, |mut entries| entries.next().is_none());
+        let why = if root.is_file() {
+            "it is a file; name a folder"
+        } else if root.file_name().is_none() {
+            "name a folder of its own for the data set"
+        } else if !root.join(STATE_FOLDER).is_dir() && !is_empty() {
+            "it is not empty and contains no labelled data set; name another folder"
+        } else {
+            return Ok(());
+        };
+        Err(unusable(root, why))
     }
 
     /// Creates the folder if it does not exist, and locks it.
@@ -134,13 +131,9 @@ impl OutputFolder {
         let name = |shard: Option<Shard>| {
             shard.map_or("the whole job".into(), |s| format!("shard {}/{}", s.index(), s.count()))
         };
-        let message = format!(
-            "output folder, {}: it holds {}, this is {}; choose another folder or restart",
-            self.root.display(),
-            name(there.shard),
-            name(shard)
-        );
-        Err(Error::new(ErrorKind::Mismatch, message).about("restart"))
+        let (root, there, this) = (self.root.display(), name(there.shard), name(shard));
+        let why = format!("it holds {there}, this is {this}; choose another folder or restart");
+        Err(Error::mismatch(format!("output folder, {root}: {why}")).about("restart"))
     }
 
     /// The file for features that wait for the decoder.

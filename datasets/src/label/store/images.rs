@@ -6,16 +6,15 @@
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
-use ocelli::Result;
-use ocelli::image::has_unsupported_extension;
+use ocelli::{Result, image::has_unsupported_extension};
 use serde::{Deserialize, Serialize};
 
-use crate::label::images::{ImageFile, ImageSet, free_name, split_extension};
-use crate::label::source::{content_of, identity, is_readable, is_same};
-use crate::label::store::journal::Journal;
+use crate::label::images::{free_name, split_extension};
+use crate::label::source::{content_of, is_readable, is_same};
 use crate::label::store::layout::{COPIES, copy_name};
 use crate::label::store::placer::is_copy_of;
-use crate::label::store::state::{Event, State};
+use crate::label::store::{Event, Journal, State};
+use crate::label::{ImageFile, ImageSet, identity};
 
 /// An image of the data set.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -10,12 +10,11 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::label::disk;
-use crate::label::images::ImageSet;
-use crate::label::record::{Record, check_name};
-use crate::label::store::log::{Kind, Log, Span};
+use crate::label::record::check_name;
+use crate::label::store::{Kind, Log, Span};
+use crate::label::{ImageSet, Record, disk};
 use ocelli::classes::{Class, ClassMap};
-use ocelli::{Error, ErrorKind, Result};
+use ocelli::{Error, Result};
 
 /// The version of the journal format.
 const FORMAT: u32 = 1;
@@ -84,7 +83,7 @@ impl Journal {
     /// classes were looked for.
     ///
     /// # Errors
-    /// [`ErrorKind::Mismatch`] if it has other settings; the message names the first difference.
+    /// [`ErrorKind::Mismatch`](ocelli::ErrorKind::Mismatch) if it has other settings; the message names the first difference.
     pub fn open(path: &Path, settings: &Value) -> Result<Self> {
         if let Some(header) = first_line(path)
             && let Some(known) = known_classes(&header.settings, settings)
@@ -188,7 +187,7 @@ impl Journal {
             "cannot continue, {}: it was started {started}; use the same settings, choose another output folder, or restart",
             self.log.path.display()
         );
-        Err(Error::new(ErrorKind::Mismatch, message).about("restart"))
+        Err(Error::mismatch(message).about("restart"))
     }
 
     fn write_line(&mut self, line: &impl Serialize) -> Result<Span> {
@@ -259,21 +258,6 @@ fn remember(entries: &mut BTreeMap<String, Entry>, record: &Record, line: Span) 
         labelled: labelled.filter(|_| record.error.is_some()),
     };
     entries.insert(record.name.clone(), entry);
-}
-
-/// Reads a journal and all of its records, for the tests that feed it corrupt files.
-///
-/// # Errors
-/// If it is corrupt.
-#[cfg(feature = "test-support")]
-pub fn check_journal(path: &Path) -> Result<()> {
-    let (journal, _) = Journal::open_existing(path)?;
-    for entry in journal.entries.values() {
-        let record = journal.read(entry)?;
-        record.instances.iter().for_each(|instance| drop(record.mask(instance)));
-        drop(journal.read_labelled(entry)?);
-    }
-    Ok(())
 }
 
 /// Whether classes are added to a journal that is there, or were added before.

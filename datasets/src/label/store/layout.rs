@@ -2,8 +2,8 @@
 
 use crate::label::formats::youtube_vis::YOUTUBE_VIS_FILE;
 use crate::label::images::split_extension;
-use crate::label::settings::{DataSetOptions, Format};
-use crate::label::store::files::Meaning;
+use crate::label::store::Meaning;
+use crate::label::{DataSetOptions, Format};
 
 /// The folder of a split.
 fn split(validation: bool) -> &'static str {

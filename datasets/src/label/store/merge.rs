@@ -5,19 +5,15 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::label::images::{ImageFile, ImageSet};
-use crate::label::record::Record;
-use crate::label::settings::Format;
-use crate::label::store::data_set::{CheckCancelled, DataSet, Existing, Opening};
-use crate::label::store::files::Owner;
-use crate::label::store::folder::{Contents, OutputFolder, journal_path, unusable};
-use crate::label::store::journal::{Entry, Journal, classes_of, difference};
-use crate::label::store::layout::{WHOLE_FILES, label_files, masks_folder};
-use crate::label::store::placer::Placer;
-use crate::label::store::saved::SavedLabels;
-use crate::label::store::state::State;
-use crate::label::store::write::Summary;
-use ocelli::{Error, ErrorKind, Result};
+use crate::label::store::folder::unusable;
+use crate::label::store::journal::difference;
+use crate::label::store::layout::masks_folder;
+use crate::label::store::{
+    CheckCancelled, Contents, DataSet, Entry, Existing, Journal, Opening, OutputFolder, Owner, Placer,
+    SavedLabels, State, Summary, WHOLE_FILES, classes_of, journal_path, label_files,
+};
+use crate::label::{Format, ImageFile, ImageSet, Record, disk};
+use ocelli::{Error, Result};
 
 /// A finished shard.
 struct Part {
@@ -47,13 +43,12 @@ impl Part {
         for (file, format, _) in WHOLE_FILES {
             let is_coco = format == Format::Coco && contents.options.has(format);
             let is_there = is_coco && root.join(file).is_file();
-            if !is_there || state.owner(file)? != Owner::Person {
-                continue;
+            if is_there && state.owner(file)? == Owner::Person {
+                return refuse(&format!(
+                    "{file} was corrected by hand, and only label files of single images can be merged; move it out of \
+                     the folder to merge without these corrections"
+                ));
             }
-            return refuse(&format!(
-                "{file} was corrected by hand, and only label files of single images can be merged; move it out of the \
-                 folder to merge without these corrections"
-            ));
         }
         let classes = classes_of(&settings).unwrap_or_default();
         let placer = Placer::new(state, &contents.options, &ImageSet::default(), &classes);
@@ -79,8 +74,10 @@ impl Part {
 /// Corrected label files are joined, too. A file that was corrected in the joined data set stays.
 ///
 /// # Errors
-/// [`ErrorKind::Mismatch`] if the shards do not belong together, or one is missing or not finished,
-/// [`ErrorKind::InvalidArgument`] if the output folder cannot be used, [`ErrorKind::Io`] if files cannot be read or written.
+/// [`ErrorKind::Mismatch`](ocelli::ErrorKind::Mismatch) if the shards do not belong together, or one is missing or not
+/// finished,
+/// [`ErrorKind::InvalidArgument`](ocelli::ErrorKind::InvalidArgument) if the output folder cannot be used,
+/// [`ErrorKind::Io`](ocelli::ErrorKind::Io) if files cannot be read or written.
 pub fn merge(shards: &[PathBuf], output: &Path, check_cancelled: &mut CheckCancelled<'_>) -> Result<Summary> {
     let mut parts = Vec::new();
     for root in shards {
@@ -281,11 +278,12 @@ fn copy_saved(joined: &mut DataSet, parts: &[Part], owned: &HashMap<PathBuf, Own
         let saved = SavedLabels { name: file.name.clone(), is_merged: true, ..saved };
         match placer.state.saved.get(&file.name) {
             Some(there) if SavedLabels { is_merged: true, ..there.clone() } == saved => {}
-            Some(there) if !there.is_merged => tracing::warn!(
-                "{}: the labels of {} were saved in it, too; those of its shard are not merged",
-                placer.state.root.display(),
-                file.name
-            ),
+            Some(there) if !there.is_merged => {
+                let (root, name) = (placer.state.root.display(), &file.name);
+                tracing::warn!(
+                    "{root}: the labels of {name} were saved in it, too; those of its shard are not merged"
+                );
+            }
             _ => new.push(saved),
         }
     }
@@ -331,21 +329,16 @@ fn copy_corrections(joined: &mut DataSet, part: &Part, name_there: &str, name: &
     placer.state.commit()?;
     for (file, (there, format, _)) in files {
         let (from, to) = (part.folder.root.join(&there), placer.state.root.join(&file));
-        let read = |path: &Path| match std::fs::read(path) {
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
-            there => there.map(Some).map_err(|e| Error::io("cannot read", path, e)),
-        };
+        let read =
+            |path: &Path| disk::if_there(std::fs::read(path)).map_err(|e| Error::io("cannot read", path, e));
         let (corrected, before) = (read(&from)?, read(&to)?);
         let is_merged = placer.state.is_merged(&file)?;
         if is_merged && corrected == before {
             continue;
         }
         if !is_merged && corrected != before && placer.state.owner(&file)? == Owner::Person {
-            tracing::warn!(
-                "{}: it was corrected, too; the correction {} is not merged",
-                to.display(),
-                from.display()
-            );
+            let (from, to) = (from.display(), to.display());
+            tracing::warn!("{to}: it was corrected, too; the correction {from} is not merged");
             continue;
         }
         // The correction has the classes that it was made with.
@@ -358,7 +351,7 @@ fn copy_corrections(joined: &mut DataSet, part: &Part, name_there: &str, name: &
 
 /// The error for shards that cannot be merged.
 fn refusal(root: &Path, why: &str) -> Error {
-    Error::new(ErrorKind::Mismatch, format!("cannot merge, {}: {why}", root.display()))
+    Error::mismatch(format!("cannot merge, {}: {why}", root.display()))
 }
 
 fn is_same(a: &Path, b: &Path) -> bool {
@@ -380,11 +373,9 @@ fn check(parts: &[Part]) -> Result<()> {
             return refuse(part, format!("its {key} is {here}, that of {other} {there}"));
         }
         let Some(shard) = part.contents.shard else { continue };
-        if shard.count() != whole.count() {
-            return refuse(
-                part,
-                format!("it is one of {} shards, {other} one of {}", shard.count(), whole.count()),
-            );
+        let (count, all) = (shard.count(), whole.count());
+        if count != all {
+            return refuse(part, format!("it is one of {count} shards, {other} one of {all}"));
         }
         if part.contents.names_sha256 != first.contents.names_sha256 {
             return refuse(part, format!("it has other images than {other}"));

@@ -11,25 +11,20 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
-use ocelli::{Error, ErrorKind, Result};
+use ocelli::{Error, ErrorKind, Result, classes::ClassMap};
 
-use crate::label::disk;
 use crate::label::formats::mask_files::{class_names, file_name, mask_files};
 use crate::label::formats::{voc, yolo};
 use crate::label::hash::hash_of_bytes;
-use crate::label::images::ImageSet;
-use crate::label::record::Record;
-use crate::label::settings::{DataSetOptions, Format, ImageMode};
-use crate::label::source::{copy_to, identity, is_gone, is_member, is_readable, is_same, open_image};
-use crate::label::store::files::{ClassHashes, Meaning, Owner, part_path};
+use crate::label::source::{copy_to, is_gone, is_member, is_readable, is_same};
 use crate::label::store::layout::{
-    COCO_FILE, VOC_IMAGES, image_path, is_converted, label_files, label_path, link_to, masks_folder,
-    voc_image,
+    VOC_IMAGES, image_path, is_converted, label_path, link_to, masks_folder, voc_image,
 };
-use crate::label::store::saved::SavedLabels;
-use crate::label::store::state::State;
+use crate::label::store::{
+    COCO_FILE, ClassHashes, Meaning, Owner, SavedLabels, State, label_files, part_path,
+};
+use crate::label::{DataSetOptions, Format, ImageMode, ImageSet, Record, disk, identity, open_image};
 pub(crate) use corrected::as_corrected;
-use ocelli::classes::ClassMap;
 pub(crate) use pictures::{has_picture as is_copy_of, is_time_of};
 
 /// Where an image is in the data set, and whose its labels are, as it was seen last.

@@ -5,10 +5,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::label::record::{Instance, Record};
-use crate::label::settings::{DataSetOptions, Format};
-use crate::label::store::files::ClassHashes;
-use crate::label::store::state::{Event, State};
+use crate::label::store::{ClassHashes, Event, State};
+use crate::label::{DataSetOptions, Format, Instance, Record};
 use ocelli::Result;
 
 /// The labels of an image as a person saved them.
@@ -31,10 +29,6 @@ impl State {
     /// Adds images, in place of those with the same names.
     pub fn save_labels(&mut self, images: Vec<SavedLabels>) -> Result<()> {
         self.append(Event::Saved(images))
-    }
-
-    pub fn discard_saved(&mut self) -> Result<()> {
-        if self.saved.is_empty() { Ok(()) } else { self.append(Event::Discarded) }
     }
 
     /// The record of an image with what the person saved in place of what was found. Instances of classes that were added

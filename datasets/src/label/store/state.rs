@@ -5,23 +5,21 @@ mod earlier;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
+use crate::label::disk;
 use crate::label::record::check_name;
 use crate::label::store::files::{FileEntry, Staged};
-use crate::label::store::folder::{Contents, OutputFolder, STATE_FOLDER, journal_path};
 use crate::label::store::images::KnownImage;
-use crate::label::store::log::{Kind, Log};
-use crate::label::store::saved::SavedLabels;
+use crate::label::store::{Contents, Kind, Log, OutputFolder, STATE_FOLDER, SavedLabels, journal_path};
 use ocelli::{Error, ErrorKind, Result};
 
 /// The version of the log's format.
 const FORMAT: u32 = 1;
-const KIND: Kind = Kind {
+pub(super) const KIND: Kind = Kind {
     name: "record of a data set",
     remedy: "restore it, label into another output folder, or restart with discard_corrections",
     parameter: "discard_corrections",
@@ -118,15 +116,12 @@ impl State {
 
     /// Returns whether files of an earlier version are there, too.
     fn load_with(root: &Path, writes: bool) -> Result<(Self, bool)> {
-        let path = root.join(STATE_FOLDER).join("state.jsonl");
-        let file = match File::options().read(true).write(writes).open(&path) {
-            Ok(file) => Some(file),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => None,
-            Err(e) => return Err(Error::io("cannot open the record of a data set", &path, e)),
-        };
         let (mut state, is_earlier) = (Self::new(root, None), earlier::is_there(root));
+        let path = &state.log.path;
+        let file = disk::if_there(File::options().read(true).write(writes).open(path))
+            .map_err(|e| Error::io("cannot open the record of a data set", path, e))?;
         if file.is_some() {
-            state.read(Log::new(&path, &KIND, file))?;
+            state.read(Log::new(&path.clone(), &KIND, file))?;
         } else if is_earlier {
             earlier::events(root)?
                 .into_iter()
@@ -138,7 +133,7 @@ impl State {
         Ok((state, is_earlier))
     }
 
-    fn read(&mut self, mut log: Log) -> Result<()> {
+    pub(super) fn read(&mut self, mut log: Log) -> Result<()> {
         let header = log.header::<Header>()?;
         if header.is_none_or(|header| header.ocelli_label_state != FORMAT) {
             return Err(log.corrupt("its first line is not that of a record of this version"));
@@ -214,15 +209,6 @@ impl State {
     pub fn set_contents(&mut self, contents: Option<Contents>) -> Result<()> {
         if self.contents == contents { Ok(()) } else { self.append(Event::Contents(contents)) }
     }
-}
-
-/// Reads a log, for the tests that feed it corrupt files.
-///
-/// # Errors
-/// If it is corrupt.
-#[cfg(feature = "test-support")]
-pub fn check_state(path: &Path) -> Result<()> {
-    State::new(Path::new("."), None).read(Log::open_to_read(path, &KIND)?)
 }
 
 #[cfg(test)]

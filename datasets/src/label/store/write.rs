@@ -5,22 +5,16 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::label::disk;
 use crate::label::formats::coco::CocoWriter;
 use crate::label::formats::tracks::Videos;
 use crate::label::formats::yolo;
 use crate::label::formats::youtube_vis::write_youtube_vis;
-use crate::label::images::{ImageFile, ImageSet, split_extension};
-use crate::label::record::Record;
+use crate::label::images::split_extension;
 use crate::label::review::{Review, write_csv};
-use crate::label::settings::Format;
-use crate::label::source::identity;
-use crate::label::store::data_set::{CheckCancelled, DataSet};
-use crate::label::store::files::Owner;
-use crate::label::store::journal::{Entry, Journal};
-use crate::label::store::layout::WHOLE_FILES;
-use crate::label::store::placer::{Placer, as_corrected};
-use ocelli::{Error, ErrorKind, Result};
+use crate::label::store::placer::as_corrected;
+use crate::label::store::{CheckCancelled, DataSet, Entry, Journal, Owner, Placer, WHOLE_FILES};
+use crate::label::{Format, ImageFile, ImageSet, Record, disk, identity};
+use ocelli::{Error, Result};
 
 /// The contents of a data set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -357,7 +351,7 @@ fn place_whole(
              or discard_corrections to overwrite it",
             path.display()
         );
-        return Err(Error::new(ErrorKind::Mismatch, message).about("discard_corrections"));
+        return Err(Error::mismatch(message).about("discard_corrections"));
     }
     Ok(path)
 }

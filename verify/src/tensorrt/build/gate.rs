@@ -12,7 +12,7 @@ use ocelli::model::ModelGraph;
 use ocelli::tensorrt::dart::name;
 use ocelli::tensorrt::fit::fit;
 use ocelli::tensorrt::{EngineLayout, NativeTensorRt, Sidecar, check};
-use ocelli::{Error, ErrorKind, Model, Result};
+use ocelli::{Error, Model, Result};
 
 /// Compares engines with the reference.
 pub(super) fn judge(
@@ -24,7 +24,7 @@ pub(super) fn judge(
 ) -> Result<VerificationReport> {
     let graphs: Vec<ModelGraph> = engines.iter().map(|(graph, _)| *graph).collect();
     let rest = EngineFactory::custom("nothing", |graph| {
-        Err(Error::new(ErrorKind::Mismatch, "the candidate has no engine for it").at(graph))
+        Err(Error::mismatch("the candidate has no engine for it").at(graph))
     });
     let factory = tensorrt.factory(model, engines, rest)?;
     verification.check(&Candidate { model, factory: &factory, graphs }, progress)
@@ -38,7 +38,7 @@ pub(super) fn refusal(path: &Path, report: &VerificationReport, consequence: &st
         path.display(),
         report.verdict()
     );
-    Error::new(ErrorKind::Mismatch, message)
+    Error::mismatch(message)
 }
 
 /// The graph of an engine without a sidecar.
@@ -51,8 +51,10 @@ fn graph_of(spec: &ocelli_engines::EngineSpec) -> ModelGraph {
 /// verdict into its sidecar, which is created if it is missing. A refused engine does not run any more.
 ///
 /// # Errors
-/// [`ErrorKind::Mismatch`] if the engine does not belong to the model, to this GPU or to this TensorRT;
-/// [`ErrorKind::Unavailable`] without TensorRT or a GPU. A refusal is not an error; the report has it.
+/// [`ErrorKind::Mismatch`](ocelli::ErrorKind::Mismatch) if the engine does not belong to the model, to this GPU or to this
+/// TensorRT;
+/// [`ErrorKind::Unavailable`](ocelli::ErrorKind::Unavailable) without TensorRT or a GPU. A refusal is not an error; the
+/// report has it.
 pub fn verify_engine(
     path: &Path,
     model: &Model,

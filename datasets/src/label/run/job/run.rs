@@ -10,13 +10,12 @@ use ocelli::{
 
 use super::{LabelEvent, LabelJob, OnEvent, ReadImage};
 use crate::label::disk::resumable;
-use crate::label::images::ImageFile;
-use crate::label::record::Record;
 use crate::label::run::prefetch::{Prepared, Preparer, in_order};
 use crate::label::run::prompts::LabelPrompts;
 use crate::label::run::turns::Turns;
-use crate::label::source::{identity, open_regions};
-use crate::label::store::journal::Entry;
+use crate::label::source::open_regions;
+use crate::label::store::Entry;
+use crate::label::{ImageFile, Record, identity};
 use ocelli::classes::ClassMap;
 
 /// After this many failures of an engine in a row, the images are not the cause.
@@ -128,7 +127,7 @@ impl LabelJob {
         on_event: &mut OnEvent<'_>,
     ) -> Result<()> {
         let (preparer, mut stages) = self.stages(detectors)?;
-        let mut label = |job: &mut Self, first: usize, todo: Vec<ImageFile>| {
+        self.label_groups(|job, first, todo| {
             let mut devices = LabelStages::devices(&mut stages, &job.classes, first, &todo, &preparer)?;
             let look = |device: &mut LabelDevice<'_>, (number, image): (usize, Result<ReadImage>)| {
                 let LabelDevice { stages, prompts, .. } = device;
@@ -161,10 +160,7 @@ impl LabelJob {
                 }
                 Ok(())
             })
-        };
-        let groups = self.take_todo();
-        let ended = groups.into_iter().try_for_each(|(first, todo)| label(self, first, todo));
-        ended.and(self.data.stopped())
+        })
     }
 
     /// What prepares images, and the stages of the devices.
@@ -175,8 +171,11 @@ impl LabelJob {
         Ok((preparer, stages.collect::<Result<_>>()?))
     }
 
-    /// The pending images by the first class that is looked for in them.
-    pub(crate) fn take_todo(&mut self) -> BTreeMap<usize, Vec<ImageFile>> {
+    /// Labels the pending images by the first class that is looked for in them. What waits to be written is written at the end.
+    pub(crate) fn label_groups(
+        &mut self,
+        mut label: impl FnMut(&mut Self, usize, Vec<ImageFile>) -> Result<()>,
+    ) -> Result<()> {
         let mut groups = BTreeMap::<usize, Vec<ImageFile>>::new();
         for file in std::mem::take(&mut self.todo) {
             // An image that changed is labelled with all classes.
@@ -185,7 +184,8 @@ impl LabelJob {
                 self.data.journal.entries.get(&file.name).filter(is_same).and_then(|entry| entry.classes);
             groups.entry(known.unwrap_or(0) as usize).or_default().push(file);
         }
-        groups
+        let ended = groups.into_iter().try_for_each(|(first, todo)| label(self, first, todo));
+        ended.and(self.data.stopped())
     }
 
     /// Records the detections in an image, or that it failed.

@@ -9,19 +9,16 @@ use ocelli::pipeline::FrameOutcome;
 use ocelli::source::{Selected, Selection};
 use ocelli::tracking::{ByteTracker, ByteTrackerOptions, TrackerDetection};
 use ocelli::{
-    BoundingBox, Cancellation, Detection, Detector, Error, ErrorKind, Frame, Pipeline, Prompt, Prompts,
-    Result, Sink, Source,
+    BoundingBox, Cancellation, Detection, Detector, Error, Frame, Pipeline, Prompt, Prompts, Result, Sink,
+    Source,
 };
 
 use super::run::{AHEAD, Found, LabelDevice, LabelStages, no_device};
 use super::{LabelEvent, LabelJob, OnEvent};
-use crate::label::images::ImageFile;
-use crate::label::record::{Instance, Record};
 use crate::label::run::prefetch::{Prepared, Preparer, in_order};
 use crate::label::run::turns::Turns;
-use crate::label::settings::Tracking;
-use crate::label::source::identity;
 use crate::label::video::LabelVideo;
+use crate::label::{ImageFile, Instance, Record, Tracking, identity};
 use ocelli::classes::Class;
 
 /// A frame, with the identity of its image, or why it cannot be read.
@@ -52,8 +49,10 @@ impl LabelJob {
     /// error of `on_event` ends the job; finished images are kept. `cancellation` ends it, too.
     ///
     /// # Errors
-    /// The error of `on_event`; [`ErrorKind::InvalidArgument`] without a detector, and for several videos with
-    /// [`Tracking::Memory`]; [`ErrorKind::Io`] if the output cannot be written; the error of a model that cannot be loaded.
+    /// The error of `on_event`; [`ErrorKind::InvalidArgument`](ocelli::ErrorKind::InvalidArgument) without a detector, and
+    /// for several videos with
+    /// [`Tracking::Memory`]; [`ErrorKind::Io`](ocelli::ErrorKind::Io) if the output cannot be written; the error of a model
+    /// that cannot be loaded.
     pub fn run_videos(
         &mut self,
         detectors: Vec<Detector>,
@@ -143,7 +142,7 @@ impl LabelJob {
         let mut broken = None;
         let mut end_early = |error| {
             broken = Some(error);
-            Err(Error::new(ErrorKind::Cancelled, "the video cannot be read any further"))
+            Err(Error::cancelled("the video cannot be read any further"))
         };
         let mut finish = |(number, found, classes): SeenFrame, on_event: &mut OnEvent<'_>| {
             let (identity, (size, detections)) = match found {
@@ -244,7 +243,7 @@ impl LabelJob {
         ended?;
         on_event(LabelEvent::Waiting)?;
         match ran {
-            Ok(run) if run.cancelled => Err(Error::new(ErrorKind::Cancelled, "cancelled").at(video.path())),
+            Ok(run) if run.cancelled => Err(Error::cancelled("cancelled").at(video.path())),
             Ok(_) => Ok(()),
             Err(error) => on_event(LabelEvent::Failed { path: video.path(), error: &error }),
         }

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::label::Format;
 use crate::label::images::hash_of;
-use crate::label::settings::Format;
 
 /// Hashes of the names of the classes.
 #[derive(Clone, Debug)]

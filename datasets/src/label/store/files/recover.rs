@@ -9,7 +9,7 @@ use ocelli::{Error, Result};
 use super::{FileEntry, PART, aside_path, part_path};
 use crate::label::disk;
 use crate::label::hash::hash_on_disk;
-use crate::label::store::state::State;
+use crate::label::store::State;
 
 impl State {
     /// Finishes the renames that a stop prevented, gives files that are not removed on record their names again, and removes
@@ -58,10 +58,7 @@ fn find_parts(
     mut links: Option<&mut HashSet<PathBuf>>,
     found: &mut Vec<PathBuf>,
 ) -> io::Result<()> {
-    let entries = match std::fs::read_dir(folder) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
-        entries => entries?,
-    };
+    let Some(entries) = disk::if_there(std::fs::read_dir(folder))? else { return Ok(()) };
     for entry in entries {
         let entry = entry?;
         let name = entry.file_name();

@@ -3,8 +3,8 @@ use std::path::PathBuf;
 use serde_json::json;
 
 use super::*;
+use crate::label::Instance;
 use crate::label::folders::stopping;
-use crate::label::record::Instance;
 
 fn record(name: &str, width: u32) -> Record {
     let instance = Instance {

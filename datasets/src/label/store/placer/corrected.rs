@@ -3,7 +3,7 @@
 use super::Placer;
 use crate::label::formats::yolo;
 use crate::label::formats::yolo_line::Line;
-use crate::label::record::{Instance, Record};
+use crate::label::{Instance, Record, disk};
 
 /// The record of an image with the labels that a person made of it: those in the first of YOLO's files that was corrected, or
 /// those saved for COCO's. Lines that are as they were found keep score and mask; what a person wrote is certain. What cannot be
@@ -14,14 +14,13 @@ pub(crate) fn as_corrected(placer: &Placer, record: Record, unclear: &mut Vec<St
     }
     let corrected = placer.bound.get(&record.name).and_then(|bound| bound.corrected.as_ref());
     let Some((file, format)) = corrected else { return record };
-    let bytes = match std::fs::read(placer.state.root.join(file)) {
+    let bytes = match disk::if_there(std::fs::read(placer.state.root.join(file))) {
         // A file that was removed has no labels.
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+        Ok(bytes) => bytes.unwrap_or_default(),
         Err(e) => {
             unclear.push(format!("{file}: {e}"));
             return record;
         }
-        Ok(bytes) => bytes,
     };
     let text = String::from_utf8_lossy(&bytes);
     let (lines, unread) = readable(&text, (record.width, record.height), placer.class_names().count());

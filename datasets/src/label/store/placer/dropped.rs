@@ -5,11 +5,9 @@ use std::path::Path;
 use ocelli::Result;
 
 use super::Placer;
-use crate::label::disk;
-use crate::label::settings::{Format, ImageMode};
-use crate::label::source::identity;
-use crate::label::store::files::Owner;
+use crate::label::store::Owner;
 use crate::label::store::layout::{COPIES, copy_name, is_dropped};
+use crate::label::{Format, ImageMode, disk, identity};
 
 impl Placer {
     /// Removes the files and images of formats that are not named any more, if they are ours. Returns them.

@@ -4,9 +4,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::Placer;
-use crate::label::disk;
-use crate::label::settings::Format;
-use crate::label::store::folder::STATE_FOLDER;
+use crate::label::store::STATE_FOLDER;
+use crate::label::{Format, disk};
 
 impl Placer {
     /// Whether links to an image are to be hard links: with COCO's format, whose loaders refuse links that leave the data set,

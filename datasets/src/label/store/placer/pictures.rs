@@ -5,13 +5,10 @@ use std::path::{Path, PathBuf};
 use ocelli::Result;
 
 use super::{Placer, copy};
-use crate::label::disk;
-use crate::label::record::Record;
-use crate::label::settings::Format;
-use crate::label::source::{identity, is_member, is_same};
-use crate::label::store::files::part_path;
-use crate::label::store::journal::Entry;
+use crate::label::source::{is_member, is_same};
 use crate::label::store::layout::{VOC_IMAGES, image_path, is_converted, voc_image};
+use crate::label::store::{Entry, part_path};
+use crate::label::{Format, Record, disk, identity};
 
 impl Placer {
     /// The files of an image in the data set, whether they are there or not.

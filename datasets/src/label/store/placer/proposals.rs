@@ -5,11 +5,9 @@ use std::path::PathBuf;
 use ocelli::Result;
 
 use super::Placer;
-use crate::label::disk;
-use crate::label::record::Record;
-use crate::label::settings::Format;
-use crate::label::store::files::{Meaning, Owner};
 use crate::label::store::layout::PROPOSALS;
+use crate::label::store::{Meaning, Owner};
+use crate::label::{Format, Record, disk};
 
 /// On record, without a file, for each proposal that the person removed: its classes are not proposed again.
 const HANDLED: &str = "added/handled/";

@@ -1,6 +1,5 @@
 //! Data sets of earlier versions, which had a file for each part of the state.
 
-use std::io::ErrorKind::NotFound;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
@@ -8,8 +7,7 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 
 use super::{Event, KIND};
 use crate::label::disk;
-use crate::label::store::folder::STATE_FOLDER;
-use crate::label::store::log::Log;
+use crate::label::store::{Log, STATE_FOLDER};
 use ocelli::{Error, Result};
 
 /// The record of written files. It is removed last: what is read after a stop is all there, or in the log.
@@ -51,12 +49,10 @@ pub(super) fn events(root: &Path) -> Result<Vec<Event>> {
 
 fn read<T: DeserializeOwned>(root: &Path, file: &str) -> Result<Option<T>> {
     let path = path(root, file);
-    let bytes = match std::fs::read(&path) {
-        Err(e) if e.kind() == NotFound => return Ok(None),
-        bytes => bytes.map_err(|e| Error::io("cannot read the record of a data set", &path, e))?,
-    };
+    let bytes = disk::if_there(std::fs::read(&path));
+    let bytes = bytes.map_err(|e| Error::io("cannot read the record of a data set", &path, e))?;
     let corrupt = |e: serde_json::Error| Log::new(&path, &KIND, None).corrupt(&e.to_string());
-    serde_json::from_slice(&bytes).map(Some).map_err(corrupt)
+    bytes.map(|bytes| serde_json::from_slice(&bytes)).transpose().map_err(corrupt)
 }
 
 /// Removes the files, whose state is in the log.
