@@ -1,6 +1,6 @@
 //! A shared cancellation token.
 
-use std::fmt::{self, Display};
+use std::fmt::Display;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -96,11 +96,7 @@ impl Cancellation {
     }
 }
 
-impl fmt::Debug for Cancellation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Cancellation({})", self.is_cancelled())
-    }
-}
+debug_as!(Cancellation, it => "Cancellation({})", it.is_cancelled());
 
 #[cfg(test)]
 mod tests {

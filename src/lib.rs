@@ -108,7 +108,8 @@ pub mod preprocess {
     pub use ocelli_images::preprocess::{PreprocessConfig, Preprocessor, Rounding};
 }
 
-pub use ocelli_engines as engines;
+#[macro_use]
+pub extern crate ocelli_engines as engines;
 pub use ocelli_export as export;
 pub use ocelli_tracking as tracking;
 pub use ocelli_tracking::BoundingBox;

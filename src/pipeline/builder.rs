@@ -100,30 +100,27 @@ impl PipelineBuilder {
         self
     }
 
-    /// As [`PipelineOptions::tracker`].
-    pub fn with_tracker(self, tracker: ByteTrackerOptions) -> Self {
-        self.with_options(|options| options.tracker = Some(tracker))
-    }
+    setters! {
+        /// As [`PipelineOptions::tracker`].
+        with_tracker(tracker: ByteTrackerOptions) => run.options.tracker;
 
-    /// As [`PipelineOptions::policy`].
-    pub fn with_policy(self, policy: FramePolicy) -> Self {
-        self.with_options(|options| options.policy = Some(policy))
-    }
+        /// As [`PipelineOptions::policy`].
+        with_policy(policy: FramePolicy) => run.options.policy;
 
-    /// As [`PipelineOptions::sequential`].
-    pub fn with_sequential(self, sequential: bool) -> Self {
-        self.with_options(|options| options.sequential = sequential)
-    }
+        /// As [`PipelineOptions::sequential`].
+        with_sequential(sequential: bool) => run.options.sequential;
 
-    /// As [`PipelineOptions::frame_rate`].
-    pub fn with_frame_rate(self, frames_per_second: f64) -> Self {
-        self.with_options(|options| options.frame_rate = Some(frames_per_second))
-    }
+        /// As [`PipelineOptions::frame_rate`].
+        with_frame_rate(frames_per_second: f64) => run.options.frame_rate;
 
-    /// Makes the instances of some classes unrecognisable in the pictures that sinks get, annotated or not.
-    pub fn with_redaction(mut self, redaction: Redaction) -> Self {
-        self.run.redaction = Some(redaction);
-        self
+        /// Makes the instances of some classes unrecognisable in the pictures that sinks get, annotated or not.
+        with_redaction(redaction: Redaction) => run.redaction;
+
+        /// A token to stop early. Frames that were already decoded still reach the sinks.
+        with_cancellation(cancellation: Cancellation) => run.cancellation;
+
+        /// Where to record statistics; readable from any thread during the run and afterwards.
+        with_stats(stats: StatsRecorder) => run.stats;
     }
 
     /// Draws results when a sink asks for [`annotated`](crate::sink::Pictures::annotated) pictures. By default
@@ -133,18 +130,6 @@ impl PipelineBuilder {
         draw: impl FnMut(&mut image::RgbImage, &FrameOutcome) -> Result<()> + Send + 'static,
     ) -> Self {
         self.run.drawing = Box::new(draw);
-        self
-    }
-
-    /// A token to stop early. Frames that were already decoded still reach the sinks.
-    pub fn with_cancellation(mut self, cancellation: Cancellation) -> Self {
-        self.run.cancellation = cancellation;
-        self
-    }
-
-    /// Where to record statistics; readable from any thread during the run and afterwards.
-    pub fn with_stats(mut self, stats: StatsRecorder) -> Self {
-        self.run.stats = stats;
         self
     }
 

@@ -244,11 +244,7 @@ impl Drop for Pipeline {
     }
 }
 
-impl std::fmt::Debug for Pipeline {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Pipeline").field("stats", &self.stats()).finish_non_exhaustive()
-    }
-}
+debug_as!(Pipeline, it => "Pipeline {{ stats: {:?}, .. }}", it.stats());
 
 fn cancelled() -> Error {
     Error::new(ErrorKind::Cancelled, "the pipeline was cancelled")

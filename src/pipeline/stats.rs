@@ -3,7 +3,6 @@
 mod histogram;
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -256,11 +255,7 @@ impl StatsRecorder {
     }
 }
 
-impl fmt::Debug for StatsRecorder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("StatsRecorder").field(&self.snapshot()).finish()
-    }
-}
+debug_as!(StatsRecorder, it => "StatsRecorder({:?})", it.snapshot());
 
 #[cfg(test)]
 mod tests {

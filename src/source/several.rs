@@ -319,11 +319,7 @@ impl Drop for Several {
     }
 }
 
-impl std::fmt::Debug for Several {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Several").field("info", &self.info).finish_non_exhaustive()
-    }
-}
+debug_as!(Several, it => "Several {{ info: {:?}, .. }}", it.info);
 
 /// Whose turn it is: the one that has had the least turns for its weight (stride scheduling).
 struct Turns {
