@@ -158,7 +158,7 @@ pub fn run(args: &DetectArgs, log: &LogArgs) -> anyhow::Result<()> {
     let crops = args.crops.as_deref().map(|folder| Crops::create(folder, false)).transpose();
     let crops = crops.map_err(with_flag("--crops"))?;
     let labels = args.save_txt.as_deref().map(label_files).transpose()?;
-    let semantic = args.semantic.as_deref().map(|folder| SemanticFolder::plan(folder, &files)).transpose()?;
+    let semantic = args.semantic.as_deref().map(|folder| SemanticFolder::plan(folder)).transpose()?;
     let builder = detector(DetectorOptions {
         masks: args.masks || !objects.is_empty(),
         semantic_maps: args.semantic.is_some(),
@@ -428,7 +428,7 @@ impl ImageRun<'_> {
             progress.suspend(|| print(|out| write_table(out, &report, MOST_ROWS)))?;
         }
         if let Some(semantic) = &self.semantic {
-            for path in semantic.write(number, &found.semantic)? {
+            for path in semantic.write(&self.stems[number], &found.semantic)? {
                 progress.status(&format!("→ {}", path.display()));
             }
         }
