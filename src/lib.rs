@@ -126,4 +126,6 @@ pub use pipeline::{Pipeline, PipelineBuilder};
 pub use prompt::{Exemplar, ObjectPrompt, Prompt, Prompts};
 pub use sink::Sink;
 pub use source::Source;
+#[doc(hidden)]
+pub use threads::locked;
 pub use timing::StageTimes;

@@ -1,6 +1,6 @@
 //! A pipeline that the caller pushes frames into.
 
-use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, TryLockError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ use super::{FramePolicy, Latency};
 use crate::cancellation::CancelHook;
 use crate::frame_view::FrameView;
 use crate::outcome::FrameOutcome;
-use crate::threads::{Stage, guard};
+use crate::threads::{Stage, guard, locked};
 use ocelli_error::{Error, ErrorKind, Result};
 
 /// A pipeline that the caller pushes frames into and receives results from.
@@ -112,7 +112,7 @@ impl Pipeline {
     /// [`ErrorKind::InvalidArgument`] if the frame's buffer is too short, and after [`close`](Self::close);
     /// [`ErrorKind::Cancelled`]; the error that ended the pipeline.
     pub fn push(&self, frame: FrameView<'_>) -> Result<u64> {
-        let mut front = self.front.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut front = locked(&self.front);
         self.push_into(&mut front, frame)
     }
 

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use ocelli::StageTimes;
+use ocelli::{StageTimes, locked};
 
 use crate::server::App;
 
@@ -85,7 +85,7 @@ impl Histogram {
 
 impl Metrics {
     pub fn answered(&self, route: &str, status: u16, seconds: f64) {
-        let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut requests = locked(&self.requests);
         *requests.entry((route.to_owned(), status)).or_default() += 1;
         self.answers.observe(seconds);
     }
@@ -115,7 +115,7 @@ impl Metrics {
         let version = env!("CARGO_PKG_VERSION");
         writeln!(text, "ocelli_build_info{{version=\"{version}\",engine=\"{engine}\",model=\"{model}\"}} 1")?;
         header(text, "ocelli_requests_total", "counter", "Answered requests.")?;
-        for ((route, status), count) in &*self.requests.lock().unwrap_or_else(PoisonError::into_inner) {
+        for ((route, status), count) in &*locked(&self.requests) {
             let route = escaped(route);
             writeln!(text, "ocelli_requests_total{{route=\"{route}\",status=\"{status}\"}} {count}")?;
         }

@@ -240,17 +240,8 @@ pub(super) struct Task {
 }
 
 impl Task {
-    /// The address of the picture.
-    pub fn picture(&self, config: &LabelConfig) -> Result<&str, Problem> {
-        config.picture_of(|key| self.text(key))
-    }
-
-    /// The address of the video, with the tag for it.
-    pub fn video<'c>(&self, config: &'c LabelConfig) -> Option<(&'c Control, &str)> {
-        config.video_of(|key| self.text(key))
-    }
-
-    fn text(&self, key: &str) -> Option<&str> {
+    /// What its data has under a key.
+    pub fn text(&self, key: &str) -> Option<&str> {
         self.data.0.iter().find(|(known, _)| known == key).map(|(_, text)| text.0.as_str())
     }
 }
