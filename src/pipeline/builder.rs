@@ -19,7 +19,7 @@ use crate::outcome::FrameOutcome;
 use crate::prompt::Prompts;
 use crate::sink::Sink;
 use crate::source::Source;
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 
 /// Builds a [`Pipeline`], or runs a stream; created by [`Pipeline::builder`].
 #[must_use]
@@ -155,8 +155,6 @@ impl PipelineBuilder {
     /// the run at once. A panic in a stage is reported as [`Execution`](crate::ErrorKind::Execution). Cancellation is not an
     /// error.
     pub fn run(self, source: impl Source + 'static, sinks: &mut [Box<dyn Sink + '_>]) -> Result<RunSummary> {
-        let detects = !matches!(self.prompts, PromptInput::Objects(..));
-        self.run.options.check(self.detector.is_in_low_memory(), detects)?;
         let loaded = load(self.detector, self.more, self.prompts, &self.run.options)?;
         pulled::run(self.run, loaded, source, sinks)
     }
@@ -166,11 +164,9 @@ impl PipelineBuilder {
     /// # Errors
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) for invalid options; what [`Detector::prepare`] returns.
     pub fn build(self) -> Result<Pipeline> {
-        let detects = !matches!(self.prompts, PromptInput::Objects(..));
-        self.run.options.check(false, detects)?;
         if self.detector.is_in_low_memory() {
             let message = "low_memory: a frame that is pushed needs both halves of the model: leave it out";
-            return Err(Error::new(ErrorKind::InvalidArgument, message).about("low_memory"));
+            return Err(Error::invalid_argument(message).about("low_memory"));
         }
         let loaded = load(self.detector, self.more, self.prompts, &self.run.options)?;
         Pipeline::start(self.run, loaded)
@@ -185,6 +181,7 @@ fn load(
     options: &PipelineOptions,
 ) -> Result<Loaded> {
     let low_memory = detector.is_in_low_memory();
+    options.check(low_memory, !matches!(prompts, PromptInput::Objects(..)))?;
     if !more.is_empty() {
         let budget = "class_budget, which chooses classes by what the frame before shows,";
         let others = [
@@ -195,7 +192,7 @@ fn load(
         ];
         if let Some((_, other)) = others.into_iter().find(|(is_set, _)| *is_set) {
             let message = format!("devices: {other} runs on one device; leave the others out");
-            return Err(Error::new(ErrorKind::InvalidArgument, message).about("devices"));
+            return Err(Error::invalid_argument(message).about("devices"));
         }
     }
     let (mut network, mut side) = (None, None);
@@ -212,7 +209,7 @@ fn load(
         let message = format!(
             "tile: a frame in tiles has no features of its own, which {other} needs: leave one of them out"
         );
-        return Err(Error::new(ErrorKind::InvalidArgument, message).about("tile"));
+        return Err(Error::invalid_argument(message).about("tile"));
     }
     let mut stages = detector.into_stages();
     let (prompts, given) = match prompts {
@@ -222,7 +219,7 @@ fn load(
     };
     if prompts.is_empty() && (given.is_none() || options.memory.is_none()) {
         let message = "no prompts: expected at least one class to search for";
-        return Err(Error::new(ErrorKind::InvalidArgument, message));
+        return Err(Error::invalid_argument(message));
     }
     let (labels, given) = given.unzip();
     let labels = labels.unwrap_or_else(|| prompts.labels());
@@ -247,7 +244,7 @@ fn load(
 
 /// Checks the objects that are given in place of prompts.
 fn check_objects(objects: &[GivenObject], labels: &[Arc<str>]) -> Result<()> {
-    let invalid = |message: String| Err(Error::new(ErrorKind::InvalidArgument, message));
+    let invalid = |message: String| Err(Error::invalid_argument(message));
     if objects.is_empty() {
         return invalid("no objects are given: expected at least one".into());
     }

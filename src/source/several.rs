@@ -112,7 +112,7 @@ impl Several {
     /// [`ErrorKind::InvalidArgument`] without a source, with two of the same name, or with a weight of 0;
     /// [`ErrorKind::Io`] if a thread cannot be started.
     pub fn start(feeds: Vec<Feed>, newest: Option<bool>, cancellation: Cancellation) -> Result<Self> {
-        let invalid = |message: String| Err(Error::new(ErrorKind::InvalidArgument, message));
+        let invalid = |message: String| Err(Error::invalid_argument(message));
         if feeds.is_empty() || feeds.len() > MAX_SOURCES {
             return invalid(format!("{} sources: expected 1 to {MAX_SOURCES}", feeds.len()));
         }
