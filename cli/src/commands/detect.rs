@@ -29,17 +29,7 @@ use crate::report::{ImageReport, MOST_ROWS, Report, write_table};
 use crate::{DetectorArgs, LogArgs, Progress, detector, interrupted, load, print, status};
 
 /// What `ocelli detect --help` prints after the options.
-pub const AFTER_HELP: &str = concat!(
-    built_in_model_help!(),
-    "
-
-Examples:
-  ocelli detect --image street.jpg --classes person \"red car\" -o found.png
-  ocelli detect --image holiday/ --classes dog,cat -o found/ --json found.json
-  ocelli detect --image shelf.jpg --exemplar 40,60,120,210 -o found.png
-  ocelli detect --image shelf.jpg --interactive -o found.png
-  ocelli detect --image shelf.jpg --point 80,130 --model sam3/ -o found.png"
-);
+pub const AFTER_HELP: &str = concat!(built_in_model_help!(), include_str!("../help/detect.txt"));
 
 /// Arguments of `ocelli detect` and `demo-image`.
 #[derive(Args, Debug)]
