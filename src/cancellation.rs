@@ -1,10 +1,11 @@
 //! A shared cancellation token.
 
-use std::fmt::{self, Display};
+use std::fmt::Display;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
+use crate::threads::locked;
 use ocelli_error::{Error, Result};
 
 /// A shared cancellation token: cancelling one clone cancels all of them, for good.
@@ -32,7 +33,7 @@ impl Cancellation {
     /// Cancels this token and all of its clones.
     pub fn cancel(&self) {
         let hooks = {
-            let mut hooks = self.hooks();
+            let mut hooks = locked(&self.0.hooks);
             self.0.cancelled.store(true, Ordering::SeqCst);
             std::mem::take(&mut *hooks)
         };
@@ -46,7 +47,7 @@ impl Cancellation {
     pub fn on_cancel(&self, wake: impl Fn() + Send + Sync + 'static) -> CancelHook {
         let wake: Arc<Hook> = Arc::new(wake);
         {
-            let mut hooks = self.hooks();
+            let mut hooks = locked(&self.0.hooks);
             hooks.retain(|hook| hook.strong_count() > 0);
             hooks.push(Arc::downgrade(&wake));
         }
@@ -59,7 +60,7 @@ impl Cancellation {
     /// Waits for this time, or until the token is cancelled. Whether it is.
     pub fn wait(&self, time: Duration) -> bool {
         let deadline = Instant::now().checked_add(time);
-        let mut hooks = self.hooks();
+        let mut hooks = locked(&self.0.hooks);
         while !self.is_cancelled() {
             let left = deadline.map_or(Duration::MAX, |at| at.saturating_duration_since(Instant::now()));
             if left.is_zero() {
@@ -90,17 +91,9 @@ impl Cancellation {
     pub fn is_cancelled(&self) -> bool {
         self.0.cancelled.load(Ordering::SeqCst)
     }
-
-    fn hooks(&self) -> MutexGuard<'_, Vec<Weak<Hook>>> {
-        self.0.hooks.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
-impl fmt::Debug for Cancellation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Cancellation({})", self.is_cancelled())
-    }
-}
+debug_as!(Cancellation, it => "Cancellation({})", it.is_cancelled());
 
 #[cfg(test)]
 mod tests {

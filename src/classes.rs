@@ -59,7 +59,6 @@ pub struct ClassExemplar {
     #[serde(rename = "picture")]
     pub image: ExemplarImage,
     /// In pixels of the image.
-    #[serde(serialize_with = "as_edges")]
     pub bbox: BoundingBox,
     /// Whether it shows the class; otherwise it is a counterexample.
     pub wanted: bool,
@@ -79,10 +78,6 @@ impl ClassExemplar {
     pub fn is_in(&self, name: &str) -> bool {
         matches!(&self.image, ExemplarImage::Image(image) if image == name)
     }
-}
-
-fn as_edges<S: serde::Serializer>(bbox: &BoundingBox, serializer: S) -> Result<S::Ok, S::Error> {
-    bbox.to_xyxy().serialize(serializer)
 }
 
 /// The default IoU of a merge group.

@@ -10,7 +10,6 @@ mod libraries;
 mod load;
 mod loader;
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -198,11 +197,7 @@ impl EngineFactory {
     }
 }
 
-impl fmt::Debug for EngineFactory {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "EngineFactory({})", self.description())
-    }
-}
+debug_as!(EngineFactory, it => "EngineFactory({})", it.description());
 
 fn threads(options: &EngineOptions) -> usize {
     options.threads.unwrap_or_else(default_threads)

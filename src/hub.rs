@@ -153,11 +153,8 @@ struct Cache(PathBuf);
 
 impl Cache {
     fn from_env() -> Result<Self> {
-        let folder = variable("HF_HUB_CACHE")
-            .or_else(|| variable("HUGGINGFACE_HUB_CACHE"))
-            .map(|cache| Ok(PathBuf::from(cache)))
-            .unwrap_or_else(|| home().map(|home| home.join("hub")))?;
-        Ok(Self(folder))
+        let folder = variable("HF_HUB_CACHE").or_else(|| variable("HUGGINGFACE_HUB_CACHE"));
+        Ok(Self(folder.map_or_else(|| Ok(home()?.join("hub")), |folder| Ok(folder.into()))?))
     }
 
     /// The folder of a repository.
@@ -168,14 +165,12 @@ impl Cache {
     /// The model at the last commit that was seen of its revision.
     fn find(&self, name: &HubName) -> Option<LocalModel> {
         let folder = self.of(&name.repository);
-        let commit = match is_commit(&name.revision) {
-            true => name.revision.clone(),
-            false => {
-                std::fs::read_to_string(folder.join("refs").join(&name.revision)).ok()?.trim().to_owned()
-            }
-        };
-        is_commit(&commit)
-            .then(|| self.open(name, &folder.join("snapshots").join(&commit), commit.clone()))?
+        let mut commit = name.revision.clone();
+        if !is_commit(&commit) {
+            commit = std::fs::read_to_string(folder.join("refs").join(commit)).ok()?.trim().to_owned();
+        }
+        let snapshot = Some(folder.join("snapshots").join(&commit)).filter(|_| is_commit(&commit))?;
+        self.open(name, &snapshot, commit)
     }
 
     /// The model in a snapshot, if all of its files are there.

@@ -110,7 +110,8 @@ pub mod preprocess {
     pub use ocelli_images::preprocess::{PreprocessConfig, Preprocessor, Rounding};
 }
 
-pub use ocelli_engines as engines;
+#[macro_use]
+pub extern crate ocelli_engines as engines;
 pub use ocelli_export as export;
 pub use ocelli_tracking as tracking;
 pub use ocelli_tracking::BoundingBox;
@@ -127,4 +128,6 @@ pub use pipeline::{Pipeline, PipelineBuilder};
 pub use prompt::{Exemplar, ObjectPrompt, Prompt, Prompts};
 pub use sink::Sink;
 pub use source::Source;
+#[doc(hidden)]
+pub use threads::locked;
 pub use timing::StageTimes;

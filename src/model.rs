@@ -4,7 +4,6 @@ mod graph;
 mod request;
 mod resolve;
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -37,11 +36,7 @@ struct InMemory(Arc<ReadFile>);
 
 type ReadFile = dyn Fn(&str) -> std::io::Result<Vec<u8>> + Send + Sync;
 
-impl fmt::Debug for InMemory {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(IN_MEMORY)
-    }
-}
+debug_as!(InMemory, _it => "{IN_MEMORY}");
 
 impl Model {
     /// Opens an exported folder and checks its manifest, and that its files exist with the sizes recorded there. The text

@@ -190,7 +190,7 @@ impl PostProcessor {
         }
         self.class.sort_unstable_by(Candidate::order);
         if let Some(iou) = self.options.nms {
-            suppress(&mut self.class, iou);
+            suppress(&mut self.class, iou, |candidate| &candidate.bbox);
         }
         self.kept.append(&mut self.class);
         // A candidate beyond the limit now is beyond it at the end, unless class-agnostic suppression comes between.
@@ -219,7 +219,7 @@ impl PostProcessor {
         candidates.append(&mut self.kept);
         candidates.sort_unstable_by(Candidate::order);
         if let Some(iou) = self.options.class_agnostic_nms {
-            suppress(candidates, iou);
+            suppress(candidates, iou, |candidate| &candidate.bbox);
         }
         candidates.truncate(self.options.max_detections.unwrap_or(usize::MAX));
     }
@@ -231,16 +231,16 @@ pub(crate) fn sigmoid(logit: f32) -> f32 {
 
 /// Greedy non-maximum suppression of candidates in descending order: one is dropped if its IoU with a kept one before it is
 /// above `max_iou`, as in `torchvision.ops.nms`.
-fn suppress(candidates: &mut Vec<Candidate>, max_iou: f32) {
+pub(crate) fn suppress<T>(sorted: &mut Vec<T>, max_iou: f32, bbox: impl Fn(&T) -> &BoundingBox) {
     let mut kept = 0;
-    for next in 0..candidates.len() {
-        let candidate = candidates[next];
-        if candidates[..kept].iter().all(|better| better.bbox.iou(&candidate.bbox) <= max_iou) {
-            candidates[kept] = candidate;
+    for next in 0..sorted.len() {
+        let is_apart = |better: &T| bbox(better).iou(bbox(&sorted[next])) <= max_iou;
+        if sorted[..kept].iter().all(is_apart) {
+            sorted.swap(kept, next);
             kept += 1;
         }
     }
-    candidates.truncate(kept);
+    sorted.truncate(kept);
 }
 
 #[cfg(test)]

@@ -75,12 +75,11 @@ pub struct FrameReport {
     pub source: Option<String>,
     /// The index of the frame in the video.
     pub frame: u64,
-    /// Time since the beginning in seconds, written with six decimals.
-    #[serde(serialize_with = "with_six_decimals")]
+    /// Time since the beginning in seconds, with six decimals.
     pub time_s: f64,
     /// When the frame of a live source was taken, in seconds since 1970-01-01 00:00 UTC, written with six decimals; omitted
     /// for recorded frames.
-    #[serde(default, skip_serializing_if = "Option::is_none", serialize_with = "maybe_with_six_decimals")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wall_time: Option<f64>,
     /// The picture file of the frame; omitted for frames of a video.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -92,7 +91,7 @@ pub struct FrameReport {
     #[serde(default)]
     pub height: u32,
     /// Whether the detector ran on it; omitted if it did.
-    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    #[serde(default = "yes", skip_serializing_if = "Clone::clone")]
     pub detected: bool,
     /// The highest score first.
     pub detections: Vec<DetectionRecord>,
@@ -144,11 +143,11 @@ impl From<&FrameOutcome> for FrameReport {
         Self {
             source: outcome.origin.as_ref().map(|origin| origin.name.to_string()),
             frame: outcome.index,
-            time_s: outcome.time.as_secs_f64(),
+            time_s: rounded(outcome.time.as_secs_f64(), 1e6),
             wall_time: outcome
                 .captured
                 .and_then(|captured| captured.duration_since(UNIX_EPOCH).ok())
-                .map(|since| since.as_secs_f64()),
+                .map(|since| rounded(since.as_secs_f64(), 1e6)),
             file: outcome.file.as_ref().map(|file| file.to_string_lossy().into_owned()),
             width: outcome.size.0,
             height: outcome.size.1,
@@ -162,20 +161,6 @@ impl From<&FrameOutcome> for FrameReport {
 
 fn yes() -> bool {
     true
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-fn is_yes(value: &bool) -> bool {
-    *value
-}
-
-fn with_six_decimals<S: Serializer>(seconds: &f64, serializer: S) -> Result<S::Ok, S::Error> {
-    rounded(*seconds, 1e6).serialize(serializer)
-}
-
-#[allow(clippy::ref_option, reason = "serde passes a reference")]
-fn maybe_with_six_decimals<S: Serializer>(seconds: &Option<f64>, serializer: S) -> Result<S::Ok, S::Error> {
-    seconds.map(|seconds| rounded(seconds, 1e6)).serialize(serializer)
 }
 
 /// The value in steps of 1 / `scale`: `f64`, whose shortest decimal form then has no further digits.

@@ -122,20 +122,16 @@ impl Tiling {
         Self { size, overlap: Self::OVERLAP, most_tiles: None }
     }
 
-    /// Sets the least overlap of neighbours, as a share of a tile's side, 0 to [`MAX_OVERLAP`]. An object of up to this size is
-    /// whole in one of the tiles.
-    #[must_use]
-    pub fn with_overlap(mut self, overlap: f32) -> Self {
-        self.overlap = overlap;
-        self
-    }
+    setters! {
+        /// Sets the least overlap of neighbours, as a share of a tile's side, 0 to [`MAX_OVERLAP`]. An object of up to this size is
+        /// whole in one of the tiles.
+        #[must_use]
+        with_overlap(overlap: f32) => overlap;
 
-    /// Refuses pictures that have more tiles than this, of all sizes together. With [`TileSize::Auto`] the tiles are as large as
-    /// this asks for.
-    #[must_use]
-    pub fn with_most_tiles(mut self, most: usize) -> Self {
-        self.most_tiles = Some(most);
-        self
+        /// Refuses pictures that have more tiles than this, of all sizes together. With [`TileSize::Auto`] the tiles are as large as
+        /// this asks for.
+        #[must_use]
+        with_most_tiles(most: usize) => most_tiles;
     }
 
     /// Checks size and overlap.

@@ -2,12 +2,12 @@
 
 use std::io::IsTerminal;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use ocelli::{Cancellation, Error, ErrorKind, Result};
+use ocelli::{Cancellation, Error, ErrorKind, Result, locked};
 
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 static CANCELLATIONS: Mutex<Vec<Cancellation>> = Mutex::new(Vec::new());
@@ -21,7 +21,7 @@ pub(crate) fn on_interrupt() -> Result<()> {
         if INTERRUPTED.swap(true, Ordering::SeqCst) {
             std::process::exit(130);
         }
-        CANCELLATIONS.lock().unwrap_or_else(PoisonError::into_inner).iter().for_each(Cancellation::cancel);
+        locked(&CANCELLATIONS).iter().for_each(Cancellation::cancel);
         // A terminal shows ^C where the cursor is.
         let start = if std::io::stderr().is_terminal() { "\n" } else { "" };
         crate::output::diagnostic(&format!("{start}stopping after this step; Ctrl-C again stops at once"));
@@ -32,7 +32,7 @@ pub(crate) fn on_interrupt() -> Result<()> {
 /// A token that Ctrl-C cancels; it is cancelled already if that was pressed before.
 pub fn cancel_on_interrupt() -> Cancellation {
     let cancellation = Cancellation::new();
-    CANCELLATIONS.lock().unwrap_or_else(PoisonError::into_inner).push(cancellation.clone());
+    locked(&CANCELLATIONS).push(cancellation.clone());
     if INTERRUPTED.load(Ordering::SeqCst) {
         cancellation.cancel();
     }

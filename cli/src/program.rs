@@ -27,13 +27,7 @@ pub struct Ocelli {
     log: LogArgs,
 }
 
-const AFTER_HELP: &str = "\
-Examples:
-  ocelli detect --image street.jpg --classes person \"red car\" -o found.png
-  ocelli video --video street.mp4 --classes person --track -o out.mp4
-  ocelli label --images photos/ --classes dog,cat -o data-set/
-
-`ocelli COMMAND --help` lists the options of a command. `ocelli doctor` checks the installation.";
+const AFTER_HELP: &str = include_str!("help/program.txt");
 
 #[derive(Subcommand)]
 enum Command {

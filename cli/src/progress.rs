@@ -2,10 +2,11 @@
 
 use std::fmt::Display;
 use std::io::IsTerminal;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
+use ocelli::locked;
 use ocelli_verify::VerificationProgress;
 
 use crate::output::{diagnostic, one_line};
@@ -19,7 +20,7 @@ static STAGES: Mutex<Option<ProgressBar>> = Mutex::new(None);
 
 /// Names what the detector does now, if this is shown.
 pub(crate) fn show_stage(stage: &dyn Display) {
-    if let Some(bar) = &*STAGES.lock().unwrap_or_else(PoisonError::into_inner) {
+    if let Some(bar) = &*locked(&STAGES) {
         bar.set_message(stage.to_string());
     }
 }
@@ -33,7 +34,7 @@ pub struct FirstImage {
 
 impl Drop for FirstImage {
     fn drop(&mut self) {
-        *STAGES.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *locked(&STAGES) = None;
         self.bar.disable_steady_tick();
         if self.is_own {
             self.bar.finish_and_clear();
@@ -106,7 +107,7 @@ impl Progress {
             _ => self.bar.clone(),
         };
         bar.enable_steady_tick(Duration::from_millis(120));
-        *STAGES.lock().unwrap_or_else(PoisonError::into_inner) = Some(bar.clone());
+        *locked(&STAGES) = Some(bar.clone());
         FirstImage { bar, is_own }
     }
 
@@ -150,7 +151,7 @@ impl Progress {
         self.bar.inc(1);
         let Some(lines) = &self.lines else { return };
         let message = self.bar.message();
-        let due = lines.lock().unwrap_or_else(PoisonError::into_inner).step(Instant::now(), &message);
+        let due = locked(lines).step(Instant::now(), &message);
         if let Some(line) = due {
             status(&self.log, &line);
         }

@@ -1,6 +1,9 @@
-//! Macros for what the types of this crate would repeat: the setters of builders, and `Debug` of types with fields that have none.
+//! Macros for what types would repeat, in this crate and in those above it: the setters of builders, and `Debug` of types
+//! with fields that have none.
 
 /// Setters of a builder that store their argument in a field, as it is or as `Some`.
+#[doc(hidden)]
+#[macro_export]
 macro_rules! setters {
     ($($(#[$attribute:meta])* $name:ident($value:ident: $type:ty) => $($field:ident).+;)+) => {$(
         $(#[$attribute])*
@@ -12,6 +15,8 @@ macro_rules! setters {
 }
 
 /// `Debug` as one line of text: `debug_as!(Type, it => "Type of {}", it.field)`.
+#[doc(hidden)]
+#[macro_export]
 macro_rules! debug_as {
     ($type:ty, $this:ident => $($text:tt)+) => {
         impl std::fmt::Debug for $type {

@@ -64,56 +64,41 @@ impl DetectorBuilder {
         self
     }
 
-    /// As [`DetectorOptions::model`].
-    pub fn with_model(self, source: ModelSource) -> Self {
-        self.with_options(|options| options.model = source)
-    }
+    setters! {
+        /// As [`DetectorOptions::model`].
+        with_model(source: ModelSource) => options.model;
 
-    /// As [`EngineOptions::kind`].
-    pub fn with_engine(self, kind: EngineKind) -> Self {
-        self.with_options(|options| options.engine.kind = kind)
-    }
+        /// As [`EngineOptions::kind`].
+        with_engine(kind: EngineKind) => options.engine.kind;
 
-    /// As [`EngineOptions::threads`].
-    pub fn with_threads(self, threads: usize) -> Self {
-        self.with_options(|options| options.engine.threads = Some(threads))
-    }
+        /// As [`EngineOptions::threads`].
+        with_threads(threads: usize) => options.engine.threads;
 
-    /// As [`DetectorOptions::confidence`].
-    pub fn with_confidence(self, confidence: f32) -> Self {
-        self.with_options(|options| options.confidence = Some(confidence))
+        /// As [`DetectorOptions::confidence`].
+        with_confidence(confidence: f32) => options.confidence;
+
+        /// As [`DetectorOptions::class_chunk`].
+        with_class_chunk(classes: usize) => options.class_chunk;
+
+        /// As [`DetectorOptions::masks`].
+        with_masks(masks: bool) => options.masks;
+
+        /// As [`DetectorOptions::text_cache`].
+        with_text_cache(cache: TextCacheFile) => options.text_cache;
+
+        /// An open model, in place of [`DetectorOptions::model`].
+        with_open_model(model: Model) => model;
+
+        /// Loads the graphs with this factory, in place of [`DetectorOptions::engine`].
+        with_engine_factory(factory: EngineFactory) => factory;
+
+        /// Cancels the export of a checkpoint into the cache, and the search of an image in [tiles](DetectorOptions::tiling).
+        with_cancellation(cancellation: Cancellation) => cancellation;
     }
 
     /// As [`DetectorOptions::set_post_processing`].
     pub fn with_post_processing(self, post: PostProcessOptions) -> Self {
         self.with_options(|options| options.set_post_processing(post))
-    }
-
-    /// As [`DetectorOptions::class_chunk`].
-    pub fn with_class_chunk(self, classes: usize) -> Self {
-        self.with_options(|options| options.class_chunk = Some(classes))
-    }
-
-    /// As [`DetectorOptions::masks`].
-    pub fn with_masks(self, masks: bool) -> Self {
-        self.with_options(|options| options.masks = masks)
-    }
-
-    /// As [`DetectorOptions::text_cache`].
-    pub fn with_text_cache(self, cache: TextCacheFile) -> Self {
-        self.with_options(|options| options.text_cache = cache)
-    }
-
-    /// An open model, in place of [`DetectorOptions::model`].
-    pub fn with_open_model(mut self, model: Model) -> Self {
-        self.model = Some(model);
-        self
-    }
-
-    /// Loads the graphs with this factory, in place of [`DetectorOptions::engine`].
-    pub fn with_engine_factory(mut self, factory: EngineFactory) -> Self {
-        self.factory = Some(factory);
-        self
     }
 
     /// Runs engines that `prepare` compiles from the model ahead of time. A model that has to be exported is exported for
@@ -124,12 +109,6 @@ impl DetectorBuilder {
         prepare: impl Fn(PrepareEngines<'_>) -> Result<EngineFactory> + Send + Sync + 'static,
     ) -> Self {
         self.prepared = Some((target, Arc::new(prepare)));
-        self
-    }
-
-    /// Cancels the export of a checkpoint into the cache, and the search of an image in [tiles](DetectorOptions::tiling).
-    pub fn with_cancellation(mut self, cancellation: Cancellation) -> Self {
-        self.cancellation = cancellation;
         self
     }
 

@@ -19,7 +19,7 @@ use crate::outcome::FrameOutcome;
 use crate::prompt::Prompts;
 use crate::sink::Sink;
 use crate::source::Source;
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 
 /// Builds a [`Pipeline`], or runs a stream; created by [`Pipeline::builder`].
 #[must_use]
@@ -100,30 +100,27 @@ impl PipelineBuilder {
         self
     }
 
-    /// As [`PipelineOptions::tracker`].
-    pub fn with_tracker(self, tracker: ByteTrackerOptions) -> Self {
-        self.with_options(|options| options.tracker = Some(tracker))
-    }
+    setters! {
+        /// As [`PipelineOptions::tracker`].
+        with_tracker(tracker: ByteTrackerOptions) => run.options.tracker;
 
-    /// As [`PipelineOptions::policy`].
-    pub fn with_policy(self, policy: FramePolicy) -> Self {
-        self.with_options(|options| options.policy = Some(policy))
-    }
+        /// As [`PipelineOptions::policy`].
+        with_policy(policy: FramePolicy) => run.options.policy;
 
-    /// As [`PipelineOptions::sequential`].
-    pub fn with_sequential(self, sequential: bool) -> Self {
-        self.with_options(|options| options.sequential = sequential)
-    }
+        /// As [`PipelineOptions::sequential`].
+        with_sequential(sequential: bool) => run.options.sequential;
 
-    /// As [`PipelineOptions::frame_rate`].
-    pub fn with_frame_rate(self, frames_per_second: f64) -> Self {
-        self.with_options(|options| options.frame_rate = Some(frames_per_second))
-    }
+        /// As [`PipelineOptions::frame_rate`].
+        with_frame_rate(frames_per_second: f64) => run.options.frame_rate;
 
-    /// Makes the instances of some classes unrecognisable in the pictures that sinks get, annotated or not.
-    pub fn with_redaction(mut self, redaction: Redaction) -> Self {
-        self.run.redaction = Some(redaction);
-        self
+        /// Makes the instances of some classes unrecognisable in the pictures that sinks get, annotated or not.
+        with_redaction(redaction: Redaction) => run.redaction;
+
+        /// A token to stop early. Frames that were already decoded still reach the sinks.
+        with_cancellation(cancellation: Cancellation) => run.cancellation;
+
+        /// Where to record statistics; readable from any thread during the run and afterwards.
+        with_stats(stats: StatsRecorder) => run.stats;
     }
 
     /// Draws results when a sink asks for [`annotated`](crate::sink::Pictures::annotated) pictures. By default
@@ -133,18 +130,6 @@ impl PipelineBuilder {
         draw: impl FnMut(&mut image::RgbImage, &FrameOutcome) -> Result<()> + Send + 'static,
     ) -> Self {
         self.run.drawing = Box::new(draw);
-        self
-    }
-
-    /// A token to stop early. Frames that were already decoded still reach the sinks.
-    pub fn with_cancellation(mut self, cancellation: Cancellation) -> Self {
-        self.run.cancellation = cancellation;
-        self
-    }
-
-    /// Where to record statistics; readable from any thread during the run and afterwards.
-    pub fn with_stats(mut self, stats: StatsRecorder) -> Self {
-        self.run.stats = stats;
         self
     }
 
@@ -170,8 +155,6 @@ impl PipelineBuilder {
     /// the run at once. A panic in a stage is reported as [`Execution`](crate::ErrorKind::Execution). Cancellation is not an
     /// error.
     pub fn run(self, source: impl Source + 'static, sinks: &mut [Box<dyn Sink + '_>]) -> Result<RunSummary> {
-        let detects = !matches!(self.prompts, PromptInput::Objects(..));
-        self.run.options.check(self.detector.is_in_low_memory(), detects)?;
         let loaded = load(self.detector, self.more, self.prompts, &self.run.options)?;
         pulled::run(self.run, loaded, source, sinks)
     }
@@ -181,11 +164,9 @@ impl PipelineBuilder {
     /// # Errors
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) for invalid options; what [`Detector::prepare`] returns.
     pub fn build(self) -> Result<Pipeline> {
-        let detects = !matches!(self.prompts, PromptInput::Objects(..));
-        self.run.options.check(false, detects)?;
         if self.detector.is_in_low_memory() {
             let message = "low_memory: a frame that is pushed needs both halves of the model: leave it out";
-            return Err(Error::new(ErrorKind::InvalidArgument, message).about("low_memory"));
+            return Err(Error::invalid_argument(message).about("low_memory"));
         }
         let loaded = load(self.detector, self.more, self.prompts, &self.run.options)?;
         Pipeline::start(self.run, loaded)
@@ -200,6 +181,7 @@ fn load(
     options: &PipelineOptions,
 ) -> Result<Loaded> {
     let low_memory = detector.is_in_low_memory();
+    options.check(low_memory, !matches!(prompts, PromptInput::Objects(..)))?;
     if !more.is_empty() {
         let budget = "class_budget, which chooses classes by what the frame before shows,";
         let others = [
@@ -210,7 +192,7 @@ fn load(
         ];
         if let Some((_, other)) = others.into_iter().find(|(is_set, _)| *is_set) {
             let message = format!("devices: {other} runs on one device; leave the others out");
-            return Err(Error::new(ErrorKind::InvalidArgument, message).about("devices"));
+            return Err(Error::invalid_argument(message).about("devices"));
         }
     }
     let (mut network, mut side) = (None, None);
@@ -227,7 +209,7 @@ fn load(
         let message = format!(
             "tile: a frame in tiles has no features of its own, which {other} needs: leave one of them out"
         );
-        return Err(Error::new(ErrorKind::InvalidArgument, message).about("tile"));
+        return Err(Error::invalid_argument(message).about("tile"));
     }
     let mut stages = detector.into_stages();
     let (prompts, given) = match prompts {
@@ -237,7 +219,7 @@ fn load(
     };
     if prompts.is_empty() && (given.is_none() || options.memory.is_none()) {
         let message = "no prompts: expected at least one class to search for";
-        return Err(Error::new(ErrorKind::InvalidArgument, message));
+        return Err(Error::invalid_argument(message));
     }
     let (labels, given) = given.unzip();
     let labels = labels.unwrap_or_else(|| prompts.labels());
@@ -262,7 +244,7 @@ fn load(
 
 /// Checks the objects that are given in place of prompts.
 fn check_objects(objects: &[GivenObject], labels: &[Arc<str>]) -> Result<()> {
-    let invalid = |message: String| Err(Error::new(ErrorKind::InvalidArgument, message));
+    let invalid = |message: String| Err(Error::invalid_argument(message));
     if objects.is_empty() {
         return invalid("no objects are given: expected at least one".into());
     }

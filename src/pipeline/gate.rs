@@ -1,7 +1,9 @@
 //! Limits how many frames are between the first stage and the last.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
+
+use crate::threads::locked;
 
 /// The limit is measured: it changes without a frame that leaves, so it is looked at this often.
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
@@ -26,7 +28,7 @@ impl Gate {
         limit: impl Fn() -> usize,
         keep_waiting: impl Fn() -> bool,
     ) -> Option<Ticket> {
-        let mut inside = self.lock();
+        let mut inside = locked(&self.inside);
         while *inside >= limit() {
             if !keep_waiting() {
                 return None;
@@ -39,18 +41,14 @@ impl Gate {
 
     /// Threads that wait look again whether they should.
     pub(super) fn wake(&self) {
-        drop(self.lock());
+        drop(locked(&self.inside));
         self.left.notify_all();
-    }
-
-    fn lock(&self) -> MutexGuard<'_, usize> {
-        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        *self.0.lock() -= 1;
+        *locked(&self.0.inside) -= 1;
         self.0.left.notify_all();
     }
 }

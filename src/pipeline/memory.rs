@@ -12,7 +12,7 @@ use super::job::Job;
 use super::stage_loop::StageLoop;
 use crate::masklets::{GivenObject, MaskFrame, MaskletNetwork, Sessions, TrackedFrame};
 use crate::threads::Stage;
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 
 /// What is followed by memory, and how.
 pub(super) struct Memory {
@@ -93,7 +93,7 @@ impl MemoryStage {
         let (index, size) = (outcome.index, outcome.size);
         if given.is_some() && outcome.origin.is_some() {
             let message = "objects are given on frames of one source: expected one source";
-            return Err(Error::new(ErrorKind::InvalidArgument, message));
+            return Err(Error::invalid_argument(message));
         }
         let stream = match streams.entry(outcome.source_number()) {
             Entry::Occupied(known) => known.into_mut(),
@@ -117,7 +117,7 @@ impl MemoryStage {
                 "frame {index}: it has {}×{} pixels, the frames before {}×{}; a tracker needs frames of one size",
                 now.0, now.1, was.0, was.1
             );
-            return Err(Error::new(ErrorKind::InvalidArgument, message));
+            return Err(Error::invalid_argument(message));
         }
         let objects = given.as_mut().and_then(|given| given.remove(&index));
         let objects: Vec<_> = objects.iter().flatten().map(GivenObject::prompt).collect();
@@ -159,7 +159,7 @@ impl MemoryStage {
         let id = objects.first().map_or(0, |object| u64::from(object.id) + 1);
         let message =
             format!("frame {frame}, where object {id} is given, is not among the frames that were read");
-        Err(Error::new(ErrorKind::InvalidArgument, message))
+        Err(Error::invalid_argument(message))
     }
 }
 

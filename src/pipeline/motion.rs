@@ -5,7 +5,7 @@ use std::time::Duration;
 use ocelli_tracking::is_inside;
 
 use crate::frame_view::FrameView;
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 
 /// Cells of the grid in each direction, at most, and the least pixels of a cell.
 const GRID: (usize, usize) = (64, 36);
@@ -44,11 +44,11 @@ impl MotionGate {
     /// A gate with this interval.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if the interval is zero.
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if the interval is zero.
     pub fn new(interval: Duration) -> Result<Self> {
         if interval.is_zero() {
             let message = "motion interval is 0: expected the maximum time between two detections";
-            return Err(Error::new(ErrorKind::InvalidArgument, message));
+            return Err(Error::invalid_argument(message));
         }
         Ok(Self { interval, ..Self::default() })
     }

@@ -6,7 +6,7 @@ use ocelli_tracking::ByteTrackerOptions;
 use ocelli_tracking::masklets::MaskletOptions;
 
 use super::motion::MotionGate;
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 
 /// One frame that is ready when the stage is, and one to even out stages whose times vary.
 const QUEUE_DEPTH: usize = 2;
@@ -144,7 +144,7 @@ impl PipelineOptions {
             ];
             if let Some((other, _, why)) = others.into_iter().find(|(_, is_set, _)| *is_set) {
                 let message = format!("{other} beside tracking by memory: {why}; leave one of them out");
-                return Err(Error::new(ErrorKind::InvalidArgument, message).about(other));
+                return Err(Error::invalid_argument(message).about(other));
             }
         }
         if self.detect_every == Some(0) {
@@ -159,7 +159,7 @@ impl PipelineOptions {
                 "detect_every is {frames}: tracks are dropped after {max_time_lost} frames, before the detector runs again; \
                  lower detect_every or raise max_time_lost"
             );
-            return Err(Error::new(ErrorKind::InvalidArgument, message).about("detect_every"));
+            return Err(Error::invalid_argument(message).about("detect_every"));
         }
         if self.class_budget == Some(0) {
             return Err(Error::argument("class_budget", 0, "at least 1 class per frame"));

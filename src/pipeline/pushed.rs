@@ -1,6 +1,6 @@
 //! A pipeline that the caller pushes frames into.
 
-use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, TryLockError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -15,8 +15,8 @@ use super::{FramePolicy, Latency};
 use crate::cancellation::CancelHook;
 use crate::frame_view::FrameView;
 use crate::outcome::FrameOutcome;
-use crate::threads::{Stage, guard};
-use ocelli_error::{Error, ErrorKind, Result};
+use crate::threads::{Stage, guard, locked};
+use ocelli_error::{Error, Result};
 
 /// A pipeline that the caller pushes frames into and receives results from.
 ///
@@ -59,7 +59,7 @@ impl Pipeline {
         if in_turn && in_order {
             let message = "memory: its results come later than their frames, and need threads: leave out sequential and \
                            latency low";
-            return Err(Error::new(ErrorKind::InvalidArgument, message).about("memory"));
+            return Err(Error::invalid_argument(message).about("memory"));
         }
         let mut queues = Vec::new();
         if newest_in_turn {
@@ -109,10 +109,10 @@ impl Pipeline {
     /// With [`FramePolicy::All`] this waits for room.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if the frame's buffer is too short, and after [`close`](Self::close);
-    /// [`ErrorKind::Cancelled`]; the error that ended the pipeline.
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if the frame's buffer is too short, and after
+    /// [`close`](Self::close); [`Cancelled`](crate::ErrorKind::Cancelled); the error that ended the pipeline.
     pub fn push(&self, frame: FrameView<'_>) -> Result<u64> {
-        let mut front = self.front.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut front = locked(&self.front);
         self.push_into(&mut front, frame)
     }
 
@@ -171,7 +171,7 @@ impl Pipeline {
         }
         if self.shared.queues[0].is_closed() {
             let message = "cannot push a frame: the pipeline was closed";
-            return Err(Error::new(ErrorKind::InvalidArgument, message));
+            return Err(Error::invalid_argument(message));
         }
         Ok(())
     }
@@ -179,7 +179,8 @@ impl Pipeline {
     /// Returns the next frame's results, in the order in which the frames were pushed, or `None` if none are ready.
     ///
     /// # Errors
-    /// [`ErrorKind::Cancelled`]; the error that ended the pipeline, once all earlier results have been received.
+    /// [`Cancelled`](crate::ErrorKind::Cancelled); the error that ended the pipeline, once all earlier results have been
+    /// received.
     pub fn try_recv(&self) -> Result<Option<FrameOutcome>> {
         self.recv_timeout(Duration::ZERO)
     }
@@ -244,14 +245,10 @@ impl Drop for Pipeline {
     }
 }
 
-impl std::fmt::Debug for Pipeline {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Pipeline").field("stats", &self.stats()).finish_non_exhaustive()
-    }
-}
+debug_as!(Pipeline, it => "Pipeline {{ stats: {:?}, .. }}", it.stats());
 
 fn cancelled() -> Error {
-    Error::new(ErrorKind::Cancelled, "the pipeline was cancelled")
+    Error::cancelled("the pipeline was cancelled")
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::FramePolicy;
 use super::stats::StatsRecorder;
-use crate::threads::Stage;
+use crate::threads::{Stage, locked};
 
 /// A bounded queue of waiting items.
 pub(super) struct Queue<T> {
@@ -49,7 +49,7 @@ impl<T> Queue<T> {
     /// [`FramePolicy::Latest`] removes and returns the oldest item. `Err` returns the new item: the queue is closed, or
     /// waiting was given up.
     pub(super) fn push(&self, item: T, keep_waiting: impl Fn() -> bool) -> Result<Option<T>, T> {
-        let mut state = self.lock();
+        let mut state = locked(&self.state);
         let mut replaced = None;
         while !state.closed && state.items.len() >= self.capacity {
             if self.policy == FramePolicy::Latest {
@@ -79,7 +79,7 @@ impl<T> Queue<T> {
     /// As [`pop`](Self::pop), but waits at most `timeout`, and only while `keep_waiting` is true.
     pub(super) fn pop_timeout(&self, timeout: Duration, keep_waiting: impl Fn() -> bool) -> Option<T> {
         let deadline = Instant::now().checked_add(timeout);
-        let mut state = self.lock();
+        let mut state = locked(&self.state);
         while state.items.is_empty() && !state.closed {
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             if left.is_some_and(|left| left.is_zero()) || !keep_waiting() {
@@ -101,13 +101,13 @@ impl<T> Queue<T> {
 
     /// Closes the queue: nothing can be added any more, but waiting items can still be taken.
     pub(super) fn close(&self) {
-        self.lock().closed = true;
+        locked(&self.state).closed = true;
         self.changed.notify_all();
     }
 
     /// Waits until there is room, the queue is closed, or `keep_waiting` is false.
     pub(super) fn wait_for_room(&self, keep_waiting: impl Fn() -> bool) {
-        let mut state = self.lock();
+        let mut state = locked(&self.state);
         while !state.closed && state.items.len() >= self.capacity && keep_waiting() {
             state = self.wait(state, None);
         }
@@ -115,31 +115,31 @@ impl<T> Queue<T> {
 
     /// Whether an item added now would have to wait for room.
     pub(super) fn would_block(&self) -> bool {
-        let state = self.lock();
+        let state = locked(&self.state);
         self.policy == FramePolicy::All && !state.closed && state.items.len() >= self.capacity
     }
 
     /// What `found` says of a waiting item, if an item added now would replace the oldest one.
     pub(super) fn would_replace<R>(&self, found: impl FnMut(&T) -> Option<R>) -> Option<R> {
-        let state = self.lock();
+        let state = locked(&self.state);
         let is_full = self.policy == FramePolicy::Latest && state.items.len() >= self.capacity;
         if is_full { state.items.iter().find_map(found) } else { None }
     }
 
     /// Whether the queue is closed.
     pub(super) fn is_closed(&self) -> bool {
-        self.lock().closed
+        locked(&self.state).closed
     }
 
     /// Whether the queue is closed and empty.
     pub(super) fn is_ended(&self) -> bool {
-        let state = self.lock();
+        let state = locked(&self.state);
         state.closed && state.items.is_empty()
     }
 
     /// Threads that wait look again whether they should.
     pub(super) fn wake(&self) {
-        drop(self.lock());
+        drop(locked(&self.state));
         self.changed.notify_all();
     }
 
@@ -148,10 +148,6 @@ impl<T> Queue<T> {
             Some(time) => self.changed.wait_timeout(state, time).unwrap_or_else(PoisonError::into_inner).0,
             None => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State<T>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::{Builder as ThreadBuilder, JoinHandle};
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::job::{Buffers, Job};
 use super::queue::Queue;
 use super::stats::StatsRecorder;
 use crate::cancellation::{CancelHook, Cancellation};
-use crate::threads::{Stage, guard};
+use crate::threads::{Stage, guard, locked};
 use ocelli_error::{Error, ErrorKind, Result};
 
 /// A stage and its work. It takes a frame, or the end of the stream, and adds those that leave it to a list, with an error
@@ -87,7 +87,7 @@ impl InOrder {
     fn pop(&mut self, input: &Queue<Job>, dropped: &Mutex<BTreeSet<u64>>) -> Option<Job> {
         let mut has_ended = false;
         loop {
-            while dropped.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.next) {
+            while locked(dropped).remove(&self.next) {
                 self.next += 1;
             }
             if let Some(job) = self.early.remove(&self.next) {
@@ -95,8 +95,7 @@ impl InOrder {
                 return Some(job);
             }
             // A frame is noted as dropped when the one in its place may be here already.
-            let is_next_dropped =
-                || dropped.lock().unwrap_or_else(PoisonError::into_inner).contains(&self.next);
+            let is_next_dropped = || locked(dropped).contains(&self.next);
             match input.pop_timeout(Duration::MAX, || !is_next_dropped()) {
                 Some(job) => _ = self.early.insert(job.turn, job),
                 None if has_ended => return None,
@@ -240,7 +239,7 @@ impl StageLoop {
             Ok(Some(dropped)) => {
                 match queue.stage() {
                     Some(Stage::Backbone) if self.in_order => {
-                        self.dropped.lock().unwrap_or_else(PoisonError::into_inner).insert(dropped.turn);
+                        locked(&self.dropped).insert(dropped.turn);
                         let track = |queue: &&Queue<Job>| queue.stage() == Some(Stage::Track);
                         self.queues.iter().find(track).inspect(|queue| queue.wake());
                         self.stats.frame_dropped();
@@ -317,13 +316,13 @@ impl StageLoop {
     /// Records why the pipeline ends; the first error counts.
     pub(super) fn fail(&self, error: Error) {
         tracing::debug!("the pipeline fails: {error}");
-        self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+        locked(&self.failure).get_or_insert(error);
     }
 
     /// The error that ended the pipeline. Only the first call returns its [`source`](std::error::Error::source), which
     /// cannot be cloned.
     pub(super) fn error(&self) -> Option<Error> {
-        let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut failure = locked(&self.failure);
         let error = failure.take()?;
         *failure = Some(Error::new(error.kind(), error.to_string()));
         Some(error)

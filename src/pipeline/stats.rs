@@ -3,13 +3,12 @@
 mod histogram;
 
 use std::collections::VecDeque;
-use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use crate::threads::Stage;
+use crate::threads::{Stage, locked};
 use histogram::Histogram;
 
 /// The distribution of a duration, in milliseconds. Quantiles are accurate to 3 %.
@@ -136,7 +135,7 @@ impl StatsRecorder {
 
     /// The statistics so far.
     pub fn snapshot(&self) -> PipelineStats {
-        let records = self.lock();
+        let records = locked(&self.0);
         let until = records.ended.unwrap_or_else(Instant::now);
         let elapsed = records.first_in.map_or(0.0, |first| until.duration_since(first).as_secs_f64());
         let per_second = |count: f64, seconds: f64| if seconds > 0.0 { count / seconds } else { 0.0 };
@@ -165,25 +164,20 @@ impl StatsRecorder {
 
     /// Starts over, to exclude a warm-up from the statistics. Frames in flight count as leaving, but not as entering.
     pub fn restart(&self) {
-        let mut records = self.lock();
+        let mut records = locked(&self.0);
         let restart = |queue: QueueRecord| QueueRecord::new(queue.stats.capacity, queue.stats.depth);
         let queues = records.queues.map(|queue| queue.map(restart));
         *records = Records { queues, devices: records.devices, ..Records::default() };
     }
 
-    fn lock(&self) -> MutexGuard<'_, Records> {
-        // Every update leaves the records valid, so a poisoned lock can be used.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(crate) fn frame_in(&self, at: Instant) {
-        let mut records = self.lock();
+        let mut records = locked(&self.0);
         records.first_in.get_or_insert(at);
         records.counts.frames_in += 1;
     }
 
     pub(crate) fn stage(&self, stage: Stage, took: Duration) {
-        let mut records = self.lock();
+        let mut records = locked(&self.0);
         records.stages[stage as usize].add(took);
         let (recent, ms) = (&mut records.recent_ms[stage as usize], took.as_secs_f64() * 1e3);
         *recent = if *recent > 0.0 { 0.8 * *recent + 0.2 * ms } else { ms };
@@ -192,15 +186,15 @@ impl StatsRecorder {
     }
 
     pub(crate) fn devices(&self, devices: usize) {
-        self.lock().devices = devices;
+        locked(&self.0).devices = devices;
     }
 
     pub(super) fn queue(&self, stage: Stage, capacity: usize) {
-        self.lock().queues[stage as usize] = Some(QueueRecord::new(capacity, 0));
+        locked(&self.0).queues[stage as usize] = Some(QueueRecord::new(capacity, 0));
     }
 
     pub(super) fn queued(&self, stage: Stage, depth: usize) {
-        if let Some(queue) = &mut self.lock().queues[stage as usize] {
+        if let Some(queue) = &mut locked(&self.0).queues[stage as usize] {
             queue.added += 1;
             queue.sum += depth as u64;
             queue.stats.depth = depth;
@@ -210,25 +204,25 @@ impl StatsRecorder {
     }
 
     pub(super) fn unqueued(&self, stage: Stage, depth: usize) {
-        if let Some(queue) = &mut self.lock().queues[stage as usize] {
+        if let Some(queue) = &mut locked(&self.0).queues[stage as usize] {
             queue.stats.depth = depth;
         }
     }
 
     pub(super) fn frame_dropped(&self) {
-        self.lock().counts.frames_dropped += 1;
+        locked(&self.0).counts.frames_dropped += 1;
     }
 
     /// A result was dropped before it was received; it had been recorded as leaving.
     pub(super) fn result_dropped(&self) {
-        let mut records = self.lock();
+        let mut records = locked(&self.0);
         records.counts.frames_dropped += 1;
         records.counts.frames_out -= 1;
     }
 
     pub(crate) fn frame_out(&self, entered: Instant, waited: Duration, detected: bool, detections: usize) {
         let now = Instant::now();
-        let mut records = self.lock();
+        let mut records = locked(&self.0);
         if records.recent.len() == RECENT {
             records.recent.pop_front();
         }
@@ -243,7 +237,7 @@ impl StatsRecorder {
     /// How many frames in flight keep the slowest stage busy, of those from `first` on: the times of all over its own, rounded
     /// up. Several devices share the frames of their stages.
     pub(super) fn frames_to_keep_busy(&self, first: Stage) -> usize {
-        let records = self.lock();
+        let records = locked(&self.0);
         let stages = Stage::ALL[first as usize..].iter().zip(&records.recent_ms[first as usize..]);
         let slowest =
             stages.fold(0.0, |most: f64, (stage, ms)| most.max(ms / stage.parallel(records.devices)));
@@ -252,15 +246,11 @@ impl StatsRecorder {
     }
 
     pub(crate) fn end(&self) {
-        self.lock().ended.get_or_insert_with(Instant::now);
+        locked(&self.0).ended.get_or_insert_with(Instant::now);
     }
 }
 
-impl fmt::Debug for StatsRecorder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("StatsRecorder").field(&self.snapshot()).finish()
-    }
-}
+debug_as!(StatsRecorder, it => "StatsRecorder({:?})", it.snapshot());
 
 #[cfg(test)]
 mod tests {

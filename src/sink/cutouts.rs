@@ -54,12 +54,10 @@ impl Sink for Cutouts {
             let folder = self.folder.join(folder_name(label)).join(format!("track-{:04}", track.id));
             create_folder(&folder)?;
             write_atomically(&folder.join(format!("{:06}.png", outcome.index)), |file| {
-                let mut encoded = std::io::Cursor::new(Vec::new());
                 let (width, height) = ((right - left) as u32, (bottom - top) as u32);
                 let (color, format) = (ExtendedColorType::Rgba8, ImageFormat::Png);
-                image::write_buffer_with_format(&mut encoded, &pixels, width, height, color, format)
-                    .map_err(std::io::Error::other)?;
-                std::io::Write::write_all(file, encoded.get_ref())
+                image::write_buffer_with_format(file, &pixels, width, height, color, format)
+                    .map_err(std::io::Error::other)
             })?;
         }
         Ok(())

@@ -24,28 +24,7 @@ const ID: u16 = 1;
 const TOPIC: &str = "/detections";
 const TYPE: &str = "vision_msgs/msg/Detection2DArray";
 /// The definition of the message and of those in it: `vision_msgs` 4.
-const DEFINITIONS: [(&str, &str); 13] = [
-    ("", "std_msgs/Header header\nvision_msgs/Detection2D[] detections\n"),
-    ("std_msgs/Header", "builtin_interfaces/Time stamp\nstring frame_id\n"),
-    ("builtin_interfaces/Time", "int32 sec\nuint32 nanosec\n"),
-    (
-        "vision_msgs/Detection2D",
-        "std_msgs/Header header\nvision_msgs/ObjectHypothesisWithPose[] results\n\
-         vision_msgs/BoundingBox2D bbox\nstring id\n",
-    ),
-    (
-        "vision_msgs/ObjectHypothesisWithPose",
-        "vision_msgs/ObjectHypothesis hypothesis\ngeometry_msgs/PoseWithCovariance pose\n",
-    ),
-    ("vision_msgs/ObjectHypothesis", "string class_id\nfloat64 score\n"),
-    ("geometry_msgs/PoseWithCovariance", "geometry_msgs/Pose pose\nfloat64[36] covariance\n"),
-    ("geometry_msgs/Pose", "geometry_msgs/Point position\ngeometry_msgs/Quaternion orientation\n"),
-    ("geometry_msgs/Point", "float64 x\nfloat64 y\nfloat64 z\n"),
-    ("geometry_msgs/Quaternion", "float64 x 0\nfloat64 y 0\nfloat64 z 0\nfloat64 w 1\n"),
-    ("vision_msgs/BoundingBox2D", "vision_msgs/Pose2D center\nfloat64 size_x\nfloat64 size_y\n"),
-    ("vision_msgs/Pose2D", "vision_msgs/Point2D position\nfloat64 theta\n"),
-    ("vision_msgs/Point2D", "float64 x\nfloat64 y\n"),
-];
+const DEFINITIONS: &str = include_str!("detection_2d_array.msg");
 
 /// Writes detections as messages of ROS 2, `vision_msgs/Detection2DArray`, in an [MCAP](https://mcap.dev) file, which Foxglove
 /// and `ros2 bag` open.
@@ -139,14 +118,7 @@ fn describe(bytes: &mut Vec<u8>) {
         content.bytes(&ID.to_le_bytes());
         content.text(TYPE);
         content.text("ros2msg");
-        let mut definitions = String::new();
-        for (name, fields) in DEFINITIONS {
-            if !name.is_empty() {
-                definitions.push_str(&format!("{}\nMSG: {name}\n", "=".repeat(80)));
-            }
-            definitions.push_str(fields);
-        }
-        content.text(&definitions);
+        content.text(DEFINITIONS);
     });
     record(bytes, CHANNEL, |content| {
         content.bytes(&ID.to_le_bytes());

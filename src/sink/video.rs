@@ -15,22 +15,22 @@ use crate::source::without_secrets;
 use ocelli_error::{Error, ErrorKind, Result};
 
 /// FFmpeg's container for each file extension, and the codecs to try, in order of preference.
-const CONTAINERS: [(&str, &str, &[&str]); 6] = [
-    ("mp4", "mp4", &["h264", "mpeg4"]),
-    ("m4v", "mp4", &["h264", "mpeg4"]),
-    ("mov", "mov", &["h264", "mpeg4"]),
-    ("mkv", "matroska", &["h264", "mpeg4"]),
-    ("avi", "avi", &["mjpeg", "mpeg4"]),
-    ("webm", "webm", &["vp9", "vp8"]),
+static CONTAINERS: [Container; 6] = [
+    Container { name: "mp4", muxer: "mp4", codecs: &["h264", "mpeg4"] },
+    Container { name: "m4v", muxer: "mp4", codecs: &["h264", "mpeg4"] },
+    Container { name: "mov", muxer: "mov", codecs: &["h264", "mpeg4"] },
+    Container { name: "mkv", muxer: "matroska", codecs: &["h264", "mpeg4"] },
+    Container { name: "avi", muxer: "avi", codecs: &["mjpeg", "mpeg4"] },
+    Container { name: "webm", muxer: "webm", codecs: &["vp9", "vp8"] },
 ];
 /// The same for each protocol of a server.
-const PROTOCOLS: [(&str, &str, &[&str]); 6] = [
-    ("rtsp", "rtsp", &["h264", "mpeg4"]),
-    ("rtmp", "flv", &["h264"]),
-    ("rtmps", "flv", &["h264"]),
-    ("srt", "mpegts", &["h264", "mpeg4"]),
-    ("udp", "mpegts", &["h264", "mpeg4"]),
-    ("tcp", "mpegts", &["h264", "mpeg4"]),
+static PROTOCOLS: [Container; 6] = [
+    Container { name: "rtsp", muxer: "rtsp", codecs: &["h264", "mpeg4"] },
+    Container { name: "rtmp", muxer: "flv", codecs: &["h264"] },
+    Container { name: "rtmps", muxer: "flv", codecs: &["h264"] },
+    Container { name: "srt", muxer: "mpegts", codecs: &["h264", "mpeg4"] },
+    Container { name: "udp", muxer: "mpegts", codecs: &["h264", "mpeg4"] },
+    Container { name: "tcp", muxer: "mpegts", codecs: &["h264", "mpeg4"] },
 ];
 /// The encoders of a codec, in order of preference.
 const ENCODERS: [(&str, &[&str]); 8] = [
@@ -91,8 +91,7 @@ pub fn create_video(path: &Path, options: &VideoOptions) -> Result<Box<dyn Sink>
 pub fn video_formats() -> Vec<&'static str> {
     let (Ok(folder), Ok(library)) = (tempfile::tempdir(), Ffmpeg::load()) else { return Vec::new() };
     let works = |container: &Container| container.encoder(library, folder.path(), None).is_ok();
-    let all = CONTAINERS.iter().filter(|(ending, muxer, codecs)| works(&Container { ending, muxer, codecs }));
-    all.map(|(ending, ..)| *ending).collect()
+    CONTAINERS.iter().filter(|container| works(container)).map(|container| container.name).collect()
 }
 
 /// Whether a name is the address of a server that a video can be sent to.
@@ -105,8 +104,8 @@ fn protocol(path: &Path) -> Option<&str> {
 }
 
 struct Container {
-    /// The file extension; empty for a stream.
-    ending: &'static str,
+    /// The file extension, or the protocol.
+    name: &'static str,
     muxer: &'static str,
     codecs: &'static [&'static str],
 }
@@ -119,7 +118,7 @@ impl Container {
         folder: &Path,
         codec: Option<&str>,
     ) -> std::result::Result<String, String> {
-        let trial = folder.join(format!("trial.{}", self.ending));
+        let trial = folder.join(format!("trial.{}", self.name));
         let named = codec.map(|codec| [codec]);
         let codecs = named.as_ref().map_or(self.codecs, |named| &named[..]);
         let encoders = codecs.iter().flat_map(|codec| {
@@ -207,7 +206,7 @@ impl VideoFile {
                     }
                 }
             })?;
-        let part = (!is_stream).then(|| part_of(&target, &format!(".{}", container.ending)));
+        let part = (!is_stream).then(|| part_of(&target, &format!(".{}", container.name)));
         let part = part.transpose().map_err(cannot)?;
         let (options, muxer) = (options.clone(), container.muxer);
         Ok(Self { library, options, target, muxer, encoder, part, open: None, failed: false })
@@ -311,19 +310,12 @@ fn shown(path: &Path) -> String {
     without_secrets(&path.to_string_lossy())
 }
 
-fn container_of(path: &Path) -> Option<Container> {
-    let find = |table: &[(&'static str, &'static str, &'static [&'static str])], name: &str| {
-        table.iter().find(|(known, ..)| *known == name).copied()
+fn container_of(path: &Path) -> Option<&'static Container> {
+    let (table, name) = match protocol(path) {
+        Some(protocol) => (&PROTOCOLS, protocol.to_owned()),
+        None => (&CONTAINERS, path.extension()?.to_string_lossy().to_lowercase()),
     };
-    match protocol(path) {
-        Some(protocol) => {
-            find(&PROTOCOLS, protocol).map(|(_, muxer, codecs)| Container { ending: "ts", muxer, codecs })
-        }
-        None => {
-            let ending = path.extension()?.to_string_lossy().to_lowercase();
-            find(&CONTAINERS, &ending).map(|(ending, muxer, codecs)| Container { ending, muxer, codecs })
-        }
-    }
+    table.iter().find(|known| known.name == name)
 }
 
 /// Scales a picture to fit into a black page of another size, centred.

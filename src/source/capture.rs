@@ -66,8 +66,7 @@ pub fn open_video_with(path: &Path, options: &InputOptions) -> Result<Box<dyn So
     }
     let container = Container::inspect(path).map_err(io)?.unwrap_or_default();
     let name = path.display().to_string();
-    let refuse =
-        |why: &str| Error::new(ErrorKind::InvalidData, format!("cannot open the video, {name}: {why}"));
+    let refuse = |why: &str| Error::invalid_data(format!("cannot open the video, {name}: {why}"));
     if path.metadata().map_err(io)?.len() == 0 {
         return Err(refuse("the file is empty"));
     }
@@ -322,7 +321,7 @@ impl Capture {
 }
 
 fn failed(step: &str, frame: u64, info: &SourceInfo, error: &str) -> Error {
-    Error::new(ErrorKind::InvalidData, format!("cannot {step} frame {frame}, {}: {error}", info.name))
+    Error::invalid_data(format!("cannot {step} frame {frame}, {}: {error}", info.name))
 }
 
 /// Whether the stream goes on with the next frame: a live one has lost a frame that cannot be decoded, and not its connection,

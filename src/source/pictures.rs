@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::{FRAME_RATES, Source, SourceInfo, time_of};
 use crate::frame::Frame;
 use crate::image::Image;
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 
 /// Picture files, one frame each, at a given frame rate. Sizes may differ. A picture that cannot be read ends the stream
 /// with an error.
@@ -23,20 +23,17 @@ impl PictureFiles {
     /// A stream of `files` in this order; see [`natural_order`]. `name` stands for the stream in messages.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if there are no files or the frame rate is not one of [`FRAME_RATES`]; what [`Image::open`]
-    /// returns for the first picture, whose size is the stream's.
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if there are no files or the frame rate is not one of
+    /// [`FRAME_RATES`]; what [`Image::open`] returns for the first picture, whose size is the stream's.
     pub fn new(name: impl Into<String>, files: Vec<PathBuf>, frame_rate: f64) -> Result<Self> {
         let name = name.into();
         if !FRAME_RATES.contains(&frame_rate) {
             let (least, most) = (FRAME_RATES.start(), FRAME_RATES.end());
             let message = format!("{name}: frame_rate is {frame_rate}: expected {least} to {most}");
-            return Err(Error::new(ErrorKind::InvalidArgument, message).about("frame_rate"));
+            return Err(Error::invalid_argument(message).about("frame_rate"));
         }
         let Some(first) = files.first() else {
-            return Err(Error::new(
-                ErrorKind::InvalidArgument,
-                format!("{name}: expected at least one picture"),
-            ));
+            return Err(Error::invalid_argument(format!("{name}: expected at least one picture")));
         };
         let first = Image::open(first)?;
         let info = SourceInfo {

@@ -126,7 +126,7 @@ impl<R: Read + Send> RawFrames<R> {
                         self.buffer.len(),
                         self.format
                     );
-                    return Err(Error::new(ErrorKind::InvalidData, message));
+                    return Err(Error::invalid_data(message));
                 }
                 Ok(read) => filled += read,
                 Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}

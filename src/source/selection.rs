@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{Source, SourceInfo};
 use crate::frame::Frame;
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 
 /// A position in a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,7 +85,7 @@ impl<S: Source> Selected<S> {
     /// Selects frames of `source`.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if the stride is 0, or the end is not after the start.
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if the stride is 0, or the end is not after the start.
     pub fn new(source: S, selection: Selection) -> Result<Self> {
         let stride = selection.stride.unwrap_or(1);
         if stride == 0 {
@@ -98,7 +98,7 @@ impl<S: Source> Selected<S> {
         };
         if is_empty {
             let message = "end is not after start: the selection is empty";
-            return Err(Error::new(ErrorKind::InvalidArgument, message).about("end"));
+            return Err(Error::invalid_argument(message).about("end"));
         }
         let mut info = source.info().clone();
         info.frame_rate = info.frame_rate.or(selection.frame_rate);

@@ -1,13 +1,13 @@
 //! Several sources as one, in fair turns.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{Builder as ThreadBuilder, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 
 use super::{Source, SourceInfo};
 use crate::cancellation::{CancelHook, Cancellation};
 use crate::frame::{Frame, Origin};
-use crate::threads::{Stage, guard};
+use crate::threads::{Stage, guard, locked};
 use ocelli_error::{Error, ErrorKind, Result};
 
 /// How long a stream that is dropped waits for the threads of its sources: less than a run waits for its source.
@@ -112,7 +112,7 @@ impl Several {
     /// [`ErrorKind::InvalidArgument`] without a source, with two of the same name, or with a weight of 0;
     /// [`ErrorKind::Io`] if a thread cannot be started.
     pub fn start(feeds: Vec<Feed>, newest: Option<bool>, cancellation: Cancellation) -> Result<Self> {
-        let invalid = |message: String| Err(Error::new(ErrorKind::InvalidArgument, message));
+        let invalid = |message: String| Err(Error::invalid_argument(message));
         if feeds.is_empty() || feeds.len() > MAX_SOURCES {
             return invalid(format!("{} sources: expected 1 to {MAX_SOURCES}", feeds.len()));
         }
@@ -159,7 +159,7 @@ impl Several {
         let turns = Turns::new(feeds.iter().map(|feed| feed.weight).collect());
         let waiting = shared.clone();
         let woken = cancellation.on_cancel(move || {
-            drop(waiting.lock());
+            drop(locked(&waiting.slots));
             waiting.changed.notify_all();
         });
         let threads = Vec::new();
@@ -168,14 +168,14 @@ impl Several {
             let newest = keeps_newest(&feed);
             let shared = several.shared.clone();
             let thread = ThreadBuilder::new().name(format!("ocelli-source-{number}"));
-            several.shared.lock().open += 1;
+            locked(&several.shared.slots).open += 1;
             let started = thread.spawn(move || {
                 shared.read(number, feed.source, newest);
-                shared.lock().open -= 1;
+                locked(&shared.slots).open -= 1;
                 shared.changed.notify_all();
             });
             let started = started.map_err(|e| {
-                several.shared.lock().open -= 1;
+                locked(&several.shared.slots).open -= 1;
                 Error::new(ErrorKind::Io, format!("cannot start a thread: {e}")).with_source(e)
             });
             several.threads.push(started?);
@@ -192,7 +192,7 @@ impl Several {
 impl SeveralStates {
     /// The state of each source, in their order.
     pub fn snapshot(&self) -> Vec<FeedState> {
-        self.0.lock().all.iter().map(|slot| slot.state.clone()).collect()
+        locked(&self.0.slots).all.iter().map(|slot| slot.state.clone()).collect()
     }
 }
 
@@ -206,7 +206,7 @@ impl Shared {
             if is_live && frame.captured.is_none() {
                 frame.captured = Some(SystemTime::now());
             }
-            let mut slots = self.lock();
+            let mut slots = locked(&self.slots);
             if let Err(error) = &read
                 && !slots.closed
             {
@@ -243,10 +243,6 @@ impl Shared {
             }
         }
     }
-
-    fn lock(&self) -> MutexGuard<'_, Slots> {
-        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Source for Several {
@@ -255,7 +251,7 @@ impl Source for Several {
     }
 
     fn read_into(&mut self, frame: &mut Frame) -> Result<bool> {
-        let mut slots = self.shared.lock();
+        let mut slots = locked(&self.shared.slots);
         loop {
             if self.cancellation.is_cancelled() {
                 return Ok(false);
@@ -297,7 +293,7 @@ impl Source for Several {
 impl Drop for Several {
     fn drop(&mut self) {
         let deadline = Instant::now() + PATIENCE;
-        let mut slots = self.shared.lock();
+        let mut slots = locked(&self.shared.slots);
         slots.closed = true;
         self.shared.changed.notify_all();
         while slots.open > 0 {
@@ -319,11 +315,7 @@ impl Drop for Several {
     }
 }
 
-impl std::fmt::Debug for Several {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Several").field("info", &self.info).finish_non_exhaustive()
-    }
-}
+debug_as!(Several, it => "Several {{ info: {:?}, .. }}", it.info);
 
 /// Whose turn it is: the one that has had the least turns for its weight (stride scheduling).
 struct Turns {

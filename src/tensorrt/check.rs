@@ -81,29 +81,24 @@ pub fn check_model(path: &Path, sidecar: &Sidecar, model: &Model) -> Result<()> 
 
 /// Whether two engines were built from one model.
 pub fn check_pair((a_path, a): (&Path, &Sidecar), (b_path, b): (&Path, &Sidecar)) -> Result<()> {
-    let differ = |what: &str, a_has: &dyn std::fmt::Display, b_has: &dyn std::fmt::Display| {
-        Err(Error::mismatch(format!(
-            "engines {} and {}: they do not match: {what} is {a_has} in the first and {b_has} in the second; build both \
-             from one model",
+    let facts = |one: &Sidecar| {
+        [
+            ("imgsz", one.shapes.imgsz.to_string()),
+            ("the width of features", one.shapes.model_width.to_string()),
+            ("the grid", one.shapes.grid.to_string()),
+            ("the model", one.model_weights_sha256.clone()),
+        ]
+    };
+    // Twelve digits of a hash are enough to tell models apart.
+    match facts(a).into_iter().zip(facts(b)).find(|(a, b)| a != b) {
+        None => Ok(()),
+        Some(((what, a_has), (_, b_has))) => Err(Error::mismatch(format!(
+            "engines {} and {}: they do not match: {what} is {a_has:.12} in the first and {b_has:.12} in the second; \
+             build both from one model",
             a_path.display(),
             b_path.display()
-        )))
-    };
-    for (what, a_has, b_has) in [
-        ("imgsz", a.shapes.imgsz, b.shapes.imgsz),
-        ("the width of features", a.shapes.model_width, b.shapes.model_width),
-        ("the grid", a.shapes.grid, b.shapes.grid),
-    ] {
-        if a_has != b_has {
-            return differ(what, &a_has, &b_has);
-        }
+        ))),
     }
-    if a.model_weights_sha256 != b.model_weights_sha256 {
-        let short = |hash: &str| hash.chars().take(12).collect::<String>();
-        let (a_has, b_has) = (short(&a.model_weights_sha256), short(&b.model_weights_sha256));
-        return differ("the model", &a_has, &b_has);
-    }
-    Ok(())
 }
 
 /// Whether the numeric gate has accepted the engine.

@@ -14,7 +14,7 @@ use ocelli_tracking::BoundingBox;
 use super::Region;
 use crate::detection::Detection;
 use crate::mask::SemanticMap;
-use crate::postprocess::PostProcessOptions;
+use crate::postprocess::{self, PostProcessOptions};
 use ocelli_error::Result;
 
 /// The least intersection of two detections of an object, as a share of the smaller one.
@@ -132,13 +132,7 @@ fn order(a: &Detection, b: &Detection) -> Ordering {
 fn suppress(detections: &mut Vec<Detection>, most: Option<f32>) {
     detections.sort_by(order);
     let Some(most) = most else { return };
-    let mut kept: Vec<Detection> = Vec::with_capacity(detections.len());
-    for next in detections.drain(..) {
-        if kept.iter().all(|better| better.bbox.iou(&next.bbox) <= most) {
-            kept.push(next);
-        }
-    }
-    *detections = kept;
+    postprocess::suppress(detections, most, |detection| &detection.bbox);
 }
 
 /// The objects of one class.

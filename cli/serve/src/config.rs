@@ -75,17 +75,14 @@ impl ServeConfig {
             let characters = "letters, digits and -._~, which need no escapes in an address";
             return refuse("token", format!("token: expected at least {MIN_TOKEN} {characters}"));
         }
-        if let Some(host) = self.hosts.iter().find(|host| !is_host_name(host)) {
+        let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
+        let is_name = |host: &str| !host.is_empty() && host.bytes().all(is_letter);
+        if let Some(host) = self.hosts.iter().find(|host| !is_name(host)) {
             let expected = "expected the name of this machine, without http:// and without a port";
             return refuse("host", format!("host \"{host}\": {expected}"));
         }
         self.limits.check()
     }
-}
-
-fn is_host_name(host: &str) -> bool {
-    let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
-    !host.is_empty() && host.bytes().all(is_letter)
 }
 
 /// A token of 128 random bits.

@@ -8,17 +8,18 @@ mod stages;
 use std::net::IpAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use axum::body::Bytes;
 use ocelli::{
-    Cancellation, Detection, Detector, Error, Image, Result, StageTimes, stages::Stages, tiles::Tiling,
+    Cancellation, Detection, Detector, Error, Image, Result, StageTimes, locked, stages::Stages,
+    tiles::Tiling,
 };
 use sha2::{Digest, Sha256};
 use tokio::sync::oneshot;
 
-use self::features::{FeatureCache, KnownPictures};
+use self::features::FeatureCache;
 use self::stages::{BackboneStage, PHRASES, PromptStage};
 use crate::http::body::Asking;
 use crate::http::limits::Limits;
@@ -118,18 +119,19 @@ impl Engine {
         let devices = detectors.len();
         let (sender, receiver) = sync_channel(AHEAD * devices);
         let receiver = Arc::new(Mutex::new(receiver));
-        let known: Vec<_> = (0..devices).map(|_| Arc::new(KnownPictures::default())).collect();
+        let cache = |_| FeatureCache::new(limits.feature_bytes / devices, metrics.clone());
+        let caches: Vec<_> = (0..devices).map(cache).map(|cache| Arc::new(Mutex::new(cache))).collect();
         let tiles = detectors.first().map(|one| (one.tiling(), one.model().manifest().imgsz));
         let (of_server, side) = tiles.unwrap_or_default();
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let mut threads = Vec::new();
         for _ in 0..cores.div_ceil(2).min(MOST_DECODERS * devices) {
-            let (queue, sender, known, limits) =
-                (queue.clone(), sender.clone(), known.clone(), limits.clone());
-            threads
-                .push(named("decode", move || decode_all(&queue, &sender, &known, of_server, side, &limits)));
+            let (queue, sender, caches, limits) =
+                (queue.clone(), sender.clone(), caches.clone(), limits.clone());
+            let decode = move || decode_all(&queue, &sender, &caches, of_server, side, &limits);
+            threads.push(named("decode", decode));
         }
-        for (detector, known) in detectors.into_iter().zip(known) {
+        for (detector, cache) in detectors.into_iter().zip(caches) {
             let (encoded, to_search) = sync_channel(0);
             let clicks = detector.model().manifest().tracker.is_some();
             let alone = detector.is_in_low_memory().then(Arc::default);
@@ -139,7 +141,6 @@ impl Engine {
                 decoder.unload();
             }
             let encoder = Arc::new(Mutex::new(encoder));
-            let cache = FeatureCache::new(limits.feature_bytes / devices, known, metrics.clone());
             let mut first = BackboneStage {
                 encoder: encoder.clone(),
                 alone: alone.clone(),
@@ -203,7 +204,7 @@ impl Engine {
     /// Ends the threads after the picture at hand.
     pub fn stop(&self) {
         self.queue.close();
-        let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        let threads = std::mem::take(&mut *locked(&self.threads));
         for thread in threads {
             drop(thread.join());
         }
@@ -219,7 +220,7 @@ fn named(name: &str, work: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
 fn decode_all(
     queue: &Queue<EngineRequest>,
     decoded: &SyncSender<Decoded>,
-    known: &[Arc<KnownPictures>],
+    caches: &[Arc<Mutex<FeatureCache>>],
     of_server: Option<Tiling>,
     side: usize,
     limits: &Limits,
@@ -227,7 +228,7 @@ fn decode_all(
     while let Some(job) = queue.pop() {
         let key: Key = Sha256::digest(&job.picture).into();
         // Any device may take it.
-        let is_known = known.iter().all(|known| known.contains(&key, job.task.masks()));
+        let is_known = caches.iter().all(|cache| locked(cache).contains(&key, job.task.masks()));
         let read = caught(undecodable, || {
             let tiling = job.task.tiling(of_server, limits)?;
             if let Some(tiling) = tiling {

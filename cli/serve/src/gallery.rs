@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::response::IntoResponse;
 use image::ImageFormat;
 use ocelli::report::rounded;
-use ocelli::{ErrorKind, Image, Result};
+use ocelli::{ErrorKind, Image, Result, locked};
 use ocelli_datasets::label::{CorrectedSet, LabelledInstance, Labels, SetImage};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -89,7 +89,7 @@ impl Gallery {
     }
 
     fn thumbnail(&self, image: &SetImage) -> Result<Bytes> {
-        let lock = || self.thumbnails.lock().unwrap_or_else(PoisonError::into_inner);
+        let lock = || locked(&self.thumbnails);
         let version = self.read(|set| set.file_version(image));
         if let Some((_, known)) = lock().get(&image.id).filter(|(known, _)| *known == version) {
             return Ok(known.clone());
@@ -166,7 +166,7 @@ pub(crate) async fn save(
     let saved = files.work(move |gallery| {
         let _place = place;
         let image = gallery.image(&id)?;
-        let _saving = gallery.saving.lock().unwrap_or_else(PoisonError::into_inner);
+        let _saving = locked(&gallery.saving);
         let saved = gallery.read(|set| set.save(&image, &correction.version, &correction.instances));
         let labels = saved.map_err(|error| match error.kind() {
             ErrorKind::Mismatch => Problem { status: StatusCode::CONFLICT, ..error.into() },

@@ -172,12 +172,14 @@ async fn predict(State(app): State<Arc<App>>, body: Arrived<Predict>) -> Answer 
     let (mut failures, mut problem) = (0, None);
     for task in &tasks {
         let found = async {
-            if let (PredictionTask::Video(drawn), Some((control, address))) = (&wanted, task.video(&config)) {
+            if let (PredictionTask::Video(drawn), Some((control, address))) =
+                (&wanted, config.video_of(|key| task.text(key)))
+            {
                 let video = app.pictures.get(address).await?;
                 let (regions, score) = video::predict(&app, client, control, video, drawn).await?;
                 return Ok((Regions::Video(regions), score));
             }
-            let picture = app.pictures.get(task.picture(&config)?).await?;
+            let picture = app.pictures.get(config.picture_of(|key| task.text(key))?).await?;
             let config = config.clone();
             let (regions, score) = match &wanted {
                 PredictionTask::Video(_) => {

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use ocelli::StageTimes;
+use ocelli::{StageTimes, locked};
 
 use crate::server::App;
 
@@ -85,7 +85,7 @@ impl Histogram {
 
 impl Metrics {
     pub fn answered(&self, route: &str, status: u16, seconds: f64) {
-        let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut requests = locked(&self.requests);
         *requests.entry((route.to_owned(), status)).or_default() += 1;
         self.answers.observe(seconds);
     }
@@ -115,7 +115,7 @@ impl Metrics {
         let version = env!("CARGO_PKG_VERSION");
         writeln!(text, "ocelli_build_info{{version=\"{version}\",engine=\"{engine}\",model=\"{model}\"}} 1")?;
         header(text, "ocelli_requests_total", "counter", "Answered requests.")?;
-        for ((route, status), count) in &*self.requests.lock().unwrap_or_else(PoisonError::into_inner) {
+        for ((route, status), count) in &*locked(&self.requests) {
             let route = escaped(route);
             writeln!(text, "ocelli_requests_total{{route=\"{route}\",status=\"{status}\"}} {count}")?;
         }
@@ -125,20 +125,23 @@ impl Metrics {
         for ((stage, _), histogram) in StageTimes::default().by_stage().into_iter().zip(&self.stages) {
             histogram.write(text, "ocelli_stage_seconds", &format!("stage=\"{stage}\""))?;
         }
-        let counters = [
-            ("ocelli_pictures_total", "Pictures that were searched or clicked.", &self.pictures),
-            ("ocelli_failures_total", "Pictures on which the detector failed.", &self.failures),
-            ("ocelli_detections_total", "Detected instances.", &self.detections),
-            ("ocelli_feature_cache_hits_total", "Pictures whose features were kept.", &self.feature_hits),
-            ("ocelli_frames_received_total", "Video frames that arrived.", &self.frames_received),
-            ("ocelli_frames_dropped_total", "Video frames that a newer one replaced.", &self.frames_dropped),
-            ("ocelli_frames_done_total", "Video frames that were answered.", &self.frames_done),
-        ];
-        for (name, help, counter) in counters {
-            header(text, name, "counter", help)?;
-            writeln!(text, "{name} {}", counter.load(Relaxed))?;
-        }
-        let gauges = [
+        let load = |counter: &AtomicU64| counter.load(Relaxed) as i64;
+        let values = [
+            ("ocelli_pictures_total", "Pictures that were searched or clicked.", load(&self.pictures)),
+            ("ocelli_failures_total", "Pictures on which the detector failed.", load(&self.failures)),
+            ("ocelli_detections_total", "Detected instances.", load(&self.detections)),
+            (
+                "ocelli_feature_cache_hits_total",
+                "Pictures whose features were kept.",
+                load(&self.feature_hits),
+            ),
+            ("ocelli_frames_received_total", "Video frames that arrived.", load(&self.frames_received)),
+            (
+                "ocelli_frames_dropped_total",
+                "Video frames that a newer one replaced.",
+                load(&self.frames_dropped),
+            ),
+            ("ocelli_frames_done_total", "Video frames that were answered.", load(&self.frames_done)),
             ("ocelli_queue_depth", "Pictures that wait for the engine.", app.engine.waiting() as i64),
             ("ocelli_free_slots", "Requests that are accepted before 503.", app.slots.free() as i64),
             ("ocelli_arriving", "Requests whose body arrives.", app.bodies.taken() as i64),
@@ -147,8 +150,8 @@ impl Metrics {
             ("ocelli_sessions", "Open sessions.", app.sessions.count() as i64),
             ("ocelli_connections", "Open connections.", self.connections.value()),
         ];
-        for (name, help, value) in gauges {
-            header(text, name, "gauge", help)?;
+        for (name, help, value) in values {
+            header(text, name, if name.ends_with("_total") { "counter" } else { "gauge" }, help)?;
             writeln!(text, "{name} {value}")?;
         }
         Ok(())

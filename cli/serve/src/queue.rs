@@ -2,7 +2,9 @@
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, PoisonError};
+
+use ocelli::locked;
 
 /// Jobs of several clients. A client with many jobs does not delay another with one: their jobs alternate. The jobs of one
 /// client keep their order. How many there are is limited by the slots that requests hold.
@@ -25,13 +27,9 @@ impl<J> Queue<J> {
         Self { is_abandoned, state: Mutex::new(state), changed: Condvar::new() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State<J>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Adds a job; it is dropped if the queue is closed.
     pub fn push(&self, client: IpAddr, job: J) {
-        let mut state = self.lock();
+        let mut state = locked(&self.state);
         if state.is_closed {
             return;
         }
@@ -45,7 +43,7 @@ impl<J> Queue<J> {
 
     /// Waits for the next job; `None` once the queue is closed.
     pub fn pop(&self) -> Option<J> {
-        let mut state = self.lock();
+        let mut state = locked(&self.state);
         loop {
             if state.is_closed {
                 return None;
@@ -65,12 +63,17 @@ impl<J> Queue<J> {
 
     /// The number of jobs that somebody waits for.
     pub fn len(&self) -> usize {
-        self.lock().turns.iter().flat_map(|(_, jobs)| jobs).filter(|job| !(self.is_abandoned)(job)).count()
+        locked(&self.state)
+            .turns
+            .iter()
+            .flat_map(|(_, jobs)| jobs)
+            .filter(|job| !(self.is_abandoned)(job))
+            .count()
     }
 
     /// Drops all jobs and ends those who wait for one.
     pub fn close(&self) {
-        let mut state = self.lock();
+        let mut state = locked(&self.state);
         state.is_closed = true;
         state.turns.clear();
         drop(state);

@@ -9,12 +9,12 @@ use base64::engine::general_purpose::STANDARD;
 use ocelli::options::DetectorOptions;
 use ocelli::postprocess::PostProcessOptions;
 use ocelli::tiles::{TileSize, Tiling};
-use ocelli::{Error, Prompt, Prompts, Result};
+use ocelli::{Prompt, Prompts, Result};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::http::body::{Fields, read, text};
-use crate::http::limits::{Limits, names, or_default, split_names};
+use crate::http::limits::{Limits, names, or_default, refuse, split_names};
 use crate::http::problem::Problem;
 
 /// A question about a picture.
@@ -80,10 +80,6 @@ struct ExemplarBox {
     /// By default it is.
     wanted: Option<bool>,
     class: Option<String>,
-}
-
-fn refuse<T>(message: String) -> Result<T> {
-    Err(Error::invalid_argument(message))
 }
 
 impl Asked {

@@ -11,13 +11,13 @@ use std::net::IpAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 
 use axum::body::Bytes;
 use axum::http::StatusCode;
 use image::ImageFormat;
-use ocelli::{Detector, Image, Mask, Result};
+use ocelli::{Detector, Image, Mask, Result, locked};
 use serde::Serialize;
 use tokio::sync::oneshot;
 
@@ -103,12 +103,8 @@ impl Drop for Running {
 }
 
 impl SharedState {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub fn results(&self) -> MutexGuard<'_, Results> {
-        self.results.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.results)
     }
 
     /// Whether the session is to end.
@@ -136,7 +132,7 @@ impl Sessions {
 
     /// The sessions that have not ended.
     fn lock(&self) -> MutexGuard<'_, HashMap<String, Arc<Session>>> {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = locked(&self.open);
         open.retain(|_, session| !session.seen.has_ended());
         open
     }
@@ -177,7 +173,7 @@ impl Sessions {
         let failed = |error| {
             Problem::new(StatusCode::SERVICE_UNAVAILABLE, format!("no thread for a session: {error}"))
         };
-        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut threads = locked(&self.threads);
         threads.retain(|thread| !thread.is_finished());
         threads.push(thread.map_err(failed)?);
         let session = Arc::new(Session { id: id.clone(), work: Mutex::new(sender), seen, file });
@@ -218,7 +214,7 @@ impl Sessions {
     /// Waits for the ends of their threads.
     pub fn join(&self) {
         self.stop();
-        let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        let threads = std::mem::take(&mut *locked(&self.threads));
         threads.into_iter().for_each(|thread| drop(thread.join()));
     }
 }
@@ -238,7 +234,7 @@ fn serve(worker: &mut Worker, work: &Receiver<Work>, idle: std::time::Duration) 
 impl Session {
     /// What is known of it now.
     pub fn state(&self) -> State {
-        let state = self.seen.lock().clone();
+        let state = locked(&self.seen.state).clone();
         let changes = self.results().changes(state.objects.iter().map(|id| u64::from(*id)));
         State { running: self.seen.is_running.load(SeqCst), changes, ..state }
     }
@@ -261,7 +257,7 @@ impl Session {
     /// # Errors
     /// 409 if the frames were pushed and a run is under way; 400 if there is no such frame.
     pub async fn picture(&self, frame: usize) -> Result<Image, Problem> {
-        let State { first_frame, frames, .. } = self.seen.lock().clone();
+        let State { first_frame, frames, .. } = locked(&self.seen.state).clone();
         if !(first_frame..frames).contains(&frame) {
             let message = format!("frame {frame}: expected one from {first_frame}, below {frames}");
             return Err(Problem::missing(message));
@@ -323,7 +319,7 @@ impl Session {
 
     /// Gives the thread something to do.
     fn send(&self, work: Work) -> Result<(), Problem> {
-        self.work.lock().unwrap_or_else(PoisonError::into_inner).send(work).map_err(|_| gone())
+        locked(&self.work).send(work).map_err(|_| gone())
     }
 }
 

@@ -23,15 +23,7 @@ const ENGINES: &str = "Engines";
 #[command(override_usage = "\
 ocelli build-engine --output <DIR> [OPTIONS]
        ocelli build-engine --verify <ENGINE> [OPTIONS]")]
-#[command(after_help = "\
-Each engine is compared with its ONNX graph on this GPU and written only if they agree.
-
-Example:
-  ocelli export --checkpoint sam3/ --output sam3-trt/ \\
-    --target tensorrt --precision fp16
-  ocelli build-engine --model sam3-trt/ --output engines/ --max-classes 8
-  ocelli video --video street.mp4 --classes person car \\
-    --trt engines/backbone.engine --trt-enc-dec engines/encoder_decoder.engine")]
+#[command(after_help = include_str!("../help/build_engine.txt"))]
 pub struct BuildEngineArgs {
     /// Model exported with `--target tensorrt`, or a checkpoint, which is exported into the cache [default: the built-in
     /// model]

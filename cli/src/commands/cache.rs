@@ -18,10 +18,7 @@ const GROUPS: [&str; 2] = ["models", "engines"];
 
 /// Arguments of `ocelli cache`.
 #[derive(Args, Debug)]
-#[command(after_help = "\
-Examples:
-  ocelli cache
-  ocelli cache --remove-unused 30")]
+#[command(after_help = include_str!("../help/cache.txt"))]
 pub struct CacheArgs {
     /// Remove these entries of the list, or `all`; a run that needs one makes it again
     #[arg(long, num_args = 1.., value_name = "ENTRY", conflicts_with = "remove_unused", help_heading = REMOVAL)]

@@ -7,12 +7,7 @@ use crate::print;
 
 /// Arguments of `ocelli classes`.
 #[derive(Args, Debug)]
-#[command(after_help = "\
-A model of a full-size checkpoint detects whatever you name; the built-in model knows these names only.
-
-Example:
-  ocelli classes > names.txt
-  ocelli detect --image drawn.png --classes names.txt")]
+#[command(after_help = include_str!("../help/classes.txt"))]
 pub struct ClassesArgs {}
 
 /// Prints the names that the built-in model knows, one per line, as `--classes FILE` reads them.

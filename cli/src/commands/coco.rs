@@ -18,13 +18,7 @@ use crate::{LogArgs, ModelArgs, usage};
 ocelli coco --coco <DIR> [OPTIONS]
        ocelli coco --images <DIR> --annotations <FILE> [OPTIONS]
        ocelli coco --video <SOURCE> [OPTIONS]")]
-#[command(after_help = "\
-A checkpoint is exported into the cache if it is not there, engines of --engine tensorrt are built, and the eighty names are \
-embedded once. It is `ocelli eval`, or with --video `ocelli video --coco`: these have more options.
-
-Examples:
-  ocelli coco --model sam3/ --coco coco/
-  ocelli coco --model sam3/ --video street.mp4 --track -o out.mp4")]
+#[command(after_help = include_str!("../help/coco.txt"))]
 pub struct CocoArgs {
     /// COCO's folder as it unpacks: evaluate val2017
     #[arg(long, value_name = "DIR", conflicts_with_all = ["images", "annotations", "video"], help_heading = INPUT)]

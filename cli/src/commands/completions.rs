@@ -7,11 +7,7 @@ use crate::{print, usage};
 
 /// Arguments of `ocelli completions`.
 #[derive(Args, Debug)]
-#[command(after_help = "\
-Examples:
-  ocelli completions bash > ~/.local/share/bash-completion/completions/ocelli
-  ocelli completions zsh > ~/.zfunc/_ocelli
-  ocelli completions fish > ~/.config/fish/completions/ocelli.fish")]
+#[command(after_help = include_str!("../help/completions.txt"))]
 pub struct CompletionsArgs {
     /// The shell
     #[arg(value_name = "SHELL")]

@@ -29,17 +29,7 @@ use crate::report::{ImageReport, MOST_ROWS, Report, write_table};
 use crate::{DetectorArgs, LogArgs, Progress, detector, interrupted, load, print, status};
 
 /// What `ocelli detect --help` prints after the options.
-pub const AFTER_HELP: &str = concat!(
-    built_in_model_help!(),
-    "
-
-Examples:
-  ocelli detect --image street.jpg --classes person \"red car\" -o found.png
-  ocelli detect --image holiday/ --classes dog,cat -o found/ --json found.json
-  ocelli detect --image shelf.jpg --exemplar 40,60,120,210 -o found.png
-  ocelli detect --image shelf.jpg --interactive -o found.png
-  ocelli detect --image shelf.jpg --point 80,130 --model sam3/ -o found.png"
-);
+pub const AFTER_HELP: &str = concat!(built_in_model_help!(), include_str!("../help/detect.txt"));
 
 /// Arguments of `ocelli detect` and `demo-image`.
 #[derive(Args, Debug)]
@@ -158,7 +148,7 @@ pub fn run(args: &DetectArgs, log: &LogArgs) -> anyhow::Result<()> {
     let crops = args.crops.as_deref().map(|folder| Crops::create(folder, false)).transpose();
     let crops = crops.map_err(with_flag("--crops"))?;
     let labels = args.save_txt.as_deref().map(label_files).transpose()?;
-    let semantic = args.semantic.as_deref().map(|folder| SemanticFolder::plan(folder, &files)).transpose()?;
+    let semantic = args.semantic.as_deref().map(|folder| SemanticFolder::plan(folder)).transpose()?;
     let builder = detector(DetectorOptions {
         masks: args.masks || !objects.is_empty(),
         semantic_maps: args.semantic.is_some(),
@@ -428,7 +418,7 @@ impl ImageRun<'_> {
             progress.suspend(|| print(|out| write_table(out, &report, MOST_ROWS)))?;
         }
         if let Some(semantic) = &self.semantic {
-            for path in semantic.write(number, &found.semantic)? {
+            for path in semantic.write(&self.stems[number], &found.semantic)? {
                 progress.status(&format!("→ {}", path.display()));
             }
         }

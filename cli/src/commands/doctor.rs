@@ -189,17 +189,12 @@ fn try_model(args: &DoctorArgs) -> ocelli::Result<(f64, String)> {
 fn write_openvino(out: &mut dyn Write, path: Option<&Path>) -> io::Result<()> {
     writeln!(out, "\nOpenVINO")?;
     write_places(out, &openvino::LIBRARY.candidates(path))?;
-    match OpenVino::load(path).and_then(|runtime| runtime.devices()) {
-        Ok(devices) => {
-            for device in devices {
-                let formats = device.number_formats.join(", ");
-                writeln!(out, "  {:<15} {}; number formats: {formats}", device.name, device.product)?;
-            }
-            Ok(())
-        }
-        // The list of engines says why.
-        Err(_) => Ok(()),
+    // Why there are none is in the list of engines.
+    for device in OpenVino::load(path).and_then(|runtime| runtime.devices()).unwrap_or_default() {
+        let formats = device.number_formats.join(", ");
+        writeln!(out, "  {:<15} {}; number formats: {formats}", device.name, device.product)?;
     }
+    Ok(())
 }
 
 /// Whether an adapter can be used. No model runs: the adapter is compared with the CPU when it is first used.

@@ -11,11 +11,7 @@ use crate::{LogArgs, ModelArgs, check_output_file, class_names, detector, load, 
 
 /// Arguments of `ocelli embed`.
 #[derive(Args, Debug)]
-#[command(after_help = "\
-Example:
-  ocelli embed --classes person \"red apple\" -o text.safetensors
-  ocelli detect --image a.jpg --classes person --text-cache text.safetensors
-  ocelli embed --coco --model sam3/ -o coco.safetensors")]
+#[command(after_help = include_str!("../help/embed.txt"))]
 pub struct EmbedArgs {
     /// Text prompts: words or short phrases, separated by spaces or commas, or a file such as classes.txt
     #[arg(

@@ -32,31 +32,7 @@ ocelli eval --images <DIR> --annotations <PATH> [OPTIONS]
        ocelli eval --scenes <N> [OPTIONS]
        ocelli eval --video --truth <PATH> --predictions <PATH> [OPTIONS]
        ocelli eval --calibrate-screen <DIR> --classes <NAME>... [OPTIONS]")]
-#[command(after_help = "\
-Average precision is computed as by pycocotools. Every class is detected in every image. Figures of different protocols \
-cannot be compared: practical keeps scores above 0.01, applies NMS at 0.7 and keeps the best 300 per image; dart keeps \
-every score, without NMS, and the best 100; box-to-mask, the evaluation of EfficientSAM3, detects nothing but gives \
-the box of each instance to the model's tracker and compares the masks.
-
-With --json FILE or --save-predictions FILE, the same command continues after a stop with the image it had reached.
-
---configs names a file of configurations, each a name with options of this command (`whole: {model: sam3/, engine: \
-onnxruntime}`), in YAML or JSON. Each is evaluated in a process of its own, and a table compares them; one that fails is a row \
-with its reason. With --json FILE, the same command continues after a stop. Options on the command line are those of all.
-
-With --video the format of the ground truth decides the figures. MOTChallenge or MOTS text: HOTA, MOTA, IDF1. YouTube-VIS \
-JSON: average precision of tracks as well, and cgF1 if it is one of SA-Co's videos. Folders of PNGs as in DAVIS: J and F. \
-SA-Co's images: cgF1. They equal those of TrackEval, YouTube-VIS, DAVIS and sam3.
-
-Examples:
-  ocelli eval --scenes 500
-  ocelli eval --coco coco/ --model sam3/ --protocol dart
-  ocelli eval --coco coco/ --configs models.yaml --json report.json
-  ocelli eval --annotations instances.json --predictions found.json
-  ocelli eval --scenes 100 --compare built-in pruned/
-  ocelli eval --video --truth MOT17-02/gt/gt.txt --predictions tracks.txt
-  ocelli eval --video --truth DAVIS/Annotations/480p --predictions masks/
-  ocelli eval --calibrate-screen frames/ --model sam3/ --classes person car dog")]
+#[command(after_help = include_str!("../help/eval.txt"))]
 pub struct EvalArgs {
     /// Folder of the annotated images
     #[arg(long, value_name = "DIR", requires = "annotations", help_heading = INPUT)]

@@ -29,19 +29,7 @@ const PRECISION: &str = "Number format";
 
 /// Arguments of `ocelli export`.
 #[derive(Args, Debug)]
-#[command(after_help = "\
-With fp16 and bf16, inputs, outputs, boxes, positions and scores stay in 32 bits. --mixed-precision adds the sums \
-of attention (accumulate, the default), the sums of linear layers (accumulate-linear), or norms and attention as a whole \
-(attention); bf16-attention is accumulate with attention in bf16, for TensorRT. Blocks for \
---keep-fp32 are vit.N, text.N, fusion.N, decoder.N (without the number: all of them), patches, neck, exemplars, words, \
-scoring, masks and tracker.
-
-Examples:
-  ocelli export --checkpoint sam3/ --output sam3-672/ --imgsz 672
-  ocelli detect --model sam3-672/ --image street.jpg --classes person car -o found.png
-  ocelli export --checkpoint sam3.pt --inspect
-  ocelli export --checkpoint sam3/ --output sam3-trt/ --target tensorrt \\
-    --precision fp16 --mixed-precision accumulate-linear")]
+#[command(after_help = include_str!("../help/export.txt"))]
 pub struct ExportArgs {
     /// Checkpoint: a Hugging Face folder (config.json, model.safetensors or shards, tokenizer.json), a .pt or .safetensors
     /// file in Meta's names, or `built-in` for the built-in model

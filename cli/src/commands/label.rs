@@ -26,20 +26,7 @@ use crate::{
 };
 
 /// Shown after the options of `ocelli label --help`.
-const AFTER_HELP: &str = "\
-Name a model that `ocelli models` lists, such as --model litetext-s0, or pass the path of a checkpoint. The built-in model \
-knows eighty drawn pictograms; it runs if you name it, --model built-in.
-
-An interrupted run continues with the same command. So does a data set whose folder has new images; label files that you \
-have edited, emptied or removed stay as they are. DIR/images links to the images (use --copy to move the data set to another machine), DIR/labels has \
-the labels, and DIR/data.yaml is the file for trainers.
-
-Examples:
-  ocelli label --images photos/ --classes person \"red car\" -o set --model sam3/
-  ocelli label --images photos/ --map classes.yaml --format coco -o set --model sam3/ --review
-  ocelli label --video drive.mp4 --classes person car --every 30 -o set --model sam3/
-  ocelli label --images photos/ --classes dog -o part-1 --model sam3/ --shard 1/2
-  ocelli label merge part-1 part-2 -o set";
+const AFTER_HELP: &str = include_str!("../help/label.txt");
 
 /// Arguments of `ocelli label`.
 #[derive(Args, Debug)]

@@ -10,13 +10,7 @@ use crate::{LogArgs, Progress, print};
 
 /// Arguments of `ocelli models`.
 #[derive(Args, Debug)]
-#[command(after_help = "\
-Files lie in the cache of Python's huggingface_hub: HF_HUB_CACHE or HF_HOME name another folder. What is exported from them, \
-for each kind of engine and size, is in Ocelli's own: `ocelli cache` lists that.
-
-Examples:
-  ocelli models
-  ocelli models --remove litetext-s0")]
+#[command(after_help = include_str!("../help/models.txt"))]
 pub struct ModelsArgs {
     /// Remove the downloaded files of these models, and what was exported from them
     #[arg(long, num_args = 1.., value_name = "NAME", help_heading = "Removal")]
@@ -25,13 +19,7 @@ pub struct ModelsArgs {
 
 /// Arguments of `ocelli pull`.
 #[derive(Args, Debug)]
-#[command(after_help = "\
-A name is a repository of the Hugging Face Hub, owner/name[@revision][:file], or one of `ocelli models`. A repository that \
-grants access needs a token in HF_TOKEN, or `hf auth login`.
-
-Examples:
-  ocelli pull litetext-s0
-  ocelli pull facebook/sam3")]
+#[command(after_help = include_str!("../help/pull.txt"))]
 pub struct PullArgs {
     /// The names of the models
     #[arg(required = true, value_name = "NAME")]

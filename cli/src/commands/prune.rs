@@ -33,19 +33,7 @@ const SEARCH: &str = "Search";
 #[command(override_usage = "\
 ocelli prune --model <PATH> --images <DIR> --classes <PHRASE> [OPTIONS]
        ocelli prune --model <PATH> --optimise-split [OPTIONS]")]
-#[command(after_help = "\
-Each block of the image backbone and each of its branches (attn, mlp) is removed alone; then, again and again, the one whose \
-removal costs least. Blocks with attention over the whole image stay. After a stop, the same command continues: finished \
-measurements are beside the report.
-
---optimise-split removes nothing: it times each block on the engines of the two halves of a backbone, and says for which \
---split-block of `ocelli export` the slower half takes least. With --classes, the second half's engine decodes them as well.
-
-Examples:
-  ocelli prune --model sam3/ --images photos/ --classes person car --output report.json
-  ocelli prune --model sam3/ --images photos/ --classes person car --output report.json \\
-    --whole-blocks --num-prune 16 --export sam3-pruned/
-  ocelli prune --model sam3/ --optimise-split --classes person car --engine cuda:0 --second-engine cuda:1")]
+#[command(after_help = include_str!("../help/prune.txt"))]
 pub struct PruneArgs {
     /// Checkpoint: a Hugging Face folder, a file such as sam3.pt, or built-in
     #[arg(long, alias = "checkpoint", alias = "weights", value_name = "PATH", help_heading = INPUT)]

@@ -14,16 +14,7 @@ use crate::loading::{engines, load_devices};
 use crate::{DetectorArgs, LogArgs, cancel_on_interrupt, detector, interrupted, print, status, usage};
 
 /// What `ocelli serve --help` prints after the options.
-pub const AFTER_HELP: &str = concat!(
-    built_in_model_help!(),
-    "
-
-Examples:
-  ocelli serve --model sam3/
-  ocelli serve --model sam3/ --gallery set/ --videos videos/
-  ocelli serve --model sam3/ --listen 0.0.0.0:8080 --host robot.local
-  ocelli serve --model sam3/ --listen 127.0.0.1:9090 --label-studio http://127.0.0.1:8080"
-);
+pub const AFTER_HELP: &str = concat!(built_in_model_help!(), include_str!("../help/serve.txt"));
 
 /// Heading of options that say who may connect.
 const ACCESS: &str = "Access";

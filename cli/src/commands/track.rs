@@ -14,11 +14,7 @@ use crate::{LogArgs, Progress, TrackerArgs, interrupted, status};
 
 /// Arguments of `ocelli track`.
 #[derive(Args, Debug)]
-#[command(after_help = "\
-Both files are MOTChallenge text, one box per line: frame,id,left,top,width,height,score,… Frames start at 1.
-
-Example:
-  ocelli track --detections det.txt --output tracks.txt")]
+#[command(after_help = include_str!("../help/track.txt"))]
 pub struct TrackArgs {
     /// Detections as MOTChallenge text; - is stdin
     #[arg(long, alias = "source", value_name = "FILE", help_heading = INPUT)]

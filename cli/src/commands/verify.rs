@@ -17,10 +17,7 @@ use crate::{LogArgs, Progress, VerificationArgs, cancel_on_interrupt, interrupte
 /// Arguments of `ocelli verify`.
 #[derive(Args, Debug)]
 #[command(override_usage = "ocelli verify [--model <DIR>] [--candidate <DIR>] [OPTIONS]")]
-#[command(after_help = "\
-Example:
-  ocelli export --checkpoint sam3/ --precision fp16 --output sam3-fp16/
-  ocelli verify --model sam3/ --candidate sam3-fp16/")]
+#[command(after_help = include_str!("../help/verify.txt"))]
 pub struct VerifyArgs {
     /// Reference: an exported model or a checkpoint [default: the built-in model]
     #[arg(long, alias = "reference", value_name = "DIR", help_heading = INPUT)]

@@ -40,22 +40,7 @@ use crate::output::check_outputs;
 use crate::{DetectorArgs, LogArgs, TrackerArgs, cancel_on_interrupt, detector, interrupted, status, usage};
 
 /// What `ocelli video --help` prints after the options.
-pub const AFTER_HELP: &str = concat!(
-    built_in_model_help!(),
-    "
-
-Without --video a scene with the classes is drawn. Output videos have the times and the sound of the input. Ctrl-C ends the \
-run and completes its files.
-
-Examples:
-  ocelli video --classes dog car --track -o out.mp4
-  ocelli video --video street.mp4 --classes person \"red car\" --track -o out.mp4
-  ocelli video --video 0 --classes cup --display
-  ocelli video --model sam3.pt --video street.mp4 --classes person --memory -o out.mp4
-  ocelli video --video rtsp://camera/1 --coco --track --mot tracks.txt
-  ffmpeg -i in.mkv -f rawvideo -pix_fmt bgr24 - |
-    ocelli video --video - --raw 1280x720:bgr --classes dog --jsonl -"
-);
+pub const AFTER_HELP: &str = concat!(built_in_model_help!(), include_str!("../help/video.txt"));
 
 /// Arguments of `ocelli video` and `demo-video`.
 #[derive(Args, Debug)]

@@ -31,7 +31,7 @@ fn read(path: &Path) -> ((u32, u32), Vec<u8>) {
 fn every_format_can_be_read_back() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let mut failures = Vec::new();
-    for (ending, ..) in CONTAINERS {
+    for Container { name: ending, .. } in &CONTAINERS {
         for size in [(64, 48), (65, 47), (1, 1)] {
             let path = folder.path().join(format!("{}x{}.{ending}", size.0, size.1));
             let mut video =

@@ -276,7 +276,7 @@ fn each_frame_of_a_file_has_its_time() {
 
 #[test]
 fn a_live_stream_goes_on_after_frames_that_cannot_be_decoded() {
-    let failed = || Err(Error::new(ErrorKind::InvalidData, "cannot decode frame 3, camera 0"));
+    let failed = || Err(Error::invalid_data("cannot decode frame 3, camera 0"));
     for (live, attempt, decoded, expected) in [
         (true, 1, failed(), true),
         (true, ATTEMPTS - 1, failed(), true),

@@ -276,7 +276,7 @@ fn waiting(
         at_open.note_attempt();
         attempt += 1;
         if attempt < opens_at || opens_at == 0 {
-            return Err(Error::new(ErrorKind::Unavailable, "cannot open camera 7: it is off"));
+            return Err(Error::unavailable("cannot open camera 7: it is off"));
         }
         let (info, steps) = (info.clone(), steps.clone());
         let (clock, cancellation) = (at_open.clone(), token.clone());
@@ -292,7 +292,7 @@ fn waiting(
         give_up_after: Duration::from_secs(give_up_after),
         ..ReconnectingOptions::default()
     };
-    let error = Error::new(ErrorKind::Unavailable, "cannot open camera 7: it is off at first");
+    let error = Error::unavailable("cannot open camera 7: it is off at first");
     let mut waiting = Reconnecting::waiting("camera 7", error, open, options, cancellation);
     waiting.clock = times;
     (waiting, clock)

@@ -218,7 +218,7 @@ fn a_corrupt_engine_is_detected_when_it_does_not_load() {
     std::fs::write(&engine, "a PLAN of TensorRT").expect("as many bytes as before");
     let files = EngineFiles::open(Some(&engine), None).expect("its size is right");
     let rest = EngineFactory::custom("rest", |_| panic!("it is not needed"));
-    let load = |_: &Path, _| Err(Error::new(ErrorKind::InvalidData, "TensorRT refuses it"));
+    let load = |_: &Path, _| Err(Error::invalid_data("TensorRT refuses it"));
     let placed = files.with_loader(sample.model.clone(), false, "engines".into(), rest, Arc::new(load));
     let error = placed
         .expect("it is not loaded yet")

@@ -1,8 +1,8 @@
 //! The features of the last pictures: the next request is often about the same picture with other names.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use ocelli::{Image, stages::ImageFeatures, tiles::Tiling};
@@ -21,22 +21,6 @@ pub(super) struct Picture {
     pub in_tiles: Option<(Image, Tiling)>,
 }
 
-/// The pictures whose features are kept, for the threads that decode: their keys, and whether their features are enough for
-/// masks.
-#[derive(Default)]
-pub(super) struct KnownPictures(Mutex<Vec<(Key, bool)>>);
-
-impl KnownPictures {
-    fn lock(&self) -> MutexGuard<'_, Vec<(Key, bool)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Whether a picture need not be decoded.
-    pub fn contains(&self, key: &Key, masks: bool) -> bool {
-        self.lock().iter().any(|(known, with_masks)| known == key && (*with_masks || !masks))
-    }
-}
-
 /// Features within a memory limit. Those that were used longest ago are dropped first.
 pub(super) struct FeatureCache {
     /// Bytes.
@@ -47,7 +31,6 @@ pub(super) struct FeatureCache {
     last_bytes: usize,
     /// The bytes that the metrics know of: they are those of all devices.
     counted: i64,
-    known: Arc<KnownPictures>,
     metrics: Arc<Metrics>,
 }
 
@@ -60,15 +43,23 @@ struct CachedPicture {
 }
 
 impl FeatureCache {
-    pub fn new(limit: usize, known: Arc<KnownPictures>, metrics: Arc<Metrics>) -> Self {
-        Self { limit, kept: VecDeque::new(), last_bytes: 0, counted: 0, known, metrics }
+    pub fn new(limit: usize, metrics: Arc<Metrics>) -> Self {
+        Self { limit, kept: VecDeque::new(), last_bytes: 0, counted: 0, metrics }
+    }
+
+    /// Whether a picture need not be decoded.
+    pub fn contains(&self, key: &Key, masks: bool) -> bool {
+        self.place(key, masks).is_some()
+    }
+
+    fn place(&self, key: &Key, masks: bool) -> Option<usize> {
+        self.kept.iter().position(|kept| kept.key == *key && (kept.with_masks || !masks))
     }
 
     /// The picture, if features that are enough for the question are kept.
     pub fn find(&mut self, key: &Key, masks: bool, now: Instant) -> Option<Arc<Picture>> {
         self.kept.retain(|kept| now.duration_since(kept.used) < KEPT);
-        let is_enough = |kept: &CachedPicture| kept.key == *key && (kept.with_masks || !masks);
-        let mut found = self.kept.remove(self.kept.iter().position(is_enough)?)?;
+        let mut found = self.kept.remove(self.place(key, masks)?)?;
         found.used = now;
         let picture = found.picture.clone();
         self.kept.push_back(found);
@@ -115,7 +106,6 @@ impl FeatureCache {
     }
 
     fn publish(&mut self) {
-        *self.known.lock() = self.kept.iter().map(|kept| (kept.key, kept.with_masks)).collect();
         let bytes = self.bytes() as i64;
         self.metrics.feature_bytes.fetch_add(bytes - self.counted, Relaxed);
         self.counted = bytes;
@@ -128,8 +118,8 @@ mod tests {
 
     #[test]
     fn features_that_nobody_asks_for_are_dropped() {
-        let (known, metrics) = (Arc::new(KnownPictures::default()), Arc::new(Metrics::default()));
-        let mut cache = FeatureCache::new(1, known.clone(), metrics.clone());
+        let metrics = Arc::new(Metrics::default());
+        let mut cache = FeatureCache::new(1, metrics.clone());
         let (start, keys) = (Instant::now(), [[1; 32], [2; 32]]);
         let later = |share: u32| start + KEPT * share / 4;
         keys.iter().for_each(|key| cache.keep(*key, Arc::default(), false, start));
@@ -139,6 +129,6 @@ mod tests {
         assert!(!finds(&keys[0], false, later(9)));
         assert_eq!(metrics.feature_hits.load(Relaxed), 2);
         cache.keep(keys[1], Arc::default(), true, later(9));
-        assert!(known.contains(&keys[1], true) && !known.contains(&keys[0], false));
+        assert!(cache.contains(&keys[1], true) && !cache.contains(&keys[0], false));
     }
 }

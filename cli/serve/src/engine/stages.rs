@@ -1,12 +1,12 @@
 //! The stages that own the model's graphs: the backbone, and what searches its features for the prompts.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use ocelli::postprocess::PostProcessOptions;
 use ocelli::{
-    Cancellation, Detection, Error, ErrorKind, Image, Result, StageTimes,
+    Cancellation, Detection, Error, ErrorKind, Image, Result, StageTimes, locked,
     stages::{
         ImageEncoder, ImageFeatures, ObjectSegmenter, PromptDecoder, TextEmbedder, TiledSearch, Wanted,
     },
@@ -28,16 +28,8 @@ const TOGETHER: usize = 16;
 /// The encoder of both stages: a search in tiles runs it between prompts.
 type SharedEncoder = Arc<Mutex<ImageEncoder>>;
 
-fn locked(encoder: &SharedEncoder) -> MutexGuard<'_, ImageEncoder> {
-    encoder.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Held while half of the model is loaded, if only one half may be. The encoder is locked after it.
 pub(super) type Alone = Option<Arc<Mutex<()>>>;
-
-fn alone(alone: &Alone) -> Option<MutexGuard<'_, ()>> {
-    alone.as_ref().map(|alone| alone.lock().unwrap_or_else(PoisonError::into_inner))
-}
 
 /// A job whose picture has features.
 pub(super) struct Encoded {
@@ -53,7 +45,7 @@ pub(super) struct BackboneStage {
     pub alone: Alone,
     /// Whether the model takes clicks. Their features cost the backbone nothing, so that every picture has them.
     pub clicks: bool,
-    pub cache: FeatureCache,
+    pub cache: Arc<Mutex<FeatureCache>>,
     pub metrics: Arc<Metrics>,
     pub limits: Limits,
 }
@@ -62,11 +54,11 @@ impl BackboneStage {
     /// Works until no more pictures come, or nobody takes them.
     pub fn run(&mut self, decoded: &Mutex<Receiver<Decoded>>, encoded: &SyncSender<Encoded>) {
         loop {
-            let next = decoded.lock().unwrap_or_else(PoisonError::into_inner).recv_timeout(KEPT);
+            let next = locked(decoded).recv_timeout(KEPT);
             let Decoded { key, image, tiling, job } = match next {
                 Ok(decoded) => decoded,
                 Err(RecvTimeoutError::Timeout) => {
-                    self.cache.clear();
+                    locked(&self.cache).clear();
                     continue;
                 }
                 Err(RecvTimeoutError::Disconnected) => return,
@@ -82,7 +74,7 @@ impl BackboneStage {
                     }
                 }
                 Err(error) => {
-                    self.cache.clear();
+                    locked(&self.cache).clear();
                     self.metrics.failed();
                     job.task.fail(error);
                 }
@@ -108,15 +100,15 @@ impl BackboneStage {
             return Ok(Arc::new(Picture { size, features, in_tiles }));
         }
         let (masks, now) = (job.task.masks(), Instant::now());
-        if let Some(picture) = self.cache.find(&key, masks, now) {
+        if let Some(picture) = locked(&self.cache).find(&key, masks, now) {
             return Ok(picture);
         }
         let image = image()?;
-        let _alone = alone(&self.alone);
+        let _alone = self.alone.as_deref().map(locked);
         let mut encoder = locked(&self.encoder);
         encoder.load()?;
         let wanted = Wanted { masks, hidden: self.clicks && encoder.backbone.has_hidden() };
-        let mut features = self.cache.make_room(&key);
+        let mut features = locked(&self.cache).make_room(&key);
         let size = (image.width(), image.height());
         let encoded = encoder.encode_into(&image, wanted, &mut features, times);
         if self.alone.is_some() {
@@ -125,7 +117,7 @@ impl BackboneStage {
         encoded?;
         let with_masks = !encoder.backbone.supports_masks() || features.support_masks();
         let picture = Arc::new(Picture { size, features, in_tiles: None });
-        self.cache.keep(key, picture.clone(), with_masks, now);
+        locked(&self.cache).keep(key, picture.clone(), with_masks, now);
         Ok(picture)
     }
 }
@@ -177,7 +169,7 @@ impl PromptStage {
         work: impl FnOnce(&mut Self, &Picture, &mut StageTimes) -> Result<(T, usize)>,
     ) {
         let shared = self.alone.clone();
-        let alone = alone(&shared);
+        let alone = shared.as_deref().map(locked);
         let found = caught(panicked, || work(self, &picture, &mut times));
         if alone.is_some() {
             self.decoder.unload();

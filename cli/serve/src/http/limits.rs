@@ -82,7 +82,7 @@ impl Default for Limits {
     }
 }
 
-fn refuse<T>(message: String) -> Result<T> {
+pub(crate) fn refuse<T>(message: String) -> Result<T> {
     Err(Error::invalid_argument(message))
 }
 

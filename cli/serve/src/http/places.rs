@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use ocelli::locked;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::problem::Problem;
@@ -32,7 +33,7 @@ impl Places {
 
     /// The places of a client. Clients without a request are forgotten.
     fn of(&self, client: IpAddr) -> Arc<Semaphore> {
-        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut clients = locked(&self.clients);
         // A permit holds its semaphore.
         clients.retain(|_, places| Arc::strong_count(places) > 1);
         clients.entry(client).or_insert_with(|| Arc::new(Semaphore::new(self.each))).clone()

@@ -24,11 +24,8 @@ pub(super) enum Shape {
 }
 
 impl Shape {
-    /// The shape of a tag for images.
-    fn of_tag(tag: &str) -> Option<Self> {
-        let all = [Self::Rectangle, Self::Polygon, Self::Brush];
-        all.into_iter().find(|shape| tag.eq_ignore_ascii_case(shape.kind()))
-    }
+    /// Those of images.
+    const OF_IMAGES: [Self; 3] = [Self::Rectangle, Self::Polygon, Self::Brush];
 
     /// The type of its results, which is the name of its tag in lower case.
     pub fn kind(self) -> &'static str {
@@ -105,7 +102,7 @@ impl LabelConfig {
             let is = |known: &str| name.eq_ignore_ascii_case(known);
             let (is_image, is_video) = (is("image"), is("video"));
             let (is_rectangle, is_list) = (is("videorectangle"), is("labels"));
-            let shape = Shape::of_tag(&name);
+            let shape = Shape::OF_IMAGES.into_iter().find(|shape| is(shape.kind()));
             if is_image || is_video || is_rectangle || is_list || shape.is_some() {
                 let known = config.controls.len() + config.images.len() + config.videos.len();
                 limits.check_tags(known + rectangles.len() + labels_of_videos.len() + 1)?;
@@ -240,17 +237,8 @@ pub(super) struct Task {
 }
 
 impl Task {
-    /// The address of the picture.
-    pub fn picture(&self, config: &LabelConfig) -> Result<&str, Problem> {
-        config.picture_of(|key| self.text(key))
-    }
-
-    /// The address of the video, with the tag for it.
-    pub fn video<'c>(&self, config: &'c LabelConfig) -> Option<(&'c Control, &str)> {
-        config.video_of(|key| self.text(key))
-    }
-
-    fn text(&self, key: &str) -> Option<&str> {
+    /// What its data has under a key.
+    pub fn text(&self, key: &str) -> Option<&str> {
         self.data.0.iter().find(|(known, _)| known == key).map(|(_, text)| text.0.as_str())
     }
 }

@@ -1,6 +1,6 @@
 //! The pictures of tasks: data URIs, and files of the one Label Studio that the server was started with.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use axum::body::Bytes;
@@ -8,7 +8,7 @@ use axum::http::{Method, StatusCode, Uri, header};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::client::conn::http1::handshake;
 use hyper_util::rt::TokioIo;
-use ocelli::{Error, Result};
+use ocelli::{Error, Result, locked};
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -129,7 +129,7 @@ impl Origin {
         if token.split('.').count() != 3 {
             return Ok(Some(format!("Token {token}")));
         }
-        let known = self.access.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let known = locked(&self.access).clone();
         if let Some((access, _)) = known.filter(|(_, since)| since.elapsed() < TOKEN_LIFE) {
             return Ok(Some(format!("Bearer {access}")));
         }
@@ -138,7 +138,7 @@ impl Origin {
         let answer = self.request(Method::POST, &path, None, body, most).await?;
         let answer: Value = serde_json::from_slice(&answer).map_err(|error| error.to_string())?;
         let access = answer["access"].as_str().ok_or("it refused the token")?.to_owned();
-        *self.access.lock().unwrap_or_else(PoisonError::into_inner) = Some((access.clone(), Instant::now()));
+        *locked(&self.access) = Some((access.clone(), Instant::now()));
         Ok(Some(format!("Bearer {access}")))
     }
 

@@ -2,12 +2,12 @@
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use ocelli::image::has_image_extension;
 use ocelli::masklets::SessionSource;
 use ocelli::source::{InputOptions, open_video_with};
-use ocelli::{Error, ErrorKind, Image, Result};
+use ocelli::{Error, ErrorKind, Image, Result, locked};
 use tempfile::TempPath;
 
 use crate::http::limits::Limits;
@@ -104,7 +104,7 @@ impl VideoFile {
     /// # Errors
     /// Those of [`SessionSource::picture`].
     pub fn picture(&self, frame: usize) -> Result<Image> {
-        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shown = locked(&self.shown);
         let source = match &mut *shown {
             Some(source) => source,
             none => none.insert(self.source()?),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::body::Bytes;
 use axum::http::StatusCode;
 use ocelli::masklets::{Click, SessionSource, TrackedFrame, VideoSession, VideoSessionOptions};
-use ocelli::{Error, ErrorKind, Image, Prompt, Result};
+use ocelli::{Error, ErrorKind, Image, Prompt, Result, locked};
 use tokio::sync::mpsc::Sender;
 
 use super::routes::{AskedRun, Shows};
@@ -285,7 +285,7 @@ impl Worker {
     /// Notes what is known for requests that do not wait for this thread.
     pub fn note(&self) {
         let frames = self.frames();
-        let mut state = self.seen.lock();
+        let mut state = locked(&self.seen.state);
         (state.width, state.height) = self.size();
         (state.first_frame, state.frames) = (frames.start, frames.end);
         state.next_object = self.session.as_ref().map_or(0, VideoSession::next_object);

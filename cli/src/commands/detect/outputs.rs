@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use image::{GrayImage, ImageFormat, Luma};
+use image::{ExtendedColorType, ImageFormat};
 use ocelli::atomic_file::{create_folder, write_atomically};
 use ocelli::geo::GeoReference;
 use ocelli::mask::SemanticMap;
@@ -138,20 +138,18 @@ fn names_in(folder: &Path, sources: &[PathBuf]) -> Vec<PathBuf> {
 #[derive(Debug)]
 pub struct SemanticFolder {
     folder: PathBuf,
-    /// One per image.
-    stems: Vec<String>,
 }
 
 impl SemanticFolder {
-    /// Plans the file names without writing.
+    /// Takes the folder without writing.
     ///
     /// # Errors
     /// [`InvalidArgument`](ocelli::ErrorKind::InvalidArgument) if `folder` is a file.
-    pub fn plan(folder: &Path, sources: &[PathBuf]) -> Result<Self> {
+    pub fn plan(folder: &Path) -> Result<Self> {
         if folder.exists() && !folder.is_dir() {
             refuse!("--semantic, {}: it is a file; name a folder", folder.display());
         }
-        Ok(Self { folder: folder.to_owned(), stems: stems(sources) })
+        Ok(Self { folder: folder.to_owned() })
     }
 
     /// Creates the folder.
@@ -162,34 +160,30 @@ impl SemanticFolder {
         create_folder(&self.folder)
     }
 
-    /// Writes the maps of image `number`, each atomically, and returns their paths.
+    /// Writes the maps of the image with this stem, each atomically, and returns their paths.
     ///
     /// # Errors
     /// [`Io`](ocelli::ErrorKind::Io) if one cannot be written.
-    pub fn write(&self, number: usize, maps: &[SemanticMap]) -> Result<Vec<PathBuf>> {
+    pub fn write(&self, stem: &str, maps: &[SemanticMap]) -> Result<Vec<PathBuf>> {
         let write = |map: &SemanticMap| {
-            let path = self.folder.join(self.name(number, map, maps));
-            let mask = &map.mask;
-            let mut image = GrayImage::new(mask.width(), mask.height());
-            for span in mask.spans() {
-                (span.top..span.bottom).for_each(|y| image.put_pixel(span.x, y, Luma([255])));
-            }
-            let mut png = std::io::Cursor::new(Vec::new());
+            let path = self.folder.join(name(stem, map, maps));
+            let pixels: Vec<u8> = map.mask.to_bitmap().into_iter().map(|inside| 255 * inside).collect();
+            let (width, height, color) = (map.mask.width(), map.mask.height(), ExtendedColorType::L8);
             write_atomically(&path, |file| {
-                image.write_to(&mut png, ImageFormat::Png).map_err(std::io::Error::other)?;
-                std::io::Write::write_all(file, png.get_ref())
+                image::write_buffer_with_format(file, &pixels, width, height, color, ImageFormat::Png)
+                    .map_err(std::io::Error::other)
             })?;
             Ok(path)
         };
         maps.iter().map(write).collect()
     }
+}
 
-    /// The label reduced to letters and digits; labels that become equal get the number of their class.
-    fn name(&self, number: usize, map: &SemanticMap, maps: &[SemanticMap]) -> String {
-        let (stem, label) = (&self.stems[number], safe(&map.label));
-        let same = maps.iter().filter(|other| safe(&other.label) == label).count();
-        if same == 1 { format!("{stem}-{label}.png") } else { format!("{stem}-{label}-{}.png", map.class_id) }
-    }
+/// The label reduced to letters and digits; labels that become equal get the number of their class.
+fn name(stem: &str, map: &SemanticMap, maps: &[SemanticMap]) -> String {
+    let label = safe(&map.label);
+    let same = maps.iter().filter(|other| safe(&other.label) == label).count();
+    if same == 1 { format!("{stem}-{label}.png") } else { format!("{stem}-{label}-{}.png", map.class_id) }
 }
 
 /// A label as part of a file name, within the length that file systems allow.
@@ -378,7 +372,7 @@ mod tests {
     fn names_are_safe_and_distinct() -> std::io::Result<()> {
         let parent = tempfile::tempdir()?;
         let sources = ["a/x.png", "b/x.jpg", "x-2.png"].map(PathBuf::from);
-        let folder = SemanticFolder::plan(parent.path(), &sources).map_err(std::io::Error::other)?;
+        let folder = SemanticFolder::plan(parent.path()).map_err(std::io::Error::other)?;
         let map = |class_id: usize, label: &str| SemanticMap {
             class_id,
             label: label.into(),
@@ -386,8 +380,8 @@ mod tests {
         };
         let maps = [map(0, "Red Apple"), map(1, "../../etc"), map(2, "red/apple"), map(3, &"dog".repeat(99))];
         let mut names = Vec::new();
-        for number in 0..3 {
-            let written = folder.write(number, &maps).map_err(std::io::Error::other)?;
+        for stem in stems(&sources) {
+            let written = folder.write(&stem, &maps).map_err(std::io::Error::other)?;
             names.extend(written.iter().map(|path| {
                 assert_eq!(path.parent(), Some(parent.path()));
                 path.file_name().unwrap_or_default().to_string_lossy().into_owned()

@@ -1,11 +1,11 @@
 //! `--benchmark`: the speed of each engine on this machine, one stage at a time and pipelined.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use ocelli::classes::ClassMap;
 use ocelli::pipeline::{PipelineStats, Stage, StatsRecorder};
-use ocelli::{Cancellation, EngineKind, Pipeline, Prompts};
+use ocelli::{Cancellation, EngineKind, Pipeline, Prompts, locked};
 
 use super::{SourceArgs, VideoArgs, options};
 use crate::{LogArgs, detector, interrupted, load, print, status};
@@ -74,11 +74,11 @@ pub fn run(
                 .with_cancellation(cancellation.clone())
                 .with_stats(stats.clone())
                 .with_observer(move |_| {
-                    noted.lock().unwrap_or_else(PoisonError::into_inner).push(Instant::now());
+                    locked(&noted).push(Instant::now());
                 })
                 .run(opened.source, &mut [])?;
             interrupted()?;
-            let ends = ends.lock().unwrap_or_else(PoisonError::into_inner);
+            let ends = locked(&ends);
             let fps = frames_per_second(&ends, warm_up as usize)?;
             Ok((engine, Times { fps, stats: stats.snapshot() }))
         };

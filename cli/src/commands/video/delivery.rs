@@ -2,8 +2,10 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
+
+use ocelli::locked;
 
 /// Events that may wait; further ones are left out and counted.
 const QUEUE: usize = 256;
@@ -70,7 +72,7 @@ impl Delivery {
                     Ok(()) => {
                         count.fetch_add(1, Ordering::Relaxed);
                     }
-                    Err(why) => *last.lock().unwrap_or_else(PoisonError::into_inner) = Some(why),
+                    Err(why) => *locked(&last) = Some(why),
                 }
             }
             drop(send);
@@ -96,7 +98,7 @@ impl Delivery {
         let _ = self.ended.recv_timeout(END_TIMEOUT);
         let lost = self.offered - self.delivered.load(Ordering::Relaxed);
         if lost > 0 {
-            let error = self.error.lock().unwrap_or_else(PoisonError::into_inner);
+            let error = locked(&self.error);
             let why = error.as_deref().unwrap_or("events came faster than it took them");
             tracing::warn!("{}: {lost} of {} events were not delivered: {why}", self.name, self.offered);
         }

@@ -1,7 +1,7 @@
 //! A run: its options, what it draws and counts, and how it ends.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use image::RgbImage;
@@ -9,7 +9,7 @@ use ocelli::atomic_file::write_atomically;
 use ocelli::draw::{Annotator, Overlay, OverlayOptions};
 use ocelli::source::{FeedState, SeveralStates};
 use ocelli::{
-    Cancellation,
+    Cancellation, locked,
     pipeline::{FrameOutcome, RunSummary, StatsRecorder},
     source::SourceInfo,
 };
@@ -63,9 +63,9 @@ impl VideoRun<'_> {
         let mut progress = LiveProgress::new(self.log, &self.info, &self.stats);
         let (counts, comparison) = (Arc::clone(&self.counts), self.comparison.clone());
         move |outcome| {
-            counts.lock().unwrap_or_else(PoisonError::into_inner).add(outcome);
+            locked(&counts).add(outcome);
             if let Some(comparison) = &comparison {
-                comparison.lock().unwrap_or_else(PoisonError::into_inner).add(outcome);
+                locked(comparison).add(outcome);
             }
             progress.frame();
         }
@@ -120,7 +120,7 @@ impl VideoRun<'_> {
         error: Option<&anyhow::Error>,
     ) -> anyhow::Result<()> {
         let stats = self.stats.snapshot();
-        let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let counts = locked(&self.counts);
         if stats.frames_out > 0 && !sinks.stdout && !self.args.stats.as_deref().is_some_and(is_stdout) {
             if counts.is_empty() {
                 status(self.log, "nothing was detected");
@@ -128,7 +128,7 @@ impl VideoRun<'_> {
                 print(|out| out.write_all(counts.table(self.args.has_tracks()).as_bytes()))?;
             }
             if let Some(comparison) = &self.comparison {
-                let table = comparison.lock().unwrap_or_else(PoisonError::into_inner).table();
+                let table = locked(comparison).table();
                 print(|out| out.write_all(table.as_bytes()))?;
             }
             let tables = self.counting.as_ref().map(Counting::tables).unwrap_or_default();

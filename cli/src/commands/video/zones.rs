@@ -1,13 +1,13 @@
 //! `--zones`: lines and zones from a YAML file, their counts, and the events of `--events`.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::UNIX_EPOCH;
 
 use ocelli::draw::{Annotator, Shape};
 use ocelli::report::rounded;
 use ocelli::sink::JsonLines;
-use ocelli::{Sink, pipeline::FrameOutcome};
+use ocelli::{Sink, locked, pipeline::FrameOutcome};
 use ocelli_datasets::table::{columns, row};
 use ocelli_export::read_text;
 use ocelli_tracking::{
@@ -251,10 +251,6 @@ impl Counting {
         Ok(Self { file: Arc::new(file), only, counters: Arc::default() })
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Option<SourceCounter>>> {
-        self.counters.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Calls `action` with the counter of the frame's source.
     fn with_counter<R>(
         &self,
@@ -262,7 +258,7 @@ impl Counting {
         action: impl FnOnce(&mut SourceCounter) -> R,
     ) -> ocelli::Result<R> {
         let number = outcome.origin.as_ref().map_or(0, |origin| origin.number);
-        let mut counters = self.lock();
+        let mut counters = locked(&self.counters);
         if counters.len() <= number {
             counters.resize_with(number + 1, || None);
         }
@@ -282,7 +278,7 @@ impl Counting {
         let mut lines = vec![row("line", ["label", "in", "out"])];
         let heading = ["label", "entered", "mean s", "longest s", "first s", "last s"];
         let mut zones = vec![row("zone", heading)];
-        for one in self.lock().iter().flatten() {
+        for one in locked(&self.counters).iter().flatten() {
             let source = one.source.as_ref().map_or_else(String::new, |source| format!("{source}: "));
             let label = |class: usize| one.labels.get(class).map_or("", |label| label).to_owned();
             for (line, counts) in one.counter.lines().iter().zip(one.counter.line_counts()) {
@@ -418,7 +414,7 @@ impl Sink for ZoneSink {
 
     fn finish(&mut self) -> ocelli::Result<()> {
         let Self { counting, events, deliveries, .. } = self;
-        for one in counting.lock().iter_mut().flatten() {
+        for one in locked(&counting.counters).iter_mut().flatten() {
             let found = one.counter.finish().to_vec();
             Self::write_events(events, deliveries, one, &found, None)?;
         }
