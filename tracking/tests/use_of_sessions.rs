@@ -354,7 +354,9 @@ fn a_growing_video_can_be_forgotten() {
                             bank.pointers.sort_by_key(|pointer| pointer.frame);
                         }
                         // Of those it lists more.
-                        let lists = step.report.iter_mut().flat_map(|report| &mut report.conditioning_frames);
+                        let lists = step.report.iter_mut().flat_map(|report| {
+                            report.conditioning_frames.iter_mut().chain(&mut report.other_frames)
+                        });
                         lists.for_each(|frames| frames.retain(|frame| *frame >= first));
                         let is_full = step.report.is_some();
                         assert!(

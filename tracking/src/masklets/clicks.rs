@@ -24,7 +24,9 @@ impl Tracks {
     ) -> Result<()> {
         let Self { options, groups, slots, .. } = self;
         if !groups.iter().any(|group| group.position(id).is_some()) {
-            groups.push(Group { objects: vec![id], ..Group::default() });
+            let mut group = Group::new(1, options.life_cycle);
+            group.add(&[id]);
+            groups.push(group);
         }
         self.identities.click(id, frame);
         let group = groups.iter_mut().rfind(|group| group.position(id).is_some());
@@ -46,7 +48,8 @@ impl Tracks {
         if small.is_empty() {
             return Ok(false);
         }
-        let group = prompts::start_group(frame, vec![(id, small)], *video, options, slots, network)?;
+        let mut group = Group::new(1, options.life_cycle);
+        prompts::start(&mut group, frame, vec![(id, small)], *video, options, slots, network)?;
         self.groups.push(group);
         self.identities.click(id, frame);
         Ok(true)
@@ -83,7 +86,7 @@ impl Tracks {
         let options = self.options;
         let chosen = prompts::groups_of(&self.groups, ids);
         let fresh: Vec<usize> =
-            chosen.iter().copied().filter(|&index| !self.groups[index].is_conditioned_on(frame)).collect();
+            chosen.iter().copied().filter(|&index| !self.groups[index].is_given_on(frame)).collect();
         let banks =
             track_groups(&mut self.groups, &chosen, frame, course, &options, &mut self.slots, network)?;
         self.remember_alone(frame, &fresh, network)?;
@@ -109,8 +112,7 @@ impl Tracks {
         let Self { groups, slots, .. } = self;
         let mut objects = Vec::new();
         for (_, group) in groups.iter_mut().enumerate().filter(|(index, _)| fresh.contains(index)) {
-            let Some(entry) = group.frames.get_mut(&frame) else { continue };
-            objects.extend(prompts::to_encode(&group.objects, entry, slots));
+            objects.extend(prompts::to_encode(group, frame, slots));
         }
         if objects.is_empty() {
             return Ok(());

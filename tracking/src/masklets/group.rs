@@ -1,7 +1,8 @@
 //! Objects that share their conditioning frames, and what is remembered of them.
 
+use crate::masklets::buckets::Buckets;
 use crate::masklets::slots::SlotPool;
-use crate::masklets::{LogitMask, MemorySlot, ObjectId, PointerSlot};
+use crate::masklets::{LifeCycle, LogitMask, MemorySlot, ObjectId, PointerSlot};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The object score of an object that is given as a mask.
@@ -32,12 +33,31 @@ pub(crate) struct ObjectFrame {
     pub(crate) is_prompted_memory: bool,
     /// Whether the memory shows the object.
     pub(crate) is_present: bool,
-    /// `None` after the memory was dropped.
+}
+
+impl ObjectFrame {
+    /// An object on a frame that was passed before it was born.
+    fn absent(side: usize) -> Self {
+        Self {
+            mask: Some(LogitMask::filled(side, ABSENT)),
+            object_score: ABSENT,
+            iou: 0.0,
+            origin: PointerOrigin::Tracked,
+            is_prompted_memory: false,
+            is_present: false,
+        }
+    }
+}
+
+/// One bucket on one frame.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BucketFrame {
+    /// `None` before the memory was written, and after it was dropped.
     pub(crate) memory: Option<MemorySlot>,
     pub(crate) pointer: PointerSlot,
 }
 
-/// One frame of a group: an entry for each object of the group, in its order.
+/// One frame of a group: an entry for each object of the group, in its order, but for those that were born later.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct GroupFrame {
     pub(crate) is_conditioning: bool,
@@ -50,9 +70,19 @@ pub(crate) struct GroupFrame {
     /// Whether it was put together from prompts: its scores then multiply object by object.
     pub(crate) is_assembled: bool,
     pub(crate) objects: Vec<ObjectFrame>,
+    pub(crate) buckets: Vec<BucketFrame>,
 }
 
 impl GroupFrame {
+    /// Whether the object is given on the frame.
+    pub(crate) fn is_given(&self, id: ObjectId) -> bool {
+        self.mask_prompts.contains(&id) || self.point_prompts.contains(&id)
+    }
+
+    fn has_prompts(&self) -> bool {
+        !self.mask_prompts.is_empty() || !self.point_prompts.is_empty()
+    }
+
     /// The score of the memory selection: how sure the decoder was of the objects and of their masks.
     pub(crate) fn memory_score(&self) -> f32 {
         let count = self.objects.len().max(1) as f32;
@@ -67,7 +97,7 @@ impl GroupFrame {
 
     /// Makes the frame an ordinary one if no prompt is left on it.
     fn settle(&mut self) {
-        self.is_conditioning &= !(self.mask_prompts.is_empty() && self.point_prompts.is_empty());
+        self.is_conditioning &= self.has_prompts();
     }
 }
 
@@ -91,71 +121,111 @@ impl Slots {
         PointerSlot(self.pointers.take())
     }
 
-    fn release_memory(&mut self, object: &mut ObjectFrame) {
-        if let Some(slot) = object.memory.take() {
+    pub(crate) fn bucket(&mut self) -> BucketFrame {
+        BucketFrame { memory: None, pointer: self.pointer() }
+    }
+
+    fn release_memory(&mut self, bucket: &mut BucketFrame) {
+        if let Some(slot) = bucket.memory.take() {
             self.memories.give_back(slot.0);
         }
     }
 
-    fn release(&mut self, mut object: ObjectFrame) {
-        self.release_memory(&mut object);
-        self.pointers.give_back(object.pointer.0);
+    fn release(&mut self, mut bucket: BucketFrame) {
+        self.release_memory(&mut bucket);
+        self.pointers.give_back(bucket.pointer.0);
     }
 }
 
-/// Objects that were born on the same frame. They are conditioned on the same frames.
+/// Objects that are conditioned on the same frames. In SAM 3 they were born on the same frame; in SAM 3.1 later ones join
+/// them if their buckets have free places.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Group {
+    /// In the order of their births.
     pub(crate) objects: Vec<ObjectId>,
+    pub(crate) buckets: Buckets,
     pub(crate) frames: BTreeMap<usize, GroupFrame>,
 }
 
 impl Group {
+    /// A group without objects that has places for `count`.
+    pub(crate) fn new(count: usize, life_cycle: LifeCycle) -> Self {
+        Self { buckets: Buckets::new(count, life_cycle.bucket_size()), ..Self::default() }
+    }
+
+    pub(crate) fn add(&mut self, ids: &[ObjectId]) {
+        self.objects.extend(ids);
+        self.buckets.add(ids);
+    }
+
     pub(crate) fn position(&self, id: ObjectId) -> Option<usize> {
         self.objects.iter().position(|&object| object == id)
     }
 
-    pub(crate) fn is_conditioned_on(&self, frame: usize) -> bool {
-        self.frames.get(&frame).is_some_and(|found| found.is_conditioning)
+    /// Whether objects were given on the frame: it is not tracked again.
+    pub(crate) fn is_given_on(&self, frame: usize) -> bool {
+        self.frames.get(&frame).is_some_and(GroupFrame::has_prompts)
+    }
+
+    /// Adds objects that were born after the frame was passed.
+    pub(crate) fn complete(&mut self, frame: usize, mask_side: usize) {
+        if let Some(entry) = self.frames.get_mut(&frame) {
+            entry.objects.resize_with(self.objects.len(), || ObjectFrame::absent(mask_side));
+        }
     }
 
     pub(crate) fn conditioning_frames(&self) -> Vec<usize> {
         self.frames.iter().filter(|(_, found)| found.is_conditioning).map(|(&frame, _)| frame).collect()
     }
 
+    pub(crate) fn other_frames(&self) -> Vec<usize> {
+        self.frames.iter().filter(|(_, found)| !found.is_conditioning).map(|(&frame, _)| frame).collect()
+    }
+
     /// Replaces what is remembered of a frame.
     pub(crate) fn insert(&mut self, frame: usize, entry: GroupFrame, slots: &mut Slots) {
         if let Some(earlier) = self.frames.insert(frame, entry) {
-            earlier.objects.into_iter().for_each(|object| slots.release(object));
+            earlier.buckets.into_iter().for_each(|bucket| slots.release(bucket));
         }
     }
 
-    /// Forgets everything.
-    pub(crate) fn clear(&mut self, slots: &mut Slots) {
-        self.objects.clear();
+    /// Forgets all frames.
+    fn clear(&mut self, slots: &mut Slots) {
         for (_, entry) in std::mem::take(&mut self.frames) {
-            entry.objects.into_iter().for_each(|object| slots.release(object));
+            entry.buckets.into_iter().for_each(|bucket| slots.release(bucket));
         }
     }
 
     /// Removes an object. Frames on which only this object was prompted become ordinary ones, and the scores of all frames
     /// are those of the objects that remain.
-    pub(crate) fn remove(&mut self, id: ObjectId, slots: &mut Slots) {
+    pub(crate) fn remove(&mut self, id: ObjectId, life_cycle: LifeCycle, slots: &mut Slots) {
         let Some(position) = self.position(id) else { return };
-        if self.objects.len() == 1 {
+        self.objects.remove(position);
+        if self.objects.is_empty() {
             self.clear(slots);
             return;
         }
-        self.objects.remove(position);
+        let bucket = self.buckets.remove(id);
         for entry in self.frames.values_mut() {
             let was_prompted = entry.mask_prompts.remove(&id) | entry.point_prompts.remove(&id);
             if was_prompted {
                 entry.settle();
             }
-            slots.release(entry.objects.remove(position));
+            if position < entry.objects.len() {
+                entry.objects.remove(position);
+            }
+            if let Some(bucket) = bucket {
+                slots.release(entry.buckets.remove(bucket));
+            }
             entry.score = Some(entry.memory_score());
         }
-        self.keep_one_conditioning_frame();
+        if !self.frames.values().any(|entry| entry.is_conditioning) {
+            if life_cycle.is_as_released() {
+                self.clear(slots);
+            } else {
+                self.condition(life_cycle);
+            }
+        }
     }
 
     /// Makes the mask prompts of an object within `window` frames of a click ordinary frames, for the whole group.
@@ -170,20 +240,27 @@ impl Group {
         }
     }
 
-    /// Without a conditioning frame nothing could be tracked, where the reference ends with an assertion: the latest frame
-    /// that was put together from prompts stays one.
-    fn keep_one_conditioning_frame(&mut self) {
-        if self.frames.values().any(|entry| entry.is_conditioning) {
-            return;
-        }
-        if let Some(entry) = self.frames.values_mut().rev().find(|entry| entry.is_assembled) {
+    /// Makes a frame the conditioning frame of a group that has lost it. Without one nothing could be tracked, where the
+    /// references fail: in SAM 3, the latest frame that was put together from prompts; in SAM 3.1, the earliest frame with an
+    /// object that was given there, or with any object.
+    fn condition(&mut self, life_cycle: LifeCycle) {
+        let is_remembered = |entry: &&mut GroupFrame| {
+            !entry.objects.is_empty() && entry.buckets.iter().all(|bucket| bucket.memory.is_some())
+        };
+        let mut frames = self.frames.values_mut();
+        let entry = if life_cycle.is_multiplex() {
+            frames.filter(is_remembered).min_by_key(|entry| !entry.has_prompts())
+        } else {
+            frames.rfind(|entry| entry.is_assembled)
+        };
+        if let Some(entry) = entry {
             entry.is_conditioning = true;
-            entry.mask_prompts.extend(&self.objects);
+            entry.mask_prompts.extend(&self.objects[..entry.objects.len()]);
         }
     }
 
     /// Drops the frames that are in neither list; of those that are in `pointers` alone, the memories. Before `masks_from`,
-    /// only conditioning frames, which a run passes again without tracking, keep their masks.
+    /// only frames with prompts, which a run passes again without tracking, keep their masks.
     pub(crate) fn keep_only(
         &mut self,
         memories: &[usize],
@@ -193,12 +270,12 @@ impl Group {
     ) {
         let is_dropped = |frame: &usize, _: &mut _| !memories.contains(frame) && !pointers.contains(frame);
         for (_, entry) in self.frames.extract_if(.., is_dropped) {
-            entry.objects.into_iter().for_each(|object| slots.release(object));
+            entry.buckets.into_iter().for_each(|bucket| slots.release(bucket));
         }
         for (_, entry) in self.frames.iter_mut().filter(|(frame, _)| !memories.contains(frame)) {
-            entry.objects.iter_mut().for_each(|object| slots.release_memory(object));
+            entry.buckets.iter_mut().for_each(|bucket| slots.release_memory(bucket));
         }
-        let without_mask = self.frames.range_mut(..masks_from).filter(|(_, entry)| !entry.is_conditioning);
+        let without_mask = self.frames.range_mut(..masks_from).filter(|(_, entry)| !entry.has_prompts());
         for (_, entry) in without_mask {
             entry.objects.iter_mut().for_each(|object| object.mask = None);
         }
@@ -209,7 +286,7 @@ impl Group {
 mod tests {
     use super::*;
 
-    fn object(slots: &mut Slots, object_score: f32, iou: f32) -> ObjectFrame {
+    fn object(object_score: f32, iou: f32) -> ObjectFrame {
         ObjectFrame {
             mask: Some(LogitMask::filled(4, 1.0)),
             object_score,
@@ -217,15 +294,18 @@ mod tests {
             origin: PointerOrigin::Tracked,
             is_prompted_memory: false,
             is_present: true,
-            memory: Some(slots.memory()),
-            pointer: slots.pointer(),
         }
     }
 
+    fn bucket(slots: &mut Slots) -> BucketFrame {
+        BucketFrame { memory: Some(slots.memory()), ..slots.bucket() }
+    }
+
     fn group(slots: &mut Slots) -> Group {
-        let mut group = Group { objects: vec![3, 5], ..Group::default() };
+        let mut group = Group::new(2, LifeCycle::Sam3);
+        group.add(&[3, 5]);
         for (frame, prompts) in [(0, vec![3, 5]), (1, vec![]), (16, vec![5]), (17, vec![])] {
-            let objects = vec![object(slots, 9.0, 0.5), object(slots, -9.0, 0.25)];
+            let objects = vec![object(9.0, 0.5), object(-9.0, 0.25)];
             let is_conditioning = !prompts.is_empty();
             let mask_prompts = prompts.into_iter().collect();
             let entry = GroupFrame {
@@ -233,6 +313,7 @@ mod tests {
                 mask_prompts,
                 is_assembled: is_conditioning,
                 objects,
+                buckets: vec![bucket(slots), bucket(slots)],
                 ..GroupFrame::default()
             };
             group.insert(frame, entry, slots);
@@ -254,11 +335,11 @@ mod tests {
         let mut slots = Slots::default();
         let mut group = group(&mut slots);
         assert_eq!(group.conditioning_frames(), [0, 16]);
-        group.remove(5, &mut slots);
+        group.remove(5, LifeCycle::Sam3, &mut slots);
         assert_eq!((group.objects.as_slice(), group.conditioning_frames()), (&[3][..], vec![0]));
         assert_eq!(group.frames[&17].score, Some((sigmoid(9.0) * 2.0 - 1.0) * 0.5));
         assert_eq!((slots.memories.in_use(), slots.pointers.in_use()), (4, 4));
-        group.remove(3, &mut slots);
+        group.remove(3, LifeCycle::Sam3, &mut slots);
         assert!(group.objects.is_empty() && group.frames.is_empty());
         assert_eq!((slots.memories.in_use(), slots.pointers.in_use()), (0, 0));
     }
@@ -283,8 +364,36 @@ mod tests {
         let mut group = group(&mut slots);
         group.clear_prompts_near(5, 0, 8);
         assert_eq!(group.conditioning_frames(), [16]);
-        group.remove(5, &mut slots);
+        group.remove(5, LifeCycle::Sam3, &mut slots);
         assert_eq!(group.conditioning_frames(), [16]);
+    }
+
+    #[test]
+    fn a_group_of_buckets_goes_on_without_the_objects_of_its_first_frame() {
+        for (as_released, frames, conditioning) in [(false, 4, vec![16]), (true, 0, vec![])] {
+            let life_cycle = LifeCycle::Multiplex { as_released };
+            let mut slots = Slots::default();
+            let mut group = Group::new(1, life_cycle);
+            group.add(&[3]);
+            group.add(&[5]);
+            for (frame, prompt, count) in [(0, Some(3), 1), (1, None, 1), (16, Some(5), 2), (17, None, 2)] {
+                let entry = GroupFrame {
+                    is_conditioning: frame == 0,
+                    mask_prompts: prompt.into_iter().collect(),
+                    objects: vec![object(9.0, 0.5); count],
+                    buckets: vec![bucket(&mut slots)],
+                    ..GroupFrame::default()
+                };
+                group.insert(frame, entry, &mut slots);
+            }
+            group.remove(3, life_cycle, &mut slots);
+            assert_eq!((group.frames.len(), group.conditioning_frames()), (frames, conditioning));
+            assert_eq!((slots.memories.in_use(), slots.pointers.in_use()), (frames, frames));
+            group.complete(1, 4);
+            let scores = |entry: &GroupFrame| entry.objects.iter().map(|found| found.object_score).collect();
+            let completed: Option<Vec<f32>> = group.frames.get(&1).map(scores);
+            assert_eq!(completed, (!as_released).then(|| vec![ABSENT]));
+        }
     }
 
     #[test]

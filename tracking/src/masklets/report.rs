@@ -1,6 +1,6 @@
 //! The decisions of a session on a frame.
 
-use crate::masklets::{ObjectId, PointerOrigin};
+use crate::masklets::{ObjectId, Place, PointerOrigin};
 use std::collections::BTreeMap;
 
 /// A memory that a group read.
@@ -42,6 +42,17 @@ pub struct BankReport {
     pub divisor: usize,
 }
 
+/// What is counted of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ObjectCounts {
+    /// The frame of its birth, or of its first click.
+    pub first_frame: Option<usize>,
+    /// On how many frames no detection matched it.
+    pub unmatched: usize,
+    /// On how many frames in a row, this one the last, a detection matched it.
+    pub matched_in_a_row: usize,
+}
+
 /// The decisions of a session on one frame, for logs and for tests. Detections are places among all detections of the frame.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
@@ -66,7 +77,7 @@ pub struct FrameReport {
     pub matches: Vec<(usize, Vec<ObjectId>)>,
     /// The detection that could recondition each object.
     pub recondition: BTreeMap<ObjectId, usize>,
-    /// The objects of all groups that were reconditioned.
+    /// The objects of all groups that were reconditioned; in SAM 3.1 the objects themselves.
     pub reconditioned: Vec<ObjectId>,
     /// Objects that were removed as false.
     pub removed: Vec<ObjectId>,
@@ -88,6 +99,16 @@ pub struct FrameReport {
     pub groups: Vec<Vec<ObjectId>>,
     /// The conditioning frames of each group after this frame.
     pub conditioning_frames: Vec<Vec<usize>>,
+    /// The other frames of each group after this frame.
+    pub other_frames: Vec<Vec<usize>>,
+    /// The places of the buckets of each group after this frame.
+    pub buckets: Vec<Vec<Vec<Place>>>,
+    /// The counts of the objects after this frame.
+    pub counts: BTreeMap<ObjectId, ObjectCounts>,
+    /// Objects that share detections, and how many: the elder and the younger; in SAM 3.1 any two.
+    pub shared: Vec<(ObjectId, ObjectId, usize)>,
+    /// Objects that are not confirmed yet.
+    pub unconfirmed: Vec<ObjectId>,
     /// The keep-alive counters of all objects that ever were.
     pub keep_alive: BTreeMap<ObjectId, i32>,
     /// When each object was occluded last.

@@ -2,8 +2,8 @@
 
 use crate::masklets::history::Propagation;
 use crate::masklets::output::FrameOutput;
-use crate::masklets::{BankReport, FrameReport, ShownFrame};
-use std::collections::VecDeque;
+use crate::masklets::{BankReport, FrameReport, ObjectId, ShownFrame};
+use std::collections::{BTreeMap, VecDeque};
 
 /// The events of one frame of a run.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,6 +25,41 @@ pub(crate) struct Run {
     pub(crate) order: Order,
     /// Frames that are held back.
     pub(crate) buffer: VecDeque<FrameOutput>,
+    /// The objects of each frame that are not confirmed yet.
+    unconfirmed: BTreeMap<usize, Vec<ObjectId>>,
+}
+
+/// Whether an object is confirmed is looked up this many frames ahead of the one that is shown.
+const CONFIRMATION_LOOKAHEAD: usize = 2;
+
+impl Run {
+    pub(crate) fn new(kind: Propagation, order: Order) -> Self {
+        Self { kind, order, buffer: VecDeque::new(), unconfirmed: BTreeMap::new() }
+    }
+
+    /// Holds a frame back.
+    pub(crate) fn push(&mut self, output: FrameOutput, unconfirmed: Vec<ObjectId>) {
+        self.unconfirmed.insert(output.frame, unconfirmed);
+        self.buffer.push_back(output);
+    }
+
+    /// The first `count` frames that are held back, without the objects that are not confirmed.
+    pub(crate) fn leave(&mut self, count: usize, frame_count: Option<usize>) -> Vec<FrameOutput> {
+        let Self { order, buffer, unconfirmed, .. } = self;
+        let last = frame_count.map_or(usize::MAX, |count| count - 1);
+        let show = |mut output: FrameOutput| {
+            let ahead = if order.is_reverse() {
+                output.frame.saturating_sub(CONFIRMATION_LOOKAHEAD)
+            } else {
+                last.min(output.frame + CONFIRMATION_LOOKAHEAD)
+            };
+            let hidden = unconfirmed.get(&ahead);
+            output.masks.retain(|id, _| hidden.is_none_or(|hidden| !hidden.contains(id)));
+            unconfirmed.remove(&output.frame);
+            output
+        };
+        buffer.drain(..count).map(show).collect()
+    }
 }
 
 /// The frames of a run.

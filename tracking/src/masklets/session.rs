@@ -165,7 +165,7 @@ impl MaskletSession {
         self.check_frame(frame)?;
         self.reset();
         self.prompt = Some((prompt, frame));
-        let (report, output) = self.process(frame, false, network)?;
+        let (report, output) = self.process(frame, false, true, network)?;
         let shown = self.show(&output)?;
         Ok(Step { frame, report: Some(report), banks: Vec::new(), shown: vec![shown] })
     }
@@ -264,8 +264,9 @@ impl MaskletSession {
     /// None are expected; a mask that is not of the size of the video would be one.
     pub fn finish(&mut self) -> Result<Vec<ShownFrame>> {
         self.planned.clear();
-        let Some(run) = self.run.take() else { return Ok(Vec::new()) };
-        self.release(run.buffer.into())
+        let Some(mut run) = self.run.take() else { return Ok(Vec::new()) };
+        let leaving = run.leave(run.buffer.len(), self.video.frames);
+        self.release(leaving)
     }
 
     /// Removes an object, also from frames that are held back or were shown. Returns whether there was one.
@@ -295,7 +296,7 @@ impl MaskletSession {
         let start = planned.start.or(self.first_output).unwrap_or(0);
         let order =
             Order::new(planned.is_reverse, start, planned.max_frames, (self.first_kept, self.video.frames));
-        self.run = Some(Run { kind, order, buffer: VecDeque::new() });
+        self.run = Some(Run::new(kind, order));
         true
     }
 
@@ -303,11 +304,12 @@ impl MaskletSession {
         Course { frame_count: self.video.frames, is_reverse }
     }
 
-    /// Processes one frame of a full run.
+    /// Processes one frame of a full run, or the prompted frame.
     fn process(
         &mut self,
         frame: usize,
         is_reverse: bool,
+        is_prompted: bool,
         network: &mut impl MaskNetwork,
     ) -> Result<(FrameReport, FrameOutput)> {
         network.load(frame)?;
@@ -318,7 +320,8 @@ impl MaskletSession {
         };
         let detections = if is_detecting { network.detect(frame)? } else { Vec::new() };
         let course = self.course(is_reverse);
-        let (mut report, mut output) = self.tracks.process(frame, course, &detections, network)?;
+        let (mut report, mut output) =
+            self.tracks.process(frame, course, &detections, is_prompted, network)?;
         if let Some(earlier) = self.cache.get(&frame) {
             output.hidden.extend(&earlier.hidden);
             for (id, score) in &earlier.tracker_scores {
@@ -341,18 +344,22 @@ impl MaskletSession {
         is_reverse: bool,
         network: &mut impl MaskNetwork,
     ) -> Result<Step> {
-        let (report, output) = self.process(frame, is_reverse, network)?;
+        let (report, output) = self.process(frame, is_reverse, false, network)?;
         let options = &self.tracks.options;
-        let delay = if options.holds_back { options.hotstart_frames } else { 0 };
+        let (delay, together) =
+            if options.holds_back { (options.hotstart_frames, options.release_frames) } else { (0, 1) };
         let mut leaving = Vec::new();
         if let Some(run) = &mut self.run {
-            run.buffer.push_back(output);
-            let count = if delay == 0 || run.order.is_done() {
-                run.buffer.len()
+            run.push(output, report.unconfirmed.clone());
+            let held = run.buffer.len();
+            let count = if run.order.is_done() {
+                held
+            } else if held + 1 >= delay.max(1) + together {
+                together
             } else {
-                usize::from(run.buffer.len() >= delay)
+                0
             };
-            leaving.extend(run.buffer.drain(..count));
+            leaving = run.leave(count, self.video.frames);
         }
         let shown = self.release(leaving)?;
         Ok(Step { frame, report: Some(report), banks: Vec::new(), shown })
@@ -361,8 +368,10 @@ impl MaskletSession {
     /// Shows frames that leave the buffer, without the objects that were removed since.
     fn release(&mut self, leaving: Vec<FrameOutput>) -> Result<Vec<ShownFrame>> {
         let mut shown = Vec::with_capacity(leaving.len());
+        let none = BTreeSet::new();
         for output in leaving {
-            let output = output.without(&self.tracks.identities.removed);
+            let keeps_removed = self.tracks.options.life_cycle.is_as_released();
+            let output = output.without(if keeps_removed { &none } else { &self.tracks.identities.removed });
             shown.push(self.show(&output)?);
             if self.retention == Retention::Video {
                 self.cache.insert(output.frame, output);

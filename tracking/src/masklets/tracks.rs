@@ -1,6 +1,6 @@
 //! One frame after the other: the objects of a session.
 
-use crate::masklets::association::{Association, Candidate, associate, suppress};
+use crate::masklets::association::{Association, Candidate, associate, sort_by_score, suppress_among};
 use crate::masklets::bank::{Course, needed_after};
 use crate::masklets::group::{ABSENT, Group, Slots, sigmoid};
 use crate::masklets::identities::Identities;
@@ -9,8 +9,7 @@ use crate::masklets::occlusion::Occlusions;
 use crate::masklets::output::{FrameOutput, Masks};
 use crate::masklets::track::{check_side, track_groups};
 use crate::masklets::{
-    BitMask, FrameReport, LogitMask, MaskletOptions, MemorySlot, ObjectId, exclusive_areas, fill_holes,
-    prompts,
+    BitMask, FrameReport, LogitMask, MaskletOptions, ObjectId, exclusive_areas, fill_holes, prompts,
 };
 use ocelli_error::Result;
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,6 +36,16 @@ pub(crate) struct Tracked {
     pub(crate) object_score: f32,
 }
 
+/// Whether the centre of a mask's bounds is within this share of the border.
+fn is_at_border(mask: &BitMask, border: f32) -> bool {
+    let Some([left, top, right, bottom]) = mask.bounds() else { return false };
+    let is_inside = |first: usize, last: usize, side: usize| {
+        let centre = (first + last + 1) as f32 / (2 * side) as f32;
+        centre > border && centre < 1.0 - border
+    };
+    !is_inside(left, right, mask.width()) || !is_inside(top, bottom, mask.height())
+}
+
 /// An object that starts on the current frame.
 struct Born {
     id: ObjectId,
@@ -55,21 +64,28 @@ impl Tracks {
         }
     }
 
+    /// The objects in the order of the groups; in SAM 3.1 in the order of their ids.
     pub(crate) fn ids(&self) -> Vec<ObjectId> {
-        self.groups.iter().flat_map(|group| &group.objects).copied().collect()
+        let mut ids: Vec<ObjectId> = self.groups.iter().flat_map(|group| &group.objects).copied().collect();
+        if self.options.life_cycle.is_multiplex() {
+            ids.sort_unstable();
+        }
+        ids
     }
 
-    /// Tracks the objects on a frame, and starts, reconditions and removes objects.
+    /// Tracks the objects on a frame, and starts, reconditions and removes objects. On a prompted frame, SAM 3.1 lets detections
+    /// that are suppressed suppress others.
     pub(crate) fn process(
         &mut self,
         frame: usize,
         course: Course,
         detections: &[Detection],
+        is_prompted: bool,
         network: &mut impl MaskNetwork,
     ) -> Result<(FrameReport, FrameOutput)> {
         let options = self.options;
         let mut report = FrameReport { frame, is_reverse: course.is_reverse, ..FrameReport::default() };
-        let kept = self.candidates(detections)?;
+        let (at_border, kept) = self.candidates(detections, is_prompted)?;
         report.detections = kept.iter().map(|candidate| candidate.index).collect();
 
         let all: Vec<usize> = (0..self.groups.len()).collect();
@@ -80,14 +96,18 @@ impl Tracks {
         report.tracked = masks.iter().map(|&(id, _)| id).collect();
         report.areas = masks.iter().map(|(_, mask)| mask.area()).collect();
 
-        let mut found = associate(&kept, &masks, &options);
+        let mut found = associate(&kept, &at_border, &masks, &options);
         report.dropped = self.limit(&mut found, detections);
-        let born = self.start(frame, &found, detections);
         let verdict = self.identities.judge(frame, course.is_reverse, &found, &options);
-        report.reconditioned = self.recondition(frame, &found, &tracked, detections, network)?;
+        let born = self.start(frame, &found, detections);
+        report.reconditioned = self.recondition(frame, &found, &mut tracked, detections, network)?;
+        for (object, (_, mask)) in tracked.iter().zip(&mut masks) {
+            if report.reconditioned.contains(&object.id) {
+                *mask = object.mask.positive();
+            }
+        }
 
-        let occluded =
-            self.occlusions.update(frame, course.is_reverse, &masks, &verdict.removed, options.occlusion_iou);
+        let occluded = self.occlusions.update(frame, course.is_reverse, &masks, &verdict.removed, &options);
         for (object, (id, mask)) in
             tracked.iter_mut().zip(&mut masks).filter(|(object, _)| occluded.contains(&object.id))
         {
@@ -97,7 +117,7 @@ impl Tracks {
         }
         report.occluded = report.tracked.iter().copied().filter(|id| occluded.contains(id)).collect();
         self.remember(frame, &tracked, &mut report, network)?;
-        self.add_group(frame, &born, detections, network)?;
+        self.add_objects(frame, &born, detections, network)?;
         self.remove(&verdict.removed);
 
         let output = self.output(frame, &tracked, &born, detections, verdict.hidden.clone());
@@ -106,7 +126,12 @@ impl Tracks {
         Ok((report, output))
     }
 
-    fn candidates(&self, detections: &[Detection]) -> Result<Vec<Candidate>> {
+    /// The detections that others do not suppress: those at the border, and the rest.
+    fn candidates(
+        &self,
+        detections: &[Detection],
+        is_prompted: bool,
+    ) -> Result<(Vec<Candidate>, Vec<Candidate>)> {
         detections.iter().try_for_each(|detection| check_side(&detection.mask, &self.options))?;
         let candidate = |(index, detection): (usize, &Detection)| Candidate {
             index,
@@ -115,10 +140,12 @@ impl Tracks {
         };
         let kept =
             detections.iter().enumerate().filter(|(_, found)| found.score > self.options.detection_threshold);
-        Ok(suppress(kept.map(candidate).collect(), &self.options))
+        let by_suppressed = is_prompted && self.options.life_cycle.is_multiplex();
+        let kept = suppress_among(kept.map(candidate).collect(), &self.options, by_suppressed);
+        Ok(kept.into_iter().partition(|candidate| is_at_border(&candidate.mask, self.options.border)))
     }
 
-    /// The objects of the groups on a frame, in the order of the groups, with holes filled.
+    /// The objects of the groups on a frame, in the order of [`ids`](Self::ids), with holes filled.
     pub(crate) fn tracked(&self, frame: usize, ids: &BTreeSet<ObjectId>) -> Vec<Tracked> {
         let mut tracked = Vec::new();
         for group in &self.groups {
@@ -130,6 +157,9 @@ impl Tracks {
                 tracked.push(Tracked { id, mask, object_score: object.object_score });
             }
         }
+        if self.options.life_cycle.is_multiplex() {
+            tracked.sort_by_key(|object| object.id);
+        }
         tracked
     }
 
@@ -140,9 +170,7 @@ impl Tracks {
             return 0;
         }
         let dropped = found.new.len() - room;
-        // The reversed ascending order of the reference, as for the suppression.
-        found.new.sort_by(|&a, &b| detections[a].score.total_cmp(&detections[b].score));
-        found.new.reverse();
+        sort_by_score(&mut found.new, &self.options, |&index| detections[index].score);
         found.new.truncate(room);
         dropped
     }
@@ -155,12 +183,13 @@ impl Tracks {
         found.new.iter().map(born).collect()
     }
 
-    /// Gives sure detections as masks to their objects. Returns the objects of all groups concerned.
+    /// Gives sure detections as masks to their objects. Returns the objects of all groups concerned; in SAM 3.1 these objects,
+    /// whose masks take the detections' logits where the two disagree.
     fn recondition(
         &mut self,
         frame: usize,
         found: &Association,
-        tracked: &[Tracked],
+        tracked: &mut [Tracked],
         detections: &[Detection],
         network: &mut impl MaskNetwork,
     ) -> Result<Vec<ObjectId>> {
@@ -168,24 +197,27 @@ impl Tracks {
         if options.recondition_frames == 0 || !frame.is_multiple_of(options.recondition_frames) {
             return Ok(Vec::new());
         }
-        let is_sure = |id: &ObjectId| {
-            tracked
-                .iter()
-                .any(|object| object.id == *id && object.object_score > options.recondition_object_score)
-        };
+        let is_multiplex = options.life_cycle.is_multiplex();
+        let mut sure = BTreeMap::new();
+        for object in
+            tracked.iter_mut().filter(|object| object.object_score > options.recondition_object_score)
+        {
+            let Some(&index) = found.recondition.get(&object.id) else { continue };
+            let mask = &detections[index].mask;
+            if is_multiplex {
+                object.mask.correct(mask);
+            }
+            sure.insert(object.id, mask);
+        }
         let side = options.memory_side();
         let mut reconditioned = BTreeSet::new();
         for group in &mut self.groups {
-            let own = group
-                .objects
-                .iter()
-                .filter(|id| is_sure(id))
-                .filter_map(|id| Some((*id, *found.recondition.get(id)?)));
-            let masks: Vec<_> =
-                own.map(|(id, index)| (id, detections[index].mask.resized_positive(side, side))).collect();
+            let own = group.objects.iter().filter_map(|id| Some((*id, *sure.get(id)?)));
+            let masks: Vec<_> = own.map(|(id, mask)| (id, mask.resized_positive(side, side))).collect();
             if !masks.is_empty() {
+                let given: Vec<ObjectId> = masks.iter().map(|&(id, _)| id).collect();
                 prompts::recondition(group, frame, masks, self.video, &options, network)?;
-                reconditioned.extend(group.objects.iter().copied());
+                reconditioned.extend(if is_multiplex { &given } else { &group.objects });
             }
         }
         Ok(reconditioned.into_iter().collect())
@@ -214,23 +246,34 @@ impl Tracks {
             }
             report.present.extend(is_present.then_some(object.id));
             report.memory_areas.push(if keeps_mask { area.area } else { 0 });
-            let Some(slot) = self.memory_slot(frame, object.id, is_present) else { continue };
-            objects.push(EncodeObject { id: object.id, mask: &object.mask, keeps_mask, is_present, slot });
+            objects.extend(self.to_encode(frame, object, keeps_mask, is_present));
         }
         network.encode(&EncodeBatch { frame, kind: MemoryKind::Tracked, objects })
     }
 
-    /// The slot for the memory of an object, which is going to be one of a tracked mask.
-    fn memory_slot(&mut self, frame: usize, id: ObjectId, is_present: bool) -> Option<MemorySlot> {
+    /// The request to write the memory of an object, which is going to be one of a tracked mask.
+    fn to_encode<'t>(
+        &mut self,
+        frame: usize,
+        tracked: &'t Tracked,
+        keeps_mask: bool,
+        is_present: bool,
+    ) -> Option<EncodeObject<'t>> {
         let Self { groups, slots, .. } = self;
+        let id = tracked.id;
         let (position, group) = groups.iter_mut().find_map(|group| Some((group.position(id)?, group)))?;
-        let object = group.frames.get_mut(&frame)?.objects.get_mut(position)?;
+        let (bucket, place) = group.buckets.find(id)?;
+        let entry = group.frames.get_mut(&frame)?;
+        let is_given = entry.is_given(id);
+        let object = entry.objects.get_mut(position)?;
         object.is_prompted_memory = false;
         object.is_present = is_present;
-        Some(*object.memory.get_or_insert_with(|| slots.memory()))
+        let slot = *entry.buckets.get_mut(bucket)?.memory.get_or_insert_with(|| slots.memory());
+        Some(EncodeObject { id, mask: &tracked.mask, keeps_mask, is_present, is_given, slot, place })
     }
 
-    fn add_group(
+    /// Starts objects: in the group with the fewest free places that has enough of them, or else in a new one.
+    fn add_objects(
         &mut self,
         frame: usize,
         born: &[Born],
@@ -243,15 +286,22 @@ impl Tracks {
         let side = self.options.memory_side();
         let mask = |born: &Born| (born.id, detections[born.detection].mask.resized_positive(side, side));
         let masks = born.iter().map(mask).collect();
-        let group = prompts::start_group(frame, masks, self.video, &self.options, &mut self.slots, network)?;
-        self.groups.push(group);
+        let Self { options, video, groups, slots, .. } = self;
+        let with_room = groups.iter_mut().filter(|group| group.buckets.free() >= born.len());
+        if let Some(group) = with_room.min_by_key(|group| group.buckets.free()) {
+            return prompts::start(group, frame, masks, *video, options, slots, network);
+        }
+        let mut group = Group::new(born.len(), options.life_cycle);
+        prompts::start(&mut group, frame, masks, *video, options, slots, network)?;
+        groups.push(group);
         Ok(())
     }
 
     /// Removes objects from their groups.
     pub(crate) fn remove(&mut self, ids: &BTreeSet<ObjectId>) {
+        let life_cycle = self.options.life_cycle;
         for &id in ids {
-            self.groups.iter_mut().for_each(|group| group.remove(id, &mut self.slots));
+            self.groups.iter_mut().for_each(|group| group.remove(id, life_cycle, &mut self.slots));
         }
         self.groups.retain(|group| !group.objects.is_empty());
     }
@@ -294,6 +344,11 @@ impl Tracks {
         report.objects = self.ids();
         report.groups = self.groups.iter().map(|group| group.objects.clone()).collect();
         report.conditioning_frames = self.groups.iter().map(Group::conditioning_frames).collect();
+        report.other_frames = self.groups.iter().map(Group::other_frames).collect();
+        report.buckets = self.groups.iter().map(|group| group.buckets.places().to_vec()).collect();
+        report.counts = self.identities.counts(&report.objects);
+        report.shared = self.identities.shared();
+        report.unconfirmed = self.identities.unconfirmed(&report.objects);
         report.keep_alive = self.identities.keep_alive();
         report.last_occluded = self.occlusions.frames();
         report.hidden = output.hidden.iter().copied().collect();
