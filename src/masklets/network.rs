@@ -6,7 +6,7 @@ use ocelli_engines::Tensor;
 use ocelli_export::contract::tensor;
 use ocelli_tracking::masklets::{
     BitMask, Detection, EncodeBatch, EncodeObject, LogitMask, MaskNetwork, MaskPrompt, MaskPromptBatch,
-    MaskletOptions, MemoryKind, ObjectId, PointPrompt, PointerSlot, TrackBatch, TrackObject, TrackedMask,
+    MaskletOptions, MemoryKind, ObjectId, PointPrompt, PointerSlot, TrackBatch, TrackBucket, TrackedMask,
     prompted_masks,
 };
 
@@ -181,10 +181,10 @@ impl MaskletNetwork {
     }
 }
 
-/// Objects that a device tracks, with the bank that they read.
+/// Buckets of one object that a device tracks, with the bank that they read.
 struct Tracked<'b> {
     frame: usize,
-    objects: Vec<&'b TrackObject>,
+    buckets: Vec<&'b TrackBucket>,
     device: usize,
     bank: &'b MemoryBank,
 }
@@ -203,23 +203,23 @@ impl DeviceNetwork {
 
     fn track(&mut self, tracked: &Tracked<'_>) -> Result<Vec<TrackedMask>> {
         let Self { graphs, inputs, outputs, .. } = self;
-        let Tracked { frame, objects, device, bank } = tracked;
-        let count = objects.len();
-        let Some(first) = objects.first() else { return Ok(Vec::new()) };
+        let Tracked { frame, buckets, device, bank } = tracked;
+        let count = buckets.len();
+        let Some(first) = buckets.first() else { return Ok(Vec::new()) };
         let (memories, pointers) = (first.memories.len(), first.pointers.len());
         let width = graphs.sizes.width;
         let slots = inputs.slots.reset::<i64>(&[count, memories]);
         let times = inputs.times.reset::<i64>(&[count, memories]);
         let offsets = inputs.offsets.reset_f32(&[count, pointers]);
         let vectors = inputs.pointers.reset_f32(&[count, pointers, width]);
-        for (index, object) in objects.iter().enumerate() {
-            for (place, memory) in object.memories.iter().enumerate() {
+        for (index, bucket) in buckets.iter().enumerate() {
+            for (place, memory) in bucket.memories.iter().enumerate() {
                 let at = bank.place(memory.slot).filter(|at| at.device == *device);
                 let at = at.ok_or_else(|| mismatch(*frame, "a memory was never written"))?;
                 slots[index * memories + place] = at.row as i64;
                 times[index * memories + place] = memory.row.min(graphs.sizes.last_time) as i64;
             }
-            for (place, pointer) in object.pointers.iter().enumerate() {
+            for (place, pointer) in bucket.pointers.iter().enumerate() {
                 let source = bank.pointers.get(pointer.slot);
                 let source = source.ok_or_else(|| mismatch(*frame, "a pointer was never written"))?;
                 vectors[(index * pointers + place) * width..][..width].copy_from_slice(source);
@@ -448,23 +448,24 @@ impl MaskNetwork for FrameNetwork<'_> {
 
     fn track(&mut self, batch: &TrackBatch) -> Result<Vec<TrackedMask>> {
         let Self { network, bank, .. } = self;
-        let Some(first) = batch.objects.first() else { return Ok(Vec::new()) };
+        let Some(first) = batch.buckets.first() else { return Ok(Vec::new()) };
         let (memories, pointers) = (first.memories.len(), first.pointers.len());
-        let is_equal =
-            |object: &TrackObject| (object.memories.len(), object.pointers.len()) == (memories, pointers);
-        if memories == 0 || !batch.objects.iter().all(is_equal) {
-            return Err(mismatch(batch.frame, "expected a memory, and equally many of each object"));
+        let sizes =
+            |bucket: &TrackBucket| (bucket.objects.len(), bucket.memories.len(), bucket.pointers.len());
+        if memories == 0 || batch.buckets.iter().any(|bucket| sizes(bucket) != (1, memories, pointers)) {
+            let why = "the model is SAM 3: expected single objects with a memory, and equally many of each";
+            return Err(mismatch(batch.frame, why));
         }
-        let groups = network.split(batch.objects.iter().map(|object| object.id), bank);
+        let groups = network.split(batch.objects(), bank);
         network.devices.iter_mut().zip(&groups).for_each(|(device, group)| device.objects[1] += group.len());
         let objects = groups.iter().enumerate().map(|(device, group)| Tracked {
             frame: batch.frame,
-            objects: group.iter().map(|index| &batch.objects[*index]).collect(),
+            buckets: group.iter().map(|index| &batch.buckets[*index]).collect(),
             device,
             bank,
         });
         let tracked = at_once(network.with(&groups, objects), |device, tracked| device.track(&tracked))?;
-        network.write_pointers(&groups, |index| batch.objects[index].pointer, bank)?;
+        network.write_pointers(&groups, |index| batch.buckets[index].pointer, bank)?;
         Ok(in_order(&groups, tracked))
     }
 

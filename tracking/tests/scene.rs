@@ -93,29 +93,25 @@ where
     fn track(&mut self, batch: &TrackBatch) -> Result<Vec<TrackedMask>> {
         assert_eq!(self.loaded, Some(batch.frame), "a frame is loaded before it is used");
         let counts =
-            |index: usize| (batch.objects[index].memories.len(), batch.objects[index].pointers.len());
+            |index: usize| (batch.buckets[index].memories.len(), batch.buckets[index].pointers.len());
         let mut found = Vec::new();
-        for (index, object) in batch.objects.iter().enumerate() {
+        for (index, (object, id)) in batch.buckets.iter().zip(batch.objects()).enumerate() {
             assert_eq!(counts(index), counts(0), "a batch reads equally much");
             for memory in &object.memories {
                 let (owner, frame) = self.memories[&memory.slot];
                 assert!(
-                    owner == object.id && frame != batch.frame,
+                    owner == id && frame == memory.frame && frame != batch.frame,
                     "{memory:?} of object {owner}, frame {frame}"
                 );
             }
             for pointer in &object.pointers {
-                assert_eq!(
-                    self.pointers[&pointer.slot].0, object.id,
-                    "{pointer:?} is not of object {}",
-                    object.id
-                );
+                assert_eq!(self.pointers[&pointer.slot].0, id, "{pointer:?} is not of object {id}");
             }
             self.most_read = [self.most_read[0].max(counts(index).0), self.most_read[1].max(counts(index).1)];
         }
-        for object in &batch.objects {
-            self.pointers.insert(object.pointer, (object.id, batch.frame));
-            found.push(self.answer(object.id, batch.frame));
+        for (object, id) in batch.buckets.iter().zip(batch.objects()) {
+            self.pointers.insert(object.pointer, (id, batch.frame));
+            found.push(self.answer(id, batch.frame));
         }
         Ok(found)
     }

@@ -243,7 +243,7 @@ fn false_objects_are_shown_and_retracted() {
             let removed = if frame == last { vec![0] } else { Vec::new() };
             assert_eq!(report.removed, removed, "every {every}, frame {frame}");
             let looks = (frame / every).min(8) as i32;
-            assert_eq!(report.keep_alive[&0], 30 - looks, "every {every}, frame {frame}");
+            assert_eq!(report.identities[&0].keep_alive, Some(30 - looks), "every {every}, frame {frame}");
         }
     }
 }
@@ -266,6 +266,25 @@ fn objects_start_and_are_reconditioned_on_looks() {
         assert_eq!(report.matches.len(), usize::from(is_match), "frame {frame}");
         // Every sixteenth look, and not every sixteenth frame.
         assert_eq!(report.reconditioned, if frame == 48 { vec![0] } else { Vec::new() }, "frame {frame}");
+    }
+}
+
+/// Objects of SAM 3.1 are confirmed by looks in a row; a frame that is not searched is none, and interrupts no row.
+#[test]
+fn objects_of_buckets_are_confirmed_by_looks() {
+    let mut scene = steady();
+    scene.is_searched = |frame| frame.is_multiple_of(3);
+    let mut options = MaskletOptions::multiplex();
+    (options.patch_grid, options.holds_back) = (SIDE / 4, false);
+    let mut session = session(None, Retention::Window, options);
+    session.prompt(DetectorPrompt::Text, 0, &mut scene).expect("the scene does not fail");
+    session.propagate(RunDirection::Forward, None, None).expect("the session has a prompt");
+    // The prompted frame is passed again, and counts twice.
+    for (frame, shown) in [0, 0, 0, 1, 1, 1, 1, 1].into_iter().enumerate() {
+        let step = session.advance(&mut scene).expect("the scene does not fail").expect("it goes on");
+        assert_eq!(step.shown[0].objects.len(), shown, "frame {frame}");
+        let looks = step.report.expect("a full run has reports").identities[&0].matched_in_a_row;
+        assert_eq!(looks, 2 + frame / 3, "frame {frame}");
     }
 }
 
@@ -408,7 +427,9 @@ fn a_growing_video_can_be_forgotten() {
                             bank.pointers.sort_by_key(|pointer| pointer.frame);
                         }
                         // Of those it lists more.
-                        let lists = step.report.iter_mut().flat_map(|report| &mut report.conditioning_frames);
+                        let lists = step.report.iter_mut().flat_map(|report| {
+                            report.conditioning_frames.iter_mut().chain(&mut report.frames)
+                        });
                         lists.for_each(|frames| frames.retain(|frame| *frame >= first));
                         let is_full = step.report.is_some();
                         assert!(
