@@ -34,6 +34,7 @@ pub use encode::{Backbone, ImagePreprocessor, Wanted};
 pub(crate) use features::Group;
 pub use features::ImageFeatures;
 pub use screen::{ScreenCalibration, Screening};
+pub(crate) use segment::ClickFeatures;
 pub use segment::{ObjectMask, ObjectSegmenter};
 pub use stages::{ImageEncoder, Stages};
 pub use text::{EmbeddedPrompts, TextCacheFile, TextEmbedder};
@@ -168,8 +169,7 @@ impl Detector {
     /// [`prepare`](Self::prepare).
     pub fn encode<'i>(&mut self, image: impl Into<FrameView<'i>>) -> Result<ImageFeatures> {
         let mut features = ImageFeatures::default();
-        // SAM 3.1's tracker, which needs the backbone's last features as well, is not run.
-        let has_clicks = self.model().manifest().tracker.is_some();
+        let has_clicks = self.model().manifest().has_tracker();
         let encoder = self.stages.encoder_alone();
         encoder.load()?;
         let wanted = Wanted { hidden: has_clicks && encoder.backbone.has_hidden(), ..Wanted::default() };

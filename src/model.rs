@@ -155,12 +155,10 @@ impl Model {
     /// # Errors
     /// [`Mismatch`](ocelli_error::ErrorKind::Mismatch) if the model has none.
     pub(crate) fn tracker(&self, purpose: &str) -> Result<TrackerSizes> {
-        let Some(tracker) = self.manifest.tracker else {
+        let Some(tracker) = self.manifest.tracker.or(self.manifest.multiplex) else {
             let why = if self.manifest.detection_only {
                 "this model was exported for detection only, and a tracker follows masks; export the checkpoint again \
                  with masks"
-            } else if self.manifest.multiplex.is_some() {
-                "this model has SAM 3.1's tracker, whose graphs are exported but not run yet; use a model of SAM 3"
             } else {
                 "this model has no tracker; export a checkpoint that has one, such as Meta's sam3.pt or facebook/sam3, and \
                  do not leave it out"

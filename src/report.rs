@@ -77,8 +77,8 @@ pub struct FrameReport {
     pub frame: u64,
     /// Time since the beginning in seconds, with six decimals.
     pub time_s: f64,
-    /// When the frame of a live source was taken, in seconds since 1970-01-01 00:00 UTC, written with six decimals; omitted
-    /// for recorded frames.
+    /// When the frame of a live source was taken, in seconds since 1970-01-01 00:00 UTC, with six decimals; omitted for
+    /// recorded frames.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wall_time: Option<f64>,
     /// The picture file of the frame; omitted for frames of a video.

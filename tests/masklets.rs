@@ -1,6 +1,7 @@
 //! Objects followed through a video: ten-frame sessions on small random models, against the modules of `transformers` and an
 //! independent model of the life cycle. `tests/golden/parity/make_sessions.py` makes the goldens.
 
+mod buckets;
 mod refusals;
 mod replay;
 mod runs;

@@ -309,6 +309,11 @@ impl Manifest {
         Ok(manifest)
     }
 
+    /// Whether the folder has a memory tracker.
+    pub fn has_tracker(&self) -> bool {
+        self.tracker.or(self.multiplex).is_some()
+    }
+
     /// A file that was changed by hand must not fill the memory.
     fn check_sizes(&self) -> Result<(), String> {
         let tracker =

@@ -48,12 +48,31 @@ impl ObjectMask {
 
 /// What clicks need of a picture's features, on the device that the engines share, if they do.
 #[derive(Debug, Default)]
-pub(super) struct ClickFeatures {
-    high_res: [Tensor; 2],
-    pixel: Tensor,
+pub(crate) struct ClickFeatures {
+    pub(crate) high_res: [Tensor; 2],
+    /// Empty if the graph has none.
+    pub(crate) pixel: Tensor,
 }
 
 impl ClickFeatures {
+    /// Computes them, and `others`, from the backbone's last features.
+    pub(crate) fn run(
+        &mut self,
+        graph: &mut Box<dyn Engine>,
+        device: Option<&Device>,
+        hidden: &Tensor,
+        others: Vec<(&'static str, &mut Tensor)>,
+    ) -> Result<()> {
+        let mut outputs = others;
+        if graph.spec().output(tensor::PIXEL).is_some() {
+            outputs.push((tensor::PIXEL, &mut self.pixel));
+        }
+        outputs.extend(tensor::HIGH_RES.into_iter().zip(&mut self.high_res));
+        outputs.iter_mut().for_each(|(_, tensor)| move_to(tensor, device));
+        let hidden = readable_on(graph.device().as_ref(), Cow::Borrowed(hidden))?;
+        graph.run(&[(tensor::HIDDEN, &hidden)], &mut outputs)
+    }
+
     pub(super) fn tensors(&self) -> impl Iterator<Item = &Tensor> {
         self.high_res.iter().chain([&self.pixel])
     }
@@ -116,7 +135,12 @@ impl ObjectSegmenter {
         }
         self.model.tracker("clicks")?;
         let load = |name| self.model.load_graph(&self.factory, name);
-        let graphs = Graphs { features: load(file::TRACK_FEATURES)?, points: load(file::TRACK_POINTS)? };
+        let [features, points] = if self.model.manifest().multiplex.is_some() {
+            [file::MUX_INTERACTIVE, file::MUX_POINTS]
+        } else {
+            [file::TRACK_FEATURES, file::TRACK_POINTS]
+        };
+        let graphs = Graphs { features: load(features)?, points: load(points)? };
         if graphs.points.spec().output(tensor::ALL_MASKS).is_none() {
             let folder = self.model.folder().display();
             return Err(Error::mismatch(format!(
@@ -224,14 +248,8 @@ impl Graphs {
                            backbone that has the output hidden";
             return Err(Error::invalid_argument(message));
         }
-        let device = self.device();
-        let mut made = ClickFeatures::default();
-        let ClickFeatures { high_res: [fine, middle], pixel } = &mut made;
-        let mut outputs =
-            [(tensor::HIGH_RES[0], fine), (tensor::HIGH_RES[1], middle), (tensor::PIXEL, pixel)];
-        outputs.iter_mut().for_each(|(_, tensor)| move_to(tensor, device.as_ref()));
-        let hidden = readable_on(self.features.device().as_ref(), Cow::Borrowed(&features.hidden))?;
-        self.features.run(&[(tensor::HIDDEN, &hidden)], &mut outputs)?;
+        let (device, mut made) = (self.device(), ClickFeatures::default());
+        made.run(&mut self.features, device.as_ref(), &features.hidden, Vec::new())?;
         Ok(features.clicks.get_or_init(|| made))
     }
 

@@ -20,6 +20,42 @@ pub struct MemoryBank {
     pub(super) pointers: Pointers,
     /// The device of each object.
     pub(super) objects: HashMap<ObjectId, usize>,
+    pub(super) images: Option<Images>,
+}
+
+/// The images of the frames that have memories, which SAM 3.1 reads with them, on its only device.
+pub(super) struct Images {
+    rows: DeviceMemories,
+    /// The frame of each row.
+    of_rows: Vec<usize>,
+    /// The frame of each memory slot.
+    of_slots: HashMap<MemorySlot, usize>,
+}
+
+impl Images {
+    /// All of them, `[F, P·P, D]`.
+    pub(super) fn all(&self) -> &Tensor {
+        &self.rows.memories
+    }
+
+    /// The row of a frame.
+    pub(super) fn row(&self, frame: usize) -> Option<usize> {
+        self.of_rows.iter().position(|known| *known == frame)
+    }
+
+    /// Keeps the image `[1, P·P, D]` of a frame for the memories that have just been written into `slots`. It replaces one that
+    /// no memory needs.
+    pub(super) fn write(&mut self, frame: usize, image: &Tensor, slots: &[MemorySlot]) -> Result<()> {
+        self.of_slots.extend(slots.iter().map(|slot| (*slot, frame)));
+        if self.row(frame).is_some() {
+            return Ok(());
+        }
+        let is_free = |known: &usize| !self.of_slots.values().any(|frame| frame == known);
+        let row = self.of_rows.iter().position(is_free).unwrap_or(self.of_rows.len());
+        self.of_rows.resize(self.of_rows.len().max(row + 1), frame);
+        self.of_rows[row] = frame;
+        self.rows.write(&[row], image)
+    }
 }
 
 /// Where a memory is.
@@ -30,16 +66,18 @@ pub(super) struct Place {
 }
 
 impl MemoryBank {
-    /// A bank on these devices (`None`: host memory); `row` is P·P and the width of a memory, `width` is D.
-    pub(super) fn new(
-        devices: impl IntoIterator<Item = Option<Device>>,
-        row: [usize; 2],
-        width: usize,
-    ) -> Self {
+    /// A bank on these devices (`None`: host memory); `row` is P·P and the width of a memory, `width` is D. A memory is that of
+    /// `places` objects: 1, or 16 in SAM 3.1.
+    pub(super) fn new(devices: Vec<Option<Device>>, row: [usize; 2], width: usize, places: usize) -> Self {
+        let images = |device: &Option<Device>| {
+            let rows = DeviceMemories::new(device.clone(), [row[0], width], false);
+            Images { rows, of_rows: Vec::new(), of_slots: HashMap::new() }
+        };
         Self {
-            devices: devices.into_iter().map(|device| DeviceMemories::new(device, row)).collect(),
+            images: devices.first().filter(|_| places > 1).map(images),
+            devices: devices.into_iter().map(|device| DeviceMemories::new(device, row, true)).collect(),
             places: Vec::new(),
-            pointers: Pointers { width, values: Vec::new() },
+            pointers: Pointers { width, places, values: Vec::new() },
             objects: HashMap::new(),
         }
     }
@@ -64,7 +102,7 @@ impl MemoryBank {
     /// # Errors
     /// [`ErrorKind::Mismatch`] if it has another size.
     pub fn set_pointer(&mut self, slot: PointerSlot, pointer: &Tensor) -> Result<()> {
-        self.pointers.write(slot, pointer, 0)
+        self.pointers.write(slot, 0, pointer, 0)
     }
 
     pub(super) fn place(&self, slot: MemorySlot) -> Option<Place> {
@@ -123,13 +161,15 @@ pub(super) struct DeviceMemories {
     free: Vec<usize>,
     /// The rows that have had one.
     used: usize,
+    /// Whether they are rounded to bfloat16, as the reference keeps memories, but on NVIDIA GPUs.
+    rounds: bool,
     writer: RowWriter,
 }
 
 impl DeviceMemories {
-    fn new(device: Option<Device>, shape: [usize; 2]) -> Self {
-        let writer = RowWriter::rounding();
-        Self { memories: Tensor::empty(), device, shape, free: Vec::new(), used: 0, writer }
+    fn new(device: Option<Device>, shape: [usize; 2], rounds: bool) -> Self {
+        let writer = if rounds { RowWriter::rounding() } else { RowWriter::default() };
+        Self { memories: Tensor::empty(), device, shape, free: Vec::new(), used: 0, rounds, writer }
     }
 
     /// The number of memories that fit.
@@ -137,8 +177,7 @@ impl DeviceMemories {
         if self.memories.is_empty() { 0 } else { self.memories.shape()[0] }
     }
 
-    /// Writes the rows of `memory` `[B, P·P, memory width]` into these rows, in this order. They are rounded to bfloat16, as the
-    /// reference keeps memories, but on NVIDIA GPUs.
+    /// Writes the rows of `memory` `[B, P·P, memory width]` into these rows, in this order.
     pub(super) fn write(&mut self, rows: &[usize], memory: &Tensor) -> Result<()> {
         let Some(last) = rows.iter().max() else { return Ok(()) };
         if memory.shape() != [rows.len(), self.shape[0], self.shape[1]] {
@@ -153,10 +192,10 @@ impl DeviceMemories {
         let (target, source) = (self.memories.as_mut_slice::<f32>()?, memory.as_f32()?);
         for (row, source) in rows.iter().zip(source.chunks_exact(count)) {
             let target = &mut target[row * count..][..count];
-            target
-                .iter_mut()
-                .zip(source)
-                .for_each(|(target, value)| *target = bf16::from_f32(*value).to_f32());
+            target.copy_from_slice(source);
+            if self.rounds {
+                target.iter_mut().for_each(|value| *value = bf16::from_f32(*value).to_f32());
+            }
         }
         Ok(())
     }
@@ -180,27 +219,48 @@ impl DeviceMemories {
 pub(super) struct Pointers {
     /// D.
     width: usize,
-    /// `[slot, D]`.
+    /// Pointers of a slot.
+    places: usize,
+    /// `[slot, place, D]`.
     values: Vec<f32>,
 }
 
 impl Pointers {
-    /// Writes row `index` of `pointers` `[B, D]` into the slot.
-    pub(super) fn write(&mut self, slot: PointerSlot, pointers: &Tensor, index: usize) -> Result<()> {
+    /// Numbers of a slot.
+    pub(super) fn row(&self) -> usize {
+        self.places * self.width
+    }
+
+    /// The pointers of a slot, 0 if none was ever written there.
+    fn slot(&mut self, slot: PointerSlot) -> &mut [f32] {
+        let (start, row) = (slot.0 * self.row(), self.row());
+        self.values.resize(self.values.len().max(start + row), 0.0);
+        &mut self.values[start..][..row]
+    }
+
+    /// Makes all pointers of a slot 0.
+    pub(super) fn clear(&mut self, slot: PointerSlot) {
+        self.slot(slot).fill(0.0);
+    }
+
+    /// Writes row `index` of `pointers` `[B, D]` into a place of the slot.
+    pub(super) fn write(
+        &mut self,
+        slot: PointerSlot,
+        place: usize,
+        pointers: &Tensor,
+        index: usize,
+    ) -> Result<()> {
         let width = self.width;
         let source = pointers.as_f32()?.get(index * width..(index + 1) * width);
         let source = source.ok_or_else(|| mismatch("pointers", pointers))?;
-        let start = slot.0 * width;
-        if self.values.len() < start + width {
-            self.values.resize(start + width, 0.0);
-        }
-        self.values[start..][..width].copy_from_slice(source);
+        self.slot(slot)[place * width..][..width].copy_from_slice(source);
         Ok(())
     }
 
-    /// One pointer; `None` if none was ever written there.
+    /// The pointers of a slot; `None` if none was ever written there.
     pub(super) fn get(&self, slot: PointerSlot) -> Option<&[f32]> {
-        self.values.get(slot.0 * self.width..(slot.0 + 1) * self.width)
+        self.values.get(slot.0 * self.row()..(slot.0 + 1) * self.row())
     }
 }
 
@@ -233,7 +293,7 @@ mod tests {
 
     #[test]
     fn a_bank_doubles_and_keeps_what_it_has() {
-        let mut bank = MemoryBank::new([None], [2, 1], 3);
+        let mut bank = MemoryBank::new(vec![None], [2, 1], 3, 1);
         let mut capacities = Vec::new();
         for slot in [0, 3, 8, 9, 40, 1, 2, 4, 5] {
             let value = slot as f32;
@@ -253,7 +313,7 @@ mod tests {
 
     #[test]
     fn a_slot_that_another_device_writes_leaves_its_row_to_the_next() {
-        let mut bank = MemoryBank::new([None, None], [2, 1], 3);
+        let mut bank = MemoryBank::new(vec![None, None], [2, 1], 3, 1);
         write(&mut bank, 0, &[0, 1], &[1.0, 2.0, 3.0, 4.0]);
         write(&mut bank, 1, &[0], &[5.0, 6.0]);
         assert_eq!(bank.place(MemorySlot(0)), Some(Place { device: 1, row: 0 }));
@@ -264,14 +324,37 @@ mod tests {
     }
 
     #[test]
-    fn pointers_are_kept_by_slot() {
-        let mut all = Pointers { width: 3, values: Vec::new() };
+    fn pointers_are_kept_by_slot_and_place() {
         let pointers = Tensor::f32(&[2, 3], vec![1.0, 2.0, 3.0, 4.0, 5.0, 6.0]).expect("two pointers");
-        all.write(PointerSlot(2), &pointers, 1).expect("it has two");
-        all.write(PointerSlot(0), &pointers, 0).expect("it has two");
-        assert_eq!(all.get(PointerSlot(2)), Some(&[4.0, 5.0, 6.0][..]));
-        assert_eq!(all.get(PointerSlot(0)), Some(&[1.0, 2.0, 3.0][..]));
-        assert_eq!(all.get(PointerSlot(3)), None);
-        assert!(all.write(PointerSlot(0), &pointers, 2).is_err());
+        for (places, place) in [(1, 0), (2, 1)] {
+            let mut all = Pointers { width: 3, places, values: Vec::new() };
+            all.write(PointerSlot(2), place, &pointers, 1).expect("it has two");
+            all.write(PointerSlot(0), place, &pointers, 0).expect("it has two");
+            let row = |values: [f32; 3]| Some([vec![0.0; 3 * place], values.to_vec()].concat());
+            let found = |all: &Pointers, slot| all.get(PointerSlot(slot)).map(<[f32]>::to_vec);
+            assert_eq!(found(&all, 2), row([4.0, 5.0, 6.0]));
+            assert_eq!((found(&all, 0), found(&all, 3)), (row([1.0, 2.0, 3.0]), None));
+            assert!(all.write(PointerSlot(0), place, &pointers, 2).is_err());
+            all.clear(PointerSlot(2));
+            assert_eq!(found(&all, 2), Some(vec![0.0; 3 * places]));
+        }
+    }
+
+    #[test]
+    fn an_image_is_kept_while_a_memory_of_its_frame_is_in_use() {
+        let mut bank = MemoryBank::new(vec![None], [2, 1], 1, 16);
+        let images = bank.images.as_mut().expect("buckets read images");
+        let image = |frame: usize| Tensor::f32(&[1, 2, 1], vec![0.1, frame as f32]).expect("two patches");
+        for (frame, slots) in
+            [(0, vec![0, 1]), (1, vec![2]), (2, vec![1]), (3, vec![0]), (3, vec![4]), (4, vec![3])]
+        {
+            let slots: Vec<_> = slots.into_iter().map(MemorySlot).collect();
+            images.write(frame, &image(frame), &slots).expect("it fits");
+        }
+        // No memory is left of frame 0.
+        let rows: Vec<_> = (0..5).map(|frame| images.row(frame)).collect();
+        assert_eq!(rows, [None, Some(1), Some(2), Some(0), Some(3)]);
+        let kept = images.all().as_f32().expect("images are f32");
+        assert_eq!((kept[0], kept[1], kept[3]), (0.1, 3.0, 1.0), "they are not rounded");
     }
 }

@@ -1,14 +1,12 @@
 //! The tracker's graphs, and the features of the current frame.
 
-use std::borrow::Cow;
-
-use ocelli_engines::{Device, Engine, Tensor};
+use ocelli_engines::{Device, Engine, RowWriter, Tensor};
 use ocelli_export::contract::{file, tensor};
 
-use crate::detector::engine_io::{move_to, readable_on};
+use crate::detector::ClickFeatures;
 use crate::engine::EngineFactory;
 use crate::model::Model;
-use ocelli_error::Result;
+use ocelli_error::{Error, Result};
 
 /// The sizes of a model with a tracker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,10 +43,44 @@ impl Sizes {
 /// The features of a frame, on the device that the engines share, if they do.
 #[derive(Default)]
 pub(super) struct Features {
-    pub(super) high_res: [Tensor; 2],
-    pub(super) pixel: Tensor,
+    /// Those of the decoder; in SAM 3 also for objects that are given.
+    pub(super) decoder: ClickFeatures,
     pub(super) memory_pixel: Tensor,
     pub(super) query_0: Tensor,
+    /// Of SAM 3.1.
+    pub(super) image: Tensor,
+    pub(super) image_query: Tensor,
+}
+
+impl Features {
+    /// Those for objects that are given.
+    fn given<'f>(
+        &'f self,
+        buckets: Option<&'f mut BucketGraphs>,
+        device: Option<&Device>,
+    ) -> Result<&'f ClickFeatures> {
+        let Some(BucketGraphs { interactive, hidden, given, .. }) = buckets else { return Ok(&self.decoder) };
+        if given.is_none() {
+            let mut made = ClickFeatures::default();
+            made.run(interactive, device, hidden, Vec::new())?;
+            *given = Some(made);
+        }
+        Ok(given.as_ref().expect("it was computed above"))
+    }
+}
+
+/// What SAM 3.1 has besides.
+pub(super) struct BucketGraphs {
+    interactive: Box<dyn Engine>,
+    /// The planes of masks that were tracked.
+    pub(super) planes: Box<dyn Engine>,
+    pub(super) writer: RowWriter,
+    /// The planes of masks that were given.
+    pub(super) planes_stored: Box<dyn Engine>,
+    /// The backbone's features of the frame.
+    hidden: Tensor,
+    /// Those for objects that are given, once the frame has one.
+    given: Option<ClickFeatures>,
 }
 
 /// The loaded graphs.
@@ -63,6 +95,7 @@ pub(super) struct Graphs {
     /// Loaded with the first click.
     points: Option<Box<dyn Engine>>,
     pub(super) frame: Features,
+    pub(super) buckets: Option<BucketGraphs>,
     /// `[1, 16P, 16P]`, what the encoder of memories gets where no mask is one of a prompt.
     pub(super) no_prompts: Tensor,
 }
@@ -72,12 +105,29 @@ impl Graphs {
         let sizes = Sizes::of(model)?;
         let load = |name| model.load_graph(factory, name);
         let fine = 16 * sizes.grid;
+        let has_buckets = model.manifest().multiplex.is_some();
+        let [features, step, init, encoder] = if has_buckets {
+            [file::MUX_FEATURES, file::MUX_STEP, file::MUX_INIT, file::MUX_MEMORY]
+        } else {
+            [file::TRACK_FEATURES, file::TRACK_STEP, file::TRACK_INIT, file::MEMORY_ENCODER]
+        };
+        let buckets = || {
+            Ok::<_, Error>(BucketGraphs {
+                interactive: load(file::MUX_INTERACTIVE)?,
+                writer: RowWriter::default(),
+                planes: load(file::MUX_PLANES)?,
+                planes_stored: load(file::MUX_PLANES_STORED)?,
+                hidden: Tensor::empty(),
+                given: None,
+            })
+        };
         let mut graphs = Self {
-            features: load(file::TRACK_FEATURES)?,
-            step: load(file::TRACK_STEP)?,
-            init: load(file::TRACK_INIT)?,
-            encoder: load(file::MEMORY_ENCODER)?,
+            features: load(features)?,
+            step: load(step)?,
+            init: load(init)?,
+            encoder: load(encoder)?,
             points: None,
+            buckets: has_buckets.then(buckets).transpose()?,
             model: model.clone(),
             factory: factory.clone(),
             sizes,
@@ -102,25 +152,29 @@ impl Graphs {
     /// Computes the features of a frame from the backbone's.
     pub(super) fn run_features(&mut self, hidden: &Tensor) -> Result<()> {
         let device = self.device();
-        let Features { high_res: [fine, middle], pixel, memory_pixel, query_0 } = &mut self.frame;
-        let mut outputs = [
-            (tensor::HIGH_RES[0], fine),
-            (tensor::HIGH_RES[1], middle),
-            (tensor::PIXEL, pixel),
-            (tensor::MEMORY_PIXEL, memory_pixel),
-            (tensor::QUERY_0, query_0),
-        ];
-        outputs.iter_mut().for_each(|(_, tensor)| move_to(tensor, device.as_ref()));
-        let hidden = readable_on(self.features.device().as_ref(), Cow::Borrowed(hidden))?;
-        self.features.run(&[(tensor::HIDDEN, &hidden)], &mut outputs)
+        let Features { decoder, memory_pixel, query_0, image, image_query } = &mut self.frame;
+        let mut others = vec![(tensor::MEMORY_PIXEL, memory_pixel), (tensor::QUERY_0, query_0)];
+        if let Some(buckets) = &mut self.buckets {
+            others.extend([(tensor::IMAGE, image), (tensor::IMAGE_QUERY, image_query)]);
+            (buckets.hidden, buckets.given) = (hidden.clone(), None);
+        }
+        decoder.run(&mut self.features, device.as_ref(), hidden, others)
     }
 
-    /// The graph of clicks with the features that it reads.
-    pub(super) fn points(&mut self) -> Result<(&mut Box<dyn Engine>, &Features)> {
+    /// The graph of masks that are given, and the features that it reads.
+    pub(super) fn init(&mut self) -> Result<(&mut Box<dyn Engine>, &ClickFeatures)> {
+        let device = self.device();
+        Ok((&mut self.init, self.frame.given(self.buckets.as_mut(), device.as_ref())?))
+    }
+
+    /// The graph of clicks, and the features that it reads.
+    pub(super) fn points(&mut self) -> Result<(&mut Box<dyn Engine>, &ClickFeatures)> {
         if self.points.is_none() {
-            self.points = Some(self.model.load_graph(&self.factory, file::TRACK_POINTS)?);
+            let name = if self.buckets.is_some() { file::MUX_POINTS } else { file::TRACK_POINTS };
+            self.points = Some(self.model.load_graph(&self.factory, name)?);
         }
-        let points = self.points.as_mut().expect("it was loaded above");
-        Ok((points, &self.frame))
+        let device = self.device();
+        let features = self.frame.given(self.buckets.as_mut(), device.as_ref())?;
+        Ok((self.points.as_mut().expect("it was loaded above"), features))
     }
 }

@@ -1,12 +1,14 @@
 //! What a session asks for, computed by the graphs.
 
+mod buckets;
+
 use std::thread;
 
 use ocelli_engines::Tensor;
 use ocelli_export::contract::tensor;
 use ocelli_tracking::masklets::{
     BitMask, Detection, EncodeBatch, EncodeObject, LogitMask, MaskNetwork, MaskPrompt, MaskPromptBatch,
-    MaskletOptions, MemoryKind, ObjectId, PointPrompt, PointerSlot, TrackBatch, TrackObject, TrackedMask,
+    MaskletOptions, MemoryKind, ObjectId, PointPrompt, PointerSlot, TrackBatch, TrackBucket, TrackedMask,
     prompted_masks,
 };
 
@@ -16,6 +18,7 @@ use super::graphs::Graphs;
 use crate::detector::Detector;
 use crate::engine::EngineFactory;
 use crate::model::Model;
+use buckets::BUCKET;
 use ocelli_error::{Error, ErrorKind, Result};
 
 /// The largest logit of a mask prompt.
@@ -44,10 +47,14 @@ struct DeviceNetwork {
 #[derive(Default)]
 struct Inputs {
     slots: Tensor,
+    images: Tensor,
+    valid: Tensor,
+    objects: Tensor,
     times: Tensor,
     pointers: Tensor,
     offsets: Tensor,
     masks: Tensor,
+    mask: Tensor,
     keep: Tensor,
     present: Tensor,
     binary: Tensor,
@@ -63,8 +70,10 @@ struct Outputs {
     object_score: Tensor,
     iou: Tensor,
     pointer: Tensor,
-    /// On the device of the bank.
+    /// On the device of the bank, like the planes.
     memory: Tensor,
+    planes: Tensor,
+    plane: Tensor,
 }
 
 impl MaskletNetwork {
@@ -78,6 +87,10 @@ impl MaskletNetwork {
         if grid != model.manifest().grid() {
             let expected = model.manifest().grid();
             let message = format!("patch_grid is {grid}: expected {expected}, as the model has");
+            return Err(Error::new(ErrorKind::Mismatch, message));
+        }
+        if options.life_cycle.bucket_size() != network.bucket_size() {
+            let message = "life_cycle: expected that of the model, as its masklet_options have it";
             return Err(Error::new(ErrorKind::Mismatch, message));
         }
         Ok(network)
@@ -97,6 +110,10 @@ impl MaskletNetwork {
     /// # Errors
     /// As [`load`](Self::load); [`ErrorKind::Mismatch`] for a model of other sizes.
     pub fn add_device(&mut self, model: &Model, factory: &EngineFactory) -> Result<()> {
+        if model.manifest().multiplex.is_some() {
+            let message = "devices: SAM 3.1's tracker runs on one device; name one";
+            return Err(Error::new(ErrorKind::InvalidArgument, message).about("devices"));
+        }
         let new = DeviceNetwork::load(model, factory)?;
         if self.devices.iter().any(|device| device.graphs.sizes != new.graphs.sizes) {
             let message = "devices: the tracker of one is of another model; load the same model on each";
@@ -109,8 +126,13 @@ impl MaskletNetwork {
     /// A bank for a session.
     pub fn bank(&self) -> MemoryBank {
         let sizes = self.devices[0].graphs.sizes;
-        let devices = self.devices.iter().map(|device| device.graphs.device());
-        MemoryBank::new(devices, [sizes.grid * sizes.grid, sizes.memory], sizes.width)
+        let devices = self.devices.iter().map(|device| device.graphs.device()).collect();
+        MemoryBank::new(devices, [sizes.grid * sizes.grid, sizes.memory], sizes.width, self.bucket_size())
+    }
+
+    /// The number of objects that share memories.
+    fn bucket_size(&self) -> usize {
+        if self.devices[0].graphs.buckets.is_some() { BUCKET } else { 1 }
     }
 
     /// The objects that each device tracks, on the frame before or on this one.
@@ -165,26 +187,31 @@ impl MaskletNetwork {
         devices.filter(|(_, group)| !group.is_empty()).map(|(device, _)| device).collect()
     }
 
-    /// Keeps the pointers of the last run, for objects that were split by device.
+    /// Keeps the pointers of the last run, in these slots and places, for what was split by device. New slots have no others.
     fn write_pointers(
         &self,
         groups: &[Vec<usize>],
-        slot: impl Fn(usize) -> PointerSlot,
+        places: &[Vec<(PointerSlot, usize)>],
+        is_new: bool,
         bank: &mut MemoryBank,
     ) -> Result<()> {
+        if is_new {
+            places.iter().flatten().for_each(|(slot, _)| bank.pointers.clear(*slot));
+        }
         for (device, group) in self.devices.iter().zip(groups) {
-            for (row, index) in group.iter().enumerate() {
-                bank.pointers.write(slot(*index), &device.outputs.pointer, row)?;
+            let places = group.iter().flat_map(|index| &places[*index]);
+            for (row, (slot, place)) in places.enumerate() {
+                bank.pointers.write(*slot, *place, &device.outputs.pointer, row)?;
             }
         }
         Ok(())
     }
 }
 
-/// Objects that a device tracks, with the bank that they read.
+/// Buckets that a device tracks, with the bank that they read.
 struct Tracked<'b> {
     frame: usize,
-    objects: Vec<&'b TrackObject>,
+    buckets: Vec<&'b TrackBucket>,
     device: usize,
     bank: &'b MemoryBank,
 }
@@ -192,8 +219,9 @@ struct Tracked<'b> {
 impl DeviceNetwork {
     fn load(model: &Model, factory: &EngineFactory) -> Result<Self> {
         let graphs = Graphs::load(model, factory)?;
-        let memory = graphs.device().map_or_else(Tensor::empty, Tensor::on);
-        let outputs = Outputs { memory, ..Outputs::default() };
+        let on_device = || graphs.device().map_or_else(Tensor::empty, Tensor::on);
+        let (planes, plane) = (on_device(), on_device());
+        let outputs = Outputs { memory: on_device(), planes, plane, ..Outputs::default() };
         Ok(Self { graphs, inputs: Inputs::default(), outputs, objects: [0; 2] })
     }
 
@@ -201,46 +229,66 @@ impl DeviceNetwork {
         self.objects[0].max(self.objects[1])
     }
 
-    fn track(&mut self, tracked: &Tracked<'_>) -> Result<Vec<TrackedMask>> {
+    /// The masks of each bucket.
+    fn track(&mut self, tracked: &Tracked<'_>) -> Result<Vec<Vec<TrackedMask>>> {
         let Self { graphs, inputs, outputs, .. } = self;
-        let Tracked { frame, objects, device, bank } = tracked;
-        let count = objects.len();
-        let Some(first) = objects.first() else { return Ok(Vec::new()) };
+        let Tracked { frame, buckets, device, bank } = tracked;
+        let count = buckets.len();
+        let Some(first) = buckets.first() else { return Ok(Vec::new()) };
         let (memories, pointers) = (first.memories.len(), first.pointers.len());
-        let width = graphs.sizes.width;
+        let row = bank.pointers.row();
         let slots = inputs.slots.reset::<i64>(&[count, memories]);
         let times = inputs.times.reset::<i64>(&[count, memories]);
+        let images = inputs.images.reset::<i64>(&[count, memories]);
         let offsets = inputs.offsets.reset_f32(&[count, pointers]);
-        let vectors = inputs.pointers.reset_f32(&[count, pointers, width]);
-        for (index, object) in objects.iter().enumerate() {
-            for (place, memory) in object.memories.iter().enumerate() {
+        let vectors = match &graphs.buckets {
+            None => inputs.pointers.reset_f32(&[count, pointers, row]),
+            Some(_) => inputs.pointers.reset_f32(&[count, pointers, BUCKET, row / BUCKET]),
+        };
+        for (index, bucket) in buckets.iter().enumerate() {
+            for (place, memory) in bucket.memories.iter().enumerate() {
                 let at = bank.place(memory.slot).filter(|at| at.device == *device);
                 let at = at.ok_or_else(|| mismatch(*frame, "a memory was never written"))?;
                 slots[index * memories + place] = at.row as i64;
                 times[index * memories + place] = memory.row.min(graphs.sizes.last_time) as i64;
+                if let Some(known) = &bank.images {
+                    let image = known.row(memory.frame);
+                    let image = image.ok_or_else(|| mismatch(*frame, "the image of a memory is gone"))?;
+                    images[index * memories + place] = image as i64;
+                }
             }
-            for (place, pointer) in object.pointers.iter().enumerate() {
+            for (place, pointer) in bucket.pointers.iter().enumerate() {
                 let source = bank.pointers.get(pointer.slot);
                 let source = source.ok_or_else(|| mismatch(*frame, "a pointer was never written"))?;
-                vectors[(index * pointers + place) * width..][..width].copy_from_slice(source);
+                vectors[(index * pointers + place) * row..][..row].copy_from_slice(source);
                 offsets[index * pointers + place] = pointer.offset;
             }
         }
+        inputs.set_places(buckets);
         let features = &graphs.frame;
-        graphs.step.run(
-            &[
-                (tensor::QUERY_0, &features.query_0),
-                (tensor::HIGH_RES[0], &features.high_res[0]),
-                (tensor::HIGH_RES[1], &features.high_res[1]),
-                (tensor::BANK, &bank.devices[*device].memories),
-                (tensor::SLOTS, &inputs.slots),
-                (tensor::SLOT_TIMES, &inputs.times),
-                (tensor::POINTERS, &inputs.pointers),
-                (tensor::POINTER_OFFSETS, &inputs.offsets),
-            ],
-            &mut outputs.of_objects(),
-        )?;
-        outputs.tracked(count, 4 * graphs.sizes.grid)
+        let mut given = vec![
+            (tensor::QUERY_0, &features.query_0),
+            (tensor::HIGH_RES[0], &features.decoder.high_res[0]),
+            (tensor::HIGH_RES[1], &features.decoder.high_res[1]),
+            (tensor::BANK, &bank.devices[*device].memories),
+            (tensor::SLOTS, &inputs.slots),
+            (tensor::SLOT_TIMES, &inputs.times),
+            (tensor::POINTERS, &inputs.pointers),
+            (tensor::POINTER_OFFSETS, &inputs.offsets),
+        ];
+        if let Some(images) = &bank.images {
+            given.extend([
+                (tensor::IMAGE_QUERY, &features.image_query),
+                (tensor::IMAGES, images.all()),
+                (tensor::IMAGE_SLOTS, &inputs.images),
+                (tensor::VALID, &inputs.valid),
+                (tensor::OBJECTS, &inputs.objects),
+            ]);
+        }
+        graphs.step.run(&given, &mut outputs.of_objects())?;
+        let objects = buckets.iter().map(|bucket| bucket.objects.len());
+        let mut tracked = outputs.tracked(objects.clone().sum(), 4 * graphs.sizes.grid)?.into_iter();
+        Ok(objects.map(|count| tracked.by_ref().take(count).collect()).collect())
     }
 
     fn prompt_masks(&mut self, prompts: &[&MaskPrompt]) -> Result<()> {
@@ -253,8 +301,9 @@ impl DeviceNetwork {
                 *value = f32::from(u8::from(prompt.mask.contains(index % side, index / side)));
             }
         }
-        graphs.init.run(
-            &[(tensor::PIXEL, &graphs.frame.pixel), (tensor::MASKS, &inputs.masks)],
+        let (engine, features) = graphs.init()?;
+        engine.run(
+            &[(tensor::PIXEL, &features.pixel), (tensor::MASKS, &inputs.masks)],
             &mut [(tensor::POINTER, &mut outputs.pointer)],
         )
     }
@@ -448,24 +497,32 @@ impl MaskNetwork for FrameNetwork<'_> {
 
     fn track(&mut self, batch: &TrackBatch) -> Result<Vec<TrackedMask>> {
         let Self { network, bank, .. } = self;
-        let Some(first) = batch.objects.first() else { return Ok(Vec::new()) };
+        let Some(first) = batch.buckets.first() else { return Ok(Vec::new()) };
         let (memories, pointers) = (first.memories.len(), first.pointers.len());
         let is_equal =
-            |object: &TrackObject| (object.memories.len(), object.pointers.len()) == (memories, pointers);
-        if memories == 0 || !batch.objects.iter().all(is_equal) {
+            |bucket: &TrackBucket| (bucket.memories.len(), bucket.pointers.len()) == (memories, pointers);
+        if memories == 0 || !batch.buckets.iter().all(is_equal) {
             return Err(mismatch(batch.frame, "expected a memory, and equally many of each object"));
         }
-        let groups = network.split(batch.objects.iter().map(|object| object.id), bank);
-        network.devices.iter_mut().zip(&groups).for_each(|(device, group)| device.objects[1] += group.len());
+        let of_bucket =
+            |bucket: &TrackBucket| bucket.objects.iter().map(|(_, place)| (bucket.pointer, *place)).collect();
+        let places: Vec<Vec<_>> = batch.buckets.iter().map(of_bucket).collect();
+        if places.iter().flatten().any(|(_, place)| *place >= network.bucket_size()) {
+            return Err(mismatch(batch.frame, "the model is SAM 3: expected a life_cycle of SAM 3"));
+        }
+        let groups = network.split(batch.buckets.iter().map(|bucket| bucket.objects[0].0), bank);
+        for (device, group) in network.devices.iter_mut().zip(&groups) {
+            device.objects[1] += group.iter().map(|index| places[*index].len()).sum::<usize>();
+        }
         let objects = groups.iter().enumerate().map(|(device, group)| Tracked {
             frame: batch.frame,
-            objects: group.iter().map(|index| &batch.objects[*index]).collect(),
+            buckets: group.iter().map(|index| &batch.buckets[*index]).collect(),
             device,
             bank,
         });
         let tracked = at_once(network.with(&groups, objects), |device, tracked| device.track(&tracked))?;
-        network.write_pointers(&groups, |index| batch.objects[index].pointer, bank)?;
-        Ok(in_order(&groups, tracked))
+        network.write_pointers(&groups, &places, true, bank)?;
+        Ok(in_order(&groups, tracked).into_iter().flatten().collect())
     }
 
     fn prompt_masks(&mut self, batch: &MaskPromptBatch<'_>) -> Result<()> {
@@ -474,7 +531,9 @@ impl MaskNetwork for FrameNetwork<'_> {
         at_once(network.with(&groups, &groups), |device, group| {
             device.prompt_masks(&group.iter().map(|index| &batch.prompts[*index]).collect::<Vec<_>>())
         })?;
-        network.write_pointers(&groups, |index| batch.prompts[index].pointer, bank)
+        let places: Vec<_> =
+            batch.prompts.iter().map(|prompt| vec![(prompt.pointer, prompt.place)]).collect();
+        network.write_pointers(&groups, &places, batch.is_new, bank)
     }
 
     fn prompt_points(&mut self, prompt: &PointPrompt<'_>) -> Result<TrackedMask> {
@@ -482,12 +541,18 @@ impl MaskNetwork for FrameNetwork<'_> {
         let device = network.device_of(prompt.id, bank);
         let device = &mut network.devices[device];
         let tracked = device.prompt_points(prompt)?;
-        bank.pointers.write(prompt.pointer, &device.outputs.pointer, 0)?;
+        if prompt.is_new {
+            bank.pointers.clear(prompt.pointer);
+        }
+        bank.pointers.write(prompt.pointer, prompt.place, &device.outputs.pointer, 0)?;
         Ok(tracked)
     }
 
     fn encode(&mut self, batch: &EncodeBatch<'_>) -> Result<()> {
         let Self { network, bank, .. } = self;
+        if network.bucket_size() > 1 {
+            return network.encode_buckets(batch, bank);
+        }
         let sizes = network.devices[0].graphs.sizes;
         let prompts = (batch.kind == MemoryKind::Prompted).then(|| {
             let masks: Vec<&LogitMask> = batch.objects.iter().map(|object| object.mask).collect();

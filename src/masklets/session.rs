@@ -84,7 +84,7 @@ impl VideoSessionOptions {
 ///
 /// **Memory.** What is remembered of an object grows with the frames that a run has passed: a memory of P² × 64 numbers and a
 /// mask of (4P)² numbers for each, 1.7 MB at 1008 pixels (P = 72), with the memories on the device of the engines if they share
-/// one. Features of frames are bounded by [`kept_frames`](VideoSessionOptions::kept_frames): 1024 × P² numbers each, and
+/// one; in SAM 3.1 of a bucket of up to 16 objects P² × 256, and as much for the image. Features of frames are bounded by [`kept_frames`](VideoSessionOptions::kept_frames): 1024 × P² numbers each, and
 /// (4P)² for each detection, 21 MB and 0.3 MB at 1008 pixels. A video file is read again from its start where a run goes back;
 /// 16 pictures are kept for that. Pushed frames stay in memory, 3 bytes a pixel. All of that is bounded by a
 /// [`window`](VideoSessionOptions::window): an object then costs 1.7 MB for each of its frames and at most 26 others. For several
@@ -260,6 +260,7 @@ impl VideoSession {
         if kind == DetectorPrompt::Box {
             // The reference removes these objects after 8 frames, because no detection matches them.
             options.hotstart_frames = 0;
+            (options.release_frames, options.confirmation_frames) = (1, 0);
         }
         let session = MaskletSession::new(self.shape(), Retention::Video, options)?;
         self.frames.set_prompts(Some((&prompts, kind)), frame)?;

@@ -44,10 +44,13 @@ struct Class {
 }
 
 impl Model {
-    /// SAM 3's options of the memory tracker, for this model.
+    /// The defaults of the memory tracker, for this model.
     pub fn masklet_options(&self) -> MaskletOptions {
-        let mut options = MaskletOptions::default();
+        let has_buckets = self.manifest().multiplex.is_some();
+        let mut options = if has_buckets { MaskletOptions::multiplex() } else { MaskletOptions::default() };
         options.patch_grid = self.manifest().grid();
+        // Meta's predictor of SAM 3.1 shows sixteen frames at a time, which decides nothing.
+        options.release_frames = 1;
         options
     }
 }

@@ -179,10 +179,8 @@ fn export_checkpoint(
     opening.tokenizer = request.tokenizer.clone().or(opening.tokenizer);
     let checkpoint = opening.open(&local.path)?;
     let identity = remembered_hash(&checkpoint.weight_files(), || checkpoint.weights_sha256())?;
-    // Nothing runs SAM 3.1's tracker yet.
-    let no_tracker = checkpoint.config().tracker.as_ref().is_some_and(|tracker| tracker.slots.is_some());
     let license = local.license.map(str::to_owned);
-    let options = ExportOptions { no_tracker, license, ..export_options(request) };
+    let options = ExportOptions { license, ..export_options(request) };
     // The weights are the model's identity, but not all that an export depends on.
     let mut settings = options.fingerprint(&checkpoint);
     for file in [local.path.join("config.json"), checkpoint.tokenizer_path()] {

@@ -195,7 +195,7 @@ fn boxes(frame: &MaskFrame, options: &MaskletOptions, (width, height): (u32, u32
     let side = options.mask_side() as f32;
     let mut boxes = Vec::new();
     for (class_id, detections) in frame.detections().enumerate() {
-        let kept = candidates(detections, options).into_iter();
+        let kept = candidates(detections, options, false).into_iter();
         boxes.extend(kept.filter_map(|Candidate { score, mask, .. }| {
             let [left, top, right, bottom] = mask.bounds()?.map(|edge| edge as f32);
             let bbox = BoundingBox::new(left, top, right, bottom);

@@ -168,14 +168,17 @@ impl MaskFrames for Drawn<'_, '_> {
 
 pub fn options(golden: &Golden) -> MaskletOptions {
     let with = golden.value("with_disambiguation") == &Value::Bool(true);
-    let mut options =
-        if with { MaskletOptions::default() } else { MaskletOptions::without_temporal_disambiguation() };
+    let mut options = if with {
+        MaskletOptions::default()
+    } else {
+        MaskletOptions::default().without_temporal_disambiguation()
+    };
     options.patch_grid = golden.number("grid");
     options
 }
 
 /// `[score, [left, top, right, bottom], logit]`, the sides as shares.
-fn paint(side: usize, drawn: &Value) -> Outcome<Detection> {
+pub fn paint(side: usize, drawn: &Value) -> Outcome<Detection> {
     let number = |value: &Value| value.as_f64().ok_or("expected a number");
     let (score, logit) = (number(&drawn[0])? as f32, number(&drawn[2])? as f32);
     let mut edges = [0; 4];
@@ -312,27 +315,27 @@ impl MaskNetwork for Checked<'_, '_> {
     }
 
     fn track(&mut self, batch: &TrackBatch) -> ocelli::Result<Vec<TrackedMask>> {
-        let key = (batch.objects[0].memories.len() as u64, batch.objects[0].pointers.len() as u64);
-        *self.batches.entry(key).or_default() += batch.objects.len() as u64;
+        let key = (batch.buckets[0].memories.len() as u64, batch.buckets[0].pointers.len() as u64);
+        *self.batches.entry(key).or_default() += batch.buckets.len() as u64;
         let before = self.bytes_to_host();
         let mut tracked = self.inner.track(batch)?;
         if let Some(before) = before {
             // The masks, the object score, the IoU and the pointer of each object.
             let side = tracked.first().map_or(0, |tracked| tracked.mask.width());
-            let width = self.inner.bank.pointer(batch.objects[0].pointer).map_or(0, <[f32]>::len);
-            let expected = batch.objects.len() * 4 * (side * side + 2 + width);
+            let width = self.inner.bank.pointer(batch.buckets[0].pointer).map_or(0, <[f32]>::len);
+            let expected = batch.buckets.len() * 4 * (side * side + 2 + width);
             let copied = self.bytes_to_host().unwrap_or(0) - before;
             self.report.expect(
                 format!("tracking copies {copied} bytes to the host, not {expected}"),
                 copied == expected as u64,
             );
         }
-        for (object, found) in batch.objects.iter().zip(&mut tracked) {
+        for ((bucket, id), found) in batch.buckets.iter().zip(batch.objects()).zip(&mut tracked) {
             let side = found.mask.width();
-            let mask = self.compare(object.id, "masks", &[side, side], found.mask.values().to_vec());
-            let score = self.compare(object.id, "object_score", &[], vec![found.object_score]);
-            let iou = self.compare(object.id, "iou", &[], vec![found.iou]);
-            self.pointer(object.id, "pointer", object.pointer).map_err(failed)?;
+            let mask = self.compare(id, "masks", &[side, side], found.mask.values().to_vec());
+            let score = self.compare(id, "object_score", &[], vec![found.object_score]);
+            let iou = self.compare(id, "iou", &[], vec![found.iou]);
+            self.pointer(id, "pointer", bucket.pointer).map_err(failed)?;
             if self.mode == Loop::Open {
                 let mask = LogitMask::new(side, side, f32s(&mask).to_vec())?;
                 *found = TrackedMask { mask, object_score: f32s(&score)[0], iou: f32s(&iou)[0] };

@@ -82,6 +82,15 @@ impl Golden {
         Self::read_file(name, folder, "session.safetensors")
     }
 
+    /// Reads the session of SAM 3.1's tracker.
+    ///
+    /// # Panics
+    /// As [`open`](Self::open).
+    pub fn of_bucket_session() -> Self {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/checkpoints/multiplex");
+        Self::read_file("multiplex", folder, "session.safetensors")
+    }
+
     /// Reads the clicks on a picture, `clicks.safetensors` beside a golden of the memory tracker.
     ///
     /// # Panics
@@ -236,6 +245,11 @@ fn tensor(view: &safetensors::tensor::TensorView<'_>) -> Tensor {
             let values = view.data().as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
             Tensor::f32(view.shape(), values).expect("the file says its shape")
         }
+        Dtype::BF16 => {
+            let halves = view.data().as_chunks().0.iter().map(|bytes| u16::from_le_bytes(*bytes));
+            let values = halves.map(|half| f32::from_bits(u32::from(half) << 16)).collect();
+            Tensor::f32(view.shape(), values).expect("the file says its shape")
+        }
         Dtype::I64 => {
             let values = view.data().as_chunks().0.iter().map(|bytes| i64::from_le_bytes(*bytes)).collect();
             Tensor::i64(view.shape(), values).expect("the file says its shape")
@@ -244,6 +258,6 @@ fn tensor(view: &safetensors::tensor::TensorView<'_>) -> Tensor {
             let values: Vec<bool> = view.data().iter().map(|byte| *byte != 0).collect();
             Tensor::new(view.shape(), values).expect("the file says its shape")
         }
-        other => panic!("goldens have f32, i64 and bool, not {other:?}"),
+        other => panic!("goldens have f32, bf16, i64 and bool, not {other:?}"),
     }
 }

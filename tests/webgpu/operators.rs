@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use ocelli::engines::onnxruntime::{ExecutionProvider, OnnxRuntime, OnnxRuntimeEngine, OtherProvider};
 use ocelli::engines::webgpu::WebGpu;
-use ocelli::engines::{Engine, Tensor};
+use ocelli::engines::{ElementType, Engine, Tensor};
 use ocelli_onnx::Message;
 use ocelli_onnx::schema::{
     AttributeProto, DimensionValue, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorProto,
@@ -25,6 +25,8 @@ struct Case {
     node: NodeProto,
     inputs: Vec<(&'static str, Tensor)>,
     weights: Vec<(&'static str, Tensor)>,
+    /// The element type of the outputs.
+    result: i32,
 }
 
 impl Case {
@@ -39,7 +41,7 @@ impl Case {
             domain: domain.to_owned(),
             ..NodeProto::default()
         };
-        Self { node, inputs: Vec::new(), weights: Vec::new() }
+        Self { node, inputs: Vec::new(), weights: Vec::new(), result: data_type::FLOAT }
     }
 
     fn input(mut self, name: &'static str, value: Tensor) -> Self {
@@ -75,6 +77,11 @@ impl Case {
         self.attribute(name, |a| (a.r#type, a.s) = (attribute_type::STRING, value.as_bytes().to_vec()))
     }
 
+    fn gives(mut self, result: i32) -> Self {
+        self.result = result;
+        self
+    }
+
     /// A second output.
     fn and_output(mut self) -> Self {
         self.node.output.push("z".to_owned());
@@ -87,8 +94,11 @@ impl Case {
     }
 
     fn encode(&self) -> Vec<u8> {
-        let element =
-            |value: &Tensor| if value.as_f32().is_ok() { data_type::FLOAT } else { data_type::INT64 };
+        let element = |value: &Tensor| match value.element_type() {
+            ElementType::F32 => data_type::FLOAT,
+            ElementType::Bool => data_type::BOOL,
+            _ => data_type::INT64,
+        };
         let sizes = |value: &Tensor| value.shape().iter().map(|&size| size as i64).collect::<Vec<_>>();
         let input = |(name, value): &(&str, Tensor)| {
             ValueInfoProto::tensor(
@@ -111,7 +121,7 @@ impl Case {
             ..TensorProto::default()
         };
         let output = |name: &String| {
-            let tensor_type = Some(TensorTypeProto { elem_type: data_type::FLOAT, shape: None });
+            let tensor_type = Some(TensorTypeProto { elem_type: self.result, shape: None });
             ValueInfoProto { name: name.clone(), r#type: Some(TypeProto { tensor_type }) }
         };
         let graph = GraphProto {
@@ -145,12 +155,12 @@ impl Case {
         let found = provider().and_then(run).map_err(|error| error.to_string())?;
         let mut largest = 0.0_f32;
         for (a, b) in found.iter().zip(&expected) {
-            let (shapes, a, b) = (a.shape() == b.shape(), a.as_f32().expect("f32"), b.as_f32().expect("f32"));
+            let (shapes, a, b) = (a.shape() == b.shape(), numbers(a), numbers(b));
             if !shapes || a.iter().any(|value| !value.is_finite()) {
                 return Ok(f32::MAX);
             }
             let scale = b.iter().fold(f32::MIN_POSITIVE, |most, value| most.max(value.abs()));
-            largest = a.iter().zip(b).fold(largest, |most, (a, b)| most.max((a - b).abs() / scale));
+            largest = a.iter().zip(&b).fold(largest, |most, (a, b)| most.max((a - b).abs() / scale));
         }
         Ok(largest)
     }
@@ -162,6 +172,17 @@ fn provider() -> ocelli::Result<ExecutionProvider> {
     let name = webgpu.provider(0)?.name().to_owned();
     let options = vec![("enableInt64".to_owned(), "1".to_owned())];
     Ok(ExecutionProvider::Other(OtherProvider { name, library: Some(webgpu.path().to_owned()), options }))
+}
+
+/// The values of a tensor, whatever its type.
+fn numbers(tensor: &Tensor) -> Vec<f32> {
+    if let Ok(flags) = tensor.as_slice::<bool>() {
+        return flags.iter().map(|flag| f32::from(u8::from(*flag))).collect();
+    }
+    if let Ok(integers) = tensor.as_slice::<i64>() {
+        return integers.iter().map(|integer| *integer as f32).collect();
+    }
+    tensor.as_f32().expect("a case has f32, i64 and bool alone").to_vec()
 }
 
 /// Values from −2 to 2 that differ.
@@ -180,6 +201,12 @@ fn positive(shape: &[usize]) -> Tensor {
 
 fn ints(values: &[i64]) -> Tensor {
     Tensor::i64(&[values.len()], values.to_vec()).expect("one axis")
+}
+
+fn flags(shape: &[usize]) -> Tensor {
+    let count: usize = shape.iter().product();
+    Tensor::new(shape, (0..count).map(|i| i % 3 == 0).collect::<Vec<bool>>())
+        .expect("the count is the shape's")
 }
 
 fn scalar(value: f32) -> Tensor {
@@ -357,6 +384,40 @@ fn cases() -> Vec<Case> {
     cases
 }
 
+/// Those of the memory trackers: comparisons, choices, sizes.
+fn choices() -> Vec<Case> {
+    let x = floats;
+    let mut cases = Vec::new();
+    for operator in ["Equal", "Greater", "Less", "LessOrEqual"] {
+        let case = Case::new(operator, &["a", "b"]).gives(data_type::BOOL);
+        cases.push(case.input("a", x(&[2, 5, 24])).input("b", x(&[2, 1, 24])));
+    }
+    for operator in ["Less", "LessOrEqual"] {
+        let case = Case::new(operator, &["a", "b"]).gives(data_type::BOOL);
+        cases.push(case.input("a", ints(&[-1, 0, 1, 7])).weight("b", ints(&[1])));
+    }
+    let both = Case::new("And", &["a", "b"]).gives(data_type::BOOL);
+    cases.push(both.input("a", flags(&[2, 5])).input("b", flags(&[5])));
+    cases.push(Case::new("Not", &["x"]).gives(data_type::BOOL).input("x", flags(&[2, 5])));
+    let choice = Case::new("Where", &["c", "a", "b"]);
+    cases.push(choice.input("c", flags(&[2, 5, 1])).input("a", x(&[2, 5, 24])).input("b", x(&[1])));
+    for operator in ["ReduceMax", "ReduceMean", "ReduceMin"] {
+        for axis in [1, -1] {
+            let case = Case::new(operator, &["x", "axes"]);
+            cases.push(case.input("x", x(&[3, 40, 7])).weight("axes", ints(&[axis])));
+        }
+    }
+    cases.push(Case::new("Sqrt", &["x"]).input("x", positive(&[2, 5, 24])));
+    let size = Case::new("Shape", &["x"]).gives(data_type::INT64);
+    cases.push(size.input("x", x(&[3, 5, 24])).int("start", 0).int("end", 1));
+    let single = |value| Tensor::i64(&[], vec![value]).expect("one value");
+    let range = Case::new("Range", &["from", "to", "step"]).gives(data_type::INT64);
+    cases.push(range.weight("from", single(0)).input("to", single(9)).weight("step", single(1)));
+    let expand = Case::new("Expand", &["x", "shape"]);
+    cases.push(expand.input("x", x(&[1, 5, 24])).input("shape", ints(&[3, 5, 24])));
+    cases
+}
+
 /// What provider 0.4.0 computes wrongly without an error, as graphs of one node.
 fn wrong() -> Vec<Case> {
     let tokens = |count: usize| floats(&[1, count, 4 * 32]);
@@ -371,7 +432,8 @@ fn every_operator_alone_equals_the_cpu() {
     let mut problems = Vec::new();
     let mut covered = BTreeSet::new();
     let mut largest = (0.0, String::new());
-    for (index, case) in cases().iter().enumerate() {
+    let cases: Vec<Case> = cases().into_iter().chain(choices()).collect();
+    for (index, case) in cases.iter().enumerate() {
         let operator = case.operator();
         let shapes: Vec<_> =
             case.inputs.iter().chain(&case.weights).map(|(_, value)| value.shape()).collect();
@@ -393,7 +455,7 @@ fn every_operator_alone_equals_the_cpu() {
     problems.extend(missing.map(|operator| format!("{operator} has no case")));
     println!(
         "{} cases of {} operators, largest error {:e} in {}",
-        cases().len(),
+        cases.len(),
         covered.len(),
         largest.0,
         largest.1

@@ -21,7 +21,7 @@
 //!     fn track(&mut self, batch: &TrackBatch) -> Result<Vec<TrackedMask>> {
 //!         // A real network reads the slots of `batch` here, and writes the new pointers.
 //!         let mask = || TrackedMask { mask: self.0.clone(), object_score: 5.0, iou: 0.9 };
-//!         Ok(batch.objects.iter().map(|_| mask()).collect())
+//!         Ok(batch.objects().map(|_| mask()).collect())
 //!     }
 //!     fn prompt_masks(&mut self, _batch: &MaskPromptBatch<'_>) -> Result<()> {
 //!         Ok(())
@@ -59,7 +59,7 @@
 //! | type | what it is |
 //! |---|---|
 //! | [`MaskletSession`] | prompts, runs, clicks, removals; its [`Action`]s decide whether a run is full, partial or shows earlier results |
-//! | [`MaskletOptions`] | thresholds, with SAM 3's defaults |
+//! | [`MaskletOptions`], [`LifeCycle`] | thresholds, with SAM 3's defaults, and the model whose rules hold |
 //! | [`Retention`] | what is kept of earlier frames: everything, or what the run may still read |
 //! | [`MaskNetwork`] | what the caller implements, with its requests ([`TrackBatch`], [`EncodeBatch`], …) |
 //! | [`MemorySlot`], [`PointerSlot`] | places in the network's bank, reused when frames are dropped |
@@ -74,9 +74,18 @@
 //! The hotstart, the keep-alive counters and reconditioning count *looks*: frames for which [`MaskNetwork::detect`] has detections,
 //! none included. On other frames objects are tracked, and none starts, matches, is missed or removed.
 //!
-//! The decisions are those of Meta's `sam3` 0.1.4, which `tests/golden/masklets` records. Known deviations: a click that
-//! leaves a group without conditioning frames keeps one, where the reference fails; a mask that reconditions an object is
-//! not encoded at once, because the masks of all objects overwrite that memory on the same frame.
+//! With [`MaskletOptions::multiplex`] a session follows SAM 3.1, whose groups have *buckets* of 16 places.
+//! The objects of a bucket share its memories, and are tracked at once. Later objects join a group with free
+//! places.
+//!
+//! The decisions are those of Meta's code, `sam3` 0.1.4 and SAM 3.1, which `tests/golden/masklets` records.
+//! Known deviations: a click or removal that leaves a group without conditioning frames keeps one, where the
+//! reference fails; memories that the reference overwrites on the same frame, or throws away, are not
+//! encoded: those of masks that recondition objects, and of objects of SAM 3.1 that start when a conditioning
+//! frame is passed again. In SAM 3.1 a frame on which objects were given and that is passed again has no
+//! masks of objects that started later, where the reference fails; detections that start together have ids in
+//! their order; and a click on an object makes its frame a conditioning frame of its whole group, as in
+//! SAM 3, where the reference takes the object out and loses its memories.
 
 mod association;
 mod bank;
@@ -108,13 +117,14 @@ pub use exclusive::{ExclusiveArea, exclusive_areas, exclusive_foreground, prompt
 pub use group::PointerOrigin;
 pub use history::{Action, Propagation};
 pub use holes::fill_holes;
+pub use identities::Identity;
 pub use logit_mask::LogitMask;
 pub use network::{
     Click, Detection, EncodeBatch, EncodeObject, MaskNetwork, MaskPrompt, MaskPromptBatch, MemoryInput,
-    MemoryKind, MemorySlot, ObjectId, PointPrompt, PointerInput, PointerSlot, TrackBatch, TrackObject,
+    MemoryKind, MemorySlot, ObjectId, PointPrompt, PointerInput, PointerSlot, TrackBatch, TrackBucket,
     TrackedMask,
 };
-pub use options::MaskletOptions;
+pub use options::{LifeCycle, MaskletOptions};
 pub use output::{ShownFrame, ShownObject};
 pub use report::{BankReport, FrameReport, ReadMemory, ReadPointer};
 pub use requests::{DetectorPrompt, ObjectPrompt, Retention, RunDirection, VideoShape};

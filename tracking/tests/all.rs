@@ -1,5 +1,7 @@
 //! Masklet sessions: recordings of the reference, and random scenes.
 
+#[path = "../examples/replay_sessions/bucket_bank.rs"]
+mod bucket_bank;
 #[path = "../examples/replay_sessions/describe.rs"]
 mod describe;
 #[path = "../../tests/modules.rs"]

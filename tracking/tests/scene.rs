@@ -13,8 +13,11 @@ pub const SIDE: usize = 16;
 
 /// Options for masks of this size.
 pub fn options(is_on: bool) -> MaskletOptions {
-    let mut options =
-        if is_on { MaskletOptions::default() } else { MaskletOptions::without_temporal_disambiguation() };
+    let mut options = if is_on {
+        MaskletOptions::default()
+    } else {
+        MaskletOptions::default().without_temporal_disambiguation()
+    };
     options.patch_grid = SIDE / 4;
     options.fill_hole_area = 2;
     options
@@ -93,35 +96,35 @@ where
     fn track(&mut self, batch: &TrackBatch) -> Result<Vec<TrackedMask>> {
         assert_eq!(self.loaded, Some(batch.frame), "a frame is loaded before it is used");
         let counts =
-            |index: usize| (batch.objects[index].memories.len(), batch.objects[index].pointers.len());
+            |index: usize| (batch.buckets[index].memories.len(), batch.buckets[index].pointers.len());
         let mut found = Vec::new();
-        for (index, object) in batch.objects.iter().enumerate() {
+        for (index, bucket) in batch.buckets.iter().enumerate() {
             assert_eq!(counts(index), counts(0), "a batch reads equally much");
-            for memory in &object.memories {
+            let has = |owner: ObjectId| bucket.objects.iter().any(|(id, _)| *id == owner);
+            for memory in &bucket.memories {
                 let (owner, frame) = self.memories[&memory.slot];
                 assert!(
-                    owner == object.id && frame != batch.frame,
+                    has(owner) && frame == memory.frame && frame != batch.frame,
                     "{memory:?} of object {owner}, frame {frame}"
                 );
             }
-            for pointer in &object.pointers {
-                assert_eq!(
-                    self.pointers[&pointer.slot].0, object.id,
-                    "{pointer:?} is not of object {}",
-                    object.id
-                );
+            for pointer in &bucket.pointers {
+                let owner = self.pointers[&pointer.slot].0;
+                assert!(has(owner), "{pointer:?} is of object {owner}");
             }
             self.most_read = [self.most_read[0].max(counts(index).0), self.most_read[1].max(counts(index).1)];
         }
-        for object in &batch.objects {
-            self.pointers.insert(object.pointer, (object.id, batch.frame));
-            found.push(self.answer(object.id, batch.frame));
+        for bucket in &batch.buckets {
+            self.pointers.insert(bucket.pointer, (bucket.objects[0].0, batch.frame));
+        }
+        for id in batch.objects() {
+            found.push(self.answer(id, batch.frame));
         }
         Ok(found)
     }
 
     fn prompt_masks(&mut self, batch: &MaskPromptBatch<'_>) -> Result<()> {
-        let written = batch.prompts.iter().map(|prompt| (prompt.pointer, (prompt.id, batch.frame)));
+        let written = batch.prompts.iter().rev().map(|prompt| (prompt.pointer, (prompt.id, batch.frame)));
         self.pointers.extend(written);
         Ok(())
     }
@@ -132,7 +135,9 @@ where
     }
 
     fn encode(&mut self, batch: &EncodeBatch<'_>) -> Result<()> {
-        self.memories.extend(batch.objects.iter().map(|object| (object.slot, (object.id, batch.frame))));
+        // The first object of a slot is its owner.
+        self.memories
+            .extend(batch.objects.iter().rev().map(|object| (object.slot, (object.id, batch.frame))));
         Ok(())
     }
 }

@@ -243,7 +243,7 @@ fn false_objects_are_shown_and_retracted() {
             let removed = if frame == last { vec![0] } else { Vec::new() };
             assert_eq!(report.removed, removed, "every {every}, frame {frame}");
             let looks = (frame / every).min(8) as i32;
-            assert_eq!(report.keep_alive[&0], 30 - looks, "every {every}, frame {frame}");
+            assert_eq!(report.identities[&0].keep_alive, Some(30 - looks), "every {every}, frame {frame}");
         }
     }
 }
@@ -267,6 +267,56 @@ fn objects_start_and_are_reconditioned_on_looks() {
         // Every sixteenth look, and not every sixteenth frame.
         assert_eq!(report.reconditioned, if frame == 48 { vec![0] } else { Vec::new() }, "frame {frame}");
     }
+}
+
+/// Objects of SAM 3.1 are confirmed by looks in a row; a frame that is not searched is none, and interrupts no row.
+#[test]
+fn objects_of_buckets_are_confirmed_by_looks() {
+    let mut scene = steady();
+    scene.is_searched = |frame| frame.is_multiple_of(3);
+    let mut options = MaskletOptions::multiplex();
+    (options.patch_grid, options.holds_back) = (SIDE / 4, false);
+    let mut session = session(None, Retention::Window, options);
+    session.prompt(DetectorPrompt::Text, 0, &mut scene).expect("the scene does not fail");
+    session.propagate(RunDirection::Forward, None, None).expect("the session has a prompt");
+    // The prompted frame is passed again, and counts twice.
+    for (frame, shown) in [0, 0, 0, 1, 1, 1, 1, 1].into_iter().enumerate() {
+        let step = session.advance(&mut scene).expect("the scene does not fail").expect("it goes on");
+        assert_eq!(step.shown[0].objects.len(), shown, "frame {frame}");
+        let looks = step.report.expect("a full run has reports").identities[&0].matched_in_a_row;
+        assert_eq!(looks, 2 + frame / 3, "frame {frame}");
+    }
+}
+
+/// A click takes an object of SAM 3.1 out of the bucket that it shares: the run after it leaves the others as they are.
+#[test]
+fn a_click_takes_an_object_out_of_its_bucket() {
+    let places = [[2, 2, 9, 9], [10, 10, 14, 14]].map(rectangle);
+    let (drawn, asked) = (places.clone(), std::cell::RefCell::default());
+    let mut scene = Scene::new(
+        move |_| drawn.iter().cloned().map(|mask| (0.9, mask)).collect(),
+        |id, _| {
+            let asked: &mut Vec<ObjectId> = &mut asked.borrow_mut();
+            asked.push(id);
+            Some(places[id as usize].clone())
+        },
+    );
+    let mut options = MaskletOptions::multiplex();
+    options.patch_grid = SIDE / 4;
+    let mut session = session(Some(40), Retention::Video, options);
+    session.prompt(DetectorPrompt::Text, 0, &mut scene).expect("the scene does not fail");
+    session.propagate(RunDirection::Forward, None, None).expect("the session has a prompt");
+    while session.advance(&mut scene).expect("the scene does not fail").is_some() {}
+    assert!([0, 1].iter().all(|id| asked.borrow().contains(id)));
+    asked.borrow_mut().clear();
+    let click = [Click { x: 0.7, y: 0.7, is_foreground: true }];
+    session.click(5, 1, &click, &mut scene).expect("the frame was shown");
+    session.propagate(RunDirection::Forward, Some(5), Some(20)).expect("the session has a prompt");
+    let mut shown = 0;
+    while let Some(step) = session.advance(&mut scene).expect("the scene does not fail") {
+        shown += step.shown.iter().filter(|shown| shown.objects.iter().any(|object| object.id == 1)).count();
+    }
+    assert!(shown > 20 && asked.borrow().iter().all(|id| *id == 1), "{shown}, {:?}", asked.borrow());
 }
 
 /// A frame that is repeated leaves in its turn, with the objects of the frame before, and moves no counter.
@@ -408,7 +458,9 @@ fn a_growing_video_can_be_forgotten() {
                             bank.pointers.sort_by_key(|pointer| pointer.frame);
                         }
                         // Of those it lists more.
-                        let lists = step.report.iter_mut().flat_map(|report| &mut report.conditioning_frames);
+                        let lists = step.report.iter_mut().flat_map(|report| {
+                            report.conditioning_frames.iter_mut().chain(&mut report.frames)
+                        });
                         lists.for_each(|frames| frames.retain(|frame| *frame >= first));
                         let is_full = step.report.is_some();
                         assert!(

@@ -4,8 +4,7 @@ use std::path::PathBuf;
 
 use numpy::{IntoPyArray, PyArray1, PyArray2, PyArrayMethods};
 use ocelli::masklets::{
-    Click, KeepFeatures, MaskletOptions, ObjectId, RunDirection, SessionSource, TrackedFrame,
-    VideoSessionOptions,
+    Click, KeepFeatures, ObjectId, RunDirection, SessionSource, TrackedFrame, VideoSessionOptions,
 };
 use ocelli::source::InputOptions;
 use ocelli::videos::{VideoInput, Videos};
@@ -139,9 +138,7 @@ impl VideoSession {
             (given.keep_features, given.kept_frames) = (keep, options.kept_frames);
             given.window = options.window;
             if !options.temporal_disambiguation {
-                let patch_grid = given.masklets.patch_grid;
-                given.masklets = MaskletOptions::without_temporal_disambiguation();
-                given.masklets.patch_grid = patch_grid;
+                given.masklets = given.masklets.without_temporal_disambiguation();
             }
             if let Some(score) = confidence {
                 given.masklets.detection_threshold = score;

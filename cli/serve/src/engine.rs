@@ -133,7 +133,7 @@ impl Engine {
         }
         for (detector, cache) in detectors.into_iter().zip(caches) {
             let (encoded, to_search) = sync_channel(0);
-            let clicks = detector.model().manifest().tracker.is_some();
+            let clicks = detector.model().manifest().has_tracker();
             let alone = detector.is_in_low_memory().then(Arc::default);
             let Stages { mut text, mut encoder, mut decoder, segmenter, .. } = detector.into_stages();
             if alone.is_some() {

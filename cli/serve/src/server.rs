@@ -47,7 +47,7 @@ impl App {
             return Ok(());
         }
         Err(Problem::bad(format!(
-            "{purpose}, {}: this model has no tracker of SAM 3; start the server with a checkpoint that has one, such as Meta's sam3.pt or \
+            "{purpose}, {}: this model has no tracker; start the server with a checkpoint that has one, such as Meta's sam3.pt or \
              facebook/sam3",
             self.about.model
         )))
@@ -233,7 +233,7 @@ impl About {
             model: shown_name(&config.model),
             vocabulary: if config.model == BUILT_IN { vocabulary().to_vec() } else { Vec::new() },
             masks: config.masks,
-            clicks: manifest.tracker.is_some(),
+            clicks: manifest.has_tracker(),
             confidence: thresholds.confidence,
             nms: thresholds.nms,
         }

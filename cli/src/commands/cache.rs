@@ -119,8 +119,7 @@ impl Entry {
         match (group, Manifest::read(&self.path)) {
             ("models", Ok(model)) => {
                 let half = if model.detection_only { "boxes" } else { "boxes and masks" };
-                let tracker =
-                    if model.tracker.or(model.multiplex).is_some() { ", memory tracker" } else { "" };
+                let tracker = if model.has_tracker() { ", memory tracker" } else { "" };
                 let target = format!("{:?}", model.target).to_lowercase();
                 format!("{} px, {target}, {}, {half}{tracker}", model.imgsz, model.precision)
             }

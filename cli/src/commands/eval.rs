@@ -211,9 +211,10 @@ impl EvalArgs {
         self.coco.as_ref().map(of_coco).or_else(|| self.annotations.clone())
     }
 
-    /// The folder of the images, if any is named.
+    /// The folder of the images, if any is named; a results file needs none.
     fn images(&self) -> Option<PathBuf> {
-        self.coco.as_ref().map(|folder| folder.join("val2017")).or_else(|| self.images.clone())
+        let of_coco = self.coco.as_ref().filter(|_| self.predictions.is_none());
+        of_coco.map(|folder| folder.join("val2017")).or_else(|| self.images.clone())
     }
 
     /// What is detected in every image.

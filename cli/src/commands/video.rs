@@ -88,7 +88,7 @@ pub struct VideoArgs {
     #[arg(long, requires = "memory", help_heading = "Tracking")]
     no_hotstart: bool,
     /// With --memory: follow at most N objects of a class at a time, as each costs time; those that are followed stay, and of
-    /// new ones those with the highest scores start [default: 10000]
+    /// new ones those with the highest scores start [default: that of the model: SAM 3 10000, SAM 3.1 16]
     #[arg(long, value_name = "N", requires = "memory", help_heading = "Tracking")]
     max_objects: Option<NonZeroUsize>,
     #[command(flatten)]

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::path::Path;
 
-use ocelli::{Error, ErrorKind, Result};
+use ocelli::{Error, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -113,6 +113,8 @@ impl ConfigurationsReport {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+
+    use ocelli::ErrorKind;
 
     use super::*;
 

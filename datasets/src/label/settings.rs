@@ -190,7 +190,7 @@ impl LabelSettings {
                 "tile: the memory tracker follows what it sees in whole frames: leave one of them out";
             return Err(Error::invalid_argument(message).about("tile"));
         }
-        if model.manifest().tracker.is_none() {
+        if !model.manifest().has_tracker() {
             let message = format!(
                 "memory tracker, {}: this model has no tracker; name a checkpoint that has one, such as Meta's sam3.pt or \
                  facebook/sam3, and do not leave it out",

@@ -191,14 +191,24 @@ pub(super) fn into_rgb8(picture: DynamicImage) -> Vec<u8> {
         (sample.clamp(0.0, 1.0) * 255.0).round() as u8
     }
     match picture {
-        DynamicImage::ImageLuma16(_)
-        | DynamicImage::ImageLumaA16(_)
-        | DynamicImage::ImageRgb16(_)
-        | DynamicImage::ImageRgba16(_) => picture.into_rgb16().iter().map(|&v| high(v)).collect(),
-        DynamicImage::ImageRgb32F(_) | DynamicImage::ImageRgba32F(_) => {
-            picture.into_rgb32f().iter().map(|&v| unit(v)).collect()
+        DynamicImage::ImageRgb8(picture) => picture.into_raw(),
+        DynamicImage::ImageLuma8(picture) => picture.iter().flat_map(|&v| [v; 3]).collect(),
+        DynamicImage::ImageLumaA8(picture) => picture.pixels().flat_map(|p| [p.0[0]; 3]).collect(),
+        DynamicImage::ImageRgba8(picture) => {
+            picture.pixels().flat_map(|p| [p.0[0], p.0[1], p.0[2]]).collect()
         }
-        other => other.into_rgb8().into_raw(),
+        DynamicImage::ImageLuma16(picture) => picture.iter().flat_map(|&v| [high(v); 3]).collect(),
+        DynamicImage::ImageLumaA16(picture) => picture.pixels().flat_map(|p| [high(p.0[0]); 3]).collect(),
+        DynamicImage::ImageRgb16(picture) => picture.iter().map(|&v| high(v)).collect(),
+        DynamicImage::ImageRgba16(picture) => {
+            picture.pixels().flat_map(|p| [p.0[0], p.0[1], p.0[2]].map(high)).collect()
+        }
+        DynamicImage::ImageRgb32F(picture) => picture.iter().map(|&v| unit(v)).collect(),
+        DynamicImage::ImageRgba32F(picture) => {
+            picture.pixels().flat_map(|p| [p.0[0], p.0[1], p.0[2]].map(unit)).collect()
+        }
+        // The enum is non-exhaustive.
+        other => other.to_rgb8().into_raw(),
     }
 }
 

@@ -15,6 +15,8 @@ pub fn step(report: &FrameReport) -> Value {
         report.last_occluded.iter().map(|(&id, frame)| (id, never(frame))).collect();
     let matches: BTreeMap<usize, &Vec<ObjectId>> =
         report.matches.iter().map(|(index, ids)| (*index, ids)).collect();
+    let keep_alive: BTreeMap<ObjectId, i32> =
+        report.identities.iter().filter_map(|(&id, identity)| Some((id, identity.keep_alive?))).collect();
     let mut step = json!({
         "f": report.frame,
         "rev": report.is_reverse,
@@ -32,7 +34,7 @@ pub fn step(report: &FrameReport) -> Value {
         "ids": report.objects,
         "groups": report.groups,
         "cond": report.conditioning_frames,
-        "keep_alive": report.keep_alive,
+        "keep_alive": keep_alive,
         "last_occluded": last_occluded,
         "hidden": report.hidden,
         "scores": rounded_map(&report.scores),

@@ -5,6 +5,7 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
+mod bucket_bank;
 mod describe;
 mod options;
 mod replay;

@@ -1,14 +1,26 @@
 //! The names that a recording gives to options.
 
 use crate::replay::Result;
-use ocelli_tracking::masklets::MaskletOptions;
+use ocelli_tracking::masklets::{LifeCycle, MaskletOptions};
 use serde_json::{Map, Value};
 
-/// The options of a mode, `on` or `off`, with those that a sequence sets itself.
+/// The mode of SAM 3.1 as recorded: a replay ends where the reference failed.
+pub const MULTIPLEX: &str = "multiplex";
+/// The mode of SAM 3.1 that goes on.
+pub const MULTIPLEX_GOES_ON: &str = "multiplex_goes_on";
+
+/// The options of a mode, `on`, `off`, [`MULTIPLEX`] or [`MULTIPLEX_GOES_ON`], with those that a sequence
+/// sets itself.
 pub fn of_mode(mode: &str, patch_grid: usize, changed: &Map<String, Value>) -> Result<MaskletOptions> {
     let mut options = match mode {
         "on" => MaskletOptions::default(),
-        "off" => MaskletOptions::without_temporal_disambiguation(),
+        "off" => MaskletOptions::default().without_temporal_disambiguation(),
+        MULTIPLEX => {
+            let mut options = MaskletOptions::multiplex();
+            options.life_cycle = LifeCycle::MultiplexAsReleased;
+            options
+        }
+        MULTIPLEX_GOES_ON => MaskletOptions::multiplex(),
         other => return Err(format!("the mode {other} is not known").into()),
     };
     options.patch_grid = patch_grid;

@@ -1,5 +1,7 @@
 //! A network that answers from a recording.
 
+use crate::bucket_bank::BucketBank;
+use crate::options::MULTIPLEX;
 use crate::replay::{Result, array, list, number, paint};
 use ocelli_tracking::masklets::{
     Detection, EncodeBatch, LogitMask, MaskNetwork, MaskPromptBatch, MaskletOptions, MemoryKind, ObjectId,
@@ -31,7 +33,11 @@ impl<'a> Sequence<'a> {
         let side = |at: usize| video.get(at).and_then(Value::as_u64).map(|side| side as usize);
         // The recording has the height first.
         let (height, width) = side(0).zip(side(1)).ok_or("a video has no size")?;
-        let modes = value["meta"].as_object().ok_or("a sequence has no recording")?;
+        let recorded = match &value["meta"] {
+            Value::Object(modes) => modes.iter().map(|(mode, ops)| (mode.clone(), array(ops))).collect(),
+            Value::Array(ops) => vec![(MULTIPLEX.to_owned(), ops.as_slice())],
+            _ => return Err(format!("{name} has no recording").into()),
+        };
         let frames = number(value, "frames")?;
         let detections = list(value, "det")?;
         if detections.len() != frames {
@@ -46,7 +52,7 @@ impl<'a> Sequence<'a> {
             patch_grid: grid / 4,
             options: value["opt"].as_object().cloned().unwrap_or_default(),
             ops: list(value, "ops")?.to_vec(),
-            recorded: modes.iter().map(|(mode, ops)| (mode.clone(), array(ops))).collect(),
+            recorded,
             detections,
             tracks: &value["trk"],
         })
@@ -61,11 +67,18 @@ pub struct Script<'a> {
     sources: BTreeMap<ObjectId, String>,
     /// The areas of masks that were encoded as prompts.
     prompted_areas: BTreeMap<ObjectId, usize>,
+    pub buckets: BucketBank,
 }
 
 impl<'a> Script<'a> {
     pub fn new(sequence: &'a Sequence<'a>, options: MaskletOptions) -> Self {
-        Self { sequence, options, sources: BTreeMap::new(), prompted_areas: BTreeMap::new() }
+        Self {
+            sequence,
+            options,
+            sources: BTreeMap::new(),
+            prompted_areas: BTreeMap::new(),
+            buckets: BucketBank::default(),
+        }
     }
 
     pub fn set_source(&mut self, id: ObjectId, source: &str) {
@@ -136,19 +149,23 @@ impl MaskNetwork for Script<'_> {
     }
 
     fn track(&mut self, batch: &TrackBatch) -> ocelli_tracking::Result<Vec<TrackedMask>> {
-        Ok(batch.objects.iter().map(|object| self.answer(object.id, batch.frame)).collect())
+        self.buckets.track(batch);
+        Ok(batch.objects().map(|id| self.answer(id, batch.frame)).collect())
     }
 
     fn prompt_masks(&mut self, batch: &MaskPromptBatch<'_>) -> ocelli_tracking::Result<()> {
         self.record_areas(&batch.group);
+        self.buckets.prompt(batch);
         Ok(())
     }
 
     fn prompt_points(&mut self, prompt: &PointPrompt<'_>) -> ocelli_tracking::Result<TrackedMask> {
+        self.buckets.click(prompt);
         Ok(self.answer(prompt.id, prompt.frame))
     }
 
     fn encode(&mut self, batch: &EncodeBatch<'_>) -> ocelli_tracking::Result<()> {
+        self.buckets.encode(batch, self.options.patch_grid);
         if batch.kind == MemoryKind::Prompted {
             let masks: Vec<_> = batch.objects.iter().map(|object| (object.id, object.mask)).collect();
             self.record_areas(&masks);

@@ -18,6 +18,19 @@ impl Course {
         earlier.filter(|&earlier| self.frame_count.is_none_or(|count| earlier < count))
     }
 
+    /// How far `at` is before `frame` in the direction of the run.
+    fn distance(self, at: usize, frame: usize) -> Option<usize> {
+        if self.is_reverse { at.checked_sub(frame) } else { frame.checked_sub(at) }
+    }
+
+    /// The row of the temporal table for a conditioning frame: the last one. In SAM 3.1, one that is at most
+    /// `memory_frames` back counts its rows the other way round.
+    fn conditioning_row(self, at: usize, frame: usize, options: &MaskletOptions) -> usize {
+        let last = options.memory_frames;
+        let near = self.distance(at, frame).filter(|distance| (1..=last).contains(distance));
+        near.filter(|_| options.life_cycle.is_multiplex()).map_or(last, |distance| last - distance)
+    }
+
     fn is_first(self, frame: usize) -> bool {
         if self.is_reverse { self.frame_count == Some(frame + 1) } else { frame == 0 }
     }
@@ -47,14 +60,15 @@ pub(crate) fn select(group: &Group, frame: usize, course: Course, options: &Mask
         ranks.filter(|&(at, _)| is_readable(at))
     };
 
-    let mut memories: Vec<_> = nearest.iter().map(|&at| (at, options.memory_frames)).collect();
+    let mut memories: Vec<_> =
+        nearest.iter().map(|&at| (at, course.conditioning_row(at, frame, options))).collect();
     let mut others: Vec<_> = ranked(options.memory_frames).map(|(at, rank)| (at, rank - 1)).collect();
     others.reverse();
     memories.append(&mut others);
 
-    let is_past = |at: usize| if course.is_reverse { at >= frame } else { at <= frame };
+    let is_read = |at: usize| options.life_cycle.is_multiplex() || course.distance(at, frame).is_some();
     let mut pointers: Vec<_> =
-        nearest.iter().filter(|&&at| is_past(at)).map(|&at| (at, at.abs_diff(frame))).collect();
+        nearest.iter().filter(|&&at| is_read(at)).map(|&at| (at, at.abs_diff(frame))).collect();
     let most = course.pointer_frames(options).saturating_sub(1);
     // The reference never reads the pointer of the earliest frame that it selects.
     let most = if options.memory_score_threshold.is_some() {
@@ -147,7 +161,7 @@ mod tests {
             ..GroupFrame::default()
         };
         let frames = frames.into_iter().map(|(frame, score)| (frame, entry(score))).collect();
-        Group { objects: Vec::new(), frames }
+        Group { frames, ..Group::default() }
     }
 
     fn forward(frames: impl IntoIterator<Item = (usize, Option<f32>)>, frame: usize) -> Selection {
@@ -194,7 +208,7 @@ mod tests {
 
     #[test]
     fn without_selection_distances_are_frames() {
-        let options = MaskletOptions::without_temporal_disambiguation();
+        let options = MaskletOptions::default().without_temporal_disambiguation();
         let group =
             group((0..30).filter(|&frame| frame != 24).map(|frame| (frame, (frame > 0).then_some(0.0))));
         let found = select(&group, 26, Course { frame_count: Some(40), is_reverse: false }, &options);
@@ -206,6 +220,18 @@ mod tests {
             (back.memories, back.pointers),
             (vec![(0, 6), (29, 2), (28, 1), (27, 0)], vec![(27, 1), (28, 2), (29, 3)])
         );
+    }
+
+    #[test]
+    fn conditioning_frames_of_buckets_count_their_rows_backward_and_give_pointers_from_the_future() {
+        let options = MaskletOptions::multiplex();
+        let read = |at: usize, is_reverse| {
+            let group = group([(20, None), (at, Some(0.0))]);
+            let found = select(&group, 17, Course { frame_count: Some(40), is_reverse }, &options);
+            (found.memories, found.pointers)
+        };
+        assert_eq!(read(16, false), (vec![(20, 6), (16, 0)], vec![(20, 3), (16, 1)]));
+        assert_eq!(read(18, true), (vec![(20, 3), (18, 0)], vec![(20, 3), (18, 1)]));
     }
 
     #[test]

@@ -110,6 +110,12 @@ impl BitMask {
         intersection as f32 / union.max(1) as f32
     }
 
+    /// Intersection over the smaller area with a mask of the same size; 0 if one is empty.
+    pub fn intersection_over_smaller(&self, other: &Self) -> f32 {
+        let shared: u32 = self.words.iter().zip(&other.words).map(|(a, b)| (a & b).count_ones()).sum();
+        shared as f32 / self.area().min(other.area()).max(1) as f32
+    }
+
     /// The first and last foreground column and row, `[left, top, right, bottom]`, all inclusive.
     pub fn bounds(&self) -> Option<[usize; 4]> {
         let mut bounds: Option<[usize; 4]> = None;

@@ -14,16 +14,27 @@ use std::collections::{BTreeMap, BTreeSet};
 const CLICKED_SCORE: f32 = 1.0;
 
 impl Tracks {
-    /// Gives clicks to an object, which joins a group of its own if it is not tracked.
+    /// Gives clicks to an object, which joins a group of its own if it is not tracked. In SAM 3.1 it leaves the buckets that it
+    /// shares: what it was before does not count for it any more, but for its mask on this frame.
     pub(crate) fn click(&mut self, now: &mut Current<'_>, id: ObjectId, clicks: &[Click]) -> Result<()> {
         let Self { groups, slots, .. } = self;
+        let mut previous = None;
+        let shares = |group: &&mut Group| group.position(id).is_some() && group.objects.len() > 1;
+        if now.options.life_cycle.is_multiplex()
+            && let Some(group) = groups.iter_mut().find(shares)
+        {
+            previous = group.mask(now.frame, id).cloned();
+            group.remove(id, slots);
+        }
         if !groups.iter().any(|group| group.position(id).is_some()) {
-            groups.push(Group { objects: vec![id], ..Group::default() });
+            let mut group = Group::new(1, now.options.life_cycle);
+            group.add(&[id]);
+            groups.push(group);
         }
         self.identities.click(id, now.frame);
         let group = groups.iter_mut().rfind(|group| group.position(id).is_some());
         let group = group.expect("the object is in a group, which was added above if there was none");
-        prompts::click(now, group, slots, id, clicks)
+        prompts::click(now, group, slots, id, clicks, previous.as_ref())
     }
 
     /// Adds an object by a mask of the size of the video, in a group of its own; false if the network would see no pixel of it.
@@ -33,7 +44,8 @@ impl Tracks {
         if small.is_empty() {
             return Ok(false);
         }
-        let group = prompts::start_group(now, vec![(id, small)], &mut self.slots)?;
+        let mut group = Group::new(1, now.options.life_cycle);
+        prompts::start(now, &mut group, &mut self.slots, vec![(id, small)])?;
         self.groups.push(group);
         self.identities.click(id, now.frame);
         Ok(true)
@@ -68,7 +80,7 @@ impl Tracks {
         let frame = now.frame;
         let chosen = prompts::groups_of(&self.groups, ids);
         let fresh: Vec<usize> =
-            chosen.iter().copied().filter(|&index| !self.groups[index].is_conditioned_on(frame)).collect();
+            chosen.iter().copied().filter(|&index| !self.groups[index].is_given_on(frame)).collect();
         let banks = track_groups(now, &mut self.groups, &chosen, &mut self.slots)?;
         self.remember_alone(now, &fresh)?;
         let tracked = self.tracked(frame, ids);
@@ -86,15 +98,12 @@ impl Tracks {
     /// Encodes the masks of groups as they are, without the other objects.
     fn remember_alone(&mut self, now: &mut Current<'_>, fresh: &[usize]) -> Result<()> {
         let frame = now.frame;
-        let Self { groups, slots, .. } = self;
-        let mut objects = Vec::new();
-        for (_, group) in groups.iter_mut().enumerate().filter(|(index, _)| fresh.contains(index)) {
-            let Some(entry) = group.frames.get_mut(&frame) else { continue };
-            objects.extend(prompts::to_encode(&group.objects, entry, slots));
-        }
+        let kind = MemoryKind::Tracked;
+        let fresh = self.groups.iter_mut().enumerate().filter(|(index, _)| fresh.contains(index));
+        let objects: Vec<_> = fresh.flat_map(|(_, group)| prompts::to_encode(group, frame, kind)).collect();
         if objects.is_empty() {
             return Ok(());
         }
-        now.network.encode(&EncodeBatch { frame, kind: MemoryKind::Tracked, objects })
+        now.network.encode(&EncodeBatch { frame, kind, objects })
     }
 }

@@ -62,6 +62,12 @@ impl LogitMask {
         &mut self.values
     }
 
+    /// Takes the logits of `other`, a mask of the same size, where only one of the two has foreground.
+    pub(crate) fn correct(&mut self, other: &Self) {
+        let pixels = self.values.iter_mut().zip(&other.values);
+        pixels.filter(|(own, other)| (**own > 0.0) != (**other > 0.0)).for_each(|(own, other)| *own = *other);
+    }
+
     /// The foreground.
     pub fn positive(&self) -> BitMask {
         BitMask::from_fn(self.width, self.height, |x, y| self.values[y * self.width + x] > 0.0)

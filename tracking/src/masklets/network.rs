@@ -26,52 +26,63 @@ pub struct TrackedMask {
     pub iou: f32,
 }
 
-/// The memory of one object on one frame in the network's bank: an index that is reused.
+/// The memory of a bucket on one frame in the network's bank: an index that is reused. In SAM 3 a bucket is
+/// one object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MemorySlot(pub usize);
 
-/// The pointer of one object on one frame in the network's bank: an index that is reused.
+/// The pointers of a bucket on one frame in the network's bank, one for each place: an index that is reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PointerSlot(pub usize);
 
-/// A memory that a tracked object reads.
+/// A memory that a bucket reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryInput {
     /// Where it is.
     pub slot: MemorySlot,
-    /// The row of the temporal table: 0 is the frame before, the last row conditioning frames.
+    /// Its frame: in SAM 3.1 the image of that frame is read with the memory.
+    pub frame: usize,
+    /// The row of the temporal table: 0 is the frame before, the last row conditioning frames. In SAM 3.1 a
+    /// conditioning frame that is 1 to 6 frames back has row 5 to 0.
     pub row: usize,
 }
 
-/// A pointer that a tracked object reads.
+/// Pointers that a bucket reads, those of all its places.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PointerInput {
     /// Where it is.
     pub slot: PointerSlot,
-    /// Frames between it and the current frame, divided by the largest number of pointers less 1.
+    /// Frames between them and the current frame, divided by the largest number of pointers less 1.
     pub offset: f32,
 }
 
-/// An object to track.
+/// Objects to track that share their memories: one in SAM 3, up to 16 in SAM 3.1.
 #[derive(Clone, Debug)]
-pub struct TrackObject {
-    /// Its id.
-    pub id: ObjectId,
+pub struct TrackBucket {
+    /// The objects and their places, at least one; the other places are empty. In SAM 3 the place is 0.
+    pub objects: Vec<(ObjectId, usize)>,
     /// The memories it reads.
     pub memories: Vec<MemoryInput>,
     /// The pointers it reads.
     pub pointers: Vec<PointerInput>,
-    /// Where its new pointer goes.
+    /// Where its new pointers go; those of empty places are 0.
     pub pointer: PointerSlot,
 }
 
-/// Objects to track in one call: all read equally many memories and equally many pointers.
+/// Buckets to track in one call: all read equally many memories and equally many pointers.
 #[derive(Clone, Debug)]
 pub struct TrackBatch {
     /// The frame.
     pub frame: usize,
-    /// The objects, at least one.
-    pub objects: Vec<TrackObject>,
+    /// The buckets, at least one.
+    pub buckets: Vec<TrackBucket>,
+}
+
+impl TrackBatch {
+    /// The objects of all buckets, in their order.
+    pub fn objects(&self) -> impl Iterator<Item = ObjectId> {
+        self.buckets.iter().flat_map(|bucket| &bucket.objects).map(|&(id, _)| id)
+    }
 }
 
 /// An object that is given as a mask.
@@ -81,8 +92,10 @@ pub struct MaskPrompt {
     pub id: ObjectId,
     /// Its mask, of the side [`memory_side`](crate::masklets::MaskletOptions::memory_side).
     pub mask: BitMask,
-    /// Where its pointer goes.
+    /// Where the pointers of its bucket are.
     pub pointer: PointerSlot,
+    /// The place of its pointer there.
+    pub place: usize,
 }
 
 /// Mask prompts of objects that share their conditioning frames.
@@ -92,6 +105,8 @@ pub struct MaskPromptBatch<'a> {
     pub frame: usize,
     /// The prompts, at least one.
     pub prompts: &'a [MaskPrompt],
+    /// Whether the pointer slots are new: the pointers of all other places become 0.
+    pub is_new: bool,
     /// The masks of all objects that share the frame, prompted or not.
     pub group: Vec<(ObjectId, &'a LogitMask)>,
 }
@@ -118,17 +133,24 @@ pub struct PointPrompt<'a> {
     pub clicks: &'a [Click],
     /// The object's mask of this frame if there is one: a dense prompt, clamped to ±32.
     pub previous: Option<&'a LogitMask>,
-    /// Where the pointer goes.
+    /// Where the pointers of its bucket are.
     pub pointer: PointerSlot,
+    /// The place of its pointer there.
+    pub place: usize,
+    /// Whether the pointer slot is new: the pointers of all other places become 0.
+    pub is_new: bool,
 }
 
 /// The way of masks into memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemoryKind {
-    /// Logits: resized to the memory side, clamped to at most -10 where the object does not keep its mask, σ·20 − 10.
+    /// Logits: resized to the memory side, clamped to at most -10 where the object does not keep its mask,
+    /// σ·20 − 10 (SAM 3.1: σ·2 − 1).
     Tracked,
-    /// Prompts: resized to the image side, without overlaps within the batch,
-    /// ±10, resized to the memory side: [`prompted_masks`](crate::masklets::prompted_masks).
+    /// Prompts: resized to the image side, without overlaps within the batch, ±10, resized to the memory
+    /// side: [`prompted_masks`](crate::masklets::prompted_masks). In SAM 3.1, the masks of a group on a frame
+    /// on which some are born: logits, clamped to at most -10 where another mask of the batch is higher,
+    /// σ·2 − 1, resized to the memory side.
     Prompted,
 }
 
@@ -143,8 +165,13 @@ pub struct EncodeObject<'a> {
     pub keeps_mask: bool,
     /// Whether it is visible; if not, the memory has the occlusion embedding.
     pub is_present: bool,
-    /// Where the memory goes.
+    /// Whether it is given on this frame: born, reconditioned or clicked. The memories of SAM 3.1 have a
+    /// plane for that.
+    pub is_given: bool,
+    /// Where the memory of its bucket goes. Objects with one slot share a memory; its other places are empty.
     pub slot: MemorySlot,
+    /// The place of the object in it.
+    pub place: usize,
 }
 
 /// Masks to encode in one call.
@@ -176,7 +203,7 @@ pub trait MaskNetwork {
     /// As [`load`](Self::load).
     fn detect(&mut self, frame: usize) -> Result<Option<Vec<Detection>>>;
 
-    /// Tracks objects, in their order.
+    /// Tracks objects, in the order of [`TrackBatch::objects`].
     ///
     /// # Errors
     /// As [`load`](Self::load).

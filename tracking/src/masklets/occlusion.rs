@@ -1,6 +1,6 @@
 //! Objects that cover each other.
 
-use crate::masklets::{BitMask, ObjectId};
+use crate::masklets::{BitMask, MaskletOptions, ObjectId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// When an object was occluded last.
@@ -17,26 +17,27 @@ enum Occluded {
 pub(crate) struct Occlusions(BTreeMap<ObjectId, Occluded>);
 
 impl Occlusions {
-    /// The objects whose masks another object covers: of two that overlap at least `min_iou`, the one that was occluded
-    /// last, provided that the other was occluded, too. An object that was never occluded suppresses none. With a `min_iou`
-    /// of 0 nothing is recorded.
+    /// The objects whose masks another object covers: of two that overlap at least `occlusion_iou`, the one
+    /// that was occluded last, provided that the other was occluded, too. An object that was never occluded
+    /// suppresses none. With an `occlusion_iou` of 0 nothing is recorded.
     pub(crate) fn update(
         &mut self,
         frame: usize,
         is_reverse: bool,
         masks: &[(ObjectId, BitMask)],
         removed: &BTreeSet<ObjectId>,
-        min_iou: f32,
+        options: &MaskletOptions,
     ) -> BTreeSet<ObjectId> {
-        if min_iou <= 0.0 {
+        if options.occlusion_iou <= 0.0 {
             self.0.clear();
             return BTreeSet::new();
         }
-        let first = |id: ObjectId| if removed.contains(&id) { Occluded::Always } else { Occluded::Never };
-        let mut last: BTreeMap<ObjectId, Occluded> = masks
-            .iter()
-            .map(|&(id, _)| (id, self.0.get(&id).copied().unwrap_or_else(|| first(id))))
-            .collect();
+        let last = |id: ObjectId| match self.0.get(&id) {
+            Some(last) if !(options.life_cycle.is_multiplex() && removed.contains(&id)) => *last,
+            _ if removed.contains(&id) => Occluded::Always,
+            _ => Occluded::Never,
+        };
+        let mut last: BTreeMap<ObjectId, Occluded> = masks.iter().map(|&(id, _)| (id, last(id))).collect();
         let yields = |own: Occluded, other: Occluded| {
             let is_later = if is_reverse { own < other } else { own > other };
             is_later && other != Occluded::Never
@@ -44,7 +45,7 @@ impl Occlusions {
         let mut suppressed = BTreeSet::new();
         for (index, (id, mask)) in masks.iter().enumerate() {
             for (other, other_mask) in &masks[index + 1..] {
-                if mask.iou(other_mask) < min_iou {
+                if mask.iou(other_mask) < options.occlusion_iou {
                     continue;
                 }
                 if yields(last[id], last[other]) {
@@ -92,7 +93,8 @@ mod tests {
         let mask = |&is_visible: &bool| if is_visible { full() } else { BitMask::empty(10, 1) };
         let masks: Vec<_> =
             visible.iter().enumerate().map(|(id, visible)| (id as ObjectId, mask(visible))).collect();
-        occlusions.update(frame, is_reverse, &masks, &BTreeSet::new(), 0.7).into_iter().collect()
+        let options = MaskletOptions::default();
+        occlusions.update(frame, is_reverse, &masks, &BTreeSet::new(), &options).into_iter().collect()
     }
 
     #[test]
@@ -124,10 +126,17 @@ mod tests {
 
     #[test]
     fn a_removed_object_yields_and_is_forgotten() {
-        let mut occlusions = Occlusions::default();
-        update(&mut occlusions, 0, false, &[false]);
         let masks = [(0, full()), (1, full())];
-        assert_eq!(occlusions.update(1, false, &masks, &BTreeSet::from([1]), 0.7), BTreeSet::from([1]));
-        assert_eq!(occlusions.frames(), BTreeMap::from([(0, Some(0))]));
+        for (options, known) in [
+            (MaskletOptions::default(), 1),
+            (MaskletOptions::multiplex(), 1),
+            (MaskletOptions::multiplex(), 2),
+        ] {
+            let mut occlusions = Occlusions::default();
+            update(&mut occlusions, 0, false, &vec![false; known]);
+            let removed = BTreeSet::from([1]);
+            assert_eq!(occlusions.update(1, false, &masks, &removed, &options), removed, "{known} known");
+            assert_eq!(occlusions.frames(), BTreeMap::from([(0, Some(0))]));
+        }
     }
 }

@@ -1,13 +1,47 @@
 //! Options of a masklet session.
 
+use crate::masklets::BitMask;
 use ocelli_error::{Error, Result};
+
+/// The model whose life cycle a session follows: the rules that are more than another value of an option.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LifeCycle {
+    /// SAM 3: every object has memories of its own, and masks overlap by intersection over union.
+    #[default]
+    Sam3,
+    /// SAM 3.1: up to 16 objects share the memories of a bucket, and detections overlap by intersection over
+    /// the smaller area. Objects that turn out to be false are left out of frames that are held back, and a
+    /// group whose first objects were removed goes on with another conditioning frame.
+    Multiplex,
+    /// SAM 3.1 as Meta's code: it shows objects that turn out to be false until it removes them, and fails on
+    /// the frame after the objects of a group's first frame were removed.
+    MultiplexAsReleased,
+}
+
+impl LifeCycle {
+    /// The number of objects that can share a memory.
+    pub fn bucket_size(self) -> usize {
+        if self.is_multiplex() { 16 } else { 1 }
+    }
+
+    pub(crate) fn is_multiplex(self) -> bool {
+        self != Self::Sam3
+    }
+
+    /// How much a detection overlaps another one or an object.
+    pub(crate) fn overlap(self, a: &BitMask, b: &BitMask) -> f32 {
+        if self.is_multiplex() { a.intersection_over_smaller(b) } else { a.iou(b) }
+    }
+}
 
 /// The options of a [`MaskletSession`](crate::masklets::MaskletSession), with the defaults of SAM 3 in brackets.
 ///
-/// Scores and IoUs are 0 to 1. Counts of frames are frames of the video.
+/// Scores and overlaps are 0 to 1. Counts of frames are frames of the video.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct MaskletOptions {
+    /// The model whose rules hold (SAM 3).
+    pub life_cycle: LifeCycle,
     /// The side of the grid of image patches (72). Masks of the network have 4 times this side, masks that the memory
     /// encoder sees 16 times, the image 14 times.
     pub patch_grid: usize,
@@ -15,6 +49,9 @@ pub struct MaskletOptions {
     pub detection_threshold: f32,
     /// Of detections whose masks overlap more than this, only the one with the highest score is used (0.1).
     pub detection_nms_iou: f32,
+    /// A detection whose mask has its centre within this share of the frame's border is not used, unless
+    /// nothing is tracked (0: all are used).
+    pub border: f32,
     /// A detection matches every object with at least this overlap (0.1).
     pub match_iou: f32,
     /// An object without a detection of at least this overlap is unmatched on the frame (0.5).
@@ -28,6 +65,11 @@ pub struct MaskletOptions {
     /// Whether results are held back during the hotstart (true). If not, frames leave at once, and an object that turns out to
     /// be false has been shown: [`FrameReport::removed`](crate::masklets::FrameReport::removed) names it.
     pub holds_back: bool,
+    /// The number of frames that leave together when results are held back (1).
+    pub release_frames: usize,
+    /// An object is hidden until detections matched it on this many frames in a row; two frames ahead count
+    /// when results are held back (0: objects are never hidden for this).
+    pub confirmation_frames: usize,
     /// An object that is unmatched on this many frames during its hotstart is removed (8).
     pub hotstart_unmatched: usize,
     /// An object that shares this many detections with an elder object during its hotstart is removed (8).
@@ -74,15 +116,19 @@ pub struct MaskletOptions {
 impl Default for MaskletOptions {
     fn default() -> Self {
         Self {
+            life_cycle: LifeCycle::Sam3,
             patch_grid: 72,
             detection_threshold: 0.5,
             detection_nms_iou: 0.1,
+            border: 0.0,
             match_iou: 0.1,
             unmatched_iou: 0.5,
             new_object_threshold: 0.7,
             max_objects: 10_000,
             hotstart_frames: 15,
             holds_back: true,
+            release_frames: 1,
+            confirmation_frames: 0,
             hotstart_unmatched: 8,
             hotstart_duplicates: 8,
             hide_only_within_hotstart: true,
@@ -108,15 +154,41 @@ impl Default for MaskletOptions {
 }
 
 impl MaskletOptions {
-    /// The defaults without hotstart, reconditioning and memory selection: SAM 3 with `apply_temporal_disambiguation=False`.
-    /// Results leave at once, and no object is removed.
-    pub fn without_temporal_disambiguation() -> Self {
+    /// The same without hotstart, confirmation, reconditioning and memory selection: `apply_temporal_disambiguation=False` of
+    /// Meta's predictors. Results leave at once, and no object is removed.
+    #[must_use]
+    pub fn without_temporal_disambiguation(self) -> Self {
         Self {
             hotstart_frames: 0,
             hotstart_unmatched: 0,
             hotstart_duplicates: 0,
+            release_frames: 1,
+            confirmation_frames: 0,
             recondition_frames: 0,
             memory_score_threshold: None,
+            ..self
+        }
+    }
+
+    /// The defaults of SAM 3.1, whose objects share memories.
+    pub fn multiplex() -> Self {
+        Self {
+            life_cycle: LifeCycle::Multiplex,
+            detection_threshold: 0.4,
+            border: 0.025,
+            new_object_threshold: 0.65,
+            max_objects: 16,
+            release_frames: 16,
+            confirmation_frames: 3,
+            initial_keep_alive: 0,
+            max_keep_alive: 8,
+            min_keep_alive: -4,
+            recondition_iou: 0.5,
+            // A probability of 0.8.
+            recondition_object_score: 2.0 * std::f32::consts::LN_2,
+            fill_hole_area: 0,
+            memory_score_threshold: None,
+            click_window: 0,
             ..Self::default()
         }
     }
@@ -129,6 +201,7 @@ impl MaskletOptions {
         let shares = [
             ("detection_threshold", self.detection_threshold),
             ("detection_nms_iou", self.detection_nms_iou),
+            ("border", self.border),
             ("match_iou", self.match_iou),
             ("unmatched_iou", self.unmatched_iou),
             ("new_object_threshold", self.new_object_threshold),
@@ -153,6 +226,7 @@ impl MaskletOptions {
         let counts = [
             ("patch_grid", self.patch_grid, 1, 1024),
             ("max_objects", self.max_objects, 1, usize::MAX),
+            ("release_frames", self.release_frames, 1, usize::MAX),
             ("memory_frames", self.memory_frames, 1, usize::MAX),
             ("conditioning_frames", self.conditioning_frames, 2, usize::MAX),
             ("pointer_frames", self.pointer_frames, 1, usize::MAX),
@@ -191,7 +265,8 @@ mod tests {
 
     #[test]
     fn every_range_is_checked() {
-        let cases: [(&str, fn(&mut MaskletOptions)); 8] = [
+        let cases: [(&str, fn(&mut MaskletOptions)); 9] = [
+            ("release_frames is 0: expected at least 1", |options| options.release_frames = 0),
             ("match_iou is 1.5: expected 0 to 1", |options| options.match_iou = 1.5),
             ("shrink_ratio is NaN: expected 0 to 1", |options| options.shrink_ratio = f32::NAN),
             ("memory_score_threshold is -1: expected 0 to 1", |options| {
@@ -210,7 +285,13 @@ mod tests {
             change(&mut options);
             assert_eq!(options.validate().map_err(|error| error.to_string()), Err(message.to_owned()));
         }
-        for options in [MaskletOptions::default(), MaskletOptions::without_temporal_disambiguation()] {
+        let defaults = [
+            MaskletOptions::default(),
+            MaskletOptions::multiplex(),
+            MaskletOptions::default().without_temporal_disambiguation(),
+            MaskletOptions::multiplex().without_temporal_disambiguation(),
+        ];
+        for options in defaults {
             assert!(options.validate().is_ok());
         }
     }

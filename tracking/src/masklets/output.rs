@@ -39,6 +39,8 @@ pub(crate) struct FrameOutput {
     /// Scores of the objects on this frame, which decide overlaps.
     pub(crate) tracker_scores: BTreeMap<ObjectId, f32>,
     pub(crate) hidden: BTreeSet<ObjectId>,
+    /// Objects that are hidden for now, because detections did not match them often enough yet.
+    pub(crate) unconfirmed: BTreeSet<ObjectId>,
 }
 
 impl FrameOutput {
@@ -98,6 +100,7 @@ mod tests {
             scores: objects.iter().map(|&(id, ..)| (id, 0.9)).collect(),
             tracker_scores: objects.iter().map(|&(id, _, _, score)| (id, score)).collect(),
             hidden: BTreeSet::new(),
+            ..FrameOutput::default()
         }
     }
 

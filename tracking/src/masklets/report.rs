@@ -1,6 +1,6 @@
 //! The decisions of a session on a frame.
 
-use crate::masklets::{ObjectId, PointerOrigin};
+use crate::masklets::{Identity, ObjectId, PointerOrigin};
 use std::collections::BTreeMap;
 
 /// A memory that a group read.
@@ -66,7 +66,7 @@ pub struct FrameReport {
     pub matches: Vec<(usize, Vec<ObjectId>)>,
     /// The detection that could recondition each object.
     pub recondition: BTreeMap<ObjectId, usize>,
-    /// The objects of all groups that were reconditioned.
+    /// The objects of all groups that were reconditioned; in SAM 3.1 the objects themselves.
     pub reconditioned: Vec<ObjectId>,
     /// Objects that were removed as false.
     pub removed: Vec<ObjectId>,
@@ -88,8 +88,16 @@ pub struct FrameReport {
     pub groups: Vec<Vec<ObjectId>>,
     /// The conditioning frames of each group after this frame.
     pub conditioning_frames: Vec<Vec<usize>>,
-    /// The keep-alive counters of all objects that ever were.
-    pub keep_alive: BTreeMap<ObjectId, i32>,
+    /// All frames of each group after this frame.
+    pub frames: Vec<Vec<usize>>,
+    /// The place of each object of each group after this frame, counted through the buckets of the group.
+    pub places: Vec<Vec<usize>>,
+    /// The number of places of each group that no object had yet.
+    pub free_places: Vec<usize>,
+    /// What is known of all objects that ever were.
+    pub identities: BTreeMap<ObjectId, Identity>,
+    /// On how many frames two objects shared a detection: the elder and the younger; in SAM 3.1 any two.
+    pub shared: BTreeMap<(ObjectId, ObjectId), usize>,
     /// When each object was occluded last.
     pub last_occluded: BTreeMap<ObjectId, Option<usize>>,
     /// Objects that the keep-alive counter hides on this frame.

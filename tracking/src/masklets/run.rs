@@ -29,6 +29,21 @@ pub(crate) struct Run {
     pub(crate) last: Option<FrameOutput>,
 }
 
+/// Whether an object is confirmed is looked up this many frames ahead of the one that is shown.
+const CONFIRMATION_LOOKAHEAD: usize = 2;
+
+impl Run {
+    /// The first `count` frames that are held back, without the objects that are not confirmed.
+    pub(crate) fn leave(&mut self, count: usize) -> Vec<FrameOutput> {
+        let leave = |_| {
+            let ahead = self.buffer.get(CONFIRMATION_LOOKAHEAD).or(self.buffer.back())?;
+            let unconfirmed = ahead.unconfirmed.clone();
+            Some(self.buffer.pop_front()?.without(&unconfirmed))
+        };
+        (0..count).filter_map(leave).collect()
+    }
+}
+
 /// The frames of a run.
 #[derive(Clone, Debug)]
 pub(crate) enum Order {

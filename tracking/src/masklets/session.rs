@@ -10,7 +10,7 @@ use crate::masklets::output::{FrameOutput, ShownFrame};
 use crate::masklets::requests::{DetectorPrompt, ObjectPrompt, Retention, RunDirection, VideoShape};
 use crate::masklets::run::{Order, Run, Step};
 use crate::masklets::tracks::Tracks;
-use crate::masklets::{FrameReport, MaskletOptions, ObjectId};
+use crate::masklets::{FrameReport, LifeCycle, MaskletOptions, ObjectId};
 use ocelli_error::{Error, Result};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -266,8 +266,9 @@ impl MaskletSession {
     /// None are expected; a mask that is not of the size of the video would be one.
     pub fn finish(&mut self) -> Result<Vec<ShownFrame>> {
         self.planned.clear();
-        let Some(run) = self.run.take() else { return Ok(Vec::new()) };
-        self.release(run.buffer.into())
+        let Some(mut run) = self.run.take() else { return Ok(Vec::new()) };
+        let leaving = run.leave(run.buffer.len());
+        self.release(leaving)
     }
 
     /// Removes an object, also from frames that are held back or were shown. Returns whether there was one.
@@ -324,8 +325,9 @@ impl MaskletSession {
             Some((DetectorPrompt::Box, prompted)) => prompted == frame,
             None => false,
         };
+        let is_prompted = self.first_output.is_none();
         let detections = if is_detecting { now.network.detect(frame)? } else { Some(Vec::new()) };
-        let (mut report, mut output) = self.tracks.process(now, detections.as_deref())?;
+        let (mut report, mut output) = self.tracks.process(now, detections.as_deref(), is_prompted)?;
         if let Some(earlier) = self.cache.get(&frame) {
             output.hidden.extend(&earlier.hidden);
             for (id, score) in &earlier.tracker_scores {
@@ -361,16 +363,14 @@ impl MaskletSession {
     /// Holds a frame back; returns those that leave.
     fn hold(&mut self, output: FrameOutput) -> Result<Vec<ShownFrame>> {
         let options = &self.tracks.options;
-        let delay = if options.holds_back { options.hotstart_frames } else { 0 };
+        let (delay, together) =
+            if options.holds_back { (options.hotstart_frames, options.release_frames) } else { (0, 1) };
         let mut leaving = Vec::new();
         if let Some(run) = &mut self.run {
             run.buffer.push_back(output);
-            let count = if delay == 0 || run.order.is_done() {
-                run.buffer.len()
-            } else {
-                usize::from(run.buffer.len() >= delay)
-            };
-            leaving.extend(run.buffer.drain(..count));
+            let held = run.buffer.len();
+            let due = if held + 1 >= delay.max(1) + together { together } else { 0 };
+            leaving = run.leave(if run.order.is_done() { held } else { due });
             run.last = run.buffer.is_empty().then(|| leaving.last().cloned()).flatten();
         }
         self.release(leaving)
@@ -380,7 +380,8 @@ impl MaskletSession {
     fn release(&mut self, leaving: Vec<FrameOutput>) -> Result<Vec<ShownFrame>> {
         let mut shown = Vec::with_capacity(leaving.len());
         for output in leaving {
-            let output = output.without(&self.tracks.identities.removed);
+            let shows_removed = self.tracks.options.life_cycle == LifeCycle::MultiplexAsReleased;
+            let output = if shows_removed { output } else { output.without(&self.tracks.identities.removed) };
             shown.push(self.show(&output)?);
             if self.retention == Retention::Video {
                 self.cache.insert(output.frame, output);

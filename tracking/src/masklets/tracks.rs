@@ -1,17 +1,16 @@
 //! One frame after the other: the objects of a session.
 
-use crate::masklets::association::{Association, associate, candidates};
+use crate::masklets::association::{Association, associate, candidates, sort_by_score};
 use crate::masklets::bank::{Course, needed_after};
 use crate::masklets::current::Current;
 use crate::masklets::group::{ABSENT, Group, Slots, sigmoid};
 use crate::masklets::identities::Identities;
-use crate::masklets::network::{Detection, EncodeBatch, EncodeObject, MemoryKind};
+use crate::masklets::network::{Detection, EncodeBatch, MemoryKind};
 use crate::masklets::occlusion::Occlusions;
 use crate::masklets::output::{FrameOutput, Masks};
 use crate::masklets::track::{check_side, track_groups};
 use crate::masklets::{
-    BitMask, FrameReport, LogitMask, MaskletOptions, MemorySlot, ObjectId, exclusive_areas, fill_holes,
-    prompts,
+    BitMask, FrameReport, LogitMask, MaskletOptions, ObjectId, exclusive_areas, fill_holes, prompts,
 };
 use ocelli_error::Result;
 use std::collections::{BTreeMap, BTreeSet};
@@ -38,6 +37,16 @@ pub(crate) struct Tracked {
     pub(crate) id: ObjectId,
     pub(crate) mask: LogitMask,
     pub(crate) object_score: f32,
+}
+
+/// Whether the centre of a mask's bounds is within this share of the border.
+fn is_at_border(mask: &BitMask, border: f32) -> bool {
+    let Some([left, top, right, bottom]) = mask.bounds() else { return false };
+    let is_inside = |first: usize, last: usize, side: usize| {
+        let centre = (first + last + 1) as f32 / (2 * side) as f32;
+        centre > border && centre < 1.0 - border
+    };
+    !is_inside(left, right, mask.width()) || !is_inside(top, bottom, mask.height())
 }
 
 /// An object that starts on the current frame.
@@ -68,12 +77,15 @@ impl Tracks {
         &mut self,
         now: &mut Current<'_>,
         searched: Option<&[Detection]>,
+        is_prompted: bool,
     ) -> Result<(FrameReport, FrameOutput)> {
         let Current { frame, course, options, .. } = *now;
         let detections = searched.unwrap_or_default();
         let mut report = FrameReport { frame, is_reverse: course.is_reverse, ..FrameReport::default() };
         detections.iter().try_for_each(|detection| check_side(&detection.mask, &options))?;
-        let kept = candidates(detections, &options);
+        let kept = candidates(detections, &options, is_prompted).into_iter();
+        let (at_border, mut kept): (Vec<_>, Vec<_>) =
+            kept.partition(|candidate| is_at_border(&candidate.mask, options.border));
         report.detections = kept.iter().map(|candidate| candidate.index).collect();
 
         let all: Vec<usize> = (0..self.groups.len()).collect();
@@ -83,6 +95,9 @@ impl Tracks {
         report.tracked = masks.iter().map(|&(id, _)| id).collect();
         report.areas = masks.iter().map(|(_, mask)| mask.area()).collect();
 
+        if masks.is_empty() {
+            kept.extend(at_border);
+        }
         self.unsearched += usize::from(searched.is_none());
         let look = frame.saturating_sub(self.unsearched);
         let mut found = searched.map(|_| associate(&kept, &masks, &options)).unwrap_or_default();
@@ -90,9 +105,16 @@ impl Tracks {
         let born = self.start(look, &found, detections);
         let verdict = self.identities.judge(look, course.is_reverse, &found, &options);
         report.reconditioned = self.recondition(now, look, &found, &tracked, detections)?;
+        if options.life_cycle.is_multiplex() {
+            for (object, (id, mask)) in tracked.iter_mut().zip(&mut masks) {
+                if report.reconditioned.contains(id) {
+                    object.mask.correct(&detections[found.recondition[id]].mask);
+                    *mask = object.mask.positive();
+                }
+            }
+        }
 
-        let occluded =
-            self.occlusions.update(frame, course.is_reverse, &masks, &verdict.removed, options.occlusion_iou);
+        let occluded = self.occlusions.update(frame, course.is_reverse, &masks, &verdict.removed, &options);
         for (object, (id, mask)) in
             tracked.iter_mut().zip(&mut masks).filter(|(object, _)| occluded.contains(&object.id))
         {
@@ -102,7 +124,7 @@ impl Tracks {
         }
         report.occluded = report.tracked.iter().copied().filter(|id| occluded.contains(id)).collect();
         self.remember(now, &tracked, &mut report)?;
-        self.add_group(now, &born, detections)?;
+        self.add_objects(now, &born, detections)?;
         self.remove(&verdict.removed);
 
         let output = self.output(frame, &tracked, &born, detections, verdict.hidden.clone());
@@ -111,7 +133,8 @@ impl Tracks {
         Ok((report, output))
     }
 
-    /// The objects of the groups on a frame, in the order of the groups, with holes filled.
+    /// The objects of the groups on a frame, in the order of the groups, in SAM 3.1 of their ids, with holes
+    /// filled.
     pub(crate) fn tracked(&self, frame: usize, ids: &BTreeSet<ObjectId>) -> Vec<Tracked> {
         let mut tracked = Vec::new();
         for group in &self.groups {
@@ -123,6 +146,9 @@ impl Tracks {
                 tracked.push(Tracked { id, mask, object_score: object.object_score });
             }
         }
+        if self.options.life_cycle.is_multiplex() {
+            tracked.sort_by_key(|object| object.id);
+        }
         tracked
     }
 
@@ -133,9 +159,7 @@ impl Tracks {
             return 0;
         }
         let dropped = found.new.len() - room;
-        // The reversed ascending order of the reference, as for the suppression.
-        found.new.sort_by(|&a, &b| detections[a].score.total_cmp(&detections[b].score));
-        found.new.reverse();
+        sort_by_score(&mut found.new, &self.options, |&index| detections[index].score);
         found.new.truncate(room);
         dropped
     }
@@ -148,7 +172,8 @@ impl Tracks {
         found.new.iter().map(born).collect()
     }
 
-    /// Gives sure detections as masks to their objects. Returns the objects of all groups concerned.
+    /// Gives sure detections as masks to their objects. Returns the objects of all groups concerned;
+    /// in SAM 3.1 these objects.
     fn recondition(
         &mut self,
         now: &mut Current<'_>,
@@ -161,24 +186,20 @@ impl Tracks {
         if options.recondition_frames == 0 || !look.is_multiple_of(options.recondition_frames) {
             return Ok(Vec::new());
         }
-        let is_sure = |id: &ObjectId| {
-            tracked
-                .iter()
-                .any(|object| object.id == *id && object.object_score > options.recondition_object_score)
-        };
+        let is_sure = |object: &&Tracked| object.object_score > options.recondition_object_score;
+        let given = |object: &Tracked| Some((object.id, *found.recondition.get(&object.id)?));
+        let given: BTreeMap<ObjectId, usize> = tracked.iter().filter(is_sure).filter_map(given).collect();
         let side = options.memory_side();
+        let mask = |index: usize| detections[index].mask.resized_positive(side, side);
         let mut reconditioned = BTreeSet::new();
         for group in &mut self.groups {
-            let own = group
-                .objects
-                .iter()
-                .filter(|id| is_sure(id))
-                .filter_map(|id| Some((*id, *found.recondition.get(id)?)));
-            let masks: Vec<_> =
-                own.map(|(id, index)| (id, detections[index].mask.resized_positive(side, side))).collect();
+            let own = |id: &ObjectId| Some((*id, mask(*given.get(id)?)));
+            let masks: Vec<_> = group.objects.iter().filter_map(own).collect();
             if !masks.is_empty() {
                 prompts::recondition(now, group, masks)?;
-                reconditioned.extend(group.objects.iter().copied());
+                let is_concerned =
+                    |id: &&ObjectId| !options.life_cycle.is_multiplex() || given.contains_key(id);
+                reconditioned.extend(group.objects.iter().filter(is_concerned));
             }
         }
         Ok(reconditioned.into_iter().collect())
@@ -207,31 +228,33 @@ impl Tracks {
             }
             report.present.extend(is_present.then_some(object.id));
             report.memory_areas.push(if keeps_mask { area.area } else { 0 });
-            let Some(slot) = self.memory_slot(frame, object.id, is_present) else { continue };
-            objects.push(EncodeObject { id: object.id, mask: &object.mask, keeps_mask, is_present, slot });
+            let group = self.groups.iter_mut().find_map(|group| Some((group.position(object.id)?, group)));
+            let Some((position, group)) = group else { continue };
+            let known = group.frames.get_mut(&frame).and_then(|entry| entry.objects.get_mut(position));
+            let Some(known) = known else { continue };
+            (known.is_prompted_memory, known.is_present) = (false, is_present);
+            objects.extend(group.to_encode(frame, object.id, &object.mask, keeps_mask));
         }
         now.network.encode(&EncodeBatch { frame, kind: MemoryKind::Tracked, objects })
     }
 
-    /// The slot for the memory of an object, which is going to be one of a tracked mask.
-    fn memory_slot(&mut self, frame: usize, id: ObjectId, is_present: bool) -> Option<MemorySlot> {
-        let Self { groups, slots, .. } = self;
-        let (position, group) = groups.iter_mut().find_map(|group| Some((group.position(id)?, group)))?;
-        let object = group.frames.get_mut(&frame)?.objects.get_mut(position)?;
-        object.is_prompted_memory = false;
-        object.is_present = is_present;
-        Some(*object.memory.get_or_insert_with(|| slots.memory()))
-    }
-
-    fn add_group(&mut self, now: &mut Current<'_>, born: &[Born], detections: &[Detection]) -> Result<()> {
+    /// Starts objects: in the group with the fewest free places that has enough of them, or else in a new
+    /// one.
+    fn add_objects(&mut self, now: &mut Current<'_>, born: &[Born], detections: &[Detection]) -> Result<()> {
         if born.is_empty() {
             return Ok(());
         }
         let side = now.options.memory_side();
         let mask = |born: &Born| (born.id, detections[born.detection].mask.resized_positive(side, side));
         let masks = born.iter().map(mask).collect();
-        let group = prompts::start_group(now, masks, &mut self.slots)?;
-        self.groups.push(group);
+        let Self { groups, slots, .. } = self;
+        let with_room = groups.iter_mut().filter(|group| group.free.len() >= born.len());
+        if let Some(group) = with_room.min_by_key(|group| group.free.len()) {
+            return prompts::start(now, group, slots, masks);
+        }
+        let mut group = Group::new(born.len(), now.options.life_cycle);
+        prompts::start(now, &mut group, slots, masks)?;
+        groups.push(group);
         Ok(())
     }
 
@@ -263,7 +286,8 @@ impl Tracks {
             masks.insert(born.id, runs(&mask));
             tracker_scores.insert(born.id, detection.score);
         }
-        FrameOutput { frame, masks, scores: self.identities.scores(), tracker_scores, hidden }
+        let (scores, unconfirmed) = (self.identities.scores(), self.identities.unconfirmed());
+        FrameOutput { frame, masks, scores, tracker_scores, hidden, unconfirmed }
     }
 
     fn describe(
@@ -281,7 +305,11 @@ impl Tracks {
         report.objects = self.ids();
         report.groups = self.groups.iter().map(|group| group.objects.clone()).collect();
         report.conditioning_frames = self.groups.iter().map(Group::conditioning_frames).collect();
-        report.keep_alive = self.identities.keep_alive();
+        report.frames = self.groups.iter().map(|group| group.frames.keys().copied().collect()).collect();
+        report.places = self.groups.iter().map(|group| group.places.clone()).collect();
+        report.free_places = self.groups.iter().map(|group| group.free.len()).collect();
+        report.identities = self.identities.known.clone();
+        report.shared = self.identities.shared.clone();
         report.last_occluded = self.occlusions.frames();
         report.hidden = output.hidden.iter().copied().collect();
         report.scores = output.scores.clone();
