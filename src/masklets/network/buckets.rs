@@ -63,8 +63,7 @@ impl DeviceNetwork {
         }
         if is_tracked {
             // One by one, as the session has decided between them: the graph would do so again.
-            let fine = 4 * side;
-            outputs.planes.reset_to(ElementType::F32, &[count, fine, fine])?;
+            outputs.planes.reset_to(ElementType::F32, &[count, 4 * side, 4 * side])?;
             for (index, mask) in inputs.masks.as_f32()?.chunks_exact(side * side).enumerate() {
                 inputs.mask.reset_f32(&[1, side, side]).copy_from_slice(mask);
                 let plane = &mut [(tensor::PLANES, &mut outputs.plane)];
@@ -77,7 +76,8 @@ impl DeviceNetwork {
         }
         let order = inputs.slots.reset::<i64>(&[slots.len(), BUCKET]);
         let valid = inputs.valid.reset::<bool>(&[slots.len(), BUCKET]);
-        (order.fill(0), valid.fill(false));
+        order.fill(0);
+        valid.fill(false);
         for (index, object) in batch.objects.iter().enumerate() {
             let bucket =
                 slots.iter().position(|slot| *slot == object.slot).expect("slots are those of objects");
