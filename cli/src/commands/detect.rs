@@ -148,7 +148,7 @@ pub fn run(args: &DetectArgs, log: &LogArgs) -> anyhow::Result<()> {
     let crops = args.crops.as_deref().map(|folder| Crops::create(folder, false)).transpose();
     let crops = crops.map_err(with_flag("--crops"))?;
     let labels = args.save_txt.as_deref().map(label_files).transpose()?;
-    let semantic = args.semantic.as_deref().map(|folder| SemanticFolder::plan(folder)).transpose()?;
+    let semantic = args.semantic.as_deref().map(SemanticFolder::plan).transpose()?;
     let builder = detector(DetectorOptions {
         masks: args.masks || !objects.is_empty(),
         semantic_maps: args.semantic.is_some(),
