@@ -246,7 +246,7 @@ fn a_session_of_buckets_equals_the_reference() {
         for target in runner.targets() {
             let options = ExportOptions { target: *target, ..ExportOptions::default() };
             report.check(format!("{runner:?}, {target:?}"), |report| {
-                replay(report, &golden, runner, kind.clone(), options)
+                replay(report, &golden, runner, kind, options)
             });
         }
     }
