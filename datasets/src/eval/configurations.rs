@@ -53,7 +53,7 @@ impl ConfigurationsReport {
     /// Reads the JSON of a report.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`] if the file cannot be read, [`ErrorKind::Mismatch`] if it is another one.
+    /// [`Io`](ocelli::ErrorKind::Io) if the file cannot be read, [`Mismatch`](ocelli::ErrorKind::Mismatch) if it is another one.
     pub fn open(path: &Path) -> Result<Self> {
         let text = std::fs::read(path).map_err(|e| Error::io("cannot read the report", path, e))?;
         serde_json::from_slice(&text).map_err(|e| {

@@ -2,7 +2,7 @@
 
 /// File names inside an exported folder.
 pub mod file {
-    /// The [`Manifest`](super::Manifest).
+    /// The [`Manifest`](super::super::Manifest).
     pub const MANIFEST: &str = "model.json";
     /// [`PIXEL_VALUES`](super::tensor::PIXEL_VALUES) → [`FPN`](super::tensor::FPN) and
     /// [`IMAGE_PROMPT`](super::tensor::IMAGE_PROMPT).
