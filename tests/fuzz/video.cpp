@@ -59,6 +59,7 @@ int main(int count, char **arguments) {
     }
     const std::string path = folder + "/case-" + std::to_string(i);
     std::ofstream(path, std::ios::binary).write(bytes.data(), static_cast<long>(bytes.size()));
+    std::fflush(stdout);
     const pid_t child = fork();
     if (child == 0) {
       alarm(60);

@@ -17,6 +17,8 @@ const TENSORS: &str = include_str!("../../benchmarks/full_size/tensors.txt");
 const STUDENTS: &str = include_str!("../../benchmarks/full_size/students.txt");
 /// Names and shapes of the memory tracker's tensors.
 const TRACKER: &str = include_str!("../../benchmarks/full_size/tracker.txt");
+/// Names and shapes of a checkpoint of SAM 3.1 with two layers of each transformer, in Meta's names.
+const MULTIPLEX: &str = include_str!("../../benchmarks/full_size/multiplex.txt");
 /// `config.json`.
 const CONFIG: &str = include_str!("../../benchmarks/full_size/config.json");
 /// Prefix of the names in the released checkpoint.
@@ -83,6 +85,14 @@ pub fn write_without_text(folder: &Path) -> anyhow::Result<usize> {
 /// If a file cannot be written.
 pub fn write_tracker(folder: &Path) -> anyhow::Result<usize> {
     write_layers(folder, 2, &TRANSFORMERS, TRACKER)
+}
+
+/// As [`write_tracker()`], of SAM 3.1, as Meta's file.
+///
+/// # Errors
+/// If the file cannot be written.
+pub fn write_multiplex(path: &Path) -> anyhow::Result<()> {
+    write_tensors(path, &[], MULTIPLEX)
 }
 
 /// Writes a student backbone of DART with its adapters: `rep_vit_m2_3`, `tiny_vit_21m`, `efficient_vit_l2` or
@@ -239,6 +249,9 @@ mod tests {
         let tracker = tensors(TRACKER).expect("it is a list of tensors");
         let parameters: usize = tracker.iter().map(|tensor| tensor.shape.iter().product::<usize>()).sum();
         assert_eq!((tracker.len(), parameters / 1000), (329, 19_545));
+        let multiplex = tensors(MULTIPLEX).expect("it is a list of tensors");
+        let names = multiplex.iter().map(|tensor| tensor.name.as_str());
+        assert_eq!(names.filter(|name| name.starts_with("tracker.model.")).count(), 457);
         let config: Value = serde_json::from_str(CONFIG).expect("it is JSON");
         assert_eq!(config["detector_config"]["vision_config"]["backbone_config"]["num_hidden_layers"], 32);
     }

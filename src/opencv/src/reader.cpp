@@ -29,6 +29,15 @@ constexpr double MAX_VARIABLE_RATE = 120.0;
 // Rows are converted in place only where they are this aligned: swscale writes whole blocks of pixels.
 constexpr int BLOCK = 32;
 
+// The number in a field of an enumeration: FFmpeg stores what the file says, which may be none of its values.
+template <typename Enumeration>
+int number_of(const Enumeration &field) {
+  static_assert(sizeof(int) == sizeof(Enumeration), "FFmpeg's enumerations are as large as int");
+  int number;
+  std::memcpy(&number, &field, sizeof number);
+  return number;
+}
+
 // How decoded pixels become upright: transposed first, then mirrored.
 struct Turn {
   bool transpose = false, mirror_x = false, mirror_y = false;
@@ -349,8 +358,8 @@ class Ffmpeg final : public Reader {
 
   // Makes the conversion of this frame ready, anew where the frame before was of another kind.
   void prepare() {
-    const auto kind = std::make_tuple(frame_->width, frame_->height, frame_->format, static_cast<int>(frame_->colorspace),
-                                      static_cast<int>(frame_->color_range));
+    const int space = number_of(frame_->colorspace), range = number_of(frame_->color_range);
+    const auto kind = std::make_tuple(frame_->width, frame_->height, frame_->format, space, range);
     if (scaler_ != nullptr && kind == kind_) return;
     sws_freeContext(scaler_);
     scaler_ = sws_getContext(frame_->width, frame_->height, static_cast<AVPixelFormat>(frame_->format), frame_->width,
@@ -362,10 +371,10 @@ class Ffmpeg final : public Reader {
                                  &saturation) < 0)
       return;
     // What is not said stays as swscale assumes it: BT.601, and the range of the pixel format.
-    if (frame_->color_range == AVCOL_RANGE_JPEG) from_range = 1;
-    if (frame_->color_range == AVCOL_RANGE_MPEG) from_range = 0;
-    const bool is_said = frame_->colorspace != AVCOL_SPC_UNSPECIFIED && frame_->colorspace != AVCOL_SPC_RGB;
-    const int *table = is_said ? sws_getCoefficients(frame_->colorspace) : sws_getCoefficients(SWS_CS_DEFAULT);
+    if (range == AVCOL_RANGE_JPEG) from_range = 1;
+    if (range == AVCOL_RANGE_MPEG) from_range = 0;
+    const bool is_said = space != AVCOL_SPC_UNSPECIFIED && space != AVCOL_SPC_RGB;
+    const int *table = sws_getCoefficients(is_said ? space : SWS_CS_DEFAULT);
     sws_setColorspaceDetails(scaler_, table, from_range, sws_getCoefficients(SWS_CS_DEFAULT), to_range, brightness,
                              contrast, saturation);
   }

@@ -1,4 +1,4 @@
-//! `bench memory`: time and memory of the memory tracker at the released size, beside the modules of `transformers`.
+//! `bench memory`: time and memory of the memory trackers at the released size, beside torch.
 
 mod worker;
 
@@ -22,11 +22,54 @@ use super::lines::Lines;
 
 /// The tokens do not matter: the text encoder is exported and never runs.
 const TOKENIZER: &[u8] = include_bytes!("../../../../src/builtin/tokenizer.json");
-const PEER: &str = include_str!("../../../memory/peer.py");
 /// The peer's format that others are compared with.
 const REFERENCE: &str = "float32";
-const CHECKPOINT: &str = "checkpoint";
-const INPUTS: &str = "inputs.safetensors";
+
+/// A memory tracker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Network {
+    #[value(name = "sam3")]
+    Sam3,
+    #[value(name = "sam3.1")]
+    Sam31,
+}
+
+impl Network {
+    fn name(self) -> String {
+        self.to_possible_value().expect("no network is skipped").get_name().to_owned()
+    }
+
+    /// The checkpoint: the folder of `transformers`, or Meta's file.
+    fn checkpoint(self, work: &Path) -> PathBuf {
+        match self {
+            Self::Sam3 => work.join("checkpoint"),
+            Self::Sam31 => work.join("checkpoint-3.1").join("sam3.1_multiplex.safetensors"),
+        }
+    }
+
+    /// The file of the weights.
+    fn weights(self, work: &Path) -> PathBuf {
+        match self {
+            Self::Sam3 => self.checkpoint(work).join("model.safetensors"),
+            Self::Sam31 => self.checkpoint(work),
+        }
+    }
+
+    fn inputs(self, work: &Path) -> PathBuf {
+        work.join(format!("inputs-{}.safetensors", self.name()))
+    }
+
+    /// The program of the peer.
+    fn peer(self) -> &'static str {
+        match self {
+            Self::Sam3 => include_str!("../../../memory/peer.py"),
+            Self::Sam31 => concat!(
+                include_str!("../../../../tests/golden/checkpoints/multiplex_model.py"),
+                include_str!("../../../memory/multiplex_peer.py")
+            ),
+        }
+    }
+}
 
 /// An engine and the number format that it computes in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -56,19 +99,22 @@ impl Setup {
         self.to_possible_value().expect("no engine is skipped").get_name().to_owned()
     }
 
-    fn graphs(self, work: &Path) -> PathBuf {
+    fn graphs(self, network: Network, work: &Path) -> PathBuf {
         let half = if self.exported().is_half() { "-fp16" } else { "" };
-        work.join(format!("graphs-{:?}{half}", self.target()).to_lowercase())
+        work.join(format!("graphs-{}-{:?}{half}", network.name(), self.target()).to_lowercase())
     }
 }
 
-/// Measures the memory tracker at the released size with random weights and writes JSON lines, one per measurement.
+/// Measures the memory trackers at the released size with random weights and writes JSON lines, one per measurement.
 ///
 /// Engines, and with --peer torch in f32 and bf16, run in processes of their own and take turns, run by run, so that a machine that slows down
 /// slows all. `features` runs once a frame, `step` tracks objects by their memories, `encode` makes new memories. Peak memory
 /// is that of the process so far; numbers of memories ascend, and each number of objects has new processes.
 #[derive(clap::Args)]
 pub struct Arguments {
+    /// Trackers
+    #[arg(long, value_enum, num_args = 1.., default_values = ["sam3", "sam3.1"])]
+    networks: Vec<Network>,
     /// Engines
     #[arg(long, value_enum, num_args = 1.., default_values = ["onnxruntime", "openvino"])]
     engines: Vec<Setup>,
@@ -96,7 +142,7 @@ pub struct Arguments {
     /// The device of the peer
     #[arg(long, default_value = "cpu", value_parser = ["cpu", "cuda"], value_name = "NAME")]
     peer_device: String,
-    /// Folder for the checkpoint and the graphs, 0.8 GB; they are made if missing
+    /// Folder for the checkpoint and the graphs, 0.8 GB for each tracker; they are made if missing
     #[arg(long, default_value = "target/bench_memory", value_name = "DIR")]
     work: PathBuf,
     /// Append the lines to a file in this folder as well
@@ -105,6 +151,9 @@ pub struct Arguments {
     /// Answer the commands on stdin with this engine
     #[arg(long, value_enum, hide = true)]
     worker: Option<Setup>,
+    /// The tracker of the worker
+    #[arg(long, value_enum, hide = true, default_value = "sam3")]
+    network: Network,
     #[command(flatten)]
     pub log: LogArgs,
 }
@@ -112,6 +161,7 @@ pub struct Arguments {
 #[derive(Serialize)]
 struct Line<'a> {
     program: &'static str,
+    network: &'a str,
     engine: &'a str,
     part: &'a str,
     objects: usize,
@@ -137,38 +187,46 @@ struct Line<'a> {
 
 pub fn run(args: &Arguments) -> anyhow::Result<()> {
     if let Some(setup) = args.worker {
-        return worker::run(setup, &setup.graphs(&args.work), &args.work.join(INPUTS), args.threads);
+        let (graphs, inputs) = (setup.graphs(args.network, &args.work), args.network.inputs(&args.work));
+        return worker::run(args.network, setup, &graphs, &inputs, args.threads);
     }
     let ascend = args.memories.windows(2).all(|pair| pair[0] < pair[1]);
     if args.runs == 0 || args.objects.contains(&0) || args.memories.contains(&0) || !ascend {
         let message = "--runs, --objects, --memories: expected at least 1, and memories in ascending order";
         return Err(cli::usage(message));
     }
-    prepare(args)?;
+    args.networks.iter().try_for_each(|network| prepare(args, *network))?;
     let lines = Lines::new("memory", args.output.as_deref())?;
-    for &objects in &args.objects {
-        let mut all = contestants(args)?;
-        measure(args, &lines, &mut all, "features".to_owned(), [0, 0])?;
+    for (&objects, &network) in
+        args.objects.iter().flat_map(|objects| args.networks.iter().map(move |network| (objects, network)))
+    {
+        let mut all = contestants(args, network)?;
+        let mut part = |command: String, sizes| measure(args, network, &lines, &mut all, &command, sizes);
+        part("features".to_owned(), [0, 0])?;
         for &memories in &args.memories {
-            measure(args, &lines, &mut all, format!("step {objects} {memories}"), [objects, memories])?;
+            part(format!("step {objects} {memories}"), [objects, memories])?;
         }
-        measure(args, &lines, &mut all, format!("encode {objects}"), [objects, 0])?;
+        part(format!("encode {objects}"), [objects, 0])?;
     }
     Ok(())
 }
 
 /// Makes what is missing in the work folder; inputs are written anew.
-fn prepare(args: &Arguments) -> anyhow::Result<()> {
-    let checkpoint = args.work.join(CHECKPOINT);
-    std::fs::create_dir_all(&checkpoint)
-        .with_context(|| format!("cannot create the folder, {}", checkpoint.display()))?;
-    if !checkpoint.join("config.json").exists() {
-        status(&args.log, "random weights");
-        write_atomically(&checkpoint.join("tokenizer.json"), |file| file.write_all(TOKENIZER))?;
-        random_weights::write_tracker(&checkpoint)?;
+fn prepare(args: &Arguments, network: Network) -> anyhow::Result<()> {
+    let (checkpoint, weights) = (network.checkpoint(&args.work), network.weights(&args.work));
+    let folder = weights.parent().expect("it is in the work folder");
+    std::fs::create_dir_all(folder)
+        .with_context(|| format!("cannot create the folder, {}", folder.display()))?;
+    if !weights.exists() {
+        status(&args.log, &format!("random weights, {}", network.name()));
+        write_atomically(&folder.join("tokenizer.json"), |file| file.write_all(TOKENIZER))?;
+        match network {
+            Network::Sam3 => random_weights::write_tracker(folder).map(drop)?,
+            Network::Sam31 => random_weights::write_multiplex(&weights)?,
+        }
     }
     for setup in &args.engines {
-        let graphs = setup.graphs(&args.work);
+        let graphs = setup.graphs(network, &args.work);
         if !graphs.exists() {
             status(&args.log, &format!("export, {}", graphs.display()));
             let options = ExportOptions {
@@ -180,23 +238,24 @@ fn prepare(args: &Arguments) -> anyhow::Result<()> {
         }
     }
     let most = |numbers: &[usize]| numbers.iter().copied().max().unwrap_or(1);
-    worker::write_inputs(&args.work.join(INPUTS), most(&args.objects), most(&args.memories))
+    worker::write_inputs(network, &network.inputs(&args.work), most(&args.objects), most(&args.memories))
 }
 
 /// The peer in f32, if it takes part, is the first.
-fn contestants(args: &Arguments) -> anyhow::Result<Vec<Contestant>> {
+fn contestants(args: &Arguments, network: Network) -> anyhow::Result<Vec<Contestant>> {
     let (mut all, threads) = (Vec::new(), args.threads.to_string());
     let mut dtypes: Vec<&String> = args.peer.iter().flat_map(|_| &args.peer_dtypes).collect();
     dtypes.sort_by_key(|dtype| *dtype != REFERENCE);
     for (python, dtype) in args.peer.iter().cycle().zip(dtypes) {
-        let files = [args.work.join(CHECKPOINT).join("model.safetensors"), args.work.join(INPUTS)];
+        let files = [network.weights(&args.work), network.inputs(&args.work)];
         let mut command = Command::new(python);
-        command.args(["-c", PEER]).args(files).args([dtype, &threads, &args.peer_device]);
+        command.args(["-c", network.peer()]).args(files).args([dtype, &threads, &args.peer_device]);
         all.push(Contestant::start(&mut command, &python.display().to_string())?);
     }
     for setup in &args.engines {
         let mut command = Command::new(std::env::current_exe().context("cannot find this program")?);
-        command.args(["memory", "--quiet", "--worker", &setup.name(), "--threads", &threads, "--work"]);
+        command.args(["memory", "--quiet", "--worker", &setup.name(), "--network", &network.name()]);
+        command.args(["--threads", &threads, "--work"]);
         all.push(Contestant::start(command.arg(&args.work), &setup.name())?);
     }
     Ok(all)
@@ -205,9 +264,10 @@ fn contestants(args: &Arguments) -> anyhow::Result<Vec<Contestant>> {
 /// Runs a command on all contestants in turn, and writes a line for each.
 fn measure(
     args: &Arguments,
+    network: Network,
     lines: &Lines,
     all: &mut [Contestant],
-    command: String,
+    command: &str,
     [objects, memories]: [usize; 2],
 ) -> anyhow::Result<()> {
     let mut times = vec![Vec::with_capacity(args.runs); all.len()];
@@ -215,7 +275,7 @@ fn measure(
     for run in 0..args.warm_up + args.runs {
         for (index, contestant) in all.iter_mut().enumerate() {
             interrupted()?;
-            last[index] = contestant.run(&command)?;
+            last[index] = contestant.run(command)?;
             if run >= args.warm_up {
                 times[index].push([last[index].ms, last[index].cpu_ms]);
             }
@@ -228,6 +288,7 @@ fn measure(
         let peer = (has_reference && index > 0).then(|| (&quantiles[0], &last[0]));
         lines.write(&Line {
             program: "bench memory",
+            network: &network.name(),
             engine: &contestant.name,
             part: command.split(' ').next().unwrap_or_default(),
             objects,

@@ -1,4 +1,7 @@
-//! The tracker's graphs on one engine: reads commands from stdin and answers each with a line of JSON.
+//! The graphs of a memory tracker on one engine: reads commands from stdin and answers each with a line of JSON.
+
+mod buckets;
+mod objects;
 
 use std::io::BufRead;
 use std::path::Path;
@@ -6,7 +9,7 @@ use std::time::Instant;
 
 use anyhow::{Context, bail};
 use ocelli::engines::{Device, Engine, Tensor};
-use ocelli::export::contract::{Precision, file, tensor};
+use ocelli::export::contract::Precision;
 use ocelli::{Detector, EngineKind, ModelSource, options::PrecisionChoice};
 use ocelli_benchmarks::contestant::{Answer, Greeting};
 use ocelli_benchmarks::machine::{cpu_ms, peak_memory_mib};
@@ -15,80 +18,92 @@ use safetensors::SafeTensors;
 use safetensors::tensor::{Dtype, TensorView, serialize_to_file};
 use serde::Serialize;
 
-use super::Setup;
+use super::{Network, Setup};
+use buckets::Buckets;
+use objects::Objects;
 
-/// P, D, the width of a memory, and the channels of the backbone, at the released size.
+/// P, D and the channels of the backbone, at the released size.
 const GRID: usize = 72;
 const WIDTH: usize = 256;
-const MEMORY: usize = 64;
 const HIDDEN: usize = 1024;
 /// Pointers of an object.
 const POINTERS: usize = 16;
 /// The row of the table of times for conditioning frames.
 const CONDITIONING: i64 = 6;
 
-/// Writes the inputs of all parts, for so many objects and memories of each: noise as large as real features.
-pub fn write_inputs(path: &Path, objects: usize, memories: usize) -> anyhow::Result<()> {
-    let (tokens, side) = (GRID * GRID, 4 * GRID);
-    let mut state = 0x9e37_79b9_u32;
-    let mut noise = |count: usize, size: f32| -> Vec<u8> {
+/// The parts of a tracker; each returns its milliseconds, and those of all cores.
+trait Parts {
+    /// Once a frame.
+    fn features(&mut self) -> anyhow::Result<(f64, f64)>;
+    /// Tracks objects by so many memories.
+    fn step(&mut self, objects: usize, memories: usize) -> anyhow::Result<(f64, f64)>;
+    /// Makes the memories of objects.
+    fn encode(&mut self, objects: usize) -> anyhow::Result<(f64, f64)>;
+    /// The object scores of the last step.
+    fn scores(&self) -> &Tensor;
+}
+
+/// The inputs of a network, made for a number of objects and of memories.
+#[derive(Default)]
+struct Inputs {
+    tensors: Vec<(&'static str, Dtype, Vec<usize>, Vec<u8>)>,
+    random: u32,
+}
+
+impl Inputs {
+    /// Noise, as large as real features.
+    fn noise(&mut self, name: &'static str, shape: &[usize], size: f32) {
         let mut next = || {
-            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            size * ((state >> 8) as f32 / (1 << 23) as f32 - 1.0)
+            self.random = self.random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            size * ((self.random >> 8) as f32 / (1 << 23) as f32 - 1.0)
         };
-        (0..count).flat_map(|_| next().to_le_bytes()).collect()
-    };
-    let integers =
-        |numbers: Vec<i64>| -> Vec<u8> { numbers.into_iter().flat_map(i64::to_le_bytes).collect() };
-    // The first memories of an object are those of conditioning frames where there are more than the six others.
-    let time = |place: usize| {
+        let bytes = (0..shape.iter().product()).flat_map(|_| next().to_le_bytes()).collect();
+        self.tensors.push((name, Dtype::F32, shape.to_vec(), bytes));
+    }
+
+    fn integers(&mut self, name: &'static str, shape: &[usize], numbers: impl IntoIterator<Item = i64>) {
+        let bytes = numbers.into_iter().flat_map(i64::to_le_bytes).collect();
+        self.tensors.push((name, Dtype::I64, shape.to_vec(), bytes));
+    }
+
+    /// The times of memories, and how long ago their pointers are: of so many objects, or buckets of them.
+    fn times(&mut self, rows: usize, memories: usize) {
+        // The first memories are those of conditioning frames where there are more than the six others.
         let conditioning = memories.saturating_sub(CONDITIONING as usize).max(1);
-        if place < conditioning { CONDITIONING } else { (place - conditioning) as i64 }
-    };
-    let places = || (0..objects).flat_map(|_| 0..memories);
-    let slots = (0..(objects * memories) as i64).collect();
-    let offsets = (0..objects).flat_map(|_| (1..=POINTERS).map(|ago| ago as f32 / 15.0));
-    let tensors = [
-        ("hidden", Dtype::F32, vec![1, HIDDEN, GRID, GRID], noise(HIDDEN * tokens, 1.5)),
-        (
-            "bank",
-            Dtype::F32,
-            vec![objects * memories, tokens, MEMORY],
-            noise(objects * memories * tokens * MEMORY, 1.5),
-        ),
-        ("slots", Dtype::I64, vec![objects, memories], integers(slots)),
-        ("times", Dtype::I64, vec![objects, memories], integers(places().map(time).collect())),
-        ("pointers", Dtype::F32, vec![objects, POINTERS, WIDTH], noise(objects * POINTERS * WIDTH, 1.5)),
-        ("offsets", Dtype::F32, vec![objects, POINTERS], offsets.flat_map(f32::to_le_bytes).collect()),
-        ("masks", Dtype::F32, vec![objects, side, side], noise(objects * side * side, 8.0)),
-    ];
-    let views = tensors
-        .iter()
-        .map(|(name, dtype, shape, bytes)| Ok((*name, TensorView::new(*dtype, shape.clone(), bytes)?)));
+        let time =
+            |place: usize| if place < conditioning { CONDITIONING } else { (place - conditioning) as i64 };
+        self.integers("times", &[rows, memories], (0..rows).flat_map(|_| (0..memories).map(time)));
+        let offsets = (0..rows).flat_map(|_| (1..=POINTERS).map(|ago| ago as f32 / 15.0));
+        let bytes = offsets.flat_map(f32::to_le_bytes).collect();
+        self.tensors.push(("offsets", Dtype::F32, vec![rows, POINTERS], bytes));
+    }
+}
+
+/// Writes the inputs of all parts of a network, for so many objects and memories of each.
+pub fn write_inputs(network: Network, path: &Path, objects: usize, memories: usize) -> anyhow::Result<()> {
+    let mut inputs = Inputs { random: 0x9e37_79b9, ..Inputs::default() };
+    inputs.noise("hidden", &[1, HIDDEN, GRID, GRID], 1.5);
+    inputs.noise("masks", &[objects, 4 * GRID, 4 * GRID], 8.0);
+    match network {
+        Network::Sam3 => objects::add_inputs(&mut inputs, objects, memories),
+        Network::Sam31 => buckets::add_inputs(&mut inputs, objects, memories),
+    }
+    let views = inputs.tensors.iter();
+    let views =
+        views.map(|(name, dtype, shape, bytes)| Ok((*name, TensorView::new(*dtype, shape.clone(), bytes)?)));
     let views = views.collect::<Result<Vec<_>, safetensors::SafeTensorError>>()?;
     serialize_to_file(views, None, path)
         .with_context(|| format!("cannot write the inputs, {}", path.display()))
 }
 
-/// The inputs, and what `features` computes of them.
-struct Worker {
-    features: Box<dyn Engine>,
-    step: Box<dyn Engine>,
-    encoder: Box<dyn Engine>,
-    hidden: Tensor,
-    bank: Tensor,
-    slots: Vec<i64>,
-    times: Vec<i64>,
-    pointers: Tensor,
-    offsets: Tensor,
-    masks: Tensor,
-    of_frame: [Tensor; 5],
-    of_objects: [Tensor; 4],
-    memory: Tensor,
-}
-
 /// Answers the commands on stdin until it ends.
-pub fn run(setup: Setup, graphs: &Path, inputs: &Path, threads: usize) -> anyhow::Result<()> {
+pub fn run(
+    network: Network,
+    setup: Setup,
+    graphs: &Path,
+    inputs: &Path,
+    threads: usize,
+) -> anyhow::Result<()> {
     let (kind, precision) = match setup {
         Setup::Onnxruntime => (EngineKind::Cpu, Precision::Fp32),
         Setup::Openvino => ("openvino".parse()?, Precision::Fp32),
@@ -100,48 +115,29 @@ pub fn run(setup: Setup, graphs: &Path, inputs: &Path, threads: usize) -> anyhow
     let builder = Detector::builder().with_model(ModelSource::Folder(graphs.to_owned())).with_engine(kind);
     let builder = builder.with_options(|options| options.precision = Some(PrecisionChoice::Of(precision)));
     let detector = builder.with_threads(threads).build()?;
-    let load = |graph| detector.model().load_graph(detector.engine_factory(), graph);
-    let (features, step, encoder) =
-        (load(file::TRACK_FEATURES)?, load(file::TRACK_STEP)?, load(file::MEMORY_ENCODER)?);
-    reply(&Greeting { name: format!("{}, {precision}", detector.engine()) })?;
-
     let bytes =
         std::fs::read(inputs).with_context(|| format!("cannot read the inputs, {}", inputs.display()))?;
     let tensors = SafeTensors::deserialize(&bytes)?;
-    // As in a video, what the graphs exchange stays on the device of those that have one.
-    let device = step.device();
-    let there = |host: Tensor| on(device.as_ref(), host);
-    let empty = || device.clone().map_or_else(Tensor::empty, Tensor::on);
-    let mut worker = Worker {
-        features,
-        step,
-        encoder,
-        hidden: there(floats(&tensors, "hidden")?)?,
-        bank: there(floats(&tensors, "bank")?)?,
-        slots: integers(&tensors, "slots")?,
-        times: integers(&tensors, "times")?,
-        pointers: floats(&tensors, "pointers")?,
-        offsets: floats(&tensors, "offsets")?,
-        masks: floats(&tensors, "masks")?,
-        of_frame: std::array::from_fn(|_| empty()),
-        of_objects: std::array::from_fn(|_| empty()),
-        memory: empty(),
+    let mut parts: Box<dyn Parts> = match network {
+        Network::Sam3 => Box::new(Objects::new(&detector, &tensors)?),
+        Network::Sam31 => Box::new(Buckets::new(&detector, &tensors)?),
     };
     drop(bytes);
+    reply(&Greeting { name: format!("{}, {precision}", detector.engine()) })?;
     for line in std::io::stdin().lock().lines() {
         let line = line?;
         let mut words = line.split(' ');
         let name = words.next().unwrap_or_default();
         let numbers: Vec<usize> = words.map(str::parse).collect::<Result<_, _>>()?;
         let (ms, cpu_ms) = match (name, numbers.as_slice()) {
-            ("features", []) => worker.features()?,
-            ("step", &[objects, memories]) => worker.step(objects, memories)?,
-            ("encode", &[objects]) => worker.encode(objects)?,
+            ("features", []) => parts.features()?,
+            ("step", &[objects, memories]) => parts.step(objects, memories)?,
+            ("encode", &[objects]) => parts.encode(objects)?,
             _ => bail!("{line}: no such command"),
         };
         let mut scores = Tensor::empty();
         if name == "step" {
-            worker.of_objects[1].copy_to_host_into(&mut scores)?;
+            parts.scores().copy_to_host_into(&mut scores)?;
         }
         let scores = scores.as_f32()?.to_vec();
         reply(&Answer { ms, cpu_ms, peak_memory_mib: peak_memory_mib(), scores })?;
@@ -149,63 +145,21 @@ pub fn run(setup: Setup, graphs: &Path, inputs: &Path, threads: usize) -> anyhow
     Ok(())
 }
 
-impl Worker {
-    fn features(&mut self) -> anyhow::Result<(f64, f64)> {
-        let [fine, middle, pixel, memory_pixel, query] = &mut self.of_frame;
-        let mut outputs = [
-            (tensor::HIGH_RES[0], fine),
-            (tensor::HIGH_RES[1], middle),
-            (tensor::PIXEL, pixel),
-            (tensor::MEMORY_PIXEL, memory_pixel),
-            (tensor::QUERY_0, query),
-        ];
-        timed(&mut self.features, &[(tensor::HIDDEN, &self.hidden)], &mut outputs)
-    }
+/// The engine of a graph.
+fn load(detector: &Detector, graph: &str) -> anyhow::Result<Box<dyn Engine>> {
+    Ok(detector.model().load_graph(detector.engine_factory(), graph)?)
+}
 
-    fn step(&mut self, objects: usize, memories: usize) -> anyhow::Result<(f64, f64)> {
-        let most = self.slots.len() / self.pointers.shape()[0];
-        let rows = |numbers: &[i64]| -> anyhow::Result<Tensor> {
-            let rows = numbers.chunks_exact(most).take(objects).flat_map(|row| &row[..memories]);
-            Ok(Tensor::i64(&[objects, memories], rows.copied().collect())?)
-        };
-        let (slots, times) = (rows(&self.slots)?, rows(&self.times)?);
-        let (pointers, offsets) = (first(&self.pointers, objects)?, first(&self.offsets, objects)?);
-        let [fine, middle, .., query] = &self.of_frame;
-        let inputs = [
-            (tensor::QUERY_0, query),
-            (tensor::HIGH_RES[0], fine),
-            (tensor::HIGH_RES[1], middle),
-            (tensor::BANK, &self.bank),
-            (tensor::SLOTS, &slots),
-            (tensor::SLOT_TIMES, &times),
-            (tensor::POINTERS, &pointers),
-            (tensor::POINTER_OFFSETS, &offsets),
-        ];
-        let [masks, score, iou, pointer] = &mut self.of_objects;
-        let mut outputs = [
-            (tensor::MASKS, masks),
-            (tensor::OBJECT_SCORE, score),
-            (tensor::IOU, iou),
-            (tensor::POINTER, pointer),
-        ];
-        timed(&mut self.step, &inputs, &mut outputs)
-    }
+/// Tensors on a device, or in host memory without one.
+fn outputs<const N: usize>(device: Option<&Device>) -> [Tensor; N] {
+    std::array::from_fn(|_| device.cloned().map_or_else(Tensor::empty, Tensor::on))
+}
 
-    fn encode(&mut self, objects: usize) -> anyhow::Result<(f64, f64)> {
-        let masks = on(self.encoder.device().as_ref(), first(&self.masks, objects)?)?;
-        let flags = |flag: bool| Tensor::new(&[objects], vec![flag; objects]);
-        let (keep, present, binary) = (flags(true)?, flags(true)?, flags(false)?);
-        let prompts = Tensor::zeros::<f32>(&[1, 16 * GRID, 16 * GRID]);
-        let inputs = [
-            (tensor::MEMORY_PIXEL, &self.of_frame[3]),
-            (tensor::MASKS, &masks),
-            (tensor::KEEP, &keep),
-            (tensor::PRESENT, &present),
-            (tensor::BINARY, &binary),
-            (tensor::PROMPTS, &prompts),
-        ];
-        timed(&mut self.encoder, &inputs, &mut [(tensor::MEMORY, &mut self.memory)])
-    }
+/// The first rows and columns of a table, which has as many rows as `pointers`.
+fn corner(table: &[i64], pointers: &Tensor, rows: usize, columns: usize) -> anyhow::Result<Tensor> {
+    let most = table.len() / pointers.shape()[0];
+    let numbers = table.chunks_exact(most).take(rows).flat_map(|row| &row[..columns]);
+    Ok(Tensor::i64(&[rows, columns], numbers.copied().collect())?)
 }
 
 /// A tensor in the memory of a device, or in host memory without one.
