@@ -13,7 +13,7 @@ gpu.sh pack --output DIR    packs programs and scripts for a machine without com
   --only-libraries          pack only what --with names, as an addition to another archive
 gpu.sh join --into DIR FOLDER…   collects pieces, and unpacks them when all are there
 gpu.sh run --work DIR       measures; finished steps are skipped, so it can be stopped and repeated
-  --phase NAME              tests, check, model, export, engines, ours, peers, video, report, or all, in this order
+  --phase NAME              tests, check, model, export, engines, ours, peers, video, trackers, report, or all, in this order
                             [default: all]
   --minutes M               stop all steps after M minutes [default: no limit]
   --model full|small|DIR    random weights at full size, the built-in model, or a checkpoint [default: full]

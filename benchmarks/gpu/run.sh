@@ -22,7 +22,7 @@ run() {
   done
   [ -n "$work" ] || wrong "run: expected --work DIR for graphs and results"
   [[ $minutes =~ ^[0-9]+(\.[0-9]+)?$ ]] || wrong "--minutes is $minutes: expected a number"
-  case " all check model export engines ours peers video report tests " in
+  case " all check model export engines ours peers video trackers report tests " in
     *" $phase "*) ;; *) wrong "--phase $phase: no such phase" ;;
   esac
   for name in $needed; do
@@ -47,6 +47,7 @@ run() {
     make_graphs "$px"
     measure "$px"
   done
+  trackers
   assemble
   if [ ${#postponed[@]} -gt 0 ]; then
     say "no time was left for ${#postponed[@]} steps; the next call continues with ${postponed[0]}"
@@ -300,6 +301,18 @@ theirs() {
   step peers "peers-$1-$px-$round" "$needs" "\"round\":$round" "$python" "$here/full_size/gpu_reference.py" \
     --model "$weights" --imgsz "$px" --mode "$mode" --dtype "$dtype" --device "$peer_device" --classes $counts \
     --chunk $chunk --runs "$runs" --seconds "$seconds" --image "$picture" $(compare)
+}
+
+# The memory trackers of SAM 3 and SAM 3.1 at the released size, for one object and for sixteen; their memories stay on the device.
+trackers() {
+  local count peer=()
+  case " $engines " in *" cuda "*) ;; *) return 0 ;; esac
+  [ "$model" != small ] && works cuda || return 0
+  works peer && peer=(--peer "$python" --peer-device "$peer_device" --peer-dtypes float32 bfloat16)
+  for count in 16 1; do
+    step trackers "trackers-$count" 60 '' "$programs/bench" memory --quiet --work "$work/trackers" --engines cuda cuda-fp16 \
+      --objects "$count" --memories 7 --runs "$runs" ${peer[@]+"${peer[@]}"}
+  done
 }
 
 # Packed test programs: the tests that need a GPU, before anything is measured. A program that hangs is ended.

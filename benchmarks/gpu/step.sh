@@ -41,6 +41,7 @@ step() {
       [ -z "$prefix" ] || [ $outcome != 'done' ] ||
         printf '{"command":"%s","seconds":%s}\n' "$prefix" "$seconds" >"$state/$name.export"
       ;;
+    trackers) cp "$state/$name.out" "$state/$name.$kind" ;;
     halves | detect | video | peers) sed "s/^{/{$prefix,/" "$state/$name.out" >"$state/$name.$kind" ;;
   esac
   printf '{"step":"%s","status":"%s","seconds":%s,"why":"%s"}\n' "$name" "$outcome" "$seconds" "$(plain "$why")" \
@@ -63,7 +64,7 @@ plain() { LC_ALL=C tr -d '\000-\037' <<<"$1" | cut -c1-300 | sed 's/\\/\\\\/g; s
 # Assembles the folder of the run from the outputs of the steps, and writes its report.
 assemble() {
   local kind file
-  for kind in halves detect video peers export step; do
+  for kind in halves detect video peers trackers export step; do
     file=$results/$kind.jsonl
     [ $kind != step ] || file=$results/steps.jsonl
     # In order of completion.

@@ -44,6 +44,8 @@ pub struct Run {
     pub video: Vec<Value>,
     /// Lines of the peer.
     pub peers: Vec<Value>,
+    /// Lines of `bench memory`.
+    pub trackers: Vec<Value>,
     /// Time and memory of each export and engine build.
     pub export: Vec<Value>,
     /// Outcome of each step.
@@ -71,6 +73,7 @@ impl Run {
             detect: lines("detect.jsonl"),
             video: lines("video.jsonl"),
             peers: lines("peers.jsonl"),
+            trackers: lines("trackers.jsonl"),
             export: lines("export.jsonl"),
             steps: lines("steps.jsonl"),
         })
@@ -84,6 +87,7 @@ impl Run {
         tables::frames(self, &mut out);
         tables::video(self, &mut out);
         tables::halves(self, &mut out);
+        tables::trackers(self, &mut out);
         tables::export(self, &mut out);
         tables::not_measured(self, &mut out);
         out

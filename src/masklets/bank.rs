@@ -11,7 +11,8 @@ use ocelli_error::{Error, ErrorKind, Result};
 /// The rows of the first allocation: what one object needs for a few frames.
 const FIRST_ROWS: usize = 8;
 
-/// The memories and pointers of the objects of one session, by slot. An object has all its memories on one device.
+/// The memories and pointers of the objects of one session, by slot. An object has all its memories on one device,
+/// with those that share its bucket.
 #[doc(hidden)]
 pub struct MemoryBank {
     pub(super) devices: Vec<DeviceMemories>,
@@ -20,10 +21,11 @@ pub struct MemoryBank {
     pub(super) pointers: Pointers,
     /// The device of each object.
     pub(super) objects: HashMap<ObjectId, usize>,
-    pub(super) images: Option<Images>,
+    /// Of SAM 3.1, those of each device.
+    pub(super) images: Vec<Images>,
 }
 
-/// The images of the frames that have memories, which SAM 3.1 reads with them, on its only device.
+/// The images of the frames that have memories, which SAM 3.1 reads with them.
 pub(super) struct Images {
     rows: DeviceMemories,
     /// The frame of each row.
@@ -74,7 +76,7 @@ impl MemoryBank {
             Images { rows, of_rows: Vec::new(), of_slots: HashMap::new() }
         };
         Self {
-            images: devices.first().filter(|_| places > 1).map(images),
+            images: devices.iter().filter(|_| places > 1).map(images).collect(),
             devices: devices.into_iter().map(|device| DeviceMemories::new(device, row, true)).collect(),
             places: Vec::new(),
             pointers: Pointers { width, places, values: Vec::new() },
@@ -343,7 +345,7 @@ mod tests {
     #[test]
     fn an_image_is_kept_while_a_memory_of_its_frame_is_in_use() {
         let mut bank = MemoryBank::new(vec![None], [2, 1], 1, 16);
-        let images = bank.images.as_mut().expect("buckets read images");
+        let images = &mut bank.images[0];
         let image = |frame: usize| Tensor::f32(&[1, 2, 1], vec![0.1, frame as f32]).expect("two patches");
         for (frame, slots) in
             [(0, vec![0, 1]), (1, vec![2]), (2, vec![1]), (3, vec![0]), (3, vec![4]), (4, vec![3])]

@@ -105,15 +105,12 @@ impl MaskletNetwork {
         Ok(Self { devices, current: None, detections: Vec::new() })
     }
 
-    /// Loads the tracker on another device as well. Objects are tracked on the device that has the fewest when they appear.
+    /// Loads the tracker on another device as well. Objects, or with SAM 3.1 buckets of them, are tracked on the device that has the
+    /// fewest when they appear.
     ///
     /// # Errors
     /// As [`load`](Self::load); [`ErrorKind::Mismatch`] for a model of other sizes.
     pub fn add_device(&mut self, model: &Model, factory: &EngineFactory) -> Result<()> {
-        if model.manifest().multiplex.is_some() {
-            let message = "devices: SAM 3.1's tracker runs on one device; name one";
-            return Err(Error::new(ErrorKind::InvalidArgument, message).about("devices"));
-        }
         let new = DeviceNetwork::load(model, factory)?;
         if self.devices.iter().any(|device| device.graphs.sizes != new.graphs.sizes) {
             let message = "devices: the tracker of one is of another model; load the same model on each";
@@ -251,7 +248,7 @@ impl DeviceNetwork {
                 let at = at.ok_or_else(|| mismatch(*frame, "a memory was never written"))?;
                 slots[index * memories + place] = at.row as i64;
                 times[index * memories + place] = memory.row.min(graphs.sizes.last_time) as i64;
-                if let Some(known) = &bank.images {
+                if let Some(known) = bank.images.get(*device) {
                     let image = known.row(memory.frame);
                     let image = image.ok_or_else(|| mismatch(*frame, "the image of a memory is gone"))?;
                     images[index * memories + place] = image as i64;
@@ -276,7 +273,7 @@ impl DeviceNetwork {
             (tensor::POINTERS, &inputs.pointers),
             (tensor::POINTER_OFFSETS, &inputs.offsets),
         ];
-        if let Some(images) = &bank.images {
+        if let Some(images) = bank.images.get(*device) {
             given.extend([
                 (tensor::IMAGE_QUERY, &features.image_query),
                 (tensor::IMAGES, images.all()),
@@ -527,7 +524,10 @@ impl MaskNetwork for FrameNetwork<'_> {
 
     fn prompt_masks(&mut self, batch: &MaskPromptBatch<'_>) -> Result<()> {
         let Self { network, bank, .. } = self;
-        let groups = network.split(batch.prompts.iter().map(|prompt| prompt.id), bank);
+        // Objects that share a bucket go to one device.
+        let first = |prompt: &MaskPrompt| batch.prompts.iter().find(|other| other.pointer == prompt.pointer);
+        let ids = batch.prompts.iter().map(|prompt| first(prompt).unwrap_or(prompt).id);
+        let groups = network.split(ids, bank);
         at_once(network.with(&groups, &groups), |device, group| {
             device.prompt_masks(&group.iter().map(|index| &batch.prompts[*index]).collect::<Vec<_>>())
         })?;

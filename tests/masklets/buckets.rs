@@ -209,8 +209,8 @@ fn compare(
 fn replay(
     report: &mut Report,
     golden: &Golden,
-    runner: Runner,
-    kind: EngineKind,
+    (runner, kind): (Runner, EngineKind),
+    devices: usize,
     options: ExportOptions,
 ) -> Outcome<()> {
     let exported = export(golden, runner, options)?;
@@ -218,6 +218,7 @@ fn replay(
     let factory =
         EngineFactory::start(&EngineOptions { kind, threads: Some(1), ..EngineOptions::default() })?;
     let mut network = MaskletNetwork::load(&model, &factory)?;
+    (1..devices).try_for_each(|_| network.add_device(&model, &factory))?;
     let mut bank = network.bank();
     let mut source = Drawn(golden, MaskFrame::default());
     let inner = FrameNetwork { network: &mut network, bank: &mut bank, class_id: 0, source: &mut source };
@@ -232,11 +233,14 @@ fn replay(
     let first = session.prompt(DetectorPrompt::Text, 0, &mut watched)?;
     compare(report, golden, 0, first.report.as_ref().ok_or("no report")?, &watched)?;
     session.propagate(RunDirection::Forward, None, None)?;
-    let mut count = 1;
+    let (mut count, mut objects) = (1, vec![0; devices]);
     while let Some(step) = session.advance(&mut watched)? {
         compare(report, golden, count, step.report.as_ref().ok_or("no report")?, &watched)?;
         count += 1;
+        let now = watched.inner.network.objects();
+        objects.iter_mut().zip(now).for_each(|(most, now)| *most = now.max(*most));
     }
+    report.expect(format!("every device has objects: {objects:?}"), objects.iter().all(|most| *most > 0));
     report.expect(format!("{count} steps, not {steps}"), count == steps);
     Ok(())
 }
@@ -245,11 +249,12 @@ fn replay(
 #[cfg_attr(without_libraries, ignore = "needs ONNX Runtime: make setup")]
 fn a_session_of_buckets_equals_the_reference() {
     let (golden, mut report) = (Golden::of_bucket_session(), Report::default());
-    for (runner, kind) in [(Runner::OnnxRuntime, EngineKind::Cpu), (Runner::Embedded, EngineKind::Embedded)] {
-        for target in runner.targets() {
+    let engines = [(Runner::OnnxRuntime, EngineKind::Cpu), (Runner::Embedded, EngineKind::Embedded)];
+    for (engine, devices) in engines.into_iter().zip([1, 2]) {
+        for target in engine.0.targets() {
             let options = ExportOptions { target: *target, ..ExportOptions::default() };
-            report.check(format!("{runner:?}, {target:?}"), |report| {
-                replay(report, &golden, runner, kind, options)
+            report.check(format!("{engine:?}, {target:?}, devices: {devices}"), |report| {
+                replay(report, &golden, engine, devices, options)
             });
         }
     }

@@ -154,6 +154,38 @@ fn half(
     );
 }
 
+/// The memory trackers, beside torch.
+pub(super) fn trackers(run: &Run, out: &mut String) {
+    if run.trackers.is_empty() {
+        return;
+    }
+    line(out, "\n## Memory trackers\n");
+    line(
+        out,
+        "At the released size: features of a frame, a step of objects with their memories, new memories of objects. Of torch: \
+         the median divided by that of torch in f32.\n",
+    );
+    line(
+        out,
+        "| tracker | engine | part | objects | memories | ms | of torch | peak MiB | n |\n|---|---|---|---|---|---|---|---|---|",
+    );
+    for measured in &run.trackers {
+        let names = ["network", "engine", "part", "objects", "memories"].map(|key| word(&measured[key]));
+        let of_torch = number(&measured["of_peer"]);
+        line(
+            out,
+            &format!(
+                "| {} | {} | {} | {} | {} |",
+                names.join(" | "),
+                shown(number(&measured["ms"]["p50"]), 2),
+                of_torch.map_or_else(String::new, |share| format!("{share:.2}")),
+                shown(number(&measured["peak_memory_mib"]), 0),
+                word(&measured["ms"]["n"]),
+            ),
+        );
+    }
+}
+
 /// Time and memory of exports and engine builds.
 pub(super) fn export(run: &Run, out: &mut String) {
     if run.export.is_empty() {

@@ -42,6 +42,10 @@ fn run() -> Run {
         detect: vec![detect(18.0), detect(18.5)],
         video: vec![video("trt-fp16", "sequential", 55.0), video("trt-fp16", "pipelined", 65.0)],
         peers: vec![peer("eager", 60.0), peer("compile", 40.0)],
+        trackers: vec![json!({
+            "network": "sam3.1", "engine": "CUDA, fp16", "part": "step", "objects": 16, "memories": 7,
+            "ms": {"n": 50, "p50": 21.0}, "of_peer": 0.5, "peak_memory_mib": 900.0,
+        })],
         export: vec![json!({"command": "ocelli export", "seconds": 9.0, "peak_memory_mib": 3600.0})],
         steps: vec![
             json!({"step": "probe-cuda", "status": "failed", "why": "no provider | at all"}),

@@ -4,7 +4,7 @@ use ocelli_engines::{ElementType, Tensor};
 use ocelli_export::contract::tensor;
 use ocelli_tracking::masklets::{EncodeBatch, EncodeObject, MemoryKind, MemorySlot, TrackBucket};
 
-use super::{DeviceNetwork, Inputs, MaskletNetwork};
+use super::{DeviceNetwork, Inputs, MaskletNetwork, at_once};
 use crate::masklets::bank::{DeviceMemories, MemoryBank};
 use ocelli_error::Result;
 
@@ -34,15 +34,31 @@ impl MaskletNetwork {
         let mut slots: Vec<_> = batch.objects.iter().map(|object| object.slot).collect();
         slots.sort_unstable();
         slots.dedup();
-        let rows: Vec<_> = slots.iter().map(|slot| bank.claim(*slot, 0)).collect();
-        self.devices[0].encode_buckets(batch, &slots, &rows, &mut bank.devices[0])?;
-        let images = bank.images.as_mut().expect("the bank is of this network");
-        images.write(batch.frame, &self.devices[0].graphs.frame.image, &slots)
+        // A bucket is on the device of its eldest object.
+        let ids = |slot: MemorySlot| {
+            batch.objects.iter().filter(move |object| object.slot == slot).map(|object| object.id)
+        };
+        let eldest = slots.iter().map(|slot| ids(*slot).min().expect("slots are those of objects"));
+        let groups = self.split(eldest, bank);
+        let mut each = vec![(Vec::new(), Vec::new()); groups.len()];
+        for (device, group) in groups.iter().enumerate() {
+            for slot in group.iter().map(|index| slots[*index]) {
+                bank.objects.extend(ids(slot).map(|id| (id, device)));
+                each[device].0.push(slot);
+                each[device].1.push(bank.claim(slot, device));
+            }
+        }
+        let banks = bank.devices.iter_mut().zip(&mut bank.images).zip(each);
+        at_once(self.with(&groups, banks), |device, ((memories, images), (slots, rows))| {
+            device.encode_buckets(batch, &slots, &rows, memories)?;
+            images.write(batch.frame, &device.graphs.frame.image, &slots)
+        })?;
+        Ok(())
     }
 }
 
 impl DeviceNetwork {
-    /// Encodes masks of buckets, whose memories are these rows.
+    /// Encodes masks of buckets of these slots, whose memories are these rows.
     fn encode_buckets(
         &mut self,
         batch: &EncodeBatch<'_>,
@@ -64,7 +80,8 @@ impl DeviceNetwork {
         if is_tracked {
             // One by one, as the session has decided between them: the graph would do so again.
             outputs.planes.reset_to(ElementType::F32, &[count, 4 * side, 4 * side])?;
-            for (index, mask) in inputs.masks.as_f32()?.chunks_exact(side * side).enumerate() {
+            let masks = inputs.masks.as_f32()?.chunks_exact(side * side).enumerate();
+            for (index, mask) in masks.filter(|(index, _)| slots.contains(&batch.objects[*index].slot)) {
                 inputs.mask.reset_f32(&[1, side, side]).copy_from_slice(mask);
                 let plane = &mut [(tensor::PLANES, &mut outputs.plane)];
                 buckets.planes.run(&[(tensor::MASKS, &inputs.mask)], plane)?;
@@ -79,8 +96,7 @@ impl DeviceNetwork {
         order.fill(0);
         valid.fill(false);
         for (index, object) in batch.objects.iter().enumerate() {
-            let bucket =
-                slots.iter().position(|slot| *slot == object.slot).expect("slots are those of objects");
+            let Some(bucket) = slots.iter().position(|slot| *slot == object.slot) else { continue };
             let place = bucket * BUCKET + object.place;
             (order[place], valid[place]) = (index as i64, true);
         }
