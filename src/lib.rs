@@ -55,7 +55,6 @@ mod detector;
 pub mod draw;
 pub mod engine;
 mod frame;
-pub mod geo;
 pub mod hub;
 #[doc(hidden)]
 pub mod json_lines;

@@ -27,9 +27,6 @@ pub struct DetectionRecord {
     /// The pixels of the instance, if masks were asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mask: Option<Mask>,
-    /// The mask as polygons, see [`Mask::polygons`]; JSON has each as COCO's list `[x1, y1, x2, y2, …]`.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "flat_polygons")]
-    pub polygons: Option<Vec<Vec<[f32; 2]>>>,
 }
 
 impl From<&Detection> for DetectionRecord {
@@ -40,30 +37,7 @@ impl From<&Detection> for DetectionRecord {
             score: detection.score,
             bbox: detection.bbox,
             mask: detection.mask.clone(),
-            polygons: None,
         }
-    }
-}
-
-/// Polygons as in COCO files.
-mod flat_polygons {
-    use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
-
-    type Polygons = Option<Vec<Vec<[f32; 2]>>>;
-
-    pub fn serialize<S: Serializer>(polygons: &Polygons, serializer: S) -> Result<S::Ok, S::Error> {
-        let flat: Option<Vec<&[f32]>> =
-            polygons.as_ref().map(|polygons| polygons.iter().map(|ring| ring.as_flattened()).collect());
-        flat.serialize(serializer)
-    }
-
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Polygons, D::Error> {
-        let flat = Option::<Vec<Vec<f32>>>::deserialize(deserializer)?;
-        let pairs = |ring: &Vec<f32>| match ring.as_chunks() {
-            (points, []) => Ok(points.to_vec()),
-            _ => Err(de::Error::custom("expected an even number of coordinates in a polygon")),
-        };
-        flat.map(|flat| flat.iter().map(pairs).collect()).transpose()
     }
 }
 
@@ -194,7 +168,6 @@ mod tests {
             score: 0.931_234_5,
             bbox: BoundingBox::new(1.0, 2.346, 1_279.996, 719.5),
             mask: Some(mask),
-            polygons: None,
         };
         let start = r#"{"class_id":3,"label":"\"red\" apple","score":0.93123,"box":[1.0,2.35,1280.0,719.5]"#;
         let json = serde_json::to_string(&record).expect("finite numbers have a JSON form");
@@ -203,13 +176,7 @@ mod tests {
         assert_eq!(read.mask, record.mask);
         assert!((read.score - 0.931_23).abs() < 1e-6);
 
-        record.polygons = record.mask.take().map(|mask| mask.polygons(0.0));
-        let json = serde_json::to_string(&record).expect("finite numbers have a JSON form");
-        assert_eq!(
-            serde_json::from_str::<DetectionRecord>(&json).expect("just written").polygons,
-            record.polygons
-        );
-        record.polygons = None;
+        record.mask = None;
         let json = serde_json::to_string(&record).expect("finite numbers have a JSON form");
         assert_eq!(json, format!("{start}}}"));
     }

@@ -19,7 +19,6 @@ mod fonts;
 #[cfg(feature = "hub")]
 mod hub;
 mod images;
-mod interactive;
 mod label;
 mod low_memory;
 mod memory;

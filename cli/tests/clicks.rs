@@ -64,8 +64,6 @@ fn clicks_boxes_and_masks_find_their_objects() {
     let refined = segment(&place, "--mask-prompt|left.png|--point|100,80");
     assert_ne!(refined[0]["mask"], one[0]["mask"], "the mask counts");
     assert_eq!(segment(&place, "--mask-prompt|left.png").len(), 1);
-    let polygons = segment(&place, "--point|100,80|--masks|--mask-format|polygon");
-    assert!(polygons[0]["polygons"][0].is_array() && polygons[0]["mask"].is_null());
 }
 
 #[test]

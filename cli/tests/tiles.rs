@@ -1,4 +1,4 @@
-//! `--tile` and `--geojson`, with the built-in model on drawn scenes.
+//! `--tile`, with the built-in model on drawn scenes.
 
 use std::fs::File;
 use std::io::Cursor;
@@ -6,7 +6,6 @@ use std::io::Cursor;
 use ocelli_verify::scenes::{SceneGenerator, SceneOptions};
 use serde_json::Value;
 use tiff::encoder::{TiffEncoder, colortype};
-use tiff::tags::Tag;
 
 use crate::run::{Place, refusal};
 
@@ -38,77 +37,42 @@ pub fn write_picture(place: &Place, name: &str, number: u64) {
     place.write(name, png.into_inner());
 }
 
-/// Writes a TIFF file with the tags of GeoTIFF for an EPSG code, in strips.
-fn write_geotiff(place: &Place, name: &str, keys: [u16; 12], scale: f64, origin: [f64; 2]) -> usize {
+/// Writes a TIFF file in strips.
+fn write_tiff(place: &Place, name: &str) -> usize {
     let (pixels, objects) = picture(0);
     let file = File::create(place.path(name)).expect("the temporary folder can be written to");
     let mut encoder = TiffEncoder::new(file).expect("it can be written");
     let mut image = encoder.new_image::<colortype::RGB8>(SIDE, SIDE).expect("a size");
     image.rows_per_strip(50).expect("nothing was written yet");
-    let tags = image.encoder();
-    tags.write_tag(Tag::Unknown(33550), &[scale, scale, 0.0][..]).expect("it can be written");
-    let point = [0.0, 0.0, 0.0, origin[0], origin[1], 0.0];
-    tags.write_tag(Tag::Unknown(33922), &point[..]).expect("it can be written");
-    let header = [1, 1, 0, 3];
-    let keys: Vec<u16> = header.into_iter().chain(keys).collect();
-    tags.write_tag(Tag::Unknown(34735), &keys[..]).expect("it can be written");
     image.write_data(&pixels).expect("all pixels");
     objects
 }
 
 /// Keys of a projected coordinate system.
-fn utm(epsg: u16) -> [u16; 12] {
-    [1024, 0, 1, 1, 1025, 0, 1, 1, 3072, 0, 1, epsg]
-}
-
 fn list<'a>(value: &'a Value, key: &str) -> &'a [Value] {
     value[key].as_array().map_or(&[], Vec::as_slice)
 }
 
 #[test]
-fn a_geotiff_in_tiles_becomes_geojson() {
+fn a_tiff_in_tiles_has_small_objects() {
     let place = Place::new();
-    let objects = write_geotiff(&place, "roofs.tif", utm(25832), 0.5, [400_000.0, 5_700_000.0]);
+    let objects = write_tiff(&place, "roofs.tif");
     let detect = |more: &str| {
         let all = format!("detect --image roofs.tif --classes dog pizza tree --json found.json {more}");
         place.succeed(OCELLI, &all.split(' ').collect::<Vec<_>>());
         list(&place.json("found.json")["images"][0], "detections").to_vec()
     };
-    let whole = detect("--geojson whole.geojson");
-    let found = detect("--tile 300 --tile-overlap 0.25 --masks --geojson roofs.geojson");
+    let whole = detect("-q");
+    let found = detect("--tile 300 --tile-overlap 0.25 --masks");
     assert!(found.len() * 10 >= objects * 8, "{} of {objects}", found.len());
     assert!(whole.len() * 2 < found.len(), "{} without tiles", whole.len());
     // The pixels are read again for what is drawn.
     assert_eq!(detect("--tile 300 --tile-overlap 0.25 --masks -o drawn.png"), found);
-
-    let map = place.json("roofs.geojson");
-    assert_eq!(map["crs"]["properties"]["name"], "urn:ogc:def:crs:EPSG::25832");
-    assert_eq!((&map["type"], list(&map, "features").len()), (&"FeatureCollection".into(), found.len()));
-    for (feature, detection) in list(&map, "features").iter().zip(&found) {
-        assert_eq!(feature["properties"]["label"], detection["label"]);
-        assert_eq!(feature["properties"]["image"], "roofs.tif");
-        let polygons = match feature["geometry"]["type"].as_str() {
-            Some("Polygon") => vec![feature["geometry"]["coordinates"].clone()],
-            _ => list(&feature["geometry"], "coordinates").to_vec(),
-        };
-        let edge = |index: usize| detection["box"][index].as_f64().expect("a number");
-        let is_inside = |corner: &Value| {
-            let at = |axis: usize| corner[axis].as_f64().expect("a number");
-            let (x, y) = ((at(0) - 400_000.0) / 0.5, (5_700_000.0 - at(1)) / 0.5);
-            // A mask may reach a little beyond its box.
-            x > edge(0) - 9.0 && x < edge(2) + 9.0 && y > edge(1) - 9.0 && y < edge(3) + 9.0
-        };
-        // Parts of a mask may be elsewhere.
-        let mut corners = polygons.iter().filter_map(|all| all[0].as_array()).flatten();
-        assert!(corners.any(is_inside), "{detection}");
-    }
 }
 
 #[test]
-fn what_cannot_be_cut_or_placed_is_refused() {
+fn what_cannot_be_cut_is_refused() {
     let place = Place::new();
-    write_geotiff(&place, "utm.tif", utm(25832), 0.5, [400_000.0, 5_700_000.0]);
-    write_geotiff(&place, "other.tif", utm(25833), 0.5, [400_000.0, 5_700_000.0]);
     write_picture(&place, "plain.png", 0);
     let detect = "detect|--image|plain.png|--classes|dog|";
     let with = |more: &str| format!("{detect}{more}");
@@ -120,13 +84,6 @@ fn what_cannot_be_cut_or_placed_is_refused() {
         ("detect|--image|plain.png|--point|9,9|--tile|auto".to_owned(), 2, vec!["--tile", "cannot be used"]),
         ("video|--video|frames|--classes|dog|--tile|8".to_owned(), 2, vec!["--tile", "at least 32 pixels"]),
         (with("--low-memory|--tile|auto"), 2, vec!["--tile", "cannot be used"]),
-        (with("--geojson|out.geojson"), 1, vec!["--geojson, georeference, plain.png", "no GeoTIFF"]),
-        (with("--geojson|none/out.geojson"), 1, vec!["--geojson, none/out.geojson", "does not exist"]),
-        (
-            "detect|--image|utm.tif|other.tif|--classes|dog|--geojson|out.geojson".to_owned(),
-            2,
-            vec!["--geojson, other.tif", "EPSG:25833", "EPSG:25832"],
-        ),
         (
             "label|--images|plain.png|--classes|dog|--model|built-in|-o|set|--low-memory|--tile|auto"
                 .to_owned(),
@@ -136,13 +93,13 @@ fn what_cannot_be_cut_or_placed_is_refused() {
     ];
     let cases: Vec<_> = cases.iter().map(|(run, status, words)| refusal(run, *status, words)).collect();
     place.refuses(OCELLI, &cases);
-    assert!(!place.path("out.geojson").exists() && !place.path("set").exists());
+    assert!(!place.path("set").exists());
 }
 
 #[test]
 fn a_data_set_is_labelled_in_tiles() {
     let place = Place::new();
-    let objects = write_geotiff(&place, "a.tif", utm(25832), 0.5, [0.0, 0.0]);
+    let objects = write_tiff(&place, "a.tif");
     let label = |more: &str| {
         let all = format!(
             "label --images a.tif --classes dog pizza tree --model built-in -o set --format coco {more}"

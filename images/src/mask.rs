@@ -259,11 +259,6 @@ impl Mask {
         outline::trace(self)
     }
 
-    /// The border of each connected part, with those of its holes.
-    pub fn parts(&self) -> Vec<(Outline, Vec<Outline>)> {
-        polygon::with_holes(self.outlines())
-    }
-
     /// The mask as polygons for COCO and YOLO files, one for each connected part.
     ///
     /// These formats have no holes: a hole is joined to the border around it by a cut of zero width, so that filling by

@@ -4,7 +4,6 @@ use std::fs::File;
 use std::io::{BufReader, Cursor, Read, Seek, SeekFrom};
 
 use ::png::{BitDepth, ColorType, Transformations};
-use tiff::decoder::ifd::Value;
 use tiff::decoder::{Decoder, DecodingResult, Limits};
 use tiff::tags::Tag;
 
@@ -329,51 +328,9 @@ fn palette<R: Read + Seek>(decoder: &mut TiffDecoder<R>, bits: u8) -> Result<Vec
     Ok((0..colors).map(color).collect())
 }
 
-/// True if a file starts as TIFF files do.
-pub fn has_tiff_start(mut file: &File) -> std::io::Result<bool> {
-    let mut start = Vec::new();
-    file.seek(SeekFrom::Start(0))?;
-    file.take(4).read_to_end(&mut start)?;
-    Ok(is_tiff(&start))
-}
-
 /// True for the first bytes of a TIFF file.
 pub fn is_tiff(start: &[u8]) -> bool {
     matches!(start, [b'I', b'I', 42 | 43, 0, ..] | [b'M', b'M', 0, 42 | 43, ..])
-}
-
-/// The first directory of a TIFF file.
-pub struct TiffTags<'n> {
-    decoder: TiffDecoder<File>,
-    name: &'n str,
-}
-
-impl<'n> TiffTags<'n> {
-    /// Reads the directory; errors call the file `name`.
-    pub fn open(file: &File, name: &'n str) -> ocelli_error::Result<Self> {
-        let decoder = crate::image::guarded(name, || {
-            file.try_clone().map_err(Refused::from).and_then(open_tiff).map_err(|refused| refused.about(name))
-        })?;
-        Ok(Self { decoder, name })
-    }
-
-    /// The numbers of a tag; `None` if the file does not have the tag.
-    pub fn numbers(&mut self, tag: u16) -> ocelli_error::Result<Option<Vec<f64>>> {
-        let value = self.decoder.find_tag(Tag::from_u16_exhaustive(tag));
-        let numbers = |value| match value {
-            Value::List(values) => values.into_iter().map(as_number).collect(),
-            one => Ok(vec![as_number(one)?]),
-        };
-        let numbers = value.and_then(|value| value.map(numbers).transpose());
-        numbers.map_err(|error| Refused::from(error).about(self.name))
-    }
-}
-
-fn as_number(value: Value) -> tiff::TiffResult<f64> {
-    match value {
-        Value::Double(number) => Ok(number),
-        other => other.into_u64().map(|number| number as f64),
-    }
 }
 
 impl<R: Read + Seek> FileRows for TiffRows<R> {

@@ -1,13 +1,12 @@
 //! `ocelli detect`.
 
 mod clicks;
-mod interactive;
 mod outputs;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use ocelli::draw::{Annotator, Redaction};
 use ocelli::image::has_image_extension;
 use ocelli::sink::{Crops, YoloLabels};
@@ -17,7 +16,7 @@ use ocelli::{
     stages::EmbeddedPrompts,
 };
 
-use self::outputs::{ContactSheet, GeoJson, Outputs, SemanticFolder, check_image_file, renamed, stems};
+use self::outputs::{ContactSheet, Outputs, SemanticFolder, check_image_file, renamed, stems};
 use crate::args::{
     DETECTION, DartArgs, ExemplarArg, INPUT, OUTPUT, ObjectArgs, PERFORMANCE, PrivacyArgs, ScreenArgs,
     TileArgs, built_in_model_help, class_map, coco_classes, embed_exemplars, images_beside, label_files,
@@ -49,9 +48,6 @@ pub struct DetectArgs {
     /// All detections as JSON; - is stdout and replaces the table
     #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
     json: Option<PathBuf>,
-    /// Masks in --json: COCO run lengths (lossless) or polygons (within one pixel)
-    #[arg(long, value_enum, default_value = "rle", value_name = "FORMAT", requires = "masks", help_heading = OUTPUT)]
-    mask_format: MaskFormat,
     /// A crop of each instance, in folders by class
     #[arg(long, value_name = "DIR", help_heading = OUTPUT)]
     crops: Option<PathBuf>,
@@ -61,9 +57,6 @@ pub struct DetectArgs {
     /// Semantic maps: a black and white PNG per image and class
     #[arg(long, value_name = "DIR", help_heading = OUTPUT)]
     semantic: Option<PathBuf>,
-    /// Each detection as a polygon in the coordinates of its GeoTIFF
-    #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
-    geojson: Option<PathBuf>,
     #[command(flatten)]
     privacy: PrivacyArgs,
     /// Text prompts: words or short phrases, separated by spaces or commas, or a file: classes.txt, or YAML with thresholds
@@ -89,16 +82,6 @@ pub struct DetectArgs {
     screen: ScreenArgs,
     #[command(flatten)]
     tiles: TileArgs,
-    /// Type what to find, line by line: the image is computed once, and each line costs its search alone
-    #[arg(
-        long,
-        conflicts_with_all = [
-            "classes", "coco", "exemplar", "exemplar_image", "point", "box_prompt", "mask_prompt", "sheet", "json", "crops",
-            "save_txt", "semantic", "geojson", "blur", "redact", "tile"
-        ],
-        help_heading = DETECTION
-    )]
-    interactive: bool,
     /// Keep one half of the model in memory at a time: groups of images pass the backbone, then the decoder
     #[arg(long, conflicts_with = "tile", help_heading = PERFORMANCE)]
     low_memory: bool,
@@ -106,21 +89,8 @@ pub struct DetectArgs {
     dart: DartArgs,
 }
 
-/// `--mask-format`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum MaskFormat {
-    Rle,
-    Polygon,
-}
-
-/// Maximum distance of a polygon from the mask's border, in pixels; it smooths the steps of slanted borders.
-const POLYGON_TOLERANCE: f32 = 1.0;
-
 /// Detects in all images.
 pub fn run(args: &DetectArgs, log: &LogArgs) -> anyhow::Result<()> {
-    if args.interactive {
-        return interactive::run(args, &image_files(args)?, log);
-    }
     let objects = args.objects.objects()?;
     let (prompts, thresholds) = if objects.is_empty() {
         requested_prompts(args, log)?
@@ -144,7 +114,6 @@ pub fn run(args: &DetectArgs, log: &LogArgs) -> anyhow::Result<()> {
         check_image_file("--sheet", path)?;
     }
     check_outputs([("--json", args.json.as_deref())])?;
-    let geojson = args.geojson.as_deref().map(|path| GeoJson::plan(path, &files)).transpose()?;
     let crops = args.crops.as_deref().map(|folder| Crops::create(folder, false)).transpose();
     let crops = crops.map_err(with_flag("--crops"))?;
     let labels = args.save_txt.as_deref().map(label_files).transpose()?;
@@ -183,7 +152,6 @@ pub fn run(args: &DetectArgs, log: &LogArgs) -> anyhow::Result<()> {
         embedded,
         outputs,
         semantic,
-        geojson,
         crops,
         labels,
         stems,
@@ -293,7 +261,6 @@ struct ImageRun<'a> {
     embedded: Option<EmbeddedPrompts>,
     outputs: Option<Outputs>,
     semantic: Option<SemanticFolder>,
-    geojson: Option<GeoJson>,
     crops: Option<Crops>,
     labels: Option<YoloLabels>,
     /// A unique name for each image.
@@ -407,12 +374,7 @@ impl ImageRun<'_> {
         found: &Detections,
         progress: &Progress,
     ) -> anyhow::Result<()> {
-        let mut report = ImageReport::new(file, size, found);
-        if self.args.mask_format == MaskFormat::Polygon {
-            for record in &mut report.detections {
-                record.polygons = record.mask.take().map(|mask| mask.polygons(POLYGON_TOLERANCE));
-            }
-        }
+        let report = ImageReport::new(file, size, found);
         // Of many images, those without anything are counted at the end.
         if self.prints_tables() && (self.stems.len() == 1 || !report.detections.is_empty()) {
             progress.suspend(|| print(|out| write_table(out, &report, MOST_ROWS)))?;
@@ -421,9 +383,6 @@ impl ImageRun<'_> {
             for path in semantic.write(&self.stems[number], &found.semantic)? {
                 progress.status(&format!("→ {}", path.display()));
             }
-        }
-        if let Some(geojson) = &mut self.geojson {
-            geojson.add(number, file, &found.items);
         }
         if let Some(labels) = &self.labels {
             labels.write_labels(&self.stems[number], size, &found.items)?;
@@ -474,10 +433,6 @@ impl ImageRun<'_> {
     fn write_summaries(&self) -> anyhow::Result<()> {
         if let Some(path) = &self.args.sheet {
             self.sheet.write(path)?;
-            status(self.log, &format!("→ {}", path.display()));
-        }
-        if let Some(geojson) = &self.geojson {
-            let path = geojson.write()?;
             status(self.log, &format!("→ {}", path.display()));
         }
         let json = self.args.json.as_deref();

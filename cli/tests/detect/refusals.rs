@@ -64,8 +64,6 @@ fn invalid_images_and_arguments_are_errors() {
             2,
             &["--exemplar-image", "street.png", "outside"],
         ),
-        (park("--mask-format|polygon"), 2, &["--masks"]),
-        (park("--masks|--mask-format|svg"), 2, &["svg", "polygon"]),
         (park("--semantic|notes"), 2, &["--semantic", "notes", "name a folder"]),
         (park("--sheet|none/sheet.png"), 1, &["--sheet", "does not exist"]),
         (park("--json|none/x.json"), 1, &["--json", "none/x.json", "does not exist"]),

@@ -5,7 +5,7 @@ use ocelli_tracking::is_inside;
 use super::Outline;
 
 /// Each part with its holes.
-pub(super) fn with_holes(outlines: Vec<Outline>) -> Vec<(Outline, Vec<Outline>)> {
+fn with_holes(outlines: Vec<Outline>) -> Vec<(Outline, Vec<Outline>)> {
     let (holes, parts): (Vec<Outline>, Vec<Outline>) = outlines.into_iter().partition(|o| o.is_hole);
     let mut parts: Vec<(Outline, Vec<Outline>)> = parts.into_iter().map(|part| (part, Vec::new())).collect();
     for hole in holes {
