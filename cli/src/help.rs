@@ -17,7 +17,7 @@ const FIRST: [(&str, &str); 12] = [
     ("export", "checkpoint base imgsz target detection-only inspect output force precision calibrate"),
     ("build-engine", "model verify imgsz precision masks output force graphs max-classes max-exemplars"),
     ("embed", "classes coco output model engine"),
-    ("prune", "model images classes num-prune objective optimise-split output export engine"),
+    ("prune", "model images classes num-prune output export engine"),
     ("verify", "model candidate graphs engine scenes min-iou json"),
 ];
 /// The most lines of examples.

@@ -40,7 +40,7 @@ fn without_times(report: &mut Value) {
 fn a_search_that_is_killed_continues_and_exports() {
     let place = place(6);
     let to = |name: &'static str| [&SEARCH[..], &["4", "--max-images", "4", "--output", name]].concat();
-    let table = place.succeed(OCELLI, &to("whole.json"));
+    place.succeed(OCELLI, &to("whole.json"));
     let mut whole = place.json("whole.json");
     assert_eq!(whole["images"].as_array().map(Vec::len), Some(4), "{whole}");
     assert!(whole["images"][2].as_str().is_some_and(|name| name.ends_with("3.png")), "evenly: {whole}");
@@ -58,7 +58,7 @@ fn a_search_that_is_killed_continues_and_exports() {
     child.wait().unwrap();
     assert!(!place.path("killed.json").exists());
     let kept = place.read("killed.measurements.jsonl");
-    let again = place.run(OCELLI, &[&to("killed.json")[..], &["--step", "2", "--export", "pruned"]].concat());
+    let again = place.run(OCELLI, &[&to("killed.json")[..], &["--export", "pruned"]].concat());
     assert_eq!(again.status, Some(0), "{again:?}");
     let whole_lines = kept.iter().rposition(|byte| *byte == b'\n').unwrap();
     assert!(
@@ -66,12 +66,12 @@ fn a_search_that_is_killed_continues_and_exports() {
         "what was measured stays"
     );
     let mut continued = place.json("killed.json");
-    let step = continued["steps"][2].clone();
+    let step = continued["steps"][4].clone();
     without_times(&mut whole);
     without_times(&mut continued);
     assert_eq!(continued, whole);
 
-    // The step that was chosen is what was printed and exported.
+    // The last step is what was printed and exported.
     let manifest = place.json("pruned/model.json");
     assert_eq!(
         (&manifest["skip_blocks"], &manifest["mask_blocks"]),
@@ -88,7 +88,6 @@ fn a_search_that_is_killed_continues_and_exports() {
     for (flag, list) in [("--skip-blocks", list("skip_blocks")), ("--mask-blocks", list("mask_blocks"))] {
         assert_eq!(flags.contains(&format!("{flag} {list}")), !list.is_empty(), "{flags}: {step}");
     }
-    assert_ne!(table.lines().last(), Some(&*flags), "the last step is printed unless another is chosen");
     place.succeed(OCELLI, &["detect", "--image", "photos/0.png", "--classes", "dog", "--model", "pruned"]);
 
     // Nothing is measured again for a longer search.
@@ -97,44 +96,6 @@ fn a_search_that_is_killed_continues_and_exports() {
     place.succeed(OCELLI, &longer);
     assert!(place.read("whole.measurements.jsonl").starts_with(&before));
     assert_eq!(place.json("whole.json")["steps"].as_array().map(Vec::len), Some(6));
-}
-
-#[test]
-fn the_best_split_is_that_of_the_table_and_exports() {
-    let place = Place::new();
-    let printed = place.succeed(
-        OCELLI,
-        &[
-            "prune",
-            "--model",
-            "built-in",
-            "--optimise-split",
-            "--engine",
-            "embedded",
-            "--runs",
-            "1",
-            "--classes",
-            "dog",
-        ],
-    );
-    let report = place.json("split.json");
-    let points = report["points"].as_array().unwrap();
-    let of = |point: &Value, name: &str| point[name].as_f64().unwrap();
-    assert_eq!(
-        points.iter().map(|point| of(point, "split_block")).collect::<Vec<_>>(),
-        [1.0, 2.0, 3.0, 4.0, 5.0]
-    );
-    assert!(of(&report, "classes_ms") > 0.0 && report["classes"] == 1, "{report}");
-    let slower = |point: &Value| of(point, "first_ms").max(of(point, "second_ms"));
-    assert!(points.iter().all(|point| of(point, "frame_ms") == slower(point)), "{report}");
-    let least = points.iter().map(slower).fold(f64::INFINITY, f64::min);
-    assert_eq!(slower(&report["best"]), least, "{report}");
-    let flags: Vec<&str> = printed.lines().last().unwrap().split(' ').collect();
-    assert_eq!(flags, ["--split-block", &report["best"]["split_block"].to_string()]);
-    assert_eq!(printed.lines().filter(|line| line.ends_with("best")).count(), 1, "{printed}");
-    let export = ["export", "--checkpoint", "built-in", "--detection-only", "--output", "halves"];
-    place.succeed(OCELLI, &[&export[..], &flags[..]].concat());
-    assert!(place.path("halves/backbone_second.onnx").exists());
 }
 
 #[test]
@@ -150,8 +111,6 @@ fn wrong_arguments_are_refused() {
         ("--images|nowhere", 2, &["nowhere", "no such file or folder"]),
         ("--model|exported", 2, &["exported", "exported model already", "checkpoint it was exported from"]),
         ("--model|nowhere", 2, &["nowhere", "no such folder"]),
-        ("--candidates|2", 2, &["block 2, which attends to the whole image", "must stay", "--candidates"]),
-        ("--candidates|0,5:mlp", 2, &["block 5, which attends to the whole image"]),
         ("--protect|77", 2, &["block 77", "blocks 0 to 5", "--protect"]),
         ("--protect|x", 2, &["`x` is no block"]),
         ("--num-prune|9", 2, &["--num-prune is 9", "expected 1 to 8", "--num-prune"]),
@@ -160,12 +119,8 @@ fn wrong_arguments_are_refused() {
         ("--max-images|0", 2, &["--max-images"]),
         ("--confidence|1.5", 2, &["--confidence is 1.5"]),
         ("--memory|-1", 2, &["--memory is -1"]),
-        ("--step|9", 2, &["--step is 9", "expected 1 to 8"]),
-        ("--objective|speed", 2, &["objective speed", "detections-per-ms"]),
         ("--engine|magic", 2, &["magic"]),
         ("--output|nowhere/report.json", 1, &["--output", "nowhere"]),
-        ("--optimise-split", 2, &["--optimise-split", "--images"]),
-        ("--second-engine|embedded", 2, &["--second-engine is an option of --optimise-split"]),
         ("--export|photos", 2, &["--export, photos", "exists"]),
     ];
     // A flag of the base is replaced.

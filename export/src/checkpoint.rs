@@ -280,7 +280,6 @@ impl Opened {
         loaded.weights.replace(BACKBONE, backbone.weights)?;
         loaded.ignored.extend(backbone.ignored);
         loaded.family = backbone.family;
-        loaded.is_torch = backbone.is_torch;
         loaded.pruning = lists;
         Ok(Self { folder, config, loaded })
     }

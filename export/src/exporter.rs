@@ -95,13 +95,6 @@ pub fn export(
     Ok(manifest)
 }
 
-/// The files of the graphs that [`export`] writes with the default options, and the bytes of their weights.
-pub(crate) fn graphs(checkpoint: &Checkpoint) -> Result<Vec<(&'static str, u64)>> {
-    let options = ExportOptions::default();
-    let plan = options.plan(checkpoint)?;
-    Ok(parts(&plan).into_iter().map(|(file, build)| (file, build(&plan).weight_bytes() as u64)).collect())
-}
-
 type Build<'w> = fn(&Plan<'w>) -> Graph<'w>;
 
 /// The graphs of the folder: their files, and what builds them.

@@ -2,7 +2,7 @@
 //!
 //! [`search`] removes each block and each branch of a block alone, which says how much it matters, and then, again and again,
 //! the one whose removal costs least, as DART's search and BlockPruner (arXiv 2406.10594) do. What a removal costs is
-//! measured on images, against the whole model: how far the features move, and which detections are lost, new or moved.
+//! measured on images, against the whole model: how far the features move. Which detections are lost, new or moved is reported.
 //!
 //! The backbone is a [chain of graphs](ocelli_export::export_chain). A candidate runs from its own branch on, from tokens that
 //! are kept for each image. With less memory than all tokens need, evenly spaced ones are kept.
@@ -14,28 +14,22 @@
 //!
 //! Every measurement is a line of a journal, so that a search that was stopped continues where it was. The result depends on
 //! the measurements alone: ties go to the branch that comes first in the backbone. Times are measured once, as medians of all
-//! branches of one kind, and kept in the journal; they decide nothing unless the [objective](Objective) asks for them, and
-//! then as multiples of a quarter of the fastest kind's time, which small differences between runs do not change.
+//! branches of one kind, and kept in the journal; they decide nothing.
 
 mod chain;
 mod effect;
 mod journal;
 mod report;
-mod split;
 mod subject;
 #[cfg(test)]
 mod tests;
 mod units;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 
 use ocelli::{Error, Model, Prompts, Result, engine::EngineFactory};
 use ocelli_export::{Checkpoint, MaskedBranch};
-use serde::Serialize;
 
 use effect::Measurement;
 use journal::{Identity, Journal};
@@ -44,48 +38,11 @@ use units::Units;
 
 pub use effect::{DetectionEffect, Effect};
 pub use report::{Importance, PruneReport, PruneStep};
-pub use split::{BlockTimes, SplitInput, SplitPoint, SplitReport, best_split, optimise_split, split_points};
 pub use subject::PartTimes;
 pub use units::Unit;
 
-/// The quantity that the search keeps low.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Objective {
-    /// The distance of the features from those of the whole model, relative to their length. Needs no decoding.
-    #[default]
-    Features,
-    /// The detections that are lost or new and how far the others moved, as [`DetectionEffect::cost`] says; among equal ones
-    /// the distance of the features.
-    Detections,
-    /// The same for each millisecond that the removal saves.
-    DetectionsPerMs,
-}
-
-impl fmt::Display for Objective {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The name that reports have.
-        self.serialize(f)
-    }
-}
-
-impl FromStr for Objective {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        let all = [Self::Features, Self::Detections, Self::DetectionsPerMs];
-        all.into_iter().find(|objective| objective.to_string() == text).ok_or_else(|| {
-            let message = format!("objective {text}: expected features, detections or detections-per-ms");
-            Error::invalid_argument(message)
-        })
-    }
-}
-
 /// The least that a removal is taken to cost, as a share of what it cost after fewer removals.
 const GROWTH: f64 = 0.9;
-
-/// What a removal costs, never negative; the second number decides among equal first ones.
-type Cost = [f64; 2];
 
 /// Branches that are removed.
 type Branches = BTreeSet<MaskedBranch>;
@@ -99,14 +56,9 @@ pub struct PruneOptions {
     pub num_prune: usize,
     /// Blocks and branches that stay, besides the blocks with attention over the whole image (none).
     pub protect: Vec<Unit>,
-    /// The blocks and branches that may be removed; all if it is empty (empty).
-    pub candidates: Vec<Unit>,
-    /// The quantity that the search keeps low.
-    pub objective: Objective,
     /// Detections above this score count. The default, `None`, is the model's own threshold.
     pub score_threshold: Option<f32>,
-    /// Whether candidates are measured as if nothing were known from fewer removals, which takes longer (false). It is always so
-    /// if detections are counted: a removal can bring a detection back.
+    /// Whether candidates are measured as if nothing were known from fewer removals, which takes longer (false).
     pub exhaustive: bool,
     /// Memory for the tokens of the images, in bytes (4 GiB).
     pub memory_bytes: u64,
@@ -118,8 +70,6 @@ impl Default for PruneOptions {
             whole_blocks: false,
             num_prune: 8,
             protect: Vec::new(),
-            candidates: Vec::new(),
-            objective: Objective::default(),
             score_threshold: None,
             exhaustive: false,
             memory_bytes: 4 << 30,
@@ -173,8 +123,8 @@ pub type ReportProgress<'r> = dyn FnMut(&PruneProgress) -> Result<()> + 'r;
 /// Searches for the branches that matter least.
 ///
 /// # Errors
-/// [`ErrorKind::InvalidArgument`](ocelli::ErrorKind::InvalidArgument) for options that do not fit the checkpoint, without
-/// images, and if the model finds nothing in them although detections are the objective;
+/// [`ErrorKind::InvalidArgument`](ocelli::ErrorKind::InvalidArgument) for options that do not fit the checkpoint, and without
+/// images;
 /// [`ErrorKind::Mismatch`](ocelli::ErrorKind::Mismatch) if the journal is that of another search;
 /// [`ErrorKind::Execution`](ocelli::ErrorKind::Execution) if a graph fails; the errors of reading images and writing files,
 /// and the error that `progress` returns.
@@ -219,25 +169,24 @@ struct Search<'s, 'r> {
     state: PruneProgress,
     /// Measurements up to the end of this stage.
     planned: u64,
-    /// The most that the images cost together without a unit, as far as they were measured.
-    known: BTreeMap<Unit, Cost>,
+    /// The most that the features of the images move together without a unit, as far as they were measured.
+    known: BTreeMap<Unit, f64>,
 }
 
 impl Search<'_, '_> {
     fn run(mut self, units: &Units, input: &PruneInput<'_>, score_threshold: f32) -> Result<PruneReport> {
-        let counts_detections = self.options.objective != Objective::Features;
-        let times = self.measure_times(counts_detections)?;
+        let times = self.measure_times()?;
         self.begin_stage("importance of each block".into(), units.alone.len());
         let nothing = Branches::new();
         let mut alone = vec![Vec::with_capacity(self.images); units.alone.len()];
         // Image by image, front to back: the tokens of the last candidate are where the next one's begin.
         for image in 0..self.images {
             for (unit, found) in units.alone.iter().zip(&mut alone) {
-                found.push(self.measure(&nothing, &unit.branches(), image, counts_detections)?);
+                found.push(self.measure(&nothing, &unit.branches(), image, false)?);
             }
         }
         for (unit, found) in units.alone.iter().zip(&alone) {
-            self.known.insert(*unit, found.iter().map(|one| self.cost(one)).fold([0.0; 2], plus));
+            self.known.insert(*unit, found.iter().map(|one| f64::from(one.relative_l2)).sum());
         }
         let importance = units.alone.iter().zip(&alone).map(|(unit, found)| Importance {
             unit: *unit,
@@ -253,7 +202,7 @@ impl Search<'_, '_> {
             let stage = format!("removal {number} of {}", self.options.num_prune);
             // The candidates of the first removal are known.
             self.begin_stage(stage.clone(), if number > 1 { remaining.len() } else { 0 });
-            let best = self.choose(&removed, &remaining, &times)?;
+            let best = self.choose(&removed, &remaining)?;
             self.begin_stage(stage, 1);
             let unit = remaining.remove(best);
             removed.extend(unit.branches());
@@ -275,7 +224,6 @@ impl Search<'_, '_> {
             images: input.images.iter().map(|path| path.display().to_string()).collect(),
             classes: input.prompts.labels().iter().map(ToString::to_string).collect(),
             score_threshold,
-            objective: self.options.objective,
             whole_blocks: self.options.whole_blocks,
             times,
             importance,
@@ -284,22 +232,15 @@ impl Search<'_, '_> {
     }
 
     /// The times of the parts: those in the journal, else those of the whole model on all images.
-    fn measure_times(&mut self, needs_detections: bool) -> Result<PartTimes> {
+    fn measure_times(&mut self) -> Result<PartTimes> {
         self.begin_stage("the whole model".into(), 1);
         if let Some(times) = self.journal.times {
             return Ok(times);
         }
-        let mut found = 0;
         for image in 0..self.images {
             (self.progress)(&self.state)?;
-            found += self.subject.reference(image)?;
+            self.subject.reference(image)?;
             self.state.done += 1;
-        }
-        if found == 0 && needs_detections {
-            return Err(Error::invalid_argument(format!(
-                "objective {}: the model finds nothing in the images; expected classes that they show",
-                self.options.objective
-            )));
         }
         let times = self.subject.times();
         self.journal.add_times(&times)?;
@@ -307,32 +248,24 @@ impl Search<'_, '_> {
     }
 
     /// The unit whose removal costs least, as an index; the first of equal ones.
-    fn choose(&mut self, removed: &Branches, units: &[Unit], times: &PartTimes) -> Result<usize> {
-        let counts = self.options.objective != Objective::Features;
-        // A removal can bring a detection back.
-        let can_skip = !self.options.exhaustive && !counts;
+    fn choose(&mut self, removed: &Branches, units: &[Unit]) -> Result<usize> {
         let known = |unit: usize| self.known.get(&units[unit]).copied().unwrap_or_default();
-        let mut order: Vec<(Cost, usize)> = (0..units.len()).map(|unit| (known(unit), unit)).collect();
-        order.sort_by(|a, b| a.0[0].total_cmp(&b.0[0]).then(a.1.cmp(&b.1)));
-        let mut best: Option<(Cost, usize)> = None;
+        let mut order: Vec<(f64, usize)> = (0..units.len()).map(|unit| (known(unit), unit)).collect();
+        order.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        let mut best: Option<(f64, usize)> = None;
         for (known, unit) in order {
-            if can_skip && best.is_some_and(|(least, _)| GROWTH * known[0] > least[0]) {
+            if !self.options.exhaustive && best.is_some_and(|(least, _)| GROWTH * known > least) {
                 break;
             }
             let branches = units[unit].branches();
-            let weight = match self.options.objective {
-                Objective::DetectionsPerMs => times.weight(&branches, self.subject.global_blocks),
-                _ => 1.0,
-            };
-            let mut sum = [0.0; 2];
+            let mut sum = 0.0;
             for image in 0..self.images {
-                let found = self.measure(removed, &branches, image, counts)?;
-                sum = plus(sum, self.cost(&found).map(|cost| cost / weight));
+                sum += f64::from(self.measure(removed, &branches, image, false)?.relative_l2);
                 if best.is_some_and(|(least, _)| sum > least) {
                     break;
                 }
             }
-            if sum[0] > known[0] {
+            if sum > known {
                 self.known.insert(units[unit], sum);
             }
             if best.is_none_or(|least| (sum, unit) < least) {
@@ -340,14 +273,6 @@ impl Search<'_, '_> {
             }
         }
         Ok(best.expect("there are more units than removals").1)
-    }
-
-    fn cost(&self, found: &Measurement) -> Cost {
-        let distance = f64::from(found.relative_l2);
-        match found.detections.filter(|_| self.options.objective != Objective::Features) {
-            Some(found) => [found.cost(), distance],
-            None => [distance, 0.0],
-        }
     }
 
     /// What it costs in an image to remove a unit besides what is removed: from the journal, else measured.
@@ -363,7 +288,8 @@ impl Search<'_, '_> {
         let all: Branches = removed.iter().chain(unit).copied().collect();
         let known = self.journal.measurement(&all, image);
         if let Some(known) = known.filter(|known| known.detections.is_some() || !detections) {
-            return Ok(known);
+            // What a later stage counted is no part of this one: a search that continues has the same report.
+            return Ok(Measurement { detections: known.detections.filter(|_| detections), ..known });
         }
         let found = self.subject.measure(removed, unit, image, detections)?;
         self.journal.add(&all, image, &found)?;
@@ -383,17 +309,4 @@ impl Search<'_, '_> {
             self.subject.chain.branches.iter().filter(|b| !removed.contains(b)).copied().collect();
         times.embedding_ms + times.of(&kept, self.subject.global_blocks) + times.neck_ms
     }
-}
-
-/// Writes a report as JSON.
-///
-/// # Errors
-/// Errors of `writer`.
-pub fn write_json(mut writer: impl Write, report: &impl Serialize) -> io::Result<()> {
-    serde_json::to_writer_pretty(&mut writer, report)?;
-    writeln!(writer)
-}
-
-fn plus(a: Cost, b: Cost) -> Cost {
-    [a[0] + b[0], a[1] + b[1]]
 }

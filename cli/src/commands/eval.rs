@@ -5,7 +5,6 @@ mod contender;
 mod screen;
 
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
 
 use clap::Args;
 use ocelli::process_memory::ProcessMemory;
@@ -313,17 +312,6 @@ const NO_RESULTS: [&str; 14] = [
     "classes",
 ];
 
-/// The rate of images, and the time that the others take.
-fn rate(done: usize, left: usize, time: Duration) -> String {
-    if done == 0 {
-        return String::new();
-    }
-    let seconds = time.as_secs_f64() / done as f64;
-    let left = (left as f64 * seconds).ceil() as u64;
-    let left = if left < 120 { format!("{left} s") } else { format!("{} min", left.div_ceil(60)) };
-    format!("{seconds:.1} s an image, {left} left, ")
-}
-
 /// Detects in all images that the journal does not have. Returns the interruption, if there was one: what was finished counts.
 fn detect_all(
     log: &LogArgs,
@@ -332,29 +320,16 @@ fn detect_all(
     contenders: &mut [Contender],
     mut journal: Option<&mut EvalJournal>,
 ) -> anyhow::Result<Option<ocelli::Error>> {
-    let (all, mut done, mut begun) = (images.ids.len(), 0, 0);
-    let (progress, mut started) = (Progress::new(log, all as u64), Instant::now());
+    let all = images.ids.len();
+    let progress = Progress::new(log, all as u64);
     let mut step = |name: &str, step: EvalStep<'_>| {
         match step {
-            EvalStep::Known => interrupted()?,
             EvalStep::Next => {
                 interrupted()?;
-                if begun == 1 {
-                    // The first image takes longer.
-                    started = Instant::now();
-                }
-                let rate = rate(begun.max(1) - 1, all - done, started.elapsed());
-                progress.message(&format!("{rate}{name}"));
-                begun += 1;
+                progress.message(name);
             }
-            EvalStep::Failed(error) => {
-                begun -= 1;
-                progress.error(error);
-            }
-            EvalStep::Done => {
-                progress.step();
-                done += 1;
-            }
+            EvalStep::Failed(error) => progress.error(error),
+            EvalStep::Done => progress.step(),
         }
         Ok(())
     };

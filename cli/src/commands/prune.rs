@@ -1,10 +1,8 @@
 //! `ocelli prune`.
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use clap::Args;
-use clap::builder::ArgPredicate;
 use ocelli::atomic_file::write_atomically;
 use ocelli::export::{Checkpoint, ExportOptions, Pruning};
 use ocelli::{
@@ -12,14 +10,12 @@ use ocelli::{
     engine::{EngineFactory, EngineOptions},
     model::ModelRequest,
 };
-use ocelli_verify::prune::{
-    Objective, PruneInput, PruneOptions, PruneProgress, PruneReport, PruneStep, SplitInput, Unit,
-    optimise_split, search, write_json,
-};
+use ocelli_verify::prune::{PruneInput, PruneOptions, PruneReport, PruneStep, Unit, search};
 
 use super::export::{export_files, local_checkpoint};
 use crate::args::{DETECTION, INPUT, MODEL, OUTPUT, PERFORMANCE, check_confidence, folder_of};
 use crate::interrupt::unless_interrupted;
+use crate::output::write_pretty_json;
 use crate::{
     LogArgs, Progress, cancel_on_interrupt, check_output_file, class_names, expand_images, interrupted,
     print, status,
@@ -30,23 +26,14 @@ const SEARCH: &str = "Search";
 
 /// Arguments of `ocelli prune`.
 #[derive(Args, Debug)]
-#[command(override_usage = "\
-ocelli prune --model <PATH> --images <DIR> --classes <PHRASE> [OPTIONS]
-       ocelli prune --model <PATH> --optimise-split [OPTIONS]")]
+#[command(override_usage = "ocelli prune --model <PATH> --images <DIR> --classes <PHRASE> [OPTIONS]")]
 #[command(after_help = include_str!("../help/prune.txt"))]
 pub struct PruneArgs {
     /// Checkpoint: a Hugging Face folder, a file such as sam3.pt, or built-in
     #[arg(long, alias = "checkpoint", alias = "weights", value_name = "PATH", help_heading = INPUT)]
     model: PathBuf,
     /// Folder of images like those that the model is for; files and patterns work as well
-    #[arg(
-        long,
-        num_args = 1..,
-        required_unless_present = "optimise_split",
-        conflicts_with = "optimise_split",
-        value_name = "DIR",
-        help_heading = INPUT
-    )]
+    #[arg(long, required = true, num_args = 1.., value_name = "DIR", help_heading = INPUT)]
     images: Vec<PathBuf>,
     /// Use at most N images, evenly spaced in the sorted folder
     #[arg(long, default_value_t = 32, value_name = "N", help_heading = INPUT)]
@@ -57,7 +44,7 @@ pub struct PruneArgs {
         alias = "class",
         alias = "prompt",
         num_args = 1..,
-        required_unless_present = "optimise_split",
+        required = true,
         value_name = "PHRASE",
         help_heading = DETECTION
     )]
@@ -71,53 +58,19 @@ pub struct PruneArgs {
     /// Remove whole blocks instead of branches
     #[arg(long, help_heading = SEARCH)]
     whole_blocks: bool,
-    /// What is kept low: the distance of the features (features), the detections that are lost or new and how far the others
-    /// move (detections), or these for each millisecond that is saved (detections-per-ms)
-    #[arg(long, default_value = "features", value_name = "NAME", help_heading = SEARCH)]
-    objective: Objective,
     /// Blocks and branches that stay, e.g. 0,31 or 3:attn [default: those with attention over the whole image, which always
     /// stay]
     #[arg(long, num_args = 1.., value_delimiter = ',', value_name = "BLOCKS", help_heading = SEARCH)]
     protect: Vec<Unit>,
-    /// The only blocks and branches that may be removed [default: all that are not protected]
-    #[arg(long, num_args = 1.., value_delimiter = ',', value_name = "BLOCKS", help_heading = SEARCH)]
-    candidates: Vec<Unit>,
     /// Measure candidates as if nothing were known from fewer removals: slower, seldom with another result
     #[arg(long, help_heading = SEARCH)]
     exhaustive: bool,
-    /// Find the --split-block of `ocelli export` for which the slower half of the backbone takes least
-    #[arg(
-        long,
-        alias = "optimize-split",
-        conflicts_with_all = [
-            "num_prune", "whole_blocks", "objective", "protect", "candidates", "exhaustive", "export", "step", "max_images",
-            "memory", "confidence",
-        ],
-        help_heading = SEARCH
-    )]
-    optimise_split: bool,
-    /// Engine of the second half with --optimise-split [default: that of --engine]
-    #[arg(long, requires = "optimise_split", value_name = "NAME", help_heading = MODEL)]
-    second_engine: Option<String>,
-    /// Measured runs of each block with --optimise-split [default: 5]
-    #[arg(long, requires = "optimise_split", value_name = "N", help_heading = SEARCH)]
-    runs: Option<usize>,
-    /// Report as JSON; the measurements are written beside it. With --optimise-split, the times
-    #[arg(
-        long,
-        short,
-        default_value = "prune.json",
-        default_value_if("optimise_split", ArgPredicate::IsPresent, "split.json"),
-        value_name = "FILE",
-        help_heading = OUTPUT
-    )]
+    /// Report as JSON; the measurements are written beside it
+    #[arg(long, short, default_value = "prune.json", value_name = "FILE", help_heading = OUTPUT)]
     output: PathBuf,
     /// Export the pruned model to this folder
     #[arg(long, value_name = "DIR", help_heading = OUTPUT)]
     export: Option<PathBuf>,
-    /// The removal up to which the model is pruned, for --export and the flags that are printed [default: the last]
-    #[arg(long, value_name = "N", help_heading = OUTPUT)]
-    step: Option<usize>,
     /// Memory for tokens of images that are kept, in GiB: with less, more is computed
     #[arg(long, default_value_t = 4.0, value_name = "GIB", help_heading = PERFORMANCE)]
     memory: f64,
@@ -140,9 +93,6 @@ pub struct PruneArgs {
 
 /// Searches, and writes what was found.
 pub fn run(args: &PruneArgs, log: &LogArgs) -> anyhow::Result<()> {
-    if args.optimise_split {
-        return run_split(args, log);
-    }
     check(args)?;
     let builtin = tempfile::tempdir()?;
     let source = ModelSource::named(&args.model);
@@ -154,14 +104,19 @@ pub fn run(args: &PruneArgs, log: &LogArgs) -> anyhow::Result<()> {
         whole_blocks: args.whole_blocks,
         num_prune: args.num_prune,
         protect: args.protect.clone(),
-        candidates: args.candidates.clone(),
-        objective: args.objective,
         score_threshold: args.confidence,
         exhaustive: args.exhaustive,
         memory_bytes: (args.memory * f64::from(1 << 30)) as u64,
     };
     options.check(&checkpoint)?;
-    let factory = EngineFactory::start_for_model(&engine_options(args, &args.engine)?, &source)?;
+    let engine = EngineOptions {
+        kind: args.engine.parse()?,
+        threads: args.threads,
+        onnxruntime: args.onnxruntime.clone(),
+        openvino: args.openvino.clone(),
+        ..EngineOptions::default()
+    };
+    let factory = EngineFactory::start_for_model(&engine, &source)?;
     status(log, &format!("engine: {}", factory.description()));
     let model = resolved(args, source, &factory, log)?;
 
@@ -175,9 +130,13 @@ pub fn run(args: &PruneArgs, log: &LogArgs) -> anyhow::Result<()> {
         journal: &journal,
         scratch: folder_of(&args.output),
     };
-    let mut bar = Bar::new(log);
-    let report = search(input, &options, &mut |step| bar.show(step));
-    drop(bar);
+    let mut progress = None;
+    let report = search(input, &options, &mut |step| {
+        let progress = progress.get_or_insert_with(|| Progress::new(log, step.total));
+        progress.at(&step.stage, step.done, step.total);
+        interrupted()
+    });
+    drop(progress);
     if interrupted().is_err() {
         let kept = journal.display();
         status(log, &format!("finished measurements are in {kept}: the same command continues the search"));
@@ -185,19 +144,9 @@ pub fn run(args: &PruneArgs, log: &LogArgs) -> anyhow::Result<()> {
     let report = unless_interrupted(report)?;
     write(args, &report, log)?;
     match &args.export {
-        Some(folder) => export_step(&checkpoint, &model, chosen(args, &report), folder, log),
+        Some(folder) => export_pruned(&checkpoint, &model, last(&report), folder, log),
         None => Ok(()),
     }
-}
-
-fn engine_options(args: &PruneArgs, engine: &str) -> anyhow::Result<EngineOptions> {
-    Ok(EngineOptions {
-        kind: engine.parse()?,
-        threads: args.threads,
-        onnxruntime: args.onnxruntime.clone(),
-        openvino: args.openvino.clone(),
-        ..EngineOptions::default()
-    })
 }
 
 /// The model, exported into the cache for this engine if it is not there.
@@ -214,13 +163,6 @@ fn resolved(
 }
 
 fn check(args: &PruneArgs) -> anyhow::Result<()> {
-    // clap does not ask for --optimise-split where --images, which excludes it, is given.
-    for (flag, given) in [("--second-engine", args.second_engine.is_some()), ("--runs", args.runs.is_some())]
-    {
-        if given {
-            refuse!("{flag} is an option of --optimise-split: leave it out");
-        }
-    }
     if args.max_images == 0 {
         refuse!("no image to search with: expected --max-images of at least 1");
     }
@@ -228,9 +170,6 @@ fn check(args: &PruneArgs) -> anyhow::Result<()> {
         refuse!("--memory is {}: expected a number of GiB from 0 on", args.memory);
     }
     check_confidence(args.confidence)?;
-    if let Some(step) = args.step.filter(|step| !(1..=args.num_prune).contains(step)) {
-        refuse!("--step is {step}: expected 1 to {}, the --num-prune removals", args.num_prune);
-    }
     check_output_file("--output", &args.output)?;
     if let Some(folder) = args.export.as_ref().filter(|folder| folder.exists()) {
         let is_empty = std::fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_none());
@@ -247,46 +186,14 @@ fn evenly(files: Vec<PathBuf>, most: usize) -> Vec<PathBuf> {
     (0..count).map(|number| files[number * files.len() / count].clone()).collect()
 }
 
-/// The progress of a search, with the time that is left.
-struct Bar<'l> {
-    log: &'l LogArgs,
-    bar: Option<Progress>,
-    shown: u64,
-    started: Instant,
-}
-
-impl<'l> Bar<'l> {
-    fn new(log: &'l LogArgs) -> Self {
-        Self { log, bar: None, shown: 0, started: Instant::now() }
-    }
-
-    fn show(&mut self, step: &PruneProgress) -> ocelli::Result<()> {
-        let bar = self.bar.get_or_insert_with(|| Progress::new(self.log, step.total));
-        let left = (step.total - step.done.min(step.total)) as f64 / step.done.max(1) as f64;
-        let left = Duration::from_secs_f64((self.started.elapsed().as_secs_f64() * left).min(1e9));
-        let left = match left.as_secs() {
-            seconds if step.done == 0 || seconds < 1 => String::new(),
-            seconds if seconds < 60 => format!(", at most {seconds} s left"),
-            seconds => format!(", at most {} min left", seconds.div_ceil(60)),
-        };
-        bar.message(&format!("{}{left}", step.stage));
-        while self.shown < step.done {
-            bar.step();
-            self.shown += 1;
-        }
-        interrupted()
-    }
-}
-
-/// The step that is exported.
-fn chosen<'r>(args: &PruneArgs, report: &'r PruneReport) -> &'r PruneStep {
-    let last = report.steps.len() - 1;
-    &report.steps[args.step.unwrap_or(last).min(last)]
+/// The step with all removals.
+fn last(report: &PruneReport) -> &PruneStep {
+    report.steps.last().expect("the whole backbone is a step")
 }
 
 fn write(args: &PruneArgs, report: &PruneReport, log: &LogArgs) -> anyhow::Result<()> {
-    write_atomically(&args.output, |file| write_json(file, report))?;
-    let step = chosen(args, report);
+    write_atomically(&args.output, |file| write_pretty_json(file, report))?;
+    let step = last(report);
     let blocks: Vec<String> = step.skip_blocks.iter().map(ToString::to_string).collect();
     let flags = [("--skip-blocks", blocks.join(",")), ("--mask-blocks", step.mask_blocks.join(","))];
     let flags =
@@ -305,7 +212,7 @@ fn write(args: &PruneArgs, report: &PruneReport, log: &LogArgs) -> anyhow::Resul
     Ok(())
 }
 
-fn export_step(
+fn export_pruned(
     checkpoint: &Checkpoint,
     model: &Model,
     step: &PruneStep,
@@ -325,51 +232,5 @@ fn export_step(
     };
     export_files(checkpoint, &options, folder, log)?;
     status(log, &format!("→ {}", folder.display()));
-    Ok(())
-}
-
-/// Measured runs of each block with `--optimise-split`.
-const RUNS: usize = 5;
-
-/// `--optimise-split`: times the blocks, prints every place to split the backbone, and last the flag of the best one.
-fn run_split(args: &PruneArgs, log: &LogArgs) -> anyhow::Result<()> {
-    let runs = args.runs.unwrap_or(RUNS);
-    if runs == 0 {
-        refuse!("--runs is 0: expected at least 1");
-    }
-    check_output_file("--output", &args.output)?;
-    let builtin = tempfile::tempdir()?;
-    let source = ModelSource::named(&args.model);
-    let local = local_checkpoint(&args.model, builtin.path(), log)?;
-    let checkpoint = local.opening().open(&local.path)?;
-    let first = EngineFactory::start_for_model(&engine_options(args, &args.engine)?, &source)?;
-    let second = match &args.second_engine {
-        Some(name) => EngineFactory::start_for_model(&engine_options(args, name)?, &source)?,
-        None => first.clone(),
-    };
-    for (half, factory) in [("first half", &first), ("second half", &second)] {
-        status(log, &format!("engine: {} ({half})", factory.description()));
-    }
-    let prompts =
-        if args.classes.is_empty() { None } else { Some(Prompts::new(class_names(&args.classes, log)?)?) };
-    let model = prompts.as_ref().map(|_| resolved(args, source, &second, log)).transpose()?;
-    let input = SplitInput {
-        checkpoint: &checkpoint,
-        imgsz: args.imgsz,
-        factories: [&first, &second],
-        classes: model.as_ref().zip(prompts.as_ref()),
-        runs,
-        scratch: folder_of(&args.output),
-    };
-    let mut bar = Bar::new(log);
-    let report = optimise_split(input, &mut |step| bar.show(step));
-    drop(bar);
-    let report = unless_interrupted(report)?;
-    write_atomically(&args.output, |file| write_json(file, &report))?;
-    print(|out| {
-        report.write_table(&mut *out)?;
-        writeln!(out, "\n--split-block {}", report.best.split_block)
-    })?;
-    status(log, &format!("→ {}", args.output.display()));
     Ok(())
 }

@@ -33,10 +33,8 @@ enum Origin {
 /// What happens to an image of an evaluation.
 #[derive(Clone, Copy, Debug)]
 pub enum EvalStep<'a> {
-    /// Models detect in it next.
+    /// It is next: models detect in it, unless the journal has its results.
     Next,
-    /// The journal has its results.
-    Known,
     /// It cannot be read.
     Failed(&'a Error),
     /// It is done.
@@ -216,7 +214,7 @@ impl EvalImages {
         for (number, &id) in all.iter().enumerate() {
             let (name, stamp) = (self.name(id).to_owned(), self.stamp(id));
             let known = journal.as_mut().and_then(|journal| journal.take(id, stamp));
-            if let Err(stop) = step(&name, if known.is_some() { EvalStep::Known } else { EvalStep::Next }) {
+            if let Err(stop) = step(&name, EvalStep::Next) {
                 return Ok(Some(stop));
             }
             let results = match known {

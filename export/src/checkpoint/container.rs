@@ -22,7 +22,7 @@ use crate::errors::invalid;
 use ocelli_error::{Error, Result};
 
 /// The number format of a stored tensor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
     F64,
     F32,
@@ -253,8 +253,6 @@ type Groups = BTreeMap<String, Vec<(String, View)>>;
 /// The content of one file.
 pub(crate) struct Container {
     pub(crate) file: MappedFile,
-    /// Whether it was written by `torch.save`.
-    pub(crate) is_torch: bool,
     /// Tensors by the dictionary that holds them, `model` or `optimizer/state/0`; the root's name is empty.
     pub(crate) groups: Groups,
     /// The values at the root that are not tensors.
@@ -281,7 +279,7 @@ impl Container {
             |why: String| invalid(format!("corrupt or truncated weights, {}: {why}", path.display()));
         if zip::is_zip(bytes) {
             let (groups, attributes) = torch::read(bytes).map_err(corrupt)?;
-            return Ok(Self { is_torch: true, groups, attributes, file });
+            return Ok(Self { groups, attributes, file });
         }
         let tensors = SafeTensors::deserialize(bytes).map_err(|e| corrupt(e.to_string()))?;
         let base = bytes.as_ptr() as usize;
@@ -299,12 +297,7 @@ impl Container {
             };
             found.push((name, view));
         }
-        Ok(Self {
-            is_torch: false,
-            groups: BTreeMap::from([(String::new(), found)]),
-            attributes: Vec::new(),
-            file,
-        })
+        Ok(Self { groups: BTreeMap::from([(String::new(), found)]), attributes: Vec::new(), file })
     }
 }
 

@@ -69,8 +69,6 @@ fn ignored(name: &str) -> Option<&'static str> {
 #[derive(Default)]
 pub(super) struct Loaded {
     pub(super) family: Family,
-    /// Whether a file is an archive of `torch.save`.
-    pub(super) is_torch: bool,
     pub(super) weights: Weights,
     /// What is left out, with the number of its tensors and bytes.
     pub(super) ignored: BTreeMap<String, (usize, u64)>,
@@ -146,13 +144,12 @@ pub(super) fn load(paths: &[PathBuf]) -> Result<Loaded> {
     let shown = paths.first().map(|path| path.display().to_string()).unwrap_or_default();
     let (family, wrapper) = recognise(&containers).ok_or_else(|| unrecognised(&containers, &shown))?;
     let mut loaded = Loaded::new(family);
-    loaded.is_torch = containers.iter().any(|container| container.is_torch);
     let nested = containers
         .iter()
         .any(|container| container.groups.values().flatten().any(|(name, _)| name.starts_with(DETECTOR)));
     let mut attributes = Vec::new();
     for container in containers {
-        let Container { file, mut groups, attributes: found, .. } = container;
+        let Container { file, mut groups, attributes: found } = container;
         let index = loaded.weights.add_file(file);
         let tensors = groups.remove(wrapper).unwrap_or_default();
         for (group, others) in groups {

@@ -296,31 +296,14 @@ fn a_pruned_file_needs_its_base() {
 fn an_inspection_describes_what_cannot_be_exported_too() {
     let options = CheckpointOptions::default();
     let whole = options.inspect(&goldens().join("sam3/sam3.pt")).expect("a checkpoint");
-    assert_eq!((whole.problem.as_deref(), whole.container), (None, "torch.save"));
+    assert_eq!(whole.problem, None);
     assert_eq!(whole.parts.len(), 7);
-    assert_eq!(whole.formats.iter().map(|(name, ..)| name.as_str()).collect::<Vec<_>>(), ["f16"]);
     for word in ["the video tracker", "point prompts", "rotary tables, which are computed"] {
         assert!(whole.ignored.contains_key(word), "{:?}", whole.ignored);
     }
     let pruned = options.inspect(&goldens().join("sam3/pruned.pt")).expect("a checkpoint");
     assert!(pruned.problem.is_some_and(|why| why.contains("base is missing")));
     assert!(options.inspect(&goldens().join("containers/views.pt")).is_err(), "no checkpoint at all");
-    let tracker = goldens().join("../parity/tracker");
-    let listed = options.inspect(&tracker).expect("a checkpoint").graphs;
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let checkpoint = Checkpoint::open(&tracker).expect("the golden is whole");
-    let written =
-        crate::export(&checkpoint, &crate::ExportOptions::default(), &folder.path().join("x"), |_| Ok(()));
-    let files = written.expect("it is exported").files;
-    let mut names: Vec<&str> = listed.iter().map(|(file, _)| *file).collect();
-    names.sort_unstable();
-    assert_eq!(names, files.keys().filter(|name| name.ends_with(".onnx")).collect::<Vec<_>>());
-    for (file, bytes) in listed {
-        let size = files[file].bytes + files.get(&format!("{file}.data")).map_or(0, |data| data.bytes);
-        assert!(bytes <= size && size < bytes + 400_000, "{file}: {bytes} bytes of {size}");
-    }
-    let epsilon = options.inspect(&goldens().join("../parity/plain")).expect("a checkpoint");
-    assert!(epsilon.notes.iter().any(|note| note.contains("1e-6")), "{:?}", epsilon.notes);
     let original = CheckpointOptions { norm_eps: NormEps::Original, ..options };
     let original = original.open(&goldens().join("../parity/plain"));
     assert_eq!(original.expect("the golden is whole").config().vision.layer_norm_eps, 1e-5);

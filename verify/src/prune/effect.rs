@@ -31,7 +31,7 @@ impl Measurement {
 }
 
 /// The differences of the detections from those of the whole model.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DetectionEffect {
     /// Detections of the whole model.
     pub whole: u32,
@@ -43,8 +43,6 @@ pub struct DetectionEffect {
     pub new: u32,
     /// Those of the kept ones that overlap by an IoU of less than 0.9.
     pub moved: u32,
-    /// How far the kept ones are from their places: 1 - IoU, summed up.
-    pub displacement: f32,
 }
 
 impl DetectionEffect {
@@ -58,14 +56,7 @@ impl DetectionEffect {
             lost: count(matching.first.len()),
             new: count(matching.second.len()),
             moved: count(moved),
-            displacement: matching.pairs.iter().map(|(.., iou)| 1.0 - iou).sum(),
         }
-    }
-
-    /// What the change costs: 1 for each that is lost or new, and the displacement of the others. A model that finds nothing
-    /// costs as much as the whole model has detections.
-    pub fn cost(&self) -> f64 {
-        f64::from(self.lost + self.new) + f64::from(self.displacement)
     }
 }
 
@@ -99,7 +90,6 @@ impl Effect {
                 lost: sum.lost + image.lost,
                 new: sum.new + image.new,
                 moved: sum.moved + image.moved,
-                displacement: sum.displacement + image.displacement,
             })
         });
         Self {

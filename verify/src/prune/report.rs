@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use ocelli_export::Pruning;
 use serde::Serialize;
 
-use super::{Branches, Effect, Objective, PartTimes, Unit};
+use super::{Branches, Effect, PartTimes, Unit};
 
 /// The importance of a block or a branch.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -61,8 +61,6 @@ pub struct PruneReport {
     pub classes: Vec<String>,
     /// Detections above this score count.
     pub score_threshold: f32,
-    /// The quantity that the search kept low.
-    pub objective: Objective,
     /// Whether whole blocks were removed; otherwise branches.
     pub whole_blocks: bool,
     /// The times of the parts of the whole backbone.
@@ -87,7 +85,7 @@ impl PruneReport {
         for row in rows {
             line(&mut writer, &row.unit.to_string(), &row.effect, row.saved_ms)?;
         }
-        writeln!(writer, "\nremoved one after the other, objective {}", self.objective)?;
+        writeln!(writer, "\nremoved one after the other")?;
         heading(&mut writer, "removed", "backbone ms")?;
         for (number, step) in self.steps.iter().enumerate() {
             let name = step.removed.map_or("0 nothing".into(), |unit| format!("{number} {unit}"));

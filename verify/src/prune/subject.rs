@@ -1,7 +1,7 @@
 //! The model that is pruned: its chain, and the rest of the detector behind it.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ocelli::{
@@ -49,15 +49,6 @@ impl PartTimes {
     pub(super) fn of(&self, branches: &[MaskedBranch], global_blocks: &[usize]) -> f64 {
         branches.iter().map(|branch| self.of_branch(*branch, global_blocks)).sum()
     }
-
-    /// The time of branches in that of the fastest kind, each rounded to a quarter of it: it stays the same if times vary a
-    /// little.
-    pub(super) fn weight(&self, branches: &[MaskedBranch], global_blocks: &[usize]) -> f64 {
-        let fastest = self.mlp_ms.min(self.windowed_attention_ms).max(f64::MIN_POSITIVE);
-        let quarters =
-            |branch: &MaskedBranch| (4.0 * self.of_branch(*branch, global_blocks) / fastest).round().max(1.0);
-        branches.iter().map(quarters).sum::<f64>() / 4.0
-    }
 }
 
 /// The features and detections of the whole model in an image.
@@ -100,7 +91,8 @@ impl<'i> Subject<'i> {
             detection_only: true,
             ..ExportOptions::default()
         };
-        let folder = scratch_folder(input.scratch, ".ocelli-prune-")?;
+        let folder = tempfile::Builder::new().prefix(".ocelli-prune-").tempdir_in(input.scratch);
+        let folder = folder.map_err(|e| Error::io("cannot write into", input.scratch, e))?;
         let files = export_chain(checkpoint, &exporting, folder.path(), |_, _| step())?;
         let chain = Chain::load(&files, factory, images.len(), options.memory_bytes)?;
         let tokens = Arc::new(Mutex::new(Arc::new(Tensor::empty())));
@@ -142,10 +134,10 @@ impl<'i> Subject<'i> {
         })
     }
 
-    /// Runs the whole model on an image, unless it has; returns how many detections it has.
-    pub fn reference(&mut self, image: usize) -> Result<usize> {
-        if let Some(known) = &self.references[image] {
-            return Ok(known.detections.len());
+    /// Runs the whole model on an image, unless it has.
+    pub fn reference(&mut self, image: usize) -> Result<()> {
+        if self.references[image].is_some() {
+            return Ok(());
         }
         // Reading the image a second time is nothing beside a pass of the backbone.
         let decoded = Image::open(&self.images[image])?;
@@ -153,9 +145,8 @@ impl<'i> Subject<'i> {
         let tokens = self.tokens_at(image, self.chain.branches.len(), &BTreeSet::new())?;
         let features = self.run_neck(tokens, size)?;
         let detections = self.decoder.decode(&self.features, &self.prompts, &mut StageTimes::default())?;
-        let count = detections.len();
         self.references[image] = Some(Reference { features, detections, size });
-        Ok(count)
+        Ok(())
     }
 
     /// Compares the model without `removed` and `unit` with the whole one.
@@ -251,12 +242,6 @@ impl Engine for Neck {
     }
 }
 
-/// A folder for graphs, which is removed when it is dropped.
-pub(super) fn scratch_folder(parent: &Path, prefix: &str) -> Result<tempfile::TempDir> {
-    let folder = tempfile::Builder::new().prefix(prefix).tempdir_in(parent);
-    folder.map_err(|e| Error::io("cannot write into", parent, e))
-}
-
 /// The distance of `a` from `b`, as a multiple of the length of `b`.
 fn relative_distance(a: &[f32], b: &[f32]) -> f64 {
     let squares = |values: &mut dyn Iterator<Item = f64>| values.map(|value| value * value).sum::<f64>();
@@ -266,7 +251,7 @@ fn relative_distance(a: &[f32], b: &[f32]) -> f64 {
 }
 
 /// Rounded to microseconds, so that it is the same when it is read from a file. Zero without values.
-pub(super) fn median(mut values: Vec<f64>) -> f64 {
+fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).map_or(0.0, |value| (value * 1e3).round() / 1e3)
 }

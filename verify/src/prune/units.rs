@@ -5,7 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use ocelli::{Error, Result};
-use ocelli_export::{Branch, Checkpoint, MaskedBranch, Pruning};
+use ocelli_export::{Branch, Checkpoint, MaskedBranch};
 use serde::{Serialize, Serializer};
 
 use super::PruneOptions;
@@ -79,28 +79,12 @@ pub(super) fn of(checkpoint: &Checkpoint, options: &PruneOptions) -> Result<Unit
     let vision = &checkpoint.config().vision;
     let (layers, global) = (vision.stack.layers, &vision.global_blocks);
     let invalid = |option, message| Err(Error::invalid_argument(message).about(option));
-    for (option, units) in [("protect", &options.protect), ("candidates", &options.candidates)] {
-        for branch in units.iter().flat_map(|unit| unit.branches()) {
-            if branch.block >= layers {
-                let (block, last) = (branch.block, layers - 1);
-                let message = format!("{option} has block {block}: the model has blocks 0 to {last}");
-                return invalid(option, message);
-            }
-        }
+    let stay: BTreeSet<_> = options.protect.iter().flat_map(|unit| unit.branches()).collect();
+    if let Some(block) = stay.iter().map(|branch| branch.block).find(|block| *block >= layers) {
+        let last = layers - 1;
+        return invalid("protect", format!("protect has block {block}: the model has blocks 0 to {last}"));
     }
-    let branches = |units: &[Unit]| units.iter().flat_map(|unit| unit.branches()).collect::<BTreeSet<_>>();
-    let (stay, mut free) = (branches(&options.protect), branches(&options.candidates));
-    // The rules of the exporter, and its messages: a global block, a backbone without blocks.
-    let named = Pruning::of_branches(free.iter().copied());
-    named.check(checkpoint.config()).map_err(|error| {
-        let text = error.to_string();
-        let renamed =
-            text.replace("skip_blocks has", "candidates has").replace("mask_blocks has", "candidates has");
-        Error::new(error.kind(), renamed).about("candidates")
-    })?;
-    if free.is_empty() {
-        free = branches(&(0..layers).map(Unit::Block).collect::<Vec<_>>());
-    }
+    let mut free: BTreeSet<_> = (0..layers).flat_map(|block| Unit::Block(block).branches()).collect();
     free.retain(|branch| {
         let stays = stay.contains(branch) || global.contains(&branch.block);
         !stays && checkpoint.pruning().has_kept(*branch)
@@ -112,7 +96,7 @@ pub(super) fn of(checkpoint: &Checkpoint, options: &PruneOptions) -> Result<Unit
         if options.whole_blocks { (&blocks, "blocks") } else { (&branches, "branches of blocks") };
     let most = removable.len();
     if most == 0 {
-        return invalid("protect", format!("protect and candidates leave no {name} to remove"));
+        return invalid("protect", format!("protect leaves no {name} to remove"));
     }
     if options.num_prune == 0 || options.num_prune > most {
         let asked = options.num_prune;

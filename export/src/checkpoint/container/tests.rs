@@ -28,7 +28,6 @@ fn values(container: &Container, group: &str, name: &str) -> (Vec<usize>, Vec<f3
 #[test]
 fn number_formats() {
     let container = open("formats.pt");
-    assert!(container.is_torch);
     let expected: Vec<f32> = (0..24u8).map(f32::from).collect();
     for (name, format) in [
         ("f64", Format::F64),

@@ -158,13 +158,9 @@ fn an_inspection_describes_students() {
     assert_eq!((found.problem.as_deref(), found.family.as_str()), (None, "a student backbone of DART"));
     let parts: Vec<&str> = found.parts.iter().map(|part| part.name).collect();
     assert_eq!(parts, ["image backbone", "head or adapters"]);
-    assert!(found.notes.iter().any(|note| note.contains("TinyViT")), "{:?}", found.notes);
     let whole =
         CheckpointOptions::default().inspect(&goldens().join("efficient_rep_vit/efficient_rep_vit.pt"));
     let whole = whole.expect("a checkpoint");
     assert_eq!(whole.problem, None);
     assert!(whole.family.starts_with("EfficientSAM3"), "{}", whole.family);
-    for words in ["RepViT", "without an encoder of exemplars", "MobileCLIP"] {
-        assert!(whole.notes.iter().any(|note| note.contains(words)), "{words}: {:?}", whole.notes);
-    }
 }
