@@ -7,11 +7,10 @@ use image::{ExtendedColorType, ImageFormat};
 use ocelli::atomic_file::{create_folder, write_atomically};
 use ocelli::mask::SemanticMap;
 use ocelli::sink::{check_picture_file, write_picture};
-use ocelli::{Detection, Error, Image, Result};
-use serde_json::Value;
+use ocelli::{Error, Image, Result};
 
-use crate::output::{with_flag, write_json};
-use crate::{check_output_file, interrupted};
+use crate::check_output_file;
+use crate::output::with_flag;
 
 /// The paths of the annotated images: a file for one image, else files in a folder.
 #[derive(Debug)]
