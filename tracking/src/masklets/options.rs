@@ -56,6 +56,9 @@ pub struct MaskletOptions {
     pub match_iou: f32,
     /// An object without a detection of at least this overlap is unmatched on the frame (0.5).
     pub unmatched_iou: f32,
+    /// A detection that overlaps several objects at least this much matches none of them, and an object that several detections
+    /// overlap as much matches none of those (`None`: they match). Meta's SAM 3 has 0.8 since March 2026.
+    pub ambiguous_iou: Option<f32>,
     /// A detection that matches no object starts one if it has at least this score (0.7).
     pub new_object_threshold: f32,
     /// The maximum number of objects at a time; the detections with the highest scores are preferred (10000).
@@ -123,6 +126,7 @@ impl Default for MaskletOptions {
             border: 0.0,
             match_iou: 0.1,
             unmatched_iou: 0.5,
+            ambiguous_iou: None,
             new_object_threshold: 0.7,
             max_objects: 10_000,
             hotstart_frames: 15,
@@ -176,6 +180,7 @@ impl MaskletOptions {
             life_cycle: LifeCycle::Multiplex,
             detection_threshold: 0.4,
             border: 0.025,
+            ambiguous_iou: Some(0.5),
             new_object_threshold: 0.65,
             max_objects: 16,
             release_frames: 16,
@@ -204,6 +209,7 @@ impl MaskletOptions {
             ("border", self.border),
             ("match_iou", self.match_iou),
             ("unmatched_iou", self.unmatched_iou),
+            ("ambiguous_iou", self.ambiguous_iou.unwrap_or(0.0)),
             ("new_object_threshold", self.new_object_threshold),
             ("occlusion_iou", self.occlusion_iou),
             ("recondition_score", self.recondition_score),
