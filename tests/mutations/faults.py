@@ -325,6 +325,8 @@ MASKLETS = [
     Fault("ambiguous detections of SAM 3 match", "tracking/src/masklets/association.rs",
           "if let Some(least) = options.ambiguous_iou {", "if let Some(least) = options.ambiguous_iou.filter(|_| is_multiplex) {",
           "ambiguous_pairs_match_nobody_if_it_is_asked_for"),
+    Fault("memories are always chosen together", "tracking/src/masklets/tracks.rs",
+          "if is_each { 1 } else", "if is_each { born.len().max(1) } else", "memories_are_chosen_for_each_object_if_it_is_asked_for"),
     Fault("the younger of equals in a bucket is a duplicate", "tracking/src/masklets/identities.rs",
           "(!is_multiplex || self.by_age(elder, younger, is_reverse).is_lt())", "true", BUCKETS),
     Fault("places of removed objects are used again", "tracking/src/masklets/group.rs",

@@ -102,6 +102,9 @@ pub struct MaskletOptions {
     pub fill_hole_area: usize,
     /// An object that keeps less than this share of its mask against the others leaves no trace in memory (0.3).
     pub shrink_ratio: f32,
+    /// Whether memories and conditioning frames are chosen for each object (false: for all objects together that were born on one
+    /// frame). SAM 3 alone.
+    pub chooses_for_each: bool,
     /// Memories of frames that are no conditioning frames (6).
     pub memory_frames: usize,
     /// Memories of conditioning frames, at least 2 (4).
@@ -147,6 +150,7 @@ impl Default for MaskletOptions {
             recondition_object_score: 0.8,
             fill_hole_area: 16,
             shrink_ratio: 0.3,
+            chooses_for_each: false,
             memory_frames: 6,
             conditioning_frames: 4,
             pointer_frames: 16,
