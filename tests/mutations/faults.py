@@ -327,6 +327,8 @@ MASKLETS = [
           "ambiguous_pairs_match_nobody_if_it_is_asked_for"),
     Fault("memories are always chosen together", "tracking/src/masklets/tracks.rs",
           "if is_each { 1 } else", "if is_each { born.len().max(1) } else", "memories_are_chosen_for_each_object_if_it_is_asked_for"),
+    Fault("births never condition", "tracking/src/masklets/prompts.rs",
+          "is_new || now.options.births_condition", "is_new", "births_in_buckets_are_remembered_if_it_is_asked_for"),
     Fault("the younger of equals in a bucket is a duplicate", "tracking/src/masklets/identities.rs",
           "(!is_multiplex || self.by_age(elder, younger, is_reverse).is_lt())", "true", BUCKETS),
     Fault("places of removed objects are used again", "tracking/src/masklets/group.rs",

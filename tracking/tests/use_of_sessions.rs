@@ -343,6 +343,26 @@ fn memories_are_chosen_for_each_object_if_it_is_asked_for() {
     }
 }
 
+/// An object joins the bucket of another one on frame 5.
+#[test]
+fn births_in_buckets_are_remembered_if_it_is_asked_for() {
+    for (births_condition, frames) in [(false, vec![0]), (true, vec![0, 5])] {
+        let places = [[1, 1, 7, 7], [9, 9, 15, 15]].map(rectangle);
+        let drawn = places.clone();
+        let detections = move |frame| {
+            let drawn = drawn.iter().take(if frame < 5 { 1 } else { 2 });
+            drawn.map(|mask| (0.9, mask.clone())).collect()
+        };
+        let mut scene = Scene::new(detections, |id, _| Some(places[id as usize].clone()));
+        let mut options = MaskletOptions::multiplex();
+        (options.births_condition, options.patch_grid) = (births_condition, SIDE / 4);
+        let reports = reports(options, &mut scene);
+        assert_eq!((&reports[5].born[..], &reports[19].groups[..]), (&[(1, 1)][..], &[vec![0, 1]][..]));
+        let read = reports[19].banks[0].memories.iter().filter(|memory| memory.row == 6);
+        assert_eq!(read.map(|memory| memory.frame).collect::<Vec<_>>(), frames);
+    }
+}
+
 /// What is decided on twenty frames.
 fn reports(options: MaskletOptions, scene: &mut impl MaskNetwork) -> Vec<FrameReport> {
     let mut session = session(Some(20), Retention::Video, options);

@@ -105,6 +105,9 @@ pub struct MaskletOptions {
     /// Whether memories and conditioning frames are chosen for each object (false: for all objects together that were born on one
     /// frame). SAM 3 alone.
     pub chooses_for_each: bool,
+    /// Whether the frame on which an object joins a bucket becomes a conditioning frame, which is read for ever (false: its
+    /// memory is read on the next `memory_frames`). SAM 3.1 alone.
+    pub births_condition: bool,
     /// Memories of frames that are no conditioning frames (6).
     pub memory_frames: usize,
     /// Memories of conditioning frames, at least 2 (4).
@@ -151,6 +154,7 @@ impl Default for MaskletOptions {
             fill_hole_area: 16,
             shrink_ratio: 0.3,
             chooses_for_each: false,
+            births_condition: false,
             memory_frames: 6,
             conditioning_frames: 4,
             pointer_frames: 16,
