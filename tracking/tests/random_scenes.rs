@@ -13,7 +13,7 @@ const SCENES: u64 = 24;
 
 fn session(seed: u64, retention: Retention) -> MaskletSession {
     let mut options = options(!seed.is_multiple_of(3));
-    options.max_objects = 6;
+    (options.max_objects, options.chooses_for_each) = (6, seed.is_multiple_of(2));
     if options.recondition_frames > 0 {
         (options.recondition_frames, options.recondition_score) = (4, 0.5);
     }
@@ -76,6 +76,28 @@ fn banks_are_bounded() {
         assert!(session.objects().len() <= 6, "scene {seed}: {:?}", session.objects());
     });
     assert_eq!(conditioned, 4, "some bank is full");
+}
+
+/// Where memories are chosen for each object, fewer of those that it reads are of frames on which it was hidden.
+#[test]
+fn memories_of_hidden_objects_are_read_less_if_each_has_its_own() {
+    let shares = [false, true].map(|chooses_for_each| {
+        let mut read = [0; 2];
+        for seed in 0..SCENES {
+            let mut options = options(true);
+            (options.max_objects, options.chooses_for_each) = (6, chooses_for_each);
+            let video = VideoShape { frames: Some(FRAMES), width: 20, height: 14 };
+            let session = MaskletSession::new(video, Retention::Video, options);
+            let (mut session, mut scene) = (session.expect("the options are valid"), random_scene(seed));
+            session.prompt(DetectorPrompt::Text, 0, &mut scene).expect("the scene does not fail");
+            session.propagate(RunDirection::Forward, None, None).expect("the session has a prompt");
+            while session.advance(&mut scene).expect("the scene does not fail").is_some() {}
+            read = [read[0] + scene.read[0], read[1] + scene.read[1]];
+        }
+        read[1] as f64 / (read[0] + read[1]) as f64
+    });
+    println!("{shares:?} of the memories that are read do not show their object");
+    assert!(shares[1] < 0.95 * shares[0], "{shares:?}");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use ocelli_tracking::masklets::{
     Detection, EncodeBatch, LogitMask, MaskNetwork, MaskPromptBatch, MaskletOptions, MemorySlot, ObjectId,
     PointPrompt, PointerSlot, TrackBatch, TrackedMask,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The side of the network's masks.
 pub const SIDE: usize = 16;
@@ -39,6 +39,9 @@ pub struct Scene<D, T> {
     /// Which object and frame each slot holds.
     pub memories: BTreeMap<MemorySlot, (ObjectId, usize)>,
     pub pointers: BTreeMap<PointerSlot, (ObjectId, usize)>,
+    /// Memories that show their object, and how many were read, of these and of the others.
+    pub shows: BTreeSet<MemorySlot>,
+    pub read: [usize; 2],
     /// How many memories and pointers an object read at most.
     pub most_read: [usize; 2],
     pub loaded: Option<usize>,
@@ -58,6 +61,8 @@ where
             tracks,
             memories,
             pointers,
+            shows: BTreeSet::new(),
+            read: [0; 2],
             most_read: [0; 2],
             loaded: None,
             is_searched: |_| true,
@@ -103,6 +108,7 @@ where
             let has = |owner: ObjectId| bucket.objects.iter().any(|(id, _)| *id == owner);
             for memory in &bucket.memories {
                 let (owner, frame) = self.memories[&memory.slot];
+                self.read[usize::from(!self.shows.contains(&memory.slot))] += 1;
                 assert!(
                     has(owner) && frame == memory.frame && frame != batch.frame,
                     "{memory:?} of object {owner}, frame {frame}"
@@ -138,6 +144,10 @@ where
         // The first object of a slot is its owner.
         self.memories
             .extend(batch.objects.iter().rev().map(|object| (object.slot, (object.id, batch.frame))));
+        for object in &batch.objects {
+            self.shows.remove(&object.slot);
+            self.shows.extend(object.is_present.then_some(object.slot));
+        }
         Ok(())
     }
 }

@@ -26,6 +26,29 @@ fn recorded_sessions_of_buckets_are_replayed() {
     assert_eq!((result.runs, result.steps, result.shown), (48, 1333, 1361));
 }
 
+/// What is decided before clicks on objects of buckets, and what is shown before and after them, is what was recorded, whatever the
+/// memories are.
+#[test]
+fn recorded_clicks_in_buckets_are_shown() {
+    let file = read(Path::new(BUCKETS)).expect("the recording can be read");
+    let grid = number(&file, "grid").expect("the recording has a grid");
+    let mut result = Replayed::default();
+    for sequence in list(&file, "sequences").expect("the recording has sequences") {
+        let sequence = Sequence::new(sequence, grid).expect("the sequence can be read");
+        if sequence.name.starts_with("points") {
+            let (mode, recorded) = &sequence.recorded[0];
+            let replayed = replay(&sequence, mode, Retention::Video).expect("the sequence can be replayed");
+            compare_ops(&sequence.name, recorded, &replayed, &mut result);
+        }
+    }
+    // The reference computes with other memories after a click, and records them per bucket.
+    let of_memories =
+        [", bank: ", ", encode: ", ", born_memory_area: ", "operation 2, steps: ", "operation 3, steps: "];
+    let is_shown = |line: &&String| !of_memories.iter().any(|key| line.contains(key));
+    let shown: Vec<_> = result.differences.iter().filter(is_shown).collect();
+    assert_eq!((shown, result.steps, result.shown), (Vec::new(), 61, 88));
+}
+
 /// A run in one direction makes the same decisions if it keeps only what it may still read: only the lists of
 /// frames are shorter.
 #[test]

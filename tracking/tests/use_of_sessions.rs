@@ -4,8 +4,8 @@ use crate::scene::{SIDE, Scene, options, random_scene, rectangle};
 use crate::test_random::Random;
 use ocelli_tracking::ErrorKind;
 use ocelli_tracking::masklets::{
-    BitMask, Click, DetectorPrompt, LogitMask, MaskletOptions, MaskletSession, ObjectId, ObjectPrompt,
-    Retention, RunDirection, VideoShape,
+    BitMask, Click, DetectorPrompt, FrameReport, LogitMask, MaskNetwork, MaskletOptions, MaskletSession,
+    ObjectId, ObjectPrompt, Retention, RunDirection, VideoShape,
 };
 
 /// One object that is always there, and detected on every frame.
@@ -44,7 +44,7 @@ fn a_thousand_frames_cost_as_many_slots_as_a_hundred() {
 fn memory_is_bounded_by_the_number_of_objects() {
     for seed in 0..20u64 {
         let mut options = options(!seed.is_multiple_of(3));
-        options.max_objects = 5;
+        (options.max_objects, options.chooses_for_each) = (5, seed.is_multiple_of(2));
         let (mut session, mut scene) = (session(Some(400), Retention::Window, options), random_scene(seed));
         session.prompt(DetectorPrompt::Text, 0, &mut scene).expect("the scene does not fail");
         session.propagate(RunDirection::Forward, None, None).expect("the session has a prompt");
@@ -317,6 +317,59 @@ fn a_click_takes_an_object_out_of_its_bucket() {
         shown += step.shown.iter().filter(|shown| shown.objects.iter().any(|object| object.id == 1)).count();
     }
     assert!(shown > 20 && asked.borrow().iter().all(|id| *id == 1), "{shown}, {:?}", asked.borrow());
+}
+
+/// Two objects start together. The second one is hidden on the frames 3 to 12, and no detection of it is sure enough to recondition.
+#[test]
+fn memories_are_chosen_for_each_object_if_it_is_asked_for() {
+    let together = vec![(0, 6), (7, 5), (8, 4), (9, 3), (10, 2), (11, 1), (12, 0)];
+    let alone = vec![(0, 6), (1, 2), (2, 1), (12, 0)];
+    for (chooses_for_each, conditioning, read) in
+        [(false, vec![vec![0, 16]], together), (true, vec![vec![0, 16], vec![0]], alone)]
+    {
+        let places = [[1, 1, 7, 7], [9, 9, 15, 15]].map(rectangle);
+        let drawn = places.clone();
+        let detections = move |_| vec![(0.9, drawn[0].clone()), (0.75, drawn[1].clone())];
+        let is_hidden = |id: ObjectId, frame: usize| id == 1 && (3..13).contains(&frame);
+        let tracks = |id: ObjectId, frame| (!is_hidden(id, frame)).then(|| places[id as usize].clone());
+        let mut scene = Scene::new(detections, tracks);
+        let mut options = options(true);
+        (options.chooses_for_each, options.max_objects) = (chooses_for_each, 2);
+        let reports = reports(options, &mut scene);
+        let bank = reports[13].banks.last().expect("objects are tracked");
+        let memories: Vec<_> = bank.memories.iter().map(|memory| (memory.frame, memory.row)).collect();
+        assert_eq!((bank.objects.last(), memories), (Some(&1), read));
+        assert_eq!(reports[19].conditioning_frames, conditioning);
+    }
+}
+
+/// An object joins the bucket of another one on frame 5.
+#[test]
+fn births_in_buckets_are_remembered_if_it_is_asked_for() {
+    for (births_condition, frames) in [(false, vec![0]), (true, vec![0, 5])] {
+        let places = [[1, 1, 7, 7], [9, 9, 15, 15]].map(rectangle);
+        let drawn = places.clone();
+        let detections = move |frame| {
+            let drawn = drawn.iter().take(if frame < 5 { 1 } else { 2 });
+            drawn.map(|mask| (0.9, mask.clone())).collect()
+        };
+        let mut scene = Scene::new(detections, |id, _| Some(places[id as usize].clone()));
+        let mut options = MaskletOptions::multiplex();
+        (options.births_condition, options.patch_grid) = (births_condition, SIDE / 4);
+        let reports = reports(options, &mut scene);
+        assert_eq!((&reports[5].born[..], &reports[19].groups[..]), (&[(1, 1)][..], &[vec![0, 1]][..]));
+        let read = reports[19].banks[0].memories.iter().filter(|memory| memory.row == 6);
+        assert_eq!(read.map(|memory| memory.frame).collect::<Vec<_>>(), frames);
+    }
+}
+
+/// What is decided on twenty frames.
+fn reports(options: MaskletOptions, scene: &mut impl MaskNetwork) -> Vec<FrameReport> {
+    let mut session = session(Some(20), Retention::Video, options);
+    session.prompt(DetectorPrompt::Text, 0, scene).expect("the scene does not fail");
+    session.propagate(RunDirection::Forward, None, None).expect("the session has a prompt");
+    let next = || session.advance(scene).expect("the scene does not fail")?.report;
+    std::iter::from_fn(next).collect()
 }
 
 /// A frame that is repeated leaves in its turn, with the objects of the frame before, and moves no counter.

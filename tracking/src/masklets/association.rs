@@ -97,8 +97,8 @@ pub(crate) fn associate(
             found.new.push(detection.index);
         }
     }
-    if is_multiplex {
-        ignore_ambiguous(&mut overlaps, options.unmatched_iou);
+    if let Some(least) = options.ambiguous_iou {
+        ignore_ambiguous(&mut overlaps, least);
     }
     for (detection, row) in detections.iter().zip(&overlaps) {
         if found.new.contains(&detection.index) {
@@ -198,6 +198,29 @@ mod tests {
         assert_eq!((shared.unmatched, shared.missed), (vec![], vec![0, 1]), "they are seen all the same");
         let first = found(&options, &[(0.64, bar(0, 9)), (0.65, bar(20, 9))], &[]);
         assert_eq!(first.new, [1], "the first objects need as good a score as later ones");
+    }
+
+    #[test]
+    fn ambiguous_pairs_match_nobody_if_it_is_asked_for() {
+        let detections = [(0.9, bar(0, 10)), (0.9, bar(30, 10))];
+        let objects = [bar(0, 9), bar(1, 9), bar(30, 9)];
+        for (ambiguous_iou, matches, recondition) in [
+            (None, vec![(0, vec![0, 1]), (1, vec![2])], vec![(0, 0), (2, 1)]),
+            (Some(0.95), vec![(0, vec![0, 1]), (1, vec![2])], vec![(0, 0), (2, 1)]),
+            (Some(0.8), vec![(1, vec![2])], vec![(2, 1)]),
+        ] {
+            let options = MaskletOptions { ambiguous_iou, ..MaskletOptions::default() };
+            let found = found(&options, &detections, &objects);
+            assert_eq!((found.matches, found.recondition), (matches, BTreeMap::from_iter(recondition)));
+            assert_eq!(
+                (found.new, found.unmatched, found.missed),
+                (vec![], vec![], vec![]),
+                "{ambiguous_iou:?}"
+            );
+        }
+        let options = MaskletOptions { ambiguous_iou: Some(0.8), ..MaskletOptions::default() };
+        let twice = found(&options, &[(0.9, bar(0, 9)), (0.9, bar(1, 9))], &[bar(0, 10)]);
+        assert_eq!((twice.matches, twice.new, twice.unmatched), (vec![], vec![], vec![]), "two detections");
     }
 
     fn candidates(detections: &[(f32, BitMask)]) -> Vec<Candidate> {

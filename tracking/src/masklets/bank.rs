@@ -129,18 +129,11 @@ fn earlier_frames(
         entry.and_then(|entry| entry.score).is_some_and(|score| score > threshold)
     };
     // The reference never selects frame 0 when it runs forward.
-    let mut frames: Vec<usize> = if course.is_reverse {
-        group
-            .frames
-            .range(frame + 1..)
-            .map(|(&at, _)| at)
-            .filter(|&at| is_valid(at))
-            .take(count.max(1))
-            .collect()
-    } else {
-        let earlier = group.frames.range(1.min(frame)..frame).rev().map(|(&at, _)| at);
-        earlier.filter(|&at| is_valid(at)).take(count.max(1)).collect()
-    };
+    let mut later = group.frames.range(frame + 1..);
+    let mut earlier = group.frames.range(1.min(frame)..frame).rev();
+    let passed = std::iter::from_fn(|| if course.is_reverse { later.next() } else { earlier.next() });
+    let valid = passed.map(|(&at, _)| at).filter(|&at| is_valid(at));
+    let mut frames: Vec<usize> = valid.take(count.max(1)).collect();
     let last = course.before(frame, 1);
     if let Some(last) = last.filter(|last| !frames.contains(last)) {
         frames.insert(0, last);

@@ -56,6 +56,9 @@ pub struct MaskletOptions {
     pub match_iou: f32,
     /// An object without a detection of at least this overlap is unmatched on the frame (0.5).
     pub unmatched_iou: f32,
+    /// A detection that overlaps several objects at least this much matches none of them, and an object that several detections
+    /// overlap as much matches none of those (`None`: they match). Meta's SAM 3 has 0.8 since March 2026.
+    pub ambiguous_iou: Option<f32>,
     /// A detection that matches no object starts one if it has at least this score (0.7).
     pub new_object_threshold: f32,
     /// The maximum number of objects at a time; the detections with the highest scores are preferred (10000).
@@ -99,6 +102,12 @@ pub struct MaskletOptions {
     pub fill_hole_area: usize,
     /// An object that keeps less than this share of its mask against the others leaves no trace in memory (0.3).
     pub shrink_ratio: f32,
+    /// Whether memories and conditioning frames are chosen for each object (false: for all objects together that were born on one
+    /// frame). SAM 3 alone.
+    pub chooses_for_each: bool,
+    /// Whether the frame on which an object joins a bucket becomes a conditioning frame, which is read for ever (false: its
+    /// memory is read on the next `memory_frames`). SAM 3.1 alone.
+    pub births_condition: bool,
     /// Memories of frames that are no conditioning frames (6).
     pub memory_frames: usize,
     /// Memories of conditioning frames, at least 2 (4).
@@ -123,6 +132,7 @@ impl Default for MaskletOptions {
             border: 0.0,
             match_iou: 0.1,
             unmatched_iou: 0.5,
+            ambiguous_iou: None,
             new_object_threshold: 0.7,
             max_objects: 10_000,
             hotstart_frames: 15,
@@ -143,6 +153,8 @@ impl Default for MaskletOptions {
             recondition_object_score: 0.8,
             fill_hole_area: 16,
             shrink_ratio: 0.3,
+            chooses_for_each: false,
+            births_condition: false,
             memory_frames: 6,
             conditioning_frames: 4,
             pointer_frames: 16,
@@ -176,6 +188,7 @@ impl MaskletOptions {
             life_cycle: LifeCycle::Multiplex,
             detection_threshold: 0.4,
             border: 0.025,
+            ambiguous_iou: Some(0.5),
             new_object_threshold: 0.65,
             max_objects: 16,
             release_frames: 16,
@@ -204,6 +217,7 @@ impl MaskletOptions {
             ("border", self.border),
             ("match_iou", self.match_iou),
             ("unmatched_iou", self.unmatched_iou),
+            ("ambiguous_iou", self.ambiguous_iou.unwrap_or(0.0)),
             ("new_object_threshold", self.new_object_threshold),
             ("occlusion_iou", self.occlusion_iou),
             ("recondition_score", self.recondition_score),

@@ -23,7 +23,7 @@ pub(crate) fn start(
     let buckets = if is_new { group.new_slots(slots) } else { BTreeMap::new() };
     let entry = group.frames.entry(now.frame).or_default();
     let is_written = entry.is_conditioning;
-    entry.is_conditioning |= is_new;
+    entry.is_conditioning |= is_new || now.options.births_condition;
     entry.is_assembled = true;
     entry.buckets.extend(buckets);
     entry.mask_prompts.extend(ids);

@@ -124,7 +124,9 @@ impl Tracks {
         }
         report.occluded = report.tracked.iter().copied().filter(|id| occluded.contains(id)).collect();
         self.remember(now, &tracked, &mut report)?;
-        self.add_objects(now, &born, detections)?;
+        let is_each = options.chooses_for_each && !options.life_cycle.is_multiplex();
+        let together = if is_each { 1 } else { born.len().max(1) };
+        born.chunks(together).try_for_each(|born| self.add_objects(now, born, detections))?;
         self.remove(&verdict.removed);
 
         let output = self.output(frame, &tracked, &born, detections, verdict.hidden.clone());
@@ -238,12 +240,9 @@ impl Tracks {
         now.network.encode(&EncodeBatch { frame, kind: MemoryKind::Tracked, objects })
     }
 
-    /// Starts objects: in the group with the fewest free places that has enough of them, or else in a new
-    /// one.
+    /// Starts objects together: in the group with the fewest free places that has enough of them, or else in
+    /// a new one.
     fn add_objects(&mut self, now: &mut Current<'_>, born: &[Born], detections: &[Detection]) -> Result<()> {
-        if born.is_empty() {
-            return Ok(());
-        }
         let side = now.options.memory_side();
         let mask = |born: &Born| (born.id, detections[born.detection].mask.resized_positive(side, side));
         let masks = born.iter().map(mask).collect();
