@@ -148,6 +148,15 @@ video-files() {
   install ffmpeg=ffmpeg
   python3 tests/video/check.py target/video-files --program "$program"
 }
+# Live servers of every protocol, read and written: GStreamer serves RTSP, FFmpeg and Python the others.
+video-servers() {
+  install ffmpeg=ffmpeg
+  /usr/bin/python3 -c 'import gi; gi.require_version("GstRtspServer", "1.0")' 2>/dev/null || {
+    [ "$(id -u)" = 0 ] || not_here "GStreamer's server is missing: apt-get install gir1.2-gst-rtsp-server-1.0 gstreamer1.0-plugins-bad python3-gi"
+    apt-get install -y -q --no-install-recommends gir1.2-gst-rtsp-server-1.0 gstreamer1.0-plugins-good gstreamer1.0-plugins-bad python3-gi
+  }
+  python3 tests/video/servers.py target/video-servers "$program"
+}
 video-fuzz() {
   install ffmpeg=ffmpeg
   [ -e target/video-files/files/no-index.avi ] || python3 tests/video/check.py target/video-files
@@ -198,7 +207,7 @@ if [ "${1:-}" = --step ]; then
 fi
 
 steps=(build demo readers without-libraries long precision webgpu fonts hub video-eval python wheel meta training c browser benchmarks embed integrations
-  faults power-loss fuzz video-files video-fuzz serve-page serve-studio serve-metrics serve-load sequences mutations package workflows dist)
+  faults power-loss fuzz video-files video-servers video-fuzz serve-page serve-studio serve-metrics serve-load sequences mutations package workflows dist)
 if [ -n "${LIST:-}" ]; then
   printf '%s\n' "${steps[@]}"
   exit

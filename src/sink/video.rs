@@ -235,7 +235,7 @@ impl VideoFile {
         })?;
         if writer.left_out() > 0 {
             tracing::warn!(
-                "{}: it cannot hold {} of the source's streams of sound and subtitles; .mkv takes all",
+                "{}: it cannot hold {} of the source's streams of sound and subtitles; an .mkv takes all",
                 shown(&self.target),
                 writer.left_out()
             );

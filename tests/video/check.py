@@ -4,14 +4,20 @@
     check.py FOLDER [NAME…] [--program OCELLI]
 
 The videos are made by `ffmpeg` in FOLDER/files. With a program, `ocelli video` reads them too: its JSON lines have every frame, its size and its
-time. A line for each video, and exit status 1 if one differs.
+time. So do `ocelli label --video`, and sessions of `ocelli serve` (uploads, and videos of a folder): the same frames, sizes and, but for JPEG,
+pixels. A line for each video, and exit status 1 if one differs.
 """
 
 import argparse
+import atexit
 import json
 import os
+import shutil
 import subprocess
 import sys
+import time
+import urllib.error
+import urllib.request
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -101,6 +107,8 @@ PARTS = {
 }
 # The end of these is damaged: what is read are the first frames, and one fewer is no fault.
 DAMAGED = ("cut.", "no-index.")
+# Of all values of a picture; the drawn ones have sharp edges.
+MEAN_OF_JPEG = 4
 
 
 def run(*command, **options):
@@ -264,6 +272,102 @@ def problems_of_program(path, program, work):
     return problems
 
 
+def pixels_of_picture(jpeg):
+    return run("ffmpeg", "-hide_banner", "-loglevel", "error", "-f", "mjpeg", "-i", "-", "-f", "rawvideo", "-pix_fmt", "rgb24", "-", input=jpeg)
+
+
+def mean_difference(a, b):
+    return sum(abs(x - y) for x, y in zip(a, b)) / len(a)
+
+
+def problems_of_pictures(jpegs, frames, raw, where):
+    """Pictures of these frames, by number: size, and pixels but for what JPEG does to them. `raw` has all frames as RGB."""
+    starts = [0]
+    for _, width, height in frames:
+        starts.append(starts[-1] + 3 * width * height)
+    for at, jpeg in jpegs.items():
+        ours, theirs = pixels_of_picture(jpeg), raw[starts[at] : starts[at + 1]]
+        if len(ours) != len(theirs):
+            return [f"{where}: picture {at} has {len(ours)} bytes of pixels, expected {len(theirs)}"]
+        mean = mean_difference(ours, theirs)
+        if mean > MEAN_OF_JPEG:
+            return [f"{where}: the pixels of picture {at} differ by {mean:.1f} on average"]
+        following = raw[starts[at + 1] : starts[at + 2]] if at + 2 < len(starts) else b""
+        if len(following) == len(ours) and mean_difference(ours, following) < mean:
+            return [f"{where}: picture {at} is the frame after it"]
+    return []
+
+
+def problems_of_label(path, program, work, frames, raw):
+    """The pictures of a data set of all frames."""
+    to = work / "data-set"
+    shutil.rmtree(to, ignore_errors=True)
+    done = subprocess.run([program, "label", "--quiet", "--engine", "embedded", "--model", "built-in", "--imgsz", "112", "--classes", "dog", "--video", path,
+                           "--every", "1", "--format", "coco", "-o", to], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    is_damaged = path.name.startswith(DAMAGED)
+    if done.returncode not in (0, int(is_damaged)):
+        return [f"label: status {done.returncode}: {done.stdout.strip()}"]
+    jpegs = {int(one.stem.rsplit("_", 1)[1]): one.read_bytes() for one in to.glob("images/*/*.jpg")}
+    if sorted(jpegs) != list(range(len(jpegs))) or not len(frames) - is_damaged <= len(jpegs) <= len(frames):
+        return [f"label: the frames {sorted(jpegs)}, expected {len(frames)}"]
+    # Damaged frames are hidden by what was before.
+    return problems_of_pictures({at: jpegs[at] for at in list(jpegs)[: 2 if is_damaged else None]}, frames, raw, "label")
+
+
+class Server:
+    """`ocelli serve` with the videos of a folder, and requests to it."""
+
+    def __init__(self, program, files, work):
+        model = work / "tracker"
+        run(program, "export", "--quiet", "--checkpoint", ROOT / "tests/golden/parity/tracker_odd", "--output", model, "--force")
+        address = work / "address"
+        with open(address, "w") as to:
+            self.process = subprocess.Popen([program, "serve", "--quiet", "--engine", "embedded", "--model", model, "--videos", files, "--listen",
+                                             "127.0.0.1:0"], stdout=to)
+        while not address.read_text().endswith("\n"):
+            if self.process.poll() is not None:
+                sys.exit("ocelli serve ended")
+            time.sleep(0.05)
+        self.url = address.read_text().strip().rstrip("/")
+        self.videos = json.loads(self.ask("/v1/videos"))["videos"]
+
+    def ask(self, path, data=None, kind="application/json", method=None):
+        request = urllib.request.Request(self.url + path, data, {"Content-Type": kind} if data else {}, method=method)
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                return answer.read()
+        except urllib.error.HTTPError as error:
+            return error.read()
+
+    def session(self, path, is_upload):
+        if not is_upload:
+            return json.loads(self.ask("/v1/sessions", json.dumps({"video": path.name}).encode()))
+        head = f'--cut\r\nContent-Disposition: form-data; name="video"; filename="{path.name}"\r\n\r\n'.encode()
+        return json.loads(self.ask("/v1/sessions", head + path.read_bytes() + b"\r\n--cut--\r\n", "multipart/form-data; boundary=cut"))
+
+
+def problems_of_sessions(path, server, frames, raw):
+    """Sessions on a video of the server's folder, and on one that is uploaded: a session has frames of one size, and no damaged video."""
+    problems = []
+    is_whole = len({(width, height) for _, width, height in frames}) == 1 and not path.name.startswith(DAMAGED)
+    for is_upload in (False, True):
+        where = "an upload" if is_upload else "a session"
+        if path.name not in server.videos:
+            continue
+        state = server.session(path, is_upload)
+        if "error" in state:
+            problems += [f"{where}: {state['error']}"] if is_whole else []
+            continue
+        found, wanted = (state["frames"], state["width"], state["height"]), (len(frames), *frames[0][1:])
+        if is_whole and found != wanted:
+            problems.append(f"{where} has {found}, expected {wanted}")
+        elif is_whole:
+            pictures = {at: server.ask(f"/v1/sessions/{state['id']}/frames/{at}") for at in (len(frames) - 1, 0)}
+            problems += problems_of_pictures(pictures, frames, raw, where)
+        server.ask(f"/v1/sessions/{state['id']}", method="DELETE")
+    return problems
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
@@ -279,11 +383,18 @@ def main():
     failed = 0
     names = args.names or list(VIDEOS)
     for name in names:
+        make(files, name)
+    server = Server(args.program.resolve(), files, args.folder) if args.program else None
+    if server:
+        atexit.register(server.process.kill)
+    for name in names:
         path = make(files, name)
         problems, note = problems_of(path, reader, args.folder)
         if args.program:
             program = args.program.resolve()
             problems += problems_of_program(path, program, args.folder) + problems_of_options(path, program, args.folder)
+            frames, raw = expected(path)[1], (args.folder / "frames.rgb").read_bytes()
+            problems += problems_of_label(path, program, args.folder, frames, raw) + problems_of_sessions(path, server, frames, raw)
         failed += bool(problems)
         print(f"{name}: {'; '.join(problems) or note}", flush=True)
     print(f"{len(names)} videos, {failed} differ")

@@ -505,18 +505,6 @@ fn a_stream_that_stalls_is_lost() {
 }
 
 #[test]
-#[ignore = "needs an RTSP server; OCELLI_TEST_RTSP is the address of its stream"]
-fn frames_come_from_an_rtsp_server() {
-    let place = Place::new();
-    let url = std::env::var("OCELLI_TEST_RTSP").expect("OCELLI_TEST_RTSP is the address of a stream");
-    let lines =
-        succeed(&place, &format!("--video {url} --classes dog --track --max-frames 20 --jsonl - -o out.mp4"));
-    let lines = lines_of(lines.as_bytes());
-    assert!((2..=20).contains(&lines.len()), "{} frames", lines.len());
-    assert!(frames_of(&place.path("out.mp4")).0.len() >= lines.len());
-}
-
-#[test]
 fn exemplars_of_another_image_apply_to_every_frame() {
     let place = Place::new();
     let park = Path::new(env!("CARGO_MANIFEST_DIR")).join("../demos/scenes/park.png");

@@ -77,7 +77,10 @@ class Sound {
         const AVMediaType type = stream->codecpar->codec_type;
         stream->discard = AVDISCARD_ALL;
         if (type != AVMEDIA_TYPE_AUDIO && type != AVMEDIA_TYPE_SUBTITLE) continue;
-        if (avformat_query_codec(to->oformat, stream->codecpar->codec_id, FF_COMPLIANCE_NORMAL) != 1) {
+        const AVCodecID codec = stream->codecpar->codec_id;
+        const int takes = avformat_query_codec(to->oformat, codec, FF_COMPLIANCE_NORMAL);
+        // Muxers of streams do not say what they take.
+        if (takes != 1 && !(takes == AVERROR_PATCHWELCOME && codec == AV_CODEC_ID_AAC)) {
           ++copied.left_out;
           continue;
         }
@@ -209,6 +212,8 @@ class Ffmpeg final : public Writer {
     if ((format_->oformat->flags & AVFMT_NOFILE) != 0) return;
     avio_flush(format_->pb);
     checked(format_->pb->error);
+    // A receiver of SRT shows what it has after its latency, 120 ms unless it is told, and drops at once what is left at the end.
+    if (is_srt_) std::this_thread::sleep_for(std::chrono::milliseconds(500));
     checked(avio_closep(&format_->pb));
   }
 
@@ -223,6 +228,7 @@ class Ffmpeg final : public Writer {
     // What is written must not wait in a buffer for the end.
     format_->flags |= AVFMT_FLAG_FLUSH_PACKETS;
     is_constant_ = is_one_of(to.muxer, {"avi"});
+    is_srt_ = name.compare(0, 4, "srt:") == 0;
     open_encoder(to);
     stream_ = allocated(avformat_new_stream(format_, nullptr));
     checked(avcodec_parameters_from_context(stream_->codecpar, codec_));
@@ -238,6 +244,8 @@ class Ffmpeg final : public Writer {
     }
     if (is_one_of(to.muxer, {"matroska", "webm"})) options.set("cluster_time_limit", "1000");
     if (is_one_of(to.muxer, {"rtsp"})) options.set("rtsp_transport", "tcp");
+    // Reports relate times to the clock of the day, and a file is not sent at its own pace: receivers would move sound and pictures.
+    if (is_one_of(to.muxer, {"rtsp"}) && copied.copied > 0) options.set("rtpflags", "skip_rtcp");
     if ((format_->oformat->flags & AVFMT_NOFILE) == 0)
       checked(avio_open2(&format_->pb, name.c_str(), AVIO_FLAG_WRITE, &format_->interrupt_callback, nullptr));
     checked(avformat_write_header(format_, &options.all));
@@ -351,7 +359,7 @@ class Ffmpeg final : public Writer {
   const bool has_patience_;
   Clock::time_point deadline_;
   double rate_ = 0.0;
-  bool is_constant_ = false;
+  bool is_constant_ = false, is_srt_ = false;
   AVFormatContext *format_ = nullptr;
   AVStream *stream_ = nullptr;
   AVCodecContext *codec_ = nullptr;

@@ -26,8 +26,8 @@ const MAX_VARIABLE_RATE: f64 = 120.0;
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = OUTPUT)]
 pub struct SinkArgs {
-    /// Annotated video (.mp4, .mov, .mkv, .avi, .webm, or the address of a server: rtsp, rtmp, srt, udp), or images (a folder
-    /// or out/%06d.png); - is stdout, with --raw-out
+    /// Annotated video (.mp4, .mov, .mkv, .avi, .webm, or the address of a server: rtsp, rtmp, srt, udp, tcp), or images (a
+    /// folder or out/%06d.png); - is stdout, with --raw-out
     #[arg(long, short, value_name = "PATH")]
     pub output: Option<PathBuf>,
     /// Codec of the annotated video: h264, hevc, av1, vp9, vp8, mjpeg, ffv1, mpeg4, or FFmpeg's name of an encoder, such as
