@@ -55,6 +55,8 @@ pub struct SourceInfo {
     pub shortest_interval: Option<Duration>,
     /// The number of frames; a file's header may be wrong about it.
     pub frame_count: Option<u64>,
+    /// Whether that number follows from duration and frame rate alone, as in Matroska.
+    pub estimates_frames: bool,
     /// Whether frames arrive at their own pace, whether or not they are read in time.
     pub live: bool,
     /// Whether the source itself drops frames in favour of newer ones, so that each one that it provides is to be processed.

@@ -6,6 +6,7 @@
 //!
 //! The first number is that of the frames. Each seed is a video of dogs in slightly different colours, which cross and pass behind two
 //! pillars. Every way sees the same frames. MODEL is a folder with SAM 3's memory tracker.
+#![allow(clippy::print_stdout, reason = "an example prints its results")]
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};

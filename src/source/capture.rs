@@ -207,6 +207,7 @@ impl Capture {
             size: found.size,
             frame_rate,
             frame_count: found.frames.map(|(count, _)| count).filter(|count| *count <= MAX_FRAME_COUNT),
+            estimates_frames: found.frames.is_some_and(|(_, is_counted)| !is_counted),
             shortest_interval: found.shortest_interval,
             has_sound: found.has_sound,
             ..SourceInfo::default()
@@ -287,7 +288,7 @@ impl Capture {
             };
         };
         let found = self.reader.info();
-        let count = self.info.frame_count.filter(|_| found.frames.is_some_and(|(_, is_counted)| is_counted));
+        let count = self.info.frame_count.filter(|_| !self.info.estimates_frames);
         if container.missing_bytes > 0 {
             return refuse(&format!("the file is truncated, {} bytes are missing", container.missing_bytes));
         }

@@ -107,8 +107,6 @@ PARTS = {
 }
 # The end of these is damaged: what is read are the first frames, and one fewer is no fault.
 DAMAGED = ("cut.", "no-index.")
-# Matroska does not count its frames, and sessions take the estimate from duration and rate: a known fault. It is right for other videos.
-ESTIMATED = ("variable-rate.mkv", "duplicated-times.mkv", "late-start.mkv", "audio-first.mkv")
 # Of all values of a picture; the drawn ones have sharp edges.
 MEAN_OF_JPEG = 4
 
@@ -354,7 +352,7 @@ def problems_of_sessions(path, server, frames, raw):
     is_whole = len({(width, height) for _, width, height in frames}) == 1 and not path.name.startswith(DAMAGED)
     for is_upload in (False, True):
         where = "an upload" if is_upload else "a session"
-        if path.name not in server.videos or path.name in ESTIMATED:
+        if path.name not in server.videos:
             continue
         state = server.session(path, is_upload)
         if "error" in state:

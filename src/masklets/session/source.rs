@@ -91,7 +91,8 @@ impl SessionSource {
     /// Those of `open` and of the source; [`ErrorKind::InvalidData`] if it has no frames.
     pub fn reopened(mut open: impl FnMut() -> Result<Box<dyn Source>> + Send + 'static) -> Result<Self> {
         let mut source = open()?;
-        let (name, count) = (source.info().name.clone(), source.info().frame_count);
+        let info = source.info();
+        let (name, count) = (info.name.clone(), info.frame_count.filter(|_| !info.estimates_frames));
         let mut frame = Frame::default();
         if !source.read_into(&mut frame)? {
             return Err(Error::new(ErrorKind::InvalidData, format!("{name}: the video has no frames")));
