@@ -42,12 +42,6 @@ pub(crate) fn identity() -> String {
     crate::cache::short_hex(&hash.finalize())
 }
 
-/// Names that the built-in model finds reliably, for demonstrations.
-pub const EXAMPLE_CLASSES: [&str; 12] = [
-    "person", "dog", "cat", "car", "bus", "bicycle", "umbrella", "pizza", "apple", "elephant", "tree",
-    "clock",
-];
-
 static VOCABULARY: LazyLock<Vec<&'static str>> =
     LazyLock::new(|| include_str!("builtin/vocabulary.txt").lines().collect());
 

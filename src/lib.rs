@@ -128,5 +128,5 @@ pub use prompt::{Exemplar, ObjectPrompt, Prompt, Prompts};
 pub use sink::Sink;
 pub use source::Source;
 #[doc(hidden)]
-pub use threads::locked;
+pub use threads::{cannot_start_thread, locked};
 pub use timing::StageTimes;

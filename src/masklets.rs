@@ -38,6 +38,8 @@ mod graphs;
 mod network;
 #[cfg(not(target_family = "wasm"))]
 mod session;
+#[cfg(any(test, feature = "test-support"))]
+mod test_support;
 mod track;
 mod tracked;
 

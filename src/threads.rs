@@ -2,12 +2,13 @@
 
 use std::any::Any;
 use std::fmt;
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::Serialize;
 
-use ocelli_error::{Error, Result};
+use ocelli_error::{Error, ErrorKind, Result};
 
 /// The stages of a pipeline, in the order in which a frame passes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
@@ -50,6 +51,11 @@ impl fmt::Display for Stage {
 /// What a mutex holds, also after a thread that held it has panicked: what is locked is valid between any two statements.
 pub fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The error for a thread that the system does not start.
+pub fn cannot_start_thread(error: io::Error) -> Error {
+    Error::new(ErrorKind::Io, format!("cannot start a thread: {error}")).with_source(error)
 }
 
 /// Runs a stage's work; a panic becomes an error that names the stage.

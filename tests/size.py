@@ -13,7 +13,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-LIMIT = 74_363
+LIMIT = 73_908
 
 ROOT = Path(__file__).resolve().parent.parent
 NOT_PRODUCTION = re.compile(

@@ -13,3 +13,9 @@ pub mod machine;
 pub mod nvidia;
 pub mod precision;
 pub mod quantiles;
+
+/// Names that the built-in model finds reliably.
+pub const EXAMPLE_CLASSES: [&str; 12] = [
+    "person", "dog", "cat", "car", "bus", "bicycle", "umbrella", "pizza", "apple", "elephant", "tree",
+    "clock",
+];

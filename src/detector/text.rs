@@ -70,12 +70,6 @@ impl EmbeddedPrompts {
         self.classes.iter().map(|class| &*class.text.features)
     }
 
-    /// The mask of the tokens of each class, `[L]`.
-    #[doc(hidden)]
-    pub fn text_masks(&self) -> impl Iterator<Item = &[i64]> {
-        self.classes.iter().map(|class| &*class.text.mask)
-    }
-
     /// The [kept](super::PromptDecoder::keep_exemplars) exemplar features of a class, `[N + 1, D]`.
     #[doc(hidden)]
     pub fn exemplar_features(&self, class: usize) -> Option<&[f32]> {

@@ -84,29 +84,6 @@ impl MemoryBank {
         }
     }
 
-    /// The number of memories that fit, on all devices.
-    pub fn rows(&self) -> usize {
-        self.devices.iter().map(DeviceMemories::rows).sum()
-    }
-
-    /// The device of the memories, if it is one with its own memory.
-    pub fn device(&self) -> Option<&Device> {
-        self.devices.first().and_then(|memories| memories.device.as_ref())
-    }
-
-    /// A pointer that was written.
-    pub fn pointer(&self, slot: PointerSlot) -> Option<&[f32]> {
-        self.pointers.get(slot)
-    }
-
-    /// Replaces a pointer.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Mismatch`] if it has another size.
-    pub fn set_pointer(&mut self, slot: PointerSlot, pointer: &Tensor) -> Result<()> {
-        self.pointers.write(slot, 0, pointer, 0)
-    }
-
     pub(super) fn place(&self, slot: MemorySlot) -> Option<Place> {
         self.places.get(slot.0).copied().flatten()
     }
@@ -129,36 +106,15 @@ impl MemoryBank {
         self.places[slot.0] = Some(Place { device, row });
         row
     }
-
-    /// Writes a memory `[P·P, memory width]` that is in host memory into a slot.
-    pub fn set_memory(&mut self, slot: MemorySlot, memory: &Tensor) -> Result<()> {
-        let device = self.place(slot).map_or(0, |place| place.device);
-        let [patches, width] = self.devices[device].shape;
-        let memory = Tensor::f32(&[1, patches, width], memory.as_f32()?.to_vec())
-            .map_err(|_| mismatch("memories", memory))?;
-        let row = self.claim(slot, device);
-        self.devices[device].write(&[row], &memory)
-    }
-
-    /// One memory, in host memory.
-    pub fn memory(&self, slot: MemorySlot) -> Result<Tensor> {
-        let place = self.place(slot).ok_or_else(|| {
-            Error::new(ErrorKind::InvalidArgument, format!("memory slot {} was never written", slot.0))
-        })?;
-        let row = self.devices[place.device].memories.row(place.row)?;
-        let mut host = Tensor::empty();
-        row.copy_to_host_into(&mut host)?;
-        Ok(host)
-    }
 }
 
 /// The memories on a device. They grow by doubling; a session names no more slots than it needs at once.
 pub(super) struct DeviceMemories {
     /// `[S, P·P, memory width]`, on the device of the engines if they share one.
     pub(super) memories: Tensor,
-    device: Option<Device>,
+    pub(super) device: Option<Device>,
     /// P·P and the width of a memory.
-    shape: [usize; 2],
+    pub(super) shape: [usize; 2],
     /// Rows that had a memory, and have none now.
     free: Vec<usize>,
     /// The rows that have had one.
@@ -175,7 +131,7 @@ impl DeviceMemories {
     }
 
     /// The number of memories that fit.
-    fn rows(&self) -> usize {
+    pub(super) fn rows(&self) -> usize {
         if self.memories.is_empty() { 0 } else { self.memories.shape()[0] }
     }
 
@@ -266,7 +222,7 @@ impl Pointers {
     }
 }
 
-fn mismatch(what: &str, tensor: &Tensor) -> Error {
+pub(super) fn mismatch(what: &str, tensor: &Tensor) -> Error {
     let message = format!(
         "tracker output, {what} {:?}: expected a row for each object; the graph belongs to another model, export this one \
          again",

@@ -27,7 +27,7 @@ const MAX_PROMPT_LOGIT: f32 = 32.0;
 /// The tracker's graphs with the current frame, on each device that tracks.
 #[doc(hidden)]
 pub struct MaskletNetwork {
-    devices: Vec<DeviceNetwork>,
+    pub(super) devices: Vec<DeviceNetwork>,
     /// The frame whose features are loaded.
     pub(super) current: Option<usize>,
     /// Its detections, by class.
@@ -35,7 +35,7 @@ pub struct MaskletNetwork {
 }
 
 /// The graphs on one device, with their inputs and outputs, which are reused.
-struct DeviceNetwork {
+pub(super) struct DeviceNetwork {
     graphs: Graphs,
     inputs: Inputs,
     outputs: Outputs,
@@ -132,11 +132,6 @@ impl MaskletNetwork {
         if self.devices[0].graphs.buckets.is_some() { BUCKET } else { 1 }
     }
 
-    /// The objects that each device tracks, on the frame before or on this one.
-    pub fn objects(&self) -> Vec<usize> {
-        self.devices.iter().map(DeviceNetwork::object_count).collect()
-    }
-
     /// Makes a frame the current one.
     pub(super) fn set_frame(&mut self, number: usize, frame: &MaskFrame) -> Result<()> {
         self.current = None;
@@ -222,7 +217,7 @@ impl DeviceNetwork {
         Ok(Self { graphs, inputs: Inputs::default(), outputs, objects: [0; 2] })
     }
 
-    fn object_count(&self) -> usize {
+    pub(super) fn object_count(&self) -> usize {
         self.objects[0].max(self.objects[1])
     }
 

@@ -91,7 +91,7 @@ impl VideoSessionOptions {
 /// classes in one run use a [pipeline](crate::options::PipelineOptions::memory), whose memory is bounded.
 pub struct VideoSession {
     session: MaskletSession,
-    network: MaskletNetwork,
+    pub(super) network: MaskletNetwork,
     bank: MemoryBank,
     frames: Frames,
     options: MaskletOptions,
@@ -136,11 +136,6 @@ impl VideoSession {
         self.network.current = None;
         self.bank = self.network.bank();
         Ok(())
-    }
-
-    /// The objects that each device follows, on the frame before or on this one.
-    pub fn objects_on_devices(&self) -> Vec<usize> {
-        self.network.objects()
     }
 
     /// Goes on to another video, without objects. The engines stay loaded; everything else of the video before is freed.

@@ -8,11 +8,11 @@ use std::time::{Duration, Instant, SystemTime};
 use super::FramePolicy;
 use super::job::Job;
 use super::queue::Queue;
-use super::stage_loop::{StageLoop, cannot_start};
+use super::stage_loop::StageLoop;
 use crate::cancellation::CancelHook;
 use crate::frame::Frame;
 use crate::source::Source;
-use crate::threads::{Stage, guard};
+use crate::threads::{Stage, cannot_start_thread, guard};
 use ocelli_error::{ErrorKind, Result};
 
 /// The time that a run which has ended waits for a read that has not.
@@ -59,7 +59,7 @@ impl Reader {
         let frames = Arc::new(Queue::new(1, FramePolicy::All));
         let thread = ThreadBuilder::new().name(format!("ocelli-{}", Stage::Source));
         let (on_thread, closing) = (shared.clone(), Closing(frames.clone()));
-        thread.spawn(move || run(&on_thread, &closing.0)).map_err(cannot_start)?;
+        thread.spawn(move || run(&on_thread, &closing.0)).map_err(cannot_start_thread)?;
         let waiting = frames.clone();
         let woken = shared.cancellation.on_cancel(move || waiting.wake());
         Ok(Self { ask, frames, shared, _woken: woken })

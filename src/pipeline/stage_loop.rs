@@ -12,8 +12,8 @@ use super::job::{Buffers, Job};
 use super::queue::Queue;
 use super::stats::StatsRecorder;
 use crate::cancellation::{CancelHook, Cancellation};
-use crate::threads::{Stage, guard, locked};
-use ocelli_error::{Error, ErrorKind, Result};
+use crate::threads::{Stage, cannot_start_thread, guard, locked};
+use ocelli_error::{Error, Result};
 
 /// A stage and its work. It takes a frame, or the end of the stream, and adds those that leave it to a list, with an error
 /// as well.
@@ -140,7 +140,7 @@ impl StageLoop {
                 Err(error) => {
                     self.close();
                     join(threads);
-                    return Err(cannot_start(error));
+                    return Err(cannot_start_thread(error));
                 }
             }
         }
@@ -327,10 +327,6 @@ impl StageLoop {
         *failure = Some(Error::new(error.kind(), error.to_string()));
         Some(error)
     }
-}
-
-pub(super) fn cannot_start(error: std::io::Error) -> Error {
-    Error::new(ErrorKind::Io, format!("cannot start a thread: {error}")).with_source(error)
 }
 
 pub(super) fn join(threads: Vec<JoinHandle<()>>) {

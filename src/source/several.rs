@@ -7,8 +7,8 @@ use std::time::{Duration, Instant, SystemTime};
 use super::{Source, SourceInfo};
 use crate::cancellation::{CancelHook, Cancellation};
 use crate::frame::{Frame, Origin};
-use crate::threads::{Stage, guard, locked};
-use ocelli_error::{Error, ErrorKind, Result};
+use crate::threads::{Stage, cannot_start_thread, guard, locked};
+use ocelli_error::{Error, Result};
 
 /// How long a stream that is dropped waits for the threads of its sources: less than a run waits for its source.
 const PATIENCE: Duration = Duration::from_millis(800);
@@ -109,8 +109,8 @@ impl Several {
     /// Starts to read `feeds`. `newest` is whether newer frames replace older ones; by default they do in live sources.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] without a source, with two of the same name, or with a weight of 0;
-    /// [`ErrorKind::Io`] if a thread cannot be started.
+    /// [`InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) without a source, with two of the same name, or with a weight of 0;
+    /// [`Io`](ocelli_error::ErrorKind::Io) if a thread cannot be started.
     pub fn start(feeds: Vec<Feed>, newest: Option<bool>, cancellation: Cancellation) -> Result<Self> {
         let invalid = |message: String| Err(Error::invalid_argument(message));
         if feeds.is_empty() || feeds.len() > MAX_SOURCES {
@@ -174,11 +174,10 @@ impl Several {
                 locked(&shared.slots).open -= 1;
                 shared.changed.notify_all();
             });
-            let started = started.map_err(|e| {
+            if started.is_err() {
                 locked(&several.shared.slots).open -= 1;
-                Error::new(ErrorKind::Io, format!("cannot start a thread: {e}")).with_source(e)
-            });
-            several.threads.push(started?);
+            }
+            several.threads.push(started.map_err(cannot_start_thread)?);
         }
         Ok(several)
     }

@@ -162,13 +162,39 @@ fn tracks_survive_a_shaken_camera() {
     assert!(with[0] * 3 < without[0] * 2 && with[1] > without[1], "{without:?} {with:?}");
 }
 
+/// A scene with two pillars in front of everything, as wide as a large pictogram.
+struct BehindPillars(MovingScene);
+
+impl Source for BehindPillars {
+    fn info(&self) -> &SourceInfo {
+        self.0.info()
+    }
+
+    fn read_into(&mut self, frame: &mut Frame) -> Result<bool> {
+        let is_read = self.0.read_into(frame)?;
+        let (width, height) = self.0.size();
+        let half = 0.15 * f64::from(width.min(height));
+        let mut pixels = std::mem::take(&mut frame.image).into_rgb8();
+        for row in pixels.chunks_exact_mut(3 * width as usize) {
+            for place in 1..=2 {
+                let middle = f64::from(width * place) / 3.0;
+                row[3 * (middle - half) as usize..3 * (middle + half) as usize].fill(96);
+            }
+        }
+        if is_read {
+            frame.image = Image::from_rgb8(width, height, pixels)?;
+        }
+        Ok(is_read)
+    }
+}
+
 #[test]
 fn tracks_survive_pillars_by_what_they_look_like() {
     let tracks = |builder: PipelineBuilder| {
         let scene = MovingScene::new(100, &["dog"], 640, 360, 120, 15.0).expect("it can be drawn");
         let sink = Keep::default();
         let kept = sink.kept.clone();
-        let scene = scene.with_colours(100).with_pillars(2);
+        let scene = BehindPillars(scene.with_colours(100));
         builder.run(scene, &mut [Box::new(sink) as Box<dyn Sink>]).expect("it runs");
         let kept = kept.lock().expect("no sink panics");
         let tracks = kept.outcomes.iter().flat_map(|outcome| &outcome.tracks);

@@ -108,6 +108,8 @@ mod requests;
 mod run;
 mod session;
 mod slots;
+#[cfg(any(test, feature = "test-support"))]
+mod test_support;
 mod track;
 mod tracks;
 

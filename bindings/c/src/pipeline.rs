@@ -7,7 +7,7 @@ use std::thread::{JoinHandle, ThreadId};
 use std::time::Duration;
 
 use ocelli::{
-    Cancellation, DetectorBuilder, Error, ErrorKind, Pipeline, Result,
+    Cancellation, DetectorBuilder, Error, ErrorKind, Pipeline, Result, cannot_start_thread,
     options::PipelineOptions,
     pipeline::{FramePolicy, Latency},
 };
@@ -208,7 +208,7 @@ fn deliver(pipeline: Arc<Pipeline>, callback: Callback, start: Receiver<()>) -> 
             }
         }
     });
-    started.map_err(|failure| Error::new(ErrorKind::Io, format!("cannot start a thread: {failure}")))
+    started.map_err(cannot_start_thread)
 }
 
 /// Pushes a frame, which is read during this call alone. With `OCELLI_ALL` it waits for room.

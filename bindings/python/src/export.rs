@@ -11,7 +11,6 @@ use ocelli::{
     engine::{EngineFactory, EngineOptions},
 };
 use ocelli_datasets::label::list_images;
-use ocelli_export::contract::{Precision, Target};
 use ocelli_export::{
     Calibration, Checkpoint, CheckpointOptions, ExportOptions, Pruning, export as export_model,
 };
@@ -53,7 +52,11 @@ impl ExportArguments {
             imgsz: self.imgsz,
             target,
             prompting: self.prompt.parse()?,
-            precision: self.precision(target)?,
+            precision: ExportOptions::precision_for(
+                parsed("precision", &self.precision)?,
+                !self.calibrate.is_empty(),
+                target,
+            )?,
             keep_fp32: all_parsed("keep_fp32", &self.keep_fp32)?,
             detection_only: self.detection_only,
             screen: self.screen,
@@ -66,31 +69,6 @@ impl ExportArguments {
             force: self.force,
             ..ExportOptions::default()
         })
-    }
-
-    /// The number format: with images for calibration, 8 bits have scales that are measured.
-    fn precision(&self, target: Target) -> Result<Precision> {
-        let requested = parsed::<Precision>("precision", &self.precision)?;
-        let precision = match (requested, self.calibrate.is_empty()) {
-            (requested, true) if !requested.is_calibrated() => return Ok(requested),
-            (_, true) => {
-                let why = format!("{requested}: its scales are measured on images; name some with calibrate");
-                return Err(options::invalid("precision", &why));
-            }
-            (Precision::Int8 | Precision::Int8Static, false) => Precision::Int8Static,
-            (Precision::Fp8, false) => Precision::Fp8,
-            (_, false) => {
-                let why = format!("{requested}: only fp8 and int8 have scales that are measured on images");
-                return Err(options::invalid("calibrate, precision", &why));
-            }
-        };
-        match target {
-            Target::TensorRt => Ok(precision),
-            Target::OnnxRuntime => Err(options::invalid(
-                "calibrate, target",
-                "onnxruntime: only TensorRT multiplies with measured scales; expected tensorrt",
-            )),
-        }
     }
 
     /// Measures the scales, with graphs in a temporary folder beside `output`.

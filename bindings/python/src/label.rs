@@ -5,14 +5,14 @@ use std::path::PathBuf;
 use ocelli::classes::ClassMap;
 use ocelli::{Cancellation, DetectorBuilder, Error, Result};
 use ocelli_datasets::label::{
-    DataSetOptions, Existing, Format, ImageMode, ImageSet, LabelEvent, LabelJob, LabelSettings, SPILL_BYTES,
-    Shard, Summary, find_images, workers,
+    DataSetOptions, Existing, ImageSet, LabelEvent, LabelJob, LabelSettings, SPILL_BYTES, Shard, Summary,
+    find_images, workers,
 };
 use pyo3::prelude::*;
 use serde_json::json;
 
 use crate::export::{parsed, report};
-use crate::options::{self, DetectorOptions};
+use crate::options::DetectorOptions;
 use crate::waiting::job;
 
 /// The keyword arguments of `ocelli.label`.
@@ -40,36 +40,15 @@ pub(crate) struct LabelArguments {
 
 impl LabelArguments {
     fn data_set_options(&self) -> Result<DataSetOptions> {
-        let mut formats: Vec<Format> = self.formats.iter().map(|name| name.parse()).collect::<Result<_>>()?;
-        formats.sort_unstable();
-        formats.dedup();
-        let images = match self.image_mode.as_deref() {
-            Some("link") => ImageMode::Link,
-            Some("copy") => ImageMode::Copy,
-            Some("none") => ImageMode::None,
-            None if formats == [Format::Coco] => ImageMode::None,
-            None => ImageMode::Link,
-            Some(other) => {
-                return Err(options::invalid(
-                    "image_mode",
-                    &format!("{other:?}: expected link, copy or none"),
-                ));
-            }
-        };
-        if self.min_area.is_nan() || self.min_area < 0.0 {
-            let message = format!("min_area is {}: expected a number of pixels", self.min_area);
-            return Err(Error::invalid_argument(message));
-        }
-        let data_set = DataSetOptions {
-            formats,
+        let formats = self.formats.iter().map(|name| name.parse()).collect::<Result<_>>()?;
+        let images = self.image_mode.as_deref().map(|name| parsed("image_mode", name)).transpose()?;
+        Ok(DataSetOptions {
             polygons: self.polygons,
-            images,
             validation_share: self.validation_share,
             review: self.review,
             review_below: self.review_below,
-        };
-        data_set.check()?;
-        Ok(data_set)
+            ..DataSetOptions::new(formats, images, false)
+        })
     }
 
     fn settings(&self, detector: &DetectorOptions, data_set: &DataSetOptions) -> Result<LabelSettings> {
@@ -134,6 +113,7 @@ fn run(
     }
     let data_set = arguments.data_set_options()?;
     let settings = arguments.settings(detector, &data_set)?;
+    settings.check(&data_set)?;
     let shard: Option<Shard> = arguments.shard.as_ref().map(|text| parsed("shard", text)).transpose()?;
     LabelJob::check_output(&arguments.output)?;
     let builders = detector.builders()?;

@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use ocelli::{Cancellation, Error, ErrorKind};
+use ocelli::{Cancellation, Error, ErrorKind, cannot_start_thread};
 use pyo3::prelude::*;
 
 use crate::error::{OrRaise, exception};
@@ -78,9 +78,7 @@ pub(crate) fn job<A: Send + 'static, R: Send + 'static>(
 
 fn spawn(py: Python<'_>, name: &str, work: impl FnOnce() + Send + 'static) -> PyResult<()> {
     let started = std::thread::Builder::new().name(name.into()).spawn(work);
-    started.map(drop).map_err(|failure| {
-        exception(py, &Error::new(ErrorKind::Io, format!("cannot start a thread: {failure}")))
-    })
+    started.map(drop).map_err(|failure| exception(py, &cannot_start_thread(failure)))
 }
 
 type Job<S> = Box<dyn FnOnce(&mut S) + Send>;

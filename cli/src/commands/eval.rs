@@ -67,7 +67,7 @@ pub struct EvalArgs {
         help_heading = INPUT
     )]
     video: bool,
-    /// Ground truth of --video: MOTChallenge or MOTS text, or a folder of it for each sequence; YouTube-VIS JSON; a folder of
+    /// Ground truth of --video: MOTChallenge text, or a folder of it for each sequence; YouTube-VIS JSON; a folder of
     /// PNGs as in DAVIS; SA-Co JSON, of one or several annotators
     #[arg(long, num_args = 1.., value_name = "PATH", requires = "video", help_heading = INPUT)]
     truth: Vec<PathBuf>,

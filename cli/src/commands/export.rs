@@ -124,8 +124,8 @@ pub struct ExportArgs {
 /// Exports a checkpoint.
 pub fn run(args: &ExportArgs, log: &LogArgs) -> anyhow::Result<()> {
     let start = Instant::now();
-    let is_for_tensorrt = args.target == Target::TensorRt;
-    let precision = args.calibration.precision(args.precision, is_for_tensorrt)?;
+    let calibrates = args.calibration.is_wanted();
+    let precision = ExportOptions::precision_for(args.precision, calibrates, args.target)?;
     let mut pruning = args.preset.clone().unwrap_or_default();
     pruning.skip_blocks.extend(&args.skip_blocks);
     pruning.mask_blocks.extend(&args.mask_blocks);

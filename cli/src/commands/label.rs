@@ -187,6 +187,7 @@ fn label(args: &LabelArgs, log: &LogArgs) -> anyhow::Result<()> {
     let output = &shard::output_of(output, shard)?;
     let options = data_set_options(args)?;
     let settings = settings(args, &options, log)?;
+    settings.check(&options)?;
     let spill_bytes = spill_bytes(args)?;
     LabelJob::check_output(output)?;
     let videos = args.video.find(output)?;
@@ -397,46 +398,22 @@ fn named(path: &Path, error: &dyn std::fmt::Display) -> String {
 }
 
 fn data_set_options(args: &LabelArgs) -> anyhow::Result<DataSetOptions> {
+    let (files, has_videos) = (&args.files, !args.video.video.is_empty());
     let mut formats: Vec<Format> = args.format.clone();
-    formats.extend(args.files.mask_files.then_some(Format::Masks));
-    formats.sort_unstable();
-    formats.dedup();
-    let is_of_images = |format: &Format| !matches!(format, Format::Coco | Format::Masks | Format::YoutubeVis);
-    let is_without_images = !formats.iter().any(is_of_images);
-    if formats.contains(&Format::YoutubeVis) && args.video.video.is_empty() {
+    formats.extend(files.mask_files.then_some(Format::Masks));
+    if formats.contains(&Format::YoutubeVis) && !has_videos {
         refuse!("--format youtube-vis follows objects through videos: name one with --video");
     }
-    let files = &args.files;
-    let images = match (files.link, files.copy, files.no_images) {
-        (true, ..) => ImageMode::Link,
-        (_, true, _) => ImageMode::Copy,
-        (_, _, true) => ImageMode::None,
-        // Frames are nowhere else.
-        _ if is_without_images && args.video.video.is_empty() => ImageMode::None,
-        _ => ImageMode::Link,
-    };
-    if files.no_images && !is_without_images {
-        refuse!(
-            "--no-images: trainers find the labels of YOLO and VOC beside the images only; use --link or --copy"
-        );
-    }
-    let options = DataSetOptions {
-        formats,
+    let modes =
+        [(files.link, ImageMode::Link), (files.copy, ImageMode::Copy), (files.no_images, ImageMode::None)];
+    let images = modes.into_iter().find(|(is_asked, _)| *is_asked).map(|(_, mode)| mode);
+    Ok(DataSetOptions {
         polygons: files.polygons,
-        images,
         validation_share: files.val_share,
         review: files.review,
         review_below: files.review_below,
-    };
-    options.check()?;
-    let in_need = |format: &&Format| matches!(format, Format::YoloSeg | Format::Masks | Format::YoutubeVis);
-    if let Some(format) = options.formats.iter().find(in_need).filter(|_| files.no_masks) {
-        refuse!("--format {format} needs masks: leave --no-masks out");
-    }
-    if files.min_area.is_nan() || files.min_area < 0.0 {
-        refuse!("--min-area is {}: expected a number of pixels", files.min_area);
-    }
-    Ok(options)
+        ..DataSetOptions::new(formats, images, has_videos)
+    })
 }
 
 fn settings(args: &LabelArgs, options: &DataSetOptions, log: &LogArgs) -> anyhow::Result<LabelSettings> {

@@ -40,7 +40,7 @@ fn invalid_arguments_are_refused() {
         ("--spill|3", 2, &["--low-memory"]),
         ("--low-memory|--spill|-3", 2, &["--spill is -3"]),
         ("--workers|0", 2, &["--workers is 0"]),
-        ("--no-pictures", 2, &["--no-images", "--link or --copy"]),
+        ("--no-pictures", 2, &["--no-images", "link or copy the images"]),
         ("--copy|--link", 2, &["--copy", "--link"]),
         ("--format|yolo-seg|--no-masks", 2, &["yolo-seg", "--no-masks"]),
         ("--map|key.yaml", 2, &["--map", "--classes"]),

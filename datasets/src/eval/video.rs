@@ -3,7 +3,6 @@
 //! | ground truth | figures | equal to those of |
 //! |---|---|---|
 //! | MOTChallenge text: boxes | HOTA, MOTA, IDF1 | TrackEval |
-//! | MOTS text: masks | HOTA, MOTA, IDF1 | TrackEval |
 //! | YouTube-VIS JSON | average precision of tracks; HOTA, MOTA, IDF1 | YouTube-VIS' `YTVOSeval`; TrackEval |
 //! | the same with `video_np_pairs`, of SA-Co's videos | cgF1 as well | `sam3` |
 //! | folders of PNGs as DAVIS has them | J and F | `davis2017-evaluation` |
@@ -21,7 +20,6 @@ mod hota;
 mod layout;
 mod masklets;
 mod mot;
-mod mots;
 mod report;
 mod saco;
 mod tracks;
@@ -37,10 +35,10 @@ pub use davis::{JAndF, JAndFFigures, ObjectJAndF};
 pub use figures::{TrackCounts, TrackFigures};
 pub use format::VideoFormat;
 pub(super) use layout::entries;
-use layout::{Frames, SequenceFiles, invalid, json, mismatch, missing, of_both, wrong_entry};
+use layout::{invalid, json, mismatch, missing, wrong_entry};
 pub use report::{NamedFigures, TrackReport, VideoReport, write_video_report};
 pub use tracks::{ObjectBox, Role, TrackBox, TrackSequence};
-use tracks::{TrackFrame, assign, matches_above_half, part};
+use tracks::{TrackFrame, assign};
 
 /// Compares predictions with ground truth, whose format decides the figures. Only SA-Co's images have several files of ground
 /// truth: the annotations of several people.
@@ -62,7 +60,6 @@ pub fn evaluate(truth: &[PathBuf], predictions: &Path) -> Result<VideoReport> {
     }
     let report = match format {
         VideoFormat::Mot => mot::evaluate(first, predictions),
-        VideoFormat::Mots => mots::evaluate(first, predictions),
         VideoFormat::YouTubeVis => masklets::evaluate(first, predictions),
         VideoFormat::Davis => davis::evaluate(first, predictions),
         VideoFormat::SacoImages => saco::evaluate(truth, predictions),

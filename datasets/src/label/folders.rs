@@ -1,10 +1,9 @@
 //! Folders of images and data sets for the tests of labelling.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use ocelli::{BoundingBox, Detection, Error, Mask, Result, classes::ClassMap};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::label::disk::WRITES_LEFT;
 use crate::label::run::Seen;
@@ -74,42 +73,6 @@ impl Place {
 
     pub fn remove(&self, name: &str) {
         std::fs::remove_file(self.path(name)).expect("it is there");
-    }
-
-    /// Writes the state of a data set as earlier versions did, which had a file for each part of it.
-    pub fn make_earlier(&self, output: &str) {
-        let folder = format!("{output}/.ocelli-label");
-        let Some(text) = self.read(&format!("{folder}/state.jsonl")) else { return };
-        let mut files = String::from("{\"ocelli_label_written\":1}\n");
-        let (mut images, mut saved, mut contents) = (BTreeMap::new(), BTreeMap::new(), Value::Null);
-        for event in text.lines().skip(1).filter_map(|line| serde_json::from_str::<Value>(line).ok()) {
-            let of = |key: &str| event.get(key).cloned();
-            if let Some(new) = of("files") {
-                files += &format!("{new}\n");
-            }
-            if let Some(Value::Object(new)) = of("images") {
-                images.extend(new);
-            }
-            for image in of("saved").iter().flat_map(|new| new.as_array().into_iter().flatten()) {
-                saved.insert(image["name"].to_string(), image.clone());
-            }
-            if event == "discarded" {
-                saved.clear();
-            }
-            contents = of("contents").unwrap_or(contents);
-        }
-        self.remove(&format!("{folder}/state.jsonl"));
-        self.write(&format!("{folder}/written.jsonl"), &files);
-        let images = json!({"ocelli_label_images": 1, "images": images});
-        self.write(&format!("{folder}/images.json"), &images.to_string());
-        if !saved.is_empty() {
-            let saved: Vec<Value> = saved.into_values().collect();
-            let saved = json!({"ocelli_label_saved": 1, "images": saved});
-            self.write(&format!("{folder}/saved.json"), &saved.to_string());
-        }
-        if !contents.is_null() {
-            self.write(&format!("{folder}/contents.json"), &contents.to_string());
-        }
     }
 
     /// Writes images of these names and lengths.

@@ -1,8 +1,11 @@
 //! Restarts that are stopped, or whose images cannot be read or are not named, and images whose names are taken.
 
+use std::collections::BTreeMap;
+
 use ocelli::{BoundingBox, ErrorKind};
 
 use crate::label::folders::{MINE, Place, Run, stopping, text_of};
+use crate::label::store::State;
 use crate::label::{CorrectedSet, Existing, Format, ImageMode, LabelledInstance};
 
 const RESTART: Existing = Existing { restart: true, discard_corrections: false };
@@ -190,8 +193,9 @@ fn images_are_known_from_the_journal_if_their_record_is_lost() {
         place.images(&[("a.png", 1), ("b.png", 2)]);
         place.label(&run).expect("the images can be labelled");
         place.write("set/labels/train/a.txt", MINE);
-        place.make_earlier("set");
-        place.remove("set/.ocelli-label/images.json");
+        let log = place.read("set/.ocelli-label/state.jsonl").expect("there is one");
+        let others = log.split_inclusive('\n').filter(|line| !line.starts_with("{\"images\""));
+        place.write("set/.ocelli-label/state.jsonl", &others.collect::<String>());
         let place = Place { images: "others".into(), ..place };
         place.image("a.png", 3);
         place.label(&run).expect("the images can be labelled");
@@ -199,6 +203,40 @@ fn images_are_known_from_the_journal_if_their_record_is_lost() {
         assert_eq!(place.read("set/labels/train/a.txt").as_deref(), Some(MINE), "{existing:?}");
         assert_eq!(place.read("set/labels/train/a-2.txt"), Some(text_of(3, Format::Yolo)), "{existing:?}");
     }
+}
+
+#[test]
+fn a_data_set_of_a_version_before_the_first_is_refused_and_left_as_it_is() {
+    let place = Place::new();
+    place.images(&[("a.png", 1), ("b.png", 2)]);
+    place.label(&Run::default()).expect("the images can be labelled");
+    place.write("set/labels/train/a.txt", MINE);
+    place.remove("set/.ocelli-label/state.jsonl");
+    place.write("set/.ocelli-label/written.jsonl", "{\"ocelli_label_written\":1}\n");
+    place.image("c.png", 3);
+    let files = || {
+        let (mut found, mut folders) = (BTreeMap::new(), vec![place.path("set")]);
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).expect("it is a folder") {
+                match entry.expect("it can be read").path() {
+                    path if path.is_dir() => folders.push(path),
+                    path => drop(found.insert(path.clone(), std::fs::read(path).expect("it is a file"))),
+                }
+            }
+        }
+        found
+    };
+    let before = files();
+    assert!(before.len() > 5, "{before:?}");
+    let discard = Existing { restart: true, discard_corrections: true };
+    for existing in [Existing::default(), RESTART, discard] {
+        let refused =
+            place.label(&Run { existing, ..Run::default() }).expect_err("it is not of this version");
+        assert_eq!(refused.kind(), ErrorKind::Mismatch, "{existing:?}");
+        assert!(refused.to_string().ends_with("label into another output folder"), "{refused}");
+        assert_eq!(files(), before, "{existing:?}");
+    }
+    assert_eq!(State::load(&place.path("set")).map(drop).map_err(|e| e.kind()), Err(ErrorKind::Mismatch));
 }
 
 #[test]

@@ -151,11 +151,7 @@ impl Sequence {
             31 => self.add_own_picture(),
             32 => return self.replace_during_a_run(),
             33 => self.mount_a_twin(),
-            34 => {
-                self.place.make_earlier("set");
-                self.log.push("the data set is of an earlier version".into());
-            }
-            35 => self.lose_times(),
+            34 | 35 => self.lose_times(),
             _ => return self.merge(),
         }
         Ok(())

@@ -80,6 +80,17 @@ pub enum ImageMode {
     None,
 }
 
+impl FromStr for ImageMode {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self> {
+        let known = Self::deserialize(name.into_deserializer());
+        known.map_err(|_: serde::de::value::Error| {
+            Error::invalid_argument(format!("{name:?}: expected link, copy or none"))
+        })
+    }
+}
+
 /// How objects are followed through the frames of a video.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
@@ -173,6 +184,26 @@ impl LabelSettings {
             options.nms = Some(options.nms.unwrap_or(0.0).max(nms));
         }
         options
+    }
+
+    /// Checks the settings and the options of the files.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`](ocelli::ErrorKind::InvalidArgument), with the name of the option.
+    pub fn check(&self, options: &DataSetOptions) -> Result<()> {
+        options.check()?;
+        if self.min_area.is_nan() || self.min_area < 0.0 {
+            return Err(Error::argument("min_area", self.min_area, "a number of pixels"));
+        }
+        let mut in_need = [Format::YoloSeg, Format::Masks, Format::YoutubeVis].into_iter();
+        match in_need.find(|format| options.has(*format) && !self.masks) {
+            Some(format) => {
+                let message =
+                    format!("format {format} needs masks, but masks is false in the label settings");
+                Err(Error::invalid_argument(message).about("no_masks"))
+            }
+            None => Ok(()),
+        }
     }
 
     /// Checks that a model can follow objects as these settings want it.
@@ -278,6 +309,22 @@ impl Default for DataSetOptions {
 }
 
 impl DataSetOptions {
+    /// The default options for these formats. Unless `images` says how, images are added for formats whose trainers find labels
+    /// beside them, and if they are frames of videos, which are nowhere else.
+    pub fn new(mut formats: Vec<Format>, images: Option<ImageMode>, are_frames: bool) -> Self {
+        formats.sort_unstable();
+        formats.dedup();
+        let mut options = Self { formats, ..Self::default() };
+        let default = if are_frames || options.needs_images() { ImageMode::Link } else { ImageMode::None };
+        options.images = images.unwrap_or(default);
+        options
+    }
+
+    /// Whether a trainer finds labels beside the images only.
+    fn needs_images(&self) -> bool {
+        !self.yolo_folders().is_empty() || self.has(Format::Voc)
+    }
+
     pub(super) fn has(&self, format: Format) -> bool {
         self.formats.contains(&format)
     }
@@ -290,14 +337,9 @@ impl DataSetOptions {
         all.into_iter().filter(|(_, format)| self.has(*format)).collect()
     }
 
-    /// Checks the options.
-    ///
-    /// # Errors
-    /// [`ErrorKind::InvalidArgument`](ocelli::ErrorKind::InvalidArgument), with the name of the option.
-    pub fn check(&self) -> Result<()> {
-        let refuse = |message: &str| Err(Error::invalid_argument(message));
+    fn check(&self) -> Result<()> {
         if self.formats.is_empty() {
-            return refuse("formats is empty: expected at least one format");
+            return Err(Error::invalid_argument("formats is empty: expected at least one format"));
         }
         let share = self.validation_share;
         if !(0.0..1.0).contains(&share) {
@@ -306,10 +348,9 @@ impl DataSetOptions {
         if !(0.0..=1.0).contains(&self.review_below) {
             return Err(Error::argument("review_below", self.review_below, "a number from 0 to 1"));
         }
-        if self.images == ImageMode::None && (!self.yolo_folders().is_empty() || self.has(Format::Voc)) {
-            return refuse(
-                "images is none: trainers find the labels of YOLO and VOC beside the images only; link or copy the images",
-            );
+        if self.images == ImageMode::None && self.needs_images() {
+            let message = "images is none: trainers find the labels of YOLO and VOC beside the images only; link or copy the images";
+            return Err(Error::invalid_argument(message).about("no_images"));
         }
         Ok(())
     }

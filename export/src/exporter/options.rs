@@ -56,6 +56,29 @@ pub struct ExportOptions {
 }
 
 impl ExportOptions {
+    /// The number format that is exported for a requested one: where `calibrates`, its scales are measured on images, and
+    /// [`Precision::Int8`] is [`Precision::Int8Static`].
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if the format needs measured scales and gets none, or
+    /// gets some and has none, or the target does not multiply with them.
+    pub fn precision_for(requested: Precision, calibrates: bool, target: Target) -> Result<Precision> {
+        let precision = match requested {
+            Precision::Int8 if calibrates => Precision::Int8Static,
+            requested => requested,
+        };
+        let (name, why) = match (precision.is_calibrated(), calibrates) {
+            (false, false) => return Ok(precision),
+            (true, false) => ("precision", "its scales are measured on images; name some with calibrate"),
+            (false, true) => ("calibrate", "only fp8 and int8 have scales that are measured with calibrate"),
+            (true, true) if target == Target::TensorRt => return Ok(precision),
+            (true, true) => {
+                ("target", "only TensorRT multiplies with measured scales; expected target tensorrt")
+            }
+        };
+        Err(refused(format!("precision {requested}: {why}")).about(name))
+    }
+
     pub(super) fn islands(&self) -> MixedPrecision {
         self.mixed_precision.unwrap_or(MixedPrecision::default_of(self.precision))
     }

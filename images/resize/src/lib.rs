@@ -75,11 +75,6 @@ impl Resize {
         }
     }
 
-    /// The pixels that are kept between the passes of RGB: of the largest image so far.
-    pub fn pixels_between(&self) -> usize {
-        self.rgb.between.len()
-    }
-
     /// Resizes `bytes` [height, width, rgb] to [S·S] pixels.
     ///
     /// # Errors
@@ -239,4 +234,19 @@ fn passes<P: PixelTrait>(
 
 fn failed(error: impl std::error::Error + Send + Sync + 'static) -> Error {
     Error::invalid_argument(format!("resize: {error}")).with_source(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn very_tall_images_are_resized_vertically_first() {
+        let (side, height) = (2048, 40_000);
+        let data = vec![9u8; height * 3];
+        let mut resize = Resize::new(side, Rounding::EachPass);
+        let square = resize.run(&data, 1, height as u32).expect("every size can be resized");
+        assert!(square.iter().all(|pixel| pixel.0 == [9; 3]));
+        assert_eq!(resize.rgb.between.len(), side as usize, "horizontal first would have needed 82 M pixels");
+    }
 }

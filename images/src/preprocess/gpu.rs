@@ -18,8 +18,8 @@ const TILE: [u32; 2] = [32, 16];
 /// `TILE_WIDTH` and `THREAD_ROWS`.
 const THREADS: [u32; 3] = [32, 8, 1];
 
-/// Turns images into `pixel_values` on a GPU, bit-identical to [`Preprocessor`](super::Preprocessor), which for NV12 has to
-/// [convert before the resize](super::Preprocessor::with_full_size_nv12).
+/// Turns images into `pixel_values` on a GPU, bit-identical to [`Preprocessor`](super::Preprocessor), which for NV12 needs the
+/// [image in RGB](FrameView::to_image): the GPU converts before the resize.
 ///
 /// The image is uploaded once, as it is (NV12 has half the bytes of RGB), and one kernel does the rest. The buffers grow
 /// to the largest image seen; the resize weights are computed when the image size changes.

@@ -64,33 +64,19 @@ def tracks(dataset, tracker: str, classes: list[str]):
     return figures, single
 
 
-def text_tracks(folder: Path, case: dict, kind) -> dict:
+def text_tracks(folder: Path, case: dict) -> dict:
     truth, found = folder / case["truth"][0], folder / case["predictions"]
     with tempfile.TemporaryDirectory() as place:
         place = Path(place)
         shutil.copytree(found, place / "trackers/ours/data")
         config = {"GT_FOLDER": str(truth), "TRACKERS_FOLDER": str(place / "trackers"), "SKIP_SPLIT_FOL": True, **QUIET}
-        sequences = sorted(path.name for path in truth.iterdir()) if kind == "mot" else sorted(
-            path.stem for path in truth.iterdir())
-        if kind == "mot":
-            benchmark = case["name"].upper()
-            config |= {"BENCHMARK": benchmark, "SEQ_INFO": dict.fromkeys(sequences)}
-            dataset, classes = datasets.MotChallenge2DBox(config), {"": "pedestrian"}
-        else:
-            config |= {"SEQ_INFO": dict.fromkeys(sequences, 99), "GT_LOC_FORMAT": "{gt_folder}/{seq}.txt"}
-            config["CLASSES_TO_EVAL"] = ["pedestrian"]
-            dataset = datasets.MOTSChallenge(config)
-            dataset.class_name_to_class_id |= {"class 1": "1", "class 2": "2"}
-            used = {line.split()[2] for path in truth.iterdir() for line in path.read_text().splitlines()}
-            classes = {name: name for name in ("class 1", "class 2") if name[-1] in used}
-        figures, _ = tracks(dataset, "ours", list(classes.values()))
-    keys = [(name, seq) for name in classes.values() for seq in sequences]
+        sequences = sorted(path.name for path in truth.iterdir())
+        config |= {"BENCHMARK": case["name"].upper(), "SEQ_INFO": dict.fromkeys(sequences)}
+        figures, _ = tracks(datasets.MotChallenge2DBox(config), "ours", ["pedestrian"])
+    keys = [("pedestrian", seq) for seq in sequences]
     expected = {"/tracks/all": figures(keys)}
-    for place, seq in enumerate(sequences):
-        own = [key for key in keys if key[1] == seq]
-        expected[f"/tracks/per_sequence/{place}"] = figures(own)
-    for place, name in enumerate(one for one in classes if one):
-        expected[f"/tracks/per_class/{place}"] = figures([key for key in keys if key[0] == name])
+    for place, key in enumerate(keys):
+        expected[f"/tracks/per_sequence/{place}"] = figures([key])
     return expected
 
 
@@ -287,10 +273,8 @@ def expected(folder: Path, case: dict, tools: Path | None) -> dict:
     """The figures of one case: a dictionary of figures for each part of the report."""
     name = case["name"]
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-        if name.startswith("mots"):
-            return text_tracks(folder, case, "mots")
         if name.startswith("mot"):
-            return text_tracks(folder, case, "mot")
+            return text_tracks(folder, case)
         if name == "vis":
             return vis(folder, case, tools)
         if name.startswith("davis"):

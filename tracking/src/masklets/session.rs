@@ -27,7 +27,7 @@ const GIVEN_SCORE: f32 = 1.0;
 pub struct MaskletSession {
     video: VideoShape,
     retention: Retention,
-    tracks: Tracks,
+    pub(super) tracks: Tracks,
     prompt: Option<(DetectorPrompt, usize)>,
     history: Vec<Action>,
     first_output: Option<usize>,
@@ -140,16 +140,6 @@ impl MaskletSession {
     /// The options.
     pub fn options(&self) -> &MaskletOptions {
         &self.tracks.options
-    }
-
-    /// The memory slots and pointer slots that the network needs: the indices are below these.
-    pub fn slot_counts(&self) -> [usize; 2] {
-        [self.tracks.slots.memories.capacity(), self.tracks.slots.pointers.capacity()]
-    }
-
-    /// The memory slots and pointer slots in use.
-    pub fn slots_in_use(&self) -> [usize; 2] {
-        [self.tracks.slots.memories.in_use(), self.tracks.slots.pointers.in_use()]
     }
 
     /// Starts over with a prompt, and detects on one frame. A run passes that frame again.

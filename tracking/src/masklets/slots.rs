@@ -3,8 +3,9 @@
 /// Hands out indices, the ones that were given back first.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SlotPool {
-    free: Vec<usize>,
-    capacity: usize,
+    pub(super) free: Vec<usize>,
+    /// The most indices that were ever in use at a time.
+    pub(super) capacity: usize,
 }
 
 impl SlotPool {
@@ -18,15 +19,6 @@ impl SlotPool {
     pub(crate) fn give_back(&mut self, slot: usize) {
         debug_assert!(slot < self.capacity && !self.free.contains(&slot), "slot {slot} is not in use");
         self.free.push(slot);
-    }
-
-    /// The most indices that were ever in use at a time.
-    pub(crate) fn capacity(&self) -> usize {
-        self.capacity
-    }
-
-    pub(crate) fn in_use(&self) -> usize {
-        self.capacity - self.free.len()
     }
 }
 

@@ -27,8 +27,6 @@ pub struct MovingScene {
     actors: Vec<Actor>,
     /// The seed of the colours, if every pictogram has its own.
     colours: Option<u64>,
-    /// Left and right edge of what stands in front of everything.
-    pub(super) pillars: Vec<[i64; 2]>,
     /// The pictogram of each class in decreasing sizes, made when it is first needed.
     sizes: Vec<OnceLock<Vec<Sprite>>>,
 }
@@ -71,7 +69,6 @@ pub(super) struct Pose {
 /// The factor between the sizes of stored pictograms.
 const SHRINK: f64 = std::f64::consts::FRAC_1_SQRT_2;
 const SIZE_COUNT: usize = 9;
-const PILLAR_GREY: u8 = 96;
 
 impl MovingScene {
     /// Makes a video of `frames` frames with pictograms of these labels. The class id of a label is its index.
@@ -120,7 +117,6 @@ impl MovingScene {
             label_indices,
             actors,
             colours: None,
-            pillars: Vec::new(),
         })
     }
 
@@ -128,19 +124,6 @@ impl MovingScene {
     #[must_use]
     pub fn with_colours(mut self, seed: u64) -> Self {
         self.colours = Some(seed);
-        self
-    }
-
-    /// Puts `count` pillars in front of everything, as wide as a large pictogram.
-    #[must_use]
-    pub fn with_pillars(mut self, count: u32) -> Self {
-        let (width, height) = (f64::from(self.width), f64::from(self.height));
-        let half = 0.15 * width.min(height);
-        let pillar = |place: u32| {
-            let middle = width * f64::from(place) / f64::from(count + 1);
-            [middle - half, middle + half].map(|edge| edge.clamp(0.0, width) as i64)
-        };
-        self.pillars = (1..=count).map(pillar).collect();
         self
     }
 
@@ -174,11 +157,6 @@ impl MovingScene {
                 let color = [red * gains[0], green * gains[1], blue * gains[2], opacity];
                 blend(&mut data[at..at + 3], color);
             });
-        }
-        for &[left, right] in &self.pillars {
-            for row in data.chunks_exact_mut(3 * self.width as usize) {
-                row[3 * left as usize..3 * right as usize].fill(PILLAR_GREY);
-            }
         }
     }
 

@@ -47,11 +47,6 @@ impl MovingScene {
                 found.push((all, TruthBox { id, class_id, label, bbox, visible: 0.0 }));
             }
         }
-        for &[left, right] in &self.pillars {
-            for row in owners.chunks_exact_mut(width as usize) {
-                row[left as usize..right as usize].fill(0);
-            }
-        }
         for (all, truth) in &mut found {
             let shown = owners.iter().filter(|&&owner| owner == truth.id).count();
             truth.visible = shown as f32 / *all as f32;

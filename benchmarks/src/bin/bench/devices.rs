@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use ocelli::builtin::EXAMPLE_CLASSES;
 use ocelli::pipeline::StatsRecorder;
 use ocelli::sink::Sink;
 use ocelli::tracking::ByteTrackerOptions;
 use ocelli::{Pipeline, Prompts};
+use ocelli_benchmarks::EXAMPLE_CLASSES;
 use ocelli_benchmarks::drawn_video::{Discard, DrawnVideo};
 use ocelli_benchmarks::machine::Machine;
 use ocelli_cli::{self as cli, DetectorArgs, LogArgs, interrupted};

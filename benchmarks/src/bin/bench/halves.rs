@@ -4,10 +4,10 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use ocelli::Image;
-use ocelli::builtin::EXAMPLE_CLASSES;
 use ocelli::engines::Tensor;
 use ocelli::export::contract::{Manifest, Precision, Target};
 use ocelli::preprocess::{PreprocessConfig, Preprocessor};
+use ocelli_benchmarks::EXAMPLE_CLASSES;
 use ocelli_benchmarks::agreement::{Agreement, Reference, detections};
 use ocelli_benchmarks::halves::{Halves, ImageHalf, Outputs, PromptHalf, TextFeatures};
 use ocelli_benchmarks::machine::{Machine, peak_memory_mib};

@@ -5,12 +5,12 @@ use std::process::Command;
 use std::time::Instant;
 
 use anyhow::Context;
-use ocelli::builtin::EXAMPLE_CLASSES;
 use ocelli::export::contract::Target;
 use ocelli::export::{Checkpoint, ExportOptions, export};
 use ocelli::stages::{EmbeddedPrompts, TextCacheFile};
 use ocelli::tiles::{TileSize, Tiling};
 use ocelli::{BoundingBox, Detector, EngineKind, Image, Model, Prompts};
+use ocelli_benchmarks::EXAMPLE_CLASSES;
 use ocelli_benchmarks::machine::{Machine, peak_memory_mib};
 use ocelli_cli::{self as cli, LogArgs, interrupted, status};
 use ocelli_datasets::eval::{Overlap, Predictions, Truth, TruthBuilder, average_precision};
@@ -111,7 +111,7 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
             .with_options(|options| options.tiling = size.map(Tiling::new));
         let mut detector = builder.build()?;
         let embedded = detector.prepare(&prompts)?;
-        write_text_features(&args.work, &embedded)?;
+        write_text_features(&args.work, &embedded, detector.model())?;
         let mut found = Found::default();
         for (number, file) in files.iter().enumerate() {
             interrupted()?;
@@ -167,12 +167,14 @@ fn graphs(work: &Path) -> anyhow::Result<PathBuf> {
 }
 
 /// The text features of all classes, for the peer, which has no tokeniser.
-fn write_text_features(work: &Path, prompts: &EmbeddedPrompts) -> anyhow::Result<()> {
+fn write_text_features(work: &Path, prompts: &EmbeddedPrompts, model: &Model) -> anyhow::Result<()> {
     let features = prompts.text_features().flatten().flat_map(|value| value.to_le_bytes());
-    let masks = prompts.text_masks().flatten().flat_map(|value| value.to_le_bytes());
-    for (name, bytes) in
-        [("text_features.f32", features.collect::<Vec<u8>>()), ("text_masks.i64", masks.collect())]
-    {
+    let tokenizer = model.tokenizer()?;
+    let mut masks = Vec::new();
+    for class in EXAMPLE_CLASSES {
+        masks.extend(tokenizer.encode(class)?.mask.into_iter().flat_map(i64::to_le_bytes));
+    }
+    for (name, bytes) in [("text_features.f32", features.collect()), ("text_masks.i64", masks)] {
         let path = work.join(name);
         std::fs::write(&path, bytes).with_context(|| format!("cannot write {}", path.display()))?;
     }

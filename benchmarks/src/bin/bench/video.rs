@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use ocelli::builtin::EXAMPLE_CLASSES;
 use ocelli::engines::Transferred;
 use ocelli::pipeline::{Quantiles, StageStats};
 use ocelli::sink::Sink;
@@ -14,6 +13,7 @@ use ocelli::{
     options::PipelineOptions,
     pipeline::{FrameOutcome, StatsRecorder},
 };
+use ocelli_benchmarks::EXAMPLE_CLASSES;
 use ocelli_benchmarks::drawn_video::{Discard, DrawnVideo, Found};
 use ocelli_benchmarks::machine::{Machine, peak_memory_mib, resident_memory_mib};
 use ocelli_benchmarks::nvidia::{Transfers, memory_used_mib};

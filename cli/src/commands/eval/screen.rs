@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::time::Instant;
 
 use ocelli::builtin::vocabulary;
 use ocelli::{
@@ -59,13 +58,6 @@ struct Search {
     features: ImageFeatures,
 }
 
-/// Sums over the images.
-#[derive(Clone, Copy, Default)]
-struct Passed {
-    detections: usize,
-    ms: f64,
-}
-
 impl Search {
     fn encode(&mut self, image: &Image) -> Result<()> {
         let wanted = Wanted::default();
@@ -84,35 +76,6 @@ impl Search {
         let times = &mut StageTimes::default();
         self.decoder.decode_into(&self.features, &self.prompts, Some(classes), times, &mut found)?;
         Ok(found.into_iter().map(|detection| detection.class_id).collect())
-    }
-
-    /// Detects all classes of each image in full and those that pass the screen, in turns, so that a slow period of the machine
-    /// affects both.
-    fn compare(
-        &mut self,
-        images: &[NamedImage],
-        all: &[usize],
-        threshold: f32,
-        progress: &Progress,
-    ) -> anyhow::Result<[Passed; 2]> {
-        let mut passes = [Passed::default(); 2];
-        for (at, (_, read)) in images.iter().enumerate() {
-            interrupted()?;
-            let Ok(image) = read() else { continue };
-            self.encode(&image)?;
-            for turn in [at % 2, (at + 1) % 2] {
-                let start = Instant::now();
-                let mut classes = all.to_vec();
-                if turn == 1 {
-                    let scores = self.screen()?;
-                    classes.retain(|&class| scores[class] >= threshold);
-                }
-                passes[turn].detections += self.decode(&classes)?.len();
-                passes[turn].ms += start.elapsed().as_secs_f64() * 1e3;
-            }
-            progress.step();
-        }
-        Ok(passes)
     }
 }
 
@@ -148,7 +111,7 @@ pub fn calibrate(args: &EvalArgs, folder: Option<&Path>, log: &LogArgs) -> anyho
 
     let all: Vec<usize> = (0..names.len()).collect();
     let (mut detected, mut scores, mut failed) = (Vec::new(), Vec::new(), 0);
-    let progress = Progress::new(log, 2 * images.len() as u64);
+    let progress = Progress::new(log, images.len() as u64);
     for (name, read) in &images {
         interrupted()?;
         progress.message(name);
@@ -172,26 +135,17 @@ pub fn calibrate(args: &EvalArgs, folder: Option<&Path>, log: &LogArgs) -> anyho
     }
     let size = (read, names.len());
     let found = ScreenCalibration::new(detected, &scores, size, args.confidence, args.screen_keep)?;
-
-    let [full, screened] = stages.compare(&images, &all, found.threshold, &progress)?;
     drop(progress);
     found.save(&model)?;
     print(|out| {
         writeln!(out, "threshold            {:.5}", found.threshold)?;
         writeln!(
             out,
-            "detections kept      {} of {} ({:.2} %), at a score of at least {}",
-            screened.detections,
-            full.detections,
+            "detections kept      {:.2} %, at a score of at least {}",
             100.0 * found.kept,
             found.confidence
         )?;
-        writeln!(out, "decoded in full      {:.1} of {} classes an image", found.passed, found.classes)?;
-        let (full, screened) = (full.ms / read as f64, screened.ms / read as f64);
-        writeln!(
-            out,
-            "all classes          {full:.1} ms an image without the screen, {screened:.1} ms with it"
-        )
+        writeln!(out, "decoded in full      {:.1} of {} classes an image", found.passed, found.classes)
     })?;
     status(log, &format!("→ {}", ScreenCalibration::path(&model).display()));
     match failed {

@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use ocelli::export::contract::Precision;
 use ocelli::export::{Calibration, Checkpoint, ExportOptions};
 use ocelli::{
     Image,
@@ -31,25 +30,9 @@ pub struct CalibrateArgs {
 }
 
 impl CalibrateArgs {
-    /// The number format that is exported: with images, 8 bits have scales that are measured.
-    pub fn precision(&self, requested: Precision, is_for_tensorrt: bool) -> anyhow::Result<Precision> {
-        let precision = match (requested, self.calibrate.is_empty()) {
-            (Precision::Fp8, true) => {
-                refuse!("--precision fp8: its scales are measured on images; name some with --calibrate");
-            }
-            (_, true) => return Ok(requested),
-            (Precision::Int8, false) => Precision::Int8Static,
-            (Precision::Fp8, false) => Precision::Fp8,
-            (_, false) => {
-                let why = "only fp8 and int8 have scales that are measured on images";
-                refuse!("--calibrate, --precision {requested}: {why}");
-            }
-        };
-        if !is_for_tensorrt {
-            let why = "only TensorRT multiplies with measured scales; choose --target tensorrt";
-            refuse!("--calibrate, --precision {requested}: {why}");
-        }
-        Ok(precision)
+    /// Whether images are named.
+    pub fn is_wanted(&self) -> bool {
+        !self.calibrate.is_empty()
     }
 
     /// Measures the scales, with graphs in a temporary folder beside `output`.

@@ -17,8 +17,6 @@ pub enum VideoFormat {
     /// Boxes as MOTChallenge text.
     #[default]
     Mot,
-    /// Masks as MOTS text.
-    Mots,
     /// YouTube-VIS JSON, with `video_np_pairs` that of SA-Co's videos.
     #[serde(rename = "youtube-vis")]
     YouTubeVis,
@@ -44,7 +42,6 @@ impl VideoFormat {
     pub fn name(self) -> &'static str {
         match self {
             Self::Mot => "MOTChallenge boxes",
-            Self::Mots => "MOTS masks",
             Self::YouTubeVis => "YouTube-VIS",
             Self::Davis => "DAVIS",
             Self::SacoImages => "SA-Co images",
@@ -57,8 +54,7 @@ impl VideoFormat {
     /// [`ErrorKind::Io`](ocelli::ErrorKind::Io) if it cannot be read,
     /// [`ErrorKind::InvalidData`](ocelli::ErrorKind::InvalidData) if it is of no known format.
     pub fn of(truth: &Path) -> Result<Self> {
-        const KNOWN: &str =
-            "expected MOTChallenge or MOTS text, YouTube-VIS JSON, folders of PNGs, or SA-Co JSON";
+        const KNOWN: &str = "expected MOTChallenge text, YouTube-VIS JSON, folders of PNGs, or SA-Co JSON";
         let invalid =
             |why: &str| Error::invalid_data(format!("the ground truth, {}: {why}", truth.display()));
         if truth.is_dir() {
@@ -102,12 +98,7 @@ impl VideoFormat {
         if line.contains(',') {
             return Ok(Self::Mot);
         }
-        if line.split_whitespace().count() == 6 {
-            return Ok(Self::Mots);
-        }
-        let why = "neither MOTChallenge text (frame,id,left,top,width,height,score,class) nor MOTS text (frame id class height \
-                   width rle)";
-        Err(layout::invalid(path, why))
+        Err(layout::invalid(path, "not MOTChallenge text (frame,id,left,top,width,height,score,class)"))
     }
 }
 

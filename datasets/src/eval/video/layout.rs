@@ -27,7 +27,7 @@ impl SequenceFiles {
         &self,
         path: &Path,
         mut parse: impl FnMut(&str) -> Result<(u64, T), String>,
-        id: impl Fn(&T) -> Option<u64>,
+        id: impl Fn(&T) -> u64,
     ) -> Result<Frames<T>> {
         let mut frames = Frames::new();
         for (number, text) in lines(path)? {
@@ -39,7 +39,7 @@ impl SequenceFiles {
             frames.entry(frame).or_default().push(line);
         }
         for (frame, lines) in &frames {
-            if let Some(id) = repeated(lines.iter().filter_map(&id)) {
+            if let Some(id) = repeated(lines.iter().map(&id)) {
                 return Err(invalid(path, format!("frame {frame} has id {id} twice")));
             }
         }

@@ -38,7 +38,7 @@ pub(super) fn evaluate(truth: &Path, predictions: &Path) -> Result<VideoReport> 
 /// Counts one sequence. `notes` says how classes were understood.
 fn count(files: &SequenceFiles, notes: &mut Vec<String>) -> Result<TrackCounts> {
     let [truth, found] =
-        [&files.truth, &files.predictions].map(|path| files.read(path, parse, |line| Some(line.id)));
+        [&files.truth, &files.predictions].map(|path| files.read(path, parse, |line| line.id));
     let (truth, found) = (truth?, found?);
     let has_classes = truth.values().flatten().any(|line| line.class.is_some_and(|class| class > 0));
     if has_classes {

@@ -120,13 +120,7 @@ impl LabelJob {
         shard: Option<Shard>,
         existing: Existing,
     ) -> Result<Self> {
-        options.check()?;
-        let in_need = [Format::YoloSeg, Format::Masks, Format::YoutubeVis];
-        let in_need = in_need.into_iter().find(|format| options.has(*format));
-        if let Some(format) = in_need.filter(|_| !settings.masks) {
-            let message = format!("format {format} needs masks, but masks is false in the label settings");
-            return Err(Error::invalid_argument(message));
-        }
+        settings.check(options)?;
         check_tracking(settings, options, &whole, shard)?;
         check_exemplars(&settings.classes, &whole)?;
         let phrases = settings.classes.classes.iter().map(|class| class.phrases.len()).sum::<usize>();

@@ -10,7 +10,7 @@ use std::thread::Builder;
 use ocelli::image::Image;
 use ocelli::preprocess::{PreprocessConfig, Preprocessor};
 use ocelli::stages::{ImageEncoder, ImageFeatures, Wanted};
-use ocelli::{Error, ErrorKind, Result, StageTimes};
+use ocelli::{Error, Result, StageTimes, cannot_start_thread};
 use ocelli_engines::Tensor;
 use ocelli_export::contract::Manifest;
 
@@ -99,7 +99,7 @@ fn put<T>(pool: &Mutex<Vec<T>>, buffer: T) {
 /// most `ahead` results wait. An error of `make` is passed to `consume`; an error of `consume` ends the work.
 ///
 /// # Errors
-/// The error of `consume`; [`ErrorKind::Internal`] if it panics; [`ErrorKind::Io`] if no thread can be started.
+/// The error of `consume`; [`Internal`](ocelli::ErrorKind::Internal) if it panics; [`Io`](ocelli::ErrorKind::Io) if no thread can be started.
 pub(crate) fn in_order<T: Send>(
     count: usize,
     threads: usize,
@@ -150,8 +150,7 @@ pub(crate) fn in_order<T: Send>(
             if let Err(e) = thread.spawn_scoped(scope, move || work(made))
                 && started == 0
             {
-                let message = format!("cannot start a thread that decodes images: {e}");
-                return Err(Error::new(ErrorKind::Io, message).with_source(e));
+                return Err(cannot_start_thread(e));
             }
         }
         catch_unwind(AssertUnwindSafe(consume_all)).unwrap_or_else(|_| Err(panicked()))
@@ -161,6 +160,8 @@ pub(crate) fn in_order<T: Send>(
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use ocelli::ErrorKind;
 
     use super::*;
 

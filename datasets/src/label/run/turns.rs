@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 use std::thread::{Builder, Scope};
 
-use ocelli::{Error, ErrorKind, Result};
+use ocelli::{Error, ErrorKind, Result, cannot_start_thread};
 
 /// Work on one item.
 type Work<'a, D, T, R> = &'a (dyn Fn(&mut D, T) -> R + Sync);
@@ -49,10 +49,7 @@ impl<'a, D: Send, T: Send, R: Send> Turns<'a, D, T, R> {
                     }
                 }
             };
-            Builder::new().name("device".into()).spawn_scoped(scope, run).map_err(|error| {
-                let message = format!("cannot start a thread for a device: {error}");
-                Error::new(ErrorKind::Io, message).with_source(error)
-            })?;
+            Builder::new().name("device".into()).spawn_scoped(scope, run).map_err(cannot_start_thread)?;
             turns.lanes.push((sender, receiver));
         }
         Ok(turns)

@@ -1,8 +1,6 @@
 //! What is known about a data set besides its journal: a log of what happened to its files and images, and the state that
 //! follows from it. One line is one change: after a stop, it is there as a whole or not at all.
 
-mod earlier;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -87,9 +85,10 @@ impl State {
     /// Reads the state of a data set to which nothing is written: it may be on a file system that is only read.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidData`] if it is corrupt, or missing although images were labelled.
+    /// [`ErrorKind::InvalidData`] if it is corrupt, or missing although images were labelled; [`ErrorKind::Mismatch`] if a version
+    /// before 0.1.0 wrote it.
     pub fn load(root: &Path) -> Result<Self> {
-        Ok(Self::load_with(root, false)?.0)
+        Self::load_with(root, false)
     }
 
     /// Opens the state of a data set to write to it, or starts it if nothing is labelled yet. A log of which most is superseded
@@ -98,7 +97,7 @@ impl State {
     /// # Errors
     /// As [`load`](Self::load).
     pub fn open(folder: &OutputFolder) -> Result<Self> {
-        let (mut state, is_earlier) = Self::load_with(&folder.root, true)?;
+        let mut state = Self::load_with(&folder.root, true)?;
         let live = (state.files.len() + state.images.len() + state.saved.len()) as u64;
         // Entries are about equally long.
         let live_bytes = state.log.length / state.logged.max(1) * live;
@@ -108,29 +107,24 @@ impl State {
             Log::shorten(&state.log.path, &HEADER, state.events().map(Ok))?;
             state.reopen()?;
         }
-        if is_earlier {
-            earlier::remove(&folder.root)?;
-        }
         Ok(state)
     }
 
-    /// Returns whether files of an earlier version are there, too.
-    fn load_with(root: &Path, writes: bool) -> Result<(Self, bool)> {
-        let (mut state, is_earlier) = (Self::new(root, None), earlier::is_there(root));
+    fn load_with(root: &Path, writes: bool) -> Result<Self> {
+        if root.join(STATE_FOLDER).join("written.jsonl").exists() {
+            let why = "a version before 0.1.0 wrote it: label into another output folder";
+            return Err(Error::mismatch(format!("data set, {}: {why}", root.display())));
+        }
+        let mut state = Self::new(root, None);
         let path = &state.log.path;
         let file = disk::if_there(File::options().read(true).write(writes).open(path))
             .map_err(|e| Error::io("cannot open the record of a data set", path, e))?;
         if file.is_some() {
             state.read(Log::new(&path.clone(), &KIND, file))?;
-        } else if is_earlier {
-            earlier::events(root)?
-                .into_iter()
-                .try_for_each(|event| state.apply(event))
-                .map_err(|why| state.log.corrupt(&why))?;
         } else if journal_path(root).exists() {
             return Err(state.log.corrupt("it is missing"));
         }
-        Ok((state, is_earlier))
+        Ok(state)
     }
 
     pub(super) fn read(&mut self, mut log: Log) -> Result<()> {

@@ -199,6 +199,33 @@ fn as_zip64(bytes: &[u8]) -> Vec<u8> {
 }
 
 #[test]
+fn hostile_directories_are_refused() {
+    let whole = bytes_of("views.pt");
+    let directory = whole.windows(4).position(|w| w == b"PK\x01\x02").expect("a directory");
+    let name = |name: &[u8]| {
+        let at = whole[directory..].windows(name.len()).position(|w| w == name);
+        directory + at.expect("it has an entry")
+    };
+    let changed = |at: usize, bytes: &[u8]| {
+        let mut hostile = whole.clone();
+        hostile[at..][..bytes.len()].copy_from_slice(bytes);
+        zip::entries(&hostile)
+    };
+    let twice = changed(name(b"views/data/0"), b"views/data/1").expect_err("one name, two entries");
+    assert!(twice.contains("twice"), "{twice}");
+    let pickle = name(b"views/data.pkl") - 46;
+    for (what, at, bytes) in [
+        ("beyond the end", 20, [0xFF, 0xFF, 0xFF, 0x7F, 0xFF, 0xFF, 0xFF, 0x7F].as_slice()),
+        ("elsewhere", 42, &[0xFF, 0xFF, 0xFF, 0x7F]),
+    ] {
+        assert!(changed(pickle + at, bytes).is_err(), "{what}");
+    }
+    for (what, at, bytes) in [("compressed", 10, [8, 0]), ("encrypted", 8, [9, 8])] {
+        assert_eq!(changed(pickle + at, &bytes).expect(what)["views/data.pkl"], None, "{what}");
+    }
+}
+
+#[test]
 fn archives_above_4_gib_have_wide_sizes() {
     let container = reopen(&as_zip64(&bytes_of("views.pt"))).expect("a good archive");
     assert_eq!(values(&container, "", "rows"), values(&open("views.pt"), "", "rows"));

@@ -224,8 +224,7 @@ fn a_file_that_another_program_changed_is_not_written() {
     assert_eq!(place.read("set/annotations.json"), None, "a run writes it");
     place.label(&run).expect("the images can be labelled");
     assert_eq!(annotations(&place, "set/annotations.json")["a.png"].len(), 2);
-    place.make_earlier("set");
-    place.write("set/.ocelli-label/saved.json", "{");
+    place.write("set/.ocelli-label/state.jsonl", "{\n");
     let refused = place.label(&run).expect_err("it is corrupt");
     assert_eq!(refused.kind(), ErrorKind::InvalidData, "{refused}");
     let discard = Existing { discard_corrections: true, restart: true };
