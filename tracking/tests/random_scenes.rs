@@ -96,7 +96,6 @@ fn memories_of_hidden_objects_are_read_less_if_each_has_its_own() {
         }
         read[1] as f64 / (read[0] + read[1]) as f64
     });
-    println!("{shares:?} of the memories that are read do not show their object");
     assert!(shares[1] < 0.95 * shares[0], "{shares:?}");
 }
 
