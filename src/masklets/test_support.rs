@@ -56,7 +56,7 @@ impl MemoryBank {
 impl MaskletNetwork {
     /// The objects that each device tracks, on the frame before or on this one.
     pub fn objects(&self) -> Vec<usize> {
-        self.devices.iter().map(|device| device.object_count()).collect()
+        self.devices.iter().map(super::network::DeviceNetwork::object_count).collect()
     }
 }
 
