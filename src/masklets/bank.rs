@@ -96,6 +96,9 @@ impl MemoryBank {
                 return before.row;
             }
             self.devices[before.device].free.push(before.row);
+            if let Some(images) = self.images.get_mut(before.device) {
+                images.of_slots.remove(&slot);
+            }
         }
         let memories = &mut self.devices[device];
         let row = memories.free.pop().unwrap_or(memories.used);

@@ -502,6 +502,11 @@ impl MaskNetwork for FrameNetwork<'_> {
         if places.iter().flatten().any(|(_, place)| *place >= network.bucket_size()) {
             return Err(mismatch(batch.frame, "the model is SAM 3: expected a life_cycle of SAM 3"));
         }
+        for bucket in &batch.buckets {
+            if let Some(place) = bank.place(bucket.memories[0].slot) {
+                bank.objects.extend(bucket.objects.iter().map(|(id, _)| (*id, place.device)));
+            }
+        }
         let groups = network.split(batch.buckets.iter().map(|bucket| bucket.objects[0].0), bank);
         for (device, group) in network.devices.iter_mut().zip(&groups) {
             device.objects[1] += group.iter().map(|index| places[*index].len()).sum::<usize>();

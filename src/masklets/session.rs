@@ -122,8 +122,9 @@ impl VideoSession {
         Ok(video)
     }
 
-    /// Follows objects on the device of another detector of the same model as well, of which the tracker alone is loaded. An object
-    /// is followed on the device that has the fewest when it appears; frames and what is found in them stay on the first.
+    /// Follows objects on the device of another detector of the same model as well, of which the tracker alone is loaded. An object,
+    /// or with SAM 3.1 a bucket of them, is followed on the device that has the fewest when it appears; frames and what is found in
+    /// them stay on the first.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidArgument`] if the session has had objects; [`ErrorKind::Mismatch`] for a model of other sizes; errors of

@@ -240,7 +240,8 @@ fn replay(
         let now = watched.inner.network.objects();
         objects.iter_mut().zip(now).for_each(|(most, now)| *most = now.max(*most));
     }
-    report.expect(format!("every device has objects: {objects:?}"), objects.iter().all(|most| *most > 0));
+    // A bucket was there: an object that joins one elsewhere counts for a frame.
+    report.expect(format!("every device has objects: {objects:?}"), objects.iter().all(|most| *most > 3));
     report.expect(format!("{count} steps, not {steps}"), count == steps);
     Ok(())
 }

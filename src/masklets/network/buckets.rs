@@ -67,11 +67,15 @@ impl DeviceNetwork {
         memories: &mut DeviceMemories,
     ) -> Result<()> {
         let Self { graphs, inputs, outputs, .. } = self;
-        let (side, count) = (4 * graphs.sizes.grid, batch.objects.len());
+        let side = 4 * graphs.sizes.grid;
         let buckets = graphs.buckets.as_mut().expect("SAM 3.1 has them");
         let is_tracked = batch.kind == MemoryKind::Tracked;
+        // Masks that were given exclude each other, wherever their buckets are.
+        let is_needed = |object: &&EncodeObject<'_>| !is_tracked || slots.contains(&object.slot);
+        let objects: Vec<&EncodeObject<'_>> = batch.objects.iter().filter(is_needed).collect();
+        let count = objects.len();
         let values = inputs.masks.reset_f32(&[count, side, side]);
-        for (target, object) in values.chunks_exact_mut(side * side).zip(&batch.objects) {
+        for (target, object) in values.chunks_exact_mut(side * side).zip(&objects) {
             target.copy_from_slice(object.mask.values());
             if is_tracked && !object.keeps_mask {
                 target.iter_mut().for_each(|value| *value = value.min(NOT_KEPT));
@@ -80,8 +84,7 @@ impl DeviceNetwork {
         if is_tracked {
             // One by one, as the session has decided between them: the graph would do so again.
             outputs.planes.reset_to(ElementType::F32, &[count, 4 * side, 4 * side])?;
-            let masks = inputs.masks.as_f32()?.chunks_exact(side * side).enumerate();
-            for (index, mask) in masks.filter(|(index, _)| slots.contains(&batch.objects[*index].slot)) {
+            for (index, mask) in inputs.masks.as_f32()?.chunks_exact(side * side).enumerate() {
                 inputs.mask.reset_f32(&[1, side, side]).copy_from_slice(mask);
                 let plane = &mut [(tensor::PLANES, &mut outputs.plane)];
                 buckets.planes.run(&[(tensor::MASKS, &inputs.mask)], plane)?;
@@ -95,14 +98,14 @@ impl DeviceNetwork {
         let valid = inputs.valid.reset::<bool>(&[slots.len(), BUCKET]);
         order.fill(0);
         valid.fill(false);
-        for (index, object) in batch.objects.iter().enumerate() {
+        for (index, object) in objects.iter().enumerate() {
             let Some(bucket) = slots.iter().position(|slot| *slot == object.slot) else { continue };
             let place = bucket * BUCKET + object.place;
             (order[place], valid[place]) = (index as i64, true);
         }
         let flags = |tensor: &mut Tensor, flag: fn(&EncodeObject<'_>) -> bool| {
             let flags = tensor.reset::<bool>(&[count]);
-            flags.iter_mut().zip(&batch.objects).for_each(|(target, object)| *target = flag(object));
+            flags.iter_mut().zip(&objects).for_each(|(target, object)| *target = flag(object));
         };
         flags(&mut inputs.present, |object| object.is_present);
         flags(&mut inputs.keep, |object| object.is_given);

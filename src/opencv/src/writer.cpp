@@ -31,6 +31,14 @@ constexpr std::int64_t LEAST_TICKS = 60;
 // How long a server may take for a packet.
 constexpr std::chrono::seconds PATIENCE(10);
 
+// The longest latency that an address of SRT asks for, which is in microseconds there; 120 ms unless it does.
+std::chrono::microseconds latency_of(const std::string &address) {
+  long most = 120'000;
+  for (std::size_t at = 0; (at = address.find("latency=", at)) != std::string::npos; at += 8)
+    most = std::max(most, std::atol(address.c_str() + at + 8));
+  return std::min(std::chrono::microseconds(most), std::chrono::microseconds(PATIENCE));
+}
+
 bool is_one_of(const char *name, std::initializer_list<const char *> names) {
   return std::any_of(names.begin(), names.end(), [&](const char *one) { return std::strcmp(name, one) == 0; });
 }
@@ -212,8 +220,7 @@ class Ffmpeg final : public Writer {
     if ((format_->oformat->flags & AVFMT_NOFILE) != 0) return;
     avio_flush(format_->pb);
     checked(format_->pb->error);
-    // A receiver of SRT shows what it has after its latency, 120 ms unless it is told, and drops at once what is left at the end.
-    if (is_srt_) std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    std::this_thread::sleep_for(linger_);
     checked(avio_closep(&format_->pb));
   }
 
@@ -228,7 +235,7 @@ class Ffmpeg final : public Writer {
     // What is written must not wait in a buffer for the end.
     format_->flags |= AVFMT_FLAG_FLUSH_PACKETS;
     is_constant_ = is_one_of(to.muxer, {"avi"});
-    is_srt_ = name.compare(0, 4, "srt:") == 0;
+    if (name.compare(0, 4, "srt:") == 0) linger_ = latency_of(name) + std::chrono::milliseconds(400);
     open_encoder(to);
     stream_ = allocated(avformat_new_stream(format_, nullptr));
     checked(avcodec_parameters_from_context(stream_->codecpar, codec_));
@@ -359,7 +366,9 @@ class Ffmpeg final : public Writer {
   const bool has_patience_;
   Clock::time_point deadline_;
   double rate_ = 0.0;
-  bool is_constant_ = false, is_srt_ = false;
+  bool is_constant_ = false;
+  // How long an SRT receiver needs after the end: it shows what it has after its latency, and drops at once what is left.
+  std::chrono::microseconds linger_{0};
   AVFormatContext *format_ = nullptr;
   AVStream *stream_ = nullptr;
   AVCodecContext *codec_ = nullptr;

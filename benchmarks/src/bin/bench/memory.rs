@@ -217,7 +217,9 @@ fn prepare(args: &Arguments, network: Network) -> anyhow::Result<()> {
     let folder = weights.parent().expect("it is in the work folder");
     std::fs::create_dir_all(folder)
         .with_context(|| format!("cannot create the folder, {}", folder.display()))?;
-    if !weights.exists() {
+    // What is written last.
+    let mark = if network == Network::Sam3 { folder.join("config.json") } else { weights.clone() };
+    if !mark.exists() {
         status(&args.log, &format!("random weights, {}", network.name()));
         write_atomically(&folder.join("tokenizer.json"), |file| file.write_all(TOKENIZER))?;
         match network {
