@@ -76,10 +76,10 @@ impl<'s> Grid<'s> {
     fn place(&mut self, number: usize, frame: &Image) -> Result<()> {
         let (columns, rows) = (self.columns, self.rows);
         let (width, height) = self.cell.unwrap_or_else(|| self.cell_for(frame.width(), frame.height()));
-        if self.picture.width() == 0 {
+        if self.cell.is_none() {
             self.picture = Image::filled(width * columns, height * rows, [0; 3])?;
+            self.cell = Some((width, height));
         }
-        self.cell = Some((width, height));
         let number = number as u32;
         let cell = [number % columns * width, number / columns * height, width, height];
         self.picture.place(&Image::filled(width, height, [0; 3])?, cell);
@@ -88,6 +88,7 @@ impl<'s> Grid<'s> {
     }
 
     fn pass_on(&mut self) -> Result<()> {
+        let Some(_) = self.cell else { return Ok(()) };
         let index = self.written.map_or(0, |(index, _)| index + 1);
         let outcome = FrameOutcome {
             index,

@@ -72,7 +72,7 @@ pub(super) fn sizes(loaded: &Loaded) -> Result<ModelConfig> {
         scoring_hidden: shapes.size("scoring")?,
         tracker: match (shapes.first("tracker_model."), shapes.first("multiplex_model.")) {
             (Some(_), _) => Some(tracker(&shapes, None)?),
-            // Nothing runs SAM 3.1's yet, so a file whose tracker lacks a part has its detector.
+            // A file whose tracker lacks a part has its detector.
             (None, Some(_)) => shapes.size("slots").and_then(|slots| tracker(&shapes, Some(slots))).ok(),
             (None, None) => None,
         },
