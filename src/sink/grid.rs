@@ -4,6 +4,7 @@ use super::{Pictures, Sink};
 use crate::image::Image;
 use crate::outcome::FrameOutcome;
 use ocelli_error::{Error, Result};
+use ocelli_resize::Scaler;
 use std::time::Duration;
 
 /// The widest grid in pixels.
@@ -22,7 +23,9 @@ pub struct Grid<'s> {
     rows: u32,
     interval: Duration,
     cell: Option<(u32, u32)>,
-    picture: Image,
+    picture: Vec<u8>,
+    scaler: Scaler,
+    scaled: Vec<u8>,
     time: Duration,
     written: Option<(u64, Duration)>,
     /// Whether the grid shows a frame that was not passed on.
@@ -49,7 +52,9 @@ impl<'s> Grid<'s> {
             rows: sources.div_ceil(columns) as u32,
             interval,
             cell: None,
-            picture: Image::default(),
+            picture: Vec::new(),
+            scaler: Scaler::default(),
+            scaled: Vec::new(),
             time: Duration::ZERO,
             written: None,
             changed: false,
@@ -76,25 +81,39 @@ impl<'s> Grid<'s> {
     fn place(&mut self, number: usize, frame: &Image) -> Result<()> {
         let (columns, rows) = (self.columns, self.rows);
         let (width, height) = self.cell.unwrap_or_else(|| self.cell_for(frame.width(), frame.height()));
-        if self.cell.is_none() {
-            self.picture = Image::filled(width * columns, height * rows, [0; 3])?;
-            self.cell = Some((width, height));
-        }
+        self.cell = Some((width, height));
+        let row_bytes = (3 * width * columns) as usize;
+        self.picture.resize(row_bytes * (height * rows) as usize, 0);
+        let scale =
+            (f64::from(width) / f64::from(frame.width())).min(f64::from(height) / f64::from(frame.height()));
+        let side = |side: u32, most: u32| ((f64::from(side) * scale).round() as u32).clamp(1, most);
+        let (w, h) = (side(frame.width(), width), side(frame.height(), height));
+        self.scaled.resize(3 * (w * h) as usize, 0);
+        let size = (frame.width(), frame.height());
+        self.scaler.run_into(frame.as_rgb8(), size, &mut self.scaled, (w, h))?;
         let number = number as u32;
-        let cell = [number % columns * width, number / columns * height, width, height];
-        self.picture.place(&Image::filled(width, height, [0; 3])?, cell);
-        self.picture.place(&frame.fitted((width, height))?, cell);
+        let (left, top) = (number % columns * width, number / columns * height);
+        for y in 0..height {
+            let start = (top + y) as usize * row_bytes + 3 * left as usize;
+            self.picture[start..start + 3 * width as usize].fill(0);
+        }
+        let (left, top) = (left + (width - w) / 2, top + (height - h) / 2);
+        for (y, row) in (0..h).zip(self.scaled.chunks_exact(3 * w as usize)) {
+            let start = (top + y) as usize * row_bytes + 3 * left as usize;
+            self.picture[start..start + row.len()].copy_from_slice(row);
+        }
         Ok(())
     }
 
     fn pass_on(&mut self) -> Result<()> {
-        let Some(_) = self.cell else { return Ok(()) };
+        let Some((width, height)) = self.cell else { return Ok(()) };
+        let size = (width * self.columns, height * self.rows);
         let index = self.written.map_or(0, |(index, _)| index + 1);
         let outcome = FrameOutcome {
             index,
             time: self.time,
-            size: (self.picture.width(), self.picture.height()),
-            annotated: Some(self.picture.clone()),
+            size,
+            annotated: Some(Image::from_rgb8(size.0, size.1, self.picture.clone())?),
             ..FrameOutcome::default()
         };
         self.written = Some((index, self.time));
