@@ -4,15 +4,12 @@
 It is within 1.1e-6 of Meta's modules, with the same number of operations: fused ("sdpa") attention, all buckets in one call.
 """
 
-import json
-import resource
 import sys
-import time
-from contextlib import nullcontext
 
 from safetensors import safe_open
 from safetensors.torch import load_file
 
+peer = ""
 checkpoint, inputs_file, dtype, threads, device = sys.argv[1:]
 torch.set_num_threads(int(threads))
 torch.set_grad_enabled(False)
@@ -54,19 +51,3 @@ def encode(count):
     planes = model.mux_planes(given["masks"][:count])["planes"]
     present = torch.ones(count, dtype=torch.bool)
     state["memory"] = model.mux_memory(state["memory_pixel"], planes, order, valid, present, ~present)
-
-
-wait = torch.cuda.synchronize if device == "cuda" else lambda: None
-commands = {"features": features, "step": step, "encode": encode}
-autocast = torch.autocast(device, torch.bfloat16) if dtype == "bfloat16" else nullcontext()
-print(json.dumps({"name": f"torch {torch.__version__}, {dtype}"}), flush=True)
-with torch.inference_mode(), autocast:
-    for line in sys.stdin:
-        name, *numbers = line.split()
-        start, cpu = time.perf_counter(), time.process_time()
-        scores = commands[name](*map(int, numbers))
-        wait()
-        elapsed, cpu = time.perf_counter() - start, time.process_time() - cpu
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        answer = {"ms": 1e3 * elapsed, "cpu_ms": 1e3 * cpu, "peak_memory_mib": peak, "scores": [] if scores is None else scores.tolist()}
-        print(json.dumps(answer), flush=True)

@@ -10,11 +10,7 @@ The peer is optimised: fused ("sdpa") attention, inference mode, all objects in 
 clock starts. bfloat16 is autocast, as Meta runs the tracker.
 """
 
-import json
-import resource
 import sys
-import time
-from contextlib import nullcontext
 
 import torch
 import torch.nn.functional as F
@@ -25,6 +21,7 @@ from torch import Tensor
 from transformers import Sam3TrackerVideoConfig, Sam3TrackerVideoModel
 from transformers.models.sam3.modeling_sam3 import Sam3VisionNeck
 
+peer = f"transformers {transformers.__version__}, "
 checkpoint, inputs_file, dtype, threads, device = sys.argv[1:]
 torch.set_num_threads(int(threads))
 torch.set_grad_enabled(False)
@@ -93,19 +90,3 @@ def encode(count: int) -> None:
     masks = F.interpolate(given["masks"][:count, None], size=[16 * side] * 2, mode="bilinear", align_corners=False)
     memories, _ = encoder(state["pixel"], masks.sigmoid() * 20 - 10)
     state["memory"] = memories.flatten(2).transpose(1, 2)
-
-
-wait = torch.cuda.synchronize if device == "cuda" else lambda: None
-commands = {"features": features, "step": step, "encode": encode}
-autocast = torch.autocast(device, torch.bfloat16) if dtype == "bfloat16" else nullcontext()
-print(json.dumps({"name": f"transformers {transformers.__version__}, torch {torch.__version__}, {dtype}"}), flush=True)
-with torch.inference_mode(), autocast:
-    for line in sys.stdin:
-        name, *numbers = line.split()
-        start, cpu = time.perf_counter(), time.process_time()
-        scores = commands[name](*map(int, numbers))
-        wait()
-        elapsed, cpu = time.perf_counter() - start, time.process_time() - cpu
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        answer = {"ms": 1e3 * elapsed, "cpu_ms": 1e3 * cpu, "peak_memory_mib": peak, "scores": [] if scores is None else scores.tolist()}
-        print(json.dumps(answer), flush=True)

@@ -172,6 +172,22 @@ fn links_have_targets() {
     assert!(broken.is_empty(), "no such file or heading:\n{}", broken.join("\n"));
 }
 
+/// A command over two lines: a shell joins them where the backslash is the last of its line alone.
+#[test]
+fn commands_in_the_help_can_be_pasted() {
+    let folder = project().join("cli/src/help");
+    let files = folder.read_dir().expect("the help is there").flatten().map(|entry| entry.path());
+    let texts = files.map(|path| (std::fs::read_to_string(&path).expect("it is text"), path));
+    let wrong: Vec<String> = texts
+        .flat_map(|(text, path)| {
+            let inside = |line: &&str| line.trim_end_matches('\\').contains('\\');
+            let lines: Vec<_> = text.lines().filter(inside).map(str::to_owned).collect();
+            lines.into_iter().map(move |line| format!("{}: {line}", path.display()))
+        })
+        .collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
 #[test]
 fn the_reference_is_what_the_program_writes() {
     let written = Place::new().succeed(OCELLI, &["reference"]);

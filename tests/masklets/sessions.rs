@@ -75,12 +75,12 @@ impl Source for Announcing {
     }
 }
 
-fn reopened(folder: &Path, announced: Option<u64>) -> Outcome<SessionSource> {
+fn reopened(folder: &Path, announced: Option<u64>, estimates_frames: bool) -> Outcome<SessionSource> {
     let files = files(folder);
     Ok(SessionSource::reopened(move || {
         let source = PictureFiles::new("street.mp4", files.clone(), 30.0)?;
         let mut info = source.info().clone();
-        info.frame_count = announced;
+        (info.frame_count, info.estimates_frames) = (announced, estimates_frames);
         Ok(Box::new(Announcing(source, info)))
     })?)
 }
@@ -93,8 +93,9 @@ fn sources_and_kept_features_change_nothing() -> Outcome<()> {
     let source = |name: &str| -> Outcome<SessionSource> {
         Ok(match name {
             "folder" => SessionSource::open(folder.path())?,
-            "reopened" => reopened(folder.path(), Some(6))?,
-            "unknown length" => reopened(folder.path(), None)?,
+            "reopened" => reopened(folder.path(), Some(6), false)?,
+            "unknown length" => reopened(folder.path(), None, false)?,
+            "estimated length" => reopened(folder.path(), Some(137), true)?,
             _ => SessionSource::pushed(picture(0, SIZE)),
         })
     };
@@ -102,6 +103,7 @@ fn sources_and_kept_features_change_nothing() -> Outcome<()> {
         ("folder", KeepFeatures::None, 9),
         ("reopened", KeepFeatures::Host, 2),
         ("unknown length", KeepFeatures::Device, 9),
+        ("estimated length", KeepFeatures::None, 9),
         ("pushed", KeepFeatures::Host, 0),
     ];
     let mut expected: Option<(TrackedFrame, Vec<TrackedFrame>)> = None;
@@ -423,7 +425,7 @@ fn wrong_use_of_a_session_is_an_error() -> Outcome<()> {
     let mut session = self::session(&replay, SessionSource::pushed(picture(0, SIZE)))?;
     check("pushed size", session.push(picture(1, (4, 4))).map(drop), invalid, "it has 4×4 pixels");
 
-    let mut session = self::session(&replay, reopened(pictures.path(), Some(6))?)?;
+    let mut session = self::session(&replay, reopened(pictures.path(), Some(6), false)?)?;
     session.add_text(0, "dog")?;
     let run: Vec<_> = session.propagate(RunDirection::Forward, None, None)?.collect();
     assert_eq!(run.len(), 5, "four frames and an error");

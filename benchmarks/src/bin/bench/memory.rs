@@ -62,10 +62,13 @@ impl Network {
     /// The program of the peer.
     fn peer(self) -> &'static str {
         match self {
-            Self::Sam3 => include_str!("../../../memory/peer.py"),
+            Self::Sam3 => {
+                concat!(include_str!("../../../memory/peer.py"), include_str!("../../../memory/answer.py"))
+            }
             Self::Sam31 => concat!(
                 include_str!("../../../../tests/golden/checkpoints/multiplex_model.py"),
-                include_str!("../../../memory/multiplex_peer.py")
+                include_str!("../../../memory/multiplex_peer.py"),
+                include_str!("../../../memory/answer.py")
             ),
         }
     }

@@ -43,6 +43,38 @@ trait Parts {
     fn scores(&self) -> &Tensor;
 }
 
+/// What both trackers are given. As in a video, what the graphs exchange stays on the device of those that have one.
+struct Given {
+    hidden: Tensor,
+    bank: Tensor,
+    slots: Vec<i64>,
+    times: Vec<i64>,
+    pointers: Tensor,
+    offsets: Tensor,
+    masks: Tensor,
+}
+
+impl Given {
+    fn new(tensors: &SafeTensors<'_>, device: Option<&Device>) -> anyhow::Result<Self> {
+        Ok(Self {
+            hidden: on(device, floats(tensors, "hidden")?)?,
+            bank: on(device, floats(tensors, "bank")?)?,
+            slots: integers(tensors, "slots")?,
+            times: integers(tensors, "times")?,
+            pointers: floats(tensors, "pointers")?,
+            offsets: floats(tensors, "offsets")?,
+            masks: floats(tensors, "masks")?,
+        })
+    }
+
+    /// The first rows and columns of a table of the objects, or of buckets of them.
+    fn table(&self, table: &[i64], rows: usize, columns: usize) -> anyhow::Result<Tensor> {
+        let most = table.len() / self.pointers.shape()[0];
+        let numbers = table.chunks_exact(most).take(rows).flat_map(|row| &row[..columns]);
+        Ok(Tensor::i64(&[rows, columns], numbers.copied().collect())?)
+    }
+}
+
 /// The inputs of a network, made for a number of objects and of memories.
 #[derive(Default)]
 struct Inputs {
@@ -153,13 +185,6 @@ fn load(detector: &Detector, graph: &str) -> anyhow::Result<Box<dyn Engine>> {
 /// Tensors on a device, or in host memory without one.
 fn outputs<const N: usize>(device: Option<&Device>) -> [Tensor; N] {
     std::array::from_fn(|_| device.cloned().map_or_else(Tensor::empty, Tensor::on))
-}
-
-/// The first rows and columns of a table, which has as many rows as `pointers`.
-fn corner(table: &[i64], pointers: &Tensor, rows: usize, columns: usize) -> anyhow::Result<Tensor> {
-    let most = table.len() / pointers.shape()[0];
-    let numbers = table.chunks_exact(most).take(rows).flat_map(|row| &row[..columns]);
-    Ok(Tensor::i64(&[rows, columns], numbers.copied().collect())?)
 }
 
 /// A tensor in the memory of a device, or in host memory without one.

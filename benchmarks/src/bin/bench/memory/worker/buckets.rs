@@ -5,9 +5,7 @@ use ocelli::engines::{ElementType, Engine, RowWriter, Tensor};
 use ocelli::export::contract::{file, tensor};
 use safetensors::SafeTensors;
 
-use super::{
-    GRID, Inputs, POINTERS, Parts, WIDTH, corner, first, floats, integers, load, on, outputs, timed,
-};
+use super::{GRID, Given, Inputs, POINTERS, Parts, WIDTH, first, floats, integers, load, on, outputs, timed};
 
 /// Places of a bucket.
 const BUCKET: usize = 16;
@@ -29,15 +27,9 @@ pub(super) struct Buckets {
     planes: Box<dyn Engine>,
     encoder: Box<dyn Engine>,
     writer: RowWriter,
-    hidden: Tensor,
-    bank: Tensor,
+    given: Given,
     images: Tensor,
-    slots: Vec<i64>,
     image_slots: Vec<i64>,
-    times: Vec<i64>,
-    pointers: Tensor,
-    offsets: Tensor,
-    masks: Tensor,
     of_frame: [Tensor; 6],
     of_objects: [Tensor; 4],
     of_masks: [Tensor; 2],
@@ -48,22 +40,15 @@ impl Buckets {
     pub(super) fn new(detector: &Detector, tensors: &SafeTensors<'_>) -> anyhow::Result<Self> {
         let step = load(detector, file::MUX_STEP)?;
         let device = step.device();
-        let there = |name| on(device.as_ref(), floats(tensors, name)?);
         let [memory] = outputs(device.as_ref());
         Ok(Self {
             features: load(detector, file::MUX_FEATURES)?,
             planes: load(detector, file::MUX_PLANES)?,
             encoder: load(detector, file::MUX_MEMORY)?,
             writer: RowWriter::default(),
-            hidden: there("hidden")?,
-            bank: there("bank")?,
-            images: there("images")?,
-            slots: integers(tensors, "slots")?,
+            given: Given::new(tensors, device.as_ref())?,
+            images: on(device.as_ref(), floats(tensors, "images")?)?,
             image_slots: integers(tensors, "image_slots")?,
-            times: integers(tensors, "times")?,
-            pointers: floats(tensors, "pointers")?,
-            offsets: floats(tensors, "offsets")?,
-            masks: floats(tensors, "masks")?,
             of_frame: outputs(device.as_ref()),
             of_objects: outputs(device.as_ref()),
             of_masks: outputs(device.as_ref()),
@@ -93,15 +78,16 @@ impl Parts for Buckets {
             (tensor::IMAGE, image),
             (tensor::IMAGE_QUERY, image_query),
         ];
-        timed(&mut self.features, &[(tensor::HIDDEN, &self.hidden)], &mut outputs)
+        timed(&mut self.features, &[(tensor::HIDDEN, &self.given.hidden)], &mut outputs)
     }
 
     fn step(&mut self, objects: usize, memories: usize) -> anyhow::Result<(f64, f64)> {
         let buckets = objects.div_ceil(BUCKET);
-        let table = |numbers: &[i64]| corner(numbers, &self.pointers, buckets, memories);
+        let table = |numbers: &[i64]| self.given.table(numbers, buckets, memories);
         let (slots, image_slots, times) =
-            (table(&self.slots)?, table(&self.image_slots)?, table(&self.times)?);
-        let (pointers, offsets) = (first(&self.pointers, buckets)?, first(&self.offsets, buckets)?);
+            (table(&self.given.slots)?, table(&self.image_slots)?, table(&self.given.times)?);
+        let (pointers, offsets) =
+            (first(&self.given.pointers, buckets)?, first(&self.given.offsets, buckets)?);
         let (valid, objects) =
             (Self::valid(objects)?, Tensor::i64(&[objects], (0..objects as i64).collect())?);
         let [fine, middle, _, query, _, image_query] = &self.of_frame;
@@ -110,7 +96,7 @@ impl Parts for Buckets {
             (tensor::IMAGE_QUERY, image_query),
             (tensor::HIGH_RES[0], fine),
             (tensor::HIGH_RES[1], middle),
-            (tensor::BANK, &self.bank),
+            (tensor::BANK, &self.given.bank),
             (tensor::IMAGES, &self.images),
             (tensor::SLOTS, &slots),
             (tensor::IMAGE_SLOTS, &image_slots),
@@ -132,11 +118,11 @@ impl Parts for Buckets {
 
     /// As a session does: the planes of each object by itself.
     fn encode(&mut self, objects: usize) -> anyhow::Result<(f64, f64)> {
-        let Self { planes: graph, writer, of_masks: [plane, planes], masks, .. } = self;
+        let Self { planes: graph, writer, of_masks: [plane, planes], given, .. } = self;
         let (side, pixels) = (4 * GRID, 16 * GRID * GRID);
         planes.reset_to(ElementType::F32, &[objects, 4 * side, 4 * side])?;
         let (mut ms, mut cpu_ms) = (0.0, 0.0);
-        for (index, mask) in masks.as_f32()?.chunks_exact(pixels).take(objects).enumerate() {
+        for (index, mask) in given.masks.as_f32()?.chunks_exact(pixels).take(objects).enumerate() {
             let mask = Tensor::f32(&[1, side, side], mask.to_vec())?;
             let (wall, cores) =
                 timed(graph, &[(tensor::MASKS, &mask)], &mut [(tensor::PLANES, &mut *plane)])?;

@@ -5,9 +5,7 @@ use ocelli::engines::{Engine, Tensor};
 use ocelli::export::contract::{file, tensor};
 use safetensors::SafeTensors;
 
-use super::{
-    GRID, Inputs, POINTERS, Parts, WIDTH, corner, first, floats, integers, load, on, outputs, timed,
-};
+use super::{GRID, Given, Inputs, POINTERS, Parts, WIDTH, first, load, on, outputs, timed};
 
 /// The width of a memory.
 const MEMORY: usize = 64;
@@ -24,13 +22,7 @@ pub(super) struct Objects {
     features: Box<dyn Engine>,
     step: Box<dyn Engine>,
     encoder: Box<dyn Engine>,
-    hidden: Tensor,
-    bank: Tensor,
-    slots: Vec<i64>,
-    times: Vec<i64>,
-    pointers: Tensor,
-    offsets: Tensor,
-    masks: Tensor,
+    given: Given,
     of_frame: [Tensor; 5],
     of_objects: [Tensor; 4],
     memory: Tensor,
@@ -39,20 +31,12 @@ pub(super) struct Objects {
 impl Objects {
     pub(super) fn new(detector: &Detector, tensors: &SafeTensors<'_>) -> anyhow::Result<Self> {
         let step = load(detector, file::TRACK_STEP)?;
-        // As in a video, what the graphs exchange stays on the device of those that have one.
         let device = step.device();
-        let there = |name| on(device.as_ref(), floats(tensors, name)?);
         let [memory] = outputs(device.as_ref());
         Ok(Self {
             features: load(detector, file::TRACK_FEATURES)?,
             encoder: load(detector, file::MEMORY_ENCODER)?,
-            hidden: there("hidden")?,
-            bank: there("bank")?,
-            slots: integers(tensors, "slots")?,
-            times: integers(tensors, "times")?,
-            pointers: floats(tensors, "pointers")?,
-            offsets: floats(tensors, "offsets")?,
-            masks: floats(tensors, "masks")?,
+            given: Given::new(tensors, device.as_ref())?,
             of_frame: outputs(device.as_ref()),
             of_objects: outputs(device.as_ref()),
             memory,
@@ -71,19 +55,20 @@ impl Parts for Objects {
             (tensor::MEMORY_PIXEL, memory_pixel),
             (tensor::QUERY_0, query),
         ];
-        timed(&mut self.features, &[(tensor::HIDDEN, &self.hidden)], &mut outputs)
+        timed(&mut self.features, &[(tensor::HIDDEN, &self.given.hidden)], &mut outputs)
     }
 
     fn step(&mut self, objects: usize, memories: usize) -> anyhow::Result<(f64, f64)> {
-        let slots = corner(&self.slots, &self.pointers, objects, memories)?;
-        let times = corner(&self.times, &self.pointers, objects, memories)?;
-        let (pointers, offsets) = (first(&self.pointers, objects)?, first(&self.offsets, objects)?);
+        let slots = self.given.table(&self.given.slots, objects, memories)?;
+        let times = self.given.table(&self.given.times, objects, memories)?;
+        let (pointers, offsets) =
+            (first(&self.given.pointers, objects)?, first(&self.given.offsets, objects)?);
         let [fine, middle, .., query] = &self.of_frame;
         let inputs = [
             (tensor::QUERY_0, query),
             (tensor::HIGH_RES[0], fine),
             (tensor::HIGH_RES[1], middle),
-            (tensor::BANK, &self.bank),
+            (tensor::BANK, &self.given.bank),
             (tensor::SLOTS, &slots),
             (tensor::SLOT_TIMES, &times),
             (tensor::POINTERS, &pointers),
@@ -100,7 +85,7 @@ impl Parts for Objects {
     }
 
     fn encode(&mut self, objects: usize) -> anyhow::Result<(f64, f64)> {
-        let masks = on(self.encoder.device().as_ref(), first(&self.masks, objects)?)?;
+        let masks = on(self.encoder.device().as_ref(), first(&self.given.masks, objects)?)?;
         let flags = |flag: bool| Tensor::new(&[objects], vec![flag; objects]);
         let (keep, present, binary) = (flags(true)?, flags(true)?, flags(false)?);
         let prompts = Tensor::zeros::<f32>(&[1, 16 * GRID, 16 * GRID]);
