@@ -16,6 +16,7 @@ use std::sync::Arc;
 use ocelli_engines::embedded::SharedThreads;
 use ocelli_engines::{Engine, default_threads};
 use ocelli_export::contract::{Precision, Target};
+use serde::{Deserialize, Serialize};
 
 use self::loader::{Custom, Embedded, Loader};
 use crate::Cancellation;
@@ -29,7 +30,8 @@ pub use kind::EngineKind;
 pub use libraries::AdapterVerdict;
 
 /// Options of an engine, and of the [`EngineFactory`] that starts it.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct EngineOptions {
     /// What runs the graphs. [`EngineKind::TensorRt`] needs engines that were built from the model beforehand; engine files of
     /// your own are named by [`trt_backbone`](Self::trt_backbone).

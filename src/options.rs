@@ -1,4 +1,17 @@
-//! The options of a detector, as plain data: programs, bindings and servers fill in this one form, and it is checked here.
+//! The options of a detector, as plain data: programs, bindings and servers fill in this one form, and it is checked here. It can
+//! be read from a file, with the names of the fields; what the command line takes as text is text there, too.
+//!
+//! ```
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let options: ocelli::options::DetectorOptions = serde_json::from_str(
+//!     r#"{"model": "built-in", "engine": {"kind": "embedded"}, "confidence": 0.5, "masks": true, "tiling": {"size": "1024x768"}}"#,
+//! )?;
+//! options.check()?;
+//! let mistake = serde_json::from_str::<ocelli::options::PipelineOptions>(r#"{"tracker": {"match_iuo": 0.5}}"#);
+//! assert!(mistake.is_err_and(|why| why.to_string().contains("match_iou")));
+//! # Ok(())
+//! # }
+//! ```
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -7,18 +20,40 @@ use std::str::FromStr;
 use ocelli_engines::default_threads;
 use ocelli_export::Pruning;
 use ocelli_export::contract::{Precision, Thresholds};
+use serde::{Deserialize, Serialize};
 
 use crate::engine::{EngineKind, EngineOptions};
 use crate::model::ModelSource;
 use crate::postprocess::PostProcessOptions;
 use crate::stages::{Screening, TextCacheFile};
-use crate::tiles::Tiling;
+use crate::tiles::{TileSize, Tiling};
 use ocelli_error::{Error, Result};
 
 pub use crate::pipeline::options::PipelineOptions;
 
 /// The most threads: more than any machine can use. Engines would start any number.
 const MAX_THREADS: usize = 256;
+
+/// In a form they are what the command line has, too.
+macro_rules! written_as_text {
+    ($($kind:ty),*) => {$(
+        impl TryFrom<String> for $kind {
+            type Error = Error;
+
+            fn try_from(text: String) -> Result<Self> {
+                text.parse()
+            }
+        }
+
+        impl From<$kind> for String {
+            fn from(value: $kind) -> Self {
+                value.to_string()
+            }
+        }
+    )*};
+}
+
+written_as_text!(EngineKind, TileSize);
 
 /// The options of a [`Detector`](crate::Detector); the defaults are those of `ocelli detect`.
 ///
@@ -33,7 +68,8 @@ const MAX_THREADS: usize = 256;
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct DetectorOptions {
     /// The model; the built-in one by default.
     pub model: ModelSource,
@@ -89,12 +125,14 @@ pub struct DetectorOptions {
 }
 
 /// The number format of a model.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum PrecisionChoice {
     /// The fastest one of the engine in which detections stay close to those in 32 bits: bfloat16 with OpenVINO on CPUs that
     /// have instructions for it, elsewhere 32 bits. `docs/accuracy.md` says how close.
     Auto,
     /// This one.
+    #[serde(untagged)]
     Of(Precision),
 }
 
@@ -186,4 +224,102 @@ fn shared_threads(threads: Option<usize>, devices: usize) -> Option<usize> {
     }
     let all = threads.unwrap_or_else(default_threads);
     Some((all / devices).max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use ocelli_tracking::ByteTrackerOptions;
+    use ocelli_tracking::masklets::MaskletOptions;
+    use serde::de::DeserializeOwned;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::pipeline::MotionGate;
+    use crate::pipeline::options::{FramePolicy, Latency};
+
+    fn read_again<T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(options: &T) -> Value {
+        let text = serde_json::to_string(options).expect("they have a form");
+        assert_eq!(&serde_json::from_str::<T>(&text).expect("it can be read"), options);
+        serde_json::from_str(&text).expect("it is JSON")
+    }
+
+    #[test]
+    fn options_are_the_same_when_read_again() {
+        let engine = EngineOptions {
+            kind: EngineKind::Cuda { ordinal: 1 },
+            threads: Some(2),
+            trt_backbone: Some("b.engine".into()),
+            tf32: true,
+            ..EngineOptions::default()
+        };
+        let options = DetectorOptions {
+            model: ModelSource::Folder("models/mine".into()),
+            precision: Some(PrecisionChoice::Of(Precision::Int8Static)),
+            pruning: Pruning {
+                skip_blocks: [3].into(),
+                mask_blocks: ["25:attn".parse().expect("a branch")].into(),
+                split_block: Some(9),
+            },
+            engine,
+            text_cache: TextCacheFile::File("words.cache".into()),
+            class_confidence: [(0, 0.25), (7, 0.75)].into(),
+            screening: Some(Screening::At(0.125)),
+            tiling: Some(Tiling::new(TileSize::Pixels { width: 640, height: 480 }).with_most_tiles(9)),
+            low_memory: true,
+            ..DetectorOptions::default()
+        };
+        let form = read_again(&options);
+        assert_eq!(form["model"], "models/mine");
+        assert_eq!(form["precision"], "int8-static");
+        assert_eq!(form["engine"]["kind"], "cuda:1");
+        assert_eq!(form["pruning"]["mask_blocks"], json!(["25:attn"]));
+        assert_eq!(form["tiling"]["size"], "640x480");
+        assert_eq!(form["screening"], 0.125);
+
+        let defaults = DetectorOptions {
+            precision: Some(PrecisionChoice::Auto),
+            text_cache: TextCacheFile::None,
+            screening: Some(Screening::Calibrated),
+            tiling: Some(Tiling::default()),
+            ..DetectorOptions::default()
+        };
+        let form = read_again(&defaults);
+        assert_eq!(
+            (&form["precision"], &form["text_cache"], &form["screening"]),
+            (&json!("auto"), &json!("none"), &json!("calibrated"))
+        );
+
+        let memory = MaskletOptions { occlusion_iou: 0.5, ..MaskletOptions::default() };
+        let form = read_again(&PipelineOptions {
+            tracker: Some(ByteTrackerOptions { min_hits: Some(3), ..ByteTrackerOptions::default() }),
+            memory: Some(memory),
+            policy: Some(FramePolicy::Latest),
+            latency: Some(Latency::Low),
+            motion_gate: Some(MotionGate { ignored: vec![vec![vec![[0.0, 0.5]]]], ..MotionGate::default() }),
+            ..PipelineOptions::default()
+        });
+        assert_eq!((&form["policy"], &form["tracker"]["match_classes"]), (&json!("latest"), &json!("same")));
+    }
+
+    #[test]
+    fn what_is_left_out_has_its_default_and_mistakes_are_named() {
+        assert_eq!(
+            serde_json::from_str::<DetectorOptions>("{}").expect("all is left out"),
+            DetectorOptions::default()
+        );
+        let tracker = serde_json::from_str::<PipelineOptions>(r#"{"tracker": {"match_iou": 0.25}}"#)
+            .expect("valid")
+            .tracker;
+        assert_eq!(tracker, Some(ByteTrackerOptions { match_iou: 0.25, ..ByteTrackerOptions::default() }));
+        for (text, named) in [
+            (r#"{"confidnce": 0.5}"#, "`confidence`"),
+            (r#"{"engine": {"kind": "cudo"}}"#, "no such engine"),
+            (r#"{"engine": {"thread": 2}}"#, "`threads`"),
+            (r#"{"tiling": {"size": "7"}}"#, "at least 32"),
+            (r#"{"pruning": {"mask_blocks": ["25"]}}"#, "25:attn"),
+        ] {
+            let error = serde_json::from_str::<DetectorOptions>(text).expect_err(text).to_string();
+            assert!(error.contains(named), "{text}: {error}");
+        }
+    }
 }

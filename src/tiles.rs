@@ -29,6 +29,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use ocelli_tracking::BoundingBox;
+use serde::{Deserialize, Serialize};
 
 use crate::frame_view::{FrameView, PixelFormat};
 use crate::image::Image;
@@ -48,7 +49,8 @@ const LEVEL_FACTOR: u32 = 4;
 const LEAST_STEP_TO_WHOLE: u32 = 2;
 
 /// The size of tiles.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub enum TileSize {
     /// For each picture by the sizes of the objects that are found in the whole picture and in a few tiles: a small one has
     /// about two patches of the model.
@@ -98,7 +100,8 @@ impl fmt::Display for TileSize {
 }
 
 /// The tiles of large pictures: their size and their overlap.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Tiling {
     /// The size of the tiles.
     pub size: TileSize,

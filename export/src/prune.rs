@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
+
 use crate::config::ModelConfig;
 use crate::errors::refused;
 use ocelli_error::{Error, Result};
@@ -18,7 +20,8 @@ pub enum Branch {
 }
 
 /// A branch of a block, written `25:attn` or `28:mlp`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct MaskedBranch {
     /// The block, from 0.
     pub block: usize,
@@ -53,8 +56,23 @@ impl FromStr for MaskedBranch {
     }
 }
 
+impl TryFrom<String> for MaskedBranch {
+    type Error = Error;
+
+    fn try_from(text: String) -> Result<Self> {
+        text.parse()
+    }
+}
+
+impl From<MaskedBranch> for String {
+    fn from(branch: MaskedBranch) -> Self {
+        branch.to_string()
+    }
+}
+
 /// Blocks and branches that are removed, and where the backbone is split.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Pruning {
     /// Blocks that are removed.
     pub skip_blocks: BTreeSet<usize>,

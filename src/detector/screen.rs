@@ -28,11 +28,13 @@ const CHUNKS_AT_ONCE: usize = 4;
 ///
 /// The coarse pass costs a small part of decoding a class: searching an image for many classes costs little more than decoding
 /// those that it shows. A class that is ruled out wrongly is not detected. Classes with exemplars are always decoded.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Screening {
     /// The threshold that was [calibrated](ScreenCalibration) for the model.
     Calibrated,
     /// A threshold from 0, which rules out nothing, to 1.
+    #[serde(untagged)]
     At(f32),
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use ocelli_engines::Tensor;
 use ocelli_export::contract::{Manifest, Precision, file, tensor};
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::engine_io::fixed_size;
@@ -22,16 +23,18 @@ use ocelli_error::{Error, ErrorKind, Result};
 const PHRASES_AT_ONCE: usize = 16;
 
 /// The file that keeps text features between runs.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum TextCacheFile {
     /// A file for each model in the user's cache folder. If it cannot be read or written, a warning is logged and phrases
     /// are encoded again.
     #[default]
     Automatic,
-    /// This file, which is created if it does not exist. If it cannot be read or written, that is an error.
-    File(PathBuf),
     /// No file.
     None,
+    /// This file, which is created if it does not exist. If it cannot be read or written, that is an error.
+    #[serde(untagged)]
+    File(PathBuf),
 }
 
 /// Prompts with encoded text and, after [`keep_exemplars`](super::PromptDecoder::keep_exemplars), encoded exemplars.

@@ -6,9 +6,11 @@ use std::str::FromStr;
 
 use ocelli_engines::openvino::OpenVinoDevice;
 use ocelli_error::{Error, Result};
+use serde::{Deserialize, Serialize};
 
 /// What runs the graphs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 #[non_exhaustive]
 pub enum EngineKind {
     /// The best engine that is installed and starts on this machine: CUDA; otherwise OpenVINO, ONNX Runtime or

@@ -6,9 +6,11 @@ use crate::hub::HubName;
 use ocelli_error::{Error, Result};
 use ocelli_export::Pruning;
 use ocelli_export::contract::{Precision, Target};
+use serde::{Deserialize, Serialize};
 
 /// Where a model comes from.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "PathBuf", into = "PathBuf")]
 #[non_exhaustive]
 pub enum ModelSource {
     /// The small built-in model.
@@ -19,6 +21,22 @@ pub enum ModelSource {
     Folder(PathBuf),
     /// A [name](crate::hub) of the Hugging Face Hub, from which it is downloaded on first use.
     Hub(String),
+}
+
+impl From<PathBuf> for ModelSource {
+    fn from(name: PathBuf) -> Self {
+        Self::named(name)
+    }
+}
+
+impl From<ModelSource> for PathBuf {
+    fn from(source: ModelSource) -> Self {
+        match source {
+            ModelSource::Builtin => ModelSource::BUILT_IN.into(),
+            ModelSource::Folder(path) => path,
+            ModelSource::Hub(name) => name.into(),
+        }
+    }
 }
 
 impl ModelSource {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use ocelli_tracking::is_inside;
+use serde::{Deserialize, Serialize};
 
 use crate::frame_view::FrameView;
 use ocelli_error::{Error, Result};
@@ -23,7 +24,8 @@ const STRONG: f32 = 3.0;
 /// A frame is compared with the last one that the detector looked at, on a grid of at most 64 × 36 cells of luma. A change of the light
 /// that all cells share does not count, and a cell that always changes (leaves, rain, a flickering lamp) has to change by more
 /// than it usually does. A change that is slow, or too small for that, is found by the look after [`interval`](Self::interval).
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct MotionGate {
     /// The detector runs on a frame without motion if this time has passed since it last ran.

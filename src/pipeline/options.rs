@@ -4,6 +4,7 @@ use std::str::FromStr;
 
 use ocelli_tracking::ByteTrackerOptions;
 use ocelli_tracking::masklets::MaskletOptions;
+use serde::{Deserialize, Serialize};
 
 use super::motion::MotionGate;
 use ocelli_error::{Error, Result};
@@ -14,7 +15,8 @@ const QUEUE_DEPTH: usize = 2;
 const MAX_QUEUE_DEPTH: usize = 1024;
 
 /// The treatment of a frame when the next queue is full.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum FramePolicy {
     /// Wait for room, so that every frame is processed. Right for files.
@@ -26,7 +28,8 @@ pub enum FramePolicy {
 }
 
 /// The trade between a frame's time in queues and frames per second.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Latency {
     /// One frame at a time: no frame waits behind another. Right where all stages share the same cores, which gain little
@@ -69,7 +72,8 @@ impl FromStr for Latency {
 }
 
 /// The options of a [`Pipeline`](crate::Pipeline), as plain data.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct PipelineOptions {
     /// Tracks detections from frame to frame; off by default.
     pub tracker: Option<ByteTrackerOptions>,

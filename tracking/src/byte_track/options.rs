@@ -3,6 +3,7 @@
 use std::str::FromStr;
 
 use ocelli_error::{Error, Result};
+use serde::{Deserialize, Serialize};
 
 /// The default of `low_threshold`.
 const LOW_THRESHOLD: f32 = 0.1;
@@ -16,7 +17,8 @@ const MIN_HITS: u32 = 2;
 const SURE_THRESHOLD: f32 = 0.8;
 
 /// Whether a track may take a detection of another class.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum MatchClasses {
     /// Yes: an object whose class flickers stays one track, whose class is the majority vote of its detections. For classes
     /// that exclude each other; a rider could take over the track of the bicycle.
@@ -42,7 +44,8 @@ impl FromStr for MatchClasses {
 ///
 /// Overlaps are minimum IoUs, 0 to 1. The match threshold of other trackers is often a maximum cost, 1 − IoU: their 0.8 is
 /// a minimum IoU of 0.2.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct ByteTrackerOptions {
     /// Detections with at least this score are matched first and can start tracks (0.5).
     pub track_threshold: f32,

@@ -2,9 +2,11 @@
 
 use crate::masklets::BitMask;
 use ocelli_error::{Error, Result};
+use serde::{Deserialize, Serialize};
 
 /// The model whose life cycle a session follows: the rules that are more than another value of an option.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum LifeCycle {
     /// SAM 3: every object has memories of its own, and masks overlap by intersection over union.
     #[default]
@@ -37,7 +39,8 @@ impl LifeCycle {
 /// The options of a [`MaskletSession`](crate::masklets::MaskletSession), with the defaults of SAM 3 in brackets.
 ///
 /// Scores and overlaps are 0 to 1. Counts of frames are frames of the video.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct MaskletOptions {
     /// The model whose rules hold (SAM 3).
