@@ -18,6 +18,7 @@ mod prompts;
 mod results;
 mod session;
 mod tracker;
+mod video;
 mod waiting;
 
 use pyo3::prelude::*;
@@ -45,6 +46,8 @@ mod _ocelli {
     use super::session::VideoSession;
     #[pymodule_export]
     use super::tracker::Tracker;
+    #[pymodule_export]
+    use super::video::{VideoReader, video_library};
     use super::*;
 
     #[pymodule_init]

@@ -7,7 +7,7 @@ use ocelli::masklets::{
     Click, KeepFeatures, ObjectId, RunDirection, SessionSource, TrackedFrame, VideoSessionOptions,
 };
 use ocelli::source::InputOptions;
-use ocelli::videos::{VideoInput, Videos};
+use ocelli::videos::{self, VideoInput, Videos};
 use ocelli::{BoundingBox, Mask};
 use pyo3::prelude::*;
 use serde::Deserialize;
@@ -39,7 +39,7 @@ struct SessionOptions {
     window: Option<usize>,
 }
 
-/// Where frames come from: a first frame, picture files, or a video that `videos` opens by its name.
+/// Where frames come from: a first frame, picture files, or a video by its name, which `videos` opens in place of the video library.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct SourceParts<'py> {
@@ -47,16 +47,17 @@ struct SourceParts<'py> {
     frame: Option<Bound<'py, PyAny>>,
     channel_order: String,
     files: Option<Vec<PathBuf>>,
-    videos: Py<PyAny>,
+    videos: Option<Py<PyAny>>,
     stream: Option<u32>,
     ffmpeg: Vec<(String, String)>,
+    hwaccel: Option<String>,
 }
 
 /// A source that another thread opens.
 enum Opener {
     Frame(CopiedPixels),
     Files(String, Vec<PathBuf>),
-    Video(String, PythonVideos, InputOptions),
+    Video(String, Option<PythonVideos>, InputOptions),
 }
 
 impl SourceParts<'_> {
@@ -65,8 +66,9 @@ impl SourceParts<'_> {
             (Some(frame), _) => Opener::Frame(Pixels::new(&frame, &self.channel_order)?.copy(Vec::new())),
             (None, Some(files)) => Opener::Files(self.name, files),
             (None, None) => {
-                let options = InputOptions { stream: self.stream, ffmpeg: self.ffmpeg, hwaccel: None };
-                Opener::Video(self.name, PythonVideos(self.videos), options)
+                let options =
+                    InputOptions { stream: self.stream, ffmpeg: self.ffmpeg, hwaccel: self.hwaccel };
+                Opener::Video(self.name, self.videos.map(PythonVideos), options)
             }
         })
     }
@@ -77,9 +79,12 @@ impl Opener {
         match self {
             Self::Frame(pixels) => Ok(SessionSource::pushed(pixels.view().to_image()?)),
             Self::Files(name, files) => SessionSource::pictures(name, files),
-            Self::Video(name, videos, options) => {
-                SessionSource::reopened(move || videos.open(VideoInput::File(name.as_ref()), &options))
-            }
+            Self::Video(name, instead, options) => SessionSource::reopened(move || {
+                let file = VideoInput::File(name.as_ref());
+                instead
+                    .as_ref()
+                    .map_or_else(|| videos::open(file, &options), |videos| videos.open(file, &options))
+            }),
         }
     }
 }

@@ -1,5 +1,7 @@
 """What the tests share. They run against the installed wheel."""
 
+import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -38,12 +40,32 @@ def masking() -> ocelli.Detector:
     return ocelli.Detector(engine="embedded", masks=True)
 
 
-@pytest.fixture(scope="session")
-def tracker_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A small random model with a tracker."""
-    folder = tmp_path_factory.mktemp("tracker") / "exported"
-    ocelli.export(ROOT / "tests" / "golden" / "parity" / "tracker_odd", folder)
-    return folder
+@pytest.fixture(scope="session", params=["sam3", "sam3.1"])
+def tracker_model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small random model with a tracker of each kind."""
+    work = tmp_path_factory.mktemp("tracker")
+    checkpoint = ROOT / "tests" / "golden" / "parity" / "tracker_odd"
+    if request.param == "sam3.1":
+        checkpoint = _with_objects(ROOT / "tests" / "golden" / "checkpoints" / "multiplex", work)
+    ocelli.export(checkpoint, work / "exported")
+    return work / "exported"
+
+
+def _with_objects(folder: Path, work: Path) -> Path:
+    """The random checkpoint of SAM 3.1 with the score of every object 8 higher, so that it sees the objects that it tracks."""
+    shutil.copy(folder / "tokenizer.json", work)
+    content = bytearray((folder / "sam3.1.safetensors").read_bytes())
+    start = 8 + int.from_bytes(content[:8], "little")
+    (at,) = (
+        start + tensor["data_offsets"][0]
+        for name, tensor in json.loads(content[8:start]).items()
+        if name.endswith("sam_mask_decoder.pred_obj_score_head.layers.2.bias") and name.startswith("tracker.model.")
+    )
+    # bfloat16: the first half of a 32-bit number.
+    content[at : at + 2] = np.float32(8).tobytes()[2:]
+    checkpoint = work / "sam3.1.safetensors"
+    checkpoint.write_bytes(content)
+    return checkpoint
 
 
 @pytest.fixture(scope="session")

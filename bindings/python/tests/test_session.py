@@ -197,7 +197,7 @@ def test_other_threads_run_meanwhile(tracker_model: Path, noise_frames: list[Fra
 
     source = {
         "name": "video", "frame": None, "channel_order": "rgb", "files": None, "videos": Videos,
-        "stream": 1, "ffmpeg": [("threads", "2")],
+        "stream": 1, "ffmpeg": [("threads", "2")], "hwaccel": None,
     }  # fmt: skip
     options = {"temporal_disambiguation": True, "keep_features": None, "kept_frames": 0, "window": None}
     native = _ocelli.VideoSession(DetectorOptions(tracker_model, **OPTIONS).native, source, options)

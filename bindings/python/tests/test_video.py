@@ -4,8 +4,9 @@ import pickle
 import threading
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +14,7 @@ import pytest
 from conftest import Run
 
 import ocelli
-from ocelli import _decode
+from ocelli import _decode, _ocelli
 from ocelli._detector import DetectorKeywords
 
 Frame = npt.NDArray[np.uint8]
@@ -329,10 +330,11 @@ def test_a_video_in_the_current_folder(
 )
 def test_no_error_has_a_password(program: Run, address: str) -> None:
     pytest.importorskip("av")
-    with pytest.raises(ocelli.Error) as raised:
-        _decode.open_video(address)
-    assert "127.0.0.1" in str(raised.value)
-    assert "secret" not in "".join(traceback.format_exception(raised.value))
+    for reader in readers():
+        with pytest.raises(ocelli.Error) as raised:
+            reader(address)
+        assert "127.0.0.1" in str(raised.value)
+        assert "secret" not in "".join(traceback.format_exception(raised.value))
     ran = program(
         "ocelli", "video", "--engine", "embedded", "--video", address, "--classes", "dog", "-v", "--reconnect", "1"
     )  # fmt: skip
@@ -378,15 +380,72 @@ def test_another_stream_and_an_option_of_ffmpeg(tmp_path: Path, frames: list[Fra
                 container.mux(stream.encode(av.VideoFrame.from_ndarray(picture, format="rgb24")))
         for stream in streams:
             container.mux(stream.encode(None))
-    found = [_decode.open_video(str(path), None, number).size for number in (None, 0, 1)]
-    assert found == [sizes[0], sizes[0], sizes[1]]
-    with pytest.raises(ocelli.InvalidData, match="no video stream 2: it has 2, and the first is 0"):
-        _decode.open_video(str(path), None, 2)
-    # Key frames alone: of four frames, the first.
-    reader = _decode.open_video(str(path), True, 1, [("skip_frame", "nokey")])
-    assert sum(1 for _ in iter(reader.read, None)) == 1
+    for reader in readers():
+        found = [_shape(reader(str(path), stream=number)) for number in (None, 0, 1)]
+        assert found == [(48, 64, 3), (48, 64, 3), (32, 96, 3)]
+        with pytest.raises(ocelli.InvalidData, match="no video stream 2: it has 2, and the first is 0"):
+            reader(str(path), stream=2)
+        # Key frames alone: of four frames, the first. A live stream may end early.
+        keys = reader(str(path), live=True, stream=1, ffmpeg=[("skip_frame", "nokey")])
+        assert _shape(keys) == (32, 96, 3)
     with pytest.raises(ocelli.InvalidArgument, match="not read by FFmpeg"):
         ocelli.Video(iter(frames), ["dog"], stream=1, **OPTIONS)
+
+
+def readers() -> list[Callable[..., Any]]:
+    """What opens videos here: PyAV, and the video library if it is installed."""
+    native = [] if _ocelli.video_library() is None else [_with_library]
+    return [_decode.VideoReader, *native]
+
+
+def _with_library(
+    name: str, *, live: bool | None = None, stream: int | None = None, ffmpeg: Sequence[tuple[str, str]] = ()
+) -> _ocelli.VideoReader:
+    return _ocelli.VideoReader(name, live, stream, ffmpeg, None)
+
+
+def _shape(reader: Any) -> tuple[int, ...]:
+    found = reader.read()
+    reader.close()
+    shape: tuple[int, ...] = found[2].shape
+    return shape
+
+
+def test_the_video_library_reads_what_pyav_reads(clip: Path) -> None:
+    if _ocelli.video_library() is None:
+        pytest.skip("the video library is not installed")
+    reader = _with_library(str(clip))
+    assert (reader.frame_rate, reader.live) == (10.0, False)
+    both = list(zip(iter(reader.read, None), iter(_decode.VideoReader(str(clip)).read, None), strict=True))
+    assert len(both) == 12
+    for mine, theirs in both:
+        assert mine[0] == theirs[0] and abs(mine[1] - theirs[1]) < 1e-3
+        assert np.abs(mine[2].astype(int) - theirs[2]).max() <= 3
+        assert mine[2].flags.writeable and mine[2].flags.c_contiguous
+    # What was read stays; what is closed ends.
+    reader = _with_library(str(clip))
+    first, kept = reader.read(), None
+    assert first is not None
+    kept = first[2].copy()
+    second = reader.read()
+    assert second is not None and np.array_equal(first[2], kept) and not np.array_equal(second[2], kept)
+    reader.close()
+    assert reader.read() is None
+    with pytest.raises(ocelli.InvalidData, match="hwaccel nonsense"):
+        _ocelli.VideoReader(str(clip), None, None, [], "nonsense")
+
+
+def test_a_session_reads_through_the_video_library(clip: Path, tracker_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if _ocelli.video_library() is None:
+        pytest.skip("the video library is not installed")
+
+    def never(*_: object) -> object:
+        raise AssertionError("PyAV was asked")
+
+    monkeypatch.setattr(_decode, "open_video", never)
+    session = ocelli.VideoSession(tracker_model, clip, **OPTIONS)
+    assert session.frame_count == 12
+    assert sum(1 for _ in ocelli.Video(clip, ["dog"], **OPTIONS)) == 12
 
 
 def test_the_umask_decides_who_can_read_a_video(tmp_path: Path, frames: list[Frame]) -> None:

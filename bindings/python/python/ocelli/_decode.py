@@ -1,4 +1,4 @@
-"""Videos, streams and cameras through PyAV, the extra `ocelli-vision[video]`."""
+"""Videos, streams and cameras: through the video library where it is installed, else through PyAV, the extra `ocelli-vision[video]`."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -308,10 +309,28 @@ def _reason(why: BaseException) -> str:
     return _ocelli.without_secrets(str(getattr(why, "strerror", None) or why))
 
 
+def instead() -> ModuleType | None:
+    """This module, if it has to stand in for the video library."""
+    return sys.modules[__name__] if _ocelli.video_library() is None else None
+
+
+def open_input(
+    name: str, stream: int | None, ffmpeg: list[tuple[str, str]], hwaccel: str | None
+) -> VideoReader | _ocelli.VideoReader:
+    """Opens a video file, a URL, or a camera by its number; with PyAV if there is no video library."""
+    if _ocelli.video_library() is not None:
+        if "://" not in name and not name.isdigit() and not os.path.exists(name):
+            raise InvalidArgument(f"no video, {name}: no such file or folder")
+        return _ocelli.VideoReader(name, None, stream, ffmpeg, hwaccel)
+    if hwaccel is not None:
+        raise Unavailable("hwaccel needs the video library: PyAV decodes on the CPU")
+    return open_video(name, None, stream, ffmpeg)
+
+
 def open_video(
     name: str, live: bool | None = None, stream: int | None = None, ffmpeg: Iterable[tuple[str, str]] = ()
 ) -> VideoReader:
-    """Opens a video file, a URL, or a camera by its number: another of its streams, or with options of FFmpeg."""
+    """Opens a video file, a URL, or a camera by its number with PyAV: another of its streams, or with options of FFmpeg."""
     return VideoReader(name, live=live, stream=stream, ffmpeg=ffmpeg)
 
 

@@ -12,7 +12,7 @@ from ._environment import search_this_environment
 
 def _run(name: str) -> NoReturn:
     search_this_environment()
-    status = _ocelli.run_program(name, [name, *sys.argv[1:]], _decode)
+    status = _ocelli.run_program(name, [name, *sys.argv[1:]], _decode.instead())
     sys.stdout.flush()
     sys.stderr.flush()
     # At once: a thread may still wait for a frame that never comes.

@@ -72,7 +72,7 @@ class VideoSession:
         for frame in session.propagate():
             print(frame.index, frame.object_ids, frame.masks.shape)
 
-    `model` is a checkpoint or an exported model that has the tracker. `source` is the path of a video (needs `ocelli-vision[video]`),
+    `model` is a checkpoint or an exported model that has the tracker. `source` is the path of a video (needs the video library or `ocelli-vision[video]`),
     a folder or pattern of pictures of one size, or an iterable of frames, which stay in memory; `push` appends more of them.
 
     `add_text`, `add_exemplars` and `add_box` start the session over and find objects; `add_points` and `add_mask` refine them and
@@ -95,6 +95,7 @@ class VideoSession:
         window: int | None = None,
         stream: int | None = None,
         ffmpeg_options: Mapping[str, str] | None = None,
+        hwaccel: str | None = None,
         **detector: Unpack[DetectorKeywords],
     ) -> None:
         """Opens the model and the video.
@@ -106,7 +107,7 @@ class VideoSession:
         computed again: in the memory of the backbone's device or of the host; by default nowhere.
         window: of pushed frames, how many of the latest the session has; earlier ones leave it with their results, and the
         others are what they would be without. By default all stay.
-        stream, ffmpeg_options: of a video file, as for `Video`.
+        stream, ffmpeg_options, hwaccel: of a video file, as for `Video`.
         further arguments: those of `Detector`. `confidence` replaces both thresholds: of detections that start objects, 0.7, and
         of those that keep them, 0.5.
         """
@@ -123,7 +124,7 @@ class VideoSession:
             "kept_frames": kept_frames,
             "window": window,
         }
-        parts, others = self._source(source, InputOptions(stream, ffmpeg_options or {}))
+        parts, others = self._source(source, InputOptions(stream, ffmpeg_options or {}, hwaccel))
         self._native = _ocelli.VideoSession(DetectorOptions(model, **detector).native, parts, options)
         self._size = self._native.state()[1]
         self._push_all(others)
@@ -134,9 +135,10 @@ class VideoSession:
         *,
         stream: int | None = None,
         ffmpeg_options: Mapping[str, str] | None = None,
+        hwaccel: str | None = None,
     ) -> None:
         """Goes on to another video, without objects. The model stays loaded; all else of the video before is freed."""
-        parts, others = self._source(source, InputOptions(stream, ffmpeg_options or {}))
+        parts, others = self._source(source, InputOptions(stream, ffmpeg_options or {}, hwaccel))
         self._native.open(parts)
         self._size = self._native.state()[1]
         self._label, self._run = "object", None
@@ -145,10 +147,10 @@ class VideoSession:
     def _source(
         self, source: PathLike | Iterable[ImageLike], options: InputOptions
     ) -> tuple[dict[str, Any], Iterator[ImageLike]]:
-        number, ffmpeg = options.parts()
+        number, ffmpeg, hwaccel = options.parts()
         parts: dict[str, Any] = {
-            "name": "pushed frames", "frame": None, "channel_order": self._order, "files": None, "videos": _decode,
-            "stream": number, "ffmpeg": ffmpeg,
+            "name": "pushed frames", "frame": None, "channel_order": self._order, "files": None, "videos": _decode.instead(),
+            "stream": number, "ffmpeg": ffmpeg, "hwaccel": hwaccel,
         }  # fmt: skip
         if isinstance(source, (str, os.PathLike)):
             name = os.fspath(source)

@@ -85,7 +85,7 @@ class VideoFrame:
 class Video:
     """Detects, and tracks, in a stream of frames; iterate over it for the results, in order.
 
-    `source` is the path of a video (needs `ocelli-vision[video]`), a folder or pattern of pictures, a URL, the number of a camera,
+    `source` is the path of a video (needs the video library or `ocelli-vision[video]`), a folder or pattern of pictures, a URL, the number of a camera,
     or an iterable of frames or of (seconds, frame). Without a source, push frames from another thread or between two results:
 
         video = ocelli.Video(None, ["person"], track=True)
@@ -119,6 +119,7 @@ class Video:
         name: str | None = None,
         stream: int | None = None,
         ffmpeg_options: Mapping[str, str] | None = None,
+        hwaccel: str | None = None,
         model: PathLike | None = None,
         **detector: Unpack[DetectorKeywords],
     ) -> None:
@@ -141,6 +142,7 @@ class Video:
         name: the `source` of all results, for programs with several videos.
         stream: which of a file's video streams, from 0; ffmpeg_options: options of FFmpeg for a file, a URL or a camera. PyAV does
         not say which of these nothing has taken.
+        hwaccel: what decodes, auto, cuda, vaapi or another name of FFmpeg, with the video library; by default the CPU.
         model and further arguments: those of `Detector`; engine may be a list of devices that take turns, such as cuda:0,1.
         """
         if stride < 1 or detect_every < 1:
@@ -162,7 +164,7 @@ class Video:
         self._feeder: threading.Thread | None = None
         self._closed = False
         self._tracked = track is not False
-        frames, rate, live = _open(source, fps, InputOptions(stream, ffmpeg_options or {}))
+        frames, rate, live = _open(source, fps, InputOptions(stream, ffmpeg_options or {}, hwaccel))
         tracker = track.options if isinstance(track, Tracker) else Tracker().options if track else None
         self._native = _ocelli.Pipeline(
             DetectorOptions(model, **detector).native,
@@ -325,6 +327,7 @@ class InputOptions:
 
     stream: int | None
     ffmpeg: Mapping[str, str]
+    hwaccel: str | None
 
     def __post_init__(self) -> None:
         if self.stream is not None and self.stream < 0:
@@ -332,12 +335,12 @@ class InputOptions:
 
     def check_unused(self) -> None:
         """Refuses options of what FFmpeg does not read."""
-        if self.stream is not None or self.ffmpeg:
-            raise InvalidArgument("stream and ffmpeg_options: these frames are not read by FFmpeg; expected a video")
+        if self.stream is not None or self.ffmpeg or self.hwaccel is not None:
+            raise InvalidArgument("stream, ffmpeg_options and hwaccel: these frames are not read by FFmpeg; expected a video")
 
-    def parts(self) -> tuple[int | None, list[tuple[str, str]]]:
-        """The stream, and names and values."""
-        return self.stream, list(self.ffmpeg.items())
+    def parts(self) -> tuple[int | None, list[tuple[str, str]], str | None]:
+        """The stream, names and values, and what decodes."""
+        return self.stream, list(self.ffmpeg.items()), self.hwaccel
 
 
 def _open(
@@ -348,7 +351,7 @@ def _open(
         name = str(source) if isinstance(source, int) else os.fspath(source)
         pictures = None if isinstance(source, int) else picture_files(name)
         if pictures is None:
-            return _read(_decode.open_video(name, None, *options.parts()), fps)
+            return _read(_decode.open_input(name, *options.parts()), fps)
         options.check_unused()
         rate = fps or _PICTURE_RATE
         return (_Frame(index / rate, path, path) for index, path in enumerate(pictures)), rate, False
@@ -356,7 +359,7 @@ def _open(
     return None if source is None else _timed(source), fps, False
 
 
-def _read(reader: _decode.VideoReader, fps: float | None) -> tuple[_Frames, float | None, bool]:
+def _read(reader: _decode.VideoReader | _ocelli.VideoReader, fps: float | None) -> tuple[_Frames, float | None, bool]:
     def frames() -> _Frames:
         try:
             while (found := reader.read()) is not None:

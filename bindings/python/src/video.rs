@@ -1,0 +1,88 @@
+//! Videos, streams and cameras that the video library reads; without it, `ocelli._decode` reads them.
+
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+use numpy::{PyArray1, PyArray3, PyArrayMethods};
+use ocelli::source::{InputOptions, SourceInfo, StreamKind, video_library as library};
+use ocelli::videos::{self, VideoInput};
+use ocelli::{Cancellation, Frame, Source};
+use pyo3::prelude::*;
+
+use crate::error::OrRaise;
+use crate::waiting::cancellable;
+
+/// The versions of the video library; `None` if it is not installed.
+#[pyfunction]
+pub(crate) fn video_library() -> Option<String> {
+    library().ok()
+}
+
+/// What `ocelli._decode.VideoReader` is with PyAV.
+#[pyclass(frozen, module = "ocelli._ocelli")]
+pub(crate) struct VideoReader {
+    info: SourceInfo,
+    cancellation: Cancellation,
+    open: Mutex<Option<Box<dyn Source>>>,
+}
+
+#[pymethods]
+impl VideoReader {
+    /// Opens a file, an address, or a camera by its number.
+    #[new]
+    fn new(
+        py: Python<'_>,
+        name: String,
+        live: Option<bool>,
+        stream: Option<u32>,
+        ffmpeg: Vec<(String, String)>,
+        hwaccel: Option<String>,
+    ) -> PyResult<Self> {
+        let options = InputOptions { stream, ffmpeg, hwaccel };
+        let stop = Cancellation::new();
+        let (cancellation, kind) =
+            (stop.clone(), live.map(|live| if live { StreamKind::Live } else { StreamKind::File }));
+        let opened = cancellable(py, move |_| {
+            let file = name.strip_prefix("file://").unwrap_or(&name);
+            let input = match name.parse() {
+                Ok(camera) => VideoInput::Camera(camera),
+                Err(_) if file.contains("://") => VideoInput::Url(file, kind, &stop),
+                Err(_) => VideoInput::File(Path::new(file)),
+            };
+            videos::open(input, &options)
+        })?;
+        let source = opened.or_raise(py)?;
+        let info = source.info().clone();
+        Ok(Self { info, cancellation, open: Mutex::new(Some(source)) })
+    }
+
+    #[getter]
+    fn frame_rate(&self) -> Option<f64> {
+        self.info.frame_rate
+    }
+
+    #[getter]
+    fn live(&self) -> bool {
+        self.info.live
+    }
+
+    /// Index, time in seconds and pixels (height, width, rgb), which are the caller's, of the next frame; `None` at the end.
+    fn read<'py>(&self, py: Python<'py>) -> PyResult<Option<(u64, f64, Bound<'py, PyArray3<u8>>)>> {
+        let found = py.detach(|| -> ocelli::Result<Option<Frame>> {
+            let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+            let Some(source) = open.as_mut() else { return Ok(None) };
+            let mut frame = Frame::default();
+            Ok(source.read_into(&mut frame)?.then_some(frame))
+        });
+        let Some(frame) = found.or_raise(py)? else { return Ok(None) };
+        let sides = [frame.image.height() as usize, frame.image.width() as usize, 3];
+        let pixels = PyArray1::from_vec(py, frame.image.into_rgb8()).reshape(sides)?;
+        Ok(Some((frame.index, frame.time.as_secs_f64(), pixels)))
+    }
+
+    /// Closes the video; a read that waits on another thread ends.
+    fn close(&self, py: Python<'_>) {
+        self.cancellation.cancel();
+        py.detach(|| *self.open.lock().unwrap_or_else(PoisonError::into_inner) = None);
+    }
+}
