@@ -52,17 +52,15 @@ def tracker_model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
 
 
 def _with_objects(folder: Path, work: Path) -> Path:
-    """The random checkpoint of SAM 3.1 with the score of every object 8 higher, so that it sees the objects that it tracks."""
+    """The random checkpoint of SAM 3.1, changed so that it is sure of the objects that it tracks."""
     shutil.copy(folder / "tokenizer.json", work)
     content = bytearray((folder / "sam3.1.safetensors").read_bytes())
     start = 8 + int.from_bytes(content[:8], "little")
-    (at,) = (
-        start + tensor["data_offsets"][0]
-        for name, tensor in json.loads(content[8:start]).items()
-        if name.endswith("sam_mask_decoder.pred_obj_score_head.layers.2.bias") and name.startswith("tracker.model.")
-    )
-    # bfloat16: the first half of a 32-bit number.
-    content[at : at + 2] = np.float32(8).tobytes()[2:]
+    for name, tensor in json.loads(content[8:start]).items():
+        if name.startswith("tracker.model.") and name.endswith("sam_mask_decoder.pred_obj_score_head.layers.2.bias"):
+            at = start + tensor["data_offsets"][0]
+            # bfloat16: the first half of a 32-bit number.
+            content[at : at + 2] = np.float32(196).tobytes()[2:]
     checkpoint = work / "sam3.1.safetensors"
     checkpoint.write_bytes(content)
     return checkpoint
