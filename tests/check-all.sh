@@ -146,7 +146,11 @@ fuzz() { bash tests/fuzz/guided/run.sh 10; }
 # Small videos of every kind, beside FFmpeg's own programs; and the same, damaged.
 video-files() {
   install ffmpeg=ffmpeg
-  python3 tests/video/check.py target/video-files --program "$program"
+  bash bindings/python/check.sh --wheel-only
+  python3 -m venv target/video-python
+  target/video-python/bin/pip install -q --force-reinstall target/python-package/wheel/ocelli_vision-*.whl
+  python3 tests/video/check.py target/video-files --program "$program" --c-library target/debug/deps/libocelli_c.so \
+    --python target/video-python/bin/python
 }
 # Live servers of every protocol, read and written: GStreamer serves RTSP, FFmpeg and Python the others.
 video-servers() {

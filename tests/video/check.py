@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Reads small videos of every kind with the video library, beside `ffprobe` and `ffmpeg`: times within a millisecond, pixels within 1 of 255.
 
-    check.py FOLDER [NAME…] [--program OCELLI]
+    check.py FOLDER [NAME…] [--program OCELLI] [--c-library LIBOCELLI_C] [--python PYTHON]
 
 The videos are made by `ffmpeg` in FOLDER/files. With a program, `ocelli video` reads them too: its JSON lines have every frame, its size and its
 time. So do `ocelli label --video`, and sessions of `ocelli serve` (uploads, and videos of a folder): the same frames, sizes and, but for JPEG,
+pixels. Sessions of the C library have the same number of frames and their size, and a Python with the package `ocelli` the same frames, times and
 pixels. A line for each video, and exit status 1 if one differs.
 """
 
@@ -246,30 +247,72 @@ def problems_of_options(path, program, work):
 
 
 def problems_of_program(path, program, work):
-    """What `ocelli video` reads otherwise. Times that do not grow are made to grow, so only whole ones are compared."""
-    _, frames = expected(path)
+    """What `ocelli video` reads otherwise."""
     done, read = run_program(path, program, work / "lines.jsonl")
+    return problems_of_lines(path, "the program", done, read)
+
+
+def problems_of_python(path, python, work, ours):
+    """What the Python package reads otherwise; `ours` is what the library wrote."""
+    raw = work / "python.rgb"
+    done = subprocess.run([python, HERE / "frames.py", path, raw], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    read = [json.loads(line) for line in done.stdout.splitlines()]
+    done.stdout = done.stderr
+    problems = problems_of_lines(path, "Python", done, read)
+    # Damaged frames are hidden by what was before, which threads see differently.
+    if not path.name.startswith(DAMAGED) and raw.read_bytes() != ours:
+        problems.append("Python has other pixels")
+    return problems
+
+
+def problems_of_lines(path, who, done, read):
+    """What is otherwise in JSON lines of frames. Times that do not grow are made to grow, so only whole ones are compared."""
+    _, frames = expected(path)
     is_damaged = path.name.startswith(DAMAGED)
     if is_damaged:
         is_said = done.returncode == 1 and len(done.stdout.strip().splitlines()) == 1
         if not is_said and len(read) < len(frames):
-            return [f"status {done.returncode}, {done.stdout.strip()!r}: expected one line and status 1"]
+            return [f"{who}: status {done.returncode}, {done.stdout.strip()!r}: expected one line and status 1"]
     elif done.returncode != 0:
-        return [f"status {done.returncode}: {done.stdout.strip()}"]
+        return [f"{who}: status {done.returncode}: {done.stdout.strip()}"]
     problems = []
     if not len(frames) - is_damaged <= len(read) <= len(frames):
-        problems.append(f"the program has {len(read)} frames, ffprobe {len(frames)}")
+        problems.append(f"{who} has {len(read)} frames, ffprobe {len(frames)}")
     times = [time for time, *_ in frames]
     has_order = all(time is not None for time in times) and all(a < b for a, b in zip(times, times[1:]))
     for at, (line, (time, *size)) in enumerate(zip(read, frames)):
         if [line["width"], line["height"]] != list(size):
-            problems.append(f"frame {at} of the program is {line['width']}x{line['height']}, ffprobe has {size}")
+            problems.append(f"frame {at} of {who} is {line['width']}x{line['height']}, ffprobe has {size}")
         # Written with milliseconds.
         if has_order and abs(line["time_s"] * 1e9 - time) > 1.1 * MS:
-            problems.append(f"frame {at} of the program is at {line['time_s']} s, ffprobe has {time / 1e9:.4f}")
+            problems.append(f"frame {at} of {who} is at {line['time_s']} s, ffprobe has {time / 1e9:.4f}")
     if any(a["time_s"] > b["time_s"] for a, b in zip(read, read[1:])):
-        problems.append("times of the program decrease")
+        problems.append(f"times of {who} decrease")
     return problems
+
+
+def lines_of_c(library, model, paths, work):
+    """What a program of the C library says about each video."""
+    include, program = ROOT / "bindings/c/include", work / "sessions"
+    # The name that is in the library.
+    named = work / "libocelli.so.0"
+    named.unlink(missing_ok=True)
+    named.symlink_to(library)
+    run(os.environ.get("CC", "cc"), "-std=c99", f"-I{include}", "-o", program, HERE / "sessions.c", named, f"-Wl,-rpath,{work.resolve()}")
+    return dict(zip(paths, run(program, model, *paths, text=True).splitlines(), strict=True))
+
+
+def problems_of_c(path, line, frames):
+    """A session has frames of one size, and no damaged video."""
+    is_whole = is_session(path, frames)
+    if line.startswith("error: "):
+        return [f"C: {line}"] if is_whole else []
+    wanted = " ".join(map(str, (len(frames), *frames[0][1:])))
+    return [f"C has {line}, expected {wanted}"] if is_whole and line != wanted else []
+
+
+def is_session(path, frames):
+    return len({(width, height) for _, width, height in frames}) == 1 and not path.name.startswith(DAMAGED)
 
 
 def pixels_of_picture(jpeg):
@@ -318,7 +361,7 @@ class Server:
     """`ocelli serve` with the videos of a folder, and requests to it."""
 
     def __init__(self, program, files, work):
-        model = work / "tracker"
+        self.model = model = work / "tracker"
         run(program, "export", "--quiet", "--checkpoint", ROOT / "tests/golden/parity/tracker_odd", "--output", model, "--force")
         address = work / "address"
         with open(address, "w") as to:
@@ -349,7 +392,7 @@ class Server:
 def problems_of_sessions(path, server, frames, raw):
     """Sessions on a video of the server's folder, and on one that is uploaded: a session has frames of one size, and no damaged video."""
     problems = []
-    is_whole = len({(width, height) for _, width, height in frames}) == 1 and not path.name.startswith(DAMAGED)
+    is_whole = is_session(path, frames)
     for is_upload in (False, True):
         where = "an upload" if is_upload else "a session"
         if path.name not in server.videos:
@@ -372,6 +415,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--program", type=Path)
+    parser.add_argument("--c-library", type=Path, help="with --program, which exports its model")
+    parser.add_argument("--python", type=Path, help="with --program")
     parser.add_argument("names", nargs="*")
     args = parser.parse_args()
     files = args.folder / "files"
@@ -387,6 +432,7 @@ def main():
     server = Server(args.program.resolve(), files, args.folder) if args.program else None
     if server:
         atexit.register(server.process.kill)
+    of_c = lines_of_c(args.c_library.resolve(), server.model, [files / make(files, name).name for name in names], args.folder) if args.c_library else {}
     for name in names:
         path = make(files, name)
         problems, note = problems_of(path, reader, args.folder)
@@ -395,6 +441,10 @@ def main():
             problems += problems_of_program(path, program, args.folder) + problems_of_options(path, program, args.folder)
             frames, raw = expected(path)[1], (args.folder / "frames.rgb").read_bytes()
             problems += problems_of_label(path, program, args.folder, frames, raw) + problems_of_sessions(path, server, frames, raw)
+            if args.python:
+                problems += problems_of_python(path, args.python, args.folder, raw)
+            if path in of_c:
+                problems += problems_of_c(path, of_c[path], frames)
         failed += bool(problems)
         print(f"{name}: {'; '.join(problems) or note}", flush=True)
     print(f"{len(names)} videos, {failed} differ")
