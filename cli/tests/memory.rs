@@ -140,12 +140,7 @@ fn several_sources_have_objects_of_their_own() {
         assert_eq!(found, expected.collect::<Vec<_>>(), "{name}: as if it were alone");
     }
     let given = "video|--model|model|--sources|sources.txt|--memory|--init-masks|masks";
-    let compared = "video|--model|model|--sources|sources.txt|--classes|dog|--memory|--track";
-    let rows = [
-        refusal(given, 2, &["--init-masks", "one source"]),
-        refusal(compared, 2, &["--track", "one source"]),
-    ];
-    place.refuses(OCELLI, &rows);
+    place.refuses(OCELLI, &[refusal(given, 2, &["--init-masks", "one source"])]);
 }
 
 /// Frames go to the devices in turn, and objects to the one with the fewest.
@@ -155,7 +150,7 @@ fn objects_are_those_of_one_device() {
     let scene = [&RUN[..], &["--max-frames", "7"]].concat();
     for run in [
         &scene[..],
-        &[&scene[..], &["--no-hotstart", "--track"]].concat(),
+        &[&scene[..], &["--no-hotstart"]].concat(),
         &[&OBJECTS[..], &["--init-masks", "masks"]].concat(),
     ] {
         let lines =
@@ -475,27 +470,6 @@ fn objects_are_limited() {
 }
 
 #[test]
-fn both_trackers_are_compared() {
-    let place = place();
-    let compare =
-        ["--max-frames", "7", "--track", "--track-thresh", "0.02", "--min-hits", "1", "--jsonl", "t.jsonl"];
-    let table = place.succeed(OCELLI, &[&RUN[..], &compare].concat());
-    let start = table.find("comparison").unwrap_or_else(|| panic!("no comparison: {table}"));
-    let rows: BTreeMap<&str, Vec<f64>> = table[start..]
-        .lines()
-        .skip(1)
-        .map(|line| {
-            let numbers = line.split_whitespace().rev().take(2).filter_map(|word| word.parse().ok());
-            (line.split("  ").next().expect("a name").trim(), numbers.collect())
-        })
-        .collect();
-    let boxes: usize = frames(&place, "t.jsonl").iter().map(|frame| list(frame, "tracks").len()).sum();
-    // Numbers are read from the right: ByteTrack, memory.
-    assert_eq!(rows["boxes"][1], boxes as f64, "{table}");
-    assert!(rows["boxes"][0] > 0.0 && rows["tracks"][0] > 0.0, "{table}");
-}
-
-#[test]
 fn what_cannot_be_followed_is_refused() {
     let place = place();
     copy(&place, "plain", "plain");
@@ -515,13 +489,18 @@ fn what_cannot_be_followed_is_refused() {
                 &["detection only", "export the checkpoint again"],
             ),
             refusal("video|--classes|dog|--memory", 1, &["--memory, the built-in model: it has no tracker"]),
-            refusal(
-                "video|--classes|dog|--memory|--track|--appearance",
-                2,
-                &["--appearance", "leave out --memory"],
-            ),
+            refusal("video|--classes|dog|--memory|--appearance", 2, &["--appearance", "leave out --memory"]),
             refusal("video|--classes|dog|--memory|--tile|auto", 2, &["--tile", "whole frames"]),
-            refusal("video|--classes|dog|--memory|--track-thresh|0.4", 2, &["--track-thresh", "add --track"]),
+            refusal(
+                "video|--classes|dog|--memory|--track-thresh|0.4",
+                2,
+                &["--track-thresh", "in place of --memory"],
+            ),
+            refusal(
+                "video|--classes|dog|--memory|--track",
+                2,
+                &["--track beside --memory", "ocelli eval --video"],
+            ),
         ],
     );
 }
@@ -544,7 +523,7 @@ fn objects_that_cannot_be_given_are_refused() {
         ("video|--classes|dog|--mots|m.txt".to_owned(), 2, vec!["--mots", "add --memory"]),
         ("video|--classes|dog|--track|--davis|d".to_owned(), 2, vec!["--davis", "--masks"]),
         (case("--classes|dog|--points|click.json"), 2, vec!["--points", "leave out --classes"]),
-        (case("--track|--points|click.json"), 2, vec!["--track", "leave them out"]),
+        (case("--track|--points|click.json"), 2, vec!["--track", "leave out --memory"]),
         (case("--when-moving|--points|click.json"), 2, vec!["--when-moving", "nothing is"]),
         (case("--points|none.json"), 2, vec!["none.json"]),
         (case("--points|outside.json"), 2, vec!["object 1, frame 0", "20,300", "96×72"]),
