@@ -4,7 +4,6 @@ mod benchmark;
 mod delivery;
 mod given;
 pub(crate) mod mqtt;
-mod reach;
 mod run;
 mod sinks;
 pub(crate) mod source;

@@ -15,7 +15,6 @@ use ocelli::{Cancellation, Frame, Source, source::SourceInfo};
 use ocelli_export::read_text;
 use ocelli_verify::scenes::{MovingScene, vocabulary};
 
-use super::reach;
 use crate::args::{INPUT, InputArgs, frame_files, videos_of};
 use crate::{interrupted, usage};
 
@@ -222,13 +221,7 @@ impl SourceArgs {
                     let is_file = kind.or_else(|| StreamKind::of_url(&url)) == Some(StreamKind::File);
                     let name = without_secrets(&url);
                     let (until, options) = (cancellation.clone(), self.input.options());
-                    let open = move || {
-                        // One of several; a camera that is alone may let in one visitor.
-                        if !is_alone {
-                            reach::check(&url)?;
-                        }
-                        videos::open(VideoInput::Url(&url, kind, &until), &options)
-                    };
+                    let open = move || videos::open(VideoInput::Url(&url, kind, &until), &options);
                     self.live(name, !is_file, open, is_alone, cancellation)?
                 }
                 SourceName::Images(path) => {
