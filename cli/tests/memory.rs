@@ -201,7 +201,7 @@ fn masks(frame: &Value) -> BTreeMap<u64, Mask> {
 fn every_output_has_the_same_masks() {
     let place = place_with_objects();
     let outputs = "--init-masks masks --jsonl t.jsonl --mots mots.txt --youtube-vis vis.json --davis davis \
-                   --cutouts cut -o drawn/%06d.png";
+                   -o drawn/%06d.png";
     let outputs: Vec<&str> = outputs.split_whitespace().collect();
     let table = place.succeed(OCELLI, &[&OBJECTS[..], &outputs].concat());
     assert!(table.contains("object"), "{table}");
@@ -247,20 +247,6 @@ fn every_output_has_the_same_masks() {
         let report: Value = serde_json::from_str(&place.succeed(OCELLI, &arguments)).expect("JSON");
         let value = report.pointer(figure).and_then(Value::as_f64);
         assert!(value.is_some_and(|value| (value - 1.0).abs() < 1e-9), "{output}: {report}");
-    }
-
-    for (index, frame) in frames.iter().enumerate() {
-        let source =
-            image::open(place.path(&format!("pictures/{index:05}.png"))).expect("a picture").to_rgb8();
-        for (id, mask) in frame {
-            let cut = place.path(&format!("cut/object/track-{id:04}/{index:06}.png"));
-            let cut = image::open(cut).expect("it was written").to_rgba8();
-            let [left, top, right, bottom] = mask.bounding_box().expect("it has pixels").to_xyxy();
-            assert_eq!((cut.width() as f32, cut.height() as f32), (right - left, bottom - top));
-            assert_eq!(cut.pixels().filter(|pixel| pixel.0[3] == 255).count() as u64, mask.area());
-            let corner = source.get_pixel(left as u32, top as u32).0;
-            assert_eq!(cut.get_pixel(0, 0).0[..3], corner, "the colours are those of the picture");
-        }
     }
 
     // Masks are drawn in the colours of the objects.
