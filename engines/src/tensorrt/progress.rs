@@ -111,12 +111,8 @@ impl State<'_> {
 
     fn report(&mut self, position: usize) {
         let phase = &self.running[position];
-        let report = BuildProgress {
-            phase: &phase.name,
-            depth: phase.depth,
-            step: phase.done,
-            steps: phase.steps,
-        };
+        let report =
+            BuildProgress { phase: &phase.name, depth: phase.depth, step: phase.done, steps: phase.steps };
         if let Some(progress) = self.progress.as_mut().filter(|_| !self.is_cancelled) {
             let outcome = catch_unwind(AssertUnwindSafe(|| progress(&report).is_break()));
             self.is_cancelled = outcome.unwrap_or_else(|payload| {
