@@ -17,8 +17,8 @@ gpu.sh run --work DIR       measures; finished steps are skipped, so it can be s
                             [default: all]
   --minutes M               stop all steps after M minutes [default: no limit]
   --model full|small|DIR    random weights at full size, the built-in model, or a checkpoint [default: full]
-  --engines "NAME…"         cpu, cuda and onnxruntime-tensorrt of ONNX Runtime, trt for native TensorRT
-                            [default: cuda onnxruntime-tensorrt trt]
+  --engines "NAME…"         cpu and cuda of ONNX Runtime, trt for native TensorRT
+                            [default: cuda trt]
   --precisions "NAME…"      number formats of the graphs [default: fp16]
   --imgsz "N…"              sides of the input in pixels [default: 1008 672 644; small: 224]
   --classes "N…"            [default: 4 16 8 2 1 80]

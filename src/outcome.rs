@@ -42,9 +42,6 @@ pub struct FrameOutcome {
     /// The ids of tracks that earlier frames showed and that turned out to be false; only of a
     /// tracker [by memory](crate::options::PipelineOptions::memory) that does not hold frames back, or does not search all of them.
     pub retracted: Vec<u64>,
-    /// The tracks of a tracker of boxes on the same detections, beside a tracker [by memory](crate::options::PipelineOptions::memory)
-    /// for a comparison.
-    pub compared: Vec<Track>,
     /// Labels by class id.
     pub labels: Arc<[Arc<str>]>,
     /// The unmodified frame, if a sink asked for it.

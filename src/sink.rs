@@ -2,7 +2,6 @@
 //! windows and pipes, behind one trait.
 
 mod crops;
-mod cutouts;
 mod grid;
 mod json_lines;
 mod lines;
@@ -26,7 +25,6 @@ use crate::outcome::FrameOutcome;
 use ocelli_error::Result;
 
 pub use crops::{Crops, folder_name};
-pub use cutouts::Cutouts;
 pub use grid::Grid;
 pub use json_lines::JsonLines;
 pub use mask_pngs::MaskPngs;

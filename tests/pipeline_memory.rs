@@ -133,7 +133,6 @@ fn nothing_grows_over_twenty_thousand_frames() {
     for sources in [1, 4, 16] {
         let feed = |number| Feed {
             name: format!("camera {number}"),
-            weight: 1,
             source: Box::new(Levels::new(200, SIZE.0, SIZE.1)) as Box<dyn Source>,
         };
         let before = counts().live_bytes;

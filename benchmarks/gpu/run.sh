@@ -56,7 +56,7 @@ run() {
 
 # Options of this call override those of earlier calls, which override the defaults.
 settings() {
-  model=full engines='cuda onnxruntime-tensorrt trt' precisions=fp16 imgsz='' classes='4 16 8 2 1 80' peers=default rounds=2
+  model=full engines='cuda trt' precisions=fp16 imgsz='' classes='4 16 8 2 1 80' peers=default rounds=2
   video_classes='4 16 1 2 8 80' runs=50 seconds=8 frames=200 peer_device=cuda
   engine_options=
   # shellcheck source=/dev/null
@@ -132,7 +132,7 @@ numbers() { xargs <<<"$1" | tr ' ' ','; }
 # Says at once which engines cannot run on the card of this machine; the others are measured all the same.
 recognise() {
   declare -gA unable=()
-  local gpu name capability engine folder
+  local gpu name capability engine
   gpu=$(nvidia-smi --query-gpu=name,compute_cap --format=csv,noheader 2>/dev/null | head -n 1 || true)
   name=${gpu%,*} capability=${gpu##*, }
   [ -f "$state/doctor.txt" ] || "$programs/ocelli" doctor >"$state/doctor.txt" 2>&1 || true
@@ -141,13 +141,6 @@ recognise() {
       7.5 | 8.0 | 8.6 | 8.9 | 12.0 | 12.1) ;;
       *) unable[trt]="TensorRT for RTX has no kernels for compute capability $capability; OCELLI_TENSORRT can name TensorRT 11" ;;
     esac
-  fi
-  unable[onnxruntime-tensorrt]='the provider needs TensorRT 10, and libnvinfer.so.10 was not found'
-  for folder in ${LD_LIBRARY_PATH//:/ }; do
-    [ ! -e "$folder/libnvinfer.so.10" ] || unset 'unable[onnxruntime-tensorrt]'
-  done
-  if { ldconfig -p || /sbin/ldconfig -p; } 2>/dev/null | grep -q 'libnvinfer\.so\.10 '; then
-    unset 'unable[onnxruntime-tensorrt]'
   fi
   for engine in $engines; do
     [ -z "${unable[$engine]:-}" ] || say "${name:-no GPU that nvidia-smi knows}: $engine cannot run: ${unable[$engine]}"

@@ -89,7 +89,7 @@ pub struct ModelArgs {
     /// [default: beside the checkpoint]
     #[arg(long, value_name = "FILE")]
     pub tokenizer: Option<PathBuf>,
-    /// auto, embedded, openvino, onnxruntime (cpu is the same), cuda, tensorrt, onnxruntime-tensorrt, webgpu or coreml; cuda:1 is the second
+    /// auto, embedded, openvino, onnxruntime (cpu is the same), cuda, tensorrt, webgpu or coreml; cuda:1 is the second
     /// GPU, openvino:GPU Intel's. auto takes the first that is installed of cuda, openvino and onnxruntime, else embedded,
     /// which needs no library; webgpu if it is measured to be faster than these on the CPU. tensorrt builds its engines
     /// into the cache once, which takes minutes. `label`, `video` and `serve` take several devices: cuda:0,1

@@ -42,7 +42,7 @@ const PAGES: [&str; 26] = [
     "video",
 ];
 /// Flags for output files and folders.
-const OUTPUTS: [&str; 16] = [
+const OUTPUTS: [&str; 15] = [
     "-o",
     "--output",
     "--json",
@@ -51,7 +51,6 @@ const OUTPUTS: [&str; 16] = [
     "--mots",
     "--youtube-vis",
     "--davis",
-    "--cutouts",
     "--mcap",
     "--crops",
     "--save-txt",

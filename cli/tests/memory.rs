@@ -140,12 +140,7 @@ fn several_sources_have_objects_of_their_own() {
         assert_eq!(found, expected.collect::<Vec<_>>(), "{name}: as if it were alone");
     }
     let given = "video|--model|model|--sources|sources.txt|--memory|--init-masks|masks";
-    let compared = "video|--model|model|--sources|sources.txt|--classes|dog|--memory|--track";
-    let rows = [
-        refusal(given, 2, &["--init-masks", "one source"]),
-        refusal(compared, 2, &["--track", "one source"]),
-    ];
-    place.refuses(OCELLI, &rows);
+    place.refuses(OCELLI, &[refusal(given, 2, &["--init-masks", "one source"])]);
 }
 
 /// Frames go to the devices in turn, and objects to the one with the fewest.
@@ -155,7 +150,7 @@ fn objects_are_those_of_one_device() {
     let scene = [&RUN[..], &["--max-frames", "7"]].concat();
     for run in [
         &scene[..],
-        &[&scene[..], &["--no-hotstart", "--track"]].concat(),
+        &[&scene[..], &["--no-hotstart"]].concat(),
         &[&OBJECTS[..], &["--init-masks", "masks"]].concat(),
     ] {
         let lines =
@@ -206,7 +201,7 @@ fn masks(frame: &Value) -> BTreeMap<u64, Mask> {
 fn every_output_has_the_same_masks() {
     let place = place_with_objects();
     let outputs = "--init-masks masks --jsonl t.jsonl --mots mots.txt --youtube-vis vis.json --davis davis \
-                   --cutouts cut -o drawn/%06d.png";
+                   -o drawn/%06d.png";
     let outputs: Vec<&str> = outputs.split_whitespace().collect();
     let table = place.succeed(OCELLI, &[&OBJECTS[..], &outputs].concat());
     assert!(table.contains("object"), "{table}");
@@ -252,20 +247,6 @@ fn every_output_has_the_same_masks() {
         let report: Value = serde_json::from_str(&place.succeed(OCELLI, &arguments)).expect("JSON");
         let value = report.pointer(figure).and_then(Value::as_f64);
         assert!(value.is_some_and(|value| (value - 1.0).abs() < 1e-9), "{output}: {report}");
-    }
-
-    for (index, frame) in frames.iter().enumerate() {
-        let source =
-            image::open(place.path(&format!("pictures/{index:05}.png"))).expect("a picture").to_rgb8();
-        for (id, mask) in frame {
-            let cut = place.path(&format!("cut/object/track-{id:04}/{index:06}.png"));
-            let cut = image::open(cut).expect("it was written").to_rgba8();
-            let [left, top, right, bottom] = mask.bounding_box().expect("it has pixels").to_xyxy();
-            assert_eq!((cut.width() as f32, cut.height() as f32), (right - left, bottom - top));
-            assert_eq!(cut.pixels().filter(|pixel| pixel.0[3] == 255).count() as u64, mask.area());
-            let corner = source.get_pixel(left as u32, top as u32).0;
-            assert_eq!(cut.get_pixel(0, 0).0[..3], corner, "the colours are those of the picture");
-        }
     }
 
     // Masks are drawn in the colours of the objects.
@@ -475,27 +456,6 @@ fn objects_are_limited() {
 }
 
 #[test]
-fn both_trackers_are_compared() {
-    let place = place();
-    let compare =
-        ["--max-frames", "7", "--track", "--track-thresh", "0.02", "--min-hits", "1", "--jsonl", "t.jsonl"];
-    let table = place.succeed(OCELLI, &[&RUN[..], &compare].concat());
-    let start = table.find("comparison").unwrap_or_else(|| panic!("no comparison: {table}"));
-    let rows: BTreeMap<&str, Vec<f64>> = table[start..]
-        .lines()
-        .skip(1)
-        .map(|line| {
-            let numbers = line.split_whitespace().rev().take(2).filter_map(|word| word.parse().ok());
-            (line.split("  ").next().expect("a name").trim(), numbers.collect())
-        })
-        .collect();
-    let boxes: usize = frames(&place, "t.jsonl").iter().map(|frame| list(frame, "tracks").len()).sum();
-    // Numbers are read from the right: ByteTrack, memory.
-    assert_eq!(rows["boxes"][1], boxes as f64, "{table}");
-    assert!(rows["boxes"][0] > 0.0 && rows["tracks"][0] > 0.0, "{table}");
-}
-
-#[test]
 fn what_cannot_be_followed_is_refused() {
     let place = place();
     copy(&place, "plain", "plain");
@@ -515,13 +475,18 @@ fn what_cannot_be_followed_is_refused() {
                 &["detection only", "export the checkpoint again"],
             ),
             refusal("video|--classes|dog|--memory", 1, &["--memory, the built-in model: it has no tracker"]),
-            refusal(
-                "video|--classes|dog|--memory|--track|--appearance",
-                2,
-                &["--appearance", "leave out --memory"],
-            ),
+            refusal("video|--classes|dog|--memory|--appearance", 2, &["--appearance", "leave out --memory"]),
             refusal("video|--classes|dog|--memory|--tile|auto", 2, &["--tile", "whole frames"]),
-            refusal("video|--classes|dog|--memory|--track-thresh|0.4", 2, &["--track-thresh", "add --track"]),
+            refusal(
+                "video|--classes|dog|--memory|--track-thresh|0.4",
+                2,
+                &["--track-thresh", "in place of --memory"],
+            ),
+            refusal(
+                "video|--classes|dog|--memory|--track",
+                2,
+                &["--track beside --memory", "ocelli eval --video"],
+            ),
         ],
     );
 }
@@ -544,7 +509,7 @@ fn objects_that_cannot_be_given_are_refused() {
         ("video|--classes|dog|--mots|m.txt".to_owned(), 2, vec!["--mots", "add --memory"]),
         ("video|--classes|dog|--track|--davis|d".to_owned(), 2, vec!["--davis", "--masks"]),
         (case("--classes|dog|--points|click.json"), 2, vec!["--points", "leave out --classes"]),
-        (case("--track|--points|click.json"), 2, vec!["--track", "leave them out"]),
+        (case("--track|--points|click.json"), 2, vec!["--track", "leave out --memory"]),
         (case("--when-moving|--points|click.json"), 2, vec!["--when-moving", "nothing is"]),
         (case("--points|none.json"), 2, vec!["none.json"]),
         (case("--points|outside.json"), 2, vec!["object 1, frame 0", "20,300", "96×72"]),

@@ -33,9 +33,7 @@ mod webgpu_memory;
 
 pub use crate::cpu::default_threads;
 pub use builder::OnnxRuntimeBuilder;
-pub use provider::{
-    CoreMlOptions, CudaOptions, ExecutionProvider, OtherProvider, TensorRtOptions, WebGpuOptions,
-};
+pub use provider::{CoreMlOptions, CudaOptions, ExecutionProvider, OtherProvider, WebGpuOptions};
 pub use session::OnnxRuntimeEngine;
 pub(crate) use webgpu_memory::WebGpuBuffer;
 pub use webgpu_memory::WebGpuDevice;
@@ -135,12 +133,7 @@ impl OnnxRuntime {
     /// [`ErrorKind::Unavailable`](ocelli_error::ErrorKind::Unavailable) if it cannot start; the message gives the reason and
     /// what to install.
     pub fn try_provider(&self, provider: &ExecutionProvider) -> Result<()> {
-        let mut provider = provider.clone();
-        if let ExecutionProvider::TensorRt(options) = &mut provider {
-            // The libraries are loaded even so, and no kernel is compiled, which would take seconds.
-            options.least_nodes = Some(2);
-        }
-        let builder = OnnxRuntimeEngine::builder(self).with_provider(provider).with_threads(1);
+        let builder = OnnxRuntimeEngine::builder(self).with_provider(provider.clone()).with_threads(1);
         builder.build_from_memory(SMALLEST_MODEL).map(drop)
     }
 

@@ -4,7 +4,7 @@
 
 use ocelli_engines::conformance::{self, Tolerance};
 use ocelli_engines::onnxruntime::{
-    CudaOptions, ExecutionProvider, OnnxRuntime, OnnxRuntimeBuilder, OnnxRuntimeEngine, TensorRtOptions,
+    CudaOptions, ExecutionProvider, OnnxRuntime, OnnxRuntimeBuilder, OnnxRuntimeEngine,
 };
 
 fn builder(provider: ExecutionProvider) -> OnnxRuntimeBuilder {
@@ -23,12 +23,6 @@ fn passes(builder: impl Fn() -> OnnxRuntimeBuilder) {
 #[ignore = "needs an NVIDIA GPU and ONNX Runtime for CUDA"]
 fn cuda_passes_the_conformance_suite() {
     passes(|| builder(ExecutionProvider::Cuda(CudaOptions::default())));
-}
-
-#[test]
-#[ignore = "needs an NVIDIA GPU, ONNX Runtime for CUDA and TensorRT 10"]
-fn tensorrt_passes_the_conformance_suite() {
-    passes(|| builder(ExecutionProvider::TensorRt(TensorRtOptions::default())));
 }
 
 #[test]

@@ -6,9 +6,9 @@ use crate::models::{F32, I64, Model};
 use ocelli_engines::conformance::{self, Tolerance};
 use ocelli_engines::onnxruntime::{
     CoreMlOptions, CudaOptions, ExecutionProvider, OnnxRuntime, OnnxRuntimeBuilder, OnnxRuntimeEngine,
-    OtherProvider, TensorRtOptions,
+    OtherProvider,
 };
-use ocelli_engines::{Dim, DimensionRange, Engine, ErrorKind, Tensor};
+use ocelli_engines::{Dim, Engine, ErrorKind, Tensor};
 use std::path::PathBuf;
 
 fn runtime() -> OnnxRuntime {
@@ -38,11 +38,6 @@ fn a_provider_that_cannot_start_is_an_error_with_reason_and_remedy() {
         (
             ExecutionProvider::Cuda(CudaOptions { ordinal: 1, ..CudaOptions::default() }),
             "cannot start CUDA device 1, ",
-            "not enabled in this build; use a library that was built with it, such as that of the package `onnxruntime-gpu`",
-        ),
-        (
-            ExecutionProvider::TensorRt(TensorRtOptions::default()),
-            "cannot start TensorRT on CUDA device 0, ",
             "not enabled in this build; use a library that was built with it, such as that of the package `onnxruntime-gpu`",
         ),
         (
@@ -129,21 +124,4 @@ fn a_fixed_dimension_is_part_of_the_specification() {
     };
     assert_eq!(run(2), Ok(()));
     assert_eq!(run(3), Err("input `a`: expected shape [2, 3], got [3, 3]".to_owned()));
-}
-
-#[test]
-#[cfg_attr(without_libraries, ignore = "needs ONNX Runtime: make setup")]
-fn every_named_dimension_needs_a_range() {
-    let range = DimensionRange { min: 1, optimal: 4, max: 8 };
-    let dimensions = [("rows".to_owned(), range)].into();
-    let options = TensorRtOptions { dimensions, ..TensorRtOptions::default() };
-    let loaded = builder()
-        .with_provider(ExecutionProvider::TensorRt(options))
-        .build_from_memory(&crate::models::conformance());
-    let error = loaded.expect_err("`tokens` has no range");
-    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
-    assert_eq!(
-        error.to_string(),
-        "TensorRT: no range for dimension `tokens` of input `ids`: give every named dimension a range, or none"
-    );
 }

@@ -194,7 +194,7 @@ impl DetectorBuilder {
     /// The first pass has no fixed number of classes.
     fn check_screening(&self, has_engine_files: bool) -> Result<()> {
         let kind = self.options.engine.kind;
-        let needs_fixed = matches!(kind, EngineKind::OnnxRuntimeTensorRt { .. } | EngineKind::CoreMl);
+        let needs_fixed = kind == EngineKind::CoreMl;
         if self.options.screening.is_none() || !(has_engine_files || self.prepared.is_some() || needs_fixed) {
             return Ok(());
         }

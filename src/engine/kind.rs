@@ -41,11 +41,6 @@ pub enum EngineKind {
         /// CUDA's number of the GPU.
         ordinal: usize,
     },
-    /// ONNX Runtime's TensorRT provider, which needs TensorRT 10. It builds an engine from each ONNX file and caches it.
-    OnnxRuntimeTensorRt {
-        /// As CUDA counts.
-        ordinal: usize,
-    },
     /// Any GPU with Vulkan, Direct3D 12 or Metal, through ONNX Runtime's WebGPU provider; see
     /// [`webgpu`](crate::engines::webgpu). Before an adapter is used for the first time it is compared with the CPU.
     WebGpu {
@@ -58,17 +53,8 @@ pub enum EngineKind {
 
 impl EngineKind {
     /// The name of every engine.
-    pub const NAMES: [&'static str; 9] = [
-        "auto",
-        "embedded",
-        "openvino",
-        "onnxruntime",
-        "cuda",
-        "tensorrt",
-        "onnxruntime-tensorrt",
-        "webgpu",
-        "coreml",
-    ];
+    pub const NAMES: [&'static str; 8] =
+        ["auto", "embedded", "openvino", "onnxruntime", "cuda", "tensorrt", "webgpu", "coreml"];
 
     /// Reads the engines of several devices, separated by commas: `cuda:0,cuda:1`, in short `cuda:0,1`, or
     /// `embedded,embedded` for two instances on the CPU.
@@ -120,7 +106,6 @@ impl EngineKind {
             Self::OpenVino { .. } => ("openvino", None),
             Self::Cuda { ordinal } => ("cuda", Some(ordinal)),
             Self::TensorRt { ordinal } => ("tensorrt", Some(ordinal)),
-            Self::OnnxRuntimeTensorRt { ordinal } => ("onnxruntime-tensorrt", Some(ordinal)),
             Self::WebGpu { ordinal } => ("webgpu", Some(ordinal)),
             Self::CoreMl => ("coreml", None),
         }
@@ -183,7 +168,6 @@ impl FromStr for EngineKind {
             "onnxruntime" | "cpu" => Self::Cpu,
             "cuda" | "gpu" => Self::Cuda { ordinal },
             "tensorrt" | "trt" => Self::TensorRt { ordinal },
-            "onnxruntime-tensorrt" => Self::OnnxRuntimeTensorRt { ordinal },
             "webgpu" => Self::WebGpu { ordinal },
             "coreml" | "mps" => Self::CoreMl,
             _ => {
@@ -232,7 +216,7 @@ mod tests {
             ("2", Ok(cuda(2))),
             ("tensorrt", Ok(EngineKind::TensorRt { ordinal: 0 })),
             ("TRT:1", Ok(EngineKind::TensorRt { ordinal: 1 })),
-            ("onnxruntime-tensorrt:1", Ok(EngineKind::OnnxRuntimeTensorRt { ordinal: 1 })),
+            ("onnxruntime-tensorrt:1", Err("no such engine")),
             ("webgpu", Ok(EngineKind::WebGpu { ordinal: 0 })),
             ("WebGPU:1", Ok(EngineKind::WebGpu { ordinal: 1 })),
             ("webgpu:GPU", Err("a GPU's number")),
@@ -245,7 +229,7 @@ mod tests {
                 "quick",
                 Err(
                     "no such engine; expected one of auto, embedded, openvino, onnxruntime, cuda, tensorrt, \
-                     onnxruntime-tensorrt, webgpu, coreml",
+                     webgpu, coreml",
                 ),
             ),
             ("cuda:", Err("a GPU's number")),

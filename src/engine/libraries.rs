@@ -12,8 +12,7 @@ use std::sync::Arc;
 
 use ocelli_engines::cuda::CudaDevice;
 use ocelli_engines::onnxruntime::{
-    CoreMlOptions, CudaOptions, ExecutionProvider, OnnxRuntime, OnnxRuntimeEngine, TensorRtOptions,
-    WebGpuDevice,
+    CoreMlOptions, CudaOptions, ExecutionProvider, OnnxRuntime, OnnxRuntimeEngine, WebGpuDevice,
 };
 use ocelli_engines::{Device, Engine, cpu_description};
 use ocelli_export::contract::{Precision, Target};
@@ -36,8 +35,7 @@ pub(super) fn start(options: &EngineOptions) -> Result<Arc<dyn Loader>> {
     let loader: Arc<dyn Loader> = match options.kind {
         EngineKind::TensorRt { .. } => {
             let message = format!(
-                "engine {}: its engines are built from a model before they run, and none were prepared; with TensorRT 10, \
-                 onnxruntime-tensorrt runs any model through ONNX Runtime",
+                "engine {}: its engines are built from a model before they run, and none were prepared",
                 options.kind
             );
             return Err(Error::unavailable(message).about("engine"));
@@ -67,7 +65,7 @@ impl OnnxRuntimeLoader {
             runtime.try_provider(&default_provider(kind)).map_err(|reason| cannot_start(kind, reason))?;
         }
         let device = match kind {
-            EngineKind::Cuda { ordinal } | EngineKind::OnnxRuntimeTensorRt { ordinal } => {
+            EngineKind::Cuda { ordinal } => {
                 // Tensors stay on the GPU between graphs.
                 Some(CudaDevice::open(ordinal)?.into())
             }
@@ -132,9 +130,9 @@ impl Loader for OnnxRuntimeLoader {
         }
     }
 
-    /// TensorRT runs them, and the CPU for comparison.
+    /// The CPU runs them for comparison with TensorRT.
     fn runs_calibrated(&self) -> bool {
-        matches!(self.options.kind, EngineKind::Cpu | EngineKind::OnnxRuntimeTensorRt { .. })
+        self.options.kind == EngineKind::Cpu
     }
 
     fn loads_in_parallel(&self) -> bool {
@@ -143,9 +141,7 @@ impl Loader for OnnxRuntimeLoader {
 
     fn target(&self, _: Option<Precision>) -> Target {
         match self.options.kind {
-            EngineKind::OnnxRuntimeTensorRt { .. } | EngineKind::WebGpu { .. } | EngineKind::CoreMl => {
-                Target::TensorRt
-            }
+            EngineKind::WebGpu { .. } | EngineKind::CoreMl => Target::TensorRt,
             _ => Target::OnnxRuntime,
         }
     }
@@ -180,11 +176,9 @@ fn load_onnxruntime(options: &EngineOptions) -> Result<OnnxRuntime> {
 
 /// The provider of an engine with default options.
 fn default_provider(kind: EngineKind) -> ExecutionProvider {
-    let cuda = |ordinal| CudaOptions { ordinal, ..CudaOptions::default() };
     match kind {
-        EngineKind::Cuda { ordinal } => ExecutionProvider::Cuda(cuda(ordinal)),
-        EngineKind::OnnxRuntimeTensorRt { ordinal } => {
-            ExecutionProvider::TensorRt(TensorRtOptions { cuda: cuda(ordinal), ..TensorRtOptions::default() })
+        EngineKind::Cuda { ordinal } => {
+            ExecutionProvider::Cuda(CudaOptions { ordinal, ..CudaOptions::default() })
         }
         EngineKind::CoreMl => ExecutionProvider::CoreMl(CoreMlOptions::default()),
         EngineKind::Auto

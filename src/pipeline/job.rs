@@ -124,7 +124,6 @@ impl Buffers {
         outcome.detections.clear();
         outcome.tracks.clear();
         outcome.retracted.clear();
-        outcome.compared.clear();
         Job {
             entered,
             queued: None,

@@ -5,12 +5,11 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
-use ocelli_tracking::masklets::{Candidate, MaskletOptions, VideoShape, candidates};
-use ocelli_tracking::{Appearances, BoundingBox, ByteTracker, ByteTrackerOptions, TrackerDetection};
+use ocelli_tracking::masklets::{MaskletOptions, VideoShape};
 
 use super::job::Job;
 use super::stage_loop::StageLoop;
-use crate::masklets::{GivenObject, MaskFrame, MaskletNetwork, Sessions, TrackedFrame};
+use crate::masklets::{GivenObject, MaskletNetwork, Sessions, TrackedFrame};
 use crate::threads::Stage;
 use ocelli_error::{Error, Result};
 
@@ -31,8 +30,6 @@ pub(super) struct MemoryStage {
     given: Option<BTreeMap<u64, Vec<GivenObject>>>,
     /// The labels of objects that are given.
     classes: BTreeMap<u64, usize>,
-    /// Follows the same detections, for a comparison.
-    comparison: Option<ByteTrackerOptions>,
     streams: BTreeMap<usize, Stream>,
     shared: Arc<StageLoop>,
 }
@@ -40,7 +37,6 @@ pub(super) struct MemoryStage {
 /// A source.
 struct Stream {
     sessions: Sessions,
-    comparison: Option<ByteTracker>,
     /// Width and height of the frames.
     size: (u32, u32),
     /// The frames that are held back.
@@ -52,12 +48,7 @@ struct Stream {
 }
 
 impl MemoryStage {
-    pub(super) fn new(
-        memory: Memory,
-        labels: Arc<[Arc<str>]>,
-        comparison: Option<ByteTrackerOptions>,
-        shared: Arc<StageLoop>,
-    ) -> Self {
+    pub(super) fn new(memory: Memory, labels: Arc<[Arc<str>]>, shared: Arc<StageLoop>) -> Self {
         let Memory { network, options, given } = memory;
         let mut classes = BTreeMap::new();
         let given = given.map(|objects| {
@@ -68,7 +59,7 @@ impl MemoryStage {
             }
             frames
         });
-        Self { network, options, labels, given, classes, comparison, streams: BTreeMap::new(), shared }
+        Self { network, options, labels, given, classes, streams: BTreeMap::new(), shared }
     }
 
     /// Tracks a frame, or ends all streams. Frames that leave are added to `done`; after an error these are all that were
@@ -88,7 +79,7 @@ impl MemoryStage {
 
     fn track(&mut self, mut job: Job, done: &mut Vec<Job>) -> Result<()> {
         let start = Instant::now();
-        let Self { network, options, labels, given, classes, comparison, streams, shared } = self;
+        let Self { network, options, labels, given, classes, streams, shared } = self;
         let Job { outcome, masks, .. } = &mut job;
         let (index, size) = (outcome.index, outcome.size);
         if given.is_some() && outcome.origin.is_some() {
@@ -100,10 +91,8 @@ impl MemoryStage {
             Entry::Vacant(new) => {
                 let video = VideoShape { frames: None, width: size.0 as usize, height: size.1 as usize };
                 let classes = given.is_none().then_some(labels.len());
-                let comparison = comparison.map(ByteTracker::new);
                 new.insert(Stream {
                     sessions: Sessions::new(network, classes, video, *options)?,
-                    comparison: comparison.transpose()?,
                     size,
                     held: VecDeque::new(),
                     count: 0,
@@ -130,18 +119,6 @@ impl MemoryStage {
             true => error,
             false => Error::new(error.kind(), format!("frame {index}: {error}")),
         })?;
-        if let Some(tracker) = &mut stream.comparison {
-            let tracks = match masks {
-                Some(frame) if outcome.detected => {
-                    let boxes = boxes(frame, options, size);
-                    let is_searched = |class| outcome.was_searched_for(class);
-                    tracker.update_with(&boxes, &Appearances::default(), 1.0, is_searched)
-                }
-                Some(_) => tracker.predict(1.0),
-                None => tracker.predict(0.0),
-            };
-            outcome.compared.extend_from_slice(tracks);
-        }
         outcome.labels = labels.clone();
         masks.take().into_iter().for_each(|frame| shared.buffers.masks[job.device].give(frame));
         // What is held back does not hold up other frames.
@@ -188,20 +165,4 @@ impl Stream {
         }
         Ok(())
     }
-}
-
-/// The boxes of the detections that objects are matched with.
-fn boxes(frame: &MaskFrame, options: &MaskletOptions, (width, height): (u32, u32)) -> Vec<TrackerDetection> {
-    let side = options.mask_side() as f32;
-    let mut boxes = Vec::new();
-    for (class_id, detections) in frame.detections().enumerate() {
-        let kept = candidates(detections, options, false).into_iter();
-        boxes.extend(kept.filter_map(|Candidate { score, mask, .. }| {
-            let [left, top, right, bottom] = mask.bounds()?.map(|edge| edge as f32);
-            let bbox = BoundingBox::new(left, top, right, bottom);
-            let bbox = bbox.scaled(width as f32 / side, height as f32 / side);
-            Some(TrackerDetection { bbox, score, class_id })
-        }));
-    }
-    boxes
 }

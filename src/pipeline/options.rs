@@ -83,8 +83,7 @@ pub struct PipelineOptions {
     /// thresholds are those of the options, not those of the detector.
     ///
     /// With several [devices](crate::PipelineBuilder::with_more_devices) each object is tracked on the device that has the fewest when
-    /// it appears. With a [tracker](Self::tracker) as well, the boxes around the masks of the detections are followed by it
-    /// for a [comparison](crate::pipeline::FrameOutcome::compared).
+    /// it appears.
     pub memory: Option<MaskletOptions>,
     /// Estimates how the camera moves and moves the tracks with it, for cameras that move. It costs a few milliseconds a frame.
     /// Without a tracker it does nothing. See [`CameraMotionEstimator`](crate::pipeline::CameraMotionEstimator).
@@ -142,6 +141,7 @@ impl PipelineOptions {
                 ("detect_every", !detects && self.detect_every.is_some_and(|frames| frames != 1), nothing),
                 ("motion_gate", !detects && self.motion_gate.is_some(), nothing),
                 ("class_budget", !detects && self.class_budget.is_some(), nothing),
+                ("tracker", self.tracker.is_some(), "each follows the objects by itself"),
                 ("camera_motion", self.camera_motion, "it finds objects by their masks, wherever they move"),
                 ("appearance", self.appearance, "it knows what objects look like by itself"),
                 ("low_memory", low_memory, "it needs the whole model for each frame"),

@@ -168,7 +168,7 @@ pub(super) fn into_stages(
         shared: shared.clone(),
     };
     if let Some(memory) = memory {
-        let track = MemoryStage::new(memory, labels, options.tracker, shared.clone());
+        let track = MemoryStage::new(memory, labels, shared.clone());
         return Ok((preprocess, on_devices, Track::Memory(Box::new(track))));
     }
     let track = TrackStage {

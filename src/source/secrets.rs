@@ -124,10 +124,7 @@ mod tests {
                 "cannot open rtsp://…@h/x: no answer from rtsp://h/?pwd=…: lost",
             ),
             ("\"rtsp://u:a'secret@h/x\"", "\"rtsp://…@h/x\""),
-            (
-                "door:x=rtsp://u:secret@h/x: expected NAME:WEIGHT=SOURCE",
-                "door:x=rtsp://…@h/x: expected NAME:WEIGHT=SOURCE",
-            ),
+            ("door:x=rtsp://u:secret@h/x: expected a source", "door:x=rtsp://…@h/x: expected a source"),
             ("no video, rtsp:/u:secret@h/x", "no video, rtsp:/…@h/x"),
             ("no video, admin:secret@10.0.0.7/x", "no video, …@10.0.0.7/x"),
             ("192.168.1.2/user=a&password=secret", "192.168.1.2/user=a&password=…"),

@@ -12,16 +12,13 @@ use ocelli_error::{Error, Result};
 
 /// How long a stream that is dropped waits for the threads of its sources: less than a run waits for its source.
 const PATIENCE: Duration = Duration::from_millis(800);
-/// The most sources of one stream, and the most turns of one of them.
+/// The most sources of one stream.
 const MAX_SOURCES: usize = 1024;
 
 /// One of [`Several`] sources.
 pub struct Feed {
     /// Its name in results; unique.
     pub name: String,
-    /// The turns that it gets for each of a source of weight 1, from 1 on. Of no effect between recorded sources that keep
-    /// every frame: they play side by side.
-    pub weight: u32,
     /// Its frames.
     pub source: Box<dyn Source>,
 }
@@ -29,8 +26,8 @@ pub struct Feed {
 /// Several sources through one pipeline, so that one model serves them all.
 ///
 /// Each source is read on a thread of its own. Of a live source the newest frame waits for its turn and replaces an older
-/// one; other sources keep every frame, and are read one frame ahead. Sources that have a frame take turns, as many as their
-/// weights say; one that has none loses its turn. Recorded sources that keep every frame play side by side: of their frames
+/// one; other sources keep every frame, and are read one frame ahead. Sources that have a frame take turns; one that has none
+/// loses its turn. Recorded sources that keep every frame play side by side: of their frames
 /// the one with the earliest time goes next, so that each run gives the same order. [`Frame::origin`] says which source a
 /// frame is from; indices and times are those of the source. The stream ends when all sources have. A source that fails, or
 /// panics, ends alone, unless all of them fail.
@@ -44,7 +41,8 @@ pub struct Several {
     origins: Vec<Origin>,
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
-    turns: Turns,
+    /// Whose turn it is.
+    turn: usize,
     cancellation: Cancellation,
     _woken: CancelHook,
 }
@@ -109,7 +107,7 @@ impl Several {
     /// Starts to read `feeds`. `newest` is whether newer frames replace older ones; by default they do in live sources.
     ///
     /// # Errors
-    /// [`InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) without a source, with two of the same name, or with a weight of 0;
+    /// [`InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) without a source, or with two of the same name;
     /// [`Io`](ocelli_error::ErrorKind::Io) if a thread cannot be started.
     pub fn start(feeds: Vec<Feed>, newest: Option<bool>, cancellation: Cancellation) -> Result<Self> {
         let invalid = |message: String| Err(Error::invalid_argument(message));
@@ -119,9 +117,6 @@ impl Several {
         for (number, feed) in feeds.iter().enumerate() {
             if feeds[..number].iter().any(|other| other.name == feed.name) {
                 return invalid(format!("two sources are named {}: expected a name for each", feed.name));
-            }
-            if feed.weight == 0 {
-                return invalid(format!("the weight of source {} is 0: expected at least 1", feed.name));
             }
         }
         let infos = || feeds.iter().map(|feed| feed.source.info());
@@ -156,14 +151,13 @@ impl Several {
         let slots =
             Slots { all: feeds.iter().map(slot).collect(), closed: false, open: 0, first_error: None };
         let shared = Arc::new(Shared { slots: Mutex::new(slots), changed: Condvar::new() });
-        let turns = Turns::new(feeds.iter().map(|feed| feed.weight).collect());
         let waiting = shared.clone();
         let woken = cancellation.on_cancel(move || {
             drop(locked(&waiting.slots));
             waiting.changed.notify_all();
         });
         let threads = Vec::new();
-        let mut several = Self { info, origins, shared, threads, turns, cancellation, _woken: woken };
+        let mut several = Self { info, origins, shared, threads, turn: 0, cancellation, _woken: woken };
         for (number, feed) in feeds.into_iter().enumerate() {
             let newest = keeps_newest(&feed);
             let shared = several.shared.clone();
@@ -256,8 +250,8 @@ impl Source for Several {
                 return Ok(false);
             }
             let next = {
-                let earliest = slots.earliest();
-                self.turns.next(|number| {
+                let (earliest, count) = (slots.earliest(), slots.all.len());
+                (self.turn..self.turn + count).map(|turn| turn % count).find(|&number| {
                     let slot = &slots.all[number];
                     slot.frame.is_some() && (!slot.in_order || earliest == Some(number))
                 })
@@ -265,6 +259,7 @@ impl Source for Several {
             if let Some((number, mut waiting)) =
                 next.and_then(|number| slots.all[number].frame.take().map(|frame| (number, frame)))
             {
+                self.turn = number + 1;
                 std::mem::swap(frame, &mut waiting);
                 frame.origin = Some(self.origins[number].clone());
                 slots.all[number].spare = Some(waiting);
@@ -315,65 +310,3 @@ impl Drop for Several {
 }
 
 debug_as!(Several, it => "Several {{ info: {:?}, .. }}", it.info);
-
-/// Whose turn it is: the one that has had the least turns for its weight (stride scheduling).
-struct Turns {
-    /// The cost of a turn.
-    costs: Vec<f64>,
-    /// What the turns of each have cost.
-    spent: Vec<f64>,
-    /// What the last turn's owner had spent before it.
-    now: f64,
-}
-
-impl Turns {
-    fn new(weights: Vec<u32>) -> Self {
-        let spent = vec![0.0; weights.len()];
-        Self { costs: weights.into_iter().map(|weight| 1.0 / f64::from(weight)).collect(), spent, now: 0.0 }
-    }
-
-    /// The next of those that are ready. Who was not ready saves nothing.
-    fn next(&mut self, is_ready: impl Fn(usize) -> bool) -> Option<usize> {
-        let ready = (0..self.costs.len()).filter(|&number| is_ready(number));
-        let next =
-            ready.min_by(|&a, &b| self.spent[a].max(self.now).total_cmp(&self.spent[b].max(self.now)))?;
-        self.now = self.spent[next].max(self.now);
-        self.spent[next] = self.now + self.costs[next];
-        Some(next)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn turns_follow_the_weights_of_those_that_are_ready() {
-        // Weights, which are ready from which turn on, turns, and how many turns each has had.
-        let cases: [(&[u32], &[usize], usize, &[usize]); 5] = [
-            (&[1, 1, 1], &[0, 0, 0], 30, &[10, 10, 10]),
-            (&[3, 1], &[0, 0], 40, &[30, 10]),
-            (&[1, 1], &[0, 20], 40, &[30, 10]),
-            (&[1, 1, 1], &[0, 999, 0], 20, &[10, 0, 10]),
-            (&[2, 1, 1], &[0, 0, 0], 40, &[20, 10, 10]),
-        ];
-        for (weights, from, turns, expected) in cases {
-            let mut scheduler = Turns::new(weights.to_vec());
-            let mut counts = vec![0usize; weights.len()];
-            let mut longest = 0;
-            let mut waited = vec![0; weights.len()];
-            for turn in 0..turns {
-                let next = scheduler.next(|number| from[number] <= turn).expect("one is ready");
-                counts[next] += 1;
-                for (number, waited) in waited.iter_mut().enumerate() {
-                    *waited = if number == next || from[number] > turn { 0 } else { *waited + 1 };
-                    longest = longest.max(*waited);
-                }
-            }
-            let off = counts.iter().zip(expected).map(|(a, b)| a.abs_diff(*b)).max();
-            assert!(off <= Some(1), "{weights:?}, {from:?}: {counts:?}, expected {expected:?}");
-            assert!(longest <= weights.iter().sum::<u32>() as usize, "{weights:?}: {longest}");
-        }
-        assert_eq!(Turns::new(vec![1, 1]).next(|_| false), None);
-    }
-}

@@ -18,7 +18,7 @@ use super::fakes::{Fakes, Keep, Levels, detector, level_found, level_of, prompts
 const MS: Duration = Duration::from_millis(1);
 
 fn feed(name: usize, source: Levels) -> Feed {
-    Feed { name: format!("camera {name}"), weight: 1, source: Box::new(source) as Box<dyn Source> }
+    Feed { name: format!("camera {name}"), source: Box::new(source) as Box<dyn Source> }
 }
 
 /// What leaves the pipeline, how the sources did, and how the run ended.
@@ -131,15 +131,15 @@ impl Source for Busy {
 
 /// The numbers of the sources of `frames` frames, in the order of the results. Sources are always ahead, and the
 /// encoder-decoder ends with a frame when the backbone has begun with the next: the model is never idle.
-fn turns(weights: &[u32], frames: usize) -> Vec<usize> {
+fn turns(sources: usize, frames: usize) -> Vec<usize> {
     let progress = Arc::new(Progress::default());
-    let none = vec![0; weights.len()];
+    let none = vec![0; sources];
     *progress.counts.lock().expect("nothing has begun") =
         Counts { asked: none.clone(), taken: none, ..Counts::default() };
-    let feeds = weights.iter().enumerate().map(|(number, weight)| {
+    let feeds = (0..sources).map(|number| {
         let frames = Levels::new(u64::MAX, 64, 48).live();
         let source = Box::new(Camera { number, frames, progress: progress.clone() });
-        Feed { name: format!("camera {number}"), weight: *weight, source }
+        Feed { name: format!("camera {number}"), source }
     });
     let several = Several::start(feeds.collect(), None, Cancellation::new()).expect("they have names");
     let states = several.states();
@@ -161,7 +161,7 @@ fn turns(weights: &[u32], frames: usize) -> Vec<usize> {
         .expect("no source fails");
     let outcomes = std::mem::take(&mut kept.lock().expect("no sink panics").outcomes);
     for state in states.snapshot() {
-        assert!(state.frames > 0 && (weights.len() == 1 || state.dropped > 0), "{state:?}");
+        assert!(state.frames > 0 && (sources == 1 || state.dropped > 0), "{state:?}");
     }
     assert!(outcomes.len() >= frames, "{} of {frames}", outcomes.len());
     outcomes[..frames].iter().map(number).collect()
@@ -170,20 +170,12 @@ fn turns(weights: &[u32], frames: usize) -> Vec<usize> {
 #[test]
 fn the_models_rate_is_shared_and_no_source_starves() {
     for sources in [1, 4, 16] {
-        let turns = turns(&vec![1; sources], 6 * sources);
+        let turns = turns(sources, 6 * sources);
         for round in turns.windows(sources) {
             let mut round = round.to_vec();
             round.sort_unstable();
             assert_eq!(round, (0..sources).collect::<Vec<_>>(), "{turns:?}");
         }
-    }
-}
-
-#[test]
-fn weights_are_turns() {
-    let turns = turns(&[3, 1], 40);
-    for round in turns.windows(4) {
-        assert_eq!(round.iter().filter(|source| **source == 0).count(), 3, "{turns:?}");
     }
 }
 
@@ -296,7 +288,7 @@ fn sources_are_closed_with_the_stream() {
             let mut frames = Levels::new(u64::MAX, 16, 8).live();
             frames.delay = MS;
             let source = SlowToClose { frames, silence: silences.next(), closed: closed.clone() };
-            Feed { name: format!("camera {name}"), weight: 1, source: Box::new(source) as Box<dyn Source> }
+            Feed { name: format!("camera {name}"), source: Box::new(source) as Box<dyn Source> }
         });
         let mut several =
             Several::start(feeds.collect(), None, Cancellation::new()).expect("they have names");
@@ -310,14 +302,14 @@ fn sources_are_closed_with_the_stream() {
     }
 }
 
-/// Recorded sources of 25 and 100 frames a second, the second slower to read and with three times the weight, end together.
+/// Recorded sources of 25 and 100 frames a second, the second slower to read, end together.
 #[test]
 fn recorded_sources_play_side_by_side() {
     let feeds = [(40, 25), (10, 100)].into_iter().enumerate().map(|(name, (interval, frames))| {
         let mut source = Levels::new(frames, 32, 24);
         source.interval = interval * MS;
         source.delay = if name == 1 { MS } else { Duration::ZERO };
-        Feed { weight: 1 + 2 * name as u32, ..feed(name, source) }
+        feed(name, source)
     });
     let Seen { outcomes, end, .. } = run(feeds.collect(), &Fakes::default());
     assert_eq!(end.expect("no source fails").stats.frames_out, 125);
@@ -329,11 +321,7 @@ fn recorded_sources_play_side_by_side() {
 #[test]
 fn invalid_sources_are_refused() {
     let same = || Feed { name: "door".into(), ..feed(0, Levels::new(1, 8, 8)) };
-    let cases = [
-        (Vec::new(), "0 sources"),
-        (vec![same(), same()], "two sources are named door"),
-        (vec![Feed { weight: 0, ..same() }], "the weight of source door is 0"),
-    ];
+    let cases = [(Vec::new(), "0 sources"), (vec![same(), same()], "two sources are named door")];
     for (feeds, expected) in cases {
         let error = Several::start(feeds, None, Cancellation::new()).expect_err("it is refused");
         assert!(error.to_string().contains(expected), "{error}");

@@ -124,9 +124,8 @@ const ONNXRUNTIME_GAIN: &str = "it is somewhat faster than embedded; run `make s
                                 `pip install onnxruntime==1.31.1`";
 
 /// Engines that are providers of ONNX Runtime: our name, ONNX Runtime's name, and the library to install.
-const PROVIDERS: [(&str, &str, &str); 3] = [
+const PROVIDERS: [(&str, &str, &str); 2] = [
     ("cuda", "CUDAExecutionProvider", "install the package onnxruntime-gpu"),
-    ("onnxruntime-tensorrt", "TensorrtExecutionProvider", "install the package onnxruntime-gpu"),
     ("coreml", "CoreMLExecutionProvider", "macOS only"),
 ];
 

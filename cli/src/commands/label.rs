@@ -101,9 +101,6 @@ struct FileArgs {
     /// Write COCO masks as polygons instead of run lengths
     #[arg(long)]
     polygons: bool,
-    /// Write a PNG of each instance's mask to masks/, as --format masks does
-    #[arg(long, conflicts_with = "no_masks")]
-    mask_files: bool,
     /// Write COCO without masks
     #[arg(long)]
     no_masks: bool,
@@ -399,9 +396,7 @@ fn named(path: &Path, error: &dyn std::fmt::Display) -> String {
 
 fn data_set_options(args: &LabelArgs) -> anyhow::Result<DataSetOptions> {
     let (files, has_videos) = (&args.files, !args.video.video.is_empty());
-    let mut formats: Vec<Format> = args.format.clone();
-    formats.extend(files.mask_files.then_some(Format::Masks));
-    if formats.contains(&Format::YoutubeVis) && !has_videos {
+    if args.format.contains(&Format::YoutubeVis) && !has_videos {
         refuse!("--format youtube-vis follows objects through videos: name one with --video");
     }
     let modes =
@@ -412,7 +407,7 @@ fn data_set_options(args: &LabelArgs) -> anyhow::Result<DataSetOptions> {
         validation_share: files.val_share,
         review: files.review,
         review_below: files.review_below,
-        ..DataSetOptions::new(formats, images, has_videos)
+        ..DataSetOptions::new(args.format.clone(), images, has_videos)
     })
 }
 

@@ -4,7 +4,6 @@ mod benchmark;
 mod delivery;
 mod given;
 pub(crate) mod mqtt;
-mod reach;
 mod run;
 mod sinks;
 pub(crate) mod source;
@@ -76,7 +75,7 @@ pub struct VideoArgs {
     screen: ScreenArgs,
     #[command(flatten)]
     tiles: TileArgs,
-    /// Track instances from frame to frame; with --memory, compare the two in a table
+    /// Track instances from frame to frame
     #[arg(long, help_heading = "Tracking")]
     track: bool,
     /// Follow objects with masks by the model's memory of them; needs a model with a tracker, such as SAM 3. Objects start at a
@@ -250,7 +249,6 @@ pub fn run(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<()> {
         classes: prompts.len(),
         stats: StatsRecorder::new(),
         counts: Arc::default(),
-        comparison: (args.memory && args.track).then(Arc::default),
         states: opened.states,
         counting,
     };
@@ -340,10 +338,16 @@ impl VideoArgs {
         let has_tracks = self.has_tracks();
         let has_masks = self.memory || self.track && self.masks;
         let of_tracker = self.tracker.first_given().filter(|_| !self.track);
+        let tracker = if self.memory { "use --track in place of --memory" } else { "add --track" };
         let of_masks = self.sinks.of_masks().filter(|_| !has_masks);
         let of_detections =
             self.detect_every.is_some() || self.when_moving.is_some() || self.class_budget.is_some();
         let beside_memory = [
+            (
+                "--track",
+                self.track,
+                "it follows objects by itself; compare two runs with ocelli eval --video",
+            ),
             ("--tile", self.tiles.tile.is_some(), "it follows what it sees in whole frames"),
             ("--camera-motion", self.camera_motion, "it finds objects by their masks, wherever they move"),
             ("--appearance", self.appearance, "it knows what objects look like by itself"),
@@ -353,9 +357,9 @@ impl VideoArgs {
             (self.camera_motion && !self.track, "--camera-motion moves tracks: add --track"),
             (self.appearance && !self.track, "--appearance finds tracks again: add --track"),
             (
-                given && (self.track || of_detections),
-                "--track, --detect-every, --when-moving and --class-budget are for what is detected, and with objects of yours nothing \
-                 is: leave them out",
+                given && of_detections,
+                "--detect-every, --when-moving and --class-budget are for what is detected, and with objects of yours nothing is: \
+                 leave them out",
             ),
             (
                 self.sinks.trails.is_some_and(|frames| frames > 0) && !has_tracks,
@@ -368,7 +372,7 @@ impl VideoArgs {
             ),
         ];
         let why = [
-            of_tracker.map(|flag| format!("{flag} is an option of the tracker: add --track")),
+            of_tracker.map(|flag| format!("{flag} is an option of the tracker: {tracker}")),
             of_masks
                 .map(|flag| format!("{flag} writes masks of tracks: add --memory, or --track and --masks")),
             beside_memory.map(|(flag, _, why)| {
@@ -384,11 +388,6 @@ impl VideoArgs {
         if opened.states.is_some() {
             if given {
                 refuse!("--points and --init-masks have the objects of one source: name one");
-            }
-            if self.memory && self.track {
-                refuse!(
-                    "--track beside --memory compares them on one source: name one, or leave out --track"
-                );
             }
             self.sinks.check_several()?;
         }

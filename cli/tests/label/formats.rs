@@ -7,7 +7,7 @@ use ocelli::Mask;
 use serde_json::Value;
 
 use super::data_set::{CLASSES, IMGSZ, differences, pictures, tree};
-use super::{ALL_FORMATS, OCELLI, arguments};
+use super::{OCELLI, arguments};
 use crate::run::Place;
 
 fn list<'a>(coco: &'a Value, key: &str) -> &'a [Value] {
@@ -73,7 +73,7 @@ fn splits_of_coco_and_voc_have_the_same_instances() {
 fn masks_are_files_and_corrected_ones_stay() {
     let place = Place::new();
     pictures(&place, "pictures", 9);
-    let options = ["--format", "coco", "--mask-files", "--no-images"];
+    let options = ["--format", "coco,masks", "--no-images"];
     place.succeed(OCELLI, &arguments("set", &options));
     let coco = place.json("set/annotations.json");
     let names: Vec<&str> = CLASSES.split(',').collect();
@@ -129,7 +129,7 @@ fn classes_can_be_added_without_losing_corrections() {
         let start = ["label", "--model", "built-in", "--imgsz", IMGSZ, "--images", "pictures"];
         place.run(OCELLI, &[&start[..], &["--classes", classes, "-o", output], more].concat())
     };
-    let options = [&ALL_FORMATS[..], &["--mask-files"]].concat();
+    let options = ["--format", "yolo,yolo-seg,coco,masks"];
     assert_eq!(label("set", &first, &options).status, Some(0));
     assert_eq!(label("fresh", CLASSES, &options).status, Some(0));
     // An image in which an added class is found.

@@ -32,8 +32,8 @@ fn several_videos_share_the_model() {
     let expected = bright(second.last().expect("there are frames").image.as_rgb8().to_vec());
     assert!(bright(cell).abs_diff(expected) < 12);
 
-    // A file of names and weights.
-    place.write("sources.txt", "# two cameras\ndoor = a.mp4\ngate:2=b.mp4\n\n");
+    // A file of names.
+    place.write("sources.txt", "# two cameras\ndoor = a.mp4\ngate=b.mp4\n\n");
     let lines = lines_of(succeed(&place, &format!("--sources sources.txt {run}")).as_bytes());
     let count = |name: &str| lines.iter().filter(|line| line.source.as_deref() == Some(name)).count();
     assert_eq!((count("door"), count("gate"), lines.len()), (20, 12, 32));
@@ -77,7 +77,7 @@ fn sources_that_cannot_be_combined_are_refused() {
     let place = Place::new();
     draw_video(&place, "a.mp4", 2);
     place.write("empty.txt", "# nothing\n");
-    place.write("weight.txt", "door:0=a.mp4\n");
+    place.write("colon.txt", "door:2=a.mp4\n");
     place.refuses(
         super::VIDEO,
         &[
@@ -85,7 +85,7 @@ fn sources_that_cannot_be_combined_are_refused() {
             refusal("--video|a.mp4|--video|none.mp4|--classes|moon", 2, &["none.mp4"]),
             refusal("--video|a.mp4|--video|-|--classes|moon", 2, &["stdin"]),
             refusal("--sources|empty.txt|--classes|moon", 2, &["empty.txt", "a source per line"]),
-            refusal("--sources|weight.txt|--classes|moon", 2, &["weight.txt", "NAME:WEIGHT=SOURCE"]),
+            refusal("--sources|colon.txt|--classes|moon", 2, &["door:2=a.mp4: no such file"]),
             refusal("--sources|none.txt|--classes|moon", 2, &["none.txt"]),
         ],
     );

@@ -39,7 +39,6 @@ impl SharedThreads {
 pub struct EmbeddedBuilder {
     threads: usize,
     shared: Option<SharedThreads>,
-    prepacking: bool,
 }
 
 impl EmbeddedBuilder {
@@ -50,11 +49,6 @@ impl EmbeddedBuilder {
 
         /// Computes on threads that other engines use as well, instead of threads of its own.
         with_shared_threads(threads: SharedThreads) => shared;
-
-        /// Copies weights while loading into the layout that the kernels prefer; off by default.
-        ///
-        /// Without it, external weights stay mapped from their file.
-        with_prepacking(prepacking: bool) => prepacking;
     }
 
     /// Loads a model and its external data, which is mapped: neither file may change while the engine exists.
@@ -106,7 +100,6 @@ impl EmbeddedBuilder {
     ) -> Result<EmbeddedEngine> {
         let spec = onnx::spec(graph).map_err(|reason| unusable(&name, &reason))?;
         let mut options = ModelOptions::with_all_ops();
-        options.prepack_weights(self.prepacking);
         let loaded = catch_unwind(AssertUnwindSafe(|| load(&mut options)));
         let model = match loaded {
             Ok(Ok(model)) => model,

@@ -62,7 +62,7 @@ impl OnnxRuntimeBuilder {
         with_memory_arena(arena: bool) => memory_arena;
     }
 
-    /// The device on which inputs and outputs may be: the GPU of the CUDA or TensorRT provider. Without one, every tensor
+    /// The device on which inputs and outputs may be: the GPU of the CUDA provider. Without one, every tensor
     /// is copied between host and device in every run.
     ///
     /// Tensors in host memory are copied to the device before a run and back after it, and the device counts the bytes.
@@ -111,8 +111,7 @@ impl OnnxRuntimeBuilder {
     ) -> Result<OnnxRuntimeEngine> {
         let failed = |error: ort::Error| self.failure(name, &error);
         let builder = self.configure().map_err(failed)?;
-        let builder =
-            registration::register(&self.runtime, builder, &self.provider, self.memory_arena, graph)?;
+        let builder = registration::register(&self.runtime, builder, &self.provider, self.memory_arena)?;
         if let ExecutionProvider::WebGpu(_) = self.provider {
             webgpu::refuse_wrong_operators(name, &graph()?)?;
         }

@@ -1,7 +1,5 @@
 //! Execution providers and their options.
 
-use crate::spec::DimensionRange;
-use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
@@ -20,9 +18,6 @@ pub enum ExecutionProvider {
     Cpu,
     /// An NVIDIA GPU, with ONNX Runtime's own kernels.
     Cuda(CudaOptions),
-    /// An NVIDIA GPU, with kernels that TensorRT builds when a model is loaded, which takes minutes without a
-    /// [cache](TensorRtOptions::engine_cache). Nodes that TensorRT does not support run on the CUDA provider.
-    TensorRt(TensorRtOptions),
     /// Apple's Core ML.
     CoreMl(CoreMlOptions),
     /// Any GPU with Vulkan, Direct3D 12 or Metal: see [`webgpu`](crate::webgpu).
@@ -37,7 +32,6 @@ impl ExecutionProvider {
         match self {
             Self::Cpu => "CPUExecutionProvider",
             Self::Cuda(_) => "CUDAExecutionProvider",
-            Self::TensorRt(_) => "TensorrtExecutionProvider",
             Self::CoreMl(_) => "CoreMLExecutionProvider",
             Self::WebGpu(_) => WEBGPU,
             Self::Other(other) => &other.name,
@@ -48,7 +42,6 @@ impl ExecutionProvider {
     pub(crate) fn cuda_ordinal(&self) -> Option<usize> {
         match self {
             Self::Cuda(options) => Some(options.ordinal),
-            Self::TensorRt(options) => Some(options.cuda.ordinal),
             _ => None,
         }
     }
@@ -59,7 +52,6 @@ impl fmt::Display for ExecutionProvider {
         match self {
             Self::Cpu => f.write_str("CPU"),
             Self::Cuda(options) => write!(f, "CUDA device {}", options.ordinal),
-            Self::TensorRt(options) => write!(f, "TensorRT on CUDA device {}", options.cuda.ordinal),
             Self::CoreMl(_) => f.write_str("Core ML"),
             Self::WebGpu(_) => f.write_str("WebGPU"),
             Self::Other(other) => f.write_str(&other.name),
@@ -79,23 +71,6 @@ pub struct CudaOptions {
     /// narrower than keys (1.31.1 on an H100: object scores of the memory tracker up to 9 % off); without them it takes the
     /// memory of all scores. Off by default.
     pub no_efficient_attention: bool,
-}
-
-/// Options of [`ExecutionProvider::TensorRt`].
-///
-/// The model decides the precision: TensorRT does not compute f32 products in 16 bits.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct TensorRtOptions {
-    /// The GPU, and options of the CUDA provider for the nodes that TensorRT does not support.
-    pub cuda: CudaOptions,
-    /// The folder for built engines and kernel timings, created if it is missing. Every model needs its own: TensorRT's
-    /// provider compares graphs and not weights.
-    pub engine_cache: Option<PathBuf>,
-    /// The sizes that named dimensions of the inputs may have; without them an engine is built again for every new size.
-    /// Give every named dimension of the inputs a range, or none.
-    pub dimensions: BTreeMap<String, DimensionRange>,
-    /// The smallest number of nodes in a part of the model that TensorRT runs; smaller parts run on CUDA. 1 by default.
-    pub least_nodes: Option<usize>,
 }
 
 /// Options of [`ExecutionProvider::CoreMl`].

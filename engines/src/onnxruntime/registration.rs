@@ -2,34 +2,28 @@
 
 use super::OnnxRuntime;
 use super::call;
-use super::provider::{CoreMlOptions, CudaOptions, ExecutionProvider, OtherProvider, TensorRtOptions};
+use super::provider::{CoreMlOptions, CudaOptions, ExecutionProvider, OtherProvider};
 use super::webgpu;
 use crate::model_file::cache_folder;
 use ocelli_error::{Error, Result};
-use ocelli_onnx::schema::{DimensionValue, GraphProto};
 use ort::ep::cuda::ConvAlgorithmSearch;
 use ort::ep::{
     ArbitrarilyConfigurableExecutionProvider, ArenaExtendStrategy, ExecutionProviderDispatch, coreml,
 };
-use ort::ep::{CPU, CUDA, CoreML, TensorRT};
+use ort::ep::{CPU, CUDA, CoreML};
 use ort::session::builder::SessionBuilder;
-use std::collections::HashSet;
 
-/// Adds the provider to the session. `graph` reads the model for providers that need its shapes.
+/// Adds the provider to the session.
 pub(super) fn register(
     runtime: &OnnxRuntime,
     mut session: SessionBuilder,
     provider: &ExecutionProvider,
     memory_arena: bool,
-    graph: &dyn Fn() -> Result<GraphProto>,
 ) -> Result<SessionBuilder> {
     let unavailable = |error: ort::Error| cannot_start(provider, runtime, error.message());
     let dispatches = match provider {
         ExecutionProvider::Cpu => Vec::new(),
         ExecutionProvider::Cuda(options) => vec![cuda(options).build()],
-        ExecutionProvider::TensorRt(options) => {
-            vec![tensorrt(options, graph)?.build(), cuda(&options.cuda).build()]
-        }
         ExecutionProvider::CoreMl(options) => vec![coreml(options)?.build()],
         ExecutionProvider::WebGpu(options) => {
             session = register_other(runtime, session, &options.plugin()).map_err(unavailable)?;
@@ -59,71 +53,6 @@ fn cuda(options: &CudaOptions) -> CUDA {
         .with_arena_extend_strategy(ArenaExtendStrategy::SameAsRequested)
         // Outputs may have another address in every run, and a recorded graph keeps the addresses.
         .with_cuda_graph(false)
-}
-
-fn tensorrt(options: &TensorRtOptions, graph: &dyn Fn() -> Result<GraphProto>) -> Result<TensorRT> {
-    let mut tensorrt = TensorRT::default()
-        .with_arbitrary_config("device_id", options.cuda.ordinal)
-        .with_fp16(false)
-        .with_bf16(false)
-        .with_int8(false)
-        .with_cuda_graph(false);
-    if let Some(folder) = &options.engine_cache {
-        let folder = cache_folder(folder)?;
-        tensorrt = tensorrt
-            .with_engine_cache(true)
-            .with_engine_cache_path(folder)
-            .with_timing_cache(true)
-            .with_timing_cache_path(folder);
-    }
-    if let Some(nodes) = options.least_nodes {
-        tensorrt = tensorrt.with_min_subgraph_size(nodes);
-    }
-    if !options.dimensions.is_empty() {
-        let [min, optimal, max] = profile(options, &graph()?)?;
-        tensorrt = tensorrt
-            .with_profile_min_shapes(min)
-            .with_profile_opt_shapes(optimal)
-            .with_profile_max_shapes(max);
-    }
-    Ok(tensorrt)
-}
-
-/// `name:1x3x8,…` for each input that has a named dimension, with the smallest, the optimal and the largest sizes.
-fn profile(options: &TensorRtOptions, graph: &GraphProto) -> Result<[String; 3]> {
-    let weights: HashSet<&str> = graph.initializer.iter().map(|weight| weight.name.as_str()).collect();
-    let mut texts = [const { Vec::new() }; 3];
-    for input in graph.input.iter().filter(|input| !weights.contains(input.name.as_str())) {
-        let mut shapes = [const { Vec::new() }; 3];
-        let mut has_names = false;
-        for dim in input.dims() {
-            let sizes = match dim {
-                Some(DimensionValue::DimValue(size)) => [*size as usize; 3],
-                Some(DimensionValue::DimParam(name)) if options.dimensions.contains_key(name) => {
-                    has_names = true;
-                    let range = options.dimensions[name];
-                    [range.min, range.optimal, range.max]
-                }
-                unknown => {
-                    let name = match unknown {
-                        Some(DimensionValue::DimParam(name)) => name,
-                        _ => "",
-                    };
-                    return Err(Error::invalid_argument(format!(
-                        "TensorRT: no range for dimension `{name}` of input `{}`: give every named dimension a range, \
-                         or none",
-                        input.name
-                    )));
-                }
-            };
-            shapes.iter_mut().zip(sizes).for_each(|(shape, size)| shape.push(size.to_string()));
-        }
-        if has_names {
-            let shapes = shapes.map(|shape| format!("{}:{}", input.name, shape.join("x")));
-            texts.iter_mut().zip(shapes).for_each(|(text, shape)| text.push(shape));
-        }
-    }
-    Ok(texts.map(|text| text.join(",")))
 }
 
 fn coreml(options: &CoreMlOptions) -> Result<CoreML> {
@@ -206,11 +135,9 @@ fn remedy(provider: &ExecutionProvider, reason: &str) -> &'static str {
         "; install NVIDIA's driver"
     } else if missing && nvidia && !lacks_another_library(reason) {
         "; the package `onnxruntime-gpu` has it: put it beside ONNX Runtime's library"
-    } else if missing && reason.contains("libnvinfer") {
-        "; install TensorRT 10 and add its folder to LD_LIBRARY_PATH"
     } else if missing && nvidia {
-        "; install CUDA 13's libraries (the packages nvidia-cublas, nvidia-cuda-runtime and nvidia-curand have them; \
-         TensorRT also needs nvidia-cudnn-cu13) and add their folders to LD_LIBRARY_PATH"
+        "; install CUDA 13's libraries (the packages nvidia-cublas, nvidia-cuda-runtime and nvidia-curand have them) \
+         and add their folders to LD_LIBRARY_PATH"
     } else if reason.starts_with("CUDA failure") {
         "; check that NVIDIA's driver is installed and new enough, and that nvidia-smi lists the GPU"
     } else {
@@ -232,7 +159,6 @@ mod tests {
     #[test]
     fn failures_of_loader_and_driver_have_a_remedy() {
         let cuda = ExecutionProvider::Cuda(CudaOptions::default());
-        let tensorrt = ExecutionProvider::TensorRt(TensorRtOptions::default());
         let core_ml = ExecutionProvider::CoreMl(CoreMlOptions::default());
         let folder = "Failed to load library /lib/ort/libonnxruntime_providers_";
         let missing = "cannot open shared object file: No such file or directory";
@@ -261,12 +187,6 @@ mod tests {
                 format!("{folder}cuda.so with error: libcuda.so.1: {missing}"),
                 "libcuda.so.1",
                 "install NVIDIA's driver",
-            ),
-            (
-                &tensorrt,
-                format!("{folder}tensorrt.so with error: libnvinfer.so.10: {missing}"),
-                "libnvinfer.so.10",
-                "install TensorRT 10",
             ),
             (
                 &cuda,

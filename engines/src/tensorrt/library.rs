@@ -71,14 +71,10 @@ fn check(version: Version) -> Result<(), String> {
     let product = Product::of(version);
     let headers = product.headers();
     if (version.major, version.minor) < (headers.major, headers.minor) || version.major > headers.major {
-        let mut reason = format!(
+        return Err(format!(
             "it is {product} {version}, {}.{} or a later {} is needed",
             headers.major, headers.minor, headers.major
-        );
-        if product == Product::TensorRt && version.major == 10 {
-            reason += " (for TensorRT 10 use ONNX Runtime's TensorRT provider)";
-        }
-        return Err(reason);
+        ));
     }
     Ok(())
 }

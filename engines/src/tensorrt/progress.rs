@@ -14,8 +14,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub struct BuildProgress<'p> {
     /// TensorRT's name for the phase.
     pub phase: &'p str,
-    /// The phase that contains this one.
-    pub parent: Option<&'p str>,
     /// The number of phases that contain this one.
     pub depth: usize,
     /// The number of completed steps.
@@ -43,7 +41,6 @@ struct State<'b> {
 
 struct Phase {
     name: String,
-    parent: Option<String>,
     depth: usize,
     done: usize,
     steps: usize,
@@ -76,8 +73,7 @@ impl<'b> Reporter<'b> {
         let above = parent.and_then(|parent| state.position(parent));
         let depth = above.map_or(0, |above| state.running[above].depth + 1);
         let steps = usize::try_from(steps).unwrap_or(0);
-        let parent = parent.map(str::to_owned);
-        state.running.push(Phase { name: phase.to_owned(), parent, depth, done: 0, steps });
+        state.running.push(Phase { name: phase.to_owned(), depth, done: 0, steps });
         let position = state.running.len() - 1;
         state.report(position);
     }
@@ -115,13 +111,8 @@ impl State<'_> {
 
     fn report(&mut self, position: usize) {
         let phase = &self.running[position];
-        let report = BuildProgress {
-            phase: &phase.name,
-            parent: phase.parent.as_deref(),
-            depth: phase.depth,
-            step: phase.done,
-            steps: phase.steps,
-        };
+        let report =
+            BuildProgress { phase: &phase.name, depth: phase.depth, step: phase.done, steps: phase.steps };
         if let Some(progress) = self.progress.as_mut().filter(|_| !self.is_cancelled) {
             let outcome = catch_unwind(AssertUnwindSafe(|| progress(&report).is_break()));
             self.is_cancelled = outcome.unwrap_or_else(|payload| {

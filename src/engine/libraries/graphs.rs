@@ -1,11 +1,8 @@
-//! What each engine needs for each graph: the provider, fixed or bounded sizes, and the cache of compiled graphs.
+//! What each engine needs for each graph: the provider, fixed sizes, and the cache of compiled graphs.
 
 use std::path::{Path, PathBuf};
 
-use ocelli_engines::DimensionRange;
-use ocelli_engines::onnxruntime::{
-    CoreMlOptions, CudaOptions, ExecutionProvider, OnnxRuntimeBuilder, TensorRtOptions,
-};
+use ocelli_engines::onnxruntime::{CoreMlOptions, CudaOptions, ExecutionProvider, OnnxRuntimeBuilder};
 use ocelli_export::contract::{dim, file};
 use sha2::{Digest, Sha256};
 
@@ -13,7 +10,7 @@ use super::{EngineKind, GraphSizes};
 use crate::cache::{cache_folder, hex, remembered_hash, sha256_of_file};
 use ocelli_error::{Error, Result};
 
-/// Prompt tokens beyond the text where their number is fixed or bounded: the CLS token and seven exemplars.
+/// Prompt tokens beyond the text where their number is fixed: the CLS token and seven exemplars.
 const APPENDED_TOKENS: usize = 8;
 
 /// Masks computed at once where their number is fixed.
@@ -45,27 +42,13 @@ impl Graph<'_> {
 
     /// The provider that runs the graph.
     ///
-    /// TensorRT compiles a graph for minutes, which does not pay off for the two encoders of prompts: they run on CUDA.
     /// Core ML needs fixed sizes, but the number of exemplars varies and cannot be padded: their encoder runs on the CPU.
     pub(super) fn provider(&self) -> Result<ExecutionProvider> {
         // The attention to memories, whose values are narrower than their keys.
         let no_efficient_attention = self.path.ends_with(file::TRACK_STEP);
-        let cuda = |ordinal| CudaOptions { ordinal, tf32: self.tf32, no_efficient_attention };
         Ok(match self.kind {
-            EngineKind::Cuda { ordinal } => ExecutionProvider::Cuda(cuda(ordinal)),
-            EngineKind::OnnxRuntimeTensorRt { ordinal }
-                if self.is_any_of(&[file::TEXT_ENCODER, file::EXEMPLAR_ENCODER]) =>
-            {
-                ExecutionProvider::Cuda(cuda(ordinal))
-            }
-            EngineKind::OnnxRuntimeTensorRt { ordinal } => {
-                tracing::info!(graph = %self.path.display(), "TensorRT compiles the graph if the cache does not hold it: this takes minutes");
-                ExecutionProvider::TensorRt(TensorRtOptions {
-                    cuda: cuda(ordinal),
-                    engine_cache: Some(cache_of_compiled(self.path, "tensorrt")?),
-                    dimensions: self.ranges().into_iter().collect(),
-                    ..TensorRtOptions::default()
-                })
+            EngineKind::Cuda { ordinal } => {
+                ExecutionProvider::Cuda(CudaOptions { ordinal, tf32: self.tf32, no_efficient_attention })
             }
             EngineKind::CoreMl if self.is_any_of(&[file::EXEMPLAR_ENCODER]) => {
                 tracing::info!("exemplars are encoded on the CPU: Core ML needs a fixed number of them");
@@ -96,21 +79,6 @@ impl Graph<'_> {
             vec![(dim::CLASSES, self.class_chunk), tokens]
         } else if self.is_any_of(&[file::MASK_HEAD]) {
             vec![(dim::MASKS, MASKS_AT_ONCE), tokens]
-        } else {
-            Vec::new()
-        }
-    }
-
-    /// The ranges of the free sizes for TensorRT.
-    fn ranges(&self) -> Vec<(String, DimensionRange)> {
-        let Some(sizes) = self.sizes else { return Vec::new() };
-        let range = |name: &str, min, optimal, max| (name.to_owned(), DimensionRange { min, optimal, max });
-        let words = sizes.context_length;
-        let tokens = range(dim::PROMPT_TOKENS, words, words + 1, words + APPENDED_TOKENS);
-        if self.is_any_of(&[file::ENCODER_DECODER]) {
-            vec![range(dim::CLASSES, 1, self.class_chunk, self.class_chunk), tokens]
-        } else if self.is_any_of(&[file::MASK_HEAD]) {
-            vec![range(dim::MASKS, 1, MASKS_AT_ONCE.min(sizes.queries), sizes.queries), tokens]
         } else {
             Vec::new()
         }
@@ -200,18 +168,7 @@ mod tests {
         write(file::ENCODER_DECODER, "graph");
         write("encoder_decoder.onnx.data", "weights");
         write("other.onnx", "other");
-        let engine_cache = || {
-            let kind = EngineKind::OnnxRuntimeTensorRt { ordinal: 1 };
-            match graph(&path, kind).provider().expect("it can be read") {
-                ExecutionProvider::TensorRt(options) => {
-                    assert_eq!(options.cuda.ordinal, 1);
-                    let range = DimensionRange { min: 1, optimal: 4, max: 4 };
-                    assert_eq!(options.dimensions["classes"], range);
-                    options.engine_cache.expect("it is kept")
-                }
-                other => panic!("{other:?}"),
-            }
-        };
+        let engine_cache = || cache_of_compiled(&path, "coreml").expect("it can be read");
         let first = engine_cache();
         assert_eq!(engine_cache(), first);
         write("encoder_decoder.onnx.data", "other weights");

@@ -14,8 +14,8 @@ use crate::{LogArgs, detector, interrupted, load, print, status};
 const WARM_UP: u64 = 10;
 /// Frames that are measured.
 const FRAMES: u64 = 60;
-/// They compile a model for minutes, so they run only when named.
-const SLOW_TO_START: [&str; 2] = ["tensorrt", "onnxruntime-tensorrt"];
+/// It compiles a model for minutes, so it runs only when named.
+const SLOW_TO_START: &str = "tensorrt";
 
 /// The times of one engine.
 struct Row {
@@ -49,7 +49,7 @@ pub fn run(
         vec![model.engine.as_str()]
     } else {
         let all = EngineKind::NAMES.into_iter();
-        all.filter(|name| *name != "auto" && !SLOW_TO_START.contains(name)).collect()
+        all.filter(|name| !["auto", SLOW_TO_START].contains(name)).collect()
     };
     let warm_up = args.dart.warmup.unwrap_or(WARM_UP);
     let frames = source.max_frames.unwrap_or(FRAMES).max(2);

@@ -17,7 +17,7 @@ use serde_json::json;
 
 use super::VideoArgs;
 use super::sinks::Sinks;
-use super::summary::{Comparison, Counts, source_line, stage_table};
+use super::summary::{Counts, source_line, stage_table};
 use super::zones::Counting;
 use crate::output::{is_stdout, write_pretty_json};
 use crate::progress::FirstImage;
@@ -32,8 +32,6 @@ pub(super) struct VideoRun<'a> {
     pub(super) classes: usize,
     pub(super) stats: StatsRecorder,
     pub(super) counts: Arc<Mutex<Counts>>,
-    /// With `--memory` and `--track`.
-    pub(super) comparison: Option<Arc<Mutex<Comparison>>>,
     /// How several sources are doing.
     pub(super) states: Option<SeveralStates>,
     pub(super) counting: Option<Counting>,
@@ -61,12 +59,9 @@ impl VideoRun<'_> {
     /// Counts and reports the frames that were written.
     pub(super) fn observer(&self) -> impl FnMut(&FrameOutcome) + Send + use<> {
         let mut progress = LiveProgress::new(self.log, &self.info, &self.stats);
-        let (counts, comparison) = (Arc::clone(&self.counts), self.comparison.clone());
+        let counts = Arc::clone(&self.counts);
         move |outcome| {
             locked(&counts).add(outcome);
-            if let Some(comparison) = &comparison {
-                locked(comparison).add(outcome);
-            }
             progress.frame();
         }
     }
@@ -126,10 +121,6 @@ impl VideoRun<'_> {
                 status(self.log, "nothing was detected");
             } else {
                 print(|out| out.write_all(counts.table(self.args.has_tracks()).as_bytes()))?;
-            }
-            if let Some(comparison) = &self.comparison {
-                let table = locked(comparison).table();
-                print(|out| out.write_all(table.as_bytes()))?;
             }
             let tables = self.counting.as_ref().map(Counting::tables).unwrap_or_default();
             print(|out| out.write_all(tables.as_bytes()))?;

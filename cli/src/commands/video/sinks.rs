@@ -6,8 +6,8 @@ use crate::output::{check_outputs, is_stdout, with_flag};
 use clap::Args;
 use ocelli::image::has_image_extension;
 use ocelli::sink::{
-    Crops, Cutouts, Grid, JsonLines, MaskPngs, McapFile, MotFile, MotsFile, PictureSequence, RawOrder,
-    RawWriter, VideoOptions, YouTubeVis, is_picture_pattern, is_stream_address, open_window,
+    Crops, Grid, JsonLines, MaskPngs, McapFile, MotFile, MotsFile, PictureSequence, RawOrder, RawWriter,
+    VideoOptions, YouTubeVis, is_picture_pattern, is_stream_address, open_window,
 };
 use ocelli::{Cancellation, Error, Sink, source::SourceInfo};
 
@@ -58,9 +58,6 @@ pub struct SinkArgs {
     /// Masks of tracks as a PNG per frame whose pixels are the ids, as DAVIS and YouTube-VOS have them
     #[arg(long, value_name = "DIR")]
     pub davis: Option<PathBuf>,
-    /// Each tracked object cut out along its mask: PNGs with alpha, in folders by class and track
-    #[arg(long, value_name = "DIR")]
-    pub cutouts: Option<PathBuf>,
     /// Detections as a recording of ROS 2 (MCAP): vision_msgs/Detection2DArray on /detections; - is stdout
     #[arg(long, value_name = "FILE")]
     pub mcap: Option<PathBuf>,
@@ -126,14 +123,13 @@ impl SinkArgs {
             ("--mots", &self.mots),
             ("--youtube-vis", &self.youtube_vis),
             ("--davis", &self.davis),
-            ("--cutouts", &self.cutouts),
         ];
         all.into_iter().filter_map(|(flag, path)| Some((flag, path.as_deref()?)))
     }
 
     /// The flag of an output that needs tracks with masks.
     pub fn of_masks(&self) -> Option<&'static str> {
-        let flags = ["--mots", "--youtube-vis", "--davis", "--cutouts"];
+        let flags = ["--mots", "--youtube-vis", "--davis"];
         self.outputs().map(|(flag, _)| flag).find(|flag| flags.contains(flag))
     }
 
@@ -282,10 +278,9 @@ impl SinkArgs {
         }
         // Lines last: a frame that they list is complete in the other outputs.
         type Create<'c> = &'c dyn Fn(&Path) -> ocelli::Result<Box<dyn Sink>>;
-        let others: [(&Option<PathBuf>, Create<'_>); 9] = [
+        let others: [(&Option<PathBuf>, Create<'_>); 8] = [
             (&self.crops, &|path| boxed(Crops::create(path, tracked).map_err(with_flag("--crops")))),
             (&self.save_txt, &|path| boxed(label_files(path))),
-            (&self.cutouts, &|path| boxed(Cutouts::create(path).map_err(with_flag("--cutouts")))),
             (&self.davis, &|path| boxed(MaskPngs::create(path).map_err(with_flag("--davis")))),
             (&self.youtube_vis, &|path| boxed(Ok(YouTubeVis::create(path)))),
             (&self.mot, &|path| boxed(MotFile::create(path, tracked))),

@@ -15,7 +15,6 @@ use ocelli::{Cancellation, Frame, Source, source::SourceInfo};
 use ocelli_export::read_text;
 use ocelli_verify::scenes::{MovingScene, vocabulary};
 
-use super::reach;
 use crate::args::{INPUT, InputArgs, frame_files, videos_of};
 use crate::{interrupted, usage};
 
@@ -35,7 +34,7 @@ pub struct SourceArgs {
     /// raw frames on stdin; several videos, cameras and streams share the model [default: a drawn scene]
     #[arg(long, aliases = ["source", "input"], num_args = 1.., value_name = "SOURCE")]
     pub video: Vec<String>,
-    /// File with a source per line, as with --video: SOURCE, NAME=SOURCE, or NAME:3=SOURCE for three turns instead of one
+    /// File with a source per line, as with --video: SOURCE or NAME=SOURCE
     #[arg(long, value_name = "FILE", conflicts_with = "video")]
     pub sources: Option<PathBuf>,
     /// Format of raw frames on stdin: WIDTHxHEIGHT:PIXELS[@FPS], PIXELS is bgr, rgb, gray or nv12
@@ -124,7 +123,7 @@ impl SourceArgs {
         let several = match &self.sources {
             Some(path) => Some(named_sources(path)?),
             None if is_several(&video) => {
-                let named = |text: &String| Named { name: None, weight: 1, source: text.clone() };
+                let named = |text: &String| Named { name: None, source: text.clone() };
                 Some(video.iter().map(named).collect())
             }
             None => None,
@@ -177,14 +176,14 @@ impl SourceArgs {
         });
         interrupted()?;
         let (mut feeds, mut files) = (Vec::<Feed>::new(), Vec::new());
-        for (Named { name, weight, .. }, opened) in several.into_iter().zip(all_opened) {
+        for (Named { name, .. }, opened) in several.into_iter().zip(all_opened) {
             let (source, read) = opened?;
             files.extend(read);
             let wanted = name.unwrap_or_else(|| source.info().name.clone());
             let is_free = |name: &String| feeds.iter().all(|feed| feed.name != *name);
             let numbered = (2..).map(|number| format!("{wanted} {number}"));
             let name = std::iter::once(wanted.clone()).chain(numbered).find(is_free).unwrap_or(wanted);
-            feeds.push(Feed { name, weight, source });
+            feeds.push(Feed { name, source });
         }
         let several = Several::start(feeds, newest, cancellation.clone())?;
         let states = several.states();
@@ -222,13 +221,7 @@ impl SourceArgs {
                     let is_file = kind.or_else(|| StreamKind::of_url(&url)) == Some(StreamKind::File);
                     let name = without_secrets(&url);
                     let (until, options) = (cancellation.clone(), self.input.options());
-                    let open = move || {
-                        // One of several; a camera that is alone may let in one visitor.
-                        if !is_alone {
-                            reach::check(&url)?;
-                        }
-                        videos::open(VideoInput::Url(&url, kind, &until), &options)
-                    };
+                    let open = move || videos::open(VideoInput::Url(&url, kind, &until), &options);
                     self.live(name, !is_file, open, is_alone, cancellation)?
                 }
                 SourceName::Images(path) => {
@@ -349,7 +342,6 @@ impl SourceArgs {
 #[derive(Debug, PartialEq)]
 pub(crate) struct Named {
     name: Option<String>,
-    weight: u32,
     source: String,
 }
 
@@ -389,10 +381,7 @@ fn is_several(video: &[String]) -> bool {
 pub(crate) fn named_sources(path: &Path) -> anyhow::Result<Vec<Named>> {
     let text = read_text(path, "the file of --sources").map_err(|e| usage(e.to_string()))?;
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
-    let named: Vec<Named> = lines
-        .map(Named::parse)
-        .collect::<Result<_, _>>()
-        .map_err(|why| usage(format!("--sources, {}: {why}", path.display())))?;
+    let named: Vec<Named> = lines.map(Named::parse).collect();
     if named.is_empty() {
         refuse!("--sources, {}: expected a source per line", path.display());
     }
@@ -400,23 +389,13 @@ pub(crate) fn named_sources(path: &Path) -> anyhow::Result<Vec<Named>> {
 }
 
 impl Named {
-    fn parse(line: &str) -> Result<Self, String> {
-        let plain = || Self { name: None, weight: 1, source: line.to_owned() };
+    fn parse(line: &str) -> Self {
         // URLs and paths may contain an equals sign as well.
-        let is_name = |name: &str| !name.is_empty() && !name.contains(['/', '\\', '?']);
+        let is_name = |name: &str| !name.is_empty() && !name.contains(['/', '\\', '?', ':']);
         let Some((name, source)) = line.split_once('=').filter(|(name, _)| is_name(name)) else {
-            return Ok(plain());
+            return Self { name: None, source: line.to_owned() };
         };
-        let (name, weight) = match name.rsplit_once(':') {
-            Some((name, weight)) => {
-                let weight = weight.trim().parse().ok().filter(|weight| (1..=1000).contains(weight));
-                let why =
-                    || format!("{line}: expected NAME:WEIGHT=SOURCE with a whole number from 1 to 1000");
-                (name, weight.ok_or_else(why)?)
-            }
-            None => (name, 1),
-        };
-        Ok(Self { name: Some(name.trim().to_owned()), weight, source: source.trim().to_owned() })
+        Self { name: Some(name.trim().to_owned()), source: source.trim().to_owned() }
     }
 }
 

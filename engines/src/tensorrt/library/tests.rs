@@ -159,13 +159,7 @@ fn unsupported_versions_are_refused_with_a_reason() {
         ((11, 9, 2), None),
         ((11, 3, 9), Some("it is TensorRT 11.3.9, 11.4 or a later 11 is needed")),
         ((12, 0, 0), Some("it is TensorRT 12.0.0, 11.4 or a later 11 is needed")),
-        (
-            (10, 3, 0),
-            Some(
-                "it is TensorRT 10.3.0, 11.4 or a later 11 is needed (for TensorRT 10 use ONNX Runtime's TensorRT \
-                 provider)",
-            ),
-        ),
+        ((10, 3, 0), Some("it is TensorRT 10.3.0, 11.4 or a later 11 is needed")),
         ((1, 7, 1), None),
         ((1, 6, 0), Some("it is TensorRT for RTX 1.6.0, 1.7 or a later 1 is needed")),
         ((2, 0, 0), Some("it is TensorRT for RTX 2.0.0, 1.7 or a later 1 is needed")),
