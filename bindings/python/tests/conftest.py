@@ -40,14 +40,19 @@ def masking() -> ocelli.Detector:
     return ocelli.Detector(engine="embedded", masks=True)
 
 
-@pytest.fixture(scope="session", params=["sam3", "sam3.1"])
-def tracker_model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A small random model with a tracker of each kind."""
-    work = tmp_path_factory.mktemp("tracker")
-    checkpoint = ROOT / "tests" / "golden" / "parity" / "tracker_odd"
-    if request.param == "sam3.1":
-        checkpoint = _with_objects(ROOT / "tests" / "golden" / "checkpoints" / "multiplex", work)
-    ocelli.export(checkpoint, work / "exported")
+@pytest.fixture(scope="session")
+def tracker_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small random model with SAM 3's tracker."""
+    folder = tmp_path_factory.mktemp("tracker") / "exported"
+    ocelli.export(ROOT / "tests" / "golden" / "parity" / "tracker_odd", folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def multiplex_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small random model with SAM 3.1's tracker."""
+    work = tmp_path_factory.mktemp("multiplex")
+    ocelli.export(_with_objects(ROOT / "tests" / "golden" / "checkpoints" / "multiplex", work), work / "exported")
     return work / "exported"
 
 

@@ -166,6 +166,36 @@ def test_a_window_of_pushed_frames(tracker_model: Path, noise_frames: list[Frame
         ocelli.VideoSession(tracker_model, noise_frames[:1], window=0, **OPTIONS)
 
 
+def test_a_model_of_sam_3_1(multiplex_model: Path, noise_frames: list[Frame]) -> None:
+    """Sixteen objects share a pass; sessions are used as with SAM 3, by Meta's interface as well."""
+    session = ocelli.VideoSession(multiplex_model, noise_frames[:3], **OPTIONS)
+    found = session.add_text(0, "dog")
+    assert len(found) > 1
+    frames = list(session.propagate())
+    assert [frame.index for frame in frames] == [0, 1, 2]
+    first = int(frames[1].object_ids[0])
+    clicked = session.add_points(first, 1, [(20, 20)])
+    assert first in clicked.object_ids
+    session.remove(first)
+    after = list(session.propagate("backward", start=2))
+    assert [frame.index for frame in after] == [2, 1, 0]
+    assert all(first not in frame.object_ids and len(frame) > 0 for frame in after)
+
+    from ocelli.sam3 import build_sam3_video_predictor
+
+    predictor = build_sam3_video_predictor(multiplex_model, engine="embedded", threads=1, confidence=0.0)
+    started = predictor.handle_request({"type": "start_session", "resource_path": noise_frames[:3]})
+    asked = {"session_id": started["session_id"], "frame_index": 0, "text": "dog"}
+    outputs = predictor.handle_request({"type": "add_prompt", **asked})["outputs"]
+    assert np.array_equal(outputs["out_obj_ids"], found.object_ids)
+    assert np.array_equal(outputs["out_binary_masks"], found.masks)
+    stream = predictor.handle_stream_request({"type": "propagate_in_video", "session_id": started["session_id"]})
+    for theirs, ours in zip(stream, frames, strict=True):
+        assert theirs["frame_index"] == ours.index
+        assert np.array_equal(theirs["outputs"]["out_obj_ids"], ours.object_ids)
+        assert np.array_equal(theirs["outputs"]["out_binary_masks"], ours.masks)
+
+
 def test_other_threads_run_meanwhile(tracker_model: Path, noise_frames: list[Frame]) -> None:
     """The second frame waits for another Python thread, which needs the GIL."""
     asked, passed = threading.Event(), threading.Event()

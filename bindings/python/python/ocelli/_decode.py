@@ -78,8 +78,8 @@ class VideoReader:
         if target.lower().startswith("rtsp"):
             options = {"rtsp_transport": "tcp"}
         options |= dict(ffmpeg)
-        if not is_url and not self._camera and not os.path.exists(target):
-            raise InvalidArgument(f"no video, {name}: no such file or folder")
+        if not is_url and not self._camera:
+            check_exists(target)
         try:
             self._container: Any = av.open(
                 target, format=form, options=options, timeout=(10.0, 5.0) if is_url else None
@@ -314,13 +314,19 @@ def instead() -> ModuleType | None:
     return sys.modules[__name__] if _ocelli.video_library() is None else None
 
 
+def check_exists(name: str) -> None:
+    """Refuses a file that does not exist."""
+    if not os.path.exists(name):
+        raise InvalidArgument(f"no video, {name}: no such file or folder")
+
+
 def open_input(
     name: str, stream: int | None, ffmpeg: list[tuple[str, str]], hwaccel: str | None
 ) -> VideoReader | _ocelli.VideoReader:
     """Opens a video file, a URL, or a camera by its number; with PyAV if there is no video library."""
     if _ocelli.video_library() is not None:
-        if "://" not in name and not name.isdigit() and not os.path.exists(name):
-            raise InvalidArgument(f"no video, {name}: no such file or folder")
+        if "://" not in name and not name.isdigit():
+            check_exists(name)
         return _ocelli.VideoReader(name, None, stream, ffmpeg, hwaccel)
     if hwaccel is not None:
         raise Unavailable("hwaccel needs the video library: PyAV decodes on the CPU")

@@ -158,7 +158,9 @@ class VideoSession:
                 message = "a session needs a video that can be read again: expected a file or a folder"
                 raise InvalidArgument(f"{_ocelli.without_secrets(name)}: {message}")
             parts["name"], parts["files"] = name, picture_files(name)
-            if parts["files"] is not None:
+            if parts["files"] is None:
+                _decode.check_exists(name)
+            else:
                 options.check_unused()
             return parts, iter(())
         options.check_unused()
