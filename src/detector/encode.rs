@@ -12,8 +12,10 @@ use crate::model::Model;
 use crate::preprocess::DevicePreprocessor;
 use crate::preprocess::{PreprocessConfig, Preprocessor};
 use crate::process_memory::log_memory_after;
+use crate::image::Image;
 use crate::timing::{Instant, STAGE_TARGET, StageTimes, milliseconds_since};
 use ocelli_error::{Error, Result};
+use ocelli_images::DeviceFrame;
 
 /// Turns pixels of any size and format into the backbone's input, on the CPU or on the backbone's device.
 pub struct ImagePreprocessor {
@@ -22,7 +24,14 @@ pub struct ImagePreprocessor {
     gpu: Option<DevicePreprocessor>,
     /// The device chosen by [`run_on`](Self::run_on).
     device: Option<Device>,
+    /// What runs in place of a GPU.
+    #[cfg(test)]
+    pub(crate) fake_gpu: Option<FakeGpu>,
 }
+
+/// A function with the arguments of [`DevicePreprocessor::run_device_into`], and the ordinal of its GPU.
+#[cfg(test)]
+pub(crate) struct FakeGpu(pub(crate) usize, pub(crate) Box<dyn FnMut(&DeviceFrame, &mut Tensor) -> Result<()> + Send>);
 
 impl ImagePreprocessor {
     pub(super) fn new(model: &Model) -> Result<Self> {
@@ -35,6 +44,8 @@ impl ImagePreprocessor {
             #[cfg(not(target_family = "wasm"))]
             gpu: None,
             device: None,
+            #[cfg(test)]
+            fake_gpu: None,
         })
     }
 
@@ -55,6 +66,48 @@ impl ImagePreprocessor {
                 None
             });
         }
+    }
+
+    /// The GPU that it runs on, as CUDA counts: [`run_device_into`](Self::run_device_into) reads frames there without a copy.
+    pub fn gpu(&self) -> Option<usize> {
+        #[cfg(test)]
+        if let Some(FakeGpu(ordinal, _)) = self.fake_gpu {
+            return Some(ordinal);
+        }
+        #[cfg(not(target_family = "wasm"))]
+        if self.gpu.is_some() {
+            return self.device.as_ref()?.as_cuda().map(|gpu| gpu.ordinal());
+        }
+        None
+    }
+
+    /// As [`run_into`](Self::run_into), of a frame in the memory of a GPU. On [another](Self::gpu), or on the CPU, it is copied to the
+    /// host first.
+    ///
+    /// # Errors
+    /// Those of [`run_into`](Self::run_into), and of the copy.
+    pub fn run_device_into(
+        &mut self,
+        frame: &DeviceFrame,
+        pixels: &mut Tensor,
+        times: &mut StageTimes,
+    ) -> Result<()> {
+        let start = Instant::now();
+        if self.gpu() != Some(frame.ordinal()) {
+            let mut image = Image::default();
+            frame.to_image_into(&mut image)?;
+            return self.run_into(&image, pixels, times);
+        }
+        #[cfg(test)]
+        if let Some(FakeGpu(_, run)) = &mut self.fake_gpu {
+            return run(frame, pixels);
+        }
+        #[cfg(not(target_family = "wasm"))]
+        if let Some(gpu) = &mut self.gpu {
+            gpu.run_device_into(frame, pixels)?;
+        }
+        times.preprocess += milliseconds_since(start);
+        Ok(())
     }
 
     /// Writes `pixels` [1, 3, S, S] and adds the time to `times`. On a device, the work is only enqueued when this returns.
