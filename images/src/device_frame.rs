@@ -58,13 +58,8 @@ impl DeviceFrame {
     }
 }
 
-impl std::fmt::Debug for DeviceFrame {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { width, height, luma, chroma, .. } = self;
-        let gpu = self.ordinal();
-        write!(f, "DeviceFrame({width}x{height} on GPU {gpu}, strides {} and {})", luma.1, chroma.1)
-    }
-}
+ocelli_engines::debug_as!(DeviceFrame, it => "DeviceFrame({}x{} on GPU {}, strides {} and {})", it.width, it.height, it.ordinal(),
+    it.luma.1, it.chroma.1);
 
 /// How luma and chroma of 8 bits become RGB: the luma of black, then the shares of luma in all three, of red chroma in red and
 /// green, and of blue chroma in green and blue, with 20 fractional bits.
@@ -75,7 +70,8 @@ impl Nv12Colours {
     /// From the coefficients of a matrix as FFmpeg has them, for chroma in limited range with 16 fractional bits: red from red
     /// chroma, blue from blue, and what blue and red take from green. `is_full`: luma and chroma have all 256 levels.
     pub fn from_coefficients([red, blue, green_from_blue, green_from_red]: [i32; 4], is_full: bool) -> Self {
-        let share = |factor: i32| if is_full { (i64::from(factor) * 16 * 224 / 255) as i32 } else { factor * 16 };
+        let share =
+            |factor: i32| if is_full { (i64::from(factor) * 16 * 224 / 255) as i32 } else { factor * 16 };
         let (black, luma) = if is_full { (0, 1 << 20) } else { (16, ((1 << 20) * 255 + 219 / 2) / 219) };
         Self([black, luma, share(red), -share(green_from_red), -share(green_from_blue), share(blue)])
     }

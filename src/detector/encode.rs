@@ -12,7 +12,6 @@ use crate::model::Model;
 use crate::preprocess::DevicePreprocessor;
 use crate::preprocess::{PreprocessConfig, Preprocessor};
 use crate::process_memory::log_memory_after;
-use crate::image::Image;
 use crate::timing::{Instant, STAGE_TARGET, StageTimes, milliseconds_since};
 use ocelli_error::{Error, Result};
 use ocelli_images::DeviceFrame;
@@ -31,7 +30,10 @@ pub struct ImagePreprocessor {
 
 /// A function with the arguments of [`DevicePreprocessor::run_device_into`], and the ordinal of its GPU.
 #[cfg(test)]
-pub(crate) struct FakeGpu(pub(crate) usize, pub(crate) Box<dyn FnMut(&DeviceFrame, &mut Tensor) -> Result<()> + Send>);
+pub(crate) struct FakeGpu(
+    pub(crate) usize,
+    pub(crate) Box<dyn FnMut(&DeviceFrame, &mut Tensor) -> Result<()> + Send>,
+);
 
 impl ImagePreprocessor {
     pub(super) fn new(model: &Model) -> Result<Self> {
@@ -81,33 +83,30 @@ impl ImagePreprocessor {
         None
     }
 
-    /// As [`run_into`](Self::run_into), of a frame in the memory of a GPU. On [another](Self::gpu), or on the CPU, it is copied to the
-    /// host first.
+    /// As [`run_into`](Self::run_into), of a frame in the memory of [its GPU](Self::gpu), which has been read when this returns.
     ///
     /// # Errors
-    /// Those of [`run_into`](Self::run_into), and of the copy.
+    /// [`InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if the frame is elsewhere,
+    /// [`Execution`](ocelli_error::ErrorKind::Execution) if the GPU fails.
+    #[cfg_attr(target_family = "wasm", allow(unused_variables, reason = "there is no GPU"))]
     pub fn run_device_into(
         &mut self,
         frame: &DeviceFrame,
         pixels: &mut Tensor,
         times: &mut StageTimes,
     ) -> Result<()> {
-        let start = Instant::now();
-        if self.gpu() != Some(frame.ordinal()) {
-            let mut image = Image::default();
-            frame.to_image_into(&mut image)?;
-            return self.run_into(&image, pixels, times);
-        }
         #[cfg(test)]
         if let Some(FakeGpu(_, run)) = &mut self.fake_gpu {
             return run(frame, pixels);
         }
         #[cfg(not(target_family = "wasm"))]
         if let Some(gpu) = &mut self.gpu {
+            let start = Instant::now();
             gpu.run_device_into(frame, pixels)?;
+            times.preprocess += milliseconds_since(start);
+            return Ok(());
         }
-        times.preprocess += milliseconds_since(start);
-        Ok(())
+        Err(Error::invalid_argument(format!("{frame:?}: preprocessing runs on the CPU")))
     }
 
     /// Writes `pixels` [1, 3, S, S] and adds the time to `times`. On a device, the work is only enqueued when this returns.

@@ -252,19 +252,25 @@ impl Capture {
     fn decode(&mut self, frame: &mut Frame) -> Result<()> {
         let Some(stamp) = self.stamp else { return Ok(()) };
         let index = frame.index;
-        let failed = |e: String| failed("decode", index, &self.info.name, &e);
-        let kept = frame.gpu.map_or(Ok(None), |gpu| self.reader.keep(gpu)).map_err(failed)?;
+        let cannot = |e: String| failed("decode", index, &self.info.name, &e);
+        let kept = frame.gpu.map_or(Ok(None), |gpu| self.reader.keep(gpu)).map_err(cannot)?;
         if std::mem::take(&mut self.logs_hardware) {
             let stay = if kept.is_some() { "; frames stay on the GPU" } else { "" };
-            let hardware = stamp.hwaccel.unwrap_or("the CPU");
-            tracing::info!("{}: decoded by {hardware}{stay}", self.info.name);
+            tracing::info!("{}: decoded by {}{stay}", self.info.name, stamp.hwaccel.unwrap_or("the CPU"));
         }
-        frame.on_gpu = kept.map(|kept| on_gpu(kept, self.info.name.clone(), index));
+        frame.on_gpu = kept.map(|Kept { planes: [luma, chroma], matrix, is_full, frame }| {
+            let name = self.info.name.clone();
+            let to_rgb =
+                move |rgb: &mut [u8]| frame.convert(rgb).map_err(|e| failed("decode", index, &name, &e));
+            let colours = Nv12Colours::from_coefficients(matrix, is_full);
+            let (width, height) = (stamp.width, stamp.height);
+            DeviceFrame { width, height, luma, chroma, colours, to_rgb: Arc::new(to_rgb) }
+        });
         if frame.on_gpu.is_some() {
             return Ok(());
         }
         let rgb = frame.image.reset_rgb8(stamp.width, stamp.height)?;
-        self.reader.convert(rgb).map_err(failed)
+        self.reader.convert(rgb).map_err(cannot)
     }
 
     /// Checks whether the stream may end here.
@@ -330,15 +336,6 @@ impl Capture {
         let is_short = reached < 0.98 * announced - 3.0 * seconds_per_frame;
         is_short.then(|| format!("at {reached:.1} s of {announced:.1} s"))
     }
-}
-
-/// A frame that was kept on a GPU, as preprocessing takes it.
-fn on_gpu(kept: Kept, name: String, index: u64) -> DeviceFrame {
-    let (width, height) = kept.size();
-    let colours = Nv12Colours::from_coefficients(kept.matrix, kept.is_full);
-    let (luma, chroma) = (kept.luma.clone(), kept.chroma.clone());
-    let to_rgb = move |rgb: &mut [u8]| kept.convert(rgb).map_err(|e| failed("decode", index, &name, &e));
-    DeviceFrame { width, height, luma, chroma, colours, to_rgb: Arc::new(to_rgb) }
 }
 
 fn failed(step: &str, frame: u64, name: &str, error: &str) -> Error {

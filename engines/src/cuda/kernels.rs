@@ -110,7 +110,9 @@ impl CudaKernels {
                 KernelArgument::Foreign(memory) => {
                     let device = self.device.name();
                     if memory.ordinal() != self.device.ordinal() {
-                        return Err(invalid(&format_args!("argument {index}: {memory:?} is not on {device}")));
+                        return Err(invalid(&format_args!(
+                            "argument {index}: {memory:?} is not on {device}"
+                        )));
                     }
                     has_foreign = true;
                     fields.push(memory.address().to_ne_bytes().to_vec());

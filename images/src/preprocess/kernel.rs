@@ -40,11 +40,7 @@ impl Tables {
     }
 
     /// The fields of the kernel's structure that follow the addresses.
-    pub(super) fn arguments(
-        &self,
-        config: &PreprocessConfig,
-        planes: &Planes,
-    ) -> ([i32; 16], [f32; 6]) {
+    pub(super) fn arguments(&self, config: &PreprocessConfig, planes: &Planes) -> ([i32; 16], [f32; 6]) {
         let [first, second] = &self.passes;
         let Nv12Colours([black, luma, red_v, green_v, green_u, blue_u]) = planes.colours;
         let integers = [

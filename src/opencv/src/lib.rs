@@ -299,7 +299,8 @@ impl Reader {
     /// # Errors
     /// If there is no memory for it.
     pub fn keep(&mut self, ordinal: usize) -> Result<Option<Kept>> {
-        let Some(cuda) = self.cuda.as_ref().filter(|gpu| gpu.ordinal() == ordinal && self.size != (0, 0)) else {
+        let Some(cuda) = self.cuda.as_ref().filter(|gpu| gpu.ordinal() == ordinal && self.size != (0, 0))
+        else {
             return Ok(None);
         };
         let (mut planes, mut kept) = (calls::Planes::default(), std::ptr::null_mut());
@@ -307,44 +308,39 @@ impl Reader {
         let code = unsafe { (self.ffmpeg.0.keep)(self.reader.as_ptr(), &raw mut planes, &raw mut kept) };
         self.ffmpeg.flag(code)?;
         let Some(kept) = NonNull::new(kept) else { return Ok(None) };
-        let frame = Arc::new(KeptFrame { ffmpeg: self.ffmpeg, kept, _cuda: Arc::clone(cuda) });
-        let plane = |address, stride| {
+        let (ffmpeg, size, _cuda) = (self.ffmpeg, self.size, Arc::clone(cuda));
+        let frame = Arc::new(KeptFrame { ffmpeg, kept, size, _cuda });
+        let calls::Planes { luma, chroma, luma_stride, chroma_stride, matrix, is_full } = planes;
+        let planes = [(luma, luma_stride), (chroma, chroma_stride)].map(|(address, stride)| {
             // SAFETY: the frame lies in the primary context of this GPU until it is dropped; its decoder writes it on the default
             // stream, before the frame comes here.
             let memory = unsafe { ForeignMemory::new(address, ordinal, frame.clone()) };
             (memory, usize::try_from(stride).unwrap_or(0))
-        };
-        Ok(Some(Kept {
-            luma: plane(planes.luma, planes.luma_stride),
-            chroma: plane(planes.chroma, planes.chroma_stride),
-            matrix: planes.matrix,
-            is_full: planes.is_full == 1,
-            size: self.size,
-            frame,
-        }))
+        });
+        Ok(Some(Kept { planes, matrix, is_full: is_full == 1, frame }))
     }
 }
 
-/// A frame that was read and lies in the memory of a GPU, as NV12. It may outlive its reader.
+/// A frame that was read and lies in the memory of a GPU, as NV12.
 #[derive(Debug)]
 pub struct Kept {
-    /// Luma, and the bytes from one row to the next.
-    pub luma: (ForeignMemory, usize),
-    /// Blue and red chroma in turn, and the bytes from one row to the next.
-    pub chroma: (ForeignMemory, usize),
+    /// The plane of luma and that of blue and red chroma in turn, and the bytes from one row to the next.
+    pub planes: [(ForeignMemory, usize); 2],
     /// FFmpeg's coefficients for chroma in limited range, with 16 fractional bits: red from red chroma, blue from blue, and what
     /// blue and red take from green.
     pub matrix: [i32; 4],
     /// Whether luma and chroma have all 256 levels.
     pub is_full: bool,
-    frame: Arc<KeptFrame>,
-    size: (u32, u32),
+    /// What keeps it there.
+    pub frame: Arc<KeptFrame>,
 }
 
+/// What keeps a frame in the memory of a GPU. It may outlive its reader.
 #[derive(Debug)]
-struct KeptFrame {
+pub struct KeptFrame {
     ffmpeg: Ffmpeg,
     kept: NonNull<calls::Kept>,
+    size: (u32, u32),
     _cuda: Arc<CudaDevice>,
 }
 
@@ -353,29 +349,23 @@ unsafe impl Send for KeptFrame {}
 // SAFETY: the library takes a lock where it converts, and does nothing else with a frame that is shared.
 unsafe impl Sync for KeptFrame {}
 
-impl Drop for KeptFrame {
-    fn drop(&mut self) {
-        // SAFETY: made by `keep`, and not used afterwards.
-        unsafe { (self.ffmpeg.0.kept_free)(self.kept.as_ptr()) }
-    }
-}
-
-impl Kept {
-    /// Width and height in pixels.
-    pub fn size(&self) -> (u32, u32) {
-        self.size
-    }
-
+impl KeptFrame {
     /// Copies it into memory and writes it to `rgb`, `height × width × 3` bytes.
     ///
     /// # Errors
     /// If the room is for another size, or its pixels cannot be copied or converted.
     pub fn convert(&self, rgb: &mut [u8]) -> Result<()> {
-        let KeptFrame { ffmpeg, kept, .. } = &*self.frame;
         check_room(self.size, rgb)?;
         // SAFETY: the frame has this size, and the function writes as many bytes as it has pixels.
-        let code = unsafe { (ffmpeg.0.kept_convert)(kept.as_ptr(), rgb.as_mut_ptr()) };
-        ffmpeg.flag(code).map(drop)
+        let code = unsafe { (self.ffmpeg.0.kept_convert)(self.kept.as_ptr(), rgb.as_mut_ptr()) };
+        self.ffmpeg.flag(code).map(drop)
+    }
+}
+
+impl Drop for KeptFrame {
+    fn drop(&mut self) {
+        // SAFETY: made by `keep`, and not used afterwards.
+        unsafe { (self.ffmpeg.0.kept_free)(self.kept.as_ptr()) }
     }
 }
 

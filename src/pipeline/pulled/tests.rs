@@ -240,7 +240,8 @@ fn errors_and_cancellation_give_frames_back() {
         assert_eq!(kept, released, "each frame is given back once");
     }
     let cancellation = Cancellation::new();
-    let stops = builder().with_cancellation(cancellation.clone()).with_observer(move |_| cancellation.cancel());
+    let stops =
+        builder().with_cancellation(cancellation.clone()).with_observer(move |_| cancellation.cancel());
     let (summary, _, counts) = run_on(stops, Some((GPU, |_| Ok(()))), Pictures::default());
     assert!(summary.expect("cancellation is no error").cancelled);
     let [kept, released, ..] = happened(&counts);

@@ -202,6 +202,34 @@ fn hardware_that_is_named_decodes_or_is_refused() {
     );
 }
 
+/// A GPU that the pixels may stay on is no promise that they do.
+#[test]
+fn frames_that_the_cpu_decodes_are_in_memory() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = half_bright(folder.path(), 3);
+    for hwaccel in [None, Some("auto".to_owned())] {
+        let options = InputOptions { hwaccel, ..InputOptions::default() };
+        let mut source = open_video_with(&path, &options).expect("it is a video");
+        // No machine has so many.
+        let mut frame = Frame { gpu: Some(1000), ..Frame::default() };
+        assert!(source.read_into(&mut frame).expect("there are three frames"));
+        assert!(frame.on_gpu.is_none(), "it lies in memory");
+        assert_eq!((frame.size(), frame.image.width()), ((64, 32), 64));
+    }
+}
+
+/// `tests/video/kept.cpp`: what the video library hands over of a frame on a GPU, and when it gives it back.
+#[test]
+fn frames_that_are_kept_on_a_gpu_are_given_back_once() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let script = "c++ -std=c++14 -O1 -Isrc/opencv/src -o \"$0\" tests/video/kept.cpp \
+        $(pkg-config --cflags --libs libavformat libavcodec libavutil libswscale) -ldl && \"$0\"";
+    let mut run = std::process::Command::new("bash");
+    run.args(["-c", script]).arg(folder.path().join("kept")).current_dir(env!("CARGO_MANIFEST_DIR"));
+    let output = run.output().expect("bash runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
 #[test]
 fn names_are_no_protocols_and_no_patterns() {
     let folder = tempfile::tempdir().expect("a temporary folder");

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use super::*;
 use crate::preprocess::Preprocessor;
-use ocelli_engines::ForeignMemory;
 use cases::{Case, full_size, image, random_cases, table};
+use ocelli_engines::ForeignMemory;
 
 /// The kernel as a program, which reads cases from its standard input.
 struct OnCpu {
