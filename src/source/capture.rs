@@ -197,6 +197,8 @@ struct Capture {
     cancellation: Cancellation,
     /// Whether to log what decodes: hardware was asked for, and no frame was decoded.
     logs_hardware: bool,
+    /// Whether to log that frames stay on a GPU: with several sources, the first ones do not.
+    logs_stay: bool,
 }
 
 impl Capture {
@@ -227,6 +229,7 @@ impl Capture {
             timeout: None,
             cancellation,
             logs_hardware,
+            logs_stay: true,
         }
     }
 
@@ -254,8 +257,9 @@ impl Capture {
         let index = frame.index;
         let cannot = |e: String| failed("decode", index, &self.info.name, &e);
         let kept = frame.gpu.map_or(Ok(None), |gpu| self.reader.keep(gpu)).map_err(cannot)?;
-        if std::mem::take(&mut self.logs_hardware) {
-            let stay = if kept.is_some() { "; frames stay on the GPU" } else { "" };
+        let stays = kept.is_some() && std::mem::take(&mut self.logs_stay);
+        if std::mem::take(&mut self.logs_hardware) || stays {
+            let stay = if stays { "; frames stay on the GPU" } else { "" };
             tracing::info!("{}: decoded by {}{stay}", self.info.name, stamp.hwaccel.unwrap_or("the CPU"));
         }
         frame.on_gpu = kept.map(|Kept { planes: [luma, chroma], matrix, is_full, frame }| {

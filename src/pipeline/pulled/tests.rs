@@ -12,7 +12,7 @@ use crate::image::Image;
 use crate::pipeline::{MotionGate, Pipeline, PipelineBuilder};
 use crate::preprocess::{PreprocessConfig, Preprocessor};
 use crate::prompt::Prompts;
-use crate::source::SourceInfo;
+use crate::source::{Feed, Several, SourceInfo};
 use crate::{DeviceFrame, Nv12Colours};
 use ocelli_engines::{ForeignMemory, Tensor};
 use ocelli_error::Error;
@@ -136,6 +136,32 @@ impl Sink for Collect<'_> {
         assert!(self.found.insert(outcome.index, found).is_none(), "each frame comes once");
         Ok(())
     }
+}
+
+/// What several sources have read stays where it is, but for their first frames: they do not know the pipeline's GPU yet.
+#[test]
+fn frames_of_several_sources_stay_on_the_gpu() {
+    let (sources, counts): (Vec<_>, Vec<_>) = (0..2).map(|_| decoder(8)).unzip();
+    let feed = |(name, source)| Feed { name: format!("{name}"), weight: 1, source: Box::new(source) };
+    let feeds = sources.into_iter().enumerate().map(feed).collect();
+    let several = Several::start(feeds, Some(false), Cancellation::new()).expect("two sources");
+    let (how, mut loaded, side) = builder().loaded().expect("the engines load");
+    let runs = Arc::new(AtomicU64::new(0));
+    let count = runs.clone();
+    let kernel = move |_: &DeviceFrame, pixels: &mut Tensor| {
+        count.fetch_add(1, SeqCst);
+        pixels.reset_f32(&[1, 3, side, side]).fill(0.0);
+        Ok(())
+    };
+    loaded.devices[0].preprocessor.fake_gpu = Some(FakeGpu(GPU, Box::new(kernel)));
+    let summary = run(how, loaded, several, &mut []).expect("it runs");
+    let [kept, released, copied, on_host, _] = counts
+        .iter()
+        .map(|counts| happened(counts))
+        .fold([0; 5], |all, one| std::array::from_fn(|i| all[i] + one[i]));
+    assert_eq!((summary.stats.frames_out, kept + on_host, copied), (16, 16, 0));
+    assert!(kept >= 8, "{kept} of 16 frames stayed");
+    assert_eq!((released, runs.load(SeqCst)), (kept, kept), "each is given back once, and read by the GPU");
 }
 
 type Found = BTreeMap<u64, (Vec<Detection>, Option<Image>)>;
