@@ -30,6 +30,8 @@ use ocelli_error::Result;
 
 pub use builder::DetectorBuilder;
 pub use decode::PromptDecoder;
+#[cfg(test)]
+pub(crate) use encode::FakeGpu;
 pub use encode::{Backbone, ImagePreprocessor, Wanted};
 pub(crate) use features::Group;
 pub use features::ImageFeatures;

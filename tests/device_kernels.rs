@@ -10,8 +10,11 @@ use std::time::Duration;
 use self::cases::{Case, Random, full_size, image, random_cases, table};
 use ocelli::engines::Tensor;
 use ocelli::engines::cuda::{CudaDevice, Nvrtc};
+use ocelli::pipeline::FrameOutcome;
 use ocelli::preprocess::{DevicePreprocessor, PreprocessConfig, Preprocessor, Rounding};
-use ocelli::{FrameView, PixelFormat};
+use ocelli::sink::{VideoOptions, create_video};
+use ocelli::source::{InputOptions, open_video, open_video_with};
+use ocelli::{Frame, FrameView, Image, PixelFormat, Sink, Source};
 
 /// Runs the cases on the GPU and on the CPU. The result names those that differ.
 fn compare(device: &Arc<CudaDevice>, cases: &[Case]) -> Vec<String> {
@@ -157,4 +160,79 @@ fn consecutive_images_do_not_interfere() {
         }
     }
     report(&failures);
+}
+
+/// A video of waves of colour that move.
+fn waves(path: &std::path::Path, (width, height): (u32, u32), frames: u64) {
+    let mut video = create_video(path, &VideoOptions::new(25.0)).expect("FFmpeg has an encoder");
+    for index in 0..frames {
+        let wave =
+            |at: u32, period: f32| (((at as f32 + 3.0 * index as f32) / period).sin() * 90.0 + 128.0) as u8;
+        let pixels = (0..height).flat_map(|y| (0..width).map(move |x| (x, y)));
+        let rgb = pixels.flat_map(|(x, y)| [wave(x, 40.0), wave(y, 31.0), wave(x + y, 57.0)]).collect();
+        let mut outcome = FrameOutcome::default();
+        (outcome.index, outcome.time) = (index, Duration::from_millis(40 * index));
+        outcome.annotated = Some(Image::from_rgb8(width, height, rgb).expect("three bytes a pixel"));
+        video.write(&outcome).expect("there is room");
+    }
+    video.finish().expect("it is complete");
+}
+
+/// A video that NVIDIA's hardware decodes, beside the same one decoded on the CPU: swscale interpolates chroma, and the kernel does
+/// not. Nothing is copied to the host, and of the frames no more are kept than the decoder has surfaces for.
+#[test]
+#[ignore = "needs an NVIDIA GPU, and the video library with an FFmpeg that decodes on it"]
+fn decoded_frames_stay_on_the_gpu() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("waves.mp4");
+    waves(&path, (640, 352), 12);
+    let device = gpu();
+    let mut config = PreprocessConfig::new(280);
+    (config.mean, config.std) = ([0.0; 3], [1.0 / 255.0; 3]);
+    let mut on_gpu = DevicePreprocessor::new(&device, config).expect("the kernel compiles");
+    let mut cpu = Preprocessor::new(config).expect("the configuration is valid");
+    let (mut pixels, mut received, mut expected) =
+        (Tensor::empty(), Tensor::empty(), vec![0.0; cpu.output_len()]);
+    let options = InputOptions { hwaccel: Some("cuda".into()), ..InputOptions::default() };
+    let mut decoder = open_video_with(&path, &options).expect("NVIDIA's hardware decodes H.264");
+    let mut reference = open_video(&path).expect("the CPU does, too");
+    let (mut in_memory, mut kept, mut before) = (Frame::default(), Vec::new(), None);
+    for index in 0..12 {
+        let mut frame = Frame::default();
+        frame.gpu = Some(0);
+        assert!(decoder.read_into(&mut frame).expect("it decodes"), "frame {index} of the GPU");
+        assert!(reference.read_into(&mut in_memory).expect("it decodes"), "frame {index} of the CPU");
+        cpu.run_into(&in_memory.image, &mut expected).expect("the image is complete");
+        let Some(planes) = frame.on_gpu else {
+            assert!(kept.len() == 6, "frame {index} was copied to the host, of {} that are kept", kept.len());
+            assert_eq!((frame.image.width(), frame.image.height()), (640, 352));
+            kept.clear();
+            continue;
+        };
+        assert_eq!(frame.image.width(), 1, "no pixel was copied to the host");
+        on_gpu.run_device_into(&planes, &mut pixels).expect("the kernel runs");
+        // The first image has also uploaded the weights.
+        if let Some(before) = before {
+            assert_eq!(device.transferred(), before, "nothing was copied for frame {index}");
+        }
+        pixels.copy_to_host_into(&mut received).expect("it is copied");
+        before = Some(device.transferred());
+        let found = received.as_f32().expect("f32");
+        let differences = found.iter().zip(&expected).map(|(a, b)| (a - b).abs());
+        let mean = differences.clone().sum::<f32>() / expected.len() as f32;
+        let worst = differences.fold(0.0, f32::max);
+        assert!(mean < 2.0 && worst < 48.0, "frame {index}: {mean} levels on average, {worst} at most");
+        let mut copied = Image::default();
+        planes.to_image_into(&mut copied).expect("it is copied to the host");
+        let both = copied.as_rgb8().iter().zip(in_memory.image.as_rgb8());
+        let sum = both.map(|(a, b)| u64::from(a.abs_diff(*b))).sum::<u64>();
+        assert!(sum < 2 * 3 * 640 * 352, "frame {index} on the host: {sum} levels from that of the CPU");
+        kept.push(planes);
+    }
+    drop((decoder, reference));
+    // A frame outlives its decoder.
+    on_gpu
+        .run_device_into(kept.last().expect("the last ones are kept"), &mut pixels)
+        .expect("the kernel runs");
+    pixels.wait().expect("it has run");
 }

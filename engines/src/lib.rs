@@ -80,6 +80,8 @@ mod engine;
 pub mod fake;
 #[allow(unsafe_code)]
 mod file_limits;
+#[allow(unsafe_code)]
+mod foreign;
 #[cfg(not(target_family = "wasm"))]
 pub mod library;
 mod model_file;
@@ -97,6 +99,7 @@ pub use cpu::{cpu_has_vnni, default_threads, description as cpu_description};
 pub use device::{Device, Transferred};
 pub use engine::Engine;
 pub use file_limits::report_file_limits;
+pub use foreign::ForeignMemory;
 pub use ocelli_error::{Error, ErrorKind, Result};
 pub use row_writer::RowWriter;
 pub use spec::{Dim, DimensionRange, EngineSpec, TensorSpec};

@@ -7,6 +7,7 @@
 pub mod camera_motion;
 #[doc(hidden)]
 pub mod canvas;
+mod device_frame;
 pub mod frame_view;
 pub mod image;
 pub mod mask;
@@ -14,6 +15,7 @@ pub mod preprocess;
 #[doc(hidden)]
 pub mod rows;
 
+pub use device_frame::{DeviceFrame, Nv12Colours, ToRgb};
 pub use frame_view::{FrameView, PixelFormat};
 pub use image::{Image, ImageView};
 pub use mask::Mask;

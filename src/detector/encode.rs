@@ -14,6 +14,7 @@ use crate::preprocess::{PreprocessConfig, Preprocessor};
 use crate::process_memory::log_memory_after;
 use crate::timing::{Instant, STAGE_TARGET, StageTimes, milliseconds_since};
 use ocelli_error::{Error, Result};
+use ocelli_images::DeviceFrame;
 
 /// Turns pixels of any size and format into the backbone's input, on the CPU or on the backbone's device.
 pub struct ImagePreprocessor {
@@ -22,7 +23,17 @@ pub struct ImagePreprocessor {
     gpu: Option<DevicePreprocessor>,
     /// The device chosen by [`run_on`](Self::run_on).
     device: Option<Device>,
+    /// What runs in place of a GPU.
+    #[cfg(test)]
+    pub(crate) fake_gpu: Option<FakeGpu>,
 }
+
+/// A function with the arguments of [`DevicePreprocessor::run_device_into`], and the ordinal of its GPU.
+#[cfg(test)]
+pub(crate) struct FakeGpu(
+    pub(crate) usize,
+    pub(crate) Box<dyn FnMut(&DeviceFrame, &mut Tensor) -> Result<()> + Send>,
+);
 
 impl ImagePreprocessor {
     pub(super) fn new(model: &Model) -> Result<Self> {
@@ -35,6 +46,8 @@ impl ImagePreprocessor {
             #[cfg(not(target_family = "wasm"))]
             gpu: None,
             device: None,
+            #[cfg(test)]
+            fake_gpu: None,
         })
     }
 
@@ -55,6 +68,45 @@ impl ImagePreprocessor {
                 None
             });
         }
+    }
+
+    /// The GPU that it runs on, as CUDA counts: [`run_device_into`](Self::run_device_into) reads frames there without a copy.
+    pub fn gpu(&self) -> Option<usize> {
+        #[cfg(test)]
+        if let Some(FakeGpu(ordinal, _)) = self.fake_gpu {
+            return Some(ordinal);
+        }
+        #[cfg(not(target_family = "wasm"))]
+        if self.gpu.is_some() {
+            return self.device.as_ref()?.as_cuda().map(|gpu| gpu.ordinal());
+        }
+        None
+    }
+
+    /// As [`run_into`](Self::run_into), of a frame in the memory of [its GPU](Self::gpu), which has been read when this returns.
+    ///
+    /// # Errors
+    /// [`InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if the frame is elsewhere,
+    /// [`Execution`](ocelli_error::ErrorKind::Execution) if the GPU fails.
+    #[cfg_attr(target_family = "wasm", allow(unused_variables, reason = "there is no GPU"))]
+    pub fn run_device_into(
+        &mut self,
+        frame: &DeviceFrame,
+        pixels: &mut Tensor,
+        times: &mut StageTimes,
+    ) -> Result<()> {
+        #[cfg(test)]
+        if let Some(FakeGpu(_, run)) = &mut self.fake_gpu {
+            return run(frame, pixels);
+        }
+        #[cfg(not(target_family = "wasm"))]
+        if let Some(gpu) = &mut self.gpu {
+            let start = Instant::now();
+            gpu.run_device_into(frame, pixels)?;
+            times.preprocess += milliseconds_since(start);
+            return Ok(());
+        }
+        Err(Error::invalid_argument(format!("{frame:?}: preprocessing runs on the CPU")))
     }
 
     /// Writes `pixels` [1, 3, S, S] and adds the time to `times`. On a device, the work is only enqueued when this returns.

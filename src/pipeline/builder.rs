@@ -74,6 +74,14 @@ impl Pipeline {
 }
 
 impl PipelineBuilder {
+    /// What `run` runs, once the engines are loaded, and the side of the model's pictures.
+    #[cfg(test)]
+    pub(super) fn loaded(self) -> Result<(Run, Loaded, usize)> {
+        let side = self.detector.model().manifest().imgsz;
+        let loaded = load(self.detector, self.more, self.prompts, &self.run.options)?;
+        Ok((self.run, loaded, side))
+    }
+
     fn new(detector: Detector, prompts: PromptInput) -> Self {
         let annotator = Annotator::new();
         let run = Run {

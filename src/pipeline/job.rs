@@ -12,6 +12,7 @@ use crate::detector::ImageFeatures;
 use crate::image::Image;
 use crate::masklets::MaskFrame;
 use crate::outcome::FrameOutcome;
+use ocelli_images::DeviceFrame;
 
 /// A frame in flight, with what the stages have produced so far.
 pub(super) struct Job {
@@ -29,6 +30,8 @@ pub(super) struct Job {
     pub(super) ticket: Option<Ticket>,
     /// The frame's picture, as long as a stage needs it.
     pub(super) picture: Option<Image>,
+    /// The frame on a GPU, in place of its picture, until it is preprocessed.
+    pub(super) on_gpu: Option<DeviceFrame>,
     /// Set if the detector is to search the picture in tiles.
     pub(super) in_tiles: bool,
     /// The frame, reduced, if the camera's motion is estimated.
@@ -133,6 +136,7 @@ impl Buffers {
             ends_group: false,
             ticket: None,
             picture: None,
+            on_gpu: None,
             in_tiles: false,
             reduced: None,
             pixels: None,

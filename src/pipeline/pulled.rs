@@ -76,6 +76,7 @@ pub(super) fn run(
     let drops_late = policy == FramePolicy::Latest && !in_order;
     let gated = if drops_late { Stage::Backbone } else { Stage::Preprocess };
     shared.gate = (latency == Latency::Balanced && !in_turn).then(|| (gated, Gate::new()));
+    shared.gpu = loaded.gpu(&options);
     let shared = Arc::new(shared);
     let _woken = shared.wake_on_cancel();
 
@@ -214,3 +215,6 @@ impl Output<'_, '_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

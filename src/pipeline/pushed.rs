@@ -9,7 +9,7 @@ use super::gate::Gate;
 use super::job::Job;
 use super::queue::Queue;
 use super::stage_loop::{StageLoop, StageWork, join};
-use super::stages::{Loaded, PreprocessStage, into_stages, queues_of, work_of};
+use super::stages::{Loaded, Pixels, PreprocessStage, into_stages, queues_of, work_of};
 use super::stats::PipelineStats;
 use super::{FramePolicy, Latency};
 use crate::cancellation::CancelHook;
@@ -144,13 +144,14 @@ impl Pipeline {
         let mut job = shared.buffers.job(index, frame.timestamp, (frame.width, frame.height), entered);
         let Front { preprocess, others, .. } = front;
         let mut is_taken = true;
-        let done = guard(Stage::Preprocess, || preprocess.run(&mut job, frame)).and_then(|()| {
-            StageLoop::run_in_turn(others, Some(job), &mut |job| {
-                let queue = &shared.queues[job.device];
-                is_taken &= shared.pass_on(job, queue);
-                Ok(())
-            })
-        });
+        let done =
+            guard(Stage::Preprocess, || preprocess.run(&mut job, &Pixels::View(frame))).and_then(|()| {
+                StageLoop::run_in_turn(others, Some(job), &mut |job| {
+                    let queue = &shared.queues[job.device];
+                    is_taken &= shared.pass_on(job, queue);
+                    Ok(())
+                })
+            });
         if let Err(error) = done {
             shared.fail(error);
             self.close();

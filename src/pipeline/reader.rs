@@ -112,7 +112,7 @@ fn read(source: &mut impl Source, shared: &StageLoop) -> Option<Job> {
     if has_ended() {
         return None;
     }
-    let mut frame = Frame { image: shared.buffers.pictures.take(), ..Frame::default() };
+    let mut frame = Frame { image: shared.buffers.pictures.take(), gpu: shared.gpu, ..Frame::default() };
     let start = Instant::now();
     let found = guard(Stage::Source, || source.read_into(&mut frame));
     if has_ended() {
@@ -131,9 +131,8 @@ fn read(source: &mut impl Source, shared: &StageLoop) -> Option<Job> {
     let entered = Instant::now();
     shared.stats.stage(Stage::Source, entered.duration_since(start));
     shared.stats.frame_in(entered);
-    let size = (frame.image.width(), frame.image.height());
-    let mut job = shared.buffers.job(frame.index, frame.time, size, entered);
-    job.picture = Some(frame.image);
+    let mut job = shared.buffers.job(frame.index, frame.time, frame.size(), entered);
+    (job.picture, job.on_gpu) = (Some(frame.image), frame.on_gpu);
     let is_live = source.info().live && frame.origin.is_none();
     job.outcome.captured = frame.captured.or_else(|| is_live.then(SystemTime::now));
     (job.outcome.file, job.outcome.origin) = (frame.file, frame.origin);

@@ -62,6 +62,8 @@ pub(super) struct StageLoop {
     pub(super) stats: StatsRecorder,
     /// Limits the frames in flight from a stage on to what keeps the slowest of these stages busy.
     pub(super) gate: Option<(Stage, Arc<Gate>)>,
+    /// The GPU that frames of a source may stay on.
+    pub(super) gpu: Option<usize>,
     devices: usize,
     /// Whether frames are put back in order before they are tracked.
     in_order: bool,
@@ -121,6 +123,7 @@ impl StageLoop {
             buffers: Buffers::new(buffers, devices),
             stats,
             gate: None,
+            gpu: None,
             devices,
             decoders: AtomicUsize::new(devices),
             dropped: Mutex::default(),

@@ -29,6 +29,7 @@ use crate::sink::Pictures;
 use crate::threads::Stage;
 use crate::tiles::WholePicture;
 use ocelli_error::Result;
+use ocelli_images::DeviceFrame;
 
 /// Draws results into a picture.
 pub(super) type Drawing = Box<dyn FnMut(&mut image::RgbImage, &FrameOutcome) -> Result<()> + Send>;
@@ -41,6 +42,16 @@ pub(super) struct Loaded {
     pub(super) memory: Option<Memory>,
     /// Whether the backbone and the decoder are in memory one after the other.
     pub(super) low_memory: bool,
+}
+
+impl Loaded {
+    /// The GPU that frames may stay on: that of all preprocessing, if nothing looks at pixels before it or searches them in tiles.
+    pub(super) fn gpu(&self, options: &PipelineOptions) -> Option<usize> {
+        let looks = options.motion_gate.is_some() || (options.camera_motion && options.tracker.is_some());
+        let of = |one: &DetectorParts| one.preprocessor.gpu().filter(|_| one.tiles.is_none() && !looks);
+        let (first, others) = self.devices.split_first()?;
+        of(first).filter(|gpu| others.iter().all(|other| of(other) == Some(*gpu)))
+    }
 }
 
 /// The parts of a detector whose engines are loaded, and what it searches for.
@@ -207,10 +218,16 @@ pub(super) struct PreprocessStage {
     shared: Arc<StageLoop>,
 }
 
+/// The pixels of a frame: in the caller's memory, or on a GPU.
+pub(super) enum Pixels<'a> {
+    View(FrameView<'a>),
+    OnGpu(&'a DeviceFrame),
+}
+
 impl PreprocessStage {
-    /// Preprocesses a frame in the caller's memory. If it replaces a frame that the detector was going to run on, the
+    /// Preprocesses a frame. If it replaces a frame that the detector was going to run on, the
     /// detector runs on the next frame of the same source instead, which may be this one.
-    pub(super) fn run(&mut self, job: &mut Job, view: FrameView<'_>) -> Result<()> {
+    pub(super) fn run(&mut self, job: &mut Job, frame: &Pixels<'_>) -> Result<()> {
         let source = job.outcome.source_number();
         if self.until_next.len() <= source {
             self.until_next.resize(source + 1, 0);
@@ -219,11 +236,11 @@ impl PreprocessStage {
             self.until_next.get_mut(replaced).filter(|_| was_searched).into_iter().for_each(|next| *next = 0);
             self.watches.get_mut(replaced).into_iter().for_each(MotionWatch::forget);
         }
-        if self.camera_motion {
-            job.reduced.insert(self.shared.buffers.reduced.take()).read(&view);
+        if let (true, Pixels::View(view)) = (self.camera_motion, frame) {
+            job.reduced.insert(self.shared.buffers.reduced.take()).read(view);
         }
         let is_due = self.until_next[source] == 0;
-        let is_moving = self.is_moving(source, &view, job.outcome.time, is_due);
+        let is_moving = self.is_moving(source, frame, job.outcome.time, is_due);
         let (compute, detect) = ((is_due || self.has_memory) && is_moving, is_due && is_moving);
         (job.turn, job.device) = (self.turn, self.device);
         self.turn += 1;
@@ -236,7 +253,7 @@ impl PreprocessStage {
         *until_next = if detect { self.every - 1 } else { until_next.saturating_sub(1) };
         let Some(preprocessor) = &mut self.preprocessors[job.device] else {
             job.in_tiles = detect;
-            if detect && job.picture.is_none() {
+            if let (true, None, Pixels::View(view)) = (detect, &job.picture, frame) {
                 job.picture = Some(view.to_image()?);
             }
             return Ok(());
@@ -244,25 +261,36 @@ impl PreprocessStage {
         if compute {
             let start = Instant::now();
             let pixels = job.pixels.insert(self.shared.buffers.pixels[job.device].take());
-            preprocessor.run_into(view, pixels, &mut job.outcome.times)?;
+            let times = &mut job.outcome.times;
+            match frame {
+                Pixels::View(view) => preprocessor.run_into(*view, pixels, times)?,
+                Pixels::OnGpu(frame) => preprocessor.run_device_into(frame, pixels, times)?,
+            }
             self.shared.stats.stage(Stage::Preprocess, start.elapsed());
         }
         Ok(())
     }
 
     /// Whether the detector has to look at a frame; always without a gate.
-    fn is_moving(&mut self, source: usize, view: &FrameView<'_>, time: Duration, is_due: bool) -> bool {
-        let Some(gate) = &self.motion else { return true };
+    fn is_moving(&mut self, source: usize, frame: &Pixels<'_>, time: Duration, is_due: bool) -> bool {
+        let (Some(gate), Pixels::View(view)) = (&self.motion, frame) else { return true };
         while self.watches.len() <= source {
             self.watches.push(MotionWatch::new(gate, self.watches.len()));
         }
         self.watches[source].look(view, time, is_due)
     }
 
-    /// Preprocesses a source's frame, and returns its picture to the pool unless a later stage needs it.
+    /// Preprocesses a source's frame, and returns its picture to the pool unless a later stage needs it. A frame on a GPU is given
+    /// back here, and becomes a picture only then.
     pub(super) fn run_picture(&mut self, job: &mut Job) -> Result<()> {
-        let picture = job.picture.take().expect("the source has put it there");
-        let done = self.run(job, (&picture).into());
+        let mut picture = job.picture.take().expect("the source has put it there");
+        let done = match job.on_gpu.take() {
+            Some(frame) => self.run(job, &Pixels::OnGpu(&frame)).and_then(|()| match self.keep_picture {
+                true => frame.to_image_into(&mut picture),
+                false => Ok(()),
+            }),
+            None => self.run(job, &Pixels::View((&picture).into())),
+        };
         if self.keep_picture || job.in_tiles {
             job.picture = Some(picture);
         } else {

@@ -3,10 +3,11 @@
 mod timeline;
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub use ocelli_opencv::InputOptions;
-use ocelli_opencv::{CAMERA_TIMEOUT, Ffmpeg, Input, Reader, Stamp};
+use ocelli_opencv::{CAMERA_TIMEOUT, Ffmpeg, Input, Kept, Reader, Stamp};
 
 use super::container::Container;
 use super::{FRAME_RATES, Source, SourceInfo, StreamKind, StreamTimeouts, without_secrets};
@@ -14,6 +15,7 @@ use crate::cancellation::Cancellation;
 use crate::frame::Frame;
 use crate::image::MAX_PIXELS;
 use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_images::{DeviceFrame, Nv12Colours};
 use timeline::Timeline;
 
 /// Higher rates are time bases that were mistaken for frame rates.
@@ -193,8 +195,10 @@ struct Capture {
     /// The time limit of a read, if the stream comes through a network.
     timeout: Option<Duration>,
     cancellation: Cancellation,
-    /// Whether hardware was asked for.
-    wants_hardware: bool,
+    /// Whether to log what decodes: hardware was asked for, and no frame was decoded.
+    logs_hardware: bool,
+    /// Whether to log that frames stay on a GPU: with several sources, the first ones do not.
+    logs_stay: bool,
 }
 
 impl Capture {
@@ -214,7 +218,7 @@ impl Capture {
         };
         let timeline = Timeline::new(frame_rate);
         let cancellation = Cancellation::new();
-        let wants_hardware = options.hwaccel.is_some();
+        let logs_hardware = options.hwaccel.is_some();
         Self {
             info,
             reader,
@@ -224,7 +228,8 @@ impl Capture {
             file: None,
             timeout: None,
             cancellation,
-            wants_hardware,
+            logs_hardware,
+            logs_stay: true,
         }
     }
 
@@ -238,22 +243,38 @@ impl Capture {
     /// Advances to the next frame without converting it.
     fn advance(&mut self, frame: &mut Frame) -> Result<bool> {
         let start = Instant::now();
-        self.stamp = self.reader.next_frame().map_err(|e| failed("read", self.next, &self.info, &e))?;
+        self.stamp = self.reader.next_frame().map_err(|e| failed("read", self.next, &self.info.name, &e))?;
         let Some(stamp) = self.stamp else { return self.end(start.elapsed()).map(|()| false) };
-        if self.wants_hardware && self.next == 0 {
-            tracing::info!("{}: decoded by {}", self.info.name, stamp.hwaccel.unwrap_or("the CPU"));
-        }
         frame.index = self.next;
         (frame.time, frame.captured) = self.timeline.next(stamp.time);
         self.next += 1;
         Ok(true)
     }
 
-    /// Converts the frame that was advanced to.
+    /// Converts the frame that was advanced to, or leaves it on the GPU where it may stay.
     fn decode(&mut self, frame: &mut Frame) -> Result<()> {
         let Some(stamp) = self.stamp else { return Ok(()) };
+        let index = frame.index;
+        let cannot = |e: String| failed("decode", index, &self.info.name, &e);
+        let kept = frame.gpu.map_or(Ok(None), |gpu| self.reader.keep(gpu)).map_err(cannot)?;
+        let stays = kept.is_some() && std::mem::take(&mut self.logs_stay);
+        if std::mem::take(&mut self.logs_hardware) || stays {
+            let stay = if stays { "; frames stay on the GPU" } else { "" };
+            tracing::info!("{}: decoded by {}{stay}", self.info.name, stamp.hwaccel.unwrap_or("the CPU"));
+        }
+        frame.on_gpu = kept.map(|Kept { planes: [luma, chroma], matrix, is_full, frame }| {
+            let name = self.info.name.clone();
+            let to_rgb =
+                move |rgb: &mut [u8]| frame.convert(rgb).map_err(|e| failed("decode", index, &name, &e));
+            let colours = Nv12Colours::from_coefficients(matrix, is_full);
+            let (width, height) = (stamp.width, stamp.height);
+            DeviceFrame { width, height, luma, chroma, colours, to_rgb: Arc::new(to_rgb) }
+        });
+        if frame.on_gpu.is_some() {
+            return Ok(());
+        }
         let rgb = frame.image.reset_rgb8(stamp.width, stamp.height)?;
-        self.reader.convert(rgb).map_err(|e| failed("decode", frame.index, &self.info, &e))
+        self.reader.convert(rgb).map_err(cannot)
     }
 
     /// Checks whether the stream may end here.
@@ -321,8 +342,8 @@ impl Capture {
     }
 }
 
-fn failed(step: &str, frame: u64, info: &SourceInfo, error: &str) -> Error {
-    Error::invalid_data(format!("cannot {step} frame {frame}, {}: {error}", info.name))
+fn failed(step: &str, frame: u64, name: &str, error: &str) -> Error {
+    Error::invalid_data(format!("cannot {step} frame {frame}, {name}: {error}"))
 }
 
 /// Whether the stream goes on with the next frame: a live one has lost a frame that cannot be decoded, and not its connection,

@@ -219,7 +219,7 @@ impl Shared {
                     slot.frame = Some(frame);
                     frame = replaced.or_else(|| slot.spare.take()).unwrap_or_default();
                     // What the next frame does not have must not be that of an earlier one.
-                    (frame.captured, frame.file, frame.origin) = (None, None, None);
+                    (frame.captured, frame.file, frame.origin, frame.on_gpu) = (None, None, None, None);
                 }
                 Ok(false) => slot.state.ended = true,
                 Err(error) => {

@@ -115,6 +115,11 @@ impl CudaDevice {
         Ok(CudaMemory { free: info.0 as u64, total: info.1 as u64 })
     }
 
+    /// The primary context, a `CUcontext` that exists as long as this device, for libraries that take one.
+    pub fn raw_context(&self) -> *mut std::ffi::c_void {
+        self.context.cuda.cu_ctx().cast()
+    }
+
     /// Binds the primary context to the calling thread, for libraries that expect it there.
     ///
     /// # Errors

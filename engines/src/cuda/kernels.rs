@@ -5,6 +5,7 @@ use super::device::CudaDevice;
 use super::driver::{failed, reason};
 use super::nvrtc::Nvrtc;
 use super::stream::{CudaStream, StreamPriority};
+use crate::foreign::ForeignMemory;
 use crate::tensor::Tensor;
 use cudarc::driver::{CudaModule, DeviceRepr, LaunchConfig, PushKernelArg};
 use cudarc::nvrtc::Ptx;
@@ -30,6 +31,8 @@ pub enum KernelArgument<'a> {
     Read(&'a Tensor),
     /// The address of a tensor that the kernel writes, and may read.
     Write(&'a Tensor),
+    /// The address of another library's memory, which the kernel reads.
+    Foreign(&'a ForeignMemory),
     /// An `int`.
     I32(i32),
     /// A `float`.
@@ -72,6 +75,9 @@ impl CudaKernels {
 
     /// Enqueues a kernel with this grid of blocks of threads; `arguments` are the fields of its structure, in order.
     ///
+    /// With another library's memory among them, the kernel runs after what that library has enqueued on the default stream, and
+    /// this waits until it has run: the library may overwrite the memory as soon as it has it back.
+    ///
     /// # Errors
     /// [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if there is no such kernel, or a tensor is
     /// empty or not on this GPU; [`ErrorKind::Execution`](ocelli_error::ErrorKind::Execution) if the driver fails. An error
@@ -88,6 +94,7 @@ impl CudaKernels {
             |why: &dyn fmt::Display| Error::invalid_argument(format!("kernels {name}, `{kernel}`: {why}"));
         let function = self.module.load_function(kernel).map_err(|error| invalid(&reason(error)))?;
         let (mut reads, mut writes, mut fields) = (Vec::new(), Vec::new(), Vec::new());
+        let mut has_foreign = false;
         for (index, argument) in arguments.iter().enumerate() {
             let (tensor, buffers) = match argument {
                 KernelArgument::Read(tensor) => (tensor, &mut reads),
@@ -98,6 +105,17 @@ impl CudaKernels {
                 }
                 KernelArgument::F32(value) => {
                     fields.push(value.to_ne_bytes().to_vec());
+                    continue;
+                }
+                KernelArgument::Foreign(memory) => {
+                    let device = self.device.name();
+                    if memory.ordinal() != self.device.ordinal() {
+                        return Err(invalid(&format_args!(
+                            "argument {index}: {memory:?} is not on {device}"
+                        )));
+                    }
+                    has_foreign = true;
+                    fields.push(memory.address().to_ne_bytes().to_vec());
                     continue;
                 }
             };
@@ -119,14 +137,21 @@ impl CudaKernels {
 
         let [grid_dim, block_dim] = [blocks, threads].map(|[x, y, z]| (x, y, z));
         let config = LaunchConfig { grid_dim, block_dim, shared_mem_bytes: 0 };
-        self.stream.enqueue(reads.into_iter(), writes.into_iter(), |_| {
+        if has_foreign {
+            self.stream.wait_for_default_stream()?;
+        }
+        let launched = self.stream.enqueue(reads.into_iter(), writes.into_iter(), |_| {
             let mut launch = self.stream.stream.launch_builder(&function);
             // SAFETY: the kernel has one parameter, of at most as many bytes as `Parameter`. `enqueue` checks that the
             // buffers are on this device and orders their uses. That the kernel stays within them is up to its source.
             let launched = unsafe { launch.arg(&parameter).launch(config) };
             launched.map_err(|error| failed(format_args!("kernels {name}, `{kernel}`"), error))?;
             Ok(())
-        })
+        });
+        if has_foreign {
+            self.stream.wait()?;
+        }
+        launched
     }
 }
 

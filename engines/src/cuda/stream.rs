@@ -141,6 +141,14 @@ impl CudaStream {
         self.context.cuda.bind_to_thread().map_err(|error| self.failed(error))
     }
 
+    /// Makes the stream wait for what is enqueued on the context's default stream, which other libraries use: no stream of
+    /// this module waits for it by itself.
+    pub(super) fn wait_for_default_stream(&self) -> Result<()> {
+        self.bind()?;
+        let event = self.context.cuda.default_stream().record_event(None);
+        event.and_then(|event| self.stream.wait(&event)).map_err(|error| self.failed(error))
+    }
+
     fn failed(&self, error: DriverError) -> Error {
         failed(&self.context.name, error)
     }

@@ -7,6 +7,7 @@
 use ocelli_resize::{U8, U8x2};
 
 use super::FrameView;
+use crate::device_frame::Nv12Colours;
 
 const SHIFT: i32 = 20;
 /// 255 / 219, and the luma matrix's coefficients over 255 / 224, times 2^20.
@@ -15,6 +16,9 @@ const RED_FROM_V: i32 = 1_673_527;
 const GREEN_FROM_V: i32 = -852_492;
 const GREEN_FROM_U: i32 = -409_993;
 const BLUE_FROM_U: i32 = 2_116_026;
+
+/// What a kernel converts with.
+pub const COLOURS: Nv12Colours = Nv12Colours([16, LUMA, RED_FROM_V, GREEN_FROM_V, GREEN_FROM_U, BLUE_FROM_U]);
 
 /// Pixels that are converted at a time.
 const BLOCK: usize = 32;

@@ -6,7 +6,8 @@ use ocelli_engines::cuda::{CudaDevice, CudaKernels, KernelArgument};
 use ocelli_engines::{Device, ElementType, Tensor};
 
 use super::PreprocessConfig;
-use super::kernel::{self, Tables};
+use super::kernel::{self, Planes, Tables};
+use crate::device_frame::DeviceFrame;
 use crate::frame_view::FrameView;
 use ocelli_error::Result;
 
@@ -62,13 +63,28 @@ impl DevicePreprocessor {
     pub fn run_into<'a>(&mut self, image: impl Into<FrameView<'a>>, pixels: &mut Tensor) -> Result<()> {
         let image = image.into();
         image.check()?;
-        let size = (image.width, image.height);
         let (stride, bytes) = kernel::rows(&image, &mut self.packed)?;
         self.image.copy_from_slice(&[bytes.len()], bytes)?;
-        if self.tables.as_ref().is_none_or(|(tables, _)| tables.size != size) {
-            self.tables = Some(self.upload_tables(size)?);
-        }
-        let (tables, [first, second]) = self.tables.as_ref().expect("made above");
+        self.set_size((image.width, image.height))?;
+        self.launch(&Planes::of_view(&image, stride), [KernelArgument::Read(&self.image); 2], pixels)
+    }
+
+    /// As [`run_into`](Self::run_into), of a frame that lies on the GPU: nothing is uploaded. Waits until the kernel has run, so
+    /// that the frame is not needed any more when this returns.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if the frame is on another GPU or its rows are
+    /// too short; [`ErrorKind::Execution`](ocelli_error::ErrorKind::Execution) if the GPU has no memory left or fails.
+    pub fn run_device_into(&mut self, frame: &DeviceFrame, pixels: &mut Tensor) -> Result<()> {
+        frame.check()?;
+        self.set_size((frame.width, frame.height))?;
+        let planes = [&frame.luma.0, &frame.chroma.0].map(KernelArgument::Foreign);
+        self.launch(&Planes::of_device(frame), planes, pixels)
+    }
+
+    /// Enqueues the kernel on an image of the size that was set, and its chroma.
+    fn launch(&self, planes: &Planes, image: [KernelArgument<'_>; 2], pixels: &mut Tensor) -> Result<()> {
+        let (tables, [first, second]) = self.tables.as_ref().expect("the size was set");
         if pixels.device() != Some(&self.device) {
             *pixels = Tensor::on(self.device.clone());
         }
@@ -76,13 +92,22 @@ impl DevicePreprocessor {
         pixels.reset_to(ElementType::F32, &[1, 3, side, side])?;
 
         use KernelArgument::{F32, I32, Read, Write};
-        let (integers, floats) = tables.arguments(&self.config, image.format, stride);
-        let mut arguments = vec![Read(&self.image), Read(first), Read(second), Write(pixels)];
+        let (integers, floats) = tables.arguments(&self.config, planes);
+        let mut arguments = Vec::from(image);
+        arguments.extend([Read(first), Read(second), Write(pixels)]);
         arguments.extend(integers.map(I32));
         arguments.extend(floats.map(F32));
-        let name = KERNELS[kernel::kernel_of(image.format)];
+        let name = KERNELS[kernel::kernel_of(planes.format)];
         let [width, height] = TILE.map(|tile| (side as u32).div_ceil(tile));
         self.kernels.launch(name, [width, height, 1], THREADS, &arguments)
+    }
+
+    /// Computes the weights for images of this size, unless the last image had it.
+    fn set_size(&mut self, size: (u32, u32)) -> Result<()> {
+        if self.tables.as_ref().is_none_or(|(tables, _)| tables.size != size) {
+            self.tables = Some(self.upload_tables(size)?);
+        }
+        Ok(())
     }
 
     fn upload_tables(&self, size: (u32, u32)) -> Result<(Tables, [Tensor; 2])> {

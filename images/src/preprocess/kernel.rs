@@ -2,7 +2,8 @@
 
 use super::weights::PassWeights;
 use super::{PreprocessConfig, Rounding};
-use crate::frame_view::{FrameView, PixelFormat};
+use crate::device_frame::{DeviceFrame, Nv12Colours};
+use crate::frame_view::{FrameView, PixelFormat, nv12};
 use ocelli_error::{Error, Result};
 
 const SOURCE: &str = include_str!("kernel/preprocess.cu");
@@ -39,25 +40,53 @@ impl Tables {
     }
 
     /// The fields of the kernel's structure that follow the addresses.
-    pub(super) fn arguments(
-        &self,
-        config: &PreprocessConfig,
-        format: PixelFormat,
-        stride: usize,
-    ) -> ([i32; 8], [f32; 6]) {
+    pub(super) fn arguments(&self, config: &PreprocessConfig, planes: &Planes) -> ([i32; 16], [f32; 6]) {
         let [first, second] = &self.passes;
+        let Nv12Colours([black, luma, red_v, green_v, green_u, blue_u]) = planes.colours;
         let integers = [
             self.size.0 as i32,
             self.size.1 as i32,
-            stride as i32,
+            planes.stride as i32,
             config.imgsz as i32,
             first.digits as i32,
             second.digits as i32,
             i32::from(self.down_first),
-            i32::from(format == PixelFormat::Bgr8),
+            i32::from(planes.format == PixelFormat::Bgr8),
+            planes.chroma_stride as i32,
+            planes.chroma_top as i32,
+            black,
+            luma,
+            red_v,
+            green_v,
+            green_u,
+            blue_u,
         ];
         let [mean, std] = [config.mean, config.std].map(|rgb| rgb.map(|value| value * 255.0));
         (integers, [mean[0], mean[1], mean[2], std[0], std[1], std[2]])
+    }
+}
+
+/// How the memory of an image is laid out: its own for chroma, which only NV12 has.
+#[derive(Clone, Copy)]
+pub(super) struct Planes {
+    pub(super) format: PixelFormat,
+    stride: usize,
+    chroma_stride: usize,
+    /// The rows before the first one of chroma, from its address.
+    chroma_top: u32,
+    colours: Nv12Colours,
+}
+
+impl Planes {
+    /// Of an image whose rows have this stride when they are uploaded; its chroma follows the luma.
+    pub(super) fn of_view(image: &FrameView<'_>, stride: usize) -> Self {
+        let (format, chroma_top, colours) = (image.format, image.height, nv12::COLOURS);
+        Self { format, stride, chroma_stride: stride, chroma_top, colours }
+    }
+
+    pub(super) fn of_device(frame: &DeviceFrame) -> Self {
+        let (format, colours) = (PixelFormat::Nv12, frame.colours);
+        Self { format, stride: frame.luma.1, chroma_stride: frame.chroma.1, chroma_top: 0, colours }
     }
 }
 

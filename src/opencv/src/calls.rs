@@ -40,6 +40,25 @@ pub(crate) struct Stamp {
     pub(crate) height: i32,
 }
 
+/// A frame that is kept on a GPU.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct Kept {
+    _opaque: [u8; 0],
+}
+
+/// Where it lies.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub(crate) struct Planes {
+    pub(crate) luma: u64,
+    pub(crate) chroma: u64,
+    pub(crate) luma_stride: i32,
+    pub(crate) chroma_stride: i32,
+    pub(crate) matrix: [i32; 4],
+    pub(crate) is_full: i32,
+}
+
 /// How a video is opened.
 #[repr(C)]
 #[derive(Debug)]
@@ -47,6 +66,7 @@ pub(crate) struct Request {
     pub(crate) name: *const c_char,
     pub(crate) device: *const c_char,
     pub(crate) hwaccel: *const c_char,
+    pub(crate) cuda: *mut c_void,
     pub(crate) open_timeout_ms: i64,
     pub(crate) read_timeout_ms: i64,
     pub(crate) most_pixels: i64,
@@ -89,7 +109,7 @@ pub(crate) struct Writer {
 }
 
 /// The version of [`Table`]; the library has the same number.
-const VERSION: u32 = 5;
+const VERSION: u32 = 6;
 
 /// The functions of the library, in its order.
 #[repr(C)]
@@ -103,6 +123,10 @@ pub(crate) struct Table {
     pub(crate) reader_free: unsafe extern "C" fn(reader: *mut Reader),
     pub(crate) next: unsafe extern "C" fn(reader: *mut Reader, stamp: *mut Stamp) -> c_int,
     pub(crate) convert: unsafe extern "C" fn(reader: *mut Reader, rgb: *mut u8) -> c_int,
+    pub(crate) keep:
+        unsafe extern "C" fn(reader: *mut Reader, planes: *mut Planes, kept: *mut *mut Kept) -> c_int,
+    pub(crate) kept_convert: unsafe extern "C" fn(kept: *mut Kept, rgb: *mut u8) -> c_int,
+    pub(crate) kept_free: unsafe extern "C" fn(kept: *mut Kept),
     pub(crate) writer: unsafe extern "C" fn(recording: *const Recording, copied: *mut Copied) -> *mut Writer,
     pub(crate) write: unsafe extern "C" fn(writer: *mut Writer, rgb: *const u8, time_ns: i64) -> c_int,
     pub(crate) writer_finish: unsafe extern "C" fn(writer: *mut Writer) -> c_int,

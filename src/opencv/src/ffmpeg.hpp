@@ -8,6 +8,11 @@ extern "C" {
 #include <libavutil/avutil.h>
 #include <libavutil/display.h>
 #include <libavutil/hwcontext.h>
+// The types that FFmpeg's header for CUDA needs of cuda.h, which nothing else does.
+#define CUDA_VERSION 0
+typedef void *CUcontext;
+typedef void *CUstream;
+#include <libavutil/hwcontext_cuda.h>
 #include <libavutil/imgutils.h>
 #include <libavutil/opt.h>
 #include <libavutil/pixdesc.h>

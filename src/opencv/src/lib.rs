@@ -9,7 +9,11 @@
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::path::Path;
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::time::Duration;
+
+use ocelli_engines::ForeignMemory;
+use ocelli_engines::cuda::CudaDevice;
 
 mod calls;
 mod window;
@@ -105,7 +109,7 @@ pub struct InputOptions {
     /// Names and values of options of FFmpeg's protocols, containers and decoders, such as `rtsp_transport` and `udp`.
     pub ffmpeg: Vec<(String, String)>,
     /// FFmpeg's name of the hardware that decodes, such as `cuda`; `auto` is the first that works, and `None` the CPU. Frames
-    /// are copied into memory.
+    /// are copied into memory unless they are [kept](Reader::keep).
     pub hwaccel: Option<String>,
 }
 
@@ -156,6 +160,8 @@ pub struct Reader {
     /// Width and height of the frame that was read.
     size: (u32, u32),
     failures: u64,
+    /// The GPU in whose context NVIDIA's hardware decodes.
+    cuda: Option<Arc<CudaDevice>>,
     /// Used by `reader`.
     _is_cancelled: Option<Box<IsCancelled>>,
 }
@@ -202,6 +208,9 @@ impl Reader {
                 Some(Box::new(is_cancelled)),
             ),
         };
+        // FFmpeg takes GPU 0 where none is named.
+        let can_be_cuda = matches!(options.hwaccel.as_deref(), Some("cuda" | "auto"));
+        let cuda = can_be_cuda.then(|| CudaDevice::open(0).ok()).flatten();
         let hwaccel = options.hwaccel.as_deref().map(text).transpose()?;
         let words = options.ffmpeg.iter().flat_map(|(name, value)| [name, value]).map(|word| text(word));
         let words = words.collect::<Result<Vec<CString>>>()?;
@@ -211,6 +220,7 @@ impl Reader {
             name: name.as_ptr(),
             device: pointer_of(device.as_deref()),
             hwaccel: pointer_of(hwaccel.as_deref()),
+            cuda: cuda.as_ref().map_or(std::ptr::null_mut(), |gpu| gpu.raw_context()),
             open_timeout_ms: times.0,
             read_timeout_ms: times.1,
             most_pixels: i64::try_from(most_pixels).unwrap_or(i64::MAX),
@@ -222,8 +232,8 @@ impl Reader {
             is_live: i32::from(is_live),
         };
         let mut info = calls::Info::default();
-        // SAFETY: the request, its strings and its options outlive the call, the function in it is kept as long as the reader, and `info` is
-        // writable.
+        // SAFETY: the request, its strings and its options outlive the call, the function and the context in it are kept as long as the
+        // reader, the context as long as its frames, and `info` is writable.
         let reader = unsafe { (ffmpeg.0.open)(&raw const request, &raw mut info) };
         let reader = NonNull::new(reader).ok_or_else(|| ffmpeg.last_error())?;
         let above_zero = |number: i64| u64::try_from(number).ok().filter(|number| *number > 0);
@@ -236,7 +246,7 @@ impl Reader {
             shortest_interval: above_zero(info.shortest_interval_ns).map(Duration::from_nanos),
             has_sound: info.has_sound == 1,
         };
-        Ok(Self { ffmpeg, reader, info, size: (0, 0), failures: 0, _is_cancelled: stop })
+        Ok(Self { ffmpeg, reader, info, size: (0, 0), failures: 0, cuda, _is_cancelled: stop })
     }
 
     /// What was known before the first frame.
@@ -277,14 +287,94 @@ impl Reader {
     /// # Errors
     /// If no frame of this size was read, or its pixels cannot be converted.
     pub fn convert(&mut self, rgb: &mut [u8]) -> Result<()> {
-        let (width, height) = self.size;
-        if rgb.is_empty() || rgb.len() != 3 * width as usize * height as usize {
-            return Err(format!("expected room for {width}x{height} pixels, got {} bytes", rgb.len()));
-        }
+        check_room(self.size, rgb)?;
         // SAFETY: the reader is open and has a frame of this size, and the function writes as many bytes as it has pixels.
         let code = unsafe { (self.ffmpeg.0.convert)(self.reader.as_ptr(), rgb.as_mut_ptr()) };
         self.ffmpeg.flag(code).map(drop)
     }
+
+    /// Keeps the frame that was read on the GPU with this ordinal; `None` if it does not lie there as upright NV12, or six frames are
+    /// kept already.
+    ///
+    /// # Errors
+    /// If there is no memory for it.
+    pub fn keep(&mut self, ordinal: usize) -> Result<Option<Kept>> {
+        let Some(cuda) = self.cuda.as_ref().filter(|gpu| gpu.ordinal() == ordinal && self.size != (0, 0))
+        else {
+            return Ok(None);
+        };
+        let (mut planes, mut kept) = (calls::Planes::default(), std::ptr::null_mut());
+        // SAFETY: the reader is open and has a frame, and both places are writable.
+        let code = unsafe { (self.ffmpeg.0.keep)(self.reader.as_ptr(), &raw mut planes, &raw mut kept) };
+        self.ffmpeg.flag(code)?;
+        let Some(kept) = NonNull::new(kept) else { return Ok(None) };
+        let (ffmpeg, size, _cuda) = (self.ffmpeg, self.size, Arc::clone(cuda));
+        let frame = Arc::new(KeptFrame { ffmpeg, kept, size, _cuda });
+        let calls::Planes { luma, chroma, luma_stride, chroma_stride, matrix, is_full } = planes;
+        let planes = [(luma, luma_stride), (chroma, chroma_stride)].map(|(address, stride)| {
+            // SAFETY: the frame lies in the primary context of this GPU until it is dropped; its decoder writes it on the default
+            // stream, before the frame comes here.
+            let memory = unsafe { ForeignMemory::new(address, ordinal, frame.clone()) };
+            (memory, usize::try_from(stride).unwrap_or(0))
+        });
+        Ok(Some(Kept { planes, matrix, is_full: is_full == 1, frame }))
+    }
+}
+
+/// A frame that was read and lies in the memory of a GPU, as NV12.
+#[derive(Debug)]
+pub struct Kept {
+    /// The plane of luma and that of blue and red chroma in turn, and the bytes from one row to the next.
+    pub planes: [(ForeignMemory, usize); 2],
+    /// FFmpeg's coefficients for chroma in limited range, with 16 fractional bits: red from red chroma, blue from blue, and what
+    /// blue and red take from green.
+    pub matrix: [i32; 4],
+    /// Whether luma and chroma have all 256 levels.
+    pub is_full: bool,
+    /// What keeps it there.
+    pub frame: Arc<KeptFrame>,
+}
+
+/// What keeps a frame in the memory of a GPU. It may outlive its reader.
+#[derive(Debug)]
+pub struct KeptFrame {
+    ffmpeg: Ffmpeg,
+    kept: NonNull<calls::Kept>,
+    size: (u32, u32),
+    _cuda: Arc<CudaDevice>,
+}
+
+// SAFETY: the frame has no ties to the thread that made it.
+unsafe impl Send for KeptFrame {}
+// SAFETY: the library takes a lock where it converts, and does nothing else with a frame that is shared.
+unsafe impl Sync for KeptFrame {}
+
+impl KeptFrame {
+    /// Copies it into memory and writes it to `rgb`, `height × width × 3` bytes.
+    ///
+    /// # Errors
+    /// If the room is for another size, or its pixels cannot be copied or converted.
+    pub fn convert(&self, rgb: &mut [u8]) -> Result<()> {
+        check_room(self.size, rgb)?;
+        // SAFETY: the frame has this size, and the function writes as many bytes as it has pixels.
+        let code = unsafe { (self.ffmpeg.0.kept_convert)(self.kept.as_ptr(), rgb.as_mut_ptr()) };
+        self.ffmpeg.flag(code).map(drop)
+    }
+}
+
+impl Drop for KeptFrame {
+    fn drop(&mut self) {
+        // SAFETY: made by `keep`, and not used afterwards.
+        unsafe { (self.ffmpeg.0.kept_free)(self.kept.as_ptr()) }
+    }
+}
+
+/// Checks that a buffer has room for the pixels of a frame.
+fn check_room((width, height): (u32, u32), rgb: &[u8]) -> Result<()> {
+    if rgb.is_empty() || rgb.len() != 3 * width as usize * height as usize {
+        return Err(format!("expected room for {width}x{height} pixels, got {} bytes", rgb.len()));
+    }
+    Ok(())
 }
 
 impl Drop for Reader {

@@ -35,6 +35,18 @@ int next(Reader *reader, Stamp *stamp) {
 // The frame that was read as RGB, `height × width × 3` bytes.
 int convert(Reader *reader, std::uint8_t *rgb) { return done([&] { reader->convert(rgb); }); }
 
+// 1 if the frame that was read is kept where it is, or 0.
+int keep(Reader *reader, Planes *planes, Kept **kept) {
+  return guarded(-1, [&] {
+    *kept = reader->keep(*planes);
+    return *kept != nullptr ? 1 : 0;
+  });
+}
+
+int kept_convert(Kept *kept, std::uint8_t *rgb) { return done([&] { kept->convert(rgb); }); }
+
+void kept_free(Kept *kept) { delete kept; }
+
 Writer *writer(const Recording *recording, Copied *copied) {
   return guarded<Writer *>(nullptr, [&] { return create_video(*recording, *copied); });
 }
@@ -51,7 +63,7 @@ void writer_free(Writer *writer) { delete writer; }
 int remux(const char *from, const char *to, const char *muxer) { return done([&] { remux_video(from, to, muxer); }); }
 
 // The order and the types are those of `Table` in calls.rs; VERSION there and here change with them.
-constexpr std::uint32_t VERSION = 5;
+constexpr std::uint32_t VERSION = 6;
 
 struct Table {
   decltype(&error) error_;
@@ -62,6 +74,9 @@ struct Table {
   decltype(&reader_free) reader_free_;
   decltype(&next) next_;
   decltype(&convert) convert_;
+  decltype(&keep) keep_;
+  decltype(&kept_convert) kept_convert_;
+  decltype(&kept_free) kept_free_;
   decltype(&writer) writer_;
   decltype(&write) write_;
   decltype(&writer_finish) writer_finish_;
@@ -70,7 +85,8 @@ struct Table {
 };
 
 constexpr Table TABLE = {
-    &error, &version, &quiet, &devices, &open, &reader_free, &next, &convert, &writer, &write, &writer_finish, &writer_free, &remux,
+    &error,   &version,      &quiet,     &devices, &open,  &reader_free,   &next,        &convert,
+    &keep,    &kept_convert, &kept_free, &writer,  &write, &writer_finish, &writer_free, &remux,
 };
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include <string>
 #include <thread>
 #include <tuple>
+#include <utility>
 
 #include "ffmpeg.hpp"
 
@@ -28,6 +29,8 @@ constexpr int ATTEMPTS = 64;
 constexpr double MAX_VARIABLE_RATE = 120.0;
 // Rows are converted in place only where they are this aligned: swscale writes whole blocks of pixels.
 constexpr int BLOCK = 32;
+// Frames that are kept on a GPU at a time, for which the decoder needs surfaces of its own.
+constexpr int KEPT = 6;
 
 // The number in a field of an enumeration: FFmpeg stores what the file says, which may be none of its values.
 template <typename Enumeration>
@@ -41,6 +44,8 @@ int number_of(const Enumeration &field) {
 // How decoded pixels become upright: transposed first, then mirrored.
 struct Turn {
   bool transpose = false, mirror_x = false, mirror_y = false;
+
+  bool is_none() const { return !transpose && !mirror_x && !mirror_y; }
 };
 
 // Of the matrix [a b u; c d v; x y w]: x' = a x + c y, y' = b x + d y.
@@ -65,6 +70,128 @@ Turn turn_of(const AVStream *stream) {
   return turn_of(data, size);
 #endif
 }
+
+// What swscale converts with. What is not said stays as it assumes it: BT.601.
+const int *matrix_of(const AVFrame *frame) {
+  const int space = number_of(frame->colorspace);
+  const bool is_said = space != AVCOL_SPC_UNSPECIFIED && space != AVCOL_SPC_RGB;
+  return sws_getCoefficients(is_said ? space : SWS_CS_DEFAULT);
+}
+
+// Converts frames to RGB, of a reader and those that are kept of it.
+class Converter {
+ public:
+  Converter() = default;
+  ~Converter() {
+    sws_freeContext(scaler_);
+    av_freep(&buffer_);
+  }
+  Converter(const Converter &) = delete;
+  Converter &operator=(const Converter &) = delete;
+
+  void convert(const AVFrame *frame, Turn turn, std::uint8_t *rgb) {
+    const std::lock_guard<std::mutex> alone(one_);
+    const int width = frame->width, height = frame->height;
+    prepare(frame);
+    const bool is_upright = turn.is_none();
+    const bool is_direct = is_upright && width % BLOCK == 0;
+    const int stride = is_direct ? 3 * width : (3 * width + 63) / 64 * 64 + 64;
+    std::uint8_t *to = rgb;
+    if (!is_direct) {
+      av_fast_malloc(&buffer_, &capacity_, static_cast<std::size_t>(stride) * height + 64);
+      to = allocated(buffer_);
+    }
+    if (sws_scale(scaler_, frame->data, frame->linesize, 0, height, &to, &stride) != height)
+      throw std::runtime_error("the pixels cannot be converted");
+    if (is_direct) return;
+    const std::size_t row = 3 * static_cast<std::size_t>(turn.transpose ? height : width);
+    if (is_upright) {
+      for (int y = 0; y < height; ++y) std::memcpy(rgb + y * row, buffer_ + static_cast<std::size_t>(y) * stride, row);
+      return;
+    }
+    const int columns = turn.transpose ? height : width, rows = turn.transpose ? width : height;
+    // In squares, so that the rows that are written and those that are read stay in the cache.
+    for (int top = 0; top < rows; top += BLOCK)
+      for (int left = 0; left < columns; left += BLOCK)
+        for (int y = top; y < std::min(top + BLOCK, rows); ++y)
+          for (int x = left; x < std::min(left + BLOCK, columns); ++x) {
+            const int across = turn.mirror_x ? columns - 1 - x : x, down = turn.mirror_y ? rows - 1 - y : y;
+            const int from_x = turn.transpose ? down : across, from_y = turn.transpose ? across : down;
+            std::memcpy(rgb + y * row + 3 * static_cast<std::size_t>(x),
+                        buffer_ + static_cast<std::size_t>(from_y) * stride + 3 * static_cast<std::size_t>(from_x), 3);
+          }
+  }
+
+ private:
+  // Makes the conversion of this frame ready, anew where the frame before was of another kind.
+  void prepare(const AVFrame *frame) {
+    const int space = number_of(frame->colorspace), range = number_of(frame->color_range);
+    const auto kind = std::make_tuple(frame->width, frame->height, frame->format, space, range);
+    if (scaler_ != nullptr && kind == kind_) return;
+    sws_freeContext(scaler_);
+    scaler_ = sws_getContext(frame->width, frame->height, static_cast<AVPixelFormat>(frame->format), frame->width,
+                             frame->height, AV_PIX_FMT_RGB24, SWS_BICUBIC, nullptr, nullptr, nullptr);
+    if (scaler_ == nullptr) throw std::runtime_error("its pixel format cannot be converted");
+    kind_ = kind;
+    int *from_table, *to_table, from_range, to_range, brightness, contrast, saturation;
+    if (sws_getColorspaceDetails(scaler_, &from_table, &from_range, &to_table, &to_range, &brightness, &contrast,
+                                 &saturation) < 0)
+      return;
+    // What is not said stays as swscale assumes it: the range of the pixel format.
+    if (range == AVCOL_RANGE_JPEG) from_range = 1;
+    if (range == AVCOL_RANGE_MPEG) from_range = 0;
+    sws_setColorspaceDetails(scaler_, matrix_of(frame), from_range, sws_getCoefficients(SWS_CS_DEFAULT), to_range, brightness,
+                             contrast, saturation);
+  }
+
+  std::mutex one_;
+  SwsContext *scaler_ = nullptr;
+  std::tuple<int, int, int, int, int> kind_;
+  std::uint8_t *buffer_ = nullptr;
+  unsigned capacity_ = 0;
+};
+
+// A copy in memory of a frame of the hardware.
+AVFrame *downloaded(const AVFrame *frame) {
+  AVFrame *copy = allocated(av_frame_alloc());
+  int code = av_hwframe_transfer_data(copy, frame, 0);
+  if (code >= 0) code = av_frame_copy_props(copy, frame);
+  if (code < 0) av_frame_free(&copy);
+  checked(code);
+  return copy;
+}
+
+// Where a frame lies on a GPU; false if it is not NV12 there.
+bool planes_of(const AVFrame *frame, Planes &planes) {
+  if (frame->format != AV_PIX_FMT_CUDA || frame->hw_frames_ctx == nullptr) return false;
+  if (reinterpret_cast<const AVHWFramesContext *>(frame->hw_frames_ctx->data)->sw_format != AV_PIX_FMT_NV12) return false;
+  planes.luma = reinterpret_cast<std::uintptr_t>(frame->data[0]);
+  planes.chroma = reinterpret_cast<std::uintptr_t>(frame->data[1]);
+  planes.luma_stride = frame->linesize[0];
+  planes.chroma_stride = frame->linesize[1];
+  std::copy_n(matrix_of(frame), 4, planes.matrix);
+  planes.is_full = number_of(frame->color_range) == AVCOL_RANGE_JPEG;
+  return true;
+}
+
+class KeptFrame final : public Kept {
+ public:
+  KeptFrame(const AVFrame *frame, std::shared_ptr<Converter> converter)
+      : frame_(allocated(av_frame_clone(frame))), converter_(std::move(converter)) {}
+  ~KeptFrame() override { av_frame_free(&frame_); }
+  KeptFrame(const KeptFrame &) = delete;
+  KeptFrame &operator=(const KeptFrame &) = delete;
+
+  void convert(std::uint8_t *rgb) override {
+    const auto free = [](AVFrame *frame) { av_frame_free(&frame); };
+    const std::unique_ptr<AVFrame, decltype(free)> copy(downloaded(frame_), free);
+    converter_->convert(copy.get(), Turn{}, rgb);
+  }
+
+ private:
+  AVFrame *frame_;
+  const std::shared_ptr<Converter> converter_;
+};
 
 class Ffmpeg final : public Reader {
  public:
@@ -130,36 +257,17 @@ class Ffmpeg final : public Reader {
   }
 
   void convert(std::uint8_t *rgb) override {
-    download();
-    const int width = frame_->width, height = frame_->height;
-    prepare();
-    const bool is_upright = !turn_.transpose && !turn_.mirror_x && !turn_.mirror_y;
-    const bool is_direct = is_upright && width % BLOCK == 0;
-    const int stride = is_direct ? 3 * width : (3 * width + 63) / 64 * 64 + 64;
-    std::uint8_t *to = rgb;
-    if (!is_direct) {
-      av_fast_malloc(&buffer_, &capacity_, static_cast<std::size_t>(stride) * height + 64);
-      to = allocated(buffer_);
+    if (hardware_ != nullptr && frame_->format == hardware_->pix_fmt) {
+      AVFrame *copy = downloaded(frame_);
+      std::swap(copy, frame_);
+      av_frame_free(&copy);
     }
-    if (sws_scale(scaler_, frame_->data, frame_->linesize, 0, height, &to, &stride) != height)
-      throw std::runtime_error("the pixels cannot be converted");
-    if (is_direct) return;
-    const std::size_t row = 3 * static_cast<std::size_t>(turn_.transpose ? height : width);
-    if (is_upright) {
-      for (int y = 0; y < height; ++y) std::memcpy(rgb + y * row, buffer_ + static_cast<std::size_t>(y) * stride, row);
-      return;
-    }
-    const int columns = turn_.transpose ? height : width, rows = turn_.transpose ? width : height;
-    // In squares, so that the rows that are written and those that are read stay in the cache.
-    for (int top = 0; top < rows; top += BLOCK)
-      for (int left = 0; left < columns; left += BLOCK)
-        for (int y = top; y < std::min(top + BLOCK, rows); ++y)
-          for (int x = left; x < std::min(left + BLOCK, columns); ++x) {
-            const int across = turn_.mirror_x ? columns - 1 - x : x, down = turn_.mirror_y ? rows - 1 - y : y;
-            const int from_x = turn_.transpose ? down : across, from_y = turn_.transpose ? across : down;
-            std::memcpy(rgb + y * row + 3 * static_cast<std::size_t>(x),
-                        buffer_ + static_cast<std::size_t>(from_y) * stride + 3 * static_cast<std::size_t>(from_x), 3);
-          }
+    converter_->convert(frame_, turn_, rgb);
+  }
+
+  Kept *keep(Planes &planes) override {
+    const bool is_there = keeps_ && turn_.is_none() && planes_of(frame_, planes) && converter_.use_count() <= KEPT;
+    return is_there ? new KeptFrame(frame_, converter_) : nullptr;
   }
 
  private:
@@ -268,9 +376,11 @@ class Ffmpeg final : public Reader {
     for (int i = 0; const AVCodecHWConfig *config = avcodec_get_hw_config(decoder, i); ++i) {
       if ((config->methods & AV_CODEC_HW_CONFIG_METHOD_HW_DEVICE_CTX) == 0) continue;
       if (!is_any_hardware() && config->device_type != named) continue;
-      code = av_hwdevice_ctx_create(&codec_->hw_device_ctx, config->device_type, nullptr, nullptr, 0);
+      keeps_ = config->device_type == AV_HWDEVICE_TYPE_CUDA && request_.cuda != nullptr;
+      code = keeps_ ? use_cuda() : av_hwdevice_ctx_create(&codec_->hw_device_ctx, config->device_type, nullptr, nullptr, 0);
       if (code < 0) continue;
       hardware_ = config;
+      if (keeps_) codec_->extra_hw_frames = KEPT;
       // Each thread with a frame of its own would take one more of the hardware's surfaces, which are few.
       if (!is_any_hardware()) codec_->thread_count = 1;
       codec_->opaque = this;
@@ -283,6 +393,17 @@ class Ffmpeg final : public Reader {
     char why[AV_ERROR_MAX_STRING_SIZE] = {};
     av_strerror(code, why, sizeof why);
     refuse_hardware(why);
+  }
+
+  // Opens the device of the request's context. FFmpeg itself refuses a primary context that another library has set up.
+  int use_cuda() {
+    AVBufferRef *device = allocated(av_hwdevice_ctx_alloc(AV_HWDEVICE_TYPE_CUDA));
+    void *hardware = reinterpret_cast<AVHWDeviceContext *>(device->data)->hwctx;
+    static_cast<AVCUDADeviceContext *>(hardware)->cuda_ctx = request_.cuda;
+    const int code = av_hwdevice_ctx_init(device);
+    if (code < 0) av_buffer_unref(&device);
+    codec_->hw_device_ctx = device;
+    return code;
   }
 
   bool is_any_hardware() const { return hwaccel_ == "auto"; }
@@ -300,17 +421,6 @@ class Ffmpeg final : public Reader {
     }
     is_refused_ = true;
     return AV_PIX_FMT_NONE;
-  }
-
-  // Copies a frame of the hardware into memory.
-  void download() {
-    if (hardware_ == nullptr || frame_->format != hardware_->pix_fmt) return;
-    AVFrame *copy = allocated(av_frame_alloc());
-    int code = av_hwframe_transfer_data(copy, frame_, 0);
-    if (code >= 0) code = av_frame_copy_props(copy, frame_);
-    if (code >= 0) std::swap(copy, frame_);
-    av_frame_free(&copy);
-    checked(code);
   }
 
   void describe(Info &info) {
@@ -356,29 +466,6 @@ class Ffmpeg final : public Reader {
       if (format_->streams[i]->codecpar->codec_type == AVMEDIA_TYPE_AUDIO) info.has_sound = 1;
   }
 
-  // Makes the conversion of this frame ready, anew where the frame before was of another kind.
-  void prepare() {
-    const int space = number_of(frame_->colorspace), range = number_of(frame_->color_range);
-    const auto kind = std::make_tuple(frame_->width, frame_->height, frame_->format, space, range);
-    if (scaler_ != nullptr && kind == kind_) return;
-    sws_freeContext(scaler_);
-    scaler_ = sws_getContext(frame_->width, frame_->height, static_cast<AVPixelFormat>(frame_->format), frame_->width,
-                             frame_->height, AV_PIX_FMT_RGB24, SWS_BICUBIC, nullptr, nullptr, nullptr);
-    if (scaler_ == nullptr) throw std::runtime_error("its pixel format cannot be converted");
-    kind_ = kind;
-    int *from_table, *to_table, from_range, to_range, brightness, contrast, saturation;
-    if (sws_getColorspaceDetails(scaler_, &from_table, &from_range, &to_table, &to_range, &brightness, &contrast,
-                                 &saturation) < 0)
-      return;
-    // What is not said stays as swscale assumes it: BT.601, and the range of the pixel format.
-    if (range == AVCOL_RANGE_JPEG) from_range = 1;
-    if (range == AVCOL_RANGE_MPEG) from_range = 0;
-    const bool is_said = space != AVCOL_SPC_UNSPECIFIED && space != AVCOL_SPC_RGB;
-    const int *table = sws_getCoefficients(is_said ? space : SWS_CS_DEFAULT);
-    sws_setColorspaceDetails(scaler_, table, from_range, sws_getCoefficients(SWS_CS_DEFAULT), to_range, brightness,
-                             contrast, saturation);
-  }
-
   std::int64_t time() {
     const std::int64_t at = frame_->best_effort_timestamp;
     if (at == AV_NOPTS_VALUE) return INT64_MIN;
@@ -408,8 +495,6 @@ class Ffmpeg final : public Reader {
   }
 
   void close() {
-    sws_freeContext(scaler_);
-    av_freep(&buffer_);
     av_frame_free(&frame_);
     av_packet_free(&packet_);
     avcodec_free_context(&codec_);
@@ -427,14 +512,12 @@ class Ffmpeg final : public Reader {
   AVCodecContext *codec_ = nullptr;
   AVPacket *packet_ = nullptr;
   AVFrame *frame_ = nullptr;
-  SwsContext *scaler_ = nullptr;
-  std::tuple<int, int, int, int, int> kind_;
-  std::uint8_t *buffer_ = nullptr;
-  unsigned capacity_ = 0;
+  const std::shared_ptr<Converter> converter_ = std::make_shared<Converter>();
   Turn turn_;
   std::int64_t first_ = AV_NOPTS_VALUE;
   std::uint64_t failures_ = 0;
   const AVCodecHWConfig *hardware_ = nullptr;
+  bool keeps_ = false;  // Whether it decodes in the context of the request.
   std::atomic<bool> is_refused_{false};  // Set on the decoder's threads.
   bool drained_ = false;
   bool has_deadline_ = false;

@@ -25,12 +25,31 @@ struct Stamp {
   std::int32_t height;
 };
 
+// Where a frame lies in the memory of a GPU: NV12, upright.
+struct Planes {
+  std::uint64_t luma;    // Addresses on the GPU.
+  std::uint64_t chroma;
+  std::int32_t luma_stride;  // Bytes from one row to the next.
+  std::int32_t chroma_stride;
+  std::int32_t matrix[4];  // FFmpeg's coefficients: red, blue, and what blue and red take from green.
+  std::int32_t is_full;    // Whether luma and chroma have all 256 levels.
+};
+
+// A frame that is kept there. Any thread may use it, and it may outlive its reader.
+struct Kept {
+  virtual ~Kept() = default;
+  // As that of the reader.
+  virtual void convert(std::uint8_t *rgb) = 0;
+};
+
 struct Reader {
   virtual ~Reader() = default;
   // Decodes the next frame: 1, or 0 at the end.
   virtual int next(Stamp &stamp) = 0;
   // Writes the frame as RGB, upright and without gaps, `height × width × 3` bytes.
   virtual void convert(std::uint8_t *rgb) = 0;
+  // Keeps the frame where it is; null if it does not lie in the request's CUDA context as NV12, or too many are kept.
+  virtual Kept *keep(Planes &planes) = 0;
 };
 
 // How a video is opened.
@@ -38,6 +57,7 @@ struct Request {
   const char *name;
   const char *device;            // FFmpeg's name of the devices that it is one of; null for a file or an address.
   const char *hwaccel;           // FFmpeg's name of the hardware that decodes, or "auto"; null for the CPU.
+  void *cuda;                    // The CUDA context in which NVIDIA's hardware decodes, which outlives reader and frames; may be null.
   std::int64_t open_timeout_ms;  // 0: none
   std::int64_t read_timeout_ms;
   std::int64_t most_pixels;

@@ -202,6 +202,93 @@ fn hardware_that_is_named_decodes_or_is_refused() {
     );
 }
 
+/// A GPU that the pixels may stay on is no promise that they do.
+#[test]
+fn frames_that_the_cpu_decodes_are_in_memory() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = half_bright(folder.path(), 3);
+    for hwaccel in [None, Some("auto".to_owned())] {
+        let options = InputOptions { hwaccel, ..InputOptions::default() };
+        let mut source = open_video_with(&path, &options).expect("it is a video");
+        // No machine has so many.
+        let mut frame = Frame { gpu: Some(1000), ..Frame::default() };
+        assert!(source.read_into(&mut frame).expect("there are three frames"));
+        assert!(frame.on_gpu.is_none(), "it lies in memory");
+        assert_eq!((frame.size(), frame.image.width()), ((64, 32), 64));
+    }
+}
+
+/// In a process of its own, with NVIDIA's driver and decoder of `tests/video/fake_cuda.c`: FFmpeg's frames stay where they were
+/// decoded, in the context of our own device, and are given back.
+#[test]
+#[cfg(target_os = "linux")]
+fn frames_of_a_fake_gpu_stay_there() {
+    const VIDEO: &str = "OCELLI_TEST_FAKE_GPU";
+    let Some(path) = std::env::var_os(VIDEO).map(PathBuf::from) else {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = half_bright(folder.path(), 9);
+        let mut build = std::process::Command::new("bash");
+        build.args(["tests/video/fake_cuda.sh"]).arg(folder.path()).current_dir(env!("CARGO_MANIFEST_DIR"));
+        let built = build.output().expect("bash runs");
+        assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+        let mut run = std::process::Command::new(std::env::current_exe().expect("it has a path"));
+        run.args(["--exact", "source::capture::tests::frames_of_a_fake_gpu_stay_there", "--nocapture"]);
+        let output = run.env(VIDEO, path).env("LD_LIBRARY_PATH", folder.path()).output().expect("it runs");
+        let log = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{log}{}", String::from_utf8_lossy(&output.stdout));
+        let lines = |text: &str| log.lines().filter(|line| line.starts_with(text)).count();
+        assert_eq!(lines("another context") + lines("a context of its own"), 0, "{log}");
+        assert_eq!(lines("a plane to the host"), 4, "two frames were copied, of two planes: {log}");
+        assert_eq!(lines("the decoder ends with 0 mapped"), lines("the decoder ends"), "{log}");
+        return;
+    };
+    let options = InputOptions { hwaccel: Some("cuda".into()), ..InputOptions::default() };
+    let mut source = open_video_with(&path, &options).unwrap_or_else(|e| panic!("{e}"));
+    let is_half_bright = |image: &Image| {
+        let pixel = |x: usize| image.as_rgb8()[3 * (16 * 64 + x)];
+        pixel(8) > 200 && pixel(56) < 40
+    };
+    let mut kept = Vec::new();
+    for index in 0..9 {
+        let mut frame = Frame { gpu: Some(0), ..Frame::default() };
+        assert!(source.read_into(&mut frame).unwrap_or_else(|e| panic!("{e}")), "frame {index}");
+        assert_eq!((frame.index, frame.size()), (index, (64, 32)));
+        let Some(on_gpu) = frame.on_gpu else {
+            // No more are kept at a time.
+            assert_eq!((index, kept.len()), (6, 6));
+            assert!(is_half_bright(&frame.image));
+            kept.clear();
+            continue;
+        };
+        assert_eq!(frame.image.width(), 1, "nothing was copied");
+        let [(luma, stride), (chroma, chroma_stride)] = [&on_gpu.luma, &on_gpu.chroma];
+        assert_eq!((stride, chroma_stride, luma.ordinal(), chroma.ordinal()), (&1024, &1024, 0, 0));
+        assert_eq!(chroma.address() - luma.address(), 32 * 1024);
+        on_gpu.check().expect("its rows are long enough");
+        // The matrix that our own videos have is BT.709.
+        let colours = Nv12Colours::from_coefficients([117_489, 138_438, 13_975, 34_925], false);
+        assert_eq!(on_gpu.colours, colours);
+        kept.push(on_gpu);
+    }
+    // Frames outlive their decoder.
+    drop(source);
+    let mut image = Image::default();
+    kept[0].to_image_into(&mut image).unwrap_or_else(|e| panic!("{e}"));
+    assert!(is_half_bright(&image));
+}
+
+/// `tests/video/kept.cpp`: what the video library hands over of a frame on a GPU, and when it gives it back.
+#[test]
+fn frames_that_are_kept_on_a_gpu_are_given_back_once() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let script = "c++ -std=c++14 -O1 -Isrc/opencv/src -o \"$0\" tests/video/kept.cpp \
+        $(pkg-config --cflags --libs libavformat libavcodec libavutil libswscale) -ldl && \"$0\"";
+    let mut run = std::process::Command::new("bash");
+    run.args(["-c", script]).arg(folder.path().join("kept")).current_dir(env!("CARGO_MANIFEST_DIR"));
+    let output = run.output().expect("bash runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
 #[test]
 fn names_are_no_protocols_and_no_patterns() {
     let folder = tempfile::tempdir().expect("a temporary folder");

@@ -85,20 +85,22 @@ static void *read_bytes(size_t bytes)
     return memory;
 }
 
-/* Reads one case after the other: the kernel's number, the bytes of image, tables and square, and the arguments with
-   empty addresses, then image and tables. Writes the square. */
+/* Reads one case after the other: the kernel's number, the bytes of image, tables, square and chroma, and the arguments with
+   empty addresses, then image, tables and chroma. Without bytes of its own, chroma is at the image's address. Writes the square. */
 int main(void)
 {
     void (*const kernels[])(const PreprocessArguments) = {preprocess_interleaved, preprocess_gray, preprocess_nv12};
-    unsigned header[5];
+    unsigned header[6];
     while (fread(header, sizeof header, 1, stdin) == 1) {
         kernel = kernels[header[0]];
         PreprocessArguments *given = read_bytes(sizeof arguments);
         arguments = *given;
         unsigned char *image = read_bytes(header[1]);
         int *across = read_bytes(header[2]), *along = read_bytes(header[3]);
+        unsigned char *chroma = header[5] ? read_bytes(header[5]) : NULL;
         void *square = calloc(header[4], 1);
         arguments.image = image;
+        arguments.chroma = chroma ? chroma : image;
         arguments.across = across;
         arguments.along = along;
         arguments.square = square;
@@ -109,6 +111,7 @@ int main(void)
         fflush(stdout);
         free(given);
         free(image);
+        free(chroma);
         free(across);
         free(along);
         free(square);

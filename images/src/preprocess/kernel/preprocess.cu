@@ -38,6 +38,8 @@ enum Format { INTERLEAVED, GRAY, NV12 };
 // In the order in which the host fills them in.
 typedef struct {
     const unsigned char *image;
+    // Of NV12: blue and red in turn. Its first row is `chroma_top` rows behind.
+    const unsigned char *chroma;
     // For each value along the square's side: its first pixel, the number of pixels, and their weights [tap, value].
     const int *across;
     const int *along;
@@ -53,6 +55,15 @@ typedef struct {
     // Whether the first pass is the vertical one.
     int down_first;
     int blue_first;
+    int chroma_stride;
+    int chroma_top;
+    // The luma of black, and the shares of luma and chroma in RGB with 20 fractional bits.
+    int black;
+    int from_luma;
+    int red_from_v;
+    int green_from_v;
+    int green_from_u;
+    int blue_from_u;
     // Of red, green and blue, on the scale of levels.
     float mean[3];
     float deviation[3];
@@ -75,14 +86,13 @@ static __device__ __forceinline__ void read_pixel(const PreprocessArguments *p, 
     } else if (format == GRAY) {
         pixel[0] = pixel[1] = pixel[2] = row[x];
     } else {
-        // BT.601 in limited range, 20 fractional bits.
-        const unsigned char *chroma = p->image + ((size_t)p->height + y / 2) * p->stride + (x & ~1);
+        const unsigned char *chroma = p->chroma + ((size_t)p->chroma_top + y / 2) * p->chroma_stride + (x & ~1);
         const int u = chroma[0] - 128, v = chroma[1] - 128;
-        int luma = row[x] - 16;
-        luma = (luma < 0 ? 0 : luma) * 1220542 + (1 << 19);
-        pixel[0] = level_of(luma + 1673527 * v);
-        pixel[1] = level_of(luma - 852492 * v - 409993 * u);
-        pixel[2] = level_of(luma + 2116026 * u);
+        int luma = row[x] - p->black;
+        luma = (luma < 0 ? 0 : luma) * p->from_luma + (1 << 19);
+        pixel[0] = level_of(luma + p->red_from_v * v);
+        pixel[1] = level_of(luma + p->green_from_v * v + p->green_from_u * u);
+        pixel[2] = level_of(luma + p->blue_from_u * u);
     }
 }
 
