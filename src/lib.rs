@@ -107,6 +107,7 @@ pub mod preprocess {
     #[cfg(not(target_family = "wasm"))]
     pub use ocelli_images::preprocess::DevicePreprocessor;
     pub use ocelli_images::preprocess::{PreprocessConfig, Preprocessor, Rounding};
+    pub use ocelli_images::{DeviceFrame, Nv12Colours};
 }
 
 #[macro_use]
@@ -122,7 +123,7 @@ pub use engine::EngineKind;
 pub use frame::Frame;
 pub use model::{Model, ModelSource};
 pub use ocelli_error::{Error, ErrorKind, Result};
-pub use ocelli_images::{DeviceFrame, FrameView, Image, ImageView, Mask, Nv12Colours, PixelFormat};
+pub use ocelli_images::{FrameView, Image, ImageView, Mask, PixelFormat};
 pub use pipeline::{Pipeline, PipelineBuilder};
 pub use prompt::{Exemplar, ObjectPrompt, Prompt, Prompts};
 pub use sink::Sink;

@@ -13,9 +13,9 @@ use crate::pipeline::{MotionGate, Pipeline, PipelineBuilder};
 use crate::preprocess::{PreprocessConfig, Preprocessor};
 use crate::prompt::Prompts;
 use crate::source::{Feed, Several, SourceInfo};
-use crate::{DeviceFrame, Nv12Colours};
 use ocelli_engines::{ForeignMemory, Tensor};
 use ocelli_error::Error;
+use ocelli_images::{DeviceFrame, Nv12Colours};
 
 const GPU: usize = 3;
 const SCENES: [&str; 3] = ["park", "kitchen", "street"];
