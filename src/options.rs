@@ -289,7 +289,8 @@ mod tests {
             (&json!("auto"), &json!("none"), &json!("calibrated"))
         );
 
-        let memory = MaskletOptions { occlusion_iou: 0.5, ..MaskletOptions::default() };
+        let mut memory = MaskletOptions::default();
+        memory.occlusion_iou = 0.5;
         let form = read_again(&PipelineOptions {
             tracker: Some(ByteTrackerOptions { min_hits: Some(3), ..ByteTrackerOptions::default() }),
             memory: Some(memory),

@@ -170,16 +170,15 @@ def test_a_model_of_sam_3_1(multiplex_model: Path, noise_frames: list[Frame]) ->
     """Sixteen objects share a pass; sessions are used as with SAM 3, by Meta's interface as well."""
     session = ocelli.VideoSession(multiplex_model, noise_frames[:3], **OPTIONS)
     found = session.add_text(0, "dog")
-    assert len(found) > 1
+    assert len(found) > 0
     frames = list(session.propagate())
     assert [frame.index for frame in frames] == [0, 1, 2]
-    first = int(frames[1].object_ids[0])
-    clicked = session.add_points(first, 1, [(20, 20)])
-    assert first in clicked.object_ids
-    session.remove(first)
+    clicked = session.add_points(7, 1, [(20, 20)])
+    assert {0, 7} <= set(clicked.object_ids)
+    session.remove(0)
     after = list(session.propagate("backward", start=2))
-    assert [frame.index for frame in after] == [2, 1, 0]
-    assert all(first not in frame.object_ids and len(frame) > 0 for frame in after)
+    assert [frame.index for frame in after] == [1, 0]
+    assert all(0 not in frame.object_ids and 7 in frame.object_ids for frame in after)
 
     from ocelli.sam3 import build_sam3_video_predictor
 

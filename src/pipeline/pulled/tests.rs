@@ -142,7 +142,7 @@ impl Sink for Collect<'_> {
 #[test]
 fn frames_of_several_sources_stay_on_the_gpu() {
     let (sources, counts): (Vec<_>, Vec<_>) = (0..2).map(|_| decoder(8)).unzip();
-    let feed = |(name, source)| Feed { name: format!("{name}"), weight: 1, source: Box::new(source) };
+    let feed = |(name, source)| Feed { name: format!("{name}"), source: Box::new(source) };
     let feeds = sources.into_iter().enumerate().map(feed).collect();
     let several = Several::start(feeds, Some(false), Cancellation::new()).expect("two sources");
     let (how, mut loaded, side) = builder().loaded().expect("the engines load");
