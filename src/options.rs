@@ -14,6 +14,7 @@
 //! ```
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -53,7 +54,7 @@ macro_rules! written_as_text {
     )*};
 }
 
-written_as_text!(EngineKind, TileSize);
+written_as_text!(EngineKind, PrecisionChoice, TileSize);
 
 /// The options of a [`Detector`](crate::Detector); the defaults are those of `ocelli detect`.
 ///
@@ -126,14 +127,22 @@ pub struct DetectorOptions {
 
 /// The number format of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(try_from = "String", into = "String")]
 pub enum PrecisionChoice {
     /// The fastest one of the engine in which detections stay close to those in 32 bits: bfloat16 with OpenVINO on CPUs that
     /// have instructions for it, elsewhere 32 bits. `docs/accuracy.md` says how close.
     Auto,
     /// This one.
-    #[serde(untagged)]
     Of(Precision),
+}
+
+impl fmt::Display for PrecisionChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Of(precision) => precision.fmt(f),
+        }
+    }
 }
 
 impl FromStr for PrecisionChoice {
@@ -253,7 +262,7 @@ mod tests {
             ..EngineOptions::default()
         };
         let options = DetectorOptions {
-            model: ModelSource::Folder("models/mine".into()),
+            model: ModelSource::Folder("/models/mine".into()),
             precision: Some(PrecisionChoice::Of(Precision::Int8Static)),
             pruning: Pruning {
                 skip_blocks: [3].into(),
@@ -269,7 +278,7 @@ mod tests {
             ..DetectorOptions::default()
         };
         let form = read_again(&options);
-        assert_eq!(form["model"], "models/mine");
+        assert_eq!(form["model"], "/models/mine");
         assert_eq!(form["precision"], "int8-static");
         assert_eq!(form["engine"]["kind"], "cuda:1");
         assert_eq!(form["pruning"]["mask_blocks"], json!(["25:attn"]));
@@ -314,6 +323,7 @@ mod tests {
         assert_eq!(tracker, Some(ByteTrackerOptions { match_iou: 0.25, ..ByteTrackerOptions::default() }));
         for (text, named) in [
             (r#"{"confidnce": 0.5}"#, "`confidence`"),
+            (r#"{"precision": "fp17"}"#, "expected auto, "),
             (r#"{"engine": {"kind": "cudo"}}"#, "no such engine"),
             (r#"{"engine": {"thread": 2}}"#, "`threads`"),
             (r#"{"tiling": {"size": "7"}}"#, "at least 32"),

@@ -76,7 +76,8 @@ pub trait Source: Send {
     /// Reads the next frame into `frame`, reusing its buffer. Returns `false` at the end of the stream, after which it
     /// is not called again.
     ///
-    /// A live source waits for the next frame, and checks its [`Cancellation`](crate::Cancellation) while it waits.
+    /// A live source waits for the next frame, and checks its [`Cancellation`](crate::Cancellation) while it waits. A source that looks
+    /// at the pixels of another sets [`Frame::gpu`] to `None` before it reads them, so that they are in the image.
     ///
     /// # Errors
     /// If the stream cannot be read any further: a truncated file, a disconnected camera. Earlier frames stay valid.

@@ -8,7 +8,7 @@ use ocelli_export::Pruning;
 use ocelli_export::contract::{Precision, Target};
 use serde::{Deserialize, Serialize};
 
-/// Where a model comes from.
+/// Where a model comes from. In a form it is a text, which is taken as [`named`](ModelSource::named) takes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "PathBuf", into = "PathBuf")]
 #[non_exhaustive]

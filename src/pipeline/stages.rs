@@ -1,6 +1,7 @@
 //! The work of each stage on one frame.
 //!
-//! Pipelined and sequential runs give bit-identical results because each stage sees its frames in the same order in both.
+//! Pipelined and sequential runs give bit-identical results because each stage sees its frames in the same order in both; with
+//! frames on a GPU, as long as all of them stay there.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use ocelli::export::contract::Target;
 use ocelli::export::{Checkpoint, ExportOptions};
 use ocelli::masklets::{
     DetectorPrompt, FrameNetwork, MaskFrame, MaskFrames, MaskletNetwork, Retention, RunDirection, VideoShape,
@@ -234,7 +235,24 @@ fn replay(
     compare(report, golden, 0, first.report.as_ref().ok_or("no report")?, &watched)?;
     session.propagate(RunDirection::Forward, None, None)?;
     let (mut count, mut objects) = (1, vec![0; devices]);
-    while let Some(step) = session.advance(&mut watched)? {
+    let device = watched.inner.bank.device().cloned();
+    report.expect("the memories are on the device", device.is_some() == matches!(runner, Runner::WebGpu));
+    let copied = || device.as_ref().map_or(0, |device| device.transferred().to_host);
+    // Of each object a mask, a pointer and a few scores, and not the memories, which are as large.
+    let width = golden.tensor("1.0.pointers").shape()[2];
+    let of_bucket = 16 * 4 * (side * side + width + 8) as u64;
+    loop {
+        let before = copied();
+        let Some(step) = session.advance(&mut watched)? else { break };
+        let to_host = copied() - before;
+        let groups = &step.report.as_ref().ok_or("no report")?.places;
+        let buckets: usize =
+            groups.iter().map(|places| places.iter().max().map_or(0, |last| last / 16 + 1)).sum();
+        let most = buckets as u64 * of_bucket;
+        report.expect(
+            format!("step {count}: {to_host} bytes of {buckets} buckets came to the host"),
+            to_host <= most,
+        );
         compare(report, golden, count, step.report.as_ref().ok_or("no report")?, &watched)?;
         count += 1;
         let now = watched.inner.network.objects();
@@ -260,4 +278,16 @@ fn a_session_of_buckets_equals_the_reference() {
         }
     }
     report.finish("a session of buckets");
+}
+
+/// The memories of buckets stay on the device: what comes back of a frame are masks, pointers and scores.
+#[test]
+#[ignore = "needs a software GPU: tests/fetch-software-gpu.sh"]
+fn webgpu_keeps_the_memories_of_buckets_on_the_device() {
+    let (golden, mut report) = (Golden::of_bucket_session(), Report::with_tolerance(1e-3));
+    let options = ExportOptions { target: Target::TensorRt, ..ExportOptions::default() };
+    report.check("buckets on webgpu".to_owned(), |report| {
+        replay(report, &golden, (Runner::WebGpu, EngineKind::WebGpu { ordinal: 0 }), 1, options)
+    });
+    report.finish("memories of buckets on WebGPU");
 }

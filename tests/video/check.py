@@ -443,7 +443,7 @@ def main():
             problems += problems_of_label(path, program, args.folder, frames, raw) + problems_of_sessions(path, server, frames, raw)
             if args.python:
                 problems += problems_of_python(path, args.python, args.folder, raw)
-            if path in of_c:
+            if args.c_library:
                 problems += problems_of_c(path, of_c[path], frames)
         failed += bool(problems)
         print(f"{name}: {'; '.join(problems) or note}", flush=True)

@@ -18,6 +18,12 @@ pub(crate) fn video_library() -> Option<String> {
     library().ok()
 }
 
+/// Why the video library cannot be used; nothing if it can.
+#[pyfunction]
+pub(crate) fn why_no_video_library() -> String {
+    library().err().map_or_else(String::new, |error| error.to_string())
+}
+
 /// What `ocelli._decode.VideoReader` is with PyAV.
 #[pyclass(frozen, module = "ocelli._ocelli")]
 pub(crate) struct VideoReader {
@@ -39,19 +45,17 @@ impl VideoReader {
         hwaccel: Option<String>,
     ) -> PyResult<Self> {
         let options = InputOptions { stream, ffmpeg, hwaccel };
-        let stop = Cancellation::new();
-        let (cancellation, kind) =
-            (stop.clone(), live.map(|live| if live { StreamKind::Live } else { StreamKind::File }));
-        let opened = cancellable(py, move |_| {
+        let kind = live.map(|live| if live { StreamKind::Live } else { StreamKind::File });
+        let opened = cancellable(py, move |cancellation| {
             let file = name.strip_prefix("file://").unwrap_or(&name);
             let input = match name.parse() {
                 Ok(camera) => VideoInput::Camera(camera),
-                Err(_) if file.contains("://") => VideoInput::Url(file, kind, &stop),
+                Err(_) if file.contains("://") => VideoInput::Url(file, kind, cancellation),
                 Err(_) => VideoInput::File(Path::new(file)),
             };
-            videos::open(input, &options)
+            Ok((videos::open(input, &options)?, cancellation.clone()))
         })?;
-        let source = opened.or_raise(py)?;
+        let (source, cancellation) = opened.or_raise(py)?;
         let info = source.info().clone();
         Ok(Self { info, cancellation, open: Mutex::new(Some(source)) })
     }
@@ -72,7 +76,8 @@ impl VideoReader {
             let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
             let Some(source) = open.as_mut() else { return Ok(None) };
             let mut frame = Frame::default();
-            Ok(source.read_into(&mut frame)?.then_some(frame))
+            let found = source.read_into(&mut frame);
+            if self.cancellation.is_cancelled() { Ok(None) } else { Ok(found?.then_some(frame)) }
         });
         let Some(frame) = found.or_raise(py)? else { return Ok(None) };
         let sides = [frame.image.height() as usize, frame.image.width() as usize, 3];
@@ -80,9 +85,11 @@ impl VideoReader {
         Ok(Some((frame.index, frame.time.as_secs_f64(), pixels)))
     }
 
-    /// Closes the video; a read that waits on another thread ends.
-    fn close(&self, py: Python<'_>) {
+    /// Closes the video. A read that waits for a server ends; another one is left to end by itself.
+    fn close(&self) {
         self.cancellation.cancel();
-        py.detach(|| *self.open.lock().unwrap_or_else(PoisonError::into_inner) = None);
+        if let Ok(mut open) = self.open.try_lock() {
+            *open = None;
+        }
     }
 }

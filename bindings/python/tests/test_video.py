@@ -1,6 +1,7 @@
 import json
 import os
 import pickle
+import socket
 import threading
 import time
 import traceback
@@ -335,6 +336,10 @@ def test_no_error_has_a_password(program: Run, address: str) -> None:
             reader(address)
         assert "127.0.0.1" in str(raised.value)
         assert "secret" not in "".join(traceback.format_exception(raised.value))
+    for missing in ("rtsp:/u:secret@h/x", "admin:secret@10.0.0.7/x"):
+        with pytest.raises(ocelli.InvalidArgument) as raised:
+            ocelli.Video(missing, ["dog"], **OPTIONS)
+        assert "secret" not in str(raised.value)
     ran = program(
         "ocelli", "video", "--engine", "embedded", "--video", address, "--classes", "dog", "-v", "--reconnect", "1"
     )  # fmt: skip
@@ -433,6 +438,46 @@ def test_the_video_library_reads_what_pyav_reads(clip: Path) -> None:
     assert reader.read() is None
     with pytest.raises(ocelli.InvalidData, match="hwaccel nonsense"):
         _ocelli.VideoReader(str(clip), None, None, [], "nonsense")
+
+
+def test_a_read_that_waits_for_a_server_ends_when_the_video_is_closed(frames: list[Frame], tmp_path: Path) -> None:
+    if _ocelli.video_library() is None:
+        pytest.skip("the video library is not installed")
+    av = pytest.importorskip("av")
+    path = tmp_path / "part.ts"
+    with av.open(str(path), "w") as container:
+        stream = container.add_stream("mpeg2video", rate=10)
+        stream.width, stream.height, stream.pix_fmt = *SIZE, "yuv420p"
+        for frame in frames * 4:
+            container.mux(stream.encode(av.VideoFrame.from_ndarray(np.ascontiguousarray(frame), format="rgb24")))
+        container.mux(stream.encode(None))
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"http://127.0.0.1:{server.getsockname()[1]}/part.ts"
+        held: list[socket.socket] = []
+
+        def serve() -> None:
+            while True:
+                try:
+                    connection, _ = server.accept()
+                except OSError:
+                    return
+                held.append(connection)
+                connection.recv(4096)
+                connection.sendall(b"HTTP/1.0 200 OK\r\nContent-Type: video/mp2t\r\n\r\n" + path.read_bytes())
+
+        threading.Thread(target=serve, daemon=True).start()
+        reader = _ocelli.VideoReader(address, True, None, [], None)
+        assert reader.read() is not None
+        thread = threading.Thread(target=lambda: list(iter(reader.read, None)), daemon=True)
+        thread.start()
+        # It has read what there is, and waits.
+        thread.join(1.0)
+        began = time.monotonic()
+        reader.close()
+        thread.join(4.0)
+        assert not thread.is_alive() and time.monotonic() - began < 3.0
+    for connection in held:
+        connection.close()
 
 
 def test_a_session_reads_through_the_video_library(clip: Path, tracker_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:

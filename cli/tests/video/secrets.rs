@@ -161,7 +161,7 @@ fn no_error_has_a_password() {
     for line in ["door:x=rtsp://u:secret@h/x", "door:x=rtsp://h/?pwd=secret"] {
         place.write("sources.txt", line);
         let ran = run_video(&place, "--sources sources.txt --classes moon");
-        ran.is_refusal(2, &["NAME:WEIGHT"]).unwrap_or_else(|e| panic!("{e}"));
+        ran.is_refusal(2, &["no colon in a name"]).unwrap_or_else(|e| panic!("{e}"));
         assert_eq!(leaks(&place, &ran), [""; 0], "{line}");
     }
     for arguments in [

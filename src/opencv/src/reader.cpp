@@ -380,7 +380,11 @@ class Ffmpeg final : public Reader {
       code = keeps_ ? use_cuda() : av_hwdevice_ctx_create(&codec_->hw_device_ctx, config->device_type, nullptr, nullptr, 0);
       if (code < 0) continue;
       hardware_ = config;
-      if (keeps_) codec_->extra_hw_frames = KEPT;
+      // NVIDIA's hardware has 32 surfaces at most, and each thread takes one.
+      if (keeps_) {
+        codec_->extra_hw_frames = KEPT;
+        codec_->thread_count = std::min(codec_->thread_count, 4);
+      }
       // Each thread with a frame of its own would take one more of the hardware's surfaces, which are few.
       if (!is_any_hardware()) codec_->thread_count = 1;
       codec_->opaque = this;
@@ -397,7 +401,8 @@ class Ffmpeg final : public Reader {
 
   // Opens the device of the request's context. FFmpeg itself refuses a primary context that another library has set up.
   int use_cuda() {
-    AVBufferRef *device = allocated(av_hwdevice_ctx_alloc(AV_HWDEVICE_TYPE_CUDA));
+    AVBufferRef *device = av_hwdevice_ctx_alloc(AV_HWDEVICE_TYPE_CUDA);
+    if (device == nullptr) return AVERROR(ENOMEM);
     void *hardware = reinterpret_cast<AVHWDeviceContext *>(device->data)->hwctx;
     static_cast<AVCUDADeviceContext *>(hardware)->cuda_ctx = request_.cuda;
     const int code = av_hwdevice_ctx_init(device);

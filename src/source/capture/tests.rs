@@ -239,7 +239,7 @@ fn frames_of_a_fake_gpu_stay_there() {
         let lines = |text: &str| log.lines().filter(|line| line.starts_with(text)).count();
         assert_eq!(lines("another context") + lines("a context of its own"), 0, "{log}");
         assert_eq!(lines("a plane to the host"), 4, "two frames were copied, of two planes: {log}");
-        assert_eq!(lines("the decoder ends with 0 mapped"), lines("the decoder ends"), "{log}");
+        assert_eq!((lines("the decoder ends with 0 mapped"), lines("the decoder ends")), (1, 1), "{log}");
         return;
     };
     let options = InputOptions { hwaccel: Some("cuda".into()), ..InputOptions::default() };
@@ -279,10 +279,11 @@ fn frames_of_a_fake_gpu_stay_there() {
 
 /// `tests/video/kept.cpp`: what the video library hands over of a frame on a GPU, and when it gives it back.
 #[test]
+#[cfg(target_os = "linux")]
 fn frames_that_are_kept_on_a_gpu_are_given_back_once() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let script = "c++ -std=c++14 -O1 -Isrc/opencv/src -o \"$0\" tests/video/kept.cpp \
-        $(pkg-config --cflags --libs libavformat libavcodec libavutil libswscale) -ldl && \"$0\"";
+    let script = "${CXX:-c++} -std=c++14 -O1 -Isrc/opencv/src -o \"$0\" tests/video/kept.cpp \
+        ${FFMPEG_FLAGS:-$(pkg-config --cflags --libs libavformat libavcodec libavutil libswscale)} -ldl && \"$0\"";
     let mut run = std::process::Command::new("bash");
     run.args(["-c", script]).arg(folder.path().join("kept")).current_dir(env!("CARGO_MANIFEST_DIR"));
     let output = run.output().expect("bash runs");

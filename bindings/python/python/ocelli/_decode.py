@@ -35,7 +35,8 @@ def _pyav(what: str) -> Any:
         import av.logging
     except ImportError as why:
         raise Unavailable(
-            f'{what}: videos need PyAV: run `pip install "ocelli-vision[video]"`; folders of pictures work without it'
+            f'{what}: videos need PyAV, run `pip install "ocelli-vision[video]"`, or the video library: '
+            f"{_ocelli.why_no_video_library()}; folders of pictures work without them"
         ) from why
     # Errors are raised; FFmpeg's own lines would appear between ours on stderr.
     av.logging.set_level(av.logging.PANIC)
@@ -317,7 +318,7 @@ def instead() -> ModuleType | None:
 def check_exists(name: str) -> None:
     """Refuses a file that does not exist."""
     if not os.path.exists(name):
-        raise InvalidArgument(f"no video, {name}: no such file or folder")
+        raise InvalidArgument(f"no video, {_ocelli.without_secrets(name)}: no such file or folder")
 
 
 def open_input(
@@ -325,11 +326,12 @@ def open_input(
 ) -> VideoReader | _ocelli.VideoReader:
     """Opens a video file, a URL, or a camera by its number; with PyAV if there is no video library."""
     if _ocelli.video_library() is not None:
-        if "://" not in name and not name.isdigit():
-            check_exists(name)
+        file = name.removeprefix("file://")
+        if "://" not in file and not name.isdigit():
+            check_exists(file)
         return _ocelli.VideoReader(name, None, stream, ffmpeg, hwaccel)
     if hwaccel is not None:
-        raise Unavailable("hwaccel needs the video library: PyAV decodes on the CPU")
+        raise Unavailable(f"hwaccel needs the video library, PyAV decodes on the CPU: {_ocelli.why_no_video_library()}")
     return open_video(name, None, stream, ffmpeg)
 
 

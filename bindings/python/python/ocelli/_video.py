@@ -164,7 +164,8 @@ class Video:
         self._feeder: threading.Thread | None = None
         self._closed = False
         self._tracked = track is not False
-        frames, rate, live = _open(source, fps, InputOptions(stream, ffmpeg_options or {}, hwaccel))
+        self._reader: _ocelli.VideoReader | None = None
+        frames, rate, live = self._open(source, fps, InputOptions(stream, ffmpeg_options or {}, hwaccel))
         tracker = track.options if isinstance(track, Tracker) else Tracker().options if track else None
         self._native = _ocelli.Pipeline(
             DetectorOptions(model, **detector).native,
@@ -189,6 +190,23 @@ class Video:
             chosen = _select(frames, self._rate, start, end, stride, max_frames)
             self._feeder = threading.Thread(target=self._feed, args=(chosen,), name="ocelli-reader", daemon=True)
             self._feeder.start()
+
+    def _open(
+        self, source: VideoSource, fps: float | None, options: InputOptions
+    ) -> tuple[_Frames | None, float | None, bool]:
+        """The frames with their times, the rate if it is known, and whether they come at their own pace."""
+        if isinstance(source, (int, str, os.PathLike)):
+            name = str(source) if isinstance(source, int) else os.fspath(source)
+            pictures = None if isinstance(source, int) else picture_files(name)
+            if pictures is None:
+                reader = _decode.open_input(name, *options.parts())
+                self._reader = reader if isinstance(reader, _ocelli.VideoReader) else None
+                return _read(reader, fps)
+            options.check_unused()
+            rate = fps or _PICTURE_RATE
+            return (_Frame(index / rate, path, path) for index, path in enumerate(pictures)), rate, False
+        options.check_unused()
+        return None if source is None else _timed(source), fps, False
 
     @property
     def engine(self) -> str:
@@ -283,6 +301,8 @@ class Video:
             return
         self._closed = True
         self._native.cancel()
+        if self._reader is not None:
+            self._reader.close()
         feeder = self._feeder
         if feeder is not None and feeder is not threading.current_thread():
             # A source that waits for its next frame is left to end by itself.
@@ -341,22 +361,6 @@ class InputOptions:
     def parts(self) -> tuple[int | None, list[tuple[str, str]], str | None]:
         """The stream, names and values, and what decodes."""
         return self.stream, list(self.ffmpeg.items()), self.hwaccel
-
-
-def _open(
-    source: VideoSource, fps: float | None, options: InputOptions
-) -> tuple[_Frames | None, float | None, bool]:
-    """The frames with their times, the rate if it is known, and whether they come at their own pace."""
-    if isinstance(source, (int, str, os.PathLike)):
-        name = str(source) if isinstance(source, int) else os.fspath(source)
-        pictures = None if isinstance(source, int) else picture_files(name)
-        if pictures is None:
-            return _read(_decode.open_input(name, *options.parts()), fps)
-        options.check_unused()
-        rate = fps or _PICTURE_RATE
-        return (_Frame(index / rate, path, path) for index, path in enumerate(pictures)), rate, False
-    options.check_unused()
-    return None if source is None else _timed(source), fps, False
 
 
 def _read(reader: _decode.VideoReader | _ocelli.VideoReader, fps: float | None) -> tuple[_Frames, float | None, bool]:

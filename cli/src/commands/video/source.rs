@@ -381,7 +381,13 @@ fn is_several(video: &[String]) -> bool {
 pub(crate) fn named_sources(path: &Path) -> anyhow::Result<Vec<Named>> {
     let text = read_text(path, "the file of --sources").map_err(|e| usage(e.to_string()))?;
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
-    let named: Vec<Named> = lines.map(Named::parse).collect();
+    let named: Option<Vec<Named>> = lines.map(Named::parse).collect();
+    let Some(named) = named else {
+        refuse!(
+            "--sources, {}: expected SOURCE or NAME=SOURCE on a line, and no colon in a name",
+            path.display()
+        );
+    };
     if named.is_empty() {
         refuse!("--sources, {}: expected a source per line", path.display());
     }
@@ -389,13 +395,15 @@ pub(crate) fn named_sources(path: &Path) -> anyhow::Result<Vec<Named>> {
 }
 
 impl Named {
-    fn parse(line: &str) -> Self {
+    /// A line; nothing if its name has a colon.
+    fn parse(line: &str) -> Option<Self> {
         // URLs and paths may contain an equals sign as well.
-        let is_name = |name: &str| !name.is_empty() && !name.contains(['/', '\\', '?', ':']);
+        let is_name = |name: &str| !name.is_empty() && !name.contains(['/', '\\', '?']);
         let Some((name, source)) = line.split_once('=').filter(|(name, _)| is_name(name)) else {
-            return Self { name: None, source: line.to_owned() };
+            return Some(Self { name: None, source: line.to_owned() });
         };
-        Self { name: Some(name.trim().to_owned()), source: source.trim().to_owned() }
+        let name = Some(name.trim().to_owned()).filter(|name| !name.contains(':'))?;
+        Some(Self { name: Some(name), source: source.trim().to_owned() })
     }
 }
 
