@@ -246,7 +246,7 @@ mod tests {
     use crate::pipeline::MotionGate;
     use crate::pipeline::options::{FramePolicy, Latency};
 
-    fn read_again<T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(options: &T) -> Value {
+    fn read_again<T: Serialize + DeserializeOwned + PartialEq + fmt::Debug>(options: &T) -> Value {
         let text = serde_json::to_string(options).expect("they have a form");
         assert_eq!(&serde_json::from_str::<T>(&text).expect("it can be read"), options);
         serde_json::from_str(&text).expect("it is JSON")
