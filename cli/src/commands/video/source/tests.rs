@@ -34,10 +34,10 @@ fn lines_of_sources() {
         ("back gate = 0", named("back gate", "0")),
         ("rtsp://c/d?x=1", plain("rtsp://c/d?x=1")),
         ("in/a=b.mp4", plain("in/a=b.mp4")),
-        ("door:3=1", plain("door:3=1")),
     ] {
-        assert_eq!(Named::parse(line), expected, "{line}");
+        assert_eq!(Named::parse(line), Some(expected), "{line}");
     }
+    assert_eq!(Named::parse("door:3=1"), None);
 }
 
 #[test]
