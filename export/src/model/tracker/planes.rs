@@ -29,12 +29,15 @@ impl<'w> Network<'_, 'w> {
             let is_single = g.compare("LessOrEqual", &count, &one);
             let has_rivals = g.unary("Not", &is_single);
             let shrinks = g.both("And", &shrinks, &has_rivals);
+            // Read by nothing else: what is, ONNX Runtime copies into an output, and WebGPU copies no booleans.
             let keep = g.unary("Not", &shrinks);
             let exists = g.is_above(&area, 0.0);
-            let present = g.both("And", &keep, &exists);
-            let of_map = g.reshape(&keep, &[OBJECTS, 1.into(), 1.into(), 1.into()]);
+            let is_lost = g.both("And", &shrinks, &exists);
+            let is_left = g.unary("Not", &is_lost);
+            let present = g.both("And", &is_left, &exists);
+            let of_map = g.reshape(&shrinks, &[OBJECTS, 1.into(), 1.into(), 1.into()]);
             let suppressed = g.clip(&map, None, Some(SUPPRESSED));
-            let map = g.choose(&of_map, &map, &suppressed);
+            let map = g.choose(&of_map, &suppressed, &map);
             self.planes_output(g, &map);
             g.output(tensor::KEEP, &keep, &[OBJECTS]);
             g.output(tensor::PRESENT, &present, &[OBJECTS]);
