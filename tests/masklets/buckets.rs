@@ -227,7 +227,7 @@ fn replay(
     let mut watched = Watched { inner, memories, pointers, tracked };
     let side = 4 * golden.number("grid");
     let steps = golden.value("steps").as_array().map_or(0, Vec::len);
-    // A software GPU takes a minute for these.
+    // A software GPU takes minutes for these.
     let is_gpu = matches!(runner, Runner::WebGpu);
     let most_steps = if is_gpu { 10 } else { steps };
     let video = VideoShape { frames: Some(steps - 1), width: side, height: side };
