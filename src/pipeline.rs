@@ -45,6 +45,7 @@ mod job;
 mod memory;
 mod motion;
 pub(crate) mod options;
+mod preprocess;
 mod pulled;
 mod pushed;
 mod queue;

@@ -8,7 +8,7 @@ from ocelli import _decode, _ocelli
 
 
 def main() -> None:
-    assert _ocelli.video_library() is not None, "the video library is not installed"
+    assert _ocelli.why_no_video_library() is None, _ocelli.why_no_video_library()
     with open(sys.argv[2], "wb") as raw:
         try:
             reader = _decode.open_input(sys.argv[1], None, [], None)

@@ -47,7 +47,7 @@ mod _ocelli {
     #[pymodule_export]
     use super::tracker::Tracker;
     #[pymodule_export]
-    use super::video::{VideoReader, video_library, why_no_video_library};
+    use super::video::{VideoReader, why_no_video_library};
     use super::*;
 
     #[pymodule_init]

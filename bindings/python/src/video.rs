@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use numpy::{PyArray1, PyArray3, PyArrayMethods};
-use ocelli::source::{InputOptions, SourceInfo, StreamKind, video_library as library};
+use ocelli::source::{InputOptions, SourceInfo, StreamKind, video_library};
 use ocelli::videos::{self, VideoInput};
 use ocelli::{Cancellation, Frame, Source};
 use pyo3::prelude::*;
@@ -12,16 +12,10 @@ use pyo3::prelude::*;
 use crate::error::OrRaise;
 use crate::waiting::cancellable;
 
-/// The versions of the video library; `None` if it is not installed.
+/// Why the video library cannot be used; `None` if it can.
 #[pyfunction]
-pub(crate) fn video_library() -> Option<String> {
-    library().ok()
-}
-
-/// Why the video library cannot be used; nothing if it can.
-#[pyfunction]
-pub(crate) fn why_no_video_library() -> String {
-    library().err().map_or_else(String::new, |error| error.to_string())
+pub(crate) fn why_no_video_library() -> Option<String> {
+    video_library().err().map(|error| error.to_string())
 }
 
 /// What `ocelli._decode.VideoReader` is with PyAV.

@@ -312,7 +312,7 @@ def _reason(why: BaseException) -> str:
 
 def instead() -> ModuleType | None:
     """This module, if it has to stand in for the video library."""
-    return sys.modules[__name__] if _ocelli.video_library() is None else None
+    return None if _ocelli.why_no_video_library() is None else sys.modules[__name__]
 
 
 def check_exists(name: str) -> None:
@@ -325,7 +325,7 @@ def open_input(
     name: str, stream: int | None, ffmpeg: list[tuple[str, str]], hwaccel: str | None
 ) -> VideoReader | _ocelli.VideoReader:
     """Opens a video file, a URL, or a camera by its number; with PyAV if there is no video library."""
-    if _ocelli.video_library() is not None:
+    if instead() is None:
         file = name.removeprefix("file://")
         if "://" not in file and not name.isdigit():
             check_exists(file)
