@@ -35,26 +35,7 @@ pub use crate::pipeline::options::PipelineOptions;
 /// The most threads: more than any machine can use. Engines would start any number.
 const MAX_THREADS: usize = 256;
 
-/// In a form they are what the command line has, too.
-macro_rules! written_as_text {
-    ($($kind:ty),*) => {$(
-        impl TryFrom<String> for $kind {
-            type Error = Error;
-
-            fn try_from(text: String) -> Result<Self> {
-                text.parse()
-            }
-        }
-
-        impl From<$kind> for String {
-            fn from(value: $kind) -> Self {
-                value.to_string()
-            }
-        }
-    )*};
-}
-
-written_as_text!(EngineKind, PrecisionChoice, TileSize);
+ocelli_error::written_as_text!(EngineKind, PrecisionChoice, TileSize);
 
 /// The options of a [`Detector`](crate::Detector); the defaults are those of `ocelli detect`.
 ///

@@ -27,6 +27,27 @@ use std::path::Path;
 /// The result type of the ocelli crates.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
+/// Makes types that are read by `FromStr` and written by `Display` convertible from and into `String`, with an [`Error`]: as serde's
+/// `try_from` and `into` ask for.
+#[macro_export]
+macro_rules! written_as_text {
+    ($($kind:ty),*) => {$(
+        impl TryFrom<String> for $kind {
+            type Error = $crate::Error;
+
+            fn try_from(text: String) -> $crate::Result<Self> {
+                text.parse()
+            }
+        }
+
+        impl From<$kind> for String {
+            fn from(value: $kind) -> Self {
+                value.to_string()
+            }
+        }
+    )*};
+}
+
 /// The kind of an [`Error`], for programs that react to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]

@@ -56,19 +56,7 @@ impl FromStr for MaskedBranch {
     }
 }
 
-impl TryFrom<String> for MaskedBranch {
-    type Error = Error;
-
-    fn try_from(text: String) -> Result<Self> {
-        text.parse()
-    }
-}
-
-impl From<MaskedBranch> for String {
-    fn from(branch: MaskedBranch) -> Self {
-        branch.to_string()
-    }
-}
+ocelli_error::written_as_text!(MaskedBranch);
 
 /// Blocks and branches that are removed, and where the backbone is split.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -10,32 +10,25 @@ use serde::{Deserialize, Serialize};
 
 /// Where a model comes from. In a form it is a text, which is taken as [`named`](ModelSource::named) takes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "PathBuf", into = "PathBuf")]
+#[serde(from = "PathBuf")]
 #[non_exhaustive]
 pub enum ModelSource {
     /// The small built-in model.
     #[default]
+    #[serde(rename = "built-in")]
     Builtin,
     /// An exported folder (`model.json`), or a checkpoint, which is exported into the cache on first use: a folder with
     /// `config.json`, or a file such as `sam3.pt`.
+    #[serde(untagged)]
     Folder(PathBuf),
     /// A [name](crate::hub) of the Hugging Face Hub, from which it is downloaded on first use.
+    #[serde(untagged)]
     Hub(String),
 }
 
 impl From<PathBuf> for ModelSource {
     fn from(name: PathBuf) -> Self {
         Self::named(name)
-    }
-}
-
-impl From<ModelSource> for PathBuf {
-    fn from(source: ModelSource) -> Self {
-        match source {
-            ModelSource::Builtin => ModelSource::BUILT_IN.into(),
-            ModelSource::Folder(path) => path,
-            ModelSource::Hub(name) => name.into(),
-        }
     }
 }
 
