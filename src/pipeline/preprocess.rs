@@ -103,11 +103,10 @@ impl PreprocessStage {
         if compute {
             let start = Instant::now();
             let pixels = job.pixels.insert(self.shared.buffers.pixels[job.device].take());
+            let times = &mut job.outcome.times;
             match frame {
-                Pixels::View(view) => preprocessor.run_into(*view, pixels, &mut job.outcome.times)?,
-                Pixels::OnGpu(frame) => {
-                    preprocessor.run_device_into(frame, pixels, &mut job.outcome.times)?
-                }
+                Pixels::View(view) => preprocessor.run_into(*view, pixels, times)?,
+                Pixels::OnGpu(frame) => preprocessor.run_device_into(frame, pixels, times)?,
             }
             self.shared.stats.stage(Stage::Preprocess, start.elapsed());
         }
