@@ -50,8 +50,7 @@ impl VideoReader {
             Ok((videos::open(input, &options)?, cancellation.clone()))
         })?;
         let (source, cancellation) = opened.or_raise(py)?;
-        let info = source.info().clone();
-        Ok(Self { info, cancellation, open: Mutex::new(Some(source)) })
+        Ok(Self { info: source.info().clone(), cancellation, open: Mutex::new(Some(source)) })
     }
 
     #[getter]
