@@ -5,8 +5,8 @@
 #
 # A step that cannot run on this machine ends with `not_here "reason"`. Afterwards `results` has a line for each step, between tabs: its name;
 # passed, failed or not-run; wall seconds; CPU seconds; tests passed, failed and ignored; the reason. `logs` is the folder of the steps'
-# output; with RESUME=1 a step that has passed on `tree` is not run again. `after_step` is called after each step: what is known then
-# is not lost if the run is cut off.
+# output. `after_step` is called after each step: what is known then is not lost if the run is cut off. With RESUME=1 a step that a record in
+# tests/runs shows passed on `tree` is not run again, whichever machine ran it.
 
 not_here() {
   printf 'not run here: %s\n' "$1"
@@ -38,10 +38,20 @@ counts() {
     if ($(at + 1) ~ /^ignored/) ignored += $at}} END {printf "%d\t%d\t%d", passed, failed, ignored}' "$1"
 }
 
+# What a record says of a step that passed on these files, as a line of `results`; nothing if none does.
+passed_before() {
+  local record line
+  for record in tests/runs/2*.md; do
+    grep -q "tree \`${tree:0:12}\`" "$record" && line=$(grep "^| $1 | passed |" "$record") || continue
+    awk -F ' *[|] *' -v OFS='\t' -v record="$(basename "$record")" '{print $2, $3, $4, $5, $6, $7, $8, $9 ? $9 : "in " record}' <<<"$line"
+    return
+  done
+}
+
 after_step() { :; }
 results=()
 run_steps() {
-  local on_failure=$1 name status before clock result log reason code=0
+  local on_failure=$1 name status before clock times result log reason earlier code=0
   shift
   mkdir -p "$logs"
   # What a run of the planted faults left that was killed: cargo would look there for changed files, and not here.
@@ -49,13 +59,13 @@ run_steps() {
   for name; do
     printf '\n== %(%T)T %s\n' -1 "$name"
     log=$logs/$name.log reason=
-    if [ -n "${RESUME:-}" ] && [ "$(cat "$logs/$name.passed" 2>/dev/null)" = "$tree" ]; then
+    earlier=${RESUME:+$(passed_before "$name")}
+    if [ -n "$earlier" ]; then
       echo "passed on these files before"
-      results+=("$name	passed	$(cat "$logs/$name.times")	$(counts "$log")	before")
+      results+=("$earlier")
       after_step
       continue
     fi
-    rm -f "$logs/$name.passed"
     read_clock
     before=$clock
     # A function in a condition would go on after a failure, so a step is a process, and its status is looked up.
@@ -64,15 +74,15 @@ run_steps() {
     status=${PIPESTATUS[0]}
     set -e
     read_clock
-    between "$before" "$clock" >"$logs/$name.times"
+    times=$(between "$before" "$clock")
     case $status in
-      0) result=passed; printf '%s' "$tree" >"$logs/$name.passed" ;;
+      0) result=passed ;;
       77) result=not-run; reason=$(sed -n 's/^not run here: //p' "$log" | tail -n 1) ;;
       *) result=failed; reason="status $status"; code=1 ;;
     esac
-    results+=("$name	$result	$(cat "$logs/$name.times")	$(counts "$log")	$reason")
+    results+=("$name	$result	$times	$(counts "$log")	$reason")
     after_step
-    printf '== %s: %s, %s s\n' "$name" "$result" "$(cut -f 1 "$logs/$name.times")"
+    printf '== %s: %s, %s s\n' "$name" "$result" "${times%%	*}"
     if [ "$code" = 1 ] && [ "$on_failure" = stop ]; then break; fi
   done
   return $code
