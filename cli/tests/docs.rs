@@ -102,6 +102,16 @@ fn commands_about_memory() {
 }
 
 #[test]
+fn commands_about_running_out_of_memory() {
+    run_page("out-of-memory");
+}
+
+#[test]
+fn commands_about_a_cpu_in_place_of_a_gpu() {
+    run_page("cpu-not-gpu");
+}
+
+#[test]
 fn commands_about_performance() {
     run_page("performance");
 }
@@ -295,6 +305,17 @@ fn every_page_is_checked() {
         .collect();
     pages.sort();
     assert_eq!(pages, PAGES);
+    let tests = include_str!("docs.rs");
+    let not_run: Vec<_> = pages
+        .iter()
+        .filter(|page| is_run(page) && !tests.contains(&format!("run_page(\"{page}\")")))
+        .collect();
+    assert!(not_run.is_empty(), "their commands are run by no test: {not_run:?}");
+}
+
+/// Whether a page has commands that tests run.
+fn is_run(page: &str) -> bool {
+    blocks(&read_page(page)).iter().any(|block| block.language == "sh" && block.argument.is_empty())
 }
 
 fn project() -> PathBuf {
@@ -314,9 +335,7 @@ fn read_page(name: &str) -> String {
 #[test]
 #[ignore = "needs minutes; `make check-all`"]
 fn long_commands_as_written() {
-    let is_run = |block: &Block| block.language == "sh" && block.argument.is_empty();
-    let pages = PAGES.iter().filter(|page| blocks(&read_page(page)).iter().any(is_run));
-    pages.for_each(|page| run_page_of(page, u32::MAX));
+    PAGES.iter().filter(|page| is_run(page)).for_each(|page| run_page_of(page, u32::MAX));
 }
 
 /// Runs the commands of a page with few scenes and frames.
@@ -355,7 +374,7 @@ fn run_page_of(name: &str, most: u32) {
         let ended = outcome(&mut shell(&place, drawn));
         assert_eq!(ended.status, Some(0), "{ended:?}");
     }
-    if name == "memory" {
+    if ["memory", "out-of-memory"].contains(&name) {
         // A small random model with a tracker.
         crate::checkpoints::copy(&place, "tracker", "sam3");
         let drawn = "ocelli video --classes person car --scene-size 96x72 --max-frames 4 --detect-every 1000 --confidence 1 -o frames/%06d.png";
