@@ -87,13 +87,21 @@ fn what_is_saved_after_a_stopped_restart_is_complete_or_refused() {
 #[test]
 fn what_a_restart_with_other_classes_leaves_out_is_reported_after_any_stop() {
     let run = Run { classes: vec!["dog", "cat"], ..Run::default() };
-    for writes in 0.. {
+    let other = Run { classes: vec!["cat", "dog"], existing: RESTART, ..run.clone() };
+    // Of two restarts, most lines of the journal are superseded.
+    let many = || {
         let place = grown(&run);
-        let other = Run { classes: vec!["cat", "dog"], existing: RESTART, ..run.clone() };
+        place.images(&[("c.png", 3), ("d.png", 4), ("e.png", 5)]);
+        place
+    };
+    let all = (0..).find(|writes| many().label_and_stop(&other, *writes)).expect("it ends");
+    for writes in 0.. {
+        let place = many();
+        assert!(!place.label_and_stop(&other, all - 1));
         let stopped = stopping(writes, || place.label(&other));
-        // No file says that the ids mean other classes.
-        if let Some(data) = place.read("set/data.yaml") {
-            let set = CorrectedSet::open(&place.path("set")).expect("it is a data set");
+        // No file says that the ids mean other classes. A set whose restart has just begun is refused.
+        let set = CorrectedSet::open(&place.path("set"));
+        if let (Some(data), Ok(set)) = (place.read("set/data.yaml"), set) {
             let place = |class: &String| data.find(&format!("\"{class}\""));
             let places: Vec<_> = set.classes().iter().map(place).collect();
             assert!(places.is_sorted() && !places.contains(&None), "{writes} writes: {data}");
@@ -106,7 +114,8 @@ fn what_a_restart_with_other_classes_leaves_out_is_reported_after_any_stop() {
             (None, 0),
             "{writes} writes"
         );
-        let again = place.label(&Run { existing: Existing::default(), ..other }).expect("nothing is new");
+        let again =
+            place.label(&Run { existing: Existing::default(), ..other.clone() }).expect("nothing is new");
         assert!(again.left_out.is_empty(), "{writes} writes");
         if is_ended {
             assert!(writes > 10, "{writes} writes");

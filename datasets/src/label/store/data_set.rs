@@ -123,6 +123,11 @@ impl DataSet {
         // The names, and what is left out, have to survive the journal.
         placer.state.save_images()?;
         let journal = match continued {
+            // What it says of earlier pictures is kept by the state alone from here on.
+            Some(mut journal) if journal.is_mostly_superseded() => {
+                journal.compact()?;
+                journal
+            }
             Some(journal) => journal,
             None => restart_journal(&path, &mut placer, described, former, &kept)?,
         };
@@ -202,11 +207,6 @@ impl DataSet {
     /// Writes every file from the journal. An error of `check_cancelled`, which is called for each image, ends it.
     pub fn finish(mut self, check_cancelled: &mut CheckCancelled<'_>) -> Result<Summary> {
         let summary = Summary { dropped: std::mem::take(&mut self.dropped), ..self.write(check_cancelled)? };
-        if self.journal.is_mostly_superseded() {
-            // What the journal says of earlier pictures is kept by the state alone from here on.
-            self.placer.state.save_images()?;
-            self.journal.compact()?;
-        }
         self.placer
             .state
             .set_contents(Some(Contents { written: self.journal.log.length, ..self.contents }))?;
