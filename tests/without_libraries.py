@@ -4,7 +4,7 @@
     python3 tests/without_libraries.py [--only MODULE,MODULE] cargo test --workspace
 
 What `make test` ignores there, by `cfg_attr(without_libraries, ignore = …)`, is skipped; all else has to pass. Nothing is
-compiled again, as it would be with the flag itself.
+compiled again, as it would be with the flag itself. The video library, which `make opencv` builds, stays.
 """
 
 from __future__ import annotations
@@ -48,6 +48,8 @@ def main() -> None:
     if not chosen:
         sys.exit("error: no test is in these modules")
     with tempfile.TemporaryDirectory() as empty:
+        home = Path(os.environ.get("OCELLI_HOME") or Path.home() / ".local/share/ocelli")
+        (Path(empty) / "video").symlink_to(home / "video")
         environment = dict(os.environ, OCELLI_HOME=empty)
         for name in ("OCELLI_ONNXRUNTIME", "ORT_DYLIB_PATH", "OCELLI_OPENVINO", "OCELLI_WEBGPU"):
             environment.pop(name, None)
