@@ -314,8 +314,9 @@ fn a_stream_that_is_silent_ends_when_it_is_cancelled() {
     });
     let error = open_stream_as(&url, None, StreamTimeouts::default(), &InputOptions::default(), cancellation)
         .map(drop);
-    let (_, cancelled) = server.join().expect("it is cancelled");
+    // First: the server waits as long as nobody connects.
     assert_eq!(error.map_err(|e| e.kind()), Err(ErrorKind::Cancelled));
+    let (_, cancelled) = server.join().expect("it is cancelled");
     assert!(
         cancelled.elapsed() < Duration::from_millis(500),
         "{:?} of {:?}",
