@@ -4,7 +4,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rumqttc::{Client, Connection, Event, MqttOptions, Packet, QoS};
+use rumqttc::{Client, Connection, Event, MqttOptions, Outgoing, Packet, QoS};
 use ureq::http::Uri;
 
 use super::delivery::{Delivery, Health};
@@ -101,10 +101,8 @@ impl Broker {
     /// Waits until the broker has answered for the first time; an error is why it has not.
     fn greet(&mut self) -> Result<(), String> {
         let Some(link) = &mut self.link else { return Ok(()) };
-        let greeted = match link.signals.recv_timeout(EVENT_TIMEOUT) {
-            Ok(signal) => link.take(signal),
-            Err(_) => Err(NO_ANSWER.to_owned()),
-        };
+        let answer = link.signals.recv_timeout(EVENT_TIMEOUT).map_err(|_| NO_ANSWER.to_owned());
+        let greeted = answer.and_then(|signal| link.take(signal));
         if greeted.is_err() {
             self.link = None;
         }
@@ -189,7 +187,10 @@ impl Link {
 
 impl Drop for Link {
     fn drop(&mut self) {
-        drop(self.client.try_disconnect());
+        if self.client.try_disconnect().is_ok() && self.is_connected {
+            // Until the broker is told: the program may end next.
+            while self.signals.recv_timeout(PAUSE).is_ok() {}
+        }
     }
 }
 
@@ -199,6 +200,7 @@ fn drive(mut connection: Connection, say: &Sender<Signal>) {
         let signal = match event {
             Ok(Event::Incoming(Packet::ConnAck(_))) => Signal::Connected,
             Ok(Event::Incoming(Packet::PubAck(_))) => Signal::Confirmed,
+            Ok(Event::Outgoing(Outgoing::Disconnect)) => return,
             Ok(_) => continue,
             Err(error) => Signal::Failed(error.to_string()),
         };

@@ -207,9 +207,8 @@ impl DataSet {
     /// Writes every file from the journal. An error of `check_cancelled`, which is called for each image, ends it.
     pub fn finish(mut self, check_cancelled: &mut CheckCancelled<'_>) -> Result<Summary> {
         let summary = Summary { dropped: std::mem::take(&mut self.dropped), ..self.write(check_cancelled)? };
-        self.placer
-            .state
-            .set_contents(Some(Contents { written: self.journal.log.length, ..self.contents }))?;
+        let contents = Contents { written: self.journal.log.length, ..self.contents };
+        self.placer.state.set_contents(Some(contents))?;
         // The last write: what a stopped run did not say, the next one says.
         self.placer.state.save_images()?;
         Ok(summary)

@@ -77,3 +77,23 @@ fn a_broker_that_is_off_takes_no_memory() {
     std::thread::sleep(Duration::from_secs(2));
     assert_eq!(link.signals.try_iter().count(), 1, "the failure, and the end of the attempts");
 }
+
+#[test]
+fn a_broker_is_told_of_the_end_before_the_program_ends() {
+    for _ in 0..20 {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+        let port = listener.local_addr().expect("it is bound").port();
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().expect("it listens");
+            assert_eq!(serve(&mut stream, "gate", 1), ["one"]);
+            stream
+        });
+        let mut broker = Broker::connect(MqttOptions::new("test", "127.0.0.1", port), "gate".into());
+        broker.send(b"one", |_| ()).expect("it is confirmed");
+        let mut stream = server.join().expect("it served the connection");
+        drop(broker);
+        // It is there already.
+        stream.set_nonblocking(true).expect("it can");
+        assert_eq!(packet(&mut stream).map(|(kind, _)| kind), Some(14));
+    }
+}
