@@ -102,18 +102,11 @@ fn with_documented_name(text: &str, program: &Command) -> String {
 }
 
 /// What users of other programs write, and how it is written here.
-const ELSEWHERE: [(&str, &str); 5] = [
-    (
-        "--benchmark",
-        "it is an option of `ocelli video`: it times each engine on a video or a folder of images",
-    ),
+const ELSEWHERE: [(&str, &str); 4] = [
+    ("--benchmark", "it is an option of `ocelli video`, which times each engine on a video or images"),
     ("--show", "--display shows the video while it runs"),
     ("--save", "-o names the file or folder to write"),
-    ("--recursive", "a pattern includes subfolders, 'photos/**/*.jpg'; label includes those of a folder"),
-    (
-        "--tracker",
-        "--track follows objects with ByteTrack, whose settings are options such as --track-thresh",
-    ),
+    ("--tracker", "--track follows objects with ByteTrack, whose settings are options of their own"),
 ];
 /// The option for what users write without one, by command.
 const INPUTS: [(&str, &str); 8] = [
@@ -151,9 +144,8 @@ fn with_advice(text: String, mistake: &clap::Error, command: &Command) -> String
 /// The mistake in arguments such as `source=street.jpg`, as other programs have them.
 fn as_assignment(program: &Command, arguments: &[OsString]) -> Option<String> {
     let command = arguments.get(1).and_then(|name| program.find_subcommand(name));
-    let at = if command.is_some() { 2 } else { 1 };
-    let mut first =
-        arguments.get(at..)?.iter().map_while(|one| one.to_str().filter(|text| !text.starts_with('-')));
+    let first = arguments.get(1 + usize::from(command.is_some())..)?.iter();
+    let mut first = first.map_while(|one| one.to_str().filter(|text| !text.starts_with('-')));
     first.find_map(|text| {
         let (key, value) = text.split_once('=').filter(|_| !Path::new(text).exists())?;
         let mut options = command.unwrap_or(program).get_arguments();

@@ -185,7 +185,6 @@ fn arguments_that_mean_nothing_are_refused() {
                 &["'--tracker' found; --track follows"],
             ),
             refusal("detect|scenes|--classes|dog|--save", 2, &["'--save' found; -o names"]),
-            refusal("detect|scenes|--classes|dog|--recursive", 2, &["'--recursive' found", "**/*.jpg"]),
             refusal("predict|model=sam3.pt|source=scenes", 2, &["model=sam3.pt: ", "--model sam3.pt"]),
             refusal(
                 "detect|scenes|--classes|dog|--model|./facebook/sam3",

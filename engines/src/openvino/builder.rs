@@ -2,7 +2,7 @@
 
 use super::OpenVino;
 use super::call::Compiled;
-use super::device::{InferencePrecision, OpenVinoDevice};
+use super::device::{InferencePrecision, OpenVinoDevice, takes_amx};
 use super::session::OpenVinoEngine;
 use crate::cpu::{self, threads_or_default};
 use crate::model_file::{self, unreadable, unusable};
@@ -110,12 +110,13 @@ impl OpenVinoBuilder {
         let own = devices.iter().find(|device| self.device.is_among(std::slice::from_ref(&device.name)));
         match own.filter(|_| self.device != OpenVinoDevice::Auto) {
             Some(device) if !device.computes_in(self.precision) => Err(Error::unavailable(format!(
-                "OpenVINO, {}: {} ({}) has no fast {} arithmetic, only {}; choose one of these number formats",
+                "OpenVINO, {}: {} ({}) has no fast {} arithmetic, only {}; choose one of these number formats{}",
                 self.runtime.path().display(),
                 device.name,
                 device.product,
                 self.precision,
-                device.number_formats.join(", ")
+                device.number_formats.join(", "),
+                if takes_amx() { ", or leave AMX out: ONEDNN_MAX_CPU_ISA=AVX512_CORE_FP16" } else { "" }
             ))),
             _ => Ok(()),
         }

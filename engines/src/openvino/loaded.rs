@@ -1,7 +1,7 @@
 //! The library of this process, and the devices that it finds.
 
 use super::call::{self, Runtime};
-use super::device::{DeviceReport, OpenVinoDevice};
+use super::device::{DeviceReport, OpenVinoDevice, takes_amx};
 use crate::library::Library;
 use ocelli_error::{Error, Result};
 use std::path::{Path, PathBuf};
@@ -74,11 +74,11 @@ impl OpenVino {
         let report = |name: String| {
             let property =
                 |key| runtime.device_property(&name, key).map_err(|reason| self.unavailable(&reason));
-            Ok(DeviceReport::new(
-                &name,
-                &property("FULL_DEVICE_NAME")?,
-                &property("OPTIMIZATION_CAPABILITIES")?,
-            ))
+            let mut formats = property("OPTIMIZATION_CAPABILITIES")?;
+            if name == "CPU" && takes_amx() {
+                formats = formats.replace("BF16", "");
+            }
+            Ok(DeviceReport::new(&name, &property("FULL_DEVICE_NAME")?, &formats))
         };
         names.into_iter().map(report).collect()
     }
