@@ -144,8 +144,8 @@ impl DeviceReport {
     }
 }
 
-/// Whether products in bf16 take this CPU's matrix unit, AMX: OpenVINO 2026.4.1 then writes beyond its buffers where sizes change from
-/// run to run, so that results are wrong and the process crashes. Who has limited the instructions of its kernels has decided.
+/// Whether products in bf16 take this CPU's matrix unit, AMX: with the built-in model OpenVINO 2026.4.1 then finds other objects and ends
+/// in a segmentation fault. Who has limited the instructions of its kernels has decided.
 pub(super) fn takes_amx() -> bool {
     #[cfg(target_arch = "x86_64")]
     let has_amx = std::arch::x86_64::__cpuid_count(7, 0).edx & (1 << 22) != 0;
