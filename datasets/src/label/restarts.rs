@@ -95,31 +95,40 @@ fn what_a_restart_with_other_classes_leaves_out_is_reported_after_any_stop() {
         place
     };
     let all = (0..).find(|writes| many().label_and_stop(&other, *writes)).expect("it ends");
-    for writes in 0.. {
+    let places: [&dyn Fn() -> Place; 2] = [&|| grown(&run), &|| {
         let place = many();
         assert!(!place.label_and_stop(&other, all - 1));
-        let stopped = stopping(writes, || place.label(&other));
-        // No file says that the ids mean other classes. A set whose restart has just begun is refused.
-        let set = CorrectedSet::open(&place.path("set"));
-        if let (Some(data), Ok(set)) = (place.read("set/data.yaml"), set) {
-            let place = |class: &String| data.find(&format!("\"{class}\""));
-            let places: Vec<_> = set.classes().iter().map(place).collect();
-            assert!(places.is_sorted() && !places.contains(&None), "{writes} writes: {data}");
-        }
-        let is_ended = stopped.is_ok();
-        let summary = stopped.or_else(|_| place.label(&other)).expect("it can be labelled");
-        assert_eq!(summary.left_out, ["a.png"], "{writes} writes");
-        assert_eq!(
-            (place.read("set/labels/train/a.txt"), summary.removed.len()),
-            (None, 0),
-            "{writes} writes"
-        );
-        let again =
-            place.label(&Run { existing: Existing::default(), ..other.clone() }).expect("nothing is new");
-        assert!(again.left_out.is_empty(), "{writes} writes");
-        if is_ended {
-            assert!(writes > 10, "{writes} writes");
-            break;
+        place
+    }];
+    for (restarts, make) in (1..).zip(places) {
+        for writes in 0.. {
+            let place = make();
+            let stopped = stopping(writes, || place.label(&other));
+            // No file says that the ids mean other classes. A set whose second restart has just begun is refused.
+            let set = CorrectedSet::open(&place.path("set"));
+            if let Some(data) = place.read("set/data.yaml")
+                && !(restarts == 2 && set.as_ref().is_err_and(|e| e.kind() == ErrorKind::InvalidArgument))
+            {
+                let set = set.expect("it is a data set");
+                let place = |class: &String| data.find(&format!("\"{class}\""));
+                let places: Vec<_> = set.classes().iter().map(place).collect();
+                assert!(places.is_sorted() && !places.contains(&None), "{writes} writes: {data}");
+            }
+            let is_ended = stopped.is_ok();
+            let summary = stopped.or_else(|_| place.label(&other)).expect("it can be labelled");
+            assert_eq!(summary.left_out, ["a.png"], "{writes} writes");
+            assert_eq!(
+                (place.read("set/labels/train/a.txt"), summary.removed.len()),
+                (None, 0),
+                "{writes} writes"
+            );
+            let again =
+                place.label(&Run { existing: Existing::default(), ..other.clone() }).expect("nothing is new");
+            assert!(again.left_out.is_empty(), "{writes} writes");
+            if is_ended {
+                assert!(writes > 10, "{writes} writes");
+                break;
+            }
         }
     }
 }

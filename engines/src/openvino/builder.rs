@@ -116,7 +116,7 @@ impl OpenVinoBuilder {
                 device.product,
                 self.precision,
                 device.number_formats.join(", "),
-                if takes_amx() { ", or leave AMX out: ONEDNN_MAX_CPU_ISA=AVX512_CORE_FP16" } else { "" }
+                if takes_amx(&device.name) { LEAVE_AMX_OUT } else { "" }
             ))),
             _ => Ok(()),
         }
@@ -152,6 +152,9 @@ impl OpenVinoBuilder {
         Ok(properties)
     }
 }
+
+/// A remedy.
+const LEAVE_AMX_OUT: &str = "; bf16 with AMX is wrong, ONEDNN_MAX_CPU_ISA=AVX512_CORE_FP16 leaves AMX out";
 
 /// OpenVINO 2026.4.1 reads some of ONNX Runtime's own operators and computes `RotaryEmbedding` wrongly, without an error.
 fn check_operators(graph: &GraphProto) -> Result<(), String> {

@@ -144,14 +144,14 @@ impl DeviceReport {
     }
 }
 
-/// Whether products in bf16 take this CPU's matrix unit, AMX: with the built-in model OpenVINO 2026.4.1 then finds other objects and ends
+/// Whether a device's products in bf16 take the CPU's matrix unit, AMX: with the built-in model OpenVINO 2026.4.1 then finds other objects and ends
 /// in a segmentation fault. Who has limited the instructions of its kernels has decided.
-pub(super) fn takes_amx() -> bool {
+pub(super) fn takes_amx(device: &str) -> bool {
     #[cfg(target_arch = "x86_64")]
     let has_amx = std::arch::x86_64::__cpuid_count(7, 0).edx & (1 << 22) != 0;
     #[cfg(not(target_arch = "x86_64"))]
     let has_amx = false;
-    has_amx && std::env::var_os("ONEDNN_MAX_CPU_ISA").is_none()
+    device == "CPU" && has_amx && std::env::var_os("ONEDNN_MAX_CPU_ISA").is_none()
 }
 
 #[cfg(test)]

@@ -75,7 +75,7 @@ impl OpenVino {
             let property =
                 |key| runtime.device_property(&name, key).map_err(|reason| self.unavailable(&reason));
             let mut formats = property("OPTIMIZATION_CAPABILITIES")?;
-            if name == "CPU" && takes_amx() {
+            if takes_amx(&name) {
                 formats = formats.replace("BF16", "");
             }
             Ok(DeviceReport::new(&name, &property("FULL_DEVICE_NAME")?, &formats))

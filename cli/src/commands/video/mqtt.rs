@@ -16,7 +16,7 @@ const PASSWORD: &str = "OCELLI_MQTT_PASSWORD";
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
 /// How long an event may take until the broker has confirmed it, new connections included.
 const EVENT_TIMEOUT: Duration = Duration::from_secs(8);
-/// The pause before a new connection.
+/// The pause before a new connection, and how long one that ends may take to say so.
 const PAUSE: Duration = Duration::from_millis(300);
 /// Messages between this program and its connection.
 const CHANNEL: usize = 16;

@@ -122,15 +122,14 @@ impl DataSet {
         };
         // The names, and what is left out, have to survive the journal.
         placer.state.save_images()?;
-        let journal = match continued {
-            // What it says of earlier pictures is kept by the state alone from here on.
-            Some(mut journal) if journal.is_mostly_superseded() => {
-                journal.compact()?;
-                journal
-            }
+        let mut journal = match continued {
             Some(journal) => journal,
             None => restart_journal(&path, &mut placer, described, former, &kept)?,
         };
+        if journal.is_mostly_superseded() {
+            // What it says of earlier pictures is kept by the state alone from here on.
+            journal.compact()?;
+        }
         let dropped = placer.remove_dropped()?;
         placer.state.set_contents(Some(contents.clone()))?;
         journal.splits().for_each(|(name, validation)| placer.prefer(name, validation));
