@@ -29,10 +29,8 @@ pub fn cache_folder() -> Result<PathBuf> {
     } else {
         variable("XDG_CACHE_HOME").or_else(|| variable("HOME").map(|home| home.join(".cache")))
     };
-    user.map(|folder| folder.join("ocelli")).ok_or_else(|| {
-        let message = "no cache folder: the environment has no home folder; set OCELLI_CACHE to a folder";
-        Error::unavailable(message)
-    })
+    let message = "no cache folder: the environment has no home folder; set OCELLI_CACHE to a folder";
+    user.map(|folder| folder.join("ocelli")).ok_or_else(|| Error::unavailable(message))
 }
 
 /// Creates a folder of the cache and its parents.

@@ -23,9 +23,16 @@ pub(crate) fn unreadable(model: &str, error: std::io::Error) -> Error {
 
 /// The path of a folder for compiled models, which is created if it is missing.
 pub(crate) fn cache_folder(folder: &Path) -> Result<&str> {
-    let unusable = |reason: &dyn Display| {
-        Error::invalid_argument(format!("cannot cache compiled models in {}: {reason}", folder.display()))
-    };
-    std::fs::create_dir_all(folder).map_err(|error| unusable(&error).with_source(error))?;
-    folder.to_str().ok_or_else(|| unusable(&"the path is not Unicode"))
+    let no_text = || std::io::Error::other("the path is not Unicode");
+    let path = std::fs::create_dir_all(folder).and_then(|()| folder.to_str().ok_or_else(no_text));
+    path.map_err(|error| Error::io(CANNOT_CACHE, folder, error))
 }
+
+/// Keeps other processes from compiling models into a folder until the result is dropped.
+pub(crate) fn lock_cache(folder: &Path) -> Result<std::fs::File> {
+    let path = Path::new(cache_folder(folder)?).join("lock");
+    let lock = std::fs::File::create(path).and_then(|file| file.lock().map(|()| file));
+    lock.map_err(|error| Error::io(CANNOT_CACHE, folder, error))
+}
+
+const CANNOT_CACHE: &str = "cannot cache compiled models";

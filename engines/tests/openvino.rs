@@ -11,6 +11,8 @@ use ocelli_engines::openvino::{
 };
 use ocelli_engines::{Dim, Engine, ErrorKind, Result, Tensor};
 use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
 
 fn runtime() -> OpenVino {
     // The message says how to install the library.
@@ -96,6 +98,49 @@ fn an_engine_from_the_cache_passes_the_conformance_suite() {
         .run(&[("x", &Tensor::f32(&[1], vec![2.0]).expect("fits"))], &mut [("y", &mut y)])
         .expect("it runs");
     assert_eq!(y.as_f32().expect("f32"), [-2.0], "another model has the path now");
+}
+
+/// OpenVINO itself lets a process remove the entry that another one is writing.
+#[test]
+#[cfg_attr(without_libraries, ignore = "needs OpenVINO: make setup")]
+fn processes_share_a_cache() {
+    const FOLDER: &str = "OCELLI_TEST_SHARED_CACHE";
+    const MODELS: usize = 40;
+    let models =
+        |folder: &Path| (0..MODELS).map(|number| folder.join(format!("{number}.onnx"))).collect::<Vec<_>>();
+    if let Some(folder) = std::env::var_os(FOLDER) {
+        let folder = Path::new(&folder);
+        for model in models(folder) {
+            let engine = builder().with_cache(folder.join("cache")).build_from_file(&model);
+            engine.unwrap_or_else(|error| panic!("{error}"));
+        }
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    for model in models(folder.path()) {
+        fs::write(&model, crate::models::conformance()).expect("a file");
+    }
+    let program = std::env::current_exe().expect("a test program");
+    let start = |_| {
+        Command::new(&program)
+            .args(["--exact", "openvino::processes_share_a_cache"])
+            .env(FOLDER, folder.path())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("it starts")
+    };
+    let running: Vec<_> = (0..4).map(start).collect();
+    for process in running {
+        let ended = process.wait_with_output().expect("it ends");
+        let said = String::from_utf8_lossy(&ended.stdout);
+        assert!(ended.status.success() && said.contains("1 passed"), "{said}");
+    }
+    for model in models(folder.path()) {
+        let engine =
+            builder().with_cache(folder.path().join("cache")).build_from_file(&model).expect("it loads");
+        assert!(engine.is_from_cache(), "every model was left in the cache, whole: {}", model.display());
+    }
 }
 
 #[test]

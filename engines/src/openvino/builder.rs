@@ -53,7 +53,8 @@ impl OpenVinoBuilder {
         with_dynamic_quantization(group: usize) => quantization_group;
     }
 
-    /// The folder that keeps compiled models; none by default. It is created if it is missing.
+    /// The folder that keeps compiled models; none by default. It is created if it is missing, and processes that share it
+    /// take turns.
     ///
     /// OpenVINO looks a model up by the path and the modification time of its file, the options and its own version. It
     /// does not look at external data, so that a folder must belong to one content of a model.
@@ -76,11 +77,11 @@ impl OpenVinoBuilder {
         let spec = onnx::spec(&graph).map_err(|reason| unusable(&name, &reason))?;
         check_operators(&graph).map_err(|reason| unusable(&name, &reason))?;
         self.check_precision()?;
-        let compiled = self
-            .runtime
-            .runtime()
-            .compile_file(path, &self.device.to_string(), &self.properties()?)
-            .map_err(|reason| unusable(&name, &reason))?;
+        // OpenVINO itself lets a process remove the entry that another one is writing.
+        let _lock = self.cache.as_deref().map(model_file::lock_cache).transpose()?;
+        let (runtime, device) = (self.runtime.runtime(), self.device.to_string());
+        let compiled = runtime.compile_file(path, &device, &self.properties()?);
+        let compiled = compiled.map_err(|reason| unusable(&name, &reason))?;
         self.check_compiled(&compiled)?;
         self.engine(&name, spec, compiled)
     }

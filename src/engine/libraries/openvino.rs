@@ -48,10 +48,8 @@ impl OpenVinoLoader {
     /// Whether the device is a CPU with instructions for bf16.
     fn has_bf16(&self) -> bool {
         let devices = self.runtime.devices().unwrap_or_default();
-        self.device == OpenVinoDevice::Cpu
-            && devices
-                .iter()
-                .any(|device| device.name == "CPU" && device.computes_in(InferencePrecision::Bf16))
+        let cpu = devices.iter().find(|device| device.name == "CPU" && self.device == OpenVinoDevice::Cpu);
+        cpu.is_some_and(|cpu| cpu.computes_in(InferencePrecision::Bf16))
     }
 
     /// The number format unless the caller names one: f32, and f16 on an NPU, which has nothing else.
