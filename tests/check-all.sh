@@ -45,7 +45,7 @@ readers() {
   bash tests/golden/parity/check_exports.sh "$program" target/checkers/bin/python --readers
 }
 
-without-libraries() { python3 tests/without_libraries.py cargo test "${features[@]}"; }
+without-libraries() { python3 tests/without_libraries.py cargo test --no-fail-fast "${features[@]}"; }
 
 # Tests that the gate leaves out because they take minutes.
 long() {

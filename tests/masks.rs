@@ -195,6 +195,7 @@ fn masks_are_the_same_after_each_chunk_and_after_all_chunks() {
 }
 
 #[test]
+#[cfg_attr(without_libraries, ignore = "needs ONNX Runtime: make setup")]
 fn masks_can_be_left_out_of_single_images() {
     let (_folder, model) = model();
     let runs = Runs::default();

@@ -32,6 +32,7 @@ fn pooled(features: &Tensor) -> Tensor {
 
 /// The graph equals the encoder-decoder that is exported for half the side, given features that were averaged here.
 #[test]
+#[cfg_attr(without_libraries, ignore = "needs ONNX Runtime and OpenVINO: make setup")]
 fn the_graph_is_the_encoder_decoder_on_half_the_grid() -> Outcome<()> {
     let (mut compared, mut wrong) = (0, Vec::new());
     for golden in Golden::all() {

@@ -13,7 +13,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-LIMIT = 72_987
+LIMIT = 72_986
 
 ROOT = Path(__file__).resolve().parent.parent
 NOT_PRODUCTION = re.compile(

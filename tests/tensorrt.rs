@@ -35,6 +35,7 @@ fn as_dart(shop: &Workshop, backbone: Value, decoder: Value) -> EngineFactory {
 }
 
 #[test]
+#[cfg_attr(without_libraries, ignore = "needs ONNX Runtime: make setup")]
 fn engines_of_dart_give_the_detections_of_the_model() {
     let shop = Workshop::new(&ExportOptions { prompting: Prompting::Text, ..ExportOptions::default() });
     let cases = [

@@ -34,6 +34,7 @@ fn table(report: &VerificationReport) -> String {
 }
 
 #[test]
+#[cfg_attr(without_libraries, ignore = "needs ONNX Runtime: make setup")]
 fn a_model_agrees_with_itself() {
     let (_folder, model) = builtin(&ExportOptions::default());
     let graphs = ModelGraph::all_of(model.manifest());
@@ -76,6 +77,7 @@ fn a_model_agrees_with_itself() {
 }
 
 #[test]
+#[cfg_attr(without_libraries, ignore = "needs ONNX Runtime: make setup")]
 fn disturbed_weights_are_refused_and_a_little_noise_is_accepted() {
     let (_folder, model) = builtin(&ExportOptions { detection_only: true, ..ExportOptions::default() });
     let verification = verification(&model, options());
@@ -110,6 +112,7 @@ fn disturbed_weights_are_refused_and_a_little_noise_is_accepted() {
 }
 
 #[test]
+#[cfg_attr(without_libraries, ignore = "needs ONNX Runtime: make setup")]
 fn failures_name_the_replaced_graph() {
     let (_folder, model) = builtin(&ExportOptions { detection_only: true, ..ExportOptions::default() });
     let verification = verification(&model, options());
@@ -132,6 +135,7 @@ fn failures_name_the_replaced_graph() {
 }
 
 #[test]
+#[cfg_attr(without_libraries, ignore = "needs ONNX Runtime: make setup")]
 fn wrong_outputs_are_refused_with_the_output_and_the_input() {
     let (_folder, model) = builtin(&ExportOptions { detection_only: true, ..ExportOptions::default() });
     let verification = verification(&model, options());
@@ -209,6 +213,7 @@ fn wrong_outputs_are_refused_with_the_output_and_the_input() {
 }
 
 #[test]
+#[cfg_attr(without_libraries, ignore = "needs ONNX Runtime: make setup")]
 fn eight_bits_pass_the_default_limits_and_fail_stricter_ones() {
     let (_folder, model) = builtin(&ExportOptions { detection_only: true, ..ExportOptions::default() });
     let int8 = ExportOptions { detection_only: true, precision: Precision::Int8, ..ExportOptions::default() };
@@ -230,6 +235,7 @@ fn eight_bits_pass_the_default_limits_and_fail_stricter_ones() {
 }
 
 #[test]
+#[cfg_attr(without_libraries, ignore = "needs ONNX Runtime: make setup")]
 fn random_weights_are_compared_without_detections() {
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/parity/plain");
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -256,6 +262,7 @@ fn random_weights_are_compared_without_detections() {
 }
 
 #[test]
+#[cfg_attr(without_libraries, ignore = "needs ONNX Runtime: make setup")]
 fn invalid_options_are_refused_and_an_error_of_progress_ends_it() {
     let (_folder, model) = builtin(&ExportOptions { detection_only: true, ..ExportOptions::default() });
     let cases = [

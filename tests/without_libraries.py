@@ -20,17 +20,23 @@ MARK = "cfg_attr(without_libraries"
 IGNORED = re.compile(r'cfg_attr\(\s*without_libraries,\s*ignore\s*=\s*"[^"]*"\s*,?\s*\)\]\s*(?:#\[[^\]]*\]\s*)*fn\s+(\w+)')
 
 
+def module(path: str) -> str:
+    """The module of a file of tests, as `cargo test` writes it. The crate `tests` has no folder of that name."""
+    return "::".join(Path(path.split("tests/", 1)[-1]).with_suffix("").parts)
+
+
 def marked(root: Path) -> set[str]:
-    """The ends of the marked tests' names: module and function, as `cargo test` writes them."""
-    sources = subprocess.run(["git", "ls-files", "*.rs"], cwd=root, check=True, capture_output=True, text=True)
+    """The ends of the marked tests' names: module and function. Tests that a macro writes are of the modules that use it."""
+    listed = subprocess.run(["git", "ls-files", "*.rs"], cwd=root, check=True, capture_output=True, text=True)
+    texts = {path: (root / path).read_text() for path in listed.stdout.split()}
     found, count = set(), 0
-    for path in sources.stdout.split():
-        text = (root / path).read_text()
+    for path, text in texts.items():
         names = IGNORED.findall(text)
         count += len(re.findall(r"cfg_attr\(\s*without_libraries", text))
-        # The crate `tests` has no folder of that name.
-        module = "::".join(Path(path.split("tests/", 1)[-1]).with_suffix("").parts)
-        found |= {f"{module}::{name}" for name in names}
+        macros = [f"{Path(path).stem}::{name}!(" for name in re.findall(r"macro_rules! (\w+)", text)]
+        users = [user for user, used in texts.items() if any(macro in used for macro in macros)] or [path]
+        found |= {f"{module(user)}::{name}" for user in users for name in names}
+        count += len(names) * (len(users) - 1)
     if not found or len(found) != count:
         sys.exit(f"error: {count} tests are marked with {MARK}, the names of {len(found)} were found")
     return found

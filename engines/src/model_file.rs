@@ -1,7 +1,6 @@
 //! Files of models, and what every engine says about one that it cannot load.
 
 use ocelli_error::{Error, Result};
-use std::fmt::Display;
 use std::path::Path;
 
 /// The name of a model in errors, if it is a file.
