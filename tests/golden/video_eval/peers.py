@@ -230,8 +230,11 @@ def davis(folder: Path, case: dict, tools: Path | None) -> dict:
         config = {"GT_FOLDER": f"{place}/gt", "TRACKERS_FOLDER": f"{place}/trackers", **QUIET}
         dataset = datasets.DAVIS(config)
         for seq in dataset.seq_list:
-            raw = dataset.get_raw_seq_data("ours", seq)
-            results[seq] = judge.eval_sequence(dataset.get_preprocessed_seq_data(raw, "general"))
+            data = dataset.get_preprocessed_seq_data(dataset.get_raw_seq_data("ours", seq), "general")
+            # For DAVIS' own evaluation a number that no pixel has is an object, too; TrackEval counts the numbers that occur.
+            data["num_gt_ids"] = first(truth / seq)
+            data["num_tracker_ids"] = max(int(pixels(path).max()) for path in (found / seq).iterdir())
+            results[seq] = judge.eval_sequence(data)
     all = judge.combine_sequences(results)
     names = {"j_and_f": "J&F", "j_mean": "J-Mean", "j_recall": "J-Recall", "j_decay": "J-Decay", "f_mean": "F-Mean",
              "f_recall": "F-Recall", "f_decay": "F-Decay"}
