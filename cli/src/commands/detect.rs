@@ -123,7 +123,10 @@ pub fn run(args: &DetectArgs, log: &LogArgs) -> anyhow::Result<()> {
         semantic_maps: args.semantic.is_some(),
         class_confidence: thresholds,
         tiling: args.tiles.tiling(),
-        ..options(args)?
+        low_memory: args.low_memory,
+        screening: args.screen.screen,
+        pruning: args.dart.pruning(&args.detector.model)?,
+        ..args.detector.options()?
     })?;
     args.dart.announce(false, log);
     args.detector.model.announce_built_in(&prompts, log);
@@ -202,16 +205,6 @@ fn requested_prompts(args: &DetectArgs, log: &LogArgs) -> anyhow::Result<(Prompt
         refuse!("--classes, {name}: this is an image; name it with --image, or before --classes");
     }
     Ok((prompts(&classes, &args.exemplar)?, thresholds(&classes)))
-}
-
-/// A detector's options, from the arguments.
-fn options(args: &DetectArgs) -> anyhow::Result<DetectorOptions> {
-    Ok(DetectorOptions {
-        low_memory: args.low_memory,
-        screening: args.screen.screen,
-        pruning: args.dart.pruning(&args.detector.model)?,
-        ..args.detector.options()?
-    })
 }
 
 fn image_files(args: &DetectArgs) -> anyhow::Result<Vec<PathBuf>> {
