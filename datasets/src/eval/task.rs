@@ -1,6 +1,6 @@
 //! What an evaluation looks for, and what it compares.
 
-use ocelli::{Error, Prompts, Result};
+use ocelli::{Error, Prompts, Result, options::DetectorOptions};
 
 use super::{Contender, EvalImages, EvalReport, Overlap, Predictions, Protocol, Truth, difference_interval};
 use crate::table::some;
@@ -44,9 +44,7 @@ impl EvalTask {
     /// [`ErrorKind::InvalidArgument`](ocelli::ErrorKind::InvalidArgument) for a category that does not exist, and a confidence out
     /// of range.
     pub fn new(options: EvalOptions, truth: &Truth) -> Result<Self> {
-        if !(0.0..=1.0).contains(&options.confidence) {
-            return Err(Error::argument("confidence", options.confidence, "a number from 0 to 1"));
-        }
+        DetectorOptions { confidence: Some(options.confidence), ..DetectorOptions::default() }.check()?;
         let categories = truth.categories();
         let (mut phrases, mut category_ids) = (Vec::new(), Vec::new());
         for class in &options.classes {
