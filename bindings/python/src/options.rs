@@ -46,14 +46,13 @@ impl DetectorOptions {
         self.model.as_ref().map_or_else(|| ModelSource::BUILT_IN.into(), |path| path.display().to_string())
     }
 
-    /// The tiles of large pictures, if there are any.
+    /// The tiles of large pictures, if there are any; [`builders`](Self::builders) checks the overlap.
     ///
     /// # Errors
-    /// [`InvalidArgument`](ocelli::ErrorKind::InvalidArgument) for a wrong size or overlap.
+    /// [`InvalidArgument`](ocelli::ErrorKind::InvalidArgument) for a size that is not read.
     pub(crate) fn tiling(&self) -> Result<Option<Tiling>> {
         let Some(tile) = &self.tile else { return Ok(None) };
-        let tiling = Tiling::new(tile.parse()?).with_overlap(self.tile_overlap);
-        tiling.check().map(|()| Some(tiling))
+        Ok(Some(Tiling::new(tile.parse()?).with_overlap(self.tile_overlap)))
     }
 
     /// The form that is filled in with these arguments.
