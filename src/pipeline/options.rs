@@ -151,6 +151,7 @@ impl PipelineOptions {
                 return Err(Error::invalid_argument(message).about(other));
             }
         }
+        self.tracker.map_or(Ok(()), |tracker| tracker.validate())?;
         if self.detect_every == Some(0) {
             let expected = "at least 1, which runs the detector on every frame";
             return Err(Error::argument("detect_every", 0, expected));

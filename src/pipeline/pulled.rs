@@ -80,7 +80,7 @@ pub(super) fn run(
     let shared = Arc::new(shared);
     let _woken = shared.wake_on_cancel();
 
-    let (mut preprocess, on_devices, track) = into_stages(loaded, &options, frame_rate, draws, &shared)?;
+    let (mut preprocess, on_devices, track) = into_stages(loaded, &options, frame_rate, draws, &shared);
     let draw = draws.then(|| DrawStage { drawing, pictures, redaction, shared: shared.clone() });
     let mut output = Output { sinks, observer, shared: &shared };
     let mut stages = vec![StageWork::each(Stage::Preprocess, move |job| preprocess.run_picture(job))];

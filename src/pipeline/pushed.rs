@@ -77,7 +77,7 @@ impl Pipeline {
         let shared = Arc::new(shared);
 
         let (preprocess, on_devices, track) =
-            into_stages(loaded, &options, options.frame_rate, false, &shared)?;
+            into_stages(loaded, &options, options.frame_rate, false, &shared);
         let recorder = shared.clone();
         let done = move |job: &mut Job| {
             job.outcome.times.total = job.entered.elapsed().as_secs_f64() * 1e3;

@@ -137,9 +137,7 @@ pub(super) fn into_stages(
     frame_rate: Option<f64>,
     keep_picture: bool,
     shared: &Arc<StageLoop>,
-) -> Result<(PreprocessStage, Vec<OnDevice>, Track)> {
-    // Checked here, so that the stream of each source can make its own.
-    options.tracker.map(|tracker| tracker.validate()).transpose()?;
+) -> (PreprocessStage, Vec<OnDevice>, Track) {
     let classes = labels.len();
     let mut preprocessors = Vec::new();
     let mut on_devices = Vec::new();
@@ -168,7 +166,7 @@ pub(super) fn into_stages(
         PreprocessStage::new(preprocessors, options, memory.is_some(), keep_picture, shared.clone());
     if let Some(memory) = memory {
         let track = MemoryStage::new(memory, labels, shared.clone());
-        return Ok((preprocess, on_devices, Track::Memory(Box::new(track))));
+        return (preprocess, on_devices, Track::Memory(Box::new(track)));
     }
     let track = TrackStage {
         streams: Vec::new(),
@@ -179,7 +177,7 @@ pub(super) fn into_stages(
         frame_rate,
         shared: shared.clone(),
     };
-    Ok((preprocess, on_devices, Track::Boxes(track)))
+    (preprocess, on_devices, Track::Boxes(track))
 }
 
 pub(super) struct BackboneStage {
