@@ -6,7 +6,6 @@ use ocelli_tracking::is_inside;
 use serde::{Deserialize, Serialize};
 
 use crate::frame_view::FrameView;
-use ocelli_error::{Error, Result};
 
 /// Cells of the grid in each direction, at most, and the least pixels of a cell.
 const GRID: (usize, usize) = (64, 36);
@@ -28,7 +27,7 @@ const STRONG: f32 = 3.0;
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct MotionGate {
-    /// The detector runs on a frame without motion if this time has passed since it last ran.
+    /// The detector runs on a frame without motion if this time, which is not zero, has passed since it last ran.
     pub interval: Duration,
     /// Regions where motion does not count, for each source by its number: polygons with points as shares of the frame's
     /// width and height.
@@ -44,15 +43,8 @@ impl Default for MotionGate {
 
 impl MotionGate {
     /// A gate with this interval.
-    ///
-    /// # Errors
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if the interval is zero.
-    pub fn new(interval: Duration) -> Result<Self> {
-        if interval.is_zero() {
-            let message = "motion interval is 0: expected the maximum time between two detections";
-            return Err(Error::invalid_argument(message));
-        }
-        Ok(Self { interval, ..Self::default() })
+    pub fn new(interval: Duration) -> Self {
+        Self { interval, ..Self::default() }
     }
 
     /// Sets the regions where motion does not count, see [`ignored`](Self::ignored).
@@ -203,7 +195,7 @@ mod tests {
 
     /// The share of frames that are looked at, and the frames between the first frame with a box and the first look since.
     fn looks(frames: usize, interval: u64, pixel: impl Fn(usize, usize, usize) -> f32) -> (f64, Vec<usize>) {
-        let gate = MotionGate::new(Duration::from_secs(interval)).expect("it is not zero");
+        let gate = MotionGate::new(Duration::from_secs(interval));
         let mut watch = MotionWatch::new(&gate, 0);
         let mut looked = Vec::new();
         for frame in 0..frames {
@@ -271,8 +263,7 @@ mod tests {
     #[test]
     fn regions_and_the_interval_count() {
         let half = vec![[0.0, 0.0], [0.5, 0.0], [0.5, 1.0], [0.0, 1.0]];
-        let gate =
-            MotionGate::new(Duration::from_secs(2)).expect("it is not zero").with_ignored(vec![vec![half]]);
+        let gate = MotionGate::new(Duration::from_secs(2)).with_ignored(vec![vec![half]]);
         for (left, expected) in [(20, 2..=2), (200, 81..=100)] {
             let mut watch = MotionWatch::new(&gate, 0);
             let mut count = 0;
@@ -286,6 +277,5 @@ mod tests {
             }
             assert!(expected.contains(&count), "{left}: {count} looks");
         }
-        assert!(MotionGate::new(Duration::ZERO).is_err());
     }
 }

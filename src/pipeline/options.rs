@@ -151,6 +151,10 @@ impl PipelineOptions {
                 return Err(Error::invalid_argument(message).about(other));
             }
         }
+        if self.motion_gate.as_ref().is_some_and(|gate| gate.interval.is_zero()) {
+            let message = "motion interval is 0: expected the maximum time between two detections";
+            return Err(Error::invalid_argument(message).about("motion_gate"));
+        }
         self.tracker.map_or(Ok(()), |tracker| tracker.validate())?;
         if self.detect_every == Some(0) {
             let expected = "at least 1, which runs the detector on every frame";

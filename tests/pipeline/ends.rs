@@ -233,7 +233,7 @@ fn a_run_reads_the_selected_frames() {
 #[test]
 fn invalid_options_are_rejected() {
     type Set = fn(PipelineBuilder) -> PipelineBuilder;
-    let cases: [(Set, &str); 8] = [
+    let cases: [(Set, &str); 9] = [
         (|b| b.with_options(|options| options.queue_depth = Some(0)), "queue_depth is 0"),
         (|b| b.with_options(|options| options.queue_depth = Some(1025)), "queue_depth is 1025"),
         (|b| b.with_options(|options| options.detect_every = Some(0)), "detect_every is 0"),
@@ -242,6 +242,14 @@ fn invalid_options_are_rejected() {
             "detect_every is 31",
         ),
         (|b| b.with_options(|options| options.class_budget = Some(0)), "class_budget is 0"),
+        (
+            |b| {
+                b.with_options(|options| {
+                    options.motion_gate.get_or_insert_default().interval = Duration::ZERO;
+                })
+            },
+            "motion interval is 0",
+        ),
         (
             |b| b.with_options(|options| options.tracker.get_or_insert_default().track_threshold = 1.5),
             "track_threshold is 1.5",

@@ -417,7 +417,7 @@ fn motion_gate(args: &VideoArgs) -> anyhow::Result<Option<MotionGate>> {
     let interval = interval.ok_or_else(|| {
         usage(format!("--when-moving={seconds}: expected the longest time between two detections in seconds"))
     })?;
-    Ok(Some(MotionGate::new(interval)?))
+    Ok(Some(MotionGate::new(interval)))
 }
 
 /// The classes of objects that are given in place of classes.
