@@ -29,6 +29,9 @@ pub use kind::EngineKind;
 #[cfg(not(target_family = "wasm"))]
 pub use libraries::AdapterVerdict;
 
+/// The most threads: more than any machine can use. Engines would start any number.
+const MAX_THREADS: usize = 256;
+
 /// Options of an engine, and of the [`EngineFactory`] that starts it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -62,6 +65,15 @@ pub struct EngineOptions {
     pub tf32: bool,
 }
 
+impl EngineOptions {
+    /// Checks the number of threads.
+    pub(crate) fn check(&self) -> Result<()> {
+        let wrong = self.threads.filter(|threads| !(1..=MAX_THREADS).contains(threads));
+        let refuse = |threads| Err(Error::argument("threads", threads, format!("1 to {MAX_THREADS}")));
+        wrong.map_or(Ok(()), refuse)
+    }
+}
+
 /// The request to a function that [compiles a model](crate::DetectorBuilder::with_prepared_engines).
 #[non_exhaustive]
 pub struct PrepareEngines<'r> {
@@ -93,6 +105,7 @@ impl EngineFactory {
     /// exported model; [`start_for_model`](Self::start_for_model) may know a faster one.
     ///
     /// # Errors
+    /// [`InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) for a number of threads out of range.
     /// [`Unavailable`](ocelli_error::ErrorKind::Unavailable) if a library, a driver or a GPU is missing, broken or too
     /// old; the message says what to
     /// install or change. [`Mismatch`](ocelli_error::ErrorKind::Mismatch) if a WebGPU adapter computes wrongly.
@@ -110,6 +123,7 @@ impl EngineFactory {
 
     /// As [`start`](Self::start); [`EngineKind::Auto`] takes an engine that runs the format.
     pub(crate) fn start_for(options: &EngineOptions, format: ModelFormat) -> Result<Self> {
+        options.check()?;
         match options.kind {
             EngineKind::Auto => libraries::start_automatic(options, format),
             EngineKind::Embedded => Ok(Self::of(Arc::new(Embedded(SharedThreads::start(threads(options)))))),

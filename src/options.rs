@@ -32,9 +32,6 @@ use ocelli_error::{Error, Result};
 
 pub use crate::pipeline::options::PipelineOptions;
 
-/// The most threads: more than any machine can use. Engines would start any number.
-const MAX_THREADS: usize = 256;
-
 ocelli_error::written_as_text!(EngineKind, PrecisionChoice, TileSize);
 
 /// The options of a [`Detector`](crate::Detector); the defaults are those of `ocelli detect`.
@@ -172,9 +169,7 @@ impl DetectorOptions {
         if self.class_chunk == Some(0) {
             return Err(Error::argument("class_chunk", 0, "at least 1"));
         }
-        if let Some(threads) = self.engine.threads.filter(|threads| !(1..=MAX_THREADS).contains(threads)) {
-            return Err(Error::argument("threads", threads, format!("1 to {MAX_THREADS}")));
-        }
+        self.engine.check()?;
         self.tiling.map_or(Ok(()), |tiling| tiling.check())?;
         if self.tiling.is_some() && self.low_memory {
             let message = "low_memory: a search in tiles needs both halves of the model for each tile: leave one of them out";

@@ -57,6 +57,7 @@ fn invalid_arguments_are_refused() {
         (verify("--scenes|0|--random-inputs|0"), 2, &["nothing to compare"]),
         (verify("--graphs|decoder"), 2, &["decoder", "encoder_decoder"]),
         (verify("--graphs|mask_head"), 2, &["mask_head", "not in both models"]),
+        (verify("--threads|0"), 2, &["--threads is 0", "1 to"]),
         (verify("--engine|quick"), 2, &["quick", "no such engine"]),
         (verify("--json|nowhere/report.json"), 1, &["--json", "nowhere", "create it first"]),
         ("build-engine".into(), 2, &["--output"]),
