@@ -243,7 +243,7 @@ fn random_weights_are_compared_without_detections() {
     let checkpoint = Checkpoint::open(&golden).expect("the golden is complete");
     export(&checkpoint, &ExportOptions::default(), &exported, |_| Ok(())).expect("it exports");
     let model = Model::open(&exported).expect("it was just exported");
-    let options = VerificationOptions { score_threshold: Some(0.999), ..options() };
+    let options = VerificationOptions { confidence: Some(0.999), ..options() };
     let (verification, engine) = (verification(&model, options), engine());
     let report = check(&verification, &Candidate::of_model(&model, &engine));
     assert!(report.accepted(), "{}", table(&report));

@@ -57,7 +57,7 @@ pub struct PruneOptions {
     /// Blocks and branches that stay, besides the blocks with attention over the whole image (none).
     pub protect: Vec<Unit>,
     /// Detections above this score count. The default, `None`, is the model's own threshold.
-    pub score_threshold: Option<f32>,
+    pub confidence: Option<f32>,
     /// Whether candidates are measured as if nothing were known from fewer removals, which takes longer (false).
     pub exhaustive: bool,
     /// Memory for the tokens of the images, in bytes (4 GiB).
@@ -70,7 +70,7 @@ impl Default for PruneOptions {
             whole_blocks: false,
             num_prune: 8,
             protect: Vec::new(),
-            score_threshold: None,
+            confidence: None,
             exhaustive: false,
             memory_bytes: 4 << 30,
         }
@@ -139,7 +139,7 @@ pub fn search(
         let message = "cannot search for blocks to prune: there are no images; expected at least one";
         return Err(Error::invalid_argument(message));
     }
-    let threshold = options.score_threshold.unwrap_or(input.model.manifest().thresholds.confidence);
+    let threshold = options.confidence.unwrap_or(input.model.manifest().thresholds.confidence);
     let journal = Journal::open(input.journal, &Identity::of(&input, threshold)?)?;
     let (alone, all) = (units.alone.len() as u64, units.removable.len() as u64);
     let later: u64 = (1..options.num_prune as u64).map(|removed| all - removed).sum();
@@ -174,7 +174,7 @@ struct Search<'s, 'r> {
 }
 
 impl Search<'_, '_> {
-    fn run(mut self, units: &Units, input: &PruneInput<'_>, score_threshold: f32) -> Result<PruneReport> {
+    fn run(mut self, units: &Units, input: &PruneInput<'_>, confidence: f32) -> Result<PruneReport> {
         let times = self.measure_times()?;
         self.begin_stage("importance of each block".into(), units.alone.len());
         let nothing = Branches::new();
@@ -223,7 +223,7 @@ impl Search<'_, '_> {
             engine: input.factory.description(),
             images: input.images.iter().map(|path| path.display().to_string()).collect(),
             classes: input.prompts.labels().iter().map(ToString::to_string).collect(),
-            score_threshold,
+            confidence,
             whole_blocks: self.options.whole_blocks,
             times,
             importance,

@@ -59,7 +59,7 @@ pub struct VerificationOptions {
     /// fewer, too.
     pub max_classes: usize,
     /// Detections above this score are kept. The default, `None`, is the model's own threshold.
-    pub score_threshold: Option<f32>,
+    pub confidence: Option<f32>,
     /// The limits of a candidate's differences from the reference.
     pub limits: Limits,
 }
@@ -72,7 +72,7 @@ impl Default for VerificationOptions {
             scenes: 8,
             seed: 0,
             max_classes: 4,
-            score_threshold: None,
+            confidence: None,
             limits: Limits::default(),
         }
     }
@@ -220,7 +220,7 @@ impl Verification {
 
     fn post_processing(&self) -> PostProcessOptions {
         let of_model = self.model.manifest().thresholds.confidence;
-        let confidence = self.options.score_threshold.unwrap_or(of_model);
+        let confidence = self.options.confidence.unwrap_or(of_model);
         PostProcessOptions { confidence, ..PostProcessOptions::default() }
     }
 

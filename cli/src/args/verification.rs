@@ -54,7 +54,7 @@ impl VerificationArgs {
             random_inputs: self.random_inputs,
             scenes: self.scenes,
             seed: self.seed,
-            score_threshold: self.confidence,
+            confidence: self.confidence,
             limits,
             ..VerificationOptions::default()
         })

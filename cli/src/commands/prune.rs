@@ -104,7 +104,7 @@ pub fn run(args: &PruneArgs, log: &LogArgs) -> anyhow::Result<()> {
         whole_blocks: args.whole_blocks,
         num_prune: args.num_prune,
         protect: args.protect.clone(),
-        score_threshold: args.confidence,
+        confidence: args.confidence,
         exhaustive: args.exhaustive,
         memory_bytes: (args.memory * f64::from(1 << 30)) as u64,
     };

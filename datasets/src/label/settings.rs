@@ -103,7 +103,7 @@ pub enum Tracking {
     /// of the thresholds and suppressions of the settings, none applies.
     Memory {
         /// Objects start, and are kept alive, by detections above this score; `None`: by SAM 3's thresholds.
-        score_threshold: Option<f32>,
+        confidence: Option<f32>,
     },
 }
 
@@ -111,8 +111,8 @@ impl fmt::Display for Tracking {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Boxes => f.write_str("bytetrack"),
-            Self::Memory { score_threshold: None } => f.write_str("memory"),
-            Self::Memory { score_threshold: Some(score) } => write!(f, "memory from {score}"),
+            Self::Memory { confidence: None } => f.write_str("memory"),
+            Self::Memory { confidence: Some(score) } => write!(f, "memory from {score}"),
         }
     }
 }

@@ -60,7 +60,7 @@ pub struct PruneReport {
     /// The prompts.
     pub classes: Vec<String>,
     /// Detections above this score count.
-    pub score_threshold: f32,
+    pub confidence: f32,
     /// Whether whole blocks were removed; otherwise branches.
     pub whole_blocks: bool,
     /// The times of the parts of the whole backbone.

@@ -110,7 +110,7 @@ impl<'i> Subject<'i> {
             .with_open_model(model.clone())
             .with_engine_factory(with_neck)
             .with_text_cache(TextCacheFile::None);
-        if let Some(threshold) = options.score_threshold {
+        if let Some(threshold) = options.confidence {
             builder = builder.with_confidence(threshold);
         }
         let mut detector = builder.build()?;

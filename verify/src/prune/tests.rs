@@ -259,7 +259,7 @@ fn a_search_continues_where_it_was_stopped() {
     }
 
     // What belongs to another search, and what belongs to none.
-    let other = PruneOptions { score_threshold: Some(0.7), ..options.clone() };
+    let other = PruneOptions { confidence: Some(0.7), ..options.clone() };
     let refused = place.search_with(&other, "whole.jsonl", &mut |_| Ok(())).expect_err("another threshold");
     assert!(
         refused.kind() == ErrorKind::Mismatch && refused.to_string().contains("score threshold"),

@@ -94,7 +94,7 @@ impl<'s> Side<'s> {
 
 impl DetectionComparison {
     pub(super) fn new(post: PostProcessOptions, limits: Limits) -> Self {
-        let report = DetectionReport { score_threshold: post.confidence, ..DetectionReport::default() };
+        let report = DetectionReport { confidence: post.confidence, ..DetectionReport::default() };
         Self { post, limits, report, failures: Vec::new() }
     }
 
@@ -112,7 +112,7 @@ impl DetectionComparison {
     /// Compares the scores of all queries, and the boxes of those that matter.
     fn compare_queries(&mut self, input: &Input, labels: &[Arc<str>], ours: &Side<'_>, theirs: &Side<'_>) {
         let queries = ours.scores.len() / input.classes;
-        let near = self.report.score_threshold - self.limits.max_score_difference;
+        let near = self.report.confidence - self.limits.max_score_difference;
         let mut counted: Vec<usize> = (0..ours.scores.len())
             .filter(|&index| ours.scores[index] > near || theirs.scores[index] > near)
             .collect();
@@ -185,7 +185,7 @@ impl DetectionComparison {
 
     /// `matched` are those that both sides keep: one of them may have suppressed the detection on the other side only.
     fn is_borderline(&self, detection: &Detection, matched: &[&Detection]) -> bool {
-        if detection.score - self.report.score_threshold <= self.limits.max_score_difference {
+        if detection.score - self.report.confidence <= self.limits.max_score_difference {
             return true;
         }
         let Some(suppression) = self.post.nms else { return false };

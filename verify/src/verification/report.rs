@@ -35,7 +35,7 @@ pub struct OutputReport {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct DetectionReport {
     /// Detections above this score are kept.
-    pub score_threshold: f32,
+    pub confidence: f32,
     /// Detections of the reference in the drawn scenes.
     pub kept_by_reference: usize,
     /// Detections of the candidate in the drawn scenes.

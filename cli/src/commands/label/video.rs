@@ -47,8 +47,7 @@ pub struct VideoArgs {
 impl VideoArgs {
     /// How objects are followed; `None` without videos.
     pub fn tracking(&self, confidence: Option<f32>) -> Option<Tracking> {
-        let tracking =
-            if self.memory { Tracking::Memory { score_threshold: confidence } } else { Tracking::Boxes };
+        let tracking = if self.memory { Tracking::Memory { confidence } } else { Tracking::Boxes };
         (!self.video.is_empty()).then_some(tracking)
     }
 

@@ -67,9 +67,9 @@ impl LabelJob {
             }
         }
         let ended = match (self.tracking, videos) {
-            (Some(Tracking::Memory { score_threshold }), [video]) => match pending.remove(&video.name) {
+            (Some(Tracking::Memory { confidence }), [video]) => match pending.remove(&video.name) {
                 Some(pending) => {
-                    self.follow_masks(detectors, video, &pending, score_threshold, cancellation, on_event)
+                    self.follow_masks(detectors, video, &pending, confidence, cancellation, on_event)
                 }
                 None => Ok(()),
             },
@@ -191,7 +191,7 @@ impl LabelJob {
         detectors: Vec<Detector>,
         video: &LabelVideo,
         pending: &Pending,
-        score_threshold: Option<f32>,
+        confidence: Option<f32>,
         cancellation: &Cancellation,
         on_event: &mut OnEvent<'_>,
     ) -> Result<()> {
@@ -203,7 +203,7 @@ impl LabelJob {
         let mut detector = detectors.next().ok_or_else(no_device)?;
         let prompts = detector.prepare(&Prompts::new(self.classes.classes.iter().map(prompt))?)?;
         let mut options = detector.model().masklet_options();
-        if let Some(score) = score_threshold {
+        if let Some(score) = confidence {
             (options.detection_threshold, options.new_object_threshold) = (score, score);
         }
         let pipeline = Pipeline::builder_embedded(detector, prompts).with_more_devices(detectors);
