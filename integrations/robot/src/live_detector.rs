@@ -119,11 +119,7 @@ impl LiveDetector {
         let frames = self.frames_since_previous(frame.timestamp);
         if let Some(tracker) = &mut self.tracker {
             self.tracked.clear();
-            self.tracked.extend(outcome.detections.iter().map(|detection| TrackerDetection {
-                bbox: detection.bbox,
-                score: detection.score,
-                class_id: detection.class_id,
-            }));
+            self.tracked.extend(outcome.detections.iter().map(TrackerDetection::from));
             let tracks = tracker.update(&self.tracked, frames);
             let before = self.ids_before;
             outcome.tracks = tracks.iter().map(|track| Track { id: track.id + before, ..*track }).collect();
