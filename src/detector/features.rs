@@ -93,10 +93,9 @@ impl ImageFeatures {
         }
         for tensor in &self.tensors {
             let tensor = readable_on(None, Cow::Borrowed(tensor)).map_err(io::Error::other)?;
-            let (shape, values) = match tensor.is_empty() {
-                true => (&[][..], &[][..]),
-                false => (tensor.shape(), tensor.as_f32().map_err(io::Error::other)?),
-            };
+            let shape = if tensor.is_empty() { &[][..] } else { tensor.shape() };
+            let values =
+                if tensor.is_empty() { &[][..] } else { tensor.as_f32().map_err(io::Error::other)? };
             out.write_all(&(shape.len() as u64).to_le_bytes())?;
             shape.iter().try_for_each(|side| out.write_all(&(*side as u64).to_le_bytes()))?;
             let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();

@@ -144,10 +144,10 @@ impl ScreenCalibration {
             Error::invalid_data(format!("{}: {why}; calibrate the screen again", path.display()))
         };
         let found: Self = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
-        match (0.0..=1.0).contains(&found.threshold) {
-            true => Ok(Some(found)),
-            false => Err(wrong(format!("threshold is {}: expected 0 to 1", found.threshold))),
+        if !(0.0..=1.0).contains(&found.threshold) {
+            return Err(wrong(format!("threshold is {}: expected 0 to 1", found.threshold)));
         }
+        Ok(Some(found))
     }
 
     /// Where it is kept: beside `model.json` in a folder that was exported, or in the cache folder for a checkpoint, which

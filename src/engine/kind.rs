@@ -68,10 +68,8 @@ impl EngineKind {
         let mut name = "";
         for item in text.split(',') {
             let is_number = !item.is_empty() && item.bytes().all(|byte| byte.is_ascii_digit());
-            let kind: Self = match is_number && !name.is_empty() {
-                true => format!("{name}:{item}").parse()?,
-                false => item.parse()?,
-            };
+            let is_short = is_number && !name.is_empty();
+            let kind: Self = if is_short { format!("{name}:{item}").parse()? } else { item.parse()? };
             if !is_number {
                 name = item.split(':').next().unwrap_or_default();
             }

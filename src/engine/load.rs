@@ -22,10 +22,8 @@ impl Model {
         };
         let grid = self.manifest().imgsz / self.manifest().patch_size.max(1);
         factory.loader.check_patches(if name == file::SCREEN { grid / 2 } else { grid })?;
-        let loaded = match self.is_in_memory() {
-            true => self.load_from_memory(factory, name),
-            false => factory.load_sized(&self.file(name), Some(sizes)),
-        };
+        let from_file = || factory.load_sized(&self.file(name), Some(sizes));
+        let loaded = if self.is_in_memory() { self.load_from_memory(factory, name) } else { from_file() };
         let engine = loaded.map_err(|e| self.corruption(name).unwrap_or_else(|| self.unsupported(e)))?;
         match self.misfit(engine.spec()) {
             Some(why) => Err(corrupt(&self.file(file::MANIFEST), &format!("{name}: {why}"))),
@@ -88,10 +86,8 @@ impl Model {
     fn corruption(&self, graph: &str) -> Option<Error> {
         let files = self.manifest().files.iter().filter(|(name, _)| name.starts_with(graph));
         files.map(|(name, entry)| (name, self.file(name), entry)).find_map(|(name, path, entry)| {
-            let hash = match self.is_in_memory() {
-                true => self.read(name).map(|bytes| hex(&Sha256::digest(bytes))),
-                false => sha256_of_file(&path),
-            };
+            let in_memory = || self.read(name).map(|bytes| hex(&Sha256::digest(bytes)));
+            let hash = if self.is_in_memory() { in_memory() } else { sha256_of_file(&path) };
             match hash {
                 Ok(found) if found == entry.sha256 => None,
                 Ok(_) => Some(corrupt(&path, "its SHA-256 differs from the one in model.json")),

@@ -115,10 +115,8 @@ impl MemoryStage {
             // Nothing moves.
             None => stream.sessions.repeat(),
         };
-        let shown = pushed.map_err(|error| match objects.is_empty() {
-            true => error,
-            false => Error::new(error.kind(), format!("frame {index}: {error}")),
-        })?;
+        let of_frame = |error: Error| Error::new(error.kind(), format!("frame {index}: {error}"));
+        let shown = if objects.is_empty() { pushed? } else { pushed.map_err(of_frame)? };
         outcome.labels = labels.clone();
         masks.take().into_iter().for_each(|frame| shared.buffers.masks[job.device].give(frame));
         // What is held back does not hold up other frames.

@@ -135,10 +135,8 @@ impl MotionWatch {
 
     /// A cell and two around it have changed, or one has by more. Rain changes single cells.
     fn has_motion(&self) -> bool {
-        let share = |cell: usize| match self.ignored[cell] {
-            true => 0.0,
-            false => self.differences[cell] / LEAST_CHANGE.max(NOISES * self.noise[cell]),
-        };
+        let least = |cell: usize| LEAST_CHANGE.max(NOISES * self.noise[cell]);
+        let share = |cell: usize| if self.ignored[cell] { 0.0 } else { self.differences[cell] / least(cell) };
         let (columns, rows) = self.grid;
         let changed_around = |cell: usize| {
             let (x, y) = (cell % columns, cell / columns);

@@ -118,10 +118,8 @@ fn summary(shared: &StageLoop) -> Result<RunSummary> {
 /// pause, and the newest frame is next.
 fn run_in_turn(source: impl Source + 'static, mut stages: Vec<StageWork>, output: &mut Output<'_, '_>) {
     let shared = output.shared;
-    let reader = match shared.queues.is_empty() {
-        true => Reader::start(source, shared.clone()),
-        false => run_reader(source, shared.clone()),
-    };
+    let own = shared.clone();
+    let reader = if own.queues.is_empty() { Reader::start(source, own) } else { run_reader(source, own) };
     let reader = reader.map_err(|error| shared.fail(error)).ok();
     let mut is_end = false;
     while let Some(reader) = &reader

@@ -79,10 +79,8 @@ pub(super) enum Track {
 /// memory one after the other.
 pub(super) fn work_of(on_devices: Vec<OnDevice>, track: Track, in_groups: bool) -> Vec<StageWork> {
     let (backbones, mut decoders): (Vec<_>, Vec<_>) = on_devices.into_iter().unzip();
-    let backbone = |mut backbone: BackboneStage| match in_groups {
-        true => backbone.in_groups(),
-        false => StageWork::each(Stage::Backbone, move |job| backbone.run(job)),
-    };
+    let each = |mut backbone: BackboneStage| StageWork::each(Stage::Backbone, move |job| backbone.run(job));
+    let backbone: fn(BackboneStage) -> StageWork = if in_groups { BackboneStage::in_groups } else { each };
     let mut work: Vec<_> = backbones.into_iter().map(backbone).collect();
     let track = match track {
         // Which classes are decoded depends on the tracks.

@@ -100,10 +100,10 @@ pub fn open_camera(index: u32) -> Result<Box<dyn Source>> {
 /// Those of [`open_camera`], and for options that the camera does not have.
 pub fn open_camera_with(index: u32, options: &InputOptions) -> Result<Box<dyn Source>> {
     let name = format!("camera {index}");
-    match cfg!(target_os = "macos") {
-        true => open_device(name, "avfoundation", &index.to_string(), options),
-        false => open_device(name, "v4l2", &format!("/dev/video{index}"), options),
+    if cfg!(target_os = "macos") {
+        return open_device(name, "avfoundation", &index.to_string(), options);
     }
+    open_device(name, "v4l2", &format!("/dev/video{index}"), options)
 }
 
 /// Opens a device of a kind, which has this name in messages.

@@ -134,10 +134,8 @@ pub fn check_library(path: &Path, sidecar: &Sidecar, library: &TensorRtLibrary) 
     if fits {
         return Ok(());
     }
-    let remedy = match sidecar.options.version_compatible {
-        true => "",
-        false => " (version_compatible engines run with later versions)",
-    };
+    let hint = " (version_compatible engines run with later versions)";
+    let remedy = if sidecar.options.version_compatible { "" } else { hint };
     Err(Error::mismatch(format!(
         "engine {engine}: it was built by {} {}, this is version {} ({}); {}{remedy}",
         built.name,

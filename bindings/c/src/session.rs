@@ -271,11 +271,8 @@ pub unsafe extern "C" fn ocelli_session_add_points(
 ) -> ocelli_status {
     // SAFETY: the caller passes as many numbers.
     let points = unsafe { values(points.cast::<[f32; 2]>(), count, "points") };
-    let labels = match positive.is_null() {
-        true => Ok(None),
-        // SAFETY: the caller passes as many numbers.
-        false => unsafe { values(positive, count, "positive") }.map(Some),
-    };
+    // SAFETY: the caller passes as many numbers.
+    let labels = (!positive.is_null()).then(|| unsafe { values(positive, count, "positive") }).transpose();
     let work = |open: &mut OpenSession| {
         let (points, labels) = (points?, labels?);
         let (width, height) = open.session.size();

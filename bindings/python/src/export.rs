@@ -81,10 +81,10 @@ impl ExportArguments {
         progress: Option<&Py<PyAny>>,
     ) -> Result<Calibration> {
         let files = list_images(&self.calibrate, true, &[])?;
-        let classes = match self.calibrate_classes.is_empty() {
-            true => COCO_CLASSES.map(str::to_owned).to_vec(),
-            false => self.calibrate_classes.clone(),
-        };
+        let mut classes = self.calibrate_classes.clone();
+        if classes.is_empty() {
+            classes = COCO_CLASSES.map(str::to_owned).to_vec();
+        }
         let factory = EngineFactory::start(&EngineOptions::default())?;
         let images = files.iter().enumerate().map(|(at, file)| {
             cancellation.check_for("export")?;
@@ -127,19 +127,16 @@ pub(crate) fn export(
     arguments: ExportArguments,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<String> {
-    let (exported, opening) =
+    let (mut exported, opening) =
         (arguments.export_options().or_raise(py)?, arguments.checkpoint_options().or_raise(py)?);
     let manifest = cancellable(py, move |cancellation| {
         check(&checkpoint)?;
         let checkpoint = opening.open(&checkpoint)?;
-        let exported = match arguments.calibrate.is_empty() {
-            true => exported,
-            false => {
-                let progress = progress.as_ref();
-                let found = arguments.calibration(&checkpoint, &exported, &output, cancellation, progress)?;
-                ExportOptions { calibration: Some(found), ..exported }
-            }
-        };
+        if !arguments.calibrate.is_empty() {
+            let progress = progress.as_ref();
+            let found = arguments.calibration(&checkpoint, &exported, &output, cancellation, progress)?;
+            exported.calibration = Some(found);
+        }
         export_model(&checkpoint, &exported, &output, |step| {
             cancellation.check_for("export")?;
             report(progress.as_ref(), step.done, step.total, step.file)
@@ -150,13 +147,11 @@ pub(crate) fn export(
 }
 
 fn check(checkpoint: &Path) -> Result<()> {
-    match checkpoint.exists() {
-        true => Ok(()),
-        false => {
-            let message = format!("no checkpoint, {}: no such folder or file", checkpoint.display());
-            Err(Error::invalid_argument(message))
-        }
+    if checkpoint.exists() {
+        return Ok(());
     }
+    let message = format!("no checkpoint, {}: no such folder or file", checkpoint.display());
+    Err(Error::invalid_argument(message))
 }
 
 /// Calls Python's progress function. What it raises ends the work.

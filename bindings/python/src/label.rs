@@ -132,10 +132,8 @@ fn run(
     let output = &arguments.output;
     let mut job =
         LabelJob::open(output, detectors[0].model(), &settings, &data_set, images, shard, existing)?;
-    let stop = || match cancellation.is_cancelled() {
-        true => Err(Error::cancelled("label: cancelled; the same call continues from there")),
-        false => Ok(()),
-    };
+    let cancelled = || Err(Error::cancelled("label: cancelled; the same call continues from there"));
+    let stop = || if cancellation.is_cancelled() { cancelled() } else { Ok(()) };
     let (todo, mut done) = (job.pending(), 0);
     let mut failures = serde_json::Map::new();
     let mut on_event = |event: LabelEvent<'_>| {
@@ -154,10 +152,10 @@ fn run(
         }
         stop()
     };
-    match arguments.low_memory {
-        _ if todo == 0 => {}
-        true => job.run_in_low_memory(detectors.remove(0), SPILL_BYTES, &mut on_event)?,
-        false => job.run(detectors, workers, &mut on_event)?,
+    if todo > 0 && arguments.low_memory {
+        job.run_in_low_memory(detectors.remove(0), SPILL_BYTES, &mut on_event)?;
+    } else if todo > 0 {
+        job.run(detectors, workers, &mut on_event)?;
     }
     Ok((job.finish(&mut || stop())?, failures))
 }

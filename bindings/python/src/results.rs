@@ -37,10 +37,8 @@ pub(crate) fn found_arrays<'py>(
     let classes: Vec<i64> = items.iter().map(|item| item.class_id as i64).collect();
     let labels = items.iter().map(|item| item.label.to_string()).collect();
     let counts = |mask: &Mask| (mask.counts().to_owned(), mask.width(), mask.height());
-    let masks = match items.iter().any(|item| item.mask.is_some()) {
-        true => Some(items.iter().filter_map(|item| item.mask.as_ref().map(counts)).collect()),
-        false => None,
-    };
+    let masks: Vec<_> = items.iter().filter_map(|item| item.mask.as_ref().map(counts)).collect();
+    let masks = Some(masks).filter(|masks| !masks.is_empty());
     let times = times.by_stage().into();
     let boxes = boxes.into_pyarray(py).reshape([items.len(), 4])?;
     Ok((boxes, scores.into_pyarray(py), classes.into_pyarray(py), labels, masks, times))

@@ -199,10 +199,10 @@ impl VideoSession {
         let Some(prompt) = prompts.iter().next().cloned() else {
             return Err(invalid(py, "there is no prompt"));
         };
-        self.frame(py, move |session| match has_exemplars {
-            true => session.add_exemplars(frame, prompt),
-            false => session.add_text(frame, prompt.phrase()),
-        })
+        if has_exemplars {
+            return self.frame(py, move |session| session.add_exemplars(frame, prompt));
+        }
+        self.frame(py, move |session| session.add_text(frame, prompt.phrase()))
     }
 
     /// Starts over with a box.

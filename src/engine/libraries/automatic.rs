@@ -69,11 +69,10 @@ pub(in crate::engine) fn start(options: &EngineOptions, format: ModelFormat) -> 
         |kind| is_installed(kind, options),
         |kind| EngineFactory::start(&EngineOptions { kind, ..options.clone() }),
     )?;
-    let started = match candidates.contains(&EngineKind::Cuda { ordinal: 0 }) && choice.kind != CANDIDATES[0]
-    {
-        true => speed::faster(choice.started, options, format),
-        false => choice.started,
-    };
+    let mut started = choice.started;
+    if candidates.contains(&EngineKind::Cuda { ordinal: 0 }) && choice.kind != CANDIDATES[0] {
+        started = speed::faster(started, options, format);
+    }
     let chosen = started.description();
     for (kind, reason) in &choice.failed {
         // Its library is installed, so that it does not start is worth a warning.
