@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use ocelli::Mask;
+use ocelli::{Mask, report::rounded};
 use serde_json::{Value, json};
 
 use crate::label::formats::simplify::{Coverage, simplest};
@@ -132,10 +132,6 @@ pub(crate) fn extent(record: &Record, instance: &Instance) -> (Option<Mask>, [f6
     let mask = record.mask(instance);
     let area = mask.as_ref().map_or((x2 - x1) * (y2 - y1), |mask| mask.area() as f64);
     (mask, [x1, y1, x2 - x1, y2 - y1].map(|v| rounded(v, 1e2)), rounded(area, 1e2))
-}
-
-pub(crate) fn rounded(value: f64, scale: f64) -> f64 {
-    (value * scale).round() / scale
 }
 
 #[cfg(test)]

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use ocelli::{Mask, Result};
+use ocelli::{Mask, Result, report::rounded};
 use serde_json::{Value, json};
 
 use crate::label::Record;
-use crate::label::formats::coco::{begin, extent, rounded};
+use crate::label::formats::coco::{begin, extent};
 use crate::label::formats::tracks::{Objects, Video, Videos};
 
 /// The name of the file.
