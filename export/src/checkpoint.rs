@@ -71,7 +71,7 @@ impl CheckpointOptions {
     /// # Errors
     /// As [`Checkpoint::open`].
     pub fn open(&self, path: &Path) -> Result<Checkpoint> {
-        let mut opened = Opened::new(path, self).map_err(|e| locate(e, path))?;
+        let mut opened = OpenedCheckpoint::new(path, self).map_err(|e| locate(e, path))?;
         let tokenizer = self.tokenizer_of(&opened)?;
         let lite = opened.config.text.encoder != TextEncoder::Clip;
         let tokenizer_hash =
@@ -79,7 +79,7 @@ impl CheckpointOptions {
         Ok(opened.into_checkpoint(tokenizer, tokenizer_hash))
     }
 
-    fn tokenizer_of(&self, opened: &Opened) -> Result<PathBuf> {
+    fn tokenizer_of(&self, opened: &OpenedCheckpoint) -> Result<PathBuf> {
         let given = self.tokenizer.clone().or_else(|| tokenizer::beside(&opened.folder));
         given
             .or_else(|| tokenizer::beside(&folder_of(self.base.as_ref()?)))
@@ -180,14 +180,14 @@ impl Checkpoint {
 }
 
 /// A checkpoint whose tensors were checked.
-struct Opened {
+struct OpenedCheckpoint {
     /// Where a tokeniser may be.
     folder: PathBuf,
     config: ModelConfig,
     loaded: Loaded,
 }
 
-impl Opened {
+impl OpenedCheckpoint {
     fn into_checkpoint(self, tokenizer: PathBuf, tokenizer_hash: String) -> Checkpoint {
         let Self { config, loaded, .. } = self;
         let (left_out, weights, pruning) = (loaded.left_out(), loaded.weights, loaded.pruning);

@@ -295,9 +295,9 @@ impl Inputs {
 
 impl Outputs {
     /// What was found for one object.
-    fn found(&self, row: usize, side: usize) -> Result<Found<'_>> {
+    fn found(&self, row: usize, side: usize) -> Result<ClickMasks<'_>> {
         let pixels = MASKS * side * side;
-        let found = Found {
+        let found = ClickMasks {
             masks: &self.masks.as_f32()?[row * pixels..][..pixels],
             ious: &self.ious.as_f32()?[row * MASKS..][..MASKS],
             object_score: self.object_scores.as_f32()?[row],
@@ -314,7 +314,7 @@ impl Outputs {
 }
 
 /// The four masks of an object.
-struct Found<'o> {
+struct ClickMasks<'o> {
     /// `[4, 4P, 4P]`.
     masks: &'o [f32],
     /// `[4]`.
@@ -322,7 +322,7 @@ struct Found<'o> {
     object_score: f32,
 }
 
-impl Found<'_> {
+impl ClickMasks<'_> {
     fn logits(&self, index: usize) -> &[f32] {
         let pixels = self.masks.len() / MASKS;
         &self.masks[index * pixels..][..pixels]
@@ -364,7 +364,7 @@ mod tests {
         ];
         for (first, ious, is_ambiguous, expected) in cases {
             let masks = [first, [1.0; 2], [2.0; 2], [3.0; 2]].concat();
-            let found = Found { masks: &masks, ious: &ious, object_score: 1.0 };
+            let found = ClickMasks { masks: &masks, ious: &ious, object_score: 1.0 };
             assert_eq!(found.best(is_ambiguous), expected, "{first:?} {ious:?} {is_ambiguous}");
             assert_eq!(found.logits(2), [2.0; 2]);
         }

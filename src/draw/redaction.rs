@@ -37,12 +37,12 @@ pub struct Redaction {
     classes: HashSet<usize>,
     style: RedactionStyle,
     /// For each source, the boxes of earlier frames.
-    held: Vec<Vec<Held>>,
+    held: Vec<Vec<RecentBox>>,
 }
 
 /// A box of an earlier frame.
 #[derive(Clone, Copy, Debug)]
-struct Held {
+struct RecentBox {
     class: usize,
     bbox: BoundingBox,
     /// The number of frames since it was found, of those that were searched for its class.
@@ -68,7 +68,7 @@ impl Redaction {
         let held = &mut self.held[number];
         held.iter_mut().for_each(|one| one.age += u32::from(outcome.was_searched_for(one.class)));
         held.retain(|one| one.age <= HOLD && found.iter().all(|(_, new)| new.iou(&one.bbox) < SAME));
-        held.extend(found.into_iter().map(|(class, bbox)| Held { class, bbox, age: 0 }));
+        held.extend(found.into_iter().map(|(class, bbox)| RecentBox { class, bbox, age: 0 }));
         for one in &self.held[number] {
             self.redact(picture, one.bbox);
         }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub use ocelli_opencv::InputOptions;
-use ocelli_opencv::{CAMERA_TIMEOUT, Ffmpeg, Input, Kept, Reader, Stamp};
+use ocelli_opencv::{CAMERA_TIMEOUT, Ffmpeg, GpuFrame, Input, Reader, Stamp};
 
 use super::container::Container;
 use super::{FRAME_RATES, Source, SourceInfo, StreamKind, StreamTimeouts, without_secrets};
@@ -262,7 +262,7 @@ impl Capture {
             let stay = if stays { "; frames stay on the GPU" } else { "" };
             tracing::info!("{}: decoded by {}{stay}", self.info.name, stamp.hwaccel.unwrap_or("the CPU"));
         }
-        frame.on_gpu = kept.map(|Kept { planes: [luma, chroma], matrix, is_full, frame }| {
+        frame.on_gpu = kept.map(|GpuFrame { planes: [luma, chroma], matrix, is_full, frame }| {
             let name = self.info.name.clone();
             let to_rgb =
                 move |rgb: &mut [u8]| frame.convert(rgb).map_err(|e| failed("decode", index, &name, &e));

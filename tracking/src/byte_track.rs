@@ -133,7 +133,7 @@ impl ByteTracker {
         let ByteTrackerOptions { match_iou, low_match_iou, lost_match_iou, leftover_match_iou, .. } =
             self.options;
         let not_lost = |followed: &Followed| followed.track.state != TrackState::Lost;
-        let seen = Seen { detections, appearances };
+        let seen = FrameDetections { detections, appearances };
         self.match_with(seen, Score::High, match_iou, |_| true);
         self.match_with(seen, Score::Low, low_match_iou, |_| true);
         self.match_with(seen, Score::High, lost_match_iou, |_| true);
@@ -201,14 +201,20 @@ impl ByteTracker {
 
     /// Matches the unmatched tracks that `eligible` accepts with the unmatched detections of high or low score that overlap them by
     /// at least `least`.
-    fn match_with(&mut self, seen: Seen<'_>, score: Score, least: f32, eligible: impl Fn(&Followed) -> bool) {
+    fn match_with(
+        &mut self,
+        seen: FrameDetections<'_>,
+        score: Score,
+        least: f32,
+        eligible: impl Fn(&Followed) -> bool,
+    ) {
         self.gather(seen, score, eligible);
         self.matcher.overlap(least, self.options.match_classes);
         self.settle(seen, score);
     }
 
     /// Matches unmatched tracks with unmatched detections of high score within reach: near ones that look alike first.
-    fn match_by_look(&mut self, seen: Seen<'_>) {
+    fn match_by_look(&mut self, seen: FrameDetections<'_>) {
         self.gather(seen, Score::High, |_| true);
         let (tracks, typical, weight) = (&self.tracks, &self.typical, self.options.appearance_weight);
         self.matcher.pair(self.options.match_classes, |track, index| {
@@ -222,7 +228,7 @@ impl ByteTracker {
     }
 
     /// Gives the unmatched tracks that `eligible` accepts and the unmatched detections to the matcher.
-    fn gather(&mut self, seen: Seen<'_>, score: Score, eligible: impl Fn(&Followed) -> bool) {
+    fn gather(&mut self, seen: FrameDetections<'_>, score: Score, eligible: impl Fn(&Followed) -> bool) {
         let matcher = &mut self.matcher;
         matcher.clear();
         for (index, followed) in self.tracks.iter().enumerate() {
@@ -236,7 +242,7 @@ impl ByteTracker {
     }
 
     /// Continues the tracks with the detections that the matcher finds for them.
-    fn settle(&mut self, seen: Seen<'_>, score: Score) {
+    fn settle(&mut self, seen: FrameDetections<'_>, score: Score) {
         self.matcher.solve();
         for (row, column) in self.matcher.matches() {
             let followed = &mut self.tracks[row];
@@ -273,7 +279,7 @@ impl ByteTracker {
     /// Starts a track from each unmatched detection of high score that does not duplicate another track.
     ///
     /// A detection in the place of a matched track would start a duplicate in every frame, and each would take an id.
-    fn start_tracks(&mut self, seen: Seen<'_>) {
+    fn start_tracks(&mut self, seen: FrameDetections<'_>) {
         let detections = seen.detections;
         let matcher = &mut self.matcher;
         matcher.clear();
@@ -345,7 +351,7 @@ impl ByteTracker {
 
 /// The detections of a frame, and what they look like.
 #[derive(Clone, Copy)]
-struct Seen<'a> {
+struct FrameDetections<'a> {
     detections: &'a [TrackerDetection],
     appearances: &'a Appearances,
 }

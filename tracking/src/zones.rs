@@ -144,7 +144,7 @@ pub struct ZoneCounter {
     lines: Vec<CountingLine>,
     zones: Vec<Zone>,
     options: ZoneOptions,
-    tracks: BTreeMap<u64, Seen>,
+    tracks: BTreeMap<u64, CountedTrack>,
     line_counts: Vec<BTreeMap<usize, LineCounts>>,
     zone_counts: Vec<BTreeMap<usize, ZoneCounts>>,
     events: Vec<ZoneEvent>,
@@ -152,7 +152,7 @@ pub struct ZoneCounter {
 
 /// The state of a track.
 #[derive(Clone, Debug)]
-struct Seen {
+struct CountedTrack {
     class_id: usize,
     last: Duration,
     /// When it was last reported and not lost, seen or predicted.
@@ -255,7 +255,7 @@ impl ZoneCounter {
         let Self { lines, zones, options, tracks, line_counts, zone_counts, events } = self;
         let anchor = options.anchor.of(&track.bbox);
         let class_id = track.class_id;
-        let seen = tracks.entry(track.id).or_insert_with(|| Seen {
+        let seen = tracks.entry(track.id).or_insert_with(|| CountedTrack {
             class_id,
             last: time,
             kept: time,
@@ -316,9 +316,9 @@ impl ZoneCounter {
     }
 
     /// Ends the visits of the tracks that are not seen any more.
-    fn forget(&mut self, is_gone: impl Fn(&Seen) -> bool) {
+    fn forget(&mut self, is_gone: impl Fn(&CountedTrack) -> bool) {
         for (track, seen) in self.tracks.extract_if(.., |_, seen| is_gone(seen)) {
-            let Seen { class_id, last, zones, .. } = seen;
+            let CountedTrack { class_id, last, zones, .. } = seen;
             for (number, entered) in zones.into_iter().enumerate() {
                 let Some(entered) = entered else { continue };
                 let dwell = last.saturating_sub(entered);

@@ -18,10 +18,10 @@ use crate::text::{c_string, check_place};
 /// What was found in a picture. Strings that it returns are valid until it is freed.
 pub struct ocelli_result(());
 
-static RESULTS: Registry<ocelli_result, Found> = Registry::new("result");
+static RESULTS: Registry<ocelli_result, StoredResult> = Registry::new("result");
 
 /// A result, and its strings as C has them.
-struct Found {
+struct StoredResult {
     outcome: FrameOutcome,
     /// By class.
     labels: Vec<CString>,
@@ -156,7 +156,7 @@ fn add_with(outcome: FrameOutcome, logits: Vec<LogitMask>) -> *mut ocelli_result
     let labels = outcome.labels.iter().map(|label| c_string(label)).collect();
     let counts = |detection: &Detection| detection.mask.as_ref().map(|mask| c_string(mask.counts()));
     let counts = outcome.detections.iter().map(counts).collect();
-    RESULTS.add(Found { outcome, labels, counts, logits, json: OnceLock::new() })
+    RESULTS.add(StoredResult { outcome, labels, counts, logits, json: OnceLock::new() })
 }
 
 /// A result of a detector, with the logits of each detection if it answers clicks.
@@ -393,7 +393,7 @@ pub extern "C" fn ocelli_result_free(result: *mut ocelli_result) -> ocelli_statu
     done(|| RESULTS.remove(result).map(drop))
 }
 
-impl Found {
+impl StoredResult {
     fn label(&self, class_id: usize) -> *const c_char {
         self.labels.get(class_id).map_or(c"".as_ptr(), |label| label.as_ptr())
     }

@@ -67,7 +67,7 @@ impl PromptJson {
 
 /// What was found, and what draws it.
 #[derive(Serialize)]
-struct Found {
+struct DrawnDetections {
     detections: Vec<Drawn>,
     times: StageTimes,
 }
@@ -88,7 +88,7 @@ impl From<Detection> for Drawn {
     }
 }
 
-impl From<Detections> for Found {
+impl From<Detections> for DrawnDetections {
     fn from(found: Detections) -> Self {
         Self { detections: found.items.into_iter().map(Drawn::from).collect(), times: found.times }
     }
@@ -156,7 +156,7 @@ impl Detector {
         let prompts = embedded.as_ref().ok_or_else(no_prompts)?;
         let image = opaque(pixels, width, height, rgb)?;
         let found = inner.detect_embedded(image, prompts).map_err(js_error)?;
-        to_json(&Found::from(found))
+        to_json(&DrawnDetections::from(found))
     }
 
     /// The `model.json` of the model.

@@ -24,26 +24,26 @@ pub(crate) struct Answer {
     width: u32,
     height: u32,
     #[serde(flatten)]
-    found: Found,
+    found: Items,
     timing_ms: Map<String, Value>,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "lowercase")]
-enum Found {
+enum Items {
     Detections(Vec<DetectionRecord>),
     Objects(Vec<ObjectRecord>),
 }
 
 impl Answer {
-    fn new<T>(answer: EngineAnswer<T>, found: impl FnOnce(T) -> Found) -> Self {
+    fn new<T>(answer: EngineAnswer<T>, found: impl FnOnce(T) -> Items) -> Self {
         let EngineAnswer { width, height, items, times } = answer;
         Self { width, height, found: found(items), timing_ms: timings(&times) }
     }
 
     /// What was detected.
     pub fn of_detections(answer: EngineAnswer<Vec<Detection>>) -> Self {
-        Self::new(answer, |items| Found::Detections(items.iter().map(Into::into).collect()))
+        Self::new(answer, |items| Items::Detections(items.iter().map(Into::into).collect()))
     }
 }
 
@@ -67,5 +67,5 @@ pub(crate) async fn segment(
     app.check_tracker("clicks")?;
     let (picture, shown, _slot) = asked::<ObjectQuestion>(&app, client, request).await?;
     let found = app.engine.segment(client, picture, shown).await?;
-    off_the_workers(move |_| Ok(json_response(StatusCode::OK, &Answer::new(found, Found::Objects)))).await
+    off_the_workers(move |_| Ok(json_response(StatusCode::OK, &Answer::new(found, Items::Objects)))).await
 }

@@ -128,7 +128,7 @@ impl FromStr for Named<PathBuf> {
 }
 
 /// What belongs to one name.
-struct Shown {
+struct NamedShapes {
     name: Option<String>,
     points: Vec<Point>,
     boxes: Vec<BoundingBox>,
@@ -152,17 +152,17 @@ impl ObjectArgs {
         Ok(objects)
     }
 
-    fn by_name(&self) -> Vec<Shown> {
+    fn by_name(&self) -> Vec<NamedShapes> {
         let names = self.point.iter().map(|point| &point.name);
         let names = names.chain(self.box_prompt.iter().map(|one| &one.name));
-        let mut all: Vec<Shown> = Vec::new();
+        let mut all: Vec<NamedShapes> = Vec::new();
         for name in names.chain(self.mask_prompt.iter().map(|mask| &mask.name)) {
             if all.iter().any(|shown| shown.name == *name) {
                 continue;
             }
             let points = of(&self.point, name);
             let (boxes, masks) = (of(&self.box_prompt, name), of(&self.mask_prompt, name));
-            all.push(Shown { name: name.clone(), points, boxes, masks });
+            all.push(NamedShapes { name: name.clone(), points, boxes, masks });
         }
         all
     }
@@ -172,7 +172,7 @@ fn of<T: Clone>(all: &[Named<T>], name: &Option<String>) -> Vec<T> {
     all.iter().filter(|one| one.name == *name).map(|one| one.shown.clone()).collect()
 }
 
-impl Shown {
+impl NamedShapes {
     fn into_objects(self) -> anyhow::Result<Vec<ObjectPrompt>> {
         let Self { name, points, boxes, masks } = self;
         let label = name.as_deref().unwrap_or(OBJECT);

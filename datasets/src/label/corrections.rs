@@ -3,7 +3,7 @@
 use ocelli::ErrorKind;
 
 use crate::label::folders::{MINE, Place, Run, copies, detect, text_of};
-use crate::label::run::Seen;
+use crate::label::run::SearchedImage;
 use crate::label::{Format, ImageMode, Shard, identity, merge};
 
 fn labelled(images: &[(&str, usize)]) -> (Place, Run) {
@@ -254,7 +254,7 @@ fn a_copy_is_made_once_and_stays_without_its_source() {
     let mut job = place.open(&run).expect("a new data set");
     for file in std::mem::take(&mut job.todo) {
         let (identity, found) = (identity(&file.path), detect(&file.path));
-        let seen = Seen { file: &file, identity, found, first: 0, classes: vec![0], device: 0 };
+        let seen = SearchedImage { file: &file, identity, found, first: 0, classes: vec![0], device: 0 };
         job.finish_image(seen, &mut |_| Ok(())).expect("there is room");
     }
     let first = inode();
@@ -276,7 +276,7 @@ fn a_label_that_is_corrected_before_its_run_ends_is_followed_and_stays() {
     let mut job = place.open(&run).expect("a new data set");
     for file in std::mem::take(&mut job.todo) {
         let (identity, found) = (identity(&file.path), detect(&file.path));
-        let seen = Seen { file: &file, identity, found, first: 0, classes: vec![0], device: 0 };
+        let seen = SearchedImage { file: &file, identity, found, first: 0, classes: vec![0], device: 0 };
         job.finish_image(seen, &mut |_| Ok(())).expect("there is room");
     }
     job.data.stopped().expect("there is room");
@@ -321,7 +321,7 @@ fn an_image_that_is_replaced_while_it_is_read_is_labelled_again() {
     let file = job.todo.remove(0);
     let (before, found) = (identity(&file.path), detect(&file.path));
     place.image("a.png", 2);
-    let seen = Seen { file: &file, identity: before, found, first: 0, classes: vec![0], device: 0 };
+    let seen = SearchedImage { file: &file, identity: before, found, first: 0, classes: vec![0], device: 0 };
     job.finish_image(seen, &mut |_| Ok(())).expect("there is room");
     drop(job.finish(&mut || Ok(())));
     place.label(&run).expect("the images can be labelled");

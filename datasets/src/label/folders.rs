@@ -6,7 +6,7 @@ use ocelli::{BoundingBox, Detection, Error, Mask, Result, classes::ClassMap};
 use serde_json::json;
 
 use crate::label::disk::WRITES_LEFT;
-use crate::label::run::Seen;
+use crate::label::run::SearchedImage;
 use crate::label::{
     DataSetOptions, Existing, Format, ImageMode, ImageSet, LabelJob, LabelSettings, Shard, Summary,
     find_images, identity,
@@ -98,7 +98,14 @@ impl Place {
                 let identity = identity(&file.path);
                 let found = detect_all(&file.path, classes.iter().map(|class| run.classes[*class]));
                 meanwhile();
-                let seen = Seen { file: &file, identity, found, first, classes: classes.clone(), device: 0 };
+                let seen = SearchedImage {
+                    file: &file,
+                    identity,
+                    found,
+                    first,
+                    classes: classes.clone(),
+                    device: 0,
+                };
                 job.finish_image(seen, &mut |_| Ok(()))?;
             }
             Ok(())

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::label::disk::REFUSES_HARD_LINKS;
 use crate::label::folders::{MINE, Place, Run, copies, text_of};
-use crate::label::run::Seen;
+use crate::label::run::SearchedImage;
 use crate::label::{Existing, Format, ImageMode, Shard, merge};
 
 fn with_formats(formats: &[Format]) -> Run {
@@ -367,7 +367,7 @@ fn what_is_done_before_a_stop_can_be_trained_on() {
     let file = job.todo.remove(0);
     let found = crate::label::folders::detect(&file.path);
     let identity = crate::label::source::identity(&file.path);
-    let seen = Seen { file: &file, identity, found, first: 0, classes: vec![0], device: 0 };
+    let seen = SearchedImage { file: &file, identity, found, first: 0, classes: vec![0], device: 0 };
     job.finish_image(seen, &mut |_| Ok(())).expect("there is room");
     job.data.stopped().expect("there is room");
     assert!(place.read("set/data.yaml").is_some() && place.read("set/classes.txt").is_some());

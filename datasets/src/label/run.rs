@@ -8,6 +8,6 @@ mod refine;
 mod turns;
 
 #[cfg(test)]
-pub(in crate::label) use job::Seen;
+pub(in crate::label) use job::SearchedImage;
 pub use job::{LabelEvent, LabelJob, OnEvent};
 pub use low_memory::SPILL_BYTES;

@@ -116,11 +116,11 @@ impl Engine for OpenVinoEngine {
                 tensor.reset_to(output.element_type, shape)?;
                 targets[position] = Some(Foreign::over_mut(request, tensor).map_err(failed)?);
             }
-            wanted.push(Wanted { output, position, known });
+            wanted.push(RequestedOutput { output, position, known });
         }
 
         request.run(&given, &targets).map_err(failed)?;
-        for Wanted { output, position, known } in &wanted {
+        for RequestedOutput { output, position, known } in &wanted {
             if let (Some(shape), Some(target)) = (known, &targets[*position]) {
                 let actual = target.shape().map_err(failed)?;
                 if actual != *shape {
@@ -130,7 +130,7 @@ impl Engine for OpenVinoEngine {
             }
         }
         drop(targets);
-        for ((_, tensor), Wanted { output, position, known }) in outputs.iter_mut().zip(wanted) {
+        for ((_, tensor), RequestedOutput { output, position, known }) in outputs.iter_mut().zip(wanted) {
             if known.is_none() {
                 copy(request, position, output.element_type, tensor).map_err(failed)?;
             }
@@ -140,7 +140,7 @@ impl Engine for OpenVinoEngine {
 }
 
 /// An output that a run requests.
-struct Wanted<'s> {
+struct RequestedOutput<'s> {
     output: &'s TensorSpec,
     /// In the compiled model.
     position: usize,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use super::{CheckpointOptions, Opened, read};
+use super::{CheckpointOptions, OpenedCheckpoint, read};
 use crate::exporter::ExportOptions;
 use ocelli_error::Result;
 
@@ -69,7 +69,7 @@ pub(super) fn inspect(options: &CheckpointOptions, path: &Path) -> Result<Inspec
 
 /// Fails as an export does.
 fn problem(options: &CheckpointOptions, path: &Path) -> Result<()> {
-    let opened = Opened::new(path, options)?;
+    let opened = OpenedCheckpoint::new(path, options)?;
     options.tokenizer_of(&opened)?;
     ExportOptions::default().plan(&opened.into_checkpoint(PathBuf::new(), String::new())).map(drop)
 }

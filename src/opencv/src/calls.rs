@@ -43,7 +43,7 @@ pub(crate) struct Stamp {
 /// A frame that is kept on a GPU.
 #[repr(C)]
 #[derive(Debug)]
-pub(crate) struct Kept {
+pub(crate) struct KeptHandle {
     _opaque: [u8; 0],
 }
 
@@ -124,9 +124,9 @@ pub(crate) struct Table {
     pub(crate) next: unsafe extern "C" fn(reader: *mut Reader, stamp: *mut Stamp) -> c_int,
     pub(crate) convert: unsafe extern "C" fn(reader: *mut Reader, rgb: *mut u8) -> c_int,
     pub(crate) keep:
-        unsafe extern "C" fn(reader: *mut Reader, planes: *mut Planes, kept: *mut *mut Kept) -> c_int,
-    pub(crate) kept_convert: unsafe extern "C" fn(kept: *mut Kept, rgb: *mut u8) -> c_int,
-    pub(crate) kept_free: unsafe extern "C" fn(kept: *mut Kept),
+        unsafe extern "C" fn(reader: *mut Reader, planes: *mut Planes, kept: *mut *mut KeptHandle) -> c_int,
+    pub(crate) kept_convert: unsafe extern "C" fn(kept: *mut KeptHandle, rgb: *mut u8) -> c_int,
+    pub(crate) kept_free: unsafe extern "C" fn(kept: *mut KeptHandle),
     pub(crate) writer: unsafe extern "C" fn(recording: *const Recording, copied: *mut Copied) -> *mut Writer,
     pub(crate) write: unsafe extern "C" fn(writer: *mut Writer, rgb: *const u8, time_ns: i64) -> c_int,
     pub(crate) writer_finish: unsafe extern "C" fn(writer: *mut Writer) -> c_int,

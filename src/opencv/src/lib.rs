@@ -298,7 +298,7 @@ impl Reader {
     ///
     /// # Errors
     /// If there is no memory for it.
-    pub fn keep(&mut self, ordinal: usize) -> Result<Option<Kept>> {
+    pub fn keep(&mut self, ordinal: usize) -> Result<Option<GpuFrame>> {
         let Some(cuda) = self.cuda.as_ref().filter(|gpu| gpu.ordinal() == ordinal && self.size != (0, 0))
         else {
             return Ok(None);
@@ -317,13 +317,13 @@ impl Reader {
             let memory = unsafe { ForeignMemory::new(address, ordinal, frame.clone()) };
             (memory, usize::try_from(stride).unwrap_or(0))
         });
-        Ok(Some(Kept { planes, matrix, is_full: is_full == 1, frame }))
+        Ok(Some(GpuFrame { planes, matrix, is_full: is_full == 1, frame }))
     }
 }
 
 /// A frame that was read and lies in the memory of a GPU, as NV12.
 #[derive(Debug)]
-pub struct Kept {
+pub struct GpuFrame {
     /// The plane of luma and that of blue and red chroma in turn, and the bytes from one row to the next.
     pub planes: [(ForeignMemory, usize); 2],
     /// FFmpeg's coefficients for chroma in limited range, with 16 fractional bits: red from red chroma, blue from blue, and what
@@ -339,7 +339,7 @@ pub struct Kept {
 #[derive(Debug)]
 pub struct KeptFrame {
     ffmpeg: Ffmpeg,
-    kept: NonNull<calls::Kept>,
+    kept: NonNull<calls::KeptHandle>,
     size: (u32, u32),
     _cuda: Arc<CudaDevice>,
 }

@@ -14,10 +14,10 @@ use crate::label::formats::tracks::{Objects, Video, Videos};
 pub(crate) const YOUTUBE_VIS_FILE: &str = "youtube_vis.json";
 
 /// An object: its instances by the place of the image in the video.
-type Object = BTreeMap<usize, Shown>;
+type Object = BTreeMap<usize, VideoInstance>;
 
 /// An instance as the file has it.
-struct Shown {
+struct VideoInstance {
     class: usize,
     score: f32,
     mask: Option<Mask>,
@@ -48,7 +48,7 @@ pub(crate) fn write_youtube_vis<'a>(
                 let object = objects.entry(number).or_insert((instance.track, Object::new()));
                 let (mask, bbox, area) = extent(&record, instance);
                 let (class, score) = (instance.class, instance.score);
-                object.1.insert(place, Shown { class, score, mask, bbox, area });
+                object.1.insert(place, VideoInstance { class, score, mask, bbox, area });
             }
         }
         for (track, object) in objects.values() {
@@ -71,7 +71,7 @@ pub(crate) fn write_youtube_vis<'a>(
 }
 
 fn annotation(id: u64, video: &Video, track: Option<u64>, object: &Object) -> Value {
-    let each = |value: fn(&Shown) -> Value| -> Vec<Value> {
+    let each = |value: fn(&VideoInstance) -> Value| -> Vec<Value> {
         (0..video.images.len()).map(|place| object.get(&place).map_or(Value::Null, value)).collect()
     };
     // A person may have corrected the class in some images: the one in most of them counts.

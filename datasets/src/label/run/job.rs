@@ -19,7 +19,7 @@ use crate::label::store::{
 };
 use crate::label::{DataSetOptions, Format, ImageFile, ImageSet, LabelSettings, Shard, Tracking, identity};
 use ocelli::classes::{ClassMap, ExemplarImage};
-pub(crate) use run::{Seen, read};
+pub(crate) use run::{SearchedImage, read};
 
 /// The size and the time of the last change of an image, and its pixels, or why it cannot be read.
 pub(crate) type ReadImage = ((u64, u64), Result<Prepared>);

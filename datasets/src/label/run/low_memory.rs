@@ -13,7 +13,7 @@ use ocelli::{
     stages::{ImageFeatures, Stages},
 };
 
-use crate::label::run::job::{Seen, read};
+use crate::label::run::job::{SearchedImage, read};
 use crate::label::run::prefetch::{Preparer, in_order};
 use crate::label::run::prompts::LabelPrompts;
 use crate::label::{LabelEvent, LabelJob, OnEvent};
@@ -96,7 +96,8 @@ impl LabelJob {
                         found.map(|found| (size, found))
                     });
                     let classes = prompts.current.classes.clone();
-                    job.finish_image(Seen { file, identity, found, first, classes, device: 0 }, on_event)?;
+                    let image = SearchedImage { file, identity, found, first, classes, device: 0 };
+                    job.finish_image(image, on_event)?;
                 }
                 decoder.unload();
                 features = ImageFeatures::default();

@@ -41,14 +41,14 @@ pub(crate) struct LabelDevice<'a> {
 }
 
 /// What was found in an image.
-pub(crate) type Found = ((u32, u32), Vec<Detection>);
+pub(crate) type SizedDetections = ((u32, u32), Vec<Detection>);
 
 /// An image that a device has looked at.
-pub(crate) struct Seen<'a> {
+pub(crate) struct SearchedImage<'a> {
     pub file: &'a ImageFile,
     /// Size and time of the file before it was read.
     pub identity: (u64, u64),
-    pub found: Result<Found>,
+    pub found: Result<SizedDetections>,
     /// Classes before this one were not looked for.
     pub first: usize,
     /// The class of each prompt.
@@ -88,7 +88,7 @@ impl LabelStages {
         file: &ImageFile,
         prepared: Prepared,
         preparer: &Preparer,
-    ) -> Result<Found> {
+    ) -> Result<SizedDetections> {
         if let Some(tiles) = &mut self.tiles {
             let mut picture = match prepared.frame {
                 Some(frame) => PictureFile::from(frame),
@@ -134,7 +134,7 @@ impl LabelJob {
                 let (identity, prepared) = image.unwrap_or_else(|panicked| ((0, 0), Err(panicked)));
                 let file = &todo[number];
                 let found = prepared.and_then(|prepared| stages.look(prompts, file, prepared, &preparer));
-                Seen {
+                SearchedImage {
                     file,
                     identity,
                     found,
@@ -189,8 +189,8 @@ impl LabelJob {
     }
 
     /// Records the detections in an image, or that it failed.
-    pub(crate) fn finish_image(&mut self, seen: Seen<'_>, on_event: &mut OnEvent<'_>) -> Result<()> {
-        let Seen { file, identity, found, first, classes, device } = seen;
+    pub(crate) fn finish_image(&mut self, seen: SearchedImage<'_>, on_event: &mut OnEvent<'_>) -> Result<()> {
+        let SearchedImage { file, identity, found, first, classes, device } = seen;
         let mut record = self.data.new_record(file, identity)?;
         let failures = self.engine_failures.entry(device).or_default();
         match found {

@@ -13,7 +13,7 @@ use ocelli::{
     Source,
 };
 
-use super::run::{AHEAD, Found, LabelDevice, LabelStages, no_device};
+use super::run::{AHEAD, LabelDevice, LabelStages, SizedDetections, no_device};
 use super::{LabelEvent, LabelJob, OnEvent};
 use crate::label::run::prefetch::{Prepared, Preparer, in_order};
 use crate::label::run::turns::Turns;
@@ -24,7 +24,7 @@ use ocelli::classes::Class;
 /// A frame, with the identity of its image, or why it cannot be read.
 type ReadFrame = Result<((u64, u64), Prepared)>;
 /// A frame that a device has looked at: its number, what was found and the class of each prompt.
-type SeenFrame = (usize, Result<((u64, u64), Found)>, Vec<usize>);
+type SeenFrame = (usize, Result<((u64, u64), SizedDetections)>, Vec<usize>);
 
 /// The images of a video that are not labelled yet, by the index of the frame.
 type Pending = BTreeMap<u64, ImageFile>;
