@@ -41,6 +41,13 @@ pub struct EmbeddedBuilder {
     shared: Option<SharedThreads>,
 }
 
+impl EmbeddedEngine {
+    /// Configures an engine.
+    pub fn builder() -> EmbeddedBuilder {
+        EmbeddedBuilder::default()
+    }
+}
+
 impl EmbeddedBuilder {
     setters! {
         /// The number of threads that compute one operator; 0, the default, means

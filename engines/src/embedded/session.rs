@@ -1,6 +1,5 @@
 //! One model in the embedded engine.
 
-use super::builder::EmbeddedBuilder;
 use super::values::{self, Converted};
 use crate::engine::Engine;
 use crate::model_file::unusable;
@@ -25,11 +24,6 @@ pub struct EmbeddedEngine {
 }
 
 impl EmbeddedEngine {
-    /// Configures an engine.
-    pub fn builder() -> EmbeddedBuilder {
-        EmbeddedBuilder::default()
-    }
-
     pub(super) fn new(
         model: Model,
         spec: EngineSpec,

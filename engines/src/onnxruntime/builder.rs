@@ -29,9 +29,10 @@ pub struct OnnxRuntimeBuilder {
 /// Reads the model's graph for the steps that need it.
 type ReadGraph<'g> = dyn Fn() -> Result<GraphProto> + 'g;
 
-impl OnnxRuntimeBuilder {
-    pub(super) fn new(runtime: &OnnxRuntime) -> Self {
-        Self {
+impl OnnxRuntimeEngine {
+    /// Configures an engine.
+    pub fn builder(runtime: &OnnxRuntime) -> OnnxRuntimeBuilder {
+        OnnxRuntimeBuilder {
             runtime: runtime.clone(),
             provider: ExecutionProvider::default(),
             device: None,
@@ -41,7 +42,9 @@ impl OnnxRuntimeBuilder {
             memory_arena: true,
         }
     }
+}
 
+impl OnnxRuntimeBuilder {
     setters! {
         /// The execution provider; the CPU by default.
         with_provider(provider: ExecutionProvider) => provider;

@@ -1,7 +1,5 @@
 //! One model in ONNX Runtime.
 
-use super::OnnxRuntime;
-use super::builder::OnnxRuntimeBuilder;
 use super::call;
 use super::device_tensors::DeviceTensors;
 use super::webgpu::{self, ReleasedAlone};
@@ -21,7 +19,7 @@ use std::ffi::{CStr, CString};
 /// Inputs are read in place. An output whose shape follows from the inputs (each of its named dimensions is one of an
 /// input) is written into the caller's tensor; an output whose shape depends on the data is copied once. Outputs that a
 /// run does not request are not fetched, and nodes that only they need may be skipped. With a
-/// [device](OnnxRuntimeBuilder::with_device), tensors on it are read and written there.
+/// [device](super::OnnxRuntimeBuilder::with_device), tensors on it are read and written there.
 pub struct OnnxRuntimeEngine {
     session: ReleasedAlone,
     options: RunOptions,
@@ -34,11 +32,6 @@ pub struct OnnxRuntimeEngine {
 }
 
 impl OnnxRuntimeEngine {
-    /// Configures an engine.
-    pub fn builder(runtime: &OnnxRuntime) -> OnnxRuntimeBuilder {
-        OnnxRuntimeBuilder::new(runtime)
-    }
-
     pub(super) fn new(
         session: ReleasedAlone,
         device: Option<DeviceTensors>,

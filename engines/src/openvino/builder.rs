@@ -23,9 +23,10 @@ pub struct OpenVinoBuilder {
     cache: Option<PathBuf>,
 }
 
-impl OpenVinoBuilder {
-    pub(super) fn new(runtime: &OpenVino) -> Self {
-        Self {
+impl OpenVinoEngine {
+    /// Configures an engine.
+    pub fn builder(runtime: &OpenVino) -> OpenVinoBuilder {
+        OpenVinoBuilder {
             runtime: runtime.clone(),
             device: OpenVinoDevice::default(),
             threads: 0,
@@ -34,7 +35,9 @@ impl OpenVinoBuilder {
             cache: None,
         }
     }
+}
 
+impl OpenVinoBuilder {
     setters! {
         /// The device; the CPU by default.
         with_device(device: OpenVinoDevice) => device;

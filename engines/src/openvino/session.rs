@@ -1,7 +1,5 @@
 //! One model in OpenVINO.
 
-use super::OpenVino;
-use super::builder::OpenVinoBuilder;
 use super::call::{Compiled, Request, Side, Tensor as Foreign, foreign};
 use crate::engine::Engine;
 use crate::spec::{EngineSpec, TensorSpec, check_outputs, check_residence, check_run, input_named, position};
@@ -29,11 +27,6 @@ pub struct OpenVinoEngine {
 }
 
 impl OpenVinoEngine {
-    /// Configures an engine.
-    pub fn builder(runtime: &OpenVino) -> OpenVinoBuilder {
-        OpenVinoBuilder::new(runtime)
-    }
-
     pub(super) fn new(
         compiled: &Compiled,
         spec: EngineSpec,
@@ -56,7 +49,7 @@ impl OpenVinoEngine {
         Ok(Self { request: compiled.request()?, spec, inputs, outputs, from_cache, model, description })
     }
 
-    /// Whether the compiled model came from the [cache](OpenVinoBuilder::with_cache).
+    /// Whether the compiled model came from the [cache](super::OpenVinoBuilder::with_cache).
     pub fn is_from_cache(&self) -> bool {
         self.from_cache
     }

@@ -1,11 +1,9 @@
 //! Plans that run.
 
-use super::TensorRt;
 use super::cache_file;
 use super::calls::run::{Context, LoadedPlan};
 use super::description::{Description, Remedy};
 use super::graphs::{Action, Graphs};
-use super::loader::TensorRtLoader;
 use crate::cuda::{CudaBuffer, CudaDevice, CudaStream, Download, StreamPriority};
 use crate::device::Device;
 use crate::engine::Engine;
@@ -73,11 +71,6 @@ struct Slot {
 }
 
 impl TensorRtEngine {
-    /// Configures how a plan is loaded.
-    pub fn loader(tensorrt: &TensorRt, device: &Arc<CudaDevice>) -> TensorRtLoader {
-        TensorRtLoader::new(tensorrt, device)
-    }
-
     pub(super) fn of(shared: Arc<Shared>) -> Result<Self> {
         shared.device.bind_to_thread()?;
         let known = shared.known_kernels();

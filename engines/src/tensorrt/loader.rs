@@ -18,9 +18,10 @@ pub struct TensorRtLoader {
     remedy: Option<Remedy>,
 }
 
-impl TensorRtLoader {
-    pub(super) fn new(tensorrt: &TensorRt, device: &Arc<CudaDevice>) -> Self {
-        Self {
+impl TensorRtEngine {
+    /// Configures how a plan is loaded.
+    pub fn loader(tensorrt: &TensorRt, device: &Arc<CudaDevice>) -> TensorRtLoader {
+        TensorRtLoader {
             tensorrt: tensorrt.clone(),
             device: Arc::clone(device),
             names: DimensionNames::new(),
@@ -28,7 +29,9 @@ impl TensorRtLoader {
             remedy: None,
         }
     }
+}
 
+impl TensorRtLoader {
     /// Names a dynamic dimension, which a plan does not: names say which sizes are equal. Without one it is `tensor.axis`. Names
     /// of fixed dimensions and of tensors that the plan does not have are ignored.
     pub fn with_dimension_name(mut self, tensor: &str, axis: usize, name: &str) -> Self {
