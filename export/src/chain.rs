@@ -10,9 +10,6 @@ use crate::model::{Plan, Section};
 use crate::prune::{Branch, MaskedBranch};
 use ocelli_error::Result;
 
-/// The output of a branch: the next one's [`TOKENS`](crate::contract::tensor::TOKENS).
-pub const NEXT_TOKENS: &str = "next_tokens";
-
 /// The files of a backbone that is a chain: each reads the tokens `[P·P, hidden]` that the one before returns.
 ///
 /// A branch includes its residual sum. Without its graph, the chain is the backbone that an export with
@@ -22,7 +19,7 @@ pub const NEXT_TOKENS: &str = "next_tokens";
 pub struct BackboneChain {
     /// [`PIXEL_VALUES`](crate::contract::tensor::PIXEL_VALUES) → [`TOKENS`](crate::contract::tensor::TOKENS).
     pub embedding: PathBuf,
-    /// [`TOKENS`](crate::contract::tensor::TOKENS) → [`NEXT_TOKENS`], in the order in which they run.
+    /// [`TOKENS`](crate::contract::tensor::TOKENS) → [`NEXT_TOKENS`](crate::contract::tensor::NEXT_TOKENS), in the order in which they run.
     pub branches: Vec<(MaskedBranch, PathBuf)>,
     /// [`TOKENS`](crate::contract::tensor::TOKENS) → the outputs of a backbone.
     pub neck: PathBuf,

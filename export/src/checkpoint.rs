@@ -19,7 +19,6 @@ use sha2::{Digest, Sha256};
 use crate::config::{ModelConfig, TextEncoder};
 use crate::contract::TextPadding;
 use crate::errors::{invalid, refused};
-use crate::exporter::parent_of;
 use crate::prune::Pruning;
 use ocelli_error::{Error, ErrorKind, Result};
 
@@ -340,6 +339,14 @@ fn read(path: &Path) -> Result<(PathBuf, Loaded)> {
 /// The folder itself, or the folder of a file.
 fn folder_of(path: &Path) -> PathBuf {
     if path.is_dir() { path.to_owned() } else { parent_of(path) }
+}
+
+/// The folder that a path is in; the current one for a mere name.
+pub(crate) fn parent_of(path: &Path) -> PathBuf {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
+        _ => PathBuf::from("."),
+    }
 }
 
 /// Puts the path in front of a message that does not name it.

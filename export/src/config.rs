@@ -1,20 +1,22 @@
 //! The checkpoint's `config.json`: the sizes of the model.
 
-pub(crate) mod node;
+mod node;
 
 use std::path::Path;
 
 use serde_json::Value;
 
-use crate::contract::TextPadding;
+use crate::contract::{MAX_GRID, TextPadding};
 use crate::errors::invalid;
-use crate::exporter::MAX_GRID;
 use crate::read_text;
 use ocelli_error::Result;
 
 use node::Node;
 
 pub use crate::student::{Student, StudentFamily, StudentOrigin, StudentStage};
+
+/// The epsilon of batch norms, except in the networks that set another.
+pub(crate) const BATCH_NORM_EPS: f64 = 1e-5;
 
 /// An activation function, by its name in `transformers`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

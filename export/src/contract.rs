@@ -17,9 +17,7 @@ use serde::de::{DeserializeOwned, IntoDeserializer};
 use serde::{Deserialize, Serialize};
 
 use crate::calibration::Calibration;
-use crate::config::node::largest;
 use crate::errors::{invalid, refused};
-use crate::exporter::MAX_GRID;
 use crate::mixed_precision::MixedPrecision;
 use crate::read_text;
 use ocelli_error::{Error, Result};
@@ -28,6 +26,24 @@ pub use names::{FREE_DIMENSIONS, FreeDimension, dim, file, tensor};
 
 /// The format of [`Manifest`] that this version writes and reads.
 pub const FORMAT_VERSION: u32 = 1;
+
+/// The largest input side: the cost of attention over the whole grid grows with its fourth power.
+pub(crate) const MAX_IMGSZ: usize = 8192;
+/// The largest number of patches in a row: a table of positions has the square of it.
+pub(crate) const MAX_GRID: usize = 1024;
+
+/// The largest value of a size. Released checkpoints are far below; a corrupt file must not fill the memory.
+pub(crate) fn largest(key: &str) -> u64 {
+    match key {
+        "num_layers" | "num_hidden_layers" | "num_upsampling_stages" | "num_attention_heads" => 1024,
+        "roi_size" => 64,
+        "image_size" | "pretrain_image_size" | "imgsz" | "patch_size" | "window_size" => MAX_IMGSZ as u64,
+        "max_position_embeddings" | "context_length" => 4096,
+        "num_queries" => 1 << 16,
+        "vocab_size" | "bos_token_id" | "eos_token_id" | "pad_token_id" => 1 << 22,
+        _ => 1 << 17,
+    }
+}
 
 /// The value that has this name in the manifest.
 fn named<T: DeserializeOwned>(name: &str) -> Option<T> {

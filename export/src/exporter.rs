@@ -3,11 +3,11 @@
 mod options;
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use sha2::{Digest, Sha256};
 
-use crate::checkpoint::{Checkpoint, hex};
+use crate::checkpoint::{Checkpoint, hex, parent_of};
 use crate::config::{ModelConfig, Stack, TextConfig, TextEncoder};
 use crate::contract::{
     FORMAT_VERSION, FileEntry, Manifest, Preprocessing, SpecialTokens, TextPadding, Thresholds, TrackerSizes,
@@ -17,11 +17,6 @@ use crate::errors::refused;
 use crate::graph::{Graph, HashedFile, WrittenFile};
 use crate::model::{Plan, Section};
 use ocelli_error::{Error, Result};
-
-/// The largest input side: the cost of attention over the whole grid grows with its fourth power.
-pub(crate) const MAX_IMGSZ: usize = 8192;
-/// The largest number of patches in a row: a table of positions has the square of it.
-pub(crate) const MAX_GRID: usize = 1024;
 
 pub use options::ExportOptions;
 
@@ -204,13 +199,6 @@ fn copy_tokenizer(checkpoint: &Checkpoint, folder: &Path) -> Result<WrittenFile>
     let mut file = HashedFile::create(&folder.join(file::TOKENIZER))?;
     file.append(&data)?;
     Ok(WrittenFile { name: file::TOKENIZER.to_owned(), entry: file.close()? })
-}
-
-pub(crate) fn parent_of(output: &Path) -> PathBuf {
-    match output.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
-        _ => PathBuf::from("."),
-    }
 }
 
 /// Refuses to replace anything except an exported folder, and that unless `force` is set.

@@ -98,9 +98,6 @@ pub(crate) fn attention(
     linear(weights, &format!("{name}.o_proj"), &joined)
 }
 
-/// The epsilon of batch norms, except in the networks that set another.
-pub(crate) const BATCH_NORM_EPS: f64 = 1e-5;
-
 /// A batch norm with its statistics: scale · x + shift for each channel.
 pub(crate) struct BatchNorm {
     pub(crate) scale: Vec<f64>,

@@ -51,8 +51,9 @@ mod student;
 mod text_file;
 
 pub use calibration::Calibration;
-pub use chain::{BackboneChain, NEXT_TOKENS, export_chain};
+pub use chain::{BackboneChain, export_chain};
 pub use checkpoint::{Checkpoint, CheckpointOptions, Inspection, NormEps, PartSummary};
+pub use contract::tensor::NEXT_TOKENS;
 pub use exporter::{ExportOptions, ExportProgress, export};
 pub use mixed_precision::{Block, MixedPrecision};
 pub use ocelli_error::{Error, ErrorKind, Result};

@@ -7,8 +7,7 @@ mod efficient_vit;
 mod rep_vit;
 mod tiny_vit;
 
-use crate::config::ModelConfig;
-use crate::fold::BATCH_NORM_EPS;
+use crate::config::{BATCH_NORM_EPS, ModelConfig};
 
 /// Prefix of a network's tensors.
 pub(crate) const ROOT: &str = "vision_encoder.student";

@@ -131,7 +131,7 @@ BEHAVIOUR = [
           ".filter(|rate| FRAME_RATES.contains(rate));",
           ".filter(|rate| *rate > 0.0 || FRAME_RATES.contains(rate));",
           "formats_are_parsed_and_printed"),
-    Fault("millions of layers", "export/src/config/node.rs",
+    Fault("millions of layers", "export/src/contract.rs",
           "\"num_attention_heads\" => 1024,", "\"num_attention_heads\" => usize::MAX as _,",
           "contradictions_name_the_key"),
     Fault("the cache of exports ignores the configuration", "src/model/resolve.rs",

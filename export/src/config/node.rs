@@ -3,23 +3,9 @@
 use serde_json::Value;
 
 use super::{Activation, MobileClip, Stack, TextEncoder, TrackerConfig};
-use crate::contract::TextPadding;
+use crate::contract::{TextPadding, largest};
 use crate::errors::invalid;
-use crate::exporter::MAX_IMGSZ;
 use ocelli_error::{Error, Result};
-
-/// The largest value of a size. Released checkpoints are far below; a corrupt file must not fill the memory.
-pub(crate) fn largest(key: &str) -> u64 {
-    match key {
-        "num_layers" | "num_hidden_layers" | "num_upsampling_stages" | "num_attention_heads" => 1024,
-        "roi_size" => 64,
-        "image_size" | "pretrain_image_size" | "imgsz" | "patch_size" | "window_size" => MAX_IMGSZ as u64,
-        "max_position_embeddings" | "context_length" => 4096,
-        "num_queries" => 1 << 16,
-        "vocab_size" | "bos_token_id" | "eos_token_id" | "pad_token_id" => 1 << 22,
-        _ => 1 << 17,
-    }
-}
 
 /// A JSON object, which may be missing, and its path.
 pub(super) struct Node<'a> {

@@ -71,6 +71,8 @@ pub mod tensor {
     pub const IMAGE_PROMPT: &str = "image_prompt";
     /// f32 `[P·P, hidden]`, the tokens between the two parts of a split backbone, in the exporter's token order.
     pub const TOKENS: &str = "tokens";
+    /// The output of a branch that is a graph: the next one's [`TOKENS`].
+    pub const NEXT_TOKENS: &str = "next_tokens";
     /// i64 `[C, L]`.
     pub const INPUT_IDS: &str = "input_ids";
     /// i64 `[C, L]`, 1 = token.

@@ -2,10 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use super::{MAX_GRID, MAX_IMGSZ};
 use crate::calibration::Calibration;
 use crate::checkpoint::Checkpoint;
-use crate::contract::{FORMAT_VERSION, Precision, Prompting, Target};
+use crate::contract::{FORMAT_VERSION, MAX_GRID, MAX_IMGSZ, Precision, Prompting, Target};
 use crate::errors::refused;
 use crate::graph::HalfRules;
 use crate::mixed_precision::{Block, Family, MixedPrecision};

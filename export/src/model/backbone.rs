@@ -3,7 +3,6 @@
 use super::Plan;
 use super::layers::LinearLayer;
 use super::position::{TokenOrder, rotary_row, rotary_tables, rotate};
-use crate::chain::NEXT_TOKENS;
 use crate::contract::{Prompting, Target, tensor};
 use crate::graph::{Dim, Element, Graph, LinearForm, Value};
 use crate::mixed_precision::{Block, Family};
@@ -93,7 +92,7 @@ impl<'w> Plan<'w> {
             self.neck(g, &x, order);
         } else {
             // In one graph, an input and an output cannot have the same name.
-            let name = if section.has_pixels() { tensor::TOKENS } else { NEXT_TOKENS };
+            let name = if section.has_pixels() { tensor::TOKENS } else { tensor::NEXT_TOKENS };
             g.output(name, &x, &[tokens.into(), v.hidden.into()]);
         }
         graph
