@@ -78,6 +78,14 @@ impl Element {
         self.properties().2
     }
 
+    /// The type of these codes.
+    pub(crate) fn of_codes(format: EightBits) -> Self {
+        match format {
+            EightBits::Float => Self::F8,
+            EightBits::Integer => Self::I8,
+        }
+    }
+
     fn is_half(self) -> bool {
         matches!(self, Self::F16 | Self::Bf16)
     }

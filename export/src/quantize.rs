@@ -2,8 +2,6 @@
 
 use half::f16;
 
-use crate::graph::Element;
-
 /// A format of 8-bit codes whose scales are known when the graph is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EightBits {
@@ -14,13 +12,6 @@ pub(crate) enum EightBits {
 }
 
 impl EightBits {
-    pub(crate) fn element(self) -> Element {
-        match self {
-            Self::Float => Element::F8,
-            Self::Integer => Element::I8,
-        }
-    }
-
     fn largest(self) -> f32 {
         match self {
             Self::Float => MAX_E4M3,

@@ -71,9 +71,9 @@ impl Graph<'_> {
             return known.clone();
         }
         let scale = self.scalar(scale);
-        let zero = self.bytes("scalar", format.element(), &[], vec![0]);
-        let codes =
-            self.node("QuantizeLinear", &[x, &scale, &zero], vec![], format.element(), x.dims.clone());
+        let element = Element::of_codes(format);
+        let zero = self.bytes("scalar", element, &[], vec![0]);
+        let codes = self.node("QuantizeLinear", &[x, &scale, &zero], vec![], element, x.dims.clone());
         let rounded =
             self.node("DequantizeLinear", &[&codes, &scale, &zero], vec![], Element::F32, x.dims.clone());
         self.rounded.insert(key, rounded.clone());

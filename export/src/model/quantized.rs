@@ -37,7 +37,7 @@ impl<'w> Graph<'w> {
         let weight = format!("{}.weight", layer.name);
         let dims = self.weight_dims(&weight);
         let (rows, columns) = (dims[0], dims[1..].iter().product());
-        let element = format.map_or(Element::I8, EightBits::element);
+        let element = format.map_or(Element::I8, Element::of_codes);
         let name = format!("{weight}.{}{}", element.suffix(), layer.suffix());
         let matrix = reader(layer, columns, format);
         let codes = self.derived_codes(&format!("{name}.T"), element, &[columns, rows], move |weights| {
