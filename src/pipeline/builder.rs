@@ -6,9 +6,9 @@ use ocelli_tracking::ByteTrackerOptions;
 
 use super::memory::Memory;
 use super::options::PipelineOptions;
-use super::pulled::{self, Observer, RunSummary};
+use super::pulled::{self, Run, RunSummary};
 use super::pushed::Pipeline;
-use super::stages::{DetectorParts, Drawing, Loaded};
+use super::stages::{DetectorParts, Loaded};
 use super::stats::StatsRecorder;
 use super::{FramePolicy, Latency};
 use crate::cancellation::Cancellation;
@@ -28,16 +28,6 @@ pub struct PipelineBuilder {
     more: Vec<Detector>,
     prompts: PromptInput,
     run: Run,
-}
-
-/// How a pipeline runs.
-pub(super) struct Run {
-    pub(super) options: PipelineOptions,
-    pub(super) redaction: Option<Redaction>,
-    pub(super) drawing: Drawing,
-    pub(super) observer: Option<Observer>,
-    pub(super) cancellation: Cancellation,
-    pub(super) stats: StatsRecorder,
 }
 
 enum PromptInput {

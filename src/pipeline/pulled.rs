@@ -3,20 +3,32 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::builder::Run;
 use super::gate::Gate;
 use super::job::Job;
+use super::options::PipelineOptions;
 use super::queue::Queue;
 use super::reader::{Reader, run_reader};
 use super::stage_loop::{StageLoop, StageWork, join};
-use super::stages::{DrawStage, Loaded, into_stages, queues_of, work_of};
-use super::stats::PipelineStats;
+use super::stages::{DrawStage, Drawing, Loaded, into_stages, queues_of, work_of};
+use super::stats::{PipelineStats, StatsRecorder};
 use super::{FramePolicy, Latency};
+use crate::cancellation::Cancellation;
+use crate::draw::Redaction;
 use crate::outcome::FrameOutcome;
 use crate::sink::{Pictures, Sink};
 use crate::source::Source;
 use crate::threads::{Stage, guard};
 use ocelli_error::Result;
+
+/// How a pipeline runs.
+pub(super) struct Run {
+    pub(super) options: PipelineOptions,
+    pub(super) redaction: Option<Redaction>,
+    pub(super) drawing: Drawing,
+    pub(super) observer: Option<Observer>,
+    pub(super) cancellation: Cancellation,
+    pub(super) stats: StatsRecorder,
+}
 
 /// Called for each frame that all sinks have written.
 pub(super) type Observer = Box<dyn FnMut(&FrameOutcome) + Send>;
@@ -28,7 +40,7 @@ pub struct RunSummary {
     /// Whether the run was [cancelled](crate::Cancellation) before the source ended. The output is complete up to the
     /// last frame that was written.
     pub cancelled: bool,
-    /// The same statistics that the [`StatsRecorder`](super::StatsRecorder) holds.
+    /// The same statistics that the [`StatsRecorder`] holds.
     pub stats: PipelineStats,
 }
 

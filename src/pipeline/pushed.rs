@@ -4,10 +4,10 @@ use std::sync::{Arc, Mutex, TryLockError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::builder::Run;
 use super::gate::Gate;
 use super::job::Job;
 use super::preprocess::{Pixels, PreprocessStage};
+use super::pulled::Run;
 use super::queue::Queue;
 use super::stage_loop::{StageLoop, StageWork, join};
 use super::stages::{Loaded, into_stages, queues_of, work_of};

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 use super::*;
-use crate::cancellation::Cancellation;
 use crate::detection::Detection;
 use crate::detector::{Detector, FakeGpu};
 use crate::frame::Frame;
