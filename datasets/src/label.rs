@@ -53,8 +53,11 @@ pub use run::{LabelEvent, LabelJob, OnEvent, SPILL_BYTES};
 pub use settings::{DataSetOptions, Format, ImageMode, LabelSettings, Tracking, workers};
 pub(crate) use source::identity;
 pub use source::open_image;
-pub use store::{CheckCancelled, ClassCount, Existing, Summary, data_set_around, merge};
+pub use store::{ClassCount, Existing, Summary, data_set_around, merge};
 #[cfg(feature = "test-support")]
 #[doc(hidden)]
 pub use store::{check_journal, check_state};
 pub use video::LabelVideo;
+
+/// Called again and again during long work. An error from it ends the work.
+pub type CheckCancelled<'c> = dyn FnMut() -> ocelli::Result<()> + 'c;

@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 
 use hotcoco::types::{Annotation, Segmentation};
-use ocelli_tracking::BoundingBox;
 use serde::Serialize;
 
 use super::accuracy::mean;
+use super::truth::bbox_of;
 use super::{Instance, Predictions, Truth};
 use ocelli::{Mask, Result};
 
@@ -110,10 +110,4 @@ fn mask_of(one: &Annotation) -> Result<Option<Mask>> {
     let rle = one.segmentation.as_ref().and_then(Segmentation::rle_ref);
     let rle = rle.and_then(|rle| rle.to_rle().ok());
     rle.as_ref().map(|rle| Mask::from_run_lengths(&rle.counts, rle.w, rle.h)).transpose()
-}
-
-/// The box of an annotation, or else that of its mask.
-pub(super) fn bbox_of(one: &Annotation, mask: Option<&Mask>) -> Option<BoundingBox> {
-    let annotated = one.bbox.map(|ltwh| BoundingBox::from_ltwh(ltwh.map(|value| value as f32)));
-    annotated.or_else(|| mask.and_then(Mask::bounding_box))
 }

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use super::Truth;
 use super::annotations::{Entry, parse};
+use super::truth::run_lengths;
 use ocelli::{Detection, Error, ErrorKind, Mask, Result, atomic_file::write_atomically};
 
 /// The detections in many images. They are serialized as COCO's results.
@@ -163,11 +164,6 @@ impl Predictions {
             file.write_all(if self.0.is_empty() { b"[]\n" } else { b"\n]\n" })
         })
     }
-}
-
-/// The segmentation that is a mask.
-pub(super) fn run_lengths(mask: &Mask) -> Segmentation {
-    Segmentation::CompressedRle { size: [mask.height(), mask.width()], counts: mask.counts().to_owned() }
 }
 
 /// The number with the fewest digits that identify the `f32`, so that numbers do not change when a file is written and read

@@ -9,8 +9,6 @@ use hotcoco::types::{Annotation, Category, Dataset, Image as CocoImage, Segmenta
 use ocelli_tracking::BoundingBox;
 use sha2::{Digest, Sha256};
 
-use super::precision_recall::bbox_of;
-use super::predictions::run_lengths;
 use super::{annotations, folders, labelled};
 use ocelli::{Error, ErrorKind, Mask, Result};
 
@@ -181,6 +179,17 @@ impl std::fmt::Debug for Truth {
         let (images, categories) = (self.images().len(), self.categories().len());
         write!(f, "Truth({images} images, {categories} categories)")
     }
+}
+
+/// The box of an annotation, or else that of its mask.
+pub(super) fn bbox_of(one: &Annotation, mask: Option<&Mask>) -> Option<BoundingBox> {
+    let annotated = one.bbox.map(|ltwh| BoundingBox::from_ltwh(ltwh.map(|value| value as f32)));
+    annotated.or_else(|| mask.and_then(Mask::bounding_box))
+}
+
+/// The segmentation that is a mask.
+pub(super) fn run_lengths(mask: &Mask) -> Segmentation {
+    Segmentation::CompressedRle { size: [mask.height(), mask.width()], counts: mask.counts().to_owned() }
 }
 
 /// Checks for errors that would make the figures wrong, or make hotcoco write to stderr.

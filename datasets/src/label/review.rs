@@ -8,8 +8,7 @@ use image::ImageFormat;
 use ocelli_tracking::BoundingBox;
 
 use crate::label::images::{hash_of, image_id};
-use crate::label::store::CheckCancelled;
-use crate::label::{Record, disk, open_image};
+use crate::label::{CheckCancelled, Record, disk, open_image};
 use ocelli::{Detection, Error, Image, Result, draw::Annotator};
 
 /// The size of an image on a page, the height of its file name below, and the gap between images, in pixels.

@@ -26,7 +26,7 @@ mod write;
 pub(in crate::label) use book::{Book, LabelFile};
 #[cfg(feature = "test-support")]
 pub use check::{check_journal, check_state};
-pub use data_set::{CheckCancelled, Existing};
+pub use data_set::Existing;
 pub(in crate::label) use data_set::{DataSet, Opening};
 pub(in crate::label) use files::{ClassHashes, Meaning, Owner, part_path};
 pub use folder::data_set_around;

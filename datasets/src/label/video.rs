@@ -12,8 +12,8 @@ use ocelli::{Error, ErrorKind, Frame, Result, Source, sink::write_picture, sourc
 use serde_json::json;
 
 use crate::label::images::{hash_of, video_name};
-use crate::label::store::{CheckCancelled, STATE_FOLDER, is_time_of};
-use crate::label::{FoundImage, VideoFrame, disk, identity};
+use crate::label::store::{STATE_FOLDER, is_time_of};
+use crate::label::{CheckCancelled, FoundImage, VideoFrame, disk, identity};
 
 type Open = Box<dyn Fn() -> Result<Box<dyn Source>> + Send + Sync>;
 

@@ -7,18 +7,8 @@ use ocelli::Result;
 
 use super::cgf1::{Case, LEAST_SCORE};
 use super::vis::{MaskTrack, Vis};
-use super::vis_ap::accuracy;
+use super::vis_ap::{Cell, accuracy};
 use super::{CgF1, TrackCounts, TrackReport, TrackSequence, VideoReport};
-
-/// Objects and tracks of one category in one video.
-pub(super) struct Cell<'a> {
-    pub(super) objects: Vec<&'a MaskTrack>,
-    pub(super) tracks: Vec<&'a MaskTrack>,
-    /// Pixels that a track and an object have in common. // [track, object, frame]
-    common: Vec<Vec<u64>>,
-    /// Those of all frames, and pixels that either has. // [track, object]
-    in_all: Vec<(u64, u64)>,
-}
 
 impl<'a> Cell<'a> {
     fn new(truth: &'a Vis, found: &'a Vis, video: u64, category: u64) -> Result<Self> {
@@ -40,15 +30,6 @@ impl<'a> Cell<'a> {
             }
         }
         Ok(Self { objects, tracks, common, in_all })
-    }
-
-    /// IoU over all frames; `of_nothing` if neither has a pixel. // [track, object]
-    pub(super) fn overlaps(&self, of_nothing: f64) -> Vec<f64> {
-        let overlap = |&(both, either): &(u64, u64)| match either {
-            0 => of_nothing,
-            _ => both as f64 / either as f64,
-        };
-        self.in_all.iter().map(overlap).collect()
     }
 
     fn counts(&self, frames: usize) -> Result<TrackCounts> {

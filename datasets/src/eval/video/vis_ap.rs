@@ -7,7 +7,6 @@ use hotcoco::metrics::counts::average_precision;
 use hotcoco::params::default_rec_thrs;
 use hotcoco::primitives::greedy::{GtMasks, coco_match_floor, greedy_match_masked};
 
-use super::masklets::Cell;
 use super::tracks::part;
 use super::vis::{Category, MaskTrack};
 use crate::eval::accuracy::mean;
@@ -23,6 +22,27 @@ const AREAS: [[f64; 2]; 4] = [[0.0, 1e10], [0.0, 16384.0], [16384.0, 65536.0], [
 /// An IoU threshold, as NumPy's `linspace` computes it.
 pub(super) fn level(index: usize) -> f64 {
     if index == LEVELS - 1 { 0.95 } else { index as f64 * ((0.95 - 0.5) / 9.0) + 0.5 }
+}
+
+/// Objects and tracks of one category in one video.
+pub(super) struct Cell<'a> {
+    pub(super) objects: Vec<&'a MaskTrack>,
+    pub(super) tracks: Vec<&'a MaskTrack>,
+    /// Pixels that a track and an object have in common. // [track, object, frame]
+    pub(super) common: Vec<Vec<u64>>,
+    /// Those of all frames, and pixels that either has. // [track, object]
+    pub(super) in_all: Vec<(u64, u64)>,
+}
+
+impl Cell<'_> {
+    /// IoU over all frames; `of_nothing` if neither has a pixel. // [track, object]
+    pub(super) fn overlaps(&self, of_nothing: f64) -> Vec<f64> {
+        let overlap = |&(both, either): &(u64, u64)| match either {
+            0 => of_nothing,
+            _ => both as f64 / either as f64,
+        };
+        self.in_all.iter().map(overlap).collect()
+    }
 }
 
 /// A class and its tracks in each video.

@@ -14,10 +14,10 @@ use crate::label::disk::resumable;
 use crate::label::run::prefetch::Prepared;
 use crate::label::run::refine::Refiner;
 use crate::label::source::is_member;
-use crate::label::store::{
-    CheckCancelled, DataSet, Existing, Opening, OutputFolder, Summary, is_growing, journal_path,
+use crate::label::store::{DataSet, Existing, Opening, OutputFolder, Summary, is_growing, journal_path};
+use crate::label::{
+    CheckCancelled, DataSetOptions, Format, ImageFile, ImageSet, LabelSettings, Shard, Tracking, identity,
 };
-use crate::label::{DataSetOptions, Format, ImageFile, ImageSet, LabelSettings, Shard, Tracking, identity};
 use ocelli::classes::{ClassMap, ExemplarImage};
 pub(crate) use run::{SearchedImage, read};
 

@@ -13,10 +13,7 @@ use crate::label::store::write::place_class_files;
 use crate::label::store::{
     ClassHashes, Contents, Entry, Journal, OutputFolder, Placer, State, Summary, classes_of, journal_path,
 };
-use crate::label::{DataSetOptions, ImageFile, ImageSet, Record, Shard, identity};
-
-/// Called again and again during long work. An error from it ends the work.
-pub type CheckCancelled<'c> = dyn FnMut() -> Result<()> + 'c;
+use crate::label::{CheckCancelled, DataSetOptions, ImageFile, ImageSet, Record, Shard, identity};
 
 /// What happens to the data set that is in the output folder already.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -9,10 +9,10 @@ use crate::label::store::folder::unusable;
 use crate::label::store::journal::difference;
 use crate::label::store::layout::masks_folder;
 use crate::label::store::{
-    CheckCancelled, Contents, DataSet, Entry, Existing, Journal, Opening, OutputFolder, Owner, Placer,
-    SavedLabels, State, Summary, WHOLE_FILES, classes_of, journal_path, label_files,
+    Contents, DataSet, Entry, Existing, Journal, Opening, OutputFolder, Owner, Placer, SavedLabels, State,
+    Summary, WHOLE_FILES, classes_of, journal_path, label_files,
 };
-use crate::label::{Format, ImageFile, ImageSet, Record, disk};
+use crate::label::{CheckCancelled, Format, ImageFile, ImageSet, Record, disk};
 use ocelli::{Error, Result};
 
 /// A finished shard.

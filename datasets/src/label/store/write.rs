@@ -12,8 +12,8 @@ use crate::label::formats::youtube_vis::write_youtube_vis;
 use crate::label::images::split_extension;
 use crate::label::review::{Review, write_csv};
 use crate::label::store::placer::as_corrected;
-use crate::label::store::{CheckCancelled, DataSet, Entry, Journal, Owner, Placer, WHOLE_FILES};
-use crate::label::{Format, ImageFile, ImageSet, Record, disk, identity};
+use crate::label::store::{DataSet, Entry, Journal, Owner, Placer, WHOLE_FILES};
+use crate::label::{CheckCancelled, Format, ImageFile, ImageSet, Record, disk, identity};
 use ocelli::{Error, Result};
 
 /// The contents of a data set.
