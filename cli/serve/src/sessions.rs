@@ -4,7 +4,7 @@ mod export;
 pub(crate) mod opened;
 mod results;
 pub(crate) mod routes;
-mod worker;
+pub(crate) mod worker;
 
 use std::collections::HashMap;
 use std::net::IpAddr;

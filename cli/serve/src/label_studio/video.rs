@@ -17,7 +17,7 @@ use crate::http::problem::Problem;
 use crate::server::App;
 use crate::sessions::Session;
 use crate::sessions::opened::OpenedVideo;
-use crate::sessions::routes::{AskedRun, Shows};
+use crate::sessions::worker::{AskedRun, Shows};
 
 /// A session that ends when nobody waits for the prediction any more.
 struct Own<'a> {

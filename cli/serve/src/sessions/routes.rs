@@ -12,7 +12,6 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
 use http_body_util::channel::{Channel, Sender};
 use image::ImageFormat;
-use ocelli::masklets::RunDirection;
 use ocelli::{Mask, ObjectPrompt};
 use serde::Deserialize;
 use serde_json::json;
@@ -20,13 +19,13 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::export::{Export, Form};
 use super::opened::{self, OpenedVideo};
-use super::worker::Worker;
+use super::worker::{AskedRun, Shows, Worker};
 use super::{Session, caught};
 use crate::engine::decode;
 use crate::extract::{Arrived, Of, Slot};
 use crate::http::body::{FORM, Fields, body, fields, kind_of, off_the_workers, parameter, read};
 use crate::http::connections::Ends;
-use crate::http::limits::{Limits, or_default};
+use crate::http::limits::Limits;
 use crate::http::problem::{Answer, Problem, json_response};
 use crate::objects::{ObjectQuestion, labelled};
 use crate::server::App;
@@ -65,28 +64,6 @@ pub(crate) struct AskedPrompt {
     labels: Option<Vec<u8>>,
     mask: Option<Mask>,
     object: Option<u32>,
-}
-
-/// What is shown, checked.
-pub(crate) enum Shows {
-    /// Maybe with a box around an example.
-    Text(String, Option<[f32; 4]>),
-    Box([f32; 4]),
-    /// A box around the object, and clicks on it: they become its mask.
-    Object(Option<u32>, ObjectQuestion),
-    /// x and y in pixels, and whether the object is there.
-    Points(Option<u32>, Vec<([f32; 2], bool)>),
-    Mask(Option<u32>, Mask),
-}
-
-/// A run.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct AskedRun {
-    #[serde(default, deserialize_with = "or_default")]
-    pub direction: RunDirection,
-    pub start: Option<usize>,
-    pub max_frames: Option<usize>,
 }
 
 impl AskedPrompt {

@@ -5,17 +5,40 @@ use std::sync::Arc;
 
 use axum::body::Bytes;
 use axum::http::StatusCode;
-use ocelli::masklets::{Click, SessionSource, TrackedFrame, VideoSession, VideoSessionOptions};
-use ocelli::{Error, ErrorKind, Image, Prompt, Result, locked};
+use ocelli::masklets::{Click, RunDirection, SessionSource, TrackedFrame, VideoSession, VideoSessionOptions};
+use ocelli::{Error, ErrorKind, Image, Mask, Prompt, Result, locked};
+use serde::Deserialize;
 use tokio::sync::mpsc::Sender;
 
-use super::routes::{AskedRun, Shows};
 use super::{Load, SharedState};
-use crate::http::limits::Limits;
+use crate::http::limits::{Limits, or_default};
 use crate::http::problem::Problem;
+use crate::objects::ObjectQuestion;
 
 /// Pictures of a video file that a session has in memory.
 const KEPT_PICTURES: usize = 16;
+
+/// What is shown, checked.
+pub(crate) enum Shows {
+    /// Maybe with a box around an example.
+    Text(String, Option<[f32; 4]>),
+    Box([f32; 4]),
+    /// A box around the object, and clicks on it: they become its mask.
+    Object(Option<u32>, ObjectQuestion),
+    /// x and y in pixels, and whether the object is there.
+    Points(Option<u32>, Vec<([f32; 2], bool)>),
+    Mask(Option<u32>, Mask),
+}
+
+/// A run.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct AskedRun {
+    #[serde(default, deserialize_with = "or_default")]
+    pub direction: RunDirection,
+    pub start: Option<usize>,
+    pub max_frames: Option<usize>,
+}
 
 /// The session, and what it needs until it has a frame.
 pub(crate) struct Worker {
