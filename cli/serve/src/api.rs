@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use serde_json::{Value, json};
 
-use crate::http::guard::guard;
+use crate::guard::guard;
 use crate::http::problem::{Problem, json_response};
 use crate::server::App;
 use crate::{detect, gallery, label_studio, page, sessions, video};

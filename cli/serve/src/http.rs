@@ -1,8 +1,7 @@
-//! What is below the routes: connections, the guard of every request, its body, its place among others, and its refusal.
+//! What is below the routes: connections, the body of a request, its place among others, its limits, and its refusal.
 
 pub(crate) mod body;
 pub(crate) mod connections;
-pub(crate) mod guard;
 pub(crate) mod limits;
 pub(crate) mod places;
 pub(crate) mod problem;

@@ -33,6 +33,7 @@ mod detect;
 mod engine;
 mod extract;
 mod gallery;
+mod guard;
 mod http;
 mod label_studio;
 mod live_view;

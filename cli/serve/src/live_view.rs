@@ -20,10 +20,9 @@ use ocelli::{Error, ErrorKind, Image, Result, pipeline::FrameOutcome};
 use tokio::runtime::Runtime;
 use tokio::sync::{Semaphore, watch};
 
-use crate::http::connections;
-use crate::http::guard::{check_origin, host_of, is_this_machine, isolate};
+use crate::guard::{check_origin, host_of, is_this_machine, isolate};
+use crate::http::connections::{self, Gauge};
 use crate::http::problem::Problem;
-use crate::metrics::Gauge;
 
 /// Characters of a path that nobody guesses.
 const MIN_SECRET: usize = 8;

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
 
 use ocelli::{StageTimes, locked};
 
+use crate::http::connections::Gauge;
 use crate::server::App;
 
 /// Upper bounds of the histograms, in seconds.
@@ -31,23 +32,6 @@ pub(crate) struct Metrics {
     pub frames_done: AtomicU64,
     pub videos: Gauge,
     pub connections: Gauge,
-}
-
-/// How many are open: each holds what [`count`](Self::count) returns.
-#[derive(Default)]
-pub(crate) struct Gauge(Counted);
-
-/// Counts until it is dropped.
-pub(crate) type Counted = Arc<()>;
-
-impl Gauge {
-    pub fn count(&self) -> Counted {
-        self.0.clone()
-    }
-
-    fn value(&self) -> i64 {
-        Arc::strong_count(&self.0) as i64 - 1
-    }
 }
 
 #[derive(Default)]

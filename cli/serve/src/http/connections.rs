@@ -20,7 +20,23 @@ use tower_service::Service;
 
 use super::places::{Place, Places};
 use super::problem::Problem;
-use crate::metrics::{Counted, Gauge};
+
+/// How many are open: each holds what [`count`](Self::count) returns.
+#[derive(Default)]
+pub(crate) struct Gauge(Counted);
+
+/// Counts until it is dropped.
+pub(crate) type Counted = Arc<()>;
+
+impl Gauge {
+    pub fn count(&self) -> Counted {
+        self.0.clone()
+    }
+
+    pub fn value(&self) -> i64 {
+        Arc::strong_count(&self.0) as i64 - 1
+    }
+}
 
 /// The limits of connections.
 pub(crate) struct Settings {

@@ -11,9 +11,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest, Sha256};
 
-use super::connections::Ends;
-use super::problem::Problem;
 use crate::config::ServeConfig;
+use crate::http::connections::Ends;
+use crate::http::problem::Problem;
 use crate::server::App;
 
 /// The cookie that a browser gets for the token in the page's address.
