@@ -49,7 +49,7 @@ pub use given::{GivenObject, GivenShape};
 #[doc(hidden)]
 pub use network::{FrameNetwork, MaskFrames, MaskletNetwork};
 pub use ocelli_tracking::masklets::{
-    Click, DetectorPrompt, MaskletOptions, ObjectId, ObjectPrompt, Retention, RunDirection, VideoShape,
+    Click, DetectorPrompt, MaskletOptions, ObjectId, Retention, RunDirection, StreamObject, VideoShape,
 };
 #[cfg(not(target_family = "wasm"))]
 pub use session::{KeepFeatures, SessionRun, SessionSource, VideoSession, VideoSessionOptions};

@@ -1,7 +1,7 @@
 //! From a frame to what the tracker needs of it.
 
 use ocelli_engines::Tensor;
-use ocelli_tracking::masklets::{Detection, LogitMask, MaskletOptions};
+use ocelli_tracking::masklets::{DetectedMask, LogitMask, MaskletOptions};
 
 use super::graphs::Sizes;
 use crate::detector::{Detector, EmbeddedPrompts, ImageFeatures, PromptDecoder};
@@ -15,12 +15,12 @@ pub struct MaskFrame {
     /// `[1, hidden, P, P]`, the backbone's last features, on its device if it has one.
     pub(super) hidden: Tensor,
     /// By class; `None` for those that were not searched for.
-    pub(super) detections: Vec<Option<Vec<Detection>>>,
+    pub(super) detections: Vec<Option<Vec<DetectedMask>>>,
 }
 
 impl MaskFrame {
     /// A frame whose features `[1, hidden, P, P]` and detections, by class, come from elsewhere.
-    pub fn new(hidden: Tensor, detections: Vec<Vec<Detection>>) -> Self {
+    pub fn new(hidden: Tensor, detections: Vec<Vec<DetectedMask>>) -> Self {
         Self { hidden, detections: detections.into_iter().map(Some).collect() }
     }
 
@@ -41,7 +41,7 @@ impl MaskFrame {
             for found in decoder.decode_logits(features, prompts, classes, times)? {
                 let mask = LogitMask::new(side, side, found.logits)?;
                 let detections = self.detections[found.class_id].get_or_insert_default();
-                detections.push(Detection { score: found.score, mask });
+                detections.push(DetectedMask { score: found.score, mask });
             }
         }
         std::mem::swap(&mut features.hidden, &mut self.hidden);
@@ -56,7 +56,7 @@ impl MaskFrame {
 
     /// The detections before any suppression, by class and in the order of the decoder's queries; none of classes that were not
     /// searched for.
-    pub fn detections(&self) -> impl ExactSizeIterator<Item = &[Detection]> {
+    pub fn detections(&self) -> impl ExactSizeIterator<Item = &[DetectedMask]> {
         self.detections.iter().map(|found| found.as_deref().unwrap_or_default())
     }
 }

@@ -1,6 +1,6 @@
 //! Objects that a caller gives, in place of text prompts.
 
-use ocelli_tracking::masklets::{BitMask, Click, ObjectId, ObjectPrompt};
+use ocelli_tracking::masklets::{BitMask, Click, ObjectId, StreamObject};
 
 use crate::mask::Mask;
 
@@ -28,10 +28,10 @@ pub enum GivenShape {
 
 impl GivenObject {
     /// The object as the tracker takes it.
-    pub(crate) fn prompt(&self) -> ObjectPrompt {
+    pub(crate) fn prompt(&self) -> StreamObject {
         match &self.shape {
-            GivenShape::Clicks(clicks) => ObjectPrompt::Clicks { id: self.id, clicks: clicks.clone() },
-            GivenShape::Mask(mask) => ObjectPrompt::Mask { id: self.id, mask: to_bits(mask) },
+            GivenShape::Clicks(clicks) => StreamObject::Clicks { id: self.id, clicks: clicks.clone() },
+            GivenShape::Mask(mask) => StreamObject::Mask { id: self.id, mask: to_bits(mask) },
         }
     }
 }

@@ -7,7 +7,7 @@ use std::thread;
 use ocelli_engines::Tensor;
 use ocelli_export::contract::tensor;
 use ocelli_tracking::masklets::{
-    BitMask, Detection, EncodeBatch, EncodeObject, LogitMask, MaskNetwork, MaskPrompt, MaskPromptBatch,
+    BitMask, DetectedMask, EncodeBatch, EncodeObject, LogitMask, MaskNetwork, MaskPrompt, MaskPromptBatch,
     MaskletOptions, MemoryKind, ObjectId, PointPrompt, PointerSlot, TrackBatch, TrackBucket, TrackedMask,
     prompted_masks,
 };
@@ -31,7 +31,7 @@ pub struct MaskletNetwork {
     /// The frame whose features are loaded.
     pub(super) current: Option<usize>,
     /// Its detections, by class.
-    detections: Vec<Option<Vec<Detection>>>,
+    detections: Vec<Option<Vec<DetectedMask>>>,
 }
 
 /// The graphs on one device, with their inputs and outputs, which are reused.
@@ -483,7 +483,7 @@ impl MaskNetwork for FrameNetwork<'_> {
         self.network.set_frame(frame, self.source.frame(frame)?)
     }
 
-    fn detect(&mut self, _frame: usize) -> Result<Option<Vec<Detection>>> {
+    fn detect(&mut self, _frame: usize) -> Result<Option<Vec<DetectedMask>>> {
         Ok(self.network.detections.get(self.class_id).cloned().flatten())
     }
 

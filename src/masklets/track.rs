@@ -1,7 +1,7 @@
 //! Following the objects of a stream.
 
 use ocelli_tracking::masklets::{
-    DetectorPrompt, MaskletOptions, MaskletSession, ObjectPrompt, Retention, RunDirection, ShownFrame,
+    DetectorPrompt, MaskletOptions, MaskletSession, Retention, RunDirection, ShownFrame, StreamObject,
     VideoShape,
 };
 
@@ -85,7 +85,7 @@ impl Sessions {
         &mut self,
         network: &mut MaskletNetwork,
         frame: &MaskFrame,
-        objects: &[ObjectPrompt],
+        objects: &[StreamObject],
     ) -> Result<Vec<TrackedFrame>> {
         let number = self.count;
         if self.frames.is_some_and(|frames| number >= frames) {

@@ -8,7 +8,7 @@ use ocelli::masklets::{
     DetectorPrompt, FrameNetwork, MaskFrame, MaskFrames, MaskletNetwork, Retention, RunDirection, VideoShape,
 };
 use ocelli::tracking::masklets::{
-    Detection, EncodeBatch, FrameReport, MaskNetwork, MaskPromptBatch, MaskletOptions, MaskletSession,
+    DetectedMask, EncodeBatch, FrameReport, MaskNetwork, MaskPromptBatch, MaskletOptions, MaskletSession,
     MemorySlot, ObjectId, PointPrompt, PointerSlot, TrackBatch, TrackedMask,
 };
 use ocelli::{
@@ -51,7 +51,7 @@ impl MaskFrames for Drawn<'_> {
     fn frame(&mut self, number: usize) -> ocelli::Result<&MaskFrame> {
         let side = 4 * self.0.number("grid");
         let drawn = self.0.value("script")["det"][number].as_array().expect("a list of detections");
-        let detection = |drawn: &Value| -> Outcome<Detection> {
+        let detection = |drawn: &Value| -> Outcome<DetectedMask> {
             let share = |edge: &Value| edge.as_f64().map(|edge| edge / side as f64);
             let edges = drawn[2][0].as_array().ok_or("no edges")?.iter().map(share).collect::<Vec<_>>();
             paint(side, &json!([drawn[0], edges, drawn[3]]))
@@ -78,7 +78,7 @@ impl MaskNetwork for Watched<'_> {
         self.inner.load(frame)
     }
 
-    fn detect(&mut self, frame: usize) -> ocelli::Result<Option<Vec<Detection>>> {
+    fn detect(&mut self, frame: usize) -> ocelli::Result<Option<Vec<DetectedMask>>> {
         self.inner.detect(frame)
     }
 

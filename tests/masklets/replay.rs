@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use ocelli::engines::Tensor;
 use ocelli::export::ExportOptions;
 use ocelli::masklets::{
-    DetectorPrompt, FrameNetwork, MaskFrame, MaskFrames, MaskletNetwork, MaskletOptions, ObjectPrompt,
-    Retention, RunDirection, SessionSource, Sessions, TrackedFrame, VideoShape,
+    DetectorPrompt, FrameNetwork, MaskFrame, MaskFrames, MaskletNetwork, MaskletOptions, Retention,
+    RunDirection, SessionSource, Sessions, StreamObject, TrackedFrame, VideoShape,
 };
 use ocelli::tracking::masklets::{
-    Detection, EncodeBatch, FrameReport, LogitMask, MaskNetwork, MaskPromptBatch, MaskletSession,
+    DetectedMask, EncodeBatch, FrameReport, LogitMask, MaskNetwork, MaskPromptBatch, MaskletSession,
     PointPrompt, TrackBatch, TrackedMask,
 };
 use ocelli::{
@@ -80,7 +80,7 @@ impl<'g> Replay<'g> {
         Ok(MaskFrame::new(hidden, vec![detections]))
     }
 
-    fn parts(&self, frame: usize) -> Outcome<(Tensor, Vec<Detection>)> {
+    fn parts(&self, frame: usize) -> Outcome<(Tensor, Vec<DetectedMask>)> {
         let hidden = self.golden.tensor(&format!("{frame}.hidden")).clone();
         let side = self.options().mask_side();
         let drawn = self.golden.value("detections")[frame].as_array().ok_or("no detections")?;
@@ -178,7 +178,7 @@ pub fn options(golden: &Golden) -> MaskletOptions {
 }
 
 /// `[score, [left, top, right, bottom], logit]`, the sides as shares.
-pub fn paint(side: usize, drawn: &Value) -> Outcome<Detection> {
+pub fn paint(side: usize, drawn: &Value) -> Outcome<DetectedMask> {
     let number = |value: &Value| value.as_f64().ok_or("expected a number");
     let (score, logit) = (number(&drawn[0])? as f32, number(&drawn[2])? as f32);
     let mut edges = [0; 4];
@@ -190,7 +190,7 @@ pub fn paint(side: usize, drawn: &Value) -> Outcome<Detection> {
     let inside =
         |pixel: usize| (left..right).contains(&(pixel % side)) && (top..bottom).contains(&(pixel / side));
     let logits = (0..side * side).map(|pixel| if inside(pixel) { logit } else { -logit }).collect();
-    Ok(Detection { score, mask: LogitMask::new(side, side, logits)? })
+    Ok(DetectedMask { score, mask: LogitMask::new(side, side, logits)? })
 }
 
 /// Compares shown frames: the same objects with the same pixels, but for one in a thousand at their borders.
@@ -310,7 +310,7 @@ impl MaskNetwork for Checked<'_, '_> {
         self.inner.load(frame)
     }
 
-    fn detect(&mut self, frame: usize) -> ocelli::Result<Option<Vec<Detection>>> {
+    fn detect(&mut self, frame: usize) -> ocelli::Result<Option<Vec<DetectedMask>>> {
         self.inner.detect(frame)
     }
 
@@ -420,7 +420,7 @@ impl Tracker {
         Ok(Self { sessions: Sessions::new(&network, classes, video, options)?, network })
     }
 
-    pub fn push(&mut self, frame: &MaskFrame, objects: &[ObjectPrompt]) -> ocelli::Result<Vec<TrackedFrame>> {
+    pub fn push(&mut self, frame: &MaskFrame, objects: &[StreamObject]) -> ocelli::Result<Vec<TrackedFrame>> {
         self.sessions.push(&mut self.network, frame, objects)
     }
 

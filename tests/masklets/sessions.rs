@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use ocelli::masklets::{
-    Click, KeepFeatures, ObjectPrompt, RunDirection, SessionSource, TrackedFrame, VideoSession,
+    Click, KeepFeatures, RunDirection, SessionSource, StreamObject, TrackedFrame, VideoSession,
     VideoSessionOptions, VideoShape,
 };
 use ocelli::pipeline::FrameOutcome;
@@ -267,8 +267,8 @@ fn objects_are_given_without_a_text() -> Outcome<()> {
     for number in 0..6 {
         let frame = encoder.detect(&picture(number, SIZE))?;
         let objects = match number {
-            0 => vec![ObjectPrompt::Mask { id: 0, mask: bits.clone() }],
-            2 => vec![ObjectPrompt::Clicks { id: 4, clicks: clicks.to_vec() }],
+            0 => vec![StreamObject::Mask { id: 0, mask: bits.clone() }],
+            2 => vec![StreamObject::Clicks { id: 4, clicks: clicks.to_vec() }],
             _ => Vec::new(),
         };
         let shown = tracker.push(frame, &objects)?;

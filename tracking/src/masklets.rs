@@ -15,8 +15,8 @@
 //!     fn load(&mut self, _frame: usize) -> Result<()> {
 //!         Ok(())
 //!     }
-//!     fn detect(&mut self, _frame: usize) -> Result<Option<Vec<Detection>>> {
-//!         Ok(Some(vec![Detection { score: 0.9, mask: self.0.clone() }]))
+//!     fn detect(&mut self, _frame: usize) -> Result<Option<Vec<DetectedMask>>> {
+//!         Ok(Some(vec![DetectedMask { score: 0.9, mask: self.0.clone() }]))
 //!     }
 //!     fn track(&mut self, batch: &TrackBatch) -> Result<Vec<TrackedMask>> {
 //!         // A real network reads the slots of `batch` here, and writes the new pointers.
@@ -122,13 +122,13 @@ pub use holes::fill_holes;
 pub use identities::Identity;
 pub use logit_mask::LogitMask;
 pub use network::{
-    Click, Detection, EncodeBatch, EncodeObject, MaskNetwork, MaskPrompt, MaskPromptBatch, MemoryInput,
+    Click, DetectedMask, EncodeBatch, EncodeObject, MaskNetwork, MaskPrompt, MaskPromptBatch, MemoryInput,
     MemoryKind, MemorySlot, ObjectId, PointPrompt, PointerInput, PointerSlot, TrackBatch, TrackBucket,
     TrackedMask,
 };
 pub use options::{LifeCycle, MaskletOptions};
 pub use output::{ShownFrame, ShownObject};
 pub use report::{BankReport, FrameReport, ReadMemory, ReadPointer};
-pub use requests::{DetectorPrompt, ObjectPrompt, Retention, RunDirection, VideoShape};
+pub use requests::{DetectorPrompt, Retention, RunDirection, StreamObject, VideoShape};
 pub use run::Step;
 pub use session::MaskletSession;

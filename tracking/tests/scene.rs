@@ -3,7 +3,7 @@
 use crate::test_random::Random;
 use ocelli_tracking::Result;
 use ocelli_tracking::masklets::{
-    Detection, EncodeBatch, LogitMask, MaskNetwork, MaskPromptBatch, MaskletOptions, MemorySlot, ObjectId,
+    DetectedMask, EncodeBatch, LogitMask, MaskNetwork, MaskPromptBatch, MaskletOptions, MemorySlot, ObjectId,
     PointPrompt, PointerSlot, TrackBatch, TrackedMask,
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -91,10 +91,10 @@ where
         Ok(())
     }
 
-    fn detect(&mut self, frame: usize) -> Result<Option<Vec<Detection>>> {
+    fn detect(&mut self, frame: usize) -> Result<Option<Vec<DetectedMask>>> {
         assert_eq!(self.loaded, Some(frame), "a frame is loaded before it is used");
         let detections = (self.detections)(frame).into_iter();
-        let detections = detections.map(|(score, mask)| Detection { score, mask }).collect();
+        let detections = detections.map(|(score, mask)| DetectedMask { score, mask }).collect();
         Ok((self.is_searched)(frame).then_some(detections))
     }
 

@@ -5,7 +5,7 @@ use crate::test_random::Random;
 use ocelli_tracking::ErrorKind;
 use ocelli_tracking::masklets::{
     BitMask, Click, DetectorPrompt, FrameReport, LogitMask, MaskNetwork, MaskletOptions, MaskletSession,
-    ObjectId, ObjectPrompt, Retention, RunDirection, VideoShape,
+    ObjectId, Retention, RunDirection, StreamObject, VideoShape,
 };
 
 /// One object that is always there, and detected on every frame.
@@ -197,10 +197,10 @@ fn a_stream_takes_objects_with_its_frames() {
     session.propagate(RunDirection::Forward, None, None).expect("objects come with the frames");
     for frame in 0..200 {
         let prompts = match frame {
-            2 => vec![ObjectPrompt::Mask { id: 0, mask: given.clone() }],
+            2 => vec![StreamObject::Mask { id: 0, mask: given.clone() }],
             50 => vec![
-                ObjectPrompt::Clicks { id: 0, clicks: click.to_vec() },
-                ObjectPrompt::Clicks { id: 1, clicks: click.to_vec() },
+                StreamObject::Clicks { id: 0, clicks: click.to_vec() },
+                StreamObject::Clicks { id: 1, clicks: click.to_vec() },
             ],
             _ => Vec::new(),
         };
@@ -414,7 +414,7 @@ fn what_cannot_be_done_is_said() {
     ];
     kept.prompt(DetectorPrompt::Text, 0, &mut scene).expect("the scene does not fail");
     errors.push(kept.click(1, 0, &click(0.5), &mut scene).expect_err("frame 1 was not shown"));
-    let given = [ObjectPrompt::Clicks { id: 0, clicks: click(0.5).to_vec() }];
+    let given = [StreamObject::Clicks { id: 0, clicks: click(0.5).to_vec() }];
     errors.push(kept.advance_with(&given, &mut scene).expect_err("the session has a prompt"));
     for session in [&mut live, &mut window] {
         session.prompt(DetectorPrompt::Text, 0, &mut scene).expect("the scene does not fail");

@@ -4,7 +4,7 @@ use crate::bucket_bank::BucketBank;
 use crate::options::MULTIPLEX;
 use crate::replay::{Result, array, list, number, paint};
 use ocelli_tracking::masklets::{
-    Detection, EncodeBatch, LogitMask, MaskNetwork, MaskPromptBatch, MaskletOptions, MemoryKind, ObjectId,
+    DetectedMask, EncodeBatch, LogitMask, MaskNetwork, MaskPromptBatch, MaskletOptions, MemoryKind, ObjectId,
     PointPrompt, TrackBatch, TrackedMask, exclusive_foreground,
 };
 use serde_json::{Map, Value, json};
@@ -136,14 +136,14 @@ impl MaskNetwork for Script<'_> {
         Ok(())
     }
 
-    fn detect(&mut self, frame: usize) -> ocelli_tracking::Result<Option<Vec<Detection>>> {
+    fn detect(&mut self, frame: usize) -> ocelli_tracking::Result<Option<Vec<DetectedMask>>> {
         let detection = |entry: &Value| {
             let number = |at: usize| entry[at].as_f64().unwrap_or(0.0);
             // The recording went through logits of 32 bits.
             let logit = (number(0) / (1.0 - number(0))).ln() as f32;
             let value = number(3) as f32;
             let mask = self.mask(array(&entry[2]), [-value, value]);
-            Detection { score: 1.0 / (1.0 + (-logit).exp()), mask }
+            DetectedMask { score: 1.0 / (1.0 + (-logit).exp()), mask }
         };
         Ok(Some(array(&self.sequence.detections[frame]).iter().map(detection).collect()))
     }

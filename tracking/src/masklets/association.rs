@@ -1,6 +1,6 @@
 //! Which detections are which objects.
 
-use crate::masklets::{BitMask, Detection, MaskletOptions, ObjectId};
+use crate::masklets::{BitMask, DetectedMask, MaskletOptions, ObjectId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A detection with its place among all detections of the frame.
@@ -33,8 +33,12 @@ pub(crate) struct Association {
 
 /// The detections above the score threshold that no better detection overlaps too much, in their order. On a
 /// prompted frame of SAM 3.1, detections that are suppressed suppress others, too.
-pub fn candidates(detections: &[Detection], options: &MaskletOptions, is_prompted: bool) -> Vec<Candidate> {
-    let candidate = |(index, found): (usize, &Detection)| Candidate {
+pub fn candidates(
+    detections: &[DetectedMask],
+    options: &MaskletOptions,
+    is_prompted: bool,
+) -> Vec<Candidate> {
+    let candidate = |(index, found): (usize, &DetectedMask)| Candidate {
         index,
         score: found.score,
         mask: found.mask.positive(),

@@ -8,7 +8,7 @@ pub type ObjectId = u32;
 
 /// A detection, before any suppression.
 #[derive(Clone, Debug)]
-pub struct Detection {
+pub struct DetectedMask {
     /// The probability that it is what the prompt names.
     pub score: f32,
     /// Its mask, of the side [`mask_side`](crate::masklets::MaskletOptions::mask_side).
@@ -201,7 +201,7 @@ pub trait MaskNetwork {
     ///
     /// # Errors
     /// As [`load`](Self::load).
-    fn detect(&mut self, frame: usize) -> Result<Option<Vec<Detection>>>;
+    fn detect(&mut self, frame: usize) -> Result<Option<Vec<DetectedMask>>>;
 
     /// Tracks objects, in the order of [`TrackBatch::objects`].
     ///

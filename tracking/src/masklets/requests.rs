@@ -54,7 +54,7 @@ pub enum DetectorPrompt {
 
 /// An object of a stream, clicked or given on a frame.
 #[derive(Clone, Debug)]
-pub enum ObjectPrompt {
+pub enum StreamObject {
     /// Clicks: an object that is tracked is refined, another one is added.
     Clicks {
         /// The object.

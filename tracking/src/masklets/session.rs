@@ -7,7 +7,7 @@ use crate::masklets::current::Current;
 use crate::masklets::history::{Action, Propagation, next_propagation};
 use crate::masklets::network::MaskNetwork;
 use crate::masklets::output::{FrameOutput, ShownFrame};
-use crate::masklets::requests::{DetectorPrompt, ObjectPrompt, Retention, RunDirection, VideoShape};
+use crate::masklets::requests::{DetectorPrompt, Retention, RunDirection, StreamObject, VideoShape};
 use crate::masklets::run::{Order, Run, Step};
 use crate::masklets::tracks::Tracks;
 use crate::masklets::{FrameReport, LifeCycle, MaskletOptions, ObjectId};
@@ -215,7 +215,7 @@ impl MaskletSession {
     /// [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if the session has a prompt.
     pub fn advance_with(
         &mut self,
-        prompts: &[ObjectPrompt],
+        prompts: &[StreamObject],
         network: &mut impl MaskNetwork,
     ) -> Result<Option<Step>> {
         if !prompts.is_empty() && self.prompt.is_some() {
@@ -384,7 +384,7 @@ impl MaskletSession {
         &mut self,
         now: &mut Current<'_>,
         ids: BTreeSet<ObjectId>,
-        prompts: &[ObjectPrompt],
+        prompts: &[StreamObject],
     ) -> Result<Step> {
         let frame = now.frame;
         now.network.load(frame)?;

@@ -5,7 +5,7 @@ use crate::masklets::bank::{Course, needed_after};
 use crate::masklets::current::Current;
 use crate::masklets::group::{ABSENT, Group, Slots, sigmoid};
 use crate::masklets::identities::Identities;
-use crate::masklets::network::{Detection, EncodeBatch, MemoryKind};
+use crate::masklets::network::{DetectedMask, EncodeBatch, MemoryKind};
 use crate::masklets::occlusion::Occlusions;
 use crate::masklets::output::{FrameOutput, Masks};
 use crate::masklets::track::{check_side, track_groups};
@@ -76,7 +76,7 @@ impl Tracks {
     pub(crate) fn process(
         &mut self,
         now: &mut Current<'_>,
-        searched: Option<&[Detection]>,
+        searched: Option<&[DetectedMask]>,
         is_prompted: bool,
     ) -> Result<(FrameReport, FrameOutput)> {
         let Current { frame, course, options, .. } = *now;
@@ -155,7 +155,7 @@ impl Tracks {
     }
 
     /// Drops the new detections with the lowest scores if there would be too many objects; returns how many.
-    fn limit(&self, found: &mut Association, detections: &[Detection]) -> usize {
+    fn limit(&self, found: &mut Association, detections: &[DetectedMask]) -> usize {
         let room = self.options.max_objects.saturating_sub(self.ids().len());
         if found.new.len() <= room {
             return 0;
@@ -166,7 +166,7 @@ impl Tracks {
         dropped
     }
 
-    fn start(&mut self, look: usize, found: &Association, detections: &[Detection]) -> Vec<Born> {
+    fn start(&mut self, look: usize, found: &Association, detections: &[DetectedMask]) -> Vec<Born> {
         let born = |&detection: &usize| {
             let id = self.identities.add(look, detections[detection].score, &self.options);
             Born { id, detection }
@@ -182,7 +182,7 @@ impl Tracks {
         look: usize,
         found: &Association,
         tracked: &[Tracked],
-        detections: &[Detection],
+        detections: &[DetectedMask],
     ) -> Result<Vec<ObjectId>> {
         let options = now.options;
         if options.recondition_frames == 0 || !look.is_multiple_of(options.recondition_frames) {
@@ -242,7 +242,12 @@ impl Tracks {
 
     /// Starts objects together: in the group with the fewest free places that has enough of them, or else in
     /// a new one.
-    fn add_objects(&mut self, now: &mut Current<'_>, born: &[Born], detections: &[Detection]) -> Result<()> {
+    fn add_objects(
+        &mut self,
+        now: &mut Current<'_>,
+        born: &[Born],
+        detections: &[DetectedMask],
+    ) -> Result<()> {
         let side = now.options.memory_side();
         let mask = |born: &Born| (born.id, detections[born.detection].mask.resized_positive(side, side));
         let masks = born.iter().map(mask).collect();
@@ -270,7 +275,7 @@ impl Tracks {
         frame: usize,
         tracked: &[Tracked],
         born: &[Born],
-        detections: &[Detection],
+        detections: &[DetectedMask],
         hidden: BTreeSet<ObjectId>,
     ) -> FrameOutput {
         let [width, height] = self.video;

@@ -3,7 +3,7 @@
 use crate::masklets::current::Current;
 use crate::masklets::network::{Click, MaskNetwork};
 use crate::masklets::output::ShownFrame;
-use crate::masklets::requests::{ObjectPrompt, Retention};
+use crate::masklets::requests::{Retention, StreamObject};
 use crate::masklets::session::{Action, GIVEN_SCORE, MaskletSession, invalid};
 use crate::masklets::{BitMask, ObjectId};
 use ocelli_error::Result;
@@ -50,13 +50,13 @@ impl MaskletSession {
     }
 
     /// Adds or refines an object on the loaded frame.
-    pub(super) fn give(&mut self, now: &mut Current<'_>, prompt: &ObjectPrompt) -> Result<()> {
+    pub(super) fn give(&mut self, now: &mut Current<'_>, prompt: &StreamObject) -> Result<()> {
         match prompt {
-            ObjectPrompt::Clicks { id, clicks } => {
+            StreamObject::Clicks { id, clicks } => {
                 check_clicks(clicks)?;
                 self.give_clicks(now, *id, clicks)
             }
-            ObjectPrompt::Mask { id, mask } => self.give_mask(now, *id, mask),
+            StreamObject::Mask { id, mask } => self.give_mask(now, *id, mask),
         }
     }
 
