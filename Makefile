@@ -33,7 +33,7 @@ help:
 	@echo "make check-all   run the checks that need other projects or take long, and write tests/runs/DATE.md;"
 	@echo "                 STEP=\"python c\" runs some, RESUME=1 those that have not passed on these files"
 	@echo "make lint        formatting and lints; warnings are errors"
-	@echo "make size        code lines by crate, and whether they are within the limit"
+	@echo "make size        code lines by crate, long functions, circles of files, and whether they are within the limits"
 	@echo "make doc         the API documentation; warnings are errors"
 
 setup: tensorrt
@@ -131,3 +131,4 @@ doc:
 
 size:
 	@python3 tests/size.py
+	@python3 tests/circles.py
