@@ -1,4 +1,4 @@
-//! What is evaluated: a model, or detections from a file.
+//! Models and files of detections are evaluated alike, as contenders.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -66,7 +66,7 @@ impl Contender {
         self.detector.as_ref().map(Detector::engine)
     }
 
-    /// Whether it detects.
+    /// `true` if it detects.
     pub fn is_model(&self) -> bool {
         self.detector.is_some()
     }

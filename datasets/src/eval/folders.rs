@@ -14,7 +14,7 @@ use super::labelled::{annotation, category, data_set, image, unreadable};
 use super::video::entries;
 use crate::label::{all_labels, find_images, parse_labels};
 
-/// What a `data.yaml` says.
+/// The content of a `data.yaml`.
 #[derive(Deserialize)]
 struct DataFile {
     path: Option<PathBuf>,

@@ -13,7 +13,7 @@ use crate::table::some;
 pub struct EvalImages {
     /// The ground truth.
     pub truth: Truth,
-    /// Where they are from, for the report.
+    /// Their origin, for the report.
     pub description: String,
     /// The images to evaluate.
     pub ids: Vec<u64>,
@@ -30,7 +30,7 @@ enum Origin {
     None,
 }
 
-/// What happens to an image of an evaluation.
+/// A step of an image in an evaluation.
 #[derive(Clone, Copy, Debug)]
 pub enum EvalStep<'a> {
     /// It is next: models detect in it, unless the journal has its results.

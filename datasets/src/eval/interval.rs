@@ -1,4 +1,4 @@
-//! How sure the difference of two models is.
+//! A difference of two models may be chance; its confidence interval tells.
 
 use ocelli::Result;
 

@@ -11,7 +11,7 @@ use super::Predictions;
 /// The version of the format.
 const FORMAT: u32 = 1;
 
-/// What the results of an image depend on besides the image.
+/// All that the results of an image depend on besides the image.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct EvalIdentity {
     /// The models, their engines included.

@@ -89,7 +89,7 @@ impl Predictions {
         self.0.len()
     }
 
-    /// Whether there are no detections.
+    /// `true` if there are no detections.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

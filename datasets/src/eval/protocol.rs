@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use ocelli::{Error, postprocess::PostProcessOptions};
 
-/// Which detections count. Figures of different protocols cannot be compared.
+/// The rule by which detections count. Figures of different protocols cannot be compared.
 ///
 /// With `practical` and `dart`, every class is looked for in every image.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]

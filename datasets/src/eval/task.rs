@@ -1,14 +1,14 @@
-//! What an evaluation looks for, and what it compares.
+//! All contenders have the same task: what to look for, and what to compare.
 
 use ocelli::{Error, Prompts, Result, options::DetectorOptions};
 
 use super::{Contender, EvalImages, EvalReport, Overlap, Predictions, Protocol, Truth, difference_interval};
 use crate::table::some;
 
-/// What models are evaluated on, and how.
+/// Options of an evaluation.
 #[derive(Clone, Debug)]
 pub struct EvalOptions {
-    /// Which detections count.
+    /// The rule by which detections count.
     pub protocol: Protocol,
     /// Masks as well as boxes.
     pub masks: bool,
@@ -21,16 +21,16 @@ pub struct EvalOptions {
 }
 
 impl EvalOptions {
-    /// Whether annotated boxes are given, and masks are what is compared.
+    /// `true` if annotated boxes are given, and masks are what is compared.
     pub fn gives_boxes(&self) -> bool {
         self.exemplars_from_truth || self.protocol == Protocol::BoxToMask
     }
 }
 
-/// What is detected in every image.
+/// The prompts, their categories, and the options.
 #[derive(Clone, Debug)]
 pub struct EvalTask {
-    /// What was asked for.
+    /// The options as given.
     pub options: EvalOptions,
     phrases: Vec<String>,
     /// The category of each prompt.
@@ -88,7 +88,7 @@ impl EvalTask {
         Prompts::new(self.phrases.iter().map(String::as_str)).map(Some)
     }
 
-    /// What is searched for, in words.
+    /// The phrases with their categories, in words.
     pub fn described(&self) -> Vec<String> {
         self.phrases.iter().zip(&self.category_ids).map(|(phrase, id)| format!("{phrase} {id}")).collect()
     }

@@ -19,7 +19,7 @@ pub struct Instance {
     pub category_id: u64,
     /// The box, in pixels of the image.
     pub bbox: BoundingBox,
-    /// Whether it stands for a group of instances that are not annotated one by one (`iscrowd`).
+    /// It stands for a group of instances that are not annotated one by one (`iscrowd`).
     pub is_crowd: bool,
     /// The mask, if it is annotated.
     pub mask: Option<Mask>,
@@ -93,7 +93,7 @@ impl Truth {
         self.folder.as_deref()
     }
 
-    /// What a person should know about where the labels are from.
+    /// Notes for a person on where the labels are from.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
@@ -110,7 +110,7 @@ impl Truth {
         hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// Whether a category has no name, and is named after its id.
+    /// `true` if a category has no name, and is named after its id.
     pub fn is_unnamed(&self, category: &Category) -> bool {
         category.name == COCO::placeholder_cat_name(category.id)
     }

@@ -56,11 +56,11 @@ pub struct SetImage {
 pub struct Labels {
     /// Identifies the content: saving names the version that was changed.
     pub version: String,
-    /// Whether a person changed them.
+    /// A person changed them.
     pub is_corrected: bool,
     /// The instances, in the order of the lines.
     pub instances: Vec<LabelledInstance>,
-    /// How many of the last instances no label file has yet: those of classes that were added after a person corrected it.
+    /// Number of the last instances that no label file has yet: those of classes that were added after a person corrected it.
     /// Saving them puts them there.
     pub added: usize,
 }
@@ -130,7 +130,7 @@ impl CorrectedSet {
         Ok(contents)
     }
 
-    /// What the data set has, which is not known from the start of a restart until it labels.
+    /// The contents of the data set, which are not known from the start of a restart until it labels.
     fn contents(&self, state: &State) -> Result<Contents> {
         state.contents.clone().ok_or_else(|| {
             let why =
@@ -163,7 +163,7 @@ impl CorrectedSet {
         source::read(&path).map_err(|e| Error::io("cannot read the image", Path::new(&image.name), e))
     }
 
-    /// What changes with the file of an image: its size and its time.
+    /// The version of the file of an image: its size and its time.
     pub fn file_version(&self, image: &SetImage) -> (u64, u64) {
         identity(&self.file(image))
     }

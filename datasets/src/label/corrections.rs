@@ -1,4 +1,4 @@
-//! What a person corrected stays, in every situation that lost it once.
+//! Corrections stay, in every situation that lost one once.
 
 use ocelli::ErrorKind;
 

@@ -64,7 +64,7 @@ pub(crate) fn sync(folder: &Path) -> Result<()> {
     sync_folder(folder).map_err(|e| Error::io("cannot write", folder, e))
 }
 
-/// What was found; `None` for what is not there.
+/// The value that was found; `None` for what is not there.
 pub(crate) fn if_there<T>(found: io::Result<T>) -> io::Result<Option<T>> {
     match found {
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -129,7 +129,7 @@ mod stops {
     use std::cell::Cell;
 
     thread_local! {
-        /// Whether hard links are refused, as between two file systems.
+        /// Set to refuse hard links, as between two file systems.
         pub(crate) static REFUSES_HARD_LINKS: Cell<bool> = const { Cell::new(false) };
         /// Writes until the run stops. Once stopped, nothing more is written until this is set again, as in a process that ended.
         pub(crate) static WRITES_LEFT: Cell<u64> = const { Cell::new(u64::MAX) };

@@ -70,7 +70,7 @@ pub fn list_images(inputs: &[PathBuf], subfolders: bool, outputs: &[PathBuf]) ->
     Ok(search.found.into_iter().map(|one| one.path).filter(|path| seen.insert(path.clone())).collect())
 }
 
-/// Whether a file is an image in a format that is not supported: the content says what a file is.
+/// `true` if a file is an image in a format that is not supported: the content says what a file is.
 fn is_unsupported(path: &Path) -> bool {
     has_unsupported_extension(path)
         && !std::fs::read(path).is_ok_and(|bytes| Image::declared_size(&bytes, "").is_ok())
@@ -86,7 +86,7 @@ struct Search {
     /// Folders that results are written to.
     outputs: Vec<PathBuf>,
     found: Vec<FoundImage>,
-    /// What is left out of the current input: other files, and images in subfolders.
+    /// Paths that are left out of the current input: other files, and images in subfolders.
     others: Vec<PathBuf>,
     deeper: usize,
 }
@@ -168,9 +168,8 @@ impl Search {
         Ok(())
     }
 
-    /// Whether a path of a folder or a pattern is an image, one of a format that is not supported included: labelling reports
-    /// it. A link to nothing is an image that cannot be read; pipes, devices and sockets are left out, as opening one may
-    /// block.
+    /// `true` if a path of a folder or a pattern is an image, one of a format that is not supported included: labelling reports
+    /// it. A link to nothing is an image that cannot be read; pipes, devices and sockets are left out, as opening one may block.
     fn takes(&mut self, path: &Path) -> bool {
         if path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.')) {
             return false;

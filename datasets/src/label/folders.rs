@@ -24,7 +24,7 @@ pub(super) struct Place {
     pub also: Option<String>,
 }
 
-/// How images are labelled.
+/// A run that labels images.
 #[derive(Clone)]
 pub(super) struct Run {
     pub output: String,
@@ -32,7 +32,7 @@ pub(super) struct Run {
     pub options: DataSetOptions,
     pub shard: Option<Shard>,
     pub existing: Existing,
-    /// Whether every image has an instance of each class, and not of the first one alone.
+    /// Every image has an instance of each class, and not of the first one alone.
     pub finds_added: bool,
 }
 
@@ -184,7 +184,7 @@ pub(super) fn text_of(length: usize, format: Format) -> String {
     format!("0{}\n", place_of(length, format, 0))
 }
 
-/// What follows the class in the line of an instance, in an image with this length.
+/// The text after the class in the line of an instance, in an image with this length.
 pub(super) fn place_of(length: usize, format: Format, row: usize) -> String {
     let share = |value: f64| format!("{:.6}", value / f64::from(SIDE));
     let (left, side) = (f64::from(length as f32 / 20.0), f64::from(SIDE));

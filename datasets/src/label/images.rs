@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 
 use ocelli::{Error, Result, image::has_unsupported_extension};
 
-/// Which frame of which video an image is.
+/// The frame of a video that an image is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VideoFrame {
     /// The path of the video: a file, or a folder of pictures.
@@ -54,8 +54,8 @@ pub struct Shard {
 }
 
 impl ImageFile {
-    /// What decides its shard: the path below the input folder, without the number of its name, which depends on the other
-    /// images and on the order of the inputs.
+    /// The text that decides its shard: the path below the input folder, without the number of its name, which depends on the
+    /// other images and on the order of the inputs.
     pub(super) fn key(&self) -> String {
         let parts: Vec<Component<'_>> =
             self.path.components().filter(|part| matches!(part, Component::Normal(_))).collect();
@@ -233,7 +233,7 @@ impl Shard {
         self.count
     }
 
-    /// Whether the image with this path below its input folder is in this shard.
+    /// `true` if the image with this path below its input folder is in this shard.
     pub fn contains(&self, path: &str) -> bool {
         hash_of(path, 0) % u64::from(self.count) == u64::from(self.index - 1)
     }

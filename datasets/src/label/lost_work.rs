@@ -341,7 +341,7 @@ fn a_save_that_cannot_be_written_changes_no_format() {
     }
 }
 
-/// Whether the other file waits for its rename.
+/// `true` if the other file waits for its rename.
 fn stops_between_renames(place: &Place, file: &str) -> bool {
     crate::label::store::files::part_path(&place.path(file)).exists()
 }

@@ -70,7 +70,7 @@ pub struct Record {
     /// The reason why it could not be labelled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// Whether it is for validation.
+    /// `true` if it is for validation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub validation: Option<bool>,
     /// The number of classes that were looked for, the first ones, if classes were added since.

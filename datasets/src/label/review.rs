@@ -33,7 +33,7 @@ struct Candidate {
     /// `None` without instances.
     least_score: Option<f32>,
     instances: usize,
-    /// Where it is, from the review folder.
+    /// Its path from the review folder.
     link: String,
 }
 

@@ -44,7 +44,7 @@ struct Written {
     classes: Vec<String>,
 }
 
-/// What a person saved for an image of a data set of COCO alone.
+/// The labels that a person saved for an image of a data set of COCO alone.
 #[derive(Clone, Debug)]
 struct SavedImage {
     /// Class, left and upper edge of each box, in order.
@@ -61,7 +61,7 @@ struct Page {
     picture: Option<String>,
 }
 
-/// What the last finished run left, without the files of the person.
+/// The files that the last finished run left, without the person's, and its formats and classes.
 #[derive(Default)]
 struct Finished {
     files: BTreeMap<String, String>,

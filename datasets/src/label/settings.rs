@@ -39,7 +39,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// Whether the format needs masks.
+    /// `true` if the format needs masks.
     pub fn needs_masks(self) -> bool {
         !matches!(self, Self::Yolo | Self::Voc)
     }
@@ -65,7 +65,7 @@ impl FromStr for Format {
     }
 }
 
-/// How images are added to the data set.
+/// The way images are added to the data set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
@@ -91,7 +91,7 @@ impl FromStr for ImageMode {
     }
 }
 
-/// How objects are followed through the frames of a video.
+/// The way objects are followed through the frames of a video.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Tracking {
@@ -131,11 +131,11 @@ pub struct LabelSettings {
     pub class_agnostic_nms: Option<f32>,
     /// Instances with fewer pixels are left out. A class may have its own limit.
     pub min_area: f64,
-    /// Whether instances have masks.
+    /// Instances have masks.
     pub masks: bool,
-    /// How objects are followed, if the images are frames of videos.
+    /// The way objects are followed, if the images are frames of videos.
     pub tracking: Option<Tracking>,
-    /// How the videos are opened.
+    /// Options for opening the videos.
     pub input: InputOptions,
     /// The tiles of large images, if there are any.
     pub tiling: Option<Tiling>,
@@ -282,9 +282,9 @@ impl LabelSettings {
 pub struct DataSetOptions {
     /// The formats, without duplicates.
     pub formats: Vec<Format>,
-    /// Whether COCO's segmentation is polygons instead of run lengths.
+    /// COCO's segmentation is polygons instead of run lengths.
     pub polygons: bool,
-    /// How images are added to the data set.
+    /// The way images are added to the data set.
     #[serde(rename = "pictures")]
     pub images: ImageMode,
     /// The share of the images for validation, at least 0 and below 1.
@@ -320,7 +320,7 @@ impl DataSetOptions {
         options
     }
 
-    /// Whether a trainer finds labels beside the images only.
+    /// `true` if a trainer finds labels beside the images only.
     fn needs_images(&self) -> bool {
         !self.yolo_folders().is_empty() || self.has(Format::Voc)
     }

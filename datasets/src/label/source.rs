@@ -13,7 +13,7 @@ use ocelli::{Error, Result, image::Image, tiles::PictureFile};
 use crate::label::formats::tar_file::{TarFile, identity_of};
 use crate::label::hash::hash_of_bytes;
 
-/// Whether a file is taken for a tar file, by its name.
+/// `true` if a file is taken for a tar file, by its name.
 pub(super) fn has_tar_extension(path: impl AsRef<Path>) -> bool {
     path.as_ref().extension().is_some_and(|extension| extension.eq_ignore_ascii_case("tar"))
 }
@@ -34,7 +34,7 @@ pub(super) fn member_path(tar: &Path, name: &str) -> PathBuf {
     name.split('/').fold(tar.to_owned(), |path, part| path.join(part))
 }
 
-/// Whether an image is a member of a tar file, which nothing can link to.
+/// `true` if an image is a member of a tar file, which nothing can link to.
 pub(super) fn is_member(path: &Path) -> bool {
     tar_of(path).is_some()
 }
@@ -52,7 +52,7 @@ pub(crate) fn identity(path: &Path) -> (u64, u64) {
     path.metadata().map_or_else(|_| of_member(), |meta| identity_of(&meta))
 }
 
-/// Whether an image can be opened; opening a pipe would block.
+/// `true` if an image can be opened; opening a pipe would block.
 pub(super) fn is_readable(path: &Path) -> bool {
     (path.is_file() && File::open(path).is_ok()) || member_of(path).is_some()
 }
@@ -67,7 +67,7 @@ fn check_is_file(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Whether an image is gone for certain, and not only out of reach: the folder that it was in is there and not empty. An
+/// `true` if an image is gone for certain, and not only out of reach: the folder that it was in is there and not empty. An
 /// empty folder may be the mount point of a disk that is not mounted.
 pub(super) fn is_gone(path: &Path) -> bool {
     match tar_of(path) {
@@ -115,7 +115,7 @@ fn ends_of(mut file: impl Read + Seek) -> io::Result<Vec<u8>> {
     Ok(ends)
 }
 
-/// Whether two images that can be read have the same content.
+/// `true` if two images can be read and have the same content.
 pub(super) fn is_same(one: &Path, other: &Path) -> bool {
     content_of(one).is_some_and(|content| content_of(other) == Some(content))
         && matches!((read(one), read(other)), (Ok(one), Ok(other)) if one == other)

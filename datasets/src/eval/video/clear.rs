@@ -11,12 +11,12 @@ const LEAST: f64 = 0.5;
 /// Counts of CLEAR MOT; those of sequences and classes add up.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct ClearCounts {
-    /// What is counted; the shares, and the sums of counts, are 0.
+    /// The counts; the shares, and the sums of counts, are 0.
     counts: TrackFigures,
     overlap: f64,
 }
 
-/// Where an object was found, and how often.
+/// An object's frames, and those where it was found.
 #[derive(Clone, Copy, Default)]
 struct Followed {
     frames: u64,

@@ -61,7 +61,7 @@ pub struct JAndF {
 /// The PNGs of a frame: of the ground truth, and of the predictions.
 type Frame = (PathBuf, PathBuf);
 
-/// Whether a folder has PNGs, or folders with PNGs.
+/// `true` if a folder has PNGs, or folders with PNGs.
 pub(super) fn is_layout(folder: &Path) -> Result<bool> {
     Ok(!sequences(folder, folder)?.is_empty())
 }
@@ -200,7 +200,7 @@ struct Sequence {
     /// The highest number of the predictions, and without the first and the last frame.
     found: u16,
     found_inside: u16,
-    /// Whether the first and the last frame have predictions.
+    /// `true` if the first and the last frame have predictions.
     is_whole: bool,
 }
 

@@ -63,7 +63,7 @@ pub struct TrackFigures {
     pub partly_tracked: u64,
     /// Objects that are tracked in less than 20 % of their frames.
     pub mostly_lost: u64,
-    /// How often an object was lost and found again.
+    /// Number of times that an object was lost and found again.
     pub fragmentations: u64,
 }
 

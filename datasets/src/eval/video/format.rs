@@ -1,4 +1,4 @@
-//! Which format a file or folder of ground truth has.
+//! Ground truth is named without its format, which the content tells.
 
 use std::path::Path;
 

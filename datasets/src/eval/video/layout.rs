@@ -1,4 +1,4 @@
-//! Where the sequences of text files are: one file, or a folder in the layout of MOTChallenge.
+//! Text files come one by one, or in a folder in the layout of MOTChallenge: these are the files of each sequence.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -18,7 +18,7 @@ pub(super) struct SequenceFiles {
     pub(super) frames: Option<u64>,
 }
 
-/// What a file has in each frame.
+/// The entries of a file by frame.
 pub(super) type Frames<T> = BTreeMap<u64, Vec<T>>;
 
 impl SequenceFiles {

@@ -21,7 +21,7 @@ pub struct VideoReport {
     pub predictions: String,
     /// The format of the ground truth.
     pub format: VideoFormat,
-    /// What was not evaluated, and why; how classes were understood.
+    /// Notes on what was not evaluated, and why; how classes were understood.
     pub notes: Vec<String>,
     /// HOTA, MOTA and IDF1 of tracks.
     #[serde(skip_serializing_if = "Option::is_none")]

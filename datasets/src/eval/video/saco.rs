@@ -15,7 +15,7 @@ use super::vis::{is_true, mask};
 use super::{CgF1, VideoReport, invalid, json, mismatch, wrong_entry};
 use crate::eval::{Predictions, Truth};
 
-/// What COCO's files do not have.
+/// The fields that COCO's files do not have.
 #[derive(Deserialize)]
 struct File {
     images: Vec<Image>,

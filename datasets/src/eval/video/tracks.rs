@@ -5,7 +5,7 @@ use ocelli::{Error, Result};
 
 use crate::eval::truth::repeated;
 
-/// What an object of the ground truth is for.
+/// The purpose of an object of the ground truth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// It is to be found.
@@ -24,7 +24,7 @@ pub struct ObjectBox {
     pub id: u64,
     /// Left, top, width and height in pixels.
     pub ltwh: [f64; 4],
-    /// What the box is for.
+    /// The purpose of the box.
     pub role: Role,
 }
 

@@ -89,7 +89,7 @@ impl Video {
     }
 }
 
-/// Whether a JSON value stands for yes: `true`, or a number that is not 0.
+/// `true` if a JSON value stands for yes: `true`, or a number that is not 0.
 pub(super) fn is_true(value: &Value) -> bool {
     value.as_bool().unwrap_or_else(|| value.as_f64().is_some_and(|number| number != 0.0))
 }

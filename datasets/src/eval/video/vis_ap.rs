@@ -48,7 +48,7 @@ impl Cell<'_> {
 /// A class and its tracks in each video.
 pub(super) type Class<'a> = (&'a Category, Vec<Cell<'a>>);
 
-/// What became of a track at each level.
+/// The fate of a track at each level.
 struct Fate {
     score: f64,
     /// Its place among the tracks of the video.

@@ -28,7 +28,7 @@ pub(crate) struct ImageLabels {
     pub path: PathBuf,
     /// Width and height of the upright image.
     pub size: (u32, u32),
-    /// What is in the label file.
+    /// The content of the label file.
     pub labels: Labels,
 }
 
@@ -71,7 +71,7 @@ pub(crate) fn all_labels(root: &Path) -> Result<Option<AllLabels>> {
     Ok(Some(all))
 }
 
-/// Whether a person changed one of COCO's files of a data set.
+/// `true` if a person changed one of COCO's files of a data set.
 pub(crate) fn is_changed(root: &Path, file: &str) -> Result<bool> {
     let state = State::load(root)?;
     Ok(!state.is_empty() && state.owner(file)? == Owner::Person)

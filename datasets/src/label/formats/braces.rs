@@ -3,7 +3,7 @@
 /// The most paths that one pattern stands for.
 const MAX_PATHS: usize = 1_000_000;
 
-/// What a pattern stands for, in order; the pattern itself if it has no braces.
+/// The paths that a pattern stands for, in order; the pattern itself if it has no braces.
 ///
 /// # Errors
 /// A message if it stands for too many paths.
@@ -28,7 +28,7 @@ fn too_many() -> String {
     format!("the braces stand for more than {MAX_PATHS} paths")
 }
 
-/// What is before, in and after the first braces with a choice in them.
+/// The text before, in and after the first braces with a choice in them.
 fn first_group(text: &str) -> Option<(&str, &str, &str)> {
     let mut from = 0;
     loop {

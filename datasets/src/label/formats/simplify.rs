@@ -16,7 +16,7 @@ const LEAST_IOU: f64 = 0.99;
 pub(crate) struct Coverage {
     /// The position within a pixel that decides whether the pixel is inside.
     pub at: f32,
-    /// Whether the pixels on the polygon are inside as well.
+    /// `true` if the pixels on the polygon are inside as well.
     pub with_border: bool,
 }
 

@@ -26,7 +26,7 @@ const MAX_IMAGES: usize = 10_000_000;
 const EXTENSIONS: [EntryType; 4] =
     [EntryType::GNULongName, EntryType::GNULongLink, EntryType::XHeader, EntryType::XGlobalHeader];
 
-/// Where the content of a member is.
+/// The place of a member's content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Span {
     at: u64,
@@ -75,7 +75,7 @@ impl TarFile {
         self.images.keys().map(String::as_str)
     }
 
-    /// Whether there is an image with this name.
+    /// `true` if there is an image with this name.
     pub fn contains(&self, name: &str) -> bool {
         self.images.contains_key(name)
     }
@@ -118,7 +118,7 @@ pub(crate) fn identity_of(meta: &std::fs::Metadata) -> (u64, u64) {
 struct Scan<R> {
     file: R,
     length: u64,
-    /// Where the next header is.
+    /// The offset of the next header.
     at: u64,
     images: BTreeMap<String, Span>,
     /// The name and the size that a member before gives the next one.
@@ -264,7 +264,7 @@ impl<R: Read + Seek> Scan<R> {
     }
 }
 
-/// Whether the check sum is right: the sum of all bytes, with spaces in its own place.
+/// `true` if the check sum is right: the sum of all bytes, with spaces in its own place.
 fn is_header(header: &Header) -> bool {
     let bytes = header.as_bytes();
     let sum: u32 = bytes.iter().map(|byte| u32::from(*byte)).sum();

@@ -29,7 +29,7 @@ pub(crate) struct Video {
     pub images: Vec<(u64, String)>,
 }
 
-/// Where an image is in its video, as CocoVID has it.
+/// The place of an image in its video, as CocoVID has it.
 pub(crate) struct Place {
     /// The id of the video.
     pub video_id: u64,
@@ -80,7 +80,7 @@ impl Videos {
         self.videos.iter().filter(|video| !video.images.is_empty())
     }
 
-    /// Where an image is, if it is a frame of a video.
+    /// The place of an image, if it is a frame of a video.
     pub fn place(&self, name: &str) -> Option<Place> {
         let &(at, index) = self.frames.get(name)?;
         let video = &self.videos[at];

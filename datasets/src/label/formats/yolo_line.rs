@@ -10,7 +10,7 @@ const SAME: f32 = 0.02;
 /// Two instances in two files are the same if their boxes overlap by more than this IoU.
 const MATCH: f32 = 0.5;
 
-/// Whether a box is as it was.
+/// `true` if a box is as it was.
 pub(crate) fn is_same(before: &BoundingBox, after: &BoundingBox) -> bool {
     before.to_xyxy().iter().zip(after.to_xyxy()).all(|(before, after)| (before - after).abs() <= SAME)
 }

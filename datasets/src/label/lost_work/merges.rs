@@ -1,4 +1,4 @@
-//! What a person made of shards that are merged.
+//! A person's work on shards survives their merges.
 
 use super::*;
 

@@ -27,7 +27,7 @@ pub(crate) struct LabelPrompts {
     map: ClassMap,
     /// The classes from this one on are looked for.
     first: usize,
-    /// Whether all images have the same prompts.
+    /// `true` if all images have the same prompts.
     is_uniform: bool,
     /// Those of the image that was decoded last.
     pub current: ImagePrompts,

@@ -1,4 +1,4 @@
-//! What has to hold after a run, and what at any time.
+//! Rules that hold after a run, and those that hold at any time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use super::{
 use crate::label::folders::{SIDE, row_of};
 use crate::label::{Format, Summary};
 
-/// Whether a run searched an image for all classes. It did not if the image is not named any more, although its picture may
+/// `true` if a run searched an image for all classes. It did not if the image is not named any more, although its picture may
 /// be that of another one, which has the path of a third one now.
 fn is_searched(summary: &Summary, named: &BTreeSet<String>, file: &str, picture: &str) -> bool {
     named.contains(picture) && !summary.kept.iter().any(|name| stem_of(name) == stem_of(file))
@@ -24,7 +24,7 @@ fn reported(summary: &Summary) -> Vec<&str> {
 }
 
 impl Sequence {
-    /// What a person wrote is as it was left, at any time.
+    /// A person's files are as they were left, at any time.
     pub(super) fn check_person(&self) -> Result<(), String> {
         for (file, written) in &self.person {
             let there = self.place.read(file);
@@ -35,7 +35,7 @@ impl Sequence {
         Ok(())
     }
 
-    /// What a finished run leaves.
+    /// A finished run leaves what it should.
     pub(super) fn check(&mut self, summary: &Summary) -> Result<(), String> {
         let is_other_order = self.former.take().is_some();
         self.log.push(format!("finished: {:?} removed, {:?} left out", summary.removed, summary.left_out));
@@ -162,7 +162,7 @@ impl Sequence {
         Ok(())
     }
 
-    /// What is no longer there is reported, and was removed by a person, or left out.
+    /// Anything that is no longer there is reported, and was removed by a person, or left out.
     fn check_what_is_gone(
         &self,
         summary: &Summary,
@@ -296,7 +296,7 @@ impl Sequence {
         is_corrected.then(|| texts.iter().map(|(_, text)| text.lines().count()).collect())
     }
 
-    /// What a person saved in COCO's file is in it, beside the picture that the person saw, or the run says so. Without a
+    /// Labels that a person saved in COCO's file are in it, beside the picture that the person saw, or the run says so. Without a
     /// summary, no run has ended since.
     pub(super) fn check_saved(&self, summary: Option<&Summary>) -> Result<(), String> {
         let Some(coco) = self.coco("set")? else { return Ok(()) };

@@ -1,4 +1,4 @@
-//! What a person, a disk and a run do.
+//! Events of a person, a disk and a run.
 
 use ocelli::{BoundingBox, ErrorKind, Mask};
 
@@ -34,7 +34,7 @@ impl Sequence {
         }
     }
 
-    /// Whether a restart with another order of the classes is refused because of corrections. The order is the former one then.
+    /// `true` if a restart with another order of the classes is refused because of corrections. The order is the former one then.
     fn is_refused(&mut self, error: &ocelli::Error) -> bool {
         if error.kind() != ErrorKind::Mismatch || !self.has_corrections() {
             return false;

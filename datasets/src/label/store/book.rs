@@ -23,7 +23,7 @@ pub(in crate::label) struct LabelFile {
     pub file: String,
     pub format: Format,
     pub owner: Owner,
-    /// What is in it, followed by the lines that are proposed for it. A file that was removed has no labels.
+    /// Its text, followed by the lines that are proposed for it. A file that was removed has no labels.
     pub text: String,
     /// The number of lines that are proposed.
     pub added: usize,
@@ -54,7 +54,7 @@ impl Book {
         Self { placer }
     }
 
-    /// Whether the labels are in `annotations.json` alone.
+    /// `true` if the labels are in `annotations.json` alone.
     pub fn is_coco(&self) -> bool {
         let options = &self.placer.options;
         options.yolo_folders().is_empty() && options.has(Format::Coco)
@@ -129,7 +129,8 @@ impl Book {
         Ok(None)
     }
 
-    /// What an image has in `annotations.json`, or will have, and whether a person saved it; `None` if it is not labelled.
+    /// The record that an image has in `annotations.json`, or will have, and `true` if a person saved it; `None` if it is not
+    /// labelled.
     pub fn in_coco(&self, journal: &Journal, name: &str) -> Result<Option<(Record, bool)>> {
         let state = &self.placer.state;
         let record = journal.labelled(name)?.map(|record| state.with_saved(record, &self.placer.classes));

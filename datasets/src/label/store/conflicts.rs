@@ -1,4 +1,4 @@
-//! What the files of a data set are to mean, and corrected files that mean something else.
+//! A run must not write over corrected files that have another format or other classes than its own.
 
 use ocelli::{Error, Result};
 

@@ -15,7 +15,7 @@ use crate::label::store::{
 };
 use crate::label::{CheckCancelled, DataSetOptions, ImageFile, ImageSet, Record, Shard, identity};
 
-/// What happens to the data set that is in the output folder already.
+/// The treatment of the data set that is in the output folder already.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Existing {
     /// Label all images again instead of continuing, which allows other settings. Corrected label files stay.
@@ -24,7 +24,7 @@ pub struct Existing {
     pub discard_corrections: bool,
 }
 
-/// What a data set is opened with.
+/// The arguments to open a data set.
 pub(crate) struct Opening<'a> {
     pub folder: OutputFolder,
     /// The first line of the journal.
@@ -35,7 +35,7 @@ pub(crate) struct Opening<'a> {
     pub whole: ImageSet,
     pub shard: Option<Shard>,
     pub existing: Existing,
-    /// Whether it joins shards.
+    /// `true` if it joins shards.
     pub merges: bool,
     /// Size and time of the picture of an image.
     pub picture: &'a dyn Fn(&ImageFile) -> (u64, u64),
@@ -49,7 +49,7 @@ pub(crate) struct DataSet {
     pub(super) placer: Placer,
     /// The images of the job, or of its shard.
     pub set: ImageSet,
-    /// What was removed of formats that are not named any more.
+    /// Files that were removed of formats that are not named any more.
     dropped: Vec<String>,
     /// Videos that were not read to their end, each with the reason.
     pub(crate) broken: Vec<(PathBuf, String)>,

@@ -30,7 +30,7 @@ const FILES_PER_COMMIT: usize = 32;
 const TIME_PER_COMMIT: Duration = Duration::from_secs(2);
 /// In place of the hash of a file that a person changed or saved: no file has it.
 const SAVED: &str = "saved by a person";
-/// What the same starts with for a file that was corrected in a shard.
+/// The start of the same for a file that was corrected in a shard.
 const MERGED: &str = "merged: ";
 /// Temporary files are named `.ocelli-*.part`.
 const PART: (&str, &str) = (".ocelli-", ".part");
@@ -49,7 +49,7 @@ pub(crate) struct FileEntry {
 }
 
 impl FileEntry {
-    /// Whether a file that was there is to be removed.
+    /// `true` if a file that was there is to be removed.
     fn is_removal(&self) -> bool {
         self.hash.is_none() && self.before.is_some()
     }
@@ -91,7 +91,7 @@ impl State {
         hash_on_disk(&self.root.join(file))
     }
 
-    /// Whether one of these files is the person's.
+    /// `true` if one of these files is the person's.
     pub fn has_persons(&self, files: impl IntoIterator<Item = String>) -> Result<bool> {
         for file in files {
             if self.owner(&file)? == Owner::Person {
@@ -125,7 +125,7 @@ impl State {
         self.files.get(file).map(|entry| entry.meaning)
     }
 
-    /// Whether this file is on record as written.
+    /// `true` if this file is on record as written.
     pub fn is_recorded(&self, file: &str) -> bool {
         self.files.get(file).is_some_and(|entry| entry.hash.is_some())
     }
@@ -241,7 +241,7 @@ impl State {
         self.commit()
     }
 
-    /// Whether a file is as it was merged from a shard.
+    /// `true` if a file is as it was merged from a shard.
     pub fn is_merged(&self, file: &str) -> Result<bool> {
         Ok(self.is_recorded_as(file, &merged(self.on_disk(file)?.as_deref())))
     }
@@ -321,7 +321,7 @@ impl State {
         Ok(Owner::Ours)
     }
 
-    /// Whether a file is on record with this content, although the person changed it since.
+    /// `true` if this content is on record for a file, even if the person changed the file since.
     pub fn is_recorded_as(&self, file: &str, hash: &str) -> bool {
         self.files.get(file).is_some_and(|entry| entry.hash.as_deref() == Some(hash))
     }

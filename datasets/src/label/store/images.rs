@@ -1,4 +1,5 @@
-//! What is known about every image of a data set, across restarts: its name, its file, and the picture that its labels describe.
+//! Runs recognise the images of a data set across restarts by what is known about each: its name, its file, and the picture that
+//! its labels describe.
 //!
 //! An image is the file at a path. Its name does not say which image it is: two cameras have equal names. This is the one place
 //! that decides whether a file that was found is an image of the data set, one that was moved, or another one.
@@ -35,10 +36,10 @@ pub(crate) struct KnownImage {
     /// Its name in a data set without a history, if the last run named it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub found: Option<String>,
-    /// Whether its labels were removed because its file is gone.
+    /// Its labels were removed because its file is gone.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_removed: bool,
-    /// Whether a restart with other classes leaves it out, and no run has said so yet.
+    /// A restart with other classes leaves it out, and no run has said so yet.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_left_out: bool,
 }
@@ -92,7 +93,7 @@ impl State {
         Ok(())
     }
 
-    /// Whether a copy has one of the pictures that an image had, or one of `others`.
+    /// `true` if a copy has one of the pictures that an image had, or one of `others`.
     pub fn is_picture_of<'a>(
         &'a self,
         copy: &Path,
@@ -219,7 +220,7 @@ impl State {
         ImageSet::from_named(files)
     }
 
-    /// Whether a file of the size and time of an image that was elsewhere has its content, too: that of the former file, on
+    /// `true` if a file of the size and time of an image that was elsewhere has its content, too: that of the former file, on
     /// record, or of the copies in the data set, whichever there is. If there is none, it counts as the same.
     fn has_content_of(&self, name: &str, path: &Path) -> bool {
         let image = &self.images[name];

@@ -26,7 +26,7 @@ const KIND: Kind = Kind { name: "journal", remedy: "restart the data set", param
 struct Header {
     ocelli_label: u32,
     settings: Value,
-    /// Whether classes were added since it was started.
+    /// Classes were added since it was started.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     grown: bool,
 }
@@ -45,7 +45,7 @@ pub(crate) struct Entry {
     pub validation: Option<bool>,
     /// The index of the frame of a video that it is.
     pub frame: Option<u64>,
-    /// Whether it could not be labelled.
+    /// It could not be labelled.
     pub failed: bool,
     /// The identity of its last line with instances.
     pub described: Option<(u64, u64)>,
@@ -58,7 +58,7 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// Whether it has instances, of now or of an earlier run.
+    /// `true` if it has instances, of now or of an earlier run.
     pub fn is_labelled(&self) -> bool {
         self.labelled_at().is_some()
     }
@@ -125,7 +125,7 @@ impl Journal {
         self.entries.values().flat_map(|entry| entry.labelled.into_iter().chain([entry.line]))
     }
 
-    /// Whether most lines count no more.
+    /// `true` if most lines count no more.
     pub fn is_mostly_superseded(&self) -> bool {
         self.log.is_mostly_superseded(self.lines().map(|line| u64::from(line.bytes)).sum())
     }
@@ -201,7 +201,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Whether there are instances of an image, of now or of an earlier run.
+    /// `true` if there are instances of an image, of now or of an earlier run.
     pub fn is_labelled(&self, name: &str) -> bool {
         self.entries.get(name).is_some_and(Entry::is_labelled)
     }
@@ -260,7 +260,7 @@ fn remember(entries: &mut BTreeMap<String, Entry>, record: &Record, line: Span) 
     entries.insert(record.name.clone(), entry);
 }
 
-/// Whether classes are added to a journal that is there, or were added before.
+/// `true` if classes are added to a journal that is there, or were added before.
 pub(crate) fn is_growing(path: &Path, classes: usize) -> bool {
     first_line(path).is_some_and(|header| header.grown || class_count(&header.settings) != Some(classes))
 }

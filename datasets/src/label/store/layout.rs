@@ -67,7 +67,7 @@ pub(crate) fn link_to(path: &str) -> String {
         .collect()
 }
 
-/// Whether the data set gets a PNG of the image, because trainers do not read its format.
+/// `true` if the data set gets a PNG of the image, because trainers do not read its format.
 pub(crate) fn is_converted(name: &str) -> bool {
     let extension = split_extension(name).1.to_lowercase();
     !matches!(
@@ -87,7 +87,7 @@ pub(crate) const WHOLE_FILES: [(&str, Format, Option<bool>); 4] = [
     (YOUTUBE_VIS_FILE, Format::YoutubeVis, None),
 ];
 
-/// Whether a recorded file is of a format that these options do not name.
+/// `true` if a recorded file is of a format that these options do not name.
 pub(crate) fn is_dropped(options: &DataSetOptions, file: &str) -> bool {
     let file = file.strip_prefix(PROPOSALS).unwrap_or(file);
     match file.split('/').next().unwrap_or(file) {
@@ -99,7 +99,7 @@ pub(crate) fn is_dropped(options: &DataSetOptions, file: &str) -> bool {
     }
 }
 
-/// What a file below the output folder is to mean; `None` if this data set does not write it.
+/// The meaning of a file below the output folder, by these options; `None` if this data set does not write it.
 pub(crate) fn meaning_of(options: &DataSetOptions, classes: u64, file: &str) -> Option<Meaning> {
     let meaning = |format| Some(Meaning { format, classes });
     for (folder, format) in options.yolo_folders() {

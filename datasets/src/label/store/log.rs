@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 use crate::label::disk;
 use ocelli::{Error, Result};
 
-/// What a log is called in messages, what to do if it is corrupt, and the option that does it.
+/// The name of a log in messages, the remedy if it is corrupt, and the option that applies it.
 #[derive(Debug)]
 pub(crate) struct Kind {
     pub name: &'static str,
@@ -53,7 +53,7 @@ impl Log {
         Ok(Self::new(path, kind, Some(file)))
     }
 
-    /// Whether the log is large, and more than twice as long as the lines that still count, which have this many bytes.
+    /// `true` if the log is large, and more than twice as long as the lines that still count, which have this many bytes.
     pub fn is_mostly_superseded(&self, live: u64) -> bool {
         self.length > LARGE.max(2 * live)
     }
@@ -171,7 +171,7 @@ impl Log {
     }
 }
 
-/// Whether a disk, a quota or a limit is full.
+/// `true` if a disk, a quota or a limit is full.
 fn has_no_room(why: &Error) -> bool {
     use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
     let source = why.source().and_then(|source| source.downcast_ref::<io::Error>());

@@ -55,7 +55,7 @@ impl Part {
         Ok(Self { folder, contents, journal, settings, placer })
     }
 
-    /// Whether a person corrected the labels of an image in it.
+    /// `true` if a person corrected the labels of an image in it.
     fn has_corrections(&self, name: &str) -> Result<bool> {
         let (both, state) = ([false, true].into_iter(), &self.placer.state);
         let files = both.flat_map(|split| label_files(&self.contents.options, name, split));
@@ -197,7 +197,7 @@ fn copy_work(joined: &mut DataSet, part: &Part, image: &Owned, name: &str) -> Re
     Ok(())
 }
 
-/// Whether a person corrected the labels of an image in the joined data set, and not in a shard.
+/// `true` if a person corrected the labels of an image in the joined data set, and not in a shard.
 fn has_own_corrections(joined: &mut Placer, name: &str) -> Result<bool> {
     Ok(joined.corrections(name)?.iter().any(|correction| !correction.is_merged))
 }

@@ -27,21 +27,21 @@ use crate::label::{DataSetOptions, Format, ImageMode, ImageSet, Record, disk, id
 pub(crate) use corrected::as_corrected;
 pub(crate) use pictures::{has_picture as is_copy_of, is_time_of};
 
-/// Where an image is in the data set, and whose its labels are, as it was seen last.
+/// The split of an image, and whose its labels are, as it was seen last.
 #[derive(Default)]
 struct Bound {
     validation: bool,
-    /// Whether its files were written from what was found in this run.
+    /// Its files were written from what was found in this run.
     is_placed: bool,
     /// The first of YOLO's files that a person corrected, which tables and other formats follow.
     corrected: Option<(String, Format)>,
 }
 
-/// What a person made of a label file, or saved for COCO's.
+/// A correction of a label file by a person, or one saved for COCO's.
 pub(super) struct Correction {
     /// The file and the hash of its content.
     pub label: String,
-    /// Whether it was merged from a shard, and is as it was there.
+    /// It was merged from a shard, and is as it was there.
     pub is_merged: bool,
 }
 
@@ -143,7 +143,7 @@ impl Placer {
         labels
     }
 
-    /// What a person made of the labels of an image. Files that were changed are on record as the person's from now on.
+    /// The corrections of an image's labels. Files that were changed are on record as the person's from now on.
     pub fn corrections(&mut self, name: &str) -> Result<Vec<Correction>> {
         let validation = self.settle(name)?;
         let (mut corrections, mut first) = (Vec::new(), None);
@@ -168,7 +168,7 @@ impl Placer {
         Ok(corrections)
     }
 
-    /// Whether a person made something of the labels of an image.
+    /// `true` if a person corrected the labels of an image.
     pub fn is_corrected(&mut self, name: &str) -> Result<bool> {
         Ok(!self.corrections(name)?.is_empty())
     }
@@ -330,7 +330,7 @@ impl Placer {
         made.and_then(put).inspect_err(|_| drop(disk::remove(&part)))
     }
 
-    /// Whether a copy has none of the pictures that its image had, and not that of the source with another time, either.
+    /// `true` if a copy has none of the pictures that its image had, and not that of the source with another time, either.
     fn is_edited_copy(&self, path: &Path, record: &Record) -> bool {
         let name = &record.name;
         self.state.images.contains_key(name)

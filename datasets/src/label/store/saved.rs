@@ -1,4 +1,4 @@
-//! What a person saved for images whose labels are in `annotations.json` alone.
+//! Labels that a person saved for images that have them in `annotations.json` alone.
 //!
 //! That file has all images, so it cannot become the person's as the label file of one image does. It stays ours, and what
 //! the person saved is in a record of its own, from which every run and every merge writes the annotations of these images.
@@ -20,7 +20,7 @@ pub(crate) struct SavedLabels {
     /// A hash of the names of the classes.
     pub classes: u64,
     pub instances: Vec<Instance>,
-    /// Whether they came from a shard, and were not saved here since.
+    /// They came from a shard, and were not saved here since.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_merged: bool,
 }

@@ -1,5 +1,5 @@
-//! What is known about a data set besides its journal: a log of what happened to its files and images, and the state that
-//! follows from it. One line is one change: after a stop, it is there as a whole or not at all.
+//! The journal has what was found; all else that is known about a data set is here: a log of what happened to its files and
+//! images, and the state that follows from it. One line is one change: after a stop, it is there as a whole or not at all.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -37,13 +37,13 @@ const HEADER: Header = Header { ocelli_label_state: FORMAT };
 pub(crate) enum Event {
     /// Files that were written or removed, or that became the person's.
     Files(Vec<FileEntry>),
-    /// What is known about images, by name.
+    /// Known images, by name.
     Images(BTreeMap<String, KnownImage>),
     /// Labels that a person saved for images in COCO's file, in place of those of the same names.
     Saved(Vec<SavedLabels>),
     /// All of the saved labels were discarded.
     Discarded,
-    /// What the data set has; `None` while a restart has not started to label.
+    /// The contents of the data set; `None` while a restart has not started to label.
     Contents(Option<Contents>),
 }
 
@@ -195,7 +195,7 @@ impl State {
         self.apply(event).map_err(|why| Error::new(ErrorKind::Internal, why))
     }
 
-    /// Whether no file is on record.
+    /// `true` if no file is on record.
     pub fn is_empty(&self) -> bool {
         self.files.is_empty()
     }

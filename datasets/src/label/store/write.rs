@@ -187,7 +187,7 @@ impl DataSet {
     }
 }
 
-/// What was found in an image last, as a person corrected it.
+/// The record of what was found in an image last, as a person corrected it.
 fn corrected(journal: &Journal, placer: &Placer, name: &str) -> Result<Option<Record>> {
     Ok(journal.labelled(name)?.map(|record| as_corrected(placer, record, &mut Vec::new())))
 }
@@ -206,7 +206,7 @@ fn place_voc_splits(placer: &mut Placer, journal: &Journal, set: &ImageSet) -> R
     Ok(written)
 }
 
-/// Whether labelled images are for validation.
+/// `true` if labelled images are for validation.
 fn has_validation(placer: &Placer, journal: &Journal, set: &ImageSet) -> bool {
     set.files().iter().any(|file| placer.is_validation(&file.name) && journal.is_labelled(&file.name))
 }

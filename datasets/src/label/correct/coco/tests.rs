@@ -1,4 +1,4 @@
-//! What a person saves in COCO's file, and runs and merges that come after it.
+//! Runs and merges come after a person has saved labels in COCO's file, and must keep them.
 
 use std::collections::BTreeMap;
 

@@ -40,7 +40,7 @@ pub(crate) struct LabelDevice<'a> {
     pub prompts: LabelPrompts,
 }
 
-/// What was found in an image.
+/// Size of an image, and its detections.
 pub(crate) type SizedDetections = ((u32, u32), Vec<Detection>);
 
 /// An image that a device has looked at.
@@ -163,7 +163,7 @@ impl LabelJob {
         })
     }
 
-    /// What prepares images, and the stages of the devices.
+    /// The stage that prepares images, and the stages of the devices.
     pub(crate) fn stages(&self, detectors: Vec<Detector>) -> Result<(Preparer, Vec<LabelStages>)> {
         let first = detectors.first().ok_or_else(no_device)?;
         let preparer = Preparer::new(first.model().manifest(), self.tiling.is_some());

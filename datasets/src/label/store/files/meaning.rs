@@ -40,7 +40,7 @@ pub(crate) struct Meaning {
 }
 
 impl Meaning {
-    /// Whether it is the label file of an image. If the person removes one, its image has no labels; other files are
+    /// `true` if it is the label file of an image. If the person removes one, its image has no labels; other files are
     /// written again.
     pub(crate) fn is_of_image(self) -> bool {
         matches!(self.format, Some(Format::Yolo | Format::YoloSeg | Format::Voc | Format::Masks))

@@ -1,4 +1,4 @@
-//! What is left of formats that are not named any more: what is ours is removed, so that nothing describes an earlier image.
+//! Files of formats that are not named any more would describe an earlier image: those that are ours are removed.
 
 use std::path::Path;
 

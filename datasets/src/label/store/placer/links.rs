@@ -8,7 +8,7 @@ use crate::label::store::STATE_FOLDER;
 use crate::label::{Format, disk};
 
 impl Placer {
-    /// Whether links to an image are to be hard links: with COCO's format, whose loaders refuse links that leave the data set,
+    /// `true` if links to an image are to be hard links: with COCO's format, whose loaders refuse links that leave the data set,
     /// and to frames of videos, which are in the data set's state.
     pub(crate) fn is_linked_hard(&self, source: &Path) -> bool {
         let state = std::path::absolute(&self.state.root).map(|root| root.join(STATE_FOLDER));

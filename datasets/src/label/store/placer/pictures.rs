@@ -1,4 +1,5 @@
-//! Which picture is in the data set: the one at the source, an earlier one that stays, or one that a person edited.
+//! Labels have to describe the picture in the data set: the one at the source, an earlier one that stays, or one that a person
+//! edited.
 
 use std::path::{Path, PathBuf};
 
@@ -38,7 +39,7 @@ impl Placer {
         self.pictures(name).into_iter().filter(is_other).collect()
     }
 
-    /// Whether the picture in the data set stays although it is not the one at the source, which has this size and time now:
+    /// `true` if the picture in the data set stays although it is not the one at the source, which has this size and time now:
     /// because a person edited the picture, or corrected labels that describe it. Then nothing about the image changes.
     pub fn is_frozen(&mut self, name: &str, entry: &Entry, now: (u64, u64)) -> Result<bool> {
         if entry.described.is_none() || now == (0, 0) {
@@ -55,7 +56,7 @@ impl Placer {
             || (!is_replaced && self.is_corrected(name)?))
     }
 
-    /// Whether some copies of an image have this picture, and others do not: a run was stopped between them. A person who
+    /// `true` if some copies of an image have this picture, and others do not: a run was stopped between them. A person who
     /// corrects the labels then sees one of them, and the next run replaces the others.
     pub fn is_replaced_in_part(&self, name: &str, picture: (u64, u64)) -> bool {
         let pictures = self.pictures(name);
@@ -63,7 +64,7 @@ impl Placer {
         (1..pictures.len()).contains(&replaced)
     }
 
-    /// Whether an image is a member of a tar file whose copies have its content. A tar file that was written again changes
+    /// `true` if an image is a member of a tar file whose copies have its content. A tar file that was written again changes
     /// the time of all its members.
     pub fn has_content_of_source(&self, name: &str) -> bool {
         let pictures = self.pictures(name);
@@ -109,36 +110,36 @@ impl Placer {
         Ok(())
     }
 
-    /// Whether a picture is one that the image had, as it was copied.
+    /// `true` if a picture is one that the image had, as it was copied.
     fn is_ours(&self, path: &Path, name: &str, entry: &Entry) -> bool {
         self.state.is_picture_of(path, name, entry.earlier.iter().chain(&entry.described))
     }
 
-    /// Whether a person edited the picture of an image in the data set.
+    /// `true` if a person edited the picture of an image in the data set.
     pub fn is_edited(&self, name: &str, entry: &Entry, now: (u64, u64)) -> bool {
         self.other_pictures(name, now).iter().any(|path| !self.is_ours(path, name, entry))
     }
 
-    /// Whether a copy of an image is of another picture than its labels describe: a run was stopped before it could copy the
+    /// `true` if a copy of an image is of another picture than its labels describe: a run was stopped before it could copy the
     /// new one, and the source is out of reach now.
     pub fn has_other_copy(&self, name: &str, described: (u64, u64)) -> bool {
         !self.other_pictures(name, described).is_empty()
     }
 
-    /// Whether an image whose labels stay is a link to a file that was replaced since.
+    /// `true` if an image whose labels stay is a link to a file that was replaced since.
     pub fn shows_other(&self, name: &str, now: (u64, u64), described: (u64, u64)) -> bool {
         now != (0, 0) && now != described && self.pictures(name).is_empty()
     }
 }
 
-/// Whether a copy has the picture of this size and time. File systems round the time of a copy: FAT to two seconds, others to
+/// `true` if a copy has the picture of this size and time. File systems round the time of a copy: FAT to two seconds, others to
 /// a second, 10 ms, 1 ms, a microsecond or 100 ns. A time that is not round is compared as it is.
 pub(crate) fn has_picture(copy: &Path, name: &str, (bytes, changed): (u64, u64)) -> bool {
     let (there, time) = identity(copy);
     (is_converted(name) || there == bytes) && is_rounded(time, changed)
 }
 
-/// Whether a picture is there with this time, which the file system may have rounded.
+/// `true` if a picture is there with this time, which the file system may have rounded.
 pub(crate) fn is_time_of((bytes, time): (u64, u64), changed: u64) -> bool {
     bytes > 0 && is_rounded(time, changed)
 }
