@@ -72,7 +72,7 @@ pub(crate) use built_in_model_help;
 
 /// Names that the built-in model does not know, each with a line.
 const NAMED: usize = 5;
-/// What programs say before they run the built-in model.
+/// The note that programs print before they run the built-in model.
 const BUILT_IN_MODEL_NOTE: &str = "model: built-in, which knows eighty drawn pictograms; for photographs name a model \
                                    that `ocelli models` lists, such as --model litetext-s0";
 
@@ -144,7 +144,7 @@ impl ModelArgs {
         files.into_iter().filter_map(|(flag, file)| Some((flag, file.as_ref()?)))
     }
 
-    /// Whether the built-in model runs: it is the one that is named, or the one that an engine file was built from.
+    /// `true` if the built-in model runs: it is the one that is named, or the one that an engine file was built from.
     fn is_built_in(&self) -> bool {
         let mut engines = self.engine_files().peekable();
         let built_from = |(_, file): (_, &PathBuf)| Sidecar::read(file).ok().flatten();

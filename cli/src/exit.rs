@@ -1,4 +1,5 @@
-//! How a program ends: 0 on success, 1 on a failure, 2 on wrong usage, 130 after Ctrl-C.
+//! Scripts see from the exit status how a program ended: 0 on success, 1 on a failure, 2 on wrong usage, 130 after Ctrl-C, 141 if
+//! the reader of its output has ended.
 
 use std::process::ExitCode;
 
@@ -45,7 +46,7 @@ pub(crate) fn status_of<Arguments: CommandFactory>(
 /// The exit status of a program that writes into a pipe whose reader has ended, as shells report it (128 + SIGPIPE).
 const CLOSED_PIPE: u8 = 141;
 
-/// Whether the program that read our output has ended: `| head -1` is not an error worth a message.
+/// `true` if the program that read our output has ended: `| head -1` is not an error worth a message.
 fn is_closed_pipe(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         let io = cause.downcast_ref::<std::io::Error>();

@@ -8,7 +8,7 @@ use ocelli::{Detector, DetectorBuilder};
 use crate::interrupt::on_thread;
 use crate::{LogArgs, Progress};
 
-/// How long a load may take to end after Ctrl-C: an export into the cache removes its files.
+/// Time that a load has to end after Ctrl-C: an export into the cache removes its files.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Builds a detector, and returns it with its progress. After Ctrl-C the thread that loads it gets a second to clean up, and

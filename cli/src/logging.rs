@@ -70,7 +70,7 @@ impl<S: Subscriber> Layer<S> for StageLine {
 /// and without the passwords of addresses. A message is one line, whatever it quotes.
 struct Lines;
 
-/// Whether a character could make another line of a log, or another text, of what follows.
+/// `true` if a character could make another line of a log, or another text, of what follows.
 fn is_control(letter: char) -> bool {
     letter.is_control()
         || matches!(letter, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')

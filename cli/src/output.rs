@@ -24,7 +24,7 @@ pub fn print(write: impl FnOnce(&mut dyn Write) -> std::io::Result<()>) -> anyho
         .map_err(|e| anyhow::Error::new(e).context("cannot write the result, stdout"))
 }
 
-/// Whether a path stands for stdout.
+/// `true` if a path stands for stdout.
 pub(crate) fn is_stdout(path: &Path) -> bool {
     path == Path::new("-")
 }

@@ -15,7 +15,7 @@ use crate::{LogArgs, interrupted, status};
 /// Time between two lines where there is no terminal.
 const LINE_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Where the stages of the first image are shown.
+/// The bar that shows the stages of the first image.
 static STAGES: Mutex<Option<ProgressBar>> = Mutex::new(None);
 
 /// Names what the detector does now, if this is shown.
@@ -28,7 +28,7 @@ pub(crate) fn show_stage(stage: &dyn Display) {
 /// While it lives, what the detector does is shown: its first image may take long.
 pub struct FirstImage {
     bar: ProgressBar,
-    /// Whether the bar is here for this alone.
+    /// `true` if the bar is here for this alone.
     is_own: bool,
 }
 
@@ -53,7 +53,7 @@ pub struct Progress {
     lines: Option<Mutex<Lines>>,
 }
 
-/// When lines are due.
+/// Tells when a line is due.
 struct Lines {
     last: Instant,
     done: u64,

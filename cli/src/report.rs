@@ -35,7 +35,7 @@ pub struct ImageReport {
 }
 
 impl ImageReport {
-    /// What was found in the image of a file.
+    /// The report on the image of a file.
     pub(crate) fn new(file: &Path, (width, height): (u32, u32), found: &Detections) -> Self {
         Self {
             file: file.to_string_lossy().into_owned(),

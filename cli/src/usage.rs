@@ -101,7 +101,7 @@ fn with_documented_name(text: &str, program: &Command) -> String {
     format!("{before}exists: '--{}'{after}", documented.unwrap_or(suggested))
 }
 
-/// What users of other programs write, and how it is written here.
+/// Flags that users of other programs write, and how they are written here.
 const ELSEWHERE: [(&str, &str); 4] = [
     ("--benchmark", "it is an option of `ocelli video`, which times each engine on a video or images"),
     ("--show", "--display shows the video while it runs"),

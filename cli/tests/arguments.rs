@@ -1,4 +1,4 @@
-//! What people type: files of classes, options from a file, names that are nearly right, pipes that close.
+//! Arguments as people type them: files of classes, options from a file, names that are nearly right, pipes that close.
 
 use std::io::Read;
 

@@ -313,7 +313,7 @@ fn every_page_is_checked() {
     assert!(not_run.is_empty(), "their commands are run by no test: {not_run:?}");
 }
 
-/// Whether a page has commands that tests run.
+/// `true` if a page has commands that tests run.
 fn is_run(page: &str) -> bool {
     blocks(&read_page(page)).iter().any(|block| block.language == "sh" && block.argument.is_empty())
 }
@@ -486,7 +486,7 @@ fn blocks(page: &str) -> Vec<Block> {
     blocks
 }
 
-/// Whether a page has a heading with this anchor, by GitHub's rules.
+/// `true` if a page has a heading with this anchor, by GitHub's rules.
 fn has_heading(page: &str, anchor: &str) -> bool {
     let headings =
         page.lines().filter(|line| line.starts_with('#')).map(|line| line.trim_start_matches('#').trim());

@@ -1,4 +1,4 @@
-//! Where images come from, and how outputs are named.
+//! Images come from many places, and their outputs need names that differ.
 
 use std::collections::BTreeSet;
 

@@ -82,7 +82,7 @@ fn objects_keep_their_identity_and_have_masks() {
     }
 }
 
-/// What was detected is written, though it was held back, and the source is left behind.
+/// Detections that were held back are written, and the source is left behind.
 #[cfg(unix)]
 #[test]
 fn a_silent_source_does_not_hold_up_the_end() {

@@ -30,7 +30,7 @@ fn scene(number: usize) -> Vec<u8> {
 /// Classes of the golden scenes.
 const CLASSES: [&str; 6] = ["cake", "house", "wine glass", "bottle", "tv", "bicycle"];
 
-/// What `ocelli detect` finds.
+/// The image that `ocelli detect` reports.
 fn expected(place: &Place, more: &[&str]) -> Value {
     let whole = ["detect", "--quiet", "--engine", "embedded", "--image", "scene.png", "--json", "-"];
     let text = place.succeed(OCELLI, &[&whole, more].concat());

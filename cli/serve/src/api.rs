@@ -91,7 +91,7 @@ async fn metrics(State(app): State<Arc<App>>) -> Response {
     (kind, app.metrics.text(&app)).into_response()
 }
 
-/// What the page has to know.
+/// All that the page has to know.
 async fn about(State(app): State<Arc<App>>) -> Response {
     let limits = &app.config.limits;
     let mut about = json!(app.about);

@@ -10,20 +10,20 @@ use crate::http::limits::Limits;
 /// The name of the built-in model.
 pub(crate) const BUILT_IN: &str = "built-in";
 
-/// Where and what a server serves.
+/// Address and settings of a server.
 #[derive(Clone, Debug)]
 pub struct ServeConfig {
     /// The address; port 0 takes a free one. Default 127.0.0.1:8080.
     pub listen: SocketAddr,
-    /// What every client has to know. An address that other machines reach needs one.
+    /// The secret that every client has to know. An address that other machines reach needs one.
     pub token: Option<String>,
     /// Names of this machine, in addition to `localhost` and its addresses.
     pub hosts: Vec<String>,
-    /// What a client may ask for.
+    /// The limits of a client's requests.
     pub limits: Limits,
     /// The model's name, for people: `built-in`, or a path. Default `built-in`.
     pub model: String,
-    /// Whether the detector was built with masks. Default true.
+    /// The detector was built with masks. Default true.
     pub masks: bool,
     /// A labelled data set to look at and to correct.
     pub gallery: Option<PathBuf>,

@@ -18,7 +18,7 @@ use crate::objects::{ObjectQuestion, ObjectRecord};
 use crate::request::Question;
 use crate::server::App;
 
-/// What was found in a picture: for detections an entry of `ocelli detect --json`, without the file.
+/// The answer about a picture: for detections an entry of `ocelli detect --json`, without the file.
 #[derive(Serialize)]
 pub(crate) struct Answer {
     width: u32,
@@ -41,7 +41,7 @@ impl Answer {
         Self { width, height, found: found(items), timing_ms: timings(&times) }
     }
 
-    /// What was detected.
+    /// An answer with detections.
     pub fn of_detections(answer: EngineAnswer<Vec<Detection>>) -> Self {
         Self::new(answer, |items| Items::Detections(items.iter().map(Into::into).collect()))
     }

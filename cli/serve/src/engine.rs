@@ -34,7 +34,7 @@ const AHEAD: usize = 2;
 /// Threads that decode, for each device.
 const MOST_DECODERS: usize = 4;
 
-/// What was found in a picture. In `times`, `total` is from the start of the backbone's stage, with the wait for the next.
+/// An engine's answer about a picture. In `times`, `total` is from the start of the backbone's stage, with the wait for the next.
 pub(crate) struct EngineAnswer<T> {
     pub width: u32,
     pub height: u32,
@@ -49,17 +49,17 @@ pub(crate) struct EngineRequest {
     withdrawn: Cancellation,
 }
 
-/// Where an answer goes.
+/// The way back for an answer.
 type Reply<T> = oneshot::Sender<Result<EngineAnswer<T>>>;
 
-/// What is asked about a picture.
+/// A question about a picture, with the way back.
 enum Task {
     Detect(Question, Reply<Vec<Detection>>),
     Segment(ObjectQuestion, Reply<Vec<ObjectRecord>>),
 }
 
 impl Task {
-    /// Whether it needs the features that masks of detections are computed from.
+    /// `true` if it needs the features that masks of detections are computed from.
     fn masks(&self) -> bool {
         matches!(self, Self::Detect(question, _) if question.asked.masks)
     }
@@ -89,7 +89,7 @@ impl Task {
 }
 
 impl EngineRequest {
-    /// Whether nobody waits for its answer any more.
+    /// `true` if nobody waits for its answer any more.
     fn is_abandoned(&self) -> bool {
         self.withdrawn.is_cancelled()
     }

@@ -1,4 +1,4 @@
-//! What handlers take from a request: who sends it, what its path names, and its body.
+//! Handlers name what they need of a request as their arguments: who sends it, what its path names, and its body.
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -145,7 +145,7 @@ pub(crate) async fn read(files: Files, Path(id): Path<String>) -> Answer {
     Ok(json_response(StatusCode::OK, &labels.await?))
 }
 
-/// What a person made of the labels of an image.
+/// The labels of an image as a person corrected them.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Correction {
@@ -200,7 +200,7 @@ pub(crate) async fn thumbnail(files: Files, Path(id): Path<String>, headers: Hea
     picture(files, id, &headers, |gallery, image| Ok(("image/jpeg", gallery.thumbnail(image)?))).await
 }
 
-/// What `work` makes of the file of an image, with its type; a client that has it already is told so.
+/// The result of `work` on the file of an image, with its type; a client that has it already is told so.
 async fn picture(
     files: Files,
     id: String,

@@ -172,7 +172,7 @@ pub(crate) fn host_of(request: &Request) -> &str {
     in_header.or(in_address).unwrap_or_default()
 }
 
-/// Whether a host is this machine by its own name for itself, or by the address `own`.
+/// `true` if a host is this machine by its own name for itself, or by the address `own`.
 pub(crate) fn is_this_machine(host: &str, own: Option<IpAddr>) -> bool {
     let name = name_of(host);
     let address: Option<IpAddr> = name.trim_matches(['[', ']']).parse().ok();

@@ -102,7 +102,7 @@ struct Predict {
 
 #[derive(Default, Deserialize)]
 struct Params {
-    /// What a person drew with a smart tool; without it the labels of the configuration are searched for.
+    /// Regions drawn with a smart tool; without them the labels of the configuration are searched for.
     context: Option<Context>,
 }
 
@@ -128,7 +128,7 @@ enum Regions {
     Video(Vec<Value>),
 }
 
-/// What is looked for in the pictures.
+/// A task on the pictures.
 enum PredictionTask {
     Labels(Question),
     Drawn(Drawn),

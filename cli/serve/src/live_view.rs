@@ -29,7 +29,7 @@ const MIN_SECRET: usize = 8;
 /// The most viewers at once.
 const VIEWERS: usize = 16;
 const QUALITY: u8 = 80;
-/// How long the end of a run waits for viewers to get the last frame.
+/// Time that the end of a run waits for viewers to get the last frame.
 const END_TIME: Duration = Duration::from_secs(1);
 const PAGE: &str = "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>Ocelli</title>\
                     <style>body{margin:0;background:#111}img{width:100vw;height:100vh;object-fit:contain}</style>\

@@ -13,7 +13,7 @@ use crate::server::App;
 /// Upper bounds of the histograms, in seconds.
 const BOUNDS: [f64; 12] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0];
 
-/// What is counted since the start.
+/// The counts since the start.
 #[derive(Default)]
 pub(crate) struct Metrics {
     /// By route and status.
@@ -34,6 +34,8 @@ pub(crate) struct Metrics {
     pub connections: Gauge,
 }
 
+/// Counts those that are open: each holds what [`count`](Self::count) returns.
+/// Counts until it is dropped.
 #[derive(Default)]
 struct Histogram {
     /// By bound; those above all bounds are in the count alone.

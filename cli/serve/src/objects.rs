@@ -13,7 +13,7 @@ use crate::request::Asks;
 #[derive(Clone, Debug)]
 pub(crate) struct ObjectQuestion {
     pub objects: Vec<ObjectPrompt>,
-    /// Whether each object gets three masks.
+    /// Each object gets three masks.
     pub multimask: bool,
 }
 

@@ -17,7 +17,7 @@ const HTML: &str = "text/html; charset=utf-8";
 const STYLE: &str = "text/css; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
-/// What is in the example.
+/// The classes of the example.
 pub(crate) const EXAMPLE: [&str; 4] = ["dog", "house", "tree", "butterfly"];
 /// A scene without overlaps, in which the built-in model finds everything.
 const SEED: u64 = 14;

@@ -9,7 +9,7 @@ use ocelli::locked;
 /// Jobs of several clients. A client with many jobs does not delay another with one: their jobs alternate. The jobs of one
 /// client keep their order. How many there are is limited by the slots that requests hold.
 pub(crate) struct Queue<J> {
-    /// Whether nobody waits for it any more.
+    /// `true` if nobody waits for it any more.
     is_abandoned: fn(&J) -> bool,
     state: Mutex<State<J>>,
     changed: Condvar,

@@ -1,4 +1,4 @@
-//! What a client asks: classes, exemplars and thresholds, from JSON or from a form.
+//! JSON and forms ask the same of a picture: classes, exemplars and thresholds become one question.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -101,7 +101,7 @@ impl Asked {
     }
 }
 
-/// What is asked about a picture, from both forms of a request. The limits come first.
+/// A question about a picture, from both forms of a request. The limits come first.
 pub(crate) trait Asks: Sized + Send + 'static {
     /// The fields of a form.
     const FIELDS: Fields;

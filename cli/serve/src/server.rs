@@ -62,7 +62,7 @@ pub(crate) struct About {
     /// The names that the model knows, if they are few.
     pub vocabulary: Vec<&'static str>,
     pub masks: bool,
-    /// Whether the model answers clicks.
+    /// The model answers clicks.
     pub clicks: bool,
     pub confidence: f32,
     pub nms: f32,

@@ -34,7 +34,7 @@ use crate::objects::ObjectQuestion;
 
 /// Loads the model for a session.
 pub(crate) type Load = Arc<dyn Fn() -> Result<Detector> + Send + Sync>;
-/// What a session's thread does next.
+/// Work for a session's thread.
 type Work = Box<dyn FnOnce(&mut Worker) + Send>;
 
 /// The sessions that are open.
@@ -55,12 +55,12 @@ pub(crate) struct Session {
     file: Option<Arc<VideoFile>>,
 }
 
-/// What is known of a session while its thread works.
+/// The part of a session that is known while its thread works.
 #[derive(Default)]
 pub(crate) struct SharedState {
     state: Mutex<State>,
     results: Mutex<Results>,
-    /// Whether a run is under way.
+    /// `true` while a run is under way.
     is_running: AtomicBool,
     has_ended: AtomicBool,
 }
@@ -69,7 +69,7 @@ pub(crate) struct SharedState {
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct State {
     pub id: String,
-    /// Whether a run is under way.
+    /// `true` while a run is under way.
     pub running: bool,
     /// The first frame that the session has.
     pub first_frame: usize,
@@ -107,7 +107,7 @@ impl SharedState {
         locked(&self.results)
     }
 
-    /// Whether the session is to end.
+    /// `true` if the session is to end.
     pub fn has_ended(&self) -> bool {
         self.has_ended.load(SeqCst)
     }
@@ -125,7 +125,7 @@ impl Sessions {
         }
     }
 
-    /// Whether the server has sessions.
+    /// `true` if the server has sessions.
     pub fn can_open(&self) -> bool {
         self.load.is_some()
     }
@@ -181,7 +181,7 @@ impl Sessions {
         Ok(session)
     }
 
-    /// How many have not ended.
+    /// Number of open sessions.
     pub fn count(&self) -> usize {
         self.lock().len()
     }
@@ -232,14 +232,14 @@ fn serve(worker: &mut Worker, work: &Receiver<Work>, idle: std::time::Duration) 
 }
 
 impl Session {
-    /// What is known of it now.
+    /// Its state now.
     pub fn state(&self) -> State {
         let state = locked(&self.seen.state).clone();
         let changes = self.results().changes(state.objects.iter().map(|id| u64::from(*id)));
         State { running: self.seen.is_running.load(SeqCst), changes, ..state }
     }
 
-    /// What was found, as it is now.
+    /// The results, as they are now.
     pub fn results(&self) -> MutexGuard<'_, Results> {
         self.seen.results()
     }

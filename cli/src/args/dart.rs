@@ -34,7 +34,7 @@ pub struct DartArgs {
 }
 
 impl DartArgs {
-    /// What is left out of the model.
+    /// The parts that are left out of the model.
     ///
     /// # Errors
     /// Of usage for a backbone that the checkpoint does not have; those of [`Checkpoint::open`].
@@ -105,7 +105,7 @@ fn check_backbone(source: &ModelSource, family: &str, size: &str) -> anyhow::Res
     )))
 }
 
-/// Whether DART calls this backbone so: `repvit` and `m2_3` are RepViT-M2.3.
+/// `true` if DART calls this backbone so: `repvit` and `m2_3` are RepViT-M2.3.
 fn is_called(name: &str, family: &str, size: &str) -> bool {
     let plain = |text: &str| text.to_lowercase().replace(['-', '_', '.'], "");
     let name = plain(name);

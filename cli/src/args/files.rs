@@ -101,7 +101,7 @@ pub fn videos_of(named: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Whether a file is a video, by its name.
+/// `true` if a file is a video, by its name.
 pub fn is_video(path: &Path) -> bool {
     let is_hidden = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
     let extension = path.extension().map(|extension| extension.to_string_lossy().to_lowercase());

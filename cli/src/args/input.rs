@@ -1,4 +1,4 @@
-//! How videos are opened.
+//! Commands open videos with the same options.
 
 use clap::Args;
 use ocelli::source::InputOptions;

@@ -10,7 +10,7 @@ use super::DETECTION;
 use crate::output::with_flag;
 use crate::usage;
 
-/// What is about classes, not about single objects.
+/// Options about classes, not about single objects.
 const OF_CLASSES: [&str; 9] = [
     "classes",
     "coco",
@@ -127,7 +127,7 @@ impl FromStr for Named<PathBuf> {
     }
 }
 
-/// What belongs to one name.
+/// The prompts that belong to one name.
 struct NamedShapes {
     name: Option<String>,
     points: Vec<Point>,

@@ -19,7 +19,7 @@ pub struct PrivacyArgs {
 }
 
 impl PrivacyArgs {
-    /// What is made unrecognisable, if anything; `labels` are the classes by id.
+    /// The redaction that is asked for, if any; `labels` are the classes by id.
     ///
     /// # Errors
     /// If a class is not detected.

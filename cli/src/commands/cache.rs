@@ -82,7 +82,7 @@ fn megabytes(bytes: u64) -> String {
     format!("{:.1} MB", bytes as f64 / 1e6)
 }
 
-/// What can be removed by itself.
+/// A part of the cache that can be removed by itself.
 struct Entry {
     /// `models/sam3-…`, `text`.
     name: String,

@@ -27,7 +27,7 @@ use crate::output::{check_outputs, is_stdout, save_json, with_flag};
 use crate::report::{ImageReport, MOST_ROWS, Report, write_table};
 use crate::{DetectorArgs, LogArgs, Progress, detector, interrupted, load, print, status};
 
-/// What `ocelli detect --help` prints after the options.
+/// The text that `ocelli detect --help` prints after the options.
 pub const AFTER_HELP: &str = concat!(built_in_model_help!(), include_str!("../help/detect.txt"));
 
 /// Arguments of `ocelli detect` and `demo-image`.
@@ -246,7 +246,7 @@ struct ImageRun<'a> {
     args: &'a DetectArgs,
     log: &'a LogArgs,
     prompts: Prompts,
-    /// What is searched for in place of the prompts, if there are any.
+    /// Objects to search for in place of the prompts, if there are any.
     objects: Vec<ObjectPrompt>,
     /// The classes to blur or to black out.
     redaction: Option<Redaction>,
@@ -352,7 +352,7 @@ impl ImageRun<'_> {
         detector.tiling().is_some() && !needs_pixels
     }
 
-    /// Whether stdout has the tables and not the JSON.
+    /// `true` if stdout has the tables and not the JSON.
     fn prints_tables(&self) -> bool {
         !self.args.json.as_deref().is_some_and(is_stdout)
     }

@@ -119,7 +119,7 @@ pub fn run(args: &DoctorArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What ONNX Runtime's library would change, and where to get it.
+/// The gain of ONNX Runtime's library, and where to get it.
 const ONNXRUNTIME_GAIN: &str = "it is somewhat faster than embedded; run `make setup` in the source tree, or \
                                 `pip install onnxruntime==1.31.1`";
 
@@ -138,7 +138,7 @@ fn built_in_providers(library: Option<&Path>) -> Vec<String> {
     })
 }
 
-/// What was found, in words.
+/// A finding, in words.
 fn described(finding: &Finding) -> String {
     match finding {
         Finding::Usable { version } => format!("version {version}"),
@@ -196,7 +196,7 @@ fn write_openvino(out: &mut dyn Write, path: Option<&Path>) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether an adapter can be used. No model runs: the adapter is compared with the CPU when it is first used.
+/// A line that says if an adapter can be used. No model runs: the adapter is compared with the CPU when it is first used.
 fn webgpu_adapter(path: Option<&Path>) -> String {
     let found = WebGpu::load(path).and_then(|webgpu| {
         let (_, adapter) = webgpu.provider_and_adapter(0)?;

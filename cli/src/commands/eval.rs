@@ -216,7 +216,7 @@ impl EvalArgs {
         of_coco.map(|folder| folder.join("val2017")).or_else(|| self.images.clone())
     }
 
-    /// What is detected in every image.
+    /// The task for every image.
     fn task(&self, truth: &Truth) -> anyhow::Result<EvalTask> {
         let classes = class_names(&self.classes, &LogArgs::default())?;
         let Self { protocol, masks, exemplars_from_truth, confidence, .. } = *self;

@@ -6,7 +6,7 @@ use clap::{Arg, Command};
 
 use crate::print;
 
-/// What comes after the commands: the variables that the programs read, and the files that they write.
+/// The text after the commands: the variables that the programs read, and the files that they write.
 const TABLES: &str = include_str!("reference.md");
 
 /// Prints the page of `program`.

@@ -13,7 +13,7 @@ use crate::args::{INPUT, PERFORMANCE, TileArgs, built_in_model_help};
 use crate::loading::{engines, load_devices};
 use crate::{DetectorArgs, LogArgs, cancel_on_interrupt, detector, interrupted, print, status, usage};
 
-/// What `ocelli serve --help` prints after the options.
+/// The text that `ocelli serve --help` prints after the options.
 pub const AFTER_HELP: &str = concat!(built_in_model_help!(), include_str!("../help/serve.txt"));
 
 /// Heading of options that say who may connect.

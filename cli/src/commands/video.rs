@@ -38,7 +38,7 @@ use crate::loading::{engines, load_devices};
 use crate::output::check_outputs;
 use crate::{DetectorArgs, LogArgs, TrackerArgs, cancel_on_interrupt, detector, interrupted, status, usage};
 
-/// What `ocelli video --help` prints after the options.
+/// The text that `ocelli video --help` prints after the options.
 pub const AFTER_HELP: &str = concat!(built_in_model_help!(), include_str!("../help/video.txt"));
 
 /// Arguments of `ocelli video` and `demo-video`.
@@ -152,7 +152,7 @@ pub struct VideoArgs {
     dart: DartArgs,
 }
 
-/// What the arguments say, which is checked before a camera is waited for.
+/// The arguments, read and checked before a camera is waited for.
 struct Plan {
     /// Objects to follow in place of classes.
     given: Option<GivenObjects>,
@@ -328,7 +328,7 @@ fn options(args: &VideoArgs, common: DetectorOptions, classes: &ClassMap) -> any
 }
 
 impl VideoArgs {
-    /// Whether objects have identities.
+    /// `true` if objects have identities.
     fn has_tracks(&self) -> bool {
         self.track || self.memory
     }
@@ -410,7 +410,7 @@ impl VideoArgs {
     }
 }
 
-/// What `--when-moving` asks for.
+/// The gate that `--when-moving` asks for.
 fn motion_gate(args: &VideoArgs) -> anyhow::Result<Option<MotionGate>> {
     let Some(seconds) = args.when_moving else { return Ok(None) };
     let interval = Duration::try_from_secs_f64(seconds).ok().filter(|interval| !interval.is_zero());

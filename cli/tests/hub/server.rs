@@ -12,7 +12,7 @@ use sha2::Sha256;
 
 pub const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
 
-/// What goes wrong with a request for the content of a file.
+/// A fault in the answer to a request for the content of a file.
 #[derive(Clone, Copy, Debug)]
 pub enum Fault {
     /// The status, and a line of its headers.

@@ -17,7 +17,7 @@ fn detections(reply: &Reply) -> Value {
     reply.json()["detections"].clone()
 }
 
-/// How often features were kept from an earlier request, and the bytes of those that are kept.
+/// Number of times that features were kept from an earlier request, and the bytes of those that are kept.
 fn kept(server: &Running) -> (usize, usize) {
     let figure = |name: &str| server.metric(&format!("ocelli_feature_cache_{name}")) as usize;
     (figure("hits_total"), figure("bytes"))

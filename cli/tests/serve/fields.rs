@@ -1,4 +1,4 @@
-//! What every route makes of every field: what it means, or a refusal that says why. Nothing is dropped without a word.
+//! No field is dropped without a word: every route takes it for what it means, or refuses it and says why.
 
 use serde_json::{Value, json};
 

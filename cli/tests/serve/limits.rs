@@ -88,7 +88,7 @@ fn ids(server: &Running) -> [String; 2] {
     [0, 1].map(|at| list["images"][at]["id"].as_str().expect("it has one").to_owned())
 }
 
-/// What a WebSocket answers to a message after a question.
+/// The answer of a WebSocket to a message after a question.
 fn on_socket(server: &Running, kind: u8, message: &[u8]) -> Said {
     let mut socket = Socket::open(server, "").expect("it is opened");
     socket.send(1, br#"{"classes": ["house"]}"#);

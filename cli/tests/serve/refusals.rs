@@ -1,4 +1,4 @@
-//! What the server refuses: strangers, other pages, and requests beyond the limits.
+//! The server refuses strangers, other pages, and requests beyond the limits.
 
 use std::io::Write;
 use std::time::Instant;

@@ -1,4 +1,4 @@
-//! What a session shows to everybody who has its address: results, pictures, names and files.
+//! Everybody who has a session's address sees the same: results, pictures, names and files.
 
 use serde_json::{Value, json};
 

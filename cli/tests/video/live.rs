@@ -1,4 +1,4 @@
-//! What others watch: `--mqtt` and `--mjpeg`.
+//! Others watch a video while it runs: `--mqtt` and `--mjpeg`.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};

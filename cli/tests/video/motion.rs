@@ -8,7 +8,7 @@ use crate::run::{Place, refusal};
 
 const RATE: usize = 10;
 
-/// What happens in a drawn video besides the camera's noise.
+/// An effect in a drawn video besides the camera's noise.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Effect {
     Nothing,

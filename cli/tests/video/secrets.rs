@@ -12,7 +12,7 @@ use crate::run::{Outcome, Place, outcome};
 
 const WHOLE: &str = "zones: [{name: all, points: [[0, 0], [1, 0], [1, 1], [0, 1]]}]";
 
-/// What a run has said or written that contains a secret.
+/// The lines and files of a run that contain a secret.
 fn leaks(place: &Place, ran: &Outcome) -> Vec<String> {
     let mut found: Vec<String> = ran
         .stderr

@@ -37,7 +37,7 @@ pub(super) struct FeatureCache {
 struct CachedPicture {
     key: Key,
     picture: Arc<Picture>,
-    /// Whether its features are enough for masks.
+    /// Its features are enough for masks.
     with_masks: bool,
     used: Instant,
 }
@@ -47,7 +47,7 @@ impl FeatureCache {
         Self { limit, kept: VecDeque::new(), last_bytes: 0, counted: 0, metrics }
     }
 
-    /// Whether a picture need not be decoded.
+    /// `true` if a picture need not be decoded.
     pub fn contains(&self, key: &Key, masks: bool) -> bool {
         self.place(key, masks).is_some()
     }

@@ -43,7 +43,7 @@ pub(super) struct Encoded {
 pub(super) struct BackboneStage {
     pub encoder: SharedEncoder,
     pub alone: Alone,
-    /// Whether the model takes clicks. Their features cost the backbone nothing, so that every picture has them.
+    /// The model takes clicks. Their features cost the backbone nothing, so that every picture has them.
     pub clicks: bool,
     pub cache: Arc<Mutex<FeatureCache>>,
     pub metrics: Arc<Metrics>,

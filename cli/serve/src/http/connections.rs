@@ -44,7 +44,7 @@ pub(crate) struct Settings {
     pub most: usize,
     /// The time for the headers of a request.
     pub header_time: Duration,
-    /// How long a client may take none of an answer.
+    /// Longest time in which a client takes none of an answer.
     pub write_time: Duration,
 }
 
@@ -54,7 +54,7 @@ impl Default for Settings {
     }
 }
 
-/// What a client gets that has its share of the connections. Its request is not read.
+/// The answer to a client that has its share of the connections. Its request is not read.
 const BUSY: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: 1\r\n\
                       Content-Length: 59\r\nConnection: close\r\n\r\n\

@@ -1,5 +1,5 @@
-//! What a client may ask for. The checks are here for every road in: JSON, a form, the WebSocket, Label Studio and the
-//! gallery. Each comes before the work that grows with what it limits.
+//! Without limits, one request could take all memory and time of the server. The checks are here for every road in: JSON, a form,
+//! the WebSocket, Label Studio and the gallery. Each comes before the work that grows with what it limits.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -23,7 +23,7 @@ const MOST_TAGS: usize = 16;
 /// Fields of a form besides one for each class and exemplar.
 const MORE_FIELDS: usize = 16;
 
-/// What a client may ask for.
+/// The most that a client may ask for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of a request. Default 32 MiB.

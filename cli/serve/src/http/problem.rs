@@ -8,7 +8,7 @@ use serde_json::json;
 /// Characters of a message.
 const MOST_CHARACTERS: usize = 500;
 
-/// What a handler returns.
+/// The result of a handler.
 pub(crate) type Answer = Result<Response, Problem>;
 
 /// Why a request is not answered.

@@ -1,4 +1,4 @@
-//! What a person draws with Label Studio's smart tools: key points and a rectangle, which become a mask.
+//! Label Studio's smart tools send key points and a rectangle that a person drew; they become a mask.
 
 use ocelli::{BoundingBox, ObjectPrompt};
 use serde::Deserialize;

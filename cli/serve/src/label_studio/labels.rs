@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 use crate::http::limits::Limits;
 use crate::http::problem::Problem;
 
-/// What a tag makes of an instance.
+/// The form that a tag gives an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
     Rectangle,
@@ -237,7 +237,7 @@ pub(super) struct Task {
 }
 
 impl Task {
-    /// What its data has under a key.
+    /// The text that its data has under a key.
     pub fn text(&self, key: &str) -> Option<&str> {
         self.data.0.iter().find(|(known, _)| known == key).map(|(_, text)| text.0.as_str())
     }

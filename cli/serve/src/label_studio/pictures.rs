@@ -24,7 +24,7 @@ const TOKEN_LIFE: Duration = Duration::from_secs(240);
 /// Paths under which Label Studio has pictures.
 const FOLDERS: [&str; 3] = ["/data/", "/storage-data/", "/tasks/"];
 
-/// Where pictures come from.
+/// The source of pictures.
 pub(crate) struct Pictures {
     origin: Option<Origin>,
     most: usize,
@@ -39,7 +39,7 @@ struct Origin {
     /// The path of its own, without a slash at the end.
     base: String,
     token: Option<String>,
-    /// What a personal access token was exchanged for, and when.
+    /// The token that a personal access token was exchanged for, and when.
     access: Mutex<Option<(String, Instant)>>,
 }
 

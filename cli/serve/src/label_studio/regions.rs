@@ -29,7 +29,7 @@ pub(super) struct Region {
     value: Outline,
 }
 
-/// Where it is, and its label.
+/// Place and label of a region.
 #[derive(Default, Serialize)]
 struct Outline {
     #[serde(flatten)]

@@ -146,7 +146,7 @@ pub(crate) fn listed(folder: Option<&Path>) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Whether a file starts as a container that holds its frames itself.
+/// `true` if a file starts as a container that holds its frames itself.
 fn is_whole_video(bytes: &[u8]) -> bool {
     matches!(
         bytes,

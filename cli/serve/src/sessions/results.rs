@@ -34,7 +34,7 @@ struct StoredFrame {
     line: Bytes,
 }
 
-/// What a client needs to know to ask for the frames that changed.
+/// All that a client needs to know to ask for the frames that changed.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Changes {
     /// Grows with each change of the results.
@@ -141,7 +141,7 @@ impl Results {
         self.names.get(&object).or(self.text.as_ref()).map_or(UNNAMED, String::as_str)
     }
 
-    /// What changed, with the names of these objects and of those that frames show.
+    /// The changes, with the names of these objects and of those that frames show.
     pub fn changes(&self, objects: impl IntoIterator<Item = u64>) -> Changes {
         let shown = self.frames.values().flat_map(|kept| &kept.frame.objects).map(|object| object.id);
         let all: BTreeSet<u64> = objects.into_iter().chain(shown).collect();
@@ -154,7 +154,7 @@ impl Results {
         }
     }
 
-    /// Whether a frame shows an object.
+    /// `true` if a frame shows an object.
     pub fn has(&self, object: u64) -> bool {
         self.frames.values().any(|kept| kept.frame.objects.iter().any(|one| one.id == object))
     }

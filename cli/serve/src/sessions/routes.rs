@@ -41,7 +41,7 @@ pub(crate) struct AskedSession {
     pub window: Option<usize>,
     /// A video of the server's folder.
     pub video: Option<String>,
-    /// Which of the video's streams. FFmpeg's options are not a client's to choose: some name other files and addresses.
+    /// The number of the video's stream. FFmpeg's options are not a client's to choose: some name other files and addresses.
     pub stream: Option<u32>,
 }
 
@@ -52,7 +52,7 @@ pub(crate) struct AskedName {
     pub name: String,
 }
 
-/// What is shown on a frame.
+/// A prompt, as a client sends it.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AskedPrompt {
@@ -66,6 +66,11 @@ pub(crate) struct AskedPrompt {
     object: Option<u32>,
 }
 
+/// A prompt, checked.
+    /// Maybe with a box around an example.
+    /// A box around the object, and clicks on it: they become its mask.
+    /// x and y in pixels, and whether the object is there.
+/// A run.
 impl AskedPrompt {
     /// The frame, and what is shown on it.
     pub fn shows(self, limits: &Limits) -> Result<(usize, Shows), Problem> {

@@ -49,7 +49,7 @@ pub(crate) struct Worker {
     /// The frames, before the model was loaded.
     source: Option<SessionSource>,
     session: Option<VideoSession>,
-    /// Whether the frames are those of a video.
+    /// The frames are those of a video.
     has_video: bool,
     /// Bytes of an object in a frame that a run has passed.
     object_bytes: u64,

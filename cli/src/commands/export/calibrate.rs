@@ -30,7 +30,7 @@ pub struct CalibrateArgs {
 }
 
 impl CalibrateArgs {
-    /// Whether images are named.
+    /// `true` if images are named.
     pub fn is_wanted(&self) -> bool {
         !self.calibrate.is_empty()
     }

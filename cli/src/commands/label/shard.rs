@@ -12,7 +12,7 @@ const PLACE: &str = "{shard}";
 /// The number of shards, where the scheduler does not say it.
 const COUNT: &str = "OCELLI_SHARDS";
 
-/// Which part.
+/// The part of the images.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ShardArg {
     /// The one that the scheduler says.
@@ -53,7 +53,7 @@ pub fn output_of(output: &Path, shard: Option<Shard>) -> anyhow::Result<PathBuf>
     }
 }
 
-/// What the variables of Slurm, AWS Batch or Kubernetes say.
+/// The shard in the variables of Slurm, AWS Batch or Kubernetes, and the scheduler.
 fn of_scheduler(variable: impl Fn(&str) -> Option<String>) -> anyhow::Result<(Shard, &'static str)> {
     let number = |name: &str| -> anyhow::Result<u32> {
         let text = variable(name).ok_or_else(|| {

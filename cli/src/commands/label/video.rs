@@ -45,7 +45,7 @@ pub struct VideoArgs {
 }
 
 impl VideoArgs {
-    /// How objects are followed; `None` without videos.
+    /// The way objects are followed; `None` without videos.
     pub fn tracking(&self, confidence: Option<f32>) -> Option<Tracking> {
         let tracking = if self.memory { Tracking::Memory { confidence } } else { Tracking::Boxes };
         (!self.video.is_empty()).then_some(tracking)
@@ -101,7 +101,7 @@ impl VideoArgs {
         LabelVideo::read_all(output, found, &self.input(), every, &mut interrupted)
     }
 
-    /// How videos are opened.
+    /// Options for opening the videos.
     pub fn input(&self) -> InputOptions {
         self.input.options()
     }

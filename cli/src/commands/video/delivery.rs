@@ -9,10 +9,10 @@ use ocelli::locked;
 
 /// Events that may wait; further ones are left out and counted.
 const QUEUE: usize = 256;
-/// How long the end of a run waits for the events that are left.
+/// Time that the end of a run waits for the events that are left.
 const END_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Whether events arrive. The first failure is reported at once, and so is the first event that arrives after it.
+/// Tells whether events arrive. The first failure is reported at once, and so is the first event that arrives after it.
 pub struct Health {
     name: String,
     is_down: bool,
@@ -26,7 +26,7 @@ impl Health {
         }
     }
 
-    /// What there is to say if this is news.
+    /// The message, if this is news.
     fn change(&mut self, failure: Option<&str>) -> Option<String> {
         let was_down = std::mem::replace(&mut self.is_down, failure.is_some());
         match failure {
@@ -105,7 +105,7 @@ impl Delivery {
     }
 }
 
-/// How long a request may take.
+/// The longest time of a request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 /// The pauses before each further attempt.
 const PAUSES: [Duration; 2] = [Duration::from_millis(200), Duration::from_secs(1)];

@@ -14,7 +14,7 @@ const PORT: u16 = 1883;
 /// The variable with the password of the user that the URL names.
 const PASSWORD: &str = "OCELLI_MQTT_PASSWORD";
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
-/// How long an event may take until the broker has confirmed it, new connections included.
+/// The longest time until the broker has confirmed an event, new connections included.
 const EVENT_TIMEOUT: Duration = Duration::from_secs(8);
 /// The pause before a new connection, and how long one that ends may take to say so.
 const PAUSE: Duration = Duration::from_millis(300);
@@ -36,7 +36,7 @@ pub fn start(url: &str) -> anyhow::Result<Delivery> {
     }))
 }
 
-/// How to connect, and the topic.
+/// Options to connect, and the topic.
 pub(crate) fn address(url: &str) -> anyhow::Result<(MqttOptions, String)> {
     let refused =
         |why: &str| usage(format!("--mqtt, {url}: {why}; expected mqtt://[user@]host[:port]/topic"));
@@ -75,7 +75,7 @@ fn started_at() -> u128 {
     now.map_or(0, |now| now.as_millis())
 }
 
-/// What the thread of a connection reports.
+/// A report of the thread of a connection.
 enum Signal {
     Connected,
     Confirmed,

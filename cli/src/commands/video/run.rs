@@ -32,7 +32,7 @@ pub(super) struct VideoRun<'a> {
     pub(super) classes: usize,
     pub(super) stats: StatsRecorder,
     pub(super) counts: Arc<Mutex<Counts>>,
-    /// How several sources are doing.
+    /// The states of several sources.
     pub(super) states: Option<SeveralStates>,
     pub(super) counting: Option<Counting>,
 }

@@ -97,14 +97,14 @@ pub struct SinkArgs {
 pub struct Sinks<'s> {
     /// Sinks for the pipeline.
     pub all: Vec<Box<dyn Sink + 's>>,
-    /// Whether a video is among them that lacks the source's sound, which nobody asked for.
+    /// A video is among them that lacks the source's sound, which nobody asked for.
     pub is_silent: bool,
-    /// Whether one writes to stdout.
+    /// One writes to stdout.
     pub stdout: bool,
 }
 
 impl SinkArgs {
-    /// Whether anything is written or shown.
+    /// `true` if nothing is written or shown.
     pub fn is_empty(&self) -> bool {
         let has_none = self.outputs().next().is_none() && self.zones.is_none();
         has_none && !self.display && self.mjpeg.is_none()
@@ -339,7 +339,7 @@ fn video_rate(info: &SourceInfo) -> f64 {
     if fastest > 1.3 * rate { fastest.min(MAX_VARIABLE_RATE).max(rate) } else { rate }
 }
 
-/// Whether a path means a sequence of images: a folder or a numbered pattern.
+/// `true` if a path means a sequence of images: a folder or a numbered pattern.
 fn is_sequence(path: &Path) -> bool {
     let name = path.to_string_lossy();
     let is_folder = path.is_dir() || name.ends_with(std::path::MAIN_SEPARATOR);

@@ -78,7 +78,7 @@ pub struct OpenSource {
     pub source: Box<dyn Source>,
     /// The files that it reads.
     pub files: Vec<PathBuf>,
-    /// How several sources are doing.
+    /// The states of several sources.
     pub states: Option<SeveralStates>,
 }
 
@@ -93,7 +93,7 @@ impl OpenSource {
 }
 
 impl SourceArgs {
-    /// Whether the source is the drawn scene.
+    /// `true` if the source is the drawn scene.
     pub fn is_drawn(&self) -> bool {
         self.video.is_empty() && self.sources.is_none()
     }
@@ -370,7 +370,7 @@ fn with_videos_of_folders(video: &[String]) -> anyhow::Result<Vec<String>> {
     Ok(all)
 }
 
-/// Whether values of `--video` are several sources; several images are one.
+/// `true` if values of `--video` are several sources; several images are one.
 fn is_several(video: &[String]) -> bool {
     let is_images = |text: &String| matches!(SourceName::parse(text), SourceName::Images(_));
     let is_image = |text: &String| is_images(text) && Path::new(text).is_file();
@@ -411,7 +411,7 @@ impl Named {
 #[derive(Clone, Copy, Debug)]
 pub struct RawArg {
     format: RawFormat,
-    /// Whether the text has a rate.
+    /// The text has a rate.
     has_rate: bool,
 }
 

@@ -50,7 +50,7 @@ impl Counts {
         self.classes.entry(id).or_insert_with(new)
     }
 
-    /// Whether nothing was detected.
+    /// `true` if nothing was detected.
     pub fn is_empty(&self) -> bool {
         self.classes.is_empty()
     }
@@ -97,7 +97,7 @@ pub fn stage_table(stats: &PipelineStats) -> String {
     lines.join("\n")
 }
 
-/// How one of several sources has done.
+/// The line of one of several sources.
 pub fn source_line(state: &FeedState) -> String {
     let FeedState { name, frames, dropped, error, .. } = state;
     let failed = error.as_ref().map_or_else(String::new, |error| format!("; failed: {error}"));

@@ -37,7 +37,7 @@ pub struct ZonesFile {
     lines: Vec<LineEntry>,
     #[serde(default)]
     zones: Vec<ZoneEntry>,
-    /// Where motion does not count for `--when-moving`.
+    /// Areas where motion does not count for `--when-moving`.
     #[serde(default)]
     ignore: Vec<IgnoredEntry>,
 }
@@ -102,7 +102,7 @@ impl ZonesFile {
         Ok(file)
     }
 
-    /// Whether it has anything to count.
+    /// `true` if it has anything to count.
     pub fn counts(&self) -> bool {
         !self.lines.is_empty() || !self.zones.is_empty()
     }
