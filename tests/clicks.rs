@@ -22,7 +22,7 @@ use crate::parity::report::Report;
 
 const CASES: [&str; 7] = ["click", "other", "clicks", "box", "box_and_click", "mask", "refined"];
 
-/// What clicks need.
+/// The features that clicks need.
 const HIDDEN: Wanted = Wanted { masks: true, hidden: true };
 
 fn detector(exported: &Exported, runner: Runner) -> Outcome<Detector> {

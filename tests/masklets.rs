@@ -70,7 +70,7 @@ fn webgpu_keeps_memories_on_the_device() {
     report.finish("memories on WebGPU");
 }
 
-/// What the goldens have to have, so that the tests above mean something.
+/// The goldens have what the tests above need to mean something.
 #[test]
 fn sessions_exercise_the_tracker() {
     for golden in NAMES.map(Golden::of_session) {

@@ -1,4 +1,4 @@
-//! What every test program checks of itself: that it has each file beside it. Cargo says nothing about a forgotten one.
+//! Cargo says nothing about a forgotten file, so every test program checks that it has each file beside it.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

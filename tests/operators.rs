@@ -207,7 +207,7 @@ fn pruned_branches_are_removed() -> Outcome<()> {
     Ok(())
 }
 
-/// What a frame costs is what its graphs compute: the nodes of the built-in model's graphs are those of a committed list, so
+/// A frame costs what its graphs compute: the nodes of the built-in model's graphs are those of a committed list, so
 /// that a change that adds some is seen.
 #[test]
 fn the_graphs_have_the_nodes_of_the_list() -> Outcome<()> {

@@ -60,7 +60,7 @@ fn counts() -> Counts {
 
 const FRAMES: u64 = 20_000;
 const EARLY: u64 = 2_000;
-/// When the bytes are counted, frames in flight may hold a few more or fewer small lists.
+/// Frames in flight may hold a few more or fewer small lists when the bytes are counted.
 const SLACK_BYTES: usize = 64 << 10;
 /// The size of a frame, whose pixels take more bytes than all allocations of a frame.
 const SIZE: (u32, u32) = (320, 240);

@@ -1,6 +1,6 @@
-//! What TensorRT for RTX makes of the graphs: which attentions are one kernel, the format of sums, and the memory between
-//! kernels, read from the plans that it builds without a GPU. The model has the released widths and random weights, with two
-//! layers of each kind: deeper plans repeat them.
+//! Plans of TensorRT for RTX, which need no GPU to be built, show what it makes of the graphs: which attentions are one kernel,
+//! the format of sums, and the memory between kernels. The model has the released widths and random weights, with two layers of
+//! each kind: deeper plans repeat them.
 //!
 //! `cargo test -p ocelli-tests tensorrt_plan -- --include-ignored --nocapture` prints the table of
 //! docs/engines.md. Needs TensorRT for RTX (`OCELLI_TENSORRT`).
@@ -45,13 +45,13 @@ const GRAPHS: [(&str, usize, usize); 4] = [
     (file::TEXT_ENCODER, LAYERS, LAYERS),
 ];
 
-/// What a level promises in a plan.
+/// The promise of a level for its plans.
 struct Promise {
     precision: Precision,
     islands: MixedPrecision,
     /// The format of attention's sums, if attention is fused.
     attention: Option<&'static str>,
-    /// Whether linear layers have no sums in half precision.
+    /// Linear layers have no sums in half precision.
     linear_in_single: bool,
 }
 
@@ -165,7 +165,7 @@ impl Bench {
     }
 }
 
-/// What of a promise a plan does not keep.
+/// The parts of a promise that a plan does not keep.
 fn broken(
     promise: &Promise,
     plan: &PlanText,

@@ -106,7 +106,7 @@ fn objects_that_are_small_in_a_large_picture_are_found() {
     assert!(whole * 3 < large, "{whole} without tiles, {large} with them");
 }
 
-/// Where tiles do not matter, results are the same to the last bit.
+/// Results are the same to the last bit where tiles do not matter.
 #[test]
 #[cfg_attr(without_libraries, ignore = "needs ONNX Runtime: make setup")]
 fn a_picture_that_needs_no_tiles_gives_the_same() {

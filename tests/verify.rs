@@ -1,4 +1,4 @@
-//! What the comparison of two models accepts and refuses, with ONNX Runtime on both sides.
+//! The comparison of two models accepts small differences and refuses large ones, with ONNX Runtime on both sides.
 //!
 //! Needs ONNX Runtime; `make setup` installs it.
 

@@ -67,7 +67,7 @@ const MAY_KNOW: [(&str, &[&str]); 18] = [
 /// Crates that speak to a person at a terminal, and what tests and benchmarks share.
 const PROGRAMS: [&str; 2] = ["ocelli-cli", "ocelli-tests"];
 
-/// What only a program needs.
+/// Crates that only a program needs.
 const OF_PROGRAMS: [&str; 7] =
     ["anyhow", "clap", "clap_complete", "ctrlc", "indicatif", "rustyline", "tracing-subscriber"];
 

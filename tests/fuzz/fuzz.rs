@@ -37,7 +37,7 @@ static COUNTING: Counting = Counting;
 /// Held by the test that runs: the counts are the process's.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// What is wrong with a case, if anything.
+/// The failure of a case, if any.
 fn wrong(target: &Target, folder: &Path, bytes: &[u8]) -> Option<String> {
     let start = Instant::now();
     let parsed = catch_unwind(AssertUnwindSafe(|| exceeded(bytes.len(), || (target.parse)(folder, bytes))));

@@ -1,4 +1,4 @@
-//! What a parser may allocate, counted by the allocator of the program.
+//! A small file must not make a parser allocate much: the allocator of the program counts.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -421,7 +421,7 @@ fn onnx_seeds() -> Vec<Vec<u8>> {
     vec![ModelProto { ir_version: 9, graph: Some(graph), ..ModelProto::default() }.encode_to_vec()]
 }
 
-/// What is left out once is left out for good.
+/// Leaving secrets out a second time changes nothing.
 fn secrets(_: &Path, bytes: &[u8]) {
     let clean = without_secrets(&String::from_utf8_lossy(bytes));
     assert_eq!(without_secrets(&clean), clean, "again");

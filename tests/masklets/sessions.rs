@@ -370,7 +370,7 @@ fn a_run_is_taken_up_again() -> Outcome<()> {
     Ok(())
 }
 
-/// What cannot be done is said in one line.
+/// Errors say in one line what cannot be done.
 #[test]
 fn wrong_use_of_a_session_is_an_error() -> Outcome<()> {
     let golden = Golden::of_session("tracker");

@@ -18,7 +18,7 @@ pub type Outcome<T> = Result<T, Box<dyn Error>>;
 /// Tensors by name.
 pub type Outputs = BTreeMap<String, Tensor>;
 
-/// What runs the graphs.
+/// The engine that runs the graphs.
 #[derive(Clone, Copy, Debug)]
 pub enum Runner {
     OnnxRuntime,

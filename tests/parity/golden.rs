@@ -144,7 +144,7 @@ impl Golden {
         self.meta[key].as_u64().unwrap_or_else(|| panic!("{}: no number {key}", self.name)) as usize
     }
 
-    /// How many blocks the vision transformer has.
+    /// Number of blocks of the vision transformer.
     pub fn vision_blocks(&self) -> usize {
         let text =
             std::fs::read_to_string(self.checkpoint.join("config.json")).expect("a checkpoint has one");

@@ -21,7 +21,7 @@ fn on(devices: &[Fakes]) -> PipelineBuilder {
     Pipeline::builder(detector(first), prompts(3)).with_more_devices(more.iter().map(detector))
 }
 
-/// What leaves it, and how it ends.
+/// The results that leave it, and its end.
 fn facts_of(builder: PipelineBuilder, source: Levels) -> (Vec<String>, Result<RunSummary>) {
     let sink = Keep { wants: Pictures::CLEAN, ..Keep::default() };
     let kept = sink.kept.clone();

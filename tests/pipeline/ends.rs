@@ -1,4 +1,4 @@
-//! How a run ends: at the end of the stream, cancelled, or with an error.
+//! A run ends in one of three ways: at the end of the stream, cancelled, or with an error.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, channel};
@@ -19,7 +19,7 @@ fn frames_of(kept: &Mutex<Kept>) -> (Vec<u64>, usize) {
     (kept.outcomes.iter().map(|outcome| outcome.index).collect(), kept.finished)
 }
 
-/// Which part fails, and how.
+/// The part that fails, and how.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Trouble {
     Source,

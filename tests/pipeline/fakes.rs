@@ -32,7 +32,7 @@ const WIDTH: usize = 4;
 const QUERIES: usize = 2;
 const CONTEXT: usize = 8;
 
-/// How the fake engines behave.
+/// The behaviour of the fake engines.
 #[derive(Clone, Default)]
 pub struct Fakes {
     pub backbone: Duration,
@@ -44,7 +44,7 @@ pub struct Fakes {
     pub decode_panics: usize,
     /// The run, from 1, from which on classes are detected.
     pub found_from: usize,
-    /// Whether one half of the model is in memory at a time.
+    /// One half of the model is in memory at a time.
     pub low_memory: bool,
     /// Called with the name of a graph at the start of each of its runs.
     pub on_run: Option<Arc<dyn Fn(&str) + Send + Sync>>,
@@ -330,7 +330,7 @@ impl Source for Levels {
     }
 }
 
-/// What a [`Keep`] has received.
+/// The results that a [`Keep`] has received.
 #[derive(Default)]
 pub struct Kept {
     pub outcomes: Vec<FrameOutcome>,

@@ -1,4 +1,4 @@
-//! Which results leave a pipeline, and in which order.
+//! Stages work on several frames at a time; still the right results leave, in order.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

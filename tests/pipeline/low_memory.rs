@@ -10,7 +10,7 @@ use ocelli::{Cancellation, Error, ErrorKind, Image, Pipeline, PipelineBuilder, R
 
 use super::fakes::{Fakes, Keep, Kept, Levels, detector, facts, prompts};
 
-/// What loading each half once does.
+/// The log of loading each half once.
 const ONCE: [&str; 4] = ["+backbone", "-backbone", "+decoder", "-decoder"];
 
 fn fakes() -> Fakes {

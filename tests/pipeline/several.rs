@@ -21,7 +21,7 @@ fn feed(name: usize, source: Levels) -> Feed {
     Feed { name: format!("camera {name}"), source: Box::new(source) as Box<dyn Source> }
 }
 
-/// What leaves the pipeline, how the sources did, and how the run ended.
+/// Results of the pipeline, states of the sources, and the end of the run.
 struct Seen {
     outcomes: Vec<FrameOutcome>,
     states: SeveralStates,
@@ -43,7 +43,7 @@ fn number(outcome: &FrameOutcome) -> usize {
     outcome.origin.as_ref().expect("it is one of several").number
 }
 
-/// How far sources and stages are. They wait for each other, and not for a time: the speed of the machine changes nothing.
+/// The progress of sources and stages. They wait for each other, and not for a time: the speed of the machine changes nothing.
 #[derive(Default)]
 struct Progress {
     counts: Mutex<Counts>,
@@ -52,7 +52,7 @@ struct Progress {
 
 #[derive(Default)]
 struct Counts {
-    /// How often each source was asked for a frame, and how often it was when the last of its frames was taken.
+    /// Number of frames that each source was asked for, and that number when the last of its frames was taken.
     asked: Vec<u64>,
     taken: Vec<u64>,
     backbones: usize,
@@ -277,7 +277,7 @@ impl Drop for SlowToClose {
     }
 }
 
-/// When the stream is dropped, its sources are closed and their threads have ended; only one that is silent is left behind.
+/// Dropping the stream closes its sources and ends their threads; only one that is silent is left behind.
 #[test]
 fn sources_are_closed_with_the_stream() {
     for silent in [0, 1] {

@@ -87,7 +87,7 @@ struct Station {
     name: &'static str,
     ms: f64,
     lanes: usize,
-    /// When each frame is taken and left.
+    /// Times when each frame is taken and left.
     taken: Vec<f64>,
     left: Vec<f64>,
 }

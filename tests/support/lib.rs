@@ -1,4 +1,4 @@
-//! What tests and benchmarks share: random weights of the released size, outlier channels, a simulation of several devices. The tests
+//! Tests and benchmarks share random weights of the released size, outlier channels, and a simulation of several devices. The tests
 //! are in `all.rs`.
 
 #![forbid(unsafe_code)]

@@ -17,7 +17,7 @@ use safetensors::{Dtype, SafeTensors};
 /// Channels of a layer that become outliers.
 const CHANNELS: usize = 4;
 
-/// Where the outliers are.
+/// The place of the outliers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// The results of the norms before a linear layer, whose biases take the constant back.
@@ -31,7 +31,7 @@ pub enum Place {
 /// Outliers in one place.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Outliers {
-    /// Where they are.
+    /// Their place.
     pub place: Place,
     /// The constant, as a multiple of the standard deviation that the other channels have for inputs near 1.
     pub factor: f32,

@@ -1,8 +1,8 @@
-//! What a plan of TensorRT for RTX says in readable text: its kernels, and the tensors between them.
+//! A plan of TensorRT for RTX has readable text that names its kernels, and the tensors between them.
 
 use std::collections::{BTreeMap, HashMap};
 
-/// What a plan computes with.
+/// Kernels and tensors of a plan.
 #[derive(Debug, Default)]
 pub struct PlanText {
     /// Fused attentions by the format of their sums, both products' if they differ. `scalar` is the kernel for a single
@@ -97,7 +97,7 @@ struct Product {
     /// The number of products that it stands for.
     joined: usize,
     accumulation: String,
-    /// Whether it comes from a product and not from a convolution, which TensorRT may compute as one.
+    /// It comes from a product and not from a convolution, which TensorRT may compute as one.
     is_linear: bool,
     is_open: bool,
 }

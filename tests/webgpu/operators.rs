@@ -17,7 +17,7 @@ use ocelli_onnx::schema::{
 /// The largest max|a − b| / max|b| that passes: the rounding of sums in another order.
 const TOLERANCE: f32 = 1e-5;
 
-/// What GPUs may compute less exactly, and the largest error that Vulkan and WebGPU allow.
+/// Operators that GPUs may compute less exactly, and the largest error that Vulkan and WebGPU allow.
 const INEXACT: [(&str, f32); 2] = [("Cos", 1.0 / 2048.0), ("Sin", 1.0 / 2048.0)];
 
 /// A graph of one node.
@@ -418,7 +418,7 @@ fn choices() -> Vec<Case> {
     cases
 }
 
-/// What provider 0.4.0 computes wrongly without an error, as graphs of one node.
+/// Graphs of one node that provider 0.4.0 computes wrongly without an error.
 fn wrong() -> Vec<Case> {
     let tokens = |count: usize| floats(&[1, count, 4 * 32]);
     let attention = Case::new("com.microsoft.MultiHeadAttention", &["q", "k", "v"]).int("num_heads", 4);

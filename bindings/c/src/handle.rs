@@ -16,7 +16,7 @@ const STEP: usize = 16;
 
 /// The open handles `H` of one kind, and what they stand for.
 pub(crate) struct Registry<H, T> {
-    /// What a handle is, for messages.
+    /// The name of such a handle, for messages.
     what: &'static str,
     open: RwLock<BTreeMap<usize, Arc<T>>>,
     handle: PhantomData<fn() -> H>,
@@ -34,7 +34,7 @@ impl<H, T> Registry<H, T> {
         std::ptr::without_provenance_mut(number)
     }
 
-    /// What a handle stands for. It lives on while it is used, if another thread frees the handle.
+    /// The value behind a handle. It lives on while it is used, if another thread frees the handle.
     ///
     /// # Errors
     /// `InvalidArgument` for a null pointer and for a handle that is not open.

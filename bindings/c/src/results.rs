@@ -1,4 +1,4 @@
-//! What was found: detections, masks, tracks.
+//! Results of a picture or a frame: detections, masks, tracks.
 
 use std::ffi::{CString, c_char};
 use std::sync::{Arc, OnceLock};
@@ -27,7 +27,7 @@ struct StoredResult {
     labels: Vec<CString>,
     /// The runs of each detection's mask.
     counts: Vec<Option<CString>>,
-    /// What refines each detection's mask, if it is an answer to clicks.
+    /// The logits that refine each detection's mask, if it is an answer to clicks.
     logits: Vec<LogitMask>,
     json: OnceLock<CString>,
 }

@@ -1,4 +1,4 @@
-//! What functions return, and the last error of each thread.
+//! C has no exceptions: functions return a status, and each thread keeps its last error.
 
 use std::any::Any;
 use std::cell::RefCell;

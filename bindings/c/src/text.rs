@@ -87,7 +87,7 @@ pub(crate) unsafe fn values<'a, T>(from: *const T, count: usize, what: &str) -> 
     Ok(unsafe { std::slice::from_raw_parts(from, count) })
 }
 
-/// What a number of an enum stands for.
+/// The choice that a number of an enum stands for.
 pub(crate) fn chosen<T: Copy>(name: &str, number: u32, choices: &[(u32, T)], expected: &str) -> Result<T> {
     let chosen = choices.iter().find(|(known, _)| *known == number).map(|(_, choice)| *choice);
     chosen.ok_or_else(|| invalid(format!("{name} is {number}: expected {expected}")))

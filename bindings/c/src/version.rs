@@ -1,4 +1,4 @@
-//! Which library it is.
+//! Programs ask which library they run with.
 
 use std::ffi::{CStr, c_char};
 

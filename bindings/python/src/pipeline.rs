@@ -13,9 +13,9 @@ use crate::results::{FoundArrays, TrackParts, found_arrays, track_parts};
 use crate::tracker::TrackerOptions;
 use crate::waiting::cancellable;
 
-/// How long Ctrl-C waits at most.
+/// The longest time that Ctrl-C waits.
 const POLL: Duration = Duration::from_millis(50);
-/// How long a frame waits for room between two looks.
+/// Time that a frame waits for room between two looks.
 const ROOM: Duration = Duration::from_millis(1);
 
 /// Index, time in seconds, width and height, whether it was detected in, detections, tracks.
@@ -145,7 +145,7 @@ impl Pipeline {
         }
     }
 
-    /// Whether all results were received after `close`.
+    /// All results were received after `close`.
     #[getter]
     fn is_ended(&self) -> bool {
         self.pipeline.is_ended()

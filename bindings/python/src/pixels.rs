@@ -129,7 +129,7 @@ impl CopiedPixels {
     }
 }
 
-/// What an object is, for errors: `float32 array of shape (4, 4)`, else its type.
+/// The kind of an object, for errors: `float32 array of shape (4, 4)`, else its type.
 fn describe(image: &Bound<'_, PyAny>) -> String {
     let array = image.getattr("dtype").and_then(|dtype| Ok((dtype.str()?, image.getattr("shape")?.str()?)));
     match array {

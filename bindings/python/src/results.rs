@@ -131,7 +131,7 @@ pub(crate) fn detections_json(py: Python<'_>, rows: Rows) -> PyResult<String> {
     to_json(py, &records)
 }
 
-/// Where a frame is from, as Python passes it: the name of its source, its picture file, and when it was taken, in seconds
+/// The origin of a frame, as Python passes it: the name of its source, its picture file, and when it was taken, in seconds
 /// since 1970-01-01 00:00 UTC.
 pub(crate) type OriginRow = (Option<String>, Option<PathBuf>, Option<f64>);
 

@@ -39,7 +39,7 @@ struct SessionOptions {
     window: Option<usize>,
 }
 
-/// Where frames come from: a first frame, picture files, or a video by its name, which `videos` opens in place of the video library.
+/// The source of frames: a first frame, picture files, or a video by its name, which `videos` opens in place of the video library.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct SourceParts<'py> {

@@ -18,7 +18,7 @@ pub(crate) fn why_no_video_library() -> Option<String> {
     video_library().err().map(|error| error.to_string())
 }
 
-/// What `ocelli._decode.VideoReader` is with PyAV.
+/// Reads videos as `ocelli._decode.VideoReader` does with PyAV.
 #[pyclass(frozen, module = "ocelli._ocelli")]
 pub(crate) struct VideoReader {
     info: SourceInfo,

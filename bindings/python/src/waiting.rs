@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use crate::error::{OrRaise, exception};
 use crate::options::DetectorOptions;
 
-/// How long Ctrl-C waits at most.
+/// The longest time that Ctrl-C waits.
 const POLL: Duration = Duration::from_millis(50);
 
 /// Waits for an answer without the GIL.

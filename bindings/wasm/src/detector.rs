@@ -14,7 +14,7 @@ use wasm_bindgen::prelude::*;
 use crate::files::{self, Reader};
 use crate::{from_json, hex, js_error, to_json};
 
-/// How far polygons may lie from the border of a mask, in pixels.
+/// The largest distance of polygons from the border of a mask, in pixels.
 const TOLERANCE: f32 = 0.75;
 
 /// `{"masks": true, "confidence": 0.4}`; each may be missing.
@@ -65,7 +65,7 @@ impl PromptJson {
     }
 }
 
-/// What was found, and what draws it.
+/// The detections as drawn, and the times.
 #[derive(Serialize)]
 struct DrawnDetections {
     detections: Vec<Drawn>,

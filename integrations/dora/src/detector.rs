@@ -121,7 +121,7 @@ fn settings(variable: impl Fn(&str) -> Option<String>) -> ocelli::Result<Setting
     Ok(settings)
 }
 
-/// What a parameter was at the start.
+/// The value of a parameter at the start.
 fn settings_of(
     name: &str,
     variable: impl Fn(&str) -> Option<String>,
@@ -155,7 +155,7 @@ fn classes(array: &dyn Array) -> ocelli::Result<Vec<String>> {
     })
 }
 
-/// When a message was sent.
+/// Time when a message was sent.
 fn since_1970(metadata: &Metadata) -> Duration {
     metadata.timestamp().get_time().to_duration()
 }

@@ -22,7 +22,7 @@ pub const WALL_TIME: &str = "wall_time_ns";
 /// See [`FRAME`].
 pub const FILE: &str = "file";
 
-/// How often a source that waits looks whether the dataflow ends.
+/// Interval in which a source that waits looks for the end of the dataflow.
 const TURN: Duration = Duration::from_millis(50);
 
 /// Which frames to send.

@@ -20,7 +20,7 @@ pub struct Pixels<'a> {
     pub step: usize,
     /// The pixels, top row first.
     pub data: &'a [u8],
-    /// When they were taken.
+    /// Time when they were taken.
     pub timestamp: Duration,
 }
 

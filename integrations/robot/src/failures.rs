@@ -12,7 +12,8 @@ pub struct Failures {
 }
 
 impl Failures {
-    /// Whether to report a failure that happens now: one that differs from the last, or that was reported five seconds ago.
+    /// `true` if a failure that happens now is to be reported: one that differs from the last, or that was reported five seconds
+    /// ago.
     pub fn is_news(&mut self, failure: &str, now: Instant) -> bool {
         let repeated = |(last, at): &(String, Instant)| last == failure && now.duration_since(*at) < SILENCE;
         if self.last.as_ref().is_some_and(repeated) {

@@ -1,4 +1,4 @@
-//! What the nodes of all middlewares share.
+//! Nodes behave alike under every middleware because they share this crate.
 //!
 //! | type | what it is |
 //! |---|---|

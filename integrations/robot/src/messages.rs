@@ -41,10 +41,10 @@ impl Time {
     }
 }
 
-/// When and where a message belongs: `std_msgs/Header`.
+/// The time and the frame of a message: `std_msgs/Header`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Header {
-    /// When the data was taken.
+    /// Time when the data was taken.
     pub stamp: Time,
     /// The coordinate frame.
     pub frame_id: String,
@@ -61,7 +61,7 @@ pub struct Image {
     pub width: u32,
     /// The pixel format: `rgb8`.
     pub encoding: String,
-    /// Whether values of several bytes have the highest first.
+    /// Not 0 if values of several bytes have the highest first.
     pub is_bigendian: u8,
     /// Bytes from one row to the next.
     pub step: u32,
@@ -82,7 +82,7 @@ pub struct CompressedImage {
     pub data: Vec<u8>,
 }
 
-/// What was found in one image: `vision_msgs/Detection2DArray`.
+/// The detections in one image: `vision_msgs/Detection2DArray`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Detection2DArray {
     /// That of the image.
@@ -167,10 +167,10 @@ pub struct Pose2D {
     pub theta: f64,
 }
 
-/// What detects, and where its classes are described: `vision_msgs/VisionInfo`.
+/// The method that detects, and where its classes are described: `vision_msgs/VisionInfo`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct VisionInfo {
-    /// When it changed.
+    /// Time of the change.
     pub header: Header,
     /// The name of the method.
     pub method: String,
@@ -183,7 +183,7 @@ pub struct VisionInfo {
 /// The classes: `vision_msgs/LabelInfo`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LabelInfo {
-    /// When it changed.
+    /// Time of the change.
     pub header: Header,
     /// The classes in their order.
     pub class_map: Vec<VisionClass>,

@@ -42,7 +42,7 @@ impl<T> Newest<T> {
         place.value.take()
     }
 
-    /// How many values were replaced before anybody took them.
+    /// Number of values that were replaced before anybody took them.
     pub fn replaced(&self) -> u64 {
         self.lock().replaced
     }

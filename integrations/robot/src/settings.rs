@@ -1,10 +1,10 @@
-//! What a node is started with.
+//! Nodes of all middlewares have the same settings.
 
 use ocelli::engine::EngineOptions;
 use ocelli::options::DetectorOptions;
 use ocelli::{EngineKind, Error, ErrorKind, ModelSource, Prompts, Result};
 
-/// What a node is started with, and what is changed while it runs.
+/// Settings of a node, at its start and while it runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     /// The classes: words or phrases.
@@ -17,9 +17,9 @@ pub struct Settings {
     pub model: ModelSource,
     /// Threads of engines on the CPU; by default as many as there are cores.
     pub threads: Option<usize>,
-    /// Whether detections have masks.
+    /// Detections have masks.
     pub masks: bool,
-    /// Whether objects are tracked.
+    /// Objects are tracked.
     pub track: bool,
     /// The camera's frames per second, by which the tracker counts time; without it, each frame that is detected is one.
     pub frame_rate: Option<f64>,

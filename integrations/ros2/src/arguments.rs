@@ -23,7 +23,7 @@ Parameters classes, confidence, engine, model, threads, track, frame_rate, masks
 Guide      docs/robots.md
 ";
 
-/// What was asked for.
+/// The request of a command line.
 pub enum Request {
     Run(Box<Arguments>),
     /// The help text or the version.

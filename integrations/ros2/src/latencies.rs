@@ -1,4 +1,4 @@
-//! How old results are when they are published.
+//! Robots act on results, so that their age counts: the time from an image's stamp to the publication of its detections.
 
 use std::collections::VecDeque;
 use std::time::{Duration, SystemTime};

@@ -118,7 +118,7 @@ impl Middleware {
         })
     }
 
-    /// Whether anybody receives what is published.
+    /// `true` if anybody receives what is published.
     pub fn is_received<M: RosMessage>(&self, publisher: &Publisher<M>) -> bool {
         publisher.0.get_subscription_count(&self.node) > 0
     }

@@ -18,9 +18,9 @@ use crate::arguments::Arguments;
 use crate::latencies::{self, Latencies};
 use crate::middleware::{Middleware, OnParameter, Publisher};
 
-/// How long the loop waits for an image before it looks at parameters and signals.
+/// Time that the loop waits for an image before it looks at parameters and signals.
 const TURN: Duration = Duration::from_millis(20);
-/// How long a change of parameters may take: a full-size model is loaded in less.
+/// The longest time of a change of parameters: a full-size model is loaded in less.
 const CHANGE: Duration = Duration::from_secs(120);
 /// After this time without an image the node says so.
 const SILENCE: Duration = Duration::from_secs(5);
@@ -269,7 +269,7 @@ impl Node {
     }
 }
 
-/// What checks and what applies parameters that others set while the node runs.
+/// The functions that check and apply parameters that others set while the node runs.
 fn handlers(
     current: Arc<Mutex<Settings>>,
     started: Arc<AtomicBool>,

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use rten::{LoadErrorKind, Model};
 use tract_onnx::prelude::Framework;
 
-/// What a reader makes of a file.
+/// The result of a reader for a file.
 enum Outcome {
     /// It parsed the file and built a model of it.
     Loaded,
