@@ -22,9 +22,6 @@ pub fn load(builder: DetectorBuilder, log: &LogArgs) -> anyhow::Result<(Detector
 }
 
 /// As [`load`], for each device.
-///
-/// # Errors
-/// As [`load`].
 pub(crate) fn load_devices(
     builders: Vec<DetectorBuilder>,
     log: &LogArgs,

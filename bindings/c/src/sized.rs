@@ -106,9 +106,6 @@ pub(crate) unsafe fn write<T: Versioned>(to: *mut T, value: &T) -> Result<()> {
 
 /// Fills in a struct of the caller whose size is passed, and its size.
 ///
-/// # Errors
-/// As [`write`].
-///
 /// # Safety
 /// `to` is null or points to `size` bytes, which no other thread reads or writes.
 pub(crate) unsafe fn start<T: Versioned>(to: *mut T, size: usize, value: &T) -> Result<()> {

@@ -106,9 +106,6 @@ pub(crate) fn check_place<T>(to: *mut T, what: &str) -> Result<()> {
 
 /// A place for a result.
 ///
-/// # Errors
-/// As [`check_place`].
-///
 /// # Safety
 /// `to` is null or points to a value that is the caller's to be written while the result is used.
 pub(crate) unsafe fn place<'a, T>(to: *mut T, what: &str) -> Result<&'a mut MaybeUninit<T>> {

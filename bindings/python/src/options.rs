@@ -107,9 +107,6 @@ impl DetectorOptions {
     }
 
     /// A builder with these options, for one device.
-    ///
-    /// # Errors
-    /// As [`builders`](Self::builders).
     pub(crate) fn builder(&self) -> Result<DetectorBuilder> {
         let mut form = self.form()?;
         form.engine.kind = self.engine.parse()?;
