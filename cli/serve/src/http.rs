@@ -1,5 +1,4 @@
-//! All routes stand on the same ground: connections, the guard of every request, its body, its place among others, and its
-//! refusal.
+//! All routes stand on the same ground: connections, the body of a request, its place among others, its limits, and its refusal.
 
 pub(crate) mod body;
 pub(crate) mod connections;

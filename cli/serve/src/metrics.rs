@@ -34,8 +34,6 @@ pub(crate) struct Metrics {
     pub connections: Gauge,
 }
 
-/// Counts those that are open: each holds what [`count`](Self::count) returns.
-/// Counts until it is dropped.
 #[derive(Default)]
 struct Histogram {
     /// By bound; those above all bounds are in the count alone.

@@ -21,7 +21,7 @@ use tower_service::Service;
 use super::places::{Place, Places};
 use super::problem::Problem;
 
-/// How many are open: each holds what [`count`](Self::count) returns.
+/// Counts those that are open: each holds what [`count`](Self::count) returns.
 #[derive(Default)]
 pub(crate) struct Gauge(Counted);
 

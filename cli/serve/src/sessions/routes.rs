@@ -66,11 +66,6 @@ pub(crate) struct AskedPrompt {
     object: Option<u32>,
 }
 
-/// A prompt, checked.
-    /// Maybe with a box around an example.
-    /// A box around the object, and clicks on it: they become its mask.
-    /// x and y in pixels, and whether the object is there.
-/// A run.
 impl AskedPrompt {
     /// The frame, and what is shown on it.
     pub fn shows(self, limits: &Limits) -> Result<(usize, Shows), Problem> {

@@ -18,7 +18,7 @@ use crate::objects::ObjectQuestion;
 /// Pictures of a video file that a session has in memory.
 const KEPT_PICTURES: usize = 16;
 
-/// What is shown, checked.
+/// A prompt, checked.
 pub(crate) enum Shows {
     /// Maybe with a box around an example.
     Text(String, Option<[f32; 4]>),
