@@ -48,7 +48,7 @@ pub(crate) fn remove_folder(folder: &Path) -> Result<()> {
     }
 }
 
-/// What the exports in the cache may take, in GB; `OCELLI_CACHE_LIMIT` is another number, 0 for no limit.
+/// The most that the exports in the cache may take, in GB; `OCELLI_CACHE_LIMIT` is another number, 0 for no limit.
 const LIMIT_GB: f64 = 50.0;
 
 /// The bytes that exported models in the cache may take; `None` for no limit.
@@ -70,7 +70,7 @@ pub struct CachedExport {
     pub path: PathBuf,
     /// Its size.
     pub bytes: u64,
-    /// When it was opened last.
+    /// The time of the last opening.
     pub opened: SystemTime,
 }
 
@@ -93,7 +93,7 @@ impl CachedExport {
         Ok(all)
     }
 
-    /// Whether it is of the model with this name, spelled as when it was exported.
+    /// `true` if it is of the model with this name, spelled as when it was exported.
     pub fn is_of(&self, name: &str) -> bool {
         let entry = self.path.file_name().unwrap_or_default().to_string_lossy();
         // Behind the name are the hashes of the weights and of the options.
@@ -230,7 +230,7 @@ pub(crate) fn remembered_hash(files: &[PathBuf], compute: impl FnOnce() -> Strin
     Ok(hash)
 }
 
-/// What a file of the cache has, or `find` returns, which is written there. One process finds it, others wait.
+/// The content of a file of the cache, or what `find` returns, which is written there. One process finds it, others wait.
 pub(crate) fn remembered<T: Serialize + DeserializeOwned>(
     entry: &Path,
     find: impl FnOnce() -> Result<T>,

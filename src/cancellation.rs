@@ -87,7 +87,7 @@ impl Cancellation {
         self.check().map_err(|_| Error::cancelled(format!("{work}: cancelled")))
     }
 
-    /// Whether any clone was cancelled.
+    /// `true` if any clone was cancelled.
     pub fn is_cancelled(&self) -> bool {
         self.0.cancelled.load(Ordering::SeqCst)
     }

@@ -60,7 +60,7 @@ pub struct ClassExemplar {
     pub image: ExemplarImage,
     /// In pixels of the image.
     pub bbox: BoundingBox,
-    /// Whether it shows the class; otherwise it is a counterexample.
+    /// `true` if it shows the class, `false` for a counterexample.
     pub wanted: bool,
 }
 
@@ -74,7 +74,7 @@ pub struct MergeGroup {
 }
 
 impl ClassExemplar {
-    /// Whether it is in the image of the data set with this name.
+    /// `true` if it is in the image of the data set with this name.
     pub fn is_in(&self, name: &str) -> bool {
         matches!(&self.image, ExemplarImage::Image(image) if image == name)
     }

@@ -324,7 +324,7 @@ impl Detector {
         &self.model
     }
 
-    /// Whether it was built for [low memory](crate::options::DetectorOptions::low_memory).
+    /// `true` if it was built for [low memory](crate::options::DetectorOptions::low_memory).
     pub fn is_in_low_memory(&self) -> bool {
         self.stages.low_memory
     }

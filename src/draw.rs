@@ -35,7 +35,7 @@ pub struct AnnotationStyle {
     /// Font size of the labels in pixels (em); by default 1/52 of the picture's side, at least 10. A label that is too wide
     /// for the picture is drawn smaller and then truncated.
     pub font_size: Option<f32>,
-    /// Whether labels show the score.
+    /// Shows the score in labels.
     pub show_scores: bool,
     /// Opacity of masks, 0 (outlines only) to 1.
     pub mask_opacity: f32,
@@ -52,7 +52,7 @@ impl Default for AnnotationStyle {
 pub struct Shape {
     /// In pixels.
     pub points: Vec<[f32; 2]>,
-    /// Whether it is a polygon.
+    /// `true` for a polygon.
     pub is_closed: bool,
     /// Its text.
     pub label: String,

@@ -36,8 +36,8 @@ const MAX_THREADS: usize = 256;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct EngineOptions {
-    /// What runs the graphs. [`EngineKind::TensorRt`] needs engines that were built from the model beforehand; engine files of
-    /// your own are named by [`trt_backbone`](Self::trt_backbone).
+    /// The engine that runs the graphs. [`EngineKind::TensorRt`] needs engines that were built from the model beforehand;
+    /// engine files of your own are named by [`trt_backbone`](Self::trt_backbone).
     pub kind: EngineKind,
     /// Threads that share one operator, 1 to 256; the number of physical cores by default.
     pub threads: Option<usize>,
@@ -56,12 +56,12 @@ pub struct EngineOptions {
     /// A TensorRT engine file in place of the encoder-decoder, as [`trt_backbone`](Self::trt_backbone). The file limits the number
     /// of classes that are decoded at once.
     pub trt_encoder_decoder: Option<PathBuf>,
-    /// Whether nodes that the engine does not support run on the CPU, with a warning. By default loading such a graph
-    /// fails, and the error lists the nodes.
+    /// Runs nodes that the engine does not support on the CPU, with a warning. By default loading such a graph fails, and the
+    /// error lists the nodes.
     pub cpu_fallback: bool,
     /// Use a WebGPU adapter that fails the accuracy check, with a warning. By default that is an error.
     pub allow_inexact: bool,
-    /// Whether CUDA may multiply f32 matrices in TF32: several times as fast, with 10 mantissa bits in place of 23.
+    /// Lets CUDA multiply f32 matrices in TF32: several times as fast, with 10 mantissa bits in place of 23.
     pub tf32: bool,
 }
 
@@ -159,7 +159,7 @@ impl EngineFactory {
         Ok(exported)
     }
 
-    /// Whether graphs may be loaded on several threads at once, which the engines of CPUs allow.
+    /// `true` if graphs may be loaded on several threads at once, which the engines of CPUs allow.
     pub(crate) fn loads_in_parallel(&self) -> bool {
         self.loader.loads_in_parallel()
     }
@@ -169,7 +169,7 @@ impl EngineFactory {
         self.loader.fast_precision()
     }
 
-    /// How a model exported for this engine writes attention and 8-bit weights:
+    /// The form of attention and 8-bit weights in a model exported for this engine:
     /// [`ModelRequest::target`](crate::model::ModelRequest::target) for programs that load graphs themselves. `precision` is the number
     /// format that was requested, if any.
     pub fn target(&self, precision: Option<Precision>) -> Target {

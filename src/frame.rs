@@ -20,14 +20,14 @@ pub struct Frame {
     pub on_gpu: Option<DeviceFrame>,
     /// The frame's index in the stream, from 0. Frames that were skipped leave gaps.
     pub index: u64,
-    /// When the frame was taken, relative to the start of the stream; never decreases from frame to frame.
+    /// The time when the frame was taken, relative to the start of the stream; never decreases from frame to frame.
     pub time: Duration,
-    /// When the frame of a live source was taken, by the clock of this machine; `None` for recorded frames, and where the
-    /// source does not know: then it is when the frame was read.
+    /// The time when the frame of a live source was taken, by the clock of this machine; `None` for recorded frames, and where
+    /// the source does not know: then results have the time when it was read.
     pub captured: Option<SystemTime>,
     /// The picture file that the frame was read from; `None` for a frame of a video.
     pub file: Option<Arc<Path>>,
-    /// Which of [several](crate::source::Several) sources it is from.
+    /// The one of [several](crate::source::Several) sources that it is from.
     pub origin: Option<Origin>,
 }
 

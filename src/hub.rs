@@ -22,8 +22,7 @@ use ocelli_error::{Error, Result};
 
 pub use names::{HubName, KnownModel, License};
 
-/// Where the terms of a model are written before it is downloaded: a `tracing` target that programs show even if they are
-/// quiet.
+/// The `tracing` target of a model's terms, which are written before it is downloaded; programs show it even if they are quiet.
 pub const TERMS_TARGET: &str = "ocelli::terms";
 
 /// A model on this machine.

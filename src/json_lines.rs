@@ -12,7 +12,7 @@ use serde::{Serialize, de::DeserializeOwned};
 pub struct JsonLines {
     path: PathBuf,
     file: File,
-    /// What the lines have, for messages: `the measurements`.
+    /// The content of the lines, for messages: `the measurements`.
     content: &'static str,
 }
 

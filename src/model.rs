@@ -137,7 +137,7 @@ impl Model {
         self
     }
 
-    /// Whether its files are read from memory.
+    /// `true` if its files are read from memory.
     pub(crate) fn is_in_memory(&self) -> bool {
         self.memory.is_some()
     }
@@ -168,7 +168,7 @@ impl Model {
         Ok(tracker)
     }
 
-    /// Whether the model has this file.
+    /// `true` if the model has this file.
     pub(crate) fn has_file(&self, name: &str) -> bool {
         match self.memory {
             Some(_) => self.manifest.files.contains_key(name),

@@ -63,7 +63,7 @@ pub struct DetectorOptions {
     pub precision: Option<PrecisionChoice>,
     /// Blocks and branches of the backbone that the export of a checkpoint or of the built-in model leaves out.
     pub pruning: Pruning,
-    /// What runs the graphs.
+    /// The engine that runs the graphs.
     pub engine: EngineOptions,
     /// The file that keeps text features between runs.
     pub text_cache: TextCacheFile,
@@ -80,10 +80,10 @@ pub struct DetectorOptions {
     pub max_detections: Option<usize>,
     /// Classes that are decoded at once; 4 by default. More need more memory; the result is the same.
     pub class_chunk: Option<usize>,
-    /// Whether detections have masks; off by default, which saves the computation.
+    /// Adds masks to detections; off by default, which saves the computation.
     pub masks: bool,
-    /// Whether there is a [`SemanticMap`](crate::mask::SemanticMap) of each class that is found. Without masks it costs one pass
-    /// of the mask head for each class, with masks nearly nothing.
+    /// Adds a [`SemanticMap`](crate::mask::SemanticMap) of each class that is found. Without masks it costs one pass of the mask
+    /// head for each class, with masks nearly nothing.
     pub semantic_maps: bool,
     /// Rules out classes in a first, coarse pass and decodes the others alone; off by default.
     ///

@@ -17,21 +17,21 @@ use crate::timing::StageTimes;
 pub struct FrameOutcome {
     /// The frame's index in its stream, from 0.
     pub index: u64,
-    /// When the frame was taken, as reported by the source or the caller.
+    /// The time when the frame was taken, as reported by the source or the caller.
     pub time: Duration,
-    /// When the frame of a live source was taken, by the clock of this machine; `None` for recorded frames.
+    /// The time when the frame of a live source was taken, by the clock of this machine; `None` for recorded frames.
     pub captured: Option<SystemTime>,
     /// The picture file that the frame was read from; `None` for a frame of a video.
     pub file: Option<Arc<Path>>,
-    /// Which of [several](crate::source::Several) sources it is from; `index` and `time` are those of this source.
+    /// The one of [several](crate::source::Several) sources that it is from; `index` and `time` are those of this source.
     pub origin: Option<Origin>,
     /// Width and height in pixels.
     pub size: (u32, u32),
-    /// Whether the detector ran on this frame; if not, `detections` is empty, unless the frame is [`still`](Self::still), or objects
-    /// are followed [by memory](crate::options::PipelineOptions::memory).
+    /// `true` if the detector ran on this frame; if not, `detections` is empty, unless the frame is [`still`](Self::still), or
+    /// objects are followed [by memory](crate::options::PipelineOptions::memory).
     pub detected: bool,
-    /// Whether the detector did not run because nothing moves: `detections` are those of the last frame on which it ran, or that a
-    /// tracker by memory saw.
+    /// `true` if the detector did not run because nothing moves: `detections` are those of the last frame on which it ran, or that
+    /// a tracker by memory saw.
     pub still: bool,
     /// By class id, whether the detector has searched for the class, where a class budget leaves some out; empty: for all.
     pub(crate) searched: Vec<bool>,
@@ -53,7 +53,7 @@ pub struct FrameOutcome {
 }
 
 impl FrameOutcome {
-    /// Whether the detector has searched this frame for a class.
+    /// `true` if the detector has searched this frame for a class.
     pub(crate) fn was_searched_for(&self, class: usize) -> bool {
         self.detected && self.searched.get(class).is_none_or(|searched| *searched)
     }

@@ -208,7 +208,7 @@ impl PostProcessor {
         &self.kept
     }
 
-    /// Whether pending candidates stay whatever other classes have: there is neither a limit nor class-agnostic suppression.
+    /// `true` if pending candidates stay whatever other classes have: there is neither a limit nor class-agnostic suppression.
     pub fn is_final(&self) -> bool {
         self.options.max_detections.is_none() && self.options.class_agnostic_nms.is_none()
     }

@@ -3,7 +3,7 @@
 /// The memory of this process, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProcessMemory {
-    /// What is resident now.
+    /// The memory that is resident now.
     pub resident: u64,
     /// The most that was resident so far.
     pub peak: u64,

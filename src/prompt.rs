@@ -31,7 +31,7 @@ pub const MAX_PHRASE_BYTES: usize = 10_000;
 pub struct Exemplar {
     /// Pixels of the image it is in.
     pub bbox: BoundingBox,
-    /// Whether to detect instances like this one.
+    /// `true` to detect instances like this one, `false` for a counterexample.
     pub wanted: bool,
 }
 
@@ -184,7 +184,7 @@ impl Prompts {
         self.0.len()
     }
 
-    /// Whether there are no classes.
+    /// `true` if there are no classes.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

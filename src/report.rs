@@ -51,8 +51,8 @@ pub struct FrameReport {
     pub frame: u64,
     /// Time since the beginning in seconds, with six decimals.
     pub time_s: f64,
-    /// When the frame of a live source was taken, in seconds since 1970-01-01 00:00 UTC, with six decimals; omitted for
-    /// recorded frames.
+    /// The time when the frame of a live source was taken, in seconds since 1970-01-01 00:00 UTC, with six decimals; omitted
+    /// for recorded frames.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wall_time: Option<f64>,
     /// The picture file of the frame; omitted for frames of a video.
@@ -64,7 +64,7 @@ pub struct FrameReport {
     /// Height of the frame in pixels.
     #[serde(default)]
     pub height: u32,
-    /// Whether the detector ran on it; omitted if it did.
+    /// `true` if the detector ran on it, and then omitted.
     #[serde(default = "yes", skip_serializing_if = "Clone::clone")]
     pub detected: bool,
     /// The highest score first.

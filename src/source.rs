@@ -55,13 +55,13 @@ pub struct SourceInfo {
     pub shortest_interval: Option<Duration>,
     /// The number of frames; a file's header may be wrong about it.
     pub frame_count: Option<u64>,
-    /// Whether that number follows from duration and frame rate alone, as in Matroska.
+    /// `true` if that number follows from duration and frame rate alone, as in Matroska.
     pub estimates_frames: bool,
-    /// Whether frames arrive at their own pace, whether or not they are read in time.
+    /// `true` if frames arrive at their own pace, whether or not they are read in time.
     pub live: bool,
-    /// Whether the source itself drops frames in favour of newer ones, so that each one that it provides is to be processed.
+    /// `true` if the source itself drops frames in favour of newer ones, so that each one that it provides is to be processed.
     pub keeps_newest: bool,
-    /// Whether the stream has sound, as far as its container tells.
+    /// `true` if the stream has sound, as far as its container tells.
     pub has_sound: bool,
     /// The file, if it is a video file that the video library reads.
     pub file: Option<PathBuf>,

@@ -35,7 +35,7 @@ impl Stage {
     pub(crate) const ALL: [Self; 7] =
         [Self::Source, Self::Preprocess, Self::Backbone, Self::Decode, Self::Track, Self::Draw, Self::Sinks];
 
-    /// How many of `devices` work at this stage at the same time.
+    /// Number of `devices` that work at this stage at the same time.
     pub(crate) fn parallel(self, devices: usize) -> f64 {
         if matches!(self, Self::Backbone | Self::Decode) { devices.max(1) as f64 } else { 1.0 }
     }
@@ -48,7 +48,7 @@ impl fmt::Display for Stage {
     }
 }
 
-/// What a mutex holds, also after a thread that held it has panicked: what is locked is valid between any two statements.
+/// Locks a mutex, also after a thread that held it has panicked: what is locked is valid between any two statements.
 pub fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -18,7 +18,7 @@ pub enum VideoInput<'a> {
     Camera(u32),
 }
 
-/// What reads and writes videos in place of the video library.
+/// The reader and writer of videos in place of the video library.
 pub trait Videos: Send + Sync {
     /// Its name and version; `None` if it is not installed.
     fn library(&self) -> Option<String>;
@@ -43,12 +43,12 @@ pub fn replace(videos: Box<dyn Videos>) {
     drop(REPLACEMENT.set(videos));
 }
 
-/// What replaces the video library, if anything.
+/// The replacement of the video library, if there is one.
 pub fn replacement() -> Option<&'static dyn Videos> {
     REPLACEMENT.get().map(AsRef::as_ref)
 }
 
-/// Whether videos can be read here at all.
+/// `true` if videos can be read here at all.
 pub fn can_read() -> bool {
     replacement().map_or_else(|| source::video_library().is_ok(), |videos| videos.library().is_some())
 }

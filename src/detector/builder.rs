@@ -232,7 +232,7 @@ impl DetectorBuilder {
         Ok((factory, precision))
     }
 
-    /// What the model's format asks of an engine.
+    /// The format that the model asks of an engine.
     fn model_format(&self) -> ModelFormat {
         let requested = match self.options.precision {
             Some(PrecisionChoice::Of(precision)) => precision,

@@ -97,7 +97,7 @@ pub(super) struct ChunkPrompts {
     /// Features `[C, T, D]` and mask `[C, T]` in host memory.
     host: (Tensor, Tensor),
     chunks: Vec<ChunkOnDevice>,
-    /// Where the search for the next chunk begins: classes come in the same order in every image.
+    /// The index from which the next chunk is searched: classes come in the same order in every image.
     next: usize,
     /// The number of images so far.
     clock: u64,

@@ -61,7 +61,7 @@ struct EncoderDecoder {
     boxes: Tensor,
     presence: Tensor,
     mask_inputs: MaskInputs,
-    /// Whether an image was decoded.
+    /// Set once an image was decoded.
     has_run: bool,
 }
 
@@ -171,7 +171,7 @@ impl PromptDecoder {
         Wanted { masks: self.mask_outputs.any(), hidden: false }
     }
 
-    /// Whether the next images get masks. It makes no difference to a detector that was built without them.
+    /// Turns masks on or off for the next images. It makes no difference to a detector that was built without them.
     pub fn set_masks(&mut self, masks: bool) {
         match (masks, self.paused.take()) {
             (true, Some((outputs, head))) => (self.mask_outputs, self.mask_head) = (outputs, head),

@@ -23,7 +23,7 @@ pub struct ImagePreprocessor {
     gpu: Option<DevicePreprocessor>,
     /// The device chosen by [`run_on`](Self::run_on).
     device: Option<Device>,
-    /// What runs in place of a GPU.
+    /// The stand-in for a GPU.
     #[cfg(test)]
     pub(crate) fake_gpu: Option<FakeGpu>,
 }
@@ -156,11 +156,11 @@ impl Default for Wanted {
 pub struct Backbone {
     model: Model,
     factory: EngineFactory,
-    /// Whether it was built for masks.
+    /// Set if it was built for masks.
     masks: bool,
     /// One graph, or two that run one after the other.
     engines: Vec<Box<dyn Engine>>,
-    /// Whether the engines have run.
+    /// Set once the engines have run.
     has_run: bool,
     tokens: Tensor,
 }
@@ -206,12 +206,12 @@ impl Backbone {
         }
     }
 
-    /// Whether the loaded graph has these features: an engine file may have been built without them.
+    /// `true` if the loaded graph has the output `hidden`: an engine file may have been built without it.
     pub fn has_hidden(&self) -> bool {
         self.engines.last().is_some_and(|engine| engine.spec().output(tensor::HIDDEN).is_some())
     }
 
-    /// Whether the detector was built with masks or semantic maps.
+    /// `true` if the detector was built with masks or semantic maps.
     pub fn supports_masks(&self) -> bool {
         self.masks
     }

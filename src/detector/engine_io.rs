@@ -22,7 +22,7 @@ pub(crate) fn move_to(tensor: &mut Tensor, device: Option<&Device>) {
     }
 }
 
-/// Whether an engine on `device` can read a tensor: every engine reads host memory.
+/// `true` if an engine on `device` can read a tensor: every engine reads host memory.
 fn is_readable_on(tensor: &Tensor, device: Option<&Device>) -> bool {
     tensor.device().is_none() || tensor.device() == device
 }
@@ -42,7 +42,7 @@ pub(crate) fn readable_on<'t>(device: Option<&Device>, tensor: Cow<'t, Tensor>) 
 #[derive(Default)]
 pub(super) struct HostCopies {
     tensors: [Tensor; 4],
-    /// Which of them have been copied for this image.
+    /// Set for those that have been copied for this image.
     is_copied: [bool; 4],
     is_logged: bool,
 }

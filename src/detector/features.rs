@@ -45,7 +45,7 @@ pub struct ImageFeatures {
     pub(super) tensors: [Tensor; 4],
     /// `hidden` `[1, hidden, P, P]`, if a tracker needs it; not in files.
     pub(crate) hidden: Tensor,
-    /// What clicks need, from `hidden`, once there was one; not in files.
+    /// The features for clicks, from `hidden`, once there was a click; not in files.
     pub(super) clicks: OnceLock<ClickFeatures>,
     /// Pixels of the image: width, height.
     pub(super) size: (u32, u32),
@@ -57,7 +57,7 @@ impl ImageFeatures {
         self.size
     }
 
-    /// Whether masks can be computed from them.
+    /// `true` if masks can be computed from them.
     pub fn support_masks(&self) -> bool {
         !self.tensors[0].is_empty()
     }

@@ -60,7 +60,7 @@ pub(super) struct MaskHead {
     mask_logits: Tensor,
     semantic_logits: Tensor,
     resampler: MaskResampler,
-    /// Whether logits are kept as they are, in place of masks of the image's size.
+    /// Keeps logits as they are, in place of masks of the image's size.
     pub(super) keeps_logits: bool,
     /// By class and query.
     pub(super) logits: BTreeMap<(usize, usize), Vec<f32>>,

@@ -24,7 +24,7 @@ use ocelli_error::{Error, Result};
 /// attention.
 const CHUNKS_AT_ONCE: usize = 4;
 
-/// Which classes are decoded in full: those whose score in a first, coarse pass reaches a threshold.
+/// The choice of the classes that are decoded in full: those whose score in a first, coarse pass reaches a threshold.
 ///
 /// The coarse pass costs a small part of decoding a class: searching an image for many classes costs little more than decoding
 /// those that it shows. A class that is ruled out wrongly is not detected. Classes with exemplars are always decoded.
@@ -150,8 +150,8 @@ impl ScreenCalibration {
         Ok(Some(found))
     }
 
-    /// Where it is kept: beside `model.json` in a folder that was exported, or in the cache folder for a checkpoint, which
-    /// has several exports there (with and without masks, for each engine).
+    /// Its path: beside `model.json` in a folder that was exported, or in the cache folder for a checkpoint, which has several
+    /// exports there (with and without masks, for each engine).
     pub fn path(model: &Model) -> PathBuf {
         match cache_folder() {
             Ok(cache) if model.folder().starts_with(&cache) => {

@@ -32,7 +32,7 @@ pub struct ObjectMask {
     pub mask: Mask,
     /// The model's estimate of how well the mask fits the object, 0 to 1.
     pub predicted_iou: f32,
-    /// Whether the object is in the picture, a logit: above 0 the model believes so.
+    /// The logit of the object's presence in the picture: above 0 the model believes in it.
     pub object_score: f32,
     /// The mask as the model returned it, `[4P, 4P]`, to [refine](ObjectPrompt::with_logits) it.
     pub logits: LogitMask,
@@ -46,7 +46,7 @@ impl ObjectMask {
     }
 }
 
-/// What clicks need of a picture's features, on the device that the engines share, if they do.
+/// A picture's features for clicks, on the device that the engines share, if they do.
 #[derive(Debug, Default)]
 pub(crate) struct ClickFeatures {
     pub(crate) high_res: [Tensor; 2],
@@ -238,7 +238,7 @@ impl Graphs {
         self.features.device().filter(|device| self.points.device().as_ref() == Some(device))
     }
 
-    /// What clicks need of a picture; it is computed with the first click and kept with the features.
+    /// A picture's features for clicks; they are computed with the first click and kept with the others.
     fn click_features<'f>(&mut self, features: &'f ImageFeatures) -> Result<&'f ClickFeatures> {
         if let Some(known) = features.clicks.get() {
             return Ok(known);
@@ -294,7 +294,7 @@ impl Inputs {
 }
 
 impl Outputs {
-    /// What was found for one object.
+    /// The output for one object.
     fn found(&self, row: usize, side: usize) -> Result<ClickMasks<'_>> {
         let pixels = MASKS * side * side;
         let found = ClickMasks {
@@ -339,7 +339,7 @@ impl ClickMasks<'_> {
     }
 }
 
-/// Whether the area of a mask depends on the threshold. An empty mask is stable.
+/// `true` if the area of a mask depends on the threshold. An empty mask is stable.
 fn is_unstable(logits: &[f32]) -> bool {
     let area = |limit: f32| logits.iter().filter(|&&logit| logit > limit).count();
     let (small, large) = (area(STABILITY_LOGIT), area(-STABILITY_LOGIT));

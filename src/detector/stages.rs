@@ -39,7 +39,7 @@ pub struct Stages {
     pub decoder: PromptDecoder,
     /// Finds the masks of clicked objects in features.
     pub segmenter: ObjectSegmenter,
-    /// Whether one half of the model is in memory at a time.
+    /// Keeps one half of the model in memory at a time.
     pub(crate) low_memory: bool,
 }
 

@@ -57,7 +57,7 @@ impl EmbeddedPrompts {
         self.classes.len()
     }
 
-    /// Whether there are no classes.
+    /// `true` if there are no classes.
     pub fn is_empty(&self) -> bool {
         self.classes.is_empty()
     }
@@ -91,9 +91,9 @@ pub struct TextEmbedder {
     factory: EngineFactory,
     tokenizer: Tokenizer,
     cache: TextCache,
-    /// Where the cache is saved.
+    /// The file in which the cache is saved.
     file: Option<PathBuf>,
-    /// Whether a cache that cannot be saved is an error, not a warning.
+    /// Makes a cache that cannot be saved an error, not a warning.
     must_save: bool,
     /// Set if new phrases stay in memory.
     transient: Option<Transient>,

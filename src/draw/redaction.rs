@@ -19,7 +19,7 @@ const HOLD: u32 = 5;
 /// A box that overlaps with one of the current frame by this IoU is the same instance.
 const SAME: f32 = 0.3;
 
-/// What remains of an instance.
+/// The remains of an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RedactionStyle {

@@ -16,7 +16,7 @@ const FAMILY: &str = "DejaVu Sans";
 struct System {
     fonts: FontSystem,
     images: SwashCache,
-    /// Whether a missing glyph was reported.
+    /// Set once a missing glyph was reported.
     has_warned: bool,
 }
 
@@ -75,7 +75,7 @@ pub(super) fn shaped(text: &str, size: f32, is_from_right_to_left: bool) -> Opti
     Some(Shaped { glyphs, width })
 }
 
-/// Whether a glyph is of DejaVu Sans.
+/// `true` if a glyph is of DejaVu Sans.
 fn is_own(fonts: &FontSystem, glyph: &LayoutGlyph) -> bool {
     let face = fonts.db().face(glyph.font_id);
     face.is_some_and(|face| face.families.iter().any(|(name, _)| name == FAMILY))

@@ -66,7 +66,7 @@ impl Typeface {
         Some(line(ends[fitting.checked_sub(1)?]))
     }
 
-    /// Whether a text needs more than this font: other letters, or another direction.
+    /// The text in the system's fonts, if it needs more than this font: other letters, or another direction.
     #[cfg(feature = "fonts")]
     fn shaped(&self, text: &str, size: f32) -> Option<super::system_fonts::Shaped> {
         // Hebrew, Arabic and their presentation forms.

@@ -13,14 +13,14 @@ pub(crate) struct GraphSizes {
     pub(crate) queries: usize,
 }
 
-/// What an engine has to run.
+/// The format of a model that an engine has to run.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ModelFormat {
     /// The requested number format.
     pub(crate) requested: Precision,
     /// The number format and the operators of an exported folder; a checkpoint is exported for the engine.
     pub(crate) exported: Option<(Precision, Target)>,
-    /// Whether it is the built-in model, which is small.
+    /// Set for the built-in model, which is small.
     pub(crate) is_builtin: bool,
 }
 
@@ -32,7 +32,7 @@ impl ModelFormat {
         is_builtin: false,
     };
 
-    /// Whether it is a checkpoint that is to be exported in 8 bits.
+    /// `true` for a checkpoint that is to be exported in 8 bits.
     pub(super) fn is_to_be_int8(self) -> bool {
         self.exported.is_none() && self.requested == Precision::Int8
     }

@@ -8,7 +8,7 @@ use ocelli_engines::openvino::OpenVinoDevice;
 use ocelli_error::{Error, Result};
 use serde::{Deserialize, Serialize};
 
-/// What runs the graphs.
+/// The engine that runs the graphs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 #[non_exhaustive]
@@ -85,7 +85,7 @@ impl EngineKind {
         Ok(kinds)
     }
 
-    /// Whether both are the same engine on devices of one kind.
+    /// `true` if both are the same engine on devices of one kind.
     fn is_like(self, other: Self) -> bool {
         match (self, other) {
             (Self::OpenVino { device }, Self::OpenVino { device: other }) => {

@@ -31,7 +31,7 @@ impl Model {
         }
     }
 
-    /// Where the sizes in `model.json` are not those of a graph.
+    /// The first size in `model.json` that is not that of a graph, for messages.
     fn misfit(&self, graph: &EngineSpec) -> Option<String> {
         let Manifest { imgsz, model_width, num_queries, context_length, tracker, multiplex, .. } =
             self.manifest();

@@ -30,12 +30,12 @@ pub(super) trait Loader: Send + Sync {
     /// The library and the hardware.
     fn description(&self) -> String;
 
-    /// How a model of this precision is exported.
+    /// The target that a model of this precision is exported for.
     fn target(&self, _: Option<Precision>) -> Target {
         Target::OnnxRuntime
     }
 
-    /// How the engine computes in a number format; `None` is its default.
+    /// The engine's way of computing in a number format; `None` is its default.
     fn computing_in(&self, precision: Option<Precision>) -> Result<Computing> {
         Ok((None, precision))
     }
@@ -45,12 +45,12 @@ pub(super) trait Loader: Send + Sync {
         None
     }
 
-    /// Whether it runs graphs of a [calibrated](Precision::is_calibrated) precision.
+    /// `true` if it runs graphs of a [calibrated](Precision::is_calibrated) precision.
     fn runs_calibrated(&self) -> bool {
         false
     }
 
-    /// Whether graphs may be loaded on several threads at once.
+    /// `true` if graphs may be loaded on several threads at once.
     fn loads_in_parallel(&self) -> bool {
         false
     }

@@ -98,7 +98,7 @@ impl HubName {
     }
 }
 
-/// Whether it is a path below a folder, which can become a part of an address as it is, too.
+/// `true` for a path below a folder, which can become a part of an address as it is, too.
 pub(super) fn is_below(path: &str) -> bool {
     let is_part = |part| !["", ".", ".."].contains(&part);
     !path.contains(['\\', '?', '#', '%']) && path.split('/').all(is_part)
@@ -153,13 +153,13 @@ pub struct KnownModel {
     pub bytes: u64,
     /// Its terms.
     pub license: License,
-    /// Whether its owner has to grant access first.
+    /// `true` if its owner has to grant access first.
     pub is_gated: bool,
-    /// What it can do beside finding boxes by phrases.
+    /// Its abilities beside finding boxes by phrases.
     pub can: &'static str,
     /// The short name of the checkpoint that has the rest of the model.
     pub base: Option<&'static str>,
-    /// Where its tokeniser is, if it has none.
+    /// The source of its tokeniser, if it has none.
     pub(super) tokenizer: Option<&'static str>,
 }
 

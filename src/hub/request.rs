@@ -12,9 +12,9 @@ use crate::Cancellation;
 use crate::cancellation::CancelHook;
 use ocelli_error::{Error, Result};
 
-/// How long a connection, an answer or the next bytes may take.
+/// The longest time for a connection, an answer or the next bytes.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How often in a row a request may bring nothing.
+/// The most times in a row that a request may bring nothing.
 const TRIES: u32 = 5;
 /// The longest pause that a server may ask for.
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
@@ -33,7 +33,7 @@ pub(super) struct Hub<'a> {
     received: Cell<u64>,
 }
 
-/// What a request brings, from the thread that waits for it.
+/// An event of a request, from the thread that waits for it.
 enum Event {
     Started(StatusCode, HeaderMap),
     Bytes(Vec<u8>),

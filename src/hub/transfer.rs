@@ -20,12 +20,12 @@ use ocelli_error::{Error, ErrorKind, Result};
 /// Time between two looks at a lock of another process.
 const LOCK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// What the hub says of a repository at a revision.
+/// The hub's answer about a repository at a revision.
 #[derive(Deserialize)]
 struct Listing {
     sha: String,
     siblings: Vec<HubFile>,
-    /// What the model's card states.
+    /// The metadata of the model's card.
     #[serde(rename = "cardData", default)]
     card: serde_json::Value,
 }
@@ -54,7 +54,7 @@ impl HubFile {
         is_hash.then_some(hash).ok_or_else(|| answer(&format!("{} has no hash", self.rfilename)))
     }
 
-    /// Whether a file has this content.
+    /// `true` if a file has this content.
     fn check(&self, path: &Path) -> Result<bool> {
         let hash = self.hash()?;
         let found = match hash.len() {

@@ -16,7 +16,7 @@ const FIRST_ROWS: usize = 8;
 #[doc(hidden)]
 pub struct MemoryBank {
     pub(super) devices: Vec<DeviceMemories>,
-    /// Where the memory of each slot is.
+    /// The place of the memory of each slot.
     pub(super) places: Vec<Option<Place>>,
     pub(super) pointers: Pointers,
     /// The device of each object.
@@ -60,7 +60,7 @@ impl Images {
     }
 }
 
-/// Where a memory is.
+/// The place of a memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) device: usize,
@@ -122,7 +122,7 @@ pub(super) struct DeviceMemories {
     free: Vec<usize>,
     /// The rows that have had one.
     used: usize,
-    /// Whether they are rounded to bfloat16, as the reference keeps memories, but on NVIDIA GPUs.
+    /// Rounds them to bfloat16, as the reference keeps memories, but on NVIDIA GPUs.
     rounds: bool,
     writer: RowWriter,
 }

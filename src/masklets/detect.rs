@@ -71,7 +71,7 @@ pub(crate) fn mask_side(detector: &Detector) -> Result<usize> {
     Ok(4 * Sizes::of(detector.model())?.grid)
 }
 
-/// Which detections the tracker takes.
+/// The choice of the detections that the tracker takes.
 pub(crate) fn post_processing(options: &MaskletOptions) -> PostProcessOptions {
     PostProcessOptions { confidence: options.detection_threshold, nms: None, ..PostProcessOptions::default() }
 }

@@ -13,11 +13,11 @@ pub struct GivenObject {
     pub id: ObjectId,
     /// The index of its label; that of its first appearance counts.
     pub class_id: usize,
-    /// Where it is.
+    /// Its place.
     pub shape: GivenShape,
 }
 
-/// Where an object is.
+/// The place of an object.
 #[derive(Clone, Debug, PartialEq)]
 pub enum GivenShape {
     /// Clicks: an object that is followed is refined, another one is added.

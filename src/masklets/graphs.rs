@@ -69,7 +69,7 @@ impl Features {
     }
 }
 
-/// What SAM 3.1 has besides.
+/// The graphs that SAM 3.1 has besides.
 pub(super) struct BucketGraphs {
     interactive: Box<dyn Engine>,
     /// The planes of masks that were tracked.

@@ -34,7 +34,7 @@ pub use source::SessionSource;
 pub struct VideoSessionOptions {
     /// Thresholds and limits of the tracker; SAM 3's for the model by default.
     pub masklets: MaskletOptions,
-    /// Where the backbone's features of frames are kept, so that a frame that is passed again is not computed again.
+    /// The memory that keeps the backbone's features of frames, so that a frame that is passed again is not computed again.
     pub keep_features: KeepFeatures,
     /// The most frames whose features are kept (32).
     pub kept_frames: usize,

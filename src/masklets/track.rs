@@ -25,7 +25,7 @@ pub struct Sessions {
     count: usize,
     /// The frames that the video has, if it is known.
     frames: Option<usize>,
-    /// Whether detections start objects; if not, objects are given.
+    /// Set if detections start objects; if not, objects are given.
     detects: bool,
 }
 

@@ -67,7 +67,7 @@ impl ModelGraph {
         Self::EVERY.into_iter().find(|graph| graph.file() == name)
     }
 
-    /// Whether it is the backbone or half of it.
+    /// `true` for the backbone or half of it.
     pub fn is_backbone(self) -> bool {
         matches!(self, Self::Backbone | Self::BackboneFirst | Self::BackboneSecond)
     }

@@ -8,7 +8,7 @@ use ocelli_export::Pruning;
 use ocelli_export::contract::{Precision, Target};
 use serde::{Deserialize, Serialize};
 
-/// Where a model comes from. In a form it is a text, which is taken as [`named`](ModelSource::named) takes it.
+/// The source of a model. In a form it is a text, which is taken as [`named`](ModelSource::named) takes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "PathBuf")]
 #[non_exhaustive]
@@ -49,7 +49,7 @@ impl ModelSource {
         }
     }
 
-    /// Whether there is a file or a folder of this name.
+    /// Checks that there is a file or a folder of this name.
     ///
     /// # Errors
     /// [`InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument), with where to get a checkpoint.
@@ -69,14 +69,14 @@ impl ModelSource {
     }
 }
 
-/// Where checkpoints are.
+/// The end of messages, which says where checkpoints are.
 const WHERE: &str = "`ocelli models` lists those that can be named, such as sam3, once its licence is accepted, or litetext-s0, \
                      which needs no permission";
 
 /// A model source and the options of its export.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ModelRequest {
-    /// Where it comes from.
+    /// The source of the model.
     pub source: ModelSource,
     /// The tokeniser of a checkpoint that has none beside it: `tokenizer.json` of a SAM3 folder, or CLIP's merges.
     pub tokenizer: Option<PathBuf>,
@@ -86,9 +86,9 @@ pub struct ModelRequest {
     pub precision: Option<Precision>,
     /// The operators of attention in the export; ignored for an exported folder.
     pub target: Target,
-    /// Whether masks are needed; without them the export leaves out the mask head.
+    /// Set if masks are needed; without them the export leaves out the mask head.
     pub masks: bool,
-    /// Whether the [first pass](crate::stages::Screening) over every class is needed.
+    /// Set if the [first pass](crate::stages::Screening) over every class is needed.
     pub screen: bool,
     /// Blocks and branches of the backbone that the export leaves out. An exported folder has to lack them.
     pub pruning: Pruning,

@@ -202,7 +202,7 @@ fn export_checkpoint(
     })
 }
 
-/// Whether a path can be a file of weights: not one of an exported folder.
+/// `true` if a path can be a file of weights: not one of an exported folder.
 fn is_weight_file(path: &Path) -> bool {
     let of_exported = path.extension().is_some_and(|end| end == "json" || end == "onnx" || end == "data");
     path.is_file() && !of_exported

@@ -30,6 +30,7 @@ pub struct PipelineBuilder {
     run: Run,
 }
 
+/// The settings of a run.
 enum PromptInput {
     /// Embedded when the pipeline starts.
     Prompts(Prompts),
@@ -64,7 +65,7 @@ impl Pipeline {
 }
 
 impl PipelineBuilder {
-    /// What `run` runs, once the engines are loaded, and the side of the model's pictures.
+    /// The settings and the loaded parts that `run` runs, and the side of the model's pictures.
     #[cfg(test)]
     pub(super) fn loaded(self) -> Result<(Run, Loaded, usize)> {
         let side = self.detector.model().manifest().imgsz;
@@ -117,7 +118,7 @@ impl PipelineBuilder {
         /// A token to stop early. Frames that were already decoded still reach the sinks.
         with_cancellation(cancellation: Cancellation) => run.cancellation;
 
-        /// Where to record statistics; readable from any thread during the run and afterwards.
+        /// The recorder of statistics; readable from any thread during the run and afterwards.
         with_stats(stats: StatsRecorder) => run.stats;
     }
 

@@ -96,7 +96,7 @@ impl ClassBudget {
         &self.chosen
     }
 
-    /// Whether the class is planned for the current frame.
+    /// `true` if the class is planned for the current frame.
     pub(super) fn is_planned(&self, class: usize) -> bool {
         self.planned.get(class) == Some(&self.frame)
     }

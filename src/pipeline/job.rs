@@ -16,7 +16,7 @@ use ocelli_images::DeviceFrame;
 
 /// A frame in flight, with what the stages have produced so far.
 pub(super) struct Job {
-    /// When the frame entered the pipeline.
+    /// The time when the frame entered the pipeline.
     pub(super) entered: Instant,
     /// Since when it waits for the next stage, and how long it has waited for all before.
     queued: Option<Instant>,
@@ -24,7 +24,7 @@ pub(super) struct Job {
     /// Its place among all frames that were preprocessed, and the device that takes it, from 0.
     pub(super) turn: u64,
     pub(super) device: usize,
-    /// Whether the decoder is dropped after it, in low memory.
+    /// Drops the decoder after it, in low memory.
     pub(super) ends_group: bool,
     /// Its place, if the number of frames in flight is limited.
     pub(super) ticket: Option<Ticket>,
@@ -40,9 +40,9 @@ pub(super) struct Job {
     pub(super) pixels: Option<Tensor>,
     /// The backbone's output.
     pub(super) features: Option<ImageFeatures>,
-    /// What the detections look like, if the tracker is to know it.
+    /// The looks of the detections, if the tracker is to know them.
     pub(super) appearances: Option<Appearances>,
-    /// What a tracker by memory needs.
+    /// The features and detections for a tracker by memory.
     pub(super) masks: Option<MaskFrame>,
     pub(super) outcome: FrameOutcome,
 }

@@ -13,7 +13,7 @@ use crate::masklets::{GivenObject, MaskletNetwork, Sessions, TrackedFrame};
 use crate::threads::Stage;
 use ocelli_error::{Error, Result};
 
-/// What is followed by memory, and how.
+/// The network and the options for objects that are followed by memory.
 pub(super) struct Memory {
     pub(super) network: MaskletNetwork,
     pub(super) options: MaskletOptions,
@@ -41,7 +41,7 @@ struct Stream {
     size: (u32, u32),
     /// The frames that are held back.
     held: VecDeque<Job>,
-    /// How many frames have left.
+    /// Number of frames that have left.
     count: usize,
     /// The first frame of each object, and how many it was in.
     seen: BTreeMap<u64, (usize, u32)>,

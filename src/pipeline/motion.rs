@@ -103,7 +103,7 @@ impl MotionWatch {
         self.looked_at = None;
     }
 
-    /// Whether the detector has to look at this frame; `is_due` if it would look at a frame with motion.
+    /// `true` if the detector has to look at this frame; `is_due` if it would look at a frame with motion.
     pub(super) fn look(&mut self, view: &FrameView<'_>, time: Duration, is_due: bool) -> bool {
         if self.size != (view.width, view.height) {
             self.resize((view.width, view.height));
@@ -151,7 +151,7 @@ impl MotionWatch {
     }
 }
 
-/// How much each cell differs, without the change that half of the cells exceed.
+/// Computes how much each cell differs, without the change that half of the cells exceed.
 fn differences(now: &[f32], before: &[f32], differences: &mut Vec<f32>, sorted: &mut Vec<f32>) {
     // Light scales the luma, so the shared change is a ratio.
     sorted.clear();

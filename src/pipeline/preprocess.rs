@@ -23,16 +23,16 @@ pub(super) struct PreprocessStage {
     turn: u64,
     /// The detector runs on every `every`th frame.
     every: u64,
-    /// Whether a tracker by memory needs the features of the others as well.
+    /// Set if a tracker by memory needs the features of the others as well.
     has_memory: bool,
     /// Frames until the detector runs again, for each source.
     until_next: Vec<u64>,
     motion: Option<MotionGate>,
-    /// What moves, for each source.
+    /// The watch for motion of each source.
     watches: Vec<MotionWatch>,
-    /// Whether the frames are reduced for the tracker's estimate of the camera's motion.
+    /// Reduces the frames for the tracker's estimate of the camera's motion.
     camera_motion: bool,
-    /// Whether a later stage needs the picture.
+    /// Set if a later stage needs the picture.
     keep_picture: bool,
     shared: Arc<StageLoop>,
 }
@@ -113,7 +113,7 @@ impl PreprocessStage {
         Ok(())
     }
 
-    /// Whether the detector has to look at a frame; always without a gate.
+    /// `true` if the detector has to look at a frame; always without a gate.
     fn is_moving(&mut self, source: usize, frame: &Pixels<'_>, time: Duration, is_due: bool) -> bool {
         let (Some(gate), Pixels::View(view)) = (&self.motion, frame) else { return true };
         while self.watches.len() <= source {

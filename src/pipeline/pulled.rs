@@ -37,8 +37,8 @@ pub(super) type Observer = Box<dyn FnMut(&FrameOutcome) + Send>;
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct RunSummary {
-    /// Whether the run was [cancelled](crate::Cancellation) before the source ended. The output is complete up to the
-    /// last frame that was written.
+    /// `true` if the run was [cancelled](crate::Cancellation) before the source ended. The output is complete up to the last
+    /// frame that was written.
     pub cancelled: bool,
     /// The same statistics that the [`StatsRecorder`] holds.
     pub stats: PipelineStats,
@@ -108,7 +108,7 @@ pub(super) fn run(
     summary(&shared)
 }
 
-/// How a run has ended.
+/// The result of a run that has ended.
 fn summary(shared: &StageLoop) -> Result<RunSummary> {
     shared.stats.end();
     let stats = shared.stats.snapshot();

@@ -39,7 +39,7 @@ pub struct Pipeline {
     _woken: CancelHook,
 }
 
-/// What runs on the thread that pushes.
+/// The part that runs on the thread that pushes.
 struct Front {
     next_index: u64,
     preprocess: PreprocessStage,
@@ -219,7 +219,7 @@ impl Pipeline {
         self.shared.queues[..self.devices].iter().for_each(Queue::close);
     }
 
-    /// Whether the pipeline has ended and all results have been received.
+    /// `true` if the pipeline has ended and all results have been received.
     pub fn is_ended(&self) -> bool {
         self.results().is_ended()
     }

@@ -113,25 +113,25 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Whether an item added now would have to wait for room.
+    /// `true` if an item added now would have to wait for room.
     pub(super) fn would_block(&self) -> bool {
         let state = locked(&self.state);
         self.policy == FramePolicy::All && !state.closed && state.items.len() >= self.capacity
     }
 
-    /// What `found` says of a waiting item, if an item added now would replace the oldest one.
+    /// The answer of `found` for a waiting item, if an item added now would replace the oldest one.
     pub(super) fn would_replace<R>(&self, found: impl FnMut(&T) -> Option<R>) -> Option<R> {
         let state = locked(&self.state);
         let is_full = self.policy == FramePolicy::Latest && state.items.len() >= self.capacity;
         if is_full { state.items.iter().find_map(found) } else { None }
     }
 
-    /// Whether the queue is closed.
+    /// `true` if the queue is closed.
     pub(super) fn is_closed(&self) -> bool {
         locked(&self.state).closed
     }
 
-    /// Whether the queue is closed and empty.
+    /// `true` if the queue is closed and empty.
     pub(super) fn is_ended(&self) -> bool {
         let state = locked(&self.state);
         state.closed && state.items.is_empty()

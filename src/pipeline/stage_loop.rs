@@ -65,7 +65,7 @@ pub(super) struct StageLoop {
     /// The GPU that frames of a source may stay on.
     pub(super) gpu: Option<usize>,
     devices: usize,
-    /// Whether frames are put back in order before they are tracked.
+    /// Puts frames back in order before they are tracked.
     in_order: bool,
     /// The decoders that have not ended.
     decoders: AtomicUsize,
@@ -260,7 +260,7 @@ impl StageLoop {
         }
     }
 
-    /// Whether the frames in this queue are decoded and on their way to sinks, which get them even after cancellation.
+    /// `true` if the frames in this queue are decoded and on their way to sinks, which get them even after cancellation.
     fn is_decoded(&self, queue: &Queue<Job>) -> bool {
         matches!(queue.stage(), Some(Stage::Track | Stage::Draw | Stage::Sinks))
     }
@@ -287,7 +287,7 @@ impl StageLoop {
         );
     }
 
-    /// Whether frames that are not decoded yet are of no use any more.
+    /// `true` if frames that are not decoded yet are of no use any more.
     pub(super) fn is_stopping(&self) -> bool {
         self.abandoned.load(Ordering::Relaxed) || self.cancellation.is_cancelled()
     }

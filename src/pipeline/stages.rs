@@ -33,13 +33,13 @@ use ocelli_error::Result;
 /// Draws results into a picture.
 pub(super) type Drawing = Box<dyn FnMut(&mut image::RgbImage, &FrameOutcome) -> Result<()> + Send>;
 
-/// What a pipeline runs.
+/// The loaded parts of a pipeline.
 pub(super) struct Loaded {
     pub(super) devices: Vec<DetectorParts>,
     pub(super) labels: Arc<[Arc<str>]>,
     /// Set if objects are followed by the model's memory of them.
     pub(super) memory: Option<Memory>,
-    /// Whether the backbone and the decoder are in memory one after the other.
+    /// Set if the backbone and the decoder are in memory one after the other.
     pub(super) low_memory: bool,
 }
 
@@ -66,10 +66,10 @@ pub(super) struct DetectorParts {
     pub(super) prompts: EmbeddedPrompts,
 }
 
-/// What runs on a device.
+/// The stages on a device.
 pub(super) type OnDevice = (BackboneStage, DecodeStage);
 
-/// How objects are followed from frame to frame.
+/// The stage that follows objects from frame to frame.
 pub(super) enum Track {
     Boxes(TrackStage),
     Memory(Box<MemoryStage>),
@@ -228,16 +228,16 @@ pub(super) struct DecodeStage {
     /// Set if a later stage needs the picture.
     keep_picture: bool,
     prompts: EmbeddedPrompts,
-    /// Whether the tracker is told what the detections look like.
+    /// Tells the tracker what the detections look like.
     appearance: bool,
     /// Classes to decode in a frame, if not all.
     slots: Option<usize>,
-    /// Which ones, for each source.
+    /// The choice of these classes, for each source.
     budgets: Vec<ClassBudget>,
     shared: Arc<StageLoop>,
 }
 
-/// What depends on the frames before: the tracker, and the detections of frames without motion.
+/// The work that depends on the frames before: the tracker, and the detections of frames without motion.
 pub(super) struct TrackStage {
     /// One for each source.
     streams: Vec<Stream>,
@@ -245,7 +245,7 @@ pub(super) struct TrackStage {
     labels: Arc<[Arc<str>]>,
     /// The frame's detections as the tracker takes them.
     tracked: Vec<TrackerDetection>,
-    /// Whether frames without motion have the detections of the last look.
+    /// Set if frames without motion have the detections of the last look.
     keeps_detections: bool,
     frame_rate: Option<f64>,
     shared: Arc<StageLoop>,

@@ -102,7 +102,7 @@ struct Records {
     ended: Option<Instant>,
     /// Devices of the detector; 0 is one.
     devices: usize,
-    /// What is counted; the other fields of the statistics are computed from what follows.
+    /// The counts; the other fields of the statistics are computed from what follows.
     counts: PipelineStats,
     latency: Histogram,
     queued: Histogram,
@@ -110,7 +110,7 @@ struct Records {
     recent_ms: [f64; Stage::ALL.len()],
     stages: [Histogram; Stage::ALL.len()],
     queues: [Option<QueueRecord>; Stage::ALL.len()],
-    /// When the last frames left.
+    /// The times when the last frames left.
     recent: VecDeque<Instant>,
 }
 
@@ -234,8 +234,8 @@ impl StatsRecorder {
         records.queued.add(waited);
     }
 
-    /// How many frames in flight keep the slowest stage busy, of those from `first` on: the times of all over its own, rounded
-    /// up. Several devices share the frames of their stages.
+    /// Number of frames in flight that keep the slowest stage busy, of those from `first` on: the times of all over its own,
+    /// rounded up. Several devices share the frames of their stages.
     pub(super) fn frames_to_keep_busy(&self, first: Stage) -> usize {
         let records = locked(&self.0);
         let stages = Stage::ALL[first as usize..].iter().zip(&records.recent_ms[first as usize..]);

@@ -56,7 +56,7 @@ pub(crate) struct EncodedObject {
     pub(crate) labels: Vec<i64>,
     /// `[4P, 4P]`, logits.
     pub(crate) mask: Option<Vec<f32>>,
-    /// Whether the prompt can mean a part, the object or a group of objects.
+    /// Set if the prompt can mean a part, the object or a group of objects.
     pub(crate) is_ambiguous: bool,
 }
 

@@ -28,7 +28,7 @@ pub struct Grid<'s> {
     scaled: Vec<u8>,
     time: Duration,
     written: Option<(u64, Duration)>,
-    /// Whether the grid shows a frame that was not passed on.
+    /// Set while the grid shows a frame that was not passed on.
     changed: bool,
 }
 

@@ -100,7 +100,7 @@ pub(super) fn check_folder(folder: &Path) -> Result<PathBuf> {
     Ok(folder.to_owned())
 }
 
-/// Whether a path is meant as a pattern for pictures, such as `out/%06d.png`. Elsewhere `%` is a character as any other:
+/// `true` if a path is meant as a pattern for pictures, such as `out/%06d.png`. Elsewhere `%` is a character as any other:
 /// `100%.mp4` is a video, and `100%` a folder.
 pub fn is_picture_pattern(path: &Path) -> bool {
     let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();

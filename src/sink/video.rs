@@ -48,7 +48,7 @@ const VIDEO_RATES: RangeInclusive<f64> = 0.01..=1000.0;
 /// Encoders reject smaller pictures.
 const LEAST_SIDE: u32 = 16;
 
-/// How annotated frames are encoded.
+/// The encoding of annotated frames.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct VideoOptions {
@@ -94,7 +94,7 @@ pub fn video_formats() -> Vec<&'static str> {
     CONTAINERS.iter().filter(|container| works(container)).map(|container| container.name).collect()
 }
 
-/// Whether a name is the address of a server that a video can be sent to.
+/// `true` if a name is the address of a server that a video can be sent to.
 pub fn is_stream_address(path: &Path) -> bool {
     protocol(path).is_some()
 }

@@ -178,7 +178,7 @@ pub fn open_stream_as(
     Ok(Box::new(source))
 }
 
-/// Whether a message of the video library is about what was asked for.
+/// `true` if a message of the video library is about what was asked for.
 fn is_about_options(why: &str) -> bool {
     ["no option ", "no video stream ", "no devices ", "hwaccel "].iter().any(|start| why.starts_with(start))
 }
@@ -195,9 +195,9 @@ struct Capture {
     /// The time limit of a read, if the stream comes through a network.
     timeout: Option<Duration>,
     cancellation: Cancellation,
-    /// Whether to log what decodes: hardware was asked for, and no frame was decoded.
+    /// Set to log what decodes: hardware was asked for, and no frame was decoded.
     logs_hardware: bool,
-    /// Whether to log that frames stay on a GPU: with several sources, the first ones do not.
+    /// Set to log that frames stay on a GPU: with several sources, the first ones do not.
     logs_stay: bool,
 }
 
@@ -346,8 +346,8 @@ fn failed(step: &str, frame: u64, name: &str, error: &str) -> Error {
     Error::invalid_data(format!("cannot {step} frame {frame}, {name}: {error}"))
 }
 
-/// Whether the stream goes on with the next frame: a live one has lost a frame that cannot be decoded, and not its connection,
-/// unless none can be decoded.
+/// `true` if the stream goes on with the next frame: a live one has lost a frame that cannot be decoded, and not its
+/// connection, unless none can be decoded.
 fn is_skipped(info: &SourceInfo, attempt: u32, decoded: &Result<()>) -> bool {
     let Err(error) = decoded else { return false };
     let is_skipped = info.live && attempt < ATTEMPTS;

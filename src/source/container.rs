@@ -14,7 +14,7 @@ const SEGMENT: u64 = 0x1853_8067;
 const CLUSTER: u64 = 0x1f43_b675;
 const BLOCK_GROUP: u64 = 0xa0;
 
-/// What a container's structure says about a file.
+/// The damage to a file, by its container's structure.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Container {
     /// Bytes that the structure announces but the file does not have.

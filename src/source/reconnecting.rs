@@ -9,7 +9,7 @@ use crate::cancellation::Cancellation;
 use crate::frame::Frame;
 use ocelli_error::{Error, ErrorKind, Result};
 
-/// When to try to reconnect, and for how long.
+/// The delays between attempts to reconnect, and the time after which to give up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReconnectingOptions {
@@ -45,9 +45,9 @@ pub struct Reconnecting<O> {
     options: ReconnectingOptions,
     cancellation: Cancellation,
     clock: Clock,
-    /// When the stream was first opened.
+    /// The time when the stream was first opened.
     began: Duration,
-    /// When the current connection was opened, and whether it has provided a frame.
+    /// The time when the current connection was opened, and whether it has provided a frame.
     opened: Duration,
     has_frame: bool,
     loss: Option<Loss>,
@@ -64,7 +64,7 @@ pub struct Reconnecting<O> {
 /// A loss that no frame has ended yet.
 struct Loss {
     why: String,
-    /// When to give up.
+    /// The time to give up.
     deadline: Duration,
     attempts: u64,
 }

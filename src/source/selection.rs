@@ -59,7 +59,7 @@ impl FromStr for Position {
 pub struct Selection {
     /// The first frame.
     pub start: Option<Position>,
-    /// Where to stop, exclusive.
+    /// The end, exclusive.
     pub end: Option<Position>,
     /// Selects every `stride`th frame, counted from the first; `None` and 1 select each.
     pub stride: Option<u64>,

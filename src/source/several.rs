@@ -10,7 +10,7 @@ use crate::frame::{Frame, Origin};
 use crate::threads::{Stage, cannot_start_thread, guard, locked};
 use ocelli_error::{Error, Result};
 
-/// How long a stream that is dropped waits for the threads of its sources: less than a run waits for its source.
+/// The time that a stream that is dropped waits for the threads of its sources: less than a run waits for its source.
 const PATIENCE: Duration = Duration::from_millis(800);
 /// The most sources of one stream.
 const MAX_SOURCES: usize = 1024;
@@ -61,7 +61,7 @@ pub struct FeedState {
     pub frames: u64,
     /// Frames that newer ones have replaced.
     pub dropped: u64,
-    /// Whether it has ended.
+    /// `true` if it has ended.
     pub ended: bool,
     /// Why it has failed.
     pub error: Option<String>,
@@ -98,7 +98,7 @@ struct Slot {
     frame: Option<Frame>,
     /// A buffer to read into.
     spare: Option<Frame>,
-    /// Whether its frames are in the order of time with those of other sources.
+    /// Set if its frames are in the order of time with those of other sources.
     in_order: bool,
     state: FeedState,
 }

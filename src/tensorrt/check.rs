@@ -17,7 +17,7 @@ fn rebuild(sidecar: &Sidecar) -> String {
     format!("build it again from {}", sidecar.model.display())
 }
 
-/// Whether the file can be an engine: it exists, is not empty, and has the size that its sidecar says.
+/// Checks that the file can be an engine: it exists, is not empty, and has the size that its sidecar says.
 pub fn check_file(path: &Path, sidecar: Option<&Sidecar>) -> Result<()> {
     let refuse = |why: &str| Err(Error::invalid_data(format!("engine {}: {why}", path.display())));
     let found = match path.metadata() {
@@ -45,7 +45,7 @@ pub fn check_file(path: &Path, sidecar: Option<&Sidecar>) -> Result<()> {
     }
 }
 
-/// Whether the engine was built from this model.
+/// Checks that the engine was built from this model.
 pub fn check_model(path: &Path, sidecar: &Sidecar, model: &Model) -> Result<()> {
     let (manifest, folder, engine) = (model.manifest(), model.folder().display(), path.display());
     if sidecar.model_weights_sha256 != manifest.weights_sha256 {
@@ -79,7 +79,7 @@ pub fn check_model(path: &Path, sidecar: &Sidecar, model: &Model) -> Result<()> 
     }
 }
 
-/// Whether two engines were built from one model.
+/// Checks that two engines were built from one model.
 pub fn check_pair((a_path, a): (&Path, &Sidecar), (b_path, b): (&Path, &Sidecar)) -> Result<()> {
     let facts = |one: &Sidecar| {
         [
@@ -101,7 +101,7 @@ pub fn check_pair((a_path, a): (&Path, &Sidecar), (b_path, b): (&Path, &Sidecar)
     }
 }
 
-/// Whether the numeric gate has accepted the engine.
+/// Checks that the numeric gate has accepted the engine.
 pub fn check_verified(path: &Path, sidecar: &Sidecar) -> Result<()> {
     if sidecar.verified.is_some() {
         return Ok(());
@@ -113,7 +113,7 @@ pub fn check_verified(path: &Path, sidecar: &Sidecar) -> Result<()> {
     )))
 }
 
-/// Whether this TensorRT can run the engine.
+/// Checks that this TensorRT can run the engine.
 pub fn check_library(path: &Path, sidecar: &Sidecar, library: &TensorRtLibrary) -> Result<()> {
     let (built, engine) = (&sidecar.tensorrt, path.display());
     if built.name != library.name {
@@ -147,7 +147,7 @@ pub fn check_library(path: &Path, sidecar: &Sidecar, library: &TensorRtLibrary) 
     .about("version_compatible"))
 }
 
-/// Whether this GPU can run the engine.
+/// Checks that this GPU can run the engine.
 pub fn check_gpu(path: &Path, sidecar: &Sidecar, gpu: &Gpu) -> Result<()> {
     let here = gpu.compute_capability;
     let fits = |target: &String| {

@@ -123,7 +123,7 @@ pub struct DartEncoderDecoder {
 }
 
 impl DartEncoderDecoder {
-    /// Whether an engine has the inputs of DART's encoder-decoder.
+    /// `true` if an engine has the inputs of DART's encoder-decoder.
     pub fn fits(spec: &EngineSpec) -> bool {
         [name::IMAGE, name::TEXT].iter().all(|name| spec.input(name).is_some())
     }
@@ -313,7 +313,7 @@ pub struct DartBackbone {
 }
 
 impl DartBackbone {
-    /// Whether an image is an engine's only input.
+    /// `true` if an image is an engine's only input.
     pub fn fits(spec: &EngineSpec, manifest: &Manifest) -> bool {
         let side = manifest.imgsz;
         matches!(spec.inputs.as_slice(), [pixels] if sizes(pixels) == Some(vec![1, 3, side, side]))
@@ -366,7 +366,7 @@ impl DartBackbone {
         Ok(Self { spec: own, description, input, input_type, levels, pixels: Tensor::empty(), halves, inner })
     }
 
-    /// Whether nothing is converted, so that tensors may be on a device.
+    /// `true` if nothing is converted, so that tensors may be on a device.
     fn only_renames(&self) -> bool {
         self.levels.iter().map(|level| level.1).chain([self.input_type]).all(|one| one == ElementType::F32)
     }

@@ -98,7 +98,7 @@ impl EngineFiles {
         Ok(())
     }
 
-    /// Whether the engines belong to the model, then to the library, then to the GPU, by their sidecars.
+    /// Checks that the engines belong to the model, then to the library, then to the GPU, by their sidecars.
     fn check(&self, model: &Model, library: &TensorRtLibrary, gpu: &Gpu) -> Result<()> {
         self.with_sidecars()
             .try_for_each(|(file, sidecar)| check::check_model(&file.path, sidecar, model))?;

@@ -13,7 +13,7 @@ use ocelli_error::{Error, Result};
 pub struct Fitted {
     /// The engine, adapted if it is one of DART's.
     pub engine: Box<dyn Engine>,
-    /// Whether it is one of DART's.
+    /// `true` if it is one of DART's.
     pub of_dart: bool,
     /// The most classes that it takes at once, if the engine itself says so.
     pub max_classes: Option<usize>,

@@ -63,9 +63,9 @@ pub struct PlanRequest {
     pub workspace_bytes: Option<u64>,
     /// A file of measured kernel times, read and written, which makes the next build faster.
     pub timing_cache: Option<PathBuf>,
-    /// Whether later versions of the library can run the engine.
+    /// Lets later versions of the library run the engine.
     pub version_compatible: bool,
-    /// Whether later generations of GPUs can run the engine.
+    /// Lets later generations of GPUs run the engine.
     pub hardware_compatible: bool,
 }
 
@@ -118,7 +118,7 @@ impl NativeTensorRt {
     }
 }
 
-/// What a factory of engines runs, and on what.
+/// Describes what a factory of engines runs, and on what.
 pub(super) fn describe(
     library: &TensorRtLibrary,
     gpu: &Gpu,

@@ -20,9 +20,9 @@ pub struct Sidecar {
     pub format_version: u32,
     /// The program that wrote it: `ocelli` and its version.
     pub writer: String,
-    /// Which graph the engine is.
+    /// The graph that the engine is.
     pub graph: ModelGraph,
-    /// Which names and shapes its tensors have.
+    /// The names and shapes that its tensors have.
     #[serde(default)]
     pub layout: EngineLayout,
     /// The engine's own file.
@@ -37,7 +37,7 @@ pub struct Sidecar {
     pub gpu: Option<String>,
     /// The compute capabilities that it is for: `8.9`.
     pub compute_capability: Vec<String>,
-    /// Which TensorRT built it.
+    /// The TensorRT that built it.
     pub tensorrt: BuiltBy,
     /// Number format of the large matrix products.
     pub precision: String,
@@ -53,7 +53,7 @@ pub struct Sidecar {
     pub verified: Option<VerificationSummary>,
 }
 
-/// Which names and shapes an engine's tensors have.
+/// The names and shapes of an engine's tensors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum EngineLayout {
@@ -108,9 +108,9 @@ impl From<DimensionRange> for DimensionSizes {
 pub struct BuildSettings {
     /// The most GPU memory that one layer may use, in bytes; `None` for all of it.
     pub workspace_bytes: Option<u64>,
-    /// Whether later versions of TensorRT can run it.
+    /// `true` if later versions of TensorRT can run it.
     pub version_compatible: bool,
-    /// Whether later generations of GPUs can run it.
+    /// `true` if later generations of GPUs can run it.
     pub hardware_compatible: bool,
 }
 

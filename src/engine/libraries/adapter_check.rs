@@ -50,7 +50,7 @@ impl AdapterVerdict {
         errors.max_by(|(_, a), (_, b)| a.total_cmp(b))
     }
 
-    /// Whether every output is within its limit.
+    /// `true` if every output is within its limit.
     pub fn is_accepted(&self) -> bool {
         self.worst().is_some_and(|(_, error)| error <= LIMIT)
     }
@@ -70,7 +70,7 @@ impl AdapterVerdict {
     }
 }
 
-/// What a verdict holds for.
+/// The adapter and the libraries that a verdict holds for.
 pub(super) struct Checked<'a> {
     pub(super) adapter: &'a Adapter,
     /// The version of the provider, and the bytes of its library.

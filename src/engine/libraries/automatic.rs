@@ -18,7 +18,7 @@ const CANDIDATES: [EngineKind; 4] =
 const OPENVINO: EngineKind = EngineKind::OpenVino { device: OpenVinoDevice::Cpu };
 
 impl ModelFormat {
-    /// Whether the engine has the number format, as far as that depends on the engine alone.
+    /// `true` if the engine has the number format, as far as that depends on the engine alone.
     pub(super) fn runs_on(self, kind: EngineKind) -> bool {
         if self.exported.is_some_and(|(precision, _)| precision.is_calibrated()) {
             return kind == EngineKind::Cpu;
@@ -110,7 +110,7 @@ fn candidates(options: &EngineOptions, format: ModelFormat, has_vnni: bool) -> V
     }
 }
 
-/// Whether the library of an engine is on this machine, usable or not.
+/// `true` if the library of an engine is on this machine, usable or not.
 fn is_installed(kind: EngineKind, options: &EngineOptions) -> bool {
     match kind {
         EngineKind::OpenVino { .. } => openvino::LIBRARY.find(options.openvino.as_deref()).is_some(),

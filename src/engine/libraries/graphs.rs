@@ -31,7 +31,7 @@ impl Graph<'_> {
         names.iter().any(|name| self.path.ends_with(name))
     }
 
-    /// Whether the runtime keeps the memory of a run for the next one.
+    /// `true` if the runtime keeps the memory of a run for the next one.
     ///
     /// The graphs of the memory tracker take turns and each needs hundreds of megabytes for features of its own: what all of them
     /// keep is twice what the largest needs.

@@ -45,7 +45,7 @@ impl OpenVinoLoader {
         Ok(Self { runtime, device, precision, threads })
     }
 
-    /// Whether the device is a CPU with instructions for bf16.
+    /// `true` if the device is a CPU with instructions for bf16.
     fn has_bf16(&self) -> bool {
         let devices = self.runtime.devices().unwrap_or_default();
         let cpu = devices.iter().find(|device| device.name == "CPU" && self.device == OpenVinoDevice::Cpu);

@@ -16,7 +16,7 @@ use crate::prompt::Prompts;
 use crate::timing::StageTimes;
 use ocelli_error::Result;
 
-/// Where the backbone's features of frames are kept. With engines on the CPU, device and host are one.
+/// The memory that keeps the backbone's features of frames. With engines on the CPU, device and host are one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum KeepFeatures {
     /// In the memory of the backbone's device.
@@ -38,7 +38,7 @@ pub(super) struct Frames {
     prompts: Option<EmbeddedPrompts>,
     features: ImageFeatures,
     mask_side: usize,
-    /// What is looked for, and on which frame it was asked for.
+    /// The prompt that is looked for, and the frame on which it was asked for.
     asked: Option<(DetectorPrompt, usize)>,
     keep: KeepFeatures,
     most: usize,

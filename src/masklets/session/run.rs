@@ -8,7 +8,7 @@ use crate::masklets::tracked::{TrackedFrame, join};
 use ocelli_error::{Error, Result};
 use ocelli_tracking::masklets::ShownFrame;
 
-/// What the current run has still to show.
+/// The rest of the current run, which is still to be shown.
 #[derive(Default)]
 pub(super) struct Run {
     shown: VecDeque<ShownFrame>,

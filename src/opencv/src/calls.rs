@@ -15,7 +15,7 @@ pub(crate) struct Reader {
     _opaque: [u8; 0],
 }
 
-/// What is known before the first frame.
+/// The properties of a video that are known before its first frame.
 #[repr(C)]
 #[derive(Debug, Default)]
 pub(crate) struct Info {
@@ -47,7 +47,7 @@ pub(crate) struct KeptHandle {
     _opaque: [u8; 0],
 }
 
-/// Where it lies.
+/// The planes of such a frame in the memory of the GPU.
 #[repr(C)]
 #[derive(Debug, Default)]
 pub(crate) struct Planes {
@@ -59,7 +59,7 @@ pub(crate) struct Planes {
     pub(crate) is_full: i32,
 }
 
-/// How a video is opened.
+/// The video to open, and the options for that.
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct Request {
@@ -78,7 +78,7 @@ pub(crate) struct Request {
     pub(crate) is_live: i32,
 }
 
-/// What is written, and how.
+/// The video to write, and its encoding.
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct Recording {
@@ -210,7 +210,7 @@ unsafe fn table_of<T>(path: &Path, entry: &[u8], version: u32) -> std::result::R
     table.ok_or_else(|| format!("it was built for another version of Ocelli: expected table {version}"))
 }
 
-/// What a function of a table says.
+/// The text that a function of a table returns.
 pub(crate) fn text(function: unsafe extern "C" fn() -> *const c_char) -> String {
     // SAFETY: it returns a string of this thread that ends with a null byte and stays until the thread's next call.
     unsafe { CStr::from_ptr(function()) }.to_string_lossy().into_owned()

@@ -71,7 +71,7 @@ fn flag(code: c_int, error: unsafe extern "C" fn() -> *const c_char) -> Result<b
     if code < 0 { Err(calls::text(error)) } else { Ok(code == 1) }
 }
 
-/// What is known of a video before its first frame, as its header says.
+/// The properties of a video before its first frame, as its header says.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Info {
     /// Width and height of upright frames in pixels.
@@ -84,7 +84,7 @@ pub struct Info {
     pub duration: Option<Duration>,
     /// The shortest time between two frames.
     pub shortest_interval: Option<Duration>,
-    /// Whether there is sound.
+    /// `true` if there is sound.
     pub has_sound: bool,
 }
 
@@ -101,7 +101,7 @@ pub struct Stamp {
     pub hwaccel: Option<&'static str>,
 }
 
-/// How FFmpeg opens a file, a stream or a camera.
+/// FFmpeg's options for opening a file, a stream or a camera.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InputOptions {
     /// The number of the stream among the video streams, from 0; `None` is the one that players choose.
@@ -125,7 +125,7 @@ impl InputOptions {
     }
 }
 
-/// What is opened.
+/// The file, the camera or the stream to open.
 pub enum Input<'i> {
     /// A file, whatever its name is.
     File(&'i Path),
@@ -135,21 +135,21 @@ pub enum Input<'i> {
     Stream {
         /// The address.
         url: &'i str,
-        /// How long opening may take.
+        /// The longest time that opening may take.
         open: Duration,
-        /// How long the next frame may take.
+        /// The longest time that the next frame may take.
         read: Duration,
-        /// Whether frames are wanted at once rather than fast.
+        /// Asks for frames at once rather than fast.
         is_live: bool,
-        /// Whether to stop: ends a call that waits.
+        /// Ends a call that waits, once it returns `true`.
         is_cancelled: IsCancelled,
     },
 }
 
-/// How long a camera may take to open, and to the next frame.
+/// The longest time that a camera may take to open, and to the next frame.
 pub const CAMERA_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Whether to stop.
+/// A function that returns `true` to stop.
 pub type IsCancelled = Box<dyn Fn() -> bool + Send + Sync>;
 
 /// An open video file, stream or camera.
@@ -249,12 +249,12 @@ impl Reader {
         Ok(Self { ffmpeg, reader, info, size: (0, 0), failures: 0, cuda, _is_cancelled: stop })
     }
 
-    /// What was known before the first frame.
+    /// The properties that were known before the first frame.
     pub fn info(&self) -> &Info {
         &self.info
     }
 
-    /// How much could not be decoded until now.
+    /// Number of failures to decode until now.
     pub fn failures(&self) -> u64 {
         self.failures
     }
@@ -329,13 +329,13 @@ pub struct GpuFrame {
     /// FFmpeg's coefficients for chroma in limited range, with 16 fractional bits: red from red chroma, blue from blue, and what
     /// blue and red take from green.
     pub matrix: [i32; 4],
-    /// Whether luma and chroma have all 256 levels.
+    /// `true` if luma and chroma have all 256 levels.
     pub is_full: bool,
-    /// What keeps it there.
+    /// Keeps it there.
     pub frame: Arc<KeptFrame>,
 }
 
-/// What keeps a frame in the memory of a GPU. It may outlive its reader.
+/// Keeps a frame in the memory of a GPU. It may outlive its reader.
 #[derive(Debug)]
 pub struct KeptFrame {
     ffmpeg: Ffmpeg,
@@ -384,12 +384,12 @@ impl Drop for Reader {
     }
 }
 
-/// What is written, and how.
+/// The video to write, and its encoding.
 #[derive(Debug, Clone, Copy)]
 pub struct Recording<'r> {
     /// A path, or the address of a server.
     pub name: &'r Path,
-    /// Whether it is an address.
+    /// `true` if it is an address.
     pub is_stream: bool,
     /// FFmpeg's name of the container.
     pub muxer: &'r str,
@@ -446,7 +446,7 @@ impl Writer {
         Ok(Self { ffmpeg, writer, size: recording.size, left_out })
     }
 
-    /// How many streams of sound and subtitles this container does not take.
+    /// Number of streams of sound and subtitles that this container does not take.
     pub fn left_out(&self) -> u32 {
         self.left_out
     }

@@ -81,7 +81,7 @@ impl Window {
         }
     }
 
-    /// Whether the user has not closed it.
+    /// `true` until the user closes it.
     ///
     /// # Errors
     /// If OpenCV fails.

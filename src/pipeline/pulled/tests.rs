@@ -19,7 +19,7 @@ use ocelli_images::{DeviceFrame, Nv12Colours};
 const GPU: usize = 3;
 const SCENES: [&str; 3] = ["park", "kitchen", "street"];
 
-/// What has happened to the frames of a source.
+/// Counts of the frames of a source.
 #[derive(Default)]
 struct Counts {
     /// Frames that stayed on the GPU, and those of which the memory was given back.
@@ -137,7 +137,7 @@ impl Sink for Collect<'_> {
     }
 }
 
-/// What several sources have read stays where it is, but for their first frames: they do not know the pipeline's GPU yet.
+/// Frames of several sources stay where they are, but for the first ones: the sources do not know the pipeline's GPU yet.
 #[test]
 fn frames_of_several_sources_stay_on_the_gpu() {
     let (sources, counts): (Vec<_>, Vec<_>) = (0..2).map(|_| decoder(8)).unzip();
@@ -193,7 +193,7 @@ fn run_on(
     (summary, found, counts)
 }
 
-/// What happened to the frames: kept, released, copied, read into memory at once, runs on the GPU.
+/// The counts: frames kept, released, copied, read into memory at once, runs on the GPU.
 fn happened(counts: &Counts) -> [u64; 5] {
     let Counts { kept, released, copied, on_host, runs, .. } = counts;
     [kept, released, copied, on_host, runs].map(|count| count.load(SeqCst))
@@ -228,7 +228,7 @@ fn frames_stay_on_the_gpu_of_the_backbone() {
     }
 }
 
-/// What looks at pixels on the host, and a GPU that is not the decoder's, have frames in memory as without a GPU.
+/// Stages that look at pixels on the host, and a GPU that is not the decoder's, have frames in memory as without a GPU.
 #[test]
 fn other_frames_come_through_memory() {
     let cases: [(&str, usize, fn(PipelineBuilder) -> PipelineBuilder); 3] = [

@@ -55,7 +55,7 @@ impl Timeline {
         (time, None)
     }
 
-    /// When the last frame ends.
+    /// The end of the last frame.
     pub(super) fn end(&self) -> Duration {
         match self {
             Self::Live { began, .. } => began.map_or(Duration::ZERO, |began| began.elapsed()),
@@ -85,7 +85,7 @@ const SAME_PACE_S: f64 = 0.05;
 const JUMP_S: f64 = 2.0;
 
 impl StreamClock {
-    /// When a frame was taken that has arrived now.
+    /// The time when a frame was taken that has arrived now.
     pub(super) fn taken(&mut self, arrived: Duration, stamp: Option<Duration>) -> Duration {
         let stamp = stamp.map_or(0.0, |stamp| stamp.as_secs_f64());
         let delay = arrived.as_secs_f64() - stamp;

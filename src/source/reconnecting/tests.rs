@@ -88,7 +88,7 @@ struct Ran {
     frames: Vec<(u64, u64)>,
     end: Result<bool>,
     delays: Vec<u64>,
-    /// How often the stream was opened.
+    /// Number of times that the stream was opened.
     opened: usize,
 }
 
