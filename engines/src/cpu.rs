@@ -18,7 +18,7 @@ pub fn description(threads: usize) -> String {
     format!("CPU, {threads} thread{}", if threads == 1 { "" } else { "s" })
 }
 
-/// Whether the CPU sums products of 8-bit integers in 32 bits with one instruction (VNNI); true on CPUs other than x86.
+/// `true` if the CPU sums products of 8-bit integers in 32 bits with one instruction (VNNI), and on CPUs other than x86.
 pub fn cpu_has_vnni() -> bool {
     #[cfg(target_arch = "x86_64")]
     return is_x86_feature_detected!("avx512vnni") || is_x86_feature_detected!("avxvnni");

@@ -91,8 +91,8 @@ impl Device {
         }
     }
 
-    /// Whether a tensor may begin inside a buffer. WebGPU's begin where their buffer does: writing a part of one there takes a
-    /// copy to the host and back.
+    /// `true` if a tensor may begin inside a buffer. WebGPU's begin where their buffer does: writing a part of one there takes
+    /// a copy to the host and back.
     pub fn has_addresses(&self) -> bool {
         self.cuda_ordinal().is_some()
     }
@@ -187,7 +187,7 @@ impl Device {
 }
 
 impl PartialEq for Device {
-    /// Whether both have the same memory. A process has one WebGPU adapter.
+    /// `true` if both have the same memory. A process has one WebGPU adapter.
     fn eq(&self, other: &Self) -> bool {
         self.cuda_ordinal() == other.cuda_ordinal()
     }
@@ -245,7 +245,7 @@ impl DeviceBuffer {
         Ok(())
     }
 
-    /// Whether no other tensor holds this memory.
+    /// `true` if no other tensor holds this memory.
     pub(crate) fn is_unshared(&mut self) -> bool {
         of_either!(self.0, AnyBuffer, ref mut buffer => Arc::get_mut(buffer).is_some())
     }

@@ -22,7 +22,7 @@ impl ForeignMemory {
         Self { address, ordinal, _owner: owner }
     }
 
-    /// What stands for a GPU's memory in tests that run no kernel.
+    /// A stand-in for a GPU's memory in tests that run no kernel.
     #[cfg(any(test, feature = "test-support"))]
     pub fn fake(address: u64, ordinal: usize, owner: Arc<dyn Any + Send + Sync>) -> Self {
         Self { address, ordinal, _owner: owner }

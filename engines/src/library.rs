@@ -119,7 +119,7 @@ pub struct LibrarySearch {
     library: &'static Library,
     /// In the order of the search; a named path may be a file.
     places: Vec<(Place, PathBuf)>,
-    /// Whether the program runs inside Python.
+    /// Set if the program runs inside Python.
     in_python: bool,
 }
 
@@ -142,7 +142,7 @@ pub enum Place {
 }
 
 impl Place {
-    /// Whether the place was named for this library, and so must hold it.
+    /// `true` if the place was named for this library, and so must hold it.
     fn is_named(self) -> bool {
         matches!(self, Self::Given | Self::Environment(_))
     }
@@ -164,7 +164,7 @@ impl fmt::Display for Place {
 /// A place that was searched, and what it holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Candidate {
-    /// Which of the places this is.
+    /// The place.
     pub place: Place,
     /// The library, or the folder that was searched if it holds none.
     pub path: PathBuf,
@@ -324,7 +324,7 @@ impl LibrarySearch {
     }
 }
 
-/// Whether two paths lead to the same file.
+/// `true` if two paths lead to the same file.
 pub(crate) fn is_same_file(a: &Path, b: &Path) -> bool {
     match (a.canonicalize(), b.canonicalize()) {
         (Ok(a), Ok(b)) => a == b,
@@ -394,7 +394,7 @@ fn subfolders(folder: &Path, pattern: &str) -> Vec<PathBuf> {
     folders
 }
 
-/// Whether a name matches a pattern in which `*` stands for any characters.
+/// `true` if a name matches a pattern in which `*` stands for any characters.
 fn matches(pattern: &str, name: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == name,

@@ -19,7 +19,7 @@ pub struct RowWriter {
 }
 
 impl RowWriter {
-    /// Where a graph writes the rows, it rounds them to the nearest bfloat16, too; elsewhere they are written as they are.
+    /// A writer that rounds rows to the nearest bfloat16 where a graph writes them; elsewhere they are written as they are.
     #[must_use]
     pub fn rounding() -> Self {
         Self {

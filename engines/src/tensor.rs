@@ -216,7 +216,7 @@ impl Tensor {
         of_any!(&self.data, data => data.len(), data => data.len)
     }
 
-    /// Whether there are no elements.
+    /// `true` if there are no elements.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

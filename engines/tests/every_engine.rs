@@ -7,7 +7,7 @@ use std::fmt::Debug;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What an engine's error says of a file that is no model, or not one for it.
+/// The parts of an engine's errors about files that are no model, or not one for it.
 pub(crate) struct Refusals {
     pub(crate) empty: &'static str,
     pub(crate) text: &'static str,

@@ -12,7 +12,7 @@ fn named(variable: &str) -> PathBuf {
     PathBuf::from(std::env::var_os(variable).unwrap_or_else(|| panic!("{variable} is not set")))
 }
 
-/// What the search finds at a path.
+/// The result of the search at a path.
 fn found(path: &Path) -> Finding {
     let given = LIBRARY.candidates(Some(path)).into_iter().find(|candidate| candidate.place == Place::Given);
     given.expect("the given path is a place").finding

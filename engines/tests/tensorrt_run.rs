@@ -100,7 +100,7 @@ fn the_conformance_suite_passes() {
     assert!(outcome.is_ok(), "{}", outcome.expect_err("it failed"));
 }
 
-/// Whether two tensors are equal up to the rounding of products.
+/// `true` if two tensors are equal up to the rounding of products.
 fn are_near(one: &Tensor, other: &Tensor) -> bool {
     match (one.as_f32(), other.as_f32()) {
         (Ok(one), Ok(other)) => {

@@ -10,7 +10,7 @@ use std::ffi::c_void;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Which of two streams is scheduled first when both have work.
+/// The priority of a stream: of two that have work, the higher one is scheduled first.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum StreamPriority {
     /// The lowest priority of the device.

@@ -220,7 +220,7 @@ pub(super) fn built_in_providers() -> ort::Result<Vec<String>> {
     Ok(providers)
 }
 
-/// Which provider each node of the model is assigned to, in a session that was configured to record it.
+/// The provider of each node of the model, in a session that was configured to record it.
 pub(super) fn assigned_nodes(session: &Session) -> ort::Result<Vec<AssignedNode>> {
     let api = ort::api();
     let mut parts: *const *const sys::OrtEpAssignedSubgraph = ptr::null();

@@ -64,10 +64,10 @@ impl fmt::Display for ExecutionProvider {
 pub struct CudaOptions {
     /// The GPU's number in CUDA.
     pub ordinal: usize,
-    /// Whether f32 matrices may be multiplied in TF32, with 10 mantissa bits instead of 23: several times as fast on GPUs
-    /// that support it, and less exact. Off by default, unlike in ONNX Runtime.
+    /// Lets f32 matrices be multiplied in TF32, with 10 mantissa bits instead of 23: several times as fast on GPUs that support
+    /// it, and less exact. Off by default, unlike in ONNX Runtime.
     pub tf32: bool,
-    /// Whether fused attention does without ONNX Runtime's memory-efficient kernels. In f32 these are wrong where values are
+    /// Makes fused attention do without ONNX Runtime's memory-efficient kernels. In f32 these are wrong where values are
     /// narrower than keys (1.31.1 on an H100: object scores of the memory tracker up to 9 % off); without them it takes the
     /// memory of all scores. Off by default.
     pub no_efficient_attention: bool,
@@ -88,7 +88,7 @@ pub struct CoreMlOptions {
 pub struct WebGpuOptions {
     /// The provider's library.
     pub library: PathBuf,
-    /// Whether an integrated GPU is preferred to a discrete one.
+    /// Prefers an integrated GPU to a discrete one.
     pub low_power: bool,
 }
 

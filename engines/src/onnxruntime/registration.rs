@@ -97,7 +97,7 @@ pub(super) fn cannot_start(provider: &ExecutionProvider, runtime: &OnnxRuntime, 
     Error::unavailable(format!("cannot start {provider}, {path}: {reason}{remedy}"))
 }
 
-/// Whether an error comes from the provider and not from the model.
+/// `true` if an error comes from the provider and not from the model.
 pub(super) fn is_provider_failure(provider: &ExecutionProvider, error: &ort::Error) -> bool {
     let failures = ["CUDA failure", "CUDA error", "CUBLAS failure", "CUBLAS error"];
     provider.cuda_ordinal().is_some() && failures.iter().any(|failure| error.message().contains(failure))
@@ -145,7 +145,7 @@ fn remedy(provider: &ExecutionProvider, reason: &str) -> &'static str {
     }
 }
 
-/// Whether the missing library is one that the provider needs, and not the provider's own.
+/// `true` if the missing library is one that the provider needs, and not the provider's own.
 fn lacks_another_library(reason: &str) -> bool {
     reason.split_whitespace().any(|word| {
         word.starts_with("lib") && word.contains(".so") && !word.contains("onnxruntime_providers")

@@ -26,7 +26,7 @@ pub(super) fn exclusive() -> MutexGuard<'static, ()> {
 pub(super) struct ReleasedAlone {
     /// `None` only while it is dropped.
     session: Option<Session>,
-    /// Whether the session is of this provider.
+    /// Set if the session is of this provider.
     is_webgpu: bool,
 }
 

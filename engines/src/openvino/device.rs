@@ -23,7 +23,7 @@ pub enum OpenVinoDevice {
 }
 
 impl OpenVinoDevice {
-    /// Whether the device is one of those that OpenVINO lists: `CPU`, `GPU`, and `GPU.0`, `GPU.1` if there are several.
+    /// `true` if the device is one of those that OpenVINO lists: `CPU`, `GPU`, and `GPU.0`, `GPU.1` if there are several.
     pub(super) fn is_among(self, names: &[String]) -> bool {
         let has = |wanted: &str| names.iter().any(|name| name == wanted);
         match self {
@@ -133,7 +133,7 @@ impl DeviceReport {
         Self { name: name.to_owned(), product: product.trim().to_owned(), number_formats }
     }
 
-    /// Whether the device has arithmetic of this precision.
+    /// `true` if the device has arithmetic of this precision.
     pub fn computes_in(&self, precision: InferencePrecision) -> bool {
         let name = match precision {
             InferencePrecision::F32 => "FP32",
@@ -144,8 +144,8 @@ impl DeviceReport {
     }
 }
 
-/// Whether a device's products in bf16 take the CPU's matrix unit, AMX: with the built-in model OpenVINO 2026.4.1 then finds other objects and ends
-/// in a segmentation fault. Who has limited the instructions of its kernels has decided.
+/// `true` if a device's products in bf16 take the CPU's matrix unit, AMX: with the built-in model OpenVINO 2026.4.1 then finds other objects and
+/// ends in a segmentation fault. Who has limited the instructions of its kernels has decided.
 pub(super) fn takes_amx(device: &str) -> bool {
     #[cfg(target_arch = "x86_64")]
     let has_amx = std::arch::x86_64::__cpuid_count(7, 0).edx & (1 << 22) != 0;

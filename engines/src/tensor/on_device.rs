@@ -47,7 +47,7 @@ impl OnDevice {
 }
 
 impl PartialEq for OnDevice {
-    /// Whether both are the same elements in memory. Only the device could compare their values.
+    /// `true` if both are the same elements in memory. Only the device could compare their values.
     fn eq(&self, other: &Self) -> bool {
         let same = match (&self.buffer, &other.buffer) {
             (Some(one), Some(other)) => one.address() == other.address(),
@@ -66,7 +66,7 @@ debug_as!(OnDevice, it => "OnDevice({}, {} of {})", it.device.name(), it.len, it
 pub struct DeviceSlice<'t> {
     /// The buffer, which other tensors may share.
     pub(crate) buffer: &'t DeviceBuffer,
-    /// Where the tensor begins in the buffer, in bytes.
+    /// The start of the tensor in the buffer, in bytes.
     pub offset: usize,
     /// The size of the tensor in bytes.
     pub bytes: usize,

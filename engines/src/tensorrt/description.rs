@@ -6,7 +6,7 @@ use crate::tensor::Tensor;
 use ocelli_error::{Error, Result};
 use std::collections::BTreeMap;
 
-/// What to do about a size that a plan was not built for, given the name of the dimension and the size.
+/// The advice about a size that a plan was not built for, given the name of the dimension and the size.
 pub(super) type Remedy = Box<dyn Fn(&str, usize) -> String + Send + Sync>;
 
 /// The names of dynamic dimensions, by tensor and axis.

@@ -5,8 +5,8 @@ use ocelli_error::Error;
 
 /// The number of runs that are remembered. Callers reuse a few sets of tensors.
 const MOST_REMEMBERED: usize = 8;
-/// How often a run is enqueued before it is captured: TensorRT prepares for new shapes in the first run with them, and a run
-/// that does not repeat is not worth capturing.
+/// Number of times that a run is enqueued before it is captured: TensorRT prepares for new shapes in the first run with them,
+/// and a run that does not repeat is not worth capturing.
 const RUNS_BEFORE: u32 = 2;
 
 /// The runs of one context, by the addresses of its tensors. All have the same shapes: a graph reads state that the context

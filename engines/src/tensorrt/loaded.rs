@@ -52,7 +52,7 @@ impl TensorRt {
         self.loaded.version
     }
 
-    /// Which of the two products it is.
+    /// The one of the two products that it is.
     pub fn product(&self) -> Product {
         Product::of(self.loaded.version)
     }

@@ -39,13 +39,13 @@ impl TensorRtLoader {
         self
     }
 
-    /// Whether repeated runs with the same shapes and addresses are captured as CUDA graphs; on by default.
+    /// Captures repeated runs with the same shapes and addresses as CUDA graphs; on by default.
     pub fn with_graphs(mut self, graphs: bool) -> Self {
         self.with_graphs = graphs;
         self
     }
 
-    /// What to do about a size that the plan was not built for, given the dimension's name and the size; ends the error
+    /// Sets the advice about a size that the plan was not built for, given the dimension's name and the size; it ends the error
     /// message.
     pub fn with_remedy(mut self, remedy: impl Fn(&str, usize) -> String + Send + Sync + 'static) -> Self {
         self.remedy = Some(Box::new(remedy));

@@ -9,7 +9,7 @@ use std::fmt;
 pub struct Adapter {
     /// The product: `Intel(R) Iris(R) Xe Graphics (TGL GT2)`.
     pub name: String,
-    /// What it is.
+    /// Its kind.
     pub kind: AdapterKind,
     /// The vendor's number on the PCI bus: 0x8086 is Intel.
     pub vendor_id: u32,

@@ -288,7 +288,7 @@ impl Context {
         })
     }
 
-    /// Whether a run can be captured. TensorRT proper does not know in advance.
+    /// `true` if a run can be captured. TensorRT proper does not know in advance.
     pub(crate) fn can_be_captured(&self, stream: *mut c_void) -> bool {
         let (table, context) = self.raw();
         // SAFETY: the stream lives; the driver's streams are those of the CUDA runtime.
