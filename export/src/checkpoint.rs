@@ -164,7 +164,7 @@ impl Checkpoint {
         self.weights.sha256()
     }
 
-    /// What an export depends on beside the weights and its own options.
+    /// The facts that an export depends on beside the weights and its own options.
     pub(crate) fn fingerprint(&self) -> String {
         let padding = match self.config.text.encoder {
             TextEncoder::Clip => String::new(),
@@ -179,8 +179,8 @@ impl Checkpoint {
 }
 
 /// A checkpoint whose tensors were checked.
+    /// The folder where a tokeniser may be.
 struct OpenedCheckpoint {
-    /// Where a tokeniser may be.
     folder: PathBuf,
     config: ModelConfig,
     loaded: Loaded,
@@ -312,7 +312,7 @@ const TRANSFORMERS_CONTEXT: usize = 32;
 /// The tensors of a file with a backbone only.
 const BACKBONE: &str = "vision_encoder.";
 
-/// Whether SAM 3.1's tracker lacks parts. Nothing runs it yet, so the detector alone is worth having.
+/// `true` if SAM 3.1's tracker lacks parts. It is then left out: the detector alone is worth having.
 fn lacks_buckets(config: &ModelConfig, loaded: &Loaded) -> bool {
     let expected = tensors::expected_tensors(config, &loaded.pruning);
     let is_missing =

@@ -98,7 +98,7 @@ pub enum TextEncoder {
 /// The settings of MobileCLIP alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MobileClip {
-    /// Whether the first and the last layer mix tokens with convolutions.
+    /// Set if the first and the last layer mix tokens with convolutions.
     pub rep_mixer: bool,
     /// Width of these convolutions, in tokens; odd.
     pub kernel: usize,
@@ -317,7 +317,7 @@ impl ModelConfig {
         })
     }
 
-    /// Whether the checkpoint has an encoder of exemplar boxes.
+    /// `true` if the checkpoint has an encoder of exemplar boxes.
     pub fn has_exemplars(&self) -> bool {
         self.geometry.layers > 0
     }

@@ -118,12 +118,12 @@ pub enum Precision {
 }
 
 impl Precision {
-    /// Whether features are 16-bit floating point.
+    /// `true` if features are 16-bit floating point.
     pub fn is_half(self) -> bool {
         matches!(self, Self::Fp16 | Self::Bf16) || self.is_calibrated()
     }
 
-    /// Whether the scales of activations come from a [`Calibration`].
+    /// `true` if the scales of activations come from a [`Calibration`].
     pub fn is_calibrated(self) -> bool {
         matches!(self, Self::Fp8 | Self::Int8Static)
     }
@@ -266,7 +266,7 @@ pub struct Manifest {
     /// SAM 3.1's tracker, if the folder has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub multiplex: Option<TrackerSizes>,
-    /// Whether the model has no masks: neither the mask head nor its inputs.
+    /// `true` if the model has no masks: neither the mask head nor its inputs.
     pub detection_only: bool,
     /// ViT blocks that were removed.
     pub skip_blocks: Vec<usize>,
@@ -325,7 +325,7 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// Whether the folder has a memory tracker.
+    /// `true` if the folder has a memory tracker.
     pub fn has_tracker(&self) -> bool {
         self.tracker.or(self.multiplex).is_some()
     }

@@ -217,7 +217,7 @@ pub(crate) struct Graph<'w> {
     linear_form: LinearForm,
     /// The operators that attention is written in.
     pub(crate) target: Target,
-    /// Whether layers with the same input become one product.
+    /// Lets layers with the same input become one product.
     pub(crate) may_join_layers: bool,
     /// Values whose rows are quantised, by name and lower bound.
     quantized: HashMap<(String, Option<u32>), QuantizedRows>,

@@ -126,12 +126,12 @@ impl Block {
         Self { family, layer: Some(layer) }
     }
 
-    /// Whether `other` is this block or one of its layers.
+    /// `true` if `other` is this block or one of its layers.
     pub fn covers(self, other: Self) -> bool {
         self.family == other.family && (self.layer.is_none() || self.layer == other.layer)
     }
 
-    /// Whether the linear layers of this block are 8 bits wide in formats of 8 bits.
+    /// `true` if the linear layers of this block are 8 bits wide in formats of 8 bits.
     pub fn has_8_bits(self) -> bool {
         matches!(self.family, Family::Vit | Family::Fusion | Family::Tracker)
     }

@@ -40,10 +40,10 @@ pub(crate) struct Plan<'w> {
     pub(crate) prompting: Prompting,
     pub(crate) detection_only: bool,
     pub(crate) screen: bool,
-    /// Whether the folder has the memory tracker.
+    /// Set if the folder has the memory tracker.
     pub(crate) tracker: bool,
     pub(crate) pruning: Pruning,
-    /// Whether graphs have an output with the range of every layer to be quantised.
+    /// Gives graphs an output with the range of every layer to be quantised.
     pub(crate) observes: bool,
     pub(crate) calibration: Option<&'w Calibration>,
     /// The blocks that stay in 32 bits.
@@ -65,7 +65,7 @@ impl<'w> Plan<'w> {
         graph
     }
 
-    /// Whether linear layers with the same input are one product, which TensorRT needs for sums in 32 bits: it joins such
+    /// `true` if linear layers with the same input are one product, which TensorRT needs for sums in 32 bits: it joins such
     /// layers itself, and the joined one then sums in half precision.
     fn joins_layers(&self) -> bool {
         self.precision.is_half() && self.target == Target::TensorRt
@@ -76,7 +76,7 @@ impl<'w> Plan<'w> {
         if self.observes { LinearForm::Observed } else { LinearForm::of(self.precision, self.target) }
     }
 
-    /// Whether the tracker is SAM 3.1's, whose objects share memories.
+    /// `true` if the tracker is SAM 3.1's, whose objects share memories.
     pub(crate) fn has_buckets(&self) -> bool {
         self.config().tracker.as_ref().is_some_and(|tracker| tracker.slots.is_some())
     }

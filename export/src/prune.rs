@@ -25,7 +25,7 @@ pub enum Branch {
 pub struct MaskedBranch {
     /// The block, from 0.
     pub block: usize,
-    /// Which of its branches becomes the identity.
+    /// The branch that becomes the identity.
     pub branch: Branch,
 }
 
@@ -109,7 +109,7 @@ impl Pruning {
         Self { skip_blocks, mask_blocks, split_block: None }
     }
 
-    /// Whether a branch of a block stays.
+    /// `true` if a branch of a block stays.
     pub fn has_kept(&self, branch: MaskedBranch) -> bool {
         !self.skip_blocks.contains(&branch.block) && !self.mask_blocks.contains(&branch)
     }
@@ -175,7 +175,7 @@ impl Pruning {
         both
     }
 
-    /// Whether a branch of a block stays.
+    /// `true` if a branch of a block stays.
     pub(crate) fn keeps(&self, block: usize, branch: Branch) -> bool {
         !self.mask_blocks.contains(&MaskedBranch { block, branch })
     }

@@ -222,7 +222,7 @@ fn gate_width(width: usize) -> usize {
     ((width + 16) / 32 * 8).max(8)
 }
 
-/// What a batch norm and its convolution are called inside a module.
+/// The names of a batch norm and its convolution inside a module.
 #[derive(Clone, Copy)]
 struct Names {
     conv: &'static str,

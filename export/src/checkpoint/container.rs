@@ -63,7 +63,7 @@ impl Format {
         }
     }
 
-    /// Whether its values can be weights.
+    /// `true` if its values can be weights.
     pub(crate) fn is_float(self) -> bool {
         matches!(self, Self::F64 | Self::F32 | Self::F16 | Self::Bf16)
     }

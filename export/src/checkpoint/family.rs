@@ -20,14 +20,14 @@ pub(super) enum Family {
     EfficientSam3 { prefixed: bool },
 }
 
-/// Which of Meta's models.
+/// One of Meta's models.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Release {
     Sam3,
     Sam31,
 }
 
-/// Where the detector's vision transformer is, in Meta's names.
+/// The prefix of the detector's vision transformer in Meta's names.
 const TRUNK: &str = "backbone.vision_backbone.trunk.";
 
 impl Family {
@@ -65,7 +65,7 @@ impl Family {
         }
     }
 
-    /// Whether it has an image backbone only, and needs the rest of a model.
+    /// `true` if it has an image backbone only, and needs the rest of a model.
     pub(super) fn is_backbone(self) -> bool {
         matches!(self, Self::DartPruned | Self::DartStudent)
     }

@@ -10,11 +10,11 @@ use ocelli_error::Result;
 /// The description of a checkpoint.
 #[derive(Clone, Debug)]
 pub struct Inspection {
-    /// What it is, in words.
+    /// Its family, in words.
     pub family: String,
     /// The parts of the detector, front to back.
     pub parts: Vec<PartSummary>,
-    /// What is not used: why, with the number of tensors and of bytes in the file.
+    /// The parts that are not used: why, with the number of tensors and of bytes in the file.
     pub ignored: BTreeMap<String, (usize, u64)>,
     /// Why it cannot be exported, if so.
     pub problem: Option<String>,

@@ -18,7 +18,7 @@ use ocelli_error::{Error, Result};
 const DETECTOR: &str = "detector_model.";
 /// Prefixes of the memory trackers' models and necks.
 pub(super) const TRACKERS: [&str; 3] = ["tracker_", "multiplex_", "interactive_"];
-/// What is left out if there is no tracker that can be exported.
+/// The name of what is left out if there is no tracker that can be exported.
 pub(super) const TRACKER: &str = "the video tracker";
 /// The same, if the file has a part of SAM 3.1's.
 pub(super) const PARTIAL_TRACKER: &str = "the tracker of SAM 3.1, of which parts are missing";
@@ -70,13 +70,13 @@ fn ignored(name: &str) -> Option<&'static str> {
 pub(super) struct Loaded {
     pub(super) family: Family,
     pub(super) weights: Weights,
-    /// What is left out, with the number of its tensors and bytes.
+    /// The parts that are left out, with the number of their tensors and bytes.
     pub(super) ignored: BTreeMap<String, (usize, u64)>,
     /// Tensors that nothing knows.
     pub(super) unknown: Vec<String>,
     /// Those of a tracker that nothing knows.
     unknown_of_tracker: Vec<(String, View)>,
-    /// Whether the memory tracker is there.
+    /// Set if the memory tracker is there.
     pub(super) has_tracker: bool,
     /// The first tensor whose shape no rule fits.
     pub(super) misshapen: Option<String>,
@@ -85,7 +85,7 @@ pub(super) struct Loaded {
     pub(super) blocks: usize,
     /// The blocks that a pruned file lacks, by its own lists.
     pub(super) pruning: Pruning,
-    /// Whether the tensors have Meta's names in the file.
+    /// Set if the tensors have Meta's names in the file.
     pub(super) has_metas_names: bool,
 }
 
@@ -214,7 +214,7 @@ impl Loaded {
         self
     }
 
-    /// Whether the file has the memory tracker; what there is of another one is ignored.
+    /// `true` if the file has the memory tracker; what there is of another one is ignored.
     fn settle_tracker(&mut self) -> bool {
         let strays = std::mem::take(&mut self.unknown_of_tracker);
         if TRACKER_SIGNS.iter().any(|sign| self.weights.views.contains_key(*sign)) {
@@ -238,7 +238,7 @@ impl Loaded {
         }
     }
 
-    /// Whether the file has SAM 3.1's tracker, or most of it.
+    /// `true` if the file has SAM 3.1's tracker, or most of it.
     pub(super) fn has_buckets(&self) -> bool {
         self.weights.views.contains_key(TRACKER_SIGNS[1])
     }

@@ -30,7 +30,7 @@ const PATCH: usize = 14;
 /// The rotary tables of a checkpoint: rows and columns by block.
 pub(super) type RotaryShapes = BTreeMap<usize, [usize; 2]>;
 
-/// What the rotary tables say about the vision transformer.
+/// The vision transformer's sizes, as the rotary tables say.
 struct Geometry {
     heads: usize,
     window: usize,
@@ -120,7 +120,7 @@ fn vision(shapes: &Shapes<'_>, blocks: usize, rotary: &RotaryShapes) -> Result<V
     })
 }
 
-/// What a network in place of the vision transformer stands for: as wide, with the same image and grid.
+/// The vision transformer that a network stands in for: as wide, with the same image and grid.
 fn unseen_vision(shapes: &Shapes<'_>) -> Result<VisionConfig> {
     Ok(VisionConfig {
         hidden: shapes.size("hidden")?,

@@ -10,7 +10,7 @@ use crate::config::{ModelConfig, StudentOrigin, TextEncoder};
 use crate::prune::{Branch, Pruning};
 use crate::student;
 
-/// How a tensor of Meta's files becomes one of `transformers`.
+/// The change that makes a tensor of Meta's files one of `transformers`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
     /// Only the name changes.
@@ -36,7 +36,7 @@ pub(super) struct Tensor {
     pub(super) list: &'static str,
     /// The part of a model that has it.
     pub(super) part: &'static str,
-    /// Whether a graph needs it; others may be missing.
+    /// Set if a graph needs it; others may be missing.
     pub(super) needed: bool,
 }
 
@@ -223,7 +223,7 @@ impl Change {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Requirement {
     pub(crate) shape: Vec<usize>,
-    /// Whether a graph needs it; others may be missing.
+    /// Set if a graph needs it; others may be missing.
     pub(crate) needed: bool,
 }
 
@@ -248,7 +248,7 @@ pub(crate) fn expected_tensors(config: &ModelConfig, pruned: &Pruning) -> BTreeM
     expected
 }
 
-/// Whether a model has a part of the table.
+/// `true` if a model has a part of the table.
 fn has_part(config: &ModelConfig, part: &str) -> bool {
     let student = config.student.as_ref();
     match part {

@@ -18,7 +18,7 @@ fn goldens() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/checkpoints")
 }
 
-/// What a file must hold: shape and hash of each tensor in the names of `transformers`.
+/// The content that a file must have: shape and hash of each tensor in the names of `transformers`.
 fn expected(golden: &str) -> BTreeMap<String, (Vec<usize>, String)> {
     let text = std::fs::read_to_string(goldens().join(golden).join("expected.json"))
         .expect("the golden is in the repository");
@@ -67,7 +67,7 @@ impl Sample {
         Self { file: container.file, tensors, expected: expected(golden) }
     }
 
-    /// Whether this line of the table makes what the golden expects of each tensor; none if it has no such tensor.
+    /// `true` if this line of the table makes what the golden expects of each tensor; `None` if it has no such tensor.
     fn agrees(&self, line: &Tensor) -> Option<bool> {
         let is_right = |(name, view): &(String, View)| {
             let views = from_meta(std::slice::from_ref(line), name, view)?;

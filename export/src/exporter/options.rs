@@ -239,7 +239,7 @@ impl ExportOptions {
         }
     }
 
-    /// What the graphs are written for, if the options are valid for this checkpoint.
+    /// The plan of the graphs, if the options are valid for this checkpoint.
     pub(crate) fn plan<'w>(&'w self, checkpoint: &'w Checkpoint) -> Result<Plan<'w>> {
         Ok(Plan {
             checkpoint,

@@ -9,7 +9,7 @@ impl Graph<'_> {
         self.operator_of_two(op, a, b, Element::Bool)
     }
 
-    /// Whether each number is above `limit`.
+    /// `true` for each number above `limit`.
     pub(crate) fn is_above(&mut self, x: &Value, limit: f32) -> Value {
         let limit = self.scalar(limit);
         self.compare("Greater", x, &limit)
@@ -38,7 +38,7 @@ impl Graph<'_> {
         self.node("Where", &[condition, a, b], vec![], a.element, dims)
     }
 
-    /// Whether each number is the largest along an axis, the first of equals; `index` counts that axis from 0 in f32.
+    /// `true` for each number that is the largest along an axis, the first of equals; `index` counts that axis from 0 in f32.
     ///
     /// Not `ArgMax`: runtimes disagree about equal numbers (rten 0.27 takes the last).
     pub(crate) fn is_first_largest(&mut self, x: &Value, axis: usize, index: &Value) -> Value {

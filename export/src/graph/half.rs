@@ -27,7 +27,7 @@ pub(crate) struct HalfRules {
     /// [`F16`](Element::F16): 11 bits of precision, up to 65504; or [`Bf16`](Element::Bf16): 8 bits, the range of f32.
     pub(crate) half: Element,
     pub(crate) islands: MixedPrecision,
-    /// Whether sums in 32 bits need casts around a product, as TensorRT does.
+    /// Set if sums in 32 bits need casts around a product, as in TensorRT.
     pub(crate) casts_for_sums: bool,
     /// Blocks in 32 bits.
     pub(crate) kept: Vec<Block>,
@@ -49,7 +49,7 @@ impl HalfRules {
         if is_wide { Element::Bf16 } else { self.half }
     }
 
-    /// Whether a node that only moves numbers has no kernel in half precision.
+    /// `true` if a node that only moves numbers has no kernel in half precision.
     fn moves_in_single(&self, node: &Node) -> bool {
         self.half == Element::Bf16 && NOT_ON_CUDA_IN_BF16.contains(&node.proto.op_type.as_str())
     }
@@ -68,17 +68,17 @@ impl HalfRules {
         if island || kept || missing { Element::F32 } else { half }
     }
 
-    /// Whether a node is in a block that stays in 32 bits.
+    /// `true` if a node is in a block that stays in 32 bits.
     fn keeps(&self, node: &Node) -> bool {
         node.block.is_some_and(|block| self.kept.iter().any(|kept| kept.covers(block)))
     }
 
-    /// Whether the weight of a product in 32 bits is stored in half precision.
+    /// `true` if the weight of a product in 32 bits is stored in half precision.
     fn has_narrow_weight(&self, node: &Node) -> bool {
         node.role == Role::PromptProduct && node.proto.op_type == "MatMul" && !self.keeps(node)
     }
 
-    /// Whether a product is computed in 32 bits from factors in half precision. TensorRT knows these casts: it multiplies in
+    /// `true` if a product is computed in 32 bits from factors in half precision. TensorRT knows these casts: it multiplies in
     /// half precision and sums in 32 bits.
     fn has_wide_sums(&self, node: &Node) -> bool {
         let level = match node.role {
@@ -91,7 +91,7 @@ impl HalfRules {
     }
 }
 
-/// Whether a node makes 8-bit codes of floating-point numbers.
+/// `true` if a node makes 8-bit codes of floating-point numbers.
 fn makes_codes(node: &Node) -> bool {
     node.proto.op_type == "QuantizeLinear"
 }
@@ -100,7 +100,7 @@ fn moves(node: &Node) -> bool {
     MOVES.contains(&node.proto.op_type.as_str())
 }
 
-/// Whether an input is in 32 bits in every format of the node.
+/// `true` if an input is in 32 bits in every format of the node.
 fn is_fixed_input(node: &NodeProto, place: usize) -> bool {
     node.op_type == "Resize" && place == 2
 }

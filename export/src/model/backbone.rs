@@ -26,17 +26,17 @@ pub(crate) enum Section {
 }
 
 impl Section {
-    /// Whether it begins with pixels; others begin with tokens.
+    /// `true` if it begins with pixels; others begin with tokens.
     fn has_pixels(self) -> bool {
         matches!(self, Self::Whole | Self::First | Self::Embedding)
     }
 
-    /// Whether it ends with features; others end with tokens.
+    /// `true` if it ends with features; others end with tokens.
     fn has_features(self) -> bool {
         matches!(self, Self::Whole | Self::Second | Self::Neck)
     }
 
-    /// Whether it has this branch of its blocks.
+    /// `true` if it has this branch of its blocks.
     fn has(self, branch: Branch) -> bool {
         match self {
             Self::Branch(only) => only.branch == branch,

@@ -99,7 +99,7 @@ impl<'w> Graph<'w> {
 
 /// Tokens that several attentions attend to.
 pub(super) struct SharedTokens {
-    /// What becomes keys, and what becomes values: `[batch, tokens, width]`.
+    /// The tokens that become keys, and those that become values: `[batch, tokens, width]`.
     keys: Value,
     values: Value,
     /// Keys and values of every attention, where the graph joins layers.

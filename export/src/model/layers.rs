@@ -247,7 +247,7 @@ pub(super) struct LinearLayer {
     pub(super) scale: f32,
     /// A lower bound of the inputs, if one is known: at most 0.
     pub(super) floor: Option<f32>,
-    /// Whether it computes in floating point in every precision: it has few inputs and gains nothing from integers.
+    /// Computes in floating point in every precision: it has few inputs and gains nothing from integers.
     pub(super) exact: bool,
 }
 
@@ -271,7 +271,7 @@ impl LinearLayer {
         Self { scale: scale_of(width / heads), ..self }
     }
 
-    /// Whether the weight is written as in the checkpoint.
+    /// `true` if the weight is written as in the checkpoint.
     fn is_unchanged(&self) -> bool {
         self.order.is_empty() && self.scale == 1.0
     }

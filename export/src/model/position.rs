@@ -56,7 +56,7 @@ pub(crate) struct TokenOrder {
 }
 
 impl TokenOrder {
-    /// Whether windows divide the grid.
+    /// `true` if windows divide the grid.
     pub(crate) fn by_window(&self) -> bool {
         self.grid.is_multiple_of(self.window)
     }

@@ -79,7 +79,7 @@ impl<'w> Network<'_, 'w> {
         format!("{}_neck.fpn_layers.{module}", self.name)
     }
 
-    /// Whether it is SAM 3's; SAM 3.1's differ in details.
+    /// `true` if it is SAM 3's; SAM 3.1's differ in details.
     fn is_sam3(&self) -> bool {
         self.config().slots.is_none()
     }

@@ -7,7 +7,7 @@ use std::io::Cursor;
 
 use ::zip::{CompressionMethod, ZipArchive};
 
-/// Whether a file starts as an archive does.
+/// `true` if a file starts as an archive does.
 pub(super) fn is_zip(bytes: &[u8]) -> bool {
     bytes.starts_with(b"PK\x03\x04") || bytes.starts_with(b"PK\x05\x06")
 }

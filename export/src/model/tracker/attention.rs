@@ -9,8 +9,8 @@ use crate::graph::{Dim, Element, Graph, LinearForm, Role, Value};
 use crate::model::layers::{LinearLayer, scale_of};
 use crate::model::position::{TokenOrder, image_positions, rotary_row, rotary_tables, rotate};
 
-/// Where an engine has no fused attention, the matrix of scores has at most this many rows at once: a frame of 72 × 72
-/// tokens and seven memories would have 0.75 GB of scores for each object.
+/// The most rows of the matrix of scores at once, where an engine has no fused attention: a frame of 72 × 72 tokens and seven
+/// memories would have 0.75 GB of scores for each object.
 const MAX_QUERY_ROWS: usize = 512;
 
 /// The tokens that an object's queries attend to.

@@ -15,7 +15,7 @@ const PLACES: Dim = Dim::Named(dim::PLACES);
 /// Masks of a slot.
 const MASKS: usize = 3;
 
-/// What the queries of a bucket attend to.
+/// The memories and pointers that the queries of a bucket attend to.
 struct Memories {
     /// `[B, M, P·P, D]`, the memories.
     maps: Value,

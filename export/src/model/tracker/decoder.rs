@@ -14,7 +14,7 @@ const MASKS: [usize; 4] = [2, 3, 4, 5];
 /// The mask logit of objects that are not in the frame.
 const ABSENT: f32 = -1024.0;
 
-/// What the decoder says about some objects.
+/// The decoder's output for some objects.
 pub(super) struct Decoded {
     /// `[B, tokens, D]`.
     pub(super) tokens: Value,

@@ -61,7 +61,7 @@ impl<'w> Network<'_, 'w> {
     }
 }
 
-/// Whether each mask of `[n, pixels]` has a pixel's largest logit, the first of equals.
+/// `true` where a mask of `[n, pixels]` has a pixel's largest logit, the first of equals.
 pub(super) fn wins_pixels(g: &mut Graph<'_>, flat: &Value) -> Value {
     let size = g.size_of(flat, 0);
     let index = g.range(&size, flat.dims[0]);

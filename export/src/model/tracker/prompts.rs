@@ -45,7 +45,7 @@ impl<'w> Network<'_, 'w> {
         graph
     }
 
-    /// Which masks are not empty, `[B]`; the scores of their objects and which the decoder sees, `[B]`; and what it says about them.
+    /// The masks that are not empty, `[B]`; the scores of their objects and those that are seen, `[B]`; and the decoder's output.
     fn decode_masks(&self, g: &mut Graph<'w>) -> (Value, [Value; 2], Decoded) {
         let side = MEMORY_PIXELS * self.grid();
         let pixel = self.pixel_input(g, tensor::PIXEL);
@@ -118,7 +118,7 @@ impl<'w> Network<'_, 'w> {
         graph
     }
 
-    /// Whether the area of `[B, 4P, 4P]` depends on the threshold: `[B]`.
+    /// `true` where the area of `[B, 4P, 4P]` depends on the threshold: `[B]`.
     fn is_unstable(&self, g: &mut Graph<'w>, logits: &Value) -> Value {
         let pixels = (PROMPT_PIXELS * self.grid()).pow(2);
         let flat = g.reshape(logits, &[OBJECTS, pixels.into()]);
@@ -152,7 +152,7 @@ impl<'w> Network<'_, 'w> {
         g.pixel_projection(&x, &format!("{name}.conv3"))
     }
 
-    /// What stands for a mask prompt, `[1, 1, D]`.
+    /// The stand-in for a mask prompt, `[1, 1, D]`.
     pub(super) fn no_mask(&self, g: &mut Graph<'w>) -> Value {
         let row = g.weight(&self.of("prompt_encoder.no_mask_embed.weight"));
         g.reshape(&row, &[1, 1, self.width()].map(Dim::from))
