@@ -24,7 +24,7 @@ fn distance(rect: BoundingBox, x: f32, y: f32, radius: f32) -> f32 {
 /// A picture to draw on.
 pub struct Canvas<'a> {
     picture: &'a mut RgbImage,
-    /// How much of each pixel a line covers; zeros between two lines.
+    /// The share of each pixel that a line covers; zeros between two lines.
     coverage: Vec<f32>,
 }
 

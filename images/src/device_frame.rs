@@ -18,7 +18,7 @@ pub struct DeviceFrame {
     pub luma: (ForeignMemory, usize),
     /// Chroma, and the bytes from one row to the next.
     pub chroma: (ForeignMemory, usize),
-    /// How they become RGB.
+    /// Their conversion to RGB.
     pub colours: Nv12Colours,
     /// Copies the frame to the host as RGB, `height × width × 3` bytes.
     pub to_rgb: Arc<ToRgb>,
@@ -61,8 +61,8 @@ impl DeviceFrame {
 ocelli_engines::debug_as!(DeviceFrame, it => "DeviceFrame({}x{} on GPU {}, strides {} and {})", it.width, it.height, it.ordinal(),
     it.luma.1, it.chroma.1);
 
-/// How luma and chroma of 8 bits become RGB: the luma of black, then the shares of luma in all three, of red chroma in red and
-/// green, and of blue chroma in green and blue, with 20 fractional bits.
+/// The conversion of luma and chroma of 8 bits to RGB: the luma of black, then the shares of luma in all three, of red chroma
+/// in red and green, and of blue chroma in green and blue, with 20 fractional bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Nv12Colours(pub(crate) [i32; 6]);
 

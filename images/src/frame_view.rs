@@ -52,7 +52,7 @@ pub struct FrameView<'a> {
     pub stride: usize,
     /// The pixel format.
     pub format: PixelFormat,
-    /// When the frame was taken, on any clock that never runs backwards.
+    /// The time when the frame was taken, on any clock that never runs backwards.
     pub timestamp: Duration,
 }
 

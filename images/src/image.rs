@@ -39,7 +39,7 @@ fn has_extension(path: &Path, known: &[&str]) -> bool {
     path.extension().is_some_and(|e| known.contains(&e.to_string_lossy().to_lowercase().as_str()))
 }
 
-/// Whether a file is an image by its name, or by its first bytes if its extension means nothing to [`Image::open`]. Of TIFF,
+/// `true` if a file is an image by its name, or by its first bytes if its extension means nothing to [`Image::open`]. Of TIFF,
 /// BMP and PNM the name decides: raw photographs start as TIFF does, and texts as the others do.
 pub fn is_image_file(path: &Path) -> bool {
     let starts_as_image = || -> std::io::Result<bool> {
@@ -59,8 +59,8 @@ pub fn is_image_file(path: &Path) -> bool {
 /// Extensions of image formats that are not supported.
 const UNSUPPORTED: [&str; 5] = ["heic", "heif", "hif", "avif", "jxl"];
 
-/// Whether the file name has the extension of an image format that [`Image::open`] does not read (HEIC, AVIF, JPEG XL), so that
-/// the file is an image and should not be ignored silently.
+/// `true` if the file name has the extension of an image format that [`Image::open`] does not read (HEIC, AVIF, JPEG XL), so
+/// that the file is an image and should not be ignored silently.
 pub fn has_unsupported_extension(path: &Path) -> bool {
     path.extension().is_some_and(|e| UNSUPPORTED.contains(&e.to_string_lossy().to_lowercase().as_str()))
 }

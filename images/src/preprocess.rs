@@ -34,7 +34,7 @@ pub struct PreprocessConfig {
     pub mean: [f32; 3],
     /// The divisors of red, green and blue afterwards.
     pub std: [f32; 3],
-    /// Where the resize rounds to 8 bits.
+    /// The rounding of the resize to 8 bits.
     pub rounding: Rounding,
 }
 

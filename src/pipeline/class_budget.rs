@@ -1,6 +1,6 @@
 //! Chooses which classes to decode in a frame when there are too many to decode all of them.
 
-/// For how many frames a class counts as live after a detection.
+/// Number of frames for which a class counts as live after a detection.
 const RECENT_FRAMES: u64 = 10;
 
 /// Chooses the classes of each frame.

@@ -31,7 +31,7 @@ impl Appearances {
         normalize(&mut self.values[start..]);
     }
 
-    /// Whether it has no vector.
+    /// `true` if it has no vector.
     pub fn is_empty(&self) -> bool {
         self.values.is_empty()
     }
@@ -69,7 +69,7 @@ impl Look {
         }
     }
 
-    /// How alike this and a direction are, beside what is typical of their class: the cosine, −1 to 1, of what each has more
+    /// The likeness of this and a direction, beside what is typical of their class: the cosine, −1 to 1, of what each has more
     /// than `typical`. 0 if that is not known; `None` if this or the direction is not.
     pub(crate) fn similarity(&self, direction: &[f32], typical: Option<&[f32]>) -> Option<f32> {
         if self.0.len() != direction.len() || !is_known(&self.0) || !is_known(direction) {

@@ -72,12 +72,12 @@ impl BoundingBox {
         (self.width() * self.height()).max(0.0)
     }
 
-    /// Whether both sides are longer than 0; unlike `area() > 0.0` also for boxes so small that their area underflows.
+    /// `true` if both sides are longer than 0; unlike `area() > 0.0` also for boxes so small that their area underflows.
     pub fn has_area(&self) -> bool {
         self.x2 > self.x1 && self.y2 > self.y1
     }
 
-    /// Whether all four edges are finite numbers.
+    /// `true` if all four edges are finite numbers.
     pub fn is_finite(&self) -> bool {
         self.to_xyxy().iter().all(|edge| edge.is_finite())
     }

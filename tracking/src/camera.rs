@@ -55,18 +55,18 @@ impl CameraMotion {
         Self::new([[x[0], y[0], shift[0]], [x[1], y[1], shift[1]]])
     }
 
-    /// Where it moves a point.
+    /// The place to which it moves a point.
     pub(crate) fn point(&self, at: [f64; 2]) -> [f64; 2] {
         let [x, y] = self.turn(at);
         [x + self.matrix[0][2], y + self.matrix[1][2]]
     }
 
-    /// What it makes of a difference of two points.
+    /// A difference of two points, after the motion.
     pub(crate) fn turn(&self, [x, y]: [f64; 2]) -> [f64; 2] {
         self.matrix.map(|[a, b, _]| a * x + b * y)
     }
 
-    /// By how much it scales widths and heights.
+    /// The factor by which it scales widths and heights.
     pub(crate) fn scale(&self) -> [f64; 2] {
         [0, 1].map(|side| length(self.matrix[0][side], self.matrix[1][side]))
     }

@@ -142,7 +142,7 @@ impl<W: Write> MotWriter<W> {
         Self { writer, name: name.into(), classes: false, lines: Vec::new() }
     }
 
-    /// Whether the eighth number is the class; it is -1 by default.
+    /// Writes the class as the eighth number; it is -1 by default.
     #[must_use]
     pub fn with_classes(mut self, classes: bool) -> Self {
         self.classes = classes;

@@ -17,9 +17,9 @@ use ocelli_error::{Error, Result};
 pub struct CountingLine {
     /// Its name in events.
     pub name: String,
-    /// Where it begins, `[x, y]`.
+    /// Its beginning, `[x, y]`.
     pub from: [f32; 2],
-    /// Where it ends.
+    /// Its end.
     pub to: [f32; 2],
 }
 
@@ -56,8 +56,8 @@ impl Anchor {
 pub struct ZoneOptions {
     /// The point of a box that counts.
     pub anchor: Anchor,
-    /// How far beyond a line or an edge the anchor has to be before it has changed sides, in the unit of the boxes. An
-    /// anchor that wavers by less counts once.
+    /// The distance beyond a line or an edge at which the anchor has changed sides, in the unit of the boxes. An anchor that
+    /// wavers by less counts once.
     pub margin: f32,
     /// The time that a track may be missing before it has left all zones.
     pub patience: Duration,
@@ -98,7 +98,7 @@ pub enum ZoneEventKind {
 pub struct ZoneEvent {
     /// The event.
     pub kind: ZoneEventKind,
-    /// When: the time of the frame in which it was seen; for a track that vanished, of the last one with it.
+    /// The time of the frame in which it was seen; for a track that vanished, of the last one with it.
     pub time: Duration,
     /// The id of the track.
     pub track: u64,
@@ -126,9 +126,9 @@ pub struct ZoneCounts {
     pub dwell: Duration,
     /// The longest of them.
     pub longest: Duration,
-    /// When a track was first inside.
+    /// The time when a track was first inside.
     pub first: Duration,
-    /// When a track was last inside.
+    /// The time when a track was last inside.
     pub last: Duration,
 }
 
@@ -155,7 +155,7 @@ pub struct ZoneCounter {
 struct CountedTrack {
     class_id: usize,
     last: Duration,
-    /// When it was last reported and not lost, seen or predicted.
+    /// The time when it was last reported and not lost, seen or predicted.
     kept: Duration,
     lines: Vec<LineState>,
     /// Since when it is inside of each zone.
@@ -168,7 +168,7 @@ struct LineState {
     last: Option<(f32, [f32; 2])>,
     /// The side that it was clearly on: the sign of the distance.
     confirmed: Option<bool>,
-    /// Whether it last changed the sign between the ends of the line.
+    /// Set if it last changed the sign between the ends of the line.
     between_ends: bool,
 }
 

@@ -36,16 +36,16 @@ pub fn rectangle([left, top, right, bottom]: [usize; 4]) -> LogitMask {
 pub struct Scene<D, T> {
     pub detections: D,
     pub tracks: T,
-    /// Which object and frame each slot holds.
+    /// The object and frame that each slot holds.
     pub memories: BTreeMap<MemorySlot, (ObjectId, usize)>,
     pub pointers: BTreeMap<PointerSlot, (ObjectId, usize)>,
     /// Memories that show their object, and how many were read, of these and of the others.
     pub shows: BTreeSet<MemorySlot>,
     pub read: [usize; 2],
-    /// How many memories and pointers an object read at most.
+    /// The most memories and pointers that an object read.
     pub most_read: [usize; 2],
     pub loaded: Option<usize>,
-    /// Which frames have detections.
+    /// `true` for frames that have detections.
     pub is_searched: fn(usize) -> bool,
 }
 

@@ -26,8 +26,8 @@ fn recorded_sessions_of_buckets_are_replayed() {
     assert_eq!((result.runs, result.steps, result.shown), (48, 1333, 1361));
 }
 
-/// What is decided before clicks on objects of buckets, and what is shown before and after them, is what was recorded, whatever the
-/// memories are.
+/// The decisions before clicks on objects of buckets, and what is shown before and after them, are those that were recorded,
+/// whatever the memories are.
 #[test]
 fn recorded_clicks_in_buckets_are_shown() {
     let file = read(Path::new(BUCKETS)).expect("the recording can be read");

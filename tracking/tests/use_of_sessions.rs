@@ -363,7 +363,7 @@ fn births_in_buckets_are_remembered_if_it_is_asked_for() {
     }
 }
 
-/// What is decided on twenty frames.
+/// The decisions on twenty frames.
 fn reports(options: MaskletOptions, scene: &mut impl MaskNetwork) -> Vec<FrameReport> {
     let mut session = session(Some(20), Retention::Video, options);
     session.prompt(DetectorPrompt::Text, 0, scene).expect("the scene does not fail");

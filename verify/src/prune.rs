@@ -50,15 +50,15 @@ type Branches = BTreeSet<MaskedBranch>;
 /// Options of a search.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PruneOptions {
-    /// Whether whole blocks are removed; otherwise branches (false).
+    /// Removes whole blocks; otherwise branches (false).
     pub whole_blocks: bool,
     /// The number of blocks or branches to remove (8).
     pub num_prune: usize,
     /// Blocks and branches that stay, besides the blocks with attention over the whole image (none).
     pub protect: Vec<Unit>,
     /// Detections above this score count. The default, `None`, is the model's own threshold.
+    /// Measures candidates as if nothing were known from fewer removals, which takes longer (false).
     pub confidence: Option<f32>,
-    /// Whether candidates are measured as if nothing were known from fewer removals, which takes longer (false).
     pub exhaustive: bool,
     /// Memory for the tokens of the images, in bytes (4 GiB).
     pub memory_bytes: u64,
@@ -87,7 +87,7 @@ impl PruneOptions {
     }
 }
 
-/// What is searched.
+/// The input of a search.
 #[derive(Clone, Copy)]
 pub struct PruneInput<'i> {
     /// The checkpoint whose backbone is pruned.
@@ -109,7 +109,7 @@ pub struct PruneInput<'i> {
 /// The progress of a search.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PruneProgress {
-    /// What is done: `removal 3 of 8`.
+    /// The current step: `removal 3 of 8`.
     pub stage: String,
     /// Measurements that are done, or that turned out to be unnecessary.
     pub done: u64,
@@ -275,7 +275,7 @@ impl Search<'_, '_> {
         Ok(best.expect("there are more units than removals").1)
     }
 
-    /// What it costs in an image to remove a unit besides what is removed: from the journal, else measured.
+    /// The cost in an image of removing a unit besides what is removed: from the journal, else measured.
     fn measure(
         &mut self,
         removed: &Branches,

@@ -85,7 +85,7 @@ pub struct VerificationProgress {
     pub done: usize,
     /// All runs.
     pub total: usize,
-    /// Whether the reference is running; otherwise the candidate is.
+    /// `true` while the reference is running; otherwise the candidate is.
     pub reference: bool,
 }
 

@@ -20,7 +20,7 @@ use ocelli_error::{Error, Result};
 /// only affects rounding.
 const MAX_BETWEEN_PIXELS: usize = 64 << 20;
 
-/// Where the resize rounds to 8 bits; the two differ by at most one level.
+/// The passes after which the resize rounds to 8 bits; the two differ by at most one level.
 ///
 /// torchvision rounds after each pass on x86 CPUs (AVX2) and once elsewhere. Measured on 250 random sizes, up and down:
 /// [`EachPass`](Self::EachPass) is bit-identical to the former and within 1.005 levels of a resize in floating point (the
@@ -34,7 +34,7 @@ pub enum Rounding {
     Once,
 }
 
-/// Whether the vertical pass comes first.
+/// `true` if the vertical pass comes first.
 pub fn is_down_first(width: u32, height: u32, side: usize) -> bool {
     height > width && side * height as usize > MAX_BETWEEN_PIXELS
 }
@@ -140,7 +140,7 @@ impl Resize {
 }
 
 thread_local! {
-    /// What the filter computes its weights from: the library takes a function without data, and calls it on this thread.
+    /// The numbers from which the filter computes its weights: the library takes a function without data, called on this thread.
     static CHROMA_SCALES: Cell<(f64, f64)> = const { Cell::new((1.0, 1.0)) };
 }
 

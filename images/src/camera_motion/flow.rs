@@ -149,7 +149,7 @@ impl Products {
     }
 }
 
-/// Where a point of one picture is in the other; `None` if it left the picture, or does not come back when followed back.
+/// The place of a point of one picture in the other; `None` if it left the picture, or does not come back when followed back.
 pub(super) fn follow(from: &Pyramid, to: &Pyramid, at: [f64; 2]) -> Option<[f64; 2]> {
     let there = track(from, to, at)?;
     let back = track(to, from, there)?;
@@ -209,7 +209,7 @@ impl Window {
         (determinant > 1.0).then_some(window)
     }
 
-    /// How far the point is from its place in `level` if it is near (x, y).
+    /// The step from (x, y) to the place of the point in `level`, if it is near.
     fn step(&self, level: &Level, x: f32, y: f32) -> [f32; 2] {
         let [mut across, mut down] = [0.0f32; 2];
         for (index, (x, y)) in positions(x, y).enumerate() {

@@ -17,7 +17,7 @@ const GREEN_FROM_V: i32 = -852_492;
 const GREEN_FROM_U: i32 = -409_993;
 const BLUE_FROM_U: i32 = 2_116_026;
 
-/// What a kernel converts with.
+/// The numbers with which a kernel converts.
 pub const COLOURS: Nv12Colours = Nv12Colours([16, LUMA, RED_FROM_V, GREEN_FROM_V, GREEN_FROM_U, BLUE_FROM_U]);
 
 /// Pixels that are converted at a time.

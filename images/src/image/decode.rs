@@ -22,10 +22,10 @@ pub const MAX_SIDE: u32 = 65_535;
 /// The maximum size of an image file in bytes.
 pub const MAX_FILE_BYTES: u64 = 1 << 30;
 
-/// What a decoder may allocate besides the pixels: metadata, of which a file of a few megabytes can hold gigabytes.
+/// The most that a decoder may allocate besides the pixels: metadata, of which a file of a few megabytes can hold gigabytes.
 const MAX_METADATA_BYTES: u64 = 32 << 20;
 
-/// What a decoder may allocate for each pixel: 8 bytes, twice.
+/// The most that a decoder may allocate for each pixel: 8 bytes, twice.
 const MAX_BYTES_PER_PIXEL: u64 = 8 * 2;
 
 const FORMATS: &str = "PNG, JPEG, WebP, BMP, TIFF, GIF or PNM";
@@ -124,12 +124,12 @@ fn decoder(bytes: &[u8], format: ImageFormat, pixels: u64) -> Result<impl ImageD
     reader.into_decoder()
 }
 
-/// What is wrong with a file that needs memory that there is not.
+/// The message about a file that needs memory that there is not.
 pub fn no_memory(bytes: u64) -> String {
     format!("decoding takes {} MiB, which this machine cannot give", bytes >> 20)
 }
 
-/// What is wrong with a file that ends early.
+/// The message about a file that ends early.
 pub const TRUNCATED: &str = "the file is truncated; copy or download it again";
 
 /// The format of the content, or why it is not supported.

@@ -1,6 +1,6 @@
 //! Detects truncated JPEG files, which the decoder fills with grey without an error.
 
-/// Whether the file has an end-of-image marker outside of any segment.
+/// `true` if the file has an end-of-image marker outside of any segment.
 ///
 /// Walks the markers (ITU-T T.81, annex B) without decoding anything.
 pub(super) fn is_complete(bytes: &[u8]) -> bool {

@@ -5,7 +5,7 @@ use std::io::{Cursor, Read, Seek, SeekFrom};
 /// The bytes of a value of each type, from 1 on; 0 for a type that there is not.
 const SIZES: [u64; 18] = [1, 1, 2, 4, 8, 1, 1, 2, 4, 8, 4, 8, 4, 0, 0, 8, 8, 8];
 
-/// Whether no entry of the first directory is larger than the whole file. The decoder would allocate what an entry declares,
+/// `true` if no entry of the first directory is larger than the whole file. The decoder would allocate what an entry declares,
 /// up to 256 MiB, while it reads the header. What is not a directory is left to the decoder.
 pub(super) fn entries_fit(bytes: &[u8]) -> bool {
     let mut reader = Cursor::new(bytes);
@@ -13,7 +13,7 @@ pub(super) fn entries_fit(bytes: &[u8]) -> bool {
         .is_none_or(|mut entries| entries.all(|entry| entry.value_bytes <= bytes.len() as u64))
 }
 
-/// Where the photometric interpretation of a file with a palette is, and two bytes that say grey.
+/// The place of the photometric interpretation of a file with a palette, and two bytes that say grey.
 pub fn palette_photometric(reader: &mut (impl Read + Seek)) -> Option<(u64, [u8; 2])> {
     let entry = directory(reader)?.find(|entry| entry.tag == 262)?;
     (entry.first == [3, 0] || entry.first == [0, 3])
@@ -25,7 +25,7 @@ struct Entry {
     tag: u64,
     /// The size of its values.
     value_bytes: u64,
-    /// Where the entry has its value, or the place of it.
+    /// The place of the entry's value, or of the reference to it.
     value_at: u64,
     /// The bytes there.
     first: [u8; 2],

@@ -9,7 +9,7 @@ use super::Mask;
 pub struct Outline {
     /// The corners, `[x, y]`: clockwise around a part of the mask, anticlockwise around a hole.
     pub points: Vec<[f32; 2]>,
-    /// Whether it surrounds a hole, whose inside is not in the mask.
+    /// `true` if it surrounds a hole, whose inside is not in the mask.
     pub is_hole: bool,
 }
 

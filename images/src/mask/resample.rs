@@ -9,7 +9,7 @@ const THRESHOLD: f32 = 0.5;
 /// than the rounding error of an interpolation between numbers of at most 1.
 const MARGIN: f32 = 1e-5;
 
-/// What is compared with what.
+/// The threshold of a mask, with a margin.
 #[derive(Clone, Copy, Debug)]
 struct Limit {
     threshold: f32,

@@ -66,7 +66,7 @@ impl Tables {
     }
 }
 
-/// How the memory of an image is laid out: its own for chroma, which only NV12 has.
+/// The layout of an image in memory: its own for chroma, which only NV12 has.
 #[derive(Clone, Copy)]
 pub(super) struct Planes {
     pub(super) format: PixelFormat,

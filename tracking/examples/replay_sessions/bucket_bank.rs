@@ -20,7 +20,7 @@ struct Memory {
     is_prompted: bool,
 }
 
-/// What a bucket read.
+/// The memories and pointers that a bucket read.
 struct Read {
     object: ObjectId,
     /// With their frames and rows.

@@ -52,7 +52,7 @@ pub fn step(report: &FrameReport) -> Value {
     step
 }
 
-/// What a group read.
+/// The memories and pointers that a group read.
 pub fn bank(bank: &BankReport) -> Value {
     let memory = |memory: &ReadMemory| {
         let flags = u8::from(memory.is_prompted) + 2 * u8::from(memory.is_present);

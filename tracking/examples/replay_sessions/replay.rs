@@ -14,10 +14,10 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-/// What cannot be replayed, in one line.
+/// The error says in one line what cannot be replayed.
 pub type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
-/// What a replay found.
+/// The result of a replay.
 #[derive(Default)]
 pub struct Replayed {
     /// One line for each value that differs.
@@ -280,7 +280,7 @@ fn compare_keys(name: &str, expected: &Value, found: &Value, differences: &mut V
     }
 }
 
-/// Whether two values are equal, integers and floats alike.
+/// `true` if two values are equal, integers and floats alike.
 fn same(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Number(a), Value::Number(b)) => a.as_f64() == b.as_f64(),

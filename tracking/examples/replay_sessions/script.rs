@@ -19,7 +19,7 @@ pub struct Sequence<'a> {
     pub patch_grid: usize,
     pub options: Map<String, Value>,
     pub ops: Vec<Value>,
-    /// What each mode recorded.
+    /// The recording of each mode.
     pub recorded: Vec<(String, &'a [Value])>,
     detections: &'a [Value],
     tracks: &'a Value,

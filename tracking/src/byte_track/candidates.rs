@@ -5,7 +5,7 @@ use crate::byte_track::ByteTrackerOptions;
 use crate::overlaps::Overlaps;
 use crate::track::TrackerDetection;
 
-/// Whether a score is above or below the track threshold.
+/// The side of the track threshold on which a score is.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Score {
     High,
@@ -19,7 +19,7 @@ pub(crate) struct Candidates {
     order: Vec<usize>,
     /// The number of high scores in `order`.
     high_count: usize,
-    /// Whether a detection, by its index, is matched or suppressed.
+    /// Set for a detection, by its index, that is matched or suppressed.
     taken: Vec<bool>,
     boxes: Vec<BoundingBox>,
     overlaps: Overlaps,

@@ -10,7 +10,7 @@ use crate::track::{Track, TrackState, TrackerDetection};
 /// Weight of the latest score in the score of a track.
 const LATEST_SCORE_WEIGHT: f32 = 0.7;
 
-/// How far a track is looked for by what it looks like, in its diagonals a frame since it was last detected, and at most.
+/// The reach of the search for a track by its looks, in its diagonals a frame since it was last detected, and at most.
 const REACH_SPEED: f32 = 0.25;
 const LARGEST_REACH: f32 = 2.0;
 
@@ -89,8 +89,8 @@ impl Followed {
         self.follow_filter();
     }
 
-    /// How near a box is to where the object was last detected or is predicted, from 1 to 0 at the limit of its reach; `None`
-    /// beyond, or if it would have grown to twice its size or shrunk to half of it.
+    /// The nearness of a box to the place where the object was last detected or is predicted, from 1 to 0 at the limit of its
+    /// reach; `None` beyond, or if it would have grown to twice its size or shrunk to half of it.
     pub(super) fn nearness(&self, bbox: &BoundingBox) -> Option<f32> {
         let seen = self.last_seen.bbox();
         let size = |bbox: &BoundingBox| bbox.width().hypot(bbox.height());

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 /// The default of `low_threshold`.
 const LOW_THRESHOLD: f32 = 0.1;
-/// How far the default of `new_track_threshold` is above `track_threshold`. Of 0, 0.05, 0.1, 0.15 and 0.2 it has the best mean
-/// of MOTA and IDF1 on `tests/golden/tracking`.
+/// The distance of the default of `new_track_threshold` above `track_threshold`. Of 0, 0.05, 0.1, 0.15 and 0.2 it has the best
+/// mean of MOTA and IDF1 on `tests/golden/tracking`.
 const NEW_TRACK_MARGIN: f32 = 0.05;
 /// MOTA on `tests/golden/tracking`, which has occlusions, misses and false positives, is 0.905 with 4 hits, 0.908 with 1, 0.911
 /// with 2, and 0.914 with 2 and a `sure_threshold` of 0.8.
@@ -73,15 +73,15 @@ pub struct ByteTrackerOptions {
     pub min_hits: Option<u32>,
     /// A track that starts with at least this score is confirmed at once (`None`: 0.8, or not at all if `min_hits` is set).
     pub sure_threshold: Option<f32>,
-    /// For how many frames a lost track is still reported, at its predicted place (0).
+    /// Number of frames for which a lost track is still reported, at its predicted place (0).
     pub coast_frames: u32,
     /// Whether a track may take a detection of another class ([`MatchClasses::Same`]).
     pub match_classes: MatchClasses,
     /// Non-maximum suppression of the detections across classes: of those that overlap more than this, only the one with
     /// the highest score is used (`None`: all are used).
     pub nms_iou: Option<f32>,
-    /// How much it counts what a detection looks like, relative to how near it is, when a track that matched nothing is looked
-    /// for within reach of where it was (0.5; 0: not looked for). Without [`Appearances`](crate::Appearances) it changes nothing.
+    /// The weight of what a detection looks like, relative to how near it is, when a track that matched nothing is looked for
+    /// within reach of where it was (0.5; 0: not looked for). Without [`Appearances`](crate::Appearances) it changes nothing.
     pub appearance_weight: f32,
 }
 

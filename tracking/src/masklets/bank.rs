@@ -18,7 +18,7 @@ impl Course {
         earlier.filter(|&earlier| self.frame_count.is_none_or(|count| earlier < count))
     }
 
-    /// How far `at` is before `frame` in the direction of the run.
+    /// Number of frames by which `at` is before `frame` in the direction of the run.
     fn distance(self, at: usize, frame: usize) -> Option<usize> {
         if self.is_reverse { at.checked_sub(frame) } else { frame.checked_sub(at) }
     }
@@ -50,7 +50,7 @@ pub(crate) struct Selection {
     pub(crate) pointers: Vec<(usize, usize)>,
 }
 
-/// What `group` reads on `frame`, which is not one of its conditioning frames.
+/// The memories and pointers that `group` reads on `frame`, which is not one of its conditioning frames.
 pub(crate) fn select(group: &Group, frame: usize, course: Course, options: &MaskletOptions) -> Selection {
     let nearest = nearest_conditioning(group.conditioning_frames(), frame, options.conditioning_frames);
     let earlier = earlier_frames(group, frame, course, options);

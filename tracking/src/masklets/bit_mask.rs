@@ -73,7 +73,7 @@ impl BitMask {
         self.height
     }
 
-    /// Whether the pixel is foreground.
+    /// `true` if the pixel is foreground.
     pub fn contains(&self, x: usize, y: usize) -> bool {
         let pixel = y * self.width + x;
         self.words[pixel / 64] >> (pixel % 64) & 1 == 1
@@ -95,7 +95,7 @@ impl BitMask {
         self.words.iter().map(|word| word.count_ones() as usize).sum()
     }
 
-    /// Whether no pixel is foreground.
+    /// `true` if no pixel is foreground.
     pub fn is_empty(&self) -> bool {
         self.words.iter().all(|&word| word == 0)
     }

@@ -51,8 +51,8 @@ impl Tracks {
         Ok(true)
     }
 
-    /// What is shown of the objects among `ids` that are clicked on a frame: masks at the size of the video, and scores. Holes
-    /// are filled at that size.
+    /// The objects among `ids` that are clicked on a frame, as shown: masks at the size of the video, and scores. Holes are
+    /// filled at that size.
     pub(crate) fn clicked(&self, frame: usize, ids: &BTreeSet<ObjectId>) -> (Masks, BTreeMap<ObjectId, f32>) {
         let [width, height] = self.video;
         let mut masks = Masks::new();

@@ -11,7 +11,7 @@ pub(crate) const PROMPTED_SCORE: f32 = 10.0;
 /// The logit of a mask where the object is certainly not.
 pub(crate) const ABSENT: f32 = -1024.0;
 
-/// Where the pointer of an object comes from.
+/// The origin of an object's pointer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PointerOrigin {
     /// The object was tracked.
@@ -30,9 +30,9 @@ pub(crate) struct ObjectFrame {
     pub(crate) object_score: f32,
     pub(crate) iou: f32,
     pub(crate) origin: PointerOrigin,
-    /// Whether the memory was made of a prompt.
+    /// Set if the memory was made of a prompt.
     pub(crate) is_prompted_memory: bool,
-    /// Whether the memory shows the object.
+    /// Set if the memory shows the object.
     pub(crate) is_present: bool,
 }
 
@@ -74,14 +74,14 @@ pub(crate) struct GroupFrame {
     pub(crate) point_prompts: BTreeSet<ObjectId>,
     /// The score of the memory selection. A conditioning frame has none until an object leaves the group.
     pub(crate) score: Option<f32>,
-    /// Whether it was put together from prompts: its scores then multiply object by object.
+    /// Set if it was put together from prompts: its scores then multiply object by object.
     pub(crate) is_assembled: bool,
     pub(crate) objects: Vec<ObjectFrame>,
     pub(crate) buckets: BTreeMap<usize, BucketFrame>,
 }
 
 impl GroupFrame {
-    /// Whether the object is given on the frame.
+    /// `true` if the object is given on the frame.
     pub(crate) fn is_given(&self, id: ObjectId) -> bool {
         self.mask_prompts.contains(&id) || self.point_prompts.contains(&id)
     }
@@ -193,7 +193,7 @@ impl Group {
         self.buckets().into_keys().map(|bucket| (bucket, slots.bucket())).collect()
     }
 
-    /// Whether objects were given on the frame: it is not tracked again.
+    /// `true` if objects were given on the frame: it is not tracked again.
     pub(crate) fn is_given_on(&self, frame: usize) -> bool {
         self.frames.get(&frame).is_some_and(GroupFrame::has_prompts)
     }

@@ -27,7 +27,7 @@ pub enum Action {
     },
     /// A run through the video.
     Propagate {
-        /// What it did.
+        /// The work that it did.
         kind: Propagation,
         /// The frame that it was asked to start on.
         start: Option<usize>,
@@ -45,7 +45,7 @@ pub enum Propagation {
     Fetch,
 }
 
-/// What the next run does: everything at first; clicked objects after clicks; the rest of the frames after one run that
+/// The work of the next run: everything at first; clicked objects after clicks; the rest of the frames after one run that
 /// started inside the video; nothing new after that, or after a removal.
 pub(crate) fn next_propagation(history: &[Action], frame_count: Option<usize>) -> Propagation {
     let is_run = |action: &Action| {

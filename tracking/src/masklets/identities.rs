@@ -8,17 +8,17 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The score of a removed object.
 const REMOVED_SCORE: f32 = -1e4;
 
-/// What a session knows of an object.
+/// A session's knowledge of an object.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Identity {
     /// The frame of its birth, or of its first click; frames that were not searched are left out of all
     /// counts.
     pub first_frame: Option<usize>,
-    /// On how many frames no detection matched it.
+    /// Number of frames on which no detection matched it.
     pub unmatched: usize,
-    /// On how many frames in a row, this one the last, a detection matched it.
+    /// Number of frames in a row, this one the last, on which a detection matched it.
     pub matched_in_a_row: usize,
-    /// Whether it is shown: it was matched often enough in a row once, or clicked.
+    /// `true` if it is shown: it was matched often enough in a row once, or clicked.
     pub is_confirmed: bool,
     /// The keep-alive counter; an object that was only ever clicked has none.
     pub keep_alive: Option<i32>,
@@ -30,8 +30,8 @@ pub struct Identity {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Identities {
     pub(crate) known: BTreeMap<ObjectId, Identity>,
-    /// How many detections the younger object shared with the elder: `(elder, younger)`. In SAM 3.1, two
-    /// objects of which the first has the lower id.
+    /// Number of detections that the younger object shared with the elder: `(elder, younger)`. In SAM 3.1, two objects of which
+    /// the first has the lower id.
     pub(crate) shared: BTreeMap<(ObjectId, ObjectId), usize>,
     pub(crate) removed: BTreeSet<ObjectId>,
     pub(crate) next: ObjectId,

@@ -20,7 +20,7 @@ pub struct DetectedMask {
 pub struct TrackedMask {
     /// The mask; -1024 everywhere if the object score is not above 0.
     pub mask: LogitMask,
-    /// Whether the object is there, a logit.
+    /// The logit of the object's presence.
     pub object_score: f32,
     /// The predicted IoU of the mask.
     pub iou: f32,
@@ -38,7 +38,7 @@ pub struct PointerSlot(pub usize);
 /// A memory that a bucket reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryInput {
-    /// Where it is.
+    /// Its slot.
     pub slot: MemorySlot,
     /// Its frame: in SAM 3.1 the image of that frame is read with the memory.
     pub frame: usize,
@@ -50,7 +50,7 @@ pub struct MemoryInput {
 /// Pointers that a bucket reads, those of all its places.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PointerInput {
-    /// Where it is.
+    /// Its slot.
     pub slot: PointerSlot,
     /// Frames between them and the current frame, divided by the largest number of pointers less 1.
     pub offset: f32,
@@ -65,7 +65,7 @@ pub struct TrackBucket {
     pub memories: Vec<MemoryInput>,
     /// The pointers it reads.
     pub pointers: Vec<PointerInput>,
-    /// Where its new pointers go; those of empty places are 0.
+    /// The slot for its new pointers; those of empty places are 0.
     pub pointer: PointerSlot,
 }
 
@@ -92,7 +92,7 @@ pub struct MaskPrompt {
     pub id: ObjectId,
     /// Its mask, of the side [`memory_side`](crate::masklets::MaskletOptions::memory_side).
     pub mask: BitMask,
-    /// Where the pointers of its bucket are.
+    /// The slot of its bucket's pointers.
     pub pointer: PointerSlot,
     /// The place of its pointer there.
     pub place: usize,
@@ -105,7 +105,7 @@ pub struct MaskPromptBatch<'a> {
     pub frame: usize,
     /// The prompts, at least one.
     pub prompts: &'a [MaskPrompt],
-    /// Whether the pointer slots are new: the pointers of all other places become 0.
+    /// `true` if the pointer slots are new: the pointers of all other places become 0.
     pub is_new: bool,
     /// The masks of all objects that share the frame, prompted or not.
     pub group: Vec<(ObjectId, &'a LogitMask)>,
@@ -118,7 +118,7 @@ pub struct Click {
     pub x: f32,
     /// From the top, 0 to 1.
     pub y: f32,
-    /// Whether the object is there.
+    /// `true` if the object is there.
     pub is_foreground: bool,
 }
 
@@ -133,11 +133,11 @@ pub struct PointPrompt<'a> {
     pub clicks: &'a [Click],
     /// The object's mask of this frame if there is one: a dense prompt, clamped to ±32.
     pub previous: Option<&'a LogitMask>,
-    /// Where the pointers of its bucket are.
+    /// The slot of its bucket's pointers.
     pub pointer: PointerSlot,
     /// The place of its pointer there.
     pub place: usize,
-    /// Whether the pointer slot is new: the pointers of all other places become 0.
+    /// `true` if the pointer slot is new: the pointers of all other places become 0.
     pub is_new: bool,
 }
 
@@ -161,14 +161,13 @@ pub struct EncodeObject<'a> {
     pub id: ObjectId,
     /// Its mask.
     pub mask: &'a LogitMask,
-    /// Whether it keeps its mask against the others.
+    /// `true` if it keeps its mask against the others.
     pub keeps_mask: bool,
-    /// Whether it is visible; if not, the memory has the occlusion embedding.
+    /// `true` if it is visible; if not, the memory has the occlusion embedding.
     pub is_present: bool,
-    /// Whether it is given on this frame: born, reconditioned or clicked. The memories of SAM 3.1 have a
-    /// plane for that.
+    /// `true` if it is given on this frame: born, reconditioned or clicked. The memories of SAM 3.1 have a plane for that.
     pub is_given: bool,
-    /// Where the memory of its bucket goes. Objects with one slot share a memory; its other places are empty.
+    /// The slot for the memory of its bucket. Objects with one slot share a memory; its other places are empty.
     pub slot: MemorySlot,
     /// The place of the object in it.
     pub place: usize,
@@ -179,7 +178,7 @@ pub struct EncodeObject<'a> {
 pub struct EncodeBatch<'a> {
     /// The frame.
     pub frame: usize,
-    /// How.
+    /// The way into memory.
     pub kind: MemoryKind,
     /// The masks, at least one.
     pub objects: Vec<EncodeObject<'a>>,

@@ -3,7 +3,7 @@
 use crate::masklets::{BitMask, MaskletOptions, ObjectId};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// When an object was occluded last.
+/// The last occlusion of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Occluded {
     Never,
@@ -12,7 +12,7 @@ enum Occluded {
     Always,
 }
 
-/// When each object was last without a mask, or covered by another one.
+/// The last frame on which each object was without a mask, or covered by another one.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Occlusions(BTreeMap<ObjectId, Occluded>);
 

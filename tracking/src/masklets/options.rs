@@ -30,7 +30,7 @@ impl LifeCycle {
         self != Self::Sam3
     }
 
-    /// How much a detection overlaps another one or an object.
+    /// The overlap of a detection with another one or an object.
     pub(crate) fn overlap(self, a: &BitMask, b: &BitMask) -> f32 {
         if self.is_multiplex() { a.intersection_over_smaller(b) } else { a.iou(b) }
     }
@@ -66,10 +66,10 @@ pub struct MaskletOptions {
     pub new_object_threshold: f32,
     /// The maximum number of objects at a time; the detections with the highest scores are preferred (10000).
     pub max_objects: usize,
-    /// For how many frames results are held back, and objects can be removed as false (15; 0: not at all).
+    /// Number of frames for which results are held back, and objects can be removed as false (15; 0: not at all).
     pub hotstart_frames: usize,
-    /// Whether results are held back during the hotstart (true). If not, frames leave at once, and an object that turns out to
-    /// be false has been shown: [`FrameReport::removed`](crate::masklets::FrameReport::removed) names it.
+    /// Holds results back during the hotstart (true). If not, frames leave at once, and an object that turns out to be false
+    /// has been shown: [`FrameReport::removed`](crate::masklets::FrameReport::removed) names it.
     pub holds_back: bool,
     /// The number of frames that leave together when results are held back (1).
     pub release_frames: usize,
@@ -80,8 +80,7 @@ pub struct MaskletOptions {
     pub hotstart_unmatched: usize,
     /// An object that shares this many detections with an elder object during its hotstart is removed (8).
     pub hotstart_duplicates: usize,
-    /// Whether objects that stay unmatched are hidden within the hotstart alone (true). If not, the keep-alive counters hide
-    /// objects.
+    /// Hides objects that stay unmatched within the hotstart alone (true). If not, the keep-alive counters hide objects.
     pub hide_only_within_hotstart: bool,
     /// The keep-alive counter of a new object (30).
     pub initial_keep_alive: i32,
@@ -89,7 +88,7 @@ pub struct MaskletOptions {
     pub max_keep_alive: i32,
     /// The smallest keep-alive counter (-1).
     pub min_keep_alive: i32,
-    /// Whether an empty mask decreases the keep-alive counter (false).
+    /// Decreases the keep-alive counter for an empty mask (false).
     pub empty_decreases_keep_alive: bool,
     /// Of two objects that overlap at least this much, the one that was occluded last is suppressed (0.7; 0: none).
     pub occlusion_iou: f32,
@@ -105,11 +104,11 @@ pub struct MaskletOptions {
     pub fill_hole_area: usize,
     /// An object that keeps less than this share of its mask against the others leaves no trace in memory (0.3).
     pub shrink_ratio: f32,
-    /// Whether memories and conditioning frames are chosen for each object (false: for all objects together that were born on one
-    /// frame). SAM 3 alone.
+    /// Chooses memories and conditioning frames for each object (false: for all objects together that were born on one frame).
+    /// SAM 3 alone.
     pub chooses_for_each: bool,
-    /// Whether the frame on which an object joins a bucket becomes a conditioning frame, which is read for ever (false: its
-    /// memory is read on the next `memory_frames`). SAM 3.1 alone.
+    /// Makes the frame on which an object joins a bucket a conditioning frame, which is read for ever (false: its memory is
+    /// read on the next `memory_frames`). SAM 3.1 alone.
     pub births_condition: bool,
     /// Memories of frames that are no conditioning frames (6).
     pub memory_frames: usize,

@@ -10,9 +10,9 @@ pub struct ReadMemory {
     pub frame: usize,
     /// The row of the temporal table.
     pub row: usize,
-    /// Whether the memory of the group's first object was made of a prompt.
+    /// `true` if the memory of the group's first object was made of a prompt.
     pub is_prompted: bool,
-    /// Whether it shows that object.
+    /// `true` if it shows that object.
     pub is_present: bool,
 }
 
@@ -21,7 +21,7 @@ pub struct ReadMemory {
 pub struct ReadPointer {
     /// The frame.
     pub frame: usize,
-    /// Where the pointer of the group's first object comes from.
+    /// The origin of the pointer of the group's first object.
     pub origin: PointerOrigin,
     /// The number of frames back, or its rank.
     pub distance: usize,
@@ -48,7 +48,7 @@ pub struct BankReport {
 pub struct FrameReport {
     /// The frame.
     pub frame: usize,
-    /// Whether the run goes backward.
+    /// `true` if the run goes backward.
     pub is_reverse: bool,
     /// The memories that each tracked group read.
     pub banks: Vec<BankReport>,
@@ -94,11 +94,11 @@ pub struct FrameReport {
     pub places: Vec<Vec<usize>>,
     /// The number of places of each group that no object had yet.
     pub free_places: Vec<usize>,
-    /// What is known of all objects that ever were.
+    /// The session's knowledge of all objects that ever were.
     pub identities: BTreeMap<ObjectId, Identity>,
-    /// On how many frames two objects shared a detection: the elder and the younger; in SAM 3.1 any two.
+    /// Number of frames on which two objects shared a detection: the elder and the younger; in SAM 3.1 any two.
     pub shared: BTreeMap<(ObjectId, ObjectId), usize>,
-    /// When each object was occluded last.
+    /// The frame on which each object was occluded last.
     pub last_occluded: BTreeMap<ObjectId, Option<usize>>,
     /// Objects that the keep-alive counter hides on this frame.
     pub hidden: Vec<ObjectId>,

@@ -22,7 +22,7 @@ pub enum Retention {
     /// Any frame can be clicked, shown or passed again.
     #[default]
     Video,
-    /// What the run may still read: each object costs at most
+    /// Only what the run may still read: each object costs at most
     /// [`conditioning_frames`](crate::masklets::MaskletOptions::conditioning_frames) + [`memory_frames`](crate::masklets::MaskletOptions::memory_frames) memory
     /// slots (10), `conditioning_frames` + [`pointer_frames`](crate::masklets::MaskletOptions::pointer_frames) pointer slots (20) and
     /// `conditioning_frames` masks (4), however long the video is. The session runs once, in one direction, and takes clicks
@@ -30,7 +30,7 @@ pub enum Retention {
     Window,
 }
 
-/// Which way a run goes.
+/// The direction of a run.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum RunDirection {

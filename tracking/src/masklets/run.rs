@@ -29,7 +29,7 @@ pub(crate) struct Run {
     pub(crate) last: Option<FrameOutput>,
 }
 
-/// Whether an object is confirmed is looked up this many frames ahead of the one that is shown.
+/// An object's confirmation is looked up this many frames ahead of the one that is shown.
 const CONFIRMATION_LOOKAHEAD: usize = 2;
 
 impl Run {

@@ -39,7 +39,7 @@ pub(crate) struct Tracked {
     pub(crate) object_score: f32,
 }
 
-/// Whether the centre of a mask's bounds is within this share of the border.
+/// `true` if the centre of a mask's bounds is within this share of the border.
 fn is_at_border(mask: &BitMask, border: f32) -> bool {
     let Some([left, top, right, bottom]) = mask.bounds() else { return false };
     let is_inside = |first: usize, last: usize, side: usize| {

@@ -26,13 +26,13 @@ pub(super) fn side_of(from: Point, to: Point, point: Point) -> f32 {
     cross(along, minus(point, from)) / length(along)
 }
 
-/// Where the perpendicular through a point meets the line: 0 at its beginning, 1 at its end.
+/// The place where the perpendicular through a point meets the line: 0 at its beginning, 1 at its end.
 pub(super) fn where_on_line(from: Point, to: Point, point: Point) -> f32 {
     let (along, offset) = (minus(to, from), minus(point, from));
     (along[0] * offset[0] + along[1] * offset[1]) / (along[0] * along[0] + along[1] * along[1])
 }
 
-/// Whether a point is inside of a polygon (even-odd rule).
+/// `true` if a point is inside of a polygon (even-odd rule).
 pub fn is_inside(points: &[[f32; 2]], [x, y]: [f32; 2]) -> bool {
     let crossings = edges(points)
         .filter(|([x1, y1], [x2, y2])| (*y1 > y) != (*y2 > y) && x < (x2 - x1) * (y - y1) / (y2 - y1) + x1);

@@ -28,7 +28,7 @@ pub(super) struct Chain {
     prefixes: Vec<Prefix>,
     /// Tokens are kept where every so many branches begin; `None` keeps nothing.
     stride: Option<usize>,
-    /// Where the last question began, which is often just before the next one: image, position, tokens.
+    /// The beginning of the last question, which is often just before that of the next one: image, position, tokens.
     cursor: Option<(usize, usize, Arc<Tensor>)>,
     pub embedding_ms: Vec<f64>,
     /// The branch and the time of each run.

@@ -160,7 +160,7 @@ impl MovingScene {
         }
     }
 
-    /// What the colours of a pictogram are multiplied by.
+    /// The factors of a pictogram's colours.
     fn gains(&self, id: u64) -> [f32; 3] {
         let Some(seed) = self.colours else { return [1.0; 3] };
         let mut random = Random::new(seed, id);

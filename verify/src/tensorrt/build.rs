@@ -33,9 +33,9 @@ pub struct BuildOptions {
     pub max_classes: usize,
     /// The maximum number of exemplars of a prompt (8).
     pub max_exemplars: usize,
-    /// How each engine is built; its dimensions follow from the model.
+    /// The options of building each engine; its dimensions follow from the model.
     pub plan: PlanRequest,
-    /// Whether existing engines are replaced.
+    /// Replaces existing engines.
     pub force: bool,
     /// The numeric gate.
     pub verification: VerificationOptions,

@@ -109,7 +109,7 @@ fn build_on_a_thread(build: &EngineBuild<'_>, entry: &Path, report: &dyn Fn(&str
     Ok(())
 }
 
-/// Whether the engine exists, was accepted, and has its full size.
+/// `true` if the engine exists, was accepted, and has its full size.
 fn is_complete(path: &Path) -> bool {
     let sidecar = Sidecar::read(path).ok().flatten();
     sidecar.is_some_and(|sidecar| {

@@ -21,7 +21,7 @@ pub struct EngineRequest {
     pub imgsz: Option<usize>,
     /// Number format of a checkpoint's engines; `None` is 32 bits, or the exported model's.
     pub precision: Option<Precision>,
-    /// Whether a checkpoint is exported with what masks need.
+    /// Exports a checkpoint with what masks need.
     pub masks: bool,
     /// An exported model in 32 bits to compare the engines with; `None` is what they are built from.
     pub reference: Option<PathBuf>,
@@ -31,11 +31,11 @@ pub struct EngineRequest {
     pub onnxruntime: Option<PathBuf>,
     /// CPU threads of the reference; `None` is one for each physical core.
     pub threads: Option<usize>,
-    /// How the engines are built and compared.
+    /// The options of building and comparing the engines.
     pub build: BuildOptions,
 }
 
-/// What a request stands for.
+/// The models and the reference that a request stands for.
 struct Prepared {
     reference: EngineFactory,
     model: Model,

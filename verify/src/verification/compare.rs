@@ -41,7 +41,7 @@ impl Pass {
     }
 }
 
-/// Whether every element is finite. A tensor that is not `f32` is not.
+/// `true` if every element is finite. A tensor that is not `f32` is not.
 pub(super) fn is_finite(tensor: &Tensor) -> bool {
     values(tensor)
         .is_some_and(|tensor| tensor.as_f32().is_ok_and(|v| v.iter().all(|value| value.is_finite())))

@@ -7,13 +7,13 @@ use ocelli_export::contract::tensor;
 
 use super::{DetectionReport, Failure, Input, Limits, Pass, Pixels};
 
-/// How close an overlap may be to the suppression threshold for a rounding error to decide.
+/// The largest distance of an overlap from the suppression threshold at which a rounding error may decide.
 const BORDERLINE_IOU: f32 = 0.05;
 
 /// Queries that count if no score is near the threshold: those with the highest scores, of all classes of an input.
 const BEST_QUERIES: usize = 10;
 
-/// Which detections of two models are the same.
+/// The detections of two models, in pairs of the same ones.
 pub(crate) struct Matching<'d> {
     /// Of the first, of the second, and their overlap.
     pub pairs: Vec<(&'d Detection, &'d Detection, f32)>,

@@ -32,8 +32,8 @@ impl Recording {
         Box::new(RecordedEngine { graph, engine, recording: self.clone() })
     }
 
-    /// Whether the decoder is to keep the first queries of each class, as many as `queries`, and no others, whatever their
-    /// scores are. The mask head is then given the same queries on both sides.
+    /// Makes the decoder keep the first queries of each class, as many as `queries`, and no others, whatever their scores are.
+    /// The mask head is then given the same queries on both sides.
     pub(super) fn force_queries(&self, queries: Option<usize>) {
         self.state().forced_queries = queries;
     }

@@ -25,9 +25,9 @@ pub struct OutputReport {
     pub largest_difference: f32,
     /// The largest magnitude of the reference, for scale.
     pub largest_value: f32,
-    /// Whether the cosine has a limit. Boxes and presence have limits on differences instead.
+    /// `true` if the cosine has a limit. Boxes and presence have limits on differences instead.
     pub limited: bool,
-    /// Whether all values of the candidate are finite.
+    /// `true` if all values of the candidate are finite.
     pub finite: bool,
 }
 
@@ -65,7 +65,7 @@ pub struct Failure {
     pub output: String,
     /// The input: `scene 3`.
     pub input: String,
-    /// What is wrong.
+    /// The fault, in words.
     pub why: String,
 }
 
@@ -95,7 +95,7 @@ pub struct VerificationReport {
 }
 
 impl VerificationReport {
-    /// Whether there is no reason to refuse the candidate.
+    /// `true` if there is no reason to refuse the candidate.
     pub fn accepted(&self) -> bool {
         self.failures.is_empty()
     }

@@ -109,7 +109,7 @@ impl MaskletSession {
         }
     }
 
-    /// Whether the object is tracked; if not, whether it can be added.
+    /// `true` if the object is tracked; if not, checks that it can be added.
     fn check_room(&self, id: ObjectId) -> Result<bool> {
         let ids = self.tracks.ids();
         let is_tracked = ids.contains(&id);
