@@ -1,5 +1,5 @@
-//! Where results go: videos, picture sequences, JSON lines, MOTChallenge, MOTS, YouTube-VIS, MCAP and YOLO files, masks, crops,
-//! windows and pipes, behind one trait.
+//! Pipelines write to one trait, wherever results go: videos, picture sequences, JSON lines, MOTChallenge, MOTS, YouTube-VIS, MCAP
+//! and YOLO files, masks, crops, windows and pipes.
 
 mod crops;
 mod grid;

@@ -1,4 +1,4 @@
-//! Where frames come from: files, cameras, streams and pipes, behind one trait.
+//! Pipelines read one trait, wherever frames come from: files, cameras, streams and pipes.
 
 #[cfg(not(target_family = "wasm"))]
 mod capture;

@@ -1,4 +1,4 @@
-//! What runs on threads: the stages of a pipeline, and a guard against their panics.
+//! A thread that panics must not leave the others waiting: the stages of a pipeline, and a guard against their panics.
 
 use std::any::Any;
 use std::fmt;

@@ -178,9 +178,6 @@ pub fn check_run<'s>(
 }
 
 /// The part of [`check_run`] that checks the inputs.
-///
-/// # Errors
-/// As [`check_run`].
 pub(crate) fn check_inputs<'s>(spec: &'s EngineSpec, inputs: &[(&str, &Tensor)]) -> Result<Bindings<'s>> {
     check_names("input", "passed", &spec.inputs, inputs)?;
     let mut bindings = Bindings::default();

@@ -1,4 +1,4 @@
-//! What computes on pixels: images and views of frames, masks, preprocessing, and the motion of a camera.
+//! Models take and give tensors, and people have pictures: images and views of frames, masks, preprocessing, a camera's motion.
 //!
 //! The crate `ocelli` gives its types under the same names. What only `ocelli` needs of it is hidden.
 

@@ -212,9 +212,6 @@ impl PromptDecoder {
     }
 
     /// As [`decode_into`](Self::decode_into), with masks as the mask head returns them, by class and query.
-    ///
-    /// # Errors
-    /// As [`decode`](Self::decode).
     pub(crate) fn decode_logits(
         &mut self,
         features: &ImageFeatures,

@@ -28,9 +28,6 @@ pub use adapter_check::AdapterVerdict;
 pub(super) use automatic::start as start_automatic;
 
 /// Loads the library of a named engine and starts it.
-///
-/// # Errors
-/// As [`EngineFactory::start`].
 pub(super) fn start(options: &EngineOptions) -> Result<Arc<dyn Loader>> {
     let loader: Arc<dyn Loader> = match options.kind {
         EngineKind::TensorRt { .. } => {

@@ -1,4 +1,4 @@
-//! How far a download is, for people.
+//! Downloads take minutes: people see how far they are.
 
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};

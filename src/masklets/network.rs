@@ -1,4 +1,4 @@
-//! What a session asks for, computed by the graphs.
+//! A session decides and does not compute: the graphs compute what it asks for.
 
 mod buckets;
 

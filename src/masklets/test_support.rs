@@ -1,4 +1,4 @@
-//! What tests see of the memory of objects, and write into it.
+//! Tests look into the memory of objects, and write into it.
 
 use ocelli_engines::{Device, Tensor};
 use ocelli_error::{Error, ErrorKind, Result};

@@ -1,4 +1,4 @@
-//! Which model is wanted.
+//! Folders, checkpoints and names of the hub all name a model: one request has them, with the options of the export.
 
 use std::path::{Path, PathBuf};
 

@@ -1,5 +1,6 @@
-//! Whether a video file is whole. Decoders stop at the end of a truncated file without an error, and pass over damage; only the
-//! container's structure reveals that data is missing. ISO base media (MP4, MOV), Matroska (MKV, WebM) and AVI are supported.
+//! A video that was cut off or damaged must not pass for a whole one. Decoders stop at the end of a truncated file without an error,
+//! and pass over damage; only the container's structure reveals that data is missing. ISO base media (MP4, MOV), Matroska (MKV,
+//! WebM) and AVI are supported.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};

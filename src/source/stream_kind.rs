@@ -1,4 +1,4 @@
-//! Whether a URL is a file or a live stream.
+//! A file on a server is read to its end, and a live stream is connected again: the URL tells the two apart.
 
 /// Files that have an end wherever they are. Streams over HTTP end in `.ts`, `.flv` or `.m3u8`, too.
 const FILES: [&str; 13] =

@@ -1,4 +1,4 @@
-//! Whether an engine, its model, the TensorRT and the GPU belong together, checked before anything runs.
+//! An engine belongs to its model, its TensorRT and its GPU: what does not fit is refused before anything runs.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Whether a loaded engine has the inputs and outputs of a model's graph; engines of DART are adapted to them.
+//! An engine file can be of any model: it must have the inputs and outputs of the model's graph; engines of DART are adapted to them.
 
 use std::path::Path;
 

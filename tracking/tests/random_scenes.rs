@@ -1,4 +1,4 @@
-//! What holds in every session, on random scenes.
+//! Some things hold in every session, whatever the scene: random ones are tried.
 
 use crate::scene::{options, random_scene};
 use crate::test_random::Random;

@@ -1,4 +1,4 @@
-//! What proves that a machine runs a model of [`ocelli`] right.
+//! A model can run wrongly without an error: this crate proves that a machine runs a model of [`ocelli`] right.
 //!
 //! - A [`Verification`] runs a reference and compares a [`Candidate`] with it: another engine, precision or export of a model.
 //! - [`tensorrt`] builds the TensorRT engines of a model, and installs those that pass this comparison.

@@ -187,9 +187,6 @@ impl CudaStream {
     }
 
     /// Enqueues a copy from a buffer to host memory; [`Download::finish_into`] waits for it.
-    ///
-    /// # Errors
-    /// As [`copy_to_device`](Self::copy_to_device).
     pub(crate) fn download(
         &self,
         buffer: &CudaBuffer,

@@ -1,4 +1,4 @@
-//! Which earlier uses of a buffer a new use has to wait for.
+//! A use of a buffer on one stream has to wait for earlier uses on others.
 //!
 //! A read waits for the last write. A write waits for the last write and for every read since. Work on one stream runs
 //! in order, so a use never waits for an earlier use on its own stream.

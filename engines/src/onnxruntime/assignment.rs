@@ -1,8 +1,7 @@
-//! Which nodes of a model run on which provider, and whether too many run on the CPU.
+//! A model of which half runs on the CPU is slower than on either device alone, and ONNX Runtime reports nothing.
 //!
-//! A provider takes the nodes that it has kernels for; ONNX Runtime runs the others on the CPU and reports nothing. A
-//! model of which half runs there is slower than on either alone, because tensors are copied between the two. So this is
-//! an error unless the caller allows it.
+//! A provider takes the nodes that it has kernels for; ONNX Runtime runs the others on the CPU, with copies of tensors between the
+//! two. So any of them but shape arithmetic is an error unless the caller allows it.
 
 use super::provider::ExecutionProvider;
 use ocelli_error::{Error, Result};

@@ -1,5 +1,5 @@
-//! What the WebGPU provider needs beside its options: operators that it computes wrongly are refused, errors of the device,
-//! which it writes into the log alone, fail the run, and sessions take turns.
+//! The WebGPU provider is not safe by its options alone: operators that it computes wrongly are refused, errors of the device, which
+//! it writes into the log alone, fail the run, and sessions take turns.
 
 use ocelli_error::{Error, ErrorKind, Result};
 use ocelli_onnx::schema::GraphProto;

@@ -1,5 +1,5 @@
-//! Which engine `auto` takes: the first of an ordered list that is installed, runs the model's number format and starts,
-//! or a GPU of another vendor if it is faster than the engine of the CPU.
+//! `auto` runs on what a machine has: it takes the first engine of an ordered list that is installed, runs the model's number
+//! format and starts, or a GPU of another vendor if it is faster than the engine of the CPU.
 
 use std::env::consts::{DLL_PREFIX, DLL_SUFFIX};
 

@@ -1,4 +1,4 @@
-//! What each engine needs for each graph: the provider, fixed sizes, and the cache of compiled graphs.
+//! Each engine needs other settings for each graph: the provider, fixed sizes, and the cache of compiled graphs.
 
 use std::path::{Path, PathBuf};
 

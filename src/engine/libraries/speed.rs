@@ -1,4 +1,4 @@
-//! Which of two engines `auto` takes: the faster one, by a short measurement that is remembered.
+//! A GPU can be slower than the CPU beside it: a short measurement, which is remembered, tells `auto` the faster of two engines.
 
 use ocelli_engines::webgpu::{Adapter, AdapterKind, adapters};
 use ocelli_engines::{Tensor, webgpu};

@@ -1,4 +1,4 @@
-//! What SAM 3.1's network does in another way: up to sixteen objects share the memories of a bucket.
+//! In SAM 3.1 up to sixteen objects share the memories of a bucket, which changes the inputs of its graphs and the memories.
 
 use ocelli_engines::{ElementType, Tensor};
 use ocelli_export::contract::tensor;

@@ -1,4 +1,4 @@
-//! When frames were taken.
+//! Time stamps of a decoder are missing, repeat or jump, and the times of frames must never decrease.
 
 use std::time::{Duration, Instant, SystemTime};
 

@@ -1,4 +1,4 @@
-//! What SAM 3.1's network keeps of its buckets, in the form of a recording.
+//! A recording has what SAM 3.1's network keeps of its buckets: here it is kept in the same form.
 
 use ocelli_tracking::masklets::{
     BankReport, BitMask, EncodeBatch, EncodeObject, FrameReport, Identity, LogitMask, MaskPromptBatch,

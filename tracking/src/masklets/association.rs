@@ -1,4 +1,4 @@
-//! Which detections are which objects.
+//! A detection is an object that is tracked already, or a new one: the overlaps of their masks decide.
 
 use crate::masklets::{BitMask, DetectedMask, MaskletOptions, ObjectId};
 use std::collections::{BTreeMap, BTreeSet};

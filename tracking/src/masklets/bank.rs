@@ -1,4 +1,4 @@
-//! Which memories and pointers a group reads on a frame.
+//! A group reads a few memories and pointers on a frame, however long the video is: here they are selected.
 
 use crate::masklets::MaskletOptions;
 use crate::masklets::group::Group;

@@ -1,4 +1,4 @@
-//! What a session knows of every object that it ever had, and which objects it removes as false.
+//! False detections start objects, too: a session knows every object that it ever had, and removes those that are false.
 
 use crate::masklets::association::Association;
 use crate::masklets::{MaskletOptions, ObjectId};

@@ -1,4 +1,4 @@
-//! How many slots a session uses.
+//! Tests count the slots that a session uses.
 
 use crate::masklets::MaskletSession;
 use crate::masklets::slots::SlotPool;

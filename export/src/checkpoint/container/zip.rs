@@ -1,6 +1,4 @@
-//! Where the stored entries of a zip archive lie.
-//!
-//! Entries of `torch.save` are stored without compression, so a tensor is a byte range of the file.
+//! Entries of `torch.save` are stored in a zip archive without compression, so a tensor is a byte range of the file.
 
 use std::collections::HashMap;
 use std::io::Cursor;

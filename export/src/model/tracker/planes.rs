@@ -1,5 +1,5 @@
-//! What SAM 3.1's memories are made of: planes of the objects' masks (`mux_planes.onnx`, `mux_planes_stored.onnx`), which the
-//! memory encoder reads slot by slot (`mux_memory.onnx`).
+//! SAM 3.1's memories are made of planes of the objects' masks (`mux_planes.onnx`, `mux_planes_stored.onnx`), which the memory
+//! encoder reads slot by slot (`mux_memory.onnx`).
 
 use super::masks::{area_of, wins_pixels};
 use super::prompts::MEMORY_PIXELS;
