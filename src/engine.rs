@@ -56,8 +56,8 @@ pub struct EngineOptions {
     /// A TensorRT engine file in place of the encoder-decoder, as [`trt_backbone`](Self::trt_backbone). The file limits the number
     /// of classes that are decoded at once.
     pub trt_encoder_decoder: Option<PathBuf>,
-    /// Runs nodes that the engine does not support on the CPU, with a warning. By default loading such a graph fails, and the
-    /// error lists the nodes.
+    /// Runs on the CPU the nodes that the engine does not support, with a warning. By default loading such a graph fails, and
+    /// the error lists the nodes.
     pub cpu_fallback: bool,
     /// Use a WebGPU adapter that fails the accuracy check, with a warning. By default that is an error.
     pub allow_inexact: bool,

@@ -101,7 +101,7 @@ pub struct Stamp {
     pub hwaccel: Option<&'static str>,
 }
 
-/// FFmpeg's options for opening a file, a stream or a camera.
+/// The options with which FFmpeg opens a file, a stream or a camera.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InputOptions {
     /// The number of the stream among the video streams, from 0; `None` is the one that players choose.
