@@ -179,8 +179,8 @@ impl Checkpoint {
 }
 
 /// A checkpoint whose tensors were checked.
-    /// The folder where a tokeniser may be.
 struct OpenedCheckpoint {
+    /// The folder where a tokeniser may be.
     folder: PathBuf,
     config: ModelConfig,
     loaded: Loaded,

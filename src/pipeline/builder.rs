@@ -30,7 +30,6 @@ pub struct PipelineBuilder {
     run: Run,
 }
 
-/// The settings of a run.
 enum PromptInput {
     /// Embedded when the pipeline starts.
     Prompts(Prompts),

@@ -20,7 +20,7 @@ use crate::source::Source;
 use crate::threads::{Stage, guard};
 use ocelli_error::Result;
 
-/// How a pipeline runs.
+/// The settings of a run.
 pub(super) struct Run {
     pub(super) options: PipelineOptions,
     pub(super) redaction: Option<Redaction>,

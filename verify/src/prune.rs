@@ -57,8 +57,8 @@ pub struct PruneOptions {
     /// Blocks and branches that stay, besides the blocks with attention over the whole image (none).
     pub protect: Vec<Unit>,
     /// Detections above this score count. The default, `None`, is the model's own threshold.
-    /// Measures candidates as if nothing were known from fewer removals, which takes longer (false).
     pub confidence: Option<f32>,
+    /// Measures candidates as if nothing were known from fewer removals, which takes longer (false).
     pub exhaustive: bool,
     /// Memory for the tokens of the images, in bytes (4 GiB).
     pub memory_bytes: u64,

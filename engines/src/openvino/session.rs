@@ -49,7 +49,7 @@ impl OpenVinoEngine {
         Ok(Self { request: compiled.request()?, spec, inputs, outputs, from_cache, model, description })
     }
 
-    /// `true` if the compiled model came from the [cache](OpenVinoBuilder::with_cache).
+    /// `true` if the compiled model came from the [cache](super::OpenVinoBuilder::with_cache).
     pub fn is_from_cache(&self) -> bool {
         self.from_cache
     }

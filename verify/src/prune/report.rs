@@ -60,8 +60,8 @@ pub struct PruneReport {
     /// The prompts.
     pub classes: Vec<String>,
     /// Detections above this score count.
-    /// `true` if whole blocks were removed; otherwise branches.
     pub confidence: f32,
+    /// `true` if whole blocks were removed; otherwise branches.
     pub whole_blocks: bool,
     /// The times of the parts of the whole backbone.
     pub times: PartTimes,
