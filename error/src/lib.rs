@@ -48,6 +48,22 @@ macro_rules! written_as_text {
     )*};
 }
 
+/// Reads an enum by `FromStr` from the names that serde gives its variants. The error names the parameter, and what was expected.
+#[macro_export]
+macro_rules! read_by_name {
+    ($kind:ty, $parameter:literal, $expected:literal) => {
+        impl ::std::str::FromStr for $kind {
+            type Err = $crate::Error;
+
+            fn from_str(name: &str) -> $crate::Result<Self> {
+                let text = ::serde::de::value::StrDeserializer::<::serde::de::value::Error>::new(name);
+                ::serde::Deserialize::deserialize(text)
+                    .map_err(|_| $crate::Error::argument($parameter, format_args!("{name:?}"), $expected))
+            }
+        }
+    };
+}
+
 /// The kind of an [`Error`], for programs that react to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]

@@ -12,8 +12,8 @@ mod tokenizer;
 mod weights;
 
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::config::{ModelConfig, TextEncoder};
@@ -29,7 +29,8 @@ pub use inspect::{Inspection, PartSummary};
 pub(crate) use weights::{Weights, hex};
 
 /// The epsilon of the image transformer's layer norms.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum NormEps {
     /// As `config.json` says, which is what `transformers` computes; files without a configuration have the original.
     #[default]
@@ -38,17 +39,7 @@ pub enum NormEps {
     Original,
 }
 
-impl FromStr for NormEps {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        match text {
-            "configured" => Ok(Self::Configured),
-            "original" => Ok(Self::Original),
-            _ => Err(Error::argument("norm_eps", text, "configured or original")),
-        }
-    }
-}
+ocelli_error::read_by_name!(NormEps, "norm_eps", "configured or original");
 
 /// Options of opening a [`Checkpoint`]; the [`Default`] needs nothing but the path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -12,15 +12,13 @@ use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
 
-use serde::de::value::{self, StrDeserializer};
-use serde::de::{DeserializeOwned, IntoDeserializer};
 use serde::{Deserialize, Serialize};
 
 use crate::calibration::Calibration;
 use crate::errors::{invalid, refused};
 use crate::mixed_precision::MixedPrecision;
 use crate::read_text;
-use ocelli_error::{Error, Result};
+use ocelli_error::{Error, Result, read_by_name};
 
 pub use names::{FREE_DIMENSIONS, FreeDimension, dim, file, tensor};
 
@@ -45,12 +43,6 @@ pub(crate) fn largest(key: &str) -> u64 {
     }
 }
 
-/// The value that has this name in the manifest.
-fn named<T: DeserializeOwned>(name: &str) -> Option<T> {
-    let name: StrDeserializer<'_, value::Error> = name.into_deserializer();
-    T::deserialize(name).ok()
-}
-
 /// The operators that attention is written in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -62,14 +54,7 @@ pub enum Target {
     TensorRt,
 }
 
-impl FromStr for Target {
-    type Err = Error;
-
-    fn from_str(name: &str) -> Result<Self> {
-        named(name)
-            .ok_or_else(|| Error::argument("target", format_args!("{name:?}"), "onnxruntime or tensorrt"))
-    }
-}
+read_by_name!(Target, "target", "onnxruntime or tensorrt");
 
 /// The tokens of a text prompt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -82,13 +67,7 @@ pub enum Prompting {
     Text,
 }
 
-impl FromStr for Prompting {
-    type Err = Error;
-
-    fn from_str(name: &str) -> Result<Self> {
-        named(name).ok_or_else(|| Error::argument("prompt", format_args!("{name:?}"), "official or text"))
-    }
-}
+read_by_name!(Prompting, "prompt", "official or text");
 
 /// Number format of the weights inside the graphs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -165,13 +144,7 @@ pub enum TextPadding {
     Transformers,
 }
 
-impl FromStr for TextPadding {
-    type Err = Error;
-
-    fn from_str(name: &str) -> Result<Self> {
-        named(name).ok_or_else(|| Error::argument("text_padding", name, "training or transformers"))
-    }
-}
+read_by_name!(TextPadding, "text_padding", "training or transformers");
 
 /// The way of an image to [`tensor::PIXEL_VALUES`]: resized to the square without keeping the aspect ratio.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -1,13 +1,11 @@
 //! A pipeline's options.
 
-use std::str::FromStr;
-
 use ocelli_tracking::ByteTrackerOptions;
 use ocelli_tracking::masklets::MaskletOptions;
 use serde::{Deserialize, Serialize};
 
 use super::motion::MotionGate;
-use ocelli_error::{Error, Result};
+use ocelli_error::{Error, Result, read_by_name};
 
 /// One frame that is ready when the stage is, and one to even out stages whose times vary.
 const QUEUE_DEPTH: usize = 2;
@@ -43,33 +41,8 @@ pub enum Latency {
     Throughput,
 }
 
-impl FromStr for FramePolicy {
-    type Err = Error;
-
-    fn from_str(name: &str) -> Result<Self> {
-        match name {
-            "all" => Ok(Self::All),
-            "latest" => Ok(Self::Latest),
-            _ => Err(Error::argument("policy", format_args!("{name:?}"), "\"all\" or \"latest\"")),
-        }
-    }
-}
-
-impl FromStr for Latency {
-    type Err = Error;
-
-    fn from_str(name: &str) -> Result<Self> {
-        match name {
-            "low" => Ok(Self::Low),
-            "balanced" => Ok(Self::Balanced),
-            "throughput" => Ok(Self::Throughput),
-            _ => {
-                let expected = "\"low\", \"balanced\" or \"throughput\"";
-                Err(Error::argument("latency", format_args!("{name:?}"), expected))
-            }
-        }
-    }
-}
+read_by_name!(FramePolicy, "policy", "\"all\" or \"latest\"");
+read_by_name!(Latency, "latency", "\"low\", \"balanced\" or \"throughput\"");
 
 /// The options of a [`Pipeline`](crate::Pipeline), as plain data.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

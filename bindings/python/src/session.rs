@@ -10,8 +10,6 @@ use ocelli::source::InputOptions;
 use ocelli::videos::{self, VideoInput, Videos};
 use ocelli::{BoundingBox, Mask};
 use pyo3::prelude::*;
-use serde::Deserialize;
-use serde::de::value::{self, StrDeserializer};
 
 use crate::error::{OrRaise, invalid};
 use crate::options::DetectorOptions;
@@ -244,11 +242,7 @@ impl VideoSession {
         start: Option<usize>,
         max_frames: Option<usize>,
     ) -> PyResult<()> {
-        let named = RunDirection::deserialize(StrDeserializer::<value::Error>::new(direction));
-        let direction = named.map_err(|_| {
-            let expected = "expected \"forward\", \"backward\" or \"both\"";
-            invalid(py, &format!("direction is {direction:?}: {expected}"))
-        })?;
+        let direction = direction.parse::<RunDirection>().or_raise(py)?;
         let run = move |session: &mut ocelli::masklets::VideoSession| {
             session.propagate(direction, start, max_frames).map(drop)
         };

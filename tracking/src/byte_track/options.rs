@@ -1,7 +1,5 @@
 //! Options of a tracker.
 
-use std::str::FromStr;
-
 use ocelli_error::{Error, Result};
 use serde::{Deserialize, Serialize};
 
@@ -28,17 +26,7 @@ pub enum MatchClasses {
     Same,
 }
 
-impl FromStr for MatchClasses {
-    type Err = Error;
-
-    fn from_str(name: &str) -> Result<Self> {
-        match name {
-            "any" => Ok(Self::Any),
-            "same" => Ok(Self::Same),
-            _ => Err(Error::argument("match_classes", format_args!("{name:?}"), "\"same\" or \"any\"")),
-        }
-    }
-}
+ocelli_error::read_by_name!(MatchClasses, "match_classes", "\"same\" or \"any\"");
 
 /// The options of a [`ByteTracker`](crate::ByteTracker), with defaults in brackets.
 ///

@@ -43,6 +43,8 @@ pub enum RunDirection {
     Both,
 }
 
+ocelli_error::read_by_name!(RunDirection, "direction", "\"forward\", \"backward\" or \"both\"");
+
 /// The detector's prompt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DetectorPrompt {
