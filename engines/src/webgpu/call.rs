@@ -8,6 +8,7 @@ use libloading::{Library, Symbol};
 use ocelli_error::{Error, Result};
 use std::ffi::{CStr, c_char, c_void};
 use std::fmt::Display;
+use std::mem::zeroed;
 use std::path::Path;
 use std::ptr;
 
@@ -87,16 +88,8 @@ pub(super) fn vulkan_adapters(loader: &str) -> Result<Vec<Adapter>> {
     // SAFETY: as above.
     let destroy = unsafe { function::<Destroy>(library, loader, "vkDestroyInstance") }?;
 
-    let info = InstanceCreateInfo {
-        structure_type: 1,
-        next: ptr::null(),
-        flags: 0,
-        application: ptr::null(),
-        layer_count: 0,
-        layers: ptr::null(),
-        extension_count: 0,
-        extensions: ptr::null(),
-    };
+    // SAFETY: numbers and raw pointers, of which zero is valid.
+    let info = InstanceCreateInfo { structure_type: 1, ..unsafe { zeroed() } };
     let mut instance = ptr::null_mut();
     // SAFETY: `info` is initialised, requests no layers and no extensions, and outlives the call; the result is filled in.
     let result = unsafe { create(&info, ptr::null(), &mut instance) };
@@ -125,16 +118,8 @@ pub(super) fn vulkan_adapters(loader: &str) -> Result<Vec<Adapter>> {
         return Err(no_driver());
     }
     let adapters = devices.into_iter().map(|device| {
-        let mut properties = Properties {
-            api_version: 0,
-            driver_version: 0,
-            vendor_id: 0,
-            device_id: 0,
-            device_type: 0,
-            name: [0; 256],
-            cache_uuid: [0; 16],
-            limits_and_sparse: [0; 66],
-        };
+        // SAFETY: numbers and arrays of them, of which zero is valid.
+        let mut properties: Properties = unsafe { zeroed() };
         // SAFETY: the device is the instance's, which lives; the structure has the size of Vulkan's and is filled in.
         unsafe { describe(device, &mut properties) };
         adapter(&properties)
