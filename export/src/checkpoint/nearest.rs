@@ -4,23 +4,8 @@
 pub(super) fn nearest<'n>(name: &str, known: impl Iterator<Item = &'n str>) -> Option<&'n str> {
     let limit = name.len() / 3;
     let rated = known.filter(|other| other.len().abs_diff(name.len()) <= limit);
-    let rated = rated.map(|other| (distance(name.as_bytes(), other.as_bytes()), other));
+    let rated = rated.map(|other| (strsim::levenshtein(name, other), other));
     rated.min().filter(|(distance, _)| *distance <= limit).map(|(_, other)| other)
-}
-
-/// Letters to insert, delete or replace.
-fn distance(a: &[u8], b: &[u8]) -> usize {
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, left) in a.iter().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, right) in b.iter().enumerate() {
-            let replaced = diagonal + usize::from(left != right);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[b.len()]
 }
 
 #[cfg(test)]
