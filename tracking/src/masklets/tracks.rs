@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const SUPPRESSED: f32 = -10.0;
 
 /// The objects of a session, and what is remembered of them.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Tracks {
     pub(crate) options: MaskletOptions,
     /// Width and height of the video.
@@ -57,15 +57,7 @@ struct Born {
 
 impl Tracks {
     pub(crate) fn new(options: MaskletOptions, video: [usize; 2]) -> Self {
-        Self {
-            options,
-            video,
-            groups: Vec::new(),
-            slots: Slots::default(),
-            identities: Identities::default(),
-            occlusions: Occlusions::default(),
-            unsearched: 0,
-        }
+        Self { options, video, ..Self::default() }
     }
 
     pub(crate) fn ids(&self) -> Vec<ObjectId> {
