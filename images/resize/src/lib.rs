@@ -40,6 +40,7 @@ pub fn is_down_first(width: u32, height: u32, side: usize) -> bool {
 }
 
 /// The library's state and the buffers.
+#[derive(Default)]
 pub struct Resize {
     side: u32,
     rounding: Rounding,
@@ -63,16 +64,7 @@ struct Buffers<P> {
 impl Resize {
     /// The buffers for squares of this side.
     pub fn new(side: u32, rounding: Rounding) -> Self {
-        Self {
-            side,
-            rounding,
-            resizer: Resizer::new(),
-            rgb: Buffers::default(),
-            gray: Buffers::default(),
-            chroma: Buffers::default(),
-            deep: Buffers::default(),
-            deep_source: Vec::new(),
-        }
+        Self { side, rounding, ..Self::default() }
     }
 
     /// Resizes `bytes` [height, width, rgb] to [S·S] pixels.
