@@ -252,6 +252,7 @@ pub(super) struct TrackStage {
 }
 
 /// The state of a source from frame to frame.
+#[derive(Default)]
 pub(super) struct Stream {
     tracker: Option<ByteTracker>,
     camera: CameraMotionEstimator,
@@ -346,13 +347,7 @@ impl TrackStage {
                 let tracker = ByteTracker::new(options);
                 tracker.expect("the options were checked when the pipeline was built")
             };
-            self.streams.push(Stream {
-                tracker: self.tracker.map(build),
-                camera: CameraMotionEstimator::default(),
-                frame_rate: None,
-                previous: None,
-                kept: Default::default(),
-            });
+            self.streams.push(Stream { tracker: self.tracker.map(build), ..Stream::default() });
         }
         let frame_rate = job.outcome.origin.as_ref().map_or(self.frame_rate, |origin| origin.frame_rate);
         let stream = &mut self.streams[source];
