@@ -165,19 +165,6 @@ unsafe fn form(options: *const ocelli_detector_options) -> Result<(DetectorOptio
     Ok((form, text(options.engine, "engine")?.unwrap_or("auto").to_owned()))
 }
 
-/// The confidence that was set.
-///
-/// # Errors
-/// `InvalidArgument` for a wrong size.
-///
-/// # Safety
-/// As [`builder`].
-pub(crate) unsafe fn confidence(options: *const ocelli_detector_options) -> Result<Option<f32>> {
-    // SAFETY: the caller's promise.
-    let options = unsafe { sized::read_if_given(options, ocelli_detector_options::DEFAULT) }?;
-    Ok(unless_negative(options.confidence))
-}
-
 /// A number that was set: those below 0 stand for the default. NaN is passed on, and refused where it is used.
 pub(crate) fn unless_negative(number: f32) -> Option<f32> {
     if number < 0.0 { None } else { Some(number) }

@@ -9,7 +9,7 @@ use ocelli::{BoundingBox, Mask, Result};
 
 use crate::frame::{self, ocelli_frame};
 use crate::handle::Registry;
-use crate::options::{builders, confidence, ocelli_detector_options};
+use crate::options::{builders, ocelli_detector_options};
 use crate::results::{self, ocelli_result};
 use crate::sized;
 use crate::status::ocelli_status::{OCELLI_ENDED, OCELLI_OK};
@@ -153,7 +153,8 @@ unsafe fn create(
     // SAFETY: the caller's promise.
     filled(unsafe { place(session, "session") }, || {
         // SAFETY: the caller's promise.
-        let (builders, confidence) = unsafe { (builders(options)?, confidence(options)?) };
+        let builders = unsafe { builders(options) }?;
+        let confidence = builders[0].options().confidence;
         // What needs no model first.
         let source = source()?;
         let built = builders.into_iter().map(|builder| builder.with_masks(true).build());
