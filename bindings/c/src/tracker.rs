@@ -91,11 +91,8 @@ pub unsafe extern "C" fn ocelli_tracker_options_init(
 /// `from` is null or points to a struct whose size is set.
 pub(crate) unsafe fn options(from: *const ocelli_tracker_options) -> Result<ByteTrackerOptions> {
     let mut options = ByteTrackerOptions::default();
-    if from.is_null() {
-        return Ok(options);
-    }
     // SAFETY: the caller's promise.
-    let given = unsafe { sized::read(from, ocelli_tracker_options::defaults()) }?;
+    let given = unsafe { sized::read_if_given(from, ocelli_tracker_options::defaults()) }?;
     options.track_threshold = given.track_threshold;
     options.low_threshold = unless_negative(given.low_threshold);
     options.new_track_threshold = unless_negative(given.new_track_threshold);
