@@ -12,10 +12,7 @@ use std::f64::consts::TAU;
 
 use half::f16;
 use ocelli_engines::spec::check_run;
-use ocelli_engines::{
-    Device, Dim, ElementType, Engine, EngineSpec, Error as EngineError, ErrorKind as EngineErrorKind, Result,
-    Tensor, TensorSpec,
-};
+use ocelli_engines::{Device, Dim, ElementType, Engine, EngineSpec, Error, Result, Tensor, TensorSpec};
 use ocelli_export::contract::{Manifest, dim, tensor};
 
 /// Tensor names of DART's encoder-decoder.
@@ -41,10 +38,6 @@ const CERTAIN: f32 = 100.0;
 
 /// The base of the position encoding's wavelengths.
 const TEMPERATURE: f64 = 10000.0;
-
-fn refused(message: String) -> EngineError {
-    EngineError::new(EngineErrorKind::InvalidData, message)
-}
 
 /// The image's position encoding as DART's engines take it, `[D, P, P]`: the first half of the channels is y's, the
 /// second x's; sine and cosine alternate (`transformers`, `Sam3SinePositionEmbedding`).
@@ -80,7 +73,7 @@ fn fill(
         ElementType::I32 => all(tensor.reset::<i32>(shape), values, |value| value as i32),
         ElementType::U8 => all(tensor.reset::<u8>(shape), values, |value| value as u8),
         ElementType::Bool => all(tensor.reset::<bool>(shape), values, |value| value != 0.0),
-        other => return Err(refused(format!("DART's engines do not take {other}"))),
+        other => return Err(Error::invalid_data(format!("DART's engines do not take {other}"))),
     }
     Ok(())
 }
@@ -131,8 +124,8 @@ impl DartEncoderDecoder {
     /// Adapts an engine to a model's sizes.
     ///
     /// # Errors
-    /// [`InvalidData`](EngineErrorKind::InvalidData) if a tensor is missing or has another shape than the model needs; the
-    /// message names it.
+    /// [`InvalidData`](ocelli_engines::ErrorKind::InvalidData) if a tensor is missing or has another shape than the model needs;
+    /// the message names it.
     pub fn new(inner: Box<dyn Engine>, manifest: &Manifest) -> Result<Self> {
         let (grid, width, length, queries) =
             (manifest.grid(), manifest.model_width, manifest.context_length, manifest.num_queries);
@@ -142,7 +135,7 @@ impl DartEncoderDecoder {
             let found = spec.input(name::IMAGE).map_or("none".into(), ToString::to_string);
             let message =
                 format!("input `{}`: expected [M, {width}, {grid}, {grid}], got {found}", name::IMAGE);
-            return Err(refused(message));
+            return Err(Error::invalid_data(message));
         };
         let max_classes = *max_classes;
         let expected = [
@@ -164,12 +157,12 @@ impl DartEncoderDecoder {
                     let found = found.map_or("none".into(), ToString::to_string);
                     let message =
                         format!("{side} `{name}`: the model needs {shape:?}, the engine has {found}");
-                    return Err(refused(message));
+                    return Err(Error::invalid_data(message));
                 }
             }
         }
         if max_classes == 0 {
-            return Err(refused(format!("input `{}`: it takes no classes", name::IMAGE)));
+            return Err(Error::invalid_data(format!("input `{}`: it takes no classes", name::IMAGE)));
         }
         let positions_type = spec.input(name::POSITIONS).expect("it was found above").element_type;
         let (table, image_shape) = (image_positions(grid, width), vec![max_classes, width, grid, grid]);
@@ -257,7 +250,7 @@ impl Engine for DartEncoderDecoder {
                 tensor::PROMPT_FEATURES,
                 self.max_classes
             );
-            return Err(EngineError::new(EngineErrorKind::InvalidArgument, message));
+            return Err(Error::invalid_argument(message));
         }
         self.fill_inputs(inputs, classes)?;
         let mut wanted = vec![(name::SCORES, &mut self.scores), (name::BOXES, &mut self.boxes)];
@@ -322,13 +315,14 @@ impl DartBackbone {
     /// Adapts an engine to a model's sizes.
     ///
     /// # Errors
-    /// [`InvalidData`](EngineErrorKind::InvalidData) if the coarse features are missing, or two outputs could be the same
-    /// level.
+    /// [`InvalidData`](ocelli_engines::ErrorKind::InvalidData) if the coarse features are missing, or two outputs could be the
+    /// same level.
     pub fn new(inner: Box<dyn Engine>, manifest: &Manifest) -> Result<Self> {
         let (grid, width) = (manifest.grid(), manifest.model_width);
         let spec = inner.spec();
         let [pixels] = spec.inputs.as_slice() else {
-            return Err(refused(format!("it has {} inputs, expected one, the pixels", spec.inputs.len())));
+            let count = spec.inputs.len();
+            return Err(Error::invalid_data(format!("it has {count} inputs, expected one, the pixels")));
         };
         let (input, input_type) = (pixels.name.clone(), pixels.element_type);
         let mut levels = Vec::new();
@@ -343,7 +337,7 @@ impl DartBackbone {
             match found.as_slice() {
                 [] if times == 1 => {
                     let outputs: Vec<_> = spec.outputs.iter().map(ToString::to_string).collect();
-                    return Err(refused(format!(
+                    return Err(Error::invalid_data(format!(
                         "output `{contract}`: the model needs [1, {width}, {side}, {side}], the engine has {}",
                         outputs.join(", ")
                     )));
@@ -354,7 +348,7 @@ impl DartBackbone {
                     levels.push((one.name.clone(), one.element_type));
                 }
                 [one, other, ..] => {
-                    return Err(refused(format!(
+                    return Err(Error::invalid_data(format!(
                         "output `{contract}`: it could be `{}` or `{}`, which have the same size",
                         one.name, other.name
                     )));

@@ -1,3 +1,4 @@
+use ocelli_engines::ErrorKind;
 use ocelli_engines::fake::FakeEngine;
 
 use super::super::sample::manifest;
@@ -120,7 +121,7 @@ fn inputs_and_outputs_are_converted() {
             [(tensor::FPN[2], &image), (tensor::PROMPT_FEATURES, &words), (tensor::PROMPT_MASK, &mask)];
         let outcome = adapted.run(&inputs, &mut [(tensor::LOGITS, &mut logits)]);
         let error = outcome.expect_err("it takes two at most");
-        assert_eq!(error.kind(), EngineErrorKind::InvalidArgument);
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument);
         assert!(error.to_string().contains("3 classes at once"), "{error}");
     }
 }
