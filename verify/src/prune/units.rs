@@ -6,12 +6,13 @@ use std::str::FromStr;
 
 use ocelli::{Error, Result};
 use ocelli_export::{Branch, Checkpoint, MaskedBranch};
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
 use super::PruneOptions;
 
 /// A block, written `5`, or a branch of it, written `5:attn` or `5:mlp`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(into = "String")]
 pub enum Unit {
     /// Both branches of this block.
     Block(usize),
@@ -55,11 +56,7 @@ impl FromStr for Unit {
     }
 }
 
-impl Serialize for Unit {
-    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
+ocelli_error::written_as_text!(Unit);
 
 /// The units of a search, front to back.
 #[derive(Debug)]
