@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::http::body::{Fields, read, text};
-use crate::http::limits::{Limits, names, or_default, refuse, split_names};
+use crate::http::limits::{Limits, at_most, names, or_default, refuse, split_names};
 use crate::http::problem::Problem;
 
 /// A question about a picture.
@@ -96,7 +96,7 @@ impl Asked {
 
     /// Refuses more classes and exemplars than the limits.
     pub fn check_counts(&self, limits: &Limits) -> Result<()> {
-        limits.check_exemplars(self.exemplars.len())?;
+        at_most("exemplars", self.exemplars.len(), limits.exemplars, "")?;
         limits.check_classes(self.classes.len())
     }
 }

@@ -87,7 +87,7 @@ pub(crate) fn refuse<T>(message: String) -> Result<T> {
 }
 
 /// Refuses more than `most` of what a request has; `advice` is the end of the message.
-fn at_most(what: &str, count: usize, most: usize, advice: &str) -> Result<()> {
+pub(crate) fn at_most(what: &str, count: usize, most: usize, advice: &str) -> Result<()> {
     if count > most { refuse(format!("too many {what}: expected at most {most}{advice}")) } else { Ok(()) }
 }
 
@@ -161,11 +161,6 @@ impl Limits {
         let Some(name) = names.into_iter().find(too_long) else { return Ok(()) };
         let start: String = name.chars().take(20).collect();
         refuse(format!("class \"{start}…\": expected at most {MAX_NAME} characters"))
-    }
-
-    /// Refuses more exemplars than the limit.
-    pub(crate) fn check_exemplars(&self, count: usize) -> Result<()> {
-        at_most("exemplars", count, self.exemplars, "")
     }
 
     /// Refuses more objects than the limit.
