@@ -56,5 +56,5 @@ pub fn weights_sha256() -> String {
     FILES.iter().filter(|(name, _)| name.ends_with(".safetensors")).for_each(|(_, parts)| {
         parts.iter().for_each(|part| hash.update(part));
     });
-    crate::cache::hex(&hash.finalize())
+    ocelli_export::contract::hex(&hash.finalize())
 }

@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use ocelli_export::contract::file;
+use ocelli_export::contract::{file, hex};
 use serde::{Serialize, de::DeserializeOwned};
 use sha2::{Digest, Sha256};
 
@@ -247,11 +247,6 @@ pub(crate) fn remembered<T: Serialize + DeserializeOwned>(
     let found = find()?;
     write_atomically(entry, |writer| Ok(serde_json::to_writer(writer, &found)?))?;
     Ok(found)
-}
-
-/// Lower-case hex.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Lower-case hex of the first 12 bytes of a hash: enough to name an entry of the cache.

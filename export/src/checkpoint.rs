@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::config::{ModelConfig, TextEncoder};
-use crate::contract::TextPadding;
+use crate::contract::{TextPadding, hex};
 use crate::errors::{invalid, refused};
 use crate::prune::Pruning;
 use ocelli_error::{Error, ErrorKind, Result};
@@ -26,7 +26,7 @@ use family::Family;
 use load::Loaded;
 
 pub use inspect::{Inspection, PartSummary};
-pub(crate) use weights::{Weights, hex};
+pub(crate) use weights::Weights;
 
 /// The epsilon of the image transformer's layer norms.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -175,6 +175,12 @@ pub struct FileEntry {
     pub bytes: u64,
 }
 
+/// Lower-case hex.
+#[doc(hidden)]
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// The sizes of the memory tracker's tensors that the rest of the [`Manifest`] does not tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TrackerSizes {

@@ -7,11 +7,11 @@ use std::path::Path;
 
 use sha2::{Digest, Sha256};
 
-use crate::checkpoint::{Checkpoint, hex, parent_of};
+use crate::checkpoint::{Checkpoint, parent_of};
 use crate::config::{ModelConfig, Stack, TextConfig, TextEncoder};
 use crate::contract::{
     FORMAT_VERSION, FileEntry, Manifest, Preprocessing, SpecialTokens, TextPadding, Thresholds, TrackerSizes,
-    file,
+    file, hex,
 };
 use crate::errors::refused;
 use crate::graph::{Graph, HashedFile, WrittenFile};

@@ -1,11 +1,11 @@
 //! Loads the graphs of a model.
 
 use ocelli_engines::{Dim, Engine, EngineSpec};
-use ocelli_export::contract::{Manifest, Precision, file, tensor};
+use ocelli_export::contract::{Manifest, Precision, file, hex, tensor};
 use sha2::{Digest, Sha256};
 
 use super::{EngineFactory, GraphSizes};
-use crate::cache::{hex, sha256_of_file};
+use crate::cache::sha256_of_file;
 use crate::model::{Model, corrupt};
 use ocelli_error::{Error, ErrorKind, Result};
 

@@ -5,6 +5,7 @@ use std::io::{Seek, SeekFrom, Write};
 use std::path::Path;
 use std::time::Duration;
 
+use ocelli_export::contract::hex;
 use serde::Deserialize;
 use sha1::{Digest, Sha1};
 
@@ -14,7 +15,7 @@ use super::request::{Hub, Trouble, answer, cancelled};
 use super::{Cache, HubName, KnownModel, LocalModel, TERMS_TARGET, folder_name, is_commit};
 use crate::Cancellation;
 use crate::atomic_file::{create_folder, write_atomically};
-use crate::cache::{hex, sha256_of_file};
+use crate::cache::sha256_of_file;
 use ocelli_error::{Error, ErrorKind, Result};
 
 /// Time between two looks at a lock of another process.

@@ -8,6 +8,7 @@ use sha2::{Digest, Sha256};
 use super::container::{MappedFile, View};
 use super::nearest::nearest;
 use super::tensors::Requirement;
+use crate::contract::hex;
 use crate::errors::invalid;
 use ocelli_error::{Error, Result};
 
@@ -212,9 +213,4 @@ fn add_product(w: &mut [f32], b: &[f32], a: &[f32]) {
             *value = (f64::from(*value) + sum) as f32;
         }
     }
-}
-
-/// Lower-case hex.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -14,8 +14,7 @@ use ocelli_onnx::schema::{
 use sha2::{Digest, Sha256};
 
 use super::{Dim, Element, FUSED_DOMAIN, Graph, Initializer, OPSET, Source, Value};
-use crate::checkpoint::hex;
-use crate::contract::FileEntry;
+use crate::contract::{FileEntry, hex};
 use crate::errors::refused;
 use ocelli_error::{Error, Result};
 

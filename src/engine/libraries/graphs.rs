@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use ocelli_engines::onnxruntime::{CoreMlOptions, CudaOptions, ExecutionProvider, OnnxRuntimeBuilder};
-use ocelli_export::contract::{dim, file};
+use ocelli_export::contract::{dim, file, hex};
 use sha2::{Digest, Sha256};
 
 use super::{EngineKind, GraphSizes};
-use crate::cache::{cache_folder, hex, remembered_hash, sha256_of_file};
+use crate::cache::{cache_folder, remembered_hash, sha256_of_file};
 use ocelli_error::{Error, Result};
 
 /// Prompt tokens beyond the text where their number is fixed: the CLS token and seven exemplars.
