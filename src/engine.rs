@@ -147,12 +147,11 @@ impl EngineFactory {
     pub(crate) fn set_precision(&mut self, precision: Option<Precision>) -> Result<Option<Precision>> {
         let is_unknown = |precision: &Precision| precision.is_calibrated() && !self.loader.runs_calibrated();
         if let Some(format) = precision.filter(is_unknown) {
-            let message = format!(
+            return Err(Error::unavailable(format!(
                 "precision {format}, {}: this format is for TensorRT; besides it, only ONNX Runtime on the CPU computes it, \
                  to compare; choose another engine or another precision",
                 self.description()
-            );
-            return Err(Error::unavailable(message).about("precision"));
+            )).about("precision"));
         }
         let (other, exported) = self.loader.computing_in(precision)?;
         self.loader = other.unwrap_or_else(|| Arc::clone(&self.loader));

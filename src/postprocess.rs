@@ -57,11 +57,10 @@ impl PostProcessOptions {
         }
         match self.class_confidence.iter().find(|(_, threshold)| !is_share(**threshold)) {
             None => Ok(()),
-            Some((class_id, threshold)) => {
-                let message =
-                    format!("confidence of class {class_id} is {threshold}: expected a number from 0 to 1");
-                Err(Error::invalid_argument(message).about("confidence"))
-            }
+            Some((class_id, threshold)) => Err(Error::invalid_argument(format!(
+                "confidence of class {class_id} is {threshold}: expected a number from 0 to 1"
+            ))
+            .about("confidence")),
         }
     }
 

@@ -189,11 +189,10 @@ impl Tiling {
         }
         if let Some(most) = self.most_tiles.filter(|most| count > *most as u64) {
             let (width_of_tile, height_of_tile) = first;
-            let message = format!(
+            return Err(Error::invalid_argument(format!(
                 "tile: a picture of {width} × {height} pixels has {count} tiles of {width_of_tile} × {height_of_tile} and \
                  larger: expected at most {most}; name a larger size, or a smaller tile_overlap"
-            );
-            return Err(Error::invalid_argument(message).about("tile"));
+            )).about("tile"));
         }
         Ok(sizes)
     }

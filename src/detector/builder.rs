@@ -275,11 +275,10 @@ impl DetectorBuilder {
             }
         };
         if request.masks && !model.has_file(file::MASK_HEAD) {
-            let message = format!(
+            return Err(Error::mismatch(format!(
                 "masks, {}: this model was exported for detection only; export the checkpoint again with masks",
                 model.folder().display()
-            );
-            return Err(Error::mismatch(message).about("masks"));
+            )).about("masks"));
         }
         let is_built_in = self.model.is_none() && request.source == ModelSource::Builtin;
         Ok((model, is_built_in && request.imgsz.is_none()))

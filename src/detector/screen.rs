@@ -50,11 +50,10 @@ impl Screening {
         };
         let built_in = || is_built_in.then(ScreenCalibration::of_built_in);
         let Some(found) = threshold.or_else(built_in) else {
-            let message = format!(
+            return Err(Error::unavailable(format!(
                 "screen, {}: the model has no calibrated threshold; calibrate it with images of yours, or give a threshold",
                 model.folder().display()
-            );
-            return Err(Error::unavailable(message).about("screen"));
+            )).about("screen"));
         };
         if confidence < found.confidence {
             tracing::warn!(

@@ -196,12 +196,11 @@ impl TextEmbedder {
         let mut engine = match self.model.load_graph(&self.factory, file::TEXT_ENCODER) {
             Err(_) if !self.model.has_file(file::TEXT_ENCODER) => {
                 let phrase = phrases.first().map_or("", |(phrase, _)| phrase);
-                let message = format!(
+                return Err(Error::mismatch(format!(
                     "phrase {phrase:?}: it is not in the text cache, and {} has no {}; name a cache that holds every phrase",
                     self.model.folder().display(),
                     file::TEXT_ENCODER
-                );
-                return Err(Error::mismatch(message).about("text_cache"));
+                )).about("text_cache"));
             }
             loaded => loaded?,
         };

@@ -74,11 +74,10 @@ impl EngineKind {
                 name = item.split(':').next().unwrap_or_default();
             }
             if let Some(first) = kinds.first().filter(|first| !first.is_like(kind)) {
-                let message = format!(
+                return Err(Error::invalid_argument(format!(
                     "engine {text}: {first} and {kind} differ in the last digits of their results; expected devices of one \
                      engine, such as cuda:0,1"
-                );
-                return Err(Error::invalid_argument(message).about("engine"));
+                )).about("engine"));
             }
             kinds.push(kind);
         }

@@ -146,11 +146,10 @@ impl Loader for OnnxRuntimeLoader {
     fn computing_in(&self, precision: Option<Precision>) -> Result<Computing> {
         match (self.options.kind, precision) {
             (kind @ EngineKind::WebGpu { .. }, Some(format @ (Precision::Bf16 | Precision::Int8))) => {
-                let message = format!(
+                Err(Error::invalid_argument(format!(
                     "precision {format}, engine {kind}: WebGPU has no such number format; choose precision fp32 or fp16, or \
                      another engine"
-                );
-                Err(Error::invalid_argument(message).about("precision"))
+                )).about("precision"))
             }
             _ => Ok((None, precision)),
         }

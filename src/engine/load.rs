@@ -74,12 +74,11 @@ impl Model {
         if self.manifest().precision != Precision::Bf16 || error.kind() != ErrorKind::InvalidData {
             return error;
         }
-        let message = format!(
+        Error::unavailable(format!(
             "cannot run a bfloat16 model, {}: the engine does not support bfloat16 (ONNX Runtime on the CPU has no \
              operators for it); export the model in fp32 or fp16, or choose an engine that runs on a GPU: {error}",
             self.folder().display()
-        );
-        Error::unavailable(message).with_source(error)
+        )).with_source(error)
     }
 
     /// The error for the first file of a graph, its weights included, that is not the one the exporter wrote.

@@ -156,11 +156,10 @@ impl<'a> Hub<'a> {
                     Some(_) => "with the account of your token",
                     None => "then set HF_TOKEN to a token of your account, or log in with `hf auth login`",
                 };
-                let message = format!(
+                Err(Error::unavailable(format!(
                     "cannot download {repository}: its owner grants access: accept the terms at {page}, {login}; litetext-s0 \
                      and efficientsam3-repvit-m need no permission"
-                );
-                Err(Error::unavailable(message).into())
+                )).into())
             }
             (401 | 403 | 404, _) => Err(refused(format!(
                 "there is no such repository, or it is private: {page}; no file or folder of this machine has the name, \

@@ -102,11 +102,10 @@ impl MemoryStage {
         };
         if stream.size != size {
             let (was, now) = (stream.size, size);
-            let message = format!(
+            return Err(Error::invalid_argument(format!(
                 "frame {index}: it has {}×{} pixels, the frames before {}×{}; a tracker needs frames of one size",
                 now.0, now.1, was.0, was.1
-            );
-            return Err(Error::invalid_argument(message));
+            )));
         }
         let objects = given.as_mut().and_then(|given| given.remove(&index));
         let objects: Vec<_> = objects.iter().flatten().map(GivenObject::prompt).collect();

@@ -137,11 +137,10 @@ impl PipelineOptions {
             (self.detect_every, self.tracker)
             && frames > u64::from(max_time_lost)
         {
-            let message = format!(
+            return Err(Error::invalid_argument(format!(
                 "detect_every is {frames}: tracks are dropped after {max_time_lost} frames, before the detector runs again; \
                  lower detect_every or raise max_time_lost"
-            );
-            return Err(Error::invalid_argument(message).about("detect_every"));
+            )).about("detect_every"));
         }
         if self.class_budget == Some(0) {
             return Err(Error::argument("class_budget", 0, "at least 1 class per frame"));

@@ -119,14 +119,13 @@ impl<R: Read + Send> RawFrames<R> {
             match self.reader.read(&mut self.buffer[filled..]) {
                 Ok(0) if filled == 0 => return Ok(false),
                 Ok(0) => {
-                    let message = format!(
+                    return Err(Error::invalid_data(format!(
                         "{}, frame {}: truncated after {filled} of {} bytes; does the sender write {}?",
                         self.info.name,
                         self.next,
                         self.buffer.len(),
                         self.format
-                    );
-                    return Err(Error::invalid_data(message));
+                    )));
                 }
                 Ok(read) => filled += read,
                 Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}

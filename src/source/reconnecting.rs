@@ -204,11 +204,10 @@ impl<O: FnMut() -> Result<Box<dyn Source>> + Send> Reconnecting<O> {
                     let message = format!("{latest}; given up after {attempts} attempt{s} in {seconds} s");
                     return Err(Error::new(latest.kind(), message).with_source(latest));
                 }
-                let message = format!(
+                return Err(Error::new(ErrorKind::Io, format!(
                     "the stream was lost, {name}: {why}; reconnecting failed after {attempts} attempt{s} in {seconds} s: \
                      {latest}"
-                );
-                return Err(Error::new(ErrorKind::Io, message).with_source(latest));
+                )).with_source(latest));
             }
             loss.attempts += 1;
             let attempt = loss.attempts;

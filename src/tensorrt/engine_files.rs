@@ -188,12 +188,11 @@ impl EngineFiles {
         for (file, sidecar) in self.with_sidecars() {
             let sizes = sidecar.shapes.dimensions.get(dim::PROMPT_TOKENS);
             if let Some(sizes) = sizes.filter(|sizes| sizes.min > context_length) {
-                let why = format!(
+                return Err(file.error(ErrorKind::Mismatch, &format!(
                     "it takes prompts of at least {} tokens, and the other engine those of {context_length}, without a CLS \
                      token; export the model with text prompting and build this engine again",
                     sizes.min
-                );
-                return Err(file.error(ErrorKind::Mismatch, &why));
+                )));
             }
         }
         Ok(())
@@ -260,12 +259,10 @@ impl EngineFile {
         };
         match needed.iter().find(|name| engine.spec().output(name).is_none()) {
             None => Ok(()),
-            Some(name) => {
-                let why = format!(
-                    "masks need `{name}`, which this engine does not return; build one from the model"
-                );
-                Err(self.error(ErrorKind::Mismatch, &why))
-            }
+            Some(name) => Err(self.error(
+                ErrorKind::Mismatch,
+                &format!("masks need `{name}`, which this engine does not return; build one from the model"),
+            )),
         }
     }
 

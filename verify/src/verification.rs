@@ -312,8 +312,7 @@ impl Verification {
         };
         let refuse = |why: String| {
             let (reference, candidate) = (self.model.folder().display(), candidate.folder().display());
-            let message = format!("cannot compare {reference} with {candidate}: {why}");
-            Err(Error::mismatch(message))
+            Err(Error::mismatch(format!("cannot compare {reference} with {candidate}: {why}")))
         };
         for ((name, our), (_, their)) in sizes(ours).into_iter().zip(sizes(theirs)) {
             if our != their {

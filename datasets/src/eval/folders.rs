@@ -147,8 +147,7 @@ fn yolo(path: &Path, root: &Path, data: Option<&Path>) -> Result<Truth> {
         }
     }
     if labelled == 0 {
-        let why = format!("none of {} images has a label file of YOLO", files.len());
-        return Err(refuse(path, &why));
+        return Err(refuse(path, &format!("none of {} images has a label file of YOLO", files.len())));
     }
     let mut note = format!("{}: YOLO's label files of {labelled} of {} images", path.display(), files.len());
     if let [first, ..] = &unreadable[..] {

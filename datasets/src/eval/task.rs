@@ -78,12 +78,11 @@ impl EvalTask {
         let mut unnamed =
             truth.categories().iter().filter(|one| is_searched(&one.id) && truth.is_unnamed(one));
         if let Some(category) = unnamed.next() {
-            let message = format!(
+            return Err(Error::invalid_argument(format!(
                 "category {} of the annotations has no name, and a model searches for names: add it, or set classes \
                  without it",
                 category.id
-            );
-            return Err(Error::invalid_argument(message).about("classes"));
+            )).about("classes"));
         }
         Prompts::new(self.phrases.iter().map(String::as_str)).map(Some)
     }

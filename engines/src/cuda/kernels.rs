@@ -62,13 +62,12 @@ impl CudaKernels {
         let stream = CudaStream::new(device, StreamPriority::Normal)?;
         let module = stream.stream.context().load_module(Ptx::from_binary(compiled.cubin)).map_err(|error| {
             let ((major, minor), driver) = (nvrtc.version(), device.driver_version());
-            let message = format!(
+            Error::invalid_data(format!(
                 "kernels {name}, {}: {} (compiled by NVRTC {major}.{minor}; the driver supports CUDA {driver} and must be \
                  of the same major version, or newer)",
                 device.name(),
                 reason(error)
-            );
-            Error::invalid_data(message).with_source(error)
+            )).with_source(error)
         })?;
         Ok(Self { name: name.to_owned(), device: Arc::clone(device), stream, module })
     }

@@ -68,11 +68,10 @@ pub(super) fn check(
     } else {
         ""
     };
-    let message = format!(
+    Err(Error::unavailable(format!(
         "cannot run all of {model} on {provider}: {counted} would run on the CPU, and only shape arithmetic may: \
          {list}{remedy}; with `cpu_fallback` they run there"
-    );
-    Err(Error::unavailable(message).about("cpu_fallback"))
+    )).about("cpu_fallback"))
 }
 
 fn gives_sizes(operator: &str) -> bool {

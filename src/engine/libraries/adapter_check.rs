@@ -123,11 +123,10 @@ impl Checked<'_> {
             tracing::warn!("{what}; it is used, because that was allowed");
             return Ok(());
         }
-        let message = format!(
+        Err(Error::mismatch(format!(
             "{what}; update the GPU's driver, choose another engine, or allow it with `allow_inexact`; docs/gpus.md says how \
              to report it"
-        );
-        Err(Error::mismatch(message).about("allow_inexact"))
+        )).about("allow_inexact"))
     }
 
     fn run(&self, once: &str, load: impl Fn(&Path) -> Result<Box<dyn Engine>>) -> Result<AdapterVerdict> {

@@ -145,10 +145,9 @@ fn with_remedy(error: Error, path: &Path) -> Error {
     if error.kind() != ErrorKind::InvalidData || !error.to_string().contains("com.microsoft") {
         return error;
     }
-    let message = format!(
+    Error::mismatch(format!(
         "engine openvino, {}: the model was exported for ONNX Runtime; export it with target tensorrt, which writes standard \
          operators: {error}",
         path.display()
-    );
-    Error::mismatch(message).with_source(error).about("target")
+    )).with_source(error).about("target")
 }

@@ -70,8 +70,7 @@ pub(super) struct Units {
 /// The units that may be removed.
 pub(super) fn of(checkpoint: &Checkpoint, options: &PruneOptions) -> Result<Units> {
     if let Some(student) = &checkpoint.config().student {
-        let message = format!("model: {}", student.lacks_blocks());
-        return Err(Error::invalid_argument(message).about("model"));
+        return Err(Error::invalid_argument(format!("model: {}", student.lacks_blocks())).about("model"));
     }
     let vision = &checkpoint.config().vision;
     let (layers, global) = (vision.stack.layers, &vision.global_blocks);

@@ -341,20 +341,18 @@ fn graphs_to_build(model: &Model, options: &BuildOptions) -> Result<Vec<ModelGra
 fn check_target(model: &Model) -> Result<()> {
     let folder = model.folder().display();
     if model.manifest().precision == Precision::Int8 {
-        let message = format!(
+        return Err(Error::mismatch(format!(
             "cannot build engines from {folder}: it has 8-bit weights, which TensorRT would multiply in 32 bits; choose the \
              precision fp16, bf16 or fp32"
-        );
-        return Err(Error::mismatch(message));
+        )));
     }
     if model.manifest().target == Target::TensorRt {
         return Ok(());
     }
-    let message = format!(
+    Err(Error::mismatch(format!(
         "cannot build engines from {folder}: it was exported for ONNX Runtime, whose fused operators TensorRT does not have; export \
          the checkpoint again with the target tensorrt, or use the checkpoint itself, which is exported into the cache"
-    );
-    Err(Error::mismatch(message))
+    )))
 }
 
 fn check_place(path: &Path, force: bool) -> Result<()> {

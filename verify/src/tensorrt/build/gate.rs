@@ -32,13 +32,12 @@ pub(super) fn judge(
 
 /// The error for an engine that was refused.
 pub(super) fn refusal(path: &Path, report: &VerificationReport, consequence: &str) -> Error {
-    let message = format!(
+    Error::mismatch(format!(
         "engine {}: {}; {consequence}, because its results differ from those of the ONNX file; in half precision, keep more of \
          the model in 32 bits (mixed_precision) and build again",
         path.display(),
         report.verdict()
-    );
-    Error::mismatch(message)
+    ))
 }
 
 /// The graph of an engine without a sidecar.
