@@ -32,7 +32,7 @@ const MAY_KNOW: [(&str, &[&str]); 18] = [
             "ocelli-tracking",
         ],
     ),
-    ("ocelli-verify", &["ocelli", "ocelli-engines", "ocelli-export", "ocelli-tracking"]),
+    ("ocelli-verify", &["ocelli", "ocelli-engines", "ocelli-error", "ocelli-export", "ocelli-tracking"]),
     ("ocelli-datasets", &["ocelli", "ocelli-engines", "ocelli-export", "ocelli-tracking"]),
     ("ocelli-serve", &["ocelli", "ocelli-datasets", "ocelli-verify"]),
     (

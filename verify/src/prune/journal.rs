@@ -18,13 +18,14 @@ pub(super) struct Identity {
     model: String,
     engine: String,
     prompts: Vec<String>,
-    score_threshold: f32,
+    #[serde(alias = "score_threshold")]
+    confidence: f32,
     /// Hashes of the files.
     images: Vec<String>,
 }
 
 impl Identity {
-    pub fn of(input: &PruneInput<'_>, score_threshold: f32) -> Result<Self> {
+    pub fn of(input: &PruneInput<'_>, confidence: f32) -> Result<Self> {
         let m = input.model.manifest();
         let hash = |path: &PathBuf| {
             let hash = sha256_of_file(path).map_err(|e| Error::io("cannot read the image", path, e))?;
@@ -38,7 +39,7 @@ impl Identity {
             ),
             engine: input.factory.description(),
             prompts: input.prompts.iter().map(|prompt| prompt.phrase().to_owned()).collect(),
-            score_threshold,
+            confidence,
             images: input.images.iter().map(hash).collect::<Result<_>>()?,
         })
     }
