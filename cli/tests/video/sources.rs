@@ -220,6 +220,21 @@ fn encoders_write_nothing_to_stderr() {
     }
 }
 
+#[test]
+#[cfg(target_os = "linux")]
+#[cfg_attr(without_video, ignore = "needs the video library")]
+fn short_videos_in_hevc_do_not_depend_on_what_was_in_memory() {
+    let place = Place::new();
+    for (frames, filling) in [(1_u64, "1"), (2, "90"), (3, "1"), (3, "90"), (5, "90")] {
+        let drawn = format!("--quiet --scene-size 64x64 --max-frames {frames} --classes moon");
+        let mut command = command(&place, VIDEO, &format!("{drawn} -o {frames}.mp4 --codec hevc"));
+        let ran = outcome(command.env("MALLOC_PERTURB_", filling));
+        assert_eq!((ran.status, &*ran.stderr), (Some(0), ""), "{frames} frames");
+        let video = open_video(&place.path(&format!("{frames}.mp4"))).unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(video.info().frame_count, Some(frames), "{frames} frames");
+    }
+}
+
 /// A web server that sends images as cameras do: some per connection, then no more responses.
 pub fn camera(listener: TcpListener, images: Vec<Vec<u8>>, connections: &[usize]) {
     for &count in connections {

@@ -204,6 +204,7 @@ class Ffmpeg final : public Writer {
     if (sws_scale(scaler_, &rgb, &stride, 0, frame_->height, frame_->data, frame_->linesize) != frame_->height)
       throw std::runtime_error("the pixels cannot be converted");
     frame_->pts = at;
+    if (times_.size() < FIRST) times_.push_back(at);
     next_ = at + (is_constant_ ? 1 : LEAST_TICKS);
     last_ns_ = since;
     encode(frame_);
@@ -343,12 +344,24 @@ class Ffmpeg final : public Writer {
       const int code = avcodec_receive_packet(codec_, packet_);
       if (code == AVERROR(EAGAIN) || code == AVERROR_EOF) return;
       checked(code);
+      set_dts();
       av_packet_rescale_ts(packet_, codec_->time_base, stream_->time_base);
       if (packet_->duration <= 0)
         packet_->duration = av_rescale_q(1, av_inv_q(codec_->framerate), stream_->time_base);
       packet_->stream_index = stream_->index;
       checked(av_interleaved_write_frame(format_, packet_));
     }
+  }
+
+  // libx265 leaves the DTS of the first frames uninitialised where a video ends after a few. By its own rule they lag two frames
+  // behind, in the order of the times; without B-frames they do not.
+  void set_dts() {
+    const std::size_t number = packets_++;
+    if (number >= FIRST || std::string(codec_->codec->name) != "libx265") return;
+    if (packet_->dts <= packet_->pts && packet_->dts >= packet_->pts - MANY_TICKS) return;
+    const std::int64_t lag = codec_->max_b_frames == 0 ? 0 : 2;
+    const std::int64_t at = static_cast<std::int64_t>(number) - lag;
+    packet_->dts = at < 0 ? times_[0] + at : times_[static_cast<std::size_t>(at)];
   }
 
   bool is_out_of_patience() const { return has_patience_ && Clock::now() >= deadline_; }
@@ -363,6 +376,11 @@ class Ffmpeg final : public Writer {
     avformat_free_context(format_);
   }
 
+  // The times of the first frames, and the number of packets.
+  static constexpr std::size_t FIRST = 8;
+  static constexpr std::int64_t MANY_TICKS = std::int64_t{1} << 40;
+  std::vector<std::int64_t> times_;
+  std::size_t packets_ = 0;
   const bool has_patience_;
   Clock::time_point deadline_;
   double rate_ = 0.0;
