@@ -383,6 +383,14 @@ class Server:
             return error.read()
 
     def session(self, path, is_upload):
+        while True:
+            state = self.open_session(path, is_upload)
+            # One that was ended keeps its place until its memory is free.
+            if "too many sessions" not in state.get("error", ""):
+                return state
+            time.sleep(0.1)
+
+    def open_session(self, path, is_upload):
         if not is_upload:
             return json.loads(self.ask("/v1/sessions", json.dumps({"video": path.name}).encode()))
         head = f'--cut\r\nContent-Disposition: form-data; name="video"; filename="{path.name}"\r\n\r\n'.encode()
