@@ -446,12 +446,17 @@ fn corrections_are_discarded_only_on_request() {
     refused.is_refusal(1, &[&emptied, &removed, "--discard-corrections"]).unwrap_or_else(|e| panic!("{e}"));
     assert!(tree(&place.path("set")) == before, "a refused run changed the data set");
     place.succeed(OCELLI, &arguments("set", &ALL_FORMATS));
-    // COCO's files follow the corrections of YOLO's.
-    let is_coco = |path: &Path| path.to_string_lossy().starts_with("annotations");
+    // COCO's file and the polygons follow the corrections of YOLO's boxes.
+    let polygons = [&emptied, &removed].map(|label| format!("segments/{label}"));
+    assert!(polygons.iter().all(|file| place.read(&format!("set/{file}")).is_empty()), "{polygons:?}");
+    let follows = |path: &Path| {
+        path.to_string_lossy().starts_with("annotations")
+            || polygons.iter().any(|file| path == Path::new(file))
+    };
     let mut after = tree(&place.path("set"));
     assert!(after != before, "COCO's file has what was removed");
-    after.retain(|path, _| !is_coco(path));
-    let before: BTreeMap<_, _> = before.into_iter().filter(|(path, _)| !is_coco(path)).collect();
+    after.retain(|path, _| !follows(path));
+    let before: BTreeMap<_, _> = before.into_iter().filter(|(path, _)| !follows(path)).collect();
     assert!(after == before, "a correction was overwritten");
     place.succeed(OCELLI, &arguments("set", &[&ALL_FORMATS[..], &["--discard-corrections"]].concat()));
     place.succeed(OCELLI, &arguments("fresh", &ALL_FORMATS));

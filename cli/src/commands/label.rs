@@ -384,7 +384,7 @@ fn report_changes(log: &LogArgs, summary: &Summary, flag: &str) {
         diagnostic(&format!("{line}; the file stays, and tables and other formats do not follow it there"));
     }
     if summary.unclear.len() > NAMED {
-        diagnostic(&format!("and {} more lines that are not labels", summary.unclear.len() - NAMED));
+        diagnostic(&format!("and {} more that nothing follows", summary.unclear.len() - NAMED));
     }
 }
 

@@ -161,8 +161,23 @@ fn classes_can_be_added_without_losing_corrections() {
     let expected: String =
         label_of("fresh", &corrected).lines().filter(is_added).map(|line| format!("{line}\n")).collect();
     assert_eq!(label_of("set", &proposal), expected);
-    // COCO's files follow what was corrected in YOLO's.
-    let allowed = [format!("{corrected}:"), format!("{proposal}:"), "annotations".to_owned()];
+    // All other files follow what was corrected, and have the added classes.
+    let polygons = format!("segments/{corrected}");
+    let added = |set: &str| -> Vec<String> {
+        label_of(set, &polygons).lines().filter(is_added).map(str::to_owned).collect()
+    };
+    assert_eq!(
+        (added("set"), label_of("set", &polygons).lines().count()),
+        (added("fresh"), 1 + added("fresh").len())
+    );
+    let masks = corrected.replace("labels/", "masks/").replace(".txt", "/");
+    let allowed = [
+        format!("{corrected}:"),
+        format!("{proposal}:"),
+        format!("{polygons}:"),
+        masks,
+        "annotations".to_owned(),
+    ];
     let different = differences(&place.path("set"), &place.path("fresh"));
     let is_of = |name: &&String| different.iter().any(|line| line.starts_with(*name));
     let others: Vec<&String> =

@@ -57,8 +57,8 @@ pub(super) fn open(path: &Path) -> Result<Truth> {
         if path.is_dir() && root.join(COCO_FILES[0]).is_file() {
             return Truth::open_coco_in(path, COCO_FILES[0]);
         }
-        if !all.images.is_empty() {
-            let note = format!("{}: YOLO's label files of {} images", path.display(), all.images.len());
+        if all.has_label_files {
+            let note = format!("{}: the label files of {} images", path.display(), all.images.len());
             return Truth::of_labels(path, data_set(&all, root, path)?, root, note);
         }
     }

@@ -67,7 +67,7 @@ pub(super) fn correct(dataset: &mut Dataset, path: &Path) -> Result<Option<Strin
     Ok(Some(format!("{path}: the labels of {count} images are those that a person corrected in {files}")))
 }
 
-/// The data set of YOLO's label files, as they are now.
+/// The data set as its label files are now.
 pub(super) fn data_set(all: &AllLabels, root: &Path, path: &Path) -> Result<Dataset> {
     check_elsewhere(all, path)?;
     let mut dataset = Dataset {
@@ -101,7 +101,7 @@ pub(super) fn category(id: u64, name: String) -> Category {
     Category { id, name, ..Category::default() }
 }
 
-/// The instance of a line of YOLO's files.
+/// The instance of a label file.
 pub(super) fn annotation(instance: &LabelledInstance, image_id: u64, category_id: u64) -> Annotation {
     let polygon = instance.polygon.as_ref();
     let polygon = polygon.map(|points| points.as_flattened().iter().map(|value| f64::from(*value)).collect());
@@ -116,8 +116,7 @@ fn check_elsewhere(all: &AllLabels, path: &Path) -> Result<()> {
     }
     let files: Vec<&str> = all.elsewhere.iter().map(String::as_str).collect();
     let why = format!(
-        "a person corrected labels in {}, which it does not have; to evaluate against them name the folder of Pascal VOC, or \
-         correct the labels in YOLO's files",
+        "a person corrected labels in {}, which it does not follow; make the files of an image say the same, or correct one of them",
         some(&files, NAMED)
     );
     Err(unreadable(ErrorKind::Mismatch, path, why))

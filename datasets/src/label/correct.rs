@@ -219,7 +219,7 @@ impl CorrectedSet {
         let mut book = current.peek()?;
         if book.is_coco() {
             let (journal, _) = Journal::open_existing(&journal_path(&current.root))?;
-            return current.coco_labels(&book, &journal, image).map(|(_, labels)| labels);
+            return current.coco_labels(&mut book, &journal, image).map(|(_, labels)| labels);
         }
         current.labels_of(image, &book.label_files(&image.name)?)
     }

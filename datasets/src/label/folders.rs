@@ -203,6 +203,9 @@ pub(super) fn place_of(length: usize, format: Format, row: usize) -> String {
 }
 
 pub(super) const MINE: &str = "0 0.5 0.5 0.1 0.1\n";
+/// The same as a polygon: whole pixels.
+pub(super) const MINE_POLYGON: &str =
+    "0 0.457031 0.457031 0.535156 0.457031 0.535156 0.535156 0.457031 0.535156\n";
 
 pub(super) fn copies() -> DataSetOptions {
     DataSetOptions { images: ImageMode::Copy, ..Run::default().options }

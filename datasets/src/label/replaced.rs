@@ -3,13 +3,13 @@
 use std::fs::File;
 use std::path::PathBuf;
 
-use ocelli::ErrorKind;
+use ocelli::{BoundingBox, ErrorKind, Mask};
 use serde_json::Value;
 
 use crate::label::disk::REFUSES_HARD_LINKS;
 use crate::label::folders::{MINE, Place, Run, copies, text_of};
 use crate::label::run::SearchedImage;
-use crate::label::{Existing, Format, ImageMode, Shard, merge};
+use crate::label::{CorrectedSet, Existing, Format, ImageMode, LabelledInstance, Shard, merge};
 
 fn with_formats(formats: &[Format]) -> Run {
     let mut run = Run::default();
@@ -357,6 +357,126 @@ fn every_format_follows_what_was_corrected_in_yolos_file() {
             "{unclear:?}"
         );
     }
+}
+
+#[test]
+fn every_file_follows_the_one_that_was_corrected() {
+    let formats = [Format::Yolo, Format::YoloSeg, Format::Voc, Format::Masks, Format::Coco];
+    let voc = |objects: &str| format!("<annotation><size/>{objects}</annotation>");
+    let object = "<object><name>dog</name><part><name>tail</name></part><bndbox><xmax>35</xmax><ymax>35</ymax>\
+                  <xmin>30</xmin><ymin>30</ymin></bndbox></object>";
+    let texts = [
+        ("set/labels/train", "txt", String::new(), MINE.to_owned()),
+        ("set/segments/labels/train", "txt", String::new(), "0 .45 .45 .55 .45 .55 .55 .45 .55\n".to_owned()),
+        ("set/voc/Annotations", "xml", voc(""), voc(object)),
+    ];
+    for (corrected, extension, none, one) in &texts {
+        let run = with_formats(&formats);
+        let place = labelled(&run, &[("a.png", 21), ("b.png", 42), ("c.png", 63)]);
+        let of = |folder: &str, name: &str| {
+            let extension = if folder.contains("voc") { "xml" } else { "txt" };
+            place.read(&format!("{folder}/{name}.{extension}")).unwrap_or_default()
+        };
+        let before = texts.each_ref().map(|(folder, ..)| of(folder, "c"));
+        place.write(&format!("{corrected}/a.{extension}"), none);
+        place.write(&format!("{corrected}/b.{extension}"), one);
+        for _ in 0..2 {
+            let summary = place.label(&run).expect("nothing is new");
+            assert_eq!((summary.corrected.len(), summary.classes[0].instances), (2, 2), "{corrected}");
+            assert!(summary.unclear.is_empty(), "{:?}", summary.unclear);
+            assert_eq!(of(corrected, "b"), *one);
+            let [yolo, segments, xml] = texts.each_ref().map(|(folder, ..)| of(folder, "b"));
+            let middle = |text: &str, count: usize| {
+                let numbers: Vec<f64> =
+                    text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+                let near = |number: &f64| (number - 0.5).abs() < 0.06;
+                numbers.len() == count && numbers[1..3].iter().all(near)
+            };
+            assert!(middle(&yolo, 5) && middle(&segments, 9), "{corrected}: {yolo}, {segments}");
+            assert!(xml.matches("<object>").count() == 1 && xml.contains("<xmin>30<"), "{corrected}: {xml}");
+            let [yolo, segments, xml] = texts.each_ref().map(|(folder, ..)| of(folder, "a"));
+            assert!(yolo.is_empty() && segments.is_empty() && !xml.contains("<object>"), "{corrected}");
+            let masks =
+                ["a", "b", "c"].map(|name| place.path(&format!("set/masks/train/{name}/dog-0.png")).exists());
+            assert_eq!(masks, [false, true, true], "{corrected}");
+            assert_eq!(texts.each_ref().map(|(folder, ..)| of(folder, "c")), before, "{corrected}");
+            let coco = place.read("set/annotations.json").unwrap_or_default();
+            assert_eq!(coco.matches("\"bbox\"").count(), 2, "{coco}");
+        }
+    }
+}
+
+#[test]
+fn what_stays_where_it_was_keeps_its_mask_and_what_cannot_be_read_is_said() {
+    let run = with_formats(&[Format::Yolo, Format::Masks, Format::Voc]);
+    let place = labelled(&run, &[("a.png", 21), ("b.png", 42)]);
+    let mask = || std::fs::read(place.path("set/masks/train/a/dog-0.png")).ok();
+    let was = mask();
+    // A tool added a score.
+    place.write("set/labels/train/a.txt", &text_of(21, Format::Yolo).replace('\n', " 0.7\n"));
+    place.label(&run).expect("nothing is new");
+    assert!(was.is_some() && mask() == was);
+    for text in [
+        "no annotation",
+        "<annotation><object>",
+        "<annotation><object><name>cow</name></object></annotation>",
+    ] {
+        place.write("set/voc/Annotations/b.xml", text);
+        let summary = place.label(&run).expect("nothing is new");
+        assert!(
+            summary.unclear.len() == 1 && summary.unclear[0].starts_with("voc/Annotations/b.xml: "),
+            "{:?}",
+            summary.unclear
+        );
+        assert_eq!(place.read("set/labels/train/b.txt"), Some(text_of(42, Format::Yolo)));
+    }
+    place.write("set/masks/train/b/dog-0.png", "mine");
+    assert_eq!(place.label(&run).expect("nothing is new").unclear.len(), 2);
+}
+
+#[test]
+fn a_folder_that_is_missing_empties_no_other_file() {
+    let run = with_formats(&[Format::Yolo, Format::YoloSeg, Format::Voc, Format::Coco]);
+    let place = labelled(&run, &[("a.png", 21), ("b.png", 42)]);
+    for folder in ["set/voc", "set/segments"] {
+        std::fs::remove_dir_all(place.path(folder)).expect("it is there");
+        let summary = place.label(&run).expect("nothing is new");
+        assert!(summary.unclear.iter().all(|line| line.contains("it was removed")), "{:?}", summary.unclear);
+        assert_eq!(summary.classes[0].instances, 2, "{folder}");
+        assert_eq!(place.read("set/labels/train/a.txt"), Some(text_of(21, Format::Yolo)), "{folder}");
+    }
+}
+
+#[test]
+fn a_mask_that_a_person_drew_reaches_every_file() {
+    let run = with_formats(&[Format::Yolo, Format::YoloSeg, Format::Coco, Format::Masks]);
+    let place = labelled(&run, &[("a.png", 21), ("b.png", 42)]);
+    let set = CorrectedSet::open(&place.path("set")).expect("it is labelled");
+    let image = set.images()[0].clone();
+    let labels = set.labels(&image).expect("it is labelled");
+    let (width, height) = (image.width, image.height);
+    // Three quarters of its box.
+    let is_in = |x: u32, y: u32| (10..30).contains(&x) && (10..30).contains(&y) && (x < 20 || y < 20);
+    let bitmap: Vec<u8> = (0..height).flat_map(|y| (0..width).map(move |x| u8::from(is_in(x, y)))).collect();
+    let mask = Mask::from_bitmap(&bitmap, width, height).expect("the size is right");
+    let drawn = LabelledInstance {
+        line: None,
+        class: 0,
+        bbox: BoundingBox::default(),
+        polygon: None,
+        mask: Some(mask.clone()),
+    };
+    set.save(&image, &labels.version, &[labels.instances[0].clone(), drawn])
+        .expect("nothing changed meanwhile");
+    let summary = place.label(&run).expect("nothing is new");
+    assert!(summary.unclear.is_empty(), "{:?}", summary.unclear);
+    let file = place.path(&format!("set/masks/train/{}/dog-1.png", image.name.trim_end_matches(".png")));
+    let written = ocelli::mask::read_mask_png(&file).expect("it is a mask").remove(0).1;
+    assert!(written.iou(&mask).expect("they are as large") > 0.85, "{} pixels", written.area());
+    let coco: Value =
+        serde_json::from_str(&place.read("set/annotations.json").unwrap_or_default()).expect("JSON");
+    let area = coco["annotations"][1]["area"].as_f64().unwrap_or_default();
+    assert!((area - 300.0).abs() < 45.0, "{area}");
 }
 
 #[test]

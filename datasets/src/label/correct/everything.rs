@@ -4,17 +4,20 @@ use std::path::{Path, PathBuf};
 
 use ocelli::{Error, Result};
 
-use super::{CorrectedSet, LabelFile, Labels};
-use crate::label::Record;
-use crate::label::store::{COCO_FILE, Owner, State};
+use super::coco::instances_of;
+use super::{CorrectedSet, Labels, journal_path};
+use crate::label::store::{COCO_FILE, Journal, Owner, State};
 
 /// The labels of a data set of `ocelli label`.
+#[derive(Default)]
 pub(crate) struct AllLabels {
     /// The names of the classes, by id.
     pub classes: Vec<String>,
-    /// The images that are labelled; without any if the data set has no label files of YOLO.
+    /// The images that are labelled; in a data set without label files of YOLO, those that a person corrected.
     pub images: Vec<ImageLabels>,
-    /// Label files that a person changed and that are not YOLO's.
+    /// `true` if the data set has label files of YOLO, which `images` are then all of.
+    pub has_label_files: bool,
+    /// Files that a person changed and that have other labels than these.
     pub elsewhere: Vec<String>,
 }
 
@@ -28,7 +31,7 @@ pub(crate) struct ImageLabels {
     pub path: PathBuf,
     /// Width and height of the upright image.
     pub size: (u32, u32),
-    /// The content of the label file.
+    /// The labels that all other files follow: those of the label file.
     pub labels: Labels,
 }
 
@@ -43,23 +46,29 @@ pub(crate) fn all_labels(root: &Path) -> Result<Option<AllLabels>> {
     }
     let mut set = CorrectedSet { root: root.to_owned(), ..CorrectedSet::default() };
     set.read()?;
-    let mut book = set.peek()?;
-    let mut all = AllLabels { classes: set.classes.clone(), images: Vec::new(), elsewhere: Vec::new() };
+    let (mut book, (journal, _)) = (set.peek()?, Journal::open_existing(&journal_path(root))?);
+    let mut all = AllLabels { classes: set.classes.clone(), ..AllLabels::default() };
     for image in &set.images {
         let files = book.label_files(&image.name)?;
-        let is_yolo = |file: &String| files.iter().any(|label| label.file == *file);
-        let corrected = book.corrected_files(&image.name)?.into_iter();
-        all.elsewhere.extend(corrected.filter(|file| file != COCO_FILE && !is_yolo(file)));
-        let Some(LabelFile { file: label_file, owner, .. }) = files.first() else { continue };
-        let second = files.get(1).filter(|other| (*owner, other.owner) == (Owner::Ours, Owner::Person));
-        all.elsewhere.extend(second.map(|other| other.file.clone()));
-        let labels = set.labels_of(image, &files)?;
+        let mut corrected = book.corrected_files(&image.name)?;
+        corrected.retain(|file| file != COCO_FILE);
+        let mut unclear = Vec::new();
+        let record = book.corrected(&journal, &image.name, &mut unclear)?.unwrap_or_default();
+        let first = files.first().map(|first| &first.file);
+        all.has_label_files |= first.is_some();
+        let Some(label_file) = corrected.first().or(first) else { continue };
+        let labels = if first == Some(label_file) {
+            set.labels_of(image, &files)?
+        } else {
+            let instances = instances_of(&record);
+            Labels { version: String::new(), is_corrected: true, instances, added: 0 }
+        };
         let mut classes = labels.instances.iter().map(|one| one.class);
         if let Some(class) = classes.find(|class| *class >= all.classes.len()) {
             let why = format!("class {class}, expected an id below {}; correct the file", all.classes.len());
             return Err(Error::invalid_data(format!("labels, {label_file}: {why}")));
         }
-        let record = Record { name: image.name.clone(), source: image.source.clone(), ..Record::default() };
+        all.elsewhere.extend(unclear.iter().filter_map(|why| Some(why.split_once(": ")?.0.to_owned())));
         all.images.push(ImageLabels {
             name: book.coco_name(&record),
             label_file: label_file.clone(),
@@ -82,7 +91,7 @@ mod tests {
     use ocelli::ErrorKind;
 
     use crate::eval::Truth;
-    use crate::label::folders::{Place, Run, text_of};
+    use crate::label::folders::{MINE, Place, Run, text_of};
     use crate::label::{DataSetOptions, Format};
 
     #[test]
@@ -91,7 +100,8 @@ mod tests {
         let options = DataSetOptions { formats, validation_share: 0.0, ..DataSetOptions::default() };
         let place = Place::new();
         place.images(&[("a.png", 40), ("b.png", 80)]);
-        place.label(&Run { options, ..Run::default() }).expect("the images can be labelled");
+        let run = Run { options, ..Run::default() };
+        place.label(&run).expect("the images can be labelled");
         let open = |name: &str| {
             Truth::open(&place.path(name)).map(|truth| {
                 let counts: Vec<usize> =
@@ -120,9 +130,35 @@ mod tests {
         place.write("set/labels/train/a.txt", "7 0.5 0.5 0.1 0.1\n");
         let error = open("set/annotations.json").expect_err("the data set has one class");
         assert!(error.to_string().contains("labels/train/a.txt: class 7"), "{error}");
-        place.write("set/labels/train/a.txt", &text_of(40, Format::Yolo));
+        place.write("set/labels/train/a.txt", MINE);
+        // Neither image has an object in VOC's files, and only one of them has one in YOLO's.
         place.write("set/voc/Annotations/b.xml", "<annotation/>");
-        let error = open("set/annotations.json").expect_err("it does not have VOC's corrections");
-        assert!(error.to_string().contains("voc/Annotations/b.xml"), "{error}");
+        assert_eq!(open("set/annotations.json").map(|(counts, _)| counts).ok(), Some(vec![1, 0]));
+        place.write("set/voc/Annotations/a.xml", "<annotation/>");
+        let error = open("set/annotations.json").expect_err("two files, two truths");
+        assert!(error.to_string().contains("voc/Annotations/a.xml"), "{error}");
+        let unclear = place.label(&run).expect("nothing is new").unclear;
+        assert!(unclear.len() == 1 && unclear[0].starts_with("voc/Annotations/a.xml: "), "{unclear:?}");
+        // Without those in YOLO's files, VOC's count.
+        place.write("set/labels/train/a.txt", "");
+        assert_eq!(open("set").map(|(counts, _)| counts).ok(), Some(vec![0, 0]));
+    }
+
+    #[test]
+    fn evaluations_follow_corrections_in_files_of_vocs() {
+        for formats in [vec![Format::Yolo, Format::Coco, Format::Voc], vec![Format::Coco, Format::Voc]] {
+            let options = DataSetOptions { formats, validation_share: 0.0, ..DataSetOptions::default() };
+            let run = Run { options, ..Run::default() };
+            let place = Place::new();
+            place.images(&[("a.png", 40), ("b.png", 80)]);
+            place.label(&run).expect("the images can be labelled");
+            place.write("set/voc/Annotations/b.xml", "<annotation/>");
+            for _ in 0..2 {
+                let truth = Truth::open(&place.path("set/annotations.json")).expect("it follows");
+                let counts: Vec<_> = truth.image_ids().iter().map(|id| truth.instances(*id).len()).collect();
+                assert_eq!(counts, [1, 0]);
+                assert!(place.label(&run).expect("nothing is new").unclear.is_empty());
+            }
+        }
     }
 }

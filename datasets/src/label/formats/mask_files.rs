@@ -42,7 +42,7 @@ pub(crate) fn mask_files<'a>(
 }
 
 /// The file name of an instance: `number` counts within the class, from 0.
-pub(crate) fn file_name(names: &[String], class: usize, number: usize) -> String {
+fn file_name(names: &[String], class: usize, number: usize) -> String {
     format!("{}-{number}.png", names[class])
 }
 

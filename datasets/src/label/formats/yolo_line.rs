@@ -8,7 +8,7 @@ use crate::label::{Format, LabelledInstance};
 /// A box is the same if no edge moved by more pixels: the page rounds.
 const SAME: f32 = 0.02;
 /// Two instances in two files are the same if their boxes overlap by more than this IoU.
-const MATCH: f32 = 0.5;
+pub(crate) const MATCH: f32 = 0.5;
 
 /// `true` if a box is as it was.
 pub(crate) fn is_same(before: &BoundingBox, after: &BoundingBox) -> bool {

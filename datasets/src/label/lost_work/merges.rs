@@ -1,6 +1,7 @@
 //! A person's work on shards survives their merges.
 
 use super::*;
+use crate::label::folders::MINE_POLYGON;
 
 #[test]
 fn what_was_saved_as_it_is_survives_a_merge() {
@@ -108,7 +109,7 @@ fn pictures_that_labels_of_a_shard_describe_are_merged_with_them() {
         let there = |file: &str| place.read(&format!("joined/{file}"));
         assert_eq!(there("images/train/0.png"), Some("x".repeat(10)));
         assert_eq!(there("labels/train/0.txt").as_deref(), Some(MINE));
-        assert_eq!(there("segments/labels/train/0.txt"), Some(text_of(10, Format::YoloSeg)));
+        assert_eq!(there("segments/labels/train/0.txt").as_deref(), Some(MINE_POLYGON));
         assert_eq!(there("segments/images/train/0.png"), Some("x".repeat(10)));
         assert_eq!(there("images/train/1.png").as_deref(), Some("blurred"));
         assert_eq!(
@@ -126,7 +127,7 @@ fn pictures_that_labels_of_a_shard_describe_are_merged_with_them() {
     joined(&place, &folders);
     assert_eq!(place.read("joined/images/train/0.png"), Some("x".repeat(30)));
     assert_eq!(place.read("joined/labels/train/0.txt").as_deref(), Some(""));
-    assert_eq!(place.read("joined/segments/labels/train/0.txt"), Some(text_of(30, Format::YoloSeg)));
+    assert_eq!(place.read("joined/segments/labels/train/0.txt").as_deref(), Some(""));
     // What was corrected in the joined data set since is about its picture.
     place.write("joined/labels/train/1.txt", MINE);
     let picture = place.path(&format!("{edited}/images/train/1.png"));

@@ -130,6 +130,22 @@ impl Sequence {
                 continue;
             }
             let text = self.place.read(&file).unwrap_or_default();
+            let others = labels_of(stem_of(&file)).into_iter();
+            let others = others
+                .map(|other| other.replacen("set/", &format!("{output}/"), 1))
+                .filter(|file| is_named(&file));
+            // The boxes come first; polygons that were removed may be missing with their folder.
+            let is_followed = |other: &String| {
+                let boxes = !other.contains("segments/");
+                person.get(other).is_some_and(|written| boxes || written.content.is_some())
+            };
+            if let Some(other) = others.into_iter().find(is_followed) {
+                let lines = self.lines_with_proposals(output, &other);
+                if text.lines().count() != lines {
+                    return Err(format!("{file}: {text:?}, {other} has {lines} lines with what is proposed"));
+                }
+                continue;
+            }
             let ids = ids_of(&text, picture.len(), format_of(&file), &self.run.classes).unwrap_or_default();
             let is_searched = is_searched(summary, named, &file, &picture);
             if ids.is_empty() || is_searched && ids.len() < self.run.classes.len() {
@@ -293,7 +309,17 @@ impl Sequence {
         };
         let texts: Vec<(Format, String)> = texts.collect();
         let is_corrected = texts.iter().any(|(format, text)| !is_ours(*format, text));
-        is_corrected.then(|| texts.iter().map(|(_, text)| text.lines().count()).collect())
+        let stem = name.rsplit_once('.').map_or(name, |(stem, _)| stem);
+        let lines =
+            |folder: &str| self.lines_with_proposals(output, &format!("{output}/{folder}/{stem}.txt"));
+        is_corrected.then(|| ["labels", "segments/labels"].map(lines).to_vec())
+    }
+
+    /// The lines of a label file, and of what is proposed for it.
+    fn lines_with_proposals(&self, output: &str, file: &str) -> usize {
+        let added = file.replacen(output, &format!("{output}/added"), 1);
+        let lines = |file: &str| self.place.read(file).unwrap_or_default().lines().count();
+        lines(file) + lines(&added)
     }
 
     /// Labels that a person saved in COCO's file are in it, beside the picture that the person saw, or the run says so. Without a

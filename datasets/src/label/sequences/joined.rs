@@ -2,7 +2,7 @@
 
 use ocelli::ErrorKind;
 
-use super::{CorrectedSet, Run, Sequence, Written, files_below, labels, picture_beside, stem_of};
+use super::{CorrectedSet, Run, Sequence, Written, files_below, labels, stem_of};
 use crate::label::folders::stopping;
 use crate::label::{Existing, Shard, Summary, merge};
 
@@ -121,15 +121,12 @@ impl Sequence {
             let mut joined = format!("joined/{below}");
             if is_renamed {
                 let folder = &below[..below.find("labels/").unwrap_or(0)];
-                let mut labels = labels(&self.place, "joined").into_iter();
-                let is_it = |file: &String| {
-                    let is_beside = picture_beside(&self.place, file) == written.beside;
-                    is_beside && file.starts_with(&format!("joined/{folder}labels/"))
-                };
-                match labels.find(is_it) {
-                    Some(file) => joined = file,
-                    None => continue,
-                }
+                // A label file that was removed is known by the picture alone.
+                let pictures = files_below(&self.place, &format!("joined/{folder}images"));
+                let is_it = |(_, picture): &(&String, &String)| written.beside.as_ref() == Some(*picture);
+                let Some((file, _)) = pictures.iter().find(is_it) else { continue };
+                let stem = file.rsplit_once('.').map_or(&**file, |(stem, _)| stem);
+                joined = format!("{}.txt", stem.replacen("images/", "labels/", 1));
             }
             let there = self.place.read(&joined);
             if there != written.content {

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
+use crate::label::store::placer::as_corrected;
 use crate::label::store::write::place_whole_files;
 use crate::label::store::{COCO_FILE, Journal, Owner, Placer, SavedLabels, State, WHOLE_FILES, label_files};
 use crate::label::{DataSetOptions, Format, ImageFile, ImageSet, Instance, Record, disk};
@@ -129,12 +130,21 @@ impl Book {
         Ok(None)
     }
 
-    /// The record that an image has in `annotations.json`, or will have, and `true` if a person saved it; `None` if it is not
-    /// labelled.
-    pub fn in_coco(&self, journal: &Journal, name: &str) -> Result<Option<(Record, bool)>> {
-        let state = &self.placer.state;
-        let record = journal.labelled(name)?.map(|record| state.with_saved(record, &self.placer.classes));
-        Ok(record.map(|record| (record, state.saved.contains_key(name))))
+    /// The record that an image has in all files that a person did not correct, or will have; `None` if it is not labelled. Files
+    /// that are not followed are added to `unclear`.
+    pub fn corrected(
+        &mut self,
+        journal: &Journal,
+        name: &str,
+        unclear: &mut Vec<String>,
+    ) -> Result<Option<Record>> {
+        self.placer.corrections(name)?;
+        Ok(journal.labelled(name)?.map(|record| as_corrected(&self.placer, record, unclear)))
+    }
+
+    /// `true` if a person saved the labels of an image in `annotations.json`.
+    pub fn is_saved(&self, name: &str) -> bool {
+        self.placer.state.saved.contains_key(name)
     }
 
     /// Saves what a person made of the instances of an image, and writes COCO's files again, with those of `images` that they
@@ -157,7 +167,7 @@ impl Book {
         journal.splits().for_each(|(name, validation)| self.placer.prefer(name, validation));
         let mut files = Vec::new();
         for image in images {
-            self.placer.settle(&image.name)?;
+            self.placer.corrections(&image.name)?;
             let record = journal.labelled(&image.name)?;
             files.extend(record.filter(|record| in_coco.contains(&self.coco_name(record))).map(|_| image));
         }

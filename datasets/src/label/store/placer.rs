@@ -13,7 +13,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use ocelli::{Error, ErrorKind, Result, classes::ClassMap};
 
-use crate::label::formats::mask_files::{class_names, file_name, mask_files};
+use crate::label::formats::mask_files::{class_names, mask_files};
 use crate::label::formats::{voc, yolo};
 use crate::label::hash::hash_of_bytes;
 use crate::label::source::{copy_to, is_gone, is_member, is_readable, is_same};
@@ -33,8 +33,8 @@ struct Bound {
     validation: bool,
     /// Its files were written from what was found in this run.
     is_placed: bool,
-    /// The first of YOLO's files that a person corrected, which tables and other formats follow.
-    corrected: Option<(String, Format)>,
+    /// The label files that a person corrected. Tables and other files follow the first that can be read.
+    corrected: Vec<(String, Format)>,
 }
 
 /// A correction of a label file by a person, or one saved for COCO's.
@@ -146,17 +146,15 @@ impl Placer {
     /// The corrections of an image's labels. Files that were changed are on record as the person's from now on.
     pub fn corrections(&mut self, name: &str) -> Result<Vec<Correction>> {
         let validation = self.settle(name)?;
-        let (mut corrections, mut first) = (Vec::new(), None);
+        let (mut corrections, mut corrected) = (Vec::new(), Vec::new());
         for (file, format) in self.files_with_labels(name, validation) {
             if self.state.see(&file)? == Owner::Person {
                 let label = format!("{file} {}", self.state.on_disk(&file)?.unwrap_or_default());
                 corrections.push(Correction { label, is_merged: self.state.is_merged(&file)? });
-                if matches!(format, Format::Yolo | Format::YoloSeg) {
-                    first.get_or_insert((file, format));
-                }
+                corrected.push((file, format));
             }
         }
-        self.bound.entry(name.to_owned()).or_default().corrected = first;
+        self.bound.entry(name.to_owned()).or_default().corrected = corrected;
         if let Some(saved) = self.state.saved.get(name) {
             // The same in a shard and in the joined data set.
             let same = SavedLabels { is_merged: false, ..saved.clone() };
@@ -217,23 +215,25 @@ impl Placer {
         Ok(path)
     }
 
-    /// Writes the label files of an image.
+    /// Writes the label files of an image. Those that a person did not correct follow those that were.
     pub fn place_labels(&mut self, record: &Record) -> Result<()> {
         let validation = self.settle(&record.name)?;
+        let is_corrected = self.is_corrected(&record.name)?;
+        for (file, format) in self.bound[&record.name].corrected.clone() {
+            if format != Format::Masks {
+                self.propose(record, &file, format, true)?;
+            }
+        }
+        let followed = is_corrected.then(|| as_corrected(self, record.clone(), &mut Vec::new()));
+        let shown = followed.as_ref().unwrap_or(record);
         for (file, format) in label_files(&self.options, &record.name, validation) {
             self.create_folder_of(&self.state.root.join(&file))?;
-            let text = match format {
-                // YOLO's files, which it follows, are written.
-                Format::Voc => {
-                    self.corrections(&record.name)?;
-                    self.label_text(&as_corrected(self, record.clone(), &mut Vec::new()), format)
-                }
-                _ => self.label_text(record, format),
-            };
+            let is_corrected = self.bound[&record.name].corrected.iter().any(|(other, _)| *other == file);
+            let text = self.label_text(if is_corrected { record } else { shown }, format);
             let owner = self.state.place_bytes(&file, self.meaning(Some(format)), text.as_bytes())?;
             self.propose(record, &file, format, owner == Owner::Person)?;
         }
-        if self.options.has(Format::Masks) { self.place_masks(record, validation) } else { Ok(()) }
+        if self.options.has(Format::Masks) { self.place_masks(shown, validation) } else { Ok(()) }
     }
 
     /// The text of a label file.
@@ -271,8 +271,12 @@ impl Placer {
 
     /// The masks of a class on record, from this number on.
     fn masks_of(&self, folder: &str, class: usize, from: usize) -> Vec<String> {
-        let files = (from..).map(|number| format!("{folder}{}", file_name(&self.file_names, class, number)));
-        files.take_while(|file| self.state.is_recorded(file)).collect()
+        let start = format!("{folder}{}-", self.file_names[class]);
+        let number = |file: &str| file.strip_prefix(&start)?.strip_suffix(".png")?.parse().ok();
+        let files = self.state.files.range(start.clone()..).map(|(file, _)| file);
+        let files = files.take_while(|file| file.starts_with(&start));
+        let is_meant = |file: &&String| number(file).is_some_and(|number: usize| number >= from);
+        files.filter(|file| is_meant(file) && self.state.is_recorded(file)).cloned().collect()
     }
 
     /// The folders that contain `images/`.

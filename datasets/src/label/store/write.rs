@@ -23,8 +23,8 @@ pub struct Summary {
     pub images: u64,
     /// Number of images that could not be labelled; `failed.csv` lists them.
     pub failed: u64,
-    /// The images whose labels a person corrected. `classes` and the review pages have them as they are in YOLO's files or
-    /// were saved for COCO's, and not as they were found.
+    /// The images whose labels a person corrected. `classes`, the review pages and all files that the person did not
+    /// correct have them, and not what was found.
     pub corrected: Vec<String>,
     /// The classes, in the order of their ids.
     pub classes: Vec<ClassCount>,
@@ -46,7 +46,8 @@ pub struct Summary {
     pub changed: Vec<String>,
     /// The files that were removed because their formats are not named any more.
     pub dropped: Vec<String>,
-    /// Lines of corrected label files that are not labels, with file and reason: tables and other formats lack them.
+    /// What other files and tables do not follow, with file and reason: lines of corrected label files that are not labels, and
+    /// files with other labels than the one that is followed.
     pub unclear: Vec<String>,
     /// Files with the instances of classes that were added after label files were corrected, which do not have them.
     pub added: Vec<PathBuf>,
@@ -131,6 +132,7 @@ impl DataSet {
                 } else if is_outdated {
                     summary.outdated.push(name.clone());
                 }
+                drop(labelled.map(|record| as_corrected(placer, record, &mut summary.unclear)));
                 summary.kept.push(name.clone());
             } else if labelled.is_some()
                 && placer.state.images.get(name).is_none_or(|known| !known.is_removed)
@@ -170,6 +172,7 @@ impl DataSet {
                 // Its labels stay, in the format and with the classes of the data set.
                 if let Some(labelled) = journal.read_labelled(entry)? {
                     placer.place_labels(&labelled)?;
+                    drop(as_corrected(placer, labelled.clone(), &mut summary.unclear));
                     if placer.has_other_copy(&file.name, labelled.identity) {
                         summary.outdated.push(file.name.clone());
                     }
@@ -380,8 +383,14 @@ fn write_coco(
     for pass in 0..2 {
         let mut id = 0;
         for file in set.files() {
-            let record = corrected(journal, placer, &file.name).map_err(io::Error::other)?;
-            let Some(record) = record else { continue };
+            let found = journal.labelled(&file.name).map_err(io::Error::other)?;
+            let Some(record) = found.map(|record| match pass {
+                // Its size and name alone.
+                0 => placer.state.with_saved(record, &placer.classes),
+                _ => as_corrected(placer, record, &mut Vec::new()),
+            }) else {
+                continue;
+            };
             id += 1;
             if split.is_some_and(|validation| placer.is_validation(&file.name) != validation) {
                 if pass == 1 {

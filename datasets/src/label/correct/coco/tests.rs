@@ -230,16 +230,3 @@ fn a_file_that_another_program_changed_is_not_written() {
     let discard = Existing { discard_corrections: true, restart: true };
     place.label(&Run { existing: discard, ..run }).expect("the images can be labelled");
 }
-
-#[test]
-fn masks_move_with_their_boxes() {
-    let size = (6, 4);
-    let shape = [0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-    let right = moved(&shape, size, [1.0, 1.0, 3.0, 3.0], [3.0, 1.0, 5.0, 3.0]);
-    assert_eq!(right, [0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0]);
-    let twice = moved(&shape, size, [1.0, 1.0, 3.0, 3.0], [0.0, 0.0, 4.0, 4.0]);
-    assert_eq!(twice, [1, 1, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 1, 1, 1, 1, 0, 0, 1, 1, 1, 1, 0, 0]);
-    let corner = [5.9, 3.9, 6.0, 4.0];
-    let tiny = moved(&[], size, corner, corner);
-    assert_eq!((tiny.iter().sum::<u8>(), tiny[23]), (1, 1));
-}

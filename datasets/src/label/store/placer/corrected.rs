@@ -1,51 +1,135 @@
-//! The labels of an image as a person left them, for tables and review pages.
+//! The labels of an image as a person left them, which all other files follow.
+
+use hotcoco::mask::fr_poly;
+use ocelli::{BoundingBox, Mask};
 
 use super::Placer;
-use crate::label::formats::yolo;
-use crate::label::formats::yolo_line::Line;
-use crate::label::{Instance, Record, disk};
+use crate::label::formats::changed::changed;
+use crate::label::formats::yolo_line::{Line, MATCH, is_same as is_same_box};
+use crate::label::formats::{voc, yolo};
+use crate::label::{Format, Instance, LabelledInstance, Record, disk};
 
-/// The record of an image with the labels that a person made of it: those in the first of YOLO's files that was corrected, or
-/// those saved for COCO's. Lines that are as they were found keep score and mask; what a person wrote is certain. What cannot be
-/// read is not counted, and is added to `unclear` with file and line. A file of another format changes nothing.
+/// The record of an image with the labels that a person made of it: those saved for COCO's file, or those in the first label file
+/// that was corrected, of YOLO's or VOC's. Instances that are as they were found keep score and mask; what a person wrote is
+/// certain, and has the mask of what was found there, moved with its box, unless polygons were corrected as well. Classes that were
+/// added since are as they were found. What cannot be read, and a file with other labels than these, changes nothing and is
+/// added to `unclear`.
 pub(crate) fn as_corrected(placer: &Placer, record: Record, unclear: &mut Vec<String>) -> Record {
-    if placer.state.saved.contains_key(&record.name) {
-        return placer.state.with_saved(record, &placer.classes);
-    }
-    let corrected = placer.bound.get(&record.name).and_then(|bound| bound.corrected.as_ref());
-    let Some((file, format)) = corrected else { return record };
-    let bytes = match disk::if_there(std::fs::read(placer.state.root.join(file))) {
-        // A file that was removed has no labels.
-        Ok(bytes) => bytes.unwrap_or_default(),
-        Err(e) => {
-            unclear.push(format!("{file}: {e}"));
-            return record;
+    let is_saved = placer.state.saved.contains_key(&record.name);
+    let mut followed = is_saved.then(|| placer.state.with_saved(record.clone(), &placer.classes));
+    let corrected = placer.bound.get(&record.name).map_or(&[][..], |bound| &bound.corrected);
+    for (file, format) in corrected {
+        let (lines, unread) = lines_of(placer, file, *format, &record);
+        unclear.extend(unread.into_iter().map(|why| format!("{file}{why}")));
+        let Some(own) = lines.map(|lines| with_lines(placer, &record, &lines, (file, *format))) else {
+            continue;
+        };
+        match &mut followed {
+            None => followed = Some(own),
+            Some(there) if !is_same(&there.instances, &own.instances) => {
+                unclear.push(format!("{file}: other labels than those corrected elsewhere, which count"));
+            }
+            Some(there) if *format == Format::YoloSeg => {
+                for one in &mut there.instances {
+                    let twin = own.instances.iter().find(|twin| is_twin(one, twin));
+                    one.mask = twin.and_then(|twin| twin.mask.clone());
+                }
+            }
+            Some(_) => {}
         }
+    }
+    followed.unwrap_or(record)
+}
+
+/// The labels of a file that have classes of the data set, if it can be followed, and what is wrong with it and with the others.
+/// If the first of YOLO's files was removed, there are none; any other may be missing with its whole folder.
+fn lines_of(
+    placer: &Placer,
+    file: &str,
+    format: Format,
+    record: &Record,
+) -> (Option<Vec<Line>>, Vec<String>) {
+    let size = (record.width, record.height);
+    let bytes = match disk::if_there(std::fs::read(placer.state.root.join(file))) {
+        Ok(Some(bytes)) => bytes,
+        Ok(None) if file.starts_with("labels/") => Vec::new(),
+        Ok(None) => return (None, vec![": it was removed, which no other file follows".into()]),
+        Err(e) => return (None, vec![format!(": {e}")]),
     };
     let text = String::from_utf8_lossy(&bytes);
-    let (lines, unread) = readable(&text, (record.width, record.height), placer.class_names().count());
-    unclear.extend(unread.into_iter().map(|why| format!("{file}, {why}")));
-    let alone = |one: &Instance| Record { instances: vec![one.clone()], ..record.clone() };
-    let mut found: Vec<(String, &Instance)> = record
-        .instances
-        .iter()
-        .map(|one| (yolo::label_file(&alone(one), *format).trim_end().to_owned(), one))
-        .collect();
-    let mut instances = Vec::with_capacity(lines.len());
-    for line in &lines {
-        let same = found.iter().position(|(text, _)| *text == line.text);
-        instances.push(match same {
-            Some(at) => found.swap_remove(at).1.clone(),
-            None => Instance {
-                class: line.class,
-                score: line.score.unwrap_or(1.0),
-                bbox: line.bbox.to_xyxy(),
-                mask: None,
-                track: None,
-            },
-        });
+    match format {
+        Format::Masks => (None, vec![": masks that were corrected are not read".into()]),
+        Format::Voc => match voc::objects(&text, &placer.names, size) {
+            Ok(lines) => (Some(lines), Vec::new()),
+            Err(why) => (None, vec![format!(": {why}")]),
+        },
+        _ => {
+            let (lines, unread) = readable(&text, size, placer.names.len());
+            let is_read = unread.is_empty() || !lines.is_empty();
+            (is_read.then_some(lines), unread.into_iter().map(|why| format!(", {why}")).collect())
+        }
     }
-    Record { instances, ..record }
+}
+
+/// The record with the labels of a file.
+fn with_lines(placer: &Placer, record: &Record, lines: &[Line], (file, format): (&str, Format)) -> Record {
+    let size = (record.width, record.height);
+    let are_masks_written = placer.options.has(Format::YoloSeg) || placer.options.has(Format::Masks);
+    let has_masks = are_masks_written || record.instances.iter().any(|one| one.mask.is_some());
+    let text = |one: &Instance| match format {
+        Format::Voc => voc::line(one, size).text,
+        _ => {
+            let instances = vec![one.clone()];
+            let alone = Record { width: size.0, height: size.1, instances, ..Record::default() };
+            yolo::label_file(&alone, format).trim_end().to_owned()
+        }
+    };
+    let mut found: Vec<_> = record.instances.iter().map(text).map(Some).collect();
+    // What is as it was found comes first, so that nothing else takes its mask.
+    let as_found = |line: &Line| {
+        let at = found.iter().position(|text| text.as_deref() == Some(&*line.text))?;
+        found[at].take().map(|_| at)
+    };
+    let same: Vec<Option<usize>> = lines.iter().map(as_found).collect();
+    let mut instance = |(line, same): (&Line, Option<usize>)| {
+        if let Some(at) = same {
+            return record.instances[at].clone();
+        }
+        let iou = |at: &usize| BoundingBox::from(record.instances[*at].bbox).iou(&line.bbox);
+        let likeness = |at: &usize| iou(at) + f32::from(u8::from(record.instances[*at].class == line.class));
+        let free = (0..found.len()).filter(|at| found[*at].is_some() && iou(at) > MATCH);
+        let known = free.max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
+        let known = known.inspect(|at| found[*at] = None);
+        let mask = line.polygon.as_ref().and_then(|points| {
+            let points: Vec<f64> = points.as_flattened().iter().map(|value| f64::from(*value)).collect();
+            let rle = fr_poly(&points, size.1, size.0).ok()?;
+            Mask::from_run_lengths(&rle.counts, size.0, size.1).ok().filter(|mask| mask.area() > 0)
+        });
+        let wanted =
+            LabelledInstance { line: known, class: line.class, bbox: line.bbox, polygon: None, mask };
+        let one = changed(record, &wanted, has_masks);
+        Instance { score: line.score.unwrap_or(one.score), ..one }
+    };
+    let mut instances: Vec<Instance> = lines.iter().zip(same).map(&mut instance).collect();
+    // Those that the file cannot have, and those that the person has not seen.
+    let unseen = placer.unseen(file).unwrap_or(usize::MAX);
+    let is_left = |(one, text): &(&Instance, &Option<String>)| {
+        text.as_ref().is_some_and(|text| text.is_empty() || one.class >= unseen)
+    };
+    instances.extend(record.instances.iter().zip(&found).filter(is_left).map(|(one, _)| one.clone()));
+    Record { instances, ..record.clone() }
+}
+
+/// `true` if these say the same.
+fn is_same(ours: &[Instance], others: &[Instance]) -> bool {
+    ours.len() == others.len() && ours.iter().all(|one| others.iter().any(|other| is_twin(one, other)))
+}
+
+/// `true` if two files mean the same object: a polygon may be in a part of its box.
+fn is_twin(one: &Instance, other: &Instance) -> bool {
+    let [a, b] = [one, other].map(|one| BoundingBox::from(one.bbox));
+    let common = a.intersection(&b).map_or(0.0, |common| common.area());
+    one.class == other.class && (common > MATCH * a.area().min(b.area()) || is_same_box(&a, &b))
 }
 
 /// The lines of a file with classes of the data set, and what is wrong with the others.

@@ -33,12 +33,8 @@ impl Placer {
             self.state.note(&handled, None, meaning);
             self.state.note(&proposal, None, meaning);
         }
-        let is_handled = |meaning: &Meaning| meaning.classes == self.classes.all;
-        let is_done = self.state.recorded_meaning(&handled).as_ref().is_some_and(is_handled);
-        let known = self.state.earlier_classes(file, &self.classes).filter(|_| is_corrected && !is_done);
-        let earlier = known.map(|known| self.state.earlier_classes(&handled, &self.classes).unwrap_or(known));
-        let added =
-            earlier.map(|first| record.since_class(first)).filter(|added| !added.instances.is_empty());
+        let added = self.unseen(file).filter(|_| is_corrected).map(|first| record.since_class(first));
+        let added = added.filter(|added| !added.instances.is_empty());
         match added {
             Some(added) => {
                 self.create_folder_of(&path)?;
@@ -51,6 +47,15 @@ impl Placer {
             None => {}
         }
         Ok(())
+    }
+
+    /// The first of the classes that a person who corrected a file has seen neither in it nor in what was proposed for it.
+    pub(super) fn unseen(&self, file: &str) -> Option<usize> {
+        let handled = format!("{HANDLED}{file}");
+        let is_handled = |meaning: Meaning| meaning.classes == self.classes.all;
+        let is_done = self.state.recorded_meaning(&handled).is_some_and(is_handled);
+        let known = self.state.earlier_classes(file, &self.classes).filter(|_| !is_done)?;
+        Some(self.state.earlier_classes(&handled, &self.classes).unwrap_or(known))
     }
 
     /// The file of lines that are proposed for a label file, if classes were added since that was written.
