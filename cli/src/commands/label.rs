@@ -381,7 +381,7 @@ fn report_changes(log: &LogArgs, summary: &Summary, flag: &str) {
         );
     }
     for line in summary.unclear.iter().take(NAMED) {
-        diagnostic(&format!("{line}; the file stays, and tables and other formats do not follow it there"));
+        diagnostic(&format!("{line}; tables and other formats do not follow it there"));
     }
     if summary.unclear.len() > NAMED {
         diagnostic(&format!("and {} more that nothing follows", summary.unclear.len() - NAMED));

@@ -457,6 +457,11 @@ fn a_mask_that_a_person_drew_reaches_every_file() {
     let (width, height) = (image.width, image.height);
     // Three quarters of its box.
     let is_in = |x: u32, y: u32| (10..30).contains(&x) && (10..30).contains(&y) && (x < 20 || y < 20);
+    // Another object is in front of it.
+    let is_small = |x: u32, y: u32| (12..18).contains(&x) && (12..18).contains(&y);
+    let small: Vec<u8> =
+        (0..height).flat_map(|y| (0..width).map(move |x| u8::from(is_small(x, y)))).collect();
+    let small = Mask::from_bitmap(&small, width, height).expect("the size is right");
     let bitmap: Vec<u8> = (0..height).flat_map(|y| (0..width).map(move |x| u8::from(is_in(x, y)))).collect();
     let mask = Mask::from_bitmap(&bitmap, width, height).expect("the size is right");
     let drawn = LabelledInstance {
@@ -466,13 +471,17 @@ fn a_mask_that_a_person_drew_reaches_every_file() {
         polygon: None,
         mask: Some(mask.clone()),
     };
-    set.save(&image, &labels.version, &[labels.instances[0].clone(), drawn])
+    let in_front = LabelledInstance { mask: Some(small.clone()), ..drawn.clone() };
+    set.save(&image, &labels.version, &[labels.instances[0].clone(), drawn.clone(), in_front])
         .expect("nothing changed meanwhile");
     let summary = place.label(&run).expect("nothing is new");
     assert!(summary.unclear.is_empty(), "{:?}", summary.unclear);
-    let file = place.path(&format!("set/masks/train/{}/dog-1.png", image.name.trim_end_matches(".png")));
-    let written = ocelli::mask::read_mask_png(&file).expect("it is a mask").remove(0).1;
-    assert!(written.iou(&mask).expect("they are as large") > 0.85, "{} pixels", written.area());
+    for (number, mask, least) in [(1, &mask, 0.85), (2, &small, 0.65)] {
+        let stem = image.name.trim_end_matches(".png");
+        let file = place.path(&format!("set/masks/train/{stem}/dog-{number}.png"));
+        let written = ocelli::mask::read_mask_png(&file).expect("it is a mask").remove(0).1;
+        assert!(written.iou(mask).expect("they are as large") > least, "{number}: {} pixels", written.area());
+    }
     let coco: Value =
         serde_json::from_str(&place.read("set/annotations.json").unwrap_or_default()).expect("JSON");
     let area = coco["annotations"][1]["area"].as_f64().unwrap_or_default();

@@ -31,7 +31,9 @@ pub(crate) fn as_corrected(placer: &Placer, record: Record, unclear: &mut Vec<St
             }
             Some(there) if *format == Format::YoloSeg => {
                 for one in &mut there.instances {
-                    let twin = own.instances.iter().find(|twin| is_twin(one, twin));
+                    let iou = |twin: &Instance| BoundingBox::from(one.bbox).iou(&twin.bbox.into());
+                    let twins = own.instances.iter().filter(|twin| is_twin(one, twin));
+                    let twin = twins.max_by(|a, b| iou(a).total_cmp(&iou(b)));
                     one.mask = twin.and_then(|twin| twin.mask.clone());
                 }
             }
@@ -53,7 +55,7 @@ fn lines_of(
     let bytes = match disk::if_there(std::fs::read(placer.state.root.join(file))) {
         Ok(Some(bytes)) => bytes,
         Ok(None) if file.starts_with("labels/") => Vec::new(),
-        Ok(None) => return (None, vec![": it was removed, which no other file follows".into()]),
+        Ok(None) => return (None, vec![": it was removed".into()]),
         Err(e) => return (None, vec![format!(": {e}")]),
     };
     let text = String::from_utf8_lossy(&bytes);
@@ -79,8 +81,8 @@ fn with_lines(placer: &Placer, record: &Record, lines: &[Line], (file, format): 
     let text = |one: &Instance| match format {
         Format::Voc => voc::line(one, size).text,
         _ => {
-            let instances = vec![one.clone()];
-            let alone = Record { width: size.0, height: size.1, instances, ..Record::default() };
+            let alone =
+                Record { width: size.0, height: size.1, instances: vec![one.clone()], ..Record::default() };
             yolo::label_file(&alone, format).trim_end().to_owned()
         }
     };
@@ -98,16 +100,14 @@ fn with_lines(placer: &Placer, record: &Record, lines: &[Line], (file, format): 
         let iou = |at: &usize| BoundingBox::from(record.instances[*at].bbox).iou(&line.bbox);
         let likeness = |at: &usize| iou(at) + f32::from(u8::from(record.instances[*at].class == line.class));
         let free = (0..found.len()).filter(|at| found[*at].is_some() && iou(at) > MATCH);
-        let known = free.max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
-        let known = known.inspect(|at| found[*at] = None);
+        let known = free.max_by(|a, b| likeness(a).total_cmp(&likeness(b))).inspect(|at| found[*at] = None);
         let mask = line.polygon.as_ref().and_then(|points| {
             let points: Vec<f64> = points.as_flattened().iter().map(|value| f64::from(*value)).collect();
             let rle = fr_poly(&points, size.1, size.0).ok()?;
             Mask::from_run_lengths(&rle.counts, size.0, size.1).ok().filter(|mask| mask.area() > 0)
         });
-        let wanted =
-            LabelledInstance { line: known, class: line.class, bbox: line.bbox, polygon: None, mask };
-        let one = changed(record, &wanted, has_masks);
+        let own = LabelledInstance { line: known, class: line.class, bbox: line.bbox, polygon: None, mask };
+        let one = changed(record, &own, has_masks);
         Instance { score: line.score.unwrap_or(one.score), ..one }
     };
     let mut instances: Vec<Instance> = lines.iter().zip(same).map(&mut instance).collect();
