@@ -10,6 +10,7 @@
 use crate::cuda::{CudaBuffer, CudaDevice};
 #[cfg(not(target_family = "wasm"))]
 use crate::onnxruntime::{WebGpuBuffer, WebGpuDevice};
+use crate::transferred::Transferred;
 use ocelli_error::{Error, Result};
 #[cfg(not(target_family = "wasm"))]
 use std::sync::Arc;
@@ -28,49 +29,40 @@ enum AnyDevice {
     WebGpu(Arc<WebGpuDevice>),
 }
 
-/// Memory of a device.
+/// Memory of a device. The variants are those of [`AnyDevice`].
 #[derive(Clone)]
-pub(crate) struct DeviceBuffer(AnyBuffer);
-
-/// The variants are those of [`AnyDevice`].
-#[derive(Clone)]
-enum AnyBuffer {
+pub(crate) enum DeviceBuffer {
     #[cfg(not(target_family = "wasm"))]
-    Cuda(Arc<CudaBuffer>),
+    Cuda(Arc<CudaDevice>, Arc<CudaBuffer>),
     #[cfg(not(target_family = "wasm"))]
     WebGpu(Arc<WebGpuBuffer>),
 }
 
-/// The same call for either kind of device or memory.
+/// A match of both kinds of devices, or of their memory.
 macro_rules! of_either {
-    ($any:expr, $kind:ident, $it:pat => $call:expr) => {
+    ($any:expr, $cuda:pat => $of_cuda:expr, $webgpu:pat => $of_webgpu:expr $(,)?) => {
         match $any {
             #[cfg(not(target_family = "wasm"))]
-            $kind::Cuda($it) => $call,
+            $cuda => $of_cuda,
             #[cfg(not(target_family = "wasm"))]
-            $kind::WebGpu($it) => $call,
+            $webgpu => $of_webgpu,
         }
     };
-}
-
-/// The bytes that were copied between a device and the host since the device was opened.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Transferred {
-    /// Bytes from the host to the device.
-    pub to_device: u64,
-    /// Bytes from the device to the host.
-    pub to_host: u64,
 }
 
 impl Device {
     /// The name and number: `NVIDIA H200 (CUDA device 0)`.
     pub fn name(&self) -> &str {
-        of_either!(self.0, AnyDevice, ref device => device.name())
+        of_either!(self.0, AnyDevice::Cuda(ref it) => it.name(), AnyDevice::WebGpu(ref it) => it.name())
     }
 
     /// The bytes copied so far by tensors and engines.
     pub fn transferred(&self) -> Transferred {
-        of_either!(self.0, AnyDevice, ref device => device.transferred())
+        of_either!(
+            self.0,
+            AnyDevice::Cuda(ref device) => device.transferred(),
+            AnyDevice::WebGpu(ref device) => device.transferred(),
+        )
     }
 
     /// The device as an NVIDIA GPU.
@@ -99,90 +91,19 @@ impl Device {
 
     /// The ordinal of an NVIDIA GPU, as CUDA counts.
     pub(crate) fn cuda_ordinal(&self) -> Option<usize> {
-        match self.0 {
-            #[cfg(not(target_family = "wasm"))]
-            AnyDevice::Cuda(ref device) => Some(device.ordinal()),
-            #[cfg(not(target_family = "wasm"))]
-            AnyDevice::WebGpu(_) => None,
-        }
+        of_either!(self.0, AnyDevice::Cuda(ref device) => Some(device.ordinal()), AnyDevice::WebGpu(_) => None)
     }
 
     /// Memory of at least this many bytes, aligned for every element type, with unspecified contents.
     pub(crate) fn allocate(&self, bytes: usize) -> Result<DeviceBuffer> {
-        Ok(DeviceBuffer(match self.0 {
-            #[cfg(not(target_family = "wasm"))]
-            AnyDevice::Cuda(ref device) => AnyBuffer::Cuda(Arc::new(device.allocate_buffer(bytes)?)),
-            #[cfg(not(target_family = "wasm"))]
-            AnyDevice::WebGpu(ref device) => AnyBuffer::WebGpu(Arc::new(device.allocate(bytes)?)),
-        }))
-    }
-
-    /// Copies to a buffer of this device. When this returns, `bytes` can be reused.
-    pub(crate) fn copy_to_device(&self, buffer: &DeviceBuffer, offset: usize, bytes: &[u8]) -> Result<()> {
-        match (&self.0, &buffer.0) {
-            #[cfg(not(target_family = "wasm"))]
-            (AnyDevice::Cuda(device), AnyBuffer::Cuda(buffer)) => {
-                device.upload.copy_to_device(buffer, offset, bytes)
-            }
-            #[cfg(not(target_family = "wasm"))]
-            (AnyDevice::WebGpu(device), AnyBuffer::WebGpu(buffer)) => {
-                device.copy_to_device(buffer, offset, bytes)
-            }
-            #[allow(unreachable_patterns, reason = "without CUDA there is one kind of device")]
-            _ => Err(self.other_device()),
-        }
-    }
-
-    /// Copies to the start of a buffer of this device; what follows in the buffer is unspecified. When this returns, `bytes`
-    /// can be reused.
-    pub(crate) fn fill(&self, buffer: &DeviceBuffer, bytes: &[u8]) -> Result<()> {
-        match (&self.0, &buffer.0) {
-            #[cfg(not(target_family = "wasm"))]
-            (AnyDevice::WebGpu(device), AnyBuffer::WebGpu(buffer)) => device.fill(buffer, bytes),
-            _ => self.copy_to_device(buffer, 0, bytes),
-        }
-    }
-
-    /// Copies from a buffer of this device, and waits for the copy.
-    pub(crate) fn copy_to_host(&self, buffer: &DeviceBuffer, offset: usize, bytes: &mut [u8]) -> Result<()> {
-        match (&self.0, &buffer.0) {
-            #[cfg(not(target_family = "wasm"))]
-            (AnyDevice::Cuda(device), AnyBuffer::Cuda(buffer)) => {
-                device.download.copy_to_host(buffer, offset, bytes)
-            }
-            #[cfg(not(target_family = "wasm"))]
-            (AnyDevice::WebGpu(device), AnyBuffer::WebGpu(buffer)) => {
-                device.copy_to_host(buffer, offset, bytes)
-            }
-            #[allow(unreachable_patterns, reason = "without CUDA there is one kind of device")]
-            _ => Err(self.other_device()),
-        }
-    }
-
-    /// Copies between two buffers of this device, each given with an offset, or between separate ranges of one buffer.
-    pub(crate) fn copy_on_device(
-        &self,
-        (target, to): (&DeviceBuffer, usize),
-        (source, from): (&DeviceBuffer, usize),
-        bytes: usize,
-    ) -> Result<()> {
-        match (&self.0, &target.0, &source.0) {
-            #[cfg(not(target_family = "wasm"))]
-            (AnyDevice::Cuda(device), AnyBuffer::Cuda(target), AnyBuffer::Cuda(source)) => {
-                device.upload.copy_on_device((target, to), (source, from), bytes)
-            }
-            #[cfg(not(target_family = "wasm"))]
-            (AnyDevice::WebGpu(device), AnyBuffer::WebGpu(target), AnyBuffer::WebGpu(source)) => {
-                device.copy_on_device((target, to), (source, from), bytes)
-            }
-            #[allow(unreachable_patterns, reason = "without CUDA there is one kind of device")]
-            _ => Err(self.other_device()),
-        }
-    }
-
-    fn other_device(&self) -> Error {
-        let message = format!("cannot copy to or from {}: the memory is on another device", self.name());
-        Error::invalid_argument(message)
+        of_either!(
+            self.0,
+            AnyDevice::Cuda(ref device) => {
+                let buffer = device.allocate_buffer(bytes)?;
+                Ok(DeviceBuffer::Cuda(Arc::clone(device), Arc::new(buffer)))
+            },
+            AnyDevice::WebGpu(ref device) => Ok(DeviceBuffer::WebGpu(Arc::new(device.allocate(bytes)?))),
+        )
     }
 }
 
@@ -210,52 +131,83 @@ impl From<Arc<WebGpuDevice>> for Device {
 }
 
 impl DeviceBuffer {
+    /// Copies bytes to the buffer. When this returns, `bytes` can be reused.
+    pub(crate) fn write(&self, offset: usize, bytes: &[u8]) -> Result<()> {
+        of_either!(
+            *self,
+            Self::Cuda(ref device, ref buffer) => device.upload.copy_to_device(buffer, offset, bytes),
+            Self::WebGpu(ref buffer) => buffer.write(offset, bytes),
+        )
+    }
+
+    /// Copies bytes to the start of the buffer; what follows in the buffer is unspecified. When this returns, `bytes` can be
+    /// reused.
+    pub(crate) fn fill(&self, bytes: &[u8]) -> Result<()> {
+        of_either!(
+            *self,
+            Self::Cuda(ref device, ref buffer) => device.upload.copy_to_device(buffer, 0, bytes),
+            Self::WebGpu(ref buffer) => buffer.fill(bytes),
+        )
+    }
+
+    /// Copies bytes from the buffer, and waits for the copy.
+    pub(crate) fn read(&self, offset: usize, bytes: &mut [u8]) -> Result<()> {
+        of_either!(
+            *self,
+            Self::Cuda(ref device, ref buffer) => device.download.copy_to_host(buffer, offset, bytes),
+            Self::WebGpu(ref buffer) => buffer.read(offset, bytes),
+        )
+    }
+
+    /// Copies bytes from a buffer of the same device, or from a separate range of this one.
+    pub(crate) fn copy_from(&self, to: usize, source: &Self, from: usize, bytes: usize) -> Result<()> {
+        match (self, source) {
+            #[cfg(not(target_family = "wasm"))]
+            (Self::Cuda(device, target), Self::Cuda(_, source)) => {
+                device.upload.copy_on_device((target, to), (source, from), bytes)
+            }
+            #[cfg(not(target_family = "wasm"))]
+            (Self::WebGpu(target), Self::WebGpu(source)) => target.copy_from(to, source, from, bytes),
+            #[allow(unreachable_patterns, reason = "without CUDA there is one kind of device")]
+            _ => Err(Error::invalid_argument("cannot copy from the memory of another kind of device")),
+        }
+    }
+
     /// The address on the device; of WebGPU the handle of the buffer.
     pub(crate) fn address(&self) -> u64 {
-        match self.0 {
-            #[cfg(not(target_family = "wasm"))]
-            AnyBuffer::Cuda(ref buffer) => buffer.address(),
-            #[cfg(not(target_family = "wasm"))]
-            AnyBuffer::WebGpu(ref buffer) => buffer.handle(),
-        }
+        of_either!(*self, Self::Cuda(_, ref it) => it.address(), Self::WebGpu(ref it) => it.handle())
     }
 
     /// The size in bytes.
     pub(crate) fn capacity(&self) -> usize {
-        of_either!(self.0, AnyBuffer, ref buffer => buffer.capacity())
+        of_either!(*self, Self::Cuda(_, ref it) => it.capacity(), Self::WebGpu(ref it) => it.capacity())
     }
 
-    /// Waits until the last enqueued write has finished.
+    /// Waits until the last enqueued write has finished. WebGPU's work is done in order.
     pub(crate) fn wait(&self) -> Result<()> {
-        #[cfg(not(target_family = "wasm"))]
-        if let AnyBuffer::Cuda(buffer) = &self.0 {
-            return buffer.wait();
-        }
-        // WebGPU's work is done in order.
-        Ok(())
+        of_either!(*self, Self::Cuda(_, ref buffer) => buffer.wait(), Self::WebGpu(_) => Ok(()))
     }
 
-    /// Waits until every enqueued read and write has finished.
+    /// Waits until every enqueued read and write has finished. WebGPU's work is done in order.
     pub(crate) fn wait_idle(&self) -> Result<()> {
-        #[cfg(not(target_family = "wasm"))]
-        if let AnyBuffer::Cuda(buffer) = &self.0 {
-            return buffer.wait_idle();
-        }
-        // WebGPU's work is done in order.
-        Ok(())
+        of_either!(*self, Self::Cuda(_, ref buffer) => buffer.wait_idle(), Self::WebGpu(_) => Ok(()))
     }
 
     /// `true` if no other tensor holds this memory.
     pub(crate) fn is_unshared(&mut self) -> bool {
-        of_either!(self.0, AnyBuffer, ref mut buffer => Arc::get_mut(buffer).is_some())
+        of_either!(
+            *self,
+            Self::Cuda(_, ref mut buffer) => Arc::get_mut(buffer).is_some(),
+            Self::WebGpu(ref mut buffer) => Arc::get_mut(buffer).is_some(),
+        )
     }
 
     /// The buffer of an NVIDIA GPU.
     #[cfg(not(target_family = "wasm"))]
     pub(crate) fn as_cuda(&self) -> Option<&CudaBuffer> {
-        match &self.0 {
-            AnyBuffer::Cuda(buffer) => Some(buffer),
-            AnyBuffer::WebGpu(_) => None,
+        match self {
+            Self::Cuda(_, buffer) => Some(buffer),
+            Self::WebGpu(_) => None,
         }
     }
 }

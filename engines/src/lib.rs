@@ -92,11 +92,12 @@ mod row_writer;
 pub mod spec;
 mod tensor;
 pub mod tensorrt;
+mod transferred;
 #[cfg(not(target_family = "wasm"))]
 pub mod webgpu;
 
 pub use cpu::{cpu_has_vnni, default_threads, description as cpu_description};
-pub use device::{Device, Transferred};
+pub use device::Device;
 pub use engine::Engine;
 pub use file_limits::report_file_limits;
 pub use foreign::ForeignMemory;
@@ -104,3 +105,4 @@ pub use ocelli_error::{Error, ErrorKind, Result};
 pub use row_writer::RowWriter;
 pub use spec::{Dim, DimensionRange, EngineSpec, TensorSpec};
 pub use tensor::{DeviceSlice, Element, ElementType, Tensor};
+pub use transferred::Transferred;

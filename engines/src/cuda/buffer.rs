@@ -2,7 +2,6 @@
 
 use super::context::{Context, Mark, Usage};
 use super::driver::failed;
-use crate::tensor::DeviceSlice;
 use cudarc::driver::{DriverError, result};
 use ocelli_error::{Error, Result};
 use std::sync::atomic::Ordering;
@@ -25,7 +24,7 @@ pub struct CudaBuffer {
 
 impl CudaBuffer {
     pub(super) fn allocate(context: &Arc<Context>, bytes: usize) -> Result<Self> {
-        context.allocations.fetch_add(1, Ordering::Relaxed);
+        context.counts.allocations.fetch_add(1, Ordering::Relaxed);
         Self::try_allocate(context, bytes).map_err(|error| {
             let free = context.cuda.mem_get_info().map_or("unknown".to_owned(), |(free, _)| free.to_string());
             let name = &context.name;
@@ -52,11 +51,6 @@ impl CudaBuffer {
             buffer.usage().written(Mark { stream: context.memory_number, event });
         }
         Ok(buffer)
-    }
-
-    /// The buffer that holds a tensor, if the tensor is on a GPU.
-    pub(crate) fn of<'t>(slice: &DeviceSlice<'t>) -> Option<&'t Self> {
-        slice.buffer.as_cuda()
     }
 
     /// The device pointer.

@@ -2,10 +2,11 @@
 
 use super::staging::StagingPool;
 use super::usage;
+use crate::transferred::Counts;
 use cudarc::driver::{CudaContext, CudaEvent, CudaStream, DriverError, result, sys};
 use ocelli_error::Result;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The reciprocal of the share of the device's memory that is kept for reuse when buffers are freed.
 const CACHED_SHARE: usize = 4;
@@ -22,9 +23,7 @@ pub(super) struct Context {
     pub(super) memory: Arc<CudaStream>,
     pub(super) memory_number: u64,
     pub(super) staging: StagingPool,
-    pub(super) bytes_to_device: AtomicU64,
-    pub(super) bytes_to_host: AtomicU64,
-    pub(super) allocations: AtomicUsize,
+    pub(super) counts: Counts,
 }
 
 impl Context {
@@ -47,9 +46,7 @@ impl Context {
             memory_number: next_stream_number(),
             cuda,
             staging: StagingPool::default(),
-            bytes_to_device: AtomicU64::new(0),
-            bytes_to_host: AtomicU64::new(0),
-            allocations: AtomicUsize::new(0),
+            counts: Counts::default(),
         })
     }
 }

@@ -4,7 +4,7 @@ use super::buffer::CudaBuffer;
 use super::context::Context;
 use super::driver::{self, failed, reason, unavailable};
 use super::stream::{CudaStream, StreamPriority};
-use crate::device::Transferred;
+use crate::transferred::Transferred;
 use cudarc::driver::CudaContext;
 #[cfg(doc)]
 use ocelli_error::ErrorKind;
@@ -138,15 +138,12 @@ impl CudaDevice {
 
     /// The number of buffers allocated so far. In a steady state it does not grow.
     pub fn allocations(&self) -> usize {
-        self.context.allocations.load(Ordering::Relaxed)
+        self.context.counts.allocations.load(Ordering::Relaxed)
     }
 
     /// The bytes that were copied between this device and the host since it was opened.
     pub fn transferred(&self) -> Transferred {
-        Transferred {
-            to_device: self.context.bytes_to_device.load(Ordering::Relaxed),
-            to_host: self.context.bytes_to_host.load(Ordering::Relaxed),
-        }
+        self.context.counts.transferred()
     }
 }
 

@@ -1,6 +1,5 @@
 //! Kernels on a GPU.
 
-use super::buffer::CudaBuffer;
 use super::device::CudaDevice;
 use super::driver::{failed, reason};
 use super::nvrtc::Nvrtc;
@@ -119,7 +118,7 @@ impl CudaKernels {
                 }
             };
             let slice = tensor.device_slice();
-            let Some((slice, buffer)) = slice.and_then(|slice| Some((slice, CudaBuffer::of(&slice)?))) else {
+            let Some((slice, buffer)) = slice.and_then(|slice| Some((slice, slice.buffer.as_cuda()?))) else {
                 let device = self.device.name();
                 return Err(invalid(&format_args!("argument {index}: {tensor:?} has no memory on {device}")));
             };

@@ -180,7 +180,7 @@ impl CudaStream {
             });
             staging.set_busy_until(copied?.1);
             self.context.staging.put_back(staging);
-            self.context.bytes_to_device.fetch_add(part.len() as u64, Ordering::Relaxed);
+            self.context.counts.to_device.fetch_add(part.len() as u64, Ordering::Relaxed);
             address += part.len() as u64;
         }
         Ok(())
@@ -208,7 +208,7 @@ impl CudaStream {
             });
             staging.set_busy_until(copied?.1);
             into.pieces.push((staging, Arc::clone(&self.context)));
-            self.context.bytes_to_host.fetch_add(part as u64, Ordering::Relaxed);
+            self.context.counts.to_host.fetch_add(part as u64, Ordering::Relaxed);
         }
         Ok(())
     }

@@ -7,8 +7,8 @@
 use super::call::{self, Memory, check};
 use super::provider::{ExecutionProvider, WEBGPU};
 use super::{OnnxRuntime, webgpu};
-use crate::device::Transferred;
 use crate::tensor::ElementType;
+use crate::transferred::{Counts, Transferred};
 use ocelli_error::{Error, Result};
 use ort::value::{DynValue, TensorRef, TensorRefMut};
 use ort::{AsPointer, sys};
@@ -16,7 +16,7 @@ use std::ffi::c_void;
 use std::fmt;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 
 /// WebGPU copies multiples of 4 bytes, and the provider's buffers are multiples of this.
 const GRANULARITY: usize = 16;
@@ -31,9 +31,7 @@ pub struct WebGpuDevice {
     pub(crate) memory: Arc<Memory>,
     /// The provider's own, which ONNX Runtime keeps for the life of the process.
     allocator: NonNull<sys::OrtAllocator>,
-    bytes_to_device: AtomicU64,
-    bytes_to_host: AtomicU64,
-    allocations: AtomicUsize,
+    counts: Counts,
 }
 
 // SAFETY: every call that is given the allocator or a buffer is made by the thread that holds `webgpu::exclusive`.
@@ -84,9 +82,7 @@ impl WebGpuDevice {
             provider: provider.clone(),
             memory: Arc::new(memory),
             allocator,
-            bytes_to_device: AtomicU64::new(0),
-            bytes_to_host: AtomicU64::new(0),
-            allocations: AtomicUsize::new(0),
+            counts: Counts::default(),
         }))
     }
 
@@ -97,15 +93,12 @@ impl WebGpuDevice {
 
     /// The bytes that were copied between this device and the host since it was opened.
     pub fn transferred(&self) -> Transferred {
-        Transferred {
-            to_device: self.bytes_to_device.load(Ordering::Relaxed),
-            to_host: self.bytes_to_host.load(Ordering::Relaxed),
-        }
+        self.counts.transferred()
     }
 
     /// The number of buffers allocated so far. In a steady state it does not grow.
     pub fn allocations(&self) -> usize {
-        self.allocations.load(Ordering::Relaxed)
+        self.counts.allocations.load(Ordering::Relaxed)
     }
 
     pub(crate) fn allocate(self: &Arc<Self>, bytes: usize) -> Result<WebGpuBuffer> {
@@ -120,72 +113,8 @@ impl WebGpuDevice {
         };
         status.map_err(|reason| failed(&reason))?;
         let handle = NonNull::new(handle).ok_or_else(|| failed(&"no memory is left"))?;
-        self.allocations.fetch_add(1, Ordering::Relaxed);
+        self.counts.allocations.fetch_add(1, Ordering::Relaxed);
         Ok(WebGpuBuffer { device: Arc::clone(self), handle, bytes })
-    }
-
-    /// Writes the bytes at this offset of a buffer.
-    pub(crate) fn copy_to_device(&self, buffer: &WebGpuBuffer, offset: usize, bytes: &[u8]) -> Result<()> {
-        let end = offset + bytes.len();
-        if offset > 0 || (!end.is_multiple_of(GRANULARITY) && buffer.bytes - end >= GRANULARITY) {
-            // The provider writes from the start of a buffer, and up to the next multiple.
-            let mut whole = vec![0; buffer.bytes];
-            self.copy_to_host(buffer, 0, &mut whole)?;
-            whole[offset..end].copy_from_slice(bytes);
-            return self.fill(buffer, &whole);
-        }
-        self.fill(buffer, bytes)
-    }
-
-    /// Writes the bytes at the start of a buffer, and zeros or nothing up to the next multiple of 16.
-    pub(crate) fn fill(&self, buffer: &WebGpuBuffer, bytes: &[u8]) -> Result<()> {
-        let copied = buffer.value(bytes.len()).and_then(|target| {
-            let source = TensorRef::from_array_view((vec![bytes.len()], bytes))?;
-            // SAFETY: both are of this size and live until the call returns.
-            Ok(unsafe { self.copy(source.ptr(), target.ptr()) })
-        });
-        self.done(copied)?;
-        self.bytes_to_device.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-        Ok(())
-    }
-
-    /// Reads the bytes at this offset of a buffer, after everything that was enqueued.
-    pub(crate) fn copy_to_host(&self, buffer: &WebGpuBuffer, offset: usize, bytes: &mut [u8]) -> Result<()> {
-        let end = offset + bytes.len();
-        if offset > 0 {
-            // The provider reads from the start of a buffer.
-            let mut before = vec![0; end];
-            self.copy_to_host(buffer, 0, &mut before)?;
-            bytes.copy_from_slice(&before[offset..]);
-            return Ok(());
-        }
-        let count = bytes.len();
-        let copied = buffer.value(count).and_then(|source| {
-            let target = TensorRefMut::from_array_view_mut((vec![count], bytes))?;
-            // SAFETY: both are of this size and live until the call returns; the host's memory is borrowed exclusively.
-            Ok(unsafe { self.copy(source.ptr(), target.ptr()) })
-        });
-        self.done(copied)?;
-        self.bytes_to_host.fetch_add(count as u64, Ordering::Relaxed);
-        Ok(())
-    }
-
-    /// Copies between two buffers, or between separate ranges of one.
-    pub(crate) fn copy_on_device(
-        &self,
-        (target, to): (&WebGpuBuffer, usize),
-        (source, from): (&WebGpuBuffer, usize),
-        bytes: usize,
-    ) -> Result<()> {
-        if to == 0 && from == 0 && bytes.is_multiple_of(GRANULARITY) && target.handle != source.handle {
-            let values = source.value(bytes).and_then(|source| Ok((source, target.value(bytes)?)));
-            // SAFETY: both are of this size and live until the call returns.
-            return self
-                .done(values.map(|(source, target)| unsafe { self.copy(source.ptr(), target.ptr()) }));
-        }
-        let mut part = vec![0; bytes];
-        self.copy_to_host(source, from, &mut part)?;
-        self.copy_to_device(target, to, &part)
     }
 
     /// Copies between two tensors, and waits if the target is in host memory.
@@ -228,6 +157,66 @@ impl WebGpuDevice {
 debug_as!(WebGpuDevice, it => "WebGpuDevice({})", it.name);
 
 impl WebGpuBuffer {
+    /// Writes the bytes at this offset.
+    pub(crate) fn write(&self, offset: usize, bytes: &[u8]) -> Result<()> {
+        let end = offset + bytes.len();
+        if offset > 0 || (!end.is_multiple_of(GRANULARITY) && self.bytes - end >= GRANULARITY) {
+            // The provider writes from the start of a buffer, and up to the next multiple.
+            let mut whole = vec![0; self.bytes];
+            self.read(0, &mut whole)?;
+            whole[offset..end].copy_from_slice(bytes);
+            return self.fill(&whole);
+        }
+        self.fill(bytes)
+    }
+
+    /// Writes the bytes at the start, and zeros or nothing up to the next multiple of 16.
+    pub(crate) fn fill(&self, bytes: &[u8]) -> Result<()> {
+        let copied = self.value(bytes.len()).and_then(|target| {
+            let source = TensorRef::from_array_view((vec![bytes.len()], bytes))?;
+            // SAFETY: both are of this size and live until the call returns.
+            Ok(unsafe { self.device.copy(source.ptr(), target.ptr()) })
+        });
+        self.device.done(copied)?;
+        self.device.counts.to_device.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Reads the bytes at this offset, after everything that was enqueued.
+    pub(crate) fn read(&self, offset: usize, bytes: &mut [u8]) -> Result<()> {
+        let end = offset + bytes.len();
+        if offset > 0 {
+            // The provider reads from the start of a buffer.
+            let mut before = vec![0; end];
+            self.read(0, &mut before)?;
+            bytes.copy_from_slice(&before[offset..]);
+            return Ok(());
+        }
+        let count = bytes.len();
+        let copied = self.value(count).and_then(|source| {
+            let target = TensorRefMut::from_array_view_mut((vec![count], bytes))?;
+            // SAFETY: both are of this size and live until the call returns; the host's memory is borrowed exclusively.
+            Ok(unsafe { self.device.copy(source.ptr(), target.ptr()) })
+        });
+        self.device.done(copied)?;
+        self.device.counts.to_host.fetch_add(count as u64, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Copies from another buffer, or from a separate range of this one.
+    pub(crate) fn copy_from(&self, to: usize, source: &Self, from: usize, bytes: usize) -> Result<()> {
+        if to == 0 && from == 0 && bytes.is_multiple_of(GRANULARITY) && self.handle != source.handle {
+            let values = source.value(bytes).and_then(|source| Ok((source, self.value(bytes)?)));
+            // SAFETY: both are of this size and live until the call returns.
+            let copied =
+                values.map(|(source, target)| unsafe { self.device.copy(source.ptr(), target.ptr()) });
+            return self.device.done(copied);
+        }
+        let mut part = vec![0; bytes];
+        source.read(from, &mut part)?;
+        self.write(to, &part)
+    }
+
     /// The value that ONNX Runtime takes as the address of a tensor in this buffer.
     pub(crate) fn handle(&self) -> u64 {
         self.handle.as_ptr() as u64

@@ -151,9 +151,9 @@ impl Tensor {
         if bytes.is_empty() {
             return Ok(());
         }
-        if let Some((device, slice)) = self.on_device() {
+        if let Some(slice) = self.device_slice() {
             // It has the buffer for itself, from its start.
-            return device.fill(slice.buffer, bytes);
+            return slice.buffer.fill(bytes);
         }
         self.fill_bytes(|own| {
             own.copy_from_slice(bytes);
@@ -211,19 +211,18 @@ impl Tensor {
         }
         match (self.on_device(), source.on_device()) {
             (Some((own, target)), Some((other, source))) if own == other => {
-                let (to, from) = (target.offset + to, source.offset + from);
-                own.copy_on_device((target.buffer, to), (source.buffer, from), bytes)
+                target.buffer.copy_from(target.offset + to, source.buffer, source.offset + from, bytes)
             }
             (Some((own, _)), Some((other, _))) => {
                 let message = format!("cannot copy elements from {} to {}", other.name(), own.name());
                 Err(Error::invalid_argument(message))
             }
-            (Some((device, slice)), None) => {
-                device.copy_to_device(slice.buffer, slice.offset + to, &source.bytes()?[from..][..bytes])
+            (Some((_, slice)), None) => {
+                slice.buffer.write(slice.offset + to, &source.bytes()?[from..][..bytes])
             }
-            (None, Some((device, slice))) => self.fill_bytes(|own| {
-                device.copy_to_host(slice.buffer, slice.offset + from, &mut own[to..][..bytes])
-            }),
+            (None, Some((_, slice))) => {
+                self.fill_bytes(|own| slice.buffer.read(slice.offset + from, &mut own[to..][..bytes]))
+            }
             (None, None) => {
                 let source = &source.bytes()?[from..][..bytes];
                 self.fill_bytes(|own| {

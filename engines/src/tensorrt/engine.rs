@@ -175,8 +175,8 @@ impl TensorRtEngine {
         let (slots, addresses) = (&*slots, &*addresses);
         // Only the engine's own memory that this run uses has to be waited for.
         let own = |&at: &usize| slots[at].own.as_ref().filter(|own| own.address() == addresses[at]);
-        let reads = inputs.iter().filter_map(|(_, tensor)| CudaBuffer::of(&in_place(tensor)?));
-        let writes = outputs.iter().filter_map(|(_, tensor)| CudaBuffer::of(&on_device(tensor)?));
+        let reads = inputs.iter().filter_map(|(_, tensor)| in_place(tensor)?.buffer.as_cuda());
+        let writes = outputs.iter().filter_map(|(_, tensor)| on_device(tensor)?.buffer.as_cuda());
         let outcome = stream.enqueue(
             reads.chain(shared.description.inputs.iter().filter_map(own)),
             writes.chain(shared.description.outputs.iter().filter_map(own)),
@@ -263,7 +263,7 @@ fn in_place(tensor: &Tensor) -> Option<DeviceSlice<'_>> {
 
 /// Copies a row that is not aligned to the engine's own memory.
 fn copy_row(stream: &CudaStream, slice: &DeviceSlice<'_>, own: &CudaBuffer) -> Result<()> {
-    let source = CudaBuffer::of(slice).expect("`check_residence` admits only tensors of this device");
+    let source = slice.buffer.as_cuda().expect("`check_residence` admits only tensors of this device");
     stream.copy_on_device((own, 0), (source, slice.offset), slice.bytes)
 }
 
