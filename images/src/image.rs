@@ -6,6 +6,7 @@
 
 mod decode;
 mod jpeg;
+mod limits;
 mod pages;
 mod tiff;
 
@@ -65,9 +66,9 @@ pub fn has_unsupported_extension(path: &Path) -> bool {
     path.extension().is_some_and(|e| UNSUPPORTED.contains(&e.to_string_lossy().to_lowercase().as_str()))
 }
 
-pub use decode::{MAX_FILE_BYTES, MAX_PIXELS, MAX_SIDE};
+pub use limits::{MAX_FILE_BYTES, MAX_PIXELS, MAX_SIDE};
 #[doc(hidden)]
-pub use decode::{TRUNCATED, check_size, guarded, invalid, no_memory};
+pub use limits::{TRUNCATED, check_size, guarded, invalid, no_memory};
 #[doc(hidden)]
 pub use tiff::palette_photometric;
 

@@ -61,13 +61,31 @@ fn reserve(rows: &mut Vec<u8>, bytes: u64) -> Result<(), Refused> {
     reserved.ok_or_else(|| Refused::Corrupt(no_memory(bytes)))
 }
 
-/// Appends pixels of `channels` samples in 8 bits as RGB: grey is copied, what follows colours is dropped.
-fn append_rgb(pixels: &[u8], channels: usize, rows: &mut Vec<u8>) {
+/// Appends pixels of `channels` samples as RGB in 8 bits: grey is copied, what follows colours is dropped.
+pub(crate) fn append_rgb<T: Copy>(
+    samples: &[T],
+    channels: usize,
+    to_byte: impl Fn(T) -> u8,
+    rows: &mut Vec<u8>,
+) {
+    let pixels = samples.chunks_exact(channels);
     match channels {
-        3 => rows.extend_from_slice(pixels),
-        1 | 2 => rows.extend(pixels.chunks_exact(channels).flat_map(|pixel| [pixel[0]; 3])),
-        _ => rows.extend(pixels.chunks_exact(channels).flat_map(|pixel| [pixel[0], pixel[1], pixel[2]])),
+        3 => rows.extend(samples.iter().map(|&sample| to_byte(sample))),
+        1 | 2 => rows.extend(pixels.flat_map(|pixel| [to_byte(pixel[0]); 3])),
+        _ => rows.extend(pixels.flat_map(|pixel| [0, 1, 2].map(|channel| to_byte(pixel[channel])))),
     }
+}
+
+/// A sample of 16 bits in 8.
+pub(crate) fn high_byte(sample: u16) -> u8 {
+    (sample >> 8) as u8
+}
+
+/// The number at `x` in a row of numbers of 1, 2, 4 or 8 bits.
+pub(crate) fn packed(row: &[u8], x: usize, bits: usize) -> u8 {
+    let from_left = x * bits;
+    let shifted = row[from_left / 8] >> (8 - bits - from_left % 8);
+    shifted & (u8::MAX >> (8 - bits))
 }
 
 /// The rows of a PNG file.
@@ -130,7 +148,7 @@ impl FileRows for PngRows {
         let row = self.reader.next_row()?;
         let row = row.ok_or_else(|| Refused::Corrupt("it has too few rows".into()))?;
         rows.try_reserve(row.data().len() * 3).map_err(|_| Refused::Corrupt(no_memory(rows.len() as u64)))?;
-        append_rgb(row.data(), self.channels, rows);
+        append_rgb(row.data(), self.channels, |sample| sample, rows);
         self.left = self.left.saturating_sub(1);
         if self.left == 0 {
             // A file without its end is truncated, as for a decoder of the whole.
@@ -394,24 +412,18 @@ impl Samples {
         let missing = || Refused::Corrupt("a strip or tile is too short".into());
         match (self, samples) {
             (Self::Channels(channels), DecodingResult::U8(samples)) => {
-                append_rgb(samples.get(range).ok_or_else(missing)?, *channels, line);
+                append_rgb(samples.get(range).ok_or_else(missing)?, *channels, |sample| sample, line);
             }
             (Self::Channels(channels), DecodingResult::U16(samples)) => {
-                let samples = samples.get(range).ok_or_else(missing)?;
-                let high: Vec<u8> = samples.iter().map(|sample| (sample >> 8) as u8).collect();
-                append_rgb(&high, *channels, line);
+                append_rgb(samples.get(range).ok_or_else(missing)?, *channels, high_byte, line);
             }
             (Self::YCbCr, DecodingResult::U8(samples)) => {
                 let (pixels, _) = samples.get(range).ok_or_else(missing)?.as_chunks();
                 line.extend(pixels.iter().flat_map(|pixel| from_ycbcr(*pixel)));
             }
             (Self::Mapped(bits, colors), DecodingResult::U8(samples)) => {
-                let samples = samples.get(range).ok_or_else(missing)?;
-                let in_byte = 8 / usize::from(*bits);
-                let color = |x: usize| {
-                    let shift = 8 - usize::from(*bits) * (x % in_byte + 1);
-                    colors[usize::from(samples[x / in_byte] >> shift) & (colors.len() - 1)]
-                };
+                let row = samples.get(range).ok_or_else(missing)?;
+                let color = |x: usize| colors[usize::from(packed(row, x, usize::from(*bits)))];
                 line.extend((0..width).flat_map(color));
             }
             (Self::Floats, DecodingResult::F32(samples)) => {

@@ -56,7 +56,7 @@ BEHAVIOUR = [
           "&source, &mut target, &one_pass())", "&source, &mut target, &ResizeOptions::new())",
           "the_reduced_picture_is_preprocessed_as_the_whole"),
     Fault("bands of a TIFF file change places", "images/src/rows.rs",
-          "[pixel[0], pixel[1], pixel[2]]", "[pixel[2], pixel[1], pixel[0]]",
+          "[0, 1, 2].map(|channel| to_byte", "[2, 1, 0].map(|channel| to_byte",
           "tiles_of_a_tiff_with_four_bands_are_read"),
     Fault("masks of tiles are placed too high", "images/src/mask.rs", "+ span.top + at.1;", "+ span.top;",
           "a_mask_of_a_part_is_placed_in_the_picture"),

@@ -2,25 +2,16 @@
 
 use std::fs::File;
 use std::io::{Cursor, Read};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 use ::image::error::ImageFormatHint;
 use ::image::metadata::Orientation;
 use ::image::{DynamicImage, ImageDecoder, ImageError, ImageFormat, ImageReader, Limits};
 
+use super::limits::{MAX_FILE_BYTES, MAX_PIXELS, TRUNCATED, check_size, guarded, invalid, no_memory};
 use super::{Image, jpeg, tiff};
-use crate::rows::{FileRows, Refused, TiffRows, tiff_size};
+use crate::rows::{FileRows, Refused, TiffRows, append_rgb, high_byte, tiff_size};
 use ocelli_error::{Error, Result};
-
-/// The maximum number of pixels of an image file: PIL's limit for a "decompression bomb".
-pub const MAX_PIXELS: u64 = 178_956_970;
-
-/// The maximum side of an image file in pixels: the limit of JPEG.
-pub const MAX_SIDE: u32 = 65_535;
-
-/// The maximum size of an image file in bytes.
-pub const MAX_FILE_BYTES: u64 = 1 << 30;
 
 /// The most that a decoder may allocate besides the pixels: metadata, of which a file of a few megabytes can hold gigabytes.
 const MAX_METADATA_BYTES: u64 = 32 << 20;
@@ -50,13 +41,6 @@ pub(super) fn open(path: &Path) -> Result<Image> {
 pub(super) fn decode(bytes: &[u8], name: &str) -> Result<Image> {
     let format = recognise(bytes).map_err(|why| invalid(name, &why))?;
     guarded(name, || decode_as(format, bytes, name))
-}
-
-/// Runs a decoder of another project. A panic of it is an error of the file: the images beside it can be read.
-pub fn guarded<T>(name: &str, decode: impl FnOnce() -> Result<T>) -> Result<T> {
-    catch_unwind(AssertUnwindSafe(decode)).unwrap_or_else(|_| {
-        Err(invalid(name, "the decoder fails on this file; save it anew with another program"))
-    })
 }
 
 fn decode_as(format: ImageFormat, bytes: &[u8], name: &str) -> Result<Image> {
@@ -124,14 +108,6 @@ fn decoder(bytes: &[u8], format: ImageFormat, pixels: u64) -> Result<impl ImageD
     reader.into_decoder()
 }
 
-/// The message about a file that needs memory that there is not.
-pub fn no_memory(bytes: u64) -> String {
-    format!("decoding takes {} MiB, which this machine cannot give", bytes >> 20)
-}
-
-/// The message about a file that ends early.
-pub const TRUNCATED: &str = "the file is truncated; copy or download it again";
-
 /// The format of the content, or why it is not supported.
 fn recognise(bytes: &[u8]) -> Result<ImageFormat, String> {
     if bytes.is_empty() {
@@ -156,20 +132,6 @@ fn recognise(bytes: &[u8]) -> Result<ImageFormat, String> {
     }
 }
 
-/// Refuses empty images and images that would fill the memory.
-pub fn check_size(width: u32, height: u32, most_pixels: u64) -> Result<(), String> {
-    if width == 0 || height == 0 {
-        return Err(format!("{width}x{height} has no pixels"));
-    }
-    if width > MAX_SIDE || height > MAX_SIDE || u64::from(width) * u64::from(height) > most_pixels {
-        return Err(format!(
-            "{width}x{height} is too large: expected at most {MAX_SIDE} pixels a side and {} megapixels",
-            most_pixels / 1_000_000
-        ));
-    }
-    Ok(())
-}
-
 /// The EXIF orientation; an image with corrupt metadata is taken as upright.
 fn orientation(decoder: &mut impl ImageDecoder) -> Orientation {
     match decoder.orientation() {
@@ -183,38 +145,22 @@ fn orientation(decoder: &mut impl ImageDecoder) -> Orientation {
 
 /// 8-bit RGB: [height, width, rgb].
 pub(super) fn into_rgb8(picture: DynamicImage) -> Vec<u8> {
-    fn high(sample: u16) -> u8 {
-        (sample >> 8) as u8
-    }
-    fn unit(sample: f32) -> u8 {
+    let channels = usize::from(picture.color().channel_count());
+    let mut rgb = Vec::new();
+    if let DynamicImage::ImageRgb8(picture) = picture {
+        return picture.into_raw();
+    } else if let Some(picture) = picture.as_flat_samples_u8() {
+        append_rgb(picture.samples, channels, |level| level, &mut rgb);
+    } else if let Some(picture) = picture.as_flat_samples_u16() {
+        append_rgb(picture.samples, channels, high_byte, &mut rgb);
+    } else if let Some(picture) = picture.as_flat_samples_f32() {
         // A NaN becomes 0.
-        (sample.clamp(0.0, 1.0) * 255.0).round() as u8
-    }
-    match picture {
-        DynamicImage::ImageRgb8(picture) => picture.into_raw(),
-        DynamicImage::ImageLuma8(picture) => picture.iter().flat_map(|&v| [v; 3]).collect(),
-        DynamicImage::ImageLumaA8(picture) => picture.pixels().flat_map(|p| [p.0[0]; 3]).collect(),
-        DynamicImage::ImageRgba8(picture) => {
-            picture.pixels().flat_map(|p| [p.0[0], p.0[1], p.0[2]]).collect()
-        }
-        DynamicImage::ImageLuma16(picture) => picture.iter().flat_map(|&v| [high(v); 3]).collect(),
-        DynamicImage::ImageLumaA16(picture) => picture.pixels().flat_map(|p| [high(p.0[0]); 3]).collect(),
-        DynamicImage::ImageRgb16(picture) => picture.iter().map(|&v| high(v)).collect(),
-        DynamicImage::ImageRgba16(picture) => {
-            picture.pixels().flat_map(|p| [p.0[0], p.0[1], p.0[2]].map(high)).collect()
-        }
-        DynamicImage::ImageRgb32F(picture) => picture.iter().map(|&v| unit(v)).collect(),
-        DynamicImage::ImageRgba32F(picture) => {
-            picture.pixels().flat_map(|p| [p.0[0], p.0[1], p.0[2]].map(unit)).collect()
-        }
+        append_rgb(picture.samples, channels, |v| (v.clamp(0.0, 1.0) * 255.0).round() as u8, &mut rgb);
+    } else {
         // The enum is non-exhaustive.
-        other => other.to_rgb8().into_raw(),
+        return picture.into_rgb8().into_raw();
     }
-}
-
-/// The error for a file that cannot be read.
-pub fn invalid(name: &str, why: &str) -> Error {
-    Error::invalid_data(format!("cannot read the image, {name}: {why}"))
+    rgb
 }
 
 /// The message of the decoder on one line.

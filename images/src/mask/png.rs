@@ -9,6 +9,7 @@ use png::{BitDepth, ColorType, Transformations};
 
 use super::Mask;
 use crate::image::MAX_PIXELS;
+use crate::rows::packed;
 use ocelli_error::{Error, Result};
 
 /// More are a picture, not masks.
@@ -57,14 +58,8 @@ pub fn read_mask_png(path: &Path) -> Result<Vec<(u16, Mask)>> {
 /// A sample of a row.
 fn value(row: &[u8], x: usize, depth: BitDepth) -> u16 {
     match depth {
-        BitDepth::Eight => u16::from(row[x]),
         BitDepth::Sixteen => u16::from_be_bytes([row[2 * x], row[2 * x + 1]]),
-        small => {
-            let bits = small as usize;
-            let from_left = x * bits;
-            let shift = 8 - bits - from_left % 8;
-            u16::from(row[from_left / 8] >> shift) & ((1 << bits) - 1)
-        }
+        small => packed(row, x, small as usize).into(),
     }
 }
 
