@@ -5,6 +5,7 @@ mod family;
 mod inspect;
 mod load;
 mod nearest;
+mod shapes;
 mod sizes;
 mod student;
 mod tensors;
@@ -250,7 +251,7 @@ impl OpenedCheckpoint {
         let lists = backbone.pruning.clone();
         match backbone.family {
             Family::DartStudent => {
-                config.student = Some(student::student(&sizes::Shapes(&backbone.weights.views))?);
+                config.student = Some(student::student(&shapes::Shapes(&backbone.weights.views))?);
                 config.tracker = None;
                 loaded.leave_out_tracker(load::TRACKER);
                 config.validate()?;

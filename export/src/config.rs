@@ -8,15 +8,13 @@ use serde_json::Value;
 
 use crate::contract::{MAX_GRID, TextPadding};
 use crate::errors::invalid;
+use crate::mixed_precision::{Block, Family};
 use crate::read_text;
 use ocelli_error::Result;
 
 use node::Node;
 
 pub use crate::student::{Student, StudentFamily, StudentOrigin, StudentStage};
-
-/// The epsilon of batch norms, except in the networks that set another.
-pub(crate) const BATCH_NORM_EPS: f64 = 1e-5;
 
 /// An activation function, by its name in `transformers`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -322,6 +320,28 @@ impl ModelConfig {
         self.geometry.layers > 0
     }
 
+    /// Every block of the model, front to back.
+    pub(crate) fn blocks(&self) -> Vec<Block> {
+        let vit = self.student.as_ref().map_or(self.vision.stack.layers, |student| student.stages.len());
+        let whole = |family| vec![Block::whole(family)];
+        let if_any = |any: bool, family| if any { vec![Block::whole(family)] } else { Vec::new() };
+        let layers = |family, count| (0..count).map(|layer| Block::layer(family, layer)).collect();
+        [
+            whole(Family::Patches),
+            layers(Family::Vit, vit),
+            whole(Family::Neck),
+            if_any(self.has_exemplars(), Family::Exemplars),
+            whole(Family::Words),
+            layers(Family::Text, self.text.stack.layers),
+            layers(Family::Fusion, self.encoder.layers),
+            layers(Family::Decoder, self.decoder.layers),
+            whole(Family::Scoring),
+            whole(Family::Masks),
+            if_any(self.tracker.is_some(), Family::Tracker),
+        ]
+        .concat()
+    }
+
     /// Checks that the sizes are consistent.
     pub(crate) fn validate(&self) -> Result<()> {
         let v = &self.vision;
@@ -429,6 +449,16 @@ mod tests {
             (config.text.context_length, config.num_queries, config.vision.image_size),
             (32, 200, 1008)
         );
+    }
+
+    #[test]
+    fn a_model_has_all_its_blocks() {
+        let config = ModelConfig::parse(BARE).expect("defaults");
+        let names: Vec<String> = config.blocks().iter().map(ToString::to_string).collect();
+        assert_eq!(names.len(), 6 + 32 + 24 + 6 + 6, "{names:?}");
+        for name in ["patches", "vit.0", "vit.31", "text.23", "fusion.5", "decoder.5", "scoring"] {
+            assert!(names.iter().any(|found| found == name), "{name} is not among {names:?}");
+        }
     }
 
     #[test]

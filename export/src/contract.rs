@@ -10,15 +10,14 @@ mod names;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
-use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
 use crate::calibration::Calibration;
-use crate::errors::{invalid, refused};
+use crate::errors::invalid;
 use crate::mixed_precision::MixedPrecision;
 use crate::read_text;
-use ocelli_error::{Error, Result, read_by_name};
+use ocelli_error::{Result, read_by_name};
 
 pub use names::{FREE_DIMENSIONS, FreeDimension, dim, file, tensor};
 
@@ -75,6 +74,7 @@ read_by_name!(Prompting, "prompt", "official or text");
 pub enum Precision {
     /// 32-bit floating point.
     #[default]
+    #[serde(alias = "float32")]
     Fp32,
     /// 8-bit weights, with a scale for every output channel, in the linear layers of backbone and fusion encoder, 32-bit
     /// floating point elsewhere. Graphs for [`Target::OnnxRuntime`] also quantise what the weights are multiplied with,
@@ -83,13 +83,16 @@ pub enum Precision {
     Int8,
     /// IEEE half precision: 11 bits, up to 65504. [`Manifest::mixed_precision`] and [`Manifest::keep_fp32`] list the parts
     /// that stay in 32 bits. Inputs and outputs of the graphs are those of [`Precision::Fp32`].
+    #[serde(alias = "float16", alias = "half")]
     Fp16,
     /// bfloat16: 8 bits, the range of 32-bit floating point; otherwise as [`Precision::Fp16`]. Convolutions stay in 32
     /// bits: they do not support bfloat16 in the graphs' opset.
+    #[serde(alias = "bfloat16")]
     Bf16,
     /// 8-bit floating point (E4M3: 4 bits, up to 448) in the linear layers of backbone and fusion encoder: the weights with a
     /// scale for every output channel, what they are multiplied with by one scale for each layer, from
     /// [`Manifest::calibration`]. Everything else as [`Precision::Fp16`]. For TensorRT alone.
+    #[serde(alias = "float8")]
     Fp8,
     /// 8-bit integers in the places of [`Precision::Fp8`], and with scales like its.
     #[serde(rename = "int8-static")]
@@ -114,22 +117,12 @@ impl fmt::Display for Precision {
     }
 }
 
-impl FromStr for Precision {
-    type Err = Error;
+read_by_name!(Precision, "precision", "fp32, fp16, bf16, int8, fp8 or int8-static");
 
-    fn from_str(name: &str) -> Result<Self> {
-        match name {
-            "fp32" | "float32" => Ok(Self::Fp32),
-            "int8" => Ok(Self::Int8),
-            "fp16" | "float16" | "half" => Ok(Self::Fp16),
-            "bf16" | "bfloat16" => Ok(Self::Bf16),
-            "fp8" | "float8" => Ok(Self::Fp8),
-            "int8-static" => Ok(Self::Int8Static),
-            _ => {
-                Err(refused(format!("precision {name}: expected fp32, fp16, bf16, int8, fp8 or int8-static"))
-                    .about("precision"))
-            }
-        }
+impl MixedPrecision {
+    /// The level of a precision if none is chosen.
+    pub fn default_of(precision: Precision) -> Self {
+        if precision.is_half() { Self::Accumulate } else { Self::None }
     }
 }
 

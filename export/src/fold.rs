@@ -13,6 +13,9 @@ pub(crate) type Matrix = Array2<f64>;
 /// The epsilon of layer norms, except in the encoders that configure it.
 pub(crate) const NORM_EPS: f64 = 1e-5;
 
+/// The epsilon of batch norms, except in the networks that set another.
+pub(crate) const BATCH_NORM_EPS: f64 = 1e-5;
+
 /// A tensor as a matrix of `columns`.
 pub(crate) fn matrix(weights: &Weights, name: &str, columns: usize) -> Result<Matrix> {
     let values = numbers(weights, name)?;

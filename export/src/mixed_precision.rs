@@ -9,12 +9,11 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde::de::value::{Error as NotFound, StrDeserializer};
 use serde::{Deserialize, Serialize};
 
-use crate::config::ModelConfig;
-use crate::contract::Precision;
 use crate::errors::refused;
-use ocelli_error::{Error, Result};
+use ocelli_error::{Error, Result, read_by_name};
 
 /// The kinds of computation that stay in 32 bits when the rest is half precision; each includes those before it, except that
 /// only [`Bf16Attention`](Self::Bf16Attention) has bfloat16.
@@ -28,7 +27,7 @@ pub enum MixedPrecision {
     /// each attention in one kernel. ONNX Runtime's kernels sum in 32 bits in every graph.
     Accumulate,
     /// As [`Accumulate`](Self::Accumulate), and all of attention in bfloat16, which has the range of 32 bits: no score, and
-    /// no sum of values, overflows. For graphs of [`Precision::Fp16`] and the calibrated precisions for TensorRT.
+    /// no sum of values, overflows. For graphs of [`Precision::Fp16`](crate::contract::Precision::Fp16) and the calibrated precisions for TensorRT.
     Bf16Attention,
     /// Also the sums of the products with weights in linear layers.
     AccumulateLinear,
@@ -41,11 +40,6 @@ impl MixedPrecision {
     /// Every variant, the fastest first.
     pub const ALL: [Self; 5] =
         [Self::None, Self::Accumulate, Self::Bf16Attention, Self::AccumulateLinear, Self::Attention];
-
-    /// The level of a precision if none is chosen.
-    pub fn default_of(precision: Precision) -> Self {
-        if precision.is_half() { Self::Accumulate } else { Self::None }
-    }
 }
 
 impl fmt::Display for MixedPrecision {
@@ -54,20 +48,15 @@ impl fmt::Display for MixedPrecision {
     }
 }
 
-impl FromStr for MixedPrecision {
-    type Err = Error;
+read_by_name!(
+    MixedPrecision,
+    "mixed_precision",
+    "none, accumulate, bf16-attention, accumulate-linear or attention"
+);
 
-    fn from_str(name: &str) -> Result<Self> {
-        Self::ALL.into_iter().find(|known| known.to_string() == name).ok_or_else(|| {
-            refused(format!(
-                "mixed precision {name}: expected none, accumulate, bf16-attention, accumulate-linear or attention"
-            ))
-        })
-    }
-}
-
-/// A kind of block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// A kind of block, front to back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub(crate) enum Family {
     /// The patch embedding, positions and first norm.
     Patches,
@@ -92,20 +81,6 @@ pub(crate) enum Family {
     /// The memory tracker.
     Tracker,
 }
-
-const FAMILIES: [(Family, &str); 11] = [
-    (Family::Patches, "patches"),
-    (Family::Vit, "vit"),
-    (Family::Neck, "neck"),
-    (Family::Exemplars, "exemplars"),
-    (Family::Words, "words"),
-    (Family::Text, "text"),
-    (Family::Fusion, "fusion"),
-    (Family::Decoder, "decoder"),
-    (Family::Scoring, "scoring"),
-    (Family::Masks, "masks"),
-    (Family::Tracker, "tracker"),
-];
 
 /// A part of the model, or several: `vit.7` is a block of the vision transformer, and `vit` stands for all of them; of a
 /// convolutional backbone, `vit.N` is a stage and `patches` what is before them. The
@@ -135,36 +110,12 @@ impl Block {
     pub fn has_8_bits(self) -> bool {
         matches!(self.family, Family::Vit | Family::Fusion | Family::Tracker)
     }
-
-    /// Every block of a model, front to back.
-    pub(crate) fn of_model(config: &ModelConfig) -> Vec<Self> {
-        let layers = |family| match family {
-            Family::Vit => match &config.student {
-                Some(student) => Some(student.stages.len()),
-                None => Some(config.vision.stack.layers),
-            },
-            Family::Text => Some(config.text.stack.layers),
-            Family::Fusion => Some(config.encoder.layers),
-            Family::Decoder => Some(config.decoder.layers),
-            _ => None,
-        };
-        let places = FAMILIES.into_iter().flat_map(|(family, _)| match layers(family) {
-            Some(count) => (0..count).map(|layer| Self::layer(family, layer)).collect(),
-            None if family == Family::Exemplars && !config.has_exemplars() => Vec::new(),
-            None if family == Family::Tracker && config.tracker.is_none() => Vec::new(),
-            None => vec![Self::whole(family)],
-        });
-        places.collect()
-    }
 }
 
 impl fmt::Display for Block {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = FAMILIES.iter().find(|(family, _)| *family == self.family).map_or("", |(_, name)| name);
-        match self.layer {
-            Some(layer) => write!(f, "{name}.{layer}"),
-            None => f.write_str(name),
-        }
+        self.family.serialize(&mut *f)?;
+        self.layer.map_or(Ok(()), |layer| write!(f, ".{layer}"))
     }
 }
 
@@ -182,7 +133,7 @@ impl FromStr for Block {
             Some((name, layer)) => (name, Some(layer.parse().map_err(|_| wrong())?)),
             None => (text.trim(), None),
         };
-        let (family, _) = FAMILIES.into_iter().find(|(_, known)| *known == name).ok_or_else(wrong)?;
+        let family = Family::deserialize(StrDeserializer::<NotFound>::new(name)).map_err(|_| wrong())?;
         Ok(Self { family, layer })
     }
 }
@@ -210,16 +161,6 @@ mod tests {
         let more = [("vit", "text.3", false), ("vit.3", "vit", false), ("neck", "neck", true)];
         for (this, other, expected) in cases.into_iter().chain(more) {
             assert_eq!(block(this).covers(block(other)), expected, "{this} covers {other}");
-        }
-    }
-
-    #[test]
-    fn a_model_has_all_its_blocks() {
-        let config = ModelConfig::parse(r#"{"vision_config":{"backbone_config":{}}}"#).expect("defaults");
-        let names: Vec<String> = Block::of_model(&config).iter().map(ToString::to_string).collect();
-        assert_eq!(names.len(), 6 + 32 + 24 + 6 + 6, "{names:?}");
-        for name in ["patches", "vit.0", "vit.31", "text.23", "fusion.5", "decoder.5", "scoring"] {
-            assert!(names.iter().any(|found| found == name), "{name} is not among {names:?}");
         }
     }
 

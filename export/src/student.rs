@@ -7,8 +7,6 @@ mod efficient_vit;
 mod rep_vit;
 mod tiny_vit;
 
-use crate::config::{BATCH_NORM_EPS, ModelConfig};
-
 /// Prefix of a network's tensors.
 pub(crate) const ROOT: &str = "vision_encoder.student";
 /// Prefix of DART's adapters, one for each level of the pyramid.
@@ -72,14 +70,6 @@ impl Student {
             StudentFamily::EfficientVitL => efficient_vit::large(self),
             StudentFamily::EfficientVitB => efficient_vit::small(self),
             StudentFamily::TinyVit => tiny_vit::network(self),
-        }
-    }
-
-    /// The epsilon of its batch norms.
-    pub(crate) fn batch_norm_eps(&self) -> f64 {
-        match self.family {
-            StudentFamily::EfficientVitL => 1e-7,
-            _ => BATCH_NORM_EPS,
         }
     }
 
@@ -313,9 +303,13 @@ fn batch_norm(name: &str, width: usize, add: &mut impl FnMut(String, &[usize])) 
     }
 }
 
-/// The tensors of a student, with those that make its features the pyramid.
-pub(crate) fn all_tensors(student: &Student, config: &ModelConfig, add: &mut impl FnMut(String, &[usize])) {
-    let (width, hidden) = (config.width, config.vision.hidden);
+/// The tensors of a student, with those that make its features the pyramid: as wide as the detector, and between them as the
+/// vision transformer.
+pub(crate) fn all_tensors(
+    student: &Student,
+    [width, hidden]: [usize; 2],
+    add: &mut impl FnMut(String, &[usize]),
+) {
     let network = student.network();
     tensors(&network.stem, add);
     for stage in &network.stages {

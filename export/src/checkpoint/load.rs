@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::container::{Attribute, Container, View};
 use super::family::{Family, spell};
 use super::nearest::nearest;
-use super::sizes::{RotaryShapes, layer_count};
+use super::shapes::{RotaryShapes, layer_count};
 use super::tensors::{TENSORS, from_meta, metas_name, metas_names_like};
 use super::weights::Weights;
 use crate::errors::invalid;

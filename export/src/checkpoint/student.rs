@@ -1,6 +1,6 @@
 //! The sizes of a convolutional image backbone, from the shapes of its tensors.
 
-use super::sizes::Shapes;
+use super::shapes::Shapes;
 use crate::config::{Student, StudentFamily, StudentOrigin, StudentStage};
 use crate::errors::invalid;
 use crate::student::ROOT;

@@ -102,7 +102,7 @@ impl ExportOptions {
     /// The blocks that [`keep_fp32`](Self::keep_fp32) accepts for this checkpoint, front to back, without those
     /// that these options remove. With [`Precision::Int8`] they are those with layers in 8 bits.
     pub fn blocks(&self, checkpoint: &Checkpoint) -> Vec<Block> {
-        let all = Block::of_model(checkpoint.config()).into_iter();
+        let all = checkpoint.config().blocks().into_iter();
         let pruning = self.pruning.with(checkpoint.pruning());
         all.filter(|block| {
             let skipped = pruning.skip_blocks.iter().any(|&skip| *block == Block::layer(Family::Vit, skip));

@@ -3,9 +3,9 @@
 use super::Plan;
 use super::layers::{Folded, LinearLayer};
 use crate::checkpoint::Weights;
-use crate::config::{BATCH_NORM_EPS, MobileClip};
+use crate::config::MobileClip;
 use crate::contract::{TextPadding, dim, tensor};
-use crate::fold::BatchNorm;
+use crate::fold::{BATCH_NORM_EPS, BatchNorm};
 use crate::graph::{Dim, Element, Graph, Value};
 use crate::mixed_precision::{Block, Family};
 use ocelli_error::Result;

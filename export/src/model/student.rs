@@ -7,9 +7,9 @@ use super::backbone::{partition, unpartition};
 use super::layers::{Folded, LinearLayer, scale_of};
 use super::position::TokenOrder;
 use crate::checkpoint::Weights;
-use crate::config::{BATCH_NORM_EPS, Student, StudentOrigin};
+use crate::config::{Student, StudentFamily, StudentOrigin};
 use crate::contract::{Target, tensor};
-use crate::fold::BatchNorm;
+use crate::fold::{BATCH_NORM_EPS, BatchNorm};
 use crate::graph::{Dim, Element, Graph, LinearForm, Role, Value};
 use crate::mixed_precision::{Block, Family};
 use crate::student::{ADAPTERS, Conv, HEAD, Layer, Nonlinearity};
@@ -79,7 +79,10 @@ impl<'w> Plan<'w> {
     }
 
     fn step(&self, g: &mut Graph<'w>, student: &Student, layer: &Layer, x: &Value) -> Value {
-        let eps = student.batch_norm_eps();
+        let eps = match student.family {
+            StudentFamily::EfficientVitL => 1e-7,
+            _ => BATCH_NORM_EPS,
+        };
         match layer {
             Layer::Conv(conv) => folded_conv(g, x, conv, eps),
             Layer::Activate(Nonlinearity::Gelu) => g.gelu(x, false),

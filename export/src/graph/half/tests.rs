@@ -481,7 +481,7 @@ fn every_graph_is_strongly_typed() {
     for name in names {
         let checkpoint = Checkpoint::open(&goldens().join(name)).expect("goldens are in the repository");
         let config = checkpoint.config();
-        let kept = Block::of_model(config).into_iter().map(|block| (MixedPrecision::None, vec![block]));
+        let kept = config.blocks().into_iter().map(|block| (MixedPrecision::None, vec![block]));
         let settings: Vec<_> =
             MixedPrecision::ALL.map(|islands| (islands, vec![])).into_iter().chain(kept).collect();
         for target in [Target::OnnxRuntime, Target::TensorRt] {
